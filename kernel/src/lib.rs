@@ -1,1 +1,36 @@
-//! The vocabulary.
+//! The vocabulary of Ordinate: what a protocol role is, what it may ask for, and how its messages look on a wire.
+//!
+//! Everything here is pure: no I/O, no clock, no threads, no randomness of its own. A role is a deterministic state
+//! machine ([`Role`]); a driver (the fault simulator, the cost simulator, the runtime) calls it and carries out its
+//! [`Effects`]. The same role code runs under every driver.
+#![forbid(unsafe_code)]
+
+mod codec;
+mod effects;
+mod frame;
+mod id;
+mod invariant;
+mod machine;
+mod messages;
+mod planted;
+mod rng;
+mod role;
+mod time;
+
+pub use bytes::Bytes;
+pub use codec::{Decode, DecodeError, Encode, Reader};
+pub use effects::{Cx, Effect, Effects, Journaled, Situation};
+pub use frame::{Envelope, FRAME_HEADER_BYTES, FrameError, FrameReader, FrameWriter};
+pub use id::{ClusterName, HostId, NodeId, Place, RequestId};
+pub use machine::{SnapshotStep, StateMachine};
+pub use planted::Planted;
+pub use rng::Rng;
+pub use role::{Family, Node, Position, Role, TimerIndex, TimerKey};
+pub use time::{Instant, Wall};
+
+pub use planted::{activate as plant, parse as planted_named};
+
+#[doc(hidden)]
+pub mod __private {
+    pub use crate::planted::active;
+}

@@ -1,0 +1,253 @@
+//! What a role may ask of its driver, pushed into a buffer that is reused from burst to burst.
+
+use crate::codec::Encode;
+use crate::id::{NodeId, RequestId};
+use crate::rng::Rng;
+use crate::role::{Family, Position, Role, TimerIndex, TimerKey};
+use crate::time::{Instant, Wall};
+use std::marker::PhantomData;
+use std::time::Duration;
+
+/// One thing a driver is to do.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Effect<M, R> {
+    /// Send at once.
+    Send {
+        /// The receiver.
+        to: NodeId,
+        /// What it is told.
+        message: M,
+    },
+    /// Send when every record before `after` is durable.
+    SendDurable {
+        /// The receiver.
+        to: NodeId,
+        /// What it is told.
+        message: M,
+        /// The journal's cursor when it was pushed.
+        after: Position,
+    },
+    /// (Re)start a timer.
+    SetTimer {
+        /// Which.
+        timer: TimerIndex,
+        /// How long from now.
+        after: Duration,
+    },
+    /// Stop a timer; nothing if it is not pending.
+    StopTimer {
+        /// Which.
+        timer: TimerIndex,
+    },
+    /// Answer a call of the local application.
+    Respond {
+        /// The call.
+        id: RequestId,
+        /// The answer.
+        response: R,
+    },
+    /// Records before `before` will not be needed again. Takes effect only when everything appended before this
+    /// effect is durable: what replaces the old records must be safe first.
+    Trim {
+        /// The first record still needed.
+        before: Position,
+    },
+    /// A peer or client broke the protocol; counted under the reason.
+    Reject {
+        /// What was wrong, as a stable phrase.
+        reason: &'static str,
+    },
+    /// A rare situation was reached; the simulator demands that each mark is hit.
+    Mark {
+        /// The situation's name, `role.what_happened`.
+        name: &'static str,
+    },
+    /// A remark for the trace.
+    Note {
+        /// Plain text.
+        text: String,
+    },
+}
+
+/// The buffer of one node.
+#[derive(Debug)]
+pub struct Effects<F: Family> {
+    effects: Vec<Effect<F::Message, F::Response>>,
+    journal: Vec<u8>,
+    record_ends: Vec<usize>,
+    next: Position,
+    tracing: bool,
+}
+
+/// A record appended in this burst.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Journaled<'a> {
+    /// Its place in the node's journal.
+    pub position: Position,
+    /// Its encoding.
+    pub bytes: &'a [u8],
+}
+
+impl<F: Family> Effects<F> {
+    /// An empty buffer of a node whose next record will stand at `next`. With `tracing`, notes are kept.
+    pub fn new(next: Position, tracing: bool) -> Self {
+        Self { effects: Vec::new(), journal: Vec::new(), record_ends: Vec::new(), next, tracing }
+    }
+
+    /// Where the next record will stand.
+    pub fn cursor(&self) -> Position {
+        self.next
+    }
+
+    /// True if nothing was pushed since the last drain.
+    pub fn is_empty(&self) -> bool {
+        self.effects.is_empty() && self.record_ends.is_empty()
+    }
+
+    /// The records appended since the last drain, in order.
+    pub fn records(&self) -> impl Iterator<Item = Journaled<'_>> {
+        let first = self.next.0 - self.record_ends.len() as u64;
+        self.record_ends.iter().enumerate().map(move |(index, &end)| {
+            let start = if index == 0 { 0 } else { self.record_ends[index - 1] };
+            Journaled { position: Position(first + index as u64), bytes: &self.journal[start..end] }
+        })
+    }
+
+    /// Forgets the records; the driver has written them.
+    pub fn clear_records(&mut self) {
+        self.journal.clear();
+        self.record_ends.clear();
+    }
+
+    /// Takes the effects out in order, and keeps the buffer's memory.
+    pub fn drain(&mut self) -> std::vec::Drain<'_, Effect<F::Message, F::Response>> {
+        self.effects.drain(..)
+    }
+
+    /// The effects pushed since the last drain.
+    pub fn as_slice(&self) -> &[Effect<F::Message, F::Response>] {
+        &self.effects
+    }
+}
+
+/// What a driver tells a node with each call.
+#[derive(Debug)]
+pub struct Situation<'a> {
+    /// The node itself.
+    pub node: NodeId,
+    /// The monotonic clock.
+    pub now: Instant,
+    /// The wall clock.
+    pub wall: Wall,
+    /// The node's randomness.
+    pub rng: &'a mut Rng,
+}
+
+/// A role's window on the world during one call.
+#[derive(Debug)]
+pub struct Cx<'a, R: Role> {
+    situation: Situation<'a>,
+    effects: &'a mut Effects<R::Family>,
+    role: PhantomData<fn(R)>,
+}
+
+impl<'a, R: Role> Cx<'a, R> {
+    /// The window of one call.
+    pub fn new(situation: Situation<'a>, effects: &'a mut Effects<R::Family>) -> Self {
+        Self { situation, effects, role: PhantomData }
+    }
+
+    /// This node.
+    pub fn node(&self) -> NodeId {
+        self.situation.node
+    }
+
+    /// The monotonic clock at the start of the call.
+    pub fn now(&self) -> Instant {
+        self.situation.now
+    }
+
+    /// The wall clock at the start of the call.
+    pub fn wall(&self) -> Wall {
+        self.situation.wall
+    }
+
+    /// The node's randomness.
+    pub fn rng(&mut self) -> &mut Rng {
+        self.situation.rng
+    }
+
+    /// Sends at once. Nothing in the message may promise or reveal what is journaled but not durable.
+    pub fn send(&mut self, to: NodeId, message: impl Into<<R::Family as Family>::Message>) {
+        self.effects.effects.push(Effect::Send { to, message: message.into() });
+    }
+
+    /// Sends the same to several.
+    pub fn multicast(
+        &mut self,
+        to: impl IntoIterator<Item = NodeId>,
+        message: impl Into<<R::Family as Family>::Message>,
+    ) {
+        let message = message.into();
+        for to in to {
+            self.effects.effects.push(Effect::Send { to, message: message.clone() });
+        }
+    }
+
+    /// Sends when everything this node has appended so far is durable.
+    pub fn send_durable(&mut self, to: NodeId, message: impl Into<<R::Family as Family>::Message>) {
+        let after = self.effects.next;
+        self.effects.effects.push(Effect::SendDurable { to, message: message.into(), after });
+    }
+
+    /// Adds to the journal and returns the record's place.
+    pub fn append(&mut self, record: &R::Record) -> Position {
+        record.encode(&mut self.effects.journal);
+        self.effects.record_ends.push(self.effects.journal.len());
+        let position = self.effects.next;
+        self.effects.next.0 += 1;
+        position
+    }
+
+    /// Where the next record will stand.
+    pub fn cursor(&self) -> Position {
+        self.effects.next
+    }
+
+    /// Gives up the records before `before`, once all that was appended until now is durable.
+    pub fn trim(&mut self, before: Position) {
+        self.effects.effects.push(Effect::Trim { before });
+    }
+
+    /// (Re)starts a timer.
+    pub fn set_timer(&mut self, timer: R::Timer, after: Duration) {
+        self.effects.effects.push(Effect::SetTimer { timer: timer.index(), after });
+    }
+
+    /// Stops a timer.
+    pub fn stop_timer(&mut self, timer: R::Timer) {
+        self.effects.effects.push(Effect::StopTimer { timer: timer.index() });
+    }
+
+    /// Answers a call of the local application.
+    pub fn respond(&mut self, id: RequestId, response: <R::Family as Family>::Response) {
+        self.effects.effects.push(Effect::Respond { id, response });
+    }
+
+    /// Turns away what a peer or client must not send.
+    pub fn reject(&mut self, reason: &'static str) {
+        self.effects.effects.push(Effect::Reject { reason });
+    }
+
+    /// Marks a rare situation as reached.
+    pub fn mark(&mut self, name: &'static str) {
+        self.effects.effects.push(Effect::Mark { name });
+    }
+
+    /// A remark for the trace; `text` is built only if somebody traces.
+    pub fn note(&mut self, text: impl FnOnce() -> String) {
+        if self.effects.tracing {
+            self.effects.effects.push(Effect::Note { text: text() });
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Who is who: hosts, the nodes (role instances) on them, and the calls of local applications.
+
+use crate::codec::{Decode, DecodeError, Encode, Reader};
+use std::fmt;
+
+/// A machine's identity: a hash of its name in the cluster file, so that it survives a new address and a reordered
+/// file. Two names of one cluster that hash alike are refused when the file is read.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HostId(pub u32);
+
+impl HostId {
+    /// The identity of the host called `name` (FNV-1a, 32 bits).
+    pub fn named(name: &str) -> Self {
+        let hash = name
+            .bytes()
+            .fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+        Self(hash)
+    }
+}
+
+/// Which role instance on its host, given by the placement: the same number in every driver.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place(pub u32);
+
+/// One role instance: a host and a place on it. Messages go from node to node.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NodeId(u64);
+
+impl NodeId {
+    /// The node at `place` on `host`.
+    pub fn new(host: HostId, place: Place) -> Self {
+        Self(u64::from(host.0) << 32 | u64::from(place.0))
+    }
+
+    /// The machine it runs on. Nodes of one host share a journal, crash together, and lose no message between them.
+    pub fn host(self) -> HostId {
+        HostId((self.0 >> 32) as u32)
+    }
+
+    /// Its place on that machine.
+    pub fn place(self) -> Place {
+        Place(self.0 as u32)
+    }
+
+    /// The identity as one number, for tables and wires.
+    pub fn as_u64(self) -> u64 {
+        self.0
+    }
+
+    /// The identity a number stands for.
+    pub fn from_u64(number: u64) -> Self {
+        Self(number)
+    }
+}
+
+/// The name of a cluster; hosts refuse peers and data directories of another one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ClusterName(pub String);
+
+/// A call that a local application made of a role, and that the role answers once by [`crate::Cx::respond`].
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct RequestId(pub u64);
+
+impl fmt::Debug for HostId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "h{:x}", self.0)
+    }
+}
+
+impl fmt::Debug for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "p{}", self.0)
+    }
+}
+
+impl fmt::Debug for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}.{}", self.host(), self.place().0)
+    }
+}
+
+impl fmt::Display for NodeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(self, f)
+    }
+}
+
+impl Encode for NodeId {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+    }
+}
+
+impl Decode for NodeId {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        u64::decode(input).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A node id that mixes up host and place would deliver messages to the wrong role.
+    #[test]
+    fn node_ids_keep_host_and_place() {
+        let node = NodeId::new(HostId::named("b"), Place(7));
+        assert_eq!((node.host(), node.place()), (HostId::named("b"), Place(7)));
+        assert_ne!(HostId::named("a"), HostId::named("b"));
+    }
+}

@@ -1,0 +1,41 @@
+//! The contract between an engine that orders commands and a service that executes them.
+
+use crate::codec::DecodeError;
+
+/// Whether a snapshot has more to give.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SnapshotStep {
+    /// Call again.
+    More,
+    /// That was the last chunk.
+    Done,
+}
+
+/// A deterministic service: the same commands in the same order give the same state and the same responses, on every
+/// replica and in every version that may share a cluster.
+///
+/// **Contract.** `apply` and `query` never panic on any input: malformed commands get an error response. A snapshot is of
+/// the state at `begin_snapshot`, while `apply` may be called between its steps; a machine keeps what it needs for
+/// that (for instance the earlier values of what changes before it was written out).
+pub trait StateMachine: Sized + 'static {
+    /// Executes a command and appends the response to `response`.
+    fn apply(&mut self, command: &[u8], response: &mut Vec<u8>);
+
+    /// Executes a read and appends the response to `response`.
+    fn query(&self, query: &[u8], response: &mut Vec<u8>);
+
+    /// Starts a snapshot of the present state; one that was under way is dropped.
+    fn begin_snapshot(&mut self);
+
+    /// Appends the next chunk, of about `budget` bytes, to `chunk`.
+    fn snapshot_step(&mut self, budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep;
+
+    /// Back to the empty state, before the chunks of a snapshot are installed.
+    fn reset(&mut self);
+
+    /// Takes one chunk, in the order they were written.
+    fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError>;
+
+    /// A digest of the whole state; equal on replicas that have executed the same commands.
+    fn digest(&self) -> u64;
+}

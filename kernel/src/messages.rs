@@ -1,0 +1,325 @@
+//! The macros that declare messages and numbers with a meaning.
+
+/// Declares what a role can be sent: one struct a message, and the enum over them with its codec.
+///
+/// Tags are written out, because they are the wire format and never reused.
+///
+/// ```
+/// pub enum Message { Acceptor(AcceptorIn) }
+/// kernel::messages! {
+///     /// What an acceptor can be sent.
+///     pub enum AcceptorIn in Message::Acceptor {
+///         /// Promise not to vote below `ballot`.
+///         1 => Phase1a {
+///             /// The ballot to promise.
+///             ballot: u64,
+///         },
+///         /// What do you know?
+///         2 => Probe {},
+///     }
+/// }
+/// use kernel::{Bytes, Decode, Encode};
+/// let sent = AcceptorIn::from(Phase1a { ballot: 3 });
+/// assert_eq!(AcceptorIn::decoded(&Bytes::from(sent.encoded())), Ok(sent));
+/// ```
+#[macro_export]
+macro_rules! messages {
+    (
+        $(#[$enum_doc:meta])*
+        pub enum $Enum:ident in $Family:ident::$Variant:ident {
+            $(
+                $(#[$doc:meta])*
+                $tag:literal => $Message:ident { $( $(#[$field_doc:meta])* $field:ident : $Type:ty ),* $(,)? }
+            ),+ $(,)?
+        }
+    ) => {
+        $(
+            $(#[$doc])*
+            #[derive(Clone, PartialEq, Debug)]
+            pub struct $Message { $( $(#[$field_doc])* pub $field: $Type ),* }
+
+            impl $crate::Encode for $Message {
+                #[allow(unused_variables)]
+                fn encode(&self, out: &mut Vec<u8>) {
+                    $( $crate::Encode::encode(&self.$field, out); )*
+                }
+            }
+
+            impl $crate::Decode for $Message {
+                #[allow(unused_variables)]
+                fn decode(input: &mut $crate::Reader) -> Result<Self, $crate::DecodeError> {
+                    Ok(Self { $( $field: input.field::<$Type>()? ),* })
+                }
+            }
+
+            impl From<$Message> for $Enum {
+                fn from(message: $Message) -> Self {
+                    Self::$Message(message)
+                }
+            }
+
+            impl From<$Message> for $Family {
+                fn from(message: $Message) -> Self {
+                    Self::$Variant($Enum::$Message(message))
+                }
+            }
+        )+
+
+        $(#[$enum_doc])*
+        #[derive(Clone, PartialEq, Debug)]
+        pub enum $Enum {
+            $( $(#[$doc])* $Message($Message) ),+
+        }
+
+        impl $crate::Encode for $Enum {
+            fn encode(&self, out: &mut Vec<u8>) {
+                match self {
+                    $( Self::$Message(message) => {
+                        out.push($tag);
+                        $crate::Encode::encode(message, out);
+                    } )+
+                }
+            }
+        }
+
+        impl $crate::Decode for $Enum {
+            fn decode(input: &mut $crate::Reader) -> Result<Self, $crate::DecodeError> {
+                match <u8 as $crate::Decode>::decode(input)? {
+                    $( $tag => <$Message as $crate::Decode>::decode(input).map(Self::$Message), )+
+                    tag => Err($crate::DecodeError::UnknownTag(stringify!($Enum), tag)),
+                }
+            }
+        }
+    };
+}
+
+/// Declares the roles of one protocol family: the enum of its messages (by receiving role), and the enum of its roles
+/// that a driver hosts, with every call passed to the role at hand.
+///
+/// Tags are the wire format: never reused.
+#[macro_export]
+macro_rules! family {
+    (
+        $(#[$message_doc:meta])*
+        messages $Message:ident;
+        $(#[$member_doc:meta])*
+        members $Member:ident [$($generics:tt)*] [$($params:tt)*] of $Family:ty {
+            $( $(#[$doc:meta])* $tag:literal => $Name:ident($In:ty, $Role:ty, $role_name:literal) ),+ $(,)?
+        }
+    ) => {
+        $(#[$message_doc])*
+        #[derive(Clone, PartialEq, Debug)]
+        pub enum $Message {
+            $( #[doc = concat!("To a ", $role_name, ".")] $Name($In) ),+
+        }
+
+        impl $crate::Encode for $Message {
+            fn encode(&self, out: &mut Vec<u8>) {
+                match self {
+                    $( Self::$Name(message) => {
+                        out.push($tag);
+                        $crate::Encode::encode(message, out);
+                    } )+
+                }
+            }
+        }
+
+        impl $crate::Decode for $Message {
+            fn decode(input: &mut $crate::Reader) -> Result<Self, $crate::DecodeError> {
+                match <u8 as $crate::Decode>::decode(input)? {
+                    $( $tag => <$In as $crate::Decode>::decode(input).map(Self::$Name), )+
+                    tag => Err($crate::DecodeError::UnknownTag(stringify!($Message), tag)),
+                }
+            }
+        }
+
+        $(#[$member_doc])*
+        pub enum $Member<$($generics)*> {
+            $( $(#[$doc])* $Name($Role) ),+
+        }
+
+        impl<$($generics)*> $crate::Node for $Member<$($params)*> {
+            type Family = $Family;
+
+            fn restore(
+                &mut self,
+                position: $crate::Position,
+                record: $crate::Bytes,
+            ) -> Result<(), $crate::DecodeError> {
+                match self {
+                    $( Self::$Name(role) => {
+                        let record = $crate::Decode::decoded(&record)?;
+                        $crate::Role::restore(role, position, record);
+                        Ok(())
+                    } )+
+                }
+            }
+
+            fn on_start(&mut self, situation: $crate::Situation<'_>, effects: &mut $crate::Effects<$Family>) {
+                match self {
+                    $( Self::$Name(role) => $crate::Role::on_start(role, &mut $crate::Cx::new(situation, effects)), )+
+                }
+            }
+
+            fn on_message(
+                &mut self,
+                from: $crate::NodeId,
+                message: $Message,
+                situation: $crate::Situation<'_>,
+                effects: &mut $crate::Effects<$Family>,
+            ) {
+                match (self, message) {
+                    $( (Self::$Name(role), $Message::$Name(message)) => {
+                        $crate::Role::on_message(role, from, message, &mut $crate::Cx::new(situation, effects))
+                    } )+
+                    // Pairs of a role and another role's message: the one match that cannot be written out.
+                    $( (Self::$Name(_), _) => {
+                        $crate::Cx::<$Role>::new(situation, effects).reject("message for another role")
+                    } )+
+                }
+            }
+
+            fn on_timer(
+                &mut self,
+                timer: $crate::TimerIndex,
+                situation: $crate::Situation<'_>,
+                effects: &mut $crate::Effects<$Family>,
+            ) {
+                match self {
+                    $( Self::$Name(role) => {
+                        let timer = <<$Role as $crate::Role>::Timer as $crate::TimerKey>::from_index(timer)
+                            .expect("a driver returns only timers that this role has set");
+                        $crate::Role::on_timer(role, timer, &mut $crate::Cx::new(situation, effects))
+                    } )+
+                }
+            }
+
+            fn on_request(
+                &mut self,
+                id: $crate::RequestId,
+                request: <$Family as $crate::Family>::Request,
+                situation: $crate::Situation<'_>,
+                effects: &mut $crate::Effects<$Family>,
+            ) {
+                match self {
+                    $( Self::$Name(role) => {
+                        $crate::Role::on_request(role, id, request, &mut $crate::Cx::new(situation, effects))
+                    } )+
+                }
+            }
+
+            fn on_burst_end(&mut self, situation: $crate::Situation<'_>, effects: &mut $crate::Effects<$Family>) {
+                match self {
+                    $( Self::$Name(role) => {
+                        $crate::Role::on_burst_end(role, &mut $crate::Cx::new(situation, effects))
+                    } )+
+                }
+            }
+
+            fn role_name(&self) -> &'static str {
+                match self {
+                    $( Self::$Name(_) => $role_name, )+
+                }
+            }
+        }
+    };
+}
+
+/// Declares a number with a meaning: a newtype over an integer, with codec, order, `next` and display.
+#[macro_export]
+macro_rules! number {
+    ($(#[$doc:meta])* pub struct $Name:ident($int:ty);) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+        pub struct $Name(pub $int);
+
+        impl $Name {
+            /// The number after this one.
+            #[must_use]
+            pub fn next(self) -> Self {
+                Self(self.0 + 1)
+            }
+
+            /// The number `count` further.
+            #[must_use]
+            pub fn plus(self, count: $int) -> Self {
+                Self(self.0 + count)
+            }
+        }
+
+        impl std::fmt::Debug for $Name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+
+        impl std::fmt::Display for $Name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                write!(f, "{}", self.0)
+            }
+        }
+
+        impl $crate::Encode for $Name {
+            #[inline]
+            fn encode(&self, out: &mut Vec<u8>) {
+                $crate::Encode::encode(&self.0, out);
+            }
+        }
+
+        impl $crate::Decode for $Name {
+            #[inline]
+            fn decode(input: &mut $crate::Reader) -> Result<Self, $crate::DecodeError> {
+                <$int as $crate::Decode>::decode(input).map(Self)
+            }
+        }
+    };
+}
+
+/// Declares a plain structure with its codec (fields in order; a new field comes last and is an `Option`).
+#[macro_export]
+macro_rules! record {
+    (
+        $(#[$doc:meta])*
+        pub struct $Name:ident { $( $(#[$field_doc:meta])* $field:ident : $Type:ty ),* $(,)? }
+    ) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Debug)]
+        pub struct $Name { $( $(#[$field_doc])* pub $field: $Type ),* }
+
+        impl $crate::Encode for $Name {
+            fn encode(&self, out: &mut Vec<u8>) {
+                $( $crate::Encode::encode(&self.$field, out); )*
+            }
+        }
+
+        impl $crate::Decode for $Name {
+            fn decode(input: &mut $crate::Reader) -> Result<Self, $crate::DecodeError> {
+                Ok(Self { $( $field: input.field::<$Type>()? ),* })
+            }
+        }
+    };
+}
+
+/// Declares a role's timers: a fieldless enum whose variants number themselves.
+#[macro_export]
+macro_rules! timers {
+    (
+        $(#[$enum_doc:meta])*
+        pub enum $Name:ident { $( $(#[$doc:meta])* $Variant:ident ),* $(,)? }
+    ) => {
+        $(#[$enum_doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum $Name { $( $(#[$doc])* $Variant ),* }
+
+        impl $crate::TimerKey for $Name {
+            fn index(self) -> $crate::TimerIndex {
+                $crate::TimerIndex(self as u8)
+            }
+
+            fn from_index(index: $crate::TimerIndex) -> Option<Self> {
+                const ALL: &[$Name] = &[ $( $Name::$Variant ),* ];
+                ALL.get(usize::from(index.0)).copied()
+            }
+        }
+    };
+}

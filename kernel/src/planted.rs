@@ -1,0 +1,96 @@
+//! Known protocol mistakes that the simulator switches on, one at a time, to show that it would notice them.
+//!
+//! Only builds with the feature `planted` contain them; in every other build the switch is the constant `false`.
+
+macro_rules! planted_bugs {
+    ($( $(#[$doc:meta])* $id:ident ),* $(,)?) => {
+        /// A planted bug, by its id in the reliability goals.
+        #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+        pub enum Planted { $( $(#[$doc])* $id ),* }
+
+        /// The bug called `name`; `None` in builds without planted bugs.
+        #[cfg(feature = "planted")]
+        pub fn parse(name: &str) -> Option<Planted> {
+            match name {
+                $( stringify!($id) => Some(Planted::$id), )*
+                _ => None,
+            }
+        }
+    };
+}
+
+planted_bugs! {
+    /// An acceptor votes without persisting the vote.
+    P01,
+    /// An acceptor promises without persisting the promise.
+    P02,
+    /// Phase 1 is content with one acceptor fewer than a read quorum.
+    P03,
+    /// Phase 1 ignores the votes it is told of.
+    P04,
+    /// A replica executes past a hole and serves reads without waiting for their slot.
+    P07,
+    /// The session table is left out of snapshots.
+    P08,
+    /// A client does not raise its watermark, so that sequential reads go back in time.
+    P09,
+    /// A new leader fills no gaps.
+    P10,
+    /// A new configuration governs slots that the old one still owns.
+    P12,
+}
+
+#[cfg(not(feature = "planted"))]
+mod switch {
+    use super::Planted;
+
+    /// Never, in this build.
+    #[inline(always)]
+    pub fn active(_bug: Planted) -> bool {
+        false
+    }
+
+    /// Nothing to switch on in this build.
+    pub fn activate(_bug: Option<Planted>) {}
+
+    /// No bug has a name in this build.
+    pub fn parse(_name: &str) -> Option<Planted> {
+        None
+    }
+}
+
+#[cfg(feature = "planted")]
+mod switch {
+    use super::Planted;
+    use std::cell::Cell;
+
+    thread_local! {
+        static ACTIVE: Cell<Option<Planted>> = const { Cell::new(None) };
+    }
+
+    /// Whether this thread's simulation runs with `bug`.
+    pub fn active(bug: Planted) -> bool {
+        ACTIVE.get() == Some(bug)
+    }
+
+    /// Switches one bug on for this thread, or all off.
+    pub fn activate(bug: Option<Planted>) {
+        ACTIVE.set(bug);
+    }
+}
+
+#[cfg(not(feature = "planted"))]
+pub use switch::parse;
+pub use switch::{activate, active};
+
+/// True while the simulator runs with this planted bug.
+///
+/// ```
+/// if kernel::planted!(P01) { /* the mistake */ }
+/// ```
+#[macro_export]
+macro_rules! planted {
+    ($id:ident) => {
+        $crate::__private::active($crate::Planted::$id)
+    };
+}

@@ -1,0 +1,47 @@
+//! Time as a role sees it: a monotonic instant, and a wall clock that is an interval.
+
+use std::ops::{Add, Sub};
+use std::time::Duration;
+
+/// Nanoseconds on the driver's monotonic clock; comparable within one run of one host only.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Instant(pub u64);
+
+impl Instant {
+    /// The time from `earlier` to `self`; zero if `earlier` is later.
+    pub fn since(self, earlier: Instant) -> Duration {
+        Duration::from_nanos(self.0.saturating_sub(earlier.0))
+    }
+}
+
+impl Add<Duration> for Instant {
+    type Output = Instant;
+
+    fn add(self, duration: Duration) -> Instant {
+        Instant(self.0.saturating_add(duration.as_nanos().min(u128::from(u64::MAX)) as u64))
+    }
+}
+
+impl Sub<Instant> for Instant {
+    type Output = Duration;
+
+    fn sub(self, earlier: Instant) -> Duration {
+        self.since(earlier)
+    }
+}
+
+/// The wall clock: true time lies between `earliest` and `latest`, in nanoseconds since the Unix epoch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Wall {
+    /// No true time of this moment is before it.
+    pub earliest: u64,
+    /// No true time of this moment is after it.
+    pub latest: u64,
+}
+
+impl Wall {
+    /// The middle of the interval: for display and timestamps that promise nothing.
+    pub fn midpoint(self) -> u64 {
+        self.earliest + (self.latest - self.earliest) / 2
+    }
+}
