@@ -29,7 +29,7 @@ pub struct NodeId(u64);
 impl NodeId {
     /// The node at `place` on `host`.
     pub fn new(host: HostId, place: Place) -> Self {
-        Self(u64::from(host.0) << 32 | u64::from(place.0))
+        Self((u64::from(host.0) << 32) | u64::from(place.0))
     }
 
     /// The machine it runs on. Nodes of one host share a journal, crash together, and lose no message between them.

@@ -16,18 +16,18 @@ impl Rng {
 
     /// A stream of its own, drawn from this one: what the child draws does not disturb the parent.
     pub fn fork(&mut self) -> Self {
-        Self::seeded(self.next())
+        Self::seeded(self.bits())
     }
 
     /// Any 64 bits.
-    pub fn next(&mut self) -> u64 {
+    pub fn bits(&mut self) -> u64 {
         self.0.next_u64()
     }
 
     /// A number in `0..bound`; 0 for a bound of 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         // Multiply-shift: the bias is below 2^-32 for every bound in use, and no loop depends on chance.
-        (u128::from(self.next()) * u128::from(bound) >> 64) as u64
+        ((u128::from(self.bits()) * u128::from(bound)) >> 64) as u64
     }
 
     /// A number in `low..=high`.
@@ -52,7 +52,7 @@ impl Rng {
 
     /// A number in `[0, 1)`.
     pub fn unit(&mut self) -> f64 {
-        (self.next() >> 11) as f64 / (1u64 << 53) as f64
+        (self.bits() >> 11) as f64 / (1u64 << 53) as f64
     }
 
     /// A duration in `low..=high`, to the nanosecond.
@@ -76,7 +76,7 @@ mod tests {
     #[test]
     fn the_stream_of_a_seed_is_fixed() {
         let mut rng = Rng::seeded(7);
-        let drawn: Vec<u64> = (0..3).map(|_| rng.next()).collect();
+        let drawn: Vec<u64> = (0..3).map(|_| rng.bits()).collect();
         assert_eq!(drawn, STREAM_OF_SEVEN);
     }
 
