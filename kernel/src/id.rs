@@ -27,6 +27,9 @@ pub struct Place(pub u32);
 pub struct NodeId(u64);
 
 impl NodeId {
+    /// Nobody: below every node of a real host.
+    pub const ZERO: NodeId = NodeId(0);
+
     /// The node at `place` on `host`.
     pub fn new(host: HostId, place: Place) -> Self {
         Self((u64::from(host.0) << 32) | u64::from(place.0))

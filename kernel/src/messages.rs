@@ -280,11 +280,11 @@ macro_rules! number {
 macro_rules! record {
     (
         $(#[$doc:meta])*
-        pub struct $Name:ident { $( $(#[$field_doc:meta])* $field:ident : $Type:ty ),* $(,)? }
+        $vis:vis struct $Name:ident { $( $(#[$field_doc:meta])* $field:ident : $Type:ty ),* $(,)? }
     ) => {
         $(#[$doc])*
         #[derive(Clone, PartialEq, Debug)]
-        pub struct $Name { $( $(#[$field_doc])* pub $field: $Type ),* }
+        $vis struct $Name { $( $(#[$field_doc])* pub $field: $Type ),* }
 
         impl $crate::Encode for $Name {
             fn encode(&self, out: &mut Vec<u8>) {

@@ -1,0 +1,162 @@
+//! Who plays which role from which slot on; changed by a command of the log itself.
+
+use kernel::{Decode, DecodeError, Encode, HostId, NodeId, Reader};
+use parts::{Acceptors, Group, Slot};
+use std::sync::Arc;
+
+kernel::record! {
+    /// A machine, for those who dial.
+    pub struct HostEntry {
+        /// Its name; the identity is derived from it.
+        name: String,
+        /// Where its peers reach it, `name:port`; resolved on every dial.
+        address: String,
+    }
+}
+
+kernel::record! {
+    /// The placement of all roles, valid for the slots from `first_slot` until the next configuration's.
+    pub struct Configuration {
+        /// 0 for the cluster file's, then one more for each change.
+        version: u64,
+        /// The first slot it governs.
+        first_slot: Slot,
+        /// Who votes.
+        acceptors: Acceptors,
+        /// Who may lead.
+        leaders: Vec<NodeId>,
+        /// Who broadcasts for the leader.
+        proxy_leaders: Vec<NodeId>,
+        /// Who executes.
+        replicas: Vec<NodeId>,
+        /// Who takes clients' commands.
+        batchers: Vec<NodeId>,
+        /// Who answers clients.
+        unbatchers: Vec<NodeId>,
+        /// The machines.
+        hosts: Vec<HostEntry>,
+    }
+}
+
+impl Configuration {
+    /// Every node that plays a role, each once.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        let others = [&self.leaders, &self.proxy_leaders, &self.replicas, &self.batchers, &self.unbatchers];
+        let mut nodes: Vec<NodeId> =
+            others.into_iter().flatten().copied().chain(self.acceptors.nodes()).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+
+    /// The group of acceptors that votes on `slot`.
+    pub fn group(&self, slot: Slot) -> &Group {
+        &self.acceptors.groups()[self.acceptors.group_of(slot)]
+    }
+
+    /// True if a replica runs on `host`.
+    pub fn has_replica_on(&self, host: HostId) -> bool {
+        self.replicas.iter().any(|replica| replica.host() == host)
+    }
+
+    /// True if every role has a player; a configuration that lacks one could not go on.
+    pub fn is_complete(&self) -> bool {
+        let roles = [&self.leaders, &self.proxy_leaders, &self.replicas, &self.batchers, &self.unbatchers];
+        roles.iter().all(|role| !role.is_empty())
+    }
+}
+
+/// The configurations that still matter: the one in force, and those that will be.
+///
+/// Invariant: never empty; versions and first slots strictly increase.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Configurations(Arc<Vec<Configuration>>);
+
+impl Configurations {
+    /// Only the first.
+    pub fn starting_with(first: Configuration) -> Self {
+        Self(Arc::new(vec![first]))
+    }
+
+    /// Oldest first.
+    pub fn all(&self) -> &[Configuration] {
+        &self.0
+    }
+
+    /// The one that governs `slot`; the oldest known for slots before it.
+    pub fn governing(&self, slot: Slot) -> &Configuration {
+        self.0.iter().rev().find(|configuration| configuration.first_slot <= slot).unwrap_or(&self.0[0])
+    }
+
+    /// The one with `version`.
+    pub fn with_version(&self, version: u64) -> Option<&Configuration> {
+        self.0.iter().find(|configuration| configuration.version == version)
+    }
+
+    /// The newest.
+    pub fn latest(&self) -> &Configuration {
+        &self.0[self.0.len() - 1]
+    }
+
+    /// Adds the next one.
+    pub fn push(&mut self, next: Configuration) {
+        kernel::invariant!(
+            AGREE,
+            next.version == self.latest().version + 1 && next.first_slot > self.latest().first_slot,
+            "configuration {} from slot {} follows {} from slot {}",
+            next.version,
+            next.first_slot,
+            self.latest().version,
+            self.latest().first_slot
+        );
+        Arc::make_mut(&mut self.0).push(next);
+    }
+
+    /// Drops those that govern only slots before `slot`.
+    pub fn forget_before(&mut self, slot: Slot) {
+        let keep = self.0.iter().rposition(|configuration| configuration.first_slot <= slot).unwrap_or(0);
+        if keep > 0 {
+            Arc::make_mut(&mut self.0).drain(..keep);
+        }
+    }
+
+    /// Takes over `other` if it knows of a later version.
+    pub fn adopt(&mut self, other: &Configurations) -> bool {
+        let newer = other.latest().version > self.latest().version;
+        if newer {
+            // What only we know about earlier slots is kept: those slots may still need it.
+            let first = other.0[0].version;
+            let mut merged: Vec<_> = self.0.iter().filter(|known| known.version < first).cloned().collect();
+            merged.extend(other.0.iter().cloned());
+            self.0 = Arc::new(merged);
+        }
+        newer
+    }
+
+    /// Every node of any of them, each once.
+    pub fn nodes(&self) -> Vec<NodeId> {
+        let mut nodes: Vec<_> = self.0.iter().flat_map(Configuration::nodes).collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
+    }
+}
+
+impl Encode for Configurations {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+    }
+}
+
+impl Decode for Configurations {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        let all = Vec::<Configuration>::decode(input)?;
+        let increasing = all
+            .windows(2)
+            .all(|pair| pair[0].version < pair[1].version && pair[0].first_slot < pair[1].first_slot);
+        if all.is_empty() || !increasing || !all.iter().all(Configuration::is_complete) {
+            return Err(DecodeError::Invalid("configurations"));
+        }
+        Ok(Self(Arc::new(all)))
+    }
+}

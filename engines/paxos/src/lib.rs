@@ -1,0 +1,15 @@
+//! MultiPaxos: one replicated log, and the state machine that executes it.
+//!
+//! The same roles make classic MultiPaxos (every host plays every role) and Compartmentalized MultiPaxos (roles spread
+//! over machines and scaled one by one); placement alone differs. Start at [`multipaxos`].
+#![forbid(unsafe_code)]
+
+pub mod configuration;
+pub mod multipaxos;
+pub mod parameters;
+pub mod value;
+
+pub use configuration::{Configuration, Configurations, HostEntry};
+pub use multipaxos::{Call, Member, Message, Outcome, Paxos, Refusal};
+pub use parameters::Parameters;
+pub use value::{Batch, BatchId, Command, Commands, Group, GroupKind, Level, Value};

@@ -1,0 +1,527 @@
+//! The acceptor: promises, votes, and tells how far it has voted.
+
+use super::{Message, Paxos, Pulse};
+use crate::configuration::Configurations;
+use crate::multipaxos::{batcher, leader, proxy_leader, replica};
+use crate::parameters::Parameters;
+use crate::value::Value;
+use kernel::{Cx, Encode, Instant, NodeId, Position, Role, planted};
+use parts::{Ballot, Set, Slot, SlotRing};
+use std::time::Duration;
+
+kernel::messages! {
+    /// Everything an acceptor can be sent.
+    pub enum AcceptorIn in Message::Acceptor {
+        /// From a would-be leader: would you promise, or do you hear a leader?
+        1 => PreVote {
+            /// The ballot it would use.
+            ballot: Ballot,
+        },
+        /// From a leader: promise not to vote below `ballot`, and tell your votes from `from` on.
+        2 => Phase1a {
+            /// The ballot to promise.
+            ballot: Ballot,
+            /// The first slot of interest; later pages start later.
+            from: Slot,
+        },
+        /// From a proxy leader: vote.
+        3 => Phase2a {
+            /// Whose proposal it is.
+            ballot: Ballot,
+            /// For which slot.
+            slot: Slot,
+            /// The proposal.
+            value: Value,
+        },
+        /// From a batcher: how far have you voted?
+        4 => PreRead {
+            /// The batcher's name for the question.
+            id: u64,
+            /// The configuration by which it chose whom to ask.
+            version: u64,
+        },
+        /// From a leader about to use the configuration `version`: stop answering reads of older ones.
+        5 => Seal {
+            /// Whose configuration it is.
+            ballot: Ballot,
+            /// The configuration that supersedes.
+            version: u64,
+        },
+        /// From the leader.
+        6 => Heartbeat {
+            /// What it tells everybody.
+            pulse: Pulse,
+        },
+        /// From an acceptor whose journal is blank: are you blank, too?
+        7 => Blank {
+            /// Whether it waits for an answer.
+            asks: bool,
+        },
+        /// From an active acceptor to a blank one: the cluster is born already, the log must admit you.
+        9 => Born {},
+        /// From a replica: your request to be counted was executed.
+        8 => Enlisted {
+            /// The incarnation that was asked for.
+            incarnation: u64,
+            /// False: another incarnation of this node was counted before.
+            accepted: bool,
+        },
+    }
+}
+
+kernel::timers! {
+    /// The acceptor's timers.
+    pub enum AcceptorTimer {
+        /// Ask again to be counted.
+        Enlist,
+    }
+}
+
+/// What an acceptor must not forget.
+#[derive(Clone, PartialEq, Debug)]
+pub enum AcceptorRecord {
+    /// Its journal was born blank.
+    Born {
+        /// Drawn at random.
+        incarnation: u64,
+    },
+    /// It may vote.
+    Active,
+    /// The log knows its incarnation.
+    Enlisted,
+    /// It promised a ballot.
+    Promise {
+        /// The ballot.
+        ballot: Ballot,
+    },
+    /// It voted.
+    Vote {
+        /// In which ballot.
+        ballot: Ballot,
+        /// For which slot.
+        slot: Slot,
+        /// The value.
+        value: Value,
+    },
+    /// It stopped answering reads of older configurations.
+    Sealed {
+        /// The first version it still answers.
+        version: u64,
+    },
+    /// All of the above but the votes, so that older records can go.
+    Summary(Summary),
+}
+
+kernel::record! {
+    /// Everything an acceptor remembers apart from its votes.
+    pub struct Summary {
+        /// Drawn when its journal was born.
+        incarnation: u64,
+        /// It may vote.
+        active: bool,
+        /// The log knows its incarnation.
+        enlisted: bool,
+        /// The highest ballot promised.
+        promised: Ballot,
+        /// The slot after the highest one it has voted in.
+        voted_through: Slot,
+        /// Votes below are forgotten: those slots are chosen, and in the snapshots of enough replicas.
+        truncated_below: Slot,
+        /// The first configuration whose reads it answers.
+        sealed: u64,
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Vote {
+    ballot: Ballot,
+    value: Value,
+    position: Position,
+}
+
+/// The longest span of slots between the oldest vote kept and the newest.
+const VOTES_SPAN_MAX: usize = 1 << 22;
+/// A page of votes in Phase 1b holds about this many bytes.
+const PAGE_BYTES: usize = 1 << 20;
+const ENLIST_EVERY: Duration = Duration::from_millis(50);
+
+/// Votes in the slots of its group.
+///
+/// Invariant: no vote below `promised` is cast after the promise, and nothing that reveals a promise or a vote leaves
+/// before it is durable.
+#[derive(Clone, Debug)]
+pub struct Acceptor {
+    parameters: Parameters,
+    configurations: Configurations,
+    /// The replica on this host, which takes values from here instead of a second time from the network.
+    replica: Option<NodeId>,
+    summary: Option<Summary>,
+    refused: bool,
+    blank_peers: Set<NodeId>,
+    blank_rounds: u32,
+    born_already: bool,
+    votes: SlotRing<Vote>,
+    heard_leader_at: Option<Instant>,
+}
+
+impl Acceptor {
+    /// An acceptor with an empty memory. `configuration` is the cluster file's; `replica` the one on this host.
+    pub fn new(parameters: Parameters, configurations: Configurations, replica: Option<NodeId>) -> Self {
+        Self {
+            parameters,
+            configurations,
+            replica,
+            summary: None,
+            refused: false,
+            blank_peers: Set::default(),
+            blank_rounds: 0,
+            born_already: false,
+            votes: SlotRing::new(Slot(0), VOTES_SPAN_MAX),
+            heard_leader_at: None,
+        }
+    }
+
+    /// True if the cluster counted another incarnation of this node before: this one has lost its votes, and must be
+    /// replaced by a change of membership.
+    pub fn is_refused(&self) -> bool {
+        self.refused
+    }
+
+    /// True if it may vote.
+    pub fn is_active(&self) -> bool {
+        self.summary.as_ref().is_some_and(|summary| summary.active)
+    }
+
+    /// Its votes, for invariants.
+    pub fn votes(&self) -> impl Iterator<Item = (Slot, Ballot, &Value)> {
+        self.votes.iter().map(|(slot, vote)| (slot, vote.ballot, &vote.value))
+    }
+
+    fn active(&mut self) -> Option<&mut Summary> {
+        self.summary.as_mut().filter(|summary| summary.active && !self.refused)
+    }
+}
+
+impl Role for Acceptor {
+    type Family = Paxos;
+    type In = AcceptorIn;
+    type Timer = AcceptorTimer;
+    type Record = AcceptorRecord;
+
+    fn restore(&mut self, position: Position, record: AcceptorRecord) {
+        match record {
+            AcceptorRecord::Born { incarnation } => self.summary = Some(Summary::born(incarnation)),
+            AcceptorRecord::Summary(summary) => {
+                self.votes.advance(summary.truncated_below);
+                self.summary = Some(summary);
+            }
+            AcceptorRecord::Active => self.restored().active = true,
+            AcceptorRecord::Enlisted => self.restored().enlisted = true,
+            AcceptorRecord::Promise { ballot } => self.restored().promised = ballot,
+            AcceptorRecord::Sealed { version } => self.restored().sealed = version,
+            AcceptorRecord::Vote { ballot, slot, value } => {
+                let summary = self.restored();
+                summary.promised = summary.promised.max(ballot);
+                summary.voted_through = summary.voted_through.max(slot.next());
+                if self.votes.admits(slot) {
+                    let _ = self.votes.insert(slot, Vote { ballot, value, position });
+                }
+            }
+        }
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.summary.is_none() {
+            let incarnation = cx.rng().bits();
+            cx.append(&AcceptorRecord::Born { incarnation });
+            self.summary = Some(Summary::born(incarnation));
+        }
+        self.on_timer(AcceptorTimer::Enlist, cx);
+    }
+
+    fn on_message(&mut self, from: NodeId, message: AcceptorIn, cx: &mut Cx<'_, Self>) {
+        match message {
+            AcceptorIn::PreVote(message) => self.on_pre_vote(from, message, cx),
+            AcceptorIn::Phase1a(message) => self.on_phase1a(from, message, cx),
+            AcceptorIn::Phase2a(message) => self.on_phase2a(from, message, cx),
+            AcceptorIn::PreRead(message) => self.on_pre_read(from, message, cx),
+            AcceptorIn::Seal(message) => self.on_seal(from, message, cx),
+            AcceptorIn::Heartbeat(message) => self.on_heartbeat(from, message, cx),
+            AcceptorIn::Blank(message) => self.on_blank(from, message, cx),
+            AcceptorIn::Born(Born {}) => self.born_already = true,
+            AcceptorIn::Enlisted(message) => self.on_enlisted(message, cx),
+        }
+    }
+
+    fn on_timer(&mut self, timer: AcceptorTimer, cx: &mut Cx<'_, Self>) {
+        match timer {
+            AcceptorTimer::Enlist => self.enlist(cx),
+        }
+    }
+}
+
+/// Elections, votes, and reads.
+impl Acceptor {
+    fn on_pre_vote(&mut self, from: NodeId, message: PreVote, cx: &mut Cx<'_, Self>) {
+        let (now, patience) = (cx.now(), self.parameters.election_timeout);
+        let hears_leader = self.heard_leader_at.is_some_and(|at| now.since(at) < patience);
+        let Some(summary) = self.active() else { return };
+        let granted = message.ballot > summary.promised && !hears_leader;
+        let promised = summary.promised;
+        cx.send(from, leader::PreVoteAck { ballot: message.ballot, granted, promised });
+    }
+
+    fn on_phase1a(&mut self, from: NodeId, message: Phase1a, cx: &mut Cx<'_, Self>) {
+        let Some(summary) = self.active() else { return };
+        if message.ballot < summary.promised {
+            let promised = summary.promised;
+            return cx.send(from, leader::Nack { promised });
+        }
+        if message.ballot > summary.promised {
+            summary.promised = message.ballot;
+            if !planted!(P02) {
+                cx.append(&AcceptorRecord::Promise { ballot: message.ballot });
+            }
+        }
+        let truncated_below = summary.truncated_below;
+        let (mut votes, mut bytes, mut more) = (Vec::new(), 0, None);
+        for (slot, vote) in self.votes.iter_from(message.from) {
+            if bytes >= PAGE_BYTES {
+                more = Some(slot);
+                break;
+            }
+            bytes += vote.value.size() + 32;
+            votes.push(leader::ReportedVote { slot, ballot: vote.ballot, value: vote.value.clone() });
+        }
+        if more.is_some() {
+            cx.mark("acceptor.phase1b_in_pages");
+        }
+        cx.send_durable(
+            from,
+            leader::Phase1b { ballot: message.ballot, from: message.from, truncated_below, votes, more },
+        );
+    }
+
+    fn on_phase2a(&mut self, from: NodeId, message: Phase2a, cx: &mut Cx<'_, Self>) {
+        let replica = self.replica;
+        let Phase2a { ballot, slot, value } = message;
+        let Some(summary) = self.active() else { return };
+        if ballot < summary.promised {
+            let promised = summary.promised;
+            return cx.send(from, proxy_leader::Nack { slot, promised });
+        }
+        if !self.votes.admits(slot) {
+            // Below: chosen and snapshotted long ago. Above: a leader far ahead of its window.
+            return cx.reject("vote asked outside the kept slots");
+        }
+        let repeated = self.votes.get(slot).is_some_and(|vote| vote.ballot == ballot);
+        if !repeated {
+            let position = if planted!(P01) {
+                cx.cursor()
+            } else {
+                cx.append(&AcceptorRecord::Vote { ballot, slot, value: value.clone() })
+            };
+            let voted = self.votes.insert(slot, Vote { ballot, value: value.clone(), position });
+            debug_assert!(voted.is_ok(), "slot {slot} was admitted");
+        }
+        let Some(summary) = self.active() else { return };
+        summary.promised = ballot;
+        summary.voted_through = summary.voted_through.max(slot.next());
+        cx.send_durable(from, proxy_leader::Phase2b { ballot, slot });
+        if let Some(replica) = replica {
+            cx.send(replica, replica::Voted { ballot, slot, value });
+        }
+    }
+
+    fn on_pre_read(&mut self, from: NodeId, message: PreRead, cx: &mut Cx<'_, Self>) {
+        let Some(summary) = self.active() else { return };
+        if message.version < summary.sealed {
+            cx.mark("acceptor.read_of_a_superseded_configuration");
+            return cx.send(
+                from,
+                batcher::Superseded { id: message.id, configurations: self.configurations.clone() },
+            );
+        }
+        let ack = batcher::PreReadAck { id: message.id, voted_through: summary.voted_through };
+        cx.send(from, ack);
+    }
+
+    fn on_seal(&mut self, from: NodeId, message: Seal, cx: &mut Cx<'_, Self>) {
+        let Some(summary) = self.active() else { return };
+        if message.ballot < summary.promised {
+            let promised = summary.promised;
+            return cx.send(from, leader::Nack { promised });
+        }
+        if message.version > summary.sealed {
+            summary.sealed = message.version;
+            cx.append(&AcceptorRecord::Sealed { version: message.version });
+        }
+        cx.send_durable(from, leader::Sealed { ballot: message.ballot, version: message.version });
+    }
+
+    fn on_heartbeat(&mut self, from: NodeId, message: Heartbeat, cx: &mut Cx<'_, Self>) {
+        let Pulse { ballot, configurations, truncate_below, executed } = message.pulse;
+        self.configurations.adopt(&configurations);
+        self.configurations.forget_before(Slot(executed.0.saturating_sub(1)));
+        let now = cx.now();
+        let Some(summary) = self.active() else { return };
+        if ballot < summary.promised {
+            let promised = summary.promised;
+            return cx.send(from, leader::Nack { promised });
+        }
+        self.heard_leader_at = Some(now);
+        cx.send(from, leader::HeartbeatAck { ballot });
+        self.truncate(truncate_below, cx);
+    }
+
+    /// Forgets votes for slots that enough replicas keep in durable snapshots.
+    fn truncate(&mut self, below: Slot, cx: &mut Cx<'_, Self>) {
+        let Some(summary) = self.active() else { return };
+        if below <= summary.truncated_below {
+            return;
+        }
+        summary.truncated_below = below;
+        let record = AcceptorRecord::Summary(summary.clone());
+        self.votes.advance(below);
+        let kept = cx.append(&record);
+        let oldest = self.votes.iter().map(|(_, vote)| vote.position).min().unwrap_or(kept);
+        cx.trim(oldest.min(kept));
+        cx.mark("acceptor.truncated");
+    }
+}
+
+/// Who may vote: an acceptor that has lost its votes must not.
+///
+/// A blank acceptor becomes active in one of two ways. When a cluster is born, a majority of the first configuration's
+/// acceptors are blank together. Later, the log itself admits it ([`Value::Enlist`]), unless the log has counted another
+/// incarnation of the same node before.
+impl Acceptor {
+    fn enlist(&mut self, cx: &mut Cx<'_, Self>) {
+        let Some(summary) = &self.summary else { return };
+        if self.refused || summary.enlisted {
+            return;
+        }
+        let (incarnation, blank) = (summary.incarnation, !summary.active);
+        if blank {
+            self.blank_rounds += 1;
+            self.activate_at_birth(cx);
+            let me = cx.node();
+            let peers: Vec<_> =
+                self.configurations.latest().acceptors.nodes().filter(|&peer| peer != me).collect();
+            cx.multicast(peers, Blank { asks: true });
+        }
+        let leaders = self.configurations.latest().leaders.clone();
+        cx.multicast(leaders, leader::Enlist { incarnation });
+        cx.set_timer(AcceptorTimer::Enlist, if blank { ENLIST_EVERY } else { 20 * ENLIST_EVERY });
+    }
+
+    fn activate_at_birth(&mut self, cx: &mut Cx<'_, Self>) {
+        let first = self.configurations.latest();
+        let acceptors = first.acceptors.nodes().count();
+        let member = first.acceptors.nodes().any(|node| node == cx.node());
+        // A second round gives active acceptors the time to say that this is no birth.
+        let waited = acceptors == 1 || (self.blank_rounds > 2 && !self.born_already);
+        if first.version == 0 && member && waited && (self.blank_peers.len() + 1) * 2 > acceptors {
+            self.activate(cx);
+        }
+    }
+
+    fn activate(&mut self, cx: &mut Cx<'_, Self>) {
+        if let Some(summary) = &mut self.summary {
+            summary.active = true;
+            cx.append(&AcceptorRecord::Active);
+        }
+    }
+
+    fn on_blank(&mut self, from: NodeId, message: Blank, cx: &mut Cx<'_, Self>) {
+        if self.is_active() {
+            return cx.send(from, Born {});
+        }
+        self.blank_peers.insert(from);
+        if message.asks {
+            cx.send(from, Blank { asks: false });
+        }
+    }
+
+    fn on_enlisted(&mut self, message: Enlisted, cx: &mut Cx<'_, Self>) {
+        let Some(summary) = &mut self.summary else { return };
+        if message.incarnation != summary.incarnation || summary.enlisted {
+            return;
+        }
+        if !message.accepted {
+            cx.mark("acceptor.refused_because_it_lost_its_votes");
+            self.refused = true;
+            return;
+        }
+        summary.enlisted = true;
+        if !summary.active {
+            cx.mark("acceptor.admitted_by_the_log");
+            self.activate(cx);
+        }
+        cx.append(&AcceptorRecord::Enlisted);
+    }
+
+    fn restored(&mut self) -> &mut Summary {
+        self.summary.get_or_insert_with(|| Summary::born(0))
+    }
+}
+
+impl Summary {
+    fn born(incarnation: u64) -> Self {
+        Self {
+            incarnation,
+            active: false,
+            enlisted: false,
+            promised: Ballot::ZERO,
+            voted_through: Slot(0),
+            truncated_below: Slot(0),
+            sealed: 0,
+        }
+    }
+}
+
+impl Encode for AcceptorRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Born { incarnation } => {
+                out.push(1);
+                incarnation.encode(out);
+            }
+            Self::Active => out.push(2),
+            Self::Enlisted => out.push(3),
+            Self::Promise { ballot } => {
+                out.push(4);
+                ballot.encode(out);
+            }
+            Self::Vote { ballot, slot, value } => {
+                out.push(5);
+                ballot.encode(out);
+                slot.encode(out);
+                value.encode(out);
+            }
+            Self::Sealed { version } => {
+                out.push(6);
+                version.encode(out);
+            }
+            Self::Summary(summary) => {
+                out.push(7);
+                summary.encode(out);
+            }
+        }
+    }
+}
+
+impl kernel::Decode for AcceptorRecord {
+    fn decode(input: &mut kernel::Reader) -> Result<Self, kernel::DecodeError> {
+        Ok(match u8::decode(input)? {
+            1 => Self::Born { incarnation: input.field()? },
+            2 => Self::Active,
+            3 => Self::Enlisted,
+            4 => Self::Promise { ballot: input.field()? },
+            5 => Self::Vote { ballot: input.field()?, slot: input.field()?, value: input.field()? },
+            6 => Self::Sealed { version: input.field()? },
+            7 => Self::Summary(input.field()?),
+            tag => return Err(kernel::DecodeError::UnknownTag("acceptor record", tag)),
+        })
+    }
+}

@@ -1,0 +1,488 @@
+//! The batcher: gathers clients' commands for the leader, and clients' reads for a replica (the paper's section 4.1).
+
+use super::{Message, Paxos, Pulse, acceptor, client, leader, replica};
+use crate::configuration::{Configuration, Configurations};
+use crate::parameters::Parameters;
+use crate::value::{Batch, BatchId, Commands, Group, GroupKind, Level, Value};
+use kernel::{Cx, Encode, Instant, NodeId, Position, Role};
+use parts::{Ballot, Sequence, SessionId, Slot, Tally};
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+kernel::messages! {
+    /// Everything a batcher can be sent. The first three come from clients and are part of the native protocol.
+    pub enum BatcherIn in Message::Batcher {
+        /// From a client: execute, or open or close the session.
+        1 => Submit {
+            /// The client's session.
+            session: SessionId,
+            /// The client has every answer below this.
+            acknowledged: Sequence,
+            /// What is wanted.
+            kind: GroupKind,
+            /// The commands, if any.
+            commands: Commands,
+        },
+        /// From a client: answer these reads.
+        2 => Query {
+            /// The client's session, for the answer.
+            session: SessionId,
+            /// How fresh.
+            level: Level,
+            /// What the client has seen: the slot after the last one. For sequential reads.
+            seen: Slot,
+            /// The reads, numbered by the client.
+            queries: Commands,
+        },
+        /// From a client: change the cluster to this configuration, if its version is the next one.
+        3 => Reconfigure {
+            /// The client's session, for the answer.
+            session: SessionId,
+            /// Which of its calls this is.
+            sequence: Sequence,
+            /// The configuration wanted; its `first_slot` is ignored.
+            configuration: Arc<Configuration>,
+        },
+        /// From an acceptor: how far it has voted.
+        4 => PreReadAck {
+            /// The question.
+            id: u64,
+            /// The slot after the highest one voted in.
+            voted_through: Slot,
+        },
+        /// From an acceptor: you asked by a configuration that is no longer read from.
+        5 => Superseded {
+            /// The question.
+            id: u64,
+            /// What the acceptor knows.
+            configurations: Configurations,
+        },
+        /// From the leader.
+        6 => Heartbeat {
+            /// What it tells everybody.
+            pulse: Pulse,
+        },
+        /// From an unbatcher: the batch was executed.
+        7 => Done {
+            /// The batch's number.
+            number: u64,
+        },
+    }
+}
+
+kernel::timers! {
+    /// The batcher's timers.
+    pub enum BatcherTimer {
+        /// A batch has waited long enough to fill.
+        Flush,
+        /// Look for batches and reads without an answer.
+        Resend,
+    }
+}
+
+#[derive(Clone, Debug)]
+struct InFlight {
+    value: Value,
+    sent_at: Instant,
+}
+
+#[derive(Clone, Debug)]
+struct ReadBatch {
+    version: u64,
+    /// The acceptor group asked; its number and whom of it.
+    group: usize,
+    tally: Tally,
+    voted_through: Slot,
+    attempts: u64,
+    sent_at: Instant,
+    reads: Vec<replica::ReadGroup>,
+}
+
+#[derive(Clone, Debug)]
+struct Reconfiguration {
+    client: NodeId,
+    session: SessionId,
+    sequence: Sequence,
+    configuration: Arc<Configuration>,
+}
+
+/// Reconfigurations that clients wait for.
+const RECONFIGURATIONS_MAX: usize = 16;
+/// How many times a read batch is asked before its clients are told to ask again.
+const READ_ATTEMPTS_MAX: u64 = 20;
+
+/// Forgets everything when it crashes; clients send again.
+#[derive(Clone, Debug)]
+pub struct Batcher {
+    parameters: Parameters,
+    configurations: Configurations,
+    unbatcher: NodeId,
+    leader: Option<Ballot>,
+    /// Groups that wait for a batch, encoded one behind the other.
+    pending: Vec<u8>,
+    pending_groups: u32,
+    in_flight: BTreeMap<u64, InFlight>,
+    in_flight_bytes: usize,
+    next_number: u64,
+    pending_reads: Vec<replica::ReadGroup>,
+    pending_read_bytes: usize,
+    reads_in_flight: BTreeMap<u64, ReadBatch>,
+    next_read: u64,
+    reconfigurations: VecDeque<Reconfiguration>,
+    flush_due: bool,
+    resend_set: bool,
+}
+
+impl Batcher {
+    /// A batcher whose clients are reached through `unbatcher`.
+    pub fn new(parameters: Parameters, configurations: Configurations, unbatcher: NodeId) -> Self {
+        Self {
+            parameters,
+            configurations,
+            unbatcher,
+            leader: None,
+            pending: Vec::new(),
+            pending_groups: 0,
+            in_flight: BTreeMap::new(),
+            in_flight_bytes: 0,
+            next_number: 0,
+            pending_reads: Vec::new(),
+            pending_read_bytes: 0,
+            reads_in_flight: BTreeMap::new(),
+            next_read: 0,
+            reconfigurations: VecDeque::new(),
+            flush_due: false,
+            resend_set: false,
+        }
+    }
+
+    /// The leader it sends to, as far as it knows.
+    pub fn leader(&self) -> Option<NodeId> {
+        self.leader.map(|ballot| ballot.leader)
+    }
+
+    /// The configurations it knows.
+    pub fn configurations(&self) -> &Configurations {
+        &self.configurations
+    }
+
+    /// Bytes that wait here, for metrics and bounds.
+    pub fn waiting_bytes(&self) -> usize {
+        self.pending.len() + self.in_flight_bytes + self.pending_read_bytes
+    }
+}
+
+impl Role for Batcher {
+    type Family = Paxos;
+    type In = BatcherIn;
+    type Timer = BatcherTimer;
+    type Record = Infallible;
+
+    fn restore(&mut self, _position: Position, record: Infallible) {
+        match record {}
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        // Numbers of an earlier life must not be taken for this one's.
+        self.next_number = cx.rng().bits() >> 1;
+        self.next_read = cx.rng().bits() >> 1;
+    }
+
+    fn on_message(&mut self, from: NodeId, message: BatcherIn, cx: &mut Cx<'_, Self>) {
+        match message {
+            BatcherIn::Submit(message) => self.on_submit(from, message, cx),
+            BatcherIn::Query(message) => self.on_query(from, message, cx),
+            BatcherIn::Reconfigure(message) => self.on_reconfigure(from, message, cx),
+            BatcherIn::PreReadAck(message) => self.on_pre_read_ack(from, message, cx),
+            BatcherIn::Superseded(message) => self.on_superseded(message, cx),
+            BatcherIn::Heartbeat(message) => self.on_heartbeat(message, cx),
+            BatcherIn::Done(message) => self.on_done(message),
+        }
+    }
+
+    fn on_timer(&mut self, timer: BatcherTimer, cx: &mut Cx<'_, Self>) {
+        match timer {
+            BatcherTimer::Flush => self.flush_due = true,
+            BatcherTimer::Resend => self.resend(cx),
+        }
+    }
+
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        let due = self.parameters.batch_delay == Duration::ZERO || self.flush_due;
+        if due || self.pending.len() >= self.parameters.batch_bytes_max {
+            self.flush(cx);
+        }
+        if due || self.pending_read_bytes >= self.parameters.batch_bytes_max {
+            self.flush_reads(cx);
+        }
+        self.flush_due = false;
+        if !self.resend_set && self.has_work() {
+            self.resend_set = true;
+            cx.set_timer(BatcherTimer::Resend, self.parameters.resend_after);
+        }
+    }
+}
+
+/// Writes.
+impl Batcher {
+    fn on_submit(&mut self, from: NodeId, message: Submit, cx: &mut Cx<'_, Self>) {
+        let Submit { session, acknowledged, kind, commands } = message;
+        if !commands.is_sound() || commands.size() > self.parameters.batch_bytes_max {
+            return self.refuse(from, session, &commands, client::Status::Malformed, cx);
+        }
+        if self.waiting_bytes() + commands.size() > self.parameters.pending_bytes_max {
+            cx.mark("batcher.refused_as_busy");
+            return self.refuse(from, session, &commands, client::Status::Busy, cx);
+        }
+        if self.pending.len() + commands.size() > self.parameters.batch_bytes_max {
+            self.flush(cx);
+        }
+        self.expect_flush(cx);
+        Group { client: from, session, acknowledged, kind, commands }.encode(&mut self.pending);
+        self.pending_groups += 1;
+    }
+
+    fn refuse(
+        &self,
+        to: NodeId,
+        session: SessionId,
+        commands: &Commands,
+        status: client::Status,
+        cx: &mut Cx<'_, Self>,
+    ) {
+        let mut results = client::Row::default();
+        for command in commands.iter() {
+            results.push(command.sequence, status, &[]);
+        }
+        cx.send(to, client::Results { session, executed: Slot(0), results });
+    }
+
+    fn expect_flush(&mut self, cx: &mut Cx<'_, Self>) {
+        let delay = self.parameters.batch_delay;
+        if delay > Duration::ZERO && self.pending.is_empty() && self.pending_reads.is_empty() {
+            cx.set_timer(BatcherTimer::Flush, delay);
+        }
+    }
+
+    /// One batch of what is pending, unless enough are under way: then the next one grows meanwhile.
+    fn flush(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.pending.is_empty() || self.in_flight.len() >= self.parameters.batches_in_flight_max {
+            return;
+        }
+        let number = self.next_number;
+        self.next_number += 1;
+        let id = BatchId { batcher: cx.node(), number };
+        let mut batch = Vec::with_capacity(self.pending.len() + 64);
+        Batch { id, unbatcher: self.unbatcher, groups: Vec::new() }.encode(&mut batch);
+        // The groups are encoded already: put their count in place of the empty row's, and the row behind it.
+        let count_at = batch.len() - 4;
+        batch[count_at..].copy_from_slice(&self.pending_groups.to_le_bytes());
+        batch.append(&mut self.pending);
+        self.pending_groups = 0;
+        self.in_flight_bytes += batch.len();
+        let value = Value::Batch(batch.into());
+        if let Some(ballot) = self.leader {
+            cx.send(ballot.leader, leader::Propose { value: value.clone() });
+        }
+        self.in_flight.insert(number, InFlight { value, sent_at: cx.now() });
+    }
+
+    fn on_done(&mut self, message: Done) {
+        if let Some(done) = self.in_flight.remove(&message.number) {
+            self.in_flight_bytes -= done.value.size() - 5;
+        }
+    }
+}
+
+/// Reads: a linearizable one first asks a read quorum how far it has voted (the paper's section 3.4).
+impl Batcher {
+    fn on_query(&mut self, from: NodeId, message: Query, cx: &mut Cx<'_, Self>) {
+        let Query { session, level, seen, queries } = message;
+        if !queries.is_sound() || queries.size() > self.parameters.batch_bytes_max {
+            return self.refuse(from, session, &queries, client::Status::Malformed, cx);
+        }
+        if self.waiting_bytes() + queries.size() > self.parameters.pending_bytes_max {
+            cx.mark("batcher.refused_a_read_as_busy");
+            return self.refuse(from, session, &queries, client::Status::Busy, cx);
+        }
+        let bytes = queries.size();
+        let group = replica::ReadGroup { client: from, session, queries };
+        match level {
+            Level::Linearizable => {
+                self.expect_flush(cx);
+                self.pending_read_bytes += bytes;
+                self.pending_reads.push(group);
+            }
+            Level::Sequential => self.send_reads(seen, vec![group], cx),
+            Level::Eventual => self.send_reads(Slot(0), vec![group], cx),
+        }
+    }
+
+    fn flush_reads(&mut self, cx: &mut Cx<'_, Self>) {
+        let busy = self.reads_in_flight.len() >= self.parameters.read_batches_in_flight_max;
+        if self.pending_reads.is_empty() || busy {
+            return;
+        }
+        let id = self.next_read;
+        self.next_read += 1;
+        self.pending_read_bytes = 0;
+        let mut batch = ReadBatch {
+            version: 0,
+            group: 0,
+            tally: Tally::default(),
+            voted_through: Slot(0),
+            attempts: 0,
+            sent_at: cx.now(),
+            reads: std::mem::take(&mut self.pending_reads),
+        };
+        self.ask_acceptors(id, &mut batch, cx);
+        self.reads_in_flight.insert(id, batch);
+    }
+
+    /// Asks a read quorum of one group: a random row of a grid, everybody of a majority.
+    fn ask_acceptors(&self, id: u64, batch: &mut ReadBatch, cx: &mut Cx<'_, Self>) {
+        let configuration = self.configurations.latest();
+        let groups = configuration.acceptors.groups();
+        batch.version = configuration.version;
+        batch.group = cx.rng().index(groups.len());
+        batch.tally = Tally::default();
+        batch.voted_through = Slot(0);
+        let choice = cx.rng().bits();
+        let group = &groups[batch.group];
+        // Whoever is on this host costs nothing and may complete a majority of three.
+        cx.multicast(group.read_quorum(choice), acceptor::PreRead { id, version: batch.version });
+    }
+
+    fn on_pre_read_ack(&mut self, from: NodeId, message: PreReadAck, cx: &mut Cx<'_, Self>) {
+        let Some(batch) = self.reads_in_flight.get_mut(&message.id) else { return };
+        let Some(configuration) = self.configurations.with_version(batch.version) else { return };
+        let groups = configuration.acceptors.groups();
+        let Some(index) = groups[batch.group].index_of(from) else { return };
+        batch.tally.insert(index);
+        batch.voted_through = batch.voted_through.max(message.voted_through);
+        if !groups[batch.group].is_read_quorum(batch.tally) {
+            return;
+        }
+        // The other groups may be up to one round ahead; slots before the first belong to earlier configurations.
+        let through = batch.voted_through.max(configuration.first_slot).plus(groups.len() as u64 - 1);
+        if let Some(batch) = self.reads_in_flight.remove(&message.id) {
+            self.send_reads(through, batch.reads, cx);
+        }
+    }
+
+    fn on_superseded(&mut self, message: Superseded, cx: &mut Cx<'_, Self>) {
+        self.configurations.adopt(&message.configurations);
+        let latest = self.configurations.latest().version;
+        let Some(mut batch) = self.reads_in_flight.remove(&message.id) else { return };
+        if batch.version < latest {
+            self.ask_acceptors(message.id, &mut batch, cx);
+        }
+        self.reads_in_flight.insert(message.id, batch);
+    }
+
+    /// To the replica of this host if there is one, else to any.
+    fn send_reads(&self, through: Slot, reads: Vec<replica::ReadGroup>, cx: &mut Cx<'_, Self>) {
+        let replicas = &self.configurations.latest().replicas;
+        let here = cx.node().host();
+        let near = replicas.iter().find(|replica| replica.host() == here).copied();
+        if let Some(replica) = near.or_else(|| cx.rng().pick(replicas).copied()) {
+            cx.send(replica, replica::Read { through, unbatcher: self.unbatcher, reads });
+        }
+    }
+}
+
+/// Membership, leaders, and what got lost.
+impl Batcher {
+    fn on_reconfigure(&mut self, from: NodeId, message: Reconfigure, cx: &mut Cx<'_, Self>) {
+        let Reconfigure { session, sequence, configuration } = message;
+        if !configuration.is_complete() || self.reconfigurations.len() >= RECONFIGURATIONS_MAX {
+            let mut results = client::Row::default();
+            results.push(sequence, client::Status::Malformed, &[]);
+            return cx.send(from, client::Results { session, executed: Slot(0), results });
+        }
+        if let Some(ballot) = self.leader {
+            cx.send(ballot.leader, leader::Reconfigure { configuration: configuration.clone() });
+        }
+        self.reconfigurations.push_back(Reconfiguration { client: from, session, sequence, configuration });
+    }
+
+    fn on_heartbeat(&mut self, message: Heartbeat, cx: &mut Cx<'_, Self>) {
+        let Pulse { ballot, configurations, executed, .. } = message.pulse;
+        self.configurations.adopt(&configurations);
+        self.configurations.forget_before(Slot(executed.0.saturating_sub(1)));
+        self.answer_reconfigurations(cx);
+        if self.leader >= Some(ballot) {
+            return;
+        }
+        self.leader = Some(ballot);
+        for in_flight in self.in_flight.values_mut() {
+            in_flight.sent_at = cx.now();
+            cx.send(ballot.leader, leader::Propose { value: in_flight.value.clone() });
+        }
+    }
+
+    fn answer_reconfigurations(&mut self, cx: &mut Cx<'_, Self>) {
+        let configurations = &self.configurations;
+        self.reconfigurations.retain(|wanted| {
+            if configurations.latest().version < wanted.configuration.version {
+                return true;
+            }
+            let same = configurations
+                .with_version(wanted.configuration.version)
+                .is_some_and(|found| found.nodes() == wanted.configuration.nodes());
+            let status = if same { client::Status::Done } else { client::Status::Conflict };
+            let mut results = client::Row::default();
+            results.push(wanted.sequence, status, &[]);
+            cx.send(wanted.client, client::Results { session: wanted.session, executed: Slot(0), results });
+            false
+        });
+    }
+
+    fn has_work(&self) -> bool {
+        !self.in_flight.is_empty()
+            || !self.reads_in_flight.is_empty()
+            || !self.reconfigurations.is_empty()
+            || !self.pending.is_empty()
+            || !self.pending_reads.is_empty()
+    }
+
+    fn resend(&mut self, cx: &mut Cx<'_, Self>) {
+        let (now, patience) = (cx.now(), self.parameters.resend_after);
+        if let Some(ballot) = self.leader {
+            for in_flight in self.in_flight.values_mut().filter(|batch| now.since(batch.sent_at) >= patience)
+            {
+                in_flight.sent_at = now;
+                cx.mark("batcher.resent_a_batch");
+                cx.send(ballot.leader, leader::Propose { value: in_flight.value.clone() });
+            }
+            for wanted in &self.reconfigurations {
+                cx.send(ballot.leader, leader::Reconfigure { configuration: wanted.configuration.clone() });
+            }
+        }
+        let late: Vec<u64> = self
+            .reads_in_flight
+            .iter()
+            .filter(|(_, batch)| now.since(batch.sent_at) >= patience)
+            .map(|(&id, _)| id)
+            .collect();
+        for id in late {
+            let Some(mut batch) = self.reads_in_flight.remove(&id) else { continue };
+            batch.attempts += 1;
+            batch.sent_at = now;
+            if batch.attempts > READ_ATTEMPTS_MAX {
+                for read in batch.reads {
+                    self.refuse(read.client, read.session, &read.queries, client::Status::Busy, cx);
+                }
+                continue;
+            }
+            cx.mark("batcher.asked_acceptors_again");
+            self.ask_acceptors(id, &mut batch, cx);
+            self.reads_in_flight.insert(id, batch);
+        }
+        // Resending may have been all that was left to do; the burst's end sets the timer again if not.
+        self.resend_set = false;
+        self.flush_due = true;
+    }
+}

@@ -1,0 +1,421 @@
+//! The client library's core: sessions, retries, and the watermark of sequential reads (the paper's section 3.6).
+
+use super::{Message, Paxos, batcher};
+use crate::configuration::Configuration;
+use crate::value::{Commands, GroupKind, Level};
+use kernel::{
+    Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, RequestId, Role, planted,
+};
+use parts::{Sequence, SessionId, Slot};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+kernel::messages! {
+    /// Everything a client can be sent; part of the native protocol.
+    pub enum ClientIn in Message::Client {
+        /// From an unbatcher or a batcher: answers to calls of this session.
+        1 => Results {
+            /// The session.
+            session: SessionId,
+            /// The slot after the one written or read; 0 where nothing was executed.
+            executed: Slot,
+            /// The answers. None at all answers the opening of the session.
+            results: Row,
+        },
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Status {
+    /// Executed; the bytes are the service's answer.
+    Done,
+    /// Not executed: too much is waiting. Safe to send again.
+    Busy,
+    /// Not executed now; an earlier attempt may have been. The session is not open any more.
+    SessionLost,
+    /// Never executed: the message is not well formed or too large.
+    Malformed,
+    /// A reconfiguration lost against another one.
+    Conflict,
+}
+
+impl Status {
+    fn tag(self) -> u8 {
+        match self {
+            Self::Done => 0,
+            Self::Busy => 1,
+            Self::SessionLost => 2,
+            Self::Malformed => 3,
+            Self::Conflict => 4,
+        }
+    }
+
+    fn from_tag(tag: u8) -> Option<Self> {
+        [Self::Done, Self::Busy, Self::SessionLost, Self::Malformed, Self::Conflict]
+            .get(usize::from(tag))
+            .copied()
+    }
+}
+
+/// A row of answers: `sequence: u64 | status: u8 | length: u32 | bytes`, again and again. Kept encoded from the replica to
+/// the client.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Row(Bytes, Vec<u8>);
+
+/// One of a row of answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answered {
+    /// Which call.
+    pub sequence: Sequence,
+    /// How it ended.
+    pub status: Status,
+    /// The service's answer.
+    pub bytes: Bytes,
+}
+
+impl Row {
+    /// Adds one answer.
+    pub fn push(&mut self, sequence: Sequence, status: Status, bytes: &[u8]) {
+        sequence.encode(&mut self.1);
+        self.1.push(status.tag());
+        bytes.encode(&mut self.1);
+    }
+
+    /// The answers in order; ends early at bytes that are none.
+    pub fn iter(&self) -> impl Iterator<Item = Answered> + use<> {
+        let bytes = if self.1.is_empty() { self.0.clone() } else { Bytes::copy_from_slice(&self.1) };
+        let mut reader = Reader::new(bytes);
+        std::iter::from_fn(move || {
+            let sequence = Sequence::decode(&mut reader).ok()?;
+            let status = Status::from_tag(u8::decode(&mut reader).ok()?)?;
+            Some(Answered { sequence, status, bytes: Bytes::decode(&mut reader).ok()? })
+        })
+    }
+}
+
+impl Encode for Row {
+    fn encode(&self, out: &mut Vec<u8>) {
+        if self.1.is_empty() { self.0.encode(out) } else { self.1.as_slice().encode(out) }
+    }
+}
+
+impl Decode for Row {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        Bytes::decode(input).map(|bytes| Self(bytes, Vec::new()))
+    }
+}
+
+/// What an application asks of the client library.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Call {
+    /// Execute a command, exactly once.
+    Write(Bytes),
+    /// Execute a read.
+    Read {
+        /// The read.
+        query: Bytes,
+        /// How fresh.
+        level: Level,
+    },
+    /// Change the cluster.
+    Reconfigure(Arc<Configuration>),
+}
+
+/// How a call ended, for the application.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Outcome {
+    /// Executed, with the service's answer.
+    Done(Bytes),
+    /// Not executed, or not known to be.
+    Refused(Refusal),
+}
+
+/// Why a call has no answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Refusal {
+    /// It may have been executed: the session was lost while it was under way.
+    MaybeExecuted,
+    /// It was not executed and never will be: malformed or too large.
+    Malformed,
+    /// It was not executed: another reconfiguration came first.
+    Conflict,
+}
+
+kernel::timers! {
+    /// The client's timers.
+    pub enum ClientTimer {
+        /// Look for calls without an answer.
+        Resend,
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Outstanding {
+    id: RequestId,
+    call: Call,
+    sent_at: Instant,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Opened {
+    No,
+    Asked,
+    Yes,
+}
+
+/// One client with one session at a time, and any number of calls under way.
+#[derive(Clone, Debug)]
+pub struct Client {
+    batchers: Vec<NodeId>,
+    at: usize,
+    resend_after: Duration,
+    session: SessionId,
+    opened: Opened,
+    next: Sequence,
+    writes: BTreeMap<Sequence, Outstanding>,
+    reads: BTreeMap<Sequence, Outstanding>,
+    next_read: Sequence,
+    unsent: Vec<Sequence>,
+    unsent_reads: Vec<Sequence>,
+    seen: Slot,
+    timer_set: bool,
+}
+
+impl Client {
+    /// A client of the service behind `batchers`. It turns to the next one when an answer takes longer than
+    /// `resend_after`.
+    pub fn new(batchers: Vec<NodeId>, resend_after: Duration) -> Self {
+        Self {
+            batchers,
+            at: 0,
+            resend_after,
+            session: SessionId(0),
+            opened: Opened::No,
+            next: Sequence(0),
+            writes: BTreeMap::new(),
+            reads: BTreeMap::new(),
+            next_read: READS_FROM,
+            unsent: Vec::new(),
+            unsent_reads: Vec::new(),
+            seen: Slot(0),
+            timer_set: false,
+        }
+    }
+
+    /// The slot after the last one this client has written or read.
+    pub fn seen(&self) -> Slot {
+        self.seen
+    }
+
+    /// Calls without an answer.
+    pub fn outstanding(&self) -> usize {
+        self.writes.len() + self.reads.len()
+    }
+
+    /// Starts at another of the batchers.
+    pub fn starting_at(mut self, index: usize) -> Self {
+        self.at = index;
+        self
+    }
+
+    fn batcher(&self) -> NodeId {
+        self.batchers[self.at % self.batchers.len()]
+    }
+}
+
+/// Reads are numbered apart from commands: the session's table need not know them.
+const READS_FROM: Sequence = Sequence(1 << 63);
+/// Calls of one message.
+const ROW_BYTES_MAX: usize = 64 << 10;
+
+impl Role for Client {
+    type Family = Paxos;
+    type In = ClientIn;
+    type Timer = ClientTimer;
+    type Record = Infallible;
+
+    fn restore(&mut self, _position: Position, record: Infallible) {
+        match record {}
+    }
+
+    fn on_message(&mut self, _from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
+        match message {
+            ClientIn::Results(message) => self.on_results(message, cx),
+        }
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        self.session = SessionId(cx.rng().bits());
+    }
+
+    fn on_request(&mut self, id: RequestId, call: Call, cx: &mut Cx<'_, Self>) {
+        let outstanding = Outstanding { id, call, sent_at: cx.now() };
+        if matches!(outstanding.call, Call::Write(_)) {
+            self.writes.insert(self.next, outstanding);
+            self.unsent.push(self.next);
+            self.next = self.next.next();
+        } else {
+            self.reads.insert(self.next_read, outstanding);
+            self.unsent_reads.push(self.next_read);
+            self.next_read = self.next_read.next();
+        }
+    }
+
+    fn on_timer(&mut self, timer: ClientTimer, cx: &mut Cx<'_, Self>) {
+        match timer {
+            ClientTimer::Resend => self.look_for_late_answers(cx),
+        }
+    }
+
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.unsent.is_empty() && self.opened == Opened::No {
+            self.open(cx);
+        }
+        if self.opened == Opened::Yes {
+            let unsent = std::mem::take(&mut self.unsent);
+            self.send_writes(&unsent, cx);
+        }
+        let unsent = std::mem::take(&mut self.unsent_reads);
+        self.send_reads(&unsent, cx);
+        if !self.timer_set && self.outstanding() > 0 {
+            self.timer_set = true;
+            cx.set_timer(ClientTimer::Resend, self.resend_after);
+        }
+    }
+}
+
+impl Client {
+    fn open(&mut self, cx: &mut Cx<'_, Self>) {
+        self.opened = Opened::Asked;
+        let open = batcher::Submit {
+            session: self.session,
+            acknowledged: Sequence(0),
+            kind: GroupKind::Open,
+            commands: Commands::default(),
+        };
+        cx.send(self.batcher(), open);
+    }
+
+    fn send_writes(&mut self, sequences: &[Sequence], cx: &mut Cx<'_, Self>) {
+        let session = self.session;
+        let acknowledged = self.writes.first_key_value().map_or(self.next, |(&first, _)| first);
+        let (to, mut row) = (self.batcher(), Vec::new());
+        let mut sequences = sequences.iter().peekable();
+        while let Some(sequence) = sequences.next() {
+            if let Some(Outstanding { call: Call::Write(command), .. }) = self.writes.get(sequence) {
+                Commands::push(&mut row, *sequence, command);
+            }
+            if !row.is_empty() && (row.len() >= ROW_BYTES_MAX || sequences.peek().is_none()) {
+                let commands = Commands::from_row(std::mem::take(&mut row));
+                cx.send(to, batcher::Submit { session, acknowledged, kind: GroupKind::Execute, commands });
+            }
+        }
+    }
+
+    fn send_reads(&mut self, sequences: &[Sequence], cx: &mut Cx<'_, Self>) {
+        // Reads need no session in the log: it only names the answers.
+        let session = self.session;
+        let (to, seen) = (self.batcher(), if planted!(P09) { Slot(0) } else { self.seen });
+        let mut rows: BTreeMap<Level, Vec<u8>> = BTreeMap::new();
+        for &sequence in sequences {
+            match self.reads.get(&sequence).map(|outstanding| &outstanding.call) {
+                Some(Call::Read { query, level }) => {
+                    Commands::push(rows.entry(*level).or_default(), sequence, query)
+                }
+                Some(Call::Reconfigure(configuration)) => {
+                    cx.send(
+                        to,
+                        batcher::Reconfigure { session, sequence, configuration: configuration.clone() },
+                    );
+                }
+                Some(Call::Write(_)) | None => {}
+            }
+        }
+        for (level, row) in rows {
+            cx.send(to, batcher::Query { session, level, seen, queries: Commands::from_row(row) });
+        }
+    }
+
+    fn on_results(&mut self, message: Results, cx: &mut Cx<'_, Self>) {
+        let Results { session, executed, results } = message;
+        // Answers to an earlier session, or to an earlier life of this node, are nobody's.
+        if self.session != session {
+            return;
+        }
+        let mut lost = false;
+        let mut any = false;
+        for answered in results.iter() {
+            any = true;
+            lost |= answered.status == Status::SessionLost;
+            self.on_answer(answered, executed, cx);
+        }
+        if !any && self.opened != Opened::Yes {
+            self.opened = Opened::Yes;
+            self.unsent = self.writes.keys().copied().collect();
+        }
+        if lost {
+            self.lose_session(cx);
+        }
+    }
+
+    fn on_answer(&mut self, answered: Answered, executed: Slot, cx: &mut Cx<'_, Self>) {
+        let table = if answered.sequence < READS_FROM { &mut self.writes } else { &mut self.reads };
+        if !table.contains_key(&answered.sequence) {
+            return;
+        }
+        let outcome = match answered.status {
+            Status::Done => Outcome::Done(answered.bytes),
+            Status::Malformed => Outcome::Refused(Refusal::Malformed),
+            Status::Conflict => Outcome::Refused(Refusal::Conflict),
+            // Sent again by the timer, or given up with the session.
+            Status::Busy | Status::SessionLost => return,
+        };
+        if answered.status == Status::Done {
+            self.seen = self.seen.max(executed);
+        }
+        if let Some(outstanding) = table.remove(&answered.sequence) {
+            cx.respond(outstanding.id, outcome);
+        }
+    }
+
+    /// What was under way may have been executed before the session went; what was never sent goes to a new one.
+    fn lose_session(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.mark("client.lost_its_session");
+        for (_, outstanding) in std::mem::take(&mut self.writes) {
+            cx.respond(outstanding.id, Outcome::Refused(Refusal::MaybeExecuted));
+        }
+        self.session = SessionId(cx.rng().bits());
+        self.opened = Opened::No;
+        self.next = Sequence(0);
+        self.unsent.clear();
+    }
+
+    fn look_for_late_answers(&mut self, cx: &mut Cx<'_, Self>) {
+        self.timer_set = false;
+        let (now, patience) = (cx.now(), self.resend_after);
+        let late = |outstanding: &Outstanding| now.since(outstanding.sent_at) >= patience;
+        let any_late = self.writes.values().any(late) || self.reads.values().any(late);
+        if any_late {
+            self.turn_to_the_next_batcher(cx);
+        }
+    }
+
+    /// Sends everything without an answer again, to another batcher. A driver whose connection broke calls this at once.
+    pub fn turn_to_the_next_batcher(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.mark("client.sent_again");
+        self.at += 1;
+        let now = cx.now();
+        self.writes
+            .values_mut()
+            .chain(self.reads.values_mut())
+            .for_each(|outstanding| outstanding.sent_at = now);
+        if self.opened == Opened::Asked {
+            self.open(cx);
+        }
+        self.unsent = self.writes.keys().copied().collect();
+        self.unsent_reads = self.reads.keys().copied().collect();
+    }
+}

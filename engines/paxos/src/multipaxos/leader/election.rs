@@ -1,0 +1,189 @@
+//! Who leads: elections by timeouts, with a pre-vote among the acceptors, and leaders that resign when unheard.
+
+use super::{Executed, Heartbeat, HeartbeatAck, Leader, LeaderTimer, Nack, PreVoteAck, State};
+use crate::configuration::{Configuration, Configurations};
+use crate::multipaxos::{Pulse, acceptor, batcher, proxy_leader, replica};
+use kernel::{Cx, NodeId};
+use parts::{Ballot, Slot, Tally};
+
+/// Answers per group of one configuration.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Tallies(Vec<Tally>);
+
+impl Tallies {
+    /// Counts `from` in every group it belongs to.
+    pub(super) fn count(&mut self, configuration: &Configuration, from: NodeId) {
+        let groups = configuration.acceptors.groups();
+        self.0.resize(groups.len(), Tally::default());
+        for (group, tally) in groups.iter().zip(&mut self.0) {
+            if let Some(index) = group.index_of(from) {
+                tally.insert(index);
+            }
+        }
+    }
+
+    /// True if every group has a read quorum.
+    pub(super) fn can_read(&self, configuration: &Configuration) -> bool {
+        let groups = configuration.acceptors.groups();
+        self.0.len() == groups.len()
+            && groups.iter().zip(&self.0).all(|(group, &tally)| group.is_read_quorum(tally))
+    }
+
+    /// True if every group has a write quorum.
+    pub(super) fn can_write(&self, configuration: &Configuration) -> bool {
+        let groups = configuration.acceptors.groups();
+        self.0.len() == groups.len()
+            && groups.iter().zip(&self.0).all(|(group, &tally)| group.is_write_quorum(tally))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct PreVoting {
+    ballot: Ballot,
+    granted: Tallies,
+}
+
+/// A leader that a write quorum has not answered for this many election timeouts resigns.
+const UNHEARD_TIMEOUTS: u32 = 2;
+
+impl Leader {
+    /// (Re)starts the wait for silence.
+    pub(super) fn await_election(&mut self, cx: &mut Cx<'_, Self>) {
+        let least = self.parameters.election_timeout;
+        let wait = cx.rng().duration(least, 2 * least);
+        cx.set_timer(LeaderTimer::Election, wait);
+    }
+
+    pub(super) fn follow(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.is_leading() {
+            cx.mark("leader.resigned");
+            cx.stop_timer(LeaderTimer::Heartbeat);
+            cx.stop_timer(LeaderTimer::Resend);
+        }
+        self.state = State::Following;
+        self.await_election(cx);
+    }
+
+    pub(super) fn on_election_timeout(&mut self, cx: &mut Cx<'_, Self>) {
+        self.await_election(cx);
+        if self.is_leading() || !self.may_lead(cx.node()) {
+            return;
+        }
+        let ballot =
+            Ballot { round: self.highest.round.max(self.round), leader: NodeId::ZERO }.above(cx.node());
+        self.state = State::PreVoting(PreVoting { ballot, granted: Tallies::default() });
+        let latest = self.configurations.governing(self.known);
+        cx.multicast(latest.acceptors.nodes(), acceptor::PreVote { ballot });
+    }
+
+    pub(super) fn on_pre_vote_ack(&mut self, from: NodeId, message: PreVoteAck, cx: &mut Cx<'_, Self>) {
+        self.highest = self.highest.max(message.promised);
+        let State::PreVoting(vote) = &mut self.state else { return };
+        if vote.ballot != message.ballot || !message.granted {
+            return;
+        }
+        let configuration = self.configurations.governing(self.known);
+        vote.granted.count(configuration, from);
+        if vote.granted.can_read(configuration) {
+            let ballot = vote.ballot;
+            self.begin_phase1(ballot, cx);
+        }
+    }
+
+    pub(super) fn on_nack(&mut self, message: Nack, cx: &mut Cx<'_, Self>) {
+        self.highest = self.highest.max(message.promised);
+        let mine = match &self.state {
+            State::Following | State::PreVoting(_) => return,
+            State::Recovering(phase1) => phase1.ballot(),
+            State::Leading(pipeline) => pipeline.ballot(),
+        };
+        if message.promised > mine {
+            self.follow(cx);
+        }
+    }
+
+    pub(super) fn on_heartbeat(&mut self, message: Heartbeat, cx: &mut Cx<'_, Self>) {
+        let Pulse { ballot, configurations, .. } = message.pulse;
+        if ballot < self.highest || ballot.leader == cx.node() {
+            return;
+        }
+        self.highest = ballot;
+        self.configurations.adopt(&configurations);
+        self.heard = Some((ballot, cx.now()));
+        self.follow(cx);
+    }
+
+    pub(super) fn on_heartbeat_due(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        let State::Leading(pipeline) = &mut self.state else { return };
+        cx.set_timer(LeaderTimer::Heartbeat, self.parameters.heartbeat_every);
+        if pipeline.unheard_since(now) > UNHEARD_TIMEOUTS * self.parameters.election_timeout {
+            cx.mark("leader.resigned_because_unheard");
+            return self.follow(cx);
+        }
+        self.pulse(cx);
+    }
+
+    /// Tells everybody that this leader lives.
+    pub(super) fn pulse(&mut self, cx: &mut Cx<'_, Self>) {
+        let Some(ballot) = self.leader() else { return };
+        let truncate_below = self.truncation();
+        let configurations = self.configurations.clone();
+        let pulse = Pulse { ballot, configurations, executed: self.known, truncate_below };
+        let me = cx.node();
+        for configuration in self.configurations.all() {
+            let others = configuration.leaders.iter().copied().filter(|&leader| leader != me);
+            cx.multicast(others, Heartbeat { pulse: pulse.clone() });
+            cx.multicast(configuration.acceptors.nodes(), acceptor::Heartbeat { pulse: pulse.clone() });
+            let proxies = configuration.proxy_leaders.iter().copied();
+            cx.multicast(proxies, proxy_leader::Heartbeat { pulse: pulse.clone() });
+            cx.multicast(configuration.replicas.iter().copied(), replica::Heartbeat { pulse: pulse.clone() });
+            cx.multicast(configuration.batchers.iter().copied(), batcher::Heartbeat { pulse: pulse.clone() });
+        }
+    }
+
+    pub(super) fn on_heartbeat_ack(&mut self, from: NodeId, message: HeartbeatAck, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        let configuration = self.configurations.governing(self.known);
+        if let State::Leading(pipeline) = &mut self.state
+            && pipeline.ballot() == message.ballot
+        {
+            pipeline.heard(from, configuration, now);
+        }
+    }
+
+    pub(super) fn on_executed(&mut self, from: NodeId, message: Executed, cx: &mut Cx<'_, Self>) {
+        let Executed { executed, version, snapshot, configurations } = message;
+        if let Some(configurations) = &configurations {
+            self.adopt(configurations);
+        }
+        self.snapshots.insert(from, snapshot);
+        if version > self.configurations.latest().version {
+            // What governs the slots to come is not known yet: ask before relying on the report.
+            return cx.send(from, replica::Describe {});
+        }
+        if executed > self.known {
+            self.known = executed;
+            // The configuration of the last executed slot is in force, so nothing older is needed.
+            self.configurations.forget_before(Slot(executed.0 - 1));
+            self.advance(cx);
+        }
+    }
+
+    fn adopt(&mut self, configurations: &Configurations) {
+        if self.configurations.adopt(configurations) {
+            let replicas = self.configurations.latest().replicas.clone();
+            self.snapshots.retain(|node, _| replicas.contains(node));
+        }
+    }
+
+    /// Below this slot, as many replicas as may crash plus one have durable snapshots.
+    fn truncation(&self) -> Slot {
+        let latest = self.configurations.latest();
+        let mut snapshots: Vec<Slot> =
+            latest.replicas.iter().filter_map(|replica| self.snapshots.get(replica)).copied().collect();
+        snapshots.sort_unstable_by(|a, b| b.cmp(a));
+        let needed = (latest.acceptors.faults() + 1).min(latest.replicas.len());
+        snapshots.get(needed - 1).copied().unwrap_or(Slot(0))
+    }
+}

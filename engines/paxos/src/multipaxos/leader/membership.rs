@@ -1,0 +1,128 @@
+//! Changes of membership: a configuration chosen in slot `s` governs from `s + window` on, once its acceptors have
+//! promised and the old ones refuse reads.
+
+use super::election::Tallies;
+use super::phase1::Phase1;
+use super::{Enlist, Leader, LeaderTimer, Phase1b, Reconfigure, Sealed, State};
+use crate::configuration::Configuration;
+use crate::multipaxos::acceptor;
+use crate::value::Value;
+use kernel::{Cx, NodeId};
+use parts::{Ballot, Slot};
+use std::collections::BTreeMap;
+
+/// Putting one configuration in force.
+#[derive(Clone, Debug)]
+pub(super) struct Activation {
+    ballot: Ballot,
+    version: u64,
+    previous: Configuration,
+    phase1: Option<Phase1>,
+    sealed: Tallies,
+}
+
+impl Activation {
+    pub(super) fn ask(&self, cx: &mut Cx<'_, Leader>) {
+        if let Some(phase1) = &self.phase1 {
+            phase1.ask(cx);
+        }
+        let seal = acceptor::Seal { ballot: self.ballot, version: self.version };
+        cx.multicast(self.previous.acceptors.nodes(), seal);
+    }
+
+    /// Takes one page; the votes when Phase 1 is through.
+    pub(super) fn on_phase1b(
+        &mut self,
+        from: NodeId,
+        message: Phase1b,
+        cx: &mut Cx<'_, Leader>,
+    ) -> Option<BTreeMap<Slot, Value>> {
+        let complete = self.phase1.as_mut()?.on_phase1b(from, message, cx);
+        if complete { self.phase1.take().map(Phase1::into_votes) } else { None }
+    }
+
+    /// A write quorum of the old acceptors meets each of their read quorums: no old read quorum answers any more.
+    fn is_complete(&self) -> bool {
+        self.phase1.is_none() && self.sealed.can_write(&self.previous)
+    }
+}
+
+impl Leader {
+    pub(super) fn on_reconfigure(&mut self, message: Reconfigure, cx: &mut Cx<'_, Self>) {
+        let State::Leading(pipeline) = &mut self.state else { return };
+        let latest = self.configurations.latest();
+        let settled = latest.first_slot <= self.known && pipeline.active_version == latest.version;
+        let under_way = pipeline.has(|value| matches!(value, Value::Configure(_)));
+        if !settled || under_way || message.configuration.version != latest.version + 1 {
+            return;
+        }
+        cx.mark("leader.proposed_a_configuration");
+        if pipeline.enqueue(Value::Configure(message.configuration)) {
+            self.fill_window(cx);
+        }
+    }
+
+    /// Starts with the first known configuration that is not in force yet.
+    pub(super) fn activate_next(&mut self, cx: &mut Cx<'_, Self>) {
+        let State::Leading(pipeline) = &mut self.state else { return };
+        if pipeline.activating.is_some() {
+            return self.finish_activation(cx);
+        }
+        let Some(next) = self.configurations.with_version(pipeline.active_version + 1) else { return };
+        let Some(previous) = self.configurations.with_version(pipeline.active_version) else { return };
+        let ballot = pipeline.ballot();
+        let phase1 = (pipeline.phase1_version < next.version)
+            .then(|| Phase1::begin(ballot, next.first_slot, vec![next.clone()], cx));
+        let activation = Activation {
+            ballot,
+            version: next.version,
+            previous: previous.clone(),
+            phase1,
+            sealed: Tallies::default(),
+        };
+        activation.ask(cx);
+        pipeline.activating = Some(activation);
+        // The new members learn of their part at once.
+        self.pulse(cx);
+    }
+
+    pub(super) fn on_sealed(&mut self, from: NodeId, message: Sealed, cx: &mut Cx<'_, Self>) {
+        let State::Leading(pipeline) = &mut self.state else { return };
+        let Some(activation) = &mut pipeline.activating else { return };
+        if activation.ballot == message.ballot && activation.version == message.version {
+            activation.sealed.count(&activation.previous, from);
+            self.finish_activation(cx);
+        }
+    }
+
+    fn finish_activation(&mut self, cx: &mut Cx<'_, Self>) {
+        let State::Leading(pipeline) = &mut self.state else { return };
+        let Some(activation) = pipeline.activating.take_if(|activation| activation.is_complete()) else {
+            return;
+        };
+        pipeline.active_version = activation.version;
+        pipeline.phase1_version = pipeline.phase1_version.max(activation.version);
+        cx.mark("leader.put_a_configuration_in_force");
+        self.fill_window(cx);
+        self.activate_next(cx);
+        if !self.may_lead(cx.node()) && self.is_leading() {
+            cx.mark("leader.left_the_cluster");
+            self.follow(cx);
+            cx.stop_timer(LeaderTimer::Election);
+        }
+    }
+
+    pub(super) fn on_enlist(&mut self, from: NodeId, message: Enlist, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        let State::Leading(pipeline) = &mut self.state else { return };
+        let recently =
+            pipeline.enlisting.get(&from).is_some_and(|&at| now.since(at) < self.parameters.resend_after);
+        if recently || !self.configurations.latest().acceptors.nodes().any(|acceptor| acceptor == from) {
+            return;
+        }
+        pipeline.enlisting.insert(from, now);
+        if pipeline.enqueue(Value::Enlist { node: from, incarnation: message.incarnation }) {
+            self.fill_window(cx);
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The leader: orders commands by giving each batch a slot.
+//!
+//! `election` decides who leads, `phase1` learns what may have been chosen, `pipeline` assigns slots, `membership` puts new
+//! configurations in force.
+
+mod election;
+mod membership;
+mod phase1;
+mod pipeline;
+
+use super::{Message, Paxos};
+use crate::configuration::{Configuration, Configurations};
+use crate::parameters::Parameters;
+use crate::value::Value;
+use kernel::{Cx, Instant, NodeId, Position, Role};
+use parts::{Ballot, Map, Slot};
+use std::sync::Arc;
+
+kernel::record! {
+    /// One vote of an acceptor.
+    pub struct ReportedVote {
+        /// The slot.
+        slot: Slot,
+        /// In which ballot it voted last.
+        ballot: Ballot,
+        /// For what.
+        value: Value,
+    }
+}
+
+kernel::messages! {
+    /// Everything a leader can be sent.
+    pub enum LeaderIn in Message::Leader {
+        /// From a batcher: give this a slot.
+        1 => Propose {
+            /// The batch.
+            value: Value,
+        },
+        /// From an acceptor, to a candidate.
+        2 => PreVoteAck {
+            /// The ballot asked about.
+            ballot: Ballot,
+            /// True if it hears no leader and has promised nothing higher.
+            granted: bool,
+            /// The highest ballot it has promised.
+            promised: Ballot,
+        },
+        /// From an acceptor: promised, durably; a page of votes.
+        3 => Phase1b {
+            /// The ballot promised.
+            ballot: Ballot,
+            /// The first slot of this page.
+            from: Slot,
+            /// Votes below are forgotten: chosen, and in snapshots.
+            truncated_below: Slot,
+            /// The votes in order.
+            votes: Vec<ReportedVote>,
+            /// Where the next page starts.
+            more: Option<Slot>,
+        },
+        /// From an acceptor or a proxy leader: a higher ballot is promised.
+        4 => Nack {
+            /// That ballot.
+            promised: Ballot,
+        },
+        /// From the leader, to the others who may lead.
+        5 => Heartbeat {
+            /// What it tells everybody.
+            pulse: super::Pulse,
+        },
+        /// From an acceptor: I hear you.
+        6 => HeartbeatAck {
+            /// The ballot heard.
+            ballot: Ballot,
+        },
+        /// From a replica.
+        7 => Executed {
+            /// The next slot it will execute.
+            executed: Slot,
+            /// The latest configuration it has executed.
+            version: u64,
+            /// A durable snapshot holds everything below.
+            snapshot: Slot,
+            /// Its configurations, when it was asked or time has passed.
+            configurations: Option<Configurations>,
+        },
+        /// From a replica: a read waits for everything below to be executed; fill what is idle.
+        8 => Wanted {
+            /// The slot after the last one wanted.
+            through: Slot,
+        },
+        /// From a batcher: change the cluster.
+        9 => Reconfigure {
+            /// The configuration wanted.
+            configuration: Arc<Configuration>,
+        },
+        /// From an acceptor: older configurations' reads are refused, durably.
+        10 => Sealed {
+            /// The leader's ballot.
+            ballot: Ballot,
+            /// The configuration sealed for.
+            version: u64,
+        },
+        /// From an acceptor: have me counted.
+        11 => Enlist {
+            /// Drawn when its journal was born.
+            incarnation: u64,
+        },
+    }
+}
+
+kernel::timers! {
+    /// The leader's timers.
+    pub enum LeaderTimer {
+        /// No leader was heard for too long.
+        Election,
+        /// Tell everybody that this leader lives, and look whether it is heard.
+        Heartbeat,
+        /// Look for proposals that were not executed.
+        Resend,
+    }
+}
+
+kernel::record! {
+    /// What a leader must not forget: the rounds it has used.
+    pub struct LeaderRecord {
+        /// It may have proposed in this round; it will not again after a restart.
+        round: u64,
+    }
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Somebody else leads, or nobody.
+    Following,
+    /// Asking whether an election has a chance.
+    PreVoting(election::PreVoting),
+    /// Learning what may have been chosen.
+    Recovering(phase1::Phase1),
+    /// Leading.
+    Leading(Box<pipeline::Pipeline>),
+}
+
+/// Leads, or waits to.
+///
+/// Invariant: a proposal in slot `i` is made only when everything up to `i - window` is known to be executed, under the
+/// configuration that governs `i`, after Phase 1 with that configuration's acceptors.
+#[derive(Clone, Debug)]
+pub struct Leader {
+    parameters: Parameters,
+    configurations: Configurations,
+    state: State,
+    /// The highest round this node has used in any life.
+    round: u64,
+    round_position: Option<Position>,
+    /// The highest ballot seen anywhere.
+    highest: Ballot,
+    /// The leader heard last.
+    heard: Option<(Ballot, Instant)>,
+    /// How far each replica's durable snapshot reaches.
+    snapshots: Map<NodeId, Slot>,
+    /// Everything below is executed somewhere, and the configurations up to there are known.
+    known: Slot,
+}
+
+impl Leader {
+    /// A candidate that knows nothing but the cluster file.
+    pub fn new(parameters: Parameters, configurations: Configurations) -> Self {
+        Self {
+            parameters,
+            configurations,
+            state: State::Following,
+            round: 0,
+            round_position: None,
+            highest: Ballot::ZERO,
+            heard: None,
+            snapshots: Map::default(),
+            known: Slot(0),
+        }
+    }
+
+    /// True if it leads, as far as it knows.
+    pub fn is_leading(&self) -> bool {
+        matches!(self.state, State::Leading(_))
+    }
+
+    /// The leader it knows of, itself included.
+    pub fn leader(&self) -> Option<Ballot> {
+        match &self.state {
+            State::Leading(pipeline) => Some(pipeline.ballot()),
+            State::Following | State::PreVoting(_) | State::Recovering(_) => {
+                self.heard.map(|(ballot, _)| ballot)
+            }
+        }
+    }
+
+    /// The configurations it knows.
+    pub fn configurations(&self) -> &Configurations {
+        &self.configurations
+    }
+
+    /// Everything below is executed somewhere.
+    pub fn known_executed(&self) -> Slot {
+        self.known
+    }
+
+    fn may_lead(&self, me: NodeId) -> bool {
+        self.configurations.latest().leaders.contains(&me)
+    }
+}
+
+impl Role for Leader {
+    type Family = Paxos;
+    type In = LeaderIn;
+    type Timer = LeaderTimer;
+    type Record = LeaderRecord;
+
+    fn restore(&mut self, position: Position, record: LeaderRecord) {
+        self.round = self.round.max(record.round);
+        self.round_position = Some(position);
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        self.await_election(cx);
+    }
+
+    fn on_message(&mut self, from: NodeId, message: LeaderIn, cx: &mut Cx<'_, Self>) {
+        match message {
+            LeaderIn::Propose(message) => self.on_propose(message, cx),
+            LeaderIn::PreVoteAck(message) => self.on_pre_vote_ack(from, message, cx),
+            LeaderIn::Phase1b(message) => self.on_phase1b(from, message, cx),
+            LeaderIn::Nack(message) => self.on_nack(message, cx),
+            LeaderIn::Heartbeat(message) => self.on_heartbeat(message, cx),
+            LeaderIn::HeartbeatAck(message) => self.on_heartbeat_ack(from, message, cx),
+            LeaderIn::Executed(message) => self.on_executed(from, message, cx),
+            LeaderIn::Wanted(message) => self.on_wanted(message, cx),
+            LeaderIn::Reconfigure(message) => self.on_reconfigure(message, cx),
+            LeaderIn::Sealed(message) => self.on_sealed(from, message, cx),
+            LeaderIn::Enlist(message) => self.on_enlist(from, message, cx),
+        }
+    }
+
+    fn on_timer(&mut self, timer: LeaderTimer, cx: &mut Cx<'_, Self>) {
+        match timer {
+            LeaderTimer::Election => self.on_election_timeout(cx),
+            LeaderTimer::Heartbeat => self.on_heartbeat_due(cx),
+            LeaderTimer::Resend => self.resend(cx),
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Phase 1: promises from read quorums, and what their votes say may have been chosen.
+
+use super::election::Tallies;
+use super::{Leader, LeaderRecord, LeaderTimer, Phase1b, ReportedVote, State};
+use crate::configuration::{Configuration, Configurations};
+use crate::multipaxos::acceptor;
+use crate::value::Value;
+use kernel::{Cx, NodeId, planted};
+use parts::{Ballot, Slot};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Phase 1 of one ballot with the acceptors of some configurations, for all slots from `from` on.
+#[derive(Clone, Debug)]
+pub(super) struct Phase1 {
+    ballot: Ballot,
+    from: Slot,
+    configurations: Vec<Configuration>,
+    promised: Vec<Tallies>,
+    done: BTreeSet<NodeId>,
+    votes: BTreeMap<Slot, (Ballot, Value)>,
+    truncated_below: Slot,
+}
+
+impl Phase1 {
+    /// Asks the acceptors of `configurations` for their votes from `from` on.
+    pub(super) fn begin(
+        ballot: Ballot,
+        from: Slot,
+        configurations: Vec<Configuration>,
+        cx: &mut Cx<'_, Leader>,
+    ) -> Self {
+        let promised = vec![Tallies::default(); configurations.len()];
+        let phase1 = Self {
+            ballot,
+            from,
+            configurations,
+            promised,
+            done: BTreeSet::new(),
+            votes: BTreeMap::new(),
+            truncated_below: Slot(0),
+        };
+        phase1.ask(cx);
+        phase1
+    }
+
+    pub(super) fn ballot(&self) -> Ballot {
+        self.ballot
+    }
+
+    /// The latest configuration whose acceptors it asks.
+    pub(super) fn latest_version(&self) -> u64 {
+        self.configurations.last().map_or(0, |configuration| configuration.version)
+    }
+
+    /// (Re)sends the first question to every acceptor that has not told everything.
+    pub(super) fn ask(&self, cx: &mut Cx<'_, Leader>) {
+        let acceptors: BTreeSet<NodeId> =
+            self.configurations.iter().flat_map(|configuration| configuration.acceptors.nodes()).collect();
+        for &acceptor in acceptors.difference(&self.done) {
+            // The promise must not be asked for in a round that a crash could make this node use again.
+            cx.send_durable(acceptor, acceptor::Phase1a { ballot: self.ballot, from: self.from });
+        }
+    }
+
+    /// Takes one page; true if that completes the read quorums.
+    pub(super) fn on_phase1b(&mut self, from: NodeId, message: Phase1b, cx: &mut Cx<'_, Leader>) -> bool {
+        self.truncated_below = self.truncated_below.max(message.truncated_below);
+        for ReportedVote { slot, ballot, value } in message.votes {
+            if planted!(P04) {
+                continue;
+            }
+            let known = self.votes.entry(slot).or_insert_with(|| (ballot, value.clone()));
+            if known.0 < ballot {
+                *known = (ballot, value);
+            }
+        }
+        if let Some(next) = message.more {
+            cx.send(from, acceptor::Phase1a { ballot: self.ballot, from: next });
+            return false;
+        }
+        self.done.insert(from);
+        for (configuration, promised) in self.configurations.iter().zip(&mut self.promised) {
+            promised.count(configuration, from);
+        }
+        self.is_complete()
+    }
+
+    fn is_complete(&self) -> bool {
+        if planted!(P03) {
+            return !self.done.is_empty();
+        }
+        self.configurations
+            .iter()
+            .zip(&self.promised)
+            .all(|(configuration, promised)| promised.can_read(configuration))
+    }
+
+    /// What was voted for: per slot the value of the highest ballot.
+    pub(super) fn into_votes(self) -> BTreeMap<Slot, Value> {
+        self.votes.into_iter().map(|(slot, (_, value))| (slot, value)).collect()
+    }
+}
+
+/// The configurations whose acceptors may have votes for slots from `known` on.
+pub(super) fn relevant(configurations: &Configurations, known: Slot) -> Vec<Configuration> {
+    let governing = configurations.governing(known).version;
+    configurations.all().iter().filter(|configuration| configuration.version >= governing).cloned().collect()
+}
+
+impl Leader {
+    pub(super) fn begin_phase1(&mut self, ballot: Ballot, cx: &mut Cx<'_, Self>) {
+        if self.snapshots.is_empty() {
+            // Without one replica's word it is unknown which slots are open.
+            return cx.mark("leader.waited_for_a_replica");
+        }
+        self.round = ballot.round;
+        self.highest = self.highest.max(ballot);
+        let position = cx.append(&LeaderRecord { round: ballot.round });
+        cx.trim(position);
+        self.round_position = Some(position);
+        cx.mark("leader.began_phase1");
+        let configurations = relevant(&self.configurations, self.known);
+        self.state = State::Recovering(Phase1::begin(ballot, self.known, configurations, cx));
+        cx.set_timer(LeaderTimer::Resend, self.parameters.resend_after);
+        // A candidacy that does not succeed starts over.
+        cx.set_timer(LeaderTimer::Election, 4 * self.parameters.election_timeout);
+    }
+
+    pub(super) fn on_phase1b(&mut self, from: NodeId, message: Phase1b, cx: &mut Cx<'_, Self>) {
+        match &mut self.state {
+            State::Recovering(phase1) if phase1.ballot == message.ballot => {
+                if phase1.on_phase1b(from, message, cx) {
+                    self.finish_phase1(cx);
+                }
+            }
+            State::Leading(pipeline) if pipeline.ballot() == message.ballot => {
+                pipeline.on_phase1b(from, message, cx);
+                self.advance(cx);
+            }
+            State::Following | State::PreVoting(_) | State::Recovering(_) | State::Leading(_) => {}
+        }
+    }
+
+    fn finish_phase1(&mut self, cx: &mut Cx<'_, Self>) {
+        let State::Recovering(phase1) = &self.state else { return };
+        if phase1.truncated_below > self.known {
+            // Slots that acceptors have forgotten are chosen; a replica must tell how far, and which configurations.
+            cx.mark("leader.waited_for_replicas_to_catch_up");
+            return;
+        }
+        let State::Recovering(phase1) = std::mem::replace(&mut self.state, State::Following) else { return };
+        self.lead(phase1, cx);
+    }
+
+    /// A replica's report may be what a finished Phase 1 was waiting for.
+    pub(super) fn retry_finish(&mut self, cx: &mut Cx<'_, Self>) {
+        if let State::Recovering(phase1) = &self.state
+            && phase1.is_complete()
+        {
+            self.finish_phase1(cx);
+        }
+    }
+}

@@ -1,0 +1,283 @@
+//! Leading: one slot per batch, as far ahead of execution as the window allows.
+
+use super::election::Tallies;
+use super::membership::Activation;
+use super::phase1::Phase1;
+use super::{Leader, LeaderTimer, Phase1b, Propose, State, Wanted};
+use crate::configuration::Configuration;
+use crate::multipaxos::proxy_leader;
+use crate::value::{BatchId, Value};
+use kernel::{Bytes, Cx, Decode, Instant, NodeId, Reader, planted};
+use parts::{Ballot, Map, Set, Slot, SlotRing};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Batches that wait for the window, in bytes; beyond it batchers have to send again.
+const QUEUE_BYTES_MAX: usize = 64 << 20;
+
+#[derive(Clone, Debug)]
+struct Proposal {
+    value: Value,
+    sent_at: Instant,
+}
+
+/// What a leader keeps while it leads.
+#[derive(Clone, Debug)]
+pub(super) struct Pipeline {
+    ballot: Ballot,
+    log: SlotRing<Proposal>,
+    next: Slot,
+    /// Values that may have been chosen in earlier ballots; up to `recovered_end` they come before any other.
+    recovered: BTreeMap<Slot, Value>,
+    recovered_end: Slot,
+    /// Slots below are filled with no-ops if nothing else comes.
+    pub(super) fill_to: Slot,
+    queue: VecDeque<Value>,
+    queue_bytes: usize,
+    under_way: Set<(NodeId, u64)>,
+    /// The latest configuration in force, and the latest with a finished Phase 1.
+    pub(super) active_version: u64,
+    pub(super) phase1_version: u64,
+    pub(super) activating: Option<Activation>,
+    pub(super) enlisting: Map<NodeId, Instant>,
+    next_proxy: u64,
+    heard: Tallies,
+    heard_at: Instant,
+}
+
+impl Pipeline {
+    pub(super) fn ballot(&self) -> Ballot {
+        self.ballot
+    }
+
+    /// How long ago a write quorum was last heard.
+    pub(super) fn unheard_since(&self, now: Instant) -> std::time::Duration {
+        now.since(self.heard_at)
+    }
+
+    pub(super) fn heard(&mut self, from: NodeId, configuration: &Configuration, now: Instant) {
+        self.heard.count(configuration, from);
+        if self.heard.can_write(configuration) {
+            self.heard = Tallies::default();
+            self.heard_at = now;
+        }
+    }
+
+    pub(super) fn on_phase1b(&mut self, from: NodeId, message: Phase1b, cx: &mut Cx<'_, Leader>) {
+        let Some(activation) = &mut self.activating else { return };
+        if let Some(votes) = activation.on_phase1b(from, message, cx) {
+            self.recover(votes);
+        }
+    }
+
+    /// Adds what acceptors have voted for in slots not yet proposed in.
+    fn recover(&mut self, votes: BTreeMap<Slot, Value>) {
+        for (slot, value) in votes {
+            if slot >= self.next {
+                self.recovered_end = self.recovered_end.max(slot.next());
+                self.recovered.insert(slot, value);
+            }
+        }
+    }
+
+    /// Queues a value unless it is under way already; false if it was or there is no room.
+    pub(super) fn enqueue(&mut self, value: Value) -> bool {
+        if self.queue_bytes + value.size() > QUEUE_BYTES_MAX {
+            return false;
+        }
+        if let Some(name) = batch_name(&value)
+            && !self.under_way.insert(name)
+        {
+            return false;
+        }
+        self.queue_bytes += value.size();
+        self.queue.push_back(value);
+        true
+    }
+
+    /// True if a value like this waits or was proposed and not yet executed.
+    pub(super) fn has(&self, wanted: impl Fn(&Value) -> bool) -> bool {
+        self.queue.iter().any(&wanted) || self.log.iter().any(|(_, proposal)| wanted(&proposal.value))
+    }
+
+    fn forget_executed(&mut self, known: Slot) {
+        while self.log.start() < known && !self.log.is_empty() {
+            let first = self.log.start();
+            if let Some(name) = self.log.get(first).and_then(|proposal| batch_name(&proposal.value)) {
+                self.under_way.remove(&name);
+            }
+            self.log.advance(first.next());
+        }
+        self.log.advance(known);
+        self.next = self.next.max(known);
+        self.recovered = self.recovered.split_off(&known);
+    }
+
+    /// The value for the next slot, if there is any reason to fill it.
+    fn next_value(&mut self) -> Option<Value> {
+        if self.next < self.recovered_end {
+            return Some(self.recovered.remove(&self.next).unwrap_or(Value::Noop));
+        }
+        if let Some(value) = self.queue.pop_front() {
+            self.queue_bytes -= value.size();
+            return Some(value);
+        }
+        (self.next < self.fill_to).then_some(Value::Noop)
+    }
+}
+
+fn batch_name(value: &Value) -> Option<(NodeId, u64)> {
+    let Value::Batch(batch) = value else { return None };
+    let id = BatchId::decode(&mut Reader::new(Bytes::clone(batch))).ok()?;
+    Some((id.batcher, id.number))
+}
+
+impl Leader {
+    pub(super) fn lead(&mut self, phase1: Phase1, cx: &mut Cx<'_, Self>) {
+        let ballot = phase1.ballot();
+        cx.mark("leader.leads");
+        cx.note(|| format!("leads in ballot {ballot:?} from slot {}", self.known));
+        let last_executed = Slot(self.known.0.saturating_sub(1));
+        let phase1_version = self.configurations.latest().version;
+        let mut pipeline = Pipeline {
+            ballot,
+            log: SlotRing::new(self.known, 2 * self.parameters.window as usize),
+            next: self.known,
+            recovered: BTreeMap::new(),
+            recovered_end: self.known,
+            fill_to: Slot(0),
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            under_way: Set::default(),
+            active_version: self.configurations.governing(last_executed).version,
+            phase1_version: phase1_version.min(phase1.latest_version()),
+            activating: None,
+            enlisting: Map::default(),
+            next_proxy: 0,
+            heard: Tallies::default(),
+            heard_at: cx.now(),
+        };
+        let votes = phase1.into_votes();
+        if votes.keys().any(|&slot| slot >= self.known) {
+            cx.mark("leader.recovered_votes");
+        }
+        pipeline.recover(votes);
+        if pipeline.recovered.len() as u64 != pipeline.recovered_end.0 - pipeline.next.0 {
+            cx.mark("leader.found_gaps");
+        }
+        self.state = State::Leading(Box::new(pipeline));
+        cx.stop_timer(LeaderTimer::Election);
+        cx.set_timer(LeaderTimer::Heartbeat, self.parameters.heartbeat_every);
+        cx.set_timer(LeaderTimer::Resend, self.parameters.resend_after);
+        self.pulse(cx);
+        self.advance(cx);
+    }
+
+    pub(super) fn on_propose(&mut self, message: Propose, cx: &mut Cx<'_, Self>) {
+        if !matches!(message.value, Value::Batch(_)) {
+            return cx.reject("batcher proposed what is no batch");
+        }
+        let State::Leading(pipeline) = &mut self.state else { return };
+        if pipeline.enqueue(message.value) {
+            self.fill_window(cx);
+        }
+    }
+
+    pub(super) fn on_wanted(&mut self, message: Wanted, cx: &mut Cx<'_, Self>) {
+        let furthest = self.known.plus(self.parameters.window);
+        let State::Leading(pipeline) = &mut self.state else { return };
+        if pipeline.next < message.through {
+            cx.mark("leader.filled_idle_slots_for_a_read");
+        }
+        pipeline.fill_to = pipeline.fill_to.max(message.through.min(furthest));
+        self.fill_window(cx);
+    }
+
+    /// What becomes possible when execution or knowledge has advanced.
+    pub(super) fn advance(&mut self, cx: &mut Cx<'_, Self>) {
+        self.retry_finish(cx);
+        let known = self.known;
+        if let State::Leading(pipeline) = &mut self.state {
+            pipeline.forget_executed(known);
+            self.activate_next(cx);
+            self.fill_window(cx);
+        }
+    }
+
+    /// Proposes in every slot that the window and the configurations in force allow.
+    pub(super) fn fill_window(&mut self, cx: &mut Cx<'_, Self>) {
+        let me = cx.node();
+        let State::Leading(pipeline) = &mut self.state else { return };
+        let mut limit = self.known.plus(self.parameters.window);
+        if let Some(next) = self.configurations.with_version(pipeline.active_version + 1) {
+            // Its slots belong to acceptors that have not promised yet.
+            limit = limit.min(next.first_slot);
+            pipeline.fill_to = pipeline.fill_to.max(next.first_slot);
+        }
+        while pipeline.next < limit {
+            if planted!(P10)
+                && pipeline.next < pipeline.recovered_end
+                && !pipeline.recovered.contains_key(&pipeline.next)
+            {
+                pipeline.next = pipeline.next.next();
+                continue;
+            }
+            let Some(value) = pipeline.next_value() else { break };
+            let slot = pipeline.next;
+            pipeline.next = slot.next();
+            let configuration = self.configurations.governing(slot);
+            let proxy = proxy_of(configuration, me, pipeline.next_proxy);
+            pipeline.next_proxy += 1;
+            let assign = proxy_leader::Assign {
+                ballot: pipeline.ballot,
+                slot,
+                version: configuration.version,
+                value: value.clone(),
+            };
+            cx.send(proxy, assign);
+            let _ = pipeline.log.insert(slot, Proposal { value, sent_at: cx.now() });
+        }
+    }
+
+    pub(super) fn resend(&mut self, cx: &mut Cx<'_, Self>) {
+        let (now, patience) = (cx.now(), self.parameters.resend_after);
+        match &mut self.state {
+            State::Following | State::PreVoting(_) => return,
+            State::Recovering(phase1) => phase1.ask(cx),
+            State::Leading(pipeline) => {
+                if let Some(activation) = &pipeline.activating {
+                    activation.ask(cx);
+                }
+                let (ballot, turn) = (pipeline.ballot, &mut pipeline.next_proxy);
+                let slots: Vec<Slot> = pipeline
+                    .log
+                    .iter()
+                    .filter(|(_, proposal)| now.since(proposal.sent_at) >= patience)
+                    .map(|(slot, _)| slot)
+                    .collect();
+                for slot in slots {
+                    let Some(proposal) = pipeline.log.get_mut(slot) else { continue };
+                    proposal.sent_at = now;
+                    cx.mark("leader.assigned_again");
+                    let configuration = self.configurations.governing(slot);
+                    // Not the one on this host again: it may be another that is reached.
+                    let proxies = &configuration.proxy_leaders;
+                    let proxy = proxies[(*turn % proxies.len() as u64) as usize];
+                    *turn += 1;
+                    let value = proposal.value.clone();
+                    cx.send(
+                        proxy,
+                        proxy_leader::Assign { ballot, slot, version: configuration.version, value },
+                    );
+                }
+            }
+        }
+        cx.set_timer(LeaderTimer::Resend, patience);
+    }
+}
+
+/// The proxy leader of the leader's own host, else each in turn.
+fn proxy_of(configuration: &Configuration, leader: NodeId, turn: u64) -> NodeId {
+    let proxies = &configuration.proxy_leaders;
+    let near = proxies.iter().find(|proxy| proxy.host() == leader.host());
+    near.copied().unwrap_or_else(|| proxies[(turn % proxies.len() as u64) as usize])
+}

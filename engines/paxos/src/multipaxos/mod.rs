@@ -1,0 +1,106 @@
+//! MultiPaxos by roles.
+//!
+//! **Promised.** Commands of all clients are executed in one order on every replica, each exactly once; what was answered
+//! survives any `f` crashes and the loss of everything that was not fsynced. Reads are linearizable, sequential or
+//! eventual, by request. From: Whittaker et al., *Scaling Replicated State Machines with Compartmentalization*,
+//! sections 2.3 (MultiPaxos), 3.1 to 3.6, 4.1 and 4.2.
+//!
+//! A write:
+//! ```text
+//! client      batcher      leader   proxy leader   acceptors    replicas    unbatcher
+//!   | Submit     |            |           |            |            |           |
+//!   |----------->|  Propose   |           |            |            |           |
+//!   |            |----------->|  Assign   |            |            |           |
+//!   |            |            |---------->|  Phase2a   |            |           |
+//!   |            |            |           |----------->| (fsync)    |           |
+//!   |            |            |           |  Phase2b   |            |           |
+//!   |            |            |           |<-----------|            |           |
+//!   |            |            |           |        Chosen           |           |
+//!   |            |            |           |------------------------>|  Results  |
+//!   |            |            | Executed                            |---------->|
+//!   |            |            |<------------------------------------|           |
+//!   | Results    |                            Done                              |
+//!   |<------------------------------------------------------------------------- |
+//! ```
+//! A linearizable read: `Query` to a batcher, `PreRead` to a read quorum of acceptors, `PreReadAck` with how far each has
+//! voted, `Read` to one replica, `Results` through the unbatcher. A sequential or eventual one skips the acceptors.
+//!
+//! An election: silence, `PreVote` to the acceptors (granted by those who hear no leader), `Phase1a` to a read quorum of
+//! every configuration that matters, `Phase1b` in pages, then `Assign` of what was voted for and no-ops for the gaps.
+//!
+//! A change of membership: `Reconfigure`, a `Configure` value in slot `s`, in force from slot `s + window` on after
+//! `Phase1a` to the new acceptors and `Seal` to the old ones.
+//!
+//! **Where we differ, and why.**
+//! - Roles of one host exchange messages in memory, so that classic MultiPaxos is a placement and not another program.
+//! - The leader prefers the proxy leader of its own host; spread over machines it takes them in turn.
+//! - A replica whose host has an acceptor takes the value from its vote, so that co-located hosts send each value once.
+//! - The unbatcher is the one where the client's connection ends, not a random one; the replica of that host answers,
+//!   and slot modulo replicas decides only where that host has none.
+//! - Linearizable reads are asked for by the batcher for many clients at once (the paper's read batches), always.
+//! - With several acceptor groups a read may wait for a slot that nobody has proposed; the replica then asks the leader
+//!   to fill it (`Wanted`), so an idle system does not block.
+//! - Leader election, truncation, snapshots, catch-up, exactly-once sessions and membership are not in the paper.
+//!   Acceptors answer pre-votes, which keeps a half-connected candidate from unseating a leader that a quorum hears.
+
+pub mod acceptor;
+pub mod batcher;
+pub mod client;
+pub mod leader;
+pub mod proxy_leader;
+pub mod replica;
+pub mod unbatcher;
+
+use crate::configuration::Configurations;
+use kernel::{Family, StateMachine};
+use parts::{Ballot, Slot};
+
+pub use client::{Call, Outcome, Refusal};
+
+kernel::record! {
+    /// What a leader tells everybody, again and again.
+    pub struct Pulse {
+        /// Its ballot.
+        ballot: Ballot,
+        /// Who plays which role.
+        configurations: Configurations,
+        /// Some replica has executed everything below.
+        executed: Slot,
+        /// Enough replicas have durable snapshots of everything below.
+        truncate_below: Slot,
+    }
+}
+
+/// The family of MultiPaxos roles.
+#[derive(Debug)]
+pub struct Paxos;
+
+impl Family for Paxos {
+    type Message = Message;
+    type Request = Call;
+    type Response = Outcome;
+}
+
+kernel::family! {
+    /// Everything that travels between MultiPaxos roles. Tags: 1 batcher, 2 leader, 3 proxy leader, 4 acceptor,
+    /// 5 replica, 6 unbatcher, 7 client.
+    messages Message;
+    /// Any MultiPaxos role.
+    #[derive(Clone, Debug)]
+    members Member [S: StateMachine] [S] of Paxos {
+        /// Gathers commands and reads.
+        1 => Batcher(batcher::BatcherIn, batcher::Batcher, "batcher"),
+        /// Orders commands.
+        2 => Leader(leader::LeaderIn, leader::Leader, "leader"),
+        /// Broadcasts proposals.
+        3 => ProxyLeader(proxy_leader::ProxyLeaderIn, proxy_leader::ProxyLeader, "proxy_leader"),
+        /// Votes.
+        4 => Acceptor(acceptor::AcceptorIn, acceptor::Acceptor, "acceptor"),
+        /// Executes.
+        5 => Replica(replica::ReplicaIn, replica::Replica<S>, "replica"),
+        /// Answers clients.
+        6 => Unbatcher(unbatcher::UnbatcherIn, unbatcher::Unbatcher, "unbatcher"),
+        /// Asks.
+        7 => Client(client::ClientIn, client::Client, "client"),
+    }
+}

@@ -1,0 +1,144 @@
+//! Catching up: a replica that lacks values asks its peers, in turn, for entries or for a snapshot.
+
+use super::{Behind, Entries, Fetch, Replica};
+use crate::value::Value;
+use kernel::{Cx, NodeId, StateMachine};
+use parts::Slot;
+
+/// A reply to `Fetch` holds about this many bytes.
+const ENTRIES_BYTES: usize = 1 << 20;
+const ENTRIES_MAX: usize = 4096;
+
+/// What a replica knows of being behind.
+#[derive(Clone, Debug, Default)]
+pub(super) struct CatchUp {
+    /// Somebody has executed everything below.
+    ahead: Slot,
+    /// Where execution stood when the timer last looked.
+    stood_at: Slot,
+    asked: u64,
+}
+
+impl CatchUp {
+    pub(super) fn saw_executed(&mut self, executed: Slot) {
+        self.ahead = self.ahead.max(executed);
+    }
+}
+
+impl<S: StateMachine> Replica<S> {
+    /// Called by the timer: asks only if nothing moved since the last time, so that what is merely on its way is not
+    /// fetched twice.
+    pub(super) fn seek_what_is_missing(&mut self, cx: &mut Cx<'_, Self>) {
+        let stood_still = self.catch_up.stood_at == self.state.executed;
+        self.catch_up.stood_at = self.state.executed;
+        self.retry_transfer(cx);
+        if !stood_still || self.is_installing() {
+            return;
+        }
+        if let Some(through) = self.waiting_reads.iter().map(|read| read.through).max() {
+            self.want(through, cx);
+        }
+        let chosen_ahead =
+            self.log.iter().any(|(_, entry)| entry.value.is_some() || entry.chosen_in.is_some());
+        if chosen_ahead || self.catch_up.ahead > self.state.executed {
+            self.fetch(cx);
+        }
+    }
+
+    fn fetch(&mut self, cx: &mut Cx<'_, Self>) {
+        let me = cx.node();
+        let replicas = &self.state.configurations.latest().replicas;
+        let peers: Vec<NodeId> = replicas.iter().copied().filter(|&peer| peer != me).collect();
+        if peers.is_empty() {
+            return;
+        }
+        let peer = peers[(self.catch_up.asked % peers.len() as u64) as usize];
+        self.catch_up.asked += 1;
+        cx.mark("replica.fetched_from_a_peer");
+        cx.send(peer, Fetch { from: self.state.executed });
+    }
+
+    pub(super) fn on_fetch(&mut self, from: NodeId, message: Fetch, cx: &mut Cx<'_, Self>) {
+        if message.from >= self.state.executed {
+            return;
+        }
+        if message.from < self.retained.start() {
+            return cx.send(from, Behind { executed: self.state.executed });
+        }
+        let mut bytes = 0;
+        let values: Vec<Value> = self
+            .retained
+            .iter_from(message.from)
+            .take(ENTRIES_MAX)
+            .map(|(_, value)| value.clone())
+            .take_while(|value| {
+                let fits = bytes < ENTRIES_BYTES;
+                bytes += value.size();
+                fits
+            })
+            .collect();
+        cx.send(from, Entries { from: message.from, values, executed: self.state.executed });
+    }
+
+    pub(super) fn on_entries(&mut self, message: Entries, cx: &mut Cx<'_, Self>) {
+        if self.is_installing() {
+            return;
+        }
+        self.catch_up.saw_executed(message.executed);
+        let mut slot = message.from;
+        for value in message.values {
+            if self.log.admits(slot) {
+                let entry = super::Entry { value: Some(value), ..Default::default() };
+                let known = self.log.get(slot).is_some_and(|entry| entry.value.is_some());
+                if !known {
+                    let _ = self.log.insert(slot, entry);
+                }
+            }
+            slot = slot.next();
+        }
+        let before = self.state.executed;
+        self.execute(cx);
+        if self.state.executed > before && self.catch_up.ahead > self.state.executed {
+            self.catch_up.asked = self.catch_up.asked.saturating_sub(1);
+            self.fetch(cx);
+        }
+    }
+
+    pub(super) fn on_behind(&mut self, from: NodeId, message: Behind, cx: &mut Cx<'_, Self>) {
+        self.catch_up.saw_executed(message.executed);
+        if message.executed > self.state.executed {
+            self.begin_transfer(from, cx);
+        }
+    }
+
+    pub(super) fn retain(&mut self, slot: Slot, value: Value) {
+        self.retained_bytes += value.size();
+        if self.retained.is_empty() {
+            self.retained.advance(slot);
+        }
+        let _ = self.retained.insert(slot, value);
+        while self.retained_bytes > self.parameters.retained_bytes_max {
+            let first = self.retained.start();
+            self.drop_retained(first);
+        }
+    }
+
+    pub(super) fn forget_retained_before(&mut self, below: Slot) {
+        while self.retained.start() < below.min(self.state.executed) && !self.retained.is_empty() {
+            let first = self.retained.start();
+            self.drop_retained(first);
+        }
+    }
+
+    pub(super) fn forget_all_retained(&mut self) {
+        self.retained = parts::SlotRing::new(self.state.executed, usize::MAX);
+        self.retained_bytes = 0;
+    }
+
+    fn drop_retained(&mut self, first: Slot) {
+        if let Some(value) = self.retained.get(first) {
+            self.retained_bytes -= value.size();
+        }
+        self.retained.advance(first.next());
+    }
+}

@@ -1,0 +1,213 @@
+//! Execution: chosen values in slot order, reads when their slot is reached.
+
+use super::{Chosen, Entry, Read, Replica, Voted, WaitingRead};
+use crate::multipaxos::client::{Row, Status};
+use crate::multipaxos::{acceptor, leader, unbatcher};
+use crate::value::{Batch, Group, GroupKind, Value};
+use kernel::{Bytes, Cx, Decode, NodeId, StateMachine, planted};
+use parts::{Admission, Slot};
+
+impl<S: StateMachine> Replica<S> {
+    pub(super) fn on_chosen(&mut self, message: Chosen, cx: &mut Cx<'_, Self>) {
+        let Chosen { ballot, slot, value } = message;
+        let Some(entry) = self.entry(slot) else { return };
+        if entry.value.is_some() {
+            return;
+        }
+        // A vote in this ballot or a later one is for the chosen value: that is what Paxos promises.
+        let voted = entry.vote.take_if(|(voted_in, _)| *voted_in >= ballot).map(|(_, value)| value);
+        match value.or(voted) {
+            Some(value) => entry.value = Some(value),
+            None => entry.chosen_in = Some(entry.chosen_in.map_or(ballot, |known| known.min(ballot))),
+        }
+        self.execute(cx);
+    }
+
+    pub(super) fn on_voted(&mut self, message: Voted, cx: &mut Cx<'_, Self>) {
+        let Voted { ballot, slot, value } = message;
+        let Some(entry) = self.entry(slot) else { return };
+        if entry.value.is_some() {
+            return;
+        }
+        if entry.chosen_in.is_some_and(|chosen_in| ballot >= chosen_in) {
+            entry.value = Some(value);
+            self.execute(cx);
+        } else {
+            entry.vote = Some((ballot, value));
+        }
+    }
+
+    fn entry(&mut self, slot: Slot) -> Option<&mut Entry> {
+        if !self.log.admits(slot) {
+            return None;
+        }
+        if self.log.get(slot).is_none() {
+            self.log.insert(slot, Entry::default()).ok()?;
+        }
+        self.log.get_mut(slot)
+    }
+
+    /// Executes as far as the chosen values reach.
+    pub(super) fn execute(&mut self, cx: &mut Cx<'_, Self>) {
+        let before = self.state.executed;
+        if planted!(P07) {
+            self.skip_hole();
+        }
+        while let Some(value) = self.log.get_mut(self.state.executed).and_then(|entry| entry.value.take()) {
+            let slot = self.state.executed;
+            self.apply(slot, &value, cx);
+            self.retain(slot, value);
+            self.state.executed = slot.next();
+            self.log.advance(self.state.executed);
+        }
+        if self.state.executed > before {
+            self.answer_waiting_reads(cx);
+        }
+    }
+
+    fn skip_hole(&mut self) {
+        let first = self.log.iter().find(|(_, entry)| entry.value.is_some()).map(|(slot, _)| slot);
+        if let Some(slot) = first {
+            self.state.executed = slot;
+            self.log.advance(slot);
+        }
+    }
+
+    fn apply(&mut self, slot: Slot, value: &Value, cx: &mut Cx<'_, Self>) {
+        match value {
+            Value::Noop => {}
+            Value::Batch(batch) => self.apply_batch(slot, batch, cx),
+            Value::Configure(wanted) => {
+                let latest = self.state.configurations.latest();
+                let settled = latest.first_slot <= slot;
+                if wanted.version != latest.version + 1 || !settled || !wanted.is_complete() {
+                    return cx.mark("replica.skipped_an_outdated_configuration");
+                }
+                let mut next = (**wanted).clone();
+                next.first_slot = if planted!(P12) { slot.next() } else { slot.plus(self.parameters.window) };
+                let members = next.nodes();
+                self.state.enlisted.retain(|node, _| members.contains(node));
+                self.state.configurations.push(next);
+                self.state.configurations.forget_before(slot);
+                cx.mark("replica.executed_a_configuration");
+            }
+            Value::Enlist { node, incarnation } => {
+                let known = *self.state.enlisted.entry(*node).or_insert(*incarnation);
+                if self.is_responsible(slot, *node, cx.node()) {
+                    let accepted = known == *incarnation;
+                    cx.send(*node, acceptor::Enlisted { incarnation: *incarnation, accepted });
+                }
+            }
+        }
+    }
+
+    /// One replica answers: the one where the clients' connections end, else slot modulo replicas.
+    fn is_responsible(&self, slot: Slot, origin: NodeId, me: NodeId) -> bool {
+        if origin.host() == me.host() {
+            return true;
+        }
+        let configuration = self.state.configurations.governing(slot);
+        let replicas = &configuration.replicas;
+        !configuration.has_replica_on(origin.host())
+            && replicas.get((slot.0 % replicas.len() as u64) as usize) == Some(&me)
+    }
+
+    fn apply_batch(&mut self, slot: Slot, encoded: &Bytes, cx: &mut Cx<'_, Self>) {
+        let Ok(batch) = Batch::decoded(encoded) else {
+            return cx.reject("chosen batch that does not decode");
+        };
+        self.snapshots.count_executed(encoded.len());
+        let answers = self.is_responsible(slot, batch.unbatcher, cx.node());
+        let mut replies = Vec::with_capacity(if answers { batch.groups.len() } else { 0 });
+        let mut results = Row::default();
+        for group in &batch.groups {
+            self.apply_group(group, &mut results, answers);
+            if answers {
+                let results = std::mem::take(&mut results);
+                replies.push(unbatcher::Reply { client: group.client, session: group.session, results });
+            }
+        }
+        if answers {
+            let executed = slot.next();
+            cx.send(batch.unbatcher, unbatcher::Results { batch: Some(batch.id), executed, replies });
+        }
+    }
+
+    fn apply_group(&mut self, group: &Group, results: &mut Row, answers: bool) {
+        match group.kind {
+            GroupKind::Open => self.state.sessions.open(group.session),
+            GroupKind::Close => self.state.sessions.close(group.session),
+            GroupKind::Execute => self.state.sessions.touch(group.session, group.acknowledged),
+        }
+        for command in group.commands.iter() {
+            let (status, answer): (Status, &[u8]) =
+                match self.state.sessions.admit(group.session, command.sequence) {
+                    Admission::Execute => {
+                        self.scratch.clear();
+                        self.machine.apply(command.bytes, &mut self.scratch);
+                        self.state.sessions.record(group.session, command.sequence, &self.scratch);
+                        (Status::Done, &self.scratch)
+                    }
+                    Admission::Again(answer) => (Status::Done, answer),
+                    Admission::Acknowledged => continue,
+                    Admission::Unknown => (Status::SessionLost, &[]),
+                    Admission::TooMany => (Status::Busy, &[]),
+                };
+            if answers {
+                results.push(command.sequence, status, answer);
+            }
+        }
+    }
+
+    pub(super) fn on_read(&mut self, message: Read, cx: &mut Cx<'_, Self>) {
+        let Read { through, unbatcher, reads } = message;
+        if self.state.executed >= through || planted!(P07) {
+            return self.answer(unbatcher, &reads, cx);
+        }
+        let bytes: usize = reads.iter().map(|read| read.queries.size() + 64).sum();
+        if self.waiting_read_bytes + bytes > self.parameters.waiting_read_bytes_max {
+            // The client asks again; nothing was promised.
+            return cx.reject("more reads waiting than a replica keeps");
+        }
+        cx.mark("replica.read_waited_for_its_slot");
+        self.waiting_read_bytes += bytes;
+        self.waiting_reads.push_back(WaitingRead { through, unbatcher, reads });
+        if self.log.end() < through {
+            // Nothing is under way in that slot: an idle log must be filled for the read's sake.
+            self.want(through, cx);
+        }
+    }
+
+    pub(super) fn want(&self, through: Slot, cx: &mut Cx<'_, Self>) {
+        if let Some(ballot) = self.leader {
+            cx.send(ballot.leader, leader::Wanted { through });
+        }
+    }
+
+    fn answer_waiting_reads(&mut self, cx: &mut Cx<'_, Self>) {
+        for _ in 0..self.waiting_reads.len() {
+            let Some(waiting) = self.waiting_reads.pop_front() else { return };
+            if waiting.through > self.state.executed {
+                self.waiting_reads.push_back(waiting);
+                continue;
+            }
+            self.waiting_read_bytes -=
+                waiting.reads.iter().map(|read| read.queries.size() + 64).sum::<usize>();
+            self.answer(waiting.unbatcher, &waiting.reads, cx);
+        }
+    }
+
+    fn answer(&mut self, unbatcher: NodeId, reads: &[super::ReadGroup], cx: &mut Cx<'_, Self>) {
+        let mut replies = Vec::with_capacity(reads.len());
+        for read in reads {
+            let mut results = Row::default();
+            for query in read.queries.iter() {
+                self.scratch.clear();
+                self.machine.query(query.bytes, &mut self.scratch);
+                results.push(query.sequence, Status::Done, &self.scratch);
+            }
+            replies.push(unbatcher::Reply { client: read.client, session: read.session, results });
+        }
+        cx.send(unbatcher, unbatcher::Results { batch: None, executed: self.state.executed, replies });
+    }
+}

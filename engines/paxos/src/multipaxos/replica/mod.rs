@@ -1,0 +1,320 @@
+//! The replica: executes the chosen values in slot order and answers (the paper's sections 2.3, 3.3, 3.4).
+//!
+//! `execute` runs commands and reads, `catch_up` closes gaps from peers, `snapshot` writes, serves and takes snapshots.
+
+mod catch_up;
+mod execute;
+mod snapshot;
+
+use super::{Message, Paxos, Pulse, leader};
+use crate::configuration::Configurations;
+use crate::parameters::Parameters;
+use crate::value::{Commands, Value};
+use kernel::{Bytes, Cx, NodeId, Position, Role, StateMachine};
+use parts::{Ballot, Map, SessionId, Sessions, Slot, SlotRing};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+pub use snapshot::ReplicaRecord;
+
+kernel::record! {
+    /// Reads of one client.
+    pub struct ReadGroup {
+        /// Its connection.
+        client: NodeId,
+        /// Its session.
+        session: SessionId,
+        /// The reads.
+        queries: Commands,
+    }
+}
+
+kernel::messages! {
+    /// Everything a replica can be sent.
+    pub enum ReplicaIn in Message::Replica {
+        /// From a proxy leader: this slot's value is chosen.
+        1 => Chosen {
+            /// In which ballot.
+            ballot: Ballot,
+            /// The slot.
+            slot: Slot,
+            /// The value; none where this host's acceptor was asked to vote for it.
+            value: Option<Value>,
+        },
+        /// From this host's acceptor: it voted.
+        2 => Voted {
+            /// In which ballot.
+            ballot: Ballot,
+            /// For which slot.
+            slot: Slot,
+            /// The value.
+            value: Value,
+        },
+        /// From a batcher: answer these when you have executed everything below `through`.
+        3 => Read {
+            /// The slot after the last one the reads must see.
+            through: Slot,
+            /// Where the answers go.
+            unbatcher: NodeId,
+            /// The reads.
+            reads: Vec<ReadGroup>,
+        },
+        /// From a peer that lags: what was chosen from `from` on?
+        4 => Fetch {
+            /// The first slot it lacks.
+            from: Slot,
+        },
+        /// From a peer: chosen values, in order.
+        5 => Entries {
+            /// The slot of the first.
+            from: Slot,
+            /// The values.
+            values: Vec<Value>,
+            /// How far the peer has executed.
+            executed: Slot,
+        },
+        /// From a peer: what you lack is gone here; take a snapshot.
+        6 => Behind {
+            /// How far the peer has executed.
+            executed: Slot,
+        },
+        /// From a peer that takes a snapshot: give me a chunk.
+        7 => PullSnapshot {
+            /// Names the transfer.
+            transfer: u64,
+            /// Which chunk.
+            index: u64,
+        },
+        /// From a peer: a chunk of its snapshot.
+        8 => SnapshotChunk {
+            /// Names the transfer.
+            transfer: u64,
+            /// Which chunk.
+            index: u64,
+            /// Its contents; the first is the header.
+            chunk: Bytes,
+            /// No chunk follows.
+            last: bool,
+        },
+        /// From the leader.
+        9 => Heartbeat {
+            /// What it tells everybody.
+            pulse: Pulse,
+        },
+        /// From a leader: tell me your configurations.
+        10 => Describe {},
+    }
+}
+
+kernel::timers! {
+    /// The replica's timers.
+    pub enum ReplicaTimer {
+        /// Look for gaps, blocked reads and stalled transfers.
+        CatchUp,
+        /// Write the next chunk of a snapshot.
+        Snapshot,
+    }
+}
+
+const CATCH_UP_EVERY: Duration = Duration::from_millis(20);
+/// Chosen but not yet executed slots span at most this much.
+const LOG_SPAN_MAX: usize = 1 << 16;
+
+#[derive(Clone, Debug, Default)]
+struct Entry {
+    /// What this host's acceptor voted for last.
+    vote: Option<(Ballot, Value)>,
+    /// The ballot in which the slot was chosen, while the value is missing.
+    chosen_in: Option<Ballot>,
+    /// The chosen value.
+    value: Option<Value>,
+}
+
+#[derive(Clone, Debug)]
+struct WaitingRead {
+    through: Slot,
+    unbatcher: NodeId,
+    reads: Vec<ReadGroup>,
+}
+
+/// Everything that is a function of the executed commands, apart from the machine itself.
+#[derive(Clone, Debug)]
+struct Replicated {
+    /// The next slot to execute.
+    executed: Slot,
+    sessions: Sessions,
+    configurations: Configurations,
+    /// The incarnation in which each acceptor was counted.
+    enlisted: Map<NodeId, u64>,
+}
+
+/// Executes the log on a state machine.
+///
+/// Invariant: slots are executed in order, each once, and only when chosen.
+#[derive(Clone, Debug)]
+pub struct Replica<S> {
+    parameters: Parameters,
+    machine: S,
+    state: Replicated,
+    log: SlotRing<Entry>,
+    waiting_reads: VecDeque<WaitingRead>,
+    waiting_read_bytes: usize,
+    retained: SlotRing<Value>,
+    retained_bytes: usize,
+    leader: Option<Ballot>,
+    reported: Option<(Slot, Slot)>,
+    catch_up: catch_up::CatchUp,
+    snapshots: snapshot::Snapshots,
+    scratch: Vec<u8>,
+}
+
+impl<S: StateMachine> Replica<S> {
+    /// A replica that has executed nothing.
+    pub fn new(parameters: Parameters, configurations: Configurations, machine: S) -> Self {
+        let sessions = Sessions::new(parameters.sessions_max, parameters.outstanding_max);
+        Self {
+            parameters,
+            machine,
+            state: Replicated { executed: Slot(0), sessions, configurations, enlisted: Map::default() },
+            log: SlotRing::new(Slot(0), LOG_SPAN_MAX),
+            waiting_reads: VecDeque::new(),
+            waiting_read_bytes: 0,
+            retained: SlotRing::new(Slot(0), usize::MAX),
+            retained_bytes: 0,
+            leader: None,
+            reported: None,
+            catch_up: catch_up::CatchUp::default(),
+            snapshots: snapshot::Snapshots::default(),
+            scratch: Vec::new(),
+        }
+    }
+
+    /// The slot after the last one executed.
+    pub fn executed(&self) -> Slot {
+        self.state.executed
+    }
+
+    /// The machine, for reading.
+    pub fn machine(&self) -> &S {
+        &self.machine
+    }
+
+    /// The configurations as of the last executed slot.
+    pub fn configurations(&self) -> &Configurations {
+        &self.state.configurations
+    }
+
+    /// The slot through which a durable snapshot holds everything.
+    pub fn snapshot_through(&self) -> Slot {
+        self.snapshots.durable_through()
+    }
+
+    /// The executed values still kept, for invariants.
+    pub fn retained(&self) -> impl Iterator<Item = (Slot, &Value)> {
+        self.retained.iter()
+    }
+
+    /// Bytes of reads that wait for their slot.
+    pub fn waiting_read_bytes(&self) -> usize {
+        self.waiting_read_bytes
+    }
+
+    /// How many client sessions are open.
+    pub fn open_sessions(&self) -> usize {
+        self.state.sessions.len()
+    }
+}
+
+impl<S: StateMachine> Role for Replica<S> {
+    type Family = Paxos;
+    type In = ReplicaIn;
+    type Timer = ReplicaTimer;
+    type Record = ReplicaRecord;
+
+    fn restore(&mut self, position: Position, record: ReplicaRecord) {
+        self.restore_snapshot(position, record);
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.set_timer(ReplicaTimer::CatchUp, CATCH_UP_EVERY);
+        self.report(cx);
+    }
+
+    fn on_message(&mut self, from: NodeId, message: ReplicaIn, cx: &mut Cx<'_, Self>) {
+        match message {
+            ReplicaIn::Chosen(message) => self.on_chosen(message, cx),
+            ReplicaIn::Voted(message) => self.on_voted(message, cx),
+            ReplicaIn::Read(message) => self.on_read(message, cx),
+            ReplicaIn::Fetch(message) => self.on_fetch(from, message, cx),
+            ReplicaIn::Entries(message) => self.on_entries(message, cx),
+            ReplicaIn::Behind(message) => self.on_behind(from, message, cx),
+            ReplicaIn::PullSnapshot(message) => self.on_pull_snapshot(from, message, cx),
+            ReplicaIn::SnapshotChunk(message) => self.on_snapshot_chunk(from, message, cx),
+            ReplicaIn::Heartbeat(message) => self.on_heartbeat(message, cx),
+            ReplicaIn::Describe(Describe {}) => {
+                let configurations = Some(self.state.configurations.clone());
+                cx.send(from, self.describe(configurations));
+            }
+        }
+    }
+
+    fn on_timer(&mut self, timer: ReplicaTimer, cx: &mut Cx<'_, Self>) {
+        match timer {
+            ReplicaTimer::CatchUp => {
+                cx.set_timer(ReplicaTimer::CatchUp, CATCH_UP_EVERY);
+                self.seek_what_is_missing(cx);
+                self.report_to_all(cx);
+            }
+            // The burst's end does it.
+            ReplicaTimer::Snapshot => {}
+        }
+    }
+
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        self.step_snapshot(cx);
+        if self.reported != Some((self.state.executed, self.snapshot_through())) {
+            self.report(cx);
+        }
+    }
+}
+
+/// What leaders are told.
+impl<S: StateMachine> Replica<S> {
+    fn describe(&self, configurations: Option<Configurations>) -> leader::Executed {
+        leader::Executed {
+            executed: self.state.executed,
+            version: self.state.configurations.latest().version,
+            snapshot: self.snapshot_through(),
+            configurations,
+        }
+    }
+
+    /// Tells the leader, whose window waits for it.
+    fn report(&mut self, cx: &mut Cx<'_, Self>) {
+        self.reported = Some((self.state.executed, self.snapshot_through()));
+        if let Some(ballot) = self.leader {
+            // What a leader learns here it may rely on: a snapshot counts only when it is durable.
+            cx.send_durable(ballot.leader, self.describe(None));
+        }
+    }
+
+    /// Tells everybody who may lead one day, with the configurations.
+    fn report_to_all(&mut self, cx: &mut Cx<'_, Self>) {
+        let configurations = Some(self.state.configurations.clone());
+        let leaders = self.state.configurations.latest().leaders.clone();
+        let report = self.describe(configurations);
+        for leader in leaders {
+            cx.send_durable(leader, report.clone());
+        }
+    }
+
+    fn on_heartbeat(&mut self, message: Heartbeat, cx: &mut Cx<'_, Self>) {
+        let Pulse { ballot, executed, truncate_below, .. } = message.pulse;
+        if self.leader < Some(ballot) {
+            self.leader = Some(ballot);
+            self.report(cx);
+        }
+        self.catch_up.saw_executed(executed);
+        self.forget_retained_before(truncate_below);
+    }
+}

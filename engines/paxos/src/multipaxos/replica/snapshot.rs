@@ -1,0 +1,348 @@
+//! Snapshots: written to the journal so that it can be cut, and handed to peers that lag too far.
+//!
+//! A snapshot is a row of chunks: a preamble, the replicated state in pieces, then the machine's own chunks. It is taken
+//! while commands go on; the machine keeps what it needs for that.
+
+use super::{PullSnapshot, Replica, Replicated, SnapshotChunk};
+use crate::configuration::Configurations;
+use kernel::{
+    Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, SnapshotStep, StateMachine,
+};
+use kernel::{invariant, planted};
+use parts::{Map, Slot};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What a replica must not forget: its snapshots.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ReplicaRecord {
+    /// A snapshot begins; an unfinished one before it is void.
+    Begin {
+        /// It holds everything below this slot.
+        through: Slot,
+    },
+    /// Its next chunk.
+    Chunk {
+        /// The contents.
+        bytes: Bytes,
+    },
+    /// It is complete.
+    End,
+}
+
+/// How long a transfer may stand still before it is given up.
+const TRANSFER_STALLED_AFTER: Duration = Duration::from_secs(2);
+const PULL_AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// The least time between two chunks written, so that a snapshot does not crowd out the votes.
+const CHUNK_EVERY: Duration = Duration::from_millis(2);
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Snapshots {
+    durable_through: Slot,
+    executed_bytes: u64,
+    job: Option<Job>,
+    restoring: Option<Restoring>,
+    incoming: Option<Incoming>,
+}
+
+#[derive(Clone, Debug)]
+enum Job {
+    Writing {
+        writer: Writer,
+        begin: Position,
+        stepped_at: Instant,
+    },
+    Serving {
+        writer: Writer,
+        peer: NodeId,
+        transfer: u64,
+        index: u64,
+        chunk: Bytes,
+        last: bool,
+        pulled_at: Instant,
+    },
+}
+
+#[derive(Clone, Debug)]
+struct Restoring {
+    through: Slot,
+    chunks: Vec<Bytes>,
+}
+
+#[derive(Clone, Debug)]
+struct Incoming {
+    peer: NodeId,
+    transfer: u64,
+    chunks: Vec<Bytes>,
+    asked_at: Instant,
+    progress_at: Instant,
+}
+
+/// Produces the chunks of the snapshot that the machine has begun.
+#[derive(Clone, Debug)]
+struct Writer {
+    through: Slot,
+    pieces: VecDeque<Vec<u8>>,
+}
+
+kernel::record! {
+    /// The first chunk.
+    pub(super) struct Preamble {
+        /// Everything below this slot is contained.
+        through: Slot,
+        /// How many of the next chunks hold the replicated state.
+        pieces: u32,
+    }
+}
+
+impl Writer {
+    fn begin<S: StateMachine>(state: &Replicated, machine: &mut S, chunk_bytes: usize) -> Self {
+        machine.begin_snapshot();
+        let mut pieces: VecDeque<Vec<u8>> =
+            encode_state(state).chunks(chunk_bytes).map(<[u8]>::to_vec).collect();
+        pieces.push_front(Preamble { through: state.executed, pieces: pieces.len() as u32 }.encoded());
+        Self { through: state.executed, pieces }
+    }
+
+    /// The next chunk, and whether it is the last.
+    fn next<S: StateMachine>(&mut self, machine: &mut S, chunk_bytes: usize) -> (Bytes, bool) {
+        if let Some(piece) = self.pieces.pop_front() {
+            return (piece.into(), false);
+        }
+        let mut chunk = Vec::with_capacity(chunk_bytes + 1024);
+        let step = machine.snapshot_step(chunk_bytes, &mut chunk);
+        (chunk.into(), step == SnapshotStep::Done)
+    }
+}
+
+fn encode_state(state: &Replicated) -> Vec<u8> {
+    let mut out = Vec::new();
+    state.configurations.encode(&mut out);
+    let mut enlisted: Vec<(NodeId, u64)> = state.enlisted.iter().map(|(&node, &life)| (node, life)).collect();
+    enlisted.sort_unstable();
+    enlisted.encode(&mut out);
+    if !planted!(P08) {
+        state.sessions.encode(&mut out);
+    }
+    out
+}
+
+impl Snapshots {
+    pub(super) fn durable_through(&self) -> Slot {
+        self.durable_through
+    }
+
+    pub(super) fn count_executed(&mut self, bytes: usize) {
+        self.executed_bytes += bytes as u64;
+    }
+}
+
+/// Writing snapshots, and reading one back after a restart.
+impl<S: StateMachine> Replica<S> {
+    pub(super) fn step_snapshot(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.snapshots.job.is_none()
+            && self.snapshots.executed_bytes >= self.parameters.snapshot_every_bytes
+        {
+            self.snapshots.executed_bytes = 0;
+            let writer = Writer::begin(&self.state, &mut self.machine, self.parameters.snapshot_chunk_bytes);
+            let begin = cx.append(&ReplicaRecord::Begin { through: writer.through });
+            self.snapshots.job = Some(Job::Writing { writer, begin, stepped_at: cx.now() });
+        }
+        let Some(Job::Writing { writer, begin, stepped_at }) = &mut self.snapshots.job else { return };
+        if cx.now().since(*stepped_at) < CHUNK_EVERY {
+            return cx.set_timer(super::ReplicaTimer::Snapshot, CHUNK_EVERY);
+        }
+        *stepped_at = cx.now();
+        let (bytes, last) = writer.next(&mut self.machine, self.parameters.snapshot_chunk_bytes);
+        cx.append(&ReplicaRecord::Chunk { bytes });
+        if !last {
+            return cx.set_timer(super::ReplicaTimer::Snapshot, CHUNK_EVERY);
+        }
+        let (begin, through) = (*begin, writer.through);
+        cx.append(&ReplicaRecord::End);
+        cx.trim(begin);
+        cx.mark("replica.wrote_a_snapshot");
+        self.snapshots.durable_through = through;
+        self.snapshots.job = None;
+    }
+
+    pub(super) fn restore_snapshot(&mut self, _position: Position, record: ReplicaRecord) {
+        match record {
+            ReplicaRecord::Begin { through } => {
+                self.snapshots.restoring = Some(Restoring { through, chunks: Vec::new() });
+            }
+            ReplicaRecord::Chunk { bytes } => {
+                // The rest of a snapshot whose beginning was trimmed has no use.
+                if let Some(restoring) = &mut self.snapshots.restoring {
+                    restoring.chunks.push(bytes);
+                }
+            }
+            ReplicaRecord::End => {
+                let Some(Restoring { through, chunks }) = self.snapshots.restoring.take() else { return };
+                let installed = self.install(&chunks);
+                invariant!(
+                    DUR,
+                    installed == Ok(through),
+                    "own snapshot through {through} reads back as {installed:?}"
+                );
+                self.snapshots.durable_through = through;
+            }
+        }
+    }
+
+    /// Replaces the whole state by a snapshot.
+    fn install(&mut self, chunks: &[Bytes]) -> Result<Slot, DecodeError> {
+        let (preamble, rest) = chunks.split_first().ok_or(DecodeError::Truncated)?;
+        let Preamble { through, pieces } = Preamble::decoded(preamble)?;
+        let pieces = pieces as usize;
+        if rest.len() < pieces {
+            return Err(DecodeError::Truncated);
+        }
+        let mut state = Reader::new(rest[..pieces].concat().into());
+        let configurations = Configurations::decode(&mut state)?;
+        let enlisted: Map<NodeId, u64> = Vec::<(NodeId, u64)>::decode(&mut state)?.into_iter().collect();
+        self.state.sessions.clear();
+        if state.remaining() > 0 {
+            self.state.sessions.install(&mut state)?;
+        }
+        self.machine.reset();
+        for chunk in &rest[pieces..] {
+            self.machine.install(chunk)?;
+        }
+        self.state.configurations = configurations;
+        self.state.enlisted = enlisted;
+        self.state.executed = through;
+        self.log.advance(through);
+        self.forget_all_retained();
+        Ok(through)
+    }
+}
+
+/// Handing snapshots over. The receiver pulls, so that lost messages cost a repetition and nothing else.
+impl<S: StateMachine> Replica<S> {
+    pub(super) fn is_installing(&self) -> bool {
+        self.snapshots.incoming.is_some()
+    }
+
+    pub(super) fn begin_transfer(&mut self, peer: NodeId, cx: &mut Cx<'_, Self>) {
+        if self.is_installing() {
+            return;
+        }
+        let (transfer, now) = (cx.rng().bits(), cx.now());
+        let incoming = Incoming { peer, transfer, chunks: Vec::new(), asked_at: now, progress_at: now };
+        self.snapshots.incoming = Some(incoming);
+        cx.send(peer, PullSnapshot { transfer, index: 0 });
+    }
+
+    pub(super) fn retry_transfer(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        let stalled = |since: Instant| now.since(since) > TRANSFER_STALLED_AFTER;
+        if let Some(Job::Serving { pulled_at, .. }) = &self.snapshots.job
+            && stalled(*pulled_at)
+        {
+            self.snapshots.job = None;
+        }
+        let Some(incoming) = &mut self.snapshots.incoming else { return };
+        if stalled(incoming.progress_at) {
+            self.snapshots.incoming = None;
+        } else if now.since(incoming.asked_at) > PULL_AGAIN_AFTER {
+            incoming.asked_at = now;
+            let index = incoming.chunks.len() as u64;
+            cx.send(incoming.peer, PullSnapshot { transfer: incoming.transfer, index });
+        }
+    }
+
+    pub(super) fn on_pull_snapshot(&mut self, from: NodeId, message: PullSnapshot, cx: &mut Cx<'_, Self>) {
+        let chunk_bytes = self.parameters.snapshot_chunk_bytes;
+        if message.index == 0 && self.snapshots.job.is_none() {
+            let mut writer = Writer::begin(&self.state, &mut self.machine, chunk_bytes);
+            let (chunk, last) = writer.next(&mut self.machine, chunk_bytes);
+            let (transfer, pulled_at) = (message.transfer, cx.now());
+            let job = Job::Serving { writer, peer: from, transfer, index: 0, chunk, last, pulled_at };
+            self.snapshots.job = Some(job);
+        }
+        let Some(Job::Serving { writer, peer, transfer, index, chunk, last, pulled_at }) =
+            &mut self.snapshots.job
+        else {
+            return;
+        };
+        if *peer != from || *transfer != message.transfer {
+            return;
+        }
+        *pulled_at = cx.now();
+        if message.index == *index + 1 && !*last {
+            *index += 1;
+            (*chunk, *last) = writer.next(&mut self.machine, chunk_bytes);
+        }
+        if message.index == *index {
+            let chunk = chunk.clone();
+            cx.send(from, SnapshotChunk { transfer: message.transfer, index: *index, chunk, last: *last });
+        }
+        if message.index > *index {
+            // The receiver has the last chunk and says so.
+            self.snapshots.job = None;
+        }
+    }
+
+    pub(super) fn on_snapshot_chunk(&mut self, from: NodeId, message: SnapshotChunk, cx: &mut Cx<'_, Self>) {
+        let Some(incoming) = &mut self.snapshots.incoming else { return };
+        let expected = incoming.chunks.len() as u64;
+        if incoming.peer != from || incoming.transfer != message.transfer || message.index != expected {
+            return;
+        }
+        incoming.chunks.push(message.chunk);
+        incoming.progress_at = cx.now();
+        incoming.asked_at = cx.now();
+        // After the last chunk this pull tells the peer that it can let go.
+        cx.send(from, PullSnapshot { transfer: message.transfer, index: expected + 1 });
+        if !message.last {
+            return;
+        }
+        let Some(incoming) = self.snapshots.incoming.take() else { return };
+        let through = Preamble::decoded(&incoming.chunks[0]).map(|preamble| preamble.through);
+        if !through.is_ok_and(|through| through > self.state.executed) {
+            return;
+        }
+        match self.install(&incoming.chunks) {
+            Ok(_) => {
+                cx.mark("replica.took_a_snapshot_from_a_peer");
+                self.snapshots.job = None;
+                self.snapshots.executed_bytes = self.parameters.snapshot_every_bytes;
+                self.execute(cx);
+            }
+            // Half of it may be installed: nothing may be executed on top, so ask again from nothing.
+            Err(_) => {
+                cx.reject("snapshot that does not decode");
+                self.state.executed = Slot(0);
+                self.begin_transfer(from, cx);
+            }
+        }
+    }
+}
+
+impl Encode for ReplicaRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Begin { through } => {
+                out.push(1);
+                through.encode(out);
+            }
+            Self::Chunk { bytes } => {
+                out.push(2);
+                bytes.encode(out);
+            }
+            Self::End => out.push(3),
+        }
+    }
+}
+
+impl Decode for ReplicaRecord {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(match u8::decode(input)? {
+            1 => Self::Begin { through: input.field()? },
+            2 => Self::Chunk { bytes: input.field()? },
+            3 => Self::End,
+            tag => return Err(DecodeError::UnknownTag("replica record", tag)),
+        })
+    }
+}

@@ -1,0 +1,64 @@
+//! The numbers that tune the engine; every one has a default that suits a local network.
+
+use std::time::Duration;
+
+/// Timeouts, batch sizes and bounds. Equal on all hosts, `window` above all: it is part of the agreement.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// How often a leader tells everybody that it lives.
+    pub heartbeat_every: Duration,
+    /// The least silence after which another leader may be elected; each candidate adds up to as much again at random.
+    pub election_timeout: Duration,
+    /// How long an unanswered message waits before it is sent again.
+    pub resend_after: Duration,
+    /// How far proposals may run ahead of execution, in slots. A configuration chosen in slot `s` governs the slots from
+    /// `s + window` on.
+    pub window: u64,
+    /// The most a batch holds, in bytes.
+    pub batch_bytes_max: usize,
+    /// How long a batcher waits for a batch to fill; zero sends what a burst brought.
+    pub batch_delay: Duration,
+    /// Batches that a batcher has under way; what comes meanwhile joins the next.
+    pub batches_in_flight_max: usize,
+    /// Read batches that a batcher has under way.
+    pub read_batches_in_flight_max: usize,
+    /// Commands and reads that wait in a batcher, in bytes; beyond it clients are refused as busy.
+    pub pending_bytes_max: usize,
+    /// Ask only one write quorum of a majority group at first, and everybody when it is slow.
+    pub thrifty: bool,
+    /// A replica takes a snapshot when it has executed this many bytes of commands since the last.
+    pub snapshot_every_bytes: u64,
+    /// The size of a snapshot's chunks.
+    pub snapshot_chunk_bytes: usize,
+    /// Executed entries that a replica keeps for lagging peers, in bytes.
+    pub retained_bytes_max: usize,
+    /// Open client sessions; the least recently used leaves first.
+    pub sessions_max: usize,
+    /// Unacknowledged commands of one session.
+    pub outstanding_max: usize,
+    /// Reads that wait in a replica for their slot, in bytes.
+    pub waiting_read_bytes_max: usize,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            heartbeat_every: Duration::from_millis(30),
+            election_timeout: Duration::from_millis(150),
+            resend_after: Duration::from_millis(100),
+            window: 512,
+            batch_bytes_max: 256 << 10,
+            batch_delay: Duration::ZERO,
+            batches_in_flight_max: 8,
+            read_batches_in_flight_max: 8,
+            pending_bytes_max: 64 << 20,
+            thrifty: false,
+            snapshot_every_bytes: 64 << 20,
+            snapshot_chunk_bytes: 256 << 10,
+            retained_bytes_max: 64 << 20,
+            sessions_max: 65_536,
+            outstanding_max: 4_096,
+            waiting_read_bytes_max: 64 << 20,
+        }
+    }
+}

@@ -1,0 +1,265 @@
+//! What a slot holds: a batch of clients' commands, a change of the cluster, or nothing.
+
+use crate::configuration::Configuration;
+use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
+use parts::{Sequence, SessionId};
+use std::sync::Arc;
+
+/// The value of a slot.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Value {
+    /// Nothing: fills a slot that would block others.
+    Noop,
+    /// An encoded [`Batch`]; opaque to leaders and acceptors.
+    Batch(Bytes),
+    /// From `window` slots later on, this configuration governs. Its `first_slot` is set when it is executed.
+    Configure(Arc<Configuration>),
+    /// An acceptor asks to be counted. It is refused if its node was enlisted with another incarnation before: it has
+    /// lost its votes.
+    Enlist {
+        /// The acceptor.
+        node: NodeId,
+        /// Drawn at random when its journal was born.
+        incarnation: u64,
+    },
+}
+
+impl Value {
+    /// Its size on the wire, about.
+    pub fn size(&self) -> usize {
+        match self {
+            Self::Noop => 1,
+            Self::Batch(batch) => batch.len() + 5,
+            Self::Configure(configuration) => 64 * configuration.nodes().len(),
+            Self::Enlist { .. } => 17,
+        }
+    }
+}
+
+impl Encode for Value {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Noop => out.push(0),
+            Self::Batch(batch) => {
+                out.push(1);
+                batch.encode(out);
+            }
+            Self::Configure(configuration) => {
+                out.push(2);
+                configuration.encode(out);
+            }
+            Self::Enlist { node, incarnation } => {
+                out.push(3);
+                node.encode(out);
+                incarnation.encode(out);
+            }
+        }
+    }
+}
+
+impl Decode for Value {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        match u8::decode(input)? {
+            0 => Ok(Self::Noop),
+            1 => Bytes::decode(input).map(Self::Batch),
+            2 => Decode::decode(input).map(Self::Configure),
+            3 => Ok(Self::Enlist { node: NodeId::decode(input)?, incarnation: u64::decode(input)? }),
+            tag => Err(DecodeError::UnknownTag("value", tag)),
+        }
+    }
+}
+
+kernel::record! {
+    /// Names a batch, so that its batcher learns that it is through.
+    pub struct BatchId {
+        /// Who made it.
+        batcher: NodeId,
+        /// Counts that batcher's batches in this life.
+        number: u64,
+    }
+}
+
+kernel::record! {
+    /// Commands of several clients that share a slot.
+    pub struct Batch {
+        /// Its name.
+        id: BatchId,
+        /// Where the clients' connections end.
+        unbatcher: NodeId,
+        /// One group per client message.
+        groups: Vec<Group>,
+    }
+}
+
+kernel::record! {
+    /// What one client sent at once.
+    pub struct Group {
+        /// Its connection.
+        client: NodeId,
+        /// Its session.
+        session: SessionId,
+        /// It has every answer below this.
+        acknowledged: Sequence,
+        /// What it wants.
+        kind: GroupKind,
+        /// The commands, if it wants commands.
+        commands: Commands,
+    }
+}
+
+/// What a group asks for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GroupKind {
+    /// Execute the commands.
+    Execute,
+    /// Open the session.
+    Open,
+    /// Close the session.
+    Close,
+}
+
+impl Encode for GroupKind {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(match self {
+            Self::Execute => 0,
+            Self::Open => 1,
+            Self::Close => 2,
+        });
+    }
+}
+
+impl Decode for GroupKind {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        match u8::decode(input)? {
+            0 => Ok(Self::Execute),
+            1 => Ok(Self::Open),
+            2 => Ok(Self::Close),
+            tag => Err(DecodeError::UnknownTag("group kind", tag)),
+        }
+    }
+}
+
+/// How fresh a read must be (the paper's sections 3.4 and 3.6).
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Level {
+    /// Sees every write that was answered before it was sent.
+    Linearizable,
+    /// Sees at least what this client has seen and written before.
+    Sequential,
+    /// Sees some prefix of the log.
+    Eventual,
+}
+
+impl Encode for Level {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(match self {
+            Self::Linearizable => 0,
+            Self::Sequential => 1,
+            Self::Eventual => 2,
+        });
+    }
+}
+
+impl Decode for Level {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        match u8::decode(input)? {
+            0 => Ok(Self::Linearizable),
+            1 => Ok(Self::Sequential),
+            2 => Ok(Self::Eventual),
+            tag => Err(DecodeError::UnknownTag("level", tag)),
+        }
+    }
+}
+
+/// A row of numbered byte strings: `sequence: u64 | length: u32 | bytes`, again and again.
+///
+/// Kept encoded from the client's socket to the replica: nobody in between looks inside.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct Commands(Bytes);
+
+/// One of a row of commands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Command<'a> {
+    /// Its number.
+    pub sequence: Sequence,
+    /// What to execute.
+    pub bytes: &'a [u8],
+}
+
+const COMMAND_HEADER_BYTES: usize = 12;
+
+impl Commands {
+    /// Appends one command to a row under construction.
+    pub fn push(row: &mut Vec<u8>, sequence: Sequence, bytes: &[u8]) {
+        sequence.encode(row);
+        bytes.encode(row);
+    }
+
+    /// A finished row.
+    pub fn from_row(row: Vec<u8>) -> Self {
+        Self(row.into())
+    }
+
+    /// The commands in order. Ends early at bytes that are no command.
+    pub fn iter(&self) -> impl Iterator<Item = Command<'_>> {
+        let mut rest = &self.0[..];
+        std::iter::from_fn(move || {
+            let (command, after) = split_command(rest)?;
+            rest = after;
+            Some(command)
+        })
+    }
+
+    /// True if the row is well formed to its last byte.
+    pub fn is_sound(&self) -> bool {
+        let mut rest = &self.0[..];
+        while let Some((_, after)) = split_command(rest) {
+            rest = after;
+        }
+        rest.is_empty()
+    }
+
+    /// Bytes on the wire.
+    pub fn size(&self) -> usize {
+        self.0.len()
+    }
+}
+
+fn split_command(row: &[u8]) -> Option<(Command<'_>, &[u8])> {
+    let (header, rest) = row.split_first_chunk::<COMMAND_HEADER_BYTES>()?;
+    let (sequence, length) = header.split_first_chunk::<8>()?;
+    let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
+    let bytes = rest.get(..length)?;
+    Some((Command { sequence: Sequence(u64::from_le_bytes(*sequence)), bytes }, &rest[length..]))
+}
+
+impl Encode for Commands {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+    }
+}
+
+impl Decode for Commands {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        Bytes::decode(input).map(Self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A row that loses or shifts a command would execute another one.
+    #[test]
+    fn rows_of_commands_read_back() {
+        let mut row = Vec::new();
+        Commands::push(&mut row, Sequence(3), b"put");
+        Commands::push(&mut row, Sequence(9), b"");
+        let whole = Commands::from_row(row.clone());
+        let read: Vec<_> = whole.iter().map(|command| (command.sequence.0, command.bytes.to_vec())).collect();
+        assert_eq!(read, [(3, b"put".to_vec()), (9, Vec::new())]);
+        assert!(whole.is_sound());
+        row.pop();
+        assert!(!Commands::from_row(row).is_sound());
+    }
+}

@@ -1,0 +1,44 @@
+//! Hash tables whose iteration order depends on the insertions alone.
+
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// A multiply-rotate hasher with a fixed start. Not for keys that a hostile client chooses freely: those go through
+/// [`crate::SessionId`]-like random identities or an ordered map.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct FixedHasher(u64);
+
+const MULTIPLIER: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl FixedHasher {
+    fn mix(&mut self, word: u64) {
+        self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(MULTIPLIER);
+    }
+}
+
+impl Hasher for FixedHasher {
+    fn finish(&self) -> u64 {
+        self.0 ^ (self.0 >> 32)
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.mix(u64::from_le_bytes(word));
+        }
+        self.mix(bytes.len() as u64);
+    }
+
+    fn write_u64(&mut self, word: u64) {
+        self.mix(word);
+    }
+
+    fn write_u32(&mut self, word: u32) {
+        self.mix(u64::from(word));
+    }
+}
+
+/// A hash map with the fixed hasher.
+pub type Map<K, V> = hashbrown::HashMap<K, V, BuildHasherDefault<FixedHasher>>;
+/// A hash set with the fixed hasher.
+pub type Set<K> = hashbrown::HashSet<K, BuildHasherDefault<FixedHasher>>;

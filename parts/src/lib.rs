@@ -1,0 +1,14 @@
+//! Algebra that several engines share, each part tested by itself.
+#![forbid(unsafe_code)]
+
+mod ballot;
+mod deterministic;
+mod quorum;
+mod sessions;
+mod slots;
+
+pub use ballot::Ballot;
+pub use deterministic::{Map, Set};
+pub use quorum::{Acceptors, Group, Shape, Tally};
+pub use sessions::{Admission, Answer, Sequence, SessionId, Sessions};
+pub use slots::{Slot, SlotRing};
