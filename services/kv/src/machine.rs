@@ -13,6 +13,12 @@ pub struct Store {
     pub(crate) snapshot: Option<Snapshot>,
 }
 
+/// What a key held before a batch touched it.
+struct Undo<'a> {
+    key: &'a [u8],
+    before: Option<(Vec<u8>, u64)>,
+}
+
 impl Store {
     /// An empty store. `hash_seed` should differ from process to process; nothing observable depends on it.
     pub fn new(hash_seed: u64) -> Self {
@@ -102,12 +108,13 @@ impl Store {
     /// Commands that can fail are tried first on what the batch would see; only then is anything changed.
     fn execute_batch(&mut self, commands: &[Command<'_>], reply: &mut Reply<'_>) {
         let (before, at) = (self.revision, reply.0.len());
-        let mut undo: Vec<(&[u8], Option<(Vec<u8>, u64)>)> = Vec::new();
+        let mut undo: Vec<Undo<'_>> = Vec::new();
         reply.0.push(5);
         reply.0.extend_from_slice(&(commands.len() as u32).to_le_bytes());
         for (index, command) in commands.iter().enumerate() {
             if let Some(key) = key_of(command) {
-                undo.push((key, self.table.get(key).map(|(value, version)| (value.to_vec(), version))));
+                let before = self.table.get(key).map(|(value, version)| (value.to_vec(), version));
+                undo.push(Undo { key, before });
             }
             let answer_at = reply.0.len();
             self.execute(command, reply);
@@ -123,8 +130,8 @@ impl Store {
         }
     }
 
-    fn undo(&mut self, undo: Vec<(&[u8], Option<(Vec<u8>, u64)>)>, revision: u64) {
-        for (key, before) in undo.into_iter().rev() {
+    fn undo(&mut self, undo: Vec<Undo<'_>>, revision: u64) {
+        for Undo { key, before } in undo.into_iter().rev() {
             match before {
                 Some((value, version)) => {
                     self.table.put(key, &value, version);

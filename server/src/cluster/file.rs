@@ -1,0 +1,419 @@
+//! Reading a cluster file: every error names the line, the fact, and the nearest valid thing.
+
+use super::keys::{self, Key, Kind};
+use super::placement::{Place, Placement};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Where a value comes from.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Origin {
+    /// Nobody set it.
+    Default,
+    /// The cluster file.
+    File {
+        /// The line, from 1.
+        line: usize,
+    },
+    /// An environment variable.
+    Environment(String),
+    /// A flag.
+    Flag,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Default => write!(f, "default"),
+            Self::File { line } => write!(f, "line {line} of the cluster file"),
+            Self::Environment(name) => write!(f, "environment variable {name}"),
+            Self::Flag => write!(f, "flag"),
+        }
+    }
+}
+
+/// What an acknowledgement promises.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Durability {
+    /// A majority has fsynced.
+    MajorityFsync,
+    /// A majority has it in memory.
+    Memory,
+}
+
+impl fmt::Display for Durability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::MajorityFsync => "majority-fsync",
+            Self::Memory => "memory",
+        })
+    }
+}
+
+/// Where a host listens for clients.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Listen {
+    /// The native protocol.
+    pub native: String,
+    /// HTTP.
+    pub admin: String,
+}
+
+/// Certificates.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct TlsFiles {
+    /// The authority.
+    pub ca: PathBuf,
+    /// This host's certificate.
+    pub cert: PathBuf,
+    /// This host's key.
+    pub key: PathBuf,
+}
+
+/// Bounds on clients.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Connections of a host.
+    pub connections_max: usize,
+    /// Connections from one address.
+    pub connections_per_address_max: usize,
+    /// The largest frame of a client.
+    pub request_bytes_max: usize,
+    /// Answers waiting for one client.
+    pub client_backlog_bytes_max: usize,
+    /// Answers waiting for all clients.
+    pub backlog_bytes_max: usize,
+}
+
+/// One host.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostLine {
+    /// Its name.
+    pub name: String,
+    /// Where its peers reach it.
+    pub address: String,
+}
+
+/// A checked cluster file.
+#[derive(Clone, Debug)]
+pub struct ClusterFile {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The data folder of all hosts.
+    pub data: PathBuf,
+    /// The hosts, in the order of the file.
+    pub hosts: Vec<HostLine>,
+    /// Client ports.
+    pub listen: Listen,
+    /// What an acknowledgement promises.
+    pub durability: Durability,
+    /// The engine's numbers.
+    pub parameters: paxos::Parameters,
+    /// Bounds on clients.
+    pub limits: Limits,
+    /// Certificates, if TLS is on.
+    pub tls: Option<TlsFiles>,
+    /// Who plays which role.
+    pub placement: Placement,
+    values: BTreeMap<&'static str, (String, Origin)>,
+}
+
+/// What is wrong with a cluster file.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct FileError {
+    /// The line, from 1, where one is to blame.
+    pub line: Option<usize>,
+    /// What is wrong.
+    pub what: String,
+    /// What to do.
+    pub help: String,
+}
+
+impl FileError {
+    pub(super) fn new(line: impl Into<Option<usize>>, what: impl Into<String>, help: impl Into<String>) -> Self {
+        Self { line: line.into(), what: what.into(), help: help.into() }
+    }
+}
+
+/// Values set outside the file, by key.
+#[derive(Clone, Debug, Default)]
+pub struct Overrides(BTreeMap<&'static str, (String, Origin)>);
+
+impl Overrides {
+    /// Those of the environment: `ORDINATE_DURABILITY__ACK` for `durability.ack`.
+    pub fn from_environment() -> Self {
+        let mut overrides = Self::default();
+        for key in keys::KEYS {
+            let name = environment_name(key.name);
+            if let Ok(value) = std::env::var(&name) {
+                overrides.0.insert(key.name, (value, Origin::Environment(name)));
+            }
+        }
+        overrides
+    }
+
+    /// Sets a key as a flag does; flags win over the environment.
+    pub fn set(&mut self, key: &'static Key, value: String) {
+        self.0.insert(key.name, (value, Origin::Flag));
+    }
+}
+
+/// The environment variable of a key.
+pub fn environment_name(key: &str) -> String {
+    format!("ORDINATE_{}", key.to_uppercase().replace('.', "__"))
+}
+
+/// Says why `value` is not a value of `key`.
+pub fn check_value(key: &Key, value: &str) -> Result<(), String> {
+    let fits = match key.kind {
+        Kind::Text | Kind::Path => !value.is_empty(),
+        Kind::Word(words) => words.contains(&value),
+        Kind::Address => value.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()),
+        Kind::Number(low, high) => value.parse::<u64>().is_ok_and(|number| (low..=high).contains(&number)),
+        Kind::Duration => keys::parse_duration(value).is_some(),
+        Kind::Size => keys::parse_size(value).is_some(),
+        Kind::Switch => matches!(value, "true" | "false"),
+    };
+    if fits { Ok(()) } else { Err(format!("\"{value}\" is not {}", wanted(key.kind))) }
+}
+
+/// What a kind of value looks like.
+pub fn wanted(kind: Kind) -> String {
+    match kind {
+        Kind::Text => "a name".into(),
+        Kind::Word(words) => format!("one of: {}", words.join(", ")),
+        Kind::Address => "an address like 127.0.0.1:7070".into(),
+        Kind::Number(low, high) => format!("a whole number from {low} to {high}"),
+        Kind::Duration => "a duration like 30ms or 2s".into(),
+        Kind::Size => "a size like 64KiB or 1MiB".into(),
+        Kind::Path => "a path".into(),
+        Kind::Switch => "true or false".into(),
+    }
+}
+
+impl ClusterFile {
+    /// Reads the file at `path`.
+    pub fn read(path: &Path, overrides: &Overrides) -> Result<Self, FileError> {
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let help = "give the file with --config FILE; `ordinate config example` prints one to start from";
+            FileError::new(None, format!("cannot read {}: {error}", path.display()), help)
+        })?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        Self::parse(&text, folder, overrides)
+    }
+
+    /// Checks the text of a cluster file whose relative paths start at `folder`.
+    pub fn parse(text: &str, folder: &Path, overrides: &Overrides) -> Result<Self, FileError> {
+        let raw = RawFile::parse(text)?;
+        let mut values: BTreeMap<&'static str, (String, Origin)> = BTreeMap::new();
+        for key in keys::KEYS.iter().filter(|key| !key.default.is_empty()) {
+            values.insert(key.name, (key.default.to_owned(), Origin::Default));
+        }
+        values.extend(raw.values);
+        values.extend(overrides.0.clone());
+        for (name, (value, origin)) in &values {
+            let Some(key) = keys::find(name) else { continue };
+            check_value(key, value).map_err(|what| {
+                let line = if let Origin::File { line } = origin { Some(*line) } else { None };
+                FileError::new(line, format!("{name}: {what} (from {origin})"), format!("ordinate config explain {name}"))
+            })?;
+        }
+        let values = Values { values, folder };
+        let cluster = values.text("cluster").ok_or_else(|| {
+            FileError::new(None, "the cluster has no name", "add a line like  cluster = \"prod-eu\"  at the top")
+        })?;
+        if raw.hosts.is_empty() {
+            let help = "add a section [hosts] with lines like  a = \"a.example.net:7072\"";
+            return Err(FileError::new(None, "the cluster has no hosts", help));
+        }
+        let placement = Placement::new(&raw.hosts, &raw.places, values.number("paxos.faults"))?;
+        Ok(Self {
+            cluster,
+            data: values.path("data").unwrap_or_default(),
+            listen: Listen {
+                native: values.text("listen.native").unwrap_or_default(),
+                admin: values.text("listen.admin").unwrap_or_default(),
+            },
+            durability: match values.text("durability.ack").as_deref() {
+                Some("memory") => Durability::Memory,
+                _ => Durability::MajorityFsync,
+            },
+            parameters: values.parameters(),
+            limits: values.limits(),
+            tls: values.tls()?,
+            placement,
+            hosts: raw.hosts,
+            values: values.values,
+        })
+    }
+
+    /// A key's value and where it comes from; none if it has neither.
+    pub fn value(&self, name: &str) -> Option<(&str, &Origin)> {
+        self.values.get(name).map(|(value, origin)| (value.as_str(), origin))
+    }
+
+    /// The host called `name`.
+    pub fn host(&self, name: &str) -> Option<&HostLine> {
+        self.hosts.iter().find(|host| host.name == name)
+    }
+}
+
+struct Values<'a> {
+    values: BTreeMap<&'static str, (String, Origin)>,
+    folder: &'a Path,
+}
+
+impl Values<'_> {
+    fn text(&self, name: &str) -> Option<String> {
+        self.values.get(name).map(|(value, _)| value.clone())
+    }
+
+    fn number(&self, name: &str) -> Option<u64> {
+        self.text(name)?.parse().ok()
+    }
+
+    fn size(&self, name: &str) -> usize {
+        self.text(name).and_then(|text| keys::parse_size(&text)).unwrap_or(0) as usize
+    }
+
+    fn duration(&self, name: &str) -> Duration {
+        self.text(name).and_then(|text| keys::parse_duration(&text)).unwrap_or_default()
+    }
+
+    fn path(&self, name: &str) -> Option<PathBuf> {
+        self.text(name).map(|text| self.folder.join(text))
+    }
+
+    fn parameters(&self) -> paxos::Parameters {
+        paxos::Parameters {
+            heartbeat_every: self.duration("paxos.heartbeat_every"),
+            election_timeout: self.duration("paxos.election_timeout"),
+            resend_after: self.duration("paxos.resend_after"),
+            window: self.number("paxos.window").unwrap_or(512),
+            batch_bytes_max: self.size("paxos.batch_bytes_max"),
+            batch_delay: self.duration("paxos.batch_delay"),
+            batches_in_flight_max: self.number("paxos.batches_in_flight_max").unwrap_or(8) as usize,
+            thrifty: self.text("paxos.thrifty").as_deref() == Some("true"),
+            snapshot_every_bytes: self.size("paxos.snapshot_every_bytes") as u64,
+            ..paxos::Parameters::default()
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        Limits {
+            connections_max: self.number("limits.connections_max").unwrap_or(0) as usize,
+            connections_per_address_max: self.number("limits.connections_per_address_max").unwrap_or(0) as usize,
+            request_bytes_max: self.size("limits.request_bytes_max"),
+            client_backlog_bytes_max: self.size("limits.client_backlog_bytes_max"),
+            backlog_bytes_max: self.size("limits.backlog_bytes_max"),
+        }
+    }
+
+    fn tls(&self) -> Result<Option<TlsFiles>, FileError> {
+        match (self.path("tls.ca"), self.path("tls.cert"), self.path("tls.key")) {
+            (None, None, None) => Ok(None),
+            (Some(ca), Some(cert), Some(key)) => Ok(Some(TlsFiles { ca, cert, key })),
+            _ => {
+                let help = "give tls.ca, tls.cert and tls.key together; `ordinate tls init` makes them";
+                Err(FileError::new(None, "TLS is configured by halves", help))
+            }
+        }
+    }
+}
+
+/// The file as written, names checked, values not.
+struct RawFile {
+    values: BTreeMap<&'static str, (String, Origin)>,
+    hosts: Vec<HostLine>,
+    places: Vec<Place>,
+}
+
+impl RawFile {
+    fn parse(text: &str) -> Result<Self, FileError> {
+        let line_of = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
+        let table = toml::de::DeTable::parse(text).map_err(|error| {
+            let line = error.span().map(|span| line_of(span.start));
+            FileError::new(line, error.message().to_owned(), "the file is TOML: name = \"value\", sections in [brackets]")
+        })?;
+        let mut raw = Self { values: BTreeMap::new(), hosts: Vec::new(), places: Vec::new() };
+        for (name, value) in table.get_ref() {
+            let line = line_of(name.span().start);
+            match (name.get_ref().as_ref(), value.get_ref()) {
+                ("hosts", toml::de::DeValue::Table(hosts)) => raw.read_hosts(hosts, &line_of)?,
+                ("place", toml::de::DeValue::Array(places)) => {
+                    for place in places {
+                        raw.places.push(Place::read(place, &line_of)?);
+                    }
+                }
+                (section, toml::de::DeValue::Table(table)) => {
+                    for (key, value) in table {
+                        let name = format!("{section}.{}", key.get_ref());
+                        raw.read_value(&name, value.get_ref(), line_of(key.span().start))?;
+                    }
+                }
+                (key, value) => raw.read_value(key, value, line)?,
+            }
+        }
+        Ok(raw)
+    }
+
+    fn read_hosts(
+        &mut self,
+        hosts: &toml::de::DeTable<'_>,
+        line_of: &impl Fn(usize) -> usize,
+    ) -> Result<(), FileError> {
+        for (name, address) in hosts {
+            let line = line_of(name.span().start);
+            let toml::de::DeValue::String(address) = address.get_ref() else {
+                let help = format!("write  {} = \"name:port\"", name.get_ref());
+                return Err(FileError::new(line, format!("host {} has no address", name.get_ref()), help));
+            };
+            let host = HostLine { name: name.get_ref().to_string(), address: address.to_string() };
+            if !host.address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+                let what = format!("host {}: \"{}\" is no address", host.name, host.address);
+                return Err(FileError::new(line, what, "write name:port, for example a.example.net:7072"));
+            }
+            let identity = kernel::HostId::named(&host.name);
+            if let Some(other) = self.hosts.iter().find(|other| kernel::HostId::named(&other.name) == identity) {
+                let what = format!("hosts {} and {} have the same identity", other.name, host.name);
+                return Err(FileError::new(line, what, "rename one of them"));
+            }
+            self.hosts.push(host);
+        }
+        // A table does not keep the order of its lines; the order of names is as good, and stable.
+        self.hosts.sort_by(|a, b| a.name.cmp(&b.name));
+        Ok(())
+    }
+
+    fn read_value(&mut self, name: &str, value: &toml::de::DeValue<'_>, line: usize) -> Result<(), FileError> {
+        let Some(key) = keys::find(name) else {
+            let known = keys::KEYS.iter().map(|key| key.name).chain(["hosts", "place"]);
+            let help = match keys::nearest(name, known) {
+                Some(near) => format!("did you mean {near}?"),
+                None => "`ordinate config explain` lists all keys".to_owned(),
+            };
+            return Err(FileError::new(line, format!("unknown key {name}"), help));
+        };
+        let text = match value {
+            toml::de::DeValue::String(text) => text.to_string(),
+            toml::de::DeValue::Integer(number) => number.to_string(),
+            toml::de::DeValue::Boolean(switch) => switch.to_string(),
+            toml::de::DeValue::Float(_)
+            | toml::de::DeValue::Datetime(_)
+            | toml::de::DeValue::Array(_)
+            | toml::de::DeValue::Table(_) => {
+                return Err(FileError::new(line, format!("{name} wants {}", wanted(key.kind)), format!("ordinate config explain {name}")));
+            }
+        };
+        self.values.insert(key.name, (text, Origin::File { line }));
+        Ok(())
+    }
+}
+
+/// The loopback addresses of a host of this file, for tests and the demo.
+pub fn loopback(port: u16) -> SocketAddr {
+    SocketAddr::from(([127, 0, 0, 1], port))
+}

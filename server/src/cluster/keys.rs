@@ -1,0 +1,167 @@
+//! Every key of the cluster file: its kind, default, meaning, and what goes wrong with a bad value. `ordinate config
+//! explain` prints this table; flags and environment variables are made from it.
+
+/// What a key takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kind {
+    /// Any text.
+    Text,
+    /// One of the given words.
+    Word(&'static [&'static str]),
+    /// `host:port`.
+    Address,
+    /// A whole number in the range.
+    Number(u64, u64),
+    /// A number with a unit: `30ms`, `2s`.
+    Duration,
+    /// A number with a unit: `64KiB`, `1MiB`.
+    Size,
+    /// A path; relative ones start at the cluster file's folder.
+    Path,
+    /// `true` or `false`.
+    Switch,
+}
+
+/// One key.
+#[derive(Clone, Copy, Debug)]
+pub struct Key {
+    /// Its name, with its section.
+    pub name: &'static str,
+    /// What it takes.
+    pub kind: Kind,
+    /// What holds without it; empty: none.
+    pub default: &'static str,
+    /// What it means.
+    pub meaning: &'static str,
+    /// What breaks when it is wrong.
+    pub risk: &'static str,
+}
+
+const fn key(
+    name: &'static str,
+    kind: Kind,
+    default: &'static str,
+    meaning: &'static str,
+    risk: &'static str,
+) -> Key {
+    Key { name, kind, default, meaning, risk }
+}
+
+/// All of them, apart from the open sections `[hosts]` and `[[place]]`.
+pub const KEYS: &[Key] = &[
+    key("cluster", Kind::Text, "", "the cluster's name; hosts refuse peers and data of another cluster", "a host with another name never joins"),
+    key("data", Kind::Path, "ordinate-data", "where a host keeps its journal; each host uses the folder of its name in it", "two clusters must not share it; a host started on an empty folder under a known name is refused"),
+    key("listen.native", Kind::Address, "127.0.0.1:7071", "where clients of the native protocol connect", "an occupied port is an error at start"),
+    key("listen.admin", Kind::Address, "127.0.0.1:7070", "web page, HTTP API, metrics and health", "it answers without a password: keep it on a private address"),
+    key("kv.engine", Kind::Word(&["paxos"]), "paxos", "what orders the key-value service's commands", "all hosts must agree"),
+    key("durability.ack", Kind::Word(&["majority-fsync", "memory"]), "majority-fsync", "what an acknowledgement promises", "with memory, a power failure loses acknowledged writes"),
+    key("paxos.faults", Kind::Number(0, 5), "", "how many hosts may fail; the default is as many as the hosts allow", "more faults need more hosts"),
+    key("paxos.heartbeat_every", Kind::Duration, "30ms", "how often a leader tells that it lives", "too long: hangs are noticed late"),
+    key("paxos.election_timeout", Kind::Duration, "150ms", "the least silence before another leader is elected", "too short: elections without need on a slow disk or network"),
+    key("paxos.resend_after", Kind::Duration, "100ms", "how long an unanswered message waits before it is sent again", "too short: needless traffic under load"),
+    key("paxos.window", Kind::Number(16, 65_536), "512", "how many slots may be under way; a new membership is in force that many slots later", "must be equal on all hosts, for ever"),
+    key("paxos.batch_bytes_max", Kind::Size, "256KiB", "the most that one batch holds, and the largest request", "large batches raise latency"),
+    key("paxos.batch_delay", Kind::Duration, "0ms", "how long a batcher waits for a batch to fill", "adds to the latency of every write and linearizable read"),
+    key("paxos.batches_in_flight_max", Kind::Number(1, 4_096), "8", "batches that one host has under way", "too few: idle disks; too many: small batches"),
+    key("paxos.thrifty", Kind::Switch, "false", "ask only as many acceptors as a quorum needs, the others when those are slow", "a dead acceptor costs a resend for some slots"),
+    key("paxos.snapshot_every_bytes", Kind::Size, "64MiB", "a replica writes a snapshot after this many bytes of commands", "too large: long restarts; too small: the disk writes snapshots all the time"),
+    key("limits.connections_max", Kind::Number(1, 1_000_000), "20000", "client connections of a host", "further ones are refused"),
+    key("limits.connections_per_address_max", Kind::Number(1, 1_000_000), "20000", "client connections from one address", "further ones are refused"),
+    key("limits.request_bytes_max", Kind::Size, "2MiB", "the largest frame a client may send", "a larger one closes the connection"),
+    key("limits.client_backlog_bytes_max", Kind::Size, "8MiB", "answers that wait for one client to read them", "a client that does not read is cut off"),
+    key("limits.backlog_bytes_max", Kind::Size, "256MiB", "answers that wait for all clients together", "the slowest readers are cut off"),
+    key("tls.ca", Kind::Path, "", "the authority that signs hosts and clients; switches TLS on for all ports but admin", "plaintext is refused then"),
+    key("tls.cert", Kind::Path, "", "this host's certificate", "must name the host"),
+    key("tls.key", Kind::Path, "", "this host's private key", "must be readable by the server alone"),
+];
+
+/// The key called `name`.
+pub fn find(name: &str) -> Option<&'static Key> {
+    KEYS.iter().find(|key| key.name == name)
+}
+
+/// The known name that `name` was most likely meant to be.
+pub fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let closest = known.into_iter().map(|known| (distance(name, known), known)).min()?;
+    (closest.0 <= name.len().max(closest.1.len()) / 2).then_some(closest.1)
+}
+
+/// How many letters to add, drop or change (Levenshtein).
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, from) in a.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = i + 1;
+        for (j, &to) in b.iter().enumerate() {
+            let replaced = diagonal + usize::from(from != to);
+            diagonal = row[j + 1];
+            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
+        }
+    }
+    row[b.len()]
+}
+
+/// `30ms`, `2s`, `1m`, `500us`.
+pub fn parse_duration(text: &str) -> Option<std::time::Duration> {
+    let (number, unit) = split_unit(text)?;
+    let nanos = match unit {
+        "us" => 1_000,
+        "ms" => 1_000_000,
+        "s" => 1_000_000_000,
+        "m" => 60_000_000_000,
+        "h" => 3_600_000_000_000,
+        _ => return None,
+    };
+    number.checked_mul(nanos).map(std::time::Duration::from_nanos)
+}
+
+/// `100`, `64KiB`, `1MiB`, `2GiB`.
+pub fn parse_size(text: &str) -> Option<u64> {
+    let (number, unit) = split_unit(text)?;
+    let factor = match unit {
+        "" | "B" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        "GiB" => 1 << 30,
+        _ => return None,
+    };
+    number.checked_mul(factor)
+}
+
+fn split_unit(text: &str) -> Option<(u64, &str)> {
+    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
+    Some((text[..digits].parse().ok()?, text[digits..].trim_start()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A typo that is accepted silently runs a cluster with a default nobody asked for.
+    #[test]
+    fn typos_find_their_key() {
+        let names = || KEYS.iter().map(|key| key.name);
+        assert_eq!(nearest("durability.akc", names()), Some("durability.ack"));
+        assert_eq!(nearest("paxos.electiontimeout", names()), Some("paxos.election_timeout"));
+        assert_eq!(nearest("zzzzzzzzzzzz", names()), None);
+    }
+
+    // A unit read wrongly turns 30 ms into 30 s.
+    #[test]
+    fn units_are_read() {
+        assert_eq!(parse_duration("30ms"), Some(std::time::Duration::from_millis(30)));
+        assert_eq!(parse_duration("30"), None);
+        assert_eq!(parse_size("64KiB"), Some(65_536));
+        assert_eq!(parse_size("1 MiB"), Some(1 << 20));
+        assert_eq!(parse_size("64kb"), None);
+    }
+
+    // A default that its own kind refuses would make every start fail.
+    #[test]
+    fn every_default_is_valid() {
+        for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
+            assert!(super::super::file::check_value(key, key.default).is_ok(), "{}", key.name);
+        }
+    }
+}

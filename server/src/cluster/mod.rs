@@ -1,0 +1,8 @@
+//! The cluster file: one description of hosts, services and placement for every verb, checked as a whole.
+
+pub mod file;
+pub mod keys;
+pub mod placement;
+
+pub use file::{ClusterFile, Durability, Listen, TlsFiles};
+pub use placement::{Placement, RoleName};
