@@ -31,8 +31,8 @@ impl NodeId {
     pub const ZERO: NodeId = NodeId(0);
 
     /// The node at `place` on `host`.
-    pub fn new(host: HostId, place: Place) -> Self {
-        Self((u64::from(host.0) << 32) | u64::from(place.0))
+    pub const fn new(host: HostId, place: Place) -> Self {
+        Self(((host.0 as u64) << 32) | place.0 as u64)
     }
 
     /// The machine it runs on. Nodes of one host share a journal, crash together, and lose no message between them.

@@ -1,0 +1,109 @@
+//! A host's clocks: a monotonic one that may drift, and a wall clock with an error it declares.
+
+use kernel::{Instant, Wall};
+use std::time::Duration;
+
+/// Where simulated wall time begins: 2026-01-01T00:00:00Z in nanoseconds since the Unix epoch.
+pub const WALL_EPOCH: u64 = 1_767_225_600_000_000_000;
+
+const BILLION: i64 = 1_000_000_000;
+
+/// The clocks of one host.
+#[derive(Clone, Debug)]
+pub(crate) struct Clock {
+    /// Nanoseconds the monotonic clock gains per second.
+    drift: i64,
+    since: u64,
+    local_then: u64,
+    /// Half the width of the wall clock's interval.
+    error: u64,
+    /// How far the middle of the interval is off; within `error` unless the clock lies.
+    offset: i64,
+    lie: i64,
+}
+
+impl Clock {
+    /// Clocks without drift or offset.
+    pub(crate) fn new(error: Duration) -> Self {
+        Self { drift: 0, since: 0, local_then: 0, error: error.as_nanos() as u64, offset: 0, lie: 0 }
+    }
+
+    /// A new life of the host starts the monotonic clock anywhere: nobody may compare it across lives or hosts.
+    pub(crate) fn boot(&mut self, now: u64, local: u64) {
+        self.since = now;
+        self.local_then = local;
+    }
+
+    pub(crate) fn monotonic(&self, now: u64) -> Instant {
+        let passed = (now - self.since) as i64;
+        let gained = if self.drift == 0 { 0 } else { scaled(passed, self.drift) };
+        Instant(self.local_then + (passed + gained) as u64)
+    }
+
+    pub(crate) fn wall(&self, now: u64) -> Wall {
+        let middle = (WALL_EPOCH + now).saturating_add_signed(self.offset + self.lie);
+        Wall { earliest: middle - self.error, latest: middle + self.error }
+    }
+
+    /// How much true time passes until the host's monotonic clock has counted `local`, rounded up.
+    pub(crate) fn true_duration(&self, local: Duration) -> u64 {
+        let local = local.as_nanos().min(i64::MAX as u128) as u64;
+        if self.drift == 0 {
+            return local;
+        }
+        let rate = i128::from(BILLION + self.drift);
+        ((i128::from(local) * i128::from(BILLION) + rate - 1) / rate) as u64
+    }
+
+    /// From now on the clock gains `drift` nanoseconds a second.
+    pub(crate) fn set_drift(&mut self, now: u64, drift: i64) {
+        self.local_then = self.monotonic(now).0;
+        self.since = now;
+        self.drift = drift;
+    }
+
+    /// Puts the wall clock off by `fraction` (-1 to 1) of its declared error.
+    pub(crate) fn set_offset(&mut self, fraction: f64) {
+        self.offset = (self.error as f64 * fraction.clamp(-1.0, 1.0)) as i64;
+    }
+
+    /// Puts the wall clock off by `lie` nanoseconds more, without declaring it.
+    pub(crate) fn set_lie(&mut self, lie: i64) {
+        self.lie = lie;
+    }
+}
+
+fn scaled(passed: i64, per_billion: i64) -> i64 {
+    (i128::from(passed) * i128::from(per_billion) / i128::from(BILLION)) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A drift applied to the whole past would make the monotonic clock jump back when the drift changes.
+    #[test]
+    fn a_change_of_drift_keeps_the_clock_monotonic() {
+        let mut clock = Clock::new(Duration::from_millis(5));
+        clock.boot(0, 1_000);
+        clock.set_drift(0, 10_000_000);
+        let before = clock.monotonic(2_000_000_000);
+        assert_eq!(before, Instant(1_000 + 2_020_000_000));
+        clock.set_drift(2_000_000_000, -10_000_000);
+        assert_eq!(clock.monotonic(2_000_000_000), before);
+        assert_eq!(clock.true_duration(Duration::from_millis(99)), 100_000_000);
+    }
+
+    // An honest clock whose interval misses the true time would accuse every protocol that trusts it.
+    #[test]
+    fn only_a_lying_clock_misses_the_true_time() {
+        let mut clock = Clock::new(Duration::from_millis(5));
+        for fraction in [-1.0, -0.3, 0.0, 1.0] {
+            clock.set_offset(fraction);
+            let wall = clock.wall(77);
+            assert!(wall.earliest <= WALL_EPOCH + 77 && WALL_EPOCH + 77 <= wall.latest);
+        }
+        clock.set_lie(20_000_000);
+        assert!(clock.wall(77).earliest > WALL_EPOCH + 77);
+    }
+}

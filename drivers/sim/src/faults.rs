@@ -1,0 +1,342 @@
+//! How faults strike a run, and how the core is healed of them.
+
+use crate::class::Class;
+use crate::draw::{Purpose, mix, root};
+use crate::host::{Armed, Status};
+use crate::outside::Happening;
+use crate::plan::{Aim, Blow, Fault, Frozen, HostIndex, Loss};
+use crate::queue::Event;
+use crate::run::{Phase, Run};
+use crate::scenario::{Cluster, Core, Scenario};
+use kernel::{HostId, Rng};
+
+/// How long an aimed fault waits for its moment.
+const AIM_EXPIRES_AFTER: u64 = 5_000_000_000;
+/// How often a healed core is asked whether it has converged.
+const POLL_EVERY: u64 = 20_000_000;
+
+impl<S: Scenario> Run<S> {
+    /// A planned fault strikes.
+    pub(crate) fn strike(&mut self, number: u32, scenario: &mut S) {
+        let Fault::Timed { lasts, blow, .. } = self.faults[number as usize] else { return };
+        self.inflict(blow, lasts, Some(number), scenario);
+    }
+
+    /// Aimed faults whose moment has come.
+    pub(crate) fn strike_triggered(&mut self, scenario: &mut S) {
+        while let Some(number) = self.out.triggered.pop() {
+            let Fault::Timed { lasts, blow, .. } = self.faults[number as usize] else { continue };
+            match blow {
+                Blow::WriteError { host, draw } => {
+                    let loss = [Loss::All, Loss::Torn, Loss::Reordered][(draw % 3) as usize];
+                    self.out.injections.count(Class::WriteError);
+                    self.crash(host, loss, mix(draw, 0), false, scenario);
+                    self.restart_after(host, lasts);
+                }
+                Blow::MisdirectedWrite { host, .. } => {
+                    self.out.injections.count(Class::MisdirectedWrite);
+                    self.crash(host, Loss::None, 0, false, scenario);
+                    self.restart_after(host, lasts);
+                }
+                blow => self.crash_now(blow, lasts, scenario),
+            }
+        }
+    }
+
+    /// Inflicts a fault now; `number` is its place in the plan, if it has one.
+    pub(crate) fn inflict(&mut self, blow: Blow, lasts: u64, number: Option<u32>, scenario: &mut S) {
+        let now = self.out.now;
+        let class = blow.class(&self.strikes);
+        self.out.happened(Happening::Fault, class as u64, lasts);
+        self.out.trace.line(now, None, || format!("FAULT {blow:?} for {} ms", lasts / 1_000_000));
+        match blow {
+            Blow::Crash { aim: Aim::Now, .. } => return self.crash_now(blow, lasts, scenario),
+            Blow::Crash { hosts, aim, .. } => {
+                if let Some(fault) = number {
+                    for host in hosts.below(self.hosts.len()) {
+                        self.hosts[usize::from(host)].armed =
+                            Some(Armed { fault, aim, expires: now + AIM_EXPIRES_AFTER });
+                    }
+                }
+                return;
+            }
+            Blow::WriteError { host, .. } => {
+                self.hosts[usize::from(host)].write_error = number;
+                return;
+            }
+            Blow::BitRot { host, draw } => return self.rot(host, draw, lasts, scenario),
+            Blow::MisdirectedWrite { host, draw } => {
+                if self.may_lose_disk(host, scenario) {
+                    let it = &mut self.hosts[usize::from(host)];
+                    it.disk.misdirect_next(draw);
+                    it.damaged = true;
+                    it.misdirection = number;
+                }
+                return;
+            }
+            Blow::DiskLost { host } => return self.lose_disk(host, lasts, scenario),
+            Blow::Strike { which, draw } => {
+                let mut rng = Rng::seeded(draw);
+                let which = usize::from(which);
+                if self.tell(scenario, |scenario, control| scenario.strike(which, &mut rng, control)) {
+                    self.out.injections.count(class);
+                }
+                return;
+            }
+            Blow::Partition { cut } => self.out.network.sever(cut, true),
+            Blow::Clog { from, to } => self.out.network.clog(from, to, now + lasts),
+            Blow::Pause { host } => {
+                let it = &mut self.hosts[usize::from(host)];
+                if it.status != Status::Up {
+                    return;
+                }
+                it.paused_until = it.paused_until.max(now + lasts);
+            }
+            Blow::SlowNode { host, factor } => self.hosts[usize::from(host)].node_slowness = factor,
+            Blow::SlowDisk { host, factor } => self.hosts[usize::from(host)].disk_slowness = factor,
+            Blow::DiskFull { host } => {
+                let it = &mut self.hosts[usize::from(host)];
+                it.disk_full_until = it.disk_full_until.max(now + lasts);
+            }
+            Blow::ClockSkew { host, millionths } | Blow::ClockJump { host, millionths } => {
+                self.hosts[usize::from(host)].clock.set_offset(f64::from(millionths) / 1e6);
+            }
+            Blow::ClockDrift { host, per_billion } => {
+                self.hosts[usize::from(host)].clock.set_drift(now, per_billion);
+            }
+            Blow::ClockLie { host, nanoseconds } => {
+                self.hosts[usize::from(host)].clock.set_lie(nanoseconds);
+            }
+        }
+        self.out.injections.count(class);
+        let lasting = self.lasting.len() as u32;
+        self.lasting.push(blow);
+        self.out.queue.push(now + lasts, Event::FaultEnd { lasting });
+    }
+
+    /// A fault that lasted is over.
+    pub(crate) fn end_fault(&mut self, lasting: u32) {
+        let blow = self.lasting[lasting as usize];
+        self.out.happened(Happening::FaultEnd, u64::from(lasting), 0);
+        match blow {
+            Blow::Partition { cut } => self.out.network.sever(cut, false),
+            Blow::SlowNode { host, .. } => self.hosts[usize::from(host)].node_slowness = 1,
+            Blow::SlowDisk { host, .. } => self.hosts[usize::from(host)].disk_slowness = 1,
+            Blow::ClockLie { host, .. } => self.hosts[usize::from(host)].clock.set_lie(0),
+            // These carry their end with them, or have none.
+            Blow::Clog { .. }
+            | Blow::Pause { .. }
+            | Blow::DiskFull { .. }
+            | Blow::Crash { .. }
+            | Blow::WriteError { .. }
+            | Blow::BitRot { .. }
+            | Blow::MisdirectedWrite { .. }
+            | Blow::DiskLost { .. }
+            | Blow::ClockSkew { .. }
+            | Blow::ClockJump { .. }
+            | Blow::ClockDrift { .. }
+            | Blow::Strike { .. } => return,
+        }
+        self.out.trace.line(self.out.now, None, || format!("FAULT OVER {blow:?}"));
+    }
+
+    fn crash_now(&mut self, blow: Blow, lasts: u64, scenario: &mut S) {
+        let Blow::Crash { hosts, loss, output_lost, draw, .. } = blow else { return };
+        let (mut crashed, mut damaged) = (false, false);
+        for host in hosts.below(self.hosts.len()) {
+            if self.hosts[usize::from(host)].status == Status::Up {
+                crashed = true;
+                damaged |= self.crash(host, loss, mix(draw, u64::from(host)), output_lost, scenario);
+                // Hosts that fell together do not rise together.
+                self.restart_after(host, lasts + mix(draw, 100 + u64::from(host)) % (lasts / 2 + 1));
+            }
+        }
+        if damaged {
+            self.out.injections.count(blow.class(&self.strikes));
+        } else if crashed {
+            self.out.injections.count(Class::Crash);
+        }
+    }
+
+    /// One host goes down; true if unsynced writes were damaged.
+    pub(crate) fn crash(
+        &mut self,
+        index: HostIndex,
+        loss: Loss,
+        draw: u64,
+        output_lost: bool,
+        scenario: &mut S,
+    ) -> bool {
+        let host = &mut self.hosts[usize::from(index)];
+        if host.status != Status::Up {
+            return false;
+        }
+        if output_lost {
+            host.output_lost_to = Some(host.life);
+        }
+        let damaged = host.crash(loss, draw, &mut self.out);
+        self.lose_requests(index, scenario);
+        damaged
+    }
+
+    fn restart_after(&mut self, host: HostIndex, after: u64) {
+        let life = self.hosts[usize::from(host)].life;
+        self.out.queue.push(self.out.now + after, Event::Restart { host, life });
+    }
+
+    /// After the heal, only the core may come back.
+    pub(crate) fn may_restart(&self, host: HostIndex) -> bool {
+        self.phase == Phase::Safety || self.core.contains(&host)
+    }
+
+    fn may_lose_disk(&self, host: HostIndex, scenario: &S) -> bool {
+        let it = &self.hosts[usize::from(host)];
+        let cluster = Cluster { hosts: &self.hosts, now: self.out.now };
+        it.status != Status::Lost && !it.damaged && scenario.may_lose_disk(it.id, &cluster)
+    }
+
+    fn rot(&mut self, host: HostIndex, draw: u64, lasts: u64, scenario: &mut S) {
+        if !self.may_lose_disk(host, scenario) {
+            return;
+        }
+        let it = &mut self.hosts[usize::from(host)];
+        if !it.disk.rot(draw) {
+            return;
+        }
+        it.damaged = true;
+        self.out.injections.count(Class::BitRot);
+        self.crash(host, Loss::None, 0, false, scenario);
+        self.restart_after(host, lasts);
+    }
+
+    fn lose_disk(&mut self, host: HostIndex, lasts: u64, scenario: &mut S) {
+        if !self.may_lose_disk(host, scenario) {
+            return;
+        }
+        self.out.injections.count(Class::DiskLost);
+        self.crash(host, Loss::All, 0, false, scenario);
+        if self.replace_disk(host, scenario) {
+            self.restart_after(host, lasts);
+        }
+    }
+
+    /// The end of the safety phase: a core is healed, the rest stays broken.
+    pub(crate) fn heal(&mut self, scenario: &mut S) {
+        let now = self.out.now;
+        let mut rng = Rng::seeded(root(self.seed, Purpose::Core));
+        for host in &mut self.hosts {
+            host.disarm();
+        }
+        let cluster = Cluster { hosts: &self.hosts, now };
+        let core = match scenario.core(&cluster, &mut rng) {
+            Core::Hosts(core) => core,
+            Core::Excused(reason) => {
+                self.excused = Some(reason);
+                self.phase = Phase::Over;
+                return;
+            }
+        };
+        self.out.happened(Happening::Heal, core.len() as u64, 0);
+        self.phase = Phase::Liveness;
+        self.deadline = now + self.tuning.liveness.as_nanos() as u64;
+        self.core = core.iter().filter_map(|&id| self.out.host_index(id)).collect();
+        if !self.replays {
+            self.draw_frozen(scenario, &mut rng);
+        }
+        self.out.network.heal(now);
+        let frozen: Vec<_> = self
+            .faults
+            .iter()
+            .filter_map(
+                |fault| if let Fault::Freeze { host, way } = *fault { Some((host, way)) } else { None },
+            )
+            .collect();
+        for index in 0..self.hosts.len() as HostIndex {
+            if let Some(&(_, way)) = frozen.iter().find(|(host, _)| *host == index) {
+                self.freeze(index, way, scenario);
+            } else if self.core.contains(&index) || self.replays {
+                self.mend(index, scenario);
+            }
+        }
+        self.out.trace.line(now, None, || format!("HEAL core {core:?}, frozen {frozen:?}"));
+        for client in 0..self.clients.len() {
+            self.schedule(client as u16);
+        }
+        self.out.queue.push(now + POLL_EVERY, Event::Poll);
+        self.tell(scenario, |scenario, control| scenario.on_heal(&core, control));
+    }
+
+    fn draw_frozen(&mut self, scenario: &S, rng: &mut Rng) {
+        let ways = scenario.frozen_ways();
+        for host in 0..self.hosts.len() as HostIndex {
+            if !self.core.contains(&host)
+                && let Some(&way) = rng.pick(&ways)
+            {
+                self.faults.push(Fault::Freeze { host, way });
+            }
+        }
+    }
+
+    fn freeze(&mut self, index: HostIndex, way: Frozen, scenario: &mut S) {
+        let (deaf, mute) = match way {
+            Frozen::Down => {
+                self.crash(index, Loss::None, 0, false, scenario);
+                return;
+            }
+            Frozen::Paused => {
+                self.hosts[usize::from(index)].paused_until = u64::MAX;
+                return;
+            }
+            Frozen::Isolated => (true, true),
+            Frozen::Deaf => (true, false),
+            Frozen::Mute => (false, true),
+        };
+        for member in self.core.clone() {
+            if deaf {
+                self.out.network.sever_link(member, index);
+            }
+            if mute {
+                self.out.network.sever_link(index, member);
+            }
+        }
+    }
+
+    fn mend(&mut self, index: HostIndex, scenario: &mut S) {
+        let host = &mut self.hosts[usize::from(index)];
+        host.paused_until = 0;
+        host.disk_full_until = 0;
+        (host.node_slowness, host.disk_slowness) = (1, 1);
+        host.clock.set_lie(0);
+        let life = host.life;
+        match host.status {
+            Status::Up => {
+                self.out.queue.push(self.out.now, Event::Wake { host: index, life });
+            }
+            Status::Down => self.start(index, scenario),
+            Status::Lost => {}
+        }
+    }
+
+    /// Asks the healed core whether it has converged.
+    pub(crate) fn poll(&mut self, scenario: &mut S) {
+        let waiting = match self.waiting() {
+            Some(clients) => Some(("LIVE", clients)),
+            None => {
+                let core: Vec<HostId> =
+                    self.core.iter().map(|&host| self.hosts[usize::from(host)].id).collect();
+                let cluster = Cluster { hosts: &self.hosts, now: self.out.now };
+                scenario.converged(&core, &cluster).err().map(|text| ("CONV", text))
+            }
+        };
+        let Some((invariant, what)) = waiting else {
+            self.phase = Phase::Over;
+            return;
+        };
+        assert!(
+            self.out.now < self.deadline,
+            "{invariant}: {:?} after the heal: {what}",
+            self.tuning.liveness
+        );
+        self.out.queue.push(self.out.now + POLL_EVERY, Event::Poll);
+    }
+}

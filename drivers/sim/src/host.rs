@@ -1,0 +1,495 @@
+//! One host: nodes that share a journal, work in bursts, and crash together.
+
+use crate::clock::Clock;
+use crate::disk::Disk;
+use crate::draw::{Purpose, mix, root};
+use crate::outside::{Happening, Outside};
+use crate::plan::{Aim, HostIndex, Loss};
+use crate::queue::Event;
+use kernel::{
+    Bytes, Effect, Effects, Family, HostId, Node, NodeId, Place, Position, RequestId, Rng, Situation,
+    TimerIndex,
+};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// How many times the nodes of one host may wake each other within one burst.
+const ROUNDS_MAX: usize = 10_000;
+
+const NEVER: u64 = u64::MAX;
+
+/// Whether a host runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Status {
+    Up,
+    Down,
+    /// Its disk is lost and it will not come back.
+    Lost,
+}
+
+/// What arrived at a host.
+pub(crate) enum Input<F: Family> {
+    Message { from: NodeId, to: NodeId, message: F::Message },
+    Timer { seat: usize, timer: TimerIndex },
+    Request { to: NodeId, id: RequestId, request: F::Request },
+}
+
+/// What waits for the journal to be durable up to `target`.
+enum Held<M> {
+    Send { from: NodeId, to: NodeId, message: M, target: u64 },
+    Trim { place: Place, before: Position, target: u64 },
+}
+
+impl<M> Held<M> {
+    fn target(&self) -> u64 {
+        match self {
+            Self::Send { target, .. } | Self::Trim { target, .. } => *target,
+        }
+    }
+}
+
+#[derive(Clone, Copy)]
+struct TimerSlot {
+    /// When it runs out, or never.
+    deadline: u64,
+    /// When the queue will remind us of it, or never.
+    reminder: u64,
+    /// It has run out and waits in the inbox.
+    due: bool,
+}
+
+struct Seat<N: Node> {
+    id: NodeId,
+    node: N,
+    effects: Effects<N::Family>,
+    rng: Rng,
+    timers: Vec<TimerSlot>,
+    /// The end of the node's last record on the disk.
+    appended_end: u64,
+}
+
+/// A crash that waits for its moment.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Armed {
+    pub(crate) fault: u32,
+    pub(crate) aim: Aim,
+    pub(crate) expires: u64,
+}
+
+pub(crate) struct Host<N: Node> {
+    pub(crate) id: HostId,
+    index: HostIndex,
+    pub(crate) status: Status,
+    pub(crate) life: u32,
+    /// Packets of this life and earlier ones that are still under way are lost.
+    pub(crate) output_lost_to: Option<u32>,
+    pub(crate) wiped: bool,
+    /// A durable byte is wrong, or is about to be.
+    pub(crate) damaged: bool,
+    seats: Vec<Seat<N>>,
+    inbox: VecDeque<Input<N::Family>>,
+    local: VecDeque<(NodeId, NodeId, <N::Family as Family>::Message)>,
+    held: VecDeque<Held<<N::Family as Family>::Message>>,
+    pub(crate) disk: Disk,
+    pub(crate) clock: Clock,
+    busy_until: u64,
+    pub(crate) paused_until: u64,
+    wakes: bool,
+    syncing: Option<u64>,
+    release_waits: bool,
+    pub(crate) node_slowness: u32,
+    pub(crate) disk_slowness: u32,
+    pub(crate) disk_full_until: u64,
+    pub(crate) armed: Option<Armed>,
+    /// The planned write error that the next sync meets.
+    pub(crate) write_error: Option<u32>,
+    /// The planned misdirection after whose sync the host stops.
+    pub(crate) misdirection: Option<u32>,
+    bursts: u64,
+}
+
+impl<N: Node> Host<N> {
+    pub(crate) fn new(id: HostId, index: HostIndex, clock_error: Duration) -> Self {
+        Self {
+            id,
+            index,
+            status: Status::Down,
+            life: 0,
+            output_lost_to: None,
+            wiped: false,
+            damaged: false,
+            seats: Vec::new(),
+            inbox: VecDeque::new(),
+            local: VecDeque::new(),
+            held: VecDeque::new(),
+            disk: Disk::default(),
+            clock: Clock::new(clock_error),
+            busy_until: 0,
+            paused_until: 0,
+            wakes: false,
+            syncing: None,
+            release_waits: false,
+            node_slowness: 1,
+            disk_slowness: 1,
+            disk_full_until: 0,
+            armed: None,
+            write_error: None,
+            misdirection: None,
+            bursts: 0,
+        }
+    }
+
+    pub(crate) fn nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
+        self.seats.iter().map(|seat| (seat.id, &seat.node))
+    }
+
+    /// Starts a life with fresh nodes: restores their records, then runs the first burst. The disk must be recovered.
+    pub(crate) fn start(&mut self, seed: u64, nodes: Vec<(Place, N)>, out: &mut Outside<N::Family>) {
+        self.status = Status::Up;
+        out.happened(Happening::Start, u64::from(self.id.0), u64::from(self.life));
+        out.trace.line(out.now, Some(self.id), || format!("START life {}", self.life));
+        let key = mix(mix(root(seed, Purpose::Boot), u64::from(self.index)), u64::from(self.life));
+        self.clock.boot(out.now, mix(key, 0) >> 14);
+        for (place, mut node) in nodes {
+            let id = NodeId::new(self.id, place);
+            for (position, record) in self.disk.records(place, out.swarm.trimmed_restored) {
+                let restored = node.restore(position, Bytes::copy_from_slice(record));
+                assert!(restored.is_ok(), "CODEC: {id} cannot read its record at {position:?}: {restored:?}");
+            }
+            let effects = Effects::new(self.disk.next_position(place), out.trace.is_read());
+            let rng = Rng::seeded(mix(mix(key, 1), u64::from(place.0)));
+            self.seats.push(Seat { id, node, effects, rng, timers: Vec::new(), appended_end: 0 });
+        }
+        for seat in 0..self.seats.len() {
+            self.call(seat, out, |node, situation, effects| node.on_start(situation, effects));
+        }
+        self.settle(0, out);
+    }
+
+    /// The process ends. True if unsynced writes were lost, torn or reordered.
+    pub(crate) fn crash(&mut self, loss: Loss, draw: u64, out: &mut Outside<N::Family>) -> bool {
+        out.happened(Happening::Crash, u64::from(self.id.0), u64::from(self.life));
+        out.trace.line(out.now, Some(self.id), || {
+            format!("CRASH life {}, {} bytes unsynced, loss {loss:?}", self.life, self.disk.unsynced())
+        });
+        self.status = Status::Down;
+        self.life += 1;
+        self.seats.clear();
+        self.inbox.clear();
+        self.local.clear();
+        self.held.clear();
+        (self.busy_until, self.paused_until) = (0, 0);
+        (self.wakes, self.release_waits, self.syncing) = (false, false, None);
+        (self.armed, self.write_error, self.misdirection) = (None, None, None);
+        self.disk.crash(loss, draw)
+    }
+
+    /// Calls off what waits for its moment.
+    pub(crate) fn disarm(&mut self) {
+        (self.armed, self.write_error, self.misdirection) = (None, None, None);
+        self.damaged &= !self.disk.disarm();
+    }
+
+    fn free_at(&self) -> u64 {
+        self.busy_until.max(self.paused_until)
+    }
+
+    /// Something arrives; true if the host works it off at once.
+    pub(crate) fn arrive(&mut self, input: Input<N::Family>, out: &mut Outside<N::Family>) -> bool {
+        self.inbox.push_back(input);
+        self.wake(out)
+    }
+
+    /// True if the host is free now; otherwise it will wake when it is.
+    fn wake(&mut self, out: &mut Outside<N::Family>) -> bool {
+        if self.wakes {
+            return false;
+        }
+        if self.free_at() <= out.now {
+            return true;
+        }
+        self.wakes = true;
+        out.queue.push(self.free_at(), Event::Wake { host: self.index, life: self.life });
+        false
+    }
+
+    /// A wake event; true if there is work and the host is free for it.
+    pub(crate) fn woken(&mut self, out: &mut Outside<N::Family>) -> bool {
+        self.wakes = false;
+        if self.free_at() > out.now {
+            self.wake(out);
+            return false;
+        }
+        if std::mem::take(&mut self.release_waits) {
+            self.release(out);
+        }
+        !self.inbox.is_empty() || !self.local.is_empty()
+    }
+
+    /// The queue reminds us of a timer; true if that makes work to do at once.
+    pub(crate) fn timer(&mut self, seat: usize, timer: TimerIndex, out: &mut Outside<N::Family>) -> bool {
+        let now = out.now;
+        let slot = &mut self.seats[seat].timers[usize::from(timer.0)];
+        if slot.reminder != now {
+            return false;
+        }
+        slot.reminder = NEVER;
+        if slot.deadline == NEVER {
+            return false;
+        }
+        if slot.deadline > now {
+            slot.reminder = slot.deadline;
+            let event = Event::Timer { host: self.index, seat: seat as u8, timer: timer.0, life: self.life };
+            out.queue.push(slot.deadline, event);
+            return false;
+        }
+        slot.deadline = NEVER;
+        slot.due = true;
+        self.arrive(Input::Timer { seat, timer }, out)
+    }
+
+    /// Works off everything that has arrived.
+    pub(crate) fn burst(&mut self, out: &mut Outside<N::Family>) {
+        let arrived = self.inbox.len();
+        for _ in 0..arrived {
+            let input = self.inbox.pop_front().expect("nothing else takes from the inbox");
+            self.hand_over(input, out);
+        }
+        self.settle(arrived as u64, out);
+    }
+
+    fn hand_over(&mut self, input: Input<N::Family>, out: &mut Outside<N::Family>) {
+        match input {
+            Input::Message { from, to, message } => self.deliver(from, to, message, out),
+            Input::Timer { seat, timer } => {
+                let slot = &mut self.seats[seat].timers[usize::from(timer.0)];
+                if !std::mem::take(&mut slot.due) {
+                    return;
+                }
+                let id = self.seats[seat].id;
+                out.happened(Happening::Timer, id.as_u64(), u64::from(timer.0));
+                out.trace.line(out.now, Some(self.id), || format!("{id} timer {}", timer.0));
+                self.call(seat, out, |node, situation, effects| node.on_timer(timer, situation, effects));
+            }
+            Input::Request { to, id, request } => {
+                let Some(seat) = self.seat(to) else { return };
+                out.happened(Happening::Request, to.as_u64(), id.0);
+                out.trace.line(out.now, Some(self.id), || format!("{to} request {} {request:?}", id.0));
+                self.call(seat, out, |node, situation, effects| {
+                    node.on_request(id, request, situation, effects);
+                });
+            }
+        }
+    }
+
+    fn deliver(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        message: <N::Family as Family>::Message,
+        out: &mut Outside<N::Family>,
+    ) {
+        let Some(seat) = self.seat(to) else {
+            *out.rejects.entry("message to a place without a node").or_default() += 1;
+            return;
+        };
+        out.trace.line(out.now, Some(self.id), || format!("{from} -> {to} {message:?}"));
+        self.call(seat, out, |node, situation, effects| node.on_message(from, message, situation, effects));
+    }
+
+    fn seat(&self, id: NodeId) -> Option<usize> {
+        self.seats.iter().position(|seat| seat.id == id)
+    }
+
+    /// Local cascades until quiet, burst ends until quiet, then the write and its fsync.
+    fn settle(&mut self, arrived: u64, out: &mut Outside<N::Family>) {
+        let mut handled = arrived;
+        for round in 0.. {
+            assert!(round < ROUNDS_MAX, "BOUND: the nodes of {:?} wake each other without end", self.id);
+            while let Some((from, to, message)) = self.local.pop_front() {
+                handled += 1;
+                out.happened_locally(from, to, &message);
+                self.deliver(from, to, message, out);
+                assert!(
+                    handled < 100 * ROUNDS_MAX as u64,
+                    "BOUND: local messages of {:?} never end",
+                    self.id
+                );
+            }
+            for seat in 0..self.seats.len() {
+                self.call(seat, out, |node, situation, effects| node.on_burst_end(situation, effects));
+            }
+            if self.local.is_empty() {
+                break;
+            }
+        }
+        self.bursts += 1;
+        let slowness = u64::from(self.node_slowness);
+        self.busy_until = out.now + (out.swarm.burst + out.swarm.per_message * handled) * slowness;
+        self.disk.end_write();
+        self.sync(out);
+        if let Some(armed) = self.armed
+            && armed.aim == Aim::Unsynced
+            && self.disk.unsynced() > 0
+        {
+            self.trigger(armed, out);
+        }
+    }
+
+    fn trigger(&mut self, armed: Armed, out: &mut Outside<N::Family>) {
+        self.armed = None;
+        if out.now <= armed.expires {
+            out.triggered.push(armed.fault);
+        }
+    }
+
+    /// Starts an fsync of everything written, unless one is under way.
+    fn sync(&mut self, out: &mut Outside<N::Family>) {
+        if self.syncing.is_some() || self.disk.unsynced() == 0 {
+            return;
+        }
+        self.syncing = Some(self.disk.end());
+        let jitter =
+            mix(mix(self.bursts, u64::from(self.index)), u64::from(self.life)) % (out.swarm.sync / 2 + 1);
+        let lasts = (out.swarm.sync + jitter) * u64::from(self.disk_slowness);
+        if out.swarm.sync_blocks {
+            self.busy_until = self.busy_until.max(out.now + lasts);
+        }
+        let at = (out.now + lasts).max(self.disk_full_until);
+        out.queue.push(at, Event::Synced { host: self.index, life: self.life });
+    }
+
+    /// The fsync under way returns; true if what it released makes work to do at once.
+    pub(crate) fn synced(&mut self, out: &mut Outside<N::Family>) -> bool {
+        if out.now < self.disk_full_until {
+            // The disk filled up while the sync was under way.
+            out.queue.push(self.disk_full_until, Event::Synced { host: self.index, life: self.life });
+            return false;
+        }
+        if let Some(fault) = self.write_error.take() {
+            out.triggered.push(fault);
+            return false;
+        }
+        let target = self.syncing.take().expect("each sync returns once");
+        let landed_wrong = self.disk.misdirection_waits();
+        self.disk.synced(target);
+        out.happened(Happening::Synced, u64::from(self.id.0), target);
+        if landed_wrong && let Some(fault) = self.misdirection.take() {
+            out.triggered.push(fault);
+        }
+        if let Some(armed) = self.armed
+            && armed.aim == Aim::Synced
+        {
+            self.trigger(armed, out);
+        }
+        if !out.triggered.is_empty() {
+            return false;
+        }
+        if self.paused_until > out.now {
+            self.release_waits = true;
+            self.wake(out);
+            return false;
+        }
+        self.release(out);
+        !self.local.is_empty() && self.wake(out)
+    }
+
+    /// Sends what waited for the journal, and syncs what was written since.
+    fn release(&mut self, out: &mut Outside<N::Family>) {
+        let durable = self.disk.durable();
+        for _ in 0..self.held.len() {
+            let held = self.held.pop_front().expect("its length was just read");
+            if held.target() > durable {
+                self.held.push_back(held);
+                continue;
+            }
+            match held {
+                Held::Send { from, to, message, .. } if to.host() == self.id => {
+                    self.local.push_back((from, to, message));
+                }
+                Held::Send { from, to, message, .. } => out.send(from, self.index, self.life, to, &message),
+                Held::Trim { place, before, .. } => self.disk.trim(place, before),
+            }
+        }
+        self.sync(out);
+    }
+
+    /// Calls a node and carries out what it asks for.
+    fn call(
+        &mut self,
+        seat: usize,
+        out: &mut Outside<N::Family>,
+        call: impl FnOnce(&mut N, Situation<'_>, &mut Effects<N::Family>),
+    ) {
+        let now = self.clock.monotonic(out.now);
+        let wall = self.clock.wall(out.now);
+        let Seat { id, node, effects, rng, .. } = &mut self.seats[seat];
+        call(node, Situation { node: *id, now, wall, rng }, effects);
+        if !effects.is_empty() {
+            self.carry_out(seat, out);
+        }
+    }
+
+    fn carry_out(&mut self, index: usize, out: &mut Outside<N::Family>) {
+        let Self { seats, disk, held, local, clock, .. } = self;
+        let Seat { id, effects, timers, appended_end, .. } = &mut seats[index];
+        let (id, place) = (*id, id.place());
+        for record in effects.records() {
+            disk.append(place, record.position, record.bytes);
+            out.happened(Happening::Record, id.as_u64(), record.position.0);
+            out.trace.mix_bytes(record.bytes);
+            *appended_end = disk.end();
+        }
+        effects.clear_records();
+        let (host, life, target) = (self.index, self.life, *appended_end);
+        let durable = target <= disk.durable();
+        for effect in effects.drain() {
+            match effect {
+                Effect::SendDurable { to, message, .. } if !durable => {
+                    held.push_back(Held::Send { from: id, to, message, target });
+                }
+                Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
+                    if to.host() == self.id {
+                        local.push_back((id, to, message));
+                    } else {
+                        out.send(id, host, life, to, &message);
+                    }
+                }
+                Effect::SetTimer { timer, after } => {
+                    let slot = timer_slot(timers, timer);
+                    slot.due = false;
+                    slot.deadline = out.now + clock.true_duration(after).max(1);
+                    if slot.reminder > slot.deadline {
+                        slot.reminder = slot.deadline;
+                        let event = Event::Timer { host, seat: index as u8, timer: timer.0, life };
+                        out.queue.push(slot.deadline, event);
+                    }
+                }
+                Effect::StopTimer { timer } => {
+                    let slot = timer_slot(timers, timer);
+                    (slot.deadline, slot.due) = (NEVER, false);
+                }
+                Effect::Respond { id: request, response } => {
+                    out.happened(Happening::Response, id.as_u64(), request.0);
+                    out.trace.line(out.now, Some(id.host()), || {
+                        format!("{id} responds {} {response:?}", request.0)
+                    });
+                    out.responses.push((id, request, response));
+                }
+                Effect::Trim { before } if durable => disk.trim(place, before),
+                Effect::Trim { before } => held.push_back(Held::Trim { place, before, target }),
+                Effect::Reject { reason } => *out.rejects.entry(reason).or_default() += 1,
+                Effect::Mark { name } => *out.marks.entry(name).or_default() += 1,
+                Effect::Note { text } => out.trace.line(out.now, Some(id.host()), || format!("{id} {text}")),
+            }
+        }
+    }
+}
+
+fn timer_slot(timers: &mut Vec<TimerSlot>, timer: TimerIndex) -> &mut TimerSlot {
+    let index = usize::from(timer.0);
+    if timers.len() <= index {
+        timers.resize(index + 1, TimerSlot { deadline: NEVER, reminder: NEVER, due: false });
+    }
+    &mut timers[index]
+}

@@ -1,0 +1,214 @@
+//! Links between hosts: when a packet arrives, if it does.
+
+use crate::class::{Class, Injections};
+use crate::draw::{Purpose, log_uniform, mix, root, unit};
+use crate::plan::{Cut, Fate, Fault, HostIndex};
+use crate::swarm::Swarm;
+use kernel::{Bytes, NodeId};
+use serde::Serialize;
+
+/// How long packets take. Durations are nanoseconds.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub enum Latency {
+    /// Always the same.
+    Constant(u64),
+    /// Anything between.
+    Uniform(u64, u64),
+    /// At least the first, and on average the second more, exponentially.
+    Exponential(u64, u64),
+    /// At least this, and with a heavy tail (Pareto, exponent 1.5), up to a hundred times as long.
+    HeavyTail(u64),
+}
+
+impl Latency {
+    fn of(self, bits: u64) -> u64 {
+        match self {
+            Self::Constant(always) => always,
+            Self::Uniform(low, high) => low + (unit(bits) * (high - low) as f64) as u64,
+            Self::Exponential(least, mean) => least + (-(1.0 - unit(bits)).ln() * mean as f64) as u64,
+            Self::HeavyTail(least) => {
+                let stretch = (1.0 - unit(bits)).powf(-1.0 / 1.5).min(100.0);
+                (least as f64 * stretch) as u64
+            }
+        }
+    }
+}
+
+/// A message under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Packet {
+    pub(crate) from: NodeId,
+    pub(crate) to: NodeId,
+    pub(crate) from_host: HostIndex,
+    pub(crate) to_host: HostIndex,
+    pub(crate) from_life: u32,
+    pub(crate) bytes: Bytes,
+}
+
+#[derive(Clone, Debug, Default)]
+struct Link {
+    carried: u64,
+    severed: u32,
+    clogged_until: u64,
+    last_arrival: u64,
+    script: Vec<(u64, Fate)>,
+    script_at: usize,
+}
+
+/// When a packet arrives: never, once or twice.
+pub(crate) type Arrivals = [Option<u64>; 2];
+
+/// All links.
+pub(crate) struct Network {
+    hosts: usize,
+    links: Vec<Link>,
+    latency: Latency,
+    root: u64,
+    /// Cumulative thresholds of 2^64 for each fate; zero in a replay.
+    thresholds: [u64; 4],
+    /// Fates drawn so far, for the plan.
+    pub(crate) drawn: Vec<Fault>,
+    healed: bool,
+}
+
+const SECOND: f64 = 1e9;
+
+impl Network {
+    /// Links between `hosts` hosts. With `script`, fates come from it and none is drawn.
+    pub(crate) fn new(hosts: usize, seed: u64, swarm: &Swarm, script: Option<&[Fault]>) -> Self {
+        let mut links = vec![Link::default(); hosts * hosts];
+        let mut thresholds = [0; 4];
+        if let Some(script) = script {
+            for fault in script {
+                if let Fault::Message { from, to, nth, fate } = *fault
+                    && usize::from(from.max(to)) < hosts
+                {
+                    links[usize::from(from) * hosts + usize::from(to)].script.push((nth, fate));
+                }
+            }
+            for link in &mut links {
+                link.script.sort_by_key(|&(nth, _)| nth);
+            }
+        } else {
+            let mut sum = 0.0;
+            let classes = [Class::Loss, Class::Duplication, Class::Reorder, Class::Delay];
+            for (threshold, class) in thresholds.iter_mut().zip(classes) {
+                sum += swarm.rate(class);
+                *threshold = (sum.min(0.9) * u64::MAX as f64) as u64;
+            }
+        }
+        let root = root(seed, Purpose::Link);
+        Self { hosts, links, latency: swarm.latency, root, thresholds, drawn: Vec::new(), healed: false }
+    }
+
+    fn link(&mut self, from: HostIndex, to: HostIndex) -> &mut Link {
+        &mut self.links[usize::from(from) * self.hosts + usize::from(to)]
+    }
+
+    /// Decides when a packet sent `now` arrives.
+    pub(crate) fn carry(
+        &mut self,
+        from: HostIndex,
+        to: HostIndex,
+        now: u64,
+        injections: &mut Injections,
+    ) -> Arrivals {
+        let index = usize::from(from) * self.hosts + usize::from(to);
+        let nth = self.links[index].carried;
+        self.links[index].carried += 1;
+        let key = mix(mix(self.root, index as u64), nth);
+        let latency = self.latency.of(mix(key, 1));
+        if self.links[index].severed > 0 {
+            return [None, None];
+        }
+        let fate = if self.healed { None } else { self.fate(index, nth, key) };
+        let link = &mut self.links[index];
+        let in_order = (now + latency).max(link.clogged_until).max(link.last_arrival);
+        let Some(fate) = fate else {
+            link.last_arrival = in_order;
+            return [Some(in_order), None];
+        };
+        match fate {
+            Fate::Lost => {
+                injections.count(Class::Loss);
+                [None, None]
+            }
+            Fate::Twice { later } => {
+                injections.count(Class::Duplication);
+                link.last_arrival = in_order;
+                [Some(in_order), Some(in_order + later)]
+            }
+            Fate::Overtaken { by } => {
+                injections.count(Class::Reorder);
+                [Some(in_order + by), None]
+            }
+            Fate::Late { by } => {
+                injections.count(Class::Delay);
+                [Some(in_order + by), None]
+            }
+        }
+    }
+
+    fn fate(&mut self, index: usize, nth: u64, key: u64) -> Option<Fate> {
+        let link = &mut self.links[index];
+        while let Some(&(scripted, fate)) = link.script.get(link.script_at)
+            && scripted <= nth
+        {
+            link.script_at += 1;
+            if scripted == nth {
+                return Some(fate);
+            }
+        }
+        let bits = mix(key, 2);
+        if bits >= self.thresholds[3] {
+            return None;
+        }
+        let detail = mix(key, 3);
+        let fate = if bits < self.thresholds[0] {
+            Fate::Lost
+        } else if bits < self.thresholds[1] {
+            Fate::Twice { later: log_uniform(detail, 1e4, 3.0 * SECOND) as u64 }
+        } else if bits < self.thresholds[2] {
+            let typical = self.latency.of(mix(key, 4)) as f64;
+            Fate::Overtaken { by: log_uniform(detail, 0.1, 10.0).mul_add(typical, 1.0) as u64 }
+        } else {
+            Fate::Late { by: log_uniform(detail, 1e6, 10.0 * SECOND) as u64 }
+        };
+        let (from, to) = ((index / self.hosts) as HostIndex, (index % self.hosts) as HostIndex);
+        self.drawn.push(Fault::Message { from, to, nth, fate });
+        Some(fate)
+    }
+
+    /// Severs the links of a cut, or mends what this cut severed.
+    pub(crate) fn sever(&mut self, cut: Cut, severed: bool) {
+        for from in 0..self.hosts as HostIndex {
+            for to in 0..self.hosts as HostIndex {
+                if from != to && cut.severs(from, to) {
+                    let link = self.link(from, to);
+                    link.severed = if severed { link.severed + 1 } else { link.severed.saturating_sub(1) };
+                }
+            }
+        }
+    }
+
+    /// Holds everything sent on a link until `until`.
+    pub(crate) fn clog(&mut self, from: HostIndex, to: HostIndex, until: u64) {
+        let link = self.link(from, to);
+        link.clogged_until = link.clogged_until.max(until);
+    }
+
+    /// Mends every link, and strikes no message any more.
+    pub(crate) fn heal(&mut self, now: u64) {
+        self.healed = true;
+        for link in &mut self.links {
+            link.severed = 0;
+            link.clogged_until = 0;
+            link.last_arrival = link.last_arrival.min(now + SECOND as u64);
+        }
+    }
+
+    /// Severs one link for good.
+    pub(crate) fn sever_link(&mut self, from: HostIndex, to: HostIndex) {
+        self.link(from, to).severed += 1;
+    }
+}

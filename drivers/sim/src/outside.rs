@@ -1,0 +1,154 @@
+//! Everything around the hosts of one run: the queue, the links, the trace, the counts.
+
+use crate::class::Injections;
+use crate::network::{Network, Packet};
+use crate::plan::HostIndex;
+use crate::queue::{Event, Queue};
+use crate::scenario::HostSpec;
+use crate::swarm::Swarm;
+use crate::trace::Trace;
+use kernel::{Bytes, Decode, Encode, Family, HostId, NodeId, RequestId};
+use std::collections::BTreeMap;
+
+/// Kinds of entries of the trace's hash.
+#[derive(Clone, Copy)]
+#[repr(u64)]
+pub(crate) enum Happening {
+    Delivery = 1,
+    Local,
+    Timer,
+    Request,
+    Response,
+    Record,
+    Crash,
+    Start,
+    Synced,
+    Fault,
+    FaultEnd,
+    Heal,
+}
+
+/// The world as a host sees it.
+pub(crate) struct Outside<F: Family> {
+    pub(crate) now: u64,
+    pub(crate) queue: Queue,
+    pub(crate) network: Network,
+    pub(crate) trace: Trace,
+    pub(crate) swarm: Swarm,
+    pub(crate) injections: Injections,
+    pub(crate) marks: BTreeMap<&'static str, u64>,
+    pub(crate) rejects: BTreeMap<&'static str, u64>,
+    pub(crate) responses: Vec<(NodeId, RequestId, F::Response)>,
+    /// Planned crashes whose moment has come.
+    pub(crate) triggered: Vec<u32>,
+    /// Whose code runs.
+    pub(crate) current: Option<HostId>,
+    packets: Vec<Option<Packet>>,
+    free: Vec<u32>,
+    index: Vec<(HostId, HostIndex)>,
+    scratch: Vec<u8>,
+}
+
+impl<F: Family> Outside<F> {
+    pub(crate) fn new(hosts: &[HostSpec], network: Network, trace: Trace, swarm: Swarm) -> Self {
+        let mut index: Vec<_> = hosts.iter().enumerate().map(|(i, host)| (host.id, i as HostIndex)).collect();
+        index.sort_unstable();
+        Self {
+            now: 0,
+            queue: Queue::default(),
+            network,
+            trace,
+            swarm,
+            injections: Injections::default(),
+            marks: BTreeMap::new(),
+            rejects: BTreeMap::new(),
+            responses: Vec::new(),
+            triggered: Vec::new(),
+            current: None,
+            packets: Vec::new(),
+            free: Vec::new(),
+            index,
+            scratch: Vec::new(),
+        }
+    }
+
+    pub(crate) fn host_index(&self, host: HostId) -> Option<HostIndex> {
+        let at = self.index.binary_search_by_key(&host, |&(id, _)| id).ok()?;
+        Some(self.index[at].1)
+    }
+
+    /// Mixes one event into the trace.
+    #[inline]
+    pub(crate) fn happened(&mut self, what: Happening, who: u64, detail: u64) {
+        self.trace.mix((what as u64) << 56 ^ self.now);
+        self.trace.mix(who ^ detail.rotate_left(32));
+    }
+
+    /// Sends a message to another host.
+    pub(crate) fn send(
+        &mut self,
+        from: NodeId,
+        from_host: HostIndex,
+        life: u32,
+        to: NodeId,
+        message: &F::Message,
+    ) {
+        let Some(to_host) = self.host_index(to.host()) else {
+            *self.rejects.entry("message to a host outside the cluster").or_default() += 1;
+            return;
+        };
+        let arrivals = self.network.carry(from_host, to_host, self.now, &mut self.injections);
+        if arrivals == [None, None] {
+            self.trace.line(self.now, Some(from.host()), || format!("{from} -> {to} LOST {message:?}"));
+            return;
+        }
+        self.scratch.clear();
+        message.encode(&mut self.scratch);
+        let bytes = Bytes::copy_from_slice(&self.scratch);
+        for at in arrivals.into_iter().flatten() {
+            let packet = Packet { from, to, from_host, to_host, from_life: life, bytes: bytes.clone() };
+            let packet = match self.free.pop() {
+                Some(slot) => {
+                    self.packets[slot as usize] = Some(packet);
+                    slot
+                }
+                None => {
+                    self.packets.push(Some(packet));
+                    self.packets.len() as u32 - 1
+                }
+            };
+            self.queue.push(at, Event::Deliver { packet });
+        }
+    }
+
+    /// Takes a packet off its link.
+    pub(crate) fn arrived(&mut self, packet: u32) -> Packet {
+        self.free.push(packet);
+        self.packets[packet as usize].take().expect("each packet is delivered by one event")
+    }
+
+    /// Reads a message as its receiver does, and checks that it would write the same bytes.
+    pub(crate) fn decode(&mut self, packet: &Packet) -> F::Message {
+        let message = match F::Message::decoded(&packet.bytes) {
+            Ok(message) => message,
+            Err(error) => {
+                panic!("CODEC: what {} sent to {} does not decode: {error}", packet.from, packet.to)
+            }
+        };
+        self.scratch.clear();
+        message.encode(&mut self.scratch);
+        assert!(
+            self.scratch[..] == packet.bytes[..],
+            "CODEC: {message:?} encodes otherwise than it was sent"
+        );
+        message
+    }
+
+    /// Mixes a message that stays on its host into the trace.
+    pub(crate) fn happened_locally(&mut self, from: NodeId, to: NodeId, message: &F::Message) {
+        self.scratch.clear();
+        message.encode(&mut self.scratch);
+        self.happened(Happening::Local, from.as_u64(), to.as_u64());
+        self.trace.mix_bytes(&self.scratch);
+    }
+}

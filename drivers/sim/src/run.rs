@@ -1,0 +1,552 @@
+//! One run: a seed or a plan, from the first start to the last check.
+
+use crate::class::{Classes, Injections};
+use crate::draw::{Purpose, mix, root};
+use crate::host::{Host, Input, Status};
+use crate::network::Network;
+use crate::outside::{Happening, Outside};
+use crate::panics;
+use crate::plan::{Fault, HostIndex, OperationId, Plan};
+use crate::queue::Event;
+use crate::scenario::{Cluster, Command, Control, Life, Replacement, Scenario, StrikeKind};
+use crate::swarm::{Planner, Swarm, Tuning};
+use crate::trace::{Line, Trace};
+use kernel::{HostId, NodeId, Planted, RequestId, Rng, TimerIndex};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How a run is to be made.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Repeat this plan instead of drawing faults.
+    pub plan: Option<Plan>,
+    /// Keep the trace as text (slower).
+    pub trace: bool,
+    /// Only these classes may be drawn.
+    pub classes: Classes,
+    /// Run with this planted bug; needs the feature `planted`.
+    pub planted: Option<Planted>,
+    /// More events than this are a violation: something never comes to rest.
+    pub events_max: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { plan: None, trace: false, classes: Classes::ALL, planted: None, events_max: 20_000_000 }
+    }
+}
+
+/// A broken invariant.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Violation {
+    /// The word before the first colon of the panic's text, or PANIC.
+    pub invariant: String,
+    /// What was found, and where in the code.
+    pub what: String,
+    /// How many events had been handled.
+    pub step: u64,
+    /// When, in nanoseconds of the run.
+    pub at: u64,
+    /// On whose account; `None` for what concerns the whole cluster.
+    pub host: Option<HostId>,
+}
+
+/// What came of a run.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// The scenario's family.
+    pub family: &'static str,
+    /// The seed.
+    pub seed: u64,
+    /// A hash of everything that happened.
+    pub hash: u64,
+    /// How many events were handled.
+    pub events: u64,
+    /// How long the run was, in simulated nanoseconds.
+    pub simulated: u64,
+    /// How many operations clients began.
+    pub operations: Vec<OperationId>,
+    /// How often each class of faults struck.
+    pub injections: Injections,
+    /// How often each mark was reached.
+    pub marks: BTreeMap<&'static str, u64>,
+    /// What nodes turned away, by reason.
+    pub rejects: BTreeMap<&'static str, u64>,
+    /// The first broken invariant, if one broke.
+    pub violation: Option<Violation>,
+    /// Why no core could be asked to converge, if none could.
+    pub excused: Option<String>,
+    /// Every fault of the run.
+    pub plan: Plan,
+    /// What the seed drew.
+    pub swarm: Swarm,
+    /// The classes that apply to the scenario.
+    pub applicable: Classes,
+    /// The scenario's history, if a violation asks for it.
+    pub history: Option<String>,
+    /// The last lines before the violation, if the trace was kept.
+    pub last: Vec<Line>,
+}
+
+/// Makes one run of the scenario that `factory` draws from the seed.
+pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, options: &Options) -> Outcome {
+    let seed = options.plan.as_ref().map_or(seed, |plan| plan.seed);
+    kernel::plant(options.planted);
+    let mut scenario = factory(&mut Rng::seeded(root(seed, Purpose::Scenario)));
+    let tuning = scenario.tuning();
+    let hosts = scenario.hosts();
+    assert!(hosts.len() <= 64, "a plan counts 64 hosts at most, not {}", hosts.len());
+    let strikes = scenario.strikes();
+    let applicable = scenario.classes().and(options.classes);
+    let swarm = Swarm::draw(seed, applicable, &tuning);
+    let script = options.plan.as_ref().map(|plan| &plan.faults[..]);
+    let faults = match script {
+        Some(script) => {
+            script.iter().filter(|fault| !matches!(fault, Fault::Message { .. })).copied().collect()
+        }
+        None => Planner { swarm: &swarm, tuning: &tuning, hosts: &hosts, strikes: &strikes }.draw(seed),
+    };
+    let network = Network::new(hosts.len(), seed, &swarm, script);
+    let trace = Trace::new(seed, options.trace);
+    let clock_error = Duration::from_nanos(swarm.clock_error);
+    let mut run = Run {
+        hosts: (0..).zip(&hosts).map(|(index, host)| Host::new(host.id, index, clock_error)).collect(),
+        out: Outside::new(&hosts, network, trace, swarm),
+        clients: Vec::new(),
+        asked: BTreeMap::new(),
+        requests: 0,
+        commands: Vec::new(),
+        begun: Vec::new(),
+        omitted: options.plan.iter().flat_map(|plan| plan.omitted.iter().copied()).collect(),
+        replays: script.is_some(),
+        faults,
+        lasting: Vec::new(),
+        strikes,
+        phase: Phase::Safety,
+        excused: None,
+        deadline: 0,
+        core: Vec::new(),
+        tuning,
+        seed,
+        events_max: options.events_max,
+    };
+    let runs: Vec<bool> = hosts.iter().map(|host| host.runs).collect();
+    let caught = panics::caught(|| {
+        run.begin(&mut scenario, &runs);
+        while run.phase != Phase::Over {
+            run.step(&mut scenario);
+        }
+        run.out.current = None;
+        scenario.finish(&Cluster { hosts: &run.hosts, now: run.out.now });
+    });
+    let violation = caught.err().map(|panic| Violation {
+        invariant: panic.invariant(),
+        what: panic.what(),
+        step: run.out.trace.step,
+        at: run.out.now,
+        host: run.out.current,
+    });
+    kernel::plant(None);
+    run.outcome(S::FAMILY, applicable, violation, &scenario)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Phase {
+    /// Faults strike.
+    Safety,
+    /// A core is healed and must converge.
+    Liveness,
+    /// The end.
+    Over,
+}
+
+/// A client of the workload, with one operation at a time.
+pub(crate) struct Client {
+    node: NodeId,
+    host: HostIndex,
+    begun: u32,
+    asked: Option<RequestId>,
+    /// The one moment at which an `Operate` event counts.
+    next_at: u64,
+    /// Operations completed that began after the heal.
+    pub(crate) fresh: u32,
+    began_fresh: bool,
+}
+
+pub(crate) struct Run<S: Scenario> {
+    pub(crate) hosts: Vec<Host<S::Node>>,
+    pub(crate) out: Outside<<S::Node as kernel::Node>::Family>,
+    pub(crate) clients: Vec<Client>,
+    /// Requests without an answer: whose, and of which client.
+    asked: BTreeMap<RequestId, (NodeId, Option<u16>)>,
+    requests: u64,
+    commands: Vec<Command<S::Node>>,
+    begun: Vec<OperationId>,
+    omitted: BTreeSet<OperationId>,
+    pub(crate) replays: bool,
+    pub(crate) faults: Vec<Fault>,
+    /// Faults that go on: what ends with their `FaultEnd`.
+    pub(crate) lasting: Vec<crate::plan::Blow>,
+    pub(crate) strikes: Vec<StrikeKind>,
+    pub(crate) phase: Phase,
+    pub(crate) excused: Option<String>,
+    pub(crate) deadline: u64,
+    pub(crate) core: Vec<HostIndex>,
+    pub(crate) tuning: Tuning,
+    pub(crate) seed: u64,
+    events_max: u64,
+}
+
+impl<S: Scenario> Run<S> {
+    fn begin(&mut self, scenario: &mut S, runs: &[bool]) {
+        for (number, fault) in (0..).zip(&self.faults) {
+            if let Fault::Timed { at, .. } = fault {
+                self.out.queue.push(*at, Event::FaultStart { fault: number });
+            }
+        }
+        self.out.queue.push(self.out.swarm.safety, Event::Heal);
+        for node in scenario.clients() {
+            let host = self.out.host_index(node.host()).expect("a client runs on a host of the scenario");
+            self.clients.push(Client {
+                node,
+                host,
+                begun: 0,
+                asked: None,
+                next_at: 0,
+                fresh: 0,
+                began_fresh: false,
+            });
+        }
+        for (index, &runs) in (0..).zip(runs) {
+            if runs {
+                self.start(index, scenario);
+            }
+        }
+        self.tell(scenario, |scenario, control| scenario.on_begin(control));
+    }
+
+    fn step(&mut self, scenario: &mut S) {
+        let (at, event) = self.out.queue.pop().expect("the heal and the polls after it are always ahead");
+        self.out.now = at;
+        self.out.current = None;
+        self.out.trace.step += 1;
+        assert!(self.out.trace.step <= self.events_max, "BOUND: more than {} events", self.events_max);
+        match event {
+            Event::Deliver { packet } => self.deliver(packet, scenario),
+            Event::Timer { host, seat, timer, life } => {
+                if self.lives(host, life) && {
+                    self.hosts[usize::from(host)].timer(usize::from(seat), TimerIndex(timer), &mut self.out)
+                } {
+                    self.burst(host, scenario);
+                }
+            }
+            Event::Wake { host, life } => {
+                if self.lives(host, life) && self.hosts[usize::from(host)].woken(&mut self.out) {
+                    self.burst(host, scenario);
+                }
+            }
+            Event::Synced { host, life } => {
+                if self.lives(host, life) {
+                    self.out.current = Some(self.hosts[usize::from(host)].id);
+                    let works = self.hosts[usize::from(host)].synced(&mut self.out);
+                    self.strike_triggered(scenario);
+                    if works {
+                        self.burst(host, scenario);
+                    }
+                }
+            }
+            Event::Restart { host, life } => {
+                let it = &self.hosts[usize::from(host)];
+                if it.status == Status::Down && it.life == life && self.may_restart(host) {
+                    self.start(host, scenario);
+                }
+            }
+            Event::FaultStart { fault } => {
+                if self.phase == Phase::Safety {
+                    self.strike(fault, scenario);
+                }
+            }
+            Event::FaultEnd { lasting } => {
+                if self.phase == Phase::Safety {
+                    self.end_fault(lasting);
+                }
+            }
+            Event::Operate { client } => self.operate(client, scenario),
+            Event::Alarm { token } => {
+                self.tell(scenario, |scenario, control| scenario.on_alarm(token, control))
+            }
+            Event::Heal => self.heal(scenario),
+            Event::Poll => self.poll(scenario),
+        }
+    }
+
+    fn lives(&self, host: HostIndex, life: u32) -> bool {
+        let host = &self.hosts[usize::from(host)];
+        host.status == Status::Up && host.life == life
+    }
+
+    fn deliver(&mut self, packet: u32, scenario: &mut S) {
+        let packet = self.out.arrived(packet);
+        let sender = &self.hosts[usize::from(packet.from_host)];
+        let lost = sender.output_lost_to.is_some_and(|life| packet.from_life <= life);
+        let host = &mut self.hosts[usize::from(packet.to_host)];
+        if lost || host.status != Status::Up {
+            return;
+        }
+        self.out.current = Some(host.id);
+        self.out.happened(Happening::Delivery, packet.from.as_u64(), packet.to.as_u64());
+        self.out.trace.mix_bytes(&packet.bytes);
+        let message = self.out.decode(&packet);
+        let input = Input::Message { from: packet.from, to: packet.to, message };
+        if host.arrive(input, &mut self.out) {
+            self.burst(packet.to_host, scenario);
+        }
+    }
+
+    fn burst(&mut self, host: HostIndex, scenario: &mut S) {
+        let it = &mut self.hosts[usize::from(host)];
+        self.out.current = Some(it.id);
+        it.burst(&mut self.out);
+        self.after_burst(host, scenario);
+    }
+
+    fn after_burst(&mut self, host: HostIndex, scenario: &mut S) {
+        if !self.out.responses.is_empty() {
+            let mut responses = std::mem::take(&mut self.out.responses);
+            for (node, id, response) in responses.drain(..) {
+                let asked = self.asked.remove(&id);
+                assert!(
+                    asked.is_some_and(|(of, _)| of == node),
+                    "RESPOND: {node} answers request {} that it does not owe an answer",
+                    id.0
+                );
+                if let Some((_, Some(client))) = asked {
+                    self.completed(client);
+                }
+                self.tell(scenario, |scenario, control| scenario.on_response(node, id, response, control));
+            }
+            self.out.responses = responses;
+        }
+        let id = self.hosts[usize::from(host)].id;
+        scenario.after_burst(id, &Cluster { hosts: &self.hosts, now: self.out.now });
+        self.strike_triggered(scenario);
+    }
+
+    /// Starts a host's next life, if its disk allows one.
+    pub(crate) fn start(&mut self, index: HostIndex, scenario: &mut S) {
+        let host = &mut self.hosts[usize::from(index)];
+        self.out.current = Some(host.id);
+        if host.disk.recover().is_err() && !self.replace_disk(index, scenario) {
+            return;
+        }
+        let host = &mut self.hosts[usize::from(index)];
+        host.damaged = false;
+        let nodes = scenario.build(Life { host: host.id, number: host.life, wiped: host.wiped });
+        host.start(self.seed, nodes, &mut self.out);
+        for client in 0..self.clients.len() {
+            if self.clients[client].host == index {
+                self.schedule(client as u16);
+            }
+        }
+        self.after_burst(index, scenario);
+    }
+
+    /// Asks the scenario what becomes of a host without its disk; true if it starts with an empty one.
+    pub(crate) fn replace_disk(&mut self, index: HostIndex, scenario: &mut S) -> bool {
+        let id = self.hosts[usize::from(index)].id;
+        self.out.trace.line(self.out.now, Some(id), || "DISK LOST".to_owned());
+        let cluster = Cluster { hosts: &self.hosts, now: self.out.now };
+        let replacement = scenario.on_disk_lost(id, &cluster);
+        let host = &mut self.hosts[usize::from(index)];
+        match replacement {
+            Replacement::StayDown => {
+                host.status = Status::Lost;
+                false
+            }
+            Replacement::Wiped => {
+                host.disk = crate::disk::Disk::default();
+                host.wiped = true;
+                true
+            }
+        }
+    }
+
+    /// Tells the scenario that requests of a host that went down will not be answered.
+    pub(crate) fn lose_requests(&mut self, index: HostIndex, scenario: &mut S) {
+        let host = self.hosts[usize::from(index)].id;
+        let lost: Vec<_> = self
+            .asked
+            .iter()
+            .filter(|(_, asked)| asked.0.host() == host)
+            .map(|(id, asked)| (*id, *asked))
+            .collect();
+        for (id, (node, client)) in lost {
+            self.asked.remove(&id);
+            if let Some(client) = client {
+                self.clients[usize::from(client)].asked = None;
+            }
+            scenario.on_lost(node, id);
+        }
+    }
+
+    /// Calls the scenario with a hand on the run, and carries out what it asks for.
+    pub(crate) fn tell<R>(
+        &mut self,
+        scenario: &mut S,
+        call: impl FnOnce(&mut S, &mut Control<'_, S::Node>) -> R,
+    ) -> R {
+        let mut commands = std::mem::take(&mut self.commands);
+        let cluster = Cluster { hosts: &self.hosts, now: self.out.now };
+        let mut control = Control { cluster, commands: &mut commands, requests: &mut self.requests };
+        let result = call(scenario, &mut control);
+        for command in commands.drain(..) {
+            self.obey(command, None, scenario);
+        }
+        self.commands = commands;
+        result
+    }
+
+    fn obey(&mut self, command: Command<S::Node>, client: Option<u16>, scenario: &mut S) {
+        match command {
+            Command::Request { node, id, request } => {
+                let Some(index) = self.out.host_index(node.host()) else {
+                    panic!("SCENARIO: {node} is on no host of the scenario")
+                };
+                let host = &mut self.hosts[usize::from(index)];
+                if host.status != Status::Up {
+                    scenario.on_lost(node, id);
+                    return;
+                }
+                self.asked.insert(id, (node, client));
+                if let Some(client) = client {
+                    self.clients[usize::from(client)].asked = Some(id);
+                }
+                // Through the queue, because the host may be in the middle of a burst.
+                if host.arrive(Input::Request { to: node, id, request }, &mut self.out) {
+                    self.out.queue.push(self.out.now, Event::Wake { host: index, life: host.life });
+                }
+            }
+            Command::Inflict { blow, lasts } => {
+                self.inflict(blow, lasts, None, scenario);
+            }
+            Command::Boot { host } => {
+                let life = self.hosts[usize::from(host)].life;
+                self.out.queue.push(self.out.now, Event::Restart { host, life });
+            }
+            Command::Stop { host } => {
+                self.crash(host, crate::plan::Loss::None, 0, false, scenario);
+            }
+            Command::Alarm { after, token } => {
+                self.out.queue.push(self.out.now + after, Event::Alarm { token })
+            }
+            Command::Mark { name } => *self.out.marks.entry(name).or_default() += 1,
+        }
+    }
+
+    /// Schedules a client's next operation, if it is to have one.
+    pub(crate) fn schedule(&mut self, number: u16) {
+        let client = &mut self.clients[usize::from(number)];
+        let more = match self.phase {
+            Phase::Safety => client.begun < self.out.swarm.operations,
+            Phase::Liveness => {
+                client.fresh < self.tuning.fresh_operations && self.core.contains(&client.host)
+            }
+            Phase::Over => false,
+        };
+        if !more || client.asked.is_some() {
+            return;
+        }
+        let bits = mix(mix(root(self.seed, Purpose::Think), u64::from(number)), u64::from(client.begun));
+        let mean = self.out.swarm.think as f64;
+        let think = -(1.0 - crate::draw::unit(bits)).ln() * mean;
+        client.next_at = self.out.now + think as u64 + 1;
+        self.out.queue.push(client.next_at, Event::Operate { client: number });
+    }
+
+    fn operate(&mut self, number: u16, scenario: &mut S) {
+        let client = &mut self.clients[usize::from(number)];
+        let up = self.hosts[usize::from(client.host)].status == Status::Up;
+        if client.next_at != self.out.now || client.asked.is_some() || !up {
+            return;
+        }
+        let operation = OperationId { client: number, nth: client.begun };
+        client.begun += 1;
+        client.began_fresh = self.phase == Phase::Liveness;
+        let node = client.node;
+        if !self.omitted.contains(&operation) {
+            self.begun.push(operation);
+            let key =
+                mix(mix(root(self.seed, Purpose::Operation), u64::from(number)), u64::from(operation.nth));
+            let mut rng = Rng::seeded(key);
+            let mut commands = std::mem::take(&mut self.commands);
+            let cluster = Cluster { hosts: &self.hosts, now: self.out.now };
+            let mut control = Control { cluster, commands: &mut commands, requests: &mut self.requests };
+            scenario.operate(operation, node, &mut rng, &mut control);
+            for command in commands.drain(..) {
+                self.obey(command, Some(number), scenario);
+            }
+            self.commands = commands;
+        }
+        if self.clients[usize::from(number)].asked.is_none() {
+            self.completed(number);
+        }
+    }
+
+    fn completed(&mut self, number: u16) {
+        let client = &mut self.clients[usize::from(number)];
+        client.asked = None;
+        client.fresh += u32::from(client.began_fresh);
+        self.schedule(number);
+    }
+
+    /// What keeps the clients of the core waiting; `None` if all are served.
+    pub(crate) fn waiting(&self) -> Option<String> {
+        let wanted = self.tuning.fresh_operations;
+        let slow: Vec<_> = self
+            .clients
+            .iter()
+            .filter(|client| self.core.contains(&client.host) && client.fresh < wanted)
+            .map(|client| {
+                let waits = client.asked.map_or(String::new(), |id| format!(", request {} waits", id.0));
+                format!("{} has {} of {wanted} fresh operations done{waits}", client.node, client.fresh)
+            })
+            .collect();
+        (!slow.is_empty()).then(|| slow.join("; "))
+    }
+
+    fn outcome(
+        mut self,
+        family: &'static str,
+        applicable: Classes,
+        violation: Option<Violation>,
+        scenario: &S,
+    ) -> Outcome {
+        let mut faults = std::mem::take(&mut self.faults);
+        faults.append(&mut self.out.network.drawn);
+        let omitted = self.omitted.iter().copied().collect();
+        let history =
+            violation.is_some().then(|| panics::caught(|| scenario.history()).ok().flatten()).flatten();
+        let last = match &violation {
+            Some(violation) => self.out.trace.last(40, violation.host),
+            None => self.out.trace.last(usize::MAX, None),
+        };
+        Outcome {
+            family,
+            seed: self.seed,
+            hash: self.out.trace.hash(),
+            events: self.out.trace.step,
+            simulated: self.out.now,
+            operations: self.begun,
+            injections: self.out.injections,
+            marks: self.out.marks,
+            rejects: self.out.rejects,
+            violation,
+            excused: self.excused,
+            plan: Plan { family: family.to_owned(), seed: self.seed, faults, omitted },
+            swarm: self.out.swarm,
+            applicable,
+            history,
+            last,
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! What a protocol brings to the simulator: its cluster, its workload, its invariants.
+
+use crate::class::{Class, Classes};
+use crate::host::{Host, Status};
+use crate::plan::{Blow, Cut, Frozen, HostIndex, HostMask, Loss, OperationId};
+use crate::swarm::Tuning;
+use kernel::{Family, HostId, Node, NodeId, Place, RequestId, Rng};
+use std::time::Duration;
+
+/// A request of the scenario's family.
+pub type RequestOf<N> = <<N as Node>::Family as Family>::Request;
+/// A response of the scenario's family.
+pub type ResponseOf<N> = <<N as Node>::Family as Family>::Response;
+
+/// What a host is for: faults prefer servers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HostKind {
+    /// Serves.
+    Server,
+    /// Runs client roles.
+    Client,
+}
+
+/// A host of the cluster.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostSpec {
+    /// Its identity.
+    pub id: HostId,
+    /// What it is for.
+    pub kind: HostKind,
+    /// Whether it runs from the start; a spare waits for [`Control::boot`].
+    pub runs: bool,
+}
+
+impl HostSpec {
+    /// A server that runs from the start.
+    pub fn server(id: HostId) -> Self {
+        Self { id, kind: HostKind::Server, runs: true }
+    }
+
+    /// A client's host that runs from the start.
+    pub fn client(id: HostId) -> Self {
+        Self { id, kind: HostKind::Client, runs: true }
+    }
+
+    /// A server that waits to be booted.
+    pub fn spare(id: HostId) -> Self {
+        Self { id, kind: HostKind::Server, runs: false }
+    }
+}
+
+/// One life of a host, from start to crash.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Life {
+    /// Whose.
+    pub host: HostId,
+    /// How many lives it had before.
+    pub number: u32,
+    /// Whether its disk is empty because an earlier one was lost.
+    pub wiped: bool,
+}
+
+/// A structural event of the scenario.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StrikeKind {
+    /// What it does, for reports.
+    pub name: &'static str,
+    /// [`Class::Membership`], [`Class::Upgrade`] or [`Class::Strike`].
+    pub class: Class,
+}
+
+/// What happens to a host whose disk is lost or corrupt.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Replacement {
+    /// It never comes back.
+    StayDown,
+    /// It starts with an empty disk; [`Scenario::build`] is told so and decides under which identity.
+    Wiped,
+}
+
+/// Who is healed at the end of the safety phase.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Core {
+    /// These hosts, clients' hosts included; they must then converge.
+    Hosts(Vec<HostId>),
+    /// Too much is lost for anybody to converge, for this reason. Counted, and bounded by the sweep.
+    Excused(String),
+}
+
+/// A protocol under test. One value lives through one run.
+///
+/// **Contract.** A scenario is as deterministic as the nodes it builds: it draws only from what it is handed. It
+/// reports a violation by panicking with the invariant's id before the first colon (see [`kernel::invariant!`]), in
+/// any of its methods.
+pub trait Scenario: Sized {
+    /// What its hosts run.
+    type Node: Node;
+
+    /// The family's name in reports.
+    const FAMILY: &'static str;
+
+    /// The hosts, 64 at most. Their order gives the numbers that plans use.
+    fn hosts(&self) -> Vec<HostSpec>;
+
+    /// The client nodes whose operations the simulator paces, one at a time each; a node listed twice has two
+    /// operations at a time.
+    fn clients(&self) -> Vec<NodeId>;
+
+    /// The fault classes that the protocol must bear.
+    fn classes(&self) -> Classes {
+        Classes::PHYSICAL
+    }
+
+    /// The ranges that seeds draw from.
+    fn tuning(&self) -> Tuning {
+        Tuning::default()
+    }
+
+    /// Its structural events.
+    fn strikes(&self) -> Vec<StrikeKind> {
+        Vec::new()
+    }
+
+    /// The marks that a sweep must reach.
+    fn marks(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// The nodes of a host's new life, before their records are restored.
+    fn build(&mut self, life: Life) -> Vec<(Place, Self::Node)>;
+
+    /// Called once, when every host has started.
+    fn on_begin(&mut self, _control: &mut Control<'_, Self::Node>) {}
+
+    /// A client's turn: issue one request by [`Control::request`], drawn from `rng` alone, so that leaving out one
+    /// operation leaves the others as they are.
+    fn operate(
+        &mut self,
+        operation: OperationId,
+        node: NodeId,
+        rng: &mut Rng,
+        control: &mut Control<'_, Self::Node>,
+    );
+
+    /// A request was answered.
+    fn on_response(
+        &mut self,
+        node: NodeId,
+        id: RequestId,
+        response: ResponseOf<Self::Node>,
+        control: &mut Control<'_, Self::Node>,
+    );
+
+    /// A request will never be answered, because its node crashed: its outcome is unknown.
+    fn on_lost(&mut self, _node: NodeId, _id: RequestId) {}
+
+    /// An alarm set by [`Control::alarm`] is due.
+    fn on_alarm(&mut self, _token: u64, _control: &mut Control<'_, Self::Node>) {}
+
+    /// Checks invariants over all live nodes after a burst of `host`.
+    fn after_burst(&mut self, _host: HostId, _cluster: &Cluster<'_, Self::Node>) {}
+
+    /// Carries out a structural event; false if the moment allows none.
+    fn strike(&mut self, _which: usize, _rng: &mut Rng, _control: &mut Control<'_, Self::Node>) -> bool {
+        false
+    }
+
+    /// Whether the protocol can bear that `host` loses its journal now.
+    fn may_lose_disk(&self, _host: HostId, _cluster: &Cluster<'_, Self::Node>) -> bool {
+        false
+    }
+
+    /// What becomes of a host whose journal is lost or corrupt.
+    fn on_disk_lost(&mut self, _host: HostId, _cluster: &Cluster<'_, Self::Node>) -> Replacement {
+        Replacement::StayDown
+    }
+
+    /// A random set of hosts that must be able to go on alone, the clients that must be served included.
+    fn core(&mut self, cluster: &Cluster<'_, Self::Node>, rng: &mut Rng) -> Core;
+
+    /// How hosts outside the core may stay broken.
+    fn frozen_ways(&self) -> Vec<Frozen> {
+        Frozen::ALL.to_vec()
+    }
+
+    /// The core has been healed.
+    fn on_heal(&mut self, _core: &[HostId], _control: &mut Control<'_, Self::Node>) {}
+
+    /// Whether the healed core agrees, once its clients are served; the text says what is missing. Asked again until
+    /// the bound.
+    fn converged(&self, _core: &[HostId], _cluster: &Cluster<'_, Self::Node>) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Checks what can be checked at the end, such as the history.
+    fn finish(&mut self, _cluster: &Cluster<'_, Self::Node>) {}
+
+    /// The recorded history as text, for the report of a violation.
+    fn history(&self) -> Option<String> {
+        None
+    }
+}
+
+/// The cluster as it is now.
+pub struct Cluster<'a, N: Node> {
+    pub(crate) hosts: &'a [Host<N>],
+    pub(crate) now: u64,
+}
+
+impl<'a, N: Node> Cluster<'a, N> {
+    /// The time of the run, in nanoseconds; only for scenarios, roles have their own clocks.
+    pub fn now(&self) -> u64 {
+        self.now
+    }
+
+    /// Every live node.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &'a N)> + use<'a, N> {
+        self.hosts.iter().flat_map(Host::nodes)
+    }
+
+    /// The live nodes of one host.
+    pub fn nodes_of(&self, host: HostId) -> impl Iterator<Item = (NodeId, &'a N)> + use<'a, N> {
+        self.hosts.iter().filter(move |candidate| candidate.id == host).flat_map(Host::nodes)
+    }
+
+    /// One node; `None` if it is not alive.
+    pub fn node(&self, id: NodeId) -> Option<&'a N> {
+        self.nodes_of(id.host()).find(|&(node, _)| node == id).map(|(_, node)| node)
+    }
+
+    /// Whether `host` runs (it may be paused).
+    pub fn is_up(&self, host: HostId) -> bool {
+        self.status(host) == Some(Status::Up)
+    }
+
+    /// Whether `host` lost its disk for good.
+    pub fn is_lost(&self, host: HostId) -> bool {
+        self.status(host) == Some(Status::Lost)
+    }
+
+    /// Whether a durable bit of `host` is known to be wrong, or may be when it restarts.
+    pub fn is_damaged(&self, host: HostId) -> bool {
+        self.hosts.iter().any(|candidate| candidate.id == host && candidate.damaged)
+    }
+
+    fn status(&self, host: HostId) -> Option<Status> {
+        self.hosts.iter().find(|candidate| candidate.id == host).map(|host| host.status)
+    }
+
+    fn index(&self, host: HostId) -> Option<HostIndex> {
+        self.hosts.iter().position(|candidate| candidate.id == host).map(|index| index as HostIndex)
+    }
+}
+
+/// A command of the scenario, carried out when its callback returns.
+pub(crate) enum Command<N: Node> {
+    Request { node: NodeId, id: RequestId, request: RequestOf<N> },
+    Inflict { blow: Blow, lasts: u64 },
+    Boot { host: HostIndex },
+    Stop { host: HostIndex },
+    Alarm { after: u64, token: u64 },
+    Mark { name: &'static str },
+}
+
+/// The scenario's hand on the run. What it asks for happens when the callback returns, in order.
+pub struct Control<'a, N: Node> {
+    /// The cluster as it is now.
+    pub cluster: Cluster<'a, N>,
+    pub(crate) commands: &'a mut Vec<Command<N>>,
+    pub(crate) requests: &'a mut u64,
+}
+
+impl<N: Node> Control<'_, N> {
+    /// Asks a node; the answer comes by [`Scenario::on_response`], the loss by [`Scenario::on_lost`].
+    pub fn request(&mut self, node: NodeId, request: RequestOf<N>) -> RequestId {
+        let id = RequestId(*self.requests);
+        *self.requests += 1;
+        self.commands.push(Command::Request { node, id, request });
+        id
+    }
+
+    /// Kills a host; it is back after `down`.
+    pub fn crash(&mut self, host: HostId, loss: Loss, down: Duration, rng: &mut Rng) {
+        if let Some(index) = self.cluster.index(host) {
+            let hosts = HostMask::of(index);
+            let (aim, draw) = (crate::plan::Aim::Now, rng.bits());
+            self.inflict(Blow::Crash { hosts, aim, loss, output_lost: false, draw }, down);
+        }
+    }
+
+    /// Stops a host's process for a while.
+    pub fn pause(&mut self, host: HostId, lasts: Duration) {
+        if let Some(host) = self.cluster.index(host) {
+            self.inflict(Blow::Pause { host }, lasts);
+        }
+    }
+
+    /// Cuts a host off for a while, both ways.
+    pub fn isolate(&mut self, host: HostId, lasts: Duration) {
+        if let Some(index) = self.cluster.index(host) {
+            let cut = Cut::Both { side: HostMask::of(index) };
+            self.inflict(Blow::Partition { cut }, lasts);
+        }
+    }
+
+    /// Cuts off what a host says for a while; it still hears.
+    pub fn mute(&mut self, host: HostId, lasts: Duration) {
+        if let Some(index) = self.cluster.index(host) {
+            let cut = Cut::OneWay { side: HostMask::of(index) };
+            self.inflict(Blow::Partition { cut }, lasts);
+        }
+    }
+
+    /// Inflicts any fault now.
+    pub fn inflict(&mut self, blow: Blow, lasts: Duration) {
+        let lasts = lasts.as_nanos() as u64;
+        self.commands.push(Command::Inflict { blow, lasts });
+    }
+
+    /// Starts a spare host, or one that is down.
+    pub fn boot(&mut self, host: HostId) {
+        if let Some(host) = self.cluster.index(host) {
+            self.commands.push(Command::Boot { host });
+        }
+    }
+
+    /// Stops a host cleanly (nothing unsynced is lost); it stays down until it is booted.
+    pub fn stop(&mut self, host: HostId) {
+        if let Some(host) = self.cluster.index(host) {
+            self.commands.push(Command::Stop { host });
+        }
+    }
+
+    /// Asks to be called back.
+    pub fn alarm(&mut self, after: Duration, token: u64) {
+        self.commands.push(Command::Alarm { after: after.as_nanos() as u64, token });
+    }
+
+    /// Marks a rare situation as reached, as a node does.
+    pub fn mark(&mut self, name: &'static str) {
+        self.commands.push(Command::Mark { name });
+    }
+}
