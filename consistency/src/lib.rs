@@ -1,1 +1,26 @@
-//! Consistency.
+//! Histories, consistency models, and checkers that decide one against the other and show why.
+//!
+//! For a simulator or a test the quickest way in is [`kv::KvHistory`]: record, then check.
+//!
+//! ```
+//! use consistency::kv::{KvCall, KvHistory, KvReply};
+//! use consistency::{Process, Time, Version};
+//!
+//! let mut history = KvHistory::new();
+//! let add = history.invoke(Process(1), "n", KvCall::Increment(2), Time(1));
+//! history.complete(add, KvReply::incremented(2, Version(1)), Time(3));
+//! let lost = history.invoke(Process(2), "n", KvCall::Delete, Time(2));
+//! history.unknown(lost);
+//! assert!(history.check_linearizable().holds());
+//! ```
+#![forbid(unsafe_code)]
+
+#[cfg(test)]
+mod dice;
+pub(crate) mod hash;
+pub(crate) mod json;
+pub mod kv;
+pub mod search;
+mod terms;
+
+pub use terms::{Fate, Process, Time, Value, Version};
