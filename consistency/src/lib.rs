@@ -15,12 +15,31 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod anomaly;
+mod causal;
+mod check;
+mod convergence;
 #[cfg(test)]
 mod dice;
-pub(crate) mod hash;
-pub(crate) mod json;
+mod explain;
+mod graph;
+mod hash;
+pub mod history;
+mod json;
 pub mod kv;
+mod model;
+mod order;
+mod rules;
 pub mod search;
+mod session;
+mod solve;
 mod terms;
+#[cfg(test)]
+mod twin;
+mod zones;
 
+pub use anomaly::{Anomaly, AnomalyKind};
+pub use check::{Counts, Options, Report, Unwatched, Verdict, Watch, Witness, check, check_all};
+pub use explain::{Reason, operation_line};
+pub use model::{EdgeKind, EdgeSet, Model};
 pub use terms::{Fate, Process, Time, Value, Version};
