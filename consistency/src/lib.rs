@@ -1,1 +1,45 @@
-//! Consistency.
+//! Histories, consistency models, and checkers that decide one against the other and show why.
+//!
+//! For a simulator or a test the quickest way in is [`kv::KvHistory`]: record, then check.
+//!
+//! ```
+//! use consistency::kv::{KvCall, KvHistory, KvReply};
+//! use consistency::{Process, Time, Version};
+//!
+//! let mut history = KvHistory::new();
+//! let add = history.invoke(Process(1), "n", KvCall::Increment(2), Time(1));
+//! history.complete(add, KvReply::incremented(2, Version(1)), Time(3));
+//! let lost = history.invoke(Process(2), "n", KvCall::Delete, Time(2));
+//! history.unknown(lost);
+//! assert!(history.check_linearizable().holds());
+//! ```
+#![forbid(unsafe_code)]
+
+mod anomaly;
+mod causal;
+mod check;
+mod convergence;
+#[cfg(test)]
+mod dice;
+mod explain;
+mod graph;
+mod hash;
+pub mod history;
+mod json;
+pub mod kv;
+mod model;
+mod order;
+mod rules;
+pub mod search;
+mod session;
+mod solve;
+mod terms;
+#[cfg(test)]
+mod twin;
+mod zones;
+
+pub use anomaly::{Anomaly, AnomalyKind};
+pub use check::{Counts, Options, Report, Unwatched, Verdict, Watch, Witness, check, check_all};
+pub use explain::{Reason, operation_line};
+pub use model::{EdgeKind, EdgeSet, Model};
+pub use terms::{Fate, Process, Time, Value, Version};

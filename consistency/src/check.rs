@@ -1,0 +1,454 @@
+//! The verdict on a history: for each model asked, and the strongest models that hold.
+
+use crate::anomaly::{Anomaly, AnomalyKind};
+use crate::explain::{Reason, reasons};
+use crate::graph::{Graph, Step, build, is_acyclic, shortest_cycle, smallest_component};
+use crate::history::{History, HistoryError, OpIndex};
+use crate::model::{EdgeKind, EdgeSet, Model};
+use crate::order::{Resolved, resolve};
+use crate::rules::Rules;
+use crate::solve::{Solved, solve};
+use crate::terms::Fate;
+use crate::{causal, convergence, session, zones};
+use std::collections::BTreeMap;
+
+/// Why a model does not hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Witness {
+    /// One line: the class of the violation.
+    pub summary: String,
+    /// The operations involved, each once.
+    pub operations: Vec<OpIndex>,
+    /// The edges of the cycle, where there is one.
+    pub cycle: Vec<Reason>,
+    /// The whole explanation, one sentence each.
+    pub sentences: Vec<String>,
+}
+
+/// The answer for one model.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Certain yes.
+    Holds,
+    /// Certain no.
+    Violated(Witness),
+    /// No answer within the budget; the reason.
+    Undecided(String),
+}
+
+impl Verdict {
+    /// True only for a certain yes.
+    pub fn holds(&self) -> bool {
+        matches!(self, Verdict::Holds)
+    }
+
+    /// True only for a certain no.
+    pub fn is_violated(&self) -> bool {
+        matches!(self, Verdict::Violated(_))
+    }
+}
+
+/// What to check, and how much it may cost.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The models asked.
+    pub models: Vec<Model>,
+    /// Also find the strongest models that hold.
+    pub strongest: bool,
+    /// A refused conditional write counts as a write for real time.
+    pub writes_by_type: bool,
+    /// Writes that the search for unknown version orders may place, over all models.
+    pub search_steps: u64,
+    /// Bytes that one table may take (causal clocks).
+    pub memory_max: usize,
+    /// For eventual convergence: how long after the last write all replicas must agree, in the history's unit.
+    pub settle_after: u64,
+}
+
+impl Options {
+    /// One model, default budgets.
+    pub fn of(model: Model) -> Options {
+        Options {
+            models: vec![model],
+            strongest: false,
+            writes_by_type: false,
+            search_steps: 20_000_000,
+            memory_max: 1 << 30,
+            settle_after: 0,
+        }
+    }
+}
+
+/// Numbers that show what a verdict rests on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counts {
+    /// Operations that answered ok.
+    pub ok: usize,
+    /// Operations that certainly failed.
+    pub failed: usize,
+    /// Operations of unknown fate.
+    pub unknown: usize,
+    /// Operations of unknown fate that somebody observed.
+    pub unknown_observed: usize,
+    /// Messages sent and received.
+    pub messages: usize,
+    /// Fences.
+    pub fences: usize,
+    /// Vertices of the graph, barriers included; 0 when no graph was needed.
+    pub vertices: usize,
+    /// Edges of the graph.
+    pub edges: usize,
+}
+
+/// Everything a check found.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Report {
+    /// One verdict per model asked, in that order.
+    pub verdicts: Vec<(Model, Verdict)>,
+    /// The strongest models that certainly hold, none implied by another; empty unless asked for.
+    pub strongest: Vec<Model>,
+    /// What it rests on.
+    pub counts: Counts,
+    /// What the reader should know before trusting a yes.
+    pub warnings: Vec<String>,
+}
+
+/// Told how the work goes; answers whether to go on.
+pub trait Watch {
+    /// A phase begins. False gives up: the remaining models are undecided.
+    fn phase(&mut self, name: &str) -> bool;
+}
+
+/// Nobody watches.
+pub struct Unwatched;
+
+impl Watch for Unwatched {
+    fn phase(&mut self, _: &str) -> bool {
+        true
+    }
+}
+
+/// Checks `history` against one model with default budgets.
+///
+/// ```
+/// use consistency::history::{Draft, History};
+/// use consistency::{Model, Process, Time, check};
+///
+/// let mut history = History::new().with_initial(0);
+/// history.add(Draft::new(Process(1), Time(0), Time(5)).write("x", 1));
+/// history.add(Draft::new(Process(2), Time(6), Time(9)).read("x", 0));
+/// assert!(check(&history, Model::Sequential)?.holds());
+/// assert!(check(&history, Model::Rsc)?.is_violated());
+/// # Ok::<(), consistency::history::HistoryError>(())
+/// ```
+pub fn check(history: &History, model: Model) -> Result<Verdict, HistoryError> {
+    let report = check_all(history, &Options::of(model), &mut Unwatched)?;
+    let first = report.verdicts.into_iter().next();
+    Ok(first.map_or(Verdict::Undecided("no model".to_owned()), |(_, verdict)| verdict))
+}
+
+/// Checks `history` against every model of `options`. Errors are bad input.
+pub fn check_all(
+    history: &History,
+    options: &Options,
+    watch: &mut dyn Watch,
+) -> Result<Report, HistoryError> {
+    let rules = Rules { writes_by_type: options.writes_by_type, ..Rules::default() };
+    check_under(history, options, &rules, watch)
+}
+
+pub(crate) fn check_under(
+    history: &History,
+    options: &Options,
+    rules: &Rules,
+    watch: &mut dyn Watch,
+) -> Result<Report, HistoryError> {
+    watch.phase("validating");
+    history.validate()?;
+    watch.phase("resolving reads and version orders");
+    let resolved = resolve(history, rules)?;
+    let mut deciding = Deciding {
+        history,
+        options,
+        rules,
+        resolved: &resolved,
+        graph: None,
+        known: BTreeMap::new(),
+        steps: options.search_steps,
+    };
+    let mut verdicts = Vec::with_capacity(options.models.len());
+    for model in &options.models {
+        let verdict = deciding.verdict(*model, watch);
+        verdicts.push((*model, verdict));
+    }
+    let strongest = if options.strongest { deciding.strongest(watch) } else { Vec::new() };
+    let mut counts = counts(history, &resolved);
+    if let Some(graph) = &deciding.graph {
+        (counts.vertices, counts.edges) = (graph.len(), graph.edges());
+    }
+    Ok(Report { verdicts, strongest, counts, warnings: warnings(history, &counts, options) })
+}
+
+fn counts(history: &History, resolved: &Resolved) -> Counts {
+    let mut counts = Counts { messages: history.messages().len(), ..Counts::default() };
+    for operation in history.operations() {
+        match operation.fate {
+            Fate::Ok => counts.ok += 1,
+            Fate::Fail => counts.failed += 1,
+            Fate::Unknown => counts.unknown += 1,
+        }
+        counts.fences += usize::from(operation.fence);
+    }
+    counts.unknown_observed = resolved.vertices.len().saturating_sub(counts.ok);
+    counts
+}
+
+fn warnings(history: &History, counts: &Counts, options: &Options) -> Vec<String> {
+    let mut warnings = Vec::new();
+    if counts.ok == 0 {
+        warnings.push("no operation answered ok: a yes means nothing".to_owned());
+    }
+    let causal = |model: &Model| matches!(model, Model::Rss | Model::Rsc | Model::Causal | Model::CausalPlus);
+    if counts.messages == 0 && options.models.iter().any(causal) {
+        warnings.push("0 messages recorded: causality between processes is not checked".to_owned());
+    }
+    if history.is_pipelined() {
+        warnings.push("pipelined: each process is ordered by invocation".to_owned());
+    }
+    warnings
+}
+
+/// A check under way: the graph is built once, verdicts are remembered by their edges.
+struct Deciding<'a> {
+    history: &'a History,
+    options: &'a Options,
+    rules: &'a Rules,
+    resolved: &'a Resolved,
+    graph: Option<Graph>,
+    known: BTreeMap<Model, Verdict>,
+    steps: u64,
+}
+
+impl Deciding<'_> {
+    fn verdict(&mut self, model: Model, watch: &mut dyn Watch) -> Verdict {
+        let model = canonical(model);
+        if let Some(known) = self.known.get(&model) {
+            return known.clone();
+        }
+        let stronger = self.known.iter().any(|(known, verdict)| verdict.holds() && implies(*known, model));
+        let verdict = if stronger {
+            Verdict::Holds
+        } else if !watch.phase(model.name()) {
+            Verdict::Undecided("stopped before this model was reached".to_owned())
+        } else if let Some(set) = model.edges() {
+            self.total_order(model, set)
+        } else {
+            self.without_total_order(model)
+        };
+        self.known.insert(model, verdict.clone());
+        verdict
+    }
+
+    fn without_total_order(&self, model: Model) -> Verdict {
+        if let Some(witness) = anomaly_witness(&self.resolved.anomalies, model) {
+            return Verdict::Violated(witness);
+        }
+        let (history, resolved) = (self.history, self.resolved);
+        match model {
+            Model::Causal => causal::check(history, resolved, self.rules, self.options.memory_max, false),
+            Model::CausalPlus => causal::check(history, resolved, self.rules, self.options.memory_max, true),
+            Model::Eventual => convergence::check(history, resolved, self.options.settle_after),
+            _ => session::check(history, resolved, model),
+        }
+    }
+
+    fn total_order(&mut self, model: Model, set: EdgeSet) -> Verdict {
+        if let Some(witness) = anomaly_witness(&self.resolved.anomalies, model) {
+            return Verdict::Violated(witness);
+        }
+        if self.graph.is_none() {
+            let asked = self.options.models.iter().filter_map(|model| model.edges());
+            let wanted = if self.options.strongest { EdgeSet::ALL } else { asked.fold(set, EdgeSet::union) };
+            self.graph = Some(build(self.history, self.resolved, wanted, self.rules));
+        }
+        let Some(graph) = &self.graph else { return Verdict::Undecided("no graph".to_owned()) };
+        if !is_acyclic(graph, set) {
+            return Verdict::Violated(first_cycle(self.history, self.resolved, graph, model));
+        }
+        if self.resolved.free.is_empty() {
+            return Verdict::Holds;
+        }
+        if model == Model::StrictSerializable && zones_apply(self.history) {
+            let conflicts = self.resolved.free.keys();
+            let conflict =
+                conflicts.filter_map(|key| zones::conflict(self.history, self.resolved, *key)).next();
+            return conflict
+                .map_or(Verdict::Holds, |conflict| Verdict::Violated(zone_witness(self.history, &conflict)));
+        }
+        match solve(self.history, graph, self.resolved, set, &mut self.steps) {
+            Solved::Holds => Verdict::Holds,
+            Solved::Cycle(steps) => Verdict::Violated(cycle_witness(
+                self.history,
+                self.resolved,
+                &steps,
+                &format!("every order of the writes breaks {model}"),
+            )),
+            Solved::Exhausted => Verdict::Violated(Witness {
+                summary: format!("every order of the writes breaks {model}"),
+                operations: Vec::new(),
+                cycle: Vec::new(),
+                sentences: vec![
+                    "all orders of the unordered writes were tried; each makes some read wrong".to_owned(),
+                ],
+            }),
+            Solved::Undecided(reason) => Verdict::Undecided(reason),
+        }
+    }
+
+    fn strongest(&mut self, watch: &mut dyn Watch) -> Vec<Model> {
+        let transactions = self.history.operations().iter().any(|op| self.history.accesses(op).len() > 1);
+        let mut holding: Vec<Model> = Vec::new();
+        for model in Model::ALL {
+            let single = matches!(model, Model::Linearizable | Model::Rsc | Model::Sequential);
+            let named = single != transactions || canonical(model) == model && !has_single_name(model);
+            if !named
+                || model == Model::Eventual
+                || holding.iter().any(|held| implies(canonical(*held), canonical(model)))
+            {
+                continue;
+            }
+            if self.verdict(model, watch).holds() {
+                holding.push(model);
+            }
+        }
+        holding
+    }
+}
+
+/// One name for models with the same edges.
+fn canonical(model: Model) -> Model {
+    match model {
+        Model::Linearizable => Model::StrictSerializable,
+        Model::Rsc => Model::Rss,
+        Model::Sequential => Model::ProcessOrderedSerializable,
+        other => other,
+    }
+}
+
+fn has_single_name(model: Model) -> bool {
+    matches!(model, Model::StrictSerializable | Model::Rss | Model::ProcessOrderedSerializable)
+}
+
+/// Whether every history of `strong` is one of `weak` (both canonical).
+fn implies(strong: Model, weak: Model) -> bool {
+    if strong == weak {
+        return true;
+    }
+    let session =
+        [Model::ReadYourWrites, Model::MonotonicReads, Model::MonotonicWrites, Model::WritesFollowReads];
+    match strong {
+        Model::StrictSerializable => weak != Model::Eventual,
+        Model::Rss => {
+            matches!(
+                weak,
+                Model::ProcessOrderedSerializable | Model::Serializable | Model::Causal | Model::CausalPlus
+            ) || session.contains(&weak)
+        }
+        Model::OscU => {
+            matches!(weak, Model::ProcessOrderedSerializable | Model::Serializable) || session.contains(&weak)
+        }
+        Model::ProcessOrderedSerializable => weak == Model::Serializable || session.contains(&weak),
+        Model::Regular => weak == Model::Serializable,
+        Model::CausalPlus => weak == Model::Causal,
+        _ => false,
+    }
+}
+
+/// Key by key only where every operation touches one register and process order adds nothing to real time.
+fn zones_apply(history: &History) -> bool {
+    let single = history.operations().iter().all(|op| history.accesses(op).len() <= 1);
+    let ties = history.by_process().windows(2).any(|pair| {
+        let (first, second) = (&history.operations()[pair[0].at()], &history.operations()[pair[1].at()]);
+        first.process == second.process && first.complete == second.invoke
+    });
+    single && !ties && !history.is_pipelined()
+}
+
+fn zone_witness(history: &History, conflict: &zones::Conflict) -> Witness {
+    let mut sentences = Vec::new();
+    for (before, after) in &conflict.pairs {
+        let (complete, invoke) =
+            (history.operations()[before.at()].complete, history.operations()[after.at()].invoke);
+        sentences.push(format!(
+            "T{} answered at {complete}, {} before T{} was invoked at {invoke}, so what the first saw or wrote \
+             must come before what the second saw or wrote",
+            before.0,
+            invoke.0.saturating_sub(complete.0),
+            after.0,
+        ));
+    }
+    let operations: std::collections::BTreeSet<OpIndex> =
+        conflict.pairs.iter().flat_map(|(before, after)| [*before, *after]).collect();
+    Witness {
+        summary: "two values must each come before the other".to_owned(),
+        operations: operations.into_iter().collect(),
+        cycle: Vec::new(),
+        sentences,
+    }
+}
+
+/// Anomalies that convict `model`: all of them, except that weak models do not need one order of each list.
+fn anomaly_witness(anomalies: &[Anomaly], model: Model) -> Option<Witness> {
+    let weak = model.edges().is_none();
+    let order_only = |kind: AnomalyKind| {
+        matches!(
+            kind,
+            AnomalyKind::DuplicateVersion | AnomalyKind::IncompatibleOrder | AnomalyKind::TornAppend
+        )
+    };
+    let counted: Vec<&Anomaly> =
+        anomalies.iter().filter(|anomaly| !(weak && order_only(anomaly.kind))).collect();
+    let first = counted.first()?;
+    let mut operations: Vec<OpIndex> =
+        counted.iter().flat_map(|anomaly| anomaly.operations.clone()).collect();
+    operations.sort_unstable();
+    operations.dedup();
+    Some(Witness {
+        summary: first.kind.to_string(),
+        operations,
+        cycle: Vec::new(),
+        sentences: counted.iter().map(|anomaly| format!("{}: {}", anomaly.kind, anomaly.sentence)).collect(),
+    })
+}
+
+fn first_cycle(history: &History, resolved: &Resolved, graph: &Graph, model: Model) -> Witness {
+    for (stage, broken) in model.stages() {
+        if let Some(component) = smallest_component(graph, stage) {
+            let steps = shortest_cycle(graph, stage, &component);
+            return cycle_witness(history, resolved, &steps, broken);
+        }
+    }
+    // Unreachable while each model is its own last stage; answer without a cycle rather than panic.
+    cycle_witness(history, resolved, &[], "a cycle")
+}
+
+fn cycle_witness(history: &History, resolved: &Resolved, steps: &[Step], broken: &str) -> Witness {
+    let cycle = reasons(history, resolved, steps);
+    let anti = steps.iter().filter(|step| step.last == EdgeKind::ReadWrite).count();
+    let data = steps
+        .iter()
+        .all(|step| matches!(step.last, EdgeKind::WriteRead | EdgeKind::WriteWrite | EdgeKind::ReadWrite));
+    let class = match (data, anti) {
+        (true, 0) if steps.iter().all(|step| step.last == EdgeKind::WriteWrite) => "G0: ",
+        (true, 0) => "G1c: ",
+        (true, 1) => "G-single: ",
+        (true, _) => "G2: ",
+        (false, _) => "",
+    };
+    Witness {
+        summary: format!("{class}cycle of {} operations in {broken}", steps.len()),
+        operations: cycle.iter().map(|reason| reason.before).collect(),
+        sentences: cycle.iter().map(|reason| reason.sentence.clone()).collect(),
+        cycle,
+    }
+}
