@@ -1,0 +1,7 @@
+//! Simulated clusters: for each protocol family who runs where, what clients do, and what must hold.
+//!
+//! `ordinate sim run FAMILY` sweeps them; the feature `planted` adds the known mistakes of each protocol, which the
+//! sweeps must find.
+#![forbid(unsafe_code)]
+
+pub mod paxos;

@@ -1,0 +1,107 @@
+//! What must hold after every burst: one value per slot, equal states at equal slots, bounds.
+
+use kernel::{HostId, NodeId, StateMachine};
+use kv::Store;
+use parts::Slot;
+use paxos::{Configuration, Member, Parameters, Value};
+use sim::Cluster;
+use std::collections::{BTreeMap, BTreeSet};
+
+type Node = Member<Store>;
+
+/// What the run has shown so far.
+#[derive(Default)]
+pub(super) struct Invariants {
+    chosen: BTreeMap<Slot, Value>,
+    digests: BTreeMap<Slot, u64>,
+    checked: BTreeMap<NodeId, Slot>,
+    /// Hosts that a change of membership has removed.
+    pub(super) leaving: BTreeSet<HostId>,
+}
+
+impl Invariants {
+    /// A host starts a new life: its replica may begin again from a snapshot.
+    pub(super) fn forget(&mut self, host: HostId) {
+        self.checked.retain(|node, _| node.host() != host);
+    }
+
+    pub(super) fn check_host(&mut self, host: HostId, cluster: &Cluster<'_, Node>, parameters: &Parameters) {
+        for (id, node) in cluster.nodes_of(host) {
+            match node {
+                Member::Replica(replica) => self.check_replica(id, replica, parameters),
+                Member::Batcher(batcher) => kernel::invariant!(
+                    BOUND,
+                    batcher.waiting_bytes() <= parameters.pending_bytes_max + parameters.batch_bytes_max,
+                    "batcher {id} holds {} bytes",
+                    batcher.waiting_bytes()
+                ),
+                Member::ProxyLeader(proxy) => kernel::invariant!(
+                    BOUND,
+                    proxy.pending() as u64 <= 4 * parameters.window,
+                    "proxy leader {id} has {} slots under way",
+                    proxy.pending()
+                ),
+                Member::Leader(_) | Member::Acceptor(_) | Member::Unbatcher(_) | Member::Client(_) => {}
+            }
+        }
+    }
+
+    fn check_replica(
+        &mut self,
+        id: NodeId,
+        replica: &paxos::multipaxos::replica::Replica<Store>,
+        parameters: &Parameters,
+    ) {
+        let checked = self.checked.get(&id).copied().unwrap_or(Slot(0));
+        let executed = replica.executed();
+        if executed == checked {
+            return;
+        }
+        for (slot, value) in replica.retained().filter(|&(slot, _)| slot >= checked) {
+            match self.chosen.get(&slot) {
+                None => {
+                    self.chosen.insert(slot, value.clone());
+                }
+                Some(known) => kernel::invariant!(
+                    AGREE,
+                    known == value,
+                    "slot {slot} holds {known:?}, and {id} executed {value:?} there"
+                ),
+            }
+        }
+        let digest = replica.machine().digest();
+        let known = *self.digests.entry(executed).or_insert(digest);
+        kernel::invariant!(PREFIX, known == digest, "{id} differs from another replica after slot {executed}");
+        kernel::invariant!(
+            BOUND,
+            replica.waiting_read_bytes() <= parameters.waiting_read_bytes_max
+                && replica.open_sessions() <= parameters.sessions_max,
+            "{id} holds {} bytes of reads and {} sessions",
+            replica.waiting_read_bytes(),
+            replica.open_sessions()
+        );
+        self.checked.insert(id, executed);
+    }
+
+    /// The replicas of the core have executed the same commands to the same end.
+    pub(super) fn converged(
+        &self,
+        core: &[HostId],
+        cluster: &Cluster<'_, Node>,
+        latest: &Configuration,
+    ) -> Result<(), String> {
+        let replicas: Vec<(NodeId, Slot, u64)> = cluster
+            .nodes()
+            .filter(|(id, _)| core.contains(&id.host()) && latest.replicas.contains(id))
+            .filter_map(|(id, node)| match node {
+                Member::Replica(replica) => Some((id, replica.executed(), replica.machine().digest())),
+                _ => None,
+            })
+            .collect();
+        let Some(&(first, executed, digest)) = replicas.first() else { return Err("no replica lives".to_owned()) };
+        match replicas.iter().find(|&&(_, slot, other)| slot != executed || other != digest) {
+            None => Ok(()),
+            Some((id, slot, _)) => Err(format!("{first} is at slot {executed}, {id} at slot {slot}")),
+        }
+    }
+}

@@ -1,0 +1,355 @@
+//! MultiPaxos under the key-value store, co-located and compartmentalized.
+
+mod cluster;
+mod history;
+mod invariants;
+
+use ::paxos::multipaxos::client::Client;
+use ::paxos::{Call, Configuration, Level, Member, Outcome, Parameters, Refusal};
+use cluster::Layout;
+use history::Histories;
+use invariants::Invariants;
+use kernel::{HostId, NodeId, Place, RequestId, Rng};
+use kv::{Command, Expect, Query, Store};
+use sim::{
+    Class, Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Replacement, Scenario, StrikeKind,
+    Tuning,
+};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+type Node = Member<Store>;
+
+/// One cluster, drawn from a seed.
+pub struct PaxosScenario {
+    layout: Layout,
+    parameters: Parameters,
+    histories: Histories,
+    invariants: Invariants,
+    /// Requests that are changes of membership, with the hosts that leave and come.
+    reconfigurations: BTreeMap<RequestId, Configuration>,
+    wiped: BTreeSet<HostId>,
+    healed: bool,
+}
+
+/// What a sweep must reach.
+const MARKS: &[&str] = &[
+    "acceptor.truncated",
+    "acceptor.admitted_by_the_log",
+    "acceptor.refused_because_it_lost_its_votes",
+    "acceptor.read_of_a_superseded_configuration",
+    "batcher.resent_a_batch",
+    "batcher.asked_acceptors_again",
+    "client.lost_its_session",
+    "client.sent_again",
+    "leader.assigned_again",
+    "leader.began_phase1",
+    "leader.filled_idle_slots_for_a_read",
+    "leader.found_gaps",
+    "leader.leads",
+    "leader.left_the_cluster",
+    "leader.proposed_a_configuration",
+    "leader.put_a_configuration_in_force",
+    "leader.recovered_votes",
+    "leader.resigned",
+    "leader.resigned_because_unheard",
+    "leader.waited_for_replicas_to_catch_up",
+    "proxy_leader.resent_phase2a",
+    "replica.executed_a_configuration",
+    "replica.fetched_from_a_peer",
+    "replica.read_waited_for_its_slot",
+    "replica.skipped_an_outdated_configuration",
+    "replica.took_a_snapshot_from_a_peer",
+    "replica.wrote_a_snapshot",
+];
+
+const STRIKES: [StrikeKind; 6] = [
+    StrikeKind { name: "kill the leader", class: Class::Strike },
+    StrikeKind { name: "pause the leader", class: Class::Strike },
+    StrikeKind { name: "mute the leader", class: Class::Strike },
+    StrikeKind { name: "kill everybody", class: Class::Strike },
+    StrikeKind { name: "replace a host", class: Class::Membership },
+    StrikeKind { name: "grow or shrink", class: Class::Membership },
+];
+
+impl PaxosScenario {
+    /// A cluster of `rng`'s choice.
+    pub fn draw(rng: &mut Rng) -> Self {
+        let ms = Duration::from_millis;
+        let window = 8 << rng.below(4);
+        let parameters = Parameters {
+            election_timeout: ms(rng.between(100, 400)),
+            heartbeat_every: ms(rng.between(15, 40)),
+            resend_after: ms(rng.between(50, 200)),
+            window,
+            batch_delay: if rng.chance(0.3) { ms(1) } else { Duration::ZERO },
+            batches_in_flight_max: rng.between(1, 8) as usize,
+            read_batches_in_flight_max: rng.between(1, 8) as usize,
+            thrifty: rng.chance(0.3),
+            snapshot_every_bytes: 500 << rng.below(8),
+            snapshot_chunk_bytes: 64 << rng.below(6),
+            retained_bytes_max: 2_000 << rng.below(6),
+            sessions_max: if rng.chance(0.2) { 2 } else { 64 },
+            outstanding_max: 64,
+            ..Parameters::default()
+        };
+        Self {
+            layout: Layout::draw(rng),
+            parameters,
+            histories: Histories::default(),
+            invariants: Invariants::default(),
+            reconfigurations: BTreeMap::new(),
+            wiped: BTreeSet::new(),
+            healed: false,
+        }
+    }
+
+    /// The newest configuration that any live replica has executed.
+    fn latest(&self, cluster: &Cluster<'_, Node>) -> Configuration {
+        let known = cluster.nodes().filter_map(|(_, node)| match node {
+            Member::Replica(replica) => Some(replica.configurations().latest()),
+            _ => None,
+        });
+        known.max_by_key(|configuration| configuration.version).unwrap_or(self.layout.first()).clone()
+    }
+
+    fn leader(&self, cluster: &Cluster<'_, Node>) -> Option<HostId> {
+        let leading = cluster.nodes().filter_map(|(id, node)| match node {
+            Member::Leader(leader) if leader.is_leading() => Some((leader.leader()?, id.host())),
+            _ => None,
+        });
+        leading.max().map(|(_, host)| host)
+    }
+
+    /// True if the host holds votes that are gone or wrong.
+    fn is_bad(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
+        self.wiped.contains(&host) || cluster.is_lost(host) || cluster.is_damaged(host)
+    }
+
+    fn reconfigure(&mut self, wanted: Configuration, boots: Option<HostId>, control: &mut Control<'_, Node>) {
+        if let Some(host) = boots {
+            control.boot(host);
+        }
+        let client = self.layout.client_nodes()[0];
+        let id = control.request(client, Call::Reconfigure(Arc::new(wanted.clone())));
+        self.reconfigurations.insert(id, wanted);
+    }
+
+    fn replace_a_host(&mut self, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
+        let latest = self.latest(&control.cluster);
+        let used = cluster::hosts_of(&latest);
+        let mut spares = self.layout.spares();
+        spares.retain(|spare| !used.contains(spare) && !control.cluster.is_up(*spare) && !self.wiped.contains(spare));
+        spares.retain(|&spare| !self.is_bad(spare, &control.cluster));
+        let Some(&spare) = rng.pick(&spares) else { return false };
+        let bad: Vec<HostId> = used.iter().copied().filter(|&host| self.is_bad(host, &control.cluster)).collect();
+        let Some(&leaver) = rng.pick(if bad.is_empty() { &used } else { &bad }) else { return false };
+        self.reconfigure(cluster::substitute(&latest, leaver, spare), Some(spare), control);
+        true
+    }
+
+    fn grow_or_shrink(&mut self, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
+        let latest = self.latest(&control.cluster);
+        if !self.layout.is_colocated() {
+            return false;
+        }
+        let hosts = cluster::hosts_of(&latest);
+        let spares: Vec<HostId> = self.layout.spares().into_iter().filter(|spare| !hosts.contains(spare)).collect();
+        let sound: Vec<HostId> =
+            spares.into_iter().filter(|&spare| !self.is_bad(spare, &control.cluster)).collect();
+        let grows = hosts.len() < 5 && rng.chance(0.6);
+        match rng.pick(&sound) {
+            Some(&spare) if grows => {
+                let wanted: Vec<HostId> = hosts.iter().copied().chain([spare]).collect();
+                self.reconfigure(cluster::colocated(latest.version + 1, &wanted), Some(spare), control);
+                true
+            }
+            _ if hosts.len() > 3 => {
+                let leaver = hosts[rng.index(hosts.len())];
+                let wanted: Vec<HostId> = hosts.iter().copied().filter(|&host| host != leaver).collect();
+                let bad = wanted.iter().filter(|&&host| self.is_bad(host, &control.cluster)).count();
+                if bad * 2 >= wanted.len() {
+                    return false;
+                }
+                self.reconfigure(cluster::colocated(latest.version + 1, &wanted), None, control);
+                true
+            }
+            _ => false,
+        }
+    }
+}
+
+impl Scenario for PaxosScenario {
+    type Node = Node;
+
+    const FAMILY: &'static str = "paxos";
+
+    fn hosts(&self) -> Vec<HostSpec> {
+        self.layout.host_specs()
+    }
+
+    fn clients(&self) -> Vec<NodeId> {
+        // Twice each: two operations under way in one session.
+        self.layout.client_nodes().into_iter().flat_map(|node| [node, node]).collect()
+    }
+
+    fn classes(&self) -> Classes {
+        Classes::ALL.without(Class::Upgrade).without(Class::ClockLie)
+    }
+
+    fn tuning(&self) -> Tuning {
+        let s = Duration::from_secs;
+        Tuning { safety: (s(20), s(60)), operations: (20, 150), liveness: s(60), ..Tuning::default() }
+    }
+
+    fn strikes(&self) -> Vec<StrikeKind> {
+        STRIKES.to_vec()
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        MARKS
+    }
+
+    fn build(&mut self, life: Life) -> Vec<(Place, Node)> {
+        if life.wiped {
+            self.wiped.insert(life.host);
+        }
+        self.invariants.forget(life.host);
+        if let Some(client) = self.layout.client_on(life.host) {
+            let batchers = self.layout.batchers();
+            let index = client.host().0 as usize;
+            let patience = Duration::from_millis(300 + 100 * (index as u64 % 3));
+            return vec![(client.place(), Member::Client(Client::new(batchers, patience).starting_at(index)))];
+        }
+        self.layout.build(life.host, &self.parameters)
+    }
+
+    fn operate(&mut self, operation: OperationId, node: NodeId, rng: &mut Rng, control: &mut Control<'_, Node>) {
+        let key = rng.pick(&history::KEYS).copied().unwrap_or(history::KEYS[0]);
+        let value = format!("{}.{}.{}", operation.client, operation.nth, rng.below(1 << 20));
+        let now = control.cluster.now();
+        let read = |level| {
+            let mut query = Vec::new();
+            Query::Get { key: key.as_bytes() }.encode(&mut query);
+            Call::Read { query: query.into(), level }
+        };
+        let write = |command: Command<'_>| {
+            let mut bytes = Vec::new();
+            command.encode(&mut bytes);
+            Call::Write(bytes.into())
+        };
+        let bytes = key.as_bytes();
+        let deletes = key.starts_with('k');
+        let (call, asked) = match rng.below(10) {
+            0..=2 => (read(Level::Linearizable), history::Asked::Get),
+            3 => (read(Level::Sequential), history::Asked::SequentialGet),
+            4 => (read(Level::Eventual), history::Asked::EventualGet),
+            5 | 6 => {
+                let call = write(Command::Put { key: bytes, value: value.as_bytes() });
+                (call, history::Asked::Put(value))
+            }
+            7 => match self.histories.version_to_expect(node, key) {
+                Some(version) => {
+                    let expect = Expect::Version(version);
+                    let command = Command::CompareAndSet { key: bytes, expect, value: Some(value.as_bytes()) };
+                    (write(command), history::Asked::CompareAndSet { version, value })
+                }
+                None => (read(Level::Linearizable), history::Asked::Get),
+            },
+            8 if deletes => (write(Command::Delete { key: bytes }), history::Asked::Delete),
+            _ => {
+                let command = Command::Put { key: bytes, value: value.as_bytes() };
+                (write(command), history::Asked::Put(value))
+            }
+        };
+        let id = control.request(node, call);
+        self.histories.asked(id, node, key, asked, now);
+    }
+
+    fn on_response(&mut self, node: NodeId, id: RequestId, outcome: Outcome, control: &mut Control<'_, Node>) {
+        if let Some(wanted) = self.reconfigurations.remove(&id) {
+            if outcome == Outcome::Refused(Refusal::Conflict) {
+                return;
+            }
+            // The hosts that left may go as soon as the change is in force.
+            let stays = cluster::hosts_of(&wanted);
+            let gone: Vec<HostId> = self.layout.all_hosts().into_iter().filter(|host| !stays.contains(host)).collect();
+            self.invariants.leaving.extend(gone);
+            return;
+        }
+        self.histories.answered(node, id, outcome, control.cluster.now());
+    }
+
+    fn on_lost(&mut self, node: NodeId, id: RequestId) {
+        self.reconfigurations.remove(&id);
+        self.histories.lost(node, id);
+    }
+
+    fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        self.invariants.check_host(host, cluster, &self.parameters);
+    }
+
+    fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
+        let leader = self.leader(&control.cluster);
+        let second = Duration::from_secs(1);
+        match (which, leader) {
+            (0, Some(leader)) => control.crash(leader, Loss::All, rng.duration(second / 10, 3 * second), rng),
+            (1, Some(leader)) => control.pause(leader, rng.duration(second / 10, 4 * second)),
+            (2, Some(leader)) => control.mute(leader, rng.duration(second / 10, 4 * second)),
+            (3, _) => {
+                for host in self.layout.all_hosts() {
+                    if control.cluster.is_up(host) {
+                        control.crash(host, Loss::All, rng.duration(second / 10, second), rng);
+                    }
+                }
+            }
+            (4, _) => return self.replace_a_host(rng, control),
+            (5, _) => return self.grow_or_shrink(rng, control),
+            _ => return false,
+        }
+        true
+    }
+
+    fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
+        let latest = self.latest(cluster);
+        let pending = !self.reconfigurations.is_empty();
+        // While two configurations overlap, a loss counts against both.
+        let bad = self.layout.all_hosts().into_iter().filter(|&host| self.is_bad(host, cluster)).count();
+        !pending && self.layout.all_hosts().contains(&host) && bad < latest.acceptors.faults()
+    }
+
+    fn on_disk_lost(&mut self, host: HostId, _cluster: &Cluster<'_, Node>) -> Replacement {
+        self.wiped.insert(host);
+        Replacement::Wiped
+    }
+
+    fn core(&mut self, cluster: &Cluster<'_, Node>, rng: &mut Rng) -> Core {
+        let latest = self.latest(cluster);
+        let sound: Vec<HostId> =
+            cluster::hosts_of(&latest).into_iter().filter(|&host| !self.is_bad(host, cluster)).collect();
+        match cluster::core(&latest, &sound, rng) {
+            Some(mut hosts) => {
+                hosts.extend(self.layout.client_nodes().iter().map(|node| node.host()));
+                Core::Hosts(hosts)
+            }
+            None => Core::Excused("no quorum of acceptors has kept its votes".to_owned()),
+        }
+    }
+
+    fn on_heal(&mut self, _core: &[HostId], _control: &mut Control<'_, Node>) {
+        self.healed = true;
+    }
+
+    fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
+        self.invariants.converged(core, cluster, &self.latest(cluster))
+    }
+
+    fn finish(&mut self, _cluster: &Cluster<'_, Node>) {
+        self.histories.check();
+    }
+
+    fn history(&self) -> Option<String> {
+        self.histories.to_text()
+    }
+}
