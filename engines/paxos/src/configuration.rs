@@ -35,6 +35,8 @@ kernel::record! {
         unbatchers: Vec<NodeId>,
         /// The machines.
         hosts: Vec<HostEntry>,
+        /// Acceptors that joined by this change, each with the incarnation that joined; filled in by the leader.
+        joined: Vec<(NodeId, u64)>,
     }
 }
 
@@ -110,6 +112,21 @@ impl Configurations {
             self.latest().first_slot
         );
         Arc::make_mut(&mut self.0).push(next);
+    }
+
+    /// True if one of them makes this incarnation of `acceptor` a member.
+    pub fn counts(&self, acceptor: NodeId, incarnation: u64) -> bool {
+        self.0.iter().any(|configuration| configuration.joined.contains(&(acceptor, incarnation)))
+    }
+
+    /// Takes over what `other` knows of earlier slots.
+    pub fn recall(&mut self, other: &Configurations) {
+        let first = self.0[0].version;
+        let mut merged: Vec<_> = other.0.iter().filter(|known| known.version < first).cloned().collect();
+        if !merged.is_empty() {
+            merged.extend(self.0.iter().cloned());
+            self.0 = Arc::new(merged);
+        }
     }
 
     /// Drops those that govern only slots before `slot`.

@@ -49,6 +49,7 @@ pub(super) fn colocated(version: u64, hosts: &[HostId]) -> Configuration {
         batchers: on(hosts, BATCHER),
         unbatchers: on(hosts, UNBATCHER),
         hosts: entries(hosts),
+        joined: Vec::new(),
     }
 }
 
@@ -80,6 +81,7 @@ fn compartmentalized(rng: &mut Rng) -> Configuration {
         batchers: on(&batchers, BATCHER),
         unbatchers: on(&batchers, UNBATCHER),
         hosts: entries(&all),
+        joined: Vec::new(),
     }
 }
 
@@ -115,6 +117,7 @@ pub(super) fn substitute(latest: &Configuration, leaver: HostId, comer: HostId) 
         batchers: all(&latest.batchers),
         unbatchers: all(&latest.unbatchers),
         hosts: latest.hosts.clone(),
+        joined: Vec::new(),
     }
 }
 
@@ -220,8 +223,15 @@ impl Layout {
     }
 
     /// The nodes of a host: those of the first configuration, or all roles on a spare.
-    pub(super) fn build(&self, host: HostId, parameters: &Parameters) -> Vec<(Place, Member<Store>)> {
-        let known = Configurations::starting_with(self.first.clone());
+    pub(super) fn build(
+        &self,
+        host: HostId,
+        parameters: &Parameters,
+        joined_by: &Configuration,
+    ) -> Vec<(Place, Member<Store>)> {
+        // A machine that joins is given an up-to-date cluster file.
+        let file = if self.spares.contains(&host) { joined_by } else { &self.first };
+        let known = Configurations::starting_with(file.clone());
         let spare = self.spares.contains(&host);
         let plays = |nodes: &[NodeId]| spare || nodes.iter().any(|node| node.host() == host);
         let acceptors: Vec<NodeId> = self.first.acceptors.nodes().collect();
@@ -243,7 +253,9 @@ impl Layout {
             nodes.push((ACCEPTOR, Member::Acceptor(Acceptor::new(parameters(), known.clone(), replica))));
         }
         if plays(&self.first.replicas) {
-            nodes.push((REPLICA, Member::Replica(Replica::new(parameters(), known, Store::new(1)))));
+            let joins = self.spares.contains(&host);
+            let replica = if joins { Replica::joining } else { Replica::new };
+            nodes.push((REPLICA, Member::Replica(replica(parameters(), known, Store::new(1)))));
         }
         nodes
     }

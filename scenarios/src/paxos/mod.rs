@@ -11,6 +11,7 @@ use history::Histories;
 use invariants::Invariants;
 use kernel::{HostId, NodeId, Place, RequestId, Rng};
 use kv::{Command, Expect, Query, Store};
+use parts::Slot;
 use sim::{
     Class, Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Replacement, Scenario, StrikeKind,
     Tuning,
@@ -30,12 +31,14 @@ pub struct PaxosScenario {
     /// Requests that are changes of membership, with the hosts that leave and come.
     reconfigurations: BTreeMap<RequestId, Configuration>,
     wiped: BTreeSet<HostId>,
-    healed: bool,
+    /// What an operator who adds a machine writes into its cluster file.
+    newest: Configuration,
 }
 
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
     "acceptor.truncated",
+    "acceptor.admitted_by_a_configuration",
     "acceptor.admitted_by_the_log",
     "acceptor.refused_because_it_lost_its_votes",
     "acceptor.read_of_a_superseded_configuration",
@@ -51,11 +54,14 @@ const MARKS: &[&str] = &[
     "leader.left_the_cluster",
     "leader.proposed_a_configuration",
     "leader.put_a_configuration_in_force",
+    "leader.recalled_entries_for_a_replica",
     "leader.recovered_votes",
     "leader.resigned",
     "leader.resigned_because_unheard",
+    "leader.waited_for_a_newcomer",
     "leader.waited_for_replicas_to_catch_up",
     "proxy_leader.resent_phase2a",
+    "replica.asked_the_leader_for_entries",
     "replica.executed_a_configuration",
     "replica.fetched_from_a_peer",
     "replica.read_waited_for_its_slot",
@@ -94,14 +100,15 @@ impl PaxosScenario {
             outstanding_max: 64,
             ..Parameters::default()
         };
+        let layout = Layout::draw(rng);
         Self {
-            layout: Layout::draw(rng),
+            newest: layout.first().clone(),
+            layout,
             parameters,
             histories: Histories::default(),
             invariants: Invariants::default(),
             reconfigurations: BTreeMap::new(),
             wiped: BTreeSet::new(),
-            healed: false,
         }
     }
 
@@ -112,6 +119,20 @@ impl PaxosScenario {
             _ => None,
         });
         known.max_by_key(|configuration| configuration.version).unwrap_or(self.layout.first()).clone()
+    }
+
+    /// The configurations that still own slots: the old one, until the new one has taken over.
+    fn in_force(&self, cluster: &Cluster<'_, Node>) -> Vec<Configuration> {
+        let replicas = cluster.nodes().filter_map(|(_, node)| match node {
+            Member::Replica(replica) => Some((replica.executed(), replica.configurations())),
+            _ => None,
+        });
+        let Some((executed, known)) = replicas.max_by_key(|(executed, _)| *executed) else {
+            return vec![self.layout.first().clone()];
+        };
+        let last = Slot(executed.0.saturating_sub(1));
+        let oldest = known.governing(last).version;
+        known.all().iter().filter(|configuration| configuration.version >= oldest).cloned().collect()
     }
 
     fn leader(&self, cluster: &Cluster<'_, Node>) -> Option<HostId> {
@@ -128,6 +149,7 @@ impl PaxosScenario {
     }
 
     fn reconfigure(&mut self, wanted: Configuration, boots: Option<HostId>, control: &mut Control<'_, Node>) {
+        self.newest = self.latest(&control.cluster);
         if let Some(host) = boots {
             control.boot(host);
         }
@@ -222,7 +244,7 @@ impl Scenario for PaxosScenario {
             let patience = Duration::from_millis(300 + 100 * (index as u64 % 3));
             return vec![(client.place(), Member::Client(Client::new(batchers, patience).starting_at(index)))];
         }
-        self.layout.build(life.host, &self.parameters)
+        self.layout.build(life.host, &self.parameters, &self.newest)
     }
 
     fn operate(&mut self, operation: OperationId, node: NodeId, rng: &mut Rng, control: &mut Control<'_, Node>) {
@@ -287,6 +309,9 @@ impl Scenario for PaxosScenario {
     }
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        if std::env::var("DBG").is_ok_and(|t| cluster.now() > t.parse::<u64>().unwrap() * 1_000_000_000) {
+            for (id, n) in cluster.nodes() { if let Member::Leader(l) = n { eprintln!("{} {id} known {} leading {} cfg {} {}", cluster.now(), l.known_executed(), l.is_leading(), l.configurations().latest().version, format!("{:?}", l).split("state:").nth(1).unwrap().chars().take(500).collect::<String>()); } }
+        }
         self.invariants.check_host(host, cluster, &self.parameters);
     }
 
@@ -325,20 +350,18 @@ impl Scenario for PaxosScenario {
     }
 
     fn core(&mut self, cluster: &Cluster<'_, Node>, rng: &mut Rng) -> Core {
-        let latest = self.latest(cluster);
-        let sound: Vec<HostId> =
-            cluster::hosts_of(&latest).into_iter().filter(|&host| !self.is_bad(host, cluster)).collect();
-        match cluster::core(&latest, &sound, rng) {
-            Some(mut hosts) => {
-                hosts.extend(self.layout.client_nodes().iter().map(|node| node.host()));
-                Core::Hosts(hosts)
+        let mut hosts: Vec<HostId> = self.layout.client_nodes().iter().map(|node| node.host()).collect();
+        for configuration in self.in_force(cluster) {
+            let sound: Vec<HostId> =
+                cluster::hosts_of(&configuration).into_iter().filter(|&host| !self.is_bad(host, cluster)).collect();
+            match cluster::core(&configuration, &sound, rng) {
+                Some(core) => hosts.extend(core),
+                None => return Core::Excused("no quorum of acceptors has kept its votes".to_owned()),
             }
-            None => Core::Excused("no quorum of acceptors has kept its votes".to_owned()),
         }
-    }
-
-    fn on_heal(&mut self, _core: &[HostId], _control: &mut Control<'_, Node>) {
-        self.healed = true;
+        hosts.sort_unstable();
+        hosts.dedup();
+        Core::Hosts(hosts)
     }
 
     fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {

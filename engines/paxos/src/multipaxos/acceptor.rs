@@ -23,6 +23,8 @@ kernel::messages! {
             ballot: Ballot,
             /// The first slot of interest; later pages start later.
             from: Slot,
+            /// The leader's name for the question.
+            inquiry: u64,
         },
         /// From a proxy leader: vote.
         3 => Phase2a {
@@ -56,6 +58,11 @@ kernel::messages! {
         7 => Blank {
             /// Whether it waits for an answer.
             asks: bool,
+        },
+        /// From whoever may lead: a configuration counts you among the acceptors.
+        10 => Known {
+            /// The configurations.
+            configurations: Configurations,
         },
         /// From an active acceptor to a blank one: the cluster is born already, the log must admit you.
         9 => Born {},
@@ -249,6 +256,7 @@ impl Role for Acceptor {
             AcceptorIn::Heartbeat(message) => self.on_heartbeat(from, message, cx),
             AcceptorIn::Blank(message) => self.on_blank(from, message, cx),
             AcceptorIn::Born(Born {}) => self.born_already = true,
+            AcceptorIn::Known(message) => self.learn(&message.configurations, cx),
             AcceptorIn::Enlisted(message) => self.on_enlisted(message, cx),
         }
     }
@@ -298,7 +306,7 @@ impl Acceptor {
         }
         cx.send_durable(
             from,
-            leader::Phase1b { ballot: message.ballot, from: message.from, truncated_below, votes, more },
+            leader::Phase1b { ballot: message.ballot, inquiry: message.inquiry, truncated_below, votes, more },
         );
     }
 
@@ -361,7 +369,7 @@ impl Acceptor {
 
     fn on_heartbeat(&mut self, from: NodeId, message: Heartbeat, cx: &mut Cx<'_, Self>) {
         let Pulse { ballot, configurations, truncate_below, executed } = message.pulse;
-        self.configurations.adopt(&configurations);
+        self.learn(&configurations, cx);
         self.configurations.forget_before(Slot(executed.0.saturating_sub(1)));
         let now = cx.now();
         let Some(summary) = self.active() else { return };
@@ -392,9 +400,10 @@ impl Acceptor {
 
 /// Who may vote: an acceptor that has lost its votes must not.
 ///
-/// A blank acceptor becomes active in one of two ways. When a cluster is born, a majority of the first configuration's
-/// acceptors are blank together. Later, the log itself admits it ([`Value::Enlist`]), unless the log has counted another
-/// incarnation of the same node before.
+/// A blank acceptor becomes active in one of three ways. When a cluster is born, a majority of the first configuration's
+/// acceptors are blank together. One that was late at birth is admitted by the log ([`Value::Enlist`]), unless the log has
+/// counted another incarnation of the same node before. One that joins later is counted, by its incarnation, in the
+/// configuration that makes it a member.
 impl Acceptor {
     fn enlist(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(summary) = &self.summary else { return };
@@ -413,6 +422,20 @@ impl Acceptor {
         let leaders = self.configurations.latest().leaders.clone();
         cx.multicast(leaders, leader::Enlist { incarnation });
         cx.set_timer(AcceptorTimer::Enlist, if blank { ENLIST_EVERY } else { 20 * ENLIST_EVERY });
+    }
+
+    /// A configuration that counts this very incarnation admits it.
+    fn learn(&mut self, configurations: &Configurations, cx: &mut Cx<'_, Self>) {
+        self.configurations.adopt(configurations);
+        let Some(summary) = &mut self.summary else { return };
+        if !summary.enlisted && configurations.counts(cx.node(), summary.incarnation) {
+            cx.mark("acceptor.admitted_by_a_configuration");
+            summary.enlisted = true;
+            if !summary.active {
+                self.activate(cx);
+            }
+            cx.append(&AcceptorRecord::Enlisted);
+        }
     }
 
     fn activate_at_birth(&mut self, cx: &mut Cx<'_, Self>) {

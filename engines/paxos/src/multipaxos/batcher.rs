@@ -412,7 +412,7 @@ impl Batcher {
         let Pulse { ballot, configurations, executed, .. } = message.pulse;
         self.configurations.adopt(&configurations);
         self.configurations.forget_before(Slot(executed.0.saturating_sub(1)));
-        self.answer_reconfigurations(cx);
+        self.answer_reconfigurations(executed, cx);
         if self.leader >= Some(ballot) {
             return;
         }
@@ -423,10 +423,13 @@ impl Batcher {
         }
     }
 
-    fn answer_reconfigurations(&mut self, cx: &mut Cx<'_, Self>) {
+    /// Answers when the configuration is in force: the machines that left may go then, and not before.
+    fn answer_reconfigurations(&mut self, executed: Slot, cx: &mut Cx<'_, Self>) {
         let configurations = &self.configurations;
         self.reconfigurations.retain(|wanted| {
-            if configurations.latest().version < wanted.configuration.version {
+            let found = configurations.with_version(wanted.configuration.version);
+            let waits = found.is_some_and(|found| executed <= found.first_slot);
+            if configurations.latest().version < wanted.configuration.version || waits {
                 return true;
             }
             let same = configurations

@@ -241,9 +241,15 @@ impl Role for Client {
         match record {}
     }
 
-    fn on_message(&mut self, _from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
+    fn on_message(&mut self, from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
         match message {
-            ClientIn::Results(message) => self.on_results(message, cx),
+            ClientIn::Results(message) => {
+                // Whoever answers is worth staying with.
+                if let Some(index) = self.batchers.iter().position(|batcher| batcher.host() == from.host()) {
+                    self.at = index;
+                }
+                self.on_results(message, cx);
+            }
         }
     }
 

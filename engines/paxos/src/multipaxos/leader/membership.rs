@@ -11,6 +11,9 @@ use kernel::{Cx, NodeId};
 use parts::{Ballot, Slot};
 use std::collections::BTreeMap;
 
+/// Acceptors that may ask to be counted.
+const NEWCOMERS_MAX: usize = 1024;
+
 /// Putting one configuration in force.
 #[derive(Clone, Debug)]
 pub(super) struct Activation {
@@ -56,8 +59,18 @@ impl Leader {
         if !settled || under_way || message.configuration.version != latest.version + 1 {
             return;
         }
+        let mut configuration = (*message.configuration).clone();
+        let members: Vec<NodeId> = latest.acceptors.nodes().collect();
+        configuration.joined.clear();
+        for comer in configuration.acceptors.nodes().filter(|node| !members.contains(node)) {
+            // A newcomer that nobody has heard from would count for a quorum and could not vote.
+            let Some(&incarnation) = self.newcomers.get(&comer) else {
+                return cx.mark("leader.waited_for_a_newcomer");
+            };
+            configuration.joined.push((comer, incarnation));
+        }
         cx.mark("leader.proposed_a_configuration");
-        if pipeline.enqueue(Value::Configure(message.configuration)) {
+        if pipeline.enqueue(Value::Configure(configuration.into())) {
             self.fill_window(cx);
         }
     }
@@ -71,8 +84,10 @@ impl Leader {
         let Some(next) = self.configurations.with_version(pipeline.active_version + 1) else { return };
         let Some(previous) = self.configurations.with_version(pipeline.active_version) else { return };
         let ballot = pipeline.ballot();
+        self.inquiries += 1;
+        let inquiry = self.inquiries;
         let phase1 = (pipeline.phase1_version < next.version)
-            .then(|| Phase1::begin(ballot, next.first_slot, vec![next.clone()], cx));
+            .then(|| Phase1::begin(ballot, inquiry, next.first_slot, vec![next.clone()], cx));
         let activation = Activation {
             ballot,
             version: next.version,
@@ -114,6 +129,12 @@ impl Leader {
 
     pub(super) fn on_enlist(&mut self, from: NodeId, message: Enlist, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
+        if self.newcomers.len() < NEWCOMERS_MAX || self.newcomers.contains_key(&from) {
+            self.newcomers.insert(from, message.incarnation);
+        }
+        if self.configurations.counts(from, message.incarnation) {
+            return cx.send(from, acceptor::Known { configurations: self.configurations.clone() });
+        }
         let State::Leading(pipeline) = &mut self.state else { return };
         let recently =
             pipeline.enlisting.get(&from).is_some_and(|&at| now.since(at) < self.parameters.resend_after);

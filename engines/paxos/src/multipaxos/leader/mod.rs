@@ -1,12 +1,13 @@
 //! The leader: orders commands by giving each batch a slot.
 //!
 //! `election` decides who leads, `phase1` learns what may have been chosen, `pipeline` assigns slots, `membership` puts new
-//! configurations in force.
+//! configurations in force, `recall` reads chosen values back for a replica that no other replica can help.
 
 mod election;
 mod membership;
 mod phase1;
 mod pipeline;
+mod recall;
 
 use super::{Message, Paxos};
 use crate::configuration::{Configuration, Configurations};
@@ -49,8 +50,8 @@ kernel::messages! {
         3 => Phase1b {
             /// The ballot promised.
             ballot: Ballot,
-            /// The first slot of this page.
-            from: Slot,
+            /// The question.
+            inquiry: u64,
             /// Votes below are forgotten: chosen, and in snapshots.
             truncated_below: Slot,
             /// The votes in order.
@@ -106,6 +107,13 @@ kernel::messages! {
             /// Drawn when its journal was born.
             incarnation: u64,
         },
+        /// From a replica: no other replica gives me what was chosen from `from` on; ask the acceptors.
+        12 => Stuck {
+            /// The first slot it lacks.
+            from: Slot,
+            /// Who governs the slots it lacks, as far as it knows.
+            configurations: Configurations,
+        },
     }
 }
 
@@ -159,6 +167,9 @@ pub struct Leader {
     heard: Option<(Ballot, Instant)>,
     /// How far each replica's durable snapshot reaches.
     snapshots: Map<NodeId, Slot>,
+    /// Acceptors that asked to be counted, with their incarnations.
+    newcomers: Map<NodeId, u64>,
+    inquiries: u64,
     /// Everything below is executed somewhere, and the configurations up to there are known.
     known: Slot,
 }
@@ -175,6 +186,8 @@ impl Leader {
             highest: Ballot::ZERO,
             heard: None,
             snapshots: Map::default(),
+            newcomers: Map::default(),
+            inquiries: 0,
             known: Slot(0),
         }
     }
@@ -237,6 +250,7 @@ impl Role for Leader {
             LeaderIn::Reconfigure(message) => self.on_reconfigure(message, cx),
             LeaderIn::Sealed(message) => self.on_sealed(from, message, cx),
             LeaderIn::Enlist(message) => self.on_enlist(from, message, cx),
+            LeaderIn::Stuck(message) => self.on_stuck(from, message, cx),
         }
     }
 

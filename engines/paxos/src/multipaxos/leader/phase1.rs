@@ -13,6 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug)]
 pub(super) struct Phase1 {
     ballot: Ballot,
+    inquiry: u64,
     from: Slot,
     configurations: Vec<Configuration>,
     promised: Vec<Tallies>,
@@ -25,6 +26,7 @@ impl Phase1 {
     /// Asks the acceptors of `configurations` for their votes from `from` on.
     pub(super) fn begin(
         ballot: Ballot,
+        inquiry: u64,
         from: Slot,
         configurations: Vec<Configuration>,
         cx: &mut Cx<'_, Leader>,
@@ -32,6 +34,7 @@ impl Phase1 {
         let promised = vec![Tallies::default(); configurations.len()];
         let phase1 = Self {
             ballot,
+            inquiry,
             from,
             configurations,
             promised,
@@ -58,12 +61,16 @@ impl Phase1 {
             self.configurations.iter().flat_map(|configuration| configuration.acceptors.nodes()).collect();
         for &acceptor in acceptors.difference(&self.done) {
             // The promise must not be asked for in a round that a crash could make this node use again.
-            cx.send_durable(acceptor, acceptor::Phase1a { ballot: self.ballot, from: self.from });
+            let question = acceptor::Phase1a { ballot: self.ballot, from: self.from, inquiry: self.inquiry };
+            cx.send_durable(acceptor, question);
         }
     }
 
     /// Takes one page; true if that completes the read quorums.
     pub(super) fn on_phase1b(&mut self, from: NodeId, message: Phase1b, cx: &mut Cx<'_, Leader>) -> bool {
+        if message.inquiry != self.inquiry {
+            return false;
+        }
         self.truncated_below = self.truncated_below.max(message.truncated_below);
         for ReportedVote { slot, ballot, value } in message.votes {
             if planted!(P04) {
@@ -75,7 +82,7 @@ impl Phase1 {
             }
         }
         if let Some(next) = message.more {
-            cx.send(from, acceptor::Phase1a { ballot: self.ballot, from: next });
+            cx.send(from, acceptor::Phase1a { ballot: self.ballot, from: next, inquiry: self.inquiry });
             return false;
         }
         self.done.insert(from);
@@ -108,6 +115,11 @@ pub(super) fn relevant(configurations: &Configurations, known: Slot) -> Vec<Conf
 }
 
 impl Leader {
+    pub(super) fn next_inquiry(&mut self) -> u64 {
+        self.inquiries += 1;
+        self.inquiries
+    }
+
     pub(super) fn begin_phase1(&mut self, ballot: Ballot, cx: &mut Cx<'_, Self>) {
         if self.snapshots.is_empty() {
             // Without one replica's word it is unknown which slots are open.
@@ -120,7 +132,8 @@ impl Leader {
         self.round_position = Some(position);
         cx.mark("leader.began_phase1");
         let configurations = relevant(&self.configurations, self.known);
-        self.state = State::Recovering(Phase1::begin(ballot, self.known, configurations, cx));
+        let inquiry = self.next_inquiry();
+        self.state = State::Recovering(Phase1::begin(ballot, inquiry, self.known, configurations, cx));
         cx.set_timer(LeaderTimer::Resend, self.parameters.resend_after);
         // A candidacy that does not succeed starts over.
         cx.set_timer(LeaderTimer::Election, 4 * self.parameters.election_timeout);
@@ -134,6 +147,9 @@ impl Leader {
                 }
             }
             State::Leading(pipeline) if pipeline.ballot() == message.ballot => {
+                if pipeline.is_recalling(message.inquiry) {
+                    return self.on_recalled(from, message, cx);
+                }
                 pipeline.on_phase1b(from, message, cx);
                 self.advance(cx);
             }

@@ -3,6 +3,7 @@
 use super::election::Tallies;
 use super::membership::Activation;
 use super::phase1::Phase1;
+use super::recall::Recall;
 use super::{Leader, LeaderTimer, Phase1b, Propose, State, Wanted};
 use crate::configuration::Configuration;
 use crate::multipaxos::proxy_leader;
@@ -39,6 +40,7 @@ pub(super) struct Pipeline {
     pub(super) phase1_version: u64,
     pub(super) activating: Option<Activation>,
     pub(super) enlisting: Map<NodeId, Instant>,
+    pub(super) recall: Option<Recall>,
     next_proxy: u64,
     heard: Tallies,
     heard_at: Instant,
@@ -60,6 +62,10 @@ impl Pipeline {
             self.heard = Tallies::default();
             self.heard_at = now;
         }
+    }
+
+    pub(super) fn is_recalling(&self, inquiry: u64) -> bool {
+        self.recall.as_ref().is_some_and(|recall| recall.inquiry() == inquiry)
     }
 
     pub(super) fn on_phase1b(&mut self, from: NodeId, message: Phase1b, cx: &mut Cx<'_, Leader>) {
@@ -152,6 +158,7 @@ impl Leader {
             phase1_version: phase1_version.min(phase1.latest_version()),
             activating: None,
             enlisting: Map::default(),
+            recall: None,
             next_proxy: 0,
             heard: Tallies::default(),
             heard_at: cx.now(),

@@ -1,6 +1,7 @@
 //! Catching up: a replica that lacks values asks its peers, in turn, for entries or for a snapshot.
 
 use super::{Behind, Entries, Fetch, Replica};
+use crate::multipaxos::leader;
 use crate::value::Value;
 use kernel::{Cx, NodeId, StateMachine};
 use parts::Slot;
@@ -17,7 +18,12 @@ pub(super) struct CatchUp {
     /// Where execution stood when the timer last looked.
     stood_at: Slot,
     asked: u64,
+    /// How often the timer found no progress in a row.
+    standing: u32,
 }
+
+/// After this many looks without progress the leader is asked, who asks the acceptors.
+const LOOKS_BEFORE_STUCK: u32 = 10;
 
 impl CatchUp {
     pub(super) fn saw_executed(&mut self, executed: Slot) {
@@ -33,6 +39,7 @@ impl<S: StateMachine> Replica<S> {
         self.catch_up.stood_at = self.state.executed;
         self.retry_transfer(cx);
         if !stood_still || self.is_installing() {
+            self.catch_up.standing = 0;
             return;
         }
         if let Some(through) = self.waiting_reads.iter().map(|read| read.through).max() {
@@ -40,8 +47,17 @@ impl<S: StateMachine> Replica<S> {
         }
         let chosen_ahead =
             self.log.iter().any(|(_, entry)| entry.value.is_some() || entry.chosen_in.is_some());
-        if chosen_ahead || self.catch_up.ahead > self.state.executed {
+        if self.joining || chosen_ahead || self.catch_up.ahead > self.state.executed {
             self.fetch(cx);
+            self.catch_up.standing += 1;
+            if !self.joining
+                && self.catch_up.standing.is_multiple_of(LOOKS_BEFORE_STUCK)
+                && let Some(ballot) = self.leader
+            {
+                cx.mark("replica.asked_the_leader_for_entries");
+                let configurations = self.state.configurations.clone();
+                cx.send(ballot.leader, leader::Stuck { from: self.state.executed, configurations });
+            }
         }
     }
 
@@ -54,12 +70,15 @@ impl<S: StateMachine> Replica<S> {
         }
         let peer = peers[(self.catch_up.asked % peers.len() as u64) as usize];
         self.catch_up.asked += 1;
+        if self.joining {
+            return self.begin_transfer(peer, cx);
+        }
         cx.mark("replica.fetched_from_a_peer");
         cx.send(peer, Fetch { from: self.state.executed });
     }
 
     pub(super) fn on_fetch(&mut self, from: NodeId, message: Fetch, cx: &mut Cx<'_, Self>) {
-        if message.from >= self.state.executed {
+        if message.from >= self.state.executed || self.joining {
             return;
         }
         if message.from < self.retained.start() {
@@ -81,7 +100,7 @@ impl<S: StateMachine> Replica<S> {
     }
 
     pub(super) fn on_entries(&mut self, message: Entries, cx: &mut Cx<'_, Self>) {
-        if self.is_installing() {
+        if self.is_installing() || self.joining {
             return;
         }
         self.catch_up.saw_executed(message.executed);

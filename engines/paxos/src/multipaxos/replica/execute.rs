@@ -49,6 +49,9 @@ impl<S: StateMachine> Replica<S> {
 
     /// Executes as far as the chosen values reach.
     pub(super) fn execute(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.joining {
+            return;
+        }
         let before = self.state.executed;
         if planted!(P07) {
             self.skip_hole();
@@ -87,6 +90,7 @@ impl<S: StateMachine> Replica<S> {
                 next.first_slot = if planted!(P12) { slot.next() } else { slot.plus(self.parameters.window) };
                 let members = next.nodes();
                 self.state.enlisted.retain(|node, _| members.contains(node));
+                self.state.enlisted.extend(next.joined.iter().copied());
                 self.state.configurations.push(next);
                 self.state.configurations.forget_before(slot);
                 cx.mark("replica.executed_a_configuration");
@@ -161,7 +165,7 @@ impl<S: StateMachine> Replica<S> {
 
     pub(super) fn on_read(&mut self, message: Read, cx: &mut Cx<'_, Self>) {
         let Read { through, unbatcher, reads } = message;
-        if self.state.executed >= through || planted!(P07) {
+        if (self.state.executed >= through && !self.joining) || planted!(P07) {
             return self.answer(unbatcher, &reads, cx);
         }
         let bytes: usize = reads.iter().map(|read| read.queries.size() + 64).sum();

@@ -162,6 +162,8 @@ pub struct Replica<S> {
     retained: SlotRing<Value>,
     retained_bytes: usize,
     leader: Option<Ballot>,
+    /// True until a snapshot is installed: the configurations are hearsay, and nothing may be executed on them.
+    joining: bool,
     reported: Option<(Slot, Slot)>,
     catch_up: catch_up::CatchUp,
     snapshots: snapshot::Snapshots,
@@ -182,11 +184,23 @@ impl<S: StateMachine> Replica<S> {
             retained: SlotRing::new(Slot(0), usize::MAX),
             retained_bytes: 0,
             leader: None,
+            joining: false,
             reported: None,
             catch_up: catch_up::CatchUp::default(),
             snapshots: snapshot::Snapshots::default(),
             scratch: Vec::new(),
         }
+    }
+
+    /// A replica of a machine that joins a living cluster: `configurations` only tell whom to ask, and it starts from a
+    /// snapshot.
+    pub fn joining(parameters: Parameters, configurations: Configurations, machine: S) -> Self {
+        Self { joining: true, ..Self::new(parameters, configurations, machine) }
+    }
+
+    /// True while it has no state of its own yet.
+    pub fn is_joining(&self) -> bool {
+        self.joining
     }
 
     /// The slot after the last one executed.
@@ -251,6 +265,7 @@ impl<S: StateMachine> Role for Replica<S> {
             ReplicaIn::PullSnapshot(message) => self.on_pull_snapshot(from, message, cx),
             ReplicaIn::SnapshotChunk(message) => self.on_snapshot_chunk(from, message, cx),
             ReplicaIn::Heartbeat(message) => self.on_heartbeat(message, cx),
+            ReplicaIn::Describe(Describe {}) if self.joining => {}
             ReplicaIn::Describe(Describe {}) => {
                 let configurations = Some(self.state.configurations.clone());
                 cx.send(from, self.describe(configurations));
@@ -292,7 +307,7 @@ impl<S: StateMachine> Replica<S> {
     /// Tells the leader, whose window waits for it.
     fn report(&mut self, cx: &mut Cx<'_, Self>) {
         self.reported = Some((self.state.executed, self.snapshot_through()));
-        if let Some(ballot) = self.leader {
+        if let Some(ballot) = self.leader.filter(|_| !self.joining) {
             // What a leader learns here it may rely on: a snapshot counts only when it is durable.
             cx.send_durable(ballot.leader, self.describe(None));
         }
@@ -300,6 +315,9 @@ impl<S: StateMachine> Replica<S> {
 
     /// Tells everybody who may lead one day, with the configurations.
     fn report_to_all(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.joining {
+            return;
+        }
         let configurations = Some(self.state.configurations.clone());
         let leaders = self.state.configurations.latest().leaders.clone();
         let report = self.describe(configurations);
@@ -309,10 +327,13 @@ impl<S: StateMachine> Replica<S> {
     }
 
     fn on_heartbeat(&mut self, message: Heartbeat, cx: &mut Cx<'_, Self>) {
-        let Pulse { ballot, executed, truncate_below, .. } = message.pulse;
+        let Pulse { ballot, configurations, executed, truncate_below } = message.pulse;
         if self.leader < Some(ballot) {
             self.leader = Some(ballot);
             self.report(cx);
+        }
+        if self.joining {
+            self.state.configurations.adopt(&configurations);
         }
         self.catch_up.saw_executed(executed);
         self.forget_retained_before(truncate_below);

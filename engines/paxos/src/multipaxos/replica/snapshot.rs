@@ -212,6 +212,7 @@ impl<S: StateMachine> Replica<S> {
         self.state.configurations = configurations;
         self.state.enlisted = enlisted;
         self.state.executed = through;
+        self.joining = false;
         self.log.advance(through);
         self.forget_all_retained();
         Ok(through)
@@ -254,7 +255,7 @@ impl<S: StateMachine> Replica<S> {
 
     pub(super) fn on_pull_snapshot(&mut self, from: NodeId, message: PullSnapshot, cx: &mut Cx<'_, Self>) {
         let chunk_bytes = self.parameters.snapshot_chunk_bytes;
-        if message.index == 0 && self.snapshots.job.is_none() {
+        if message.index == 0 && self.snapshots.job.is_none() && !self.joining {
             let mut writer = Writer::begin(&self.state, &mut self.machine, chunk_bytes);
             let (chunk, last) = writer.next(&mut self.machine, chunk_bytes);
             let (transfer, pulled_at) = (message.transfer, cx.now());
@@ -300,7 +301,7 @@ impl<S: StateMachine> Replica<S> {
         }
         let Some(incoming) = self.snapshots.incoming.take() else { return };
         let through = Preamble::decoded(&incoming.chunks[0]).map(|preamble| preamble.through);
-        if !through.is_ok_and(|through| through > self.state.executed) {
+        if !through.is_ok_and(|through| through > self.state.executed || self.joining) {
             return;
         }
         match self.install(&incoming.chunks) {

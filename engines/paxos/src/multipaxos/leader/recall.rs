@@ -1,0 +1,102 @@
+//! Reading chosen values back from the acceptors, for a replica that no other replica can help.
+//!
+//! A replica may be the only one left that lacks a slot: the others that executed it are gone, and acceptors alone have
+//! it. Phase 1 in the leader's own ballot disturbs nobody: in a slot below the leader's knowledge the vote of the highest
+//! ballot in a read quorum is the chosen value.
+
+use super::election::Tallies;
+use super::phase1::relevant;
+use super::{Leader, Phase1b, ReportedVote, State, Stuck};
+use crate::configuration::Configuration;
+use crate::multipaxos::{acceptor, replica};
+use crate::value::Value;
+use kernel::{Cx, Instant, NodeId};
+use parts::{Ballot, Slot};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, Debug)]
+pub(super) struct Recall {
+    replica: NodeId,
+    from: Slot,
+    inquiry: u64,
+    begun_at: Instant,
+    configurations: Vec<Configuration>,
+    answered: Vec<Tallies>,
+    votes: BTreeMap<Slot, (Ballot, Value)>,
+    /// Every page received reaches at least here.
+    through: Slot,
+}
+
+impl Recall {
+    pub(super) fn inquiry(&self) -> u64 {
+        self.inquiry
+    }
+}
+
+impl Leader {
+    pub(super) fn on_stuck(&mut self, from: NodeId, message: Stuck, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        let inquiry = self.next_inquiry();
+        let State::Leading(pipeline) = &mut self.state else { return };
+        let busy = pipeline
+            .recall
+            .as_ref()
+            .is_some_and(|recall| now.since(recall.begun_at) < 2 * self.parameters.resend_after);
+        if busy || message.from >= self.known {
+            return;
+        }
+        let mut known = self.configurations.clone();
+        known.recall(&message.configurations);
+        let configurations = relevant(&known, message.from);
+        let acceptors: BTreeSet<NodeId> =
+            configurations.iter().flat_map(|configuration| configuration.acceptors.nodes()).collect();
+        let ballot = pipeline.ballot();
+        cx.multicast(acceptors, acceptor::Phase1a { ballot, from: message.from, inquiry });
+        pipeline.recall = Some(Recall {
+            replica: from,
+            from: message.from,
+            inquiry,
+            begun_at: now,
+            answered: vec![Tallies::default(); configurations.len()],
+            configurations,
+            votes: BTreeMap::new(),
+            through: self.known,
+        });
+    }
+
+    pub(super) fn on_recalled(&mut self, from: NodeId, message: Phase1b, cx: &mut Cx<'_, Self>) {
+        let known = self.known;
+        let State::Leading(pipeline) = &mut self.state else { return };
+        let Some(recall) = &mut pipeline.recall else { return };
+        if message.truncated_below > recall.from {
+            // Only a snapshot has it.
+            pipeline.recall = None;
+            return;
+        }
+        recall.through = message.more.map_or(recall.through, |more| recall.through.min(more));
+        for ReportedVote { slot, ballot, value } in message.votes {
+            let best = recall.votes.entry(slot).or_insert_with(|| (ballot, value.clone()));
+            if best.0 < ballot {
+                *best = (ballot, value);
+            }
+        }
+        for (configuration, answered) in recall.configurations.iter().zip(&mut recall.answered) {
+            answered.count(configuration, from);
+        }
+        let complete =
+            recall.configurations.iter().zip(&recall.answered).all(|(configuration, it)| it.can_read(configuration));
+        if !complete {
+            return;
+        }
+        let Some(mut recall) = pipeline.recall.take() else { return };
+        let mut values = Vec::new();
+        let mut slot = recall.from;
+        while slot < recall.through {
+            let Some((_, value)) = recall.votes.remove(&slot) else { break };
+            values.push(value);
+            slot = slot.next();
+        }
+        cx.mark("leader.recalled_entries_for_a_replica");
+        cx.send(recall.replica, replica::Entries { from: recall.from, values, executed: known });
+    }
+}
