@@ -179,7 +179,7 @@ impl PaxosScenario {
         let hosts = cluster::hosts_of(&latest);
         let spares: Vec<HostId> = self.layout.spares().into_iter().filter(|spare| !hosts.contains(spare)).collect();
         let sound: Vec<HostId> =
-            spares.into_iter().filter(|&spare| !self.is_bad(spare, &control.cluster)).collect();
+            spares.into_iter().filter(|&it| !control.cluster.is_up(it) && !self.is_bad(it, &control.cluster)).collect();
         let grows = hosts.len() < 5 && rng.chance(0.6);
         match rng.pick(&sound) {
             Some(&spare) if grows => {

@@ -273,6 +273,10 @@ impl Acceptor {
     fn on_pre_vote(&mut self, from: NodeId, message: PreVote, cx: &mut Cx<'_, Self>) {
         let (now, patience) = (cx.now(), self.parameters.election_timeout);
         let hears_leader = self.heard_leader_at.is_some_and(|at| now.since(at) < patience);
+        if let Some(summary) = self.summary.as_ref().filter(|summary| !summary.active && !self.refused) {
+            // Whoever counts on this vote may know of the configuration that admits it.
+            return cx.send(from, leader::Enlist { incarnation: summary.incarnation });
+        }
         let Some(summary) = self.active() else { return };
         let granted = message.ballot > summary.promised && !hears_leader;
         let promised = summary.promised;
@@ -368,7 +372,7 @@ impl Acceptor {
     }
 
     fn on_heartbeat(&mut self, from: NodeId, message: Heartbeat, cx: &mut Cx<'_, Self>) {
-        let Pulse { ballot, configurations, truncate_below, executed } = message.pulse;
+        let Pulse { ballot, configurations, truncate_below, executed, .. } = message.pulse;
         self.learn(&configurations, cx);
         self.configurations.forget_before(Slot(executed.0.saturating_sub(1)));
         let now = cx.now();

@@ -120,6 +120,8 @@ pub struct Batcher {
     configurations: Configurations,
     unbatcher: NodeId,
     leader: Option<Ballot>,
+    /// Whom the leader has heard of late.
+    alive: Vec<NodeId>,
     /// Groups that wait for a batch, encoded one behind the other.
     pending: Vec<u8>,
     pending_groups: u32,
@@ -143,6 +145,7 @@ impl Batcher {
             configurations,
             unbatcher,
             leader: None,
+            alive: Vec::new(),
             pending: Vec::new(),
             pending_groups: 0,
             in_flight: BTreeMap::new(),
@@ -382,12 +385,14 @@ impl Batcher {
         self.reads_in_flight.insert(message.id, batch);
     }
 
-    /// To the replica of this host if there is one, else to any.
+    /// To the replica of this host if there is one, else to any that lives as far as is known.
     fn send_reads(&self, through: Slot, reads: Vec<replica::ReadGroup>, cx: &mut Cx<'_, Self>) {
         let replicas = &self.configurations.latest().replicas;
         let here = cx.node().host();
         let near = replicas.iter().find(|replica| replica.host() == here).copied();
-        if let Some(replica) = near.or_else(|| cx.rng().pick(replicas).copied()) {
+        let alive: Vec<NodeId> = replicas.iter().copied().filter(|replica| self.alive.contains(replica)).collect();
+        let far = if alive.is_empty() { replicas } else { &alive };
+        if let Some(replica) = near.or_else(|| cx.rng().pick(far).copied()) {
             cx.send(replica, replica::Read { through, unbatcher: self.unbatcher, reads });
         }
     }
@@ -409,7 +414,8 @@ impl Batcher {
     }
 
     fn on_heartbeat(&mut self, message: Heartbeat, cx: &mut Cx<'_, Self>) {
-        let Pulse { ballot, configurations, executed, .. } = message.pulse;
+        let Pulse { ballot, configurations, executed, alive, .. } = message.pulse;
+        self.alive = alive;
         self.configurations.adopt(&configurations);
         self.configurations.forget_before(Slot(executed.0.saturating_sub(1)));
         self.answer_reconfigurations(executed, cx);

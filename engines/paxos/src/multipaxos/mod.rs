@@ -52,7 +52,7 @@ pub mod replica;
 pub mod unbatcher;
 
 use crate::configuration::Configurations;
-use kernel::{Family, StateMachine};
+use kernel::{Family, NodeId, StateMachine};
 use parts::{Ballot, Slot};
 
 pub use client::{Call, Outcome, Refusal};
@@ -68,6 +68,8 @@ kernel::record! {
         executed: Slot,
         /// Enough replicas have durable snapshots of everything below.
         truncate_below: Slot,
+        /// Replicas and proxy leaders that the leader has heard of late: those to turn to.
+        alive: Vec<NodeId>,
     }
 }
 

@@ -103,7 +103,7 @@ impl Role for ProxyLeader {
             ProxyLeaderIn::Assign(message) => self.on_assign(message, cx),
             ProxyLeaderIn::Phase2b(message) => self.on_phase2b(from, message, cx),
             ProxyLeaderIn::Nack(message) => self.on_nack(message, cx),
-            ProxyLeaderIn::Heartbeat(message) => self.on_heartbeat(message),
+            ProxyLeaderIn::Heartbeat(message) => self.on_heartbeat(from, message, cx),
         }
     }
 
@@ -197,7 +197,8 @@ impl ProxyLeader {
         }
     }
 
-    fn on_heartbeat(&mut self, message: Heartbeat) {
+    fn on_heartbeat(&mut self, from: NodeId, message: Heartbeat, cx: &mut Cx<'_, Self>) {
+        cx.send(from, leader::ProxyAlive {});
         self.configurations.adopt(&message.pulse.configurations);
         self.executed = self.executed.max(message.pulse.executed);
         self.configurations.forget_before(Slot(self.executed.0.saturating_sub(1)));

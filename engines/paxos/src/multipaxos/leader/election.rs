@@ -3,8 +3,9 @@
 use super::{Executed, Heartbeat, HeartbeatAck, Leader, LeaderTimer, Nack, PreVoteAck, State};
 use crate::configuration::{Configuration, Configurations};
 use crate::multipaxos::{Pulse, acceptor, batcher, proxy_leader, replica};
-use kernel::{Cx, NodeId};
+use kernel::{Cx, Instant, NodeId};
 use parts::{Ballot, Slot, Tally};
+use std::time::Duration;
 
 /// Answers per group of one configuration.
 #[derive(Clone, Debug, Default)]
@@ -129,7 +130,10 @@ impl Leader {
         let Some(ballot) = self.leader() else { return };
         let truncate_below = self.truncation();
         let configurations = self.configurations.clone();
-        let pulse = Pulse { ballot, configurations, executed: self.known, truncate_below };
+        let mut alive: Vec<NodeId> =
+            self.alive_at.keys().copied().filter(|&node| self.is_alive(node, cx.now())).collect();
+        alive.sort_unstable();
+        let pulse = Pulse { ballot, configurations, executed: self.known, truncate_below, alive };
         let me = cx.node();
         for configuration in self.configurations.all() {
             let others = configuration.leaders.iter().copied().filter(|&leader| leader != me);
@@ -140,6 +144,21 @@ impl Leader {
             cx.multicast(configuration.replicas.iter().copied(), replica::Heartbeat { pulse: pulse.clone() });
             cx.multicast(configuration.batchers.iter().copied(), batcher::Heartbeat { pulse: pulse.clone() });
         }
+    }
+
+    pub(super) fn saw_alive(&mut self, node: NodeId, now: Instant) {
+        let patience = self.alive_after();
+        self.alive_at.retain(|_, at| now.since(*at) < patience);
+        self.alive_at.insert(node, now);
+    }
+
+    /// True if `node`, a replica or proxy leader, was heard of late.
+    pub(super) fn is_alive(&self, node: NodeId, now: Instant) -> bool {
+        self.alive_at.get(&node).is_some_and(|&at| now.since(at) < self.alive_after())
+    }
+
+    fn alive_after(&self) -> Duration {
+        self.parameters.election_timeout.max(4 * self.parameters.heartbeat_every)
     }
 
     pub(super) fn on_heartbeat_ack(&mut self, from: NodeId, message: HeartbeatAck, cx: &mut Cx<'_, Self>) {
@@ -158,6 +177,7 @@ impl Leader {
             self.adopt(configurations);
         }
         self.snapshots.insert(from, snapshot);
+        self.saw_alive(from, cx.now());
         if version > self.configurations.latest().version {
             // What governs the slots to come is not known yet: ask before relying on the report.
             return cx.send(from, replica::Describe {});

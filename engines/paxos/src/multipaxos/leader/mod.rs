@@ -107,6 +107,8 @@ kernel::messages! {
             /// Drawn when its journal was born.
             incarnation: u64,
         },
+        /// From a proxy leader: I hear you.
+        13 => ProxyAlive {},
         /// From a replica: no other replica gives me what was chosen from `from` on; ask the acceptors.
         12 => Stuck {
             /// The first slot it lacks.
@@ -167,6 +169,8 @@ pub struct Leader {
     heard: Option<(Ballot, Instant)>,
     /// How far each replica's durable snapshot reaches.
     snapshots: Map<NodeId, Slot>,
+    /// When replicas and proxy leaders were heard last.
+    alive_at: Map<NodeId, Instant>,
     /// Acceptors that asked to be counted, with their incarnations.
     newcomers: Map<NodeId, u64>,
     inquiries: u64,
@@ -186,6 +190,7 @@ impl Leader {
             highest: Ballot::ZERO,
             heard: None,
             snapshots: Map::default(),
+            alive_at: Map::default(),
             newcomers: Map::default(),
             inquiries: 0,
             known: Slot(0),
@@ -250,6 +255,7 @@ impl Role for Leader {
             LeaderIn::Reconfigure(message) => self.on_reconfigure(message, cx),
             LeaderIn::Sealed(message) => self.on_sealed(from, message, cx),
             LeaderIn::Enlist(message) => self.on_enlist(from, message, cx),
+            LeaderIn::ProxyAlive(ProxyAlive {}) => self.saw_alive(from, cx.now()),
             LeaderIn::Stuck(message) => self.on_stuck(from, message, cx),
         }
     }

@@ -41,7 +41,6 @@ pub(super) struct Pipeline {
     pub(super) activating: Option<Activation>,
     pub(super) enlisting: Map<NodeId, Instant>,
     pub(super) recall: Option<Recall>,
-    next_proxy: u64,
     heard: Tallies,
     heard_at: Instant,
 }
@@ -159,7 +158,6 @@ impl Leader {
             activating: None,
             enlisting: Map::default(),
             recall: None,
-            next_proxy: 0,
             heard: Tallies::default(),
             heard_at: cx.now(),
         };
@@ -212,7 +210,8 @@ impl Leader {
 
     /// Proposes in every slot that the window and the configurations in force allow.
     pub(super) fn fill_window(&mut self, cx: &mut Cx<'_, Self>) {
-        let me = cx.node();
+        let State::Leading(pipeline) = &self.state else { return };
+        let proxies = self.proxies(pipeline.next, cx);
         let State::Leading(pipeline) = &mut self.state else { return };
         let mut limit = self.known.plus(self.parameters.window);
         if let Some(next) = self.configurations.with_version(pipeline.active_version + 1) {
@@ -232,8 +231,7 @@ impl Leader {
             let slot = pipeline.next;
             pipeline.next = slot.next();
             let configuration = self.configurations.governing(slot);
-            let proxy = proxy_of(configuration, me, pipeline.next_proxy);
-            pipeline.next_proxy += 1;
+            let proxy = proxies[(slot.0 % proxies.len() as u64) as usize];
             let assign = proxy_leader::Assign {
                 ballot: pipeline.ballot,
                 slot,
@@ -245,6 +243,16 @@ impl Leader {
         }
     }
 
+    /// Whom to assign slots to: the proxy leader of this host if there is one, else all that were heard of late, else all.
+    fn proxies(&self, slot: Slot, cx: &Cx<'_, Self>) -> Vec<NodeId> {
+        let all = &self.configurations.governing(slot).proxy_leaders;
+        if let Some(&near) = all.iter().find(|proxy| proxy.host() == cx.node().host()) {
+            return vec![near];
+        }
+        let alive: Vec<NodeId> = all.iter().copied().filter(|&proxy| self.is_alive(proxy, cx.now())).collect();
+        if alive.is_empty() { all.clone() } else { alive }
+    }
+
     pub(super) fn resend(&mut self, cx: &mut Cx<'_, Self>) {
         let (now, patience) = (cx.now(), self.parameters.resend_after);
         match &mut self.state {
@@ -254,7 +262,7 @@ impl Leader {
                 if let Some(activation) = &pipeline.activating {
                     activation.ask(cx);
                 }
-                let (ballot, turn) = (pipeline.ballot, &mut pipeline.next_proxy);
+                let ballot = pipeline.ballot;
                 let slots: Vec<Slot> = pipeline
                     .log
                     .iter()
@@ -266,10 +274,8 @@ impl Leader {
                     proposal.sent_at = now;
                     cx.mark("leader.assigned_again");
                     let configuration = self.configurations.governing(slot);
-                    // Not the one on this host again: it may be another that is reached.
-                    let proxies = &configuration.proxy_leaders;
-                    let proxy = proxies[(*turn % proxies.len() as u64) as usize];
-                    *turn += 1;
+                    // Any of them, at random: the one on this host may be the one that cannot reach a quorum.
+                    let Some(&proxy) = cx.rng().pick(&configuration.proxy_leaders) else { continue };
                     let value = proposal.value.clone();
                     cx.send(
                         proxy,
@@ -280,11 +286,4 @@ impl Leader {
         }
         cx.set_timer(LeaderTimer::Resend, patience);
     }
-}
-
-/// The proxy leader of the leader's own host, else each in turn.
-fn proxy_of(configuration: &Configuration, leader: NodeId, turn: u64) -> NodeId {
-    let proxies = &configuration.proxy_leaders;
-    let near = proxies.iter().find(|proxy| proxy.host() == leader.host());
-    near.copied().unwrap_or_else(|| proxies[(turn % proxies.len() as u64) as usize])
 }

@@ -327,7 +327,7 @@ impl<S: StateMachine> Replica<S> {
     }
 
     fn on_heartbeat(&mut self, message: Heartbeat, cx: &mut Cx<'_, Self>) {
-        let Pulse { ballot, configurations, executed, truncate_below } = message.pulse;
+        let Pulse { ballot, configurations, executed, truncate_below, .. } = message.pulse;
         if self.leader < Some(ballot) {
             self.leader = Some(ballot);
             self.report(cx);
