@@ -35,7 +35,7 @@ kernel::record! {
         unbatchers: Vec<NodeId>,
         /// The machines.
         hosts: Vec<HostEntry>,
-        /// Acceptors that joined by this change, each with the incarnation that joined; filled in by the leader.
+        /// Acceptors that joined after the birth, each with the incarnation that joined; filled in by the leader.
         joined: Vec<(NodeId, u64)>,
     }
 }
@@ -114,9 +114,10 @@ impl Configurations {
         Arc::make_mut(&mut self.0).push(next);
     }
 
-    /// True if one of them makes this incarnation of `acceptor` a member.
-    pub fn counts(&self, acceptor: NodeId, incarnation: u64) -> bool {
-        self.0.iter().any(|configuration| configuration.joined.contains(&(acceptor, incarnation)))
+    /// The incarnation in which `acceptor` is a member, if it joined after the birth.
+    pub fn counts(&self, acceptor: NodeId) -> Option<u64> {
+        let joined = self.0.iter().rev().flat_map(|configuration| &configuration.joined);
+        joined.filter(|(node, _)| *node == acceptor).map(|&(_, incarnation)| incarnation).next()
     }
 
     /// Takes over what `other` knows of earlier slots.

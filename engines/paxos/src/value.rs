@@ -14,14 +14,6 @@ pub enum Value {
     Batch(Bytes),
     /// From `window` slots later on, this configuration governs. Its `first_slot` is set when it is executed.
     Configure(Arc<Configuration>),
-    /// An acceptor asks to be counted. It is refused if its node was enlisted with another incarnation before: it has
-    /// lost its votes.
-    Enlist {
-        /// The acceptor.
-        node: NodeId,
-        /// Drawn at random when its journal was born.
-        incarnation: u64,
-    },
 }
 
 impl Value {
@@ -31,7 +23,6 @@ impl Value {
             Self::Noop => 1,
             Self::Batch(batch) => batch.len() + 5,
             Self::Configure(configuration) => 64 * configuration.nodes().len(),
-            Self::Enlist { .. } => 17,
         }
     }
 }
@@ -48,11 +39,6 @@ impl Encode for Value {
                 out.push(2);
                 configuration.encode(out);
             }
-            Self::Enlist { node, incarnation } => {
-                out.push(3);
-                node.encode(out);
-                incarnation.encode(out);
-            }
         }
     }
 }
@@ -63,7 +49,6 @@ impl Decode for Value {
             0 => Ok(Self::Noop),
             1 => Bytes::decode(input).map(Self::Batch),
             2 => Decode::decode(input).map(Self::Configure),
-            3 => Ok(Self::Enlist { node: NodeId::decode(input)?, incarnation: u64::decode(input)? }),
             tag => Err(DecodeError::UnknownTag("value", tag)),
         }
     }

@@ -151,7 +151,8 @@ pub(super) fn core(configuration: &Configuration, sound: &[HostId], rng: &mut Rn
         (&configuration.replicas, needed),
     ];
     for (nodes, count) in roles {
-        let mut nodes: Vec<HostId> = nodes.iter().filter(|node| is_sound(node)).map(|node| node.host()).collect();
+        let mut nodes: Vec<HostId> =
+            nodes.iter().filter(|node| is_sound(node)).map(|node| node.host()).collect();
         rng.shuffle(&mut nodes);
         // Those already in first: the core stays small.
         nodes.sort_by_key(|host| !core.contains(host));
@@ -180,7 +181,8 @@ impl Layout {
         } else {
             compartmentalized(rng)
         };
-        let clients = (1..=rng.between(1, 4) as u32).map(|client| NodeId::new(HostId(200 + client), CLIENT)).collect();
+        let clients =
+            (1..=rng.between(1, 4) as u32).map(|client| NodeId::new(HostId(200 + client), CLIENT)).collect();
         Self { first, spares: (101..=104).map(HostId).collect(), clients, colocated: colocated_placement }
     }
 
@@ -250,7 +252,8 @@ impl Layout {
         }
         if plays(&acceptors) {
             let replica = plays(&self.first.replicas).then(|| NodeId::new(host, REPLICA));
-            nodes.push((ACCEPTOR, Member::Acceptor(Acceptor::new(parameters(), known.clone(), replica))));
+            let acceptor = if self.spares.contains(&host) { Acceptor::joining } else { Acceptor::new };
+            nodes.push((ACCEPTOR, Member::Acceptor(acceptor(parameters(), known.clone(), replica))));
         }
         if plays(&self.first.replicas) {
             let joins = self.spares.contains(&host);

@@ -71,7 +71,11 @@ impl Invariants {
         }
         let digest = replica.machine().digest();
         let known = *self.digests.entry(executed).or_insert(digest);
-        kernel::invariant!(PREFIX, known == digest, "{id} differs from another replica after slot {executed}");
+        kernel::invariant!(
+            PREFIX,
+            known == digest,
+            "{id} differs from another replica after slot {executed}"
+        );
         kernel::invariant!(
             BOUND,
             replica.waiting_read_bytes() <= parameters.waiting_read_bytes_max
@@ -98,7 +102,9 @@ impl Invariants {
                 _ => None,
             })
             .collect();
-        let Some(&(first, executed, digest)) = replicas.first() else { return Err("no replica lives".to_owned()) };
+        let Some(&(first, executed, digest)) = replicas.first() else {
+            return Err("no replica lives".to_owned());
+        };
         match replicas.iter().find(|&&(_, slot, other)| slot != executed || other != digest) {
             None => Ok(()),
             Some((id, slot, _)) => Err(format!("{first} is at slot {executed}, {id} at slot {slot}")),

@@ -13,8 +13,8 @@ use kernel::{HostId, NodeId, Place, RequestId, Rng};
 use kv::{Command, Expect, Query, Store};
 use parts::Slot;
 use sim::{
-    Class, Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Replacement, Scenario, StrikeKind,
-    Tuning,
+    Class, Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Replacement, Scenario,
+    StrikeKind, Tuning,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -39,7 +39,6 @@ pub struct PaxosScenario {
 const MARKS: &[&str] = &[
     "acceptor.truncated",
     "acceptor.admitted_by_a_configuration",
-    "acceptor.admitted_by_the_log",
     "acceptor.refused_because_it_lost_its_votes",
     "acceptor.read_of_a_superseded_configuration",
     "batcher.resent_a_batch",
@@ -162,10 +161,13 @@ impl PaxosScenario {
         let latest = self.latest(&control.cluster);
         let used = cluster::hosts_of(&latest);
         let mut spares = self.layout.spares();
-        spares.retain(|spare| !used.contains(spare) && !control.cluster.is_up(*spare) && !self.wiped.contains(spare));
+        spares.retain(|spare| {
+            !used.contains(spare) && !control.cluster.is_up(*spare) && !self.wiped.contains(spare)
+        });
         spares.retain(|&spare| !self.is_bad(spare, &control.cluster));
         let Some(&spare) = rng.pick(&spares) else { return false };
-        let bad: Vec<HostId> = used.iter().copied().filter(|&host| self.is_bad(host, &control.cluster)).collect();
+        let bad: Vec<HostId> =
+            used.iter().copied().filter(|&host| self.is_bad(host, &control.cluster)).collect();
         let Some(&leaver) = rng.pick(if bad.is_empty() { &used } else { &bad }) else { return false };
         self.reconfigure(cluster::substitute(&latest, leaver, spare), Some(spare), control);
         true
@@ -177,9 +179,12 @@ impl PaxosScenario {
             return false;
         }
         let hosts = cluster::hosts_of(&latest);
-        let spares: Vec<HostId> = self.layout.spares().into_iter().filter(|spare| !hosts.contains(spare)).collect();
-        let sound: Vec<HostId> =
-            spares.into_iter().filter(|&it| !control.cluster.is_up(it) && !self.is_bad(it, &control.cluster)).collect();
+        let spares: Vec<HostId> =
+            self.layout.spares().into_iter().filter(|spare| !hosts.contains(spare)).collect();
+        let sound: Vec<HostId> = spares
+            .into_iter()
+            .filter(|&it| !control.cluster.is_up(it) && !self.is_bad(it, &control.cluster))
+            .collect();
         let grows = hosts.len() < 5 && rng.chance(0.6);
         match rng.pick(&sound) {
             Some(&spare) if grows => {
@@ -242,12 +247,21 @@ impl Scenario for PaxosScenario {
             let batchers = self.layout.batchers();
             let index = client.host().0 as usize;
             let patience = Duration::from_millis(300 + 100 * (index as u64 % 3));
-            return vec![(client.place(), Member::Client(Client::new(batchers, patience).starting_at(index)))];
+            return vec![(
+                client.place(),
+                Member::Client(Client::new(batchers, patience).starting_at(index)),
+            )];
         }
         self.layout.build(life.host, &self.parameters, &self.newest)
     }
 
-    fn operate(&mut self, operation: OperationId, node: NodeId, rng: &mut Rng, control: &mut Control<'_, Node>) {
+    fn operate(
+        &mut self,
+        operation: OperationId,
+        node: NodeId,
+        rng: &mut Rng,
+        control: &mut Control<'_, Node>,
+    ) {
         let key = rng.pick(&history::KEYS).copied().unwrap_or(history::KEYS[0]);
         let value = format!("{}.{}.{}", operation.client, operation.nth, rng.below(1 << 20));
         let now = control.cluster.now();
@@ -274,7 +288,8 @@ impl Scenario for PaxosScenario {
             7 => match self.histories.version_to_expect(node, key) {
                 Some(version) => {
                     let expect = Expect::Version(version);
-                    let command = Command::CompareAndSet { key: bytes, expect, value: Some(value.as_bytes()) };
+                    let command =
+                        Command::CompareAndSet { key: bytes, expect, value: Some(value.as_bytes()) };
                     (write(command), history::Asked::CompareAndSet { version, value })
                 }
                 None => (read(Level::Linearizable), history::Asked::Get),
@@ -289,14 +304,21 @@ impl Scenario for PaxosScenario {
         self.histories.asked(id, node, key, asked, now);
     }
 
-    fn on_response(&mut self, node: NodeId, id: RequestId, outcome: Outcome, control: &mut Control<'_, Node>) {
+    fn on_response(
+        &mut self,
+        node: NodeId,
+        id: RequestId,
+        outcome: Outcome,
+        control: &mut Control<'_, Node>,
+    ) {
         if let Some(wanted) = self.reconfigurations.remove(&id) {
             if outcome == Outcome::Refused(Refusal::Conflict) {
                 return;
             }
             // The hosts that left may go as soon as the change is in force.
             let stays = cluster::hosts_of(&wanted);
-            let gone: Vec<HostId> = self.layout.all_hosts().into_iter().filter(|host| !stays.contains(host)).collect();
+            let gone: Vec<HostId> =
+                self.layout.all_hosts().into_iter().filter(|host| !stays.contains(host)).collect();
             self.invariants.leaving.extend(gone);
             return;
         }
@@ -309,9 +331,6 @@ impl Scenario for PaxosScenario {
     }
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
-        if std::env::var("DBG").is_ok_and(|t| cluster.now() > t.parse::<u64>().unwrap() * 1_000_000_000) {
-            for (id, n) in cluster.nodes() { if let Member::Leader(l) = n { eprintln!("{} {id} known {} leading {} cfg {} {}", cluster.now(), l.known_executed(), l.is_leading(), l.configurations().latest().version, format!("{:?}", l).split("state:").nth(1).unwrap().chars().take(500).collect::<String>()); } }
-        }
         self.invariants.check_host(host, cluster, &self.parameters);
     }
 
@@ -352,8 +371,10 @@ impl Scenario for PaxosScenario {
     fn core(&mut self, cluster: &Cluster<'_, Node>, rng: &mut Rng) -> Core {
         let mut hosts: Vec<HostId> = self.layout.client_nodes().iter().map(|node| node.host()).collect();
         for configuration in self.in_force(cluster) {
-            let sound: Vec<HostId> =
-                cluster::hosts_of(&configuration).into_iter().filter(|&host| !self.is_bad(host, cluster)).collect();
+            let sound: Vec<HostId> = cluster::hosts_of(&configuration)
+                .into_iter()
+                .filter(|&host| !self.is_bad(host, cluster))
+                .collect();
             match cluster::core(&configuration, &sound, rng) {
                 Some(core) => hosts.extend(core),
                 None => return Core::Excused("no quorum of acceptors has kept its votes".to_owned()),

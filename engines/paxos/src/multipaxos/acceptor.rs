@@ -6,7 +6,8 @@ use crate::multipaxos::{batcher, leader, proxy_leader, replica};
 use crate::parameters::Parameters;
 use crate::value::Value;
 use kernel::{Cx, Encode, Instant, NodeId, Position, Role, planted};
-use parts::{Ballot, Set, Slot, SlotRing};
+use parts::{Ballot, Slot, SlotRing};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 kernel::messages! {
@@ -54,24 +55,20 @@ kernel::messages! {
             /// What it tells everybody.
             pulse: Pulse,
         },
-        /// From an acceptor whose journal is blank: are you blank, too?
+        /// From an acceptor whose journal is blank: so am I, born with this incarnation.
         7 => Blank {
-            /// Whether it waits for an answer.
-            asks: bool,
+            /// Drawn at random when its journal was born.
+            incarnation: u64,
         },
-        /// From whoever may lead: a configuration counts you among the acceptors.
-        10 => Known {
+        /// From an active acceptor to a blank one: the cluster is born, with these acceptors.
+        8 => Born {
+            /// Each with its incarnation.
+            members: Vec<(NodeId, u64)>,
+        },
+        /// From whoever may lead: who counts as an acceptor.
+        9 => Known {
             /// The configurations.
             configurations: Configurations,
-        },
-        /// From an active acceptor to a blank one: the cluster is born already, the log must admit you.
-        9 => Born {},
-        /// From a replica: your request to be counted was executed.
-        8 => Enlisted {
-            /// The incarnation that was asked for.
-            incarnation: u64,
-            /// False: another incarnation of this node was counted before.
-            accepted: bool,
         },
     }
 }
@@ -88,14 +85,15 @@ kernel::timers! {
 #[derive(Clone, PartialEq, Debug)]
 pub enum AcceptorRecord {
     /// Its journal was born blank.
-    Born {
+    Blank {
         /// Drawn at random.
         incarnation: u64,
     },
-    /// It may vote.
-    Active,
-    /// The log knows its incarnation.
-    Enlisted,
+    /// It may vote: the cluster was born with these acceptors, or it was made a member later (then the row is empty).
+    Active {
+        /// The acceptors at the cluster's birth.
+        members: Vec<(NodeId, u64)>,
+    },
     /// It promised a ballot.
     Promise {
         /// The ballot.
@@ -126,8 +124,8 @@ kernel::record! {
         incarnation: u64,
         /// It may vote.
         active: bool,
-        /// The log knows its incarnation.
-        enlisted: bool,
+        /// The acceptors at the cluster's birth, if it was there.
+        members: Vec<(NodeId, u64)>,
         /// The highest ballot promised.
         promised: Ballot,
         /// The slot after the highest one it has voted in.
@@ -162,11 +160,12 @@ pub struct Acceptor {
     configurations: Configurations,
     /// The replica on this host, which takes values from here instead of a second time from the network.
     replica: Option<NodeId>,
+    /// True on a machine that joins a living cluster: it takes no part in a birth.
+    joins: bool,
     summary: Option<Summary>,
     refused: bool,
-    blank_peers: Set<NodeId>,
-    blank_rounds: u32,
-    born_already: bool,
+    /// Who else is blank, with their incarnations.
+    blank: BTreeMap<NodeId, u64>,
     votes: SlotRing<Vote>,
     heard_leader_at: Option<Instant>,
 }
@@ -178,14 +177,18 @@ impl Acceptor {
             parameters,
             configurations,
             replica,
+            joins: false,
             summary: None,
             refused: false,
-            blank_peers: Set::default(),
-            blank_rounds: 0,
-            born_already: false,
+            blank: BTreeMap::new(),
             votes: SlotRing::new(Slot(0), VOTES_SPAN_MAX),
             heard_leader_at: None,
         }
+    }
+
+    /// The acceptor of a machine that joins a living cluster: it waits to be made a member.
+    pub fn joining(parameters: Parameters, configurations: Configurations, replica: Option<NodeId>) -> Self {
+        Self { joins: true, ..Self::new(parameters, configurations, replica) }
     }
 
     /// True if the cluster counted another incarnation of this node before: this one has lost its votes, and must be
@@ -217,13 +220,16 @@ impl Role for Acceptor {
 
     fn restore(&mut self, position: Position, record: AcceptorRecord) {
         match record {
-            AcceptorRecord::Born { incarnation } => self.summary = Some(Summary::born(incarnation)),
+            AcceptorRecord::Blank { incarnation } => self.summary = Some(Summary::blank(incarnation)),
             AcceptorRecord::Summary(summary) => {
                 self.votes.advance(summary.truncated_below);
                 self.summary = Some(summary);
             }
-            AcceptorRecord::Active => self.restored().active = true,
-            AcceptorRecord::Enlisted => self.restored().enlisted = true,
+            AcceptorRecord::Active { members } => {
+                let summary = self.restored();
+                summary.active = true;
+                summary.members = members;
+            }
             AcceptorRecord::Promise { ballot } => self.restored().promised = ballot,
             AcceptorRecord::Sealed { version } => self.restored().sealed = version,
             AcceptorRecord::Vote { ballot, slot, value } => {
@@ -240,8 +246,8 @@ impl Role for Acceptor {
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
         if self.summary.is_none() {
             let incarnation = cx.rng().bits();
-            cx.append(&AcceptorRecord::Born { incarnation });
-            self.summary = Some(Summary::born(incarnation));
+            cx.append(&AcceptorRecord::Blank { incarnation });
+            self.summary = Some(Summary::blank(incarnation));
         }
         self.on_timer(AcceptorTimer::Enlist, cx);
     }
@@ -255,9 +261,8 @@ impl Role for Acceptor {
             AcceptorIn::Seal(message) => self.on_seal(from, message, cx),
             AcceptorIn::Heartbeat(message) => self.on_heartbeat(from, message, cx),
             AcceptorIn::Blank(message) => self.on_blank(from, message, cx),
-            AcceptorIn::Born(Born {}) => self.born_already = true,
+            AcceptorIn::Born(message) => self.on_born(message, cx),
             AcceptorIn::Known(message) => self.learn(&message.configurations, cx),
-            AcceptorIn::Enlisted(message) => self.on_enlisted(message, cx),
         }
     }
 
@@ -310,7 +315,13 @@ impl Acceptor {
         }
         cx.send_durable(
             from,
-            leader::Phase1b { ballot: message.ballot, inquiry: message.inquiry, truncated_below, votes, more },
+            leader::Phase1b {
+                ballot: message.ballot,
+                inquiry: message.inquiry,
+                truncated_below,
+                votes,
+                more,
+            },
         );
     }
 
@@ -404,101 +415,100 @@ impl Acceptor {
 
 /// Who may vote: an acceptor that has lost its votes must not.
 ///
-/// A blank acceptor becomes active in one of three ways. When a cluster is born, a majority of the first configuration's
-/// acceptors are blank together. One that was late at birth is admitted by the log ([`Value::Enlist`]), unless the log has
-/// counted another incarnation of the same node before. One that joins later is counted, by its incarnation, in the
-/// configuration that makes it a member.
+/// At a cluster's birth every acceptor of the first configuration is blank; each becomes active when it has heard all the
+/// others, and remembers with which incarnations. One that is blank later was there and has lost its votes: the others
+/// tell it so. A newcomer is counted, by its incarnation, in the configuration that makes it a member.
 impl Acceptor {
     fn enlist(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(summary) = &self.summary else { return };
-        if self.refused || summary.enlisted {
+        if summary.active {
             return;
         }
-        let (incarnation, blank) = (summary.incarnation, !summary.active);
-        if blank {
-            self.blank_rounds += 1;
-            self.activate_at_birth(cx);
-            let me = cx.node();
-            let peers: Vec<_> =
-                self.configurations.latest().acceptors.nodes().filter(|&peer| peer != me).collect();
-            cx.multicast(peers, Blank { asks: true });
+        cx.set_timer(AcceptorTimer::Enlist, ENLIST_EVERY);
+        let (me, incarnation) = (cx.node(), summary.incarnation);
+        let latest = self.configurations.latest();
+        cx.multicast(latest.leaders.iter().copied(), leader::Enlist { incarnation });
+        if self.joins || latest.version > 0 {
+            return;
         }
-        let leaders = self.configurations.latest().leaders.clone();
-        cx.multicast(leaders, leader::Enlist { incarnation });
-        cx.set_timer(AcceptorTimer::Enlist, if blank { ENLIST_EVERY } else { 20 * ENLIST_EVERY });
-    }
-
-    /// A configuration that counts this very incarnation admits it.
-    fn learn(&mut self, configurations: &Configurations, cx: &mut Cx<'_, Self>) {
-        self.configurations.adopt(configurations);
-        let Some(summary) = &mut self.summary else { return };
-        if !summary.enlisted && configurations.counts(cx.node(), summary.incarnation) {
-            cx.mark("acceptor.admitted_by_a_configuration");
-            summary.enlisted = true;
-            if !summary.active {
-                self.activate(cx);
-            }
-            cx.append(&AcceptorRecord::Enlisted);
+        let peers: Vec<NodeId> = latest.acceptors.nodes().filter(|&peer| peer != me).collect();
+        cx.multicast(peers.iter().copied(), Blank { incarnation });
+        if !self.refused && peers.iter().all(|peer| self.blank.contains_key(peer)) {
+            let members =
+                self.blank.iter().map(|(&peer, &life)| (peer, life)).chain([(me, incarnation)]).collect();
+            self.activate(members, cx);
         }
     }
 
-    fn activate_at_birth(&mut self, cx: &mut Cx<'_, Self>) {
-        let first = self.configurations.latest();
-        let acceptors = first.acceptors.nodes().count();
-        let member = first.acceptors.nodes().any(|node| node == cx.node());
-        // A second round gives active acceptors the time to say that this is no birth.
-        let waited = acceptors == 1 || (self.blank_rounds > 2 && !self.born_already);
-        if first.version == 0 && member && waited && (self.blank_peers.len() + 1) * 2 > acceptors {
-            self.activate(cx);
-        }
-    }
-
-    fn activate(&mut self, cx: &mut Cx<'_, Self>) {
+    fn activate(&mut self, members: Vec<(NodeId, u64)>, cx: &mut Cx<'_, Self>) {
         if let Some(summary) = &mut self.summary {
+            self.refused = false;
             summary.active = true;
-            cx.append(&AcceptorRecord::Active);
+            summary.members = members.clone();
+            cx.append(&AcceptorRecord::Active { members });
         }
     }
 
     fn on_blank(&mut self, from: NodeId, message: Blank, cx: &mut Cx<'_, Self>) {
-        if self.is_active() {
-            return cx.send(from, Born {});
+        let Some(summary) = &self.summary else { return };
+        if summary.active {
+            // Only durable memories are shared: a birth that is forgotten again was none.
+            return cx.send_durable(from, Born { members: summary.members.clone() });
         }
-        self.blank_peers.insert(from);
-        if message.asks {
-            cx.send(from, Blank { asks: false });
+        if self.configurations.latest().acceptors.nodes().any(|acceptor| acceptor == from) {
+            self.blank.insert(from, message.incarnation);
         }
     }
 
-    fn on_enlisted(&mut self, message: Enlisted, cx: &mut Cx<'_, Self>) {
-        let Some(summary) = &mut self.summary else { return };
-        if message.incarnation != summary.incarnation || summary.enlisted {
-            return;
+    fn on_born(&mut self, message: Born, cx: &mut Cx<'_, Self>) {
+        let Some(summary) = &self.summary else { return };
+        let mine = message.members.iter().find(|(member, _)| *member == cx.node());
+        match mine {
+            Some(_) if summary.active => {}
+            Some(&(_, incarnation)) if incarnation == summary.incarnation => {
+                self.activate(message.members, cx)
+            }
+            Some(_) => self.refuse(cx),
+            None => {}
         }
-        if !message.accepted {
+    }
+
+    fn refuse(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.refused {
             cx.mark("acceptor.refused_because_it_lost_its_votes");
+            cx.note(|| "lost its votes and must be replaced by a change of membership".to_owned());
             self.refused = true;
+        }
+    }
+
+    /// A configuration that counts this very incarnation makes it a member; one that counts another refuses it.
+    fn learn(&mut self, configurations: &Configurations, cx: &mut Cx<'_, Self>) {
+        self.configurations.adopt(configurations);
+        let Some(summary) = &self.summary else { return };
+        if summary.active {
             return;
         }
-        summary.enlisted = true;
-        if !summary.active {
-            cx.mark("acceptor.admitted_by_the_log");
-            self.activate(cx);
+        match configurations.counts(cx.node()) {
+            Some(incarnation) if incarnation == summary.incarnation => {
+                cx.mark("acceptor.admitted_by_a_configuration");
+                self.activate(Vec::new(), cx);
+            }
+            Some(_) => self.refuse(cx),
+            None => {}
         }
-        cx.append(&AcceptorRecord::Enlisted);
     }
 
     fn restored(&mut self) -> &mut Summary {
-        self.summary.get_or_insert_with(|| Summary::born(0))
+        self.summary.get_or_insert_with(|| Summary::blank(0))
     }
 }
 
 impl Summary {
-    fn born(incarnation: u64) -> Self {
+    fn blank(incarnation: u64) -> Self {
         Self {
             incarnation,
             active: false,
-            enlisted: false,
+            members: Vec::new(),
             promised: Ballot::ZERO,
             voted_through: Slot(0),
             truncated_below: Slot(0),
@@ -510,28 +520,30 @@ impl Summary {
 impl Encode for AcceptorRecord {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Born { incarnation } => {
+            Self::Blank { incarnation } => {
                 out.push(1);
                 incarnation.encode(out);
             }
-            Self::Active => out.push(2),
-            Self::Enlisted => out.push(3),
+            Self::Active { members } => {
+                out.push(2);
+                members.encode(out);
+            }
             Self::Promise { ballot } => {
-                out.push(4);
+                out.push(3);
                 ballot.encode(out);
             }
             Self::Vote { ballot, slot, value } => {
-                out.push(5);
+                out.push(4);
                 ballot.encode(out);
                 slot.encode(out);
                 value.encode(out);
             }
             Self::Sealed { version } => {
-                out.push(6);
+                out.push(5);
                 version.encode(out);
             }
             Self::Summary(summary) => {
-                out.push(7);
+                out.push(6);
                 summary.encode(out);
             }
         }
@@ -541,13 +553,12 @@ impl Encode for AcceptorRecord {
 impl kernel::Decode for AcceptorRecord {
     fn decode(input: &mut kernel::Reader) -> Result<Self, kernel::DecodeError> {
         Ok(match u8::decode(input)? {
-            1 => Self::Born { incarnation: input.field()? },
-            2 => Self::Active,
-            3 => Self::Enlisted,
-            4 => Self::Promise { ballot: input.field()? },
-            5 => Self::Vote { ballot: input.field()?, slot: input.field()?, value: input.field()? },
-            6 => Self::Sealed { version: input.field()? },
-            7 => Self::Summary(input.field()?),
+            1 => Self::Blank { incarnation: input.field()? },
+            2 => Self::Active { members: input.field()? },
+            3 => Self::Promise { ballot: input.field()? },
+            4 => Self::Vote { ballot: input.field()?, slot: input.field()?, value: input.field()? },
+            5 => Self::Sealed { version: input.field()? },
+            6 => Self::Summary(input.field()?),
             tag => return Err(kernel::DecodeError::UnknownTag("acceptor record", tag)),
         })
     }

@@ -390,7 +390,8 @@ impl Batcher {
         let replicas = &self.configurations.latest().replicas;
         let here = cx.node().host();
         let near = replicas.iter().find(|replica| replica.host() == here).copied();
-        let alive: Vec<NodeId> = replicas.iter().copied().filter(|replica| self.alive.contains(replica)).collect();
+        let alive: Vec<NodeId> =
+            replicas.iter().copied().filter(|replica| self.alive.contains(replica)).collect();
         let far = if alive.is_empty() { replicas } else { &alive };
         if let Some(replica) = near.or_else(|| cx.rng().pick(far).copied()) {
             cx.send(replica, replica::Read { through, unbatcher: self.unbatcher, reads });

@@ -61,7 +61,9 @@ impl Leader {
         }
         let mut configuration = (*message.configuration).clone();
         let members: Vec<NodeId> = latest.acceptors.nodes().collect();
-        configuration.joined.clear();
+        configuration.joined = latest.joined.clone();
+        let stays: Vec<NodeId> = configuration.acceptors.nodes().collect();
+        configuration.joined.retain(|(node, _)| stays.contains(node));
         for comer in configuration.acceptors.nodes().filter(|node| !members.contains(node)) {
             // A newcomer that nobody has heard from would count for a quorum and could not vote.
             let Some(&incarnation) = self.newcomers.get(&comer) else {
@@ -128,22 +130,11 @@ impl Leader {
     }
 
     pub(super) fn on_enlist(&mut self, from: NodeId, message: Enlist, cx: &mut Cx<'_, Self>) {
-        let now = cx.now();
         if self.newcomers.len() < NEWCOMERS_MAX || self.newcomers.contains_key(&from) {
             self.newcomers.insert(from, message.incarnation);
         }
-        if self.configurations.counts(from, message.incarnation) {
-            return cx.send(from, acceptor::Known { configurations: self.configurations.clone() });
-        }
-        let State::Leading(pipeline) = &mut self.state else { return };
-        let recently =
-            pipeline.enlisting.get(&from).is_some_and(|&at| now.since(at) < self.parameters.resend_after);
-        if recently || !self.configurations.latest().acceptors.nodes().any(|acceptor| acceptor == from) {
-            return;
-        }
-        pipeline.enlisting.insert(from, now);
-        if pipeline.enqueue(Value::Enlist { node: from, incarnation: message.incarnation }) {
-            self.fill_window(cx);
+        if self.configurations.counts(from).is_some() {
+            cx.send(from, acceptor::Known { configurations: self.configurations.clone() });
         }
     }
 }

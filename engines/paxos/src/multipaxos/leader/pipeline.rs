@@ -9,7 +9,7 @@ use crate::configuration::Configuration;
 use crate::multipaxos::proxy_leader;
 use crate::value::{BatchId, Value};
 use kernel::{Bytes, Cx, Decode, Instant, NodeId, Reader, planted};
-use parts::{Ballot, Map, Set, Slot, SlotRing};
+use parts::{Ballot, Set, Slot, SlotRing};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Batches that wait for the window, in bytes; beyond it batchers have to send again.
@@ -39,7 +39,6 @@ pub(super) struct Pipeline {
     pub(super) active_version: u64,
     pub(super) phase1_version: u64,
     pub(super) activating: Option<Activation>,
-    pub(super) enlisting: Map<NodeId, Instant>,
     pub(super) recall: Option<Recall>,
     heard: Tallies,
     heard_at: Instant,
@@ -156,7 +155,6 @@ impl Leader {
             active_version: self.configurations.governing(last_executed).version,
             phase1_version: phase1_version.min(phase1.latest_version()),
             activating: None,
-            enlisting: Map::default(),
             recall: None,
             heard: Tallies::default(),
             heard_at: cx.now(),
@@ -249,7 +247,8 @@ impl Leader {
         if let Some(&near) = all.iter().find(|proxy| proxy.host() == cx.node().host()) {
             return vec![near];
         }
-        let alive: Vec<NodeId> = all.iter().copied().filter(|&proxy| self.is_alive(proxy, cx.now())).collect();
+        let alive: Vec<NodeId> =
+            all.iter().copied().filter(|&proxy| self.is_alive(proxy, cx.now())).collect();
         if alive.is_empty() { all.clone() } else { alive }
     }
 

@@ -83,8 +83,11 @@ impl Leader {
         for (configuration, answered) in recall.configurations.iter().zip(&mut recall.answered) {
             answered.count(configuration, from);
         }
-        let complete =
-            recall.configurations.iter().zip(&recall.answered).all(|(configuration, it)| it.can_read(configuration));
+        let complete = recall
+            .configurations
+            .iter()
+            .zip(&recall.answered)
+            .all(|(configuration, it)| it.can_read(configuration));
         if !complete {
             return;
         }

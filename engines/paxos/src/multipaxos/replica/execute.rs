@@ -2,7 +2,7 @@
 
 use super::{Chosen, Entry, Read, Replica, Voted, WaitingRead};
 use crate::multipaxos::client::{Row, Status};
-use crate::multipaxos::{acceptor, leader, unbatcher};
+use crate::multipaxos::{leader, unbatcher};
 use crate::value::{Batch, Group, GroupKind, Value};
 use kernel::{Bytes, Cx, Decode, NodeId, StateMachine, planted};
 use parts::{Admission, Slot};
@@ -88,19 +88,9 @@ impl<S: StateMachine> Replica<S> {
                 }
                 let mut next = (**wanted).clone();
                 next.first_slot = if planted!(P12) { slot.next() } else { slot.plus(self.parameters.window) };
-                let members = next.nodes();
-                self.state.enlisted.retain(|node, _| members.contains(node));
-                self.state.enlisted.extend(next.joined.iter().copied());
                 self.state.configurations.push(next);
                 self.state.configurations.forget_before(slot);
                 cx.mark("replica.executed_a_configuration");
-            }
-            Value::Enlist { node, incarnation } => {
-                let known = *self.state.enlisted.entry(*node).or_insert(*incarnation);
-                if self.is_responsible(slot, *node, cx.node()) {
-                    let accepted = known == *incarnation;
-                    cx.send(*node, acceptor::Enlisted { incarnation: *incarnation, accepted });
-                }
             }
         }
     }

@@ -11,7 +11,7 @@ use crate::configuration::Configurations;
 use crate::parameters::Parameters;
 use crate::value::{Commands, Value};
 use kernel::{Bytes, Cx, NodeId, Position, Role, StateMachine};
-use parts::{Ballot, Map, SessionId, Sessions, Slot, SlotRing};
+use parts::{Ballot, SessionId, Sessions, Slot, SlotRing};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -89,6 +89,8 @@ kernel::messages! {
         8 => SnapshotChunk {
             /// Names the transfer.
             transfer: u64,
+            /// The snapshot holds everything below this slot.
+            through: Slot,
             /// Which chunk.
             index: u64,
             /// Its contents; the first is the header.
@@ -144,8 +146,6 @@ struct Replicated {
     executed: Slot,
     sessions: Sessions,
     configurations: Configurations,
-    /// The incarnation in which each acceptor was counted.
-    enlisted: Map<NodeId, u64>,
 }
 
 /// Executes the log on a state machine.
@@ -177,7 +177,7 @@ impl<S: StateMachine> Replica<S> {
         Self {
             parameters,
             machine,
-            state: Replicated { executed: Slot(0), sessions, configurations, enlisted: Map::default() },
+            state: Replicated { executed: Slot(0), sessions, configurations },
             log: SlotRing::new(Slot(0), LOG_SPAN_MAX),
             waiting_reads: VecDeque::new(),
             waiting_read_bytes: 0,

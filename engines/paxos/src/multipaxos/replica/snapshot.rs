@@ -9,7 +9,7 @@ use kernel::{
     Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, SnapshotStep, StateMachine,
 };
 use kernel::{invariant, planted};
-use parts::{Map, Slot};
+use parts::Slot;
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -73,6 +73,7 @@ struct Restoring {
 struct Incoming {
     peer: NodeId,
     transfer: u64,
+    through: Slot,
     chunks: Vec<Bytes>,
     asked_at: Instant,
     progress_at: Instant,
@@ -118,9 +119,6 @@ impl Writer {
 fn encode_state(state: &Replicated) -> Vec<u8> {
     let mut out = Vec::new();
     state.configurations.encode(&mut out);
-    let mut enlisted: Vec<(NodeId, u64)> = state.enlisted.iter().map(|(&node, &life)| (node, life)).collect();
-    enlisted.sort_unstable();
-    enlisted.encode(&mut out);
     if !planted!(P08) {
         state.sessions.encode(&mut out);
     }
@@ -200,7 +198,6 @@ impl<S: StateMachine> Replica<S> {
         }
         let mut state = Reader::new(rest[..pieces].concat().into());
         let configurations = Configurations::decode(&mut state)?;
-        let enlisted: Map<NodeId, u64> = Vec::<(NodeId, u64)>::decode(&mut state)?.into_iter().collect();
         self.state.sessions.clear();
         if state.remaining() > 0 {
             self.state.sessions.install(&mut state)?;
@@ -210,7 +207,6 @@ impl<S: StateMachine> Replica<S> {
             self.machine.install(chunk)?;
         }
         self.state.configurations = configurations;
-        self.state.enlisted = enlisted;
         self.state.executed = through;
         self.joining = false;
         self.log.advance(through);
@@ -230,7 +226,14 @@ impl<S: StateMachine> Replica<S> {
             return;
         }
         let (transfer, now) = (cx.rng().bits(), cx.now());
-        let incoming = Incoming { peer, transfer, chunks: Vec::new(), asked_at: now, progress_at: now };
+        let incoming = Incoming {
+            peer,
+            transfer,
+            through: Slot(0),
+            chunks: Vec::new(),
+            asked_at: now,
+            progress_at: now,
+        };
         self.snapshots.incoming = Some(incoming);
         cx.send(peer, PullSnapshot { transfer, index: 0 });
     }
@@ -277,7 +280,8 @@ impl<S: StateMachine> Replica<S> {
         }
         if message.index == *index {
             let chunk = chunk.clone();
-            cx.send(from, SnapshotChunk { transfer: message.transfer, index: *index, chunk, last: *last });
+            let (transfer, through) = (message.transfer, writer.through);
+            cx.send(from, SnapshotChunk { transfer, through, index: *index, chunk, last: *last });
         }
         if message.index > *index {
             // The receiver has the last chunk and says so.
@@ -289,6 +293,13 @@ impl<S: StateMachine> Replica<S> {
         let Some(incoming) = &mut self.snapshots.incoming else { return };
         let expected = incoming.chunks.len() as u64;
         if incoming.peer != from || incoming.transfer != message.transfer || message.index != expected {
+            return;
+        }
+        if expected == 0 {
+            incoming.through = message.through;
+        } else if incoming.through != message.through {
+            // A repeated first pull began another snapshot under the same name.
+            cx.mark("replica.refused_a_chunk_of_another_snapshot");
             return;
         }
         incoming.chunks.push(message.chunk);
