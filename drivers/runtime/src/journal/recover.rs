@@ -253,8 +253,11 @@ impl Walk {
             }
             let later = self.evidence.keys().next_back().copied().unwrap_or_default();
             if index == self.tail && later > segment.generation {
-                let cause =
-                    format!("the batch here is damaged, though segment {} was synced after it", later.0);
+                let next = segment_name(Generation(segment.generation.0 + 1));
+                let cause = format!(
+                    "the batch here, or the first of {next}, is damaged, though segment {} was synced",
+                    later.0
+                );
                 return Err(at.damaged(segment.end, cause));
             }
         }

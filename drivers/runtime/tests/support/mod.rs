@@ -216,8 +216,8 @@ pub struct Scratch(std::path::PathBuf);
 
 impl Scratch {
     pub fn new(name: &str) -> Self {
-        let path =
-            std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{name}-{}", std::process::id()));
+        let path = std::path::Path::new(option_env!("CARGO_TARGET_TMPDIR").unwrap_or("target"))
+            .join(format!("{name}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::create_dir_all(&path).expect("the target directory can be written");
         Self(path)
