@@ -338,9 +338,10 @@ impl Journal {
         self.stuck.is_some() || matches!(self.next, Next::NoSpace)
     }
 
-    /// True if the last batch has no later one that vouches for it.
+    /// True if the last batch has no later one that vouches for it, or trims wait for a batch to go with.
     pub fn is_unwitnessed(&self) -> bool {
-        self.unwitnessed && self.in_flight.is_none() && self.runs.is_empty()
+        let wanted = self.unwitnessed || !self.trims.is_empty();
+        wanted && self.in_flight.is_none() && self.runs.is_empty()
     }
 
     /// True while the caller's own thread waits for the disk.
@@ -412,7 +413,7 @@ impl Journal {
             } else if self.blocked && matches!(self.next, Next::UnderWay) {
                 let Some(prepared) = self.preparer.as_ref().and_then(Worker::wait) else { return Ok(()) };
                 self.on_prepared(prepared)?;
-            } else if self.unwitnessed && !self.blocked && self.stuck.is_none() {
+            } else if self.is_unwitnessed() && !self.blocked && self.stuck.is_none() {
                 self.witness()?;
             } else {
                 return Ok(());
