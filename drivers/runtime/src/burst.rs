@@ -1,0 +1,152 @@
+//! What happens between reading and writing: nodes work, messages within the host cascade, effects are carried out.
+
+use crate::clients::CLIENT_PLACES;
+use crate::host::HostError;
+use crate::reactor::{Held, Message, Reactor};
+use crate::timers::NodeIndex;
+use kernel::{Bytes, Effect, Effects, HostId, Node, NodeId, Place, Rng};
+use std::collections::BTreeSet;
+
+/// Messages within the host in one burst; what is beyond waits until sockets have had their turn.
+const CASCADE_MAX: usize = 1 << 16;
+
+impl<N: Node + 'static> Reactor<N> {
+    /// Gives each node its records back.
+    pub(crate) fn place_nodes(
+        &mut self,
+        nodes: Vec<(Place, N)>,
+        forget: &[Place],
+        me: HostId,
+        tracing: bool,
+        rng: &mut Rng,
+    ) -> Result<(), HostError> {
+        let mut places = BTreeSet::new();
+        for (place, node) in nodes {
+            if place.0 >= CLIENT_PLACES || !places.insert(place) {
+                return Err(HostError::Place { place });
+            }
+            let journal = self.journal.as_ref();
+            let next = journal.map_or(kernel::Position(0), |journal| journal.next_position(place));
+            self.nodes.push(NodeId::new(me, place), node, Effects::new(next, tracing), rng.fork());
+        }
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        for (place, records) in journal.places() {
+            if records > 0 && !places.contains(&place) && !forget.contains(&place) {
+                return Err(HostError::Orphan { place, records });
+            }
+        }
+        let nodes = &mut self.nodes;
+        journal.replay(|place, position, record| {
+            let Some(index) = nodes.find(place) else { return Ok(()) };
+            let restored = nodes.slots[index.0].node.restore(position, Bytes::copy_from_slice(record));
+            restored.map_err(|cause| HostError::Record { place, position, cause })
+        })??;
+        for place in forget.iter().filter(|place| !places.contains(place)) {
+            let next = journal.next_position(*place);
+            journal.trim(*place, next);
+        }
+        Ok(())
+    }
+
+    /// Hands a message to a node or client of this host.
+    pub(crate) fn deliver(&mut self, from: NodeId, to: NodeId, message: Message<N>) {
+        if to.place().0 >= CLIENT_PLACES {
+            let (clients, mut outside) = self.client_parts();
+            clients.deliver(from, to, message, &mut outside);
+        } else if let Some(index) = self.nodes.find(to.place()) {
+            self.nodes.message(index, from, message);
+        } else {
+            self.router.metrics.drop_message("no such node");
+        }
+    }
+
+    /// Until nothing is left to be done within the host, or the bound is reached.
+    pub(crate) fn settle(&mut self) {
+        let mut left = CASCADE_MAX;
+        loop {
+            self.carry_out();
+            if self.router.inbox.is_empty() || left == 0 {
+                if !self.nodes.end_burst() {
+                    return;
+                }
+                continue;
+            }
+            for _ in 0..self.router.inbox.len().min(left) {
+                if let Some((from, to, message)) = self.router.inbox.pop_front() {
+                    self.deliver(from, to, message);
+                    left -= 1;
+                }
+            }
+        }
+    }
+
+    fn carry_out(&mut self) {
+        for (from, to, message) in self.clients.sends.drain(..) {
+            self.router.route(from, to, message, self.nodes.now);
+        }
+        while let Some(index) = self.nodes.next_dirty() {
+            self.carry_out_of(index);
+        }
+    }
+
+    /// Carries out the effects of one node; what must wait for the journal is put aside with its commit.
+    fn carry_out_of(&mut self, index: NodeIndex) {
+        let now = self.nodes.now;
+        let slot = &mut self.nodes.slots[index.0];
+        let from = slot.id;
+        if let Some(journal) = &mut self.journal
+            && slot.effects.records().next().is_some()
+        {
+            journal.append(from.place(), slot.effects.records());
+            slot.last_append = journal.pending();
+        }
+        slot.effects.clear_records();
+        let durable = self.journal.as_ref().is_none_or(|journal| journal.durable() >= slot.last_append);
+        let after = slot.last_append;
+        for effect in slot.effects.drain() {
+            match effect {
+                Effect::Send { to, message } => self.router.route(from, to, message, now),
+                Effect::SendDurable { to, message, .. } if durable => {
+                    self.router.route(from, to, message, now)
+                }
+                Effect::SendDurable { to, message, .. } => {
+                    self.held.push_back((after, Held::Send { from, to, message }));
+                }
+                Effect::Trim { before } => {
+                    self.held.push_back((after, Held::Trim { place: from.place(), before }));
+                }
+                Effect::SetTimer { timer, after } => self.nodes.timers.set(index, timer, now + after),
+                Effect::StopTimer { timer } => self.nodes.timers.stop(index, timer),
+                Effect::Respond { id, response } => {
+                    if let Some(promise) = self.requests.remove(&id) {
+                        promise.keep(response);
+                    }
+                }
+                Effect::Reject { reason } => *self.router.metrics.rejects.entry(reason).or_insert(0) += 1,
+                Effect::Mark { name } => *self.router.metrics.marks.entry(name).or_insert(0) += 1,
+                Effect::Note { text } => {
+                    self.events_out.push(crate::event::HostEvent::Note { node: from, text });
+                }
+            }
+        }
+    }
+
+    /// Lets go what waited for a commit that is durable now; true if there was anything to send.
+    pub(crate) fn release(&mut self) -> bool {
+        let Some(journal) = &mut self.journal else { return false };
+        let mut sent = false;
+        while let Some((after, _)) = self.held.front()
+            && *after <= journal.durable()
+            && let Some((_, held)) = self.held.pop_front()
+        {
+            match held {
+                Held::Send { from, to, message } => {
+                    sent = true;
+                    self.router.route(from, to, message, self.nodes.now);
+                }
+                Held::Trim { place, before } => journal.trim(place, before),
+            }
+        }
+        sent
+    }
+}

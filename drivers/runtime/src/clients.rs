@@ -1,0 +1,564 @@
+//! All client connections of a host: limits, buffers, and the way between sessions and nodes.
+
+use crate::event::HostEvent;
+use crate::front_end::{
+    ClientLimits, CloseReason, FrontEnd, FrontEndConfig, Session, SessionCx, SessionFlags,
+};
+use crate::metrics::Metrics;
+use crate::socket::{After, Socket};
+use crate::tls::ServerTls;
+use bytes::BytesMut;
+use kernel::{Family, HostId, Instant, NodeId, Place};
+use mio::net::{TcpListener, TcpStream};
+use mio::{Interest, Registry, Token};
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+
+/// Places from here on are clients.
+pub(crate) const CLIENT_PLACES: u32 = 0x8000_0000;
+const ACCEPTS_PER_ROUND: usize = 64;
+/// Out of file descriptors, accepting rests for this long.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+/// Output buffers kept for the next client that has something to be told.
+const POOLED_BUFFERS_MAX: usize = 256;
+const POOLED_BUFFER_BYTES_MAX: usize = 64 << 10;
+
+/// Which connection, by its place in the table; used again after a close.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct ClientIndex(pub(crate) usize);
+
+struct Client<F: Family> {
+    id: NodeId,
+    front_end: usize,
+    address: SocketAddr,
+    socket: Socket,
+    session: Box<dyn Session<F>>,
+    /// A request that is not yet whole.
+    input: BytesMut,
+    output: Vec<u8>,
+    sent: usize,
+    flags: SessionFlags,
+    writable: bool,
+    /// The socket may hold bytes that were not read.
+    readable: bool,
+    /// Is in the list of readable, respectively dirty, connections.
+    listed: bool,
+    dirty: bool,
+}
+
+impl<F: Family> Client<F> {
+    fn backlog(&self) -> usize {
+        self.output.len() - self.sent
+    }
+}
+
+struct Port<F: Family> {
+    listener: TcpListener,
+    front_end: Box<dyn FrontEnd<F>>,
+    limits: ClientLimits,
+    tls: Option<ServerTls>,
+    connections: usize,
+    per_address: BTreeMap<IpAddr, usize>,
+    output_bytes: usize,
+    acceptable: bool,
+    rest_until: Option<Instant>,
+    tick_every: Option<Duration>,
+    tick_at: Option<Instant>,
+    /// Who still has to say who he is, oldest first.
+    greeting: VecDeque<(Instant, ClientIndex, NodeId)>,
+}
+
+pub(crate) struct Clients<F: Family> {
+    me: HostId,
+    ports: Vec<Port<F>>,
+    table: Vec<Option<Client<F>>>,
+    free: Vec<ClientIndex>,
+    by_place: HashMap<u32, ClientIndex, BuildHasherDefault<PlaceHasher>>,
+    next_place: u32,
+    token_base: usize,
+    readable: VecDeque<ClientIndex>,
+    dirty: Vec<ClientIndex>,
+    /// What sessions have sent: from, to, message.
+    pub(crate) sends: Vec<(NodeId, NodeId, F::Message)>,
+    pub(crate) events: Vec<HostEvent>,
+    pool: Vec<Vec<u8>>,
+    read_buffer: BytesMut,
+}
+
+/// What a round of clients needs from its host.
+pub(crate) struct Outside<'a> {
+    pub(crate) registry: &'a Registry,
+    pub(crate) now: Instant,
+    pub(crate) metrics: &'a mut Metrics,
+}
+
+impl<F: Family> Clients<F> {
+    /// `first_place` is drawn at random at each start, so that an answer to a client of an earlier life finds nobody.
+    pub(crate) fn new(me: HostId, first_place: u32, token_base: usize) -> Self {
+        Self {
+            me,
+            ports: Vec::new(),
+            table: Vec::new(),
+            free: Vec::new(),
+            by_place: HashMap::default(),
+            next_place: first_place | CLIENT_PLACES,
+            token_base,
+            readable: VecDeque::new(),
+            dirty: Vec::new(),
+            sends: Vec::new(),
+            events: Vec::new(),
+            pool: Vec::new(),
+            read_buffer: BytesMut::new(),
+        }
+    }
+
+    pub(crate) fn listen(
+        &mut self,
+        config: FrontEndConfig<F>,
+        token: Token,
+        registry: &Registry,
+        now: Instant,
+    ) -> io::Result<()> {
+        config.listen.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(config.listen);
+        registry.register(&mut listener, token, Interest::READABLE)?;
+        let front_end = (config.build)();
+        let tick_every = front_end.tick_every();
+        self.ports.push(Port {
+            listener,
+            front_end,
+            limits: config.limits,
+            tls: config.tls,
+            connections: 0,
+            per_address: BTreeMap::new(),
+            output_bytes: 0,
+            acceptable: true,
+            rest_until: None,
+            tick_every,
+            tick_at: tick_every.map(|every| now + every),
+            greeting: VecDeque::new(),
+        });
+        Ok(())
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.by_place.len()
+    }
+
+    pub(crate) fn output_bytes(&self) -> usize {
+        self.ports.iter().map(|port| port.output_bytes).sum()
+    }
+
+    pub(crate) fn on_acceptable(&mut self, port: usize) {
+        self.ports[port].acceptable = true;
+    }
+
+    pub(crate) fn on_ready(&mut self, index: ClientIndex, readable: bool, writable: bool) {
+        let Some(Some(client)) = self.table.get_mut(index.0) else { return };
+        if writable {
+            client.writable = true;
+            if !client.dirty {
+                client.dirty = true;
+                self.dirty.push(index);
+            }
+        }
+        if readable {
+            client.readable = true;
+            if !client.listed {
+                client.listed = true;
+                self.readable.push_back(index);
+            }
+        }
+    }
+
+    /// True if another round would find something to do at once.
+    pub(crate) fn is_ready(&self, may_read: bool) -> bool {
+        (may_read && !self.readable.is_empty())
+            || self.ports.iter().any(|port| port.acceptable && port.rest_until.is_none())
+    }
+
+    /// When `on_time` is wanted.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let greeting = |port: &Port<F>| port.greeting.front().map(|(deadline, _, _)| *deadline);
+        self.ports.iter().flat_map(|port| [port.tick_at, port.rest_until, greeting(port)]).flatten().min()
+    }
+
+    /// Time-outs and ticks.
+    pub(crate) fn on_time(&mut self, outside: &mut Outside<'_>) {
+        for port in 0..self.ports.len() {
+            if self.ports[port].rest_until.is_some_and(|until| until <= outside.now) {
+                self.ports[port].rest_until = None;
+            }
+            while let Some(&(deadline, index, id)) = self.ports[port].greeting.front()
+                && deadline <= outside.now
+            {
+                self.ports[port].greeting.pop_front();
+                let late = |client: &Client<F>| client.id == id && !client.flags.established;
+                if self.table[index.0].as_ref().is_some_and(late) {
+                    self.close(index, CloseReason("said too late who it is"), outside);
+                }
+            }
+            if self.ports[port].tick_at.is_some_and(|at| at <= outside.now) {
+                self.ports[port].tick_at = self.ports[port].tick_every.map(|every| outside.now + every);
+                for index in (0..self.table.len()).map(ClientIndex) {
+                    if self.table[index.0].as_ref().is_some_and(|client| client.front_end == port) {
+                        self.call(index, outside, |session, cx| session.on_tick(cx));
+                    }
+                }
+            }
+        }
+    }
+
+    /// Takes new connections, at most so many a round.
+    pub(crate) fn accept(&mut self, outside: &mut Outside<'_>) {
+        for port in 0..self.ports.len() {
+            for _ in 0..ACCEPTS_PER_ROUND {
+                if !self.ports[port].acceptable || self.ports[port].rest_until.is_some() {
+                    break;
+                }
+                match self.ports[port].listener.accept() {
+                    Ok((stream, address)) => self.admit(port, stream, address, outside),
+                    Err(error) => match error.kind() {
+                        io::ErrorKind::WouldBlock => self.ports[port].acceptable = false,
+                        io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
+                        _ => {
+                            *outside.metrics.closes.entry("no file descriptor left").or_insert(0) += 1;
+                            self.ports[port].rest_until = Some(outside.now + ACCEPT_REST);
+                        }
+                    },
+                }
+            }
+        }
+    }
+
+    fn admit(&mut self, port: usize, stream: TcpStream, address: SocketAddr, outside: &mut Outside<'_>) {
+        let limits = &self.ports[port].limits;
+        let here = self.ports[port].per_address.get(&address.ip()).copied().unwrap_or(0);
+        if self.ports[port].connections >= limits.connections_max {
+            return self.note_close(address, CloseReason("too many connections"), outside);
+        }
+        if here >= limits.connections_per_address_max {
+            return self.note_close(address, CloseReason("too many connections from one address"), outside);
+        }
+        let index = self.free.pop().unwrap_or_else(|| {
+            self.table.push(None);
+            ClientIndex(self.table.len() - 1)
+        });
+        let tls = self.ports[port].tls.as_ref().map(ServerTls::accept).transpose();
+        let Ok(socket) = self.open_socket(index, stream, tls, outside) else {
+            self.free.push(index);
+            return self.note_close(address, CloseReason("the system refused the socket"), outside);
+        };
+        let place = self.fresh_place();
+        let id = NodeId::new(self.me, Place(place));
+        self.by_place.insert(place, index);
+        let port_state = &mut self.ports[port];
+        port_state.connections += 1;
+        *port_state.per_address.entry(address.ip()).or_insert(0) += 1;
+        port_state.greeting.push_back((outside.now + port_state.limits.handshake_within, index, id));
+        let session = port_state.front_end.open(id, address);
+        self.table[index.0] = Some(Client {
+            id,
+            front_end: port,
+            address,
+            socket,
+            session,
+            input: BytesMut::new(),
+            output: Vec::new(),
+            sent: 0,
+            flags: SessionFlags::default(),
+            writable: true,
+            readable: true,
+            listed: true,
+            dirty: false,
+        });
+        // Bytes that came with the connection are announced only once.
+        self.readable.push_back(index);
+    }
+
+    fn open_socket(
+        &self,
+        index: ClientIndex,
+        mut stream: TcpStream,
+        tls: Result<Option<rustls::Connection>, String>,
+        outside: &Outside<'_>,
+    ) -> io::Result<Socket> {
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        outside.registry.register(&mut stream, Token(self.token_base + index.0), interest)?;
+        let socket = Socket::new(stream, tls.map_err(io::Error::other)?);
+        socket.tune(None)?;
+        Ok(socket)
+    }
+
+    fn fresh_place(&mut self) -> u32 {
+        loop {
+            let place = self.next_place;
+            self.next_place = self.next_place.wrapping_add(1) | CLIENT_PLACES;
+            if !self.by_place.contains_key(&place) {
+                return place;
+            }
+        }
+    }
+
+    /// Reads from ready connections, in turn, until about `budget` bytes have come.
+    pub(crate) fn read(&mut self, budget: usize, outside: &mut Outside<'_>) {
+        let mut left = budget;
+        for _ in 0..self.readable.len() {
+            if left == 0 {
+                return;
+            }
+            let Some(index) = self.readable.pop_front() else { return };
+            let Some(client) = &mut self.table[index.0] else { continue };
+            client.listed = false;
+            let limits = &self.ports[client.front_end].limits;
+            if client.flags.paused || client.backlog() > limits.output_bytes_max / 4 {
+                continue; // `resume` lists it again.
+            }
+            match client.socket.read(&mut self.read_buffer) {
+                Ok((bytes, after)) => {
+                    outside.metrics.bytes_in += bytes as u64;
+                    left = left.saturating_sub(bytes.max(1));
+                    client.readable = after == After::More;
+                    if after == After::More {
+                        client.listed = true;
+                        self.readable.push_back(index);
+                    }
+                    self.on_bytes(index, after, outside);
+                }
+                Err(_) => {
+                    self.read_buffer.clear();
+                    self.close(index, CloseReason("connection broken"), outside);
+                }
+            }
+        }
+    }
+
+    /// Hands what was read to the session; what it leaves is copied, so that no idle client holds a read buffer.
+    fn on_bytes(&mut self, index: ClientIndex, after: After, outside: &mut Outside<'_>) {
+        let Some(client) = &mut self.table[index.0] else { return };
+        let id = client.id;
+        let mut input = std::mem::take(&mut client.input);
+        let fresh = self.read_buffer.split();
+        let shares_read_buffer = input.is_empty();
+        if shares_read_buffer {
+            input = fresh;
+        } else {
+            input.extend_from_slice(&fresh);
+        }
+        if !input.is_empty() {
+            self.call(index, outside, |session, cx| session.on_input(&mut input, cx));
+        }
+        let Some(client) = self.table[index.0].as_mut().filter(|client| client.id == id) else { return };
+        if input.len() > self.ports[client.front_end].limits.input_bytes_max {
+            return self.close(index, CloseReason("request too large"), outside);
+        }
+        if !input.is_empty() {
+            client.input = if shares_read_buffer { BytesMut::from(&input[..]) } else { input };
+        }
+        if after == After::Closed {
+            self.close(index, CLOSED_BY_CLIENT, outside);
+        }
+    }
+
+    /// Hands a message to the session of a client.
+    pub(crate) fn deliver(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        message: F::Message,
+        outside: &mut Outside<'_>,
+    ) {
+        match self.by_place.get(&to.place().0) {
+            Some(&index) => self.call(index, outside, |session, cx| session.on_message(from, message, cx)),
+            None => outside.metrics.drop_message("client gone"),
+        }
+    }
+
+    fn call(
+        &mut self,
+        index: ClientIndex,
+        outside: &mut Outside<'_>,
+        call: impl FnOnce(&mut dyn Session<F>, &mut SessionCx<'_, F>) -> Result<(), CloseReason>,
+    ) {
+        let Some(client) = &mut self.table[index.0] else { return };
+        if client.output.capacity() == 0 {
+            client.output = self.pool.pop().unwrap_or_default();
+        }
+        let before = client.output.len();
+        let mut cx = SessionCx {
+            client: client.id,
+            now: outside.now,
+            sends: &mut self.sends,
+            output: &mut client.output,
+            flags: &mut client.flags,
+        };
+        let outcome = call(&mut *client.session, &mut cx);
+        let grown = client.output.len() - before;
+        let port = &mut self.ports[client.front_end];
+        port.output_bytes += grown;
+        if (grown > 0 || client.flags.finish.is_some()) && !client.dirty {
+            client.dirty = true;
+            self.dirty.push(index);
+        }
+        if client.output.is_empty() {
+            give_back(&mut self.pool, std::mem::take(&mut client.output));
+        }
+        if client.readable && !client.listed && !client.flags.paused {
+            client.listed = true;
+            self.readable.push_back(index);
+        }
+        if let Err(reason) = outcome {
+            self.write_out(index, outside);
+            self.close(index, reason, outside);
+        } else if grown > 0 {
+            self.enforce_output_bounds(index, outside);
+        }
+    }
+
+    fn enforce_output_bounds(&mut self, index: ClientIndex, outside: &mut Outside<'_>) {
+        let Some(client) = &self.table[index.0] else { return };
+        let port = client.front_end;
+        let limits = self.ports[port].limits;
+        if client.backlog() > limits.output_bytes_max {
+            self.write_out(index, outside);
+            if self.table[index.0].as_ref().is_some_and(|client| client.backlog() > limits.output_bytes_max) {
+                self.close(index, TOO_SLOW, outside);
+            }
+        }
+        if self.ports[port].output_bytes > limits.output_bytes_max_total {
+            self.flush(outside);
+            while self.ports[port].output_bytes > limits.output_bytes_max_total {
+                let backlog = |index: &usize| self.table[*index].as_ref().map_or(0, Client::backlog);
+                let of_port =
+                    |index: &usize| self.table[*index].as_ref().is_some_and(|c| c.front_end == port);
+                let Some(slowest) = (0..self.table.len()).filter(of_port).max_by_key(backlog) else { return };
+                self.close(ClientIndex(slowest), TOO_SLOW, outside);
+            }
+        }
+    }
+
+    /// Writes what sessions have written, one write a connection.
+    pub(crate) fn flush(&mut self, outside: &mut Outside<'_>) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for index in dirty.drain(..) {
+            self.write_out(index, outside);
+        }
+        // Closing a connection may have made others dirty, through what their sessions share.
+        dirty.append(&mut self.dirty);
+        self.dirty = dirty;
+    }
+
+    pub(crate) fn has_output(&self) -> bool {
+        !self.dirty.is_empty()
+    }
+
+    fn write_out(&mut self, index: ClientIndex, outside: &mut Outside<'_>) {
+        let Some(client) = &mut self.table[index.0] else { return };
+        client.dirty = false;
+        if !client.writable {
+            return;
+        }
+        let backlog = client.backlog();
+        let outcome = match backlog {
+            0 => client.socket.flush().map(|flushed| (0, flushed)),
+            _ => client
+                .socket
+                .write(&client.output[client.sent..])
+                .and_then(|n| Ok((n, client.socket.flush()?))),
+        };
+        let Ok((taken, flushed)) = outcome else {
+            return self.close(index, CloseReason("connection broken"), outside);
+        };
+        let port = &mut self.ports[client.front_end];
+        outside.metrics.bytes_out += taken as u64;
+        port.output_bytes -= taken;
+        client.sent += taken;
+        client.writable = flushed && taken == backlog;
+        if client.sent == client.output.len() {
+            client.sent = 0;
+            give_back(&mut self.pool, std::mem::take(&mut client.output));
+            if flushed && let Some(reason) = client.flags.finish {
+                return self.close(index, reason, outside);
+            }
+        } else if client.sent > client.output.len() / 2 {
+            client.output.drain(..client.sent);
+            client.sent = 0;
+        }
+        let may_read = !client.flags.paused && client.backlog() <= port.limits.output_bytes_max / 4;
+        if may_read && client.readable && !client.listed {
+            client.listed = true;
+            self.readable.push_back(index);
+        }
+    }
+
+    fn close(&mut self, index: ClientIndex, reason: CloseReason, outside: &mut Outside<'_>) {
+        let Some(mut client) = self.table[index.0].take() else { return };
+        self.free.push(index);
+        self.by_place.remove(&client.id.place().0);
+        let port = &mut self.ports[client.front_end];
+        port.connections -= 1;
+        port.output_bytes -= client.backlog();
+        if let Some(count) = port.per_address.get_mut(&client.address.ip()) {
+            *count -= 1;
+            if *count == 0 {
+                port.per_address.remove(&client.address.ip());
+            }
+        }
+        client.socket.close_notify();
+        // Dropping the socket deregisters it as well.
+        let _ = outside.registry.deregister(client.socket.stream());
+        let mut nowhere = Vec::new();
+        let mut cx = SessionCx {
+            client: client.id,
+            now: outside.now,
+            sends: &mut self.sends,
+            output: &mut nowhere,
+            flags: &mut client.flags,
+        };
+        client.session.on_close(&mut cx);
+        self.note_close(client.address, reason, outside);
+    }
+
+    fn note_close(&mut self, address: SocketAddr, reason: CloseReason, outside: &mut Outside<'_>) {
+        *outside.metrics.closes.entry(reason.0).or_insert(0) += 1;
+        if reason != CLOSED_BY_CLIENT {
+            self.events.push(HostEvent::ClientClosed { address, reason: reason.0 });
+        }
+    }
+}
+
+const CLOSED_BY_CLIENT: CloseReason = CloseReason("closed by the client");
+const TOO_SLOW: CloseReason = CloseReason("does not read what it is sent");
+
+fn give_back(pool: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
+    if buffer.capacity() > 0
+        && buffer.capacity() <= POOLED_BUFFER_BYTES_MAX
+        && pool.len() < POOLED_BUFFERS_MAX
+    {
+        buffer.clear();
+        pool.push(buffer);
+    }
+}
+
+/// Places of clients are consecutive: one multiplication spreads them.
+#[derive(Default)]
+struct PlaceHasher(u64);
+
+impl Hasher for PlaceHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(32);
+    }
+}

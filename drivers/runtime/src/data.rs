@@ -1,0 +1,149 @@
+//! The data directory: whose it is, and that only one process uses it.
+
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+/// A number drawn when a data directory is made. A host that comes back with another one has lost its disk, and with
+/// it every promise it made.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub struct Incarnation(pub u128);
+
+/// Why a data directory cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum DataError {
+    /// The disk refused.
+    #[error("cannot use {}: {source}", path.display())]
+    Io {
+        /// The file or directory.
+        path: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
+    /// Another process has it open.
+    #[error("{} is in use by another process", path.display())]
+    InUse {
+        /// The directory.
+        path: PathBuf,
+    },
+    /// It belongs to another host or cluster.
+    #[error("{} belongs to host {found}, not to {wanted}", path.display())]
+    OtherOwner {
+        /// The directory.
+        path: PathBuf,
+        /// As `cluster/host`.
+        found: String,
+        /// As `cluster/host`.
+        wanted: String,
+    },
+    /// Written by a later version.
+    #[error("{} has format {found}; this version reads up to {FORMAT}", path.display())]
+    NewerFormat {
+        /// The directory.
+        path: PathBuf,
+        /// Its format.
+        found: u32,
+    },
+    /// The file that says whose it is makes no sense.
+    #[error("{} is damaged: {cause}", path.display())]
+    Damaged {
+        /// The file.
+        path: PathBuf,
+        /// What was found.
+        cause: String,
+    },
+}
+
+const FORMAT: u32 = 1;
+const META: &str = "ordinate.meta";
+const META_UNFINISHED: &str = "ordinate.meta.unfinished";
+
+/// An open data directory; the lock is held until it is dropped, or the process dies.
+#[derive(Debug)]
+pub(crate) struct DataDirectory {
+    pub(crate) incarnation: Incarnation,
+    _lock: File,
+}
+
+impl DataDirectory {
+    /// Opens `path` for a host, or makes it with `fresh` as its incarnation.
+    pub(crate) fn open(
+        path: &Path,
+        cluster: &str,
+        host: &str,
+        fresh: Incarnation,
+    ) -> Result<Self, DataError> {
+        let io = |source| DataError::Io { path: path.to_owned(), source };
+        std::fs::create_dir_all(path).map_err(io)?;
+        let lock = OpenOptions::new()
+            .create(true)
+            .truncate(false)
+            .write(true)
+            .open(path.join("ordinate.lock"))
+            .map_err(io)?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(DataError::InUse { path: path.to_owned() }),
+            Err(TryLockError::Error(source)) => return Err(io(source)),
+        }
+        let incarnation = match read_meta(path).map_err(io)? {
+            Some(text) => parse_meta(path, &text, cluster, host)?,
+            None => {
+                write_meta(path, cluster, host, fresh).map_err(io)?;
+                fresh
+            }
+        };
+        Ok(Self { incarnation, _lock: lock })
+    }
+}
+
+fn read_meta(path: &Path) -> io::Result<Option<String>> {
+    let mut text = String::new();
+    match File::open(path.join(META)) {
+        Ok(mut file) => file.read_to_string(&mut text).map(|_| Some(text)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn write_meta(path: &Path, cluster: &str, host: &str, incarnation: Incarnation) -> io::Result<()> {
+    let body =
+        format!("format {FORMAT}\ncluster {cluster}\nhost {host}\nincarnation {:032x}\n", incarnation.0);
+    let text = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()));
+    let mut file = File::create(path.join(META_UNFINISHED))?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()?;
+    std::fs::rename(path.join(META_UNFINISHED), path.join(META))?;
+    File::open(path)?.sync_all()
+}
+
+fn parse_meta(path: &Path, text: &str, cluster: &str, host: &str) -> Result<Incarnation, DataError> {
+    let damaged = |cause: &str| DataError::Damaged { path: path.join(META), cause: cause.to_owned() };
+    let line = |name: &str| {
+        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).ok_or_else(|| damaged(name))
+    };
+    let format: u32 = line("format")?.parse().map_err(|_| damaged("the format is no number"))?;
+    if format > FORMAT {
+        return Err(DataError::NewerFormat { path: path.to_owned(), found: format });
+    }
+    let body = text.find("checksum ").map_or("", |at| &text[..at]);
+    if line("checksum")? != format!("{:08x}", crc32c::crc32c(body.as_bytes())) {
+        return Err(damaged("the checksum does not match"));
+    }
+    if (line("cluster")?, line("host")?) != (cluster, host) {
+        return Err(DataError::OtherOwner {
+            path: path.to_owned(),
+            found: format!("{}/{}", line("cluster")?, line("host")?),
+            wanted: format!("{cluster}/{host}"),
+        });
+    }
+    let incarnation = u128::from_str_radix(line("incarnation")?, 16);
+    incarnation.map(Incarnation).map_err(|_| damaged("the incarnation is no number"))
+}
+
+/// Numbers that no other start of any host draws.
+pub(crate) fn random_u128() -> io::Result<u128> {
+    let mut bytes = [0; 16];
+    File::open("/dev/urandom")?.read_exact(&mut bytes)?;
+    Ok(u128::from_le_bytes(bytes))
+}

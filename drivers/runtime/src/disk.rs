@@ -1,0 +1,169 @@
+//! What the journal asks of a file system, small enough to be replaced by one that injects faults.
+
+use crate::direct::{BLOCK_BYTES, Blocks};
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// One directory.
+///
+/// **Contract.** Names survive a power loss after `sync_directory`; a file's bytes after its `sync`. After a failed `sync`
+/// nobody knows what is on the disk, and calling it again proves nothing.
+pub trait Disk: Send + Sync {
+    /// The files of the directory, in any order.
+    fn names(&self) -> io::Result<Vec<String>>;
+    /// A new file of `bytes` written and synced zeros, so that later writes within it need no allocation. Replaces a
+    /// file of that name. Leaves none behind if it fails.
+    fn create(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn DiskFile>>;
+    /// An existing file.
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
+    /// Gives a file another name, replacing a file of that name.
+    fn rename(&self, from: &str, to: &str) -> io::Result<()>;
+    /// Deletes a file.
+    fn remove(&self, name: &str) -> io::Result<()>;
+    /// Makes creations, renames and deletions durable.
+    fn sync_directory(&self) -> io::Result<()>;
+    /// The file's path, for error messages.
+    fn path_of(&self, name: &str) -> PathBuf;
+}
+
+/// One open file.
+pub trait DiskFile: Send + Sync {
+    /// Its length.
+    fn bytes(&self) -> io::Result<u64>;
+    /// Reads up to `into.len()` bytes; fewer only at the end of the file.
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<usize>;
+    /// Writes all of `blocks`: block-aligned in memory and in the file.
+    fn write(&self, offset: u64, blocks: &[u8]) -> io::Result<()>;
+    /// Makes what was written durable.
+    fn sync(&self) -> io::Result<()>;
+}
+
+/// Zeros are written in pieces of this size, so that a sync of the journal never waits behind a long one.
+const ZERO_PIECE_BYTES: usize = 256 << 10;
+
+/// A directory of the machine; O_DIRECT where its file system has it.
+#[derive(Debug)]
+pub struct RealDisk {
+    directory: PathBuf,
+}
+
+impl RealDisk {
+    /// The directory, made if it is not there.
+    pub fn new(directory: PathBuf) -> io::Result<Self> {
+        std::fs::create_dir_all(&directory)?;
+        Ok(Self { directory })
+    }
+
+    fn file(&self, name: &str, options: &mut OpenOptions) -> io::Result<RealFile> {
+        let path = self.directory.join(name);
+        let plain = options.read(true).write(true).open(&path)?;
+        // A file system without O_DIRECT says so when a file is opened (tmpfs) or when it is written (some FUSE).
+        let direct = OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(&path).ok();
+        Ok(RealFile { plain, direct })
+    }
+}
+
+impl Disk for RealDisk {
+    fn names(&self) -> io::Result<Vec<String>> {
+        let mut names = Vec::new();
+        for entry in std::fs::read_dir(&self.directory)? {
+            if let Ok(name) = entry?.file_name().into_string() {
+                names.push(name);
+            }
+        }
+        Ok(names)
+    }
+
+    fn create(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.file(name, OpenOptions::new().create(true).truncate(true))?;
+        let filled = (|| {
+            let mut zeros = Blocks::default();
+            zeros.extend_from_slice(&vec![0; ZERO_PIECE_BYTES.min(bytes as usize)]);
+            let mut offset = 0;
+            while offset < bytes {
+                let piece = (bytes - offset).min(zeros.len() as u64) as usize;
+                file.write(offset, &zeros.bytes()[..piece])?;
+                offset += piece as u64;
+            }
+            file.plain.sync_all()
+        })();
+        match filled {
+            Ok(()) => Ok(Arc::new(file)),
+            Err(error) => {
+                // Space must not stay taken by a file that cannot be used; the first error is the one to report.
+                let _ = std::fs::remove_file(self.directory.join(name));
+                Err(error)
+            }
+        }
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        Ok(Arc::new(self.file(name, &mut OpenOptions::new())?))
+    }
+
+    fn rename(&self, from: &str, to: &str) -> io::Result<()> {
+        std::fs::rename(self.directory.join(from), self.directory.join(to))
+    }
+
+    fn remove(&self, name: &str) -> io::Result<()> {
+        std::fs::remove_file(self.directory.join(name))
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        File::open(&self.directory)?.sync_all()
+    }
+
+    fn path_of(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+struct RealFile {
+    plain: File,
+    direct: Option<File>,
+}
+
+impl DiskFile for RealFile {
+    fn bytes(&self) -> io::Result<u64> {
+        Ok(self.plain.metadata()?.len())
+    }
+
+    fn read(&self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
+        let mut read = 0;
+        while read < into.len() {
+            match self.plain.read_at(&mut into[read..], offset + read as u64) {
+                Ok(0) => break,
+                Ok(more) => read += more,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(read)
+    }
+
+    fn write(&self, offset: u64, blocks: &[u8]) -> io::Result<()> {
+        debug_assert!(offset.is_multiple_of(BLOCK_BYTES as u64) && blocks.len().is_multiple_of(BLOCK_BYTES));
+        if let Some(direct) = &self.direct {
+            match direct.write_all_at(blocks, offset) {
+                Err(error) if error.raw_os_error() == Some(libc::EINVAL) => {}
+                outcome => return outcome,
+            }
+        }
+        self.plain.write_all_at(blocks, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.plain.sync_data()
+    }
+}
+
+/// True for the errors that go away when somebody makes room.
+pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
+}
+
+#[cfg(test)]
+pub(crate) mod faulty;

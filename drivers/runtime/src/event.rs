@@ -1,0 +1,70 @@
+//! What a host tells its operator: one line an event.
+
+use kernel::NodeId;
+use std::fmt;
+use std::net::SocketAddr;
+
+/// Something that an operator may want in the log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum HostEvent {
+    /// Messages can leave for a host.
+    LinkUp {
+        /// Its name.
+        host: String,
+    },
+    /// They no longer can; dialling goes on.
+    LinkDown {
+        /// Its name.
+        host: String,
+        /// Why.
+        reason: String,
+    },
+    /// Somebody who called us as a host was turned away.
+    PeerRefused {
+        /// From where.
+        address: SocketAddr,
+        /// Why.
+        reason: String,
+    },
+    /// A client was turned away or cut off.
+    ClientClosed {
+        /// From where.
+        address: SocketAddr,
+        /// Why.
+        reason: &'static str,
+    },
+    /// The journal waits for disk space; client input has stopped.
+    DiskFull,
+    /// There is space again.
+    DiskBack,
+    /// Why the host stops.
+    Stopping {
+        /// The error.
+        reason: String,
+    },
+    /// A node's remark; only with tracing.
+    Note {
+        /// The node.
+        node: NodeId,
+        /// Plain text.
+        text: String,
+    },
+}
+
+impl fmt::Display for HostEvent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::LinkUp { host } => write!(f, "link to {host} is up"),
+            Self::LinkDown { host, reason } => write!(f, "link to {host} is down: {reason}"),
+            Self::PeerRefused { address, reason } => write!(f, "refused the host at {address}: {reason}"),
+            Self::ClientClosed { address, reason } => write!(f, "closed the client at {address}: {reason}"),
+            Self::DiskFull => write!(f, "the disk is full: client input stops until there is space"),
+            Self::DiskBack => write!(f, "there is disk space again: client input goes on"),
+            Self::Stopping { reason } => write!(f, "stopping: {reason}"),
+            Self::Note { node, text } => write!(f, "{node}: {text}"),
+        }
+    }
+}
+
+/// Where events go: called on the reactor's thread, so it must not block.
+pub type EventSink = Box<dyn FnMut(&HostEvent) + Send>;

@@ -1,0 +1,155 @@
+//! Client protocols: what a host needs to know of one to serve it beside others.
+
+use bytes::BytesMut;
+use kernel::{Family, Instant, NodeId};
+use std::net::{SocketAddr, TcpListener};
+use std::time::Duration;
+
+/// A client protocol on one listening port. Lives on the reactor's thread and need not be `Send`.
+///
+/// **Contract.** Nothing here may block. Sessions that share state share it through the front end that made them (an `Rc`).
+pub trait FrontEnd<F: Family> {
+    /// A client has connected; from now on it is the node `client`.
+    fn open(&mut self, client: NodeId, address: SocketAddr) -> Box<dyn Session<F>>;
+
+    /// How often `Session::on_tick` is wanted, for time-outs of the protocol; asked once.
+    fn tick_every(&self) -> Option<Duration> {
+        None
+    }
+}
+
+/// The protocol's state of one connection.
+///
+/// **Contract.** Whatever the client sends, nothing panics. `Err` closes the connection at once with that reason; what
+/// was written before is sent if the socket takes it. `on_close` comes once, last, whoever closed.
+pub trait Session<F: Family> {
+    /// Bytes have arrived. Takes whole requests off `input` and leaves the rest; slices taken (`split_to`, `freeze`)
+    /// share its memory, which is up to 64 KiB: what is kept beyond the burst should be copied.
+    fn on_input(&mut self, input: &mut BytesMut, cx: &mut SessionCx<'_, F>) -> Result<(), CloseReason>;
+
+    /// A node has sent the client a message.
+    fn on_message(
+        &mut self,
+        from: NodeId,
+        message: F::Message,
+        cx: &mut SessionCx<'_, F>,
+    ) -> Result<(), CloseReason>;
+
+    /// Time has passed; see `FrontEnd::tick_every`.
+    fn on_tick(&mut self, _cx: &mut SessionCx<'_, F>) -> Result<(), CloseReason> {
+        Ok(())
+    }
+
+    /// The connection is gone; messages can still be sent to nodes, bytes no longer to the client.
+    fn on_close(&mut self, _cx: &mut SessionCx<'_, F>) {}
+}
+
+/// Why a connection is closed: a stable phrase, counted and logged.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CloseReason(pub &'static str);
+
+/// A session's window on the host during one call.
+pub struct SessionCx<'a, F: Family> {
+    pub(crate) client: NodeId,
+    pub(crate) now: Instant,
+    pub(crate) sends: &'a mut Vec<(NodeId, NodeId, F::Message)>,
+    pub(crate) output: &'a mut Vec<u8>,
+    pub(crate) flags: &'a mut SessionFlags,
+}
+
+/// What a session has asked for.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct SessionFlags {
+    pub(crate) established: bool,
+    pub(crate) paused: bool,
+    pub(crate) finish: Option<CloseReason>,
+}
+
+impl<F: Family> SessionCx<'_, F> {
+    /// The node that this client is.
+    pub fn client(&self) -> NodeId {
+        self.client
+    }
+
+    /// The monotonic clock.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+
+    /// Sends a node of any host a message from this client.
+    pub fn send(&mut self, to: NodeId, message: impl Into<F::Message>) {
+        self.sends.push((self.client, to, message.into()));
+    }
+
+    /// Bytes for the client, to append to; sent at the end of the burst.
+    pub fn output(&mut self) -> &mut Vec<u8> {
+        self.output
+    }
+
+    /// The client has said who it is: the time-out for that no longer applies.
+    pub fn established(&mut self) {
+        self.flags.established = true;
+    }
+
+    /// Stops (`true`) or resumes reading from this client: for protocols that bound their requests under way.
+    pub fn pause_input(&mut self, paused: bool) {
+        self.flags.paused = paused;
+    }
+
+    /// Closes the connection after what was written has been sent.
+    pub fn finish(&mut self, reason: CloseReason) {
+        self.flags.finish = Some(reason);
+    }
+}
+
+/// The bounds of one front end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ClientLimits {
+    /// Connections in total.
+    pub connections_max: usize,
+    /// Connections from one address.
+    pub connections_per_address_max: usize,
+    /// Bytes of a request that is not yet whole.
+    pub input_bytes_max: usize,
+    /// Bytes written for a client that it does not read; reading from it stops at a quarter.
+    pub output_bytes_max: usize,
+    /// Bytes written for all clients of this front end together; the one furthest behind is cut off.
+    pub output_bytes_max_total: usize,
+    /// How long a client may take to say who it is (`SessionCx::established`).
+    pub handshake_within: Duration,
+}
+
+impl Default for ClientLimits {
+    fn default() -> Self {
+        Self {
+            connections_max: 10_000,
+            connections_per_address_max: 60,
+            input_bytes_max: 4 << 20,
+            output_bytes_max: 4 << 20,
+            output_bytes_max_total: 64 << 20,
+            handshake_within: Duration::from_secs(10),
+        }
+    }
+}
+
+/// Builds a front end on the reactor's thread.
+pub type BuildFrontEnd<F> = Box<dyn FnOnce() -> Box<dyn FrontEnd<F>> + Send>;
+
+/// One listening port for clients.
+pub struct FrontEndConfig<F: Family> {
+    /// Where clients connect.
+    pub listen: TcpListener,
+    /// The protocol.
+    pub build: BuildFrontEnd<F>,
+    /// Its bounds.
+    pub limits: ClientLimits,
+    /// TLS, if clients must use it.
+    pub tls: Option<crate::tls::ServerTls>,
+}
+
+impl<F: Family> FrontEndConfig<F> {
+    /// A protocol on a port, in the clear, with the default bounds.
+    pub fn new(listen: TcpListener, build: impl FnOnce() -> Box<dyn FrontEnd<F>> + Send + 'static) -> Self {
+        Self { listen, build: Box::new(build), limits: ClientLimits::default(), tls: None }
+    }
+}

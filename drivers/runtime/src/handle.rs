@@ -1,0 +1,196 @@
+//! A host as other threads see it: commands go in through a queue, answers come out.
+
+use crate::answer::{Answer, Promise, promise};
+use crate::link::PeerConfig;
+use crate::metrics::Metrics;
+use crate::nodes::Nodes;
+use kernel::{Family, HostId, Node, NodeId, Place};
+use mio::Waker;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// One end of the traffic with another host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// What we send there.
+    To,
+    /// What arrives from there.
+    From,
+}
+
+/// What can be done to a link on purpose, by tests and the demo.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LinkFault {
+    /// Messages are dropped.
+    Cut(Direction),
+    /// They no longer are.
+    Heal(Direction),
+    /// Messages there leave this much later; zero for at once.
+    Delay(Duration),
+}
+
+type Response<N> = <<N as Node>::Family as Family>::Response;
+type Request<N> = <<N as Node>::Family as Family>::Request;
+type Message<N> = <<N as Node>::Family as Family>::Message;
+type Visit<N> = Box<dyn FnOnce(&HostView<'_, N>) + Send>;
+
+pub(crate) enum Command<N: Node> {
+    Request { place: Place, request: Request<N>, promise: Promise<Response<N>> },
+    Inject { from: NodeId, to: NodeId, message: Message<N> },
+    Visit(Visit<N>),
+    SetPeers(Vec<PeerConfig>),
+    Fault { host: HostId, fault: LinkFault },
+    Pause,
+    Resume,
+    Stop,
+    Kill,
+}
+
+struct Queue<N: Node> {
+    commands: Vec<Command<N>>,
+    closed: bool,
+}
+
+/// The queue between the handles and the reactor.
+pub(crate) struct Inlet<N: Node> {
+    queue: Mutex<Queue<N>>,
+    waker: Arc<Waker>,
+}
+
+impl<N: Node> Inlet<N> {
+    pub(crate) fn new(waker: Arc<Waker>) -> Self {
+        Self { queue: Mutex::new(Queue { commands: Vec::new(), closed: false }), waker }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue<N>> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn push(&self, command: Command<N>) {
+        let mut queue = self.queue();
+        if queue.closed {
+            return; // Dropping the command tells whoever waits for it.
+        }
+        let first = queue.commands.is_empty();
+        queue.commands.push(command);
+        drop(queue);
+        if first {
+            // Fails only if the process is out of file descriptors for good; the command is then found at the next
+            // event.
+            let _ = self.waker.wake();
+        }
+    }
+
+    pub(crate) fn take(&self, into: &mut Vec<Command<N>>) {
+        std::mem::swap(&mut self.queue().commands, into);
+    }
+
+    /// Nothing is taken any more.
+    pub(crate) fn close(&self) {
+        let mut queue = self.queue();
+        queue.closed = true;
+        let commands = std::mem::take(&mut queue.commands);
+        drop(queue);
+        drop(commands);
+    }
+}
+
+/// A host's nodes and counters, while its reactor stands still.
+pub struct HostView<'a, N: Node> {
+    pub(crate) nodes: &'a Nodes<N>,
+    pub(crate) metrics: Metrics,
+}
+
+impl<N: Node> HostView<'_, N> {
+    /// The node at a place.
+    pub fn node(&self, place: Place) -> Option<&N> {
+        self.nodes.find(place).map(|index| &self.nodes.slots[index.0].node)
+    }
+
+    /// All nodes.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
+        self.nodes.slots.iter().map(|slot| (slot.id, &slot.node))
+    }
+
+    /// The counters.
+    pub fn metrics(&self) -> &Metrics {
+        &self.metrics
+    }
+}
+
+/// A host, from any thread. All calls return at once; what they ask for happens on the reactor's thread, in the
+/// order of the calls.
+pub struct HostHandle<N: Node> {
+    pub(crate) host: HostId,
+    pub(crate) inlet: Arc<Inlet<N>>,
+}
+
+impl<N: Node> Clone for HostHandle<N> {
+    fn clone(&self) -> Self {
+        Self { host: self.host, inlet: Arc::clone(&self.inlet) }
+    }
+}
+
+impl<N: Node + 'static> HostHandle<N> {
+    /// The host's identity.
+    pub fn host(&self) -> HostId {
+        self.host
+    }
+
+    /// Asks the node at `place`. Without such a node the answer is `NoAnswer::Stopped`.
+    pub fn request(&self, place: Place, request: Request<N>) -> Answer<Response<N>> {
+        let (promise, answer) = promise();
+        self.inlet.push(Command::Request { place, request, promise });
+        answer
+    }
+
+    /// Has a message delivered or sent as if `from` had sent it on this host.
+    pub fn inject(&self, from: NodeId, to: NodeId, message: impl Into<Message<N>>) {
+        self.inlet.push(Command::Inject { from, to, message: message.into() });
+    }
+
+    /// Calls `look` on the reactor's thread, between two bursts: everything waits meanwhile.
+    pub fn inspect<T: Send + 'static>(
+        &self,
+        look: impl FnOnce(&HostView<'_, N>) -> T + Send + 'static,
+    ) -> Answer<T> {
+        let (promise, answer) = promise();
+        self.inlet.push(Command::Visit(Box::new(move |view| promise.keep(look(view)))));
+        answer
+    }
+
+    /// A copy of the counters.
+    pub fn metrics(&self) -> Answer<Metrics> {
+        self.inspect(|view| view.metrics().clone())
+    }
+
+    /// The other hosts of the cluster from now on; links to others end.
+    pub fn set_peers(&self, peers: Vec<PeerConfig>) {
+        self.inlet.push(Command::SetPeers(peers));
+    }
+
+    /// Damages or heals the link with another host.
+    pub fn fault(&self, host: HostId, fault: LinkFault) {
+        self.inlet.push(Command::Fault { host, fault });
+    }
+
+    /// Stands still, as a process that the scheduler has forgotten: sockets fill up, timers run late.
+    pub fn pause(&self) {
+        self.inlet.push(Command::Pause);
+    }
+
+    /// Goes on.
+    pub fn resume(&self) {
+        self.inlet.push(Command::Resume);
+    }
+
+    /// Stops after the journal is durable and the sockets have taken what they take.
+    pub fn stop(&self) {
+        self.inlet.push(Command::Stop);
+    }
+
+    /// Stops as a crash does: what is not on the disk or in a socket is lost.
+    pub fn kill(&self) {
+        self.inlet.push(Command::Kill);
+    }
+}

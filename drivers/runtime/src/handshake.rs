@@ -1,0 +1,158 @@
+//! The first frame each way on a link between hosts: who calls whom, in which cluster, with which disk.
+
+use crate::data::Incarnation;
+use bytes::BytesMut;
+use kernel::{Bytes, Decode, DecodeError, Encode, FRAME_HEADER_BYTES, FrameReader, FrameWriter, Reader};
+
+/// "ORDP", and the version of everything before the first message.
+const MAGIC: u32 = u32::from_le_bytes(*b"ORDP");
+pub(crate) const PROTOCOL: u16 = 1;
+/// Longer greetings are garbage.
+pub(crate) const GREETING_BYTES_MAX: usize = 2048;
+
+/// What the caller says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Hello {
+    pub(crate) protocol: u16,
+    pub(crate) cluster: String,
+    pub(crate) from: String,
+    pub(crate) to: String,
+    pub(crate) incarnation: Incarnation,
+    /// The highest version of the messages that the caller understands.
+    pub(crate) message_version: u32,
+}
+
+/// What the called host answers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Reply {
+    Welcome { incarnation: Incarnation, message_version: u32 },
+    Refused { reason: String },
+}
+
+impl Encode for Hello {
+    fn encode(&self, out: &mut Vec<u8>) {
+        MAGIC.encode(out);
+        self.protocol.encode(out);
+        self.cluster.encode(out);
+        self.from.encode(out);
+        self.to.encode(out);
+        self.incarnation.0.encode(out);
+        self.message_version.encode(out);
+    }
+}
+
+impl Decode for Hello {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        if u32::decode(input)? != MAGIC {
+            return Err(DecodeError::Invalid("greeting"));
+        }
+        Ok(Self {
+            protocol: u16::decode(input)?,
+            cluster: String::decode(input)?,
+            from: String::decode(input)?,
+            to: String::decode(input)?,
+            incarnation: Incarnation(u128::decode(input)?),
+            message_version: u32::decode(input)?,
+        })
+    }
+}
+
+impl Encode for Reply {
+    fn encode(&self, out: &mut Vec<u8>) {
+        MAGIC.encode(out);
+        match self {
+            Self::Welcome { incarnation, message_version } => {
+                out.push(0);
+                incarnation.0.encode(out);
+                message_version.encode(out);
+            }
+            Self::Refused { reason } => {
+                out.push(1);
+                reason.encode(out);
+            }
+        }
+    }
+}
+
+impl Decode for Reply {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        if u32::decode(input)? != MAGIC {
+            return Err(DecodeError::Invalid("greeting"));
+        }
+        match u8::decode(input)? {
+            0 => Ok(Self::Welcome {
+                incarnation: Incarnation(u128::decode(input)?),
+                message_version: u32::decode(input)?,
+            }),
+            1 => Ok(Self::Refused { reason: String::decode(input)? }),
+            tag => Err(DecodeError::UnknownTag("Reply", tag)),
+        }
+    }
+}
+
+/// A greeting as it goes over the wire.
+pub(crate) fn framed(greeting: &impl Encode) -> Vec<u8> {
+    let mut writer = FrameWriter::default();
+    greeting.encode(writer.body());
+    std::mem::take(writer.bytes())
+}
+
+/// The greeting at the head of `input`, removed from it; `None` until it is whole.
+pub(crate) fn take_greeting<T: Decode>(input: &mut BytesMut) -> Result<Option<T>, String> {
+    // Whoever speaks another protocol to this port is told apart by the second word of the body.
+    if let Some(magic) = input.get(FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + 4)
+        && magic != MAGIC.to_le_bytes()
+    {
+        return Err("not a host of Ordinate: the greeting is garbage, or one side uses TLS alone".to_owned());
+    }
+    let reader = FrameReader { body_max: GREETING_BYTES_MAX };
+    match reader.next(input) {
+        Ok(None) => Ok(None),
+        Ok(Some(body)) => decoded(&body).map(Some),
+        Err(error) => Err(format!("not a host of Ordinate: {error}")),
+    }
+}
+
+fn decoded<T: Decode>(body: &Bytes) -> Result<T, String> {
+    T::decoded(body).map_err(|error| format!("not a host of Ordinate: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn hello() -> Hello {
+        Hello {
+            protocol: PROTOCOL,
+            cluster: "prod".to_owned(),
+            from: "a".to_owned(),
+            to: "b".to_owned(),
+            incarnation: Incarnation(5),
+            message_version: 3,
+        }
+    }
+
+    // Greetings are read by hosts of other versions: their bytes must never change.
+    #[test]
+    fn greetings_round_trip_and_keep_their_bytes() {
+        for cut in 0..framed(&hello()).len() {
+            let mut input = BytesMut::from(&framed(&hello())[..cut]);
+            assert_eq!(take_greeting::<Hello>(&mut input), Ok(None), "after {cut} bytes");
+        }
+        let mut input = BytesMut::from(&framed(&hello())[..]);
+        assert_eq!(take_greeting(&mut input), Ok(Some(hello())));
+        let reply = Reply::Refused { reason: "no".to_owned() };
+        assert_eq!(take_greeting(&mut BytesMut::from(&framed(&reply)[..])), Ok(Some(reply)));
+        assert_eq!(&hello().encoded()[..10], b"ORDP\x01\0\x04\0\0\0");
+    }
+
+    // An HTTP client, a TLS client or noise on the port must be turned away at its first bytes, not waited for.
+    #[test]
+    fn garbage_is_refused_at_once() {
+        for garbage in
+            [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3, 0, 0], &[0xff; 64]]
+        {
+            assert!(take_greeting::<Hello>(&mut BytesMut::from(garbage)).is_err(), "{garbage:?}");
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! The way in from other hosts: accepting, checking the greeting, taking messages off frames.
+
+use crate::data::Incarnation;
+use crate::event::HostEvent;
+use crate::handshake::{Hello, PROTOCOL, Reply, framed, take_greeting};
+use crate::link::SILENCE_MAX;
+use crate::metrics::Metrics;
+use crate::socket::{After, Socket};
+use crate::tls::PeerTls;
+use bytes::BytesMut;
+use kernel::{Bytes, Decode, Envelope, FrameReader, HostId, Instant, NodeId, Reader};
+use mio::net::TcpListener;
+use mio::{Interest, Registry, Token};
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Which incarnations of a known host are let in.
+pub enum Admission {
+    /// Any: right where hosts keep nothing on disk.
+    Any,
+    /// The first that is seen, until this host restarts: a host that lost its disk stays out.
+    FirstSeen,
+    /// Somebody who knows the membership decides, by the host's name; `Err` gives the reason.
+    Ask(AskAdmission),
+}
+
+/// See `Admission::Ask`. Called on the reactor's thread.
+pub type AskAdmission = Box<dyn FnMut(&str, Incarnation) -> Result<(), String> + Send>;
+
+const GREET_WITHIN: Duration = Duration::from_secs(2);
+/// Connections that have not yet said who they are.
+const STRANGERS_MAX: usize = 64;
+
+struct Inbound {
+    address: SocketAddr,
+    socket: Socket,
+    input: BytesMut,
+    /// Who it is, once that is known.
+    host: Option<HostId>,
+    deadline: Instant,
+    listed: bool,
+}
+
+pub(crate) struct Inbounds {
+    listener: Option<TcpListener>,
+    tls: Option<PeerTls>,
+    /// What we would say ourselves.
+    me: Hello,
+    admission: Admission,
+    first_seen: BTreeMap<HostId, Incarnation>,
+    table: Vec<Option<Inbound>>,
+    readable: VecDeque<usize>,
+    token_base: usize,
+    frames: FrameReader,
+    pub(crate) events: Vec<HostEvent>,
+}
+
+/// What a round needs from the host.
+pub(crate) struct Outside<'a> {
+    pub(crate) registry: &'a Registry,
+    pub(crate) now: Instant,
+    pub(crate) metrics: &'a mut Metrics,
+}
+
+/// What a read found; `end` says why the connection is over.
+pub(crate) struct Read {
+    pub(crate) index: usize,
+    pub(crate) end: Option<String>,
+}
+
+impl Inbounds {
+    pub(crate) fn new(
+        me: Hello,
+        tls: Option<PeerTls>,
+        admission: Admission,
+        frame_body_max: usize,
+        token_base: usize,
+    ) -> Self {
+        Self {
+            listener: None,
+            tls,
+            me,
+            admission,
+            first_seen: BTreeMap::new(),
+            table: Vec::new(),
+            readable: VecDeque::new(),
+            token_base,
+            frames: FrameReader { body_max: frame_body_max },
+            events: Vec::new(),
+        }
+    }
+
+    pub(crate) fn listen(
+        &mut self,
+        listener: std::net::TcpListener,
+        token: Token,
+        registry: &Registry,
+    ) -> std::io::Result<()> {
+        listener.set_nonblocking(true)?;
+        let mut listener = TcpListener::from_std(listener);
+        registry.register(&mut listener, token, Interest::READABLE)?;
+        self.listener = Some(listener);
+        Ok(())
+    }
+
+    pub(crate) fn accept(&mut self, outside: &mut Outside<'_>) {
+        while let Some(listener) = &self.listener {
+            let Ok((mut stream, address)) = listener.accept() else { return };
+            let strangers = self.table.iter().flatten().filter(|inbound| inbound.host.is_none()).count();
+            let index = self.table.iter().position(Option::is_none).unwrap_or(self.table.len());
+            let token = Token(self.token_base + index);
+            let registered =
+                outside.registry.register(&mut stream, token, Interest::READABLE | Interest::WRITABLE);
+            let tls = self.tls.as_ref().map(PeerTls::accept).transpose();
+            let (Ok(()), Ok(tls), true) = (registered, tls, strangers < STRANGERS_MAX) else {
+                self.refuse(address, "no room for another connection".to_owned(), outside);
+                continue;
+            };
+            let socket = Socket::new(stream, tls);
+            if socket.tune(Some(SILENCE_MAX)).is_err() {
+                continue; // Gone before it was greeted.
+            }
+            let inbound = Inbound {
+                address,
+                socket,
+                input: BytesMut::new(),
+                host: None,
+                deadline: outside.now + GREET_WITHIN,
+                listed: true,
+            };
+            if index == self.table.len() {
+                self.table.push(None);
+            }
+            self.table[index] = Some(inbound);
+            self.readable.push_back(index);
+        }
+    }
+
+    pub(crate) fn on_ready(&mut self, index: usize) {
+        if let Some(Some(inbound)) = self.table.get_mut(index)
+            && !inbound.listed
+        {
+            inbound.listed = true;
+            self.readable.push_back(index);
+        }
+    }
+
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.readable.is_empty()
+    }
+
+    pub(crate) fn due(&self) -> Option<Instant> {
+        let strangers = self.table.iter().flatten().filter(|inbound| inbound.host.is_none());
+        strangers.map(|inbound| inbound.deadline).min()
+    }
+
+    pub(crate) fn on_time(&mut self, outside: &mut Outside<'_>) {
+        for index in 0..self.table.len() {
+            let late = |inbound: &Inbound| inbound.host.is_none() && inbound.deadline <= outside.now;
+            if self.table[index].as_ref().is_some_and(late) {
+                self.close(index, Some(format!("no greeting within {GREET_WITHIN:?}")), outside);
+            }
+        }
+    }
+
+    pub(crate) fn ready_count(&self) -> usize {
+        self.readable.len()
+    }
+
+    /// Reads once from the next ready connection.
+    pub(crate) fn read_next(&mut self, outside: &mut Outside<'_>) -> Option<Read> {
+        let index = self.readable.pop_front()?;
+        let Some(inbound) = &mut self.table[index] else { return Some(Read { index, end: None }) };
+        inbound.listed = false;
+        let (bytes, end) = match inbound.socket.read(&mut inbound.input) {
+            Ok((bytes, After::Drained)) => (bytes, None),
+            Ok((bytes, After::More)) => {
+                inbound.listed = true;
+                self.readable.push_back(index);
+                (bytes, None)
+            }
+            Ok((bytes, After::Closed)) => (bytes, Some("closed by the other side".to_owned())),
+            Err(error) => (0, Some(error.to_string())),
+        };
+        outside.metrics.bytes_in += bytes as u64;
+        Some(Read { index, end })
+    }
+
+    /// The body of the next whole frame, with the host it is from; greetings are dealt with here.
+    pub(crate) fn next_frame(
+        &mut self,
+        index: usize,
+        is_known: impl Fn(HostId) -> bool,
+        outside: &mut Outside<'_>,
+    ) -> Result<Option<(HostId, Bytes)>, String> {
+        let Some(inbound) = &mut self.table[index] else { return Ok(None) };
+        if inbound.host.is_none() {
+            let Some(hello) = take_greeting::<Hello>(&mut inbound.input)? else { return Ok(None) };
+            self.welcome(index, &hello, is_known, outside)?;
+        }
+        let Some(inbound) = &mut self.table[index] else { return Ok(None) };
+        let Some(host) = inbound.host else { return Ok(None) };
+        let body = self.frames.next(&mut inbound.input).map_err(|error| error.to_string())?;
+        Ok(body.map(|body| (host, body)))
+    }
+
+    fn welcome(
+        &mut self,
+        index: usize,
+        hello: &Hello,
+        is_known: impl Fn(HostId) -> bool,
+        outside: &mut Outside<'_>,
+    ) -> Result<(), String> {
+        let host = HostId::named(&hello.from);
+        let verdict = self.judge(hello, is_known(host));
+        let reply = match &verdict {
+            Ok(()) => Reply::Welcome {
+                incarnation: self.me.incarnation,
+                message_version: self.me.message_version.min(hello.message_version),
+            },
+            Err(reason) => Reply::Refused { reason: reason.clone() },
+        };
+        // A host dials anew only when its old connection is of no use to it.
+        for old in 0..self.table.len() {
+            if verdict.is_ok() && self.table[old].as_ref().is_some_and(|inbound| inbound.host == Some(host)) {
+                self.close(old, None, outside);
+            }
+        }
+        let Some(inbound) = &mut self.table[index] else { return Ok(()) };
+        // A greeting fits in any socket's empty buffer; if it does not leave, the caller's time-out ends the matter.
+        let _ = inbound.socket.write(&framed(&reply));
+        inbound.host = Some(host);
+        verdict
+    }
+
+    fn judge(&mut self, hello: &Hello, known: bool) -> Result<(), String> {
+        let me = &self.me;
+        if hello.protocol != PROTOCOL {
+            return Err(format!("host {} speaks version {PROTOCOL} of the link protocol", me.from));
+        }
+        if hello.cluster != me.cluster {
+            return Err(format!("this is cluster {}, the caller is of {}", me.cluster, hello.cluster));
+        }
+        if hello.to != me.from {
+            return Err(format!("this is host {}, not {}", me.from, hello.to));
+        }
+        if !known {
+            return Err(format!("cluster {} has no host {}", me.cluster, hello.from));
+        }
+        match &mut self.admission {
+            Admission::Any => Ok(()),
+            Admission::FirstSeen => {
+                let seen = *self.first_seen.entry(HostId::named(&hello.from)).or_insert(hello.incarnation);
+                if seen == hello.incarnation {
+                    return Ok(());
+                }
+                Err(format!(
+                    "host {} has lost its data directory: incarnation {:032x}, known is {:032x}",
+                    hello.from, hello.incarnation.0, seen.0
+                ))
+            }
+            Admission::Ask(ask) => ask(&hello.from, hello.incarnation),
+        }
+    }
+
+    /// Ends a connection; with a reason it is counted, and told if it was a stranger's.
+    pub(crate) fn close(&mut self, index: usize, reason: Option<String>, outside: &mut Outside<'_>) {
+        let Some(mut inbound) = self.table[index].take() else { return };
+        // Dropping the socket deregisters it as well.
+        let _ = outside.registry.deregister(inbound.socket.stream());
+        if let Some(reason) = reason {
+            self.refuse(inbound.address, reason, outside);
+        }
+    }
+
+    fn refuse(&mut self, address: SocketAddr, reason: String, outside: &mut Outside<'_>) {
+        *outside.metrics.closes.entry("host connection ended").or_insert(0) += 1;
+        self.events.push(HostEvent::PeerRefused { address, reason });
+    }
+
+    /// Ends the connections of a host that is no longer a peer.
+    pub(crate) fn forget(&mut self, host: HostId, outside: &mut Outside<'_>) {
+        for index in 0..self.table.len() {
+            if self.table[index].as_ref().is_some_and(|inbound| inbound.host == Some(host)) {
+                self.close(index, Some("no longer a host of the cluster".to_owned()), outside);
+            }
+        }
+    }
+}
+
+/// Calls `visit` with every message of a frame's body; `Err` if the frame is not what a sound host sends.
+pub(crate) fn each_message<M: Decode>(
+    body: Bytes,
+    mut visit: impl FnMut(NodeId, NodeId, Result<M, kernel::DecodeError>),
+) -> Result<(), String> {
+    let mut body = Reader::new(body);
+    while body.remaining() > 0 {
+        let envelope = Envelope::decode(&mut body).map_err(|error| format!("malformed frame: {error}"))?;
+        visit(envelope.from, envelope.to, M::decode(&mut Reader::new(envelope.message)));
+    }
+    Ok(())
+}

@@ -1,0 +1,312 @@
+//! Opening a journal: finds the last batch that counts, and tells a torn tail from damage.
+
+use super::JournalError;
+use super::format::{
+    BATCH_HEADER_BYTES, Batch, Entry, Generation, HeaderError, Mark, SegmentHeader, batch_at, each_entry,
+    generation_of, segment_name,
+};
+use crate::direct::BLOCK_BYTES;
+use crate::disk::{Disk, DiskFile};
+use kernel::{Place, Position};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Where a place stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Stand {
+    /// Records before it are not needed.
+    pub(crate) trimmed: Position,
+    /// The first record still on disk.
+    pub(crate) available: Position,
+    /// The next record's position.
+    pub(crate) next: Position,
+}
+
+/// A segment with what its records reach up to.
+pub(crate) struct Segment {
+    pub(crate) generation: Generation,
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) bytes: u64,
+    /// The end of the last batch that counts.
+    pub(crate) end: u64,
+    /// For each place with records here, the position after the last.
+    pub(crate) ends: BTreeMap<Place, Position>,
+}
+
+pub(crate) struct Scan {
+    /// In order; the last is the one to go on writing. Empty for a new journal.
+    pub(crate) segments: Vec<Segment>,
+    /// The segment prepared to follow.
+    pub(crate) prepared: Option<Segment>,
+    /// Segments that nothing refers to.
+    pub(crate) surplus: Vec<Generation>,
+    pub(crate) places: BTreeMap<Place, Stand>,
+    /// The last batch's checksum and number, if there is a batch.
+    pub(crate) last: Option<(u32, u64)>,
+}
+
+/// What is being read, for messages.
+struct At<'a> {
+    disk: &'a dyn Disk,
+    generation: Generation,
+}
+
+impl At<'_> {
+    fn file(&self) -> PathBuf {
+        self.disk.path_of(&segment_name(self.generation))
+    }
+
+    fn damaged(&self, offset: u64, cause: impl Into<String>) -> JournalError {
+        JournalError::Damaged { file: self.file(), offset, cause: cause.into() }
+    }
+
+    fn io(&self, action: &'static str) -> impl FnOnce(std::io::Error) -> JournalError {
+        let file = self.file();
+        move |source| JournalError::Io { action, file, source }
+    }
+}
+
+/// Reads the whole journal once, one segment in memory at a time.
+pub(crate) fn scan(disk: &dyn Disk, incarnation: u128) -> Result<Scan, JournalError> {
+    let directory = disk.path_of("");
+    let names = disk.names().map_err(|source| JournalError::Io {
+        action: "list",
+        file: directory.clone(),
+        source,
+    })?;
+    let mut generations: Vec<Generation> = names.iter().filter_map(|name| generation_of(name)).collect();
+    generations.sort_unstable();
+    let mut walk = Walk::default();
+    let mut scan = Scan {
+        segments: Vec::new(),
+        prepared: None,
+        surplus: Vec::new(),
+        places: BTreeMap::new(),
+        last: None,
+    };
+    let mut content = Vec::new();
+    for (index, &generation) in generations.iter().enumerate() {
+        let at = At { disk, generation };
+        if index > 0 && generations[index - 1].0 + 1 != generation.0 {
+            let missing = At { disk, generation: Generation(generations[index - 1].0 + 1) };
+            return Err(missing.damaged(0, "the segment is missing"));
+        }
+        let file = disk.open(&segment_name(generation)).map_err(at.io("open"))?;
+        let bytes = read_segment(&at, &*file, incarnation, &mut content)?;
+        let mut segment = Segment { generation, file, bytes, end: BLOCK_BYTES as u64, ends: BTreeMap::new() };
+        walk.segment(&at, &content, &mut segment, &mut scan.places)?;
+        scan.segments.push(segment);
+    }
+    walk.check_evidence(disk, &scan.segments)?;
+    scan.last = walk.last;
+    split_off_unused(&mut scan, walk.tail);
+    for (place, stand) in &scan.places {
+        if stand.trimmed < stand.available {
+            let cause = format!(
+                "records {} to {} of place {} are missing",
+                stand.trimmed.0, stand.available.0, place.0
+            );
+            return Err(JournalError::Damaged { file: directory, offset: 0, cause });
+        }
+    }
+    Ok(scan)
+}
+
+/// Calls `visit` with every record that is still needed, in the order they were appended.
+pub(crate) fn replay<E>(
+    disk: &dyn Disk,
+    segments: &[&Segment],
+    places: &BTreeMap<Place, Stand>,
+    mut visit: impl FnMut(Place, Position, &[u8]) -> Result<(), E>,
+) -> Result<Result<(), E>, JournalError> {
+    let mut content = Vec::new();
+    for segment in segments {
+        let at = At { disk, generation: segment.generation };
+        content.resize(segment.end as usize, 0);
+        let read = segment.file.read(0, &mut content).map_err(at.io("read"))?;
+        let mut offset = BLOCK_BYTES;
+        while (offset as u64) < segment.end {
+            let batch = batch_at(&content[..read], segment.generation, offset)
+                .ok_or_else(|| at.damaged(offset as u64, "a batch changed between two reads"))?;
+            let mut refused = None;
+            each_entry(
+                &content[batch.payload.clone()],
+                |cause| at.damaged(offset as u64, cause),
+                |entry| {
+                    if let Entry::Record { place, position, bytes } = entry
+                        && refused.is_none()
+                        && places.get(&place).is_some_and(|stand| position >= stand.trimmed)
+                    {
+                        refused = visit(place, position, bytes).err();
+                    }
+                    Ok(())
+                },
+            )?;
+            if let Some(refused) = refused {
+                return Ok(Err(refused));
+            }
+            offset = batch.payload.end.next_multiple_of(BLOCK_BYTES);
+        }
+    }
+    Ok(Ok(()))
+}
+
+/// Fills `content` with the segment and returns its length as the header has it.
+fn read_segment(
+    at: &At<'_>,
+    file: &dyn DiskFile,
+    incarnation: u128,
+    content: &mut Vec<u8>,
+) -> Result<u64, JournalError> {
+    let bytes = file.bytes().map_err(at.io("measure"))?;
+    content.resize(bytes as usize, 0);
+    let read = file.read(0, content).map_err(at.io("read"))?;
+    content.truncate(read);
+    let header = SegmentHeader::decode(content).map_err(|error| match error {
+        HeaderError::Newer(found) => JournalError::NewerFormat { file: at.file(), found },
+        HeaderError::Damaged => at.damaged(0, "the segment's header is damaged"),
+    })?;
+    if header.generation != at.generation {
+        return Err(at.damaged(0, format!("the header says segment {}", header.generation.0)));
+    }
+    if header.incarnation != incarnation {
+        return Err(at.damaged(0, "the segment belongs to another data directory"));
+    }
+    if header.bytes > content.len() as u64 {
+        let cause = format!("the file ends here, but was written with {} bytes", header.bytes);
+        return Err(at.damaged(content.len() as u64, cause));
+    }
+    content.truncate(header.bytes as usize);
+    Ok(header.bytes)
+}
+
+/// Follows the chain of batches through the segments, and collects what later batches vouch for.
+#[derive(Default)]
+struct Walk {
+    /// The last batch of the chain.
+    last: Option<(u32, u64)>,
+    /// The index of the segment in which it stands.
+    tail: usize,
+    segments: usize,
+    /// For each generation that a batch vouches for, how far it was synced at least.
+    evidence: BTreeMap<Generation, u64>,
+}
+
+impl Walk {
+    fn segment(
+        &mut self,
+        at: &At<'_>,
+        content: &[u8],
+        segment: &mut Segment,
+        places: &mut BTreeMap<Place, Stand>,
+    ) -> Result<(), JournalError> {
+        let index = self.segments;
+        self.segments += 1;
+        let mut offset = BLOCK_BYTES;
+        // The chain goes on here if it reached the segment before.
+        while index <= self.tail + 1 && offset < content.len() {
+            let Some(batch) = batch_at(content, at.generation, offset) else { break };
+            if !self.continues(&batch) {
+                break;
+            }
+            each_entry(
+                &content[batch.payload.clone()],
+                |cause| at.damaged(offset as u64, cause),
+                |entry| {
+                    enter(entry, places, &mut segment.ends).map_err(|cause| at.damaged(offset as u64, cause))
+                },
+            )?;
+            self.vouch(batch.header.durable);
+            self.last = Some((batch.crc, batch.header.number));
+            self.tail = index;
+            offset = batch.payload.end.next_multiple_of(BLOCK_BYTES);
+        }
+        segment.end = offset as u64;
+        // Behind the chain's end: nothing counts, but whatever stands whole says what was synced before it.
+        while offset + BATCH_HEADER_BYTES <= content.len() {
+            if let Some(batch) = batch_at(content, at.generation, offset) {
+                self.vouch(batch.header.durable);
+            }
+            offset += BLOCK_BYTES;
+        }
+        Ok(())
+    }
+
+    fn continues(&self, batch: &Batch) -> bool {
+        self.last.is_none_or(|(crc, number)| batch.header.chain == crc && batch.header.number == number + 1)
+    }
+
+    fn vouch(&mut self, durable: Mark) {
+        let synced = self.evidence.entry(durable.generation).or_insert(0);
+        *synced = durable.offset.max(*synced);
+    }
+
+    fn check_evidence(&self, disk: &dyn Disk, segments: &[Segment]) -> Result<(), JournalError> {
+        for (index, segment) in segments.iter().enumerate() {
+            let at = At { disk, generation: segment.generation };
+            let synced = self.evidence.get(&segment.generation).copied().unwrap_or(0);
+            if synced > segment.end {
+                let cause =
+                    format!("the batch here is damaged, though the journal was synced up to {synced}");
+                return Err(at.damaged(segment.end, cause));
+            }
+            let later = self.evidence.keys().next_back().copied().unwrap_or_default();
+            if index == self.tail && later > segment.generation {
+                let next = segment_name(Generation(segment.generation.0 + 1));
+                let cause = format!(
+                    "the batch here, or the first of {next}, is damaged, though segment {} was synced",
+                    later.0
+                );
+                return Err(at.damaged(segment.end, cause));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn enter(
+    entry: Entry<'_>,
+    places: &mut BTreeMap<Place, Stand>,
+    ends: &mut BTreeMap<Place, Position>,
+) -> Result<(), String> {
+    match entry {
+        Entry::Record { place, position, .. } => {
+            let stand = places.entry(place).or_insert(Stand {
+                trimmed: Position(0),
+                available: position,
+                next: position,
+            });
+            if position != stand.next {
+                return Err(format!(
+                    "place {} goes on at record {} instead of {}",
+                    place.0, position.0, stand.next.0
+                ));
+            }
+            stand.next = Position(position.0.saturating_add(1));
+            ends.insert(place, stand.next);
+        }
+        Entry::Trim { place, before } => {
+            let stand = places.entry(place).or_default();
+            stand.trimmed = stand.trimmed.max(before);
+        }
+        Entry::Stand { place, trimmed, next } => {
+            let stand = places.entry(place).or_insert(Stand { trimmed, available: next, next });
+            if next != stand.next {
+                return Err(format!(
+                    "place {} stands at record {} instead of {}",
+                    place.0, next.0, stand.next.0
+                ));
+            }
+            stand.trimmed = stand.trimmed.max(trimmed);
+        }
+    }
+    Ok(())
+}
+
+/// Takes the segments behind the tail out of the row.
+fn split_off_unused(scan: &mut Scan, tail: usize) {
+    let mut unused = scan.segments.split_off((tail + 1).min(scan.segments.len())).into_iter();
+    scan.prepared = unused.next();
+    scan.surplus = unused.map(|segment| segment.generation).collect();
+}

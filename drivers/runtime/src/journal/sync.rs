@@ -1,0 +1,143 @@
+//! Carrying out disk work: the batch that is being made durable, and the segment that is being prepared. Either on the
+//! caller's thread or on one of the journal's own, whose answers are fetched later.
+
+use super::format::{Generation, SegmentHeader, segment_name};
+use crate::direct::Blocks;
+use crate::disk::{Disk, DiskFile};
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+/// One batch to write and sync.
+pub(crate) struct Write {
+    pub(crate) file: Arc<dyn DiskFile>,
+    pub(crate) offset: u64,
+    pub(crate) blocks: Blocks,
+}
+
+/// How it went, with the buffer back.
+pub(crate) struct Written {
+    pub(crate) blocks: Blocks,
+    pub(crate) outcome: Result<(), WriteError>,
+    pub(crate) took: Duration,
+}
+
+/// Which half failed: a failed write may be repeated, a failed sync never.
+pub(crate) enum WriteError {
+    Write(io::Error),
+    Sync(io::Error),
+}
+
+impl Write {
+    pub(crate) fn perform(self) -> Written {
+        let start = Instant::now();
+        let outcome = self
+            .file
+            .write(self.offset, self.blocks.bytes())
+            .map_err(WriteError::Write)
+            .and_then(|()| self.file.sync().map_err(WriteError::Sync));
+        Written { blocks: self.blocks, outcome, took: start.elapsed() }
+    }
+}
+
+/// Work on segment files.
+pub(crate) enum Chore {
+    /// Make the file of a generation, out of an old one if given.
+    Prepare { header: SegmentHeader, reuse: Option<Generation> },
+    /// Delete the file of a generation.
+    Remove(Generation),
+}
+
+/// What came of a `Prepare`.
+pub(crate) type Prepared = io::Result<Arc<dyn DiskFile>>;
+
+/// The name of a file that is not yet a segment.
+pub(crate) const UNFINISHED: &str = "segment.unfinished";
+
+pub(crate) fn perform_chore(disk: &dyn Disk, chore: Chore) -> Option<Prepared> {
+    match chore {
+        Chore::Prepare { header, reuse } => Some(prepare(disk, &header, reuse)),
+        Chore::Remove(generation) => {
+            // A file that cannot be deleted is found again at the next start.
+            let _ = disk.remove(&segment_name(generation)).and_then(|()| disk.sync_directory());
+            None
+        }
+    }
+}
+
+/// Invariant: a file under a segment's name has had its header and all its blocks synced.
+fn prepare(disk: &dyn Disk, header: &SegmentHeader, reuse: Option<Generation>) -> Prepared {
+    let file = match reuse {
+        Some(old) => {
+            disk.rename(&segment_name(old), UNFINISHED)?;
+            disk.sync_directory()?;
+            disk.open(UNFINISHED)?
+        }
+        None => disk.create(UNFINISHED, header.bytes)?,
+    };
+    let mut block = Blocks::default();
+    block.extend_from_slice(&header.encode());
+    block.pad();
+    file.write(0, block.bytes())?;
+    file.sync()?;
+    disk.rename(UNFINISHED, &segment_name(header.generation))?;
+    disk.sync_directory()?;
+    Ok(file)
+}
+
+/// A thread that does one kind of work, one piece at a time.
+pub(crate) struct Worker<T, U> {
+    tasks: Option<Sender<T>>,
+    answers: Receiver<U>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl<T: Send + 'static, U: Send + 'static> Worker<T, U> {
+    /// Starts the thread; `notify` is called after each answer.
+    pub(crate) fn start(
+        name: &str,
+        notify: Arc<dyn Fn() + Send + Sync>,
+        work: impl Fn(T) -> Option<U> + Send + 'static,
+    ) -> io::Result<Self> {
+        let (tasks, inbox) = channel::<T>();
+        let (outbox, answers) = channel();
+        let thread = std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            for task in inbox {
+                if let Some(answer) = work(task) {
+                    if outbox.send(answer).is_err() {
+                        return;
+                    }
+                    notify();
+                }
+            }
+        })?;
+        Ok(Self { tasks: Some(tasks), answers, thread: Some(thread) })
+    }
+
+    pub(crate) fn push(&self, task: T) {
+        if let Some(tasks) = &self.tasks {
+            // The thread ends only with this value or by a panic, which leaves the work undone for good: no answer
+            // comes, nothing is acknowledged.
+            let _ = tasks.send(task);
+        }
+    }
+
+    pub(crate) fn poll(&self) -> Option<U> {
+        self.answers.try_recv().ok()
+    }
+
+    pub(crate) fn wait(&self) -> Option<U> {
+        self.answers.recv().ok()
+    }
+}
+
+impl<T, U> Drop for Worker<T, U> {
+    fn drop(&mut self) {
+        self.tasks = None;
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}

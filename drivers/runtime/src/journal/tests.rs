@@ -1,0 +1,388 @@
+//! The journal on a disk that crashes, tears, rots and fills up.
+
+use super::*;
+use crate::disk::faulty::FaultyDisk;
+use kernel::Rng;
+
+const OPTIONS: JournalOptions =
+    JournalOptions { segment_bytes: 64 << 10, placement: FsyncPlacement::Inline, prepare_inline: true };
+const PLACE: Place = Place(7);
+const OTHER: Place = Place(9);
+
+fn open(disk: &FaultyDisk) -> Result<Journal, JournalError> {
+    open_with(disk, OPTIONS)
+}
+
+fn open_with(disk: &FaultyDisk, options: JournalOptions) -> Result<Journal, JournalError> {
+    // A life of its own, as random numbers give in practice.
+    let life = disk.operations() as u64 + 1;
+    Journal::open(Arc::new(disk.clone()), options, 5, life, Arc::new(|| {}))
+}
+
+/// Every record has a content that its place and position give, so that stale or misplaced ones show.
+fn content(place: Place, position: Position) -> Vec<u8> {
+    let mut rng = Rng::seeded(u64::from(place.0) << 32 | position.0);
+    let most = if rng.chance(0.1) { 6000 } else { 120 };
+    let bytes = rng.below(most);
+    (0..bytes).map(|_| rng.bits() as u8).collect()
+}
+
+fn append(journal: &mut Journal, place: Place, first: u64, count: u64) {
+    let contents: Vec<Vec<u8>> = (first..first + count).map(|at| content(place, Position(at))).collect();
+    let records = contents.iter().enumerate();
+    journal
+        .append(place, records.map(|(i, bytes)| Journaled { position: Position(first + i as u64), bytes }));
+}
+
+/// The positions of the records that come back, after their contents were checked.
+fn positions(journal: &Journal, place: Place) -> Vec<u64> {
+    let mut found = Vec::new();
+    let outcome: Result<Result<(), ()>, JournalError> = journal.replay(|of, position, bytes| {
+        assert_eq!(bytes, content(of, position), "place {} record {}", of.0, position.0);
+        if of == place {
+            found.push(position.0);
+        }
+        Ok(())
+    });
+    assert!(matches!(outcome, Ok(Ok(()))), "{outcome:?}");
+    found
+}
+
+/// A journal in its second life with a few hundred records over recycled segments, all synced and vouched for.
+fn used_disk() -> (FaultyDisk, u64) {
+    let disk = FaultyDisk::default();
+    let mut next = 0;
+    for _life in 0..2 {
+        let mut journal = open(&disk).expect("a sound journal opens");
+        assert_eq!(journal.next_position(PLACE).0, next);
+        for _ in 0..60 {
+            append(&mut journal, PLACE, next, 5);
+            next += 5;
+            journal.commit().expect("the disk is sound");
+            journal.trim(PLACE, Position(next.saturating_sub(50)));
+        }
+        assert_eq!(journal.durable().0 + 1, journal.pending().0);
+        journal.finish().expect("the disk is sound");
+    }
+    let first = open(&disk).expect("it opens").segments[0].generation;
+    assert!(first.0 > 3, "segments were recycled: the first left is {first:?}");
+    (disk, next)
+}
+
+// A batch torn at any byte must vanish silently and wholly; what was synced must stay, and the journal must go on.
+#[test]
+fn a_tail_torn_at_any_byte_is_cut() {
+    let (disk, next) = used_disk();
+    let mut journal = open(&disk).expect("it opens");
+    append(&mut journal, PLACE, next, 8);
+    journal.commit().expect("the disk is sound");
+    append(&mut journal, PLACE, next + 8, 40);
+    disk.fail_syncs(Some(libc::EIO));
+    journal.commit().expect_err("the sync fails");
+    let bytes = disk.last_unsynced();
+    assert!(bytes >= 8192, "the torn batch has several blocks: {bytes}");
+    let mut whole = 0;
+    for torn in 0..=bytes {
+        let disk = disk.after_crash(|file, offset, written| {
+            let kept = torn.min(written.len());
+            file[offset..offset + kept].copy_from_slice(&written[..kept]);
+        });
+        let mut journal = open(&disk).expect("a torn tail is no error");
+        let found = positions(&journal, PLACE);
+        let last = *found.last().expect("there are synced records");
+        assert!(last == next + 7 || last == next + 47, "torn at {torn}: up to {last}");
+        whole += u64::from(last == next + 47);
+        append(&mut journal, PLACE, last + 1, 2);
+        journal.commit().expect("the disk is sound");
+        if torn % 64 == 0 {
+            let journal = open(&disk.copy()).expect("the repaired journal opens");
+            assert_eq!(positions(&journal, PLACE).last(), Some(&(last + 2)), "torn at {torn}");
+        }
+    }
+    assert!(whole > 0, "the whole batch is a batch");
+}
+
+// A file cut short by somebody else must be an error or cost nothing: it was written to its full length long ago.
+#[test]
+fn a_truncated_file_is_an_error_at_every_byte() {
+    let (disk, next) = used_disk();
+    let (mut errors, names) = (0, disk.file_names());
+    let last = names.iter().rfind(|name| name.starts_with("segment-")).expect("there are segments");
+    for name in [&names[0], last] {
+        for length in (0..64 << 10).rev() {
+            disk.edit(name, |bytes| bytes.truncate(length));
+            match open_read_only(&disk) {
+                Ok(journal) => assert_eq!(positions(&journal, PLACE).last(), Some(&(next - 1))),
+                Err(JournalError::Damaged { .. }) => errors += 1,
+                Err(error) => panic!("{length} bytes of {name}: {error}"),
+            }
+        }
+        disk.edit(name, |bytes| bytes.resize(64 << 10, 0));
+    }
+    assert_eq!(errors, 2 * (64 << 10));
+}
+
+/// Opens a copy, so that the original stays as it is.
+fn open_read_only(disk: &FaultyDisk) -> Result<Journal, JournalError> {
+    recover::scan(disk, 5).and_then(|_| open(&disk.copy()))
+}
+
+// A flipped bit in what was synced must never lose or change a record in silence.
+#[test]
+fn ten_thousand_flipped_bits_are_found_or_do_no_harm() {
+    let (disk, next) = used_disk();
+    let expected = positions(&open_read_only(&disk).expect("it opens"), PLACE);
+    assert_eq!(expected.last(), Some(&(next - 1)));
+    let names = disk.file_names();
+    let (mut rng, mut found, mut harmless) = (Rng::seeded(1), 0, 0);
+    for _ in 0..10_000 {
+        let name = rng.pick(&names).expect("there are files");
+        let bit = rng.index((64 << 10) * 8);
+        disk.edit(name, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
+        match open_read_only(&disk) {
+            Ok(journal) => {
+                assert_eq!(positions(&journal, PLACE), expected, "bit {bit} of {name}");
+                harmless += 1;
+            }
+            Err(error @ JournalError::Io { .. }) => panic!("bit {bit} of {name}: {error}"),
+            Err(error) => {
+                assert!(error.to_string().contains(name.as_str()), "bit {bit} of {name}: {error}");
+                found += 1;
+            }
+        }
+        disk.edit(name, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
+    }
+    assert!(found > 1000 && harmless > 1000, "{found} found, {harmless} harmless");
+}
+
+/// Appends, commits and trims at random until the disk fails; returns what was durable and asked for, by place.
+struct Workload {
+    next: BTreeMap<Place, u64>,
+    durable: BTreeMap<Place, u64>,
+    trimmed: BTreeMap<Place, u64>,
+}
+
+fn run(disk: &FaultyDisk, rng: &mut Rng, steps: u64) -> (Workload, Option<JournalError>) {
+    let mut work = Workload { next: BTreeMap::new(), durable: BTreeMap::new(), trimmed: BTreeMap::new() };
+    let mut journal = match open(disk) {
+        Ok(journal) => journal,
+        Err(error) => return (work, Some(error)),
+    };
+    for place in [PLACE, OTHER] {
+        work.next.insert(place, journal.next_position(place).0);
+    }
+    for _ in 0..steps {
+        let place = if rng.chance(0.7) { PLACE } else { OTHER };
+        let outcome = match rng.below(10) {
+            0..6 => {
+                let (next, count) = (work.next[&place], rng.between(1, 20));
+                append(&mut journal, place, next, count);
+                work.next.insert(place, next + count);
+                Ok(())
+            }
+            6 => journal.witness(),
+            7 => {
+                let before = work.durable.get(&place).map_or(0, |durable| rng.below(durable + 1));
+                journal.trim(place, Position(before));
+                let trimmed = work.trimmed.entry(place).or_insert(0);
+                *trimmed = before.max(*trimmed);
+                Ok(())
+            }
+            _ => journal.commit().map(|()| assert!(!journal.is_blocked())),
+        };
+        if let Err(error) = outcome {
+            return (work, Some(error));
+        }
+        if journal.durable().0 + 1 == journal.pending().0 && journal.staged_bytes() == 0 {
+            work.durable = work.next.clone();
+        }
+    }
+    (work, None)
+}
+
+/// After a crash at every operation of a run, with sectors of the last writes lost by chance: everything durable is there,
+/// nothing wrong is, and the journal goes on. Includes crashes between the steps of preparing and recycling segments.
+#[test]
+fn a_crash_at_any_operation_loses_nothing_durable() {
+    let (mut crashes, mut recycled) = (0, 0);
+    for seed in 0..12 {
+        let total = {
+            let disk = FaultyDisk::default();
+            run(&disk, &mut Rng::seeded(seed), 300);
+            disk.operations()
+        };
+        for power in (0..total).step_by(3) {
+            let disk = FaultyDisk::default();
+            disk.power_off_after(power);
+            let (work, error) = run(&disk, &mut Rng::seeded(seed), 300);
+            assert!(error.is_some(), "the power failed at {power} of {total}");
+            let mut rng = Rng::seeded(power as u64);
+            let disk = disk.after_random_crash(&mut rng);
+            let journal = open(&disk).unwrap_or_else(|error| panic!("seed {seed} power {power}: {error}"));
+            recycled += u64::from(journal.segments[0].generation.0 > 1);
+            for place in [PLACE, OTHER] {
+                let found = positions(&journal, place);
+                let durable = work.durable.get(&place).copied().unwrap_or(0);
+                let trimmed = work.trimmed.get(&place).copied().unwrap_or(0);
+                let end = journal.next_position(place).0;
+                assert!(end >= durable, "seed {seed} power {power}: {end} of {durable} durable records");
+                let first = found.first().copied().unwrap_or(end);
+                assert!(first <= trimmed, "seed {seed} power {power}: begins at {first}, not {trimmed}");
+                assert!(
+                    found.iter().copied().eq(first..end),
+                    "seed {seed} power {power}: a hole in {found:?}"
+                );
+            }
+            drop(journal);
+            let (_, error) = run(&disk, &mut Rng::seeded(seed + 100), 50);
+            assert!(error.is_none(), "seed {seed} power {power}: goes on, but {error:?}");
+            crashes += 1;
+        }
+    }
+    assert!(crashes > 500 && recycled > 50, "{crashes} crashes, {recycled} with recycled segments");
+}
+
+// After a failed write or sync nothing may be confirmed any more, whatever the disk says later.
+#[test]
+fn after_a_failed_sync_nothing_is_confirmed() {
+    for (writes, syncs) in [(Some(libc::EIO), None), (None, Some(libc::EIO)), (None, Some(libc::ENOSPC))] {
+        let disk = FaultyDisk::default();
+        let mut journal = open(&disk).expect("it opens");
+        append(&mut journal, PLACE, 0, 3);
+        journal.commit().expect("the disk is sound");
+        let durable = journal.durable();
+        append(&mut journal, PLACE, 3, 3);
+        disk.fail_writes(writes);
+        disk.fail_syncs(syncs);
+        let error = journal.commit().expect_err("the disk fails");
+        assert!(error.to_string().contains("segment-0000000000000001"), "{error}");
+        disk.fail_writes(None);
+        disk.fail_syncs(None);
+        append(&mut journal, PLACE, 6, 3);
+        for _ in 0..3 {
+            journal.commit().expect("does nothing");
+            journal.retry().expect("does nothing");
+            journal.finish().expect("does nothing");
+        }
+        assert_eq!(journal.durable(), durable);
+        let reopened = open(&disk.after_crash(|_, _, _| {})).expect("it opens");
+        assert_eq!(positions(&reopened, PLACE), [0, 1, 2]);
+    }
+}
+
+// A full disk must stop the journal without an error, lose nothing, and be forgotten when there is space again.
+#[test]
+fn a_full_disk_holds_records_until_there_is_space() {
+    let disk = FaultyDisk::default();
+    disk.limit_space(Some(2 * OPTIONS.segment_bytes as usize));
+    let mut journal = open(&disk).expect("two segments fit");
+    let mut next = 0;
+    while !journal.is_blocked() {
+        append(&mut journal, PLACE, next, 5);
+        next += 5;
+        journal.commit().expect("a full disk is no error");
+        assert!(next < 10_000, "never blocked");
+    }
+    assert!(journal.is_disk_full() && journal.staged_bytes() > 0 && journal.durable() < journal.pending());
+    let held = journal.durable();
+    journal.retry().expect("still full");
+    assert_eq!(journal.durable(), held);
+    disk.limit_space(None);
+    journal.retry().expect("there is space");
+    assert!(!journal.is_blocked() && !journal.is_disk_full() && journal.staged_bytes() == 0);
+    assert!(journal.durable() > held);
+    journal.finish().expect("the disk is sound");
+    let reopened = open(&disk).expect("it opens");
+    assert_eq!(positions(&reopened, PLACE).len() as u64, next);
+}
+
+// Some file systems allocate even when blocks are overwritten: a write without room is repeated, not given up.
+#[test]
+fn a_write_without_room_is_repeated() {
+    let disk = FaultyDisk::default();
+    let mut journal = open(&disk).expect("it opens");
+    append(&mut journal, PLACE, 0, 3);
+    disk.fail_writes(Some(libc::ENOSPC));
+    journal.commit().expect("a full disk is no error");
+    assert!(journal.is_blocked() && journal.is_disk_full());
+    disk.fail_writes(None);
+    append(&mut journal, PLACE, 3, 3);
+    journal.retry().expect("there is space");
+    journal.finish().expect("the disk is sound");
+    assert_eq!(positions(&open(&disk).expect("it opens"), PLACE), [0, 1, 2, 3, 4, 5]);
+}
+
+// Space must come back after a trim, but not before the trim itself is on the disk.
+#[test]
+fn trimmed_segments_are_used_again() {
+    let disk = FaultyDisk::default();
+    let mut journal = open(&disk).expect("it opens");
+    for first in (0..4000).step_by(10) {
+        append(&mut journal, PLACE, first, 10);
+        journal.commit().expect("the disk is sound");
+        journal.trim(PLACE, Position(first));
+    }
+    assert!(journal.tail().generation.0 > 8, "{:?} segments were written", journal.tail().generation);
+    let files = disk.file_names().len();
+    assert!(files <= 6, "{files} files are left");
+    append(&mut journal, OTHER, 0, 1);
+    journal.commit().expect("the disk is sound");
+    journal.finish().expect("the disk is sound");
+    let mut journal = open(&disk).expect("it opens");
+    assert_eq!(positions(&journal, PLACE), (3990..4000).collect::<Vec<_>>());
+    // All of one place is trimmed and its segments go: its position must go on all the same.
+    journal.trim(PLACE, Position(4000));
+    for first in (1..2001).step_by(10) {
+        append(&mut journal, OTHER, first, 10);
+        journal.commit().expect("the disk is sound");
+    }
+    journal.finish().expect("the disk is sound");
+    let journal = open(&disk).expect("it opens");
+    assert_eq!((journal.next_position(PLACE), positions(&journal, PLACE).len()), (Position(4000), 0));
+}
+
+// A journal of a later version, of another directory, or with a segment missing must be refused in so many words.
+#[test]
+fn what_is_not_ours_is_refused() {
+    let (disk, _) = used_disk();
+    let names = disk.file_names();
+    let newer = disk.copy();
+    newer.edit(&names[0], |bytes| bytes[8] = 2);
+    let error = open(&newer).err().expect("refused").to_string();
+    assert!(error.contains("has format 2; this version reads up to 1"), "{error}");
+    let error = recover::scan(&disk, 6).err().expect("refused").to_string();
+    assert!(error.contains("belongs to another data directory"), "{error}");
+    let holed = disk.copy();
+    holed.remove(&names[1]).expect("it is there");
+    let error = open(&holed).err().expect("refused").to_string();
+    assert!(error.contains("the segment is missing"), "{error}");
+    let beheaded = disk.copy();
+    beheaded.remove(&names[0]).expect("it is there");
+    if let Err(error) = open(&beheaded) {
+        assert!(error.to_string().contains("are missing"), "{error}");
+    }
+}
+
+// The thread that syncs must give the same promises in the same order.
+#[test]
+fn a_thread_syncs_as_the_caller_does() {
+    let disk = FaultyDisk::default();
+    let (woken, wakes) = std::sync::mpsc::channel();
+    let notify: Arc<dyn Fn() + Send + Sync> = Arc::new(move || _ = woken.send(()));
+    let options = JournalOptions { placement: FsyncPlacement::Thread, prepare_inline: false, ..OPTIONS };
+    let mut journal = Journal::open(Arc::new(disk.clone()), options, 5, 1, notify).expect("it opens");
+    let mut durable = journal.durable();
+    for first in (0..2000).step_by(10) {
+        append(&mut journal, PLACE, first, 10);
+        let mine = journal.pending();
+        journal.commit().expect("the disk is sound");
+        while journal.durable() < mine {
+            wakes.recv().expect("the threads live as long as the journal");
+            journal.poll().expect("the disk is sound");
+            assert!(journal.durable() >= durable);
+            durable = journal.durable();
+        }
+        let seen = open(&disk.after_crash(|_, _, _| {})).expect("it opens");
+        assert_eq!(seen.next_position(PLACE).0, first + 10, "confirmed before it was synced");
+    }
+}

@@ -1,0 +1,336 @@
+//! The way out to one other host: dialling, greeting, a bounded queue. What does not fit, or is queued when the
+//! connection breaks, is dropped and counted: links are lossy by contract.
+
+use crate::handshake::{Hello, Reply, framed, take_greeting};
+use crate::metrics::Metrics;
+use crate::socket::{After, Socket};
+use crate::tls::PeerTls;
+use bytes::BytesMut;
+use kernel::{Encode, FrameWriter, HostId, Instant, NodeId, Rng};
+use mio::net::TcpStream;
+use mio::{Interest, Registry, Token};
+use std::io;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// Another host, as the cluster file has it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PeerConfig {
+    /// Its name: its identity.
+    pub name: String,
+    /// Where it listens, `host:port`; resolved anew at each dial.
+    pub address: String,
+}
+
+const REDIAL_FIRST: Duration = Duration::from_millis(10);
+const REDIAL_MAX: Duration = Duration::from_millis(500);
+const DIAL_WITHIN: Duration = Duration::from_secs(2);
+/// Unacknowledged for that long, a connection is given up and dialled anew.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(2);
+/// A frame is closed at this length, so that its receiver can begin before the last byte is there.
+const FRAME_BYTES: usize = 64 << 10;
+/// What is kept of a queue's memory when it is empty.
+const QUEUE_KEPT_BYTES: usize = 256 << 10;
+
+enum State {
+    /// Waits for its time.
+    Down {
+        retry_at: Instant,
+    },
+    /// Another thread asks for the address.
+    Resolving {
+        since: Instant,
+    },
+    /// TCP, TLS and the greeting; `hello` is what has not yet been sent of it.
+    Greeting {
+        socket: Socket,
+        since: Instant,
+        hello: Vec<u8>,
+        input: BytesMut,
+    },
+    Up {
+        socket: Socket,
+    },
+}
+
+/// What a link wants its host to do.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) enum Wish {
+    Nothing,
+    /// Look up the address and call `dial`.
+    Resolve,
+}
+
+/// What a link needs from its host.
+pub(crate) struct Outside<'a> {
+    pub(crate) registry: &'a Registry,
+    pub(crate) now: Instant,
+    pub(crate) metrics: &'a mut Metrics,
+    pub(crate) rng: &'a mut Rng,
+}
+
+/// Bounds and greeting shared by all links of a host.
+#[derive(Clone)]
+pub(crate) struct LinkSettings {
+    pub(crate) hello: Hello,
+    pub(crate) tls: Option<PeerTls>,
+    pub(crate) queue_bytes_max: usize,
+    pub(crate) queue_bytes_max_down: usize,
+    pub(crate) frame_body_max: usize,
+}
+
+pub(crate) struct Link {
+    pub(crate) host: HostId,
+    pub(crate) config: PeerConfig,
+    token: Token,
+    state: State,
+    writer: FrameWriter,
+    sent: usize,
+    /// The socket has room as far as we know.
+    writable: bool,
+    redial_after: Duration,
+    /// Why it went down last; said once.
+    complaint: Option<String>,
+}
+
+impl Link {
+    pub(crate) fn new(config: PeerConfig, token: Token, now: Instant) -> Self {
+        Self {
+            host: HostId::named(&config.name),
+            config,
+            token,
+            state: State::Down { retry_at: now },
+            writer: FrameWriter::default(),
+            sent: 0,
+            writable: true,
+            redial_after: REDIAL_FIRST,
+            complaint: None,
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.state, State::Up { .. })
+    }
+
+    /// Bytes queued and not yet taken by the socket.
+    pub(crate) fn queued_bytes(&mut self) -> usize {
+        self.writer.bytes().len() - self.sent
+    }
+
+    /// Queues a message.
+    pub(crate) fn push(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        message: &impl Encode,
+        settings: &LinkSettings,
+        metrics: &mut Metrics,
+    ) {
+        let bound = if self.is_up() { settings.queue_bytes_max } else { settings.queue_bytes_max_down };
+        let before = self.writer.body().len();
+        if before - self.sent > bound {
+            metrics.drop_message(if self.is_up() { "queue to host full" } else { "host not connected" });
+            return;
+        }
+        self.writer.envelope(from, to, message);
+        if self.writer.open_bytes() > settings.frame_body_max {
+            if !self.retry_alone(before, from, to, message, settings.frame_body_max) {
+                metrics.drop_message("message larger than a frame");
+                return;
+            }
+        } else if self.writer.open_bytes() > FRAME_BYTES {
+            self.writer.close();
+        }
+        metrics.messages_out += 1;
+    }
+
+    /// The open frame has become too large: closes it without this message, which gets a frame of its own.
+    fn retry_alone(
+        &mut self,
+        before: usize,
+        from: NodeId,
+        to: NodeId,
+        message: &impl Encode,
+        frame_body_max: usize,
+    ) -> bool {
+        self.writer.body().truncate(before);
+        self.writer.close();
+        let empty = self.writer.body().len();
+        self.writer.envelope(from, to, message);
+        let fits = self.writer.open_bytes() <= frame_body_max;
+        if !fits {
+            self.writer.body().truncate(empty);
+        }
+        self.writer.close();
+        fits
+    }
+
+    /// Sends what is queued, as far as the socket takes it.
+    pub(crate) fn flush(&mut self, outside: &mut Outside<'_>) -> Option<String> {
+        let State::Up { socket } = &mut self.state else { return None };
+        let queue = self.writer.bytes();
+        if !self.writable || (queue.len() == self.sent) {
+            return None;
+        }
+        match socket.write(&queue[self.sent..]).and_then(|taken| Ok((taken, socket.flush()?))) {
+            Ok((taken, flushed)) => {
+                outside.metrics.bytes_out += taken as u64;
+                self.sent += taken;
+                self.writable = flushed && self.sent == queue.len();
+                if self.sent == queue.len() {
+                    queue.clear();
+                    queue.shrink_to(QUEUE_KEPT_BYTES);
+                    self.sent = 0;
+                } else if self.sent > queue.len() / 2 && self.sent > QUEUE_KEPT_BYTES {
+                    queue.drain(..self.sent);
+                    self.sent = 0;
+                }
+                None
+            }
+            Err(error) => self.break_off(error.to_string(), outside),
+        }
+    }
+
+    /// When `on_time` is wanted.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        match &self.state {
+            State::Down { retry_at } => Some(*retry_at),
+            State::Resolving { since } | State::Greeting { since, .. } => Some(*since + DIAL_WITHIN),
+            State::Up { .. } => None,
+        }
+    }
+
+    /// Time has passed. The text is a new complaint.
+    pub(crate) fn on_time(&mut self, outside: &mut Outside<'_>) -> (Wish, Option<String>) {
+        match &self.state {
+            State::Down { retry_at } if *retry_at <= outside.now => {
+                self.state = State::Resolving { since: outside.now };
+                (Wish::Resolve, None)
+            }
+            State::Resolving { since } | State::Greeting { since, .. }
+                if *since + DIAL_WITHIN <= outside.now =>
+            {
+                let reason = format!("no greeting from {} within {DIAL_WITHIN:?}", self.config.address);
+                (Wish::Nothing, self.break_off(reason, outside))
+            }
+            State::Down { .. } | State::Resolving { .. } | State::Greeting { .. } | State::Up { .. } => {
+                (Wish::Nothing, None)
+            }
+        }
+    }
+
+    /// The address is known (or not).
+    pub(crate) fn dial(
+        &mut self,
+        address: Result<SocketAddr, String>,
+        settings: &LinkSettings,
+        outside: &mut Outside<'_>,
+    ) -> Option<String> {
+        let State::Resolving { since } = self.state else { return None };
+        match address.and_then(|address| self.connect(address, settings, outside)) {
+            Ok(socket) => {
+                let hello = Hello { to: self.config.name.clone(), ..settings.hello.clone() };
+                self.state = State::Greeting { socket, since, hello: framed(&hello), input: BytesMut::new() };
+                None
+            }
+            Err(reason) => self.break_off(reason, outside),
+        }
+    }
+
+    fn connect(
+        &mut self,
+        address: SocketAddr,
+        settings: &LinkSettings,
+        outside: &mut Outside<'_>,
+    ) -> Result<Socket, String> {
+        let text = |error: io::Error| format!("{address}: {error}");
+        let tls = settings.tls.as_ref().map(|tls| tls.connect(&self.config.name)).transpose()?;
+        let mut stream = TcpStream::connect(address).map_err(text)?;
+        let interest = Interest::READABLE | Interest::WRITABLE;
+        outside.registry.register(&mut stream, self.token, interest).map_err(text)?;
+        Ok(Socket::new(stream, tls))
+    }
+
+    /// The socket is ready for something. The text is a new complaint; a link that came up is `is_up` afterwards.
+    pub(crate) fn on_ready(
+        &mut self,
+        readable: bool,
+        writable: bool,
+        outside: &mut Outside<'_>,
+    ) -> Option<String> {
+        self.writable |= writable;
+        match &mut self.state {
+            State::Down { .. } | State::Resolving { .. } => None,
+            State::Greeting { .. } => match self.greet(outside) {
+                Ok(()) => None,
+                Err(reason) => self.break_off(reason, outside),
+            },
+            State::Up { socket } if readable => {
+                // Nothing but the end is expected on this side.
+                let mut nothing = BytesMut::new();
+                match socket.read(&mut nothing) {
+                    Ok((0, After::Drained | After::More)) => None,
+                    Ok((0, After::Closed)) => self.break_off("closed by the other side".to_owned(), outside),
+                    Ok(_) => self.break_off("the other side spoke out of turn".to_owned(), outside),
+                    Err(error) => self.break_off(error.to_string(), outside),
+                }
+            }
+            State::Up { .. } => None,
+        }
+    }
+
+    fn greet(&mut self, outside: &mut Outside<'_>) -> Result<(), String> {
+        let State::Greeting { socket, hello, input, .. } = &mut self.state else { return Ok(()) };
+        let text = |error: io::Error| error.to_string();
+        if !socket.check_connected().map_err(text)? {
+            return Ok(());
+        }
+        if !hello.is_empty() {
+            socket.tune(Some(SILENCE_MAX)).map_err(text)?;
+            let taken = socket.write(hello).map_err(text)?;
+            hello.drain(..taken);
+        }
+        let (_, after) = socket.read(input).map_err(text)?;
+        socket.flush().map_err(text)?;
+        match take_greeting(input)? {
+            Some(Reply::Refused { reason }) => Err(format!("refused: {reason}")),
+            Some(Reply::Welcome { .. }) => {
+                let before = std::mem::replace(&mut self.state, State::Down { retry_at: outside.now });
+                if let State::Greeting { socket, .. } = before {
+                    self.state = State::Up { socket };
+                }
+                self.redial_after = REDIAL_FIRST;
+                self.writable = true;
+                self.complaint = None;
+                Ok(())
+            }
+            None if after == After::Closed => Err("closed during the greeting".to_owned()),
+            None => Ok(()),
+        }
+    }
+
+    /// Gives the connection up and forgets the queue. Returns the reason unless it was said already.
+    pub(crate) fn break_off(&mut self, reason: String, outside: &mut Outside<'_>) -> Option<String> {
+        let retry_at = outside.now + outside.rng.duration(self.redial_after / 2, self.redial_after);
+        let was_up = self.is_up();
+        match std::mem::replace(&mut self.state, State::Down { retry_at }) {
+            State::Greeting { mut socket, .. } | State::Up { mut socket } => {
+                // The socket is closed next, which deregisters it as well.
+                let _ = outside.registry.deregister(socket.stream());
+            }
+            State::Down { .. } | State::Resolving { .. } => {}
+        }
+        self.redial_after = (self.redial_after * 2).min(REDIAL_MAX);
+        if was_up {
+            // A frame that was cut in the middle cannot go on over another connection.
+            if self.queued_bytes() > 0 {
+                outside.metrics.drop_message("queued when the link broke");
+            }
+            self.writer.bytes().clear();
+            self.sent = 0;
+        }
+        let new = self.complaint.as_ref() != Some(&reason);
+        self.complaint = Some(reason.clone());
+        new.then_some(reason)
+    }
+}

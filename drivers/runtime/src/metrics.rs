@@ -1,0 +1,150 @@
+//! What a host counts: plain numbers on the reactor's thread, copied out whole when asked for.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A copy of a host's counters. Totals count from the host's start; the rest is of the moment of the copy.
+#[derive(Clone, Debug, Default)]
+pub struct Metrics {
+    /// Messages received from other hosts.
+    pub messages_in: u64,
+    /// Messages queued for other hosts.
+    pub messages_out: u64,
+    /// Messages between nodes of this host, and between its nodes and its clients.
+    pub messages_local: u64,
+    /// Bytes read from sockets.
+    pub bytes_in: u64,
+    /// Bytes written to sockets.
+    pub bytes_out: u64,
+    /// Rounds of the reactor in which something happened.
+    pub bursts: u64,
+    /// Journal batches made durable.
+    pub fsyncs: u64,
+    /// Write and sync of one batch.
+    pub fsync_latency: Histogram,
+    /// True while the reactor itself waits for the disk; false while the journal's thread does.
+    pub fsync_inline: bool,
+    /// What peers or clients did wrong, by reason.
+    pub rejects: BTreeMap<&'static str, u64>,
+    /// Rare situations reached, by name.
+    pub marks: BTreeMap<&'static str, u64>,
+    /// Messages that were not delivered, by reason.
+    pub drops: BTreeMap<&'static str, u64>,
+    /// Connections refused or cut off, by reason.
+    pub closes: BTreeMap<&'static str, u64>,
+    /// Client connections now open.
+    pub clients: u64,
+    /// Other hosts with a link up now.
+    pub links_up: u64,
+    /// Bytes waiting to be written to sockets.
+    pub buffered_bytes: u64,
+    /// Bytes of records appended but not yet handed to the disk.
+    pub staged_bytes: u64,
+    /// Bytes of the journal's segments on disk.
+    pub journal_bytes: u64,
+    /// True while the journal waits for disk space.
+    pub disk_full: bool,
+}
+
+impl Metrics {
+    pub(crate) fn drop_message(&mut self, reason: &'static str) {
+        *self.drops.entry(reason).or_insert(0) += 1;
+    }
+}
+
+const STEPS_PER_OCTAVE: usize = 8;
+const OCTAVES: usize = 40;
+
+/// Durations, counted in buckets of at most 12.5 % width from 1 ns to about 18 minutes.
+#[derive(Clone)]
+pub struct Histogram {
+    buckets: Vec<u64>,
+    count: u64,
+    max: Duration,
+}
+
+impl Default for Histogram {
+    fn default() -> Self {
+        Self { buckets: vec![0; STEPS_PER_OCTAVE * OCTAVES], count: 0, max: Duration::ZERO }
+    }
+}
+
+impl Histogram {
+    /// Counts one duration.
+    pub fn record(&mut self, duration: Duration) {
+        let nanos = duration.as_nanos().min(u128::from(u64::MAX)) as u64;
+        let bucket = bucket_of(nanos).min(self.buckets.len() - 1);
+        self.buckets[bucket] += 1;
+        self.count += 1;
+        self.max = self.max.max(duration);
+    }
+
+    /// How many durations were counted.
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// The longest.
+    pub fn max(&self) -> Duration {
+        self.max
+    }
+
+    /// The upper edge of the bucket that holds the `quantile` (0 to 1); zero if nothing was counted.
+    pub fn quantile(&self, quantile: f64) -> Duration {
+        let rank = (quantile.clamp(0.0, 1.0) * self.count as f64).ceil().max(1.0) as u64;
+        let mut below = 0;
+        for (bucket, &count) in self.buckets.iter().enumerate() {
+            below += count;
+            if count > 0 && below >= rank {
+                return Duration::from_nanos(edge_of(bucket)).min(self.max);
+            }
+        }
+        Duration::ZERO
+    }
+}
+
+impl std::fmt::Debug for Histogram {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{} (p50 {:?}, p99 {:?}, max {:?})",
+            self.count,
+            self.quantile(0.5),
+            self.quantile(0.99),
+            self.max
+        )
+    }
+}
+
+fn bucket_of(nanos: u64) -> usize {
+    let nanos = nanos.max(1);
+    let octave = nanos.ilog2() as usize;
+    let step =
+        if octave >= 3 { (nanos >> (octave - 3)) as usize & 7 } else { (nanos << (3 - octave)) as usize & 7 };
+    octave * STEPS_PER_OCTAVE + step
+}
+
+fn edge_of(bucket: usize) -> u64 {
+    let (octave, step) = (bucket / STEPS_PER_OCTAVE, (bucket % STEPS_PER_OCTAVE) as u64);
+    ((9 + step) << octave) >> 3
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A quantile that is off by more than a bucket would hide a slow disk, or invent one.
+    #[test]
+    fn quantiles_are_within_a_bucket() {
+        let mut histogram = Histogram::default();
+        for micros in 1..=1000 {
+            histogram.record(Duration::from_micros(micros));
+        }
+        for (quantile, exact) in [(0.5, 500.0), (0.9, 900.0), (0.99, 990.0), (1.0, 1000.0)] {
+            let got = histogram.quantile(quantile).as_secs_f64() * 1e6;
+            assert!(got >= exact && got <= exact * 1.13, "quantile {quantile}: {got} for {exact}");
+        }
+        assert_eq!((histogram.count(), histogram.max()), (1000, Duration::from_millis(1)));
+        assert_eq!(Histogram::default().quantile(0.5), Duration::ZERO);
+    }
+}

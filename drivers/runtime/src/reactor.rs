@@ -1,0 +1,596 @@
+//! The one thread of a host: waits for events, reads what is there, lets the nodes work, writes what came of it.
+
+use crate::answer::Promise;
+use crate::clients::{self, Clients};
+use crate::clock::Clock;
+use crate::data::{DataDirectory, Incarnation};
+use crate::event::{EventSink, HostEvent};
+use crate::front_end::FrontEndConfig;
+use crate::handle::{Command, HostView, Inlet};
+use crate::handshake::{Hello, PROTOCOL};
+use crate::host::{HostConfig, HostError, OpenStorage};
+use crate::inbound::{self, Admission, Inbounds};
+use crate::journal::{CommitNumber, Journal};
+use crate::link::{self, Link, LinkSettings, PeerConfig, Wish};
+use crate::metrics::Metrics;
+use crate::nodes::Nodes;
+use crate::resolver::Resolver;
+use crate::router::Router;
+use kernel::{Family, HostId, Instant, Node, NodeId, Place, Rng};
+use mio::{Events, Poll, Token, Waker};
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+const WAKER: Token = Token(0);
+const PEER_LISTENER: Token = Token(1);
+const PORTS: usize = 2;
+const PORTS_END: usize = 1 << 16;
+const LINKS: usize = 1 << 32;
+const INBOUNDS: usize = 2 << 32;
+const CLIENTS: usize = 3 << 32;
+const EVENTS_PER_ROUND: usize = 1024;
+/// Read from clients in one burst.
+const CLIENT_BYTES_PER_BURST: usize = 1 << 20;
+/// An empty batch vouches for the last one after so much quiet.
+const WITNESS_AFTER: Duration = Duration::from_millis(20);
+const DISK_RETRY_EVERY: Duration = Duration::from_millis(250);
+/// Records waiting for the disk beyond which nothing is read from other hosts either.
+const STAGED_BYTES_MAX: usize = 64 << 20;
+
+pub(crate) type Message<N> = <<N as Node>::Family as Family>::Message;
+pub(crate) type Response<N> = <<N as Node>::Family as Family>::Response;
+
+/// What waits for a commit.
+pub(crate) enum Held<M> {
+    Send { from: NodeId, to: NodeId, message: M },
+    Trim { place: Place, before: kernel::Position },
+}
+
+/// How a run ended without an error.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum End {
+    Stopped,
+    Killed,
+}
+
+pub(crate) struct Reactor<N: Node> {
+    poll: Poll,
+    inlet: Arc<Inlet<N>>,
+    pub(crate) nodes: Nodes<N>,
+    pub(crate) router: Router<Message<N>>,
+    pub(crate) clients: Clients<N::Family>,
+    inbounds: Inbounds,
+    resolver: Resolver,
+    pub(crate) journal: Option<Journal>,
+    pub(crate) held: VecDeque<(CommitNumber, Held<Message<N>>)>,
+    pub(crate) requests: BTreeMap<kernel::RequestId, Promise<Response<N>>>,
+    next_request: u64,
+    clock: Clock,
+    rng: Rng,
+    incarnation: Incarnation,
+    commands: Vec<Command<N>>,
+    paused: bool,
+    /// Readiness that arrived during a pause: readable, writable.
+    stashed: BTreeMap<usize, (bool, bool)>,
+    disk_full: bool,
+    disk_retry_at: Option<Instant>,
+    witness_at: Option<Instant>,
+    syncs_seen: u64,
+    pub(crate) events_out: Vec<HostEvent>,
+    _directory: Option<DataDirectory>,
+}
+
+impl<N: Node + 'static> Reactor<N> {
+    pub(crate) fn new(
+        config: HostConfig,
+        storage: OpenStorage,
+        nodes: Vec<(Place, N)>,
+        front_ends: Vec<FrontEndConfig<N::Family>>,
+    ) -> Result<Self, HostError> {
+        let io = |action| move |source| HostError::Io { action, source };
+        let poll = Poll::new().map_err(io("make an event queue"))?;
+        let waker = Arc::new(Waker::new(poll.registry(), WAKER).map_err(io("make a waker"))?);
+        let clock = Clock::new(config.clock)?;
+        let me = HostId::named(&config.name);
+        let mut rng = Rng::seeded(config.seed.unwrap_or(storage.drawn as u64));
+        let hello = Hello {
+            protocol: PROTOCOL,
+            cluster: config.cluster.0.clone(),
+            from: config.name.clone(),
+            to: String::new(),
+            incarnation: storage.incarnation,
+            message_version: config.message_version,
+        };
+        let settings = LinkSettings {
+            hello: hello.clone(),
+            tls: config.tls.clone(),
+            queue_bytes_max: config.queue_bytes_max,
+            queue_bytes_max_down: config.queue_bytes_max_down,
+            frame_body_max: config.frame_body_max,
+        };
+        let default = if storage.journal.is_some() { Admission::FirstSeen } else { Admission::Any };
+        let admission = config.admission.unwrap_or(default);
+        let inbounds = Inbounds::new(hello, config.tls, admission, config.frame_body_max, INBOUNDS);
+        let notify = notifier(Arc::clone(&waker));
+        let journal = match storage.journal {
+            Some((disk, options)) => {
+                let life = (storage.drawn >> 64) as u64;
+                let notify = Arc::clone(&notify);
+                Some(Journal::open(disk, options, storage.incarnation.0, life, notify)?)
+            }
+            None => None,
+        };
+        let first_place = (storage.drawn >> 32) as u32;
+        let mut reactor = Self {
+            inlet: Arc::new(Inlet::new(waker)),
+            nodes: Nodes::new(clock.now(), clock.wall()),
+            router: Router::new(me, settings),
+            clients: Clients::new(me, first_place, CLIENTS),
+            inbounds,
+            resolver: Resolver::new(notify),
+            journal,
+            held: VecDeque::new(),
+            requests: BTreeMap::new(),
+            next_request: 1,
+            clock,
+            rng: rng.fork(),
+            incarnation: storage.incarnation,
+            commands: Vec::new(),
+            paused: false,
+            stashed: BTreeMap::new(),
+            disk_full: false,
+            disk_retry_at: None,
+            witness_at: None,
+            syncs_seen: 0,
+            events_out: Vec::new(),
+            _directory: storage.directory,
+            poll,
+        };
+        reactor.place_nodes(nodes, &config.forget, me, config.tracing, &mut rng)?;
+        if let Some(listener) = config.listen {
+            reactor
+                .inbounds
+                .listen(listener, PEER_LISTENER, reactor.poll.registry())
+                .map_err(io("listen for hosts"))?;
+        }
+        for (index, front_end) in front_ends.into_iter().enumerate() {
+            let token = Token(PORTS + index);
+            reactor
+                .clients
+                .listen(front_end, token, reactor.poll.registry(), reactor.clock.now())
+                .map_err(io("listen for clients"))?;
+        }
+        reactor.set_peers(config.peers);
+        Ok(reactor)
+    }
+
+    pub(crate) fn inlet(&self) -> Arc<Inlet<N>> {
+        Arc::clone(&self.inlet)
+    }
+
+    pub(crate) fn incarnation(&self) -> Incarnation {
+        self.incarnation
+    }
+
+    /// Runs until told to stop, or until it cannot go on.
+    pub(crate) fn run(&mut self, sink: &mut Option<EventSink>) -> Result<(), HostError> {
+        let outcome = self.rounds(sink);
+        self.inlet.close();
+        let outcome = match outcome {
+            Ok(End::Stopped) => self.wind_up(),
+            Ok(End::Killed) => Ok(()),
+            Err(error) => Err(error),
+        };
+        self.report(sink);
+        outcome
+    }
+
+    fn rounds(&mut self, sink: &mut Option<EventSink>) -> Result<End, HostError> {
+        let mut events = Events::with_capacity(EVENTS_PER_ROUND);
+        self.nodes.start();
+        self.work()?;
+        loop {
+            self.report(sink);
+            self.refresh();
+            match self.poll.poll(&mut events, self.timeout()) {
+                Ok(()) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(source) => return Err(HostError::Io { action: "wait for events", source }),
+            }
+            self.refresh();
+            for event in &events {
+                let readable = event.is_readable() || event.is_read_closed() || event.is_error();
+                let writable = event.is_writable() || event.is_error();
+                self.on_event(event.token().0, readable, writable);
+            }
+            if let Some(end) = self.obey() {
+                return Ok(end);
+            }
+            if self.paused {
+                continue;
+            }
+            self.router.metrics.bursts += 1;
+            self.read_all();
+            self.on_time();
+            self.work()?;
+        }
+    }
+
+    fn refresh(&mut self) {
+        self.clock.refresh();
+        (self.nodes.now, self.nodes.wall) = (self.clock.now(), self.clock.wall());
+    }
+
+    /// How long to sleep: not at all if something is left to do.
+    fn timeout(&self) -> Option<Duration> {
+        if self.paused {
+            return None;
+        }
+        let ready = !self.router.inbox.is_empty()
+            || self.clients.is_ready(self.may_read_clients())
+            || (self.inbounds.is_ready() && self.may_read_hosts());
+        if ready {
+            return Some(Duration::ZERO);
+        }
+        let links = self.router.links.iter().filter_map(Link::due).min();
+        let due = [
+            self.nodes.timers.next(),
+            self.clients.due(),
+            self.inbounds.due(),
+            self.router.due(),
+            self.disk_retry_at,
+            self.witness_at,
+            links,
+        ];
+        due.into_iter().flatten().min().map(|due| due.since(self.nodes.now))
+    }
+
+    fn may_read_clients(&self) -> bool {
+        self.journal.as_ref().is_none_or(|journal| !journal.is_blocked())
+    }
+
+    fn may_read_hosts(&self) -> bool {
+        self.journal.as_ref().is_none_or(|journal| journal.staged_bytes() < STAGED_BYTES_MAX)
+    }
+
+    fn on_event(&mut self, token: usize, readable: bool, writable: bool) {
+        if self.paused && token != WAKER.0 {
+            let stashed = self.stashed.entry(token).or_insert((false, false));
+            *stashed = (stashed.0 | readable, stashed.1 | writable);
+            return;
+        }
+        match token {
+            token if token == WAKER.0 => {}
+            token if token == PEER_LISTENER.0 => {
+                let (inbounds, mut outside) = self.inbound_parts();
+                inbounds.accept(&mut outside);
+            }
+            PORTS..PORTS_END => self.clients.on_acceptable(token - PORTS),
+            LINKS..INBOUNDS => self.on_link_ready(HostId((token - LINKS) as u32), readable, writable),
+            INBOUNDS..CLIENTS => self.inbounds.on_ready(token - INBOUNDS),
+            _ => self.clients.on_ready(clients::ClientIndex(token - CLIENTS), readable, writable),
+        }
+    }
+
+    fn on_link_ready(&mut self, host: HostId, readable: bool, writable: bool) {
+        self.with_link(host, |link, outside| {
+            let was_up = link.is_up();
+            let complaint = link.on_ready(readable, writable, outside);
+            (complaint, !was_up && link.is_up())
+        });
+    }
+
+    /// Calls a link, and tells of what changed.
+    fn with_link(
+        &mut self,
+        host: HostId,
+        call: impl FnOnce(&mut Link, &mut link::Outside<'_>) -> (Option<String>, bool),
+    ) {
+        let Ok(index) = self.router.links.binary_search_by_key(&host, |link| link.host) else { return };
+        let link = &mut self.router.links[index];
+        let mut outside = link::Outside {
+            registry: self.poll.registry(),
+            now: self.nodes.now,
+            metrics: &mut self.router.metrics,
+            rng: &mut self.rng,
+        };
+        let (complaint, came_up) = call(link, &mut outside);
+        let name = &link.config.name;
+        if let Some(reason) = complaint {
+            self.events_out.push(HostEvent::LinkDown { host: name.clone(), reason });
+        }
+        if came_up {
+            self.events_out.push(HostEvent::LinkUp { host: name.clone() });
+        }
+    }
+
+    /// Carries out what other threads have asked for.
+    fn obey(&mut self) -> Option<End> {
+        let mut commands = std::mem::take(&mut self.commands);
+        self.inlet.take(&mut commands);
+        let mut end = None;
+        for command in commands.drain(..) {
+            match command {
+                Command::Request { place, request, promise } => {
+                    if let Some(index) = self.nodes.find(place) {
+                        let id = kernel::RequestId(self.next_request);
+                        self.next_request += 1;
+                        self.requests.insert(id, promise);
+                        self.nodes.request(index, id, request);
+                    }
+                }
+                Command::Inject { from, to, message } => self.router.route(from, to, message, self.nodes.now),
+                Command::Visit(visit) => visit(&HostView { metrics: self.metrics(), nodes: &self.nodes }),
+                Command::SetPeers(peers) => self.set_peers(peers),
+                Command::Fault { host, fault } => self.router.set_fault(host, fault),
+                Command::Pause => self.paused = true,
+                Command::Resume => {
+                    self.paused = false;
+                    for (token, (readable, writable)) in std::mem::take(&mut self.stashed) {
+                        self.on_event(token, readable, writable);
+                    }
+                }
+                Command::Stop => end = end.or(Some(End::Stopped)),
+                Command::Kill => end = Some(End::Killed),
+            }
+        }
+        self.commands = commands;
+        end
+    }
+
+    fn set_peers(&mut self, peers: Vec<PeerConfig>) {
+        let now = self.nodes.now;
+        let mut before = std::mem::take(&mut self.router.links);
+        for peer in peers {
+            let host = HostId::named(&peer.name);
+            let token = Token(LINKS + host.0 as usize);
+            let kept = before.iter().position(|link| link.config == peer).map(|index| before.remove(index));
+            self.router.links.push(kept.unwrap_or_else(|| Link::new(peer, token, now)));
+        }
+        self.router.links.sort_by_key(|link| link.host);
+        for mut link in before {
+            let mut outside = link::Outside {
+                registry: self.poll.registry(),
+                now,
+                metrics: &mut self.router.metrics,
+                rng: &mut self.rng,
+            };
+            // Whoever took the host out knows why its link ends.
+            let _ = link.break_off("no longer a host of the cluster".to_owned(), &mut outside);
+            if self.router.links.binary_search_by_key(&link.host, |link| link.host).is_err() {
+                let (inbounds, mut outside) = self.inbound_parts();
+                inbounds.forget(link.host, &mut outside);
+            }
+        }
+    }
+
+    /// Reads from every ready socket, once or as far as the bounds allow.
+    fn read_all(&mut self) {
+        if self.may_read_hosts() {
+            for _ in 0..self.inbounds.ready_count() {
+                self.read_host();
+            }
+        }
+        let may_read = self.may_read_clients();
+        let (clients, mut outside) = self.client_parts();
+        clients.accept(&mut outside);
+        if may_read {
+            clients.read(CLIENT_BYTES_PER_BURST, &mut outside);
+        }
+        // What was read arrived before now: the wall clock's upper bound must not be older than that.
+        self.refresh();
+    }
+
+    fn read_host(&mut self) {
+        let (inbounds, mut outside) = self.inbound_parts();
+        let Some(read) = inbounds.read_next(&mut outside) else { return };
+        self.refresh();
+        let mut end = read.end;
+        loop {
+            let links = &self.router.links;
+            let is_known = |host| links.binary_search_by_key(&host, |link| link.host).is_ok();
+            let mut outside = inbound::Outside {
+                registry: self.poll.registry(),
+                now: self.nodes.now,
+                metrics: &mut self.router.metrics,
+            };
+            match self.inbounds.next_frame(read.index, is_known, &mut outside) {
+                Ok(Some((host, body))) => {
+                    if let Err(reason) = self.on_frame(host, body) {
+                        end = Some(reason);
+                        break;
+                    }
+                }
+                Ok(None) => break,
+                Err(reason) => {
+                    end = Some(reason);
+                    break;
+                }
+            }
+        }
+        if let Some(reason) = end {
+            let (inbounds, mut outside) = self.inbound_parts();
+            inbounds.close(read.index, Some(reason), &mut outside);
+        }
+    }
+
+    fn on_frame(&mut self, host: HostId, body: kernel::Bytes) -> Result<(), String> {
+        let cut = self.router.is_cut_from(host);
+        inbound::each_message::<Message<N>>(body, |from, to, message| match message {
+            _ if cut => self.router.metrics.drop_message("link cut on purpose"),
+            Ok(message) if from.host() == host => {
+                self.router.metrics.messages_in += 1;
+                self.deliver(from, to, message);
+            }
+            Ok(_) => *self.router.metrics.rejects.entry("message in another host's name").or_insert(0) += 1,
+            Err(_) => *self.router.metrics.rejects.entry("message cannot be decoded").or_insert(0) += 1,
+        })
+    }
+
+    /// Everything that waits for a moment.
+    fn on_time(&mut self) {
+        let now = self.nodes.now;
+        while let Some((node, timer)) = self.nodes.timers.pop(now) {
+            self.nodes.timer(node, timer);
+        }
+        self.router.on_time(now);
+        let (clients, mut outside) = self.client_parts();
+        if clients.due().is_some_and(|due| due <= now) {
+            clients.on_time(&mut outside);
+        }
+        let (inbounds, mut outside) = self.inbound_parts();
+        if inbounds.due().is_some_and(|due| due <= now) {
+            inbounds.on_time(&mut outside);
+        }
+        self.drive_links();
+    }
+
+    fn drive_links(&mut self) {
+        let now = self.nodes.now;
+        for index in 0..self.router.links.len() {
+            if self.router.links[index].due().is_none_or(|due| due > now) {
+                continue;
+            }
+            let host = self.router.links[index].host;
+            let mut wish = Wish::Nothing;
+            self.with_link(host, |link, outside| {
+                let complaint;
+                (wish, complaint) = link.on_time(outside);
+                (complaint, false)
+            });
+            if wish == Wish::Resolve {
+                let address = self.router.links[index].config.address.clone();
+                if let Some(found) = self.resolver.resolve(host, &address) {
+                    self.dial(host, found);
+                }
+            }
+        }
+        while let Some((host, found)) = self.resolver.poll() {
+            self.dial(host, found);
+        }
+    }
+
+    fn dial(&mut self, host: HostId, address: Result<std::net::SocketAddr, String>) {
+        let settings = self.router.settings.clone();
+        self.with_link(host, |link, outside| (link.dial(address, &settings, outside), false));
+    }
+
+    /// Lets the nodes work until all is quiet, and carries their effects out: first what waits for nothing, then the
+    /// journal, then what waited for it.
+    fn work(&mut self) -> Result<(), HostError> {
+        self.settle();
+        self.flush();
+        if self.journal.is_some() {
+            self.commit()?;
+            if self.release() {
+                self.flush();
+            }
+        }
+        Ok(())
+    }
+
+    fn flush(&mut self) {
+        for index in 0..self.router.links.len() {
+            let host = self.router.links[index].host;
+            self.with_link(host, |link, outside| (link.flush(outside), false));
+        }
+        if self.clients.has_output() {
+            let (clients, mut outside) = self.client_parts();
+            clients.flush(&mut outside);
+        }
+    }
+
+    fn commit(&mut self) -> Result<(), HostError> {
+        let Some(journal) = &mut self.journal else { return Ok(()) };
+        journal.poll()?;
+        if self.disk_retry_at.is_some_and(|at| at <= self.nodes.now) {
+            journal.retry()?;
+            self.disk_retry_at = None;
+        }
+        if journal.is_disk_full() && self.disk_retry_at.is_none() {
+            self.disk_retry_at = Some(self.nodes.now + DISK_RETRY_EVERY);
+        }
+        let stopped = journal.is_disk_full() && journal.is_blocked();
+        if stopped != self.disk_full {
+            self.disk_full = stopped;
+            self.events_out.push(if stopped { HostEvent::DiskFull } else { HostEvent::DiskBack });
+        }
+        let syncs = journal.sync_latency().1;
+        if !journal.is_unwitnessed() {
+            self.witness_at = None;
+        } else if self.syncs_seen != syncs || self.witness_at.is_none() {
+            self.witness_at = Some(self.nodes.now + WITNESS_AFTER);
+        } else if self.witness_at.is_some_and(|at| at <= self.nodes.now) {
+            journal.witness()?;
+            self.witness_at = None;
+        }
+        self.syncs_seen = syncs;
+        Ok(())
+    }
+
+    /// A last effort for what is under way, without waiting for anybody but the disk.
+    fn wind_up(&mut self) -> Result<(), HostError> {
+        self.settle();
+        if let Some(journal) = &mut self.journal {
+            journal.finish()?;
+        }
+        self.release();
+        self.flush();
+        Ok(())
+    }
+
+    fn report(&mut self, sink: &mut Option<EventSink>) {
+        self.events_out.append(&mut self.clients.events);
+        self.events_out.append(&mut self.inbounds.events);
+        for event in self.events_out.drain(..) {
+            if let Some(sink) = sink {
+                sink(&event);
+            }
+        }
+    }
+
+    fn metrics(&mut self) -> Metrics {
+        let mut metrics = self.router.metrics.clone();
+        metrics.clients = self.clients.count() as u64;
+        metrics.links_up = self.router.links.iter().filter(|link| link.is_up()).count() as u64;
+        let queued: usize = self.router.links.iter_mut().map(Link::queued_bytes).sum();
+        metrics.buffered_bytes = (queued + self.clients.output_bytes()) as u64;
+        if let Some(journal) = &self.journal {
+            let (latency, syncs) = journal.sync_latency();
+            metrics.fsync_latency = latency.clone();
+            metrics.fsyncs = syncs;
+            metrics.fsync_inline = journal.is_inline();
+            metrics.staged_bytes = journal.staged_bytes() as u64;
+            metrics.journal_bytes = journal.disk_bytes();
+            metrics.disk_full = self.disk_full;
+        }
+        metrics
+    }
+
+    fn inbound_parts(&mut self) -> (&mut Inbounds, inbound::Outside<'_>) {
+        let outside = inbound::Outside {
+            registry: self.poll.registry(),
+            now: self.nodes.now,
+            metrics: &mut self.router.metrics,
+        };
+        (&mut self.inbounds, outside)
+    }
+
+    pub(crate) fn client_parts(&mut self) -> (&mut Clients<N::Family>, clients::Outside<'_>) {
+        let outside = clients::Outside {
+            registry: self.poll.registry(),
+            now: self.nodes.now,
+            metrics: &mut self.router.metrics,
+        };
+        (&mut self.clients, outside)
+    }
+}
+
+fn notifier(waker: Arc<Waker>) -> Arc<dyn Fn() + Send + Sync> {
+    Arc::new(move || {
+        // See `Inlet::push`.
+        let _ = waker.wake();
+    })
+}

@@ -1,0 +1,115 @@
+//! Where a message goes: to a node or client of this host by way of the inbox, or out over a link.
+
+use crate::handle::{Direction, LinkFault};
+use crate::link::{Link, LinkSettings};
+use crate::metrics::Metrics;
+use kernel::{Encode, HostId, Instant, NodeId};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::Duration;
+
+/// Messages that a fault delays, in the order they leave.
+struct Delayed<M> {
+    by: Duration,
+    queue: VecDeque<(Instant, NodeId, NodeId, M)>,
+}
+
+/// More are dropped.
+const DELAYED_MAX: usize = 1 << 16;
+
+pub(crate) struct Router<M> {
+    me: HostId,
+    /// For nodes and clients of this host, in the order they were sent: from, to, message.
+    pub(crate) inbox: VecDeque<(NodeId, NodeId, M)>,
+    /// By host.
+    pub(crate) links: Vec<Link>,
+    pub(crate) settings: LinkSettings,
+    cut_to: BTreeSet<HostId>,
+    cut_from: BTreeSet<HostId>,
+    delayed: BTreeMap<HostId, Delayed<M>>,
+    pub(crate) metrics: Metrics,
+}
+
+impl<M: Encode> Router<M> {
+    pub(crate) fn new(me: HostId, settings: LinkSettings) -> Self {
+        Self {
+            me,
+            inbox: VecDeque::new(),
+            links: Vec::new(),
+            settings,
+            cut_to: BTreeSet::new(),
+            cut_from: BTreeSet::new(),
+            delayed: BTreeMap::new(),
+            metrics: Metrics::default(),
+        }
+    }
+
+    pub(crate) fn route(&mut self, from: NodeId, to: NodeId, message: M, now: Instant) {
+        if to.host() == self.me {
+            self.metrics.messages_local += 1;
+            self.inbox.push_back((from, to, message));
+        } else if self.cut_to.is_empty() && self.delayed.is_empty() {
+            self.send(from, to, &message);
+        } else {
+            self.send_faulty(from, to, message, now);
+        }
+    }
+
+    fn send(&mut self, from: NodeId, to: NodeId, message: &M) {
+        match self.links.binary_search_by_key(&to.host(), |link| link.host) {
+            Ok(index) => self.links[index].push(from, to, message, &self.settings, &mut self.metrics),
+            Err(_) => self.metrics.drop_message("no such host"),
+        }
+    }
+
+    fn send_faulty(&mut self, from: NodeId, to: NodeId, message: M, now: Instant) {
+        if self.cut_to.contains(&to.host()) {
+            return self.metrics.drop_message("link cut on purpose");
+        }
+        match self.delayed.get_mut(&to.host()) {
+            Some(delayed) if delayed.queue.len() >= DELAYED_MAX => {
+                self.metrics.drop_message("delayed on purpose, too many");
+            }
+            Some(delayed) => delayed.queue.push_back((now + delayed.by, from, to, message)),
+            None => self.send(from, to, &message),
+        }
+    }
+
+    /// True if what arrives from `host` is to be dropped.
+    pub(crate) fn is_cut_from(&self, host: HostId) -> bool {
+        self.cut_from.contains(&host)
+    }
+
+    pub(crate) fn set_fault(&mut self, host: HostId, fault: LinkFault) {
+        match fault {
+            LinkFault::Cut(Direction::To) => _ = self.cut_to.insert(host),
+            LinkFault::Cut(Direction::From) => _ = self.cut_from.insert(host),
+            LinkFault::Heal(Direction::To) => _ = self.cut_to.remove(&host),
+            LinkFault::Heal(Direction::From) => _ = self.cut_from.remove(&host),
+            LinkFault::Delay(by) => {
+                self.delayed.entry(host).or_insert(Delayed { by, queue: VecDeque::new() }).by = by;
+            }
+        }
+    }
+
+    /// When `on_time` is wanted.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.delayed.values().filter_map(|delayed| delayed.queue.front()).map(|(due, ..)| *due).min()
+    }
+
+    /// Sends what has been delayed long enough.
+    pub(crate) fn on_time(&mut self, now: Instant) {
+        let hosts: Vec<HostId> = self.delayed.keys().copied().collect();
+        for host in hosts {
+            while let Some(delayed) = self.delayed.get_mut(&host)
+                && delayed.queue.front().is_some_and(|(due, ..)| *due <= now)
+                && let Some((_, from, to, message)) = delayed.queue.pop_front()
+            {
+                self.send(from, to, &message);
+            }
+            if self.delayed.get(&host).is_some_and(|delayed| delayed.by.is_zero() && delayed.queue.is_empty())
+            {
+                self.delayed.remove(&host);
+            }
+        }
+    }
+}

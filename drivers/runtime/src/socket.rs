@@ -1,0 +1,228 @@
+//! A stream socket that never blocks, in the clear or under TLS.
+
+use bytes::BytesMut;
+use mio::net::TcpStream;
+use std::io::{self, BufRead, Write};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+/// Asked of the system at once: large enough for hundreds of messages, small enough to come from the allocator's heap
+/// and not from freshly zeroed pages.
+pub(crate) const READ_BYTES: usize = 64 << 10;
+const READ_BYTES_MIN: usize = 4 << 10;
+
+/// What a read left behind.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum After {
+    /// Nothing: the next readiness event tells when to read again.
+    Drained,
+    /// Perhaps more.
+    More,
+    /// The other side sends no more.
+    Closed,
+}
+
+pub(crate) struct Socket {
+    stream: TcpStream,
+    tls: Option<Box<rustls::Connection>>,
+}
+
+impl Socket {
+    pub(crate) fn new(stream: TcpStream, tls: Option<rustls::Connection>) -> Self {
+        Self { stream, tls: tls.map(Box::new) }
+    }
+
+    pub(crate) fn stream(&mut self) -> &mut TcpStream {
+        &mut self.stream
+    }
+
+    /// Messages are small and wait for nobody; a peer that vanished is noticed within `silence`, so that a healed network
+    /// is used at once and not after TCP's own long pauses.
+    pub(crate) fn tune(&self, silence: Option<Duration>) -> io::Result<()> {
+        self.stream.set_nodelay(true)?;
+        if let Some(silence) = silence {
+            set_option(&self.stream, libc::IPPROTO_TCP, libc::TCP_USER_TIMEOUT, silence.as_millis() as i32)?;
+            set_option(&self.stream, libc::SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+            set_option(&self.stream, libc::IPPROTO_TCP, libc::TCP_KEEPIDLE, 2)?;
+            set_option(&self.stream, libc::IPPROTO_TCP, libc::TCP_KEEPINTVL, 1)?;
+        }
+        Ok(())
+    }
+
+    /// Appends what has arrived, at most about `READ_BYTES`, and says how many bytes that were.
+    pub(crate) fn read(&mut self, into: &mut BytesMut) -> io::Result<(usize, After)> {
+        if into.capacity() - into.len() < READ_BYTES_MIN {
+            into.reserve(READ_BYTES);
+        }
+        match &mut self.tls {
+            None => receive(&self.stream, into),
+            Some(tls) => read_tls(&mut self.stream, tls, into),
+        }
+    }
+
+    /// Takes as many of `bytes` as can be sent without waiting.
+    pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(tls) = &mut self.tls else { return write_some(&mut self.stream, bytes) };
+        let mut taken = 0;
+        loop {
+            let before = taken;
+            taken += tls.writer().write(&bytes[taken..])?;
+            let flushed = flush_tls(&mut self.stream, tls)?;
+            if !flushed || taken == bytes.len() || taken == before {
+                return Ok(taken);
+            }
+        }
+    }
+
+    /// Sends what TLS holds back; true if nothing is left.
+    pub(crate) fn flush(&mut self) -> io::Result<bool> {
+        match &mut self.tls {
+            None => Ok(true),
+            Some(tls) => flush_tls(&mut self.stream, tls),
+        }
+    }
+
+    /// Says goodbye under TLS, so that the other side knows the end from a cut.
+    pub(crate) fn close_notify(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.send_close_notify();
+            // The connection is given up either way.
+            let _ = flush_tls(&mut self.stream, tls);
+        }
+    }
+
+    /// The error of a connection attempt that has ended, if it failed.
+    pub(crate) fn check_connected(&self) -> io::Result<bool> {
+        if let Some(error) = self.stream.take_error()? {
+            return Err(error);
+        }
+        match self.stream.peer_addr() {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotConnected => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn receive(stream: &TcpStream, into: &mut BytesMut) -> io::Result<(usize, After)> {
+    loop {
+        let spare = into.spare_capacity_mut();
+        let room = spare.len();
+        // SAFETY: the kernel writes at most `room` bytes into memory that `spare` borrows exclusively; it need not be
+        // initialised, because recv only writes.
+        let got = unsafe { libc::recv(stream.as_raw_fd(), spare.as_mut_ptr().cast(), room, 0) };
+        if let Ok(got) = usize::try_from(got) {
+            // SAFETY: recv has initialised the first `got` bytes of the spare capacity.
+            unsafe { into.set_len(into.len() + got) };
+            let after = match got {
+                0 => After::Closed,
+                _ if got < room => After::Drained,
+                _ => After::More,
+            };
+            return Ok((got, after));
+        }
+        let error = io::Error::last_os_error();
+        match error.kind() {
+            io::ErrorKind::WouldBlock => return Ok((0, After::Drained)),
+            io::ErrorKind::Interrupted => {}
+            _ => return Err(error),
+        }
+    }
+}
+
+fn read_tls(
+    stream: &mut TcpStream,
+    tls: &mut rustls::Connection,
+    into: &mut BytesMut,
+) -> io::Result<(usize, After)> {
+    let before = into.len();
+    loop {
+        let read = match tls.read_tls(stream) {
+            Ok(read) => read,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                return Ok((into.len() - before, After::Drained));
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(error),
+        };
+        let outcome = tls.process_new_packets();
+        if outcome.is_err() {
+            // The alert says why to the other side; the connection ends with this error.
+            let _ = tls.write_tls(stream);
+        }
+        outcome.map_err(|error| io::Error::new(io::ErrorKind::InvalidData, error))?;
+        if tls.wants_write() {
+            flush_tls(stream, tls)?;
+        }
+        let closed = drain_plaintext(tls, into)?;
+        if closed || read == 0 {
+            return Ok((into.len() - before, After::Closed));
+        }
+        if into.len() - before >= READ_BYTES {
+            return Ok((into.len() - before, After::More));
+        }
+    }
+}
+
+/// Moves what is decrypted into `into`; true if the other side said goodbye.
+fn drain_plaintext(tls: &mut rustls::Connection, into: &mut BytesMut) -> io::Result<bool> {
+    let mut reader = tls.reader();
+    loop {
+        match reader.fill_buf() {
+            Ok([]) => return Ok(true),
+            Ok(plain) => {
+                let bytes = plain.len();
+                into.extend_from_slice(plain);
+                reader.consume(bytes);
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(false),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn flush_tls(stream: &mut TcpStream, tls: &mut rustls::Connection) -> io::Result<bool> {
+    while tls.wants_write() {
+        match tls.write_tls(stream) {
+            Ok(_) => {}
+            Err(error) if is_not_yet(&error) => return Ok(false),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(true)
+}
+
+fn write_some(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
+    let mut written = 0;
+    while written < bytes.len() {
+        match stream.write(&bytes[written..]) {
+            Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+            // A short write means that the socket's buffer is full: asking again would only be told so.
+            Ok(more) => {
+                written += more;
+                if written < bytes.len() {
+                    break;
+                }
+            }
+            Err(error) if is_not_yet(&error) => break,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(written)
+}
+
+/// True while a socket is full, or still connecting.
+fn is_not_yet(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected)
+}
+
+fn set_option(stream: &TcpStream, level: i32, option: i32, value: i32) -> io::Result<()> {
+    // SAFETY: the pointer and length describe the `i32` that all options used here take.
+    let outcome = unsafe {
+        let pointer = (&raw const value).cast();
+        libc::setsockopt(stream.as_raw_fd(), level, option, pointer, size_of::<i32>() as u32)
+    };
+    if outcome == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,122 @@
+//! The timers of all nodes of a host: a heap with at most about one entry a pending timer.
+
+use kernel::{Instant, TimerIndex};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// A node's number on its host, by rank of its place.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct NodeIndex(pub(crate) usize);
+
+#[derive(Clone, Copy, Default)]
+struct Pending {
+    /// When it runs out; `None` if stopped.
+    deadline: Option<Instant>,
+    /// The heap entry that stands for it, which may come before the deadline: setting a timer again to a later time,
+    /// which most roles do at every message, touches no heap.
+    queued: Option<Instant>,
+}
+
+/// Invariant: a timer with a deadline has a heap entry at `queued`, not after the deadline.
+#[derive(Default)]
+pub(crate) struct Timers {
+    heap: BinaryHeap<Reverse<(Instant, NodeIndex, u8)>>,
+    pending: Vec<Vec<Pending>>,
+}
+
+impl Timers {
+    pub(crate) fn set(&mut self, node: NodeIndex, timer: TimerIndex, deadline: Instant) {
+        let pending = self.pending(node, timer);
+        pending.deadline = Some(deadline);
+        if pending.queued.is_none_or(|queued| queued > deadline) {
+            pending.queued = Some(deadline);
+            self.heap.push(Reverse((deadline, node, timer.0)));
+        }
+    }
+
+    pub(crate) fn stop(&mut self, node: NodeIndex, timer: TimerIndex) {
+        self.pending(node, timer).deadline = None;
+    }
+
+    /// When to look again; not after the first deadline.
+    pub(crate) fn next(&self) -> Option<Instant> {
+        self.heap.peek().map(|Reverse((at, _, _))| *at)
+    }
+
+    /// A timer that has run out by `now`, which is then no longer pending.
+    pub(crate) fn pop(&mut self, now: Instant) -> Option<(NodeIndex, TimerIndex)> {
+        while let Some(&Reverse((at, node, timer))) = self.heap.peek()
+            && at <= now
+        {
+            self.heap.pop();
+            let pending = self.pending(node, TimerIndex(timer));
+            if pending.queued != Some(at) {
+                continue; // An earlier entry took this one's place.
+            }
+            pending.queued = None;
+            match pending.deadline {
+                Some(deadline) if deadline <= now => {
+                    pending.deadline = None;
+                    return Some((node, TimerIndex(timer)));
+                }
+                Some(deadline) => {
+                    pending.queued = Some(deadline);
+                    self.heap.push(Reverse((deadline, node, timer)));
+                }
+                None => {}
+            }
+        }
+        None
+    }
+
+    fn pending(&mut self, node: NodeIndex, timer: TimerIndex) -> &mut Pending {
+        if self.pending.len() <= node.0 {
+            self.pending.resize_with(node.0 + 1, Vec::new);
+        }
+        let timers = &mut self.pending[node.0];
+        if timers.len() <= usize::from(timer.0) {
+            timers.resize(usize::from(timer.0) + 1, Pending::default());
+        }
+        &mut timers[usize::from(timer.0)]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::Rng;
+    use std::collections::BTreeMap;
+
+    // A lost timer stops a protocol for ever; one that fires early or twice breaks a lease. The twin is a plain map.
+    #[test]
+    fn timers_agree_with_a_plain_map() {
+        let (mut timers, mut twin, mut fired) = (Timers::default(), BTreeMap::new(), 0);
+        let mut rng = Rng::seeded(3);
+        for now in 0..20_000u64 {
+            for _ in 0..rng.below(3) {
+                let (node, timer) = (NodeIndex(rng.index(3)), TimerIndex(rng.below(4) as u8));
+                if rng.chance(0.2) {
+                    timers.stop(node, timer);
+                    twin.remove(&(node, timer.0));
+                } else {
+                    let deadline = Instant(now + 1 + rng.below(200));
+                    timers.set(node, timer, deadline);
+                    twin.insert((node, timer.0), deadline);
+                }
+            }
+            if let Some(first) = twin.values().min() {
+                assert!(timers.next().is_some_and(|next| next <= *first), "would sleep through {first:?}");
+            }
+            let mut due: Vec<_> = twin.extract_if(.., |_, at| at.0 <= now).map(|(key, _)| key).collect();
+            let mut popped: Vec<_> = std::iter::from_fn(|| timers.pop(Instant(now)))
+                .map(|(node, timer)| (node, timer.0))
+                .collect();
+            due.sort_unstable();
+            popped.sort_unstable();
+            assert_eq!(popped, due);
+            fired += due.len();
+        }
+        assert!(fired > 500, "only {fired} timers fired");
+        assert!(timers.heap.len() < 300, "{} entries for 12 timers", timers.heap.len());
+    }
+}

@@ -1,0 +1,162 @@
+//! Clients of a front end, over real sockets.
+#![allow(missing_docs)]
+
+mod support;
+
+use bytes::BytesMut;
+use kernel::NodeId;
+use runtime::{ClientLimits, CloseReason, FrontEnd, FrontEndConfig, Host, HostConfig, Session, SessionCx};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+use support::*;
+
+/// A protocol for tests: `!` says hello, `?` asks the oracle (the answer is `.`), `#` asks for 64 KiB of output.
+struct Marks;
+struct MarksSession;
+
+impl FrontEnd<Talk> for Marks {
+    fn open(&mut self, _client: NodeId, _address: SocketAddr) -> Box<dyn Session<Talk>> {
+        Box::new(MarksSession)
+    }
+}
+
+impl Session<Talk> for MarksSession {
+    fn on_input(&mut self, input: &mut BytesMut, cx: &mut SessionCx<'_, Talk>) -> Result<(), CloseReason> {
+        for byte in input.split() {
+            match byte {
+                b'!' => cx.established(),
+                b'?' => cx.send(oracle_of("a"), Ask { number: 0, payload: kernel::Bytes::new() }),
+                b'#' => cx.output().extend_from_slice(&[b'#'; 64 << 10]),
+                b'(' => input.extend_from_slice(b"("),
+                b'q' => {
+                    cx.output().extend_from_slice(b"bye");
+                    cx.finish(CloseReason("asked to"));
+                }
+                _ => return Err(CloseReason("unknown mark")),
+            }
+        }
+        Ok(())
+    }
+
+    fn on_message(
+        &mut self,
+        _from: NodeId,
+        message: Message,
+        cx: &mut SessionCx<'_, Talk>,
+    ) -> Result<(), CloseReason> {
+        match message {
+            Message::Asker(AskerIn::Told(_)) => cx.output().push(b'.'),
+            Message::Oracle(_) => return Err(CloseReason("no oracle here")),
+        }
+        Ok(())
+    }
+}
+
+fn host_with(limits: ClientLimits) -> (Host<Member>, SocketAddr) {
+    let listen = listener();
+    let address = listen.local_addr().expect("it is bound");
+    let front_end = FrontEndConfig { limits, ..FrontEndConfig::new(listen, || Box::new(Marks)) };
+    let host = Host::start(HostConfig::new("test", "a"), both, vec![front_end]).expect("the host starts");
+    (host, address)
+}
+
+fn connect(address: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect(address).expect("the port listens");
+    stream.set_read_timeout(Some(LIMIT)).expect("a time-out can be set");
+    stream
+}
+
+fn read_exactly(stream: &mut TcpStream, bytes: usize) -> Vec<u8> {
+    let mut read = vec![0; bytes];
+    stream.read_exact(&mut read).expect("the host answers");
+    read
+}
+
+/// True if the host has closed it, whatever it sent before.
+fn is_closed(stream: &mut TcpStream) -> bool {
+    let mut rest = Vec::new();
+    match stream.read_to_end(&mut rest) {
+        Ok(_) => true,
+        Err(error) => error.kind() == std::io::ErrorKind::ConnectionReset,
+    }
+}
+
+fn closes(host: &Host<Member>, reason: &str) -> u64 {
+    let metrics = host.handle().metrics().wait(LIMIT).expect("the host runs");
+    metrics.closes.get(reason).copied().unwrap_or(0)
+}
+
+// A client's request must reach a node, and the node's answer this client and no other.
+#[test]
+fn clients_ask_nodes_and_are_answered() {
+    let (host, address) = host_with(ClientLimits::default());
+    let mut clients: Vec<TcpStream> = (0..8).map(|_| connect(address)).collect();
+    for (index, client) in clients.iter_mut().enumerate() {
+        client.write_all(b"!").expect("written");
+        client.write_all(&b"?".repeat(index + 1)).expect("written");
+    }
+    for (index, client) in clients.iter_mut().enumerate() {
+        assert_eq!(read_exactly(client, index + 1), b".".repeat(index + 1));
+    }
+    clients[0].write_all(b"q").expect("written");
+    let mut rest = String::new();
+    clients[0].read_to_string(&mut rest).expect("closed after the last word");
+    assert_eq!(rest, "bye");
+    clients[1].write_all(b"x").expect("written");
+    assert!(is_closed(&mut clients[1]));
+    assert_eq!((closes(&host, "asked to"), closes(&host, "unknown mark")), (1, 1));
+    drop(clients);
+    eventually("all clients are gone", || {
+        host.handle().metrics().wait(LIMIT).expect("the host runs").clients == 0
+    });
+}
+
+// A flood of connections, a half-open one, or an endless request must cost a bounded amount and spare the others.
+#[test]
+fn limits_hold() {
+    let limits = ClientLimits {
+        connections_per_address_max: 3,
+        input_bytes_max: 1000,
+        handshake_within: Duration::from_millis(100),
+        ..ClientLimits::default()
+    };
+    let (host, address) = host_with(limits);
+    let mut clients: Vec<TcpStream> = (0..3).map(|_| connect(address)).collect();
+    clients[0].write_all(b"!?").expect("written");
+    assert_eq!(read_exactly(&mut clients[0], 1), b".");
+    let mut fourth = connect(address);
+    assert!(is_closed(&mut fourth), "the fourth connection stays out");
+    clients[1].write_all(b"!").expect("written");
+    clients[1].write_all(&[b'('; 2000]).expect("written");
+    assert!(is_closed(&mut clients[1]), "a request beyond the bound");
+    assert!(is_closed(&mut clients[2]), "said nothing");
+    clients[0].write_all(b"?").expect("written");
+    assert_eq!(read_exactly(&mut clients[0], 1), b".", "the first is not disturbed");
+    assert_eq!(closes(&host, "too many connections from one address"), 1);
+    assert_eq!(closes(&host, "request too large"), 1);
+    assert_eq!(closes(&host, "said too late who it is"), 1);
+}
+
+// A client that asks and never reads must be cut off with its memory given back, and the host must stay within the cap.
+#[test]
+fn clients_that_do_not_read_are_cut_off() {
+    let total = 24 << 20;
+    let limits =
+        ClientLimits { output_bytes_max: 8 << 20, output_bytes_max_total: total, ..ClientLimits::default() };
+    let (host, address) = host_with(limits);
+    let mut reader = connect(address);
+    reader.write_all(b"!").expect("written");
+    let mut deaf: Vec<TcpStream> = (0..6).map(|_| connect(address)).collect();
+    for client in &mut deaf {
+        // 16 MiB each, beyond what the sockets between us can hold.
+        client.write_all(&[&b"!"[..], &[b'#'; 256]].concat()).expect("written");
+    }
+    eventually("somebody is cut off", || {
+        let metrics = host.handle().metrics().wait(LIMIT).expect("the host runs");
+        assert!(metrics.buffered_bytes <= total as u64, "{} bytes", metrics.buffered_bytes);
+        metrics.closes.contains_key("does not read what it is sent")
+    });
+    reader.write_all(b"?").expect("written");
+    assert_eq!(read_exactly(&mut reader, 1), b".", "others are not affected");
+}

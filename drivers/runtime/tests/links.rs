@@ -1,0 +1,236 @@
+//! Links between hosts that go wrong.
+#![allow(missing_docs)]
+
+mod support;
+
+use kernel::FrameWriter;
+use runtime::{Admission, Direction, Host, HostConfig, HostEvent, LinkFault, PeerConfig};
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
+use support::*;
+
+fn events_of(config: &mut HostConfig) -> Receiver<HostEvent> {
+    let (outbox, events) = channel();
+    // The receiver may be gone when the host stops.
+    config.events = Some(Box::new(move |event| _ = outbox.send(event.clone())));
+    events
+}
+
+/// The first event that `pick` takes; the test fails if none comes.
+fn wait_for<T>(events: &Receiver<HostEvent>, mut pick: impl FnMut(&HostEvent) -> Option<T>) -> T {
+    loop {
+        let event = events.recv_timeout(LIMIT).expect("the event comes");
+        if let Some(found) = pick(&event) {
+            return found;
+        }
+    }
+}
+
+fn down_reason(event: &HostEvent) -> Option<String> {
+    match event {
+        HostEvent::LinkDown { reason, .. } => Some(reason.clone()),
+        HostEvent::LinkUp { .. }
+        | HostEvent::PeerRefused { .. }
+        | HostEvent::ClientClosed { .. }
+        | HostEvent::DiskFull
+        | HostEvent::DiskBack
+        | HostEvent::Stopping { .. }
+        | HostEvent::Note { .. } => None,
+    }
+}
+
+fn pair() -> (HostConfig, HostConfig) {
+    let mut configs = cluster(&["a", "b"]).into_iter();
+    (configs.next().expect("a"), configs.next().expect("b"))
+}
+
+// A restarted peer must be found again without anybody's help, and so must one that has moved to another port.
+#[test]
+fn links_come_back_after_a_restart_and_a_move() {
+    let (a, b) = pair();
+    let a_address = PeerConfig { name: "a".to_owned(), address: b.peers[0].address.clone() };
+    let b_listen = b.listen.as_ref().expect("b listens").try_clone().expect("a listener can be cloned");
+    let a = Host::start(a, both, vec![]).expect("a starts");
+    let b = Host::start(b, both, vec![]).expect("b starts");
+    assert_eq!(a.handle().request(ASKER, question("b", 50)).wait(LIMIT), Ok(50));
+    b.kill().expect("killed in peace");
+    let again = a.handle().request(ASKER, question("b", 50));
+    let config =
+        HostConfig { listen: Some(b_listen), peers: vec![a_address.clone()], ..HostConfig::new("test", "b") };
+    let b = Host::start(config, both, vec![]).expect("b starts again");
+    assert_eq!(again.wait(LIMIT), Ok(50), "after a restart");
+    b.stop().expect("stopped in peace");
+    let moved = listener();
+    // A name, so that the resolver's thread is asked.
+    let address = format!("localhost:{}", moved.local_addr().expect("it is bound").port());
+    let config = HostConfig { listen: Some(moved), peers: vec![a_address], ..HostConfig::new("test", "b") };
+    let _b = Host::start(config, both, vec![]).expect("b starts elsewhere");
+    a.handle().set_peers(vec![PeerConfig { name: "b".to_owned(), address }]);
+    assert_eq!(a.handle().request(ASKER, question("b", 50)).wait(LIMIT), Ok(50), "after a move");
+}
+
+// Hosts of another cluster, unknown hosts, and hosts that answer to another name must learn why they are turned away.
+#[test]
+fn strangers_are_refused_with_a_reason() {
+    for (cluster, name, called, expected) in [
+        ("other", "a", "b", "this is cluster test, the caller is of other"),
+        ("test", "c", "b", "cluster test has no host c"),
+        ("test", "a", "d", "this is host b, not d"),
+    ] {
+        let (a, mut b) = pair();
+        let refusals = events_of(&mut b);
+        let address = a.peers[0].address.clone();
+        let _b = Host::start(b, both, vec![]).expect("b starts");
+        let peers = vec![PeerConfig { name: called.to_owned(), address }];
+        let mut caller = HostConfig { peers, ..HostConfig::new(cluster, name) };
+        let events = events_of(&mut caller);
+        let _caller = Host::start(caller, both, vec![]).expect("the caller starts");
+        let reason = wait_for(&events, down_reason);
+        assert_eq!(reason, format!("refused: {expected}"));
+        let refused = |event: &HostEvent| match event {
+            HostEvent::PeerRefused { reason, .. } => Some(reason.clone()),
+            _ => None,
+        };
+        assert_eq!(wait_for(&refusals, refused), expected);
+    }
+}
+
+// A host that lost its disk has lost its promises: it must stay out until the membership says otherwise.
+#[test]
+fn another_incarnation_is_refused_unless_somebody_admits_it() {
+    let (a, mut b) = pair();
+    let a_listen = a.listen.as_ref().expect("a listens").try_clone().expect("a listener can be cloned");
+    let b_address = a.peers.clone();
+    b.admission = Some(Admission::FirstSeen);
+    let _b = Host::start(b, both, vec![]).expect("b starts");
+    let first = Host::start(a, both, vec![]).expect("a starts");
+    assert_eq!(first.handle().request(ASKER, question("b", 5)).wait(LIMIT), Ok(5));
+    first.stop().expect("stopped in peace");
+    // In memory every start is another incarnation.
+    let mut a = HostConfig { listen: Some(a_listen), peers: b_address, ..HostConfig::new("test", "a") };
+    let events = events_of(&mut a);
+    let _second = Host::start(a, both, vec![]).expect("a starts again");
+    let reason = wait_for(&events, down_reason);
+    assert!(reason.starts_with("refused: host a has lost its data directory"), "{reason}");
+
+    let (a, mut b) = pair();
+    let (outbox, asked) = channel();
+    b.admission = Some(Admission::Ask(Box::new(move |name, incarnation| {
+        outbox.send((name.to_owned(), incarnation)).map_err(|error| error.to_string())
+    })));
+    let _b = Host::start(b, both, vec![]).expect("b starts");
+    let a = Host::start(a, both, vec![]).expect("a starts");
+    assert_eq!(a.handle().request(ASKER, question("b", 5)).wait(LIMIT), Ok(5));
+    assert_eq!(asked.recv_timeout(LIMIT), Ok(("a".to_owned(), a.incarnation())));
+}
+
+// Noise, other protocols, hostile lengths and half-open greetings on the hosts' port must end those connections alone.
+#[test]
+fn garbage_on_the_hosts_port_harms_nobody() {
+    let (a, mut b) = pair();
+    b.frame_body_max = 1 << 20;
+    let refusals = events_of(&mut b);
+    let address = a.peers[0].address.clone();
+    let a = Host::start(a, both, vec![]).expect("a starts");
+    let b = Host::start(b, both, vec![]).expect("b starts");
+    assert_eq!(a.handle().request(ASKER, question("b", 5)).wait(LIMIT), Ok(5));
+    let oversized = [&u32::MAX.to_le_bytes()[..], &[0; 12]].concat();
+    let noise: Vec<u8> = (0..4096u32).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
+    let mut wrong_sum = FrameWriter::default();
+    wrong_sum.body().extend_from_slice(b"ORDP and so on");
+    let mut wrong_sum = std::mem::take(wrong_sum.bytes());
+    wrong_sum[6] ^= 1;
+    for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &oversized, &noise, &wrong_sum] {
+        let mut stream = TcpStream::connect(&address).expect("b listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a time-out can be set");
+        stream.write_all(garbage).expect("written");
+        let mut rest = Vec::new();
+        // Ended, with or without unread bytes of ours.
+        let _ = stream.read_to_end(&mut rest);
+        assert!(rest.is_empty(), "garbage is answered by {rest:?}");
+        let reason = wait_for(&refusals, |event| match event {
+            HostEvent::PeerRefused { reason, .. } => Some(reason.clone()),
+            _ => None,
+        });
+        assert!(reason.starts_with("not a host of Ordinate"), "{reason}");
+    }
+    // Says nothing: cut off after a while.
+    let mut silent = TcpStream::connect(&address).expect("b listens");
+    silent.set_read_timeout(Some(LIMIT)).expect("a time-out can be set");
+    assert_eq!(silent.read(&mut [0; 8]).expect("b ends it"), 0);
+    assert_eq!(a.handle().request(ASKER, question("b", 5)).wait(LIMIT), Ok(5));
+    drop(b);
+}
+
+// A message beyond the frame's bound can never arrive: it must be dropped and counted, and the link must live on.
+#[test]
+fn a_message_larger_than_a_frame_is_dropped_alone() {
+    let (mut a, b) = pair();
+    a.frame_body_max = 64 << 10;
+    let a = Host::start(a, both, vec![]).expect("a starts");
+    let _b = Host::start(b, both, vec![]).expect("b starts");
+    let large = Question { payload: vec![1; 100 << 10].into(), ..question("b", 1) };
+    let lost = a.handle().request(ASKER, large);
+    eventually("the message is dropped", || {
+        let metrics = a.handle().metrics().wait(LIMIT).expect("a runs");
+        metrics.drops.contains_key("message larger than a frame")
+    });
+    drop(lost);
+    let fitting = Question { payload: vec![1; 60 << 10].into(), ..question("b", 40) };
+    assert_eq!(a.handle().request(ASKER, fitting).wait(LIMIT), Ok(40));
+}
+
+// A peer that stops reading must cost a bounded queue, and must be talked to again when it reads on.
+#[test]
+fn a_peer_that_stands_still_costs_a_bounded_queue() {
+    let (mut a, b) = pair();
+    let bound = 1 << 20;
+    a.queue_bytes_max = bound;
+    let a = Host::start(a, both, vec![]).expect("a starts");
+    let b = Host::start(b, both, vec![]).expect("b starts");
+    assert_eq!(a.handle().request(ASKER, question("b", 5)).wait(LIMIT), Ok(5));
+    b.handle().pause();
+    let flood = Question { window: 400, payload: vec![1; 60 << 10].into(), ..question("b", 400) };
+    let answer = a.handle().request(ASKER, flood);
+    eventually("something is dropped", || {
+        let metrics = a.handle().metrics().wait(LIMIT).expect("a runs");
+        assert!(metrics.buffered_bytes <= bound as u64 + (128 << 10), "{} bytes", metrics.buffered_bytes);
+        metrics.drops.contains_key("queue to host full")
+    });
+    b.handle().resume();
+    assert_eq!(answer.wait(LIMIT), Ok(400));
+}
+
+// A delay on purpose must delay, and its end must leave no message behind.
+#[test]
+fn delayed_links_deliver_later() {
+    let (a, b) = pair();
+    let a = Host::start(a, both, vec![]).expect("a starts");
+    let b = Host::start(b, both, vec![]).expect("b starts");
+    assert_eq!(a.handle().request(ASKER, question("b", 5)).wait(LIMIT), Ok(5));
+    a.handle().fault(b.handle().host(), LinkFault::Delay(Duration::from_millis(20)));
+    let start = std::time::Instant::now();
+    let question = question("b", 1);
+    assert_eq!(a.handle().request(ASKER, question.clone()).wait(LIMIT), Ok(1));
+    assert!(start.elapsed() >= Duration::from_millis(20), "the trip took {:?}", start.elapsed());
+    a.handle().fault(b.handle().host(), LinkFault::Delay(Duration::ZERO));
+    a.handle().fault(b.handle().host(), LinkFault::Heal(Direction::To));
+    assert_eq!(a.handle().request(ASKER, question).wait(LIMIT), Ok(1));
+}
+
+// A host that was taken out of the cluster must no longer be heard.
+#[test]
+fn a_removed_host_is_no_longer_heard() {
+    let (a, mut b) = pair();
+    let refusals = events_of(&mut b);
+    let a = Host::start(a, both, vec![]).expect("a starts");
+    let b = Host::start(b, both, vec![]).expect("b starts");
+    assert_eq!(a.handle().request(ASKER, question("b", 5)).wait(LIMIT), Ok(5));
+    b.handle().set_peers(vec![]);
+    wait_for(&refusals, |event| match event {
+        HostEvent::PeerRefused { reason, .. } => reason.contains("has no host a").then_some(()),
+        _ => None,
+    });
+}

@@ -1,0 +1,241 @@
+//! Hosts and clients under TLS.
+#![allow(missing_docs)]
+
+mod support;
+
+use bytes::BytesMut;
+use kernel::NodeId;
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use runtime::{
+    ClientCertificates, CloseReason, FrontEnd, FrontEndConfig, Host, HostConfig, HostEvent, PeerTls,
+    ServerTls, Session, SessionCx, TlsError, TlsFiles,
+};
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, channel};
+use support::*;
+
+type Authority = CertifiedIssuer<'static, KeyPair>;
+
+fn authority() -> Authority {
+    let mut params = CertificateParams::new(vec![]).expect("no names are fine names");
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    let key = KeyPair::generate().expect("the system has randomness");
+    CertifiedIssuer::self_signed(params, key).expect("an authority signs itself")
+}
+
+/// The files of the host `name`, signed by `signer`, trusting `trusted`.
+fn files(directory: &Path, name: &str, signer: &Authority, trusted: &Authority) -> TlsFiles {
+    let key = KeyPair::generate().expect("the system has randomness");
+    let params = CertificateParams::new(vec![name.to_owned()]).expect("a sound name");
+    let certificate = params.signed_by(&key, signer).expect("the authority signs");
+    let write = |kind: &str, text: String| {
+        let path = directory.join(format!("{name}.{kind}.pem"));
+        std::fs::write(&path, text).expect("the directory can be written");
+        path
+    };
+    TlsFiles {
+        certificates: write("certificate", certificate.pem()),
+        key: write("key", key.serialize_pem()),
+        authorities: write("authorities", trusted.pem()),
+    }
+}
+
+fn events_of(config: &mut HostConfig) -> Receiver<HostEvent> {
+    let (outbox, events) = channel();
+    // The receiver may be gone when the host stops.
+    config.events = Some(Box::new(move |event| _ = outbox.send(event.clone())));
+    events
+}
+
+fn down_reason(events: &Receiver<HostEvent>) -> String {
+    loop {
+        if let HostEvent::LinkDown { reason, .. } =
+            events.recv_timeout(LIMIT).expect("the link does not come up")
+        {
+            return reason;
+        }
+    }
+}
+
+fn pair() -> (HostConfig, HostConfig) {
+    let mut configs = cluster(&["a", "b"]).into_iter();
+    (configs.next().expect("a"), configs.next().expect("b"))
+}
+
+// Under TLS hosts must work as in the clear, for messages that span many TLS records too.
+#[test]
+fn hosts_talk_under_tls() {
+    let (directory, authority) = (Scratch::new("tls-hosts"), authority());
+    let (mut a, mut b) = pair();
+    for (name, config) in [("a", &mut a), ("b", &mut b)] {
+        let files = files(directory.path(), name, &authority, &authority);
+        config.tls = Some(PeerTls::load(&files).expect("the files are sound"));
+    }
+    let a = Host::start(a, both, vec![]).expect("a starts");
+    let _b = Host::start(b, both, vec![]).expect("b starts");
+    assert_eq!(a.handle().request(ASKER, question("b", 2000)).wait(LIMIT), Ok(2000));
+    let large = Question { payload: vec![3; 300_000].into(), ..question("b", 40) };
+    assert_eq!(a.handle().request(ASKER, large).wait(LIMIT), Ok(40));
+}
+
+// A host in the clear, one of another authority, and one with another's name must all stay out.
+#[test]
+fn hosts_without_the_right_certificate_stay_out() {
+    let directory = Scratch::new("tls-refused");
+    let (ours, theirs) = (authority(), authority());
+    let good = files(directory.path(), "b", &ours, &ours);
+    for (case, expected) in
+        [("plain", "closed"), ("other authority", "certificate"), ("other name", "certificate")]
+    {
+        let (mut a, mut b) = pair();
+        b.tls = Some(PeerTls::load(&good).expect("the files are sound"));
+        a.tls = match case {
+            "plain" => None,
+            "other authority" => Some(files(directory.path(), "a", &theirs, &ours)),
+            _ => {
+                // The called host shows the name "c".
+                let wrong = files(directory.path(), "c", &ours, &ours);
+                b.tls = Some(PeerTls::load(&wrong).expect("the files are sound"));
+                Some(files(directory.path(), "a", &ours, &ours))
+            }
+        }
+        .map(|files| PeerTls::load(&files).expect("the files are sound"));
+        let (events, refusals) = (events_of(&mut a), events_of(&mut b));
+        let a = Host::start(a, both, vec![]).expect("a starts");
+        let b = Host::start(b, both, vec![]).expect("b starts");
+        let lost = a.handle().request(ASKER, question("b", 1));
+        let reason = down_reason(&events);
+        let refused = loop {
+            match refusals.recv_timeout(LIMIT).expect("b turns a away") {
+                HostEvent::PeerRefused { reason, .. } => break reason,
+                _ => continue,
+            }
+        };
+        let told = format!("{reason} / {refused}").to_lowercase();
+        assert!(told.contains(expected), "{case}: {told}");
+        let metrics = b.handle().metrics().wait(LIMIT).expect("b runs");
+        assert_eq!(metrics.messages_in, 0, "{case}");
+        drop((lost, a, b));
+    }
+}
+
+// A host under TLS that calls one in the clear must not fall back.
+#[test]
+fn a_host_under_tls_does_not_talk_in_the_clear() {
+    let (directory, authority) = (Scratch::new("tls-clear"), authority());
+    let (mut a, mut b) = pair();
+    let files = files(directory.path(), "a", &authority, &authority);
+    a.tls = Some(PeerTls::load(&files).expect("the files are sound"));
+    let refusals = events_of(&mut b);
+    let _a = Host::start(a, both, vec![]).expect("a starts");
+    let b = Host::start(b, both, vec![]).expect("b starts");
+    loop {
+        if let HostEvent::PeerRefused { reason, .. } = refusals.recv_timeout(LIMIT).expect("b turns a away") {
+            assert!(reason.contains("one side uses TLS alone"), "{reason}");
+            break;
+        }
+    }
+    assert_eq!(b.handle().metrics().wait(LIMIT).expect("b runs").messages_in, 0);
+}
+
+struct Parrot;
+
+impl FrontEnd<Talk> for Parrot {
+    fn open(&mut self, _client: NodeId, _address: SocketAddr) -> Box<dyn Session<Talk>> {
+        Box::new(Parrot)
+    }
+}
+
+impl Session<Talk> for Parrot {
+    fn on_input(&mut self, input: &mut BytesMut, cx: &mut SessionCx<'_, Talk>) -> Result<(), CloseReason> {
+        cx.established();
+        cx.output().extend_from_slice(&input.split());
+        Ok(())
+    }
+
+    fn on_message(&mut self, _: NodeId, _: Message, _: &mut SessionCx<'_, Talk>) -> Result<(), CloseReason> {
+        Ok(())
+    }
+}
+
+/// A blocking TLS client of `address`, which shows `shown` if given.
+fn client(address: SocketAddr, trusted: &Authority, shown: Option<&TlsFiles>) -> impl Read + Write {
+    use rustls::pki_types::pem::PemObject;
+    let mut roots = rustls::RootCertStore::empty();
+    roots.add(trusted.der().clone()).expect("a sound authority");
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let builder = rustls::ClientConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&rustls::version::TLS13])
+        .expect("ring has TLS 1.3")
+        .with_root_certificates(roots);
+    let config = match shown {
+        None => builder.with_no_client_auth(),
+        Some(files) => {
+            let chain = rustls::pki_types::CertificateDer::from_pem_file(&files.certificates).expect("sound");
+            let key = rustls::pki_types::PrivateKeyDer::from_pem_file(&files.key).expect("sound");
+            builder.with_client_auth_cert(vec![chain], key).expect("they fit")
+        }
+    };
+    let name = "front".try_into().expect("a sound name");
+    let connection = rustls::ClientConnection::new(Arc::new(config), name).expect("a sound configuration");
+    let stream = TcpStream::connect(address).expect("the port listens");
+    stream.set_read_timeout(Some(LIMIT)).expect("a time-out can be set");
+    rustls::StreamOwned::new(connection, stream)
+}
+
+// A client port under TLS must serve those with the right certificate, with data larger than any buffer between, and nobody
+// else.
+#[test]
+fn clients_are_served_under_tls_alone() {
+    let directory = Scratch::new("tls-clients");
+    let (ours, theirs) = (authority(), authority());
+    let server = files(directory.path(), "front", &ours, &ours);
+    let listen = listener();
+    let address = listen.local_addr().expect("it is bound");
+    let tls = Some(ServerTls::load(&server, ClientCertificates::Required).expect("the files are sound"));
+    let front_end = FrontEndConfig { tls, ..FrontEndConfig::new(listen, || Box::new(Parrot)) };
+    let _host = Host::start(HostConfig::new("test", "a"), both, vec![front_end]).expect("the host starts");
+
+    let mine = files(directory.path(), "client", &ours, &ours);
+    let mut good = client(address, &ours, Some(&mine));
+    let sent: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let mut echoed = vec![0; 100_000];
+    for piece in sent.chunks_exact(100_000) {
+        good.write_all(piece).expect("written");
+        good.flush().expect("written");
+        good.read_exact(&mut echoed).expect("echoed");
+        assert!(echoed == piece, "what comes back is what was sent");
+    }
+    let stranger = files(directory.path(), "stranger", &theirs, &ours);
+    for shown in [None, Some(&stranger)] {
+        let mut bad = client(address, &ours, shown);
+        // The refusal may come at the first write or after it.
+        let _ = bad.write_all(b"let me in").and_then(|()| bad.flush());
+        assert!(bad.read(&mut [0; 16]).is_err(), "served without a certificate of ours");
+    }
+    let mut plain = TcpStream::connect(address).expect("the port listens");
+    plain.set_read_timeout(Some(LIMIT)).expect("a time-out can be set");
+    plain.write_all(b"no TLS at all, but long enough to be looked at").expect("written");
+    let mut rest = Vec::new();
+    // The end may come as a reset.
+    let _ = plain.read_to_end(&mut rest);
+    assert!(!rest.windows(6).any(|window| window == b"no TLS"), "served in the clear");
+}
+
+// A missing or mixed-up file must be named when it is loaded, not when the first peer calls.
+#[test]
+fn bad_files_are_named() {
+    let (directory, authority) = (Scratch::new("tls-files"), authority());
+    let good = files(directory.path(), "a", &authority, &authority);
+    let missing = TlsFiles { key: directory.path().join("nowhere.pem"), ..good.clone() };
+    let swapped = TlsFiles { certificates: good.key.clone(), ..good.clone() };
+    for (bad, named) in [(missing, "nowhere.pem"), (swapped, "a.key.pem")] {
+        match PeerTls::load(&bad) {
+            Err(error @ TlsError::File { .. }) => assert!(error.to_string().contains(named), "{error}"),
+            other => panic!("{:?}", other.err()),
+        }
+    }
+}
