@@ -133,7 +133,11 @@ pub struct FileError {
 }
 
 impl FileError {
-    pub(super) fn new(line: impl Into<Option<usize>>, what: impl Into<String>, help: impl Into<String>) -> Self {
+    pub(super) fn new(
+        line: impl Into<Option<usize>>,
+        what: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Self {
         Self { line: line.into(), what: what.into(), help: help.into() }
     }
 }
@@ -218,12 +222,20 @@ impl ClusterFile {
             let Some(key) = keys::find(name) else { continue };
             check_value(key, value).map_err(|what| {
                 let line = if let Origin::File { line } = origin { Some(*line) } else { None };
-                FileError::new(line, format!("{name}: {what} (from {origin})"), format!("ordinate config explain {name}"))
+                FileError::new(
+                    line,
+                    format!("{name}: {what} (from {origin})"),
+                    format!("ordinate config explain {name}"),
+                )
             })?;
         }
         let values = Values { values, folder };
         let cluster = values.text("cluster").ok_or_else(|| {
-            FileError::new(None, "the cluster has no name", "add a line like  cluster = \"prod-eu\"  at the top")
+            FileError::new(
+                None,
+                "the cluster has no name",
+                "add a line like  cluster = \"prod-eu\"  at the top",
+            )
         })?;
         if raw.hosts.is_empty() {
             let help = "add a section [hosts] with lines like  a = \"a.example.net:7072\"";
@@ -305,7 +317,8 @@ impl Values<'_> {
     fn limits(&self) -> Limits {
         Limits {
             connections_max: self.number("limits.connections_max").unwrap_or(0) as usize,
-            connections_per_address_max: self.number("limits.connections_per_address_max").unwrap_or(0) as usize,
+            connections_per_address_max: self.number("limits.connections_per_address_max").unwrap_or(0)
+                as usize,
             request_bytes_max: self.size("limits.request_bytes_max"),
             client_backlog_bytes_max: self.size("limits.client_backlog_bytes_max"),
             backlog_bytes_max: self.size("limits.backlog_bytes_max"),
@@ -336,7 +349,11 @@ impl RawFile {
         let line_of = |at: usize| text[..at.min(text.len())].matches('\n').count() + 1;
         let table = toml::de::DeTable::parse(text).map_err(|error| {
             let line = error.span().map(|span| line_of(span.start));
-            FileError::new(line, error.message().to_owned(), "the file is TOML: name = \"value\", sections in [brackets]")
+            FileError::new(
+                line,
+                error.message().to_owned(),
+                "the file is TOML: name = \"value\", sections in [brackets]",
+            )
         })?;
         let mut raw = Self { values: BTreeMap::new(), hosts: Vec::new(), places: Vec::new() };
         for (name, value) in table.get_ref() {
@@ -377,7 +394,9 @@ impl RawFile {
                 return Err(FileError::new(line, what, "write name:port, for example a.example.net:7072"));
             }
             let identity = kernel::HostId::named(&host.name);
-            if let Some(other) = self.hosts.iter().find(|other| kernel::HostId::named(&other.name) == identity) {
+            if let Some(other) =
+                self.hosts.iter().find(|other| kernel::HostId::named(&other.name) == identity)
+            {
                 let what = format!("hosts {} and {} have the same identity", other.name, host.name);
                 return Err(FileError::new(line, what, "rename one of them"));
             }
@@ -388,7 +407,12 @@ impl RawFile {
         Ok(())
     }
 
-    fn read_value(&mut self, name: &str, value: &toml::de::DeValue<'_>, line: usize) -> Result<(), FileError> {
+    fn read_value(
+        &mut self,
+        name: &str,
+        value: &toml::de::DeValue<'_>,
+        line: usize,
+    ) -> Result<(), FileError> {
         let Some(key) = keys::find(name) else {
             let known = keys::KEYS.iter().map(|key| key.name).chain(["hosts", "place"]);
             let help = match keys::nearest(name, known) {
@@ -405,7 +429,11 @@ impl RawFile {
             | toml::de::DeValue::Datetime(_)
             | toml::de::DeValue::Array(_)
             | toml::de::DeValue::Table(_) => {
-                return Err(FileError::new(line, format!("{name} wants {}", wanted(key.kind)), format!("ordinate config explain {name}")));
+                return Err(FileError::new(
+                    line,
+                    format!("{name} wants {}", wanted(key.kind)),
+                    format!("ordinate config explain {name}"),
+                ));
             }
         };
         self.values.insert(key.name, (text, Origin::File { line }));

@@ -84,7 +84,11 @@ impl Place {
                 ("on", toml::de::DeValue::Array(hosts)) => {
                     for host in hosts {
                         let toml::de::DeValue::String(host) = host.get_ref() else {
-                            return Err(FileError::new(line, "place.on wants names of hosts", "on = [\"a\", \"b\"]"));
+                            return Err(FileError::new(
+                                line,
+                                "place.on wants names of hosts",
+                                "on = [\"a\", \"b\"]",
+                            ));
                         };
                         read.on.push(host.to_string());
                     }
@@ -97,17 +101,27 @@ impl Place {
                 }
                 (name @ ("role" | "on" | "columns"), _) => {
                     let help = "role = \"paxos.acceptor\", on = [\"a\", \"b\"], columns = 2";
-                    return Err(FileError::new(line, format!("place.{name} has a value of the wrong kind"), help));
+                    return Err(FileError::new(
+                        line,
+                        format!("place.{name} has a value of the wrong kind"),
+                        help,
+                    ));
                 }
                 (name, _) => {
-                    let help = keys::nearest(name, ["role", "on", "columns"])
-                        .map_or_else(|| "known: role, on, columns".to_owned(), |near| format!("did you mean {near}?"));
+                    let help = keys::nearest(name, ["role", "on", "columns"]).map_or_else(
+                        || "known: role, on, columns".to_owned(),
+                        |near| format!("did you mean {near}?"),
+                    );
                     return Err(FileError::new(line, format!("unknown key place.{name}"), help));
                 }
             }
         }
         if !has_role || read.on.is_empty() {
-            return Err(FileError::new(line, "a place needs a role and hosts", "role = \"paxos.acceptor\", on = [\"a\"]"));
+            return Err(FileError::new(
+                line,
+                "a place needs a role and hosts",
+                "role = \"paxos.acceptor\", on = [\"a\"]",
+            ));
         }
         Ok(read)
     }
@@ -138,14 +152,24 @@ impl Placement {
                 return Ok((hosts.iter().map(|host| host.name.clone()).collect(), None));
             };
             if let Some(second) = placed.next() {
-                return Err(FileError::new(second.line, format!("{role} is placed twice"), "join the two places"));
+                return Err(FileError::new(
+                    second.line,
+                    format!("{role} is placed twice"),
+                    "join the two places",
+                ));
             }
             for name in &place.on {
                 if !hosts.iter().any(|host| host.name == *name) {
                     let known = hosts.iter().map(|host| host.name.as_str());
-                    let help = keys::nearest(name, known)
-                        .map_or_else(|| "add it to [hosts]".to_owned(), |near| format!("did you mean {near}?"));
-                    return Err(FileError::new(place.line, format!("{role} is placed on unknown host {name}"), help));
+                    let help = keys::nearest(name, known).map_or_else(
+                        || "add it to [hosts]".to_owned(),
+                        |near| format!("did you mean {near}?"),
+                    );
+                    return Err(FileError::new(
+                        place.line,
+                        format!("{role} is placed on unknown host {name}"),
+                        help,
+                    ));
                 }
             }
             Ok((place.on.clone(), Some(place)))
@@ -168,10 +192,12 @@ impl Placement {
         if let Some(wanted) = faults
             && (group.faults() as u64) < wanted
         {
-            let what = format!("paxos with faults = {wanted} needs {} acceptors, found {count}", 2 * wanted + 1);
+            let what =
+                format!("paxos with faults = {wanted} needs {} acceptors, found {count}", 2 * wanted + 1);
             return Err(FileError::new(line, what, "add hosts, or lower paxos.faults"));
         }
-        let acceptors = Acceptors::new(vec![group]).ok_or_else(|| FileError::new(line, "no acceptors", "add hosts"))?;
+        let acceptors =
+            Acceptors::new(vec![group]).ok_or_else(|| FileError::new(line, "no acceptors", "add hosts"))?;
         Ok(Self {
             configuration: Configuration {
                 version: 0,
@@ -189,6 +215,7 @@ impl Placement {
                     .iter()
                     .map(|host| HostEntry { name: host.name.clone(), address: host.address.clone() })
                     .collect(),
+                joined: Vec::new(),
             },
         })
     }

@@ -1,0 +1,208 @@
+//! The Rust client of Ordinate.
+//!
+//! ```no_run
+//! # async fn example() -> Result<(), ordinate_client::CallError> {
+//! use ordinate_client::{Client, Level};
+//! let client = Client::connect(["127.0.0.1:7071"]);
+//! let version = client.put("city", "Zürich").await?;
+//! let found = client.get("city", Level::Linearizable).await?;
+//! assert!(found.is_some_and(|found| found.version >= version));
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! A [`Client`] is cheap to clone; calls of all its clones share one session and one connection, and travel in batches.
+//! Calls are sent again, to another host if need be, until they are answered or time out; a command is executed once.
+#![forbid(unsafe_code)]
+
+mod connection;
+mod driver;
+pub mod protocol;
+
+use kernel::Bytes;
+use kv::{Answer, Command, Query};
+use paxos::{Call, Configuration, Outcome, Refusal};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+pub use kv::{Expect, Item, Versioned};
+pub use paxos::Level;
+
+/// Why a call failed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum CallError {
+    /// No host answered in time. A write may have been executed.
+    #[error("no answer within {0:?}; a write may have been executed: read before you send it again")]
+    TimedOut(Duration),
+    /// The session was lost while the write was under way. It may have been executed.
+    #[error("the session was lost; the write may have been executed: read before you send it again")]
+    MaybeExecuted,
+    /// Never executed: the request is malformed or too large.
+    #[error("the request was refused and not executed: malformed or larger than the server allows")]
+    Refused,
+    /// Never executed: the server says what is wrong with the command.
+    #[error("the command was refused and not executed: {0}")]
+    Invalid(String),
+    /// Not executed: another change of membership came first.
+    #[error("another change of the membership came first; look at it and ask again")]
+    Conflict,
+    /// The answer cannot be read: client and server do not fit.
+    #[error("the answer cannot be read ({0}); is the server newer than this client?")]
+    Unreadable(String),
+    /// The client's task has ended.
+    #[error("the client is closed")]
+    Closed,
+}
+
+/// What came of a compare-and-set.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Swap {
+    /// The key was as expected, and was changed at this version.
+    Done {
+        /// The revision of the write.
+        version: u64,
+    },
+    /// It was not, and nothing was changed.
+    Mismatch {
+        /// What it holds.
+        found: Option<Versioned>,
+    },
+}
+
+/// A page of a scan.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Page {
+    /// In the order of keys.
+    pub items: Vec<Item>,
+    /// The key to go on with; none at the end.
+    pub next: Option<Vec<u8>>,
+}
+
+/// A client. Must be made inside a tokio runtime.
+#[derive(Clone, Debug)]
+pub struct Client {
+    calls: mpsc::UnboundedSender<driver::Order>,
+    timeout: Duration,
+}
+
+impl Client {
+    /// A client of the cluster behind `endpoints`: native addresses, `name:port`, of one or more hosts. Names are resolved
+    /// on every dial. Returns at once; calls wait for the connection.
+    pub fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
+        let endpoints: Vec<String> = endpoints.into_iter().map(Into::into).collect();
+        let (calls, orders) = mpsc::unbounded_channel();
+        tokio::spawn(driver::run(endpoints, orders));
+        Self { calls, timeout: Duration::from_secs(10) }
+    }
+
+    /// The same client with another time limit per call (10 s unless said).
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    async fn call(&self, call: Call) -> Result<Bytes, CallError> {
+        let (answer, answered) = oneshot::channel();
+        self.calls.send(driver::Order { call, answer }).map_err(|_| CallError::Closed)?;
+        match tokio::time::timeout(self.timeout, answered).await {
+            Err(_) => Err(CallError::TimedOut(self.timeout)),
+            Ok(Err(_)) => Err(CallError::Closed),
+            Ok(Ok(Outcome::Done(bytes))) => Ok(bytes),
+            Ok(Ok(Outcome::Refused(Refusal::MaybeExecuted))) => Err(CallError::MaybeExecuted),
+            Ok(Ok(Outcome::Refused(Refusal::Malformed))) => Err(CallError::Refused),
+            Ok(Ok(Outcome::Refused(Refusal::Conflict))) => Err(CallError::Conflict),
+        }
+    }
+
+    /// Executes any command.
+    pub async fn execute(&self, command: &Command<'_>) -> Result<Answer, CallError> {
+        let mut bytes = Vec::new();
+        command.encode(&mut bytes);
+        read(&self.call(Call::Write(bytes.into())).await?)
+    }
+
+    /// Executes any query.
+    pub async fn query(&self, query: &Query<'_>, level: Level) -> Result<Answer, CallError> {
+        let mut bytes = Vec::new();
+        query.encode(&mut bytes);
+        read(&self.call(Call::Read { query: bytes.into(), level }).await?)
+    }
+
+    /// Sets a key and returns its version.
+    pub async fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<u64, CallError> {
+        match self.execute(&Command::Put { key: key.as_ref(), value: value.as_ref() }).await? {
+            Answer::Written { version, .. } => Ok(version),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Removes a key; false if it did not exist.
+    pub async fn delete(&self, key: impl AsRef<[u8]>) -> Result<bool, CallError> {
+        match self.execute(&Command::Delete { key: key.as_ref() }).await? {
+            Answer::Deleted { version, .. } => Ok(version > 0),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Sets (or with `None` removes) a key if it is as expected.
+    pub async fn compare_and_set(
+        &self,
+        key: impl AsRef<[u8]>,
+        expect: Expect<'_>,
+        value: Option<&[u8]>,
+    ) -> Result<Swap, CallError> {
+        match self.execute(&Command::CompareAndSet { key: key.as_ref(), expect, value }).await? {
+            Answer::Written { version, .. } | Answer::Deleted { version, .. } => Ok(Swap::Done { version }),
+            Answer::Mismatch { found } => Ok(Swap::Mismatch { found }),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Adds to a decimal integer and returns the sum; an absent key counts as 0.
+    pub async fn increment(&self, key: impl AsRef<[u8]>, by: i64) -> Result<i64, CallError> {
+        match self.execute(&Command::Increment { key: key.as_ref(), by }).await? {
+            Answer::Counted { number, .. } => Ok(number),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// What a key holds.
+    pub async fn get(&self, key: impl AsRef<[u8]>, level: Level) -> Result<Option<Versioned>, CallError> {
+        match self.query(&Query::Get { key: key.as_ref() }, level).await? {
+            Answer::Found(found) => Ok(found),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// At most `limit` keys in order, from `start` on and below `end`.
+    pub async fn scan(
+        &self,
+        start: impl AsRef<[u8]>,
+        end: Option<&[u8]>,
+        limit: u32,
+        level: Level,
+    ) -> Result<Page, CallError> {
+        match self.query(&Query::Scan { start: start.as_ref(), end, limit }, level).await? {
+            Answer::Page { items, next } => Ok(Page { items, next }),
+            other => Err(unexpected(other)),
+        }
+    }
+
+    /// Changes the membership of the cluster; returns when the change is in force.
+    pub async fn reconfigure(&self, configuration: Configuration) -> Result<(), CallError> {
+        self.call(Call::Reconfigure(Arc::new(configuration))).await.map(|_| ())
+    }
+}
+
+fn read(bytes: &Bytes) -> Result<Answer, CallError> {
+    Answer::decode(bytes).map_err(|error| CallError::Unreadable(error.to_string()))
+}
+
+fn unexpected(answer: Answer) -> CallError {
+    match answer {
+        Answer::Invalid(why) => CallError::Invalid(why),
+        other => CallError::Unreadable(format!("{other:?}")),
+    }
+}

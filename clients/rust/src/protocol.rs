@@ -1,0 +1,29 @@
+//! The native protocol's outer layer, shared by clients and servers.
+//!
+//! A client connects and sends a [preface](PREFACE_BYTES): `ORDINATE | version: u32 | 0: u32`; the server answers alike,
+//! with the version it will speak, or with version 0 if it speaks none of the client's. Frames follow both ways:
+//! `length: u32 | crc32c: u32 | body`; a body is a row of `length: u32 | message`. All integers are little-endian.
+
+/// The newest version.
+pub const VERSION: u32 = 1;
+/// The length of the preface.
+pub const PREFACE_BYTES: usize = 16;
+/// The largest body of a frame that a client accepts.
+pub const BODY_BYTES_MAX: usize = 64 << 20;
+
+const MAGIC: &[u8; 8] = b"ORDINATE";
+
+/// The preface of a version.
+pub fn preface(version: u32) -> [u8; PREFACE_BYTES] {
+    let mut preface = [0; PREFACE_BYTES];
+    preface[..8].copy_from_slice(MAGIC);
+    preface[8..12].copy_from_slice(&version.to_le_bytes());
+    preface
+}
+
+/// The version of a preface; none if it is not one.
+pub fn version_of(preface: &[u8; PREFACE_BYTES]) -> Option<u32> {
+    let (magic, rest) = preface.split_first_chunk::<8>()?;
+    let (version, _) = rest.split_first_chunk::<4>()?;
+    (magic == MAGIC).then_some(u32::from_le_bytes(*version))
+}

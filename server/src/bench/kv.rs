@@ -1,0 +1,121 @@
+//! `ordinate bench kv`.
+
+use super::load::{Load, Measured, Mix, Target};
+use super::local::LocalCluster;
+use paxos::Level;
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::Duration;
+
+/// Measure the key-value service: on a cluster of its own that it starts and stops, or on yours.
+#[derive(clap::Args)]
+pub struct Kv {
+    /// Native addresses of a running cluster, separated by commas; without them a cluster of three hosts is started
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
+    endpoints: Vec<SocketAddr>,
+    /// Connections
+    #[arg(long, default_value_t = 30)]
+    connections: usize,
+    /// Calls that each connection has under way
+    #[arg(long, default_value_t = 64)]
+    outstanding: usize,
+    /// Share of reads, 0 to 1
+    #[arg(long, default_value_t = 0.0)]
+    reads: f64,
+    /// Freshness of reads
+    #[arg(long, default_value = "linearizable", value_parser = ["linearizable", "sequential", "eventual"])]
+    consistency: String,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 100)]
+    value: usize,
+    /// Keys, drawn uniformly
+    #[arg(long, default_value_t = 100_000)]
+    keys: u64,
+    /// Seconds measured, after a fifth of that as warm-up
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// What an acknowledgement of the started cluster promises
+    #[arg(long, default_value = "majority-fsync", value_parser = ["majority-fsync", "memory"])]
+    durability: String,
+    /// Output
+    #[arg(short, long, default_value = "table", value_parser = ["table", "json"])]
+    output: String,
+}
+
+impl Kv {
+    /// Runs and prints.
+    pub fn run(self) -> ExitCode {
+        match self.measure() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("error: {error}");
+                ExitCode::FAILURE
+            }
+        }
+    }
+
+    fn measure(&self) -> std::io::Result<()> {
+        let local =
+            if self.endpoints.is_empty() { Some(LocalCluster::start(3, &self.durability)?) } else { None };
+        let endpoints =
+            local.as_ref().map_or_else(|| self.endpoints.clone(), |cluster| cluster.endpoints.clone());
+        let level = match self.consistency.as_str() {
+            "sequential" => Level::Sequential,
+            "eventual" => Level::Eventual,
+            _ => Level::Linearizable,
+        };
+        let load = Load {
+            target: Target { endpoints, connections: self.connections, outstanding: self.outstanding },
+            mix: Mix { reads: self.reads, level, keys: self.keys.max(1), value_bytes: self.value },
+            warm_up: Duration::from_secs_f64(self.seconds / 5.0),
+            measured: Duration::from_secs_f64(self.seconds),
+        };
+        let processes = local.as_ref().map(LocalCluster::processes).unwrap_or_default();
+        let measured = load.run(&processes)?;
+        self.print(&measured, local.is_some());
+        Ok(())
+    }
+
+    fn print(&self, measured: &Measured, own: bool) {
+        let durability = if own { self.durability.as_str() } else { "as the cluster says (ordinate status)" };
+        let per_second = measured.operations as f64 / measured.seconds;
+        let micros = |quantile: f64| measured.latency.value_at_quantile(quantile) as f64 / 1000.0;
+        let cpu = measured.server_cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / measured.operations.max(1) as f64);
+        if self.output == "json" {
+            let json = serde_json::json!({
+                "service": "kv", "durability": durability, "connections": self.connections,
+                "outstanding": self.outstanding, "reads": self.reads, "consistency": self.consistency,
+                "value_bytes": self.value, "keys": self.keys, "seconds": measured.seconds,
+                "operations": measured.operations, "refused": measured.refused, "ops_per_second": per_second,
+                "p50_us": micros(0.5), "p99_us": micros(0.99), "p999_us": micros(0.999),
+                "server_cpu_us_per_op": cpu,
+            });
+            println!("{json}");
+            return;
+        }
+        let reads = if self.reads > 0.0 {
+            format!("{:.0} % {} reads", self.reads * 100.0, self.consistency)
+        } else {
+            "puts".to_owned()
+        };
+        println!(
+            "kv  {reads}  {} connections x {} outstanding  {} B values  {} keys",
+            self.connections, self.outstanding, self.value, self.keys
+        );
+        println!("durability   {durability}");
+        println!(
+            "throughput   {per_second:.0} ops/s   ({} operations in {:.1} s, {} refused)",
+            measured.operations, measured.seconds, measured.refused
+        );
+        println!(
+            "latency      p50 {:.0} us   p99 {:.0} us   p99.9 {:.0} us",
+            micros(0.5),
+            micros(0.99),
+            micros(0.999)
+        );
+        match cpu {
+            Some(cpu) => println!("server CPU   {cpu:.2} us per operation, all hosts together"),
+            None => println!("server CPU   not measured: the hosts are not this command's own"),
+        }
+    }
+}

@@ -1,0 +1,305 @@
+//! A closed-loop load: one thread, many connections, each with a fixed number of calls under way.
+//!
+//! It speaks the native protocol without the client library, so that its own cost stays far below the server's.
+
+use super::local::cpu_time;
+use bytes::BytesMut;
+use hdrhistogram::Histogram;
+use kernel::{Bytes, Decode, FrameReader, FrameWriter, Reader, Rng};
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use ordinate_client::protocol;
+use parts::{Sequence, SessionId, Slot};
+use paxos::multipaxos::batcher::{Query, Submit};
+use paxos::multipaxos::client::{ClientIn, Status};
+use paxos::{Commands, GroupKind, Level, Message};
+use std::io::{self, Read, Write};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+/// Where the load goes.
+pub(crate) struct Target {
+    pub(crate) endpoints: Vec<SocketAddr>,
+    pub(crate) connections: usize,
+    pub(crate) outstanding: usize,
+}
+
+/// What the calls are.
+pub(crate) struct Mix {
+    pub(crate) reads: f64,
+    pub(crate) level: Level,
+    pub(crate) keys: u64,
+    pub(crate) value_bytes: usize,
+}
+
+/// One run.
+pub(crate) struct Load {
+    pub(crate) target: Target,
+    pub(crate) mix: Mix,
+    pub(crate) warm_up: Duration,
+    pub(crate) measured: Duration,
+}
+
+/// What it showed.
+pub(crate) struct Measured {
+    pub(crate) operations: u64,
+    pub(crate) refused: u64,
+    pub(crate) seconds: f64,
+    /// Nanoseconds.
+    pub(crate) latency: Histogram<u64>,
+    pub(crate) server_cpu: Option<Duration>,
+}
+
+struct Connection {
+    stream: TcpStream,
+    greeted: bool,
+    opened: bool,
+    input: BytesMut,
+    writer: FrameWriter,
+    written: usize,
+    session: SessionId,
+    next: Sequence,
+    acknowledged: Sequence,
+    done: std::collections::BTreeSet<Sequence>,
+    sent_at: Vec<Instant>,
+    to_send: usize,
+    seen: Slot,
+}
+
+/// Reads are numbered apart from commands; see the native protocol.
+const READ: u64 = 1 << 63;
+/// A connection that makes no progress for this long ends the run with an error.
+const STUCK_AFTER: Duration = Duration::from_secs(10);
+
+impl Load {
+    /// Runs the load and measures the processor time of `processes` meanwhile.
+    pub(crate) fn run(&self, processes: &[u32]) -> io::Result<Measured> {
+        let mut poll = Poll::new()?;
+        let mut rng = Rng::seeded(0x0bec_0bec);
+        let mut connections = Vec::new();
+        for index in 0..self.target.connections {
+            let endpoint = self.target.endpoints[index % self.target.endpoints.len()];
+            let mut stream = TcpStream::connect(endpoint)?;
+            stream.set_nodelay(true)?;
+            poll.registry().register(&mut stream, Token(index), Interest::READABLE | Interest::WRITABLE)?;
+            connections.push(Connection::new(stream, SessionId(rng.bits()), self.target.outstanding));
+        }
+        let begun = Instant::now();
+        let (from, until) = (begun + self.warm_up, begun + self.warm_up + self.measured);
+        let mut tally = Tally {
+            from,
+            latency: Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(io::Error::other)?,
+            operations: 0,
+            refused: 0,
+        };
+        let cpu_of = || processes.iter().map(|&process| cpu_time(process)).sum::<Option<Duration>>();
+        let mut cpu_before = None;
+        let mut events = Events::with_capacity(1024);
+        let mut progress_at = begun;
+        loop {
+            poll.poll(&mut events, Some(Duration::from_millis(100)))?;
+            let now = Instant::now();
+            if now >= from && cpu_before.is_none() {
+                cpu_before = Some(cpu_of());
+            }
+            if now >= until {
+                break;
+            }
+            if !events.is_empty() {
+                progress_at = now;
+            } else if now - progress_at > STUCK_AFTER {
+                return Err(io::Error::other(
+                    "the cluster gives no answers: is a majority of its hosts running?",
+                ));
+            }
+            for event in &events {
+                let connection = &mut connections[event.token().0];
+                connection.serve(&self.mix, &mut rng, now, &mut tally)?;
+            }
+        }
+        let server_cpu = match (cpu_before.flatten(), cpu_of()) {
+            (Some(before), Some(after)) if !processes.is_empty() => Some(after - before),
+            _ => None,
+        };
+        let seconds = (Instant::now() - from).as_secs_f64();
+        Ok(Measured {
+            operations: tally.operations,
+            refused: tally.refused,
+            seconds,
+            latency: tally.latency,
+            server_cpu,
+        })
+    }
+}
+
+struct Tally {
+    from: Instant,
+    latency: Histogram<u64>,
+    operations: u64,
+    refused: u64,
+}
+
+impl Connection {
+    fn new(stream: TcpStream, session: SessionId, outstanding: usize) -> Self {
+        let mut writer = FrameWriter::default();
+        writer.bytes().extend_from_slice(&protocol::preface(protocol::VERSION));
+        let open = Submit {
+            session,
+            acknowledged: Sequence(0),
+            kind: GroupKind::Open,
+            commands: Commands::default(),
+        };
+        writer.message(&Message::from(open));
+        Self {
+            stream,
+            greeted: false,
+            opened: false,
+            input: BytesMut::with_capacity(256 << 10),
+            writer,
+            written: 0,
+            session,
+            next: Sequence(0),
+            acknowledged: Sequence(0),
+            done: std::collections::BTreeSet::new(),
+            sent_at: vec![Instant::now(); outstanding.next_power_of_two() * 2],
+            to_send: outstanding,
+            seen: Slot(0),
+        }
+    }
+
+    fn serve(&mut self, mix: &Mix, rng: &mut Rng, now: Instant, tally: &mut Tally) -> io::Result<()> {
+        self.receive(now, tally)?;
+        if self.opened && self.to_send > 0 {
+            self.send(mix, rng, now);
+        }
+        self.flush()
+    }
+
+    fn receive(&mut self, now: Instant, tally: &mut Tally) -> io::Result<()> {
+        let mut chunk = [0; 64 << 10];
+        loop {
+            match self.stream.read(&mut chunk) {
+                Ok(0) => return Err(io::Error::other("a host closed a connection")),
+                Ok(count) => {
+                    self.input.extend_from_slice(&chunk[..count]);
+                    if count < chunk.len() {
+                        break;
+                    }
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => return Err(error),
+            }
+        }
+        if !self.greeted {
+            if self.input.len() < protocol::PREFACE_BYTES {
+                return Ok(());
+            }
+            let _ = self.input.split_to(protocol::PREFACE_BYTES);
+            self.greeted = true;
+        }
+        let frames = FrameReader { body_max: protocol::BODY_BYTES_MAX };
+        while let Some(body) = frames.next(&mut self.input).map_err(io::Error::other)? {
+            let mut body = Reader::new(body);
+            while body.remaining() > 0 {
+                let message = Bytes::decode(&mut body).map_err(io::Error::other)?;
+                if let Message::Client(ClientIn::Results(results)) =
+                    Message::decoded(&message).map_err(io::Error::other)?
+                {
+                    self.take(&results, now, tally);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, message: &paxos::multipaxos::client::Results, now: Instant, tally: &mut Tally) {
+        self.seen = self.seen.max(message.executed);
+        let mut any = false;
+        for answered in message.results.iter() {
+            any = true;
+            let number = answered.sequence.0 & !READ;
+            let index = number as usize % self.sent_at.len();
+            if answered.status == Status::Done {
+                if now >= tally.from {
+                    tally.operations += 1;
+                    // A latency beyond the histogram's range is its maximum.
+                    tally.latency.saturating_record((now - self.sent_at[index]).as_nanos() as u64);
+                }
+            } else {
+                tally.refused += 1;
+            }
+            self.acknowledge(Sequence(number));
+            self.to_send += 1;
+        }
+        self.opened |= !any;
+    }
+
+    /// Answers come in any order; the server is told below which number none is missing.
+    fn acknowledge(&mut self, sequence: Sequence) {
+        if sequence != self.acknowledged {
+            self.done.insert(sequence);
+            return;
+        }
+        self.acknowledged = sequence.next();
+        while self.done.remove(&self.acknowledged) {
+            self.acknowledged = self.acknowledged.next();
+        }
+    }
+
+    fn send(&mut self, mix: &Mix, rng: &mut Rng, now: Instant) {
+        // Numbers must not run further ahead of the oldest unanswered one than there is room to remember.
+        let room = self.sent_at.len() as u64 - (self.next.0 - self.acknowledged.0);
+        let count = self.to_send.min(room as usize);
+        self.to_send -= count;
+        let (mut writes, mut reads) = (Vec::new(), Vec::new());
+        let mut command = Vec::with_capacity(mix.value_bytes + 64);
+        let value = vec![b'v'; mix.value_bytes];
+        for _ in 0..count {
+            let key = format!("key-{:012}", rng.below(mix.keys));
+            let index = self.next.0 as usize % self.sent_at.len();
+            self.sent_at[index] = now;
+            command.clear();
+            if rng.unit() < mix.reads {
+                kv::Query::Get { key: key.as_bytes() }.encode(&mut command);
+                Commands::push(&mut reads, Sequence(self.next.0 | READ), &command);
+            } else {
+                kv::Command::Put { key: key.as_bytes(), value: &value }.encode(&mut command);
+                Commands::push(&mut writes, self.next, &command);
+            }
+            self.next = self.next.next();
+        }
+        let (session, acknowledged) = (self.session, self.acknowledged);
+        if !writes.is_empty() {
+            let commands = Commands::from_row(writes);
+            let submit = Submit { session, acknowledged, kind: GroupKind::Execute, commands };
+            self.writer.message(&Message::from(submit));
+        }
+        if !reads.is_empty() {
+            let queries = Commands::from_row(reads);
+            self.writer.message(&Message::from(Query {
+                session,
+                level: mix.level,
+                seen: self.seen,
+                queries,
+            }));
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        let bytes = self.writer.bytes();
+        while self.written < bytes.len() {
+            match self.stream.write(&bytes[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) =>
+                {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        bytes.clear();
+        self.written = 0;
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! A cluster of real processes on loopback, for benchmarks and tests: started, watched, killed, started again.
+
+use std::io;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// A cluster of `ordinate serve` processes. Dropping it kills them and removes their data.
+pub struct LocalCluster {
+    /// Native addresses, in the order of hosts.
+    pub endpoints: Vec<SocketAddr>,
+    folder: PathBuf,
+    children: Vec<Child>,
+}
+
+impl LocalCluster {
+    /// Starts `hosts` processes of this very binary and waits until each accepts clients.
+    pub fn start(hosts: usize, durability: &str) -> io::Result<Self> {
+        let binary = std::env::current_exe()?;
+        let folder = std::env::temp_dir().join(format!("ordinate-bench-{}", std::process::id()));
+        std::fs::create_dir_all(&folder)?;
+        let ports = free_ports(3 * hosts)?;
+        let names: Vec<String> = (0..hosts).map(|host| ((b'a' + host as u8) as char).to_string()).collect();
+        let mut text = format!("cluster = \"bench\"\n[durability]\nack = \"{durability}\"\n[hosts]\n");
+        for (name, port) in names.iter().zip(&ports) {
+            text += &format!("{name} = \"127.0.0.1:{port}\"\n");
+        }
+        let config = folder.join("cluster.toml");
+        std::fs::write(&config, text)?;
+        let endpoints =
+            ports[hosts..2 * hosts].iter().map(|&port| SocketAddr::from(([127, 0, 0, 1], port))).collect();
+        let mut cluster = Self { endpoints, folder, children: Vec::new() };
+        for (index, name) in names.iter().enumerate() {
+            let child = serve(&binary, &config, name, cluster.endpoints[index], ports[2 * hosts + index])?;
+            cluster.children.push(child);
+        }
+        let deadline = Instant::now() + Duration::from_secs(20);
+        for endpoint in &cluster.endpoints {
+            while std::net::TcpStream::connect(endpoint).is_err() {
+                if Instant::now() > deadline {
+                    return Err(io::Error::other(format!("no host listens at {endpoint} after 20 s")));
+                }
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        }
+        Ok(cluster)
+    }
+
+    /// The processes' ids.
+    pub fn processes(&self) -> Vec<u32> {
+        self.children.iter().map(Child::id).collect()
+    }
+}
+
+fn serve(binary: &Path, config: &Path, name: &str, native: SocketAddr, admin: u16) -> io::Result<Child> {
+    Command::new(binary)
+        .args(["serve", "--host", name, "--config"])
+        .arg(config)
+        .env("ORDINATE_LISTEN__NATIVE", native.to_string())
+        .env("ORDINATE_LISTEN__ADMIN", format!("127.0.0.1:{admin}"))
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+}
+
+impl Drop for LocalCluster {
+    fn drop(&mut self) {
+        for child in &mut self.children {
+            // Already gone is as good.
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+/// Ports that nobody listens on at this moment.
+pub fn free_ports(count: usize) -> io::Result<Vec<u16>> {
+    let listeners = (0..count).map(|_| TcpListener::bind("127.0.0.1:0")).collect::<io::Result<Vec<_>>>()?;
+    listeners.iter().map(|listener| listener.local_addr().map(|address| address.port())).collect()
+}
+
+/// The processor time that a process has used, user and system; none if it is gone.
+pub fn cpu_time(process: u32) -> Option<Duration> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name may hold spaces; fields are counted behind it.
+    let fields: Vec<&str> = stat.rsplit_once(')')?.1.split_whitespace().collect();
+    let ticks: u64 = fields.get(11)?.parse::<u64>().ok()? + fields.get(12)?.parse::<u64>().ok()?;
+    Some(Duration::from_millis(ticks * 10))
+}

@@ -1,0 +1,7 @@
+//! Load generators: what a service does under a given load, with its durability level beside every figure.
+
+mod kv;
+mod load;
+pub mod local;
+
+pub use kv::Kv;

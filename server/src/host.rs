@@ -1,0 +1,133 @@
+//! One host of a cluster: its roles, its journal, its ports.
+
+use crate::cluster::{ClusterFile, Durability, RoleName};
+use crate::native::Native;
+use kernel::{HostId, NodeId, Place};
+use kv::Store;
+use paxos::multipaxos::acceptor::Acceptor;
+use paxos::multipaxos::batcher::Batcher;
+use paxos::multipaxos::client::Client;
+use paxos::multipaxos::leader::Leader;
+use paxos::multipaxos::proxy_leader::ProxyLeader;
+use paxos::multipaxos::replica::Replica;
+use paxos::multipaxos::unbatcher::Unbatcher;
+use paxos::{Configurations, Member};
+use runtime::{
+    ClientCertificates, ClientLimits, EventSink, FrontEndConfig, Host, HostConfig, JournalOptions,
+    PeerConfig, PeerTls, ServerTls, Storage,
+};
+use std::net::TcpListener;
+use std::time::Duration;
+
+/// What a host runs.
+pub type Node = Member<Store>;
+
+/// The client role that serves this host's HTTP API.
+pub const GATEWAY: Place = Place(7);
+
+/// The sockets of a host, bound before it starts so that an occupied port is known at once.
+pub struct Sockets {
+    /// For peers.
+    pub peer: TcpListener,
+    /// For clients of the native protocol.
+    pub native: TcpListener,
+}
+
+/// A failure to start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// TLS files cannot be used.
+    #[error(transparent)]
+    Tls(#[from] runtime::TlsError),
+    /// The runtime refused.
+    #[error(transparent)]
+    Host(#[from] runtime::HostError),
+}
+
+/// Starts the host `name` of `file`.
+pub fn start(
+    file: &ClusterFile,
+    name: &str,
+    joins: bool,
+    sockets: Sockets,
+    events: Option<EventSink>,
+) -> Result<Host<Node>, StartError> {
+    let peers = file.hosts.iter().filter(|host| host.name != name);
+    let storage = match file.durability {
+        Durability::Memory => Storage::Memory,
+        Durability::MajorityFsync => {
+            Storage::Directory { path: file.data.join(name), journal: JournalOptions::default() }
+        }
+    };
+    let tls = file.tls.as_ref().map(|files| runtime::TlsFiles {
+        certificates: files.cert.clone(),
+        key: files.key.clone(),
+        authorities: files.ca.clone(),
+    });
+    let config = HostConfig {
+        listen: Some(sockets.peer),
+        peers: peers
+            .map(|host| PeerConfig { name: host.name.clone(), address: host.address.clone() })
+            .collect(),
+        storage,
+        tls: tls.as_ref().map(PeerTls::load).transpose()?,
+        events,
+        ..HostConfig::new(&file.cluster, name)
+    };
+    let batcher = RoleName::Batcher.on(name);
+    let body_max = file.limits.request_bytes_max;
+    let front_end = FrontEndConfig {
+        listen: sockets.native,
+        build: Box::new(move || Box::new(Native { batcher, body_max })),
+        limits: ClientLimits {
+            connections_max: file.limits.connections_max,
+            connections_per_address_max: file.limits.connections_per_address_max,
+            input_bytes_max: body_max + kernel::FRAME_HEADER_BYTES,
+            output_bytes_max: file.limits.client_backlog_bytes_max,
+            output_bytes_max_total: file.limits.backlog_bytes_max,
+            handshake_within: Duration::from_secs(10),
+        },
+        tls: tls.as_ref().map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
+    };
+    let (file, name) = (file.clone(), name.to_owned());
+    Ok(Host::start(config, move || nodes(&file, &name, joins), vec![front_end])?)
+}
+
+/// The roles placed on a host; all of them on one that joins.
+fn nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, Node)> {
+    let host = HostId::named(name);
+    let first = file.placement.configuration();
+    let known = Configurations::starting_with(first.clone());
+    let parameters = || file.parameters.clone();
+    let at = |role: RoleName| Place(role as u32);
+    let mut nodes: Vec<(Place, Node)> = Vec::new();
+    let mut plays = |placed: &[NodeId], role: RoleName, build: &dyn Fn() -> Node| {
+        if joins || placed.iter().any(|node| node.host() == host) {
+            nodes.push((at(role), build()));
+        }
+    };
+    let replica = (joins || first.has_replica_on(host)).then(|| RoleName::Replica.on(name));
+    let acceptors: Vec<NodeId> = first.acceptors.nodes().collect();
+    let batcher = || Member::Batcher(Batcher::new(parameters(), known.clone(), RoleName::Unbatcher.on(name)));
+    plays(&first.batchers, RoleName::Batcher, &batcher);
+    plays(&first.unbatchers, RoleName::Unbatcher, &|| Member::Unbatcher(Unbatcher));
+    plays(&first.leaders, RoleName::Leader, &|| Member::Leader(Leader::new(parameters(), known.clone())));
+    let proxy = || Member::ProxyLeader(ProxyLeader::new(parameters(), known.clone()));
+    plays(&first.proxy_leaders, RoleName::ProxyLeader, &proxy);
+    let new_acceptor = if joins { Acceptor::joining } else { Acceptor::new };
+    plays(&acceptors, RoleName::Acceptor, &|| {
+        Member::Acceptor(new_acceptor(parameters(), known.clone(), replica))
+    });
+    let new_replica = if joins { Replica::joining } else { Replica::new };
+    let store = || Store::new(std::process::id().into());
+    plays(&first.replicas, RoleName::Replica, &|| {
+        Member::Replica(new_replica(parameters(), known.clone(), store()))
+    });
+    let near = if first.batchers.iter().any(|batcher| batcher.host() == host) || joins {
+        vec![RoleName::Batcher.on(name)]
+    } else {
+        first.batchers.clone()
+    };
+    nodes.push((GATEWAY, Member::Client(Client::new(near, Duration::from_millis(500)))));
+    nodes
+}
