@@ -116,9 +116,8 @@ impl<N: Node + 'static> Reactor<N> {
         let notify = notifier(Arc::clone(&waker));
         let journal = match storage.journal {
             Some((disk, options)) => {
-                let life = (storage.drawn >> 64) as u64;
                 let notify = Arc::clone(&notify);
-                Some(Journal::open(disk, options, storage.incarnation.0, life, notify)?)
+                Some(Journal::open(disk, options, storage.incarnation.0, notify)?)
             }
             None => None,
         };

@@ -203,6 +203,29 @@ fn a_peer_that_stands_still_costs_a_bounded_queue() {
     assert_eq!(answer.wait(LIMIT), Ok(400));
 }
 
+// What was half sent when a connection broke must not be taken for the beginning of the next one.
+#[test]
+fn a_frame_that_was_cut_is_forgotten() {
+    let (a, b) = pair();
+    let peers = b.peers.clone();
+    let b_listen = b.listen.as_ref().expect("b listens").try_clone().expect("a listener can be cloned");
+    let a = Host::start(a, both, vec![]).expect("a starts");
+    let b = Host::start(b, both, vec![]).expect("b starts");
+    assert_eq!(a.handle().request(ASKER, question("b", 5)).wait(LIMIT), Ok(5));
+    b.handle().pause();
+    let flood = Question { window: 400, payload: vec![1; 60 << 10].into(), ..question("b", 400) };
+    let answer = a.handle().request(ASKER, flood);
+    eventually("more is queued than the socket takes", || {
+        a.handle().metrics().wait(LIMIT).expect("a runs").buffered_bytes > 0
+    });
+    b.kill().expect("killed in peace");
+    let mut again = HostConfig { listen: Some(b_listen), peers, ..HostConfig::new("test", "b") };
+    let refusals = events_of(&mut again);
+    let _b = Host::start(again, both, vec![]).expect("b starts again");
+    assert_eq!(answer.wait(LIMIT), Ok(400));
+    assert!(refusals.try_iter().all(|event| !matches!(event, HostEvent::PeerRefused { .. })));
+}
+
 // A delay on purpose must delay, and its end must leave no message behind.
 #[test]
 fn delayed_links_deliver_later() {

@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! segment header  magic "ORDJSEG\0" | format: u32 | crc: u32 | generation: u64 | bytes: u64 | incarnation: u128
-//! batch header    magic: u32 | crc: u32 | payload bytes: u32 | chain: u32 | generation: u64 | number: u64 | life: u64
-//!                 | durable generation: u64 | durable offset: u64 | zero: u64
+//! batch header    magic: u32 | crc: u32 | payload bytes: u32 | chain: u32 | generation: u64 | number: u64
+//!                 | durable generation: u64 | durable offset: u64 | zero: 2 x u64
 //! payload         entries, then zeros up to the block boundary
 //! entry           1 | place: u32 | first position: u64 | count: u32 | count x (bytes: u32 | record)      records
 //!                 2 | place: u32 | before: u64                                                         trim
@@ -15,8 +15,8 @@
 //!
 //! - Every checksum (CRC32C) starts from the generation and the offset, so that bytes of an earlier use of the file, or
 //!   of another place in it, are never taken for a batch.
-//! - `chain` is the checksum of the batch before, over segments too, and `life` is drawn anew at each start: what a crash
-//!   left behind the tail cannot be taken for the continuation of what was written in its place.
+//! - `chain` is the checksum of the batch before, over segments too: a batch counts only behind the one it was written
+//!   behind.
 //! - `durable` is the end of what was known synced when the batch was written. It tells a torn tail, which no later
 //!   batch vouches for, from damage to what had been synced.
 
@@ -104,7 +104,6 @@ pub(crate) struct BatchHeader {
     /// The checksum of the batch before.
     pub(crate) chain: u32,
     pub(crate) number: u64,
-    pub(crate) life: u64,
     pub(crate) durable: Mark,
 }
 
@@ -123,8 +122,7 @@ pub(crate) fn seal(batch: &mut [u8], header: &BatchHeader, at: Mark) -> u32 {
     batch[..4].copy_from_slice(&BATCH_MAGIC.to_le_bytes());
     batch[8..12].copy_from_slice(&payload_bytes.to_le_bytes());
     batch[12..16].copy_from_slice(&header.chain.to_le_bytes());
-    let words =
-        [at.generation.0, header.number, header.life, header.durable.generation.0, header.durable.offset, 0];
+    let words = [at.generation.0, header.number, header.durable.generation.0, header.durable.offset, 0, 0];
     for (index, word) in words.into_iter().enumerate() {
         batch[16 + 8 * index..24 + 8 * index].copy_from_slice(&word.to_le_bytes());
     }
@@ -146,13 +144,8 @@ pub(crate) fn batch_at(segment: &[u8], generation: Generation, offset: usize) ->
     if crc != u32_at(header, 4) {
         return None;
     }
-    let durable = Mark { generation: Generation(u64_at(header, 40)), offset: u64_at(header, 48) };
-    let header = BatchHeader {
-        chain: u32_at(header, 12),
-        number: u64_at(header, 24),
-        life: u64_at(header, 32),
-        durable,
-    };
+    let durable = Mark { generation: Generation(u64_at(header, 32)), offset: u64_at(header, 40) };
+    let header = BatchHeader { chain: u32_at(header, 12), number: u64_at(header, 24), durable };
     Some(Batch { header, crc, payload })
 }
 
@@ -273,12 +266,8 @@ mod tests {
         batch
     }
 
-    const HEADER: BatchHeader = BatchHeader {
-        chain: 5,
-        number: 6,
-        life: 7,
-        durable: Mark { generation: Generation(2), offset: 4096 },
-    };
+    const HEADER: BatchHeader =
+        BatchHeader { chain: 5, number: 6, durable: Mark { generation: Generation(2), offset: 4096 } };
 
     // What is written must be read back, and only at its own place in its own use of the file.
     #[test]
@@ -325,6 +314,6 @@ mod tests {
         assert_eq!(crc32c::crc32c(&header.encode()), GOLDEN_SEGMENT);
     }
 
-    const GOLDEN_BATCH: u32 = 4046188283;
+    const GOLDEN_BATCH: u32 = 473204736;
     const GOLDEN_SEGMENT: u32 = 1142536363;
 }

@@ -132,7 +132,6 @@ pub struct Journal {
     disk: Arc<dyn Disk>,
     options: JournalOptions,
     incarnation: u128,
-    life: u64,
     /// In order; the last is being written.
     segments: VecDeque<Segment>,
     /// Segments without needed records, oldest first; still on disk until they are reused.
@@ -166,13 +165,12 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal in `disk`, or makes one. `life` is a random number; `notify` is called from other threads
+    /// Opens the journal in `disk`, or makes one. `notify` is called from other threads
     /// when `poll` has something to fetch.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: JournalOptions,
         incarnation: u128,
-        life: u64,
         notify: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Self, JournalError> {
         assert!(
@@ -193,7 +191,6 @@ impl Journal {
         let mut journal = Self {
             options,
             incarnation,
-            life,
             segments: scan.segments.into(),
             retired: VecDeque::new(),
             next: prepared.map_or(Next::Wanted, |segment| Next::Ready(segment.file)),
@@ -246,8 +243,7 @@ impl Journal {
         let tail = self.tail();
         self.durable_mark = Mark { generation: tail.generation, offset: tail.end };
         self.prepare();
-        // The first batch of a life vouches for all that was found. If the disk is full it comes later.
-        self.unwitnessed = true;
+        // The first batch of a life vouches for all that was found. If the disk is full it comes with what is appended next.
         let placement = std::mem::replace(&mut self.inline, true);
         let outcome = self.witness();
         self.inline = placement;
@@ -439,12 +435,7 @@ impl Journal {
         self.write_runs(&mut blocks);
         let tail = self.segments.back_mut().expect("there is always a segment to write");
         let at = Mark { generation: tail.generation, offset: tail.end };
-        let header = BatchHeader {
-            chain: self.chain,
-            number: self.number,
-            life: self.life,
-            durable: self.durable_mark,
-        };
+        let header = BatchHeader { chain: self.chain, number: self.number, durable: self.durable_mark };
         self.chain = format::seal(blocks.bytes_mut(), &header, at);
         self.number += 1;
         blocks.pad();
@@ -592,8 +583,12 @@ impl Journal {
     /// Retires the oldest segments as long as no record in them is needed. The trims are durable, and so is the first batch
     /// of the segment being written, which says where every place stands.
     fn retire(&mut self) {
+        assert_eq!(
+            self.durable_mark.generation,
+            self.tail().generation,
+            "a batch of an older segment ends last"
+        );
         while self.segments.len() > 1
-            && self.durable_mark.generation == self.tail().generation
             && self.segments[0].ends.iter().all(|(place, end)| self.places[place].trimmed >= *end)
         {
             self.retired.extend(self.segments.pop_front());
