@@ -5,7 +5,7 @@ use crate::front_end::{
     ClientLimits, CloseReason, FrontEnd, FrontEndConfig, Session, SessionCx, SessionFlags,
 };
 use crate::metrics::Metrics;
-use crate::socket::{After, Socket};
+use crate::socket::{After, Socket, listening};
 use crate::tls::ServerTls;
 use bytes::BytesMut;
 use kernel::{Family, HostId, Instant, NodeId, Place};
@@ -122,8 +122,7 @@ impl<F: Family> Clients<F> {
         registry: &Registry,
         now: Instant,
     ) -> io::Result<()> {
-        config.listen.set_nonblocking(true)?;
-        let mut listener = TcpListener::from_std(config.listen);
+        let mut listener = listening(config.listen)?;
         registry.register(&mut listener, token, Interest::READABLE)?;
         let front_end = (config.build)();
         let tick_every = front_end.tick_every();

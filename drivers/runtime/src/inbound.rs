@@ -5,7 +5,7 @@ use crate::event::HostEvent;
 use crate::handshake::{Hello, PROTOCOL, Reply, framed, take_greeting};
 use crate::link::SILENCE_MAX;
 use crate::metrics::Metrics;
-use crate::socket::{After, Socket};
+use crate::socket::{After, Socket, listening};
 use crate::tls::PeerTls;
 use bytes::BytesMut;
 use kernel::{Bytes, Decode, Envelope, FrameReader, HostId, Instant, NodeId, Reader};
@@ -97,8 +97,7 @@ impl Inbounds {
         token: Token,
         registry: &Registry,
     ) -> std::io::Result<()> {
-        listener.set_nonblocking(true)?;
-        let mut listener = TcpListener::from_std(listener);
+        let mut listener = listening(listener)?;
         registry.register(&mut listener, token, Interest::READABLE)?;
         self.listener = Some(listener);
         Ok(())
