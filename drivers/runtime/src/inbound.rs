@@ -247,19 +247,24 @@ impl Inbounds {
         if !known {
             return Err(format!("cluster {} has no host {}", me.cluster, hello.from));
         }
+        self.admit(&hello.from, hello.incarnation)
+    }
+
+    /// Whether a host of this name may take part with this incarnation: whoever of us called the other.
+    pub(crate) fn admit(&mut self, name: &str, incarnation: Incarnation) -> Result<(), String> {
         match &mut self.admission {
             Admission::Any => Ok(()),
             Admission::FirstSeen => {
-                let seen = *self.first_seen.entry(HostId::named(&hello.from)).or_insert(hello.incarnation);
-                if seen == hello.incarnation {
+                let seen = *self.first_seen.entry(HostId::named(name)).or_insert(incarnation);
+                if seen == incarnation {
                     return Ok(());
                 }
                 Err(format!(
-                    "host {} has lost its data directory: incarnation {:032x}, known is {:032x}",
-                    hello.from, hello.incarnation.0, seen.0
+                    "host {name} has lost its data directory: incarnation {:032x}, known is {:032x}",
+                    incarnation.0, seen.0
                 ))
             }
-            Admission::Ask(ask) => ask(&hello.from, hello.incarnation),
+            Admission::Ask(ask) => ask(name, incarnation),
         }
     }
 

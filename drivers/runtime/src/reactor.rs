@@ -291,7 +291,10 @@ impl<N: Node + 'static> Reactor<N> {
                     }
                 }
                 Command::Inject { from, to, message } => self.router.route(from, to, message, self.nodes.now),
-                Command::Visit(visit) => visit(&HostView { metrics: self.metrics(), nodes: &self.nodes }),
+                Command::Visit(visit) => {
+                    let links = self.router.links.iter().map(Link::status).collect();
+                    visit(&HostView { metrics: self.metrics(), nodes: &self.nodes, links });
+                }
                 Command::SetPeers(peers) => self.set_peers(peers),
                 Command::Fault { host, fault } => self.router.set_fault(host, fault),
                 Command::Pause => self.paused = true,

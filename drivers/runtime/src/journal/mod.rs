@@ -250,7 +250,7 @@ impl Journal {
         visit: impl FnMut(Place, Position, &[u8]) -> Result<(), E>,
     ) -> Result<Result<(), E>, JournalError> {
         let segments: Vec<&Segment> = self.retired.iter().chain(&self.segments).collect();
-        recover::replay(&*self.disk, &segments, &self.places, visit)
+        recover::replay(&*self.disk, self.incarnation, &segments, &self.places, visit)
     }
 
     /// Where the next record of `place` will stand.

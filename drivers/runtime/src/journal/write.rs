@@ -39,7 +39,7 @@ impl Journal {
         let tail = self.segments.back_mut().expect("there is always a segment to write");
         let at = Mark { generation: tail.generation, offset: tail.end };
         let header = BatchHeader { chain: self.chain, number: self.number, durable: self.durable_mark };
-        self.chain = format::seal(blocks.bytes_mut(), &header, at);
+        self.chain = format::seal(blocks.bytes_mut(), &header, self.incarnation, at);
         self.number += 1;
         blocks.pad();
         tail.end += blocks.len() as u64;

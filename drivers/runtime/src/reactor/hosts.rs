@@ -9,11 +9,26 @@ use mio::Token;
 
 impl<N: Node + 'static> Reactor<N> {
     pub(super) fn on_link_ready(&mut self, host: HostId, readable: bool, writable: bool) {
+        let mut came_up = false;
         self.with_link(host, |link, outside| {
             let was_up = link.is_up();
             let complaint = link.on_ready(readable, writable, outside);
-            (complaint, !was_up && link.is_up())
+            came_up = !was_up && link.is_up();
+            (complaint, came_up)
         });
+        if came_up {
+            self.check_partner(host);
+        }
+    }
+
+    /// The host that we called must be let in as if it had called us.
+    fn check_partner(&mut self, host: HostId) {
+        let Ok(index) = self.router.links.binary_search_by_key(&host, |link| link.host) else { return };
+        let link = &self.router.links[index];
+        let Some(partner) = link.partner() else { return };
+        if let Err(reason) = self.inbounds.admit(&link.config.name, partner.incarnation) {
+            self.with_link(host, |link, outside| (link.break_off(reason, outside), false));
+        }
     }
 
     /// Calls a link, and tells of what changed.
