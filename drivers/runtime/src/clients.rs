@@ -1,15 +1,17 @@
 //! All client connections of a host: limits, buffers, and the way between sessions and nodes.
 
+mod admission;
+
 use crate::event::HostEvent;
 use crate::front_end::{
     ClientLimits, CloseReason, FrontEnd, FrontEndConfig, Session, SessionCx, SessionFlags,
 };
 use crate::metrics::Metrics;
-use crate::socket::{After, Socket};
+use crate::socket::{After, Socket, listening};
 use crate::tls::ServerTls;
 use bytes::BytesMut;
-use kernel::{Family, HostId, Instant, NodeId, Place};
-use mio::net::{TcpListener, TcpStream};
+use kernel::{Family, HostId, Instant, NodeId};
+use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -19,9 +21,6 @@ use std::time::Duration;
 
 /// Places from here on are clients.
 pub(crate) const CLIENT_PLACES: u32 = 0x8000_0000;
-const ACCEPTS_PER_ROUND: usize = 64;
-/// Out of file descriptors, accepting rests for this long.
-const ACCEPT_REST: Duration = Duration::from_millis(100);
 /// Output buffers kept for the next client that has something to be told.
 const POOLED_BUFFERS_MAX: usize = 256;
 const POOLED_BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -122,8 +121,7 @@ impl<F: Family> Clients<F> {
         registry: &Registry,
         now: Instant,
     ) -> io::Result<()> {
-        config.listen.set_nonblocking(true)?;
-        let mut listener = TcpListener::from_std(config.listen);
+        let mut listener = listening(config.listen)?;
         registry.register(&mut listener, token, Interest::READABLE)?;
         let front_end = (config.build)();
         let tick_every = front_end.tick_every();
@@ -208,97 +206,6 @@ impl<F: Family> Clients<F> {
                         self.call(index, outside, |session, cx| session.on_tick(cx));
                     }
                 }
-            }
-        }
-    }
-
-    /// Takes new connections, at most so many a round.
-    pub(crate) fn accept(&mut self, outside: &mut Outside<'_>) {
-        for port in 0..self.ports.len() {
-            for _ in 0..ACCEPTS_PER_ROUND {
-                if !self.ports[port].acceptable || self.ports[port].rest_until.is_some() {
-                    break;
-                }
-                match self.ports[port].listener.accept() {
-                    Ok((stream, address)) => self.admit(port, stream, address, outside),
-                    Err(error) => match error.kind() {
-                        io::ErrorKind::WouldBlock => self.ports[port].acceptable = false,
-                        io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
-                        _ => {
-                            *outside.metrics.closes.entry("no file descriptor left").or_insert(0) += 1;
-                            self.ports[port].rest_until = Some(outside.now + ACCEPT_REST);
-                        }
-                    },
-                }
-            }
-        }
-    }
-
-    fn admit(&mut self, port: usize, stream: TcpStream, address: SocketAddr, outside: &mut Outside<'_>) {
-        let limits = &self.ports[port].limits;
-        let here = self.ports[port].per_address.get(&address.ip()).copied().unwrap_or(0);
-        if self.ports[port].connections >= limits.connections_max {
-            return self.note_close(address, CloseReason("too many connections"), outside);
-        }
-        if here >= limits.connections_per_address_max {
-            return self.note_close(address, CloseReason("too many connections from one address"), outside);
-        }
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.table.push(None);
-            ClientIndex(self.table.len() - 1)
-        });
-        let tls = self.ports[port].tls.as_ref().map(ServerTls::accept).transpose();
-        let Ok(socket) = self.open_socket(index, stream, tls, outside) else {
-            self.free.push(index);
-            return self.note_close(address, CloseReason("the system refused the socket"), outside);
-        };
-        let place = self.fresh_place();
-        let id = NodeId::new(self.me, Place(place));
-        self.by_place.insert(place, index);
-        let port_state = &mut self.ports[port];
-        port_state.connections += 1;
-        *port_state.per_address.entry(address.ip()).or_insert(0) += 1;
-        port_state.greeting.push_back((outside.now + port_state.limits.handshake_within, index, id));
-        let session = port_state.front_end.open(id, address);
-        self.table[index.0] = Some(Client {
-            id,
-            front_end: port,
-            address,
-            socket,
-            session,
-            input: BytesMut::new(),
-            output: Vec::new(),
-            sent: 0,
-            flags: SessionFlags::default(),
-            writable: true,
-            readable: true,
-            listed: true,
-            dirty: false,
-        });
-        // Bytes that came with the connection are announced only once.
-        self.readable.push_back(index);
-    }
-
-    fn open_socket(
-        &self,
-        index: ClientIndex,
-        mut stream: TcpStream,
-        tls: Result<Option<rustls::Connection>, String>,
-        outside: &Outside<'_>,
-    ) -> io::Result<Socket> {
-        let interest = Interest::READABLE | Interest::WRITABLE;
-        outside.registry.register(&mut stream, Token(self.token_base + index.0), interest)?;
-        let socket = Socket::new(stream, tls.map_err(io::Error::other)?);
-        socket.tune(None)?;
-        Ok(socket)
-    }
-
-    fn fresh_place(&mut self) -> u32 {
-        loop {
-            let place = self.next_place;
-            self.next_place = self.next_place.wrapping_add(1) | CLIENT_PLACES;
-            if !self.by_place.contains_key(&place) {
-                return place;
             }
         }
     }

@@ -1,7 +1,7 @@
 //! A host as other threads see it: commands go in through a queue, answers come out.
 
 use crate::answer::{Answer, Promise, promise};
-use crate::link::PeerConfig;
+use crate::link::{LinkStatus, PeerConfig};
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use kernel::{Family, HostId, Node, NodeId, Place};
@@ -99,6 +99,7 @@ impl<N: Node> Inlet<N> {
 pub struct HostView<'a, N: Node> {
     pub(crate) nodes: &'a Nodes<N>,
     pub(crate) metrics: Metrics,
+    pub(crate) links: Vec<LinkStatus>,
 }
 
 impl<N: Node> HostView<'_, N> {
@@ -110,6 +111,11 @@ impl<N: Node> HostView<'_, N> {
     /// All nodes.
     pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
         self.nodes.slots.iter().map(|slot| (slot.id, &slot.node))
+    }
+
+    /// The links to the other hosts.
+    pub fn links(&self) -> &[LinkStatus] {
+        &self.links
     }
 
     /// The counters.

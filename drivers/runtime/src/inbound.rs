@@ -5,7 +5,7 @@ use crate::event::HostEvent;
 use crate::handshake::{Hello, PROTOCOL, Reply, framed, take_greeting};
 use crate::link::SILENCE_MAX;
 use crate::metrics::Metrics;
-use crate::socket::{After, Socket};
+use crate::socket::{After, Socket, listening};
 use crate::tls::PeerTls;
 use bytes::BytesMut;
 use kernel::{Bytes, Decode, Envelope, FrameReader, HostId, Instant, NodeId, Reader};
@@ -97,8 +97,7 @@ impl Inbounds {
         token: Token,
         registry: &Registry,
     ) -> std::io::Result<()> {
-        listener.set_nonblocking(true)?;
-        let mut listener = TcpListener::from_std(listener);
+        let mut listener = listening(listener)?;
         registry.register(&mut listener, token, Interest::READABLE)?;
         self.listener = Some(listener);
         Ok(())
@@ -248,19 +247,24 @@ impl Inbounds {
         if !known {
             return Err(format!("cluster {} has no host {}", me.cluster, hello.from));
         }
+        self.admit(&hello.from, hello.incarnation)
+    }
+
+    /// Whether a host of this name may take part with this incarnation: whoever of us called the other.
+    pub(crate) fn admit(&mut self, name: &str, incarnation: Incarnation) -> Result<(), String> {
         match &mut self.admission {
             Admission::Any => Ok(()),
             Admission::FirstSeen => {
-                let seen = *self.first_seen.entry(HostId::named(&hello.from)).or_insert(hello.incarnation);
-                if seen == hello.incarnation {
+                let seen = *self.first_seen.entry(HostId::named(name)).or_insert(incarnation);
+                if seen == incarnation {
                     return Ok(());
                 }
                 Err(format!(
-                    "host {} has lost its data directory: incarnation {:032x}, known is {:032x}",
-                    hello.from, hello.incarnation.0, seen.0
+                    "host {name} has lost its data directory: incarnation {:032x}, known is {:032x}",
+                    incarnation.0, seen.0
                 ))
             }
-            Admission::Ask(ask) => ask(&hello.from, hello.incarnation),
+            Admission::Ask(ask) => ask(name, incarnation),
         }
     }
 

@@ -135,6 +135,6 @@ pub use handle::{Direction, HostHandle, HostView, LinkFault};
 pub use host::{Host, HostConfig, HostError, Storage};
 pub use inbound::{Admission, AskAdmission};
 pub use journal::{FsyncPlacement, JournalError, JournalOptions};
-pub use link::PeerConfig;
+pub use link::{LinkStatus, Partner, PeerConfig};
 pub use metrics::{Histogram, Metrics};
 pub use tls::{ClientCertificates, PeerTls, ServerTls, TlsError, TlsFiles};

@@ -1,6 +1,7 @@
 //! The way out to one other host: dialling, greeting, a bounded queue. What does not fit, or is queued when the
 //! connection breaks, is dropped and counted: links are lossy by contract.
 
+use crate::data::Incarnation;
 use crate::handshake::{Hello, Reply, framed, take_greeting};
 use crate::metrics::Metrics;
 use crate::socket::{After, Socket};
@@ -53,6 +54,26 @@ enum State {
     },
 }
 
+/// The other end, as its greeting has it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Partner {
+    /// The incarnation of its data directory.
+    pub incarnation: Incarnation,
+    /// The highest version of the messages that both ends understand.
+    pub message_version: u32,
+}
+
+/// A link, for status pages.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LinkStatus {
+    /// The host it leads to.
+    pub host: HostId,
+    /// Its name and address.
+    pub config: PeerConfig,
+    /// The other end, while the link is up.
+    pub partner: Option<Partner>,
+}
+
 /// What a link wants its host to do.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Wish {
@@ -89,6 +110,8 @@ pub(crate) struct Link {
     /// The socket has room as far as we know.
     writable: bool,
     redial_after: Duration,
+    /// Who welcomed us last.
+    partner: Option<Partner>,
     /// Why it went down last; said once.
     complaint: Option<String>,
 }
@@ -105,11 +128,21 @@ impl Link {
             writable: true,
             redial_after: REDIAL_FIRST,
             complaint: None,
+            partner: None,
         }
+    }
+
+    /// Who is at the other end, while the link is up.
+    pub(crate) fn partner(&self) -> Option<Partner> {
+        self.partner.filter(|_| self.is_up())
     }
 
     pub(crate) fn is_up(&self) -> bool {
         matches!(self.state, State::Up { .. })
+    }
+
+    pub(crate) fn status(&self) -> LinkStatus {
+        LinkStatus { host: self.host, config: self.config.clone(), partner: self.partner() }
     }
 
     /// Bytes queued and not yet taken by the socket.
@@ -294,7 +327,8 @@ impl Link {
         socket.flush().map_err(text)?;
         match take_greeting(input)? {
             Some(Reply::Refused { reason }) => Err(format!("refused: {reason}")),
-            Some(Reply::Welcome { .. }) => {
+            Some(Reply::Welcome { incarnation, message_version }) => {
+                self.partner = Some(Partner { incarnation, message_version });
                 let before = std::mem::replace(&mut self.state, State::Down { retry_at: outside.now });
                 if let State::Greeting { socket, .. } = before {
                     self.state = State::Up { socket };

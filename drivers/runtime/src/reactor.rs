@@ -1,5 +1,7 @@
 //! The one thread of a host: waits for events, reads what is there, lets the nodes work, writes what came of it.
 
+mod hosts;
+
 use crate::answer::Promise;
 use crate::clients::{self, Clients};
 use crate::clock::Clock;
@@ -11,7 +13,7 @@ use crate::handshake::{Hello, PROTOCOL};
 use crate::host::{HostConfig, HostError, OpenStorage};
 use crate::inbound::{self, Admission, Inbounds};
 use crate::journal::{CommitNumber, Journal};
-use crate::link::{self, Link, LinkSettings, PeerConfig, Wish};
+use crate::link::{Link, LinkSettings};
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::resolver::Resolver;
@@ -116,9 +118,8 @@ impl<N: Node + 'static> Reactor<N> {
         let notify = notifier(Arc::clone(&waker));
         let journal = match storage.journal {
             Some((disk, options)) => {
-                let life = (storage.drawn >> 64) as u64;
                 let notify = Arc::clone(&notify);
-                Some(Journal::open(disk, options, storage.incarnation.0, life, notify)?)
+                Some(Journal::open(disk, options, storage.incarnation.0, notify)?)
             }
             None => None,
         };
@@ -274,38 +275,6 @@ impl<N: Node + 'static> Reactor<N> {
         }
     }
 
-    fn on_link_ready(&mut self, host: HostId, readable: bool, writable: bool) {
-        self.with_link(host, |link, outside| {
-            let was_up = link.is_up();
-            let complaint = link.on_ready(readable, writable, outside);
-            (complaint, !was_up && link.is_up())
-        });
-    }
-
-    /// Calls a link, and tells of what changed.
-    fn with_link(
-        &mut self,
-        host: HostId,
-        call: impl FnOnce(&mut Link, &mut link::Outside<'_>) -> (Option<String>, bool),
-    ) {
-        let Ok(index) = self.router.links.binary_search_by_key(&host, |link| link.host) else { return };
-        let link = &mut self.router.links[index];
-        let mut outside = link::Outside {
-            registry: self.poll.registry(),
-            now: self.nodes.now,
-            metrics: &mut self.router.metrics,
-            rng: &mut self.rng,
-        };
-        let (complaint, came_up) = call(link, &mut outside);
-        let name = &link.config.name;
-        if let Some(reason) = complaint {
-            self.events_out.push(HostEvent::LinkDown { host: name.clone(), reason });
-        }
-        if came_up {
-            self.events_out.push(HostEvent::LinkUp { host: name.clone() });
-        }
-    }
-
     /// Carries out what other threads have asked for.
     fn obey(&mut self) -> Option<End> {
         let mut commands = std::mem::take(&mut self.commands);
@@ -322,7 +291,10 @@ impl<N: Node + 'static> Reactor<N> {
                     }
                 }
                 Command::Inject { from, to, message } => self.router.route(from, to, message, self.nodes.now),
-                Command::Visit(visit) => visit(&HostView { metrics: self.metrics(), nodes: &self.nodes }),
+                Command::Visit(visit) => {
+                    let links = self.router.links.iter().map(Link::status).collect();
+                    visit(&HostView { metrics: self.metrics(), nodes: &self.nodes, links });
+                }
                 Command::SetPeers(peers) => self.set_peers(peers),
                 Command::Fault { host, fault } => self.router.set_fault(host, fault),
                 Command::Pause => self.paused = true,
@@ -338,32 +310,6 @@ impl<N: Node + 'static> Reactor<N> {
         }
         self.commands = commands;
         end
-    }
-
-    fn set_peers(&mut self, peers: Vec<PeerConfig>) {
-        let now = self.nodes.now;
-        let mut before = std::mem::take(&mut self.router.links);
-        for peer in peers {
-            let host = HostId::named(&peer.name);
-            let token = Token(LINKS + host.0 as usize);
-            let kept = before.iter().position(|link| link.config == peer).map(|index| before.remove(index));
-            self.router.links.push(kept.unwrap_or_else(|| Link::new(peer, token, now)));
-        }
-        self.router.links.sort_by_key(|link| link.host);
-        for mut link in before {
-            let mut outside = link::Outside {
-                registry: self.poll.registry(),
-                now,
-                metrics: &mut self.router.metrics,
-                rng: &mut self.rng,
-            };
-            // Whoever took the host out knows why its link ends.
-            let _ = link.break_off("no longer a host of the cluster".to_owned(), &mut outside);
-            if self.router.links.binary_search_by_key(&link.host, |link| link.host).is_err() {
-                let (inbounds, mut outside) = self.inbound_parts();
-                inbounds.forget(link.host, &mut outside);
-            }
-        }
     }
 
     /// Reads from every ready socket, once or as far as the bounds allow.
@@ -383,52 +329,6 @@ impl<N: Node + 'static> Reactor<N> {
         self.refresh();
     }
 
-    fn read_host(&mut self) {
-        let (inbounds, mut outside) = self.inbound_parts();
-        let Some(read) = inbounds.read_next(&mut outside) else { return };
-        self.refresh();
-        let mut end = read.end;
-        loop {
-            let links = &self.router.links;
-            let is_known = |host| links.binary_search_by_key(&host, |link| link.host).is_ok();
-            let mut outside = inbound::Outside {
-                registry: self.poll.registry(),
-                now: self.nodes.now,
-                metrics: &mut self.router.metrics,
-            };
-            match self.inbounds.next_frame(read.index, is_known, &mut outside) {
-                Ok(Some((host, body))) => {
-                    if let Err(reason) = self.on_frame(host, body) {
-                        end = Some(reason);
-                        break;
-                    }
-                }
-                Ok(None) => break,
-                Err(reason) => {
-                    end = Some(reason);
-                    break;
-                }
-            }
-        }
-        if let Some(reason) = end {
-            let (inbounds, mut outside) = self.inbound_parts();
-            inbounds.close(read.index, Some(reason), &mut outside);
-        }
-    }
-
-    fn on_frame(&mut self, host: HostId, body: kernel::Bytes) -> Result<(), String> {
-        let cut = self.router.is_cut_from(host);
-        inbound::each_message::<Message<N>>(body, |from, to, message| match message {
-            _ if cut => self.router.metrics.drop_message("link cut on purpose"),
-            Ok(message) if from.host() == host => {
-                self.router.metrics.messages_in += 1;
-                self.deliver(from, to, message);
-            }
-            Ok(_) => *self.router.metrics.rejects.entry("message in another host's name").or_insert(0) += 1,
-            Err(_) => *self.router.metrics.rejects.entry("message cannot be decoded").or_insert(0) += 1,
-        })
-    }
-
     /// Everything that waits for a moment.
     fn on_time(&mut self) {
         let now = self.nodes.now;
@@ -445,36 +345,6 @@ impl<N: Node + 'static> Reactor<N> {
             inbounds.on_time(&mut outside);
         }
         self.drive_links();
-    }
-
-    fn drive_links(&mut self) {
-        let now = self.nodes.now;
-        for index in 0..self.router.links.len() {
-            if self.router.links[index].due().is_none_or(|due| due > now) {
-                continue;
-            }
-            let host = self.router.links[index].host;
-            let mut wish = Wish::Nothing;
-            self.with_link(host, |link, outside| {
-                let complaint;
-                (wish, complaint) = link.on_time(outside);
-                (complaint, false)
-            });
-            if wish == Wish::Resolve {
-                let address = self.router.links[index].config.address.clone();
-                if let Some(found) = self.resolver.resolve(host, &address) {
-                    self.dial(host, found);
-                }
-            }
-        }
-        while let Some((host, found)) = self.resolver.poll() {
-            self.dial(host, found);
-        }
-    }
-
-    fn dial(&mut self, host: HostId, address: Result<std::net::SocketAddr, String>) {
-        let settings = self.router.settings.clone();
-        self.with_link(host, |link, outside| (link.dial(address, &settings, outside), false));
     }
 
     /// Lets the nodes work until all is quiet, and carries their effects out: first what waits for nothing, then the

@@ -10,6 +10,8 @@ use std::time::Duration;
 /// and not from freshly zeroed pages.
 pub(crate) const READ_BYTES: usize = 64 << 10;
 const READ_BYTES_MIN: usize = 4 << 10;
+/// Connections that wait to be accepted; the system has a bound of its own, usually this one.
+const BACKLOG: i32 = 4096;
 
 /// What a read left behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -102,6 +104,17 @@ impl Socket {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Makes a listening socket the reactor's: it never blocks, and holds back more connections than the 128 of the standard
+/// library, which a flood overruns; each of the rest would wait a second for its next attempt.
+pub(crate) fn listening(listener: std::net::TcpListener) -> io::Result<mio::net::TcpListener> {
+    listener.set_nonblocking(true)?;
+    // SAFETY: the descriptor is open and is a listening socket; to listen again only changes its backlog.
+    if unsafe { libc::listen(listener.as_raw_fd(), BACKLOG) } != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(mio::net::TcpListener::from_std(listener))
 }
 
 fn receive(stream: &TcpStream, into: &mut BytesMut) -> io::Result<(usize, After)> {

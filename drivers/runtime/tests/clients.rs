@@ -138,25 +138,47 @@ fn limits_hold() {
     assert_eq!(closes(&host, "said too late who it is"), 1);
 }
 
-// A client that asks and never reads must be cut off with its memory given back, and the host must stay within the cap.
+// A client that asks and never reads must be cut off with its memory given back, and the host must stay within the cap:
+// first by the bound of one client, then by that of all.
 #[test]
 fn clients_that_do_not_read_are_cut_off() {
-    let total = 24 << 20;
-    let limits =
-        ClientLimits { output_bytes_max: 8 << 20, output_bytes_max_total: total, ..ClientLimits::default() };
-    let (host, address) = host_with(limits);
-    let mut reader = connect(address);
-    reader.write_all(b"!").expect("written");
-    let mut deaf: Vec<TcpStream> = (0..6).map(|_| connect(address)).collect();
-    for client in &mut deaf {
-        // 16 MiB each, beyond what the sockets between us can hold.
-        client.write_all(&[&b"!"[..], &[b'#'; 256]].concat()).expect("written");
+    for (one, total) in [(8 << 20, 1 << 30), (32 << 20, 24 << 20)] {
+        let limits =
+            ClientLimits { output_bytes_max: one, output_bytes_max_total: total, ..ClientLimits::default() };
+        let (host, address) = host_with(limits);
+        let mut reader = connect(address);
+        reader.write_all(b"!").expect("written");
+        let mut deaf: Vec<TcpStream> = (0..6).map(|_| connect(address)).collect();
+        for client in &mut deaf {
+            // 16 MiB each, beyond what the sockets between us can hold.
+            client.write_all(&[&b"!"[..], &[b'#'; 256]].concat()).expect("written");
+        }
+        eventually("somebody is cut off", || {
+            let metrics = host.handle().metrics().wait(LIMIT).expect("the host runs");
+            assert!(metrics.buffered_bytes <= total.min(6 * one) as u64, "{} bytes", metrics.buffered_bytes);
+            metrics.closes.contains_key("does not read what it is sent")
+        });
+        reader.write_all(b"?").expect("written");
+        assert_eq!(read_exactly(&mut reader, 1), b".", "others are not affected");
     }
-    eventually("somebody is cut off", || {
-        let metrics = host.handle().metrics().wait(LIMIT).expect("the host runs");
-        assert!(metrics.buffered_bytes <= total as u64, "{} bytes", metrics.buffered_bytes);
-        metrics.closes.contains_key("does not read what it is sent")
+}
+
+// A thousand idle connections must cost next to nothing, be served when they speak, and leave nothing behind.
+#[test]
+fn a_thousand_connections_are_served() {
+    let limits = ClientLimits { connections_per_address_max: 1000, ..ClientLimits::default() };
+    let (host, address) = host_with(limits);
+    let mut clients: Vec<TcpStream> = (0..1000).map(|_| connect(address)).collect();
+    for client in &mut clients {
+        client.write_all(b"!?").expect("written");
+    }
+    for client in &mut clients {
+        assert_eq!(read_exactly(client, 1), b".");
+    }
+    let metrics = host.handle().metrics().wait(LIMIT).expect("the host runs");
+    assert_eq!((metrics.clients, metrics.buffered_bytes), (1000, 0));
+    drop(clients);
+    eventually("all clients are gone", || {
+        host.handle().metrics().wait(LIMIT).expect("the host runs").clients == 0
     });
-    reader.write_all(b"?").expect("written");
-    assert_eq!(read_exactly(&mut reader, 1), b".", "others are not affected");
 }

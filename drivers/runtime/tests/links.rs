@@ -104,6 +104,7 @@ fn another_incarnation_is_refused_unless_somebody_admits_it() {
     let a_listen = a.listen.as_ref().expect("a listens").try_clone().expect("a listener can be cloned");
     let b_address = a.peers.clone();
     b.admission = Some(Admission::FirstSeen);
+    let b_events = events_of(&mut b);
     let _b = Host::start(b, both, vec![]).expect("b starts");
     let first = Host::start(a, both, vec![]).expect("a starts");
     assert_eq!(first.handle().request(ASKER, question("b", 5)).wait(LIMIT), Ok(5));
@@ -114,16 +115,25 @@ fn another_incarnation_is_refused_unless_somebody_admits_it() {
     let _second = Host::start(a, both, vec![]).expect("a starts again");
     let reason = wait_for(&events, down_reason);
     assert!(reason.starts_with("refused: host a has lost its data directory"), "{reason}");
+    // Nor may b, which knew a, send anything to the new one.
+    let reason = wait_for(&b_events, |event| match event {
+        HostEvent::LinkDown { reason, .. } => reason.contains("incarnation").then(|| reason.clone()),
+        _ => None,
+    });
+    assert!(reason.starts_with("host a has lost its data directory"), "{reason}");
 
     let (a, mut b) = pair();
     let (outbox, asked) = channel();
     b.admission = Some(Admission::Ask(Box::new(move |name, incarnation| {
         outbox.send((name.to_owned(), incarnation)).map_err(|error| error.to_string())
     })));
-    let _b = Host::start(b, both, vec![]).expect("b starts");
+    let b = Host::start(b, both, vec![]).expect("b starts");
     let a = Host::start(a, both, vec![]).expect("a starts");
     assert_eq!(a.handle().request(ASKER, question("b", 5)).wait(LIMIT), Ok(5));
     assert_eq!(asked.recv_timeout(LIMIT), Ok(("a".to_owned(), a.incarnation())));
+    let links = a.handle().inspect(|view| view.links().to_vec()).wait(LIMIT).expect("a runs");
+    let partner = links[0].partner.expect("the link is up");
+    assert_eq!((partner.incarnation, partner.message_version), (b.incarnation(), 1));
 }
 
 // Noise, other protocols, hostile lengths and half-open greetings on the hosts' port must end those connections alone.
@@ -201,6 +211,29 @@ fn a_peer_that_stands_still_costs_a_bounded_queue() {
     });
     b.handle().resume();
     assert_eq!(answer.wait(LIMIT), Ok(400));
+}
+
+// What was half sent when a connection broke must not be taken for the beginning of the next one.
+#[test]
+fn a_frame_that_was_cut_is_forgotten() {
+    let (a, b) = pair();
+    let peers = b.peers.clone();
+    let b_listen = b.listen.as_ref().expect("b listens").try_clone().expect("a listener can be cloned");
+    let a = Host::start(a, both, vec![]).expect("a starts");
+    let b = Host::start(b, both, vec![]).expect("b starts");
+    assert_eq!(a.handle().request(ASKER, question("b", 5)).wait(LIMIT), Ok(5));
+    b.handle().pause();
+    let flood = Question { window: 400, payload: vec![1; 60 << 10].into(), ..question("b", 400) };
+    let answer = a.handle().request(ASKER, flood);
+    eventually("more is queued than the socket takes", || {
+        a.handle().metrics().wait(LIMIT).expect("a runs").buffered_bytes > 0
+    });
+    b.kill().expect("killed in peace");
+    let mut again = HostConfig { listen: Some(b_listen), peers, ..HostConfig::new("test", "b") };
+    let refusals = events_of(&mut again);
+    let _b = Host::start(again, both, vec![]).expect("b starts again");
+    assert_eq!(answer.wait(LIMIT), Ok(400));
+    assert!(refusals.try_iter().all(|event| !matches!(event, HostEvent::PeerRefused { .. })));
 }
 
 // A delay on purpose must delay, and its end must leave no message behind.

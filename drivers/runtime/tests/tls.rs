@@ -201,7 +201,7 @@ fn clients_are_served_under_tls_alone() {
 
     let mine = files(directory.path(), "client", &ours, &ours);
     let mut good = client(address, &ours, Some(&mine));
-    let sent: Vec<u8> = (0..3_000_000u32).map(|i| (i * 7 >> 3) as u8).collect();
+    let sent: Vec<u8> = (0..3_000_000u32).map(|i| ((i * 7) >> 3) as u8).collect();
     let mut echoed = vec![0; 100_000];
     for piece in sent.chunks_exact(100_000) {
         good.write_all(piece).expect("written");

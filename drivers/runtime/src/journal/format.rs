@@ -5,18 +5,19 @@
 //!
 //! ```text
 //! segment header  magic "ORDJSEG\0" | format: u32 | crc: u32 | generation: u64 | bytes: u64 | incarnation: u128
-//! batch header    magic: u32 | crc: u32 | payload bytes: u32 | chain: u32 | generation: u64 | number: u64 | life: u64
-//!                 | durable generation: u64 | durable offset: u64 | zero: u64
+//! batch header    magic: u32 | crc: u32 | payload bytes: u32 | chain: u32 | generation: u64 | number: u64
+//!                 | durable generation: u64 | durable offset: u64 | zero: 2 x u64
 //! payload         entries, then zeros up to the block boundary
 //! entry           1 | place: u32 | first position: u64 | count: u32 | count x (bytes: u32 | record)      records
 //!                 2 | place: u32 | before: u64                                                         trim
 //!                 3 | place: u32 | trimmed: u64 | next: u64                         where a place stands
 //! ```
 //!
-//! - Every checksum (CRC32C) starts from the generation and the offset, so that bytes of an earlier use of the file, or
-//!   of another place in it, are never taken for a batch.
-//! - `chain` is the checksum of the batch before, over segments too, and `life` is drawn anew at each start: what a crash
-//!   left behind the tail cannot be taken for the continuation of what was written in its place.
+//! - Every checksum (CRC32C) starts from the directory's incarnation, the generation and the offset, so that bytes of an
+//!   earlier use of the file, or of another place in it, are never taken for a batch; nor are those that a client wrote
+//!   to look like one, because it cannot know the incarnation.
+//! - `chain` is the checksum of the batch before, over segments too: a batch counts only behind the one it was written
+//!   behind.
 //! - `durable` is the end of what was known synced when the batch was written. It tells a torn tail, which no later
 //!   batch vouches for, from damage to what had been synced.
 
@@ -104,7 +105,6 @@ pub(crate) struct BatchHeader {
     /// The checksum of the batch before.
     pub(crate) chain: u32,
     pub(crate) number: u64,
-    pub(crate) life: u64,
     pub(crate) durable: Mark,
 }
 
@@ -118,23 +118,27 @@ pub(crate) struct Batch {
 }
 
 /// Fills in the header of `batch` (header space, then payload) that will stand at `at`; returns its checksum.
-pub(crate) fn seal(batch: &mut [u8], header: &BatchHeader, at: Mark) -> u32 {
+pub(crate) fn seal(batch: &mut [u8], header: &BatchHeader, incarnation: u128, at: Mark) -> u32 {
     let payload_bytes = u32::try_from(batch.len() - BATCH_HEADER_BYTES).expect("a batch fits in its segment");
     batch[..4].copy_from_slice(&BATCH_MAGIC.to_le_bytes());
     batch[8..12].copy_from_slice(&payload_bytes.to_le_bytes());
     batch[12..16].copy_from_slice(&header.chain.to_le_bytes());
-    let words =
-        [at.generation.0, header.number, header.life, header.durable.generation.0, header.durable.offset, 0];
+    let words = [at.generation.0, header.number, header.durable.generation.0, header.durable.offset, 0, 0];
     for (index, word) in words.into_iter().enumerate() {
         batch[16 + 8 * index..24 + 8 * index].copy_from_slice(&word.to_le_bytes());
     }
-    let crc = batch_checksum(&batch[8..], at);
+    let crc = batch_checksum(&batch[8..], incarnation, at);
     batch[4..8].copy_from_slice(&crc.to_le_bytes());
     crc
 }
 
 /// The batch that stands whole and undamaged at `offset` of a segment of this generation.
-pub(crate) fn batch_at(segment: &[u8], generation: Generation, offset: usize) -> Option<Batch> {
+pub(crate) fn batch_at(
+    segment: &[u8],
+    incarnation: u128,
+    generation: Generation,
+    offset: usize,
+) -> Option<Batch> {
     let header = segment.get(offset..)?.first_chunk::<BATCH_HEADER_BYTES>()?;
     if u32_at(header, 0) != BATCH_MAGIC || u64_at(header, 16) != generation.0 {
         return None;
@@ -142,24 +146,20 @@ pub(crate) fn batch_at(segment: &[u8], generation: Generation, offset: usize) ->
     let start = offset + BATCH_HEADER_BYTES;
     let payload = start..start.checked_add(u32_at(header, 8) as usize)?;
     let checked = segment.get(offset + 8..payload.end)?;
-    let crc = batch_checksum(checked, Mark { generation, offset: offset as u64 });
+    let crc = batch_checksum(checked, incarnation, Mark { generation, offset: offset as u64 });
     if crc != u32_at(header, 4) {
         return None;
     }
-    let durable = Mark { generation: Generation(u64_at(header, 40)), offset: u64_at(header, 48) };
-    let header = BatchHeader {
-        chain: u32_at(header, 12),
-        number: u64_at(header, 24),
-        life: u64_at(header, 32),
-        durable,
-    };
+    let durable = Mark { generation: Generation(u64_at(header, 32)), offset: u64_at(header, 40) };
+    let header = BatchHeader { chain: u32_at(header, 12), number: u64_at(header, 24), durable };
     Some(Batch { header, crc, payload })
 }
 
-fn batch_checksum(bytes: &[u8], at: Mark) -> u32 {
-    let mut place = [0; 16];
+fn batch_checksum(bytes: &[u8], incarnation: u128, at: Mark) -> u32 {
+    let mut place = [0; 32];
     place[..8].copy_from_slice(&at.generation.0.to_le_bytes());
-    place[8..].copy_from_slice(&at.offset.to_le_bytes());
+    place[8..16].copy_from_slice(&at.offset.to_le_bytes());
+    place[16..].copy_from_slice(&incarnation.to_le_bytes());
     crc32c::crc32c_append(crc32c::crc32c(&place), bytes)
 }
 
@@ -273,12 +273,8 @@ mod tests {
         batch
     }
 
-    const HEADER: BatchHeader = BatchHeader {
-        chain: 5,
-        number: 6,
-        life: 7,
-        durable: Mark { generation: Generation(2), offset: 4096 },
-    };
+    const HEADER: BatchHeader =
+        BatchHeader { chain: 5, number: 6, durable: Mark { generation: Generation(2), offset: 4096 } };
 
     // What is written must be read back, and only at its own place in its own use of the file.
     #[test]
@@ -286,13 +282,14 @@ mod tests {
         let mut segment = vec![0; 2 * 4096];
         let mut batch = golden_batch();
         let at = Mark { generation: Generation(2), offset: 4096 };
-        let crc = seal(&mut batch, &HEADER, at);
+        let crc = seal(&mut batch, &HEADER, 77, at);
         segment.extend_from_slice(&batch);
         segment.copy_within(2 * 4096.., 4096);
-        let found = batch_at(&segment, at.generation, 4096).expect("the batch stands here");
+        let found = batch_at(&segment, 77, at.generation, 4096).expect("the batch stands here");
         assert_eq!((found.header, found.crc), (HEADER, crc));
-        assert_eq!(batch_at(&segment, at.generation, 2 * 4096), None, "a copy elsewhere is not a batch");
-        assert_eq!(batch_at(&segment, Generation(3), 4096), None, "a later use of the file");
+        assert_eq!(batch_at(&segment, 77, at.generation, 2 * 4096), None, "a copy elsewhere is not a batch");
+        assert_eq!(batch_at(&segment, 77, Generation(3), 4096), None, "a later use of the file");
+        assert_eq!(batch_at(&segment, 78, at.generation, 4096), None, "another directory's");
         let mut entries = Vec::new();
         let outcome = each_entry(
             &segment[found.payload],
@@ -318,13 +315,13 @@ mod tests {
     #[test]
     fn the_golden_bytes_stay() {
         let mut batch = golden_batch();
-        seal(&mut batch, &HEADER, Mark { generation: Generation(2), offset: 4096 });
+        seal(&mut batch, &HEADER, 77, Mark { generation: Generation(2), offset: 4096 });
         assert_eq!(crc32c::crc32c(&batch), GOLDEN_BATCH);
         let header = SegmentHeader { generation: Generation(2), bytes: 1 << 20, incarnation: 77 };
         assert_eq!(SegmentHeader::decode(&header.encode()), Ok(header));
         assert_eq!(crc32c::crc32c(&header.encode()), GOLDEN_SEGMENT);
     }
 
-    const GOLDEN_BATCH: u32 = 4046188283;
+    const GOLDEN_BATCH: u32 = 2150117178;
     const GOLDEN_SEGMENT: u32 = 1142536363;
 }

@@ -12,23 +12,25 @@
 
 mod format;
 mod recover;
+mod segments;
 mod sync;
 #[cfg(test)]
 mod tests;
+mod write;
 
 pub use format::{Generation, Mark};
 
 use crate::direct::Blocks;
-use crate::disk::{Disk, DiskFile, is_out_of_space};
+use crate::disk::{Disk, DiskFile};
 use crate::metrics::Histogram;
-use format::{BATCH_HEADER_BYTES, BatchHeader, RUN_HEADER_BYTES, STAND_BYTES, SegmentHeader, TRIM_BYTES};
+use format::RUN_HEADER_BYTES;
 use kernel::{Journaled, Place, Position};
 use recover::{Segment, Stand};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use sync::{Chore, Prepared, UNFINISHED, Worker, Write, WriteError, Written};
+use sync::{Chore, Prepared, UNFINISHED, Worker, Write, Written};
 
 /// Why a journal cannot be opened or can no longer be written. None of them is retried.
 #[derive(Debug, thiserror::Error)]
@@ -95,15 +97,6 @@ impl Default for JournalOptions {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct CommitNumber(pub u64);
 
-/// Above the one a thread waits for the disk, below the other the caller does: two thread hand-offs cost about 30 us on a
-/// quick disk, a reactor that waits for a slow one costs everybody.
-const TO_THREAD_ABOVE: Duration = Duration::from_micros(400);
-const TO_INLINE_BELOW: Duration = Duration::from_micros(250);
-/// One stray slow sync must not move the mean across the threshold.
-const SAMPLE_MAX: Duration = Duration::from_millis(2);
-const RETIRED_MAX: usize = 2;
-const BUFFER_KEPT_BYTES: usize = 1 << 20;
-
 struct Run {
     bytes: usize,
     place: Place,
@@ -132,7 +125,6 @@ pub struct Journal {
     disk: Arc<dyn Disk>,
     options: JournalOptions,
     incarnation: u128,
-    life: u64,
     /// In order; the last is being written.
     segments: VecDeque<Segment>,
     /// Segments without needed records, oldest first; still on disk until they are reused.
@@ -166,13 +158,12 @@ pub struct Journal {
 }
 
 impl Journal {
-    /// Opens the journal in `disk`, or makes one. `life` is a random number; `notify` is called from other threads
+    /// Opens the journal in `disk`, or makes one. `notify` is called from other threads
     /// when `poll` has something to fetch.
     pub fn open(
         disk: Arc<dyn Disk>,
         options: JournalOptions,
         incarnation: u128,
-        life: u64,
         notify: Arc<dyn Fn() + Send + Sync>,
     ) -> Result<Self, JournalError> {
         assert!(
@@ -193,7 +184,6 @@ impl Journal {
         let mut journal = Self {
             options,
             incarnation,
-            life,
             segments: scan.segments.into(),
             retired: VecDeque::new(),
             next: prepared.map_or(Next::Wanted, |segment| Next::Ready(segment.file)),
@@ -246,8 +236,7 @@ impl Journal {
         let tail = self.tail();
         self.durable_mark = Mark { generation: tail.generation, offset: tail.end };
         self.prepare();
-        // The first batch of a life vouches for all that was found. If the disk is full it comes later.
-        self.unwitnessed = true;
+        // The first batch of a life vouches for all that was found. If the disk is full it comes with what is appended next.
         let placement = std::mem::replace(&mut self.inline, true);
         let outcome = self.witness();
         self.inline = placement;
@@ -261,7 +250,7 @@ impl Journal {
         visit: impl FnMut(Place, Position, &[u8]) -> Result<(), E>,
     ) -> Result<Result<(), E>, JournalError> {
         let segments: Vec<&Segment> = self.retired.iter().chain(&self.segments).collect();
-        recover::replay(&*self.disk, &segments, &self.places, visit)
+        recover::replay(&*self.disk, self.incarnation, &segments, &self.places, visit)
     }
 
     /// Where the next record of `place` will stand.
@@ -421,255 +410,6 @@ impl Journal {
         }
     }
 
-    /// Writes one batch of what fits; false if it must wait.
-    fn write(&mut self, witness: bool) -> Result<bool, JournalError> {
-        self.check_prepared()?;
-        if self.failed || self.in_flight.is_some() {
-            return Ok(false);
-        }
-        let first_run = self.runs.front().map_or(0, |run| run.bytes);
-        self.blocked = !self.make_room(first_run);
-        if self.blocked {
-            return Ok(false);
-        }
-        let mut blocks = std::mem::take(&mut self.spare);
-        blocks.clear(BUFFER_KEPT_BYTES);
-        blocks.extend_from_slice(&[0; BATCH_HEADER_BYTES]);
-        let trims = self.write_head(&mut blocks);
-        self.write_runs(&mut blocks);
-        let tail = self.segments.back_mut().expect("there is always a segment to write");
-        let at = Mark { generation: tail.generation, offset: tail.end };
-        let header = BatchHeader {
-            chain: self.chain,
-            number: self.number,
-            life: self.life,
-            durable: self.durable_mark,
-        };
-        self.chain = format::seal(blocks.bytes_mut(), &header, at);
-        self.number += 1;
-        blocks.pad();
-        tail.end += blocks.len() as u64;
-        let end = Mark { generation: tail.generation, offset: tail.end };
-        let write = Write { file: Arc::clone(&tail.file), offset: at.offset, blocks };
-        // What is appended while this is in flight belongs to the next commit.
-        let commit = self.runs.front().map_or(self.pending, |run| CommitNumber(run.commit.0 - 1));
-        self.pending = CommitNumber(self.pending.0 + 1);
-        self.in_flight = Some(InFlight { end, commit, trims, witness });
-        self.perform(write)?;
-        Ok(true)
-    }
-
-    /// Sees to it that a batch with a run of `run_bytes` fits behind the tail; false if no segment is at hand.
-    fn make_room(&mut self, run_bytes: usize) -> bool {
-        let needed = self.head_bytes(self.tail()) + run_bytes;
-        let tail = self.tail();
-        if tail.end + needed as u64 <= tail.bytes {
-            return true;
-        }
-        let generation = Generation(tail.generation.0 + 1);
-        match std::mem::replace(&mut self.next, Next::Wanted) {
-            Next::Ready(file) => {
-                self.segments.push_back(self.new_segment(generation, file));
-                self.prepare();
-                let tail = self.tail();
-                let needed = self.head_bytes(tail) + run_bytes;
-                assert!(tail.end + needed as u64 <= tail.bytes, "a batch of {needed} bytes fits no segment");
-                true
-            }
-            other => {
-                self.next = other;
-                self.prepare();
-                // Prepared on this very thread, it may be there by now.
-                matches!(self.next, Next::Ready(_)) && self.make_room(run_bytes)
-            }
-        }
-    }
-
-    fn head_bytes(&self, tail: &Segment) -> usize {
-        let stands = if is_fresh(tail) { self.places.len() * STAND_BYTES } else { 0 };
-        BATCH_HEADER_BYTES + stands + self.trims.len() * TRIM_BYTES
-    }
-
-    /// The first batch of a segment says where every place stands, so that older segments can go.
-    fn write_head(&mut self, blocks: &mut Blocks) -> BTreeMap<Place, Position> {
-        let mut head = Vec::new();
-        if is_fresh(self.tail()) {
-            for (place, stand) in &self.places {
-                format::push_stand(&mut head, *place, stand.trimmed, stand.next);
-            }
-        }
-        let trims = std::mem::take(&mut self.trims);
-        for (place, before) in &trims {
-            format::push_trim(&mut head, *place, *before);
-        }
-        blocks.extend_from_slice(&head);
-        trims
-    }
-
-    fn write_runs(&mut self, blocks: &mut Blocks) {
-        let tail = self.segments.back_mut().expect("there is always a segment to write");
-        let room = (tail.bytes - tail.end) as usize;
-        let mut taken = 0;
-        while let Some(run) = self.runs.front()
-            && blocks.len() + taken + run.bytes <= room
-        {
-            taken += run.bytes;
-            let stand = self.places.entry(run.place).or_default();
-            stand.next = run.next;
-            tail.ends.insert(run.place, run.next);
-            self.runs.pop_front();
-        }
-        blocks.extend_from_slice(&self.staged[..taken]);
-        self.staged.drain(..taken);
-    }
-
-    fn perform(&mut self, write: Write) -> Result<(), JournalError> {
-        if self.inline {
-            return self.on_written_or_stuck(write);
-        }
-        if self.committer.is_none() {
-            let worker =
-                Worker::start("journal-sync", Arc::clone(&self.notify), |write: Write| Some(write.perform()));
-            match worker {
-                Ok(worker) => self.committer = Some(worker),
-                // Without a thread to be had, waiting here is still right.
-                Err(_) => return self.on_written_or_stuck(write),
-            }
-        }
-        if let Some(committer) = &self.committer {
-            committer.push(write);
-        }
-        Ok(())
-    }
-
-    fn on_written_or_stuck(&mut self, write: Write) -> Result<(), JournalError> {
-        self.on_written(write.perform())
-    }
-
-    fn on_written(&mut self, written: Written) -> Result<(), JournalError> {
-        let Written { blocks, outcome, took } = written;
-        let in_flight = self.in_flight.take().expect("one write is answered once");
-        match outcome {
-            Ok(()) => {}
-            Err(WriteError::Write(error)) if is_out_of_space(&error) => {
-                let file = Arc::clone(&self.tail().file);
-                let offset = in_flight.end.offset - blocks.len() as u64;
-                self.stuck = Some(Write { file, offset, blocks });
-                self.in_flight = Some(in_flight);
-                return Ok(());
-            }
-            Err(WriteError::Write(source)) => {
-                return Err(self.fail("write", in_flight.end.generation, source));
-            }
-            Err(WriteError::Sync(source)) => return Err(self.fail("sync", in_flight.end.generation, source)),
-        }
-        self.spare = blocks;
-        self.durable_mark = in_flight.end;
-        self.durable = self.durable.max(in_flight.commit);
-        self.unwitnessed = !in_flight.witness;
-        self.measure(took);
-        for (place, before) in in_flight.trims {
-            let stand = self.places.entry(place).or_default();
-            stand.trimmed = stand.trimmed.max(before);
-        }
-        self.retire();
-        Ok(())
-    }
-
-    fn measure(&mut self, took: Duration) {
-        self.syncs += 1;
-        self.latency.record(took);
-        let sample = took.min(SAMPLE_MAX);
-        self.mean = if self.syncs == 1 { sample } else { self.mean - self.mean / 8 + sample / 8 };
-        self.inline = match self.options.placement {
-            FsyncPlacement::Inline => true,
-            FsyncPlacement::Thread => false,
-            FsyncPlacement::Adaptive if self.inline => self.mean <= TO_THREAD_ABOVE,
-            FsyncPlacement::Adaptive => self.mean < TO_INLINE_BELOW,
-        };
-    }
-
-    /// Retires the oldest segments as long as no record in them is needed. The trims are durable, and so is the first batch
-    /// of the segment being written, which says where every place stands.
-    fn retire(&mut self) {
-        while self.segments.len() > 1
-            && self.durable_mark.generation == self.tail().generation
-            && self.segments[0].ends.iter().all(|(place, end)| self.places[place].trimmed >= *end)
-        {
-            self.retired.extend(self.segments.pop_front());
-        }
-        self.prepare();
-        while self.retired.len() > RETIRED_MAX {
-            if let Some(segment) = self.retired.pop_front() {
-                self.chore(Chore::Remove(segment.generation));
-            }
-        }
-    }
-
-    /// Has the next segment made, if that is not under way.
-    fn prepare(&mut self) {
-        if !matches!(self.next, Next::Wanted | Next::NoSpace) {
-            return;
-        }
-        // A full disk is tried again on `retry`, unless an old segment can be had.
-        let fits = self.retired.front().is_some_and(|segment| segment.bytes == self.options.segment_bytes);
-        if matches!(self.next, Next::NoSpace) && !fits {
-            return;
-        }
-        let reuse = if fits { self.retired.pop_front().map(|segment| segment.generation) } else { None };
-        let generation = Generation(self.tail().generation.0 + 1);
-        self.next = Next::UnderWay;
-        self.chore(self.preparation(generation, reuse));
-    }
-
-    fn preparation(&self, generation: Generation, reuse: Option<Generation>) -> Chore {
-        let header =
-            SegmentHeader { generation, bytes: self.options.segment_bytes, incarnation: self.incarnation };
-        Chore::Prepare { header, reuse }
-    }
-
-    fn chore(&mut self, chore: Chore) {
-        if self.preparer.is_none() && !self.options.prepare_inline {
-            let disk = Arc::clone(&self.disk);
-            let work = move |chore| sync::perform_chore(&*disk, chore);
-            self.preparer = Worker::start("journal-prepare", Arc::clone(&self.notify), work).ok();
-        }
-        if let Some(preparer) = &self.preparer {
-            preparer.push(chore);
-        } else if let Some(prepared) = sync::perform_chore(&*self.disk, chore) {
-            self.note_prepared(prepared);
-        }
-    }
-
-    fn on_prepared(&mut self, prepared: Prepared) -> Result<(), JournalError> {
-        self.note_prepared(prepared);
-        self.check_prepared()
-    }
-
-    fn check_prepared(&mut self) -> Result<(), JournalError> {
-        match self.prepare_error.take() {
-            Some(source) => Err(self.fail("prepare", Generation(self.tail().generation.0 + 1), source)),
-            None => Ok(()),
-        }
-    }
-
-    fn note_prepared(&mut self, prepared: Prepared) {
-        self.next = match prepared {
-            Ok(file) => Next::Ready(file),
-            Err(error) if is_out_of_space(&error) => Next::NoSpace,
-            Err(error) => {
-                self.prepare_error = Some(error);
-                // Not tried again: the journal fails at the next call.
-                Next::UnderWay
-            }
-        };
-    }
-
-    fn new_segment(&self, generation: Generation, file: Arc<dyn DiskFile>) -> Segment {
-        let bytes = self.options.segment_bytes;
-        Segment { generation, file, bytes, end: crate::direct::BLOCK_BYTES as u64, ends: BTreeMap::new() }
-    }
-
     fn tail(&self) -> &Segment {
         self.segments.back().expect("there is always a segment to write")
     }
@@ -682,8 +422,4 @@ impl Journal {
     fn io(&self, action: &'static str, generation: Generation, source: std::io::Error) -> JournalError {
         JournalError::Io { action, file: self.disk.path_of(&format::segment_name(generation)), source }
     }
-}
-
-fn is_fresh(segment: &Segment) -> bool {
-    segment.end == crate::direct::BLOCK_BYTES as u64
 }

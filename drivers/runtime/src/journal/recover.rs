@@ -49,6 +49,7 @@ pub(crate) struct Scan {
 /// What is being read, for messages.
 struct At<'a> {
     disk: &'a dyn Disk,
+    incarnation: u128,
     generation: Generation,
 }
 
@@ -87,18 +88,18 @@ pub(crate) fn scan(disk: &dyn Disk, incarnation: u128) -> Result<Scan, JournalEr
     };
     let mut content = Vec::new();
     for (index, &generation) in generations.iter().enumerate() {
-        let at = At { disk, generation };
+        let at = At { disk, incarnation, generation };
         if index > 0 && generations[index - 1].0 + 1 != generation.0 {
-            let missing = At { disk, generation: Generation(generations[index - 1].0 + 1) };
+            let missing = At { disk, incarnation, generation: Generation(generations[index - 1].0 + 1) };
             return Err(missing.damaged(0, "the segment is missing"));
         }
         let file = disk.open(&segment_name(generation)).map_err(at.io("open"))?;
-        let bytes = read_segment(&at, &*file, incarnation, &mut content)?;
+        let bytes = read_segment(&at, &*file, &mut content)?;
         let mut segment = Segment { generation, file, bytes, end: BLOCK_BYTES as u64, ends: BTreeMap::new() };
         walk.segment(&at, &content, &mut segment, &mut scan.places)?;
         scan.segments.push(segment);
     }
-    walk.check_evidence(disk, &scan.segments)?;
+    walk.check_evidence(disk, incarnation, &scan.segments)?;
     scan.last = walk.last;
     split_off_unused(&mut scan, walk.tail);
     for (place, stand) in &scan.places {
@@ -116,18 +117,19 @@ pub(crate) fn scan(disk: &dyn Disk, incarnation: u128) -> Result<Scan, JournalEr
 /// Calls `visit` with every record that is still needed, in the order they were appended.
 pub(crate) fn replay<E>(
     disk: &dyn Disk,
+    incarnation: u128,
     segments: &[&Segment],
     places: &BTreeMap<Place, Stand>,
     mut visit: impl FnMut(Place, Position, &[u8]) -> Result<(), E>,
 ) -> Result<Result<(), E>, JournalError> {
     let mut content = Vec::new();
     for segment in segments {
-        let at = At { disk, generation: segment.generation };
+        let at = At { disk, incarnation, generation: segment.generation };
         content.resize(segment.end as usize, 0);
         let read = segment.file.read(0, &mut content).map_err(at.io("read"))?;
         let mut offset = BLOCK_BYTES;
         while (offset as u64) < segment.end {
-            let batch = batch_at(&content[..read], segment.generation, offset)
+            let batch = batch_at(&content[..read], incarnation, segment.generation, offset)
                 .ok_or_else(|| at.damaged(offset as u64, "a batch changed between two reads"))?;
             let mut refused = None;
             each_entry(
@@ -153,12 +155,7 @@ pub(crate) fn replay<E>(
 }
 
 /// Fills `content` with the segment and returns its length as the header has it.
-fn read_segment(
-    at: &At<'_>,
-    file: &dyn DiskFile,
-    incarnation: u128,
-    content: &mut Vec<u8>,
-) -> Result<u64, JournalError> {
+fn read_segment(at: &At<'_>, file: &dyn DiskFile, content: &mut Vec<u8>) -> Result<u64, JournalError> {
     let bytes = file.bytes().map_err(at.io("measure"))?;
     content.resize(bytes as usize, 0);
     let read = file.read(0, content).map_err(at.io("read"))?;
@@ -170,7 +167,7 @@ fn read_segment(
     if header.generation != at.generation {
         return Err(at.damaged(0, format!("the header says segment {}", header.generation.0)));
     }
-    if header.incarnation != incarnation {
+    if header.incarnation != at.incarnation {
         return Err(at.damaged(0, "the segment belongs to another data directory"));
     }
     if header.bytes > content.len() as u64 {
@@ -204,9 +201,8 @@ impl Walk {
         let index = self.segments;
         self.segments += 1;
         let mut offset = BLOCK_BYTES;
-        // The chain goes on here if it reached the segment before.
-        while index <= self.tail + 1 && offset < content.len() {
-            let Some(batch) = batch_at(content, at.generation, offset) else { break };
+        while offset < content.len() {
+            let Some(batch) = batch_at(content, at.incarnation, at.generation, offset) else { break };
             if !self.continues(&batch) {
                 break;
             }
@@ -225,7 +221,7 @@ impl Walk {
         segment.end = offset as u64;
         // Behind the chain's end: nothing counts, but whatever stands whole says what was synced before it.
         while offset + BATCH_HEADER_BYTES <= content.len() {
-            if let Some(batch) = batch_at(content, at.generation, offset) {
+            if let Some(batch) = batch_at(content, at.incarnation, at.generation, offset) {
                 self.vouch(batch.header.durable);
             }
             offset += BLOCK_BYTES;
@@ -242,22 +238,18 @@ impl Walk {
         *synced = durable.offset.max(*synced);
     }
 
-    fn check_evidence(&self, disk: &dyn Disk, segments: &[Segment]) -> Result<(), JournalError> {
-        for (index, segment) in segments.iter().enumerate() {
-            let at = At { disk, generation: segment.generation };
+    fn check_evidence(
+        &self,
+        disk: &dyn Disk,
+        incarnation: u128,
+        segments: &[Segment],
+    ) -> Result<(), JournalError> {
+        for segment in segments {
+            let at = At { disk, incarnation, generation: segment.generation };
             let synced = self.evidence.get(&segment.generation).copied().unwrap_or(0);
             if synced > segment.end {
                 let cause =
                     format!("the batch here is damaged, though the journal was synced up to {synced}");
-                return Err(at.damaged(segment.end, cause));
-            }
-            let later = self.evidence.keys().next_back().copied().unwrap_or_default();
-            if index == self.tail && later > segment.generation {
-                let next = segment_name(Generation(segment.generation.0 + 1));
-                let cause = format!(
-                    "the batch here, or the first of {next}, is damaged, though segment {} was synced",
-                    later.0
-                );
                 return Err(at.damaged(segment.end, cause));
             }
         }
