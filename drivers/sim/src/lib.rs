@@ -8,6 +8,7 @@
 //! - [`run_seed`] makes one run; the same seed gives the same [`Outcome::hash`].
 //! - [`sweep`] makes many and says what they reached; [`determinism`] checks the simulator itself.
 //! - [`shrink`] takes faults and operations out of a failing run for as long as it fails; [`report()`] prints the rest.
+//! - [`explore`] visits every state of a cluster small enough for that.
 //!
 //! # What is simulated
 //!
@@ -157,6 +158,7 @@ mod class;
 mod clock;
 mod disk;
 mod draw;
+mod explore;
 mod faults;
 mod host;
 mod network;
@@ -174,6 +176,7 @@ mod trace;
 
 pub use class::{Class, Classes, Injections};
 pub use clock::WALL_EPOCH;
+pub use explore::{Bounds, Counterexample, Exploration, ExploredCluster, Scope, Spent, StepKind, explore};
 pub use network::Latency;
 pub use plan::{
     Aim, Blow, Cut, Fate, Fault, Frozen, HostIndex, HostMask, Loss, OperationId, Plan, PlanError,
