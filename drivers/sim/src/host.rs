@@ -66,11 +66,14 @@ struct Seat<N: Node> {
     timers: Vec<TimerSlot>,
     /// The end of the node's last record on the disk.
     appended_end: u64,
+    /// Called since its last burst end.
+    touched: bool,
 }
 
 /// A crash that waits for its moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Armed {
+    /// Its number among the faults that have begun.
     pub(crate) fault: u32,
     pub(crate) aim: Aim,
     pub(crate) expires: u64,
@@ -101,9 +104,9 @@ pub(crate) struct Host<N: Node> {
     pub(crate) disk_slowness: u32,
     pub(crate) disk_full_until: u64,
     pub(crate) armed: Option<Armed>,
-    /// The planned write error that the next sync meets.
+    /// The write error that the next sync meets, by its number among the faults that have begun.
     pub(crate) write_error: Option<u32>,
-    /// The planned misdirection after whose sync the host stops.
+    /// The misdirection after whose sync the host stops.
     pub(crate) misdirection: Option<u32>,
     bursts: u64,
 }
@@ -158,7 +161,15 @@ impl<N: Node> Host<N> {
             }
             let effects = Effects::new(self.disk.next_position(place), out.trace.is_read());
             let rng = Rng::seeded(mix(mix(key, 1), u64::from(place.0)));
-            self.seats.push(Seat { id, node, effects, rng, timers: Vec::new(), appended_end: 0 });
+            self.seats.push(Seat {
+                id,
+                node,
+                effects,
+                rng,
+                timers: Vec::new(),
+                appended_end: 0,
+                touched: false,
+            });
         }
         for seat in 0..self.seats.len() {
             self.call(seat, out, |node, situation, effects| node.on_start(situation, effects));
@@ -301,7 +312,7 @@ impl<N: Node> Host<N> {
         self.seats.iter().position(|seat| seat.id == id)
     }
 
-    /// Local cascades until quiet, burst ends until quiet, then the write and its fsync.
+    /// Local cascades until quiet, burst ends of the nodes that were called until quiet, then the write and its fsync.
     fn settle(&mut self, arrived: u64, out: &mut Outside<N::Family>) {
         let mut handled = arrived;
         for round in 0.. {
@@ -317,7 +328,10 @@ impl<N: Node> Host<N> {
                 );
             }
             for seat in 0..self.seats.len() {
-                self.call(seat, out, |node, situation, effects| node.on_burst_end(situation, effects));
+                if self.seats[seat].touched {
+                    self.call(seat, out, |node, situation, effects| node.on_burst_end(situation, effects));
+                    self.seats[seat].touched = false;
+                }
             }
             if self.local.is_empty() {
                 break;
@@ -423,7 +437,8 @@ impl<N: Node> Host<N> {
     ) {
         let now = self.clock.monotonic(out.now);
         let wall = self.clock.wall(out.now);
-        let Seat { id, node, effects, rng, .. } = &mut self.seats[seat];
+        let Seat { id, node, effects, rng, touched, .. } = &mut self.seats[seat];
+        *touched = true;
         call(node, Situation { node: *id, now, wall, rng }, effects);
         if !effects.is_empty() {
             self.carry_out(seat, out);

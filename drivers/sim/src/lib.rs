@@ -173,6 +173,7 @@ mod shrink;
 mod swarm;
 mod sweep;
 mod trace;
+mod workload;
 
 pub use class::{Class, Classes, Injections};
 pub use clock::WALL_EPOCH;

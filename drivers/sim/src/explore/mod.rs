@@ -5,6 +5,7 @@
 //! and its records become durable by a step of their own. A crash keeps any prefix of what was not durable. What a link
 //! never delivers within the exploration is as good as lost, so the bound on losses may be small.
 
+mod burst;
 mod search;
 mod state;
 

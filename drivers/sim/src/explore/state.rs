@@ -1,76 +1,71 @@
 //! One state of a small world, and the steps out of it. States share the hosts that a step does not touch.
 
+use super::burst::Burst;
 use super::{Scope, Spent, StepKind};
 use crate::draw::{mix, mix_bytes};
 use crate::scenario::RequestOf;
-use kernel::{
-    Bytes, Decode, Effect, Effects, Encode, Family, HostId, Instant, Node, NodeId, Place, Position,
-    RequestId, Rng, Situation, TimerIndex, Wall,
-};
+use kernel::{Bytes, Decode, Encode, Family, HostId, Node, NodeId, Place, Position, RequestId, TimerIndex};
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{Hash, Hasher};
 use std::rc::Rc;
 
-/// How many times the nodes of one host may wake each other within one burst.
-const ROUNDS_MAX: usize = 1_000;
-
-const WALL: Wall = Wall { earliest: crate::WALL_EPOCH, latest: crate::WALL_EPOCH };
-
 /// A message under way.
 #[derive(Debug)]
 pub(super) struct Flying {
-    from: NodeId,
-    to: NodeId,
-    bytes: Bytes,
-    hash: u64,
+    pub(super) from: NodeId,
+    pub(super) to: NodeId,
+    pub(super) bytes: Bytes,
+    pub(super) hash: u64,
 }
 
-type Message<N> = <<N as Node>::Family as Family>::Message;
+pub(super) type Message<N> = <<N as Node>::Family as Family>::Message;
 
 #[derive(Clone)]
-struct Seat<N: Node> {
-    id: NodeId,
-    node: N,
+pub(super) struct Seat<N: Node> {
+    pub(super) id: NodeId,
+    pub(super) node: N,
     /// One bit a pending timer.
-    timers: u64,
-    next: Position,
+    pub(super) timers: u64,
+    pub(super) next: Position,
     /// How many records the host's journal had with the node's last one.
-    appended: u64,
+    pub(super) appended: u64,
+    /// Called since its last burst end.
+    pub(super) touched: bool,
 }
 
 #[derive(Clone)]
-enum Held<M> {
+pub(super) enum Held<M> {
     Send { from: NodeId, to: NodeId, message: M, after: u64 },
     Trim { place: Place, before: Position, after: u64 },
 }
 
-struct Kept {
-    place: Place,
-    position: Position,
-    bytes: Bytes,
+pub(super) struct Kept {
+    pub(super) place: Place,
+    pub(super) position: Position,
+    pub(super) bytes: Bytes,
 }
 
 #[derive(Clone)]
-struct HostState<N: Node> {
-    id: HostId,
-    up: bool,
-    life: u32,
-    seats: Vec<Seat<N>>,
-    records: Vec<Rc<Kept>>,
+pub(super) struct HostState<N: Node> {
+    pub(super) id: HostId,
+    pub(super) up: bool,
+    pub(super) life: u32,
+    pub(super) seats: Vec<Seat<N>>,
+    pub(super) records: Vec<Rc<Kept>>,
     /// How many records had been trimmed before the first of `records`, so that counts go on growing.
-    trimmed: u64,
-    durable: u64,
+    pub(super) trimmed: u64,
+    pub(super) durable: u64,
     /// Up to where each place was trimmed: its records go on being numbered from there.
-    trims: Vec<(Place, Position)>,
-    held: Vec<Held<Message<N>>>,
-    fingerprint: u64,
+    pub(super) trims: Vec<(Place, Position)>,
+    pub(super) held: Vec<Held<Message<N>>>,
+    pub(super) fingerprint: u64,
 }
 
 /// One client's progress through its requests.
 #[derive(Clone, Copy, Default, Hash)]
-struct Progress {
-    asked: u32,
-    waits: bool,
+pub(super) struct Progress {
+    pub(super) asked: u32,
+    pub(super) waits: bool,
 }
 
 /// A step, named so that it means the same on a shortened path.
@@ -107,7 +102,7 @@ pub(super) struct World<'a, S: Scope> {
     pub(super) bounds: super::Bounds,
     requests: Vec<(NodeId, Vec<RequestOf<S::Node>>)>,
     pub(super) marks: BTreeMap<&'static str, u64>,
-    scratch: Vec<u8>,
+    pub(super) scratch: Vec<u8>,
 }
 
 impl<'a, S: Scope> World<'a, S> {
@@ -460,12 +455,12 @@ impl<N: Node> HostState<N> {
     }
 
     /// How many records were ever written.
-    fn written(&self) -> u64 {
+    pub(super) fn written(&self) -> u64 {
         self.trimmed + self.records.len() as u64
     }
 
     /// Drops durable records that are not needed.
-    fn trim(&mut self, place: Place, before: Position) {
+    pub(super) fn trim(&mut self, place: Place, before: Position) {
         let durable = (self.durable - self.trimmed) as usize;
         let unneeded = |record: &Kept| record.place == place && record.position < before;
         let mut at = 0;
@@ -479,7 +474,7 @@ impl<N: Node> HostState<N> {
         self.trims.push((place, before));
     }
 
-    fn refresh<S: Scope<Node = N>>(&mut self, scope: &S) {
+    pub(super) fn refresh<S: Scope<Node = N>>(&mut self, scope: &S) {
         let mut hasher = Fingerprint(mix(u64::from(self.life), u64::from(self.up)));
         for seat in &self.seats {
             scope.fingerprint(&seat.node, &mut hasher);
@@ -506,138 +501,5 @@ impl<N: Node> HostState<N> {
             }
         }
         self.fingerprint = hasher.finish();
-    }
-}
-
-/// One host at work, with what its work touches.
-struct Burst<'s, 'w, S: Scope> {
-    host: &'s mut HostState<S::Node>,
-    flying: &'s mut Vec<Rc<Flying>>,
-    flying_hash: &'s mut u64,
-    clients: &'s mut Vec<Progress>,
-    monitor: &'s mut Rc<S::Monitor>,
-    world: &'s mut World<'w, S>,
-    local: VecDeque<(NodeId, NodeId, Message<S::Node>)>,
-}
-
-impl<S: Scope> Burst<'_, '_, S> {
-    fn start(&mut self, nodes: Vec<(Place, S::Node)>) {
-        self.host.up = true;
-        for (place, mut node) in nodes {
-            let id = NodeId::new(self.host.id, place);
-            let trimmed = self.host.trims.iter().find(|&&(of, _)| of == place);
-            let mut next = trimmed.map_or(Position(0), |&(_, before)| before);
-            for record in self.host.records.iter().filter(|record| record.place == place) {
-                let restored = node.restore(record.position, record.bytes.clone());
-                assert!(restored.is_ok(), "CODEC: {id} cannot read its record: {restored:?}");
-                next = Position(record.position.0 + 1);
-            }
-            self.host.seats.push(Seat { id, node, timers: 0, next, appended: 0 });
-        }
-        for seat in 0..self.host.seats.len() {
-            self.call(seat, |node, situation, effects| node.on_start(situation, effects));
-        }
-    }
-
-    fn deliver(&mut self, from: NodeId, to: NodeId, message: Message<S::Node>) {
-        if let Some(seat) = self.host.seats.iter().position(|seat| seat.id == to) {
-            self.call(seat, |node, situation, effects| node.on_message(from, message, situation, effects));
-        }
-    }
-
-    /// Local cascades until quiet, burst ends until quiet.
-    fn settle(&mut self) {
-        for round in 0.. {
-            assert!(round < ROUNDS_MAX, "BOUND: the nodes of {:?} wake each other without end", self.host.id);
-            while let Some((from, to, message)) = self.local.pop_front() {
-                self.deliver(from, to, message);
-            }
-            for seat in 0..self.host.seats.len() {
-                self.call(seat, |node, situation, effects| node.on_burst_end(situation, effects));
-            }
-            if self.local.is_empty() {
-                break;
-            }
-        }
-        self.host.refresh(self.world.scope);
-    }
-
-    fn sync(&mut self) {
-        self.host.durable = self.host.written();
-        for held in std::mem::take(&mut self.host.held) {
-            match held {
-                Held::Send { from, to, message, .. } => self.send(from, to, message),
-                Held::Trim { place, before, .. } => self.host.trim(place, before),
-            }
-        }
-        self.settle();
-    }
-
-    fn call(
-        &mut self,
-        seat: usize,
-        call: impl FnOnce(&mut S::Node, Situation<'_>, &mut Effects<<S::Node as Node>::Family>),
-    ) {
-        let Seat { id, node, next, .. } = &mut self.host.seats[seat];
-        let mut effects = Effects::new(*next, false);
-        // The same draws in the same place, or no two paths would ever meet.
-        let mut rng = Rng::seeded(mix(id.as_u64(), u64::from(self.host.life)));
-        call(node, Situation { node: *id, now: Instant(0), wall: WALL, rng: &mut rng }, &mut effects);
-        if !effects.is_empty() {
-            self.carry_out(seat, effects);
-        }
-    }
-
-    fn carry_out(&mut self, index: usize, mut effects: Effects<<S::Node as Node>::Family>) {
-        let id = self.host.seats[index].id;
-        for record in effects.records() {
-            let bytes = Bytes::copy_from_slice(record.bytes);
-            self.host.records.push(Rc::new(Kept { place: id.place(), position: record.position, bytes }));
-            self.host.seats[index].appended = self.host.written();
-        }
-        self.host.seats[index].next = effects.cursor();
-        effects.clear_records();
-        let after = self.host.seats[index].appended;
-        let durable = after <= self.host.durable;
-        let place = id.place();
-        for effect in effects.drain() {
-            match effect {
-                Effect::SendDurable { to, message, .. } if !durable => {
-                    self.host.held.push(Held::Send { from: id, to, message, after });
-                }
-                Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
-                    self.send(id, to, message)
-                }
-                Effect::SetTimer { timer, .. } => self.host.seats[index].timers |= 1 << timer.0,
-                Effect::StopTimer { timer } => self.host.seats[index].timers &= !(1 << timer.0),
-                Effect::Respond { id: request, response } => {
-                    let progress = self.clients.get_mut((request.0 >> 32) as usize);
-                    let owed = progress.is_some_and(|client| std::mem::take(&mut client.waits));
-                    assert!(
-                        owed,
-                        "RESPOND: {id} answers request {} that it does not owe an answer",
-                        request.0
-                    );
-                    self.world.scope.on_response(Rc::make_mut(self.monitor), id, request, response);
-                }
-                Effect::Trim { before } if durable => self.host.trim(place, before),
-                Effect::Trim { before } => self.host.held.push(Held::Trim { place, before, after }),
-                Effect::Mark { name } => *self.world.marks.entry(name).or_default() += 1,
-                Effect::Reject { .. } | Effect::Note { .. } => {}
-            }
-        }
-    }
-
-    fn send(&mut self, from: NodeId, to: NodeId, message: Message<S::Node>) {
-        if to.host() == self.host.id {
-            self.local.push_back((from, to, message));
-            return;
-        }
-        let scratch = &mut self.world.scratch;
-        scratch.clear();
-        message.encode(scratch);
-        let hash = mix_bytes(mix(from.as_u64(), to.as_u64()), scratch);
-        *self.flying_hash = self.flying_hash.wrapping_add(hash);
-        self.flying.push(Rc::new(Flying { from, to, bytes: Bytes::copy_from_slice(scratch), hash }));
     }
 }
