@@ -7,8 +7,8 @@ use crate::outside::{Happening, Outside};
 use crate::plan::{Aim, HostIndex, Loss};
 use crate::queue::Event;
 use kernel::{
-    Bytes, Effect, Effects, Family, HostId, Node, NodeId, Place, Position, RequestId, Rng, Situation,
-    TimerIndex,
+    Bytes, Effect, Effects, Family, HostId, Instant, Node, NodeId, Place, Position, RequestId, Rng,
+    Situation, TimerIndex,
 };
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -50,13 +50,18 @@ impl<M> Held<M> {
 
 #[derive(Clone, Copy)]
 struct TimerSlot {
-    /// When it runs out, or never.
+    /// When it runs out, or never; an estimate, because the clock's drift may change.
     deadline: u64,
+    /// When it runs out by the host's own clock.
+    local_deadline: Instant,
     /// When the queue will remind us of it, or never.
     reminder: u64,
     /// It has run out and waits in the inbox.
     due: bool,
 }
+
+const UNSET: TimerSlot =
+    TimerSlot { deadline: NEVER, local_deadline: Instant(0), reminder: NEVER, due: false };
 
 struct Seat<N: Node> {
     id: NodeId,
@@ -247,6 +252,10 @@ impl<N: Node> Host<N> {
         slot.reminder = NEVER;
         if slot.deadline == NEVER {
             return false;
+        }
+        let left = slot.local_deadline.since(self.clock.monotonic(now));
+        if slot.deadline <= now && !left.is_zero() {
+            slot.deadline = now + self.clock.true_duration(left).max(1);
         }
         if slot.deadline > now {
             slot.reminder = slot.deadline;
@@ -473,6 +482,7 @@ impl<N: Node> Host<N> {
                 Effect::SetTimer { timer, after } => {
                     let slot = timer_slot(timers, timer);
                     slot.due = false;
+                    slot.local_deadline = clock.monotonic(out.now) + after;
                     slot.deadline = out.now + clock.true_duration(after).max(1);
                     if slot.reminder > slot.deadline {
                         slot.reminder = slot.deadline;
@@ -504,7 +514,7 @@ impl<N: Node> Host<N> {
 fn timer_slot(timers: &mut Vec<TimerSlot>, timer: TimerIndex) -> &mut TimerSlot {
     let index = usize::from(timer.0);
     if timers.len() <= index {
-        timers.resize(index + 1, TimerSlot { deadline: NEVER, reminder: NEVER, due: false });
+        timers.resize(index + 1, UNSET);
     }
     &mut timers[index]
 }
