@@ -241,7 +241,7 @@ impl<S: Scenario> Run<S> {
         if !self.replays {
             self.draw_frozen(scenario, &mut rng);
         }
-        self.out.network.heal(now);
+        self.out.network.heal();
         let frozen: Vec<_> = self
             .faults
             .iter()
@@ -301,17 +301,9 @@ impl<S: Scenario> Run<S> {
 
     fn mend(&mut self, index: HostIndex, scenario: &mut S) {
         let host = &mut self.hosts[usize::from(index)];
-        host.paused_until = 0;
-        host.disk_full_until = 0;
-        (host.node_slowness, host.disk_slowness) = (1, 1);
-        host.clock.set_lie(0);
-        let life = host.life;
-        match host.status {
-            Status::Up => {
-                self.out.queue.push(self.out.now, Event::Wake { host: index, life });
-            }
-            Status::Down => self.start(index, scenario),
-            Status::Lost => {}
+        host.mend(&mut self.out);
+        if host.status == Status::Down {
+            self.start(index, scenario);
         }
     }
 

@@ -104,6 +104,8 @@ pub(crate) struct Host<N: Node> {
     pub(crate) paused_until: u64,
     wakes: bool,
     syncing: Option<u64>,
+    /// The one moment at which a `Synced` event counts.
+    synced_at: u64,
     release_waits: bool,
     pub(crate) node_slowness: u32,
     pub(crate) disk_slowness: u32,
@@ -136,6 +138,7 @@ impl<N: Node> Host<N> {
             paused_until: 0,
             wakes: false,
             syncing: None,
+            synced_at: 0,
             release_waits: false,
             node_slowness: 1,
             disk_slowness: 1,
@@ -204,6 +207,20 @@ impl<N: Node> Host<N> {
     pub(crate) fn disarm(&mut self) {
         (self.armed, self.write_error, self.misdirection) = (None, None, None);
         self.damaged &= !self.disk.disarm();
+    }
+
+    /// Ends every lasting fault of the host itself.
+    pub(crate) fn mend(&mut self, out: &mut Outside<N::Family>) {
+        (self.paused_until, self.disk_full_until) = (0, 0);
+        (self.node_slowness, self.disk_slowness) = (1, 1);
+        self.busy_until = self.busy_until.min(out.now);
+        self.clock.set_lie(0);
+        if self.syncing.is_some() {
+            self.sync_returns(out.now + out.swarm.sync, out);
+        }
+        if self.status == Status::Up {
+            out.queue.push(out.now, Event::Wake { host: self.index, life: self.life });
+        }
     }
 
     fn free_at(&self) -> u64 {
@@ -378,22 +395,29 @@ impl<N: Node> Host<N> {
         if out.swarm.sync_blocks {
             self.busy_until = self.busy_until.max(out.now + lasts);
         }
-        let at = (out.now + lasts).max(self.disk_full_until);
+        self.sync_returns((out.now + lasts).max(self.disk_full_until), out);
+    }
+
+    fn sync_returns(&mut self, at: u64, out: &mut Outside<N::Family>) {
+        self.synced_at = at;
         out.queue.push(at, Event::Synced { host: self.index, life: self.life });
     }
 
     /// The fsync under way returns; true if what it released makes work to do at once.
     pub(crate) fn synced(&mut self, out: &mut Outside<N::Family>) -> bool {
+        if out.now != self.synced_at || self.syncing.is_none() {
+            return false;
+        }
         if out.now < self.disk_full_until {
             // The disk filled up while the sync was under way.
-            out.queue.push(self.disk_full_until, Event::Synced { host: self.index, life: self.life });
+            self.sync_returns(self.disk_full_until, out);
             return false;
         }
         if let Some(fault) = self.write_error.take() {
             out.triggered.push(fault);
             return false;
         }
-        let target = self.syncing.take().expect("each sync returns once");
+        let target = self.syncing.take().expect("a sync under way was just seen");
         let landed_wrong = self.disk.misdirection_waits();
         self.disk.synced(target);
         out.happened(Happening::Synced, u64::from(self.id.0), target);

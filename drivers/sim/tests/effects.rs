@@ -3,8 +3,8 @@
 
 use kernel::{Cx, Family, HostId, NodeId, Place, Position, Rng, Role};
 use sim::{
-    Aim, Blow, Classes, Cluster, Control, Core, Cut, Fate, Fault, HostMask, HostSpec, Latency, Life, Loss,
-    OperationId, Options, Plan, Scenario, Tuning, WALL_EPOCH, run_seed,
+    Aim, Blow, Classes, Cluster, Control, Core, Cut, Fate, Fault, Frozen, HostMask, HostSpec, Latency, Life,
+    Loss, OperationId, Options, Plan, Scenario, Sweep, Tuning, WALL_EPOCH, run_seed,
 };
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -108,6 +108,8 @@ type Heard = Vec<(u64, Beat)>;
 struct BeatScenario {
     seen: usize,
     heard: Rc<RefCell<Heard>>,
+    /// Who is healed after two seconds, to go on for half a second.
+    core: Vec<NodeId>,
 }
 
 impl Scenario for BeatScenario {
@@ -164,14 +166,26 @@ impl Scenario for BeatScenario {
     }
 
     fn core(&mut self, _: &Cluster<'_, Member>, _: &mut Rng) -> Core {
-        Core::Excused("the probe is over".to_owned())
+        if self.core.is_empty() {
+            return Core::Excused("the probe is over".to_owned());
+        }
+        Core::Hosts(self.core.iter().map(|node| node.host()).collect())
+    }
+
+    fn converged(&self, _: &[HostId], cluster: &Cluster<'_, Member>) -> Result<(), String> {
+        if cluster.now() < 2_500 * MS { Err("half a second is not over".to_owned()) } else { Ok(()) }
     }
 }
 
 /// What the listener heard under exactly these faults.
 fn heard(faults: Vec<Fault>) -> Heard {
+    heard_of_core(faults, &[])
+}
+
+/// The same, with half a second in which a core is healed.
+fn heard_of_core(faults: Vec<Fault>, core: &[NodeId]) -> Heard {
     let heard = Rc::new(RefCell::new(Heard::new()));
-    let factory = |_: &mut Rng| BeatScenario { seen: 0, heard: heard.clone() };
+    let factory = |_: &mut Rng| BeatScenario { seen: 0, heard: heard.clone(), core: core.to_vec() };
     let seed = (0..).find(|&seed| {
         let swarm = run_seed(&factory, seed, &Options { classes: Classes::NONE, ..Options::default() }).swarm;
         swarm.latency == Latency::Constant(LATENCY) && !swarm.sync_blocks
@@ -360,6 +374,65 @@ fn damaged_disks_do_not_come_back() {
             assert_eq!(between(&heard, 520, 2_000, false), Vec::<u64>::new(), "{blow:?}");
             assert!(heard.iter().all(|(_, beat)| beat.life == 0));
         }
+    }
+}
+
+// A core that is not healed of everything cannot be blamed for not converging.
+#[test]
+fn the_core_is_healed_of_everything() {
+    let host = BEACON_HOST;
+    for blow in [
+        Blow::Pause { host },
+        Blow::Partition { cut: Cut::Both { side: HostMask::of(host) } },
+        Blow::Clog { from: BEACON_HOST, to: LISTENER_HOST },
+        Blow::SlowNode { host, factor: 50_000 },
+        Blow::SlowDisk { host, factor: 100 },
+        Blow::DiskFull { host },
+        Blow::Crash {
+            hosts: HostMask::of(host),
+            aim: Aim::Now,
+            loss: Loss::All,
+            output_lost: false,
+            draw: 1,
+        },
+        Blow::ClockLie { host, nanoseconds: 1_000_000 * MS as i64 },
+    ] {
+        let faults = vec![Fault::Timed { at: 1_500 * MS, lasts: 100_000 * MS, blow }];
+        let heard = heard_of_core(faults, &[BEACON, LISTENER]);
+        let healed = between(&heard, 2_250, 2_500, true);
+        assert!(healed.len() >= 20, "{blow:?}: {healed:?}");
+        let (at, beat) = heard.last().expect("it beats");
+        assert!(beat.latest + 50 * MS > WALL_EPOCH + at && beat.earliest < WALL_EPOCH + at, "{blow:?}");
+    }
+}
+
+// Hosts outside the core that recover all the same would hide that the core leans on them.
+#[test]
+fn hosts_outside_the_core_stay_broken_as_they_should() {
+    let frozen = |core, host, way| {
+        let heard = heard_of_core(vec![Fault::Freeze { host, way }], &[core]);
+        !between(&heard, 2_006, 2_500, false).is_empty()
+    };
+    for way in Frozen::ALL {
+        let beacon_is_heard = frozen(LISTENER, BEACON_HOST, way);
+        assert_eq!(beacon_is_heard, way == Frozen::Deaf, "{way:?}");
+        let listener_hears = frozen(BEACON, LISTENER_HOST, way);
+        assert_eq!(listener_hears, way == Frozen::Mute, "{way:?}");
+    }
+}
+
+// A class that never strikes, or a scenario that is always excused, must not pass for covered.
+#[test]
+fn empty_cells_and_too_many_excuses_fail_a_sweep() {
+    let factory = |_: &mut Rng| BeatScenario { seen: 0, heard: Rc::default(), core: Vec::new() };
+    let report = sim::sweep(&factory, &Sweep::of(0..100));
+    assert_eq!((report.violations, report.passed()), (0, false));
+    for part in ["class membership struck 0 times", "100 of 100 seeds are excused"] {
+        assert!(
+            report.shortfalls.iter().any(|shortfall| shortfall.contains(part)),
+            "{:?}",
+            report.shortfalls
+        );
     }
 }
 
