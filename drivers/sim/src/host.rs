@@ -6,17 +6,15 @@ use crate::draw::{Purpose, mix, root};
 use crate::outside::{Happening, Outside};
 use crate::plan::{Aim, HostIndex, Loss};
 use crate::queue::Event;
-use kernel::{
-    Bytes, Effect, Effects, Family, HostId, Instant, Node, NodeId, Place, Position, RequestId, Rng,
-    Situation, TimerIndex,
-};
+use crate::seat::{Held, Seat};
+use kernel::{Bytes, Effects, Family, HostId, Node, NodeId, Place, RequestId, Rng, TimerIndex};
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How many times the nodes of one host may wake each other within one burst.
 const ROUNDS_MAX: usize = 10_000;
 
-const NEVER: u64 = u64::MAX;
+pub(crate) const NEVER: u64 = u64::MAX;
 
 /// Whether a host runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,47 +32,6 @@ pub(crate) enum Input<F: Family> {
     Request { to: NodeId, id: RequestId, request: F::Request },
 }
 
-/// What waits for the journal to be durable up to `target`.
-enum Held<M> {
-    Send { from: NodeId, to: NodeId, message: M, target: u64 },
-    Trim { place: Place, before: Position, target: u64 },
-}
-
-impl<M> Held<M> {
-    fn target(&self) -> u64 {
-        match self {
-            Self::Send { target, .. } | Self::Trim { target, .. } => *target,
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct TimerSlot {
-    /// When it runs out, or never; an estimate, because the clock's drift may change.
-    deadline: u64,
-    /// When it runs out by the host's own clock.
-    local_deadline: Instant,
-    /// When the queue will remind us of it, or never.
-    reminder: u64,
-    /// It has run out and waits in the inbox.
-    due: bool,
-}
-
-const UNSET: TimerSlot =
-    TimerSlot { deadline: NEVER, local_deadline: Instant(0), reminder: NEVER, due: false };
-
-struct Seat<N: Node> {
-    id: NodeId,
-    node: N,
-    effects: Effects<N::Family>,
-    rng: Rng,
-    timers: Vec<TimerSlot>,
-    /// The end of the node's last record on the disk.
-    appended_end: u64,
-    /// Called since its last burst end.
-    touched: bool,
-}
-
 /// A crash that waits for its moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Armed {
@@ -86,7 +43,7 @@ pub(crate) struct Armed {
 
 pub(crate) struct Host<N: Node> {
     pub(crate) id: HostId,
-    index: HostIndex,
+    pub(crate) index: HostIndex,
     pub(crate) status: Status,
     pub(crate) life: u32,
     /// Packets of this life and earlier ones that are still under way are lost.
@@ -94,10 +51,10 @@ pub(crate) struct Host<N: Node> {
     pub(crate) wiped: bool,
     /// A durable byte is wrong, or is about to be.
     pub(crate) damaged: bool,
-    seats: Vec<Seat<N>>,
+    pub(crate) seats: Vec<Seat<N>>,
     inbox: VecDeque<Input<N::Family>>,
-    local: VecDeque<(NodeId, NodeId, <N::Family as Family>::Message)>,
-    held: VecDeque<Held<<N::Family as Family>::Message>>,
+    pub(crate) local: VecDeque<(NodeId, NodeId, <N::Family as Family>::Message)>,
+    pub(crate) held: VecDeque<Held<<N::Family as Family>::Message>>,
     pub(crate) disk: Disk,
     pub(crate) clock: Clock,
     busy_until: u64,
@@ -460,85 +417,4 @@ impl<N: Node> Host<N> {
         }
         self.sync(out);
     }
-
-    /// Calls a node and carries out what it asks for.
-    fn call(
-        &mut self,
-        seat: usize,
-        out: &mut Outside<N::Family>,
-        call: impl FnOnce(&mut N, Situation<'_>, &mut Effects<N::Family>),
-    ) {
-        let now = self.clock.monotonic(out.now);
-        let wall = self.clock.wall(out.now);
-        let Seat { id, node, effects, rng, touched, .. } = &mut self.seats[seat];
-        *touched = true;
-        call(node, Situation { node: *id, now, wall, rng }, effects);
-        if !effects.is_empty() {
-            self.carry_out(seat, out);
-        }
-    }
-
-    fn carry_out(&mut self, index: usize, out: &mut Outside<N::Family>) {
-        let Self { seats, disk, held, local, clock, .. } = self;
-        let Seat { id, effects, timers, appended_end, .. } = &mut seats[index];
-        let (id, place) = (*id, id.place());
-        for record in effects.records() {
-            disk.append(place, record.position, record.bytes);
-            out.happened(Happening::Record, id.as_u64(), record.position.0);
-            out.trace.mix_bytes(record.bytes);
-            *appended_end = disk.end();
-        }
-        effects.clear_records();
-        let (host, life, target) = (self.index, self.life, *appended_end);
-        let durable = target <= disk.durable();
-        for effect in effects.drain() {
-            match effect {
-                Effect::SendDurable { to, message, .. } if !durable => {
-                    held.push_back(Held::Send { from: id, to, message, target });
-                }
-                Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
-                    if to.host() == self.id {
-                        local.push_back((id, to, message));
-                    } else {
-                        out.send(id, host, life, to, &message);
-                    }
-                }
-                Effect::SetTimer { timer, after } => {
-                    let slot = timer_slot(timers, timer);
-                    slot.due = false;
-                    slot.local_deadline = clock.monotonic(out.now) + after;
-                    slot.deadline = out.now + clock.true_duration(after).max(1);
-                    if slot.reminder > slot.deadline {
-                        slot.reminder = slot.deadline;
-                        let event = Event::Timer { host, seat: index as u8, timer: timer.0, life };
-                        out.queue.push(slot.deadline, event);
-                    }
-                }
-                Effect::StopTimer { timer } => {
-                    let slot = timer_slot(timers, timer);
-                    (slot.deadline, slot.due) = (NEVER, false);
-                }
-                Effect::Respond { id: request, response } => {
-                    out.happened(Happening::Response, id.as_u64(), request.0);
-                    out.trace.line(out.now, Some(id.host()), || {
-                        format!("{id} responds {} {response:?}", request.0)
-                    });
-                    out.responses.push((id, request, response));
-                }
-                Effect::Trim { before } if durable => disk.trim(place, before),
-                Effect::Trim { before } => held.push_back(Held::Trim { place, before, target }),
-                Effect::Reject { reason } => *out.rejects.entry(reason).or_default() += 1,
-                Effect::Mark { name } => *out.marks.entry(name).or_default() += 1,
-                Effect::Note { text } => out.trace.line(out.now, Some(id.host()), || format!("{id} {text}")),
-            }
-        }
-    }
-}
-
-fn timer_slot(timers: &mut Vec<TimerSlot>, timer: TimerIndex) -> &mut TimerSlot {
-    let index = usize::from(timer.0);
-    if timers.len() <= index {
-        timers.resize(index + 1, UNSET);
-    }
-    &mut timers[index]
 }

@@ -171,6 +171,7 @@ mod queue;
 mod report;
 mod run;
 mod scenario;
+mod seat;
 mod shrink;
 mod swarm;
 mod sweep;

@@ -320,7 +320,8 @@ impl<S: Scenario> Run<S> {
             return;
         }
         let host = &mut self.hosts[usize::from(index)];
-        host.damaged = false;
+        // A misdirection that was planned while the host was down still waits for its write.
+        host.damaged = host.disk.misdirection_waits();
         let nodes = scenario.build(Life { host: host.id, number: host.life, wiped: host.wiped });
         host.start(self.seed, nodes, &mut self.out);
         for client in 0..self.clients.len() {

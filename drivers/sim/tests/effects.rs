@@ -4,7 +4,7 @@
 use kernel::{Cx, Family, HostId, NodeId, Place, Position, Rng, Role};
 use sim::{
     Aim, Blow, Classes, Cluster, Control, Core, Cut, Fate, Fault, Frozen, HostMask, HostSpec, Latency, Life,
-    Loss, OperationId, Options, Plan, Scenario, Sweep, Tuning, WALL_EPOCH, run_seed,
+    Loss, OperationId, Options, Outcome, Plan, Scenario, Sweep, Tuning, WALL_EPOCH, run_seed,
 };
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -165,9 +165,12 @@ impl Scenario for BeatScenario {
         true
     }
 
-    fn core(&mut self, _: &Cluster<'_, Member>, _: &mut Rng) -> Core {
+    fn core(&mut self, cluster: &Cluster<'_, Member>, _: &mut Rng) -> Core {
         if self.core.is_empty() {
             return Core::Excused("the probe is over".to_owned());
+        }
+        if self.core.iter().any(|node| cluster.is_damaged(node.host())) {
+            return Core::Excused("a disk is damaged".to_owned());
         }
         Core::Hosts(self.core.iter().map(|node| node.host()).collect())
     }
@@ -184,6 +187,10 @@ fn heard(faults: Vec<Fault>) -> Heard {
 
 /// The same, with half a second in which a core is healed.
 fn heard_of_core(faults: Vec<Fault>, core: &[NodeId]) -> Heard {
+    run_of_core(faults, core).0
+}
+
+fn run_of_core(faults: Vec<Fault>, core: &[NodeId]) -> (Heard, Outcome) {
     let heard = Rc::new(RefCell::new(Heard::new()));
     let factory = |_: &mut Rng| BeatScenario { seen: 0, heard: heard.clone(), core: core.to_vec() };
     let seed = (0..).find(|&seed| {
@@ -195,7 +202,7 @@ fn heard_of_core(faults: Vec<Fault>, core: &[NodeId]) -> Heard {
         Plan { family: "beat".to_owned(), seed: seed.expect("a seed in eight"), faults, omitted: Vec::new() };
     let outcome = run_seed(&factory, 0, &Options { plan: Some(plan), ..Options::default() });
     assert_eq!(outcome.violation, None);
-    heard.take()
+    (heard.take(), outcome)
 }
 
 /// The listener's beats under one fault from 500 ms to 1,000 ms.
@@ -375,6 +382,20 @@ fn damaged_disks_do_not_come_back() {
             assert!(heard.iter().all(|(_, beat)| beat.life == 0));
         }
     }
+}
+
+// A journal that is about to be damaged must be known as such, or the core is drawn with a host that cannot come back.
+#[test]
+fn a_misdirection_planned_while_the_host_is_down_is_known_at_the_heal() {
+    let (host, hosts) = (BEACON_HOST, HostMask::of(BEACON_HOST));
+    let crash = Blow::Crash { hosts, aim: Aim::Now, loss: Loss::All, output_lost: false, draw: 1 };
+    let faults = vec![
+        Fault::Timed { at: 500 * MS, lasts: 100 * MS, blow: crash },
+        Fault::Timed { at: 550 * MS, lasts: 100_000 * MS, blow: Blow::MisdirectedWrite { host, draw: 0 } },
+    ];
+    let (heard, outcome) = run_of_core(faults, &[BEACON, LISTENER]);
+    assert!(heard.iter().any(|(_, beat)| beat.life == 1), "it came back, and wrote");
+    assert_eq!(outcome.excused.as_deref(), Some("a disk is damaged"));
 }
 
 // A core that is not healed of everything cannot be blamed for not converging.

@@ -6,6 +6,7 @@
 //! never delivers within the exploration is as good as lost, so the bound on losses may be small.
 
 mod burst;
+mod fingerprint;
 mod search;
 mod state;
 

@@ -1,8 +1,9 @@
 //! One state of a small world, and the steps out of it. States share the hosts that a step does not touch.
 
 use super::burst::Burst;
+use super::fingerprint::Fingerprint;
 use super::{Scope, Spent, StepKind};
-use crate::draw::{mix, mix_bytes};
+use crate::draw::mix;
 use crate::scenario::RequestOf;
 use kernel::{Bytes, Decode, Encode, Family, HostId, Node, NodeId, Place, Position, RequestId, TimerIndex};
 use std::collections::{BTreeMap, VecDeque};
@@ -150,36 +151,6 @@ impl<'a, N: Node> ExploredCluster<'a, N> {
     /// One node; `None` if it is not alive.
     pub fn node(&self, id: NodeId) -> Option<&'a N> {
         self.nodes().find(|&(node, _)| node == id).map(|(_, node)| node)
-    }
-}
-
-/// A hasher that does not depend on the process.
-#[derive(Default)]
-struct Fingerprint(u64);
-
-impl Hasher for Fingerprint {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        self.0 = mix_bytes(self.0, bytes);
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = mix(self.0, number);
-    }
-
-    fn write_u8(&mut self, number: u8) {
-        self.0 = mix(self.0, u64::from(number));
-    }
-
-    fn write_u32(&mut self, number: u32) {
-        self.0 = mix(self.0, u64::from(number));
-    }
-
-    fn write_usize(&mut self, number: usize) {
-        self.0 = mix(self.0, number as u64);
     }
 }
 
