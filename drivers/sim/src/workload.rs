@@ -1,6 +1,6 @@
 //! The clients of a run: when they begin operations, and which of those are still owed an answer.
 
-use crate::draw::{Purpose, mix, root, unit};
+use crate::draw::{Purpose, exponential, mix, root};
 use crate::host::Status;
 use crate::plan::{HostIndex, OperationId};
 use crate::queue::Event;
@@ -43,7 +43,7 @@ impl<S: Scenario> Run<S> {
         }
         let bits = mix(mix(root(self.seed, Purpose::Think), u64::from(number)), u64::from(client.begun));
         let mean = self.out.swarm.think as f64;
-        let think = -(1.0 - unit(bits)).ln() * mean;
+        let think = exponential(bits) * mean;
         client.next_at = self.out.now + think as u64 + 1;
         self.out.queue.push(client.next_at, Event::Operate { client: number });
     }

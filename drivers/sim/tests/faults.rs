@@ -64,6 +64,9 @@ fn a_correct_protocol_is_not_accused_and_every_class_strikes() {
     assert_eq!(report.matrix["register"].len(), Class::COUNT - 2);
     assert!(report.asymmetric_partitions >= 0.3 && report.pairs_covered >= 0.95);
     assert!(report.sim_hours > 1.0);
+    // The same seeds are the same runs, on however many threads.
+    let hashes = [1, 2].map(|threads| sweep(Mistake::None, &Sweep { threads, ..Sweep::of(0..50) }).hash);
+    assert_eq!(hashes[0], hashes[1]);
 }
 
 // A sweep that would pass without reaching what it must reach says nothing.
