@@ -1,4 +1,5 @@
-//! How fast the simulator is: the register on 3 and 5 servers, all faults, on one thread. `cargo bench -p sim`.
+//! How fast the simulator is, and how soon it finds what it should: the register on 3 and 5 servers, all faults, on one
+//! thread. `cargo bench -p sim`.
 #![allow(missing_docs)]
 
 #[path = "../tests/register/mod.rs"]
@@ -7,14 +8,16 @@ mod register;
 use register::Mistake;
 use register::scenario::RegisterScenario;
 use register::scope::RegisterScope;
-use sim::{Bounds, Sweep};
+use sim::{Bounds, Options, Sweep};
+use std::time::Duration;
 
 fn main() {
     let factory = |rng: &mut kernel::Rng| RegisterScenario::draw(Mistake::None, rng);
-    let report = sim::sweep(&factory, &Sweep::of(0..5_000));
+    let report = sim::sweep(&factory, &Sweep::of(0..10_000));
     assert!(report.passed(), "{}", report.to_json());
     println!(
-        "{} seeds, {:.1} simulated hours, {} operations, {} events in {:.1} s: {:.0} events a second",
+        "hash {:016x}: {} seeds, {:.1} simulated hours, {} operations, {} events in {:.1} s: {:.0} events a second",
+        report.hash,
         report.seeds,
         report.sim_hours,
         report.operations,
@@ -33,5 +36,39 @@ fn main() {
         found.steps,
         found.wall_seconds,
         found.states as f64 / found.wall_seconds
+    );
+    for mistake in [
+        Mistake::AckBeforeDurable,
+        Mistake::NoJournal,
+        Mistake::TrimTooMuch,
+        Mistake::ReadFromOne,
+        Mistake::NoWriteBack,
+        Mistake::NeverResends,
+        Mistake::Panics,
+    ] {
+        first_kill(mistake);
+    }
+}
+
+fn first_kill(mistake: Mistake) {
+    let factory = move |rng: &mut kernel::Rng| RegisterScenario::draw(mistake, rng);
+    let report = sim::sweep(&factory, &Sweep { violations_max: 1, ..Sweep::of(0..2_000) });
+    let Some(found) = report.found.first() else {
+        return println!("{mistake:?}: survived {} seeds", report.seeds);
+    };
+    let failing = sim::run_seed(&factory, found.seed, &Options::default());
+    let shrunk = sim::shrink(&factory, &failing, &Options::default(), Duration::from_secs(60))
+        .expect("the recorded plan fails again");
+    println!(
+        "{mistake:?}: {} at seed {} ({:.2} s); {} faults to {}, {} operations to {}, {} runs, {:.2} s",
+        found.invariant,
+        found.seed,
+        report.wall_seconds,
+        shrunk.faults_before,
+        shrunk.outcome.plan.faults.len(),
+        shrunk.operations_before,
+        shrunk.outcome.operations.len(),
+        shrunk.runs,
+        shrunk.took.as_secs_f64()
     );
 }
