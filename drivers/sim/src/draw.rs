@@ -34,7 +34,42 @@ pub(crate) fn unit(bits: u64) -> f64 {
 
 /// A number in `low..=high`, its logarithm uniform; `low` must be positive.
 pub(crate) fn log_uniform(bits: u64, low: f64, high: f64) -> f64 {
-    low * (high / low).powf(unit(bits))
+    (low * power(high / low, unit(bits))).clamp(low, high)
+}
+
+/// An exponentially distributed number of mean 1.
+pub(crate) fn exponential(bits: u64) -> f64 {
+    -ln(1.0 - unit(bits))
+}
+
+/// `base` to the power of `exponent`; `base` must be positive.
+///
+/// Like [`ln`] it uses nothing but exact IEEE operations: the functions of the system's library differ between machines
+/// in the last bit, and a seed must be the same run everywhere.
+pub(crate) fn power(base: f64, exponent: f64) -> f64 {
+    let log = ln(base) * exponent;
+    let halvings = (log / std::f64::consts::LN_2).floor();
+    let rest = log - halvings * std::f64::consts::LN_2;
+    let (mut term, mut sum) = (1.0, 1.0);
+    for n in 1..20 {
+        term *= rest / f64::from(n);
+        sum += term;
+    }
+    sum * f64::from_bits(((1023.0 + halvings.clamp(-1022.0, 1023.0)) as u64) << 52)
+}
+
+/// The natural logarithm of a positive, normal number.
+pub(crate) fn ln(x: f64) -> f64 {
+    let bits = x.to_bits();
+    let exponent = ((bits >> 52) & 0x7ff) as i32 - 1023;
+    let mantissa = f64::from_bits(bits & ((1 << 52) - 1) | 1023 << 52);
+    let y = (mantissa - 1.0) / (mantissa + 1.0);
+    let (square, mut power, mut sum) = (y * y, y, 0.0);
+    for n in 0..18 {
+        sum += power / f64::from(2 * n + 1);
+        power *= square;
+    }
+    2.0 * sum + f64::from(exponent) * std::f64::consts::LN_2
 }
 
 /// The same from a stream.
@@ -59,4 +94,22 @@ pub(crate) enum Purpose {
 /// The root of one purpose's draws in one seed.
 pub(crate) fn root(seed: u64, purpose: Purpose) -> u64 {
     mix(mix(0x6f72_6469_6e61_7465, seed), purpose as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A logarithm that is off would shift every rate that seeds draw.
+    #[test]
+    fn logarithms_and_powers_are_right() {
+        for number in 0..2_000u64 {
+            let x = unit(mix(1, number)) * 1e6 + 1e-9;
+            assert!((ln(x) - x.ln()).abs() < 1e-12, "ln {x}");
+            let exponent = unit(mix(2, number)) * 4.0 - 2.0;
+            let expected = x.powf(exponent);
+            assert!((power(x, exponent) / expected - 1.0).abs() < 1e-12, "{x} ^ {exponent}");
+        }
+        assert_eq!((ln(1.0), power(7.0, 0.0)), (0.0, 1.0));
+    }
 }

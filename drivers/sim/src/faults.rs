@@ -19,13 +19,13 @@ impl<S: Scenario> Run<S> {
     /// A planned fault strikes.
     pub(crate) fn strike(&mut self, number: u32, scenario: &mut S) {
         let Fault::Timed { lasts, blow, .. } = self.faults[number as usize] else { return };
-        self.inflict(blow, lasts, Some(number), scenario);
+        self.inflict(blow, lasts, scenario);
     }
 
     /// Aimed faults whose moment has come.
     pub(crate) fn strike_triggered(&mut self, scenario: &mut S) {
         while let Some(number) = self.out.triggered.pop() {
-            let Fault::Timed { lasts, blow, .. } = self.faults[number as usize] else { continue };
+            let (blow, lasts) = self.begun_faults[number as usize];
             match blow {
                 Blow::WriteError { host, draw } => {
                     let loss = [Loss::All, Loss::Torn, Loss::Reordered][(draw % 3) as usize];
@@ -43,25 +43,25 @@ impl<S: Scenario> Run<S> {
         }
     }
 
-    /// Inflicts a fault now; `number` is its place in the plan, if it has one.
-    pub(crate) fn inflict(&mut self, blow: Blow, lasts: u64, number: Option<u32>, scenario: &mut S) {
+    /// Inflicts a fault now, or lets it wait for its moment.
+    pub(crate) fn inflict(&mut self, blow: Blow, lasts: u64, scenario: &mut S) {
         let now = self.out.now;
+        let number = self.begun_faults.len() as u32;
+        self.begun_faults.push((blow, lasts));
         let class = blow.class(&self.strikes);
         self.out.happened(Happening::Fault, class as u64, lasts);
         self.out.trace.line(now, None, || format!("FAULT {blow:?} for {} ms", lasts / 1_000_000));
         match blow {
             Blow::Crash { aim: Aim::Now, .. } => return self.crash_now(blow, lasts, scenario),
             Blow::Crash { hosts, aim, .. } => {
-                if let Some(fault) = number {
-                    for host in hosts.below(self.hosts.len()) {
-                        self.hosts[usize::from(host)].armed =
-                            Some(Armed { fault, aim, expires: now + AIM_EXPIRES_AFTER });
-                    }
+                let armed = Armed { fault: number, aim, expires: now + AIM_EXPIRES_AFTER };
+                for host in hosts.below(self.hosts.len()) {
+                    self.hosts[usize::from(host)].armed = Some(armed);
                 }
                 return;
             }
             Blow::WriteError { host, .. } => {
-                self.hosts[usize::from(host)].write_error = number;
+                self.hosts[usize::from(host)].write_error = Some(number);
                 return;
             }
             Blow::BitRot { host, draw } => return self.rot(host, draw, lasts, scenario),
@@ -70,7 +70,7 @@ impl<S: Scenario> Run<S> {
                     let it = &mut self.hosts[usize::from(host)];
                     it.disk.misdirect_next(draw);
                     it.damaged = true;
-                    it.misdirection = number;
+                    it.misdirection = Some(number);
                 }
                 return;
             }
@@ -109,15 +109,13 @@ impl<S: Scenario> Run<S> {
             }
         }
         self.out.injections.count(class);
-        let lasting = self.lasting.len() as u32;
-        self.lasting.push(blow);
-        self.out.queue.push(now + lasts, Event::FaultEnd { lasting });
+        self.out.queue.push(now + lasts, Event::FaultEnd { fault: number });
     }
 
     /// A fault that lasted is over.
-    pub(crate) fn end_fault(&mut self, lasting: u32) {
-        let blow = self.lasting[lasting as usize];
-        self.out.happened(Happening::FaultEnd, u64::from(lasting), 0);
+    pub(crate) fn end_fault(&mut self, number: u32) {
+        let (blow, _) = self.begun_faults[number as usize];
+        self.out.happened(Happening::FaultEnd, u64::from(number), 0);
         match blow {
             Blow::Partition { cut } => self.out.network.sever(cut, false),
             Blow::SlowNode { host, .. } => self.hosts[usize::from(host)].node_slowness = 1,
@@ -243,7 +241,7 @@ impl<S: Scenario> Run<S> {
         if !self.replays {
             self.draw_frozen(scenario, &mut rng);
         }
-        self.out.network.heal(now);
+        self.out.network.heal();
         let frozen: Vec<_> = self
             .faults
             .iter()
@@ -303,17 +301,9 @@ impl<S: Scenario> Run<S> {
 
     fn mend(&mut self, index: HostIndex, scenario: &mut S) {
         let host = &mut self.hosts[usize::from(index)];
-        host.paused_until = 0;
-        host.disk_full_until = 0;
-        (host.node_slowness, host.disk_slowness) = (1, 1);
-        host.clock.set_lie(0);
-        let life = host.life;
-        match host.status {
-            Status::Up => {
-                self.out.queue.push(self.out.now, Event::Wake { host: index, life });
-            }
-            Status::Down => self.start(index, scenario),
-            Status::Lost => {}
+        host.mend(&mut self.out);
+        if host.status == Status::Down {
+            self.start(index, scenario);
         }
     }
 

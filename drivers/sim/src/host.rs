@@ -6,17 +6,15 @@ use crate::draw::{Purpose, mix, root};
 use crate::outside::{Happening, Outside};
 use crate::plan::{Aim, HostIndex, Loss};
 use crate::queue::Event;
-use kernel::{
-    Bytes, Effect, Effects, Family, HostId, Node, NodeId, Place, Position, RequestId, Rng, Situation,
-    TimerIndex,
-};
+use crate::seat::{Held, Seat};
+use kernel::{Bytes, Effects, Family, HostId, Node, NodeId, Place, RequestId, Rng, TimerIndex};
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// How many times the nodes of one host may wake each other within one burst.
 const ROUNDS_MAX: usize = 10_000;
 
-const NEVER: u64 = u64::MAX;
+pub(crate) const NEVER: u64 = u64::MAX;
 
 /// Whether a host runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -34,43 +32,10 @@ pub(crate) enum Input<F: Family> {
     Request { to: NodeId, id: RequestId, request: F::Request },
 }
 
-/// What waits for the journal to be durable up to `target`.
-enum Held<M> {
-    Send { from: NodeId, to: NodeId, message: M, target: u64 },
-    Trim { place: Place, before: Position, target: u64 },
-}
-
-impl<M> Held<M> {
-    fn target(&self) -> u64 {
-        match self {
-            Self::Send { target, .. } | Self::Trim { target, .. } => *target,
-        }
-    }
-}
-
-#[derive(Clone, Copy)]
-struct TimerSlot {
-    /// When it runs out, or never.
-    deadline: u64,
-    /// When the queue will remind us of it, or never.
-    reminder: u64,
-    /// It has run out and waits in the inbox.
-    due: bool,
-}
-
-struct Seat<N: Node> {
-    id: NodeId,
-    node: N,
-    effects: Effects<N::Family>,
-    rng: Rng,
-    timers: Vec<TimerSlot>,
-    /// The end of the node's last record on the disk.
-    appended_end: u64,
-}
-
 /// A crash that waits for its moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Armed {
+    /// Its number among the faults that have begun.
     pub(crate) fault: u32,
     pub(crate) aim: Aim,
     pub(crate) expires: u64,
@@ -78,7 +43,7 @@ pub(crate) struct Armed {
 
 pub(crate) struct Host<N: Node> {
     pub(crate) id: HostId,
-    index: HostIndex,
+    pub(crate) index: HostIndex,
     pub(crate) status: Status,
     pub(crate) life: u32,
     /// Packets of this life and earlier ones that are still under way are lost.
@@ -86,24 +51,26 @@ pub(crate) struct Host<N: Node> {
     pub(crate) wiped: bool,
     /// A durable byte is wrong, or is about to be.
     pub(crate) damaged: bool,
-    seats: Vec<Seat<N>>,
+    pub(crate) seats: Vec<Seat<N>>,
     inbox: VecDeque<Input<N::Family>>,
-    local: VecDeque<(NodeId, NodeId, <N::Family as Family>::Message)>,
-    held: VecDeque<Held<<N::Family as Family>::Message>>,
+    pub(crate) local: VecDeque<(NodeId, NodeId, <N::Family as Family>::Message)>,
+    pub(crate) held: VecDeque<Held<<N::Family as Family>::Message>>,
     pub(crate) disk: Disk,
     pub(crate) clock: Clock,
     busy_until: u64,
     pub(crate) paused_until: u64,
     wakes: bool,
     syncing: Option<u64>,
+    /// The one moment at which a `Synced` event counts.
+    synced_at: u64,
     release_waits: bool,
     pub(crate) node_slowness: u32,
     pub(crate) disk_slowness: u32,
     pub(crate) disk_full_until: u64,
     pub(crate) armed: Option<Armed>,
-    /// The planned write error that the next sync meets.
+    /// The write error that the next sync meets, by its number among the faults that have begun.
     pub(crate) write_error: Option<u32>,
-    /// The planned misdirection after whose sync the host stops.
+    /// The misdirection after whose sync the host stops.
     pub(crate) misdirection: Option<u32>,
     bursts: u64,
 }
@@ -128,6 +95,7 @@ impl<N: Node> Host<N> {
             paused_until: 0,
             wakes: false,
             syncing: None,
+            synced_at: 0,
             release_waits: false,
             node_slowness: 1,
             disk_slowness: 1,
@@ -158,7 +126,15 @@ impl<N: Node> Host<N> {
             }
             let effects = Effects::new(self.disk.next_position(place), out.trace.is_read());
             let rng = Rng::seeded(mix(mix(key, 1), u64::from(place.0)));
-            self.seats.push(Seat { id, node, effects, rng, timers: Vec::new(), appended_end: 0 });
+            self.seats.push(Seat {
+                id,
+                node,
+                effects,
+                rng,
+                timers: Vec::new(),
+                appended_end: 0,
+                touched: false,
+            });
         }
         for seat in 0..self.seats.len() {
             self.call(seat, out, |node, situation, effects| node.on_start(situation, effects));
@@ -188,6 +164,20 @@ impl<N: Node> Host<N> {
     pub(crate) fn disarm(&mut self) {
         (self.armed, self.write_error, self.misdirection) = (None, None, None);
         self.damaged &= !self.disk.disarm();
+    }
+
+    /// Ends every lasting fault of the host itself.
+    pub(crate) fn mend(&mut self, out: &mut Outside<N::Family>) {
+        (self.paused_until, self.disk_full_until) = (0, 0);
+        (self.node_slowness, self.disk_slowness) = (1, 1);
+        self.busy_until = self.busy_until.min(out.now);
+        self.clock.set_lie(0);
+        if self.syncing.is_some() {
+            self.sync_returns(out.now + out.swarm.sync, out);
+        }
+        if self.status == Status::Up {
+            out.queue.push(out.now, Event::Wake { host: self.index, life: self.life });
+        }
     }
 
     fn free_at(&self) -> u64 {
@@ -236,6 +226,10 @@ impl<N: Node> Host<N> {
         slot.reminder = NEVER;
         if slot.deadline == NEVER {
             return false;
+        }
+        let left = slot.local_deadline.since(self.clock.monotonic(now));
+        if slot.deadline <= now && !left.is_zero() {
+            slot.deadline = now + self.clock.true_duration(left).max(1);
         }
         if slot.deadline > now {
             slot.reminder = slot.deadline;
@@ -301,7 +295,7 @@ impl<N: Node> Host<N> {
         self.seats.iter().position(|seat| seat.id == id)
     }
 
-    /// Local cascades until quiet, burst ends until quiet, then the write and its fsync.
+    /// Local cascades until quiet, burst ends of the nodes that were called until quiet, then the write and its fsync.
     fn settle(&mut self, arrived: u64, out: &mut Outside<N::Family>) {
         let mut handled = arrived;
         for round in 0.. {
@@ -317,7 +311,10 @@ impl<N: Node> Host<N> {
                 );
             }
             for seat in 0..self.seats.len() {
-                self.call(seat, out, |node, situation, effects| node.on_burst_end(situation, effects));
+                if self.seats[seat].touched {
+                    self.call(seat, out, |node, situation, effects| node.on_burst_end(situation, effects));
+                    self.seats[seat].touched = false;
+                }
             }
             if self.local.is_empty() {
                 break;
@@ -355,22 +352,29 @@ impl<N: Node> Host<N> {
         if out.swarm.sync_blocks {
             self.busy_until = self.busy_until.max(out.now + lasts);
         }
-        let at = (out.now + lasts).max(self.disk_full_until);
+        self.sync_returns((out.now + lasts).max(self.disk_full_until), out);
+    }
+
+    fn sync_returns(&mut self, at: u64, out: &mut Outside<N::Family>) {
+        self.synced_at = at;
         out.queue.push(at, Event::Synced { host: self.index, life: self.life });
     }
 
     /// The fsync under way returns; true if what it released makes work to do at once.
     pub(crate) fn synced(&mut self, out: &mut Outside<N::Family>) -> bool {
+        if out.now != self.synced_at || self.syncing.is_none() {
+            return false;
+        }
         if out.now < self.disk_full_until {
             // The disk filled up while the sync was under way.
-            out.queue.push(self.disk_full_until, Event::Synced { host: self.index, life: self.life });
+            self.sync_returns(self.disk_full_until, out);
             return false;
         }
         if let Some(fault) = self.write_error.take() {
             out.triggered.push(fault);
             return false;
         }
-        let target = self.syncing.take().expect("each sync returns once");
+        let target = self.syncing.take().expect("a sync under way was just seen");
         let landed_wrong = self.disk.misdirection_waits();
         self.disk.synced(target);
         out.happened(Happening::Synced, u64::from(self.id.0), target);
@@ -413,83 +417,4 @@ impl<N: Node> Host<N> {
         }
         self.sync(out);
     }
-
-    /// Calls a node and carries out what it asks for.
-    fn call(
-        &mut self,
-        seat: usize,
-        out: &mut Outside<N::Family>,
-        call: impl FnOnce(&mut N, Situation<'_>, &mut Effects<N::Family>),
-    ) {
-        let now = self.clock.monotonic(out.now);
-        let wall = self.clock.wall(out.now);
-        let Seat { id, node, effects, rng, .. } = &mut self.seats[seat];
-        call(node, Situation { node: *id, now, wall, rng }, effects);
-        if !effects.is_empty() {
-            self.carry_out(seat, out);
-        }
-    }
-
-    fn carry_out(&mut self, index: usize, out: &mut Outside<N::Family>) {
-        let Self { seats, disk, held, local, clock, .. } = self;
-        let Seat { id, effects, timers, appended_end, .. } = &mut seats[index];
-        let (id, place) = (*id, id.place());
-        for record in effects.records() {
-            disk.append(place, record.position, record.bytes);
-            out.happened(Happening::Record, id.as_u64(), record.position.0);
-            out.trace.mix_bytes(record.bytes);
-            *appended_end = disk.end();
-        }
-        effects.clear_records();
-        let (host, life, target) = (self.index, self.life, *appended_end);
-        let durable = target <= disk.durable();
-        for effect in effects.drain() {
-            match effect {
-                Effect::SendDurable { to, message, .. } if !durable => {
-                    held.push_back(Held::Send { from: id, to, message, target });
-                }
-                Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
-                    if to.host() == self.id {
-                        local.push_back((id, to, message));
-                    } else {
-                        out.send(id, host, life, to, &message);
-                    }
-                }
-                Effect::SetTimer { timer, after } => {
-                    let slot = timer_slot(timers, timer);
-                    slot.due = false;
-                    slot.deadline = out.now + clock.true_duration(after).max(1);
-                    if slot.reminder > slot.deadline {
-                        slot.reminder = slot.deadline;
-                        let event = Event::Timer { host, seat: index as u8, timer: timer.0, life };
-                        out.queue.push(slot.deadline, event);
-                    }
-                }
-                Effect::StopTimer { timer } => {
-                    let slot = timer_slot(timers, timer);
-                    (slot.deadline, slot.due) = (NEVER, false);
-                }
-                Effect::Respond { id: request, response } => {
-                    out.happened(Happening::Response, id.as_u64(), request.0);
-                    out.trace.line(out.now, Some(id.host()), || {
-                        format!("{id} responds {} {response:?}", request.0)
-                    });
-                    out.responses.push((id, request, response));
-                }
-                Effect::Trim { before } if durable => disk.trim(place, before),
-                Effect::Trim { before } => held.push_back(Held::Trim { place, before, target }),
-                Effect::Reject { reason } => *out.rejects.entry(reason).or_default() += 1,
-                Effect::Mark { name } => *out.marks.entry(name).or_default() += 1,
-                Effect::Note { text } => out.trace.line(out.now, Some(id.host()), || format!("{id} {text}")),
-            }
-        }
-    }
-}
-
-fn timer_slot(timers: &mut Vec<TimerSlot>, timer: TimerIndex) -> &mut TimerSlot {
-    let index = usize::from(timer.0);
-    if timers.len() <= index {
-        timers.resize(index + 1, TimerSlot { deadline: NEVER, reminder: NEVER, due: false });
-    }
-    &mut timers[index]
 }

@@ -8,6 +8,8 @@
 //! - [`run_seed`] makes one run; the same seed gives the same [`Outcome::hash`].
 //! - [`sweep`] makes many and says what they reached; [`determinism`] checks the simulator itself.
 //! - [`shrink`] takes faults and operations out of a failing run for as long as it fails; [`report()`] prints the rest.
+//! - [`experiment`] makes one object of a scenario, for programs that run many.
+//! - [`explore`] visits every state of a cluster small enough for that.
 //!
 //! # What is simulated
 //!
@@ -157,6 +159,8 @@ mod class;
 mod clock;
 mod disk;
 mod draw;
+mod experiment;
+mod explore;
 mod faults;
 mod host;
 mod network;
@@ -167,13 +171,17 @@ mod queue;
 mod report;
 mod run;
 mod scenario;
+mod seat;
 mod shrink;
 mod swarm;
 mod sweep;
 mod trace;
+mod workload;
 
 pub use class::{Class, Classes, Injections};
 pub use clock::WALL_EPOCH;
+pub use experiment::{Experiment, experiment};
+pub use explore::{Bounds, Counterexample, Exploration, ExploredCluster, Scope, Spent, StepKind, explore};
 pub use network::Latency;
 pub use plan::{
     Aim, Blow, Cut, Fate, Fault, Frozen, HostIndex, HostMask, Loss, OperationId, Plan, PlanError,

@@ -1,7 +1,7 @@
 //! Links between hosts: when a packet arrives, if it does.
 
 use crate::class::{Class, Injections};
-use crate::draw::{Purpose, log_uniform, mix, root, unit};
+use crate::draw::{Purpose, exponential, log_uniform, mix, power, root, unit};
 use crate::plan::{Cut, Fate, Fault, HostIndex};
 use crate::swarm::Swarm;
 use kernel::{Bytes, NodeId};
@@ -25,9 +25,9 @@ impl Latency {
         match self {
             Self::Constant(always) => always,
             Self::Uniform(low, high) => low + (unit(bits) * (high - low) as f64) as u64,
-            Self::Exponential(least, mean) => least + (-(1.0 - unit(bits)).ln() * mean as f64) as u64,
+            Self::Exponential(least, mean) => least + (exponential(bits) * mean as f64) as u64,
             Self::HeavyTail(least) => {
-                let stretch = (1.0 - unit(bits)).powf(-1.0 / 1.5).min(100.0);
+                let stretch = power(1.0 - unit(bits), -1.0 / 1.5).min(100.0);
                 (least as f64 * stretch) as u64
             }
         }
@@ -170,7 +170,7 @@ impl Network {
             Fate::Twice { later: log_uniform(detail, 1e4, 3.0 * SECOND) as u64 }
         } else if bits < self.thresholds[2] {
             let typical = self.latency.of(mix(key, 4)) as f64;
-            Fate::Overtaken { by: log_uniform(detail, 0.1, 10.0).mul_add(typical, 1.0) as u64 }
+            Fate::Overtaken { by: (log_uniform(detail, 0.1, 10.0) * typical) as u64 + 1 }
         } else {
             Fate::Late { by: log_uniform(detail, 1e6, 10.0 * SECOND) as u64 }
         };
@@ -198,12 +198,13 @@ impl Network {
     }
 
     /// Mends every link, and strikes no message any more.
-    pub(crate) fn heal(&mut self, now: u64) {
+    pub(crate) fn heal(&mut self) {
         self.healed = true;
         for link in &mut self.links {
             link.severed = 0;
             link.clogged_until = 0;
-            link.last_arrival = link.last_arrival.min(now + SECOND as u64);
+            // What a clog still holds comes late; what is sent from now on does not wait for it.
+            link.last_arrival = 0;
         }
     }
 

@@ -39,7 +39,7 @@ pub(crate) struct Outside<F: Family> {
     pub(crate) marks: BTreeMap<&'static str, u64>,
     pub(crate) rejects: BTreeMap<&'static str, u64>,
     pub(crate) responses: Vec<(NodeId, RequestId, F::Response)>,
-    /// Planned crashes whose moment has come.
+    /// Aimed faults whose moment has come, by their numbers among those that have begun.
     pub(crate) triggered: Vec<u32>,
     /// Whose code runs.
     pub(crate) current: Option<HostId>,

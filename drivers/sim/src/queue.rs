@@ -19,7 +19,7 @@ pub(crate) enum Event {
     /// A planned fault strikes.
     FaultStart { fault: u32 },
     /// A fault that lasts is over.
-    FaultEnd { lasting: u32 },
+    FaultEnd { fault: u32 },
     /// A client may start its next operation.
     Operate { client: u16 },
     /// An alarm of the scenario.

@@ -1,7 +1,7 @@
 //! One run: a seed or a plan, from the first start to the last check.
 
 use crate::class::{Classes, Injections};
-use crate::draw::{Purpose, mix, root};
+use crate::draw::{Purpose, root};
 use crate::host::{Host, Input, Status};
 use crate::network::Network;
 use crate::outside::{Happening, Outside};
@@ -11,6 +11,7 @@ use crate::queue::Event;
 use crate::scenario::{Cluster, Command, Control, Life, Replacement, Scenario, StrikeKind};
 use crate::swarm::{Planner, Swarm, Tuning};
 use crate::trace::{Line, Trace};
+use crate::workload::Client;
 use kernel::{HostId, NodeId, Planted, RequestId, Rng, TimerIndex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -120,7 +121,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
         omitted: options.plan.iter().flat_map(|plan| plan.omitted.iter().copied()).collect(),
         replays: script.is_some(),
         faults,
-        lasting: Vec::new(),
+        begun_faults: Vec::new(),
         strikes,
         phase: Phase::Safety,
         excused: None,
@@ -160,33 +161,20 @@ pub(crate) enum Phase {
     Over,
 }
 
-/// A client of the workload, with one operation at a time.
-pub(crate) struct Client {
-    node: NodeId,
-    host: HostIndex,
-    begun: u32,
-    asked: Option<RequestId>,
-    /// The one moment at which an `Operate` event counts.
-    next_at: u64,
-    /// Operations completed that began after the heal.
-    pub(crate) fresh: u32,
-    began_fresh: bool,
-}
-
 pub(crate) struct Run<S: Scenario> {
     pub(crate) hosts: Vec<Host<S::Node>>,
     pub(crate) out: Outside<<S::Node as kernel::Node>::Family>,
     pub(crate) clients: Vec<Client>,
     /// Requests without an answer: whose, and of which client.
     asked: BTreeMap<RequestId, (NodeId, Option<u16>)>,
-    requests: u64,
-    commands: Vec<Command<S::Node>>,
-    begun: Vec<OperationId>,
-    omitted: BTreeSet<OperationId>,
+    pub(crate) requests: u64,
+    pub(crate) commands: Vec<Command<S::Node>>,
+    pub(crate) begun: Vec<OperationId>,
+    pub(crate) omitted: BTreeSet<OperationId>,
     pub(crate) replays: bool,
     pub(crate) faults: Vec<Fault>,
-    /// Faults that go on: what ends with their `FaultEnd`.
-    pub(crate) lasting: Vec<crate::plan::Blow>,
+    /// Every fault that has begun, those of the scenario included, and how long each lasts.
+    pub(crate) begun_faults: Vec<(crate::plan::Blow, u64)>,
     pub(crate) strikes: Vec<StrikeKind>,
     pub(crate) phase: Phase,
     pub(crate) excused: Option<String>,
@@ -207,15 +195,7 @@ impl<S: Scenario> Run<S> {
         self.out.queue.push(self.out.swarm.safety, Event::Heal);
         for node in scenario.clients() {
             let host = self.out.host_index(node.host()).expect("a client runs on a host of the scenario");
-            self.clients.push(Client {
-                node,
-                host,
-                begun: 0,
-                asked: None,
-                next_at: 0,
-                fresh: 0,
-                began_fresh: false,
-            });
+            self.clients.push(Client::new(node, host));
         }
         for (index, &runs) in (0..).zip(runs) {
             if runs {
@@ -266,9 +246,9 @@ impl<S: Scenario> Run<S> {
                     self.strike(fault, scenario);
                 }
             }
-            Event::FaultEnd { lasting } => {
+            Event::FaultEnd { fault } => {
                 if self.phase == Phase::Safety {
-                    self.end_fault(lasting);
+                    self.end_fault(fault);
                 }
             }
             Event::Operate { client } => self.operate(client, scenario),
@@ -340,7 +320,8 @@ impl<S: Scenario> Run<S> {
             return;
         }
         let host = &mut self.hosts[usize::from(index)];
-        host.damaged = false;
+        // A misdirection that was planned while the host was down still waits for its write.
+        host.damaged = host.disk.misdirection_waits();
         let nodes = scenario.build(Life { host: host.id, number: host.life, wiped: host.wiped });
         host.start(self.seed, nodes, &mut self.out);
         for client in 0..self.clients.len() {
@@ -406,7 +387,7 @@ impl<S: Scenario> Run<S> {
         result
     }
 
-    fn obey(&mut self, command: Command<S::Node>, client: Option<u16>, scenario: &mut S) {
+    pub(crate) fn obey(&mut self, command: Command<S::Node>, client: Option<u16>, scenario: &mut S) {
         match command {
             Command::Request { node, id, request } => {
                 let Some(index) = self.out.host_index(node.host()) else {
@@ -427,7 +408,7 @@ impl<S: Scenario> Run<S> {
                 }
             }
             Command::Inflict { blow, lasts } => {
-                self.inflict(blow, lasts, None, scenario);
+                self.inflict(blow, lasts, scenario);
             }
             Command::Boot { host } => {
                 let life = self.hosts[usize::from(host)].life;
@@ -441,77 +422,6 @@ impl<S: Scenario> Run<S> {
             }
             Command::Mark { name } => *self.out.marks.entry(name).or_default() += 1,
         }
-    }
-
-    /// Schedules a client's next operation, if it is to have one.
-    pub(crate) fn schedule(&mut self, number: u16) {
-        let client = &mut self.clients[usize::from(number)];
-        let more = match self.phase {
-            Phase::Safety => client.begun < self.out.swarm.operations,
-            Phase::Liveness => {
-                client.fresh < self.tuning.fresh_operations && self.core.contains(&client.host)
-            }
-            Phase::Over => false,
-        };
-        if !more || client.asked.is_some() {
-            return;
-        }
-        let bits = mix(mix(root(self.seed, Purpose::Think), u64::from(number)), u64::from(client.begun));
-        let mean = self.out.swarm.think as f64;
-        let think = -(1.0 - crate::draw::unit(bits)).ln() * mean;
-        client.next_at = self.out.now + think as u64 + 1;
-        self.out.queue.push(client.next_at, Event::Operate { client: number });
-    }
-
-    fn operate(&mut self, number: u16, scenario: &mut S) {
-        let client = &mut self.clients[usize::from(number)];
-        let up = self.hosts[usize::from(client.host)].status == Status::Up;
-        if client.next_at != self.out.now || client.asked.is_some() || !up {
-            return;
-        }
-        let operation = OperationId { client: number, nth: client.begun };
-        client.begun += 1;
-        client.began_fresh = self.phase == Phase::Liveness;
-        let node = client.node;
-        if !self.omitted.contains(&operation) {
-            self.begun.push(operation);
-            let key =
-                mix(mix(root(self.seed, Purpose::Operation), u64::from(number)), u64::from(operation.nth));
-            let mut rng = Rng::seeded(key);
-            let mut commands = std::mem::take(&mut self.commands);
-            let cluster = Cluster { hosts: &self.hosts, now: self.out.now };
-            let mut control = Control { cluster, commands: &mut commands, requests: &mut self.requests };
-            scenario.operate(operation, node, &mut rng, &mut control);
-            for command in commands.drain(..) {
-                self.obey(command, Some(number), scenario);
-            }
-            self.commands = commands;
-        }
-        if self.clients[usize::from(number)].asked.is_none() {
-            self.completed(number);
-        }
-    }
-
-    fn completed(&mut self, number: u16) {
-        let client = &mut self.clients[usize::from(number)];
-        client.asked = None;
-        client.fresh += u32::from(client.began_fresh);
-        self.schedule(number);
-    }
-
-    /// What keeps the clients of the core waiting; `None` if all are served.
-    pub(crate) fn waiting(&self) -> Option<String> {
-        let wanted = self.tuning.fresh_operations;
-        let slow: Vec<_> = self
-            .clients
-            .iter()
-            .filter(|client| self.core.contains(&client.host) && client.fresh < wanted)
-            .map(|client| {
-                let waits = client.asked.map_or(String::new(), |id| format!(", request {} waits", id.0));
-                format!("{} has {} of {wanted} fresh operations done{waits}", client.node, client.fresh)
-            })
-            .collect();
-        (!slow.is_empty()).then(|| slow.join("; "))
     }
 
     fn outcome(

@@ -106,7 +106,8 @@ pub trait Scenario: Sized {
     /// operations at a time.
     fn clients(&self) -> Vec<NodeId>;
 
-    /// The fault classes that the protocol must bear.
+    /// The fault classes that the protocol must bear. A scenario with structural events adds their classes; one whose
+    /// hosts may lose their disks adds those, and says when by [`Scenario::may_lose_disk`].
     fn classes(&self) -> Classes {
         Classes::PHYSICAL
     }

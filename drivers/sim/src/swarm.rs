@@ -2,7 +2,7 @@
 //! when each structural fault strikes.
 
 use crate::class::{Class, Classes};
-use crate::draw::{Purpose, log_uniform_of, root};
+use crate::draw::{Purpose, exponential, log_uniform_of, root};
 use crate::network::Latency;
 use crate::plan::{Aim, Blow, Cut, Fault, HostIndex, HostMask, Loss};
 use crate::scenario::{HostKind, HostSpec, StrikeKind};
@@ -157,7 +157,7 @@ impl Planner<'_> {
             let mean_gap = self.swarm.safety as f64 / self.swarm.rate(class);
             let mut at = 0.0;
             loop {
-                at += -(1.0 - rng.unit()).ln() * mean_gap;
+                at += exponential(rng.bits()) * mean_gap;
                 if at >= self.swarm.safety as f64 {
                     break;
                 }

@@ -6,7 +6,7 @@ mod register;
 use kernel::Rng;
 use register::Mistake;
 use register::scenario::RegisterScenario;
-use sim::{Class, Classes, Fault, Options, Outcome, Report, Sweep, SweepReport, run_seed};
+use sim::{Class, Classes, Experiment, Fault, Options, Outcome, Report, Sweep, SweepReport, run_seed};
 use std::time::Duration;
 
 fn factory(mistake: Mistake) -> impl Fn(&mut Rng) -> RegisterScenario + Sync {
@@ -64,6 +64,9 @@ fn a_correct_protocol_is_not_accused_and_every_class_strikes() {
     assert_eq!(report.matrix["register"].len(), Class::COUNT - 2);
     assert!(report.asymmetric_partitions >= 0.3 && report.pairs_covered >= 0.95);
     assert!(report.sim_hours > 1.0);
+    // The same seeds are the same runs, on however many threads.
+    let hashes = [1, 2].map(|threads| sweep(Mistake::None, &Sweep { threads, ..Sweep::of(0..50) }).hash);
+    assert_eq!(hashes[0], hashes[1]);
 }
 
 // A sweep that would pass without reaching what it must reach says nothing.
@@ -158,4 +161,22 @@ fn classes_that_are_off_do_not_strike() {
         let only = |fault: &Fault| matches!(fault, Fault::Message { .. } | Fault::Freeze { .. });
         assert!(outcome.plan.faults.iter().all(only));
     }
+}
+
+// A program runs the families by name; a scenario that behaves otherwise there cannot be reproduced from its report.
+#[test]
+fn an_experiment_is_its_scenario() {
+    let families: Vec<Box<dyn Experiment>> = vec![sim::experiment(factory(Mistake::ReadFromOne))];
+    let experiment =
+        families.iter().find(|family| family.family() == "register").expect("it is the only one");
+    let options = Options::default();
+    for seed in 0..10 {
+        assert_eq!(experiment.run(seed, &options).hash, run(Mistake::ReadFromOne, seed, &options).hash);
+    }
+    let report = experiment.sweep(&Sweep { violations_max: 1, ..Sweep::of(0..1000) });
+    assert_eq!((report.violations, report.found.len()), (1, 1));
+    assert!(report.seeds < 50, "it went on after the first");
+    assert_eq!(experiment.determinism(0..3, &options), []);
+    let failing = experiment.run(report.found[0].seed, &options);
+    assert!(experiment.shrink(&failing, &options, Duration::from_secs(60)).is_some());
 }

@@ -4,6 +4,7 @@
 
 pub mod linearizable;
 pub mod scenario;
+pub mod scope;
 
 use kernel::{Cx, Family, NodeId, Position, RequestId, Role};
 use std::collections::{BTreeMap, BTreeSet};

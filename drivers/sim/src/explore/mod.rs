@@ -1,0 +1,219 @@
+//! Exhaustive exploration of the smallest clusters: every order of deliveries, syncs, timers, crashes and restarts,
+//! within bounds, over the same nodes that the fault simulator runs.
+//!
+//! Time stands still: any pending timer may run out at any moment, as often as the bounds allow. A burst has one input,
+//! and its records become durable by a step of their own. A crash keeps any prefix of what was not durable. What a link
+//! never delivers within the exploration is as good as lost, so the bound on losses may be small.
+
+mod burst;
+mod fingerprint;
+mod search;
+mod state;
+
+pub use search::explore;
+pub use state::ExploredCluster;
+
+use crate::scenario::{RequestOf, ResponseOf};
+use kernel::{HostId, Node, NodeId, Place, RequestId};
+use std::collections::BTreeMap;
+use std::hash::Hasher;
+use std::time::Duration;
+
+/// A small closed world.
+pub trait Scope {
+    /// What its hosts run.
+    type Node: Node + Clone;
+    /// What is remembered of requests and responses; part of the state.
+    type Monitor: Clone + std::hash::Hash;
+
+    /// The family's name in reports.
+    const FAMILY: &'static str;
+
+    /// The hosts, all up at first.
+    fn hosts(&self) -> Vec<HostId>;
+
+    /// The nodes of a host's new life, before their records are restored.
+    fn build(&self, host: HostId, life: u32) -> Vec<(Place, Self::Node)>;
+
+    /// The clients and what each asks, one after the other.
+    fn requests(&self) -> Vec<(NodeId, Vec<RequestOf<Self::Node>>)>;
+
+    /// Whether `host` may crash; leaving out hosts that forget nothing saves many states.
+    fn may_crash(&self, _host: HostId) -> bool {
+        true
+    }
+
+    /// An empty memory.
+    fn monitor(&self) -> Self::Monitor;
+
+    /// A client asks.
+    fn on_request(
+        &self,
+        monitor: &mut Self::Monitor,
+        node: NodeId,
+        id: RequestId,
+        request: &RequestOf<Self::Node>,
+    );
+
+    /// A client is answered.
+    fn on_response(
+        &self,
+        monitor: &mut Self::Monitor,
+        node: NodeId,
+        id: RequestId,
+        response: ResponseOf<Self::Node>,
+    );
+
+    /// A client crashed before it was answered.
+    fn on_lost(&self, _monitor: &mut Self::Monitor, _node: NodeId, _id: RequestId) {}
+
+    /// Checks invariants in every state; panics as [`kernel::invariant!`] does.
+    fn check(&self, monitor: &Self::Monitor, cluster: &ExploredCluster<'_, Self::Node>);
+
+    /// Checks what must hold when every request is asked, nothing is under way, and every host is up and synced.
+    fn check_quiet(
+        &self,
+        _monitor: &Self::Monitor,
+        _cluster: &ExploredCluster<'_, Self::Node>,
+        _spent: Spent,
+    ) {
+    }
+
+    /// Feeds all of a node's state to `hasher`; two nodes that feed alike must behave alike.
+    fn fingerprint(&self, node: &Self::Node, hasher: &mut impl Hasher);
+
+    /// The bounds.
+    fn bounds(&self) -> Bounds {
+        Bounds::default()
+    }
+}
+
+/// What a path has used of its bounds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Spent {
+    /// How many timers ran out.
+    pub timers: u8,
+    /// How many messages were lost.
+    pub losses: u8,
+    /// How many messages were delivered twice.
+    pub duplications: u8,
+    /// How many times a host crashed.
+    pub crashes: u8,
+}
+
+/// The bounds of an exploration. The first group bounds each path, the second the whole.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// How many timers may run out.
+    pub timers: u8,
+    /// How many messages may be lost.
+    pub losses: u8,
+    /// How many messages may be delivered twice.
+    pub duplications: u8,
+    /// How many times a host may crash.
+    pub crashes: u8,
+    /// How many steps a path may have.
+    pub depth: usize,
+    /// How many distinct states are visited at most.
+    pub states: u64,
+    /// How long the exploration may take.
+    pub time: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            timers: 1,
+            losses: 0,
+            duplications: 0,
+            crashes: 1,
+            depth: 1_000,
+            states: 2_000_000,
+            time: Duration::from_secs(120),
+        }
+    }
+}
+
+/// The kinds of steps.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, serde::Serialize)]
+pub enum StepKind {
+    /// A client asks.
+    Request,
+    /// A message arrives.
+    Deliver,
+    /// A message arrives and will arrive again.
+    Duplicate,
+    /// A message is lost.
+    Lose,
+    /// A timer runs out.
+    Timer,
+    /// An fsync returns.
+    Sync,
+    /// A host crashes.
+    Crash,
+    /// A host comes back.
+    Restart,
+}
+
+impl StepKind {
+    const ALL: [StepKind; 8] = [
+        Self::Request,
+        Self::Deliver,
+        Self::Duplicate,
+        Self::Lose,
+        Self::Timer,
+        Self::Sync,
+        Self::Crash,
+        Self::Restart,
+    ];
+}
+
+/// A broken invariant and the way to it.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Counterexample {
+    /// The word before the first colon of the panic's text, or PANIC.
+    pub invariant: String,
+    /// What was found, and where in the code.
+    pub what: String,
+    /// The steps, in order; none of them can be left out alone.
+    pub path: Vec<String>,
+}
+
+/// What an exploration found.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Exploration {
+    /// The scope's family.
+    pub family: &'static str,
+    /// How many distinct states were visited.
+    pub states: u64,
+    /// How many steps were taken between them.
+    pub steps: u64,
+    /// The longest path.
+    pub depth: usize,
+    /// Whether every state within the bounds of a path was visited.
+    pub complete: bool,
+    /// How many states were quiet.
+    pub quiet: u64,
+    /// How often each kind of step was taken.
+    pub taken: BTreeMap<StepKind, u64>,
+    /// How often each mark was reached.
+    pub marks: BTreeMap<&'static str, u64>,
+    /// Kinds of steps that the bounds allow and that were never taken: the exploration fails.
+    pub never_taken: Vec<StepKind>,
+    /// The first violation.
+    pub violation: Option<Counterexample>,
+    /// Real seconds.
+    pub wall_seconds: f64,
+}
+
+impl Exploration {
+    /// True if nothing broke and every kind of step was taken.
+    pub fn passed(&self) -> bool {
+        self.violation.is_none() && self.never_taken.is_empty()
+    }
+
+    /// The report as JSON.
+    pub fn to_json(&self) -> String {
+        serde_json::to_string_pretty(self).expect("the report holds numbers and strings only")
+    }
+}

@@ -1,0 +1,476 @@
+//! One state of a small world, and the steps out of it. States share the hosts that a step does not touch.
+
+use super::burst::Burst;
+use super::fingerprint::Fingerprint;
+use super::{Scope, Spent, StepKind};
+use crate::draw::mix;
+use crate::scenario::RequestOf;
+use kernel::{Bytes, Decode, Encode, Family, HostId, Node, NodeId, Place, Position, RequestId, TimerIndex};
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{Hash, Hasher};
+use std::rc::Rc;
+
+/// A message under way.
+#[derive(Debug)]
+pub(super) struct Flying {
+    pub(super) from: NodeId,
+    pub(super) to: NodeId,
+    pub(super) bytes: Bytes,
+    pub(super) hash: u64,
+}
+
+pub(super) type Message<N> = <<N as Node>::Family as Family>::Message;
+
+#[derive(Clone)]
+pub(super) struct Seat<N: Node> {
+    pub(super) id: NodeId,
+    pub(super) node: N,
+    /// One bit a pending timer.
+    pub(super) timers: u64,
+    pub(super) next: Position,
+    /// How many records the host's journal had with the node's last one.
+    pub(super) appended: u64,
+    /// Called since its last burst end.
+    pub(super) touched: bool,
+}
+
+#[derive(Clone)]
+pub(super) enum Held<M> {
+    Send { from: NodeId, to: NodeId, message: M, after: u64 },
+    Trim { place: Place, before: Position, after: u64 },
+}
+
+pub(super) struct Kept {
+    pub(super) place: Place,
+    pub(super) position: Position,
+    pub(super) bytes: Bytes,
+}
+
+#[derive(Clone)]
+pub(super) struct HostState<N: Node> {
+    pub(super) id: HostId,
+    pub(super) up: bool,
+    pub(super) life: u32,
+    pub(super) seats: Vec<Seat<N>>,
+    pub(super) records: Vec<Rc<Kept>>,
+    /// How many records had been trimmed before the first of `records`, so that counts go on growing.
+    pub(super) trimmed: u64,
+    pub(super) durable: u64,
+    /// Up to where each place was trimmed: its records go on being numbered from there.
+    pub(super) trims: Vec<(Place, Position)>,
+    pub(super) held: Vec<Held<Message<N>>>,
+    pub(super) fingerprint: u64,
+}
+
+/// One client's progress through its requests.
+#[derive(Clone, Copy, Default, Hash)]
+pub(super) struct Progress {
+    pub(super) asked: u32,
+    pub(super) waits: bool,
+}
+
+/// A step, named so that it means the same on a shortened path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Step {
+    Request { client: usize },
+    Deliver { packet: u64 },
+    Duplicate { packet: u64 },
+    Lose { packet: u64 },
+    Timer { node: NodeId, timer: TimerIndex },
+    Sync { host: usize },
+    Crash { host: usize, kept: u64 },
+    Restart { host: usize },
+}
+
+impl Step {
+    pub(super) fn kind(self) -> StepKind {
+        match self {
+            Self::Request { .. } => StepKind::Request,
+            Self::Deliver { .. } => StepKind::Deliver,
+            Self::Duplicate { .. } => StepKind::Duplicate,
+            Self::Lose { .. } => StepKind::Lose,
+            Self::Timer { .. } => StepKind::Timer,
+            Self::Sync { .. } => StepKind::Sync,
+            Self::Crash { .. } => StepKind::Crash,
+            Self::Restart { .. } => StepKind::Restart,
+        }
+    }
+}
+
+/// What does not change from state to state, and what is only counted.
+pub(super) struct World<'a, S: Scope> {
+    pub(super) scope: &'a S,
+    pub(super) bounds: super::Bounds,
+    requests: Vec<(NodeId, Vec<RequestOf<S::Node>>)>,
+    pub(super) marks: BTreeMap<&'static str, u64>,
+    pub(super) scratch: Vec<u8>,
+}
+
+impl<'a, S: Scope> World<'a, S> {
+    pub(super) fn new(scope: &'a S) -> Self {
+        let (requests, bounds) = (scope.requests(), scope.bounds());
+        Self { scope, bounds, requests, marks: BTreeMap::new(), scratch: Vec::new() }
+    }
+}
+
+/// Everything that decides what can happen next.
+pub(super) struct State<S: Scope> {
+    hosts: Vec<Rc<HostState<S::Node>>>,
+    flying: Vec<Rc<Flying>>,
+    /// The sum of the packets' hashes: the same in every order.
+    flying_hash: u64,
+    clients: Vec<Progress>,
+    used: Spent,
+    monitor: Rc<S::Monitor>,
+}
+
+impl<S: Scope> Clone for State<S> {
+    fn clone(&self) -> Self {
+        Self {
+            hosts: self.hosts.clone(),
+            flying: self.flying.clone(),
+            flying_hash: self.flying_hash,
+            clients: self.clients.clone(),
+            used: self.used,
+            monitor: self.monitor.clone(),
+        }
+    }
+}
+
+/// The live nodes of one state.
+pub struct ExploredCluster<'a, N: Node> {
+    hosts: &'a [Rc<HostState<N>>],
+}
+
+impl<'a, N: Node> ExploredCluster<'a, N> {
+    /// Every live node.
+    pub fn nodes(&self) -> impl Iterator<Item = (NodeId, &'a N)> + use<'a, N> {
+        self.hosts.iter().flat_map(|host| host.seats.iter().map(|seat| (seat.id, &seat.node)))
+    }
+
+    /// One node; `None` if it is not alive.
+    pub fn node(&self, id: NodeId) -> Option<&'a N> {
+        self.nodes().find(|&(node, _)| node == id).map(|(_, node)| node)
+    }
+}
+
+impl<S: Scope> State<S> {
+    pub(super) fn first(world: &mut World<'_, S>) -> Self {
+        let hosts: Vec<_> = world.scope.hosts().into_iter().map(|id| Rc::new(HostState::new(id))).collect();
+        let mut state = Self {
+            clients: vec![Progress::default(); world.requests.len()],
+            hosts,
+            flying: Vec::new(),
+            flying_hash: 0,
+            used: Spent::default(),
+            monitor: Rc::new(world.scope.monitor()),
+        };
+        for host in 0..state.hosts.len() {
+            state.step(Step::Restart { host }, world);
+        }
+        state
+    }
+
+    pub(super) fn hash(&self) -> u64 {
+        let mut hasher = Fingerprint(self.flying_hash);
+        for host in &self.hosts {
+            hasher.write_u64(host.fingerprint);
+        }
+        self.clients.hash(&mut hasher);
+        self.used.hash(&mut hasher);
+        self.monitor.hash(&mut hasher);
+        hasher.finish()
+    }
+
+    pub(super) fn check(&self, world: &World<'_, S>) {
+        world.scope.check(&self.monitor, &ExploredCluster { hosts: &self.hosts });
+    }
+
+    /// True if nothing is under way; checks what must then hold.
+    pub(super) fn check_quiet(&self, world: &World<'_, S>) -> bool {
+        let asked = |(client, progress): (usize, &Progress)| {
+            progress.asked as usize == world.requests[client].1.len()
+        };
+        let quiet = self.flying.is_empty()
+            && self.clients.iter().enumerate().all(asked)
+            && self.hosts.iter().all(|host| host.up && host.written() == host.durable);
+        if quiet {
+            world.scope.check_quiet(&self.monitor, &ExploredCluster { hosts: &self.hosts }, self.used);
+        }
+        quiet
+    }
+
+    /// All steps out of this state.
+    pub(super) fn steps(&self, world: &World<'_, S>, steps: &mut Vec<Step>) {
+        steps.clear();
+        let (bounds, used) = (&world.bounds, &self.used);
+        for (client, progress) in self.clients.iter().enumerate() {
+            let (node, requests) = &world.requests[client];
+            let up = self.hosts.iter().any(|host| host.id == node.host() && host.up);
+            if up && !progress.waits && (progress.asked as usize) < requests.len() {
+                steps.push(Step::Request { client });
+            }
+        }
+        for (at, packet) in self.flying.iter().enumerate() {
+            if self.flying[..at].iter().any(|earlier| earlier.hash == packet.hash) {
+                continue;
+            }
+            let packet_hash = packet.hash;
+            if self.hosts.iter().any(|host| host.id == packet.to.host() && host.up) {
+                steps.push(Step::Deliver { packet: packet_hash });
+                if used.duplications < bounds.duplications {
+                    steps.push(Step::Duplicate { packet: packet_hash });
+                }
+            }
+            if used.losses < bounds.losses {
+                steps.push(Step::Lose { packet: packet_hash });
+            }
+        }
+        for (index, host) in self.hosts.iter().enumerate() {
+            if !host.up {
+                steps.push(Step::Restart { host: index });
+                continue;
+            }
+            if host.durable < host.written() {
+                steps.push(Step::Sync { host: index });
+            }
+            if used.crashes < bounds.crashes && world.scope.may_crash(host.id) {
+                steps.extend((host.durable..=host.written()).map(|kept| Step::Crash { host: index, kept }));
+            }
+            if used.timers < bounds.timers {
+                for seat in &host.seats {
+                    let pending = (0..64u8).filter(|timer| seat.timers & 1 << timer != 0);
+                    steps
+                        .extend(pending.map(|timer| Step::Timer { node: seat.id, timer: TimerIndex(timer) }));
+                }
+            }
+        }
+    }
+
+    /// Takes a step; false if this state does not have it (on a shortened path).
+    pub(super) fn step(&mut self, step: Step, world: &mut World<'_, S>) -> bool {
+        match step {
+            Step::Request { client } => return self.request(client, world),
+            Step::Deliver { packet } => return self.deliver(packet, false, world),
+            Step::Duplicate { packet } => {
+                self.used.duplications += 1;
+                return self.deliver(packet, true, world);
+            }
+            Step::Lose { packet } => {
+                self.used.losses += 1;
+                return self.take_off(packet).is_some();
+            }
+            Step::Timer { node, timer } => {
+                let Some(host) = self.host_of(node) else { return false };
+                let mut burst = self.burst(host, world);
+                let Some(seat) = burst.host.seats.iter().position(|seat| seat.id == node) else {
+                    return false;
+                };
+                if burst.host.seats[seat].timers & 1 << timer.0 == 0 {
+                    return false;
+                }
+                burst.host.seats[seat].timers &= !(1 << timer.0);
+                burst.call(seat, |node, situation, effects| node.on_timer(timer, situation, effects));
+                burst.settle();
+                self.used.timers += 1;
+            }
+            Step::Sync { host } => {
+                let mut burst = self.burst(host, world);
+                if !burst.host.up || burst.host.durable == burst.host.written() {
+                    return false;
+                }
+                burst.sync();
+            }
+            Step::Crash { host, kept } => return self.crash(host, kept, world),
+            Step::Restart { host } => return self.restart(host, world),
+        }
+        true
+    }
+
+    /// What a step out of this state does, for people.
+    pub(super) fn described(&self, step: Step, world: &World<'_, S>) -> String {
+        let packet = |hash: u64| {
+            let Some(flying) = self.flying.iter().find(|flying| flying.hash == hash) else {
+                return String::new();
+            };
+            let message = Message::<S::Node>::decoded(&flying.bytes);
+            message.map_or_else(
+                |error| error.to_string(),
+                |message| format!("{} -> {} {message:?}", flying.from, flying.to),
+            )
+        };
+        match step {
+            Step::Request { client } => {
+                let (node, requests) = &world.requests[client];
+                format!("{node} asks {:?}", requests.get(self.clients[client].asked as usize))
+            }
+            Step::Deliver { packet: hash } => packet(hash),
+            Step::Duplicate { packet: hash } => format!("{} (and again later)", packet(hash)),
+            Step::Lose { packet: hash } => format!("LOST {}", packet(hash)),
+            Step::Timer { node, timer } => format!("{node} timer {}", timer.0),
+            Step::Sync { host } => format!("{:?} synced", self.hosts[host].id),
+            Step::Crash { host, kept } => {
+                let lost = self.hosts[host].written() - kept;
+                format!("{:?} CRASHES, {lost} records lost", self.hosts[host].id)
+            }
+            Step::Restart { host } => format!("{:?} RESTARTS", self.hosts[host].id),
+        }
+    }
+
+    fn host_of(&self, node: NodeId) -> Option<usize> {
+        self.hosts.iter().position(|host| host.id == node.host() && host.up)
+    }
+
+    fn burst<'s, 'w>(&'s mut self, host: usize, world: &'s mut World<'w, S>) -> Burst<'s, 'w, S> {
+        Burst {
+            host: Rc::make_mut(&mut self.hosts[host]),
+            flying: &mut self.flying,
+            flying_hash: &mut self.flying_hash,
+            clients: &mut self.clients,
+            monitor: &mut self.monitor,
+            world,
+            local: VecDeque::new(),
+        }
+    }
+
+    fn request(&mut self, client: usize, world: &mut World<'_, S>) -> bool {
+        let progress = self.clients[client];
+        let (node, requests) = &world.requests[client];
+        let (node, request) = (*node, requests.get(progress.asked as usize).cloned());
+        let (Some(request), Some(host), false) = (request, self.host_of(node), progress.waits) else {
+            return false;
+        };
+        let id = RequestId((client as u64) << 32 | u64::from(progress.asked));
+        self.clients[client] = Progress { asked: progress.asked + 1, waits: true };
+        world.scope.on_request(Rc::make_mut(&mut self.monitor), node, id, &request);
+        let mut burst = self.burst(host, world);
+        if let Some(seat) = burst.host.seats.iter().position(|seat| seat.id == node) {
+            burst.call(seat, |node, situation, effects| node.on_request(id, request, situation, effects));
+        }
+        burst.settle();
+        true
+    }
+
+    fn take_off(&mut self, packet: u64) -> Option<Rc<Flying>> {
+        let at = self.flying.iter().position(|flying| flying.hash == packet)?;
+        self.flying_hash = self.flying_hash.wrapping_sub(packet);
+        Some(self.flying.remove(at))
+    }
+
+    fn deliver(&mut self, packet: u64, again: bool, world: &mut World<'_, S>) -> bool {
+        let Some(flying) = self.take_off(packet) else { return false };
+        if again {
+            self.flying_hash = self.flying_hash.wrapping_add(packet);
+            self.flying.push(flying.clone());
+        }
+        let Some(host) = self.host_of(flying.to) else { return false };
+        let message = match Message::<S::Node>::decoded(&flying.bytes) {
+            Ok(message) => message,
+            Err(error) => panic!("CODEC: a message to {} does not decode: {error}", flying.to),
+        };
+        let mut burst = self.burst(host, world);
+        burst.deliver(flying.from, flying.to, message);
+        burst.settle();
+        true
+    }
+
+    fn crash(&mut self, index: usize, kept: u64, world: &mut World<'_, S>) -> bool {
+        let host = Rc::make_mut(&mut self.hosts[index]);
+        if !host.up || kept < host.durable || kept > host.written() {
+            return false;
+        }
+        self.used.crashes += 1;
+        host.records.truncate((kept - host.trimmed) as usize);
+        host.durable = kept;
+        (host.up, host.life) = (false, host.life + 1);
+        host.seats.clear();
+        host.held.clear();
+        host.refresh(world.scope);
+        let id = host.id;
+        for (client, progress) in self.clients.iter_mut().enumerate() {
+            let node = world.requests[client].0;
+            if node.host() == id && std::mem::take(&mut progress.waits) {
+                let request = RequestId((client as u64) << 32 | u64::from(progress.asked - 1));
+                world.scope.on_lost(Rc::make_mut(&mut self.monitor), node, request);
+            }
+        }
+        true
+    }
+
+    fn restart(&mut self, index: usize, world: &mut World<'_, S>) -> bool {
+        if self.hosts[index].up {
+            return false;
+        }
+        let nodes = world.scope.build(self.hosts[index].id, self.hosts[index].life);
+        let mut burst = self.burst(index, world);
+        burst.start(nodes);
+        burst.settle();
+        true
+    }
+}
+
+impl<N: Node> HostState<N> {
+    fn new(id: HostId) -> Self {
+        Self {
+            id,
+            up: false,
+            life: 0,
+            seats: Vec::new(),
+            records: Vec::new(),
+            trimmed: 0,
+            durable: 0,
+            trims: Vec::new(),
+            held: Vec::new(),
+            fingerprint: 0,
+        }
+    }
+
+    /// How many records were ever written.
+    pub(super) fn written(&self) -> u64 {
+        self.trimmed + self.records.len() as u64
+    }
+
+    /// Drops durable records that are not needed.
+    pub(super) fn trim(&mut self, place: Place, before: Position) {
+        let durable = (self.durable - self.trimmed) as usize;
+        let unneeded = |record: &Kept| record.place == place && record.position < before;
+        let mut at = 0;
+        self.records.retain(|record| {
+            at += 1;
+            at > durable || !unneeded(record)
+        });
+        let dropped = at - self.records.len();
+        self.trimmed += dropped as u64;
+        self.trims.retain(|&(of, _)| of != place);
+        self.trims.push((place, before));
+    }
+
+    pub(super) fn refresh<S: Scope<Node = N>>(&mut self, scope: &S) {
+        let mut hasher = Fingerprint(mix(u64::from(self.life), u64::from(self.up)));
+        for seat in &self.seats {
+            scope.fingerprint(&seat.node, &mut hasher);
+            hasher.write_u64(seat.timers);
+            hasher.write_u64(seat.next.0);
+        }
+        for record in &self.records {
+            hasher.write_u64(u64::from(record.place.0) ^ record.position.0.rotate_left(32));
+            hasher.write(&record.bytes);
+        }
+        hasher.write_u64(self.durable - self.trimmed);
+        let mut scratch = Vec::new();
+        for held in &self.held {
+            scratch.clear();
+            match held {
+                Held::Send { from, to, message, after } => {
+                    hasher.write_u64(mix(from.as_u64(), to.as_u64()) ^ (after - self.trimmed));
+                    message.encode(&mut scratch);
+                    hasher.write(&scratch);
+                }
+                Held::Trim { place, before, after } => {
+                    hasher.write_u64(mix(u64::from(place.0), before.0) ^ (after - self.trimmed));
+                }
+            }
+        }
+        self.fingerprint = hasher.finish();
+    }
+}
