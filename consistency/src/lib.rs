@@ -18,10 +18,13 @@
 mod anomaly;
 mod causal;
 mod check;
+pub mod cli;
 mod convergence;
 #[cfg(test)]
 mod dice;
+pub mod draw;
 mod explain;
+pub mod format;
 mod graph;
 mod hash;
 pub mod history;
