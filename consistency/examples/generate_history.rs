@@ -1,5 +1,6 @@
 //! Histories of a strictly serializable store, for measuring the checker:
-//! `generate_history lists|versions|register|kv OPERATIONS [SEED] > history.jsonl`.
+//! `generate_history lists|versions|register|kv OPERATIONS [SEED] > history.jsonl`, or `porcupine` for a JSON array
+//! of register operations, of which odd seeds make one in a few hundred reads stale.
 //!
 //! Every operation takes effect at one instant inside its interval; twenty clients overlap.
 
@@ -25,6 +26,9 @@ const CLIENTS: u64 = 20;
 
 fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if arguments.first().is_some_and(|kind| kind == "porcupine") {
+        return porcupine(&arguments);
+    }
     let kind = arguments.first().map_or("lists", |kind| kind);
     let count: u64 = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(10_000);
     let mut dice = Dice(arguments.get(2).and_then(|text| text.parse().ok()).unwrap_or(1));
@@ -76,5 +80,47 @@ fn main() -> io::Result<()> {
         writeln!(out, "{{\"client\":{client},{body},\"call\":{call},\"return\":{end}}}")?;
     }
     writeln!(out, "{{\"end\":{count}}}")?;
+    out.flush()
+}
+
+/// Reads and writes of three registers by ten clients; every write has a value of its own, one in thirty never
+/// returns, and takes effect late or not at all.
+fn porcupine(arguments: &[String]) -> io::Result<()> {
+    let number = |at: usize, default| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (count, seed): (u64, u64) = (number(1, 200), number(2, 1));
+    let mut dice = Dice(seed);
+    let mut held: Vec<Vec<u64>> = vec![Vec::new(); 3];
+    let never = 10_000 + count * 100;
+    let mut lines = Vec::new();
+    // Writes that never return go on as clients of their own.
+    let mut lost = 0;
+    for operation in 0..count {
+        let effect = 2_000 + operation * 100;
+        let (call, end) = (effect - dice.below(450), effect + dice.below(450));
+        let key = dice.below(3) as usize;
+        let stale = seed % 2 == 1 && dice.below(300) == 0;
+        if dice.below(2) == 0 {
+            let vanishes = dice.below(30) == 0;
+            if !vanishes || dice.below(2) == 0 {
+                held[key].push(operation);
+            }
+            lost += u64::from(vanishes);
+            let (client, end) = if vanishes { (10 + lost, never) } else { (operation % 10, end) };
+            lines.push(format!(
+                "{{\"ClientId\":{client},\"Input\":{{\"op\":\"put\",\"key\":{key},\"value\":{operation}}},\"Call\":{call},\
+                 \"Output\":null,\"Return\":{end}}}"
+            ));
+            continue;
+        }
+        let back = if stale { 1 + dice.below(6) as usize } else { 0 };
+        let seen = held[key].iter().rev().nth(back).map_or("null".to_owned(), u64::to_string);
+        lines.push(format!(
+            "{{\"ClientId\":{},\"Input\":{{\"op\":\"get\",\"key\":{key},\"value\":null}},\"Call\":{call},\
+             \"Output\":{seen},\"Return\":{end}}}",
+            operation % 10,
+        ));
+    }
+    let mut out = BufWriter::new(io::stdout().lock());
+    writeln!(out, "[{}]", lines.join(",\n"))?;
     out.flush()
 }

@@ -32,6 +32,7 @@ mod json;
 pub mod kv;
 mod model;
 mod order;
+pub mod rss;
 mod rules;
 pub mod search;
 mod session;

@@ -75,7 +75,7 @@ fn value<'a>(cursor: &mut Cursor<'a>, depth: usize) -> Result<Tree<'a>, String> 
             cursor.at += 1;
             let word = word(cursor);
             if word.is_empty() {
-                Err(format!("column {}: an empty keyword", cursor.at))
+                Err(format!("column {}: an empty keyword: truncated?", cursor.at))
             } else {
                 Ok(Tree::Keyword(word))
             }
