@@ -65,7 +65,7 @@ pub(crate) fn check(
 ) -> Verdict {
     let graph = build(history, resolved, EdgeSet::NONE, rules);
     if let Some(component) = smallest_component(&graph, CAUSAL) {
-        let steps = shortest_cycle(&graph, CAUSAL, &component);
+        let steps = shortest_cycle(&graph, CAUSAL, &component, |vertex| resolved.interval(history, vertex));
         let cycle = reasons(history, resolved, &steps);
         return Verdict::Violated(Witness {
             summary: "a cycle in causal order".to_owned(),
@@ -141,7 +141,8 @@ pub(crate) fn check(
     match smallest_component(&causal_only, set) {
         None => Verdict::Holds,
         Some(component) => {
-            let steps = shortest_cycle(&causal_only, set, &component);
+            let steps =
+                shortest_cycle(&causal_only, set, &component, |vertex| resolved.interval(history, vertex));
             let cycle = reasons(history, resolved, &steps);
             Verdict::Violated(Witness {
                 summary: "concurrent writes are resolved in different orders (causal, but not causal+)"

@@ -266,33 +266,40 @@ impl Deciding<'_> {
         if let Some(witness) = anomaly_witness(&self.resolved.anomalies, model) {
             return Verdict::Violated(witness);
         }
-        if self.graph.is_none() {
+        let (history, resolved) = (self.history, self.resolved);
+        let graph = self.graph.get_or_insert_with(|| {
             let asked = self.options.models.iter().filter_map(|model| model.edges());
-            let wanted = if self.options.strongest { EdgeSet::ALL } else { asked.fold(set, EdgeSet::union) };
-            self.graph = Some(build(self.history, self.resolved, wanted, self.rules));
-        }
-        let Some(graph) = &self.graph else { return Verdict::Undecided("no graph".to_owned()) };
+            let wanted = if self.options.strongest || !resolved.free.is_empty() {
+                EdgeSet::ALL
+            } else {
+                asked.fold(set, EdgeSet::union)
+            };
+            build(history, resolved, wanted, self.rules)
+        });
         if !is_acyclic(graph, set) {
-            return Verdict::Violated(first_cycle(self.history, self.resolved, graph, model));
+            return Verdict::Violated(first_cycle(history, resolved, graph, model));
         }
-        if self.resolved.free.is_empty() {
+        if resolved.free.is_empty() {
             return Verdict::Holds;
         }
-        if model == Model::StrictSerializable && zones_apply(self.history) {
-            let conflicts = self.resolved.free.keys();
-            let conflict =
-                conflicts.filter_map(|key| zones::conflict(self.history, self.resolved, *key)).next();
-            return conflict
-                .map_or(Verdict::Holds, |conflict| Verdict::Violated(zone_witness(self.history, &conflict)));
+        if zones_apply(history) {
+            let strict = Model::StrictSerializable.edges().unwrap_or(set);
+            let conflict = resolved.free.keys().find_map(|key| zones::conflict(history, resolved, *key));
+            match conflict {
+                // What is linearizable is everything that asks for less.
+                None if implies(Model::StrictSerializable, model) && is_acyclic(graph, strict) => return Verdict::Holds,
+                Some(conflict) if set == strict => {
+                    return Verdict::Violated(zone_witness(history, &conflict));
+                }
+                None | Some(_) => {}
+            }
         }
-        match solve(self.history, graph, self.resolved, set, &mut self.steps) {
+        match solve(history, graph, resolved, set, &mut self.steps) {
             Solved::Holds => Verdict::Holds,
-            Solved::Cycle(steps) => Verdict::Violated(cycle_witness(
-                self.history,
-                self.resolved,
-                &steps,
-                &format!("every order of the writes breaks {model}"),
-            )),
+            Solved::Cycle(steps) => {
+                let broken = format!("every order of the writes breaks {model}");
+                Verdict::Violated(cycle_witness(history, resolved, &steps, &broken))
+            }
             Solved::Exhausted => Verdict::Violated(Witness {
                 summary: format!("every order of the writes breaks {model}"),
                 operations: Vec::new(),
@@ -305,9 +312,19 @@ impl Deciding<'_> {
         }
     }
 
+    /// Whether a model surely does not hold, from what is known of weaker ones.
+    fn surely_violated(&self, model: Model) -> bool {
+        self.known.iter().any(|(known, verdict)| verdict.is_violated() && implies(canonical(model), *known))
+    }
+
     fn strongest(&mut self, watch: &mut dyn Watch) -> Vec<Model> {
         let transactions = self.history.operations().iter().any(|op| self.history.accesses(op).len() > 1);
         let mut holding: Vec<Model> = Vec::new();
+        if !self.verdict(Model::StrictSerializable, watch).holds() {
+            // The weakest first: where it fails, all that imply it need no graph search of their own.
+            self.verdict(Model::Serializable, watch);
+            self.verdict(Model::ProcessOrderedSerializable, watch);
+        }
         for model in Model::ALL {
             let single = matches!(model, Model::Linearizable | Model::Rsc | Model::Sequential);
             let named = single != transactions || canonical(model) == model && !has_single_name(model);
@@ -317,7 +334,7 @@ impl Deciding<'_> {
             {
                 continue;
             }
-            if self.verdict(model, watch).holds() {
+            if !self.surely_violated(model) && self.verdict(model, watch).holds() {
                 holding.push(model);
             }
         }
@@ -421,15 +438,28 @@ fn anomaly_witness(anomalies: &[Anomaly], model: Model) -> Option<Witness> {
     })
 }
 
+/// A cycle of the weakest broken stage; where that is long, a shorter one of the whole model, if there is one.
 fn first_cycle(history: &History, resolved: &Resolved, graph: &Graph, model: Model) -> Witness {
+    const LONG: usize = 3;
+    let shortest = |set: EdgeSet| {
+        let component = smallest_component(graph, set)?;
+        Some(shortest_cycle(graph, set, &component, |vertex| resolved.interval(history, vertex)))
+    };
+    let mut found: Option<(Vec<Step>, String)> = None;
     for (stage, broken) in model.stages() {
-        if let Some(component) = smallest_component(graph, stage) {
-            let steps = shortest_cycle(graph, stage, &component);
-            return cycle_witness(history, resolved, &steps, broken);
+        if let Some(steps) = shortest(stage) {
+            found = Some((steps, broken.to_owned()));
+            break;
         }
     }
-    // Unreachable while each model is its own last stage; answer without a cycle rather than panic.
-    cycle_witness(history, resolved, &[], "a cycle")
+    let (mut steps, mut broken) = found.unwrap_or((Vec::new(), "the graph".to_owned()));
+    if steps.len() > LONG
+        && let Some(shorter) = model.edges().and_then(shortest).filter(|other| other.len() < steps.len())
+    {
+        broken = format!("{model} (a longer one, of {}, lies in {broken})", steps.len());
+        steps = shorter;
+    }
+    cycle_witness(history, resolved, &steps, &broken)
 }
 
 fn cycle_witness(history: &History, resolved: &Resolved, steps: &[Step], broken: &str) -> Witness {
