@@ -2,7 +2,7 @@
 
 use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::explain::{Reason, reasons};
-use crate::graph::{Graph, Step, build, is_acyclic, shortest_cycle, smallest_component};
+use crate::graph::{Graph, Residue, Step, build, is_acyclic, residue, shortest_cycle, smallest_component};
 use crate::history::{History, HistoryError, OpIndex};
 use crate::model::{EdgeKind, EdgeSet, Model};
 use crate::order::{Resolved, resolve};
@@ -173,6 +173,7 @@ pub(crate) fn check_under(
         rules,
         resolved: &resolved,
         graph: None,
+        residue: None,
         known: BTreeMap::new(),
         steps: options.search_steps,
     };
@@ -225,6 +226,8 @@ struct Deciding<'a> {
     rules: &'a Rules,
     resolved: &'a Resolved,
     graph: Option<Graph>,
+    /// Where the cycles of the whole graph lie; the models' own cycles are among them.
+    residue: Option<Residue>,
     known: BTreeMap<Model, Verdict>,
     steps: u64,
 }
@@ -276,8 +279,9 @@ impl Deciding<'_> {
             };
             build(history, resolved, wanted, self.rules)
         });
-        if !is_acyclic(graph, set) {
-            return Verdict::Violated(first_cycle(history, resolved, graph, model));
+        let cyclic = self.residue.get_or_insert_with(|| residue(graph, EdgeSet::ALL));
+        if !is_acyclic(&cyclic.graph, set) {
+            return Verdict::Violated(first_cycle(history, resolved, cyclic, model));
         }
         if resolved.free.is_empty() {
             return Verdict::Holds;
@@ -287,7 +291,9 @@ impl Deciding<'_> {
             let conflict = resolved.free.keys().find_map(|key| zones::conflict(history, resolved, *key));
             match conflict {
                 // What is linearizable is everything that asks for less.
-                None if implies(Model::StrictSerializable, model) && is_acyclic(graph, strict) => return Verdict::Holds,
+                None if implies(Model::StrictSerializable, model) && is_acyclic(&cyclic.graph, strict) => {
+                    return Verdict::Holds;
+                }
                 Some(conflict) if set == strict => {
                     return Verdict::Violated(zone_witness(history, &conflict));
                 }
@@ -439,11 +445,17 @@ fn anomaly_witness(anomalies: &[Anomaly], model: Model) -> Option<Witness> {
 }
 
 /// A cycle of the weakest broken stage; where that is long, a shorter one of the whole model, if there is one.
-fn first_cycle(history: &History, resolved: &Resolved, graph: &Graph, model: Model) -> Witness {
+fn first_cycle(history: &History, resolved: &Resolved, cyclic: &Residue, model: Model) -> Witness {
     const LONG: usize = 3;
+    let whole = |vertex: u32| cyclic.whole[vertex as usize];
     let shortest = |set: EdgeSet| {
-        let component = smallest_component(graph, set)?;
-        Some(shortest_cycle(graph, set, &component, |vertex| resolved.interval(history, vertex)))
+        let component = smallest_component(&cyclic.graph, set)?;
+        let interval = |vertex: u32| resolved.interval(history, whole(vertex));
+        let mut steps = shortest_cycle(&cyclic.graph, set, &component, interval);
+        for step in &mut steps {
+            (step.from, step.to) = (whole(step.from), whole(step.to));
+        }
+        Some(steps)
     };
     let mut found: Option<(Vec<Step>, String)> = None;
     for (stage, broken) in model.stages() {
