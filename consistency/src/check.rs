@@ -209,7 +209,7 @@ fn warnings(history: &History, counts: &Counts, options: &Options) -> Vec<String
     if counts.ok == 0 {
         warnings.push("no operation answered ok: a yes means nothing".to_owned());
     }
-    let causal = |model: &Model| matches!(model, Model::Rss | Model::Rsc | Model::Causal | Model::CausalPlus);
+    let causal = |model: &Model| matches!(model, Model::Rss | Model::Rsc) || is_causal(*model);
     if counts.messages == 0 && options.models.iter().any(causal) {
         warnings.push("0 messages recorded: causality between processes is not checked".to_owned());
     }
@@ -330,14 +330,15 @@ impl Deciding<'_> {
             // The weakest first: where it fails, all that imply it need no graph search of their own.
             self.verdict(Model::Serializable, watch);
             self.verdict(Model::ProcessOrderedSerializable, watch);
+            self.verdict(Model::Causal, watch);
         }
-        for model in Model::ALL {
+        // Session guarantees and convergence say little beside these, and are looked at only when asked.
+        let ranked = Model::ALL.into_iter().filter(|model| model.edges().is_some() || is_causal(*model));
+        for model in ranked {
             let single = matches!(model, Model::Linearizable | Model::Rsc | Model::Sequential);
             let named = single != transactions || canonical(model) == model && !has_single_name(model);
-            if !named
-                || model == Model::Eventual
-                || holding.iter().any(|held| implies(canonical(*held), canonical(model)))
-            {
+            let implied = holding.iter().any(|held| implies(canonical(*held), canonical(model)));
+            if !named || implied {
                 continue;
             }
             if !self.surely_violated(model) && self.verdict(model, watch).holds() {
@@ -346,6 +347,10 @@ impl Deciding<'_> {
         }
         holding
     }
+}
+
+fn is_causal(model: Model) -> bool {
+    matches!(model, Model::Causal | Model::CausalPlus)
 }
 
 /// One name for models with the same edges.
