@@ -6,7 +6,7 @@
 
 use crate::check::{Verdict, Witness};
 use crate::explain::reasons;
-use crate::graph::{build, shortest_cycle, smallest_component, topological_order};
+use crate::graph::{Graph, build, shortest_cycle, smallest_component, topological_order};
 use crate::history::{History, OpIndex, Symbol};
 use crate::model::{EdgeKind, EdgeSet};
 use crate::order::{NONE, Resolved};
@@ -53,8 +53,54 @@ impl Sessions {
     }
 }
 
-/// For each key and session, its writes in session order: (position, vertex, slot).
+/// For each key and session, its writes in session order: (position, vertex).
 struct WritesBySession(BTreeMap<(u32, u32), Vec<(u32, u32)>>);
+
+impl WritesBySession {
+    fn of(resolved: &Resolved, sessions: &Sessions) -> WritesBySession {
+        let mut by_session = WritesBySession(BTreeMap::new());
+        for write in resolved.writes.iter().filter(|write| write.vertex != NONE) {
+            let session = sessions.of[write.vertex as usize];
+            let position = sessions.position[write.vertex as usize];
+            by_session.0.entry((write.key.0, session)).or_default().push((position, write.vertex));
+        }
+        by_session.0.values_mut().for_each(|writes| writes.sort_unstable());
+        by_session
+    }
+}
+
+/// For every vertex, how far along each session its causal past reaches.
+struct Clocks {
+    width: usize,
+    clocks: Vec<u32>,
+}
+
+impl Clocks {
+    /// Causal order must have no cycle; vertices on one keep an empty past.
+    fn of(graph: &Graph, sessions: &Sessions) -> Clocks {
+        let width = sessions.count;
+        let mut clocks = vec![0u32; graph.len() * width];
+        for vertex in topological_order(graph, CAUSAL).unwrap_or_default() {
+            let row = vertex as usize * width;
+            if graph.is_operation(vertex) {
+                let own = row + sessions.of[vertex as usize] as usize;
+                clocks[own] = clocks[own].max(sessions.position[vertex as usize]);
+            }
+            for (to, _) in graph.out(vertex, CAUSAL) {
+                for column in 0..width {
+                    let mine = clocks[row + column];
+                    let theirs = &mut clocks[to as usize * width + column];
+                    *theirs = (*theirs).max(mine);
+                }
+            }
+        }
+        Clocks { width, clocks }
+    }
+
+    fn row(&self, vertex: u32) -> &[u32] {
+        &self.clocks[vertex as usize * self.width..(vertex as usize + 1) * self.width]
+    }
+}
 
 pub(crate) fn check(
     history: &History,
@@ -65,7 +111,7 @@ pub(crate) fn check(
 ) -> Verdict {
     let graph = build(history, resolved, EdgeSet::NONE, rules);
     if let Some(component) = smallest_component(&graph, CAUSAL) {
-        let steps = shortest_cycle(&graph, CAUSAL, &component);
+        let steps = shortest_cycle(&graph, CAUSAL, &component, |vertex| resolved.interval(history, vertex));
         let cycle = reasons(history, resolved, &steps);
         return Verdict::Violated(Witness {
             summary: "a cycle in causal order".to_owned(),
@@ -84,35 +130,11 @@ pub(crate) fn check(
             memory_max >> 20
         ));
     }
-    let Some(order) = topological_order(&graph, CAUSAL) else {
-        return Verdict::Undecided("causal order is cyclic after all".to_owned());
-    };
-    let mut clocks = vec![0u32; graph.len() * sessions.count];
-    let width = sessions.count;
-    for vertex in order {
-        let row = vertex as usize * width;
-        if graph.is_operation(vertex) {
-            let own = row + sessions.of[vertex as usize] as usize;
-            clocks[own] = clocks[own].max(sessions.position[vertex as usize]);
-        }
-        for (to, _) in graph.out(vertex, CAUSAL) {
-            for column in 0..width {
-                let mine = clocks[row + column];
-                let theirs = &mut clocks[to as usize * width + column];
-                *theirs = (*theirs).max(mine);
-            }
-        }
-    }
-    let mut by_session = WritesBySession(BTreeMap::new());
-    for write in resolved.writes.iter().filter(|write| write.vertex != NONE) {
-        let session = sessions.of[write.vertex as usize];
-        let position = sessions.position[write.vertex as usize];
-        by_session.0.entry((write.key.0, session)).or_default().push((position, write.vertex));
-    }
-    by_session.0.values_mut().for_each(|writes| writes.sort_unstable());
+    let clocks = Clocks::of(&graph, &sessions);
+    let by_session = WritesBySession::of(resolved, &sessions);
     let mut conflicts: Vec<(u32, u32, EdgeKind)> = Vec::new();
     for read in &resolved.reads {
-        let row = &clocks[read.vertex as usize * width..(read.vertex as usize + 1) * width];
+        let row = clocks.row(read.vertex);
         let source = if read.source == NONE { NONE } else { resolved.writes[read.source as usize].vertex };
         for ((_, session), writes) in by_session.0.range((read.key.0, 0)..=(read.key.0, u32::MAX)) {
             // The last write of the key in this session that is causally before the read, itself excluded.
@@ -120,10 +142,9 @@ pub(crate) fn check(
             let last =
                 writes[..past].iter().rev().map(|(_, vertex)| *vertex).find(|vertex| *vertex != read.vertex);
             let Some(other) = last.filter(|other| *other != source) else { continue };
-            let after_source = source == NONE || {
-                let at = other as usize * width + sessions.of[source as usize] as usize;
-                clocks[at] >= sessions.position[source as usize]
-            };
+            let after_source = source == NONE
+                || clocks.row(other)[sessions.of[source as usize] as usize]
+                    >= sessions.position[source as usize];
             if after_source {
                 return Verdict::Violated(hidden(history, resolved, read.key, read.vertex, source, other));
             }
@@ -135,23 +156,28 @@ pub(crate) fn check(
     if !convergent {
         return Verdict::Holds;
     }
+    converges(history, resolved, &graph, &conflicts)
+}
+
+/// Whether one arbitration order resolves all conflicts. Only the conflicts are write-write edges here: causal
+/// consistency knows no version order.
+fn converges(
+    history: &History,
+    resolved: &Resolved,
+    graph: &Graph,
+    conflicts: &[(u32, u32, EdgeKind)],
+) -> Verdict {
     let set = CAUSAL.with(EdgeKind::WriteWrite);
-    // Only the conflicts are write-write edges here: causal consistency knows no version order.
-    let causal_only = graph.only(CAUSAL).with(&conflicts);
-    match smallest_component(&causal_only, set) {
-        None => Verdict::Holds,
-        Some(component) => {
-            let steps = shortest_cycle(&causal_only, set, &component);
-            let cycle = reasons(history, resolved, &steps);
-            Verdict::Violated(Witness {
-                summary: "concurrent writes are resolved in different orders (causal, but not causal+)"
-                    .to_owned(),
-                operations: cycle.iter().map(|reason| reason.before).collect(),
-                sentences: cycle.iter().map(|reason| reason.sentence.clone()).collect(),
-                cycle,
-            })
-        }
-    }
+    let conflicting = graph.only(CAUSAL).with(conflicts);
+    let Some(component) = smallest_component(&conflicting, set) else { return Verdict::Holds };
+    let steps = shortest_cycle(&conflicting, set, &component, |vertex| resolved.interval(history, vertex));
+    let cycle = reasons(history, resolved, &steps);
+    Verdict::Violated(Witness {
+        summary: "concurrent writes are resolved in different orders (causal, but not causal+)".to_owned(),
+        operations: cycle.iter().map(|reason| reason.before).collect(),
+        sentences: cycle.iter().map(|reason| reason.sentence.clone()).collect(),
+        cycle,
+    })
 }
 
 fn hidden(

@@ -2,7 +2,7 @@
 
 use crate::anomaly::{Anomaly, AnomalyKind};
 use crate::explain::{Reason, reasons};
-use crate::graph::{Graph, Step, build, is_acyclic, shortest_cycle, smallest_component};
+use crate::graph::{Graph, Residue, Step, build, is_acyclic, residue, shortest_cycle, smallest_component};
 use crate::history::{History, HistoryError, OpIndex};
 use crate::model::{EdgeKind, EdgeSet, Model};
 use crate::order::{Resolved, resolve};
@@ -173,6 +173,7 @@ pub(crate) fn check_under(
         rules,
         resolved: &resolved,
         graph: None,
+        residue: None,
         known: BTreeMap::new(),
         steps: options.search_steps,
     };
@@ -208,7 +209,7 @@ fn warnings(history: &History, counts: &Counts, options: &Options) -> Vec<String
     if counts.ok == 0 {
         warnings.push("no operation answered ok: a yes means nothing".to_owned());
     }
-    let causal = |model: &Model| matches!(model, Model::Rss | Model::Rsc | Model::Causal | Model::CausalPlus);
+    let causal = |model: &Model| matches!(model, Model::Rss | Model::Rsc) || is_causal(*model);
     if counts.messages == 0 && options.models.iter().any(causal) {
         warnings.push("0 messages recorded: causality between processes is not checked".to_owned());
     }
@@ -225,6 +226,8 @@ struct Deciding<'a> {
     rules: &'a Rules,
     resolved: &'a Resolved,
     graph: Option<Graph>,
+    /// Where the cycles of the whole graph lie; the models' own cycles are among them.
+    residue: Option<Residue>,
     known: BTreeMap<Model, Verdict>,
     steps: u64,
 }
@@ -266,33 +269,43 @@ impl Deciding<'_> {
         if let Some(witness) = anomaly_witness(&self.resolved.anomalies, model) {
             return Verdict::Violated(witness);
         }
-        if self.graph.is_none() {
+        let (history, resolved) = (self.history, self.resolved);
+        let graph = self.graph.get_or_insert_with(|| {
             let asked = self.options.models.iter().filter_map(|model| model.edges());
-            let wanted = if self.options.strongest { EdgeSet::ALL } else { asked.fold(set, EdgeSet::union) };
-            self.graph = Some(build(self.history, self.resolved, wanted, self.rules));
+            let wanted = if self.options.strongest || !resolved.free.is_empty() {
+                EdgeSet::ALL
+            } else {
+                asked.fold(set, EdgeSet::union)
+            };
+            build(history, resolved, wanted, self.rules)
+        });
+        let cyclic = self.residue.get_or_insert_with(|| residue(graph, EdgeSet::ALL));
+        if !is_acyclic(&cyclic.graph, set) {
+            return Verdict::Violated(first_cycle(history, resolved, cyclic, model));
         }
-        let Some(graph) = &self.graph else { return Verdict::Undecided("no graph".to_owned()) };
-        if !is_acyclic(graph, set) {
-            return Verdict::Violated(first_cycle(self.history, self.resolved, graph, model));
-        }
-        if self.resolved.free.is_empty() {
+        if resolved.free.is_empty() {
             return Verdict::Holds;
         }
-        if model == Model::StrictSerializable && zones_apply(self.history) {
-            let conflicts = self.resolved.free.keys();
-            let conflict =
-                conflicts.filter_map(|key| zones::conflict(self.history, self.resolved, *key)).next();
-            return conflict
-                .map_or(Verdict::Holds, |conflict| Verdict::Violated(zone_witness(self.history, &conflict)));
+        if zones_apply(history) {
+            let strict = Model::StrictSerializable.edges().unwrap_or(set);
+            let conflict = resolved.free.keys().find_map(|key| zones::conflict(history, resolved, *key));
+            match conflict {
+                // What is linearizable is everything that asks for less.
+                None if implies(Model::StrictSerializable, model) && is_acyclic(&cyclic.graph, strict) => {
+                    return Verdict::Holds;
+                }
+                Some(conflict) if set == strict => {
+                    return Verdict::Violated(zone_witness(history, &conflict));
+                }
+                None | Some(_) => {}
+            }
         }
-        match solve(self.history, graph, self.resolved, set, &mut self.steps) {
+        match solve(history, graph, resolved, set, &mut self.steps) {
             Solved::Holds => Verdict::Holds,
-            Solved::Cycle(steps) => Verdict::Violated(cycle_witness(
-                self.history,
-                self.resolved,
-                &steps,
-                &format!("every order of the writes breaks {model}"),
-            )),
+            Solved::Cycle(steps) => {
+                let broken = format!("every order of the writes breaks {model}");
+                Verdict::Violated(cycle_witness(history, resolved, &steps, &broken))
+            }
             Solved::Exhausted => Verdict::Violated(Witness {
                 summary: format!("every order of the writes breaks {model}"),
                 operations: Vec::new(),
@@ -305,24 +318,39 @@ impl Deciding<'_> {
         }
     }
 
+    /// Whether a model surely does not hold, from what is known of weaker ones.
+    fn surely_violated(&self, model: Model) -> bool {
+        self.known.iter().any(|(known, verdict)| verdict.is_violated() && implies(canonical(model), *known))
+    }
+
     fn strongest(&mut self, watch: &mut dyn Watch) -> Vec<Model> {
         let transactions = self.history.operations().iter().any(|op| self.history.accesses(op).len() > 1);
         let mut holding: Vec<Model> = Vec::new();
-        for model in Model::ALL {
+        if !self.verdict(Model::StrictSerializable, watch).holds() {
+            // The weakest first: where it fails, all that imply it need no graph search of their own.
+            self.verdict(Model::Serializable, watch);
+            self.verdict(Model::ProcessOrderedSerializable, watch);
+            self.verdict(Model::Causal, watch);
+        }
+        // Session guarantees and convergence say little beside these, and are looked at only when asked.
+        let ranked = Model::ALL.into_iter().filter(|model| model.edges().is_some() || is_causal(*model));
+        for model in ranked {
             let single = matches!(model, Model::Linearizable | Model::Rsc | Model::Sequential);
             let named = single != transactions || canonical(model) == model && !has_single_name(model);
-            if !named
-                || model == Model::Eventual
-                || holding.iter().any(|held| implies(canonical(*held), canonical(model)))
-            {
+            let implied = holding.iter().any(|held| implies(canonical(*held), canonical(model)));
+            if !named || implied {
                 continue;
             }
-            if self.verdict(model, watch).holds() {
+            if !self.surely_violated(model) && self.verdict(model, watch).holds() {
                 holding.push(model);
             }
         }
         holding
     }
+}
+
+fn is_causal(model: Model) -> bool {
+    matches!(model, Model::Causal | Model::CausalPlus)
 }
 
 /// One name for models with the same edges.
@@ -421,15 +449,34 @@ fn anomaly_witness(anomalies: &[Anomaly], model: Model) -> Option<Witness> {
     })
 }
 
-fn first_cycle(history: &History, resolved: &Resolved, graph: &Graph, model: Model) -> Witness {
+/// A cycle of the weakest broken stage; where that is long, a shorter one of the whole model, if there is one.
+fn first_cycle(history: &History, resolved: &Resolved, cyclic: &Residue, model: Model) -> Witness {
+    const LONG: usize = 3;
+    let whole = |vertex: u32| cyclic.whole[vertex as usize];
+    let shortest = |set: EdgeSet| {
+        let component = smallest_component(&cyclic.graph, set)?;
+        let interval = |vertex: u32| resolved.interval(history, whole(vertex));
+        let mut steps = shortest_cycle(&cyclic.graph, set, &component, interval);
+        for step in &mut steps {
+            (step.from, step.to) = (whole(step.from), whole(step.to));
+        }
+        Some(steps)
+    };
+    let mut found: Option<(Vec<Step>, String)> = None;
     for (stage, broken) in model.stages() {
-        if let Some(component) = smallest_component(graph, stage) {
-            let steps = shortest_cycle(graph, stage, &component);
-            return cycle_witness(history, resolved, &steps, broken);
+        if let Some(steps) = shortest(stage) {
+            found = Some((steps, broken.to_owned()));
+            break;
         }
     }
-    // Unreachable while each model is its own last stage; answer without a cycle rather than panic.
-    cycle_witness(history, resolved, &[], "a cycle")
+    let (mut steps, mut broken) = found.unwrap_or((Vec::new(), "the graph".to_owned()));
+    if steps.len() > LONG
+        && let Some(shorter) = model.edges().and_then(shortest).filter(|other| other.len() < steps.len())
+    {
+        broken = format!("{model} (a longer one, of {}, lies in {broken})", steps.len());
+        steps = shorter;
+    }
+    cycle_witness(history, resolved, &steps, &broken)
 }
 
 fn cycle_witness(history: &History, resolved: &Resolved, steps: &[Step], broken: &str) -> Witness {

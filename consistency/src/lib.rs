@@ -18,10 +18,13 @@
 mod anomaly;
 mod causal;
 mod check;
+pub mod cli;
 mod convergence;
 #[cfg(test)]
 mod dice;
+pub mod draw;
 mod explain;
+pub mod format;
 mod graph;
 mod hash;
 pub mod history;
@@ -29,6 +32,7 @@ mod json;
 pub mod kv;
 mod model;
 mod order;
+pub mod rss;
 mod rules;
 pub mod search;
 mod session;

@@ -210,6 +210,19 @@ fn others(
             }
         }
     }
+    readers(history, resolved, order, rows, places, &met, writes)
+}
+
+/// Who saw a write of a session must see what that session had met before it.
+fn readers(
+    history: &History,
+    resolved: &Resolved,
+    order: &[u32],
+    rows: &[Row],
+    places: &[Place],
+    met: &BTreeMap<(Symbol, u32), Newest>,
+    writes: bool,
+) -> Verdict {
     // What each reader has seen of each session.
     let mut seen: BTreeMap<u32, u32> = BTreeMap::new();
     let mut session = 0;

@@ -25,8 +25,8 @@ pub(crate) enum Solved {
 
 /// Operations up to which reachability is kept as bits (n^2 / 8 bytes).
 const SATURATED_MAX: usize = 20_000;
-/// Remembered states of a search.
-const REMEMBERED_MAX: usize = 2_000_000;
+/// Words that the remembered states of a search may take.
+const REMEMBERED_WORDS_MAX: usize = 64 << 20;
 
 /// Looks for a legal order that respects the edges of `set`; `budget` counts writes placed.
 pub(crate) fn solve(
@@ -36,14 +36,10 @@ pub(crate) fn solve(
     set: EdgeSet,
     budget: &mut u64,
 ) -> Solved {
-    let mut greedy_budget = graph.operations as u64 + 10_000;
-    let first = Schedule::new(history, graph, resolved, set).map(|schedule| schedule.run(&mut greedy_budget));
-    match first {
+    match Schedule::new(history, graph, resolved, set).map(|schedule| schedule.run(budget, false)) {
+        None => return cycle(history, resolved, graph, set),
         Some(Some(true)) => return Solved::Holds,
-        Some(Some(false)) if graph.operations > SATURATED_MAX => return Solved::Exhausted,
-        Some(Some(false)) => {}
-        None => return cycle(graph, set),
-        Some(None) => {}
+        Some(Some(false) | None) => {}
     }
     if graph.operations > SATURATED_MAX {
         return Solved::Undecided(format!(
@@ -53,8 +49,8 @@ pub(crate) fn solve(
     }
     let forced = saturate(graph, resolved, set);
     let forced = graph.with(&forced);
-    match Schedule::new(history, &forced, resolved, set).map(|schedule| schedule.run(budget)) {
-        None => cycle(&forced, set),
+    match Schedule::new(history, &forced, resolved, set).map(|schedule| schedule.run(budget, true)) {
+        None => cycle(history, resolved, &forced, set),
         Some(Some(true)) => Solved::Holds,
         Some(Some(false)) => Solved::Exhausted,
         Some(None) => {
@@ -63,9 +59,11 @@ pub(crate) fn solve(
     }
 }
 
-fn cycle(graph: &Graph, set: EdgeSet) -> Solved {
+fn cycle(history: &History, resolved: &Resolved, graph: &Graph, set: EdgeSet) -> Solved {
     match smallest_component(graph, set) {
-        Some(component) => Solved::Cycle(shortest_cycle(graph, set, &component)),
+        Some(component) => {
+            Solved::Cycle(shortest_cycle(graph, set, &component, |vertex| resolved.interval(history, vertex)))
+        }
         None => Solved::Exhausted,
     }
 }
@@ -153,7 +151,7 @@ struct Schedule<'a> {
     waiting: Vec<u32>,
     scheduled: Vec<u64>,
     left: usize,
-    /// Operations without unscheduled predecessors: (answer, invocation, vertex).
+    /// Operations without unscheduled predecessors: (due, invocation, vertex).
     ready: BTreeSet<(u64, u64, u32)>,
     times: Vec<(u64, u64)>,
     /// The write that stands in each key.
@@ -215,14 +213,18 @@ impl<'a> Schedule<'a> {
         };
         let mut pending = vec![0u32; slots + resolved.first.len()];
         resolved.reads.iter().for_each(|read| pending[source(read) as usize] += 1);
-        let times = resolved
-            .vertices
-            .iter()
-            .map(|op| {
-                let operation = &history.operations()[op.at()];
-                (operation.complete.0, operation.invoke.0)
+        let mut times: Vec<(u64, u64)> = (0..resolved.vertices.len() as u32)
+            .map(|vertex| {
+                let (invoke, complete) = resolved.interval(history, vertex);
+                (complete, invoke)
             })
             .collect();
+        // A write is due when its first reader has answered, if that was earlier than its own answer.
+        for read in resolved.reads.iter().filter(|read| read.source != NONE) {
+            let due = resolved.interval(history, read.vertex).1;
+            let writer = &mut times[resolved.writes[read.source as usize].vertex as usize];
+            writer.0 = writer.0.min(due);
+        }
         let mut schedule = Schedule {
             graph,
             set,
@@ -357,15 +359,17 @@ impl<'a> Schedule<'a> {
         frame.untried.reverse();
     }
 
-    /// True when everything was placed, false when no order exists, nothing when the budget ran out.
-    fn run(mut self, budget: &mut u64) -> Option<bool> {
+    /// True when everything was placed, false when no order exists, nothing when the budget ran out, or at the
+    /// first dead end when it may not turn back.
+    fn run(mut self, budget: &mut u64, may_turn_back: bool) -> Option<bool> {
         let mut seen: HashSet<(Vec<u64>, Vec<u32>), FixedState> = HashSet::with_hasher(FixedState);
         let mut frame = Frame { undo: Vec::new(), untried: Vec::new() };
         self.settle(&mut frame);
         let mut frames = vec![frame];
         let mut turned_back = false;
         while self.left > 0 {
-            if *budget == 0 || seen.len() > REMEMBERED_MAX {
+            let words = self.scheduled.len() + self.current.len() / 2 + 8;
+            if *budget == 0 || seen.len().saturating_mul(words) > REMEMBERED_WORDS_MAX {
                 return None;
             }
             let Some(frame) = frames.last_mut() else { return Some(false) };
@@ -381,6 +385,9 @@ impl<'a> Schedule<'a> {
                 }
                 frames.push(frame);
                 continue;
+            }
+            if !may_turn_back {
+                return None;
             }
             turned_back = true;
             let mut done = frames.pop().map(|frame| frame.undo).unwrap_or_default();

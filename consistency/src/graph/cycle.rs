@@ -1,8 +1,9 @@
 //! The shortest cycle inside one strong component, in operations; barriers and messages cost nothing.
 
 use super::Graph;
+use crate::hash::FixedState;
 use crate::model::{EdgeKind, EdgeSet};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 
 /// One step of a cycle between two operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -16,25 +17,43 @@ pub(crate) struct Step {
 }
 
 /// Vertices a search may start from; a shortest cycle in a huge component is not worth minutes.
-const STARTS_MAX: usize = 256;
+const STARTS_MAX: usize = 128;
 /// Vertices all searches together may visit.
-const VISITS_MAX: usize = 20_000_000;
+const VISITS_MAX: usize = 4_000_000;
 
-/// A shortest cycle through the component, among those that begin at the first few of its operations.
-pub(crate) fn shortest_cycle(graph: &Graph, set: EdgeSet, component: &[u32]) -> Vec<Step> {
+/// A shortest cycle through the component, among those through its most suspicious operations: every cycle has an
+/// edge that goes back in time, and the one that goes back furthest is where the trouble is.
+pub(crate) fn shortest_cycle(
+    graph: &Graph,
+    set: EdgeSet,
+    component: &[u32],
+    interval: impl Fn(u32) -> (u64, u64),
+) -> Vec<Step> {
     let mut inside = vec![false; graph.len()];
     for vertex in component {
         inside[*vertex as usize] = true;
     }
+    let mut starts: Vec<(i128, u32)> = Vec::new();
+    for vertex in component.iter().copied().filter(|vertex| graph.is_operation(*vertex)) {
+        let (invoked, _) = interval(vertex);
+        let back = graph
+            .out(vertex, set)
+            .filter(|(to, _)| graph.is_operation(*to) && inside[*to as usize])
+            .map(|(to, _)| i128::from(interval(to).1) - i128::from(invoked))
+            .min();
+        starts.push((back.unwrap_or(i128::MAX), vertex));
+    }
+    starts.sort_unstable();
     let mut best: Vec<(u32, EdgeKind)> = Vec::new();
     let mut best_length = usize::MAX;
     let mut visits = 0;
-    for root in component.iter().copied().filter(|vertex| graph.is_operation(*vertex)).take(STARTS_MAX) {
+    for (_, root) in starts.into_iter().take(STARTS_MAX) {
+        // The first search must end, whatever it costs; the others only improve on it.
+        if best_length <= 2 || best_length < usize::MAX && visits > VISITS_MAX {
+            break;
+        }
         if let Some((length, path)) = around(graph, set, &inside, root, best_length, &mut visits) {
             (best_length, best) = (length, path);
-        }
-        if best_length <= 2 || visits > VISITS_MAX {
-            break;
         }
     }
     steps(graph, &best)
@@ -50,11 +69,11 @@ fn around(
     visits: &mut usize,
 ) -> Option<(usize, Vec<(u32, EdgeKind)>)> {
     // 0-1 breadth first: entering an operation costs one, entering anything else nothing.
-    let mut came: BTreeMap<u32, (u32, EdgeKind, usize)> = BTreeMap::new();
+    let mut came: HashMap<u32, (u32, EdgeKind, usize), FixedState> = HashMap::with_hasher(FixedState);
     let mut queue = VecDeque::from([(root, 0usize)]);
     while let Some((vertex, length)) = queue.pop_front() {
         *visits += 1;
-        if length + 1 >= shorter_than || *visits > VISITS_MAX {
+        if length + 1 >= shorter_than {
             return None;
         }
         if came.get(&vertex).is_some_and(|(_, _, known)| *known < length) {

@@ -16,7 +16,7 @@ use crate::rules::Rules;
 use crate::terms::Fate;
 
 pub(crate) use cycle::{Step, shortest_cycle};
-pub(crate) use strong::{is_acyclic, smallest_component, topological_order};
+pub(crate) use strong::{Residue, is_acyclic, residue, smallest_component, topological_order};
 
 /// A directed graph in compressed rows. Vertices below `operations` are the kept operations of the history.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 //! Cycles: a quick test for their absence, and Tarjan's strong components where there are some.
 
-use super::Graph;
+use super::{Edges, Graph};
 use crate::model::EdgeSet;
 
 /// All vertices in an order that every edge of `set` respects, or nothing if there is a cycle.
@@ -29,6 +29,68 @@ pub(crate) fn topological_order(graph: &Graph, set: EdgeSet) -> Option<Vec<u32>>
 /// True when the edges of `set` make no cycle.
 pub(crate) fn is_acyclic(graph: &Graph, set: EdgeSet) -> bool {
     topological_order(graph, set).is_some()
+}
+
+/// The part of a graph where all its cycles lie: usually a tiny one.
+#[derive(Debug)]
+pub(crate) struct Residue {
+    pub(crate) graph: Graph,
+    /// The vertex of the whole graph behind each of this one.
+    pub(crate) whole: Vec<u32>,
+}
+
+/// What is left when vertices that no edge enters, and vertices that no edge leaves, are peeled off again and
+/// again. Nothing is left of a graph without a cycle.
+pub(crate) fn residue(graph: &Graph, set: EdgeSet) -> Residue {
+    let mut entering = vec![0u32; graph.len()];
+    for vertex in 0..graph.len() as u32 {
+        graph.out(vertex, set).for_each(|(to, _)| entering[to as usize] += 1);
+    }
+    let mut peeled: Vec<u32> =
+        (0..graph.len() as u32).filter(|vertex| entering[*vertex as usize] == 0).collect();
+    let mut left = vec![true; graph.len()];
+    while let Some(vertex) = peeled.pop() {
+        left[vertex as usize] = false;
+        for (to, _) in graph.out(vertex, set) {
+            entering[to as usize] -= 1;
+            if entering[to as usize] == 0 {
+                peeled.push(to);
+            }
+        }
+    }
+    let kept: Vec<u32> = (0..graph.len() as u32).filter(|vertex| left[*vertex as usize]).collect();
+    // Backwards through what is left; its own reverse edges, for the whole graph keeps none.
+    let mut leaving = vec![0u32; graph.len()];
+    let mut into: Vec<(u32, u32)> = Vec::new();
+    for vertex in &kept {
+        for (to, _) in graph.out(*vertex, set).filter(|(to, _)| left[*to as usize]) {
+            leaving[*vertex as usize] += 1;
+            into.push((to, *vertex));
+        }
+    }
+    into.sort_unstable();
+    let mut peeled: Vec<u32> = kept.iter().copied().filter(|vertex| leaving[*vertex as usize] == 0).collect();
+    while let Some(vertex) = peeled.pop() {
+        left[vertex as usize] = false;
+        let first = into.partition_point(|(to, _)| *to < vertex);
+        for (_, from) in into[first..].iter().take_while(|(to, _)| *to == vertex) {
+            leaving[*from as usize] -= 1;
+            if leaving[*from as usize] == 0 {
+                peeled.push(*from);
+            }
+        }
+    }
+    let whole: Vec<u32> = kept.into_iter().filter(|vertex| left[*vertex as usize]).collect();
+    let operations = whole.iter().filter(|vertex| graph.is_operation(**vertex)).count();
+    let mut edges = Edges { vertices: whole.len(), ..Edges::default() };
+    for (from, vertex) in whole.iter().enumerate() {
+        for (to, kind) in graph.out(*vertex, set) {
+            if let Ok(to) = whole.binary_search(&to) {
+                edges.add(from as u32, to as u32, kind);
+            }
+        }
+    }
+    Residue { graph: edges.into_graph(operations), whole }
 }
 
 /// The strong component with the fewest operations among those with a cycle.

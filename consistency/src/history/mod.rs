@@ -377,6 +377,29 @@ impl History {
         &self.message_names
     }
 
+    /// What unwritten registers hold besides nil.
+    pub fn initial(&self) -> Option<&Value> {
+        self.initial.map(|symbol| self.values.value(symbol))
+    }
+
+    /// Reads of nil from keys that are lists elsewhere become reads of the empty list: files write both so.
+    pub fn empty_lists(&mut self) {
+        let mut is_list = vec![false; self.keys.len()];
+        for access in &self.accesses {
+            is_list[access.key.at()] |=
+                matches!(access.kind, AccessKind::Append(_) | AccessKind::ReadList(_));
+        }
+        for access in &mut self.accesses {
+            let empty = match access.kind {
+                AccessKind::Read(value) => *self.values.value(value) == Value::Nil,
+                AccessKind::Write(_) | AccessKind::Append(_) | AccessKind::ReadList(_) => false,
+            };
+            if empty && is_list[access.key.at()] {
+                access.kind = AccessKind::ReadList(0..0);
+            }
+        }
+    }
+
     /// True when a register that shows `value` was never written.
     pub fn is_initial(&self, value: Symbol) -> bool {
         Some(value) == self.initial || *self.values.value(value) == Value::Nil

@@ -3,6 +3,7 @@
 //! Linearizability is local, so every key is decided alone. Where the service returned versions the answer is
 //! exact in O(n log n) ([`sweep`]); keys the sweep cannot settle go through the memoised [`crate::search`].
 
+mod effects;
 mod object;
 mod sweep;
 mod write;

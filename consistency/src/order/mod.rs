@@ -57,6 +57,14 @@ pub(crate) struct Resolved {
     pub(crate) anomalies: Vec<Anomaly>,
 }
 
+impl Resolved {
+    /// When the operation of a vertex was invoked and when it answered.
+    pub(crate) fn interval(&self, history: &History, vertex: u32) -> (u64, u64) {
+        let operation = &history.operations()[self.vertices[vertex as usize].at()];
+        (operation.invoke.0, operation.complete.0)
+    }
+}
+
 /// The fate under the rules: a mutant may take unknown for failed.
 fn fate(history: &History, op: usize, rules: &Rules) -> Fate {
     match history.operations()[op].fate {

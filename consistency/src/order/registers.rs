@@ -3,7 +3,7 @@
 use super::sources::{BLIND, Sources};
 use super::{NONE, Pending, ReadSlot, Resolved, fate, link, lists};
 use crate::anomaly::{Anomalies, AnomalyKind, binding, name};
-use crate::history::{Access, AccessKind, History, HistoryError, OpIndex, Symbol};
+use crate::history::{Access, AccessKind, History, HistoryError, OpIndex, Stamp, Symbol};
 use crate::rules::Rules;
 use crate::terms::Fate;
 
@@ -94,6 +94,9 @@ fn source(
     anomalies: &mut Anomalies,
 ) -> Result<Option<u32>, HistoryError> {
     let saw = || format!("{} read {}", name(history, op), binding(history, access.key, value));
+    if access.stamp == Some(Stamp::version(0)) && history.is_initial(value) {
+        return Ok(Some(NONE));
+    }
     let stamped = access.stamp.and_then(|stamp| sources.by_stamp(access.key, stamp));
     if let Some(slot) = stamped {
         let writer = &sources.slots[slot as usize];

@@ -3,11 +3,18 @@
 //! Exponential only in what overlaps. Operations of unknown fate are first left out altogether (a yes without
 //! them is a yes), then tried where they change the state. A budget makes the answer `Undecided`, never wrong.
 
+mod objects;
+
 use crate::hash::FixedState;
 use crate::terms::{Fate, Process, Time};
 use std::collections::HashSet;
 use std::fmt;
 use std::hash::Hash;
+
+pub use objects::{
+    Log, LogCall, LogReply, LogState, Queue, QueueCall, QueueReply, ZnodeCall, ZnodeReply, Znodes,
+    linearize_log, linearize_parts,
+};
 
 /// A sequential object.
 ///

@@ -137,27 +137,7 @@ impl World<'_> {
                 before[a][b] = own && a % 2 == 0 || both_operations || received_and_sent || carried;
             }
         }
-        for (a, send) in events.iter().enumerate().filter(|(_, event)| event.sent) {
-            for (b, receive) in events.iter().enumerate().filter(|(_, event)| !event.sent) {
-                before[2 * count + a][2 * count + b] |= send.message == receive.message;
-            }
-        }
-        for reader in (0..count).filter(|op| self.op(*op).fate == Fate::Ok) {
-            for (key, value) in self.seen(reader) {
-                if let Some(writer) = self.writer.get(&(key, value)).filter(|writer| **writer != reader) {
-                    // A pending writer has no response to be read from; legality alone places it. For the models
-                    // without a total order its write is what is read.
-                    before[2 * writer][2 * reader + 1] = true;
-                }
-            }
-        }
-        for via in 0..total {
-            for a in 0..total {
-                for b in 0..total {
-                    before[a][b] |= before[a][via] && before[via][b];
-                }
-            }
-        }
+        self.carry(&mut before);
         let mut causal = vec![vec![false; count]; count];
         for a in 0..count {
             for b in (0..count).filter(|b| *b != a) {
@@ -174,6 +154,33 @@ impl World<'_> {
             }
         }
         causal
+    }
+
+    /// Adds messages and reads-from to process order, and closes it.
+    fn carry(&self, before: &mut [Vec<bool>]) {
+        let (count, events) = (self.count(), self.history.messages());
+        for (a, send) in events.iter().enumerate().filter(|(_, event)| event.sent) {
+            for (b, receive) in events.iter().enumerate().filter(|(_, event)| !event.sent) {
+                before[2 * count + a][2 * count + b] |= send.message == receive.message;
+            }
+        }
+        for reader in (0..count).filter(|op| self.op(*op).fate == Fate::Ok) {
+            for (key, value) in self.seen(reader) {
+                if let Some(writer) = self.writer.get(&(key, value)).filter(|writer| **writer != reader) {
+                    // A pending writer has no response to be read from; legality alone places it. For the models
+                    // without a total order its write is what is read.
+                    before[2 * writer][2 * reader + 1] = true;
+                }
+            }
+        }
+        let total = before.len();
+        for via in 0..total {
+            for a in 0..total {
+                for b in 0..total {
+                    before[a][b] |= before[a][via] && before[via][b];
+                }
+            }
+        }
     }
 
     /// What an operation read from others: (key, value), for lists each element.

@@ -103,6 +103,14 @@ fn ranks(history: &History) -> BTreeMap<(Symbol, Symbol), Stamp> {
     ranks
 }
 
+/// Whether an answered operation read a write of another.
+fn saw(history: &History, world: &World<'_>, reader: usize, writer: usize) -> bool {
+    history.operations()[reader].fate == Fate::Ok
+        && external(history, reader)
+            .iter()
+            .any(|(key, value)| world.writer.get(&(*key, *value)) == Some(&writer))
+}
+
 /// A session guarantee by comparing every pair (and, for the last two, every triple) of operations.
 pub(super) fn session(history: &History, model: Model) -> bool {
     let world = World::of(history);
@@ -120,15 +128,7 @@ pub(super) fn session(history: &History, model: Model) -> bool {
         }
         external(history, op).iter().map(|(key, value)| (*key, rank(*key, *value))).collect()
     };
-    let observed = |op: usize| {
-        ok(op)
-            || (0..count).any(|reader| {
-                ok(reader)
-                    && external(history, reader)
-                        .iter()
-                        .any(|(key, value)| world.writer.get(&(*key, *value)) == Some(&op))
-            })
-    };
+    let observed = |op: usize| ok(op) || (0..count).any(|reader| saw(history, &world, reader, op));
     let wrote = |op: usize| -> Vec<(Symbol, Stamp)> {
         if !observed(op) || history.operations()[op].fate == Fate::Fail {
             return Vec::new();
@@ -144,13 +144,6 @@ pub(super) fn session(history: &History, model: Model) -> bool {
     let older = |bound: &[(Symbol, Stamp)], seen: &[(Symbol, Stamp)]| {
         bound.iter().any(|(key, least)| seen.iter().any(|(other, stamp)| key == other && stamp < least))
     };
-    let saw = |reader: usize, writer: usize| {
-        ok(reader)
-            && reader != writer
-            && external(history, reader)
-                .iter()
-                .any(|(key, value)| world.writer.get(&(*key, *value)) == Some(&writer))
-    };
     let later = |a: usize, b: usize| a == b || world.session(a, b);
     for a in 0..count {
         for b in 0..count {
@@ -163,7 +156,8 @@ pub(super) fn session(history: &History, model: Model) -> bool {
             // a then b in one session; a reader that saw b and then, there or later, reads what a bounds.
             let through = |bound: &[(Symbol, Stamp)]| {
                 (0..count).any(|first| {
-                    saw(first, b)
+                    first != b
+                        && saw(history, &world, first, b)
                         && (0..count).any(|second| later(first, second) && older(bound, &read(second)))
                 })
             };

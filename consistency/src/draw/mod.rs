@@ -1,0 +1,7 @@
+//! Pictures of a history and of what is wrong with it: DOT, and a page that needs nothing but itself.
+
+mod dot;
+mod html;
+
+pub use dot::write_dot;
+pub use html::write_html;
