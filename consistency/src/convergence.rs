@@ -1,9 +1,10 @@
 //! Eventual convergence: once everything settled, all reads of a key agree, on a write that nothing overwrote.
 
-use crate::check::{Verdict, Witness};
+use crate::check::Verdict;
 use crate::history::{History, OpIndex, Symbol};
 use crate::order::{NONE, Resolved};
 use crate::terms::{Fate, Time};
+use crate::witness::Witness;
 use std::collections::BTreeMap;
 
 /// Checks the reads invoked more than `settle_after` after the last answered or attempted write.

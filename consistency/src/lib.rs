@@ -40,10 +40,12 @@ mod solve;
 mod terms;
 #[cfg(test)]
 mod twin;
+mod witness;
 mod zones;
 
 pub use anomaly::{Anomaly, AnomalyKind};
-pub use check::{Counts, Options, Report, Unwatched, Verdict, Watch, Witness, check, check_all};
+pub use check::{Counts, Options, Report, Unwatched, Verdict, Watch, check, check_all};
 pub use explain::{Reason, operation_line};
 pub use model::{EdgeKind, EdgeSet, Model};
 pub use terms::{Fate, Process, Time, Value, Version};
+pub use witness::Witness;

@@ -154,7 +154,6 @@ pub enum Model {
     Eventual,
 }
 
-/// Transactional or single-access wording; also which names `auto` and "strongest" use.
 impl Model {
     /// Every model, strong ones first within each family.
     pub const ALL: [Model; 16] = [

@@ -16,11 +16,20 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 #[derive(Debug)]
 pub(crate) enum Solved {
     Holds,
-    /// Forced edges close a cycle.
-    Cycle(Vec<Step>),
+    /// Forced edges close a cycle; each forced edge with the reader that forces it.
+    Cycle(Vec<Step>, Vec<Forced>),
     /// Every order was tried; this many writes could be placed at most.
     Exhausted,
     Undecided(String),
+}
+
+/// An edge that some read forces: in the other order the read would be wrong.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Forced {
+    pub(crate) from: u32,
+    pub(crate) to: u32,
+    pub(crate) kind: EdgeKind,
+    pub(crate) reader: u32,
 }
 
 /// Operations up to which reachability is kept as bits (n^2 / 8 bytes).
@@ -37,7 +46,7 @@ pub(crate) fn solve(
     budget: &mut u64,
 ) -> Solved {
     match Schedule::new(history, graph, resolved, set).map(|schedule| schedule.run(budget, false)) {
-        None => return cycle(history, resolved, graph, set),
+        None => return cycle(history, resolved, graph, set, Vec::new()),
         Some(Some(true)) => return Solved::Holds,
         Some(Some(false) | None) => {}
     }
@@ -48,9 +57,9 @@ pub(crate) fn solve(
         ));
     }
     let forced = saturate(graph, resolved, set);
-    let forced = graph.with(&forced);
-    match Schedule::new(history, &forced, resolved, set).map(|schedule| schedule.run(budget, true)) {
-        None => cycle(history, resolved, &forced, set),
+    let saturated = graph.with(&edges(&forced));
+    match Schedule::new(history, &saturated, resolved, set).map(|schedule| schedule.run(budget, true)) {
+        None => cycle(history, resolved, &saturated, set, forced),
         Some(Some(true)) => Solved::Holds,
         Some(Some(false)) => Solved::Exhausted,
         Some(None) => {
@@ -59,10 +68,15 @@ pub(crate) fn solve(
     }
 }
 
-fn cycle(history: &History, resolved: &Resolved, graph: &Graph, set: EdgeSet) -> Solved {
+fn edges(forced: &[Forced]) -> Vec<(u32, u32, EdgeKind)> {
+    forced.iter().map(|edge| (edge.from, edge.to, edge.kind)).collect()
+}
+
+fn cycle(history: &History, resolved: &Resolved, graph: &Graph, set: EdgeSet, forced: Vec<Forced>) -> Solved {
     match smallest_component(graph, set) {
         Some(component) => {
-            Solved::Cycle(shortest_cycle(graph, set, &component, |vertex| resolved.interval(history, vertex)))
+            let interval = |vertex: u32| resolved.interval(history, vertex);
+            Solved::Cycle(shortest_cycle(graph, set, &component, interval), forced)
         }
         None => Solved::Exhausted,
     }
@@ -99,17 +113,17 @@ impl Reach {
 }
 
 /// The forced edges among writes and reads of keys with free writes.
-fn saturate(graph: &Graph, resolved: &Resolved, set: EdgeSet) -> Vec<(u32, u32, EdgeKind)> {
+fn saturate(graph: &Graph, resolved: &Resolved, set: EdgeSet) -> Vec<Forced> {
     let mut writers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for write in resolved.writes.iter().filter(|write| write.vertex != NONE) {
         if resolved.free.contains_key(&write.key) {
             writers.entry(write.key.0).or_default().push(write.vertex);
         }
     }
-    let mut forced: Vec<(u32, u32, EdgeKind)> = Vec::new();
+    let mut forced: Vec<Forced> = Vec::new();
     let mut known: BTreeSet<(u32, u32)> = BTreeSet::new();
     loop {
-        let grown = graph.with(&forced);
+        let grown = graph.with(&edges(&forced));
         // A barrier chain has as many rows as sources: too large a graph is not saturated further.
         if grown.len().saturating_mul(grown.operations) / 8 > 512 << 20 {
             return forced;
@@ -129,11 +143,17 @@ fn saturate(graph: &Graph, resolved: &Resolved, set: EdgeSet) -> Vec<(u32, u32, 
                     && !reach.has(other, source)
                     && known.insert((other, source))
                 {
-                    forced.push((other, source, EdgeKind::WriteWrite));
+                    forced.push(Forced {
+                        from: other,
+                        to: source,
+                        kind: EdgeKind::WriteWrite,
+                        reader: read.vertex,
+                    });
                 }
                 let after = source == NONE || reach.has(source, other);
                 if after && !reach.has(read.vertex, other) && known.insert((read.vertex, other)) {
-                    forced.push((read.vertex, other, EdgeKind::ReadWrite));
+                    let (from, kind) = (read.vertex, EdgeKind::ReadWrite);
+                    forced.push(Forced { from, to: other, kind, reader: from });
                 }
             }
         }

@@ -298,3 +298,60 @@ fn budgets_end_in_undecided() {
     let file = folder.file("hard.jsonl", &text);
     expect(&["--model", "linearizable", "--time-limit", "0.01"], &file, 3, &["undecided"]);
 }
+
+#[test]
+fn whatever_a_file_holds_is_answered() {
+    // Histories come from crashed tests and half-copied files; a panic is no reason that anybody can act on.
+    let (mut ours, mut edn) = (Vec::new(), Vec::new());
+    write_intervals(&sample(), &mut ours).expect("to memory");
+    write_edn(&sample(), &mut edn).expect("to memory");
+    let kv = b"{\"client\":1,\"f\":\"cas\",\"key\":\"x\",\"value\":2,\"expected\":1,\"version\":2,\"call\":1,\"return\":2}\n\
+               {\"client\":2,\"f\":\"get\",\"key\":\"x\",\"output\":2,\"version\":2,\"call\":1,\"return\":7}\n";
+    let mut word = 7u64;
+    let mut below = |bound: usize| {
+        word = word.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+        (word >> 33) as usize % bound
+    };
+    let (mut refused, mut answered) = (0, 0);
+    for round in 0..30_000 {
+        let mut text = [&ours[..], &edn[..], &kv[..]][round % 3].to_vec();
+        for _ in 0..1 + below(3) {
+            let at = below(text.len());
+            match below(12) {
+                // Mostly other digits: those files are read, and mean something else.
+                0..=8 => {
+                    if text[at].is_ascii_digit() {
+                        text[at] = b'0' + below(10) as u8;
+                    }
+                }
+                9 => text[at] = b"0123456789-[]{}\",:xnr \n\\"[below(24)],
+                10 => text.truncate(at.max(1)),
+                11 if round % 5 == 0 => {
+                    text.remove(at);
+                }
+                _ => {
+                    let again = text[at..(at + 20).min(text.len())].to_vec();
+                    text.splice(at..at, again);
+                }
+            }
+            if text.is_empty() {
+                text.push(b'{');
+            }
+        }
+        let options = LoadOptions { lenient: round % 2 == 0, ..LoadOptions::default() };
+        match load(&text[..], &options, &mut |_| true) {
+            Err(_) => refused += 1,
+            Ok(Loaded::Transactions(history)) => {
+                answered += 1;
+                let _ = consistency::check(&history, Model::Rss);
+                let _ = consistency::check(&history, Model::CausalPlus);
+            }
+            Ok(Loaded::Kv(history)) => {
+                answered += 1;
+                let _ = history.check_linearizable();
+            }
+            Ok(Loaded::Queues(_) | Loaded::Logs(_) | Loaded::Znodes(_)) => answered += 1,
+        }
+    }
+    assert!(refused > 5_000 && answered > 5_000, "{refused} {answered}");
+}

@@ -257,3 +257,21 @@ fn explanations_name_times_and_data() {
     assert!(text.contains("answered at 10, 20 before T1 was invoked at 30"), "{text}");
     assert!(text.contains("T1 read photo in its initial state, and T0 wrote photo = 1 over it"), "{text}");
 }
+
+#[test]
+fn forced_orders_are_explained_by_their_readers() {
+    // Nobody told the order of the writes: the sentences must name the reads that fix it both ways.
+    let history = history([
+        at(1, 0, 100).write("x", 1),
+        at(2, 0, 100).write("x", 2),
+        at(3, 0, 10).read("x", 1),
+        at(3, 20, 30).read("x", 2),
+        at(4, 0, 10).read("x", 2),
+        at(4, 20, 30).read("x", 1),
+    ]);
+    expect(&history, &[Model::Serializable, Model::Causal], &[Model::Sequential, Model::Rsc]);
+    let verdict = check(&history, Model::Sequential).expect("well formed");
+    let consistency::Verdict::Violated(witness) = verdict else { panic!("must be violated") };
+    let text = witness.sentences.join("\n");
+    assert!(text.contains("both wrote what T"), "{text}");
+}

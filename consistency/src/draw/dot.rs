@@ -1,9 +1,9 @@
 //! A witness as a graph for Graphviz.
 
-use crate::check::Witness;
 use crate::explain::operation_line;
 use crate::history::History;
 use crate::json::quoted;
+use crate::witness::Witness;
 use std::io::{self, Write};
 
 /// Writes the witness: its operations, and one edge per reason.

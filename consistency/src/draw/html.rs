@@ -1,9 +1,9 @@
 //! One page, one picture: processes as lanes, operations as bars, the witness on top. No network, no script.
 
-use crate::check::Witness;
 use crate::explain::operation_line;
 use crate::history::{History, OpIndex};
 use crate::terms::{Fate, Process, Time};
+use crate::witness::Witness;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 

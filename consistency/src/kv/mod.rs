@@ -1,7 +1,7 @@
 //! Recording a key-value history in memory, and deciding whether it is linearizable.
 //!
 //! Linearizability is local, so every key is decided alone. Where the service returned versions the answer is
-//! exact in O(n log n) ([`sweep`]); keys the sweep cannot settle go through the memoised [`crate::search`].
+//! exact in O(n log n) (`sweep`); keys the sweep cannot settle go through the memoised [`crate::search`].
 
 mod effects;
 mod object;
