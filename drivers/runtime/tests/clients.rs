@@ -112,6 +112,29 @@ fn clients_ask_nodes_and_are_answered() {
     });
 }
 
+// A request and the end of the connection that come together are announced once: both must be seen.
+#[test]
+fn a_request_right_before_the_end_is_served() {
+    let (host, address) = host_with(ClientLimits::default());
+    for round in 1..=50 {
+        let mut client = connect(address);
+        client.write_all(b"!?").expect("written");
+        client.shutdown(std::net::Shutdown::Write).expect("half closed");
+        let mut rest = Vec::new();
+        // Depending on who is quicker, the answer comes before the end or not at all.
+        let _ = client.read_to_end(&mut rest);
+        assert!(rest.is_empty() || rest == b".", "round {round}: {rest:?}");
+    }
+    eventually("all clients are gone", || {
+        host.handle().metrics().wait(LIMIT).expect("the host runs").clients == 0
+    });
+    let journaled = host.handle().inspect(|view| match view.node(ORACLE) {
+        Some(Member::Oracle(oracle)) => oracle.journaled,
+        Some(Member::Asker(_)) | None => 0,
+    });
+    assert_eq!(journaled.wait(LIMIT), Ok(50), "every request has reached its node");
+}
+
 // A flood of connections, a half-open one, or an endless request must cost a bounded amount and spare the others.
 #[test]
 fn limits_hold() {
