@@ -6,7 +6,9 @@ mod support;
 
 use bytes::BytesMut;
 use kernel::NodeId;
-use runtime::{ClientLimits, CloseReason, FrontEnd, FrontEndConfig, Host, HostConfig, Session, SessionCx, Storage};
+use runtime::{
+    ClientLimits, CloseReason, FrontEnd, FrontEndConfig, Host, HostConfig, Session, SessionCx, Storage,
+};
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -48,7 +50,8 @@ fn main() {
         let path = directory.path().join(&config.name);
         config.storage = Storage::Directory { path, journal: runtime::JournalOptions::default() };
     }
-    let hosts: Vec<_> = configs.into_iter().map(|c| Host::start(c, both, vec![]).expect("it starts")).collect();
+    let hosts: Vec<_> =
+        configs.into_iter().map(|c| Host::start(c, both, vec![]).expect("it starts")).collect();
     assert_eq!(hosts[0].handle().request(ASKER, question("b", 100)).wait(LIMIT), Ok(100));
     std::thread::sleep(Duration::from_millis(200));
     let bursts = || hosts.iter().map(|h| h.handle().metrics().wait(LIMIT).expect("runs").bursts).sum::<u64>();
@@ -77,7 +80,11 @@ fn main() {
         }
     }
     let (memory, _) = measure();
-    println!("{} clients: {} bytes each", clients.len(), (memory - memory_before) * 1024 / clients.len() as u64);
+    println!(
+        "{} clients: {} bytes each",
+        clients.len(),
+        (memory - memory_before) * 1024 / clients.len() as u64
+    );
     drop(clients);
     drop(host);
 }
