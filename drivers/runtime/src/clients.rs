@@ -7,7 +7,7 @@ use crate::front_end::{
     ClientLimits, CloseReason, FrontEnd, FrontEndConfig, Session, SessionCx, SessionFlags,
 };
 use crate::metrics::Metrics;
-use crate::socket::{After, Socket, listening};
+use crate::socket::{After, Readiness, Socket, listening};
 use crate::tls::ServerTls;
 use bytes::BytesMut;
 use kernel::{Family, HostId, Instant, NodeId};
@@ -154,16 +154,17 @@ impl<F: Family> Clients<F> {
         self.ports[port].acceptable = true;
     }
 
-    pub(crate) fn on_ready(&mut self, index: ClientIndex, readable: bool, writable: bool) {
+    pub(crate) fn on_ready(&mut self, index: ClientIndex, ready: Readiness) {
         let Some(Some(client)) = self.table.get_mut(index.0) else { return };
-        if writable {
+        client.socket.note(ready);
+        if ready.writable {
             client.writable = true;
             if !client.dirty {
                 client.dirty = true;
                 self.dirty.push(index);
             }
         }
-        if readable {
+        if ready.readable {
             client.readable = true;
             if !client.listed {
                 client.listed = true;
@@ -266,6 +267,8 @@ impl<F: Family> Clients<F> {
             client.input = if shares_read_buffer { BytesMut::from(&input[..]) } else { input };
         }
         if after == After::Closed {
+            // It may have closed its own direction only, and still listen for what is answered at once.
+            self.write_out(index, outside);
             self.close(index, CLOSED_BY_CLIENT, outside);
         }
     }

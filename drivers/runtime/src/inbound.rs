@@ -5,7 +5,7 @@ use crate::event::HostEvent;
 use crate::handshake::{Hello, PROTOCOL, Reply, framed, take_greeting};
 use crate::link::SILENCE_MAX;
 use crate::metrics::Metrics;
-use crate::socket::{After, Socket, listening};
+use crate::socket::{After, Readiness, Socket, listening};
 use crate::tls::PeerTls;
 use bytes::BytesMut;
 use kernel::{Bytes, Decode, Envelope, FrameReader, HostId, Instant, NodeId, Reader};
@@ -136,10 +136,10 @@ impl Inbounds {
         }
     }
 
-    pub(crate) fn on_ready(&mut self, index: usize) {
-        if let Some(Some(inbound)) = self.table.get_mut(index)
-            && !inbound.listed
-        {
+    pub(crate) fn on_ready(&mut self, index: usize, ready: Readiness) {
+        let Some(Some(inbound)) = self.table.get_mut(index) else { return };
+        inbound.socket.note(ready);
+        if ready.readable && !inbound.listed {
             inbound.listed = true;
             self.readable.push_back(index);
         }

@@ -2,9 +2,9 @@
 //! connection breaks, is dropped and counted: links are lossy by contract.
 
 use crate::data::Incarnation;
-use crate::handshake::{Hello, Reply, framed, take_greeting};
+use crate::handshake::{GREETING_BYTES_MAX, Hello, Reply, framed, take_greeting};
 use crate::metrics::Metrics;
-use crate::socket::{After, Socket};
+use crate::socket::{After, Readiness, Socket};
 use crate::tls::PeerTls;
 use bytes::BytesMut;
 use kernel::{Encode, FrameWriter, HostId, Instant, NodeId, Rng};
@@ -285,20 +285,18 @@ impl Link {
     }
 
     /// The socket is ready for something. The text is a new complaint; a link that came up is `is_up` afterwards.
-    pub(crate) fn on_ready(
-        &mut self,
-        readable: bool,
-        writable: bool,
-        outside: &mut Outside<'_>,
-    ) -> Option<String> {
-        self.writable |= writable;
+    pub(crate) fn on_ready(&mut self, ready: Readiness, outside: &mut Outside<'_>) -> Option<String> {
+        self.writable |= ready.writable;
+        if let State::Greeting { socket, .. } | State::Up { socket } = &mut self.state {
+            socket.note(ready);
+        }
         match &mut self.state {
             State::Down { .. } | State::Resolving { .. } => None,
             State::Greeting { .. } => match self.greet(outside) {
                 Ok(()) => None,
                 Err(reason) => self.break_off(reason, outside),
             },
-            State::Up { socket } if readable => {
+            State::Up { socket } if ready.readable => {
                 // Nothing but the end is expected on this side.
                 let mut nothing = BytesMut::new();
                 match socket.read(&mut nothing) {
@@ -323,7 +321,10 @@ impl Link {
             let taken = socket.write(hello).map_err(text)?;
             hello.drain(..taken);
         }
-        let (_, after) = socket.read(input).map_err(text)?;
+        let mut after = After::More;
+        while after == After::More && input.len() <= GREETING_BYTES_MAX {
+            (_, after) = socket.read(input).map_err(text)?;
+        }
         socket.flush().map_err(text)?;
         match take_greeting(input)? {
             Some(Reply::Refused { reason }) => Err(format!("refused: {reason}")),

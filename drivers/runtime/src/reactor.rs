@@ -18,6 +18,7 @@ use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::resolver::Resolver;
 use crate::router::Router;
+use crate::socket::Readiness;
 use kernel::{Family, HostId, Instant, Node, NodeId, Place, Rng};
 use mio::{Events, Poll, Token, Waker};
 use std::collections::{BTreeMap, VecDeque};
@@ -74,8 +75,8 @@ pub(crate) struct Reactor<N: Node> {
     incarnation: Incarnation,
     commands: Vec<Command<N>>,
     paused: bool,
-    /// Readiness that arrived during a pause: readable, writable.
-    stashed: BTreeMap<usize, (bool, bool)>,
+    /// Readiness that arrived during a pause.
+    stashed: BTreeMap<usize, Readiness>,
     disk_full: bool,
     disk_retry_at: Option<Instant>,
     witness_at: Option<Instant>,
@@ -202,9 +203,7 @@ impl<N: Node + 'static> Reactor<N> {
             }
             self.refresh();
             for event in &events {
-                let readable = event.is_readable() || event.is_read_closed() || event.is_error();
-                let writable = event.is_writable() || event.is_error();
-                self.on_event(event.token().0, readable, writable);
+                self.on_event(event.token().0, Readiness::of(event));
             }
             if let Some(end) = self.obey() {
                 return Ok(end);
@@ -256,10 +255,10 @@ impl<N: Node + 'static> Reactor<N> {
         self.journal.as_ref().is_none_or(|journal| journal.staged_bytes() < STAGED_BYTES_MAX)
     }
 
-    fn on_event(&mut self, token: usize, readable: bool, writable: bool) {
+    fn on_event(&mut self, token: usize, ready: Readiness) {
         if self.paused && token != WAKER.0 {
-            let stashed = self.stashed.entry(token).or_insert((false, false));
-            *stashed = (stashed.0 | readable, stashed.1 | writable);
+            let stashed = self.stashed.entry(token).or_default();
+            *stashed = stashed.or(ready);
             return;
         }
         match token {
@@ -269,9 +268,9 @@ impl<N: Node + 'static> Reactor<N> {
                 inbounds.accept(&mut outside);
             }
             PORTS..PORTS_END => self.clients.on_acceptable(token - PORTS),
-            LINKS..INBOUNDS => self.on_link_ready(HostId((token - LINKS) as u32), readable, writable),
-            INBOUNDS..CLIENTS => self.inbounds.on_ready(token - INBOUNDS),
-            _ => self.clients.on_ready(clients::ClientIndex(token - CLIENTS), readable, writable),
+            LINKS..INBOUNDS => self.on_link_ready(HostId((token - LINKS) as u32), ready),
+            INBOUNDS..CLIENTS => self.inbounds.on_ready(token - INBOUNDS, ready),
+            _ => self.clients.on_ready(clients::ClientIndex(token - CLIENTS), ready),
         }
     }
 
@@ -300,8 +299,8 @@ impl<N: Node + 'static> Reactor<N> {
                 Command::Pause => self.paused = true,
                 Command::Resume => {
                     self.paused = false;
-                    for (token, (readable, writable)) in std::mem::take(&mut self.stashed) {
-                        self.on_event(token, readable, writable);
+                    for (token, ready) in std::mem::take(&mut self.stashed) {
+                        self.on_event(token, ready);
                     }
                 }
                 Command::Stop => end = end.or(Some(End::Stopped)),

@@ -24,14 +24,44 @@ pub(crate) enum After {
     Closed,
 }
 
+/// What an event says of a socket. Events come once: what is not remembered is lost.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Readiness {
+    pub(crate) readable: bool,
+    pub(crate) writable: bool,
+    /// The other side has closed; bytes may be left to read.
+    pub(crate) closed: bool,
+}
+
+impl Readiness {
+    pub(crate) fn of(event: &mio::event::Event) -> Self {
+        let closed = event.is_read_closed() || event.is_error();
+        Self {
+            readable: event.is_readable() || closed,
+            writable: event.is_writable() || event.is_error(),
+            closed,
+        }
+    }
+
+    pub(crate) fn or(self, other: Self) -> Self {
+        Self {
+            readable: self.readable | other.readable,
+            writable: self.writable | other.writable,
+            closed: self.closed | other.closed,
+        }
+    }
+}
+
 pub(crate) struct Socket {
     stream: TcpStream,
+    /// The end has been announced: a short read is then not the last.
+    closed: bool,
     tls: Option<Box<rustls::Connection>>,
 }
 
 impl Socket {
     pub(crate) fn new(stream: TcpStream, tls: Option<rustls::Connection>) -> Self {
-        Self { stream, tls: tls.map(Box::new) }
+        Self { stream, closed: false, tls: tls.map(Box::new) }
     }
 
     pub(crate) fn stream(&mut self) -> &mut TcpStream {
@@ -51,14 +81,24 @@ impl Socket {
         Ok(())
     }
 
+    /// Remembers that the other side has closed.
+    pub(crate) fn note(&mut self, ready: Readiness) {
+        self.closed |= ready.closed;
+    }
+
     /// Appends what has arrived, at most about `READ_BYTES`, and says how many bytes that were.
     pub(crate) fn read(&mut self, into: &mut BytesMut) -> io::Result<(usize, After)> {
         if into.capacity() - into.len() < READ_BYTES_MIN {
             into.reserve(READ_BYTES);
         }
-        match &mut self.tls {
+        let (bytes, after) = match &mut self.tls {
             None => receive(&self.stream, into),
             Some(tls) => read_tls(&mut self.stream, tls, into),
+        }?;
+        match after {
+            // No other event will tell of the end.
+            After::Drained if self.closed && bytes > 0 => Ok((bytes, After::More)),
+            After::Drained | After::More | After::Closed => Ok((bytes, after)),
         }
     }
 

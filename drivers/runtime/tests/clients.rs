@@ -112,6 +112,31 @@ fn clients_ask_nodes_and_are_answered() {
     });
 }
 
+// A request and the end of the connection that come together are announced once: both must be seen.
+#[test]
+fn a_request_right_before_the_end_is_served() {
+    let (host, address) = host_with(ClientLimits::default());
+    let mut client = connect(address);
+    client.write_all(b"!?").expect("written");
+    assert_eq!(read_exactly(&mut client, 1), b".");
+    host.handle().pause();
+    host.handle().metrics().wait(LIMIT).expect("the host obeys");
+    client.write_all(b"#?").expect("written");
+    client.shutdown(std::net::Shutdown::Write).expect("half closed");
+    host.handle().resume();
+    let mut rest = Vec::new();
+    client.read_to_end(&mut rest).expect("closed by the host");
+    assert!(rest.len() >= 64 << 10, "what is answered at once is sent before the end");
+    eventually("the client is gone", || {
+        host.handle().metrics().wait(LIMIT).expect("the host runs").clients == 0
+    });
+    let journaled = host.handle().inspect(|view| match view.node(ORACLE) {
+        Some(Member::Oracle(oracle)) => oracle.journaled,
+        Some(Member::Asker(_)) | None => 0,
+    });
+    assert_eq!(journaled.wait(LIMIT), Ok(2), "the last request has reached its node");
+}
+
 // A flood of connections, a half-open one, or an endless request must cost a bounded amount and spare the others.
 #[test]
 fn limits_hold() {

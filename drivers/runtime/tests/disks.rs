@@ -29,20 +29,22 @@ fn config_in(path: &Path) -> HostConfig {
     HostConfig { storage, ..HostConfig::new("test", "a") }
 }
 
-/// A disk whose syncs fail once it is told so.
+/// A disk whose syncs fail once it is told so, and are slow all along.
 struct FailingDisk {
     real: RealDisk,
+    takes: Duration,
     broken: Arc<AtomicBool>,
 }
 
 struct FailingFile {
     real: Arc<dyn DiskFile>,
+    takes: Duration,
     broken: Arc<AtomicBool>,
 }
 
 impl FailingDisk {
     fn file(&self, real: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
-        Arc::new(FailingFile { real, broken: Arc::clone(&self.broken) })
+        Arc::new(FailingFile { real, takes: self.takes, broken: Arc::clone(&self.broken) })
     }
 }
 
@@ -81,6 +83,7 @@ impl DiskFile for FailingFile {
         self.real.write(offset, blocks)
     }
     fn sync(&self) -> io::Result<()> {
+        std::thread::sleep(self.takes);
         match self.broken.load(Ordering::SeqCst) {
             true => Err(io::Error::from_raw_os_error(libc::EIO)),
             false => self.real.sync(),
@@ -95,7 +98,7 @@ fn a_failed_sync_stops_the_host() {
         let directory = Scratch::new("eio");
         let broken = Arc::new(AtomicBool::new(false));
         let real = RealDisk::new(directory.path().to_owned()).expect("the directory can be made");
-        let disk = Arc::new(FailingDisk { real, broken: Arc::clone(&broken) });
+        let disk = Arc::new(FailingDisk { real, takes: Duration::ZERO, broken: Arc::clone(&broken) });
         let storage = Storage::Disk { disk, journal: JournalOptions { placement, ..SMALL } };
         let host = Host::start(HostConfig { storage, ..HostConfig::new("test", "a") }, both, vec![])
             .expect("it starts");
@@ -105,6 +108,29 @@ fn a_failed_sync_stops_the_host() {
         let error = host.join().expect_err("stopped by itself").to_string();
         assert!(error.starts_with("cannot sync ") && error.contains("segment-"), "{error}");
     }
+}
+
+// A slow disk must hold up only what waits for it: the reactor must not wait with it.
+#[test]
+fn a_slow_disk_is_left_to_a_thread() {
+    let directory = Scratch::new("slow");
+    let mut configs = cluster(&["a", "b"]).into_iter();
+    let a = Host::start(configs.next().expect("a"), both, vec![]).expect("a starts");
+    let real = RealDisk::new(directory.path().to_owned()).expect("the directory can be made");
+    let disk = Arc::new(FailingDisk { real, takes: Duration::from_millis(3), broken: Arc::default() });
+    let mut config = configs.next().expect("b");
+    config.storage = Storage::Disk { disk, journal: SMALL };
+    let b = Host::start(config, both, vec![]).expect("b starts");
+    let slow = b.handle().request(ASKER, Question { window: 1, ..question("b", 100) });
+    eventually("the thread has taken over", || {
+        let metrics = b.handle().metrics().wait(LIMIT).expect("b runs");
+        metrics.fsyncs > 3 && !metrics.fsync_inline
+    });
+    let start = std::time::Instant::now();
+    let glances = Question { window: 1, durable: false, ..question("b", 1000) };
+    assert_eq!(a.handle().request(ASKER, glances).wait(LIMIT), Ok(1000));
+    println!("1000 messages and answers beside a slow disk: {:?}", start.elapsed());
+    assert_eq!(slow.wait(LIMIT), Ok(100));
 }
 
 // A panic in a role must end the host with its text, and free whoever waits.

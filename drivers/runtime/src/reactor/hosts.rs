@@ -4,15 +4,16 @@ use super::{LINKS, Message, Reactor};
 use crate::event::HostEvent;
 use crate::inbound;
 use crate::link::{self, Link, PeerConfig, Wish};
+use crate::socket::Readiness;
 use kernel::{HostId, Node};
 use mio::Token;
 
 impl<N: Node + 'static> Reactor<N> {
-    pub(super) fn on_link_ready(&mut self, host: HostId, readable: bool, writable: bool) {
+    pub(super) fn on_link_ready(&mut self, host: HostId, ready: Readiness) {
         let mut came_up = false;
         self.with_link(host, |link, outside| {
             let was_up = link.is_up();
-            let complaint = link.on_ready(readable, writable, outside);
+            let complaint = link.on_ready(ready, outside);
             came_up = !was_up && link.is_up();
             (complaint, came_up)
         });
