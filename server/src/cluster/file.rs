@@ -4,7 +4,6 @@ use super::keys::{self, Key, Kind};
 use super::placement::{Place, Placement};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -439,9 +438,4 @@ impl RawFile {
         self.values.insert(key.name, (text, Origin::File { line }));
         Ok(())
     }
-}
-
-/// The loopback addresses of a host of this file, for tests and the demo.
-pub fn loopback(port: u16) -> SocketAddr {
-    SocketAddr::from(([127, 0, 0, 1], port))
 }

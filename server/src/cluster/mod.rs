@@ -4,5 +4,5 @@ pub mod file;
 pub mod keys;
 pub mod placement;
 
-pub use file::{ClusterFile, Durability, Listen, TlsFiles};
-pub use placement::{Placement, RoleName};
+pub use file::{ClusterFile, Durability};
+pub use placement::RoleName;

@@ -1,13 +1,23 @@
-//! The command line.
+//! The command line: nouns, then verbs. Exit codes are the same everywhere: 0 done, 1 failed, 2 bad input, 3 undecided,
+//! 4 unreachable, 5 consistency violated.
 
+mod cluster;
+mod config;
+mod demo;
+mod kv;
 mod serve;
+mod sim;
+mod tls;
+mod verdict;
+
+pub use cluster::columns_of;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 /// Scalable ordering for strongly consistent services.
 #[derive(Parser)]
-#[command(name = "ordinate", version, about)]
+#[command(name = "ordinate", version = env!("CARGO_PKG_VERSION"), about, propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -15,11 +25,32 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Verb {
+    /// Start a three-host cluster in this process, with a prompt to break it
+    Demo(demo::Demo),
     /// Run one host of a cluster
     Serve(serve::Serve),
+    /// What a host knows of itself and its cluster
+    Status(cluster::ShowStatus),
+    /// The cluster's members
+    #[command(subcommand)]
+    Cluster(cluster::Cluster),
+    /// The key-value service
+    #[command(subcommand)]
+    Kv(kv::Kv),
+    /// The cluster file
+    #[command(subcommand)]
+    Config(config::Config),
+    /// Certificates
+    #[command(subcommand)]
+    Tls(tls::Tls),
     /// Measure a service
     #[command(subcommand)]
     Bench(Bench),
+    /// The fault simulator
+    #[command(subcommand)]
+    Sim(sim::Sim),
+    /// Decide a recorded history against consistency models
+    Check(consistency::cli::CheckArgs),
 }
 
 #[derive(Subcommand)]
@@ -30,8 +61,20 @@ enum Bench {
 
 /// Runs the verb on the command line.
 pub fn run() -> ExitCode {
-    match Arguments::parse().verb {
+    let outcome = match Arguments::parse().verb {
+        Verb::Demo(demo) => demo.run(),
         Verb::Serve(serve) => serve.run(),
-        Verb::Bench(Bench::Kv(bench)) => bench.run(),
+        Verb::Status(status) => status.run(),
+        Verb::Cluster(cluster) => cluster.run(),
+        Verb::Kv(kv) => kv.run(),
+        Verb::Config(config) => config.run(),
+        Verb::Tls(tls) => tls.run(),
+        Verb::Bench(Bench::Kv(bench)) => return bench.run(),
+        Verb::Sim(sim) => return sim.run(),
+        Verb::Check(check) => return ExitCode::from(consistency::cli::run(check)),
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => failure.report(),
     }
 }

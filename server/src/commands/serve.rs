@@ -1,11 +1,15 @@
 //! `ordinate serve`: one host of a cluster, until it is told to stop.
 
-use crate::cluster::ClusterFile;
+use crate::admin::{self, Admin};
 use crate::cluster::file::Overrides;
-use crate::host::{self, Sockets};
+use crate::cluster::{ClusterFile, Durability, keys};
+use crate::failure::Failure;
+use crate::host::{self, Node, Sockets, StartError};
+use runtime::{DataError, EventSink, HostError, HostHandle, PeerConfig};
+use std::io::IsTerminal as _;
 use std::net::TcpListener;
-use std::path::PathBuf;
-use std::process::ExitCode;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Run one host of a cluster.
 #[derive(clap::Args)]
@@ -16,42 +20,194 @@ pub struct Serve {
     /// Which host of it this is
     #[arg(long, value_name = "NAME")]
     host: String,
-    /// This machine joins a living cluster
+    /// This machine joins a living cluster: it waits to be made a member
     #[arg(long)]
     join: bool,
+    /// Set a key of the cluster file, for example --set listen.native=0.0.0.0:7071
+    #[arg(long, value_name = "KEY=VALUE")]
+    set: Vec<String>,
 }
+
+/// How often the membership is compared with the links.
+const WATCH_MEMBERS_EVERY: Duration = Duration::from_millis(500);
 
 impl Serve {
     /// Serves until SIGINT or SIGTERM.
-    pub fn run(self) -> ExitCode {
-        let file = match ClusterFile::read(&self.config, &Overrides::from_environment()) {
-            Ok(file) => file,
-            Err(error) => {
-                eprintln!("{error:?}");
-                return ExitCode::from(2);
-            }
-        };
-        let Some(line) = file.host(&self.host) else { return ExitCode::from(2) };
+    pub fn run(self) -> Result<(), Failure> {
+        let started = Instant::now();
+        let file = read_file(&self.config, &self.set)?;
+        let line = file.host(&self.host).ok_or_else(|| {
+            let known: Vec<&str> = file.hosts.iter().map(|host| host.name.as_str()).collect();
+            let near = keys::nearest(&self.host, known.iter().copied()).unwrap_or(known[0]);
+            Failure::input(
+                "O2002",
+                format!("no host {} in {}", self.host, self.config.display()),
+                format!("its hosts are: {}", known.join(", ")),
+                format!("ordinate serve --config {} --host {near}", self.config.display()),
+            )
+        })?;
         let sockets = Sockets {
-            peer: TcpListener::bind(&line.address).expect("bind"),
-            native: TcpListener::bind(&file.listen.native).expect("bind"),
+            peer: bind(&line.address, "[hosts]")?,
+            native: bind(&file.listen.native, "listen.native")?,
         };
-        let events: runtime::EventSink = Box::new(|event| eprintln!("{event}"));
-        match host::start(&file, &self.host, self.join, sockets, Some(events)) {
-            Ok(host) => {
-                eprintln!("serving");
-                match host.join() {
-                    Ok(()) => ExitCode::SUCCESS,
-                    Err(error) => {
-                        eprintln!("{error}");
-                        ExitCode::FAILURE
-                    }
-                }
+        let admin = bind(&file.listen.admin, "listen.admin")?;
+        let events: EventSink = Box::new(|event| eprintln!("{event}"));
+        let host = host::start(&file, &self.host, self.join, sockets, Some(events))
+            .map_err(|error| explain(&error, &file, &self.host))?;
+        let handle = host.handle();
+        let shared = Admin { handle: handle.clone(), file: file.clone(), host: self.host.clone(), started };
+        let stop_admin = admin::serve(admin, shared).map_err(|error| {
+            Failure::failed(
+                "O2003",
+                "the admin port cannot be served",
+                error.to_string(),
+                "ordinate serve ... again",
+            )
+        })?;
+        self.banner(&file, started);
+        stop_on_signal(handle.clone())?;
+        watch_members(handle, file.clone(), self.host.clone());
+        let ended = host.join();
+        drop(stop_admin);
+        ended.map_err(|error| explain(&StartError::Host(error), &file, &self.host))
+    }
+
+    fn banner(&self, file: &ClusterFile, started: Instant) {
+        eprintln!("ordinate {}  host {} of cluster {}", env!("CARGO_PKG_VERSION"), self.host, file.cluster);
+        eprintln!("  engine      paxos, {} hosts", file.hosts.len());
+        match file.durability {
+            Durability::MajorityFsync => {
+                eprintln!("  durability  majority-fsync   data in {}", file.data.join(&self.host).display())
             }
-            Err(error) => {
-                eprintln!("{error}");
-                ExitCode::FAILURE
+            Durability::Memory => {
+                eprintln!("  durability  memory   WARNING: a power failure loses acknowledged writes")
             }
         }
+        eprintln!("  native      {}{}", file.listen.native, if file.tls.is_some() { "   (TLS)" } else { "" });
+        eprintln!("  web page    http://{}", file.listen.admin);
+        if std::io::stderr().is_terminal() {
+            eprintln!("  try         ordinate kv put greeting hello --endpoints {}", file.listen.native);
+        }
+        eprintln!("  serving after {:.2} s", started.elapsed().as_secs_f64());
     }
+}
+
+/// Reads and checks a cluster file with what the environment and `--set` say.
+pub fn read_file(path: &Path, sets: &[String]) -> Result<ClusterFile, Failure> {
+    let mut overrides = Overrides::from_environment();
+    for set in sets {
+        let Some((name, value)) = set.split_once('=') else {
+            return Err(Failure::input(
+                "O2004",
+                format!("--set {set} sets nothing"),
+                "",
+                "--set durability.ack=memory",
+            ));
+        };
+        let Some(key) = keys::find(name) else {
+            let near = keys::nearest(name, keys::KEYS.iter().map(|key| key.name));
+            let fact = near.map_or_else(String::new, |near| format!("did you mean {near}?"));
+            return Err(Failure::input(
+                "O2004",
+                format!("unknown key {name}"),
+                fact,
+                "ordinate config explain",
+            ));
+        };
+        overrides.set(key, value.to_owned());
+    }
+    ClusterFile::read(path, &overrides).map_err(|error| {
+        let place = error
+            .line
+            .map_or_else(|| path.display().to_string(), |line| format!("{}:{line}", path.display()));
+        Failure::input("O2001", error.what, place, error.help)
+    })
+}
+
+/// Listens, or says who is in the way.
+pub fn bind(address: &str, key: &str) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).map_err(|error| {
+        Failure::input(
+            "O2003",
+            format!("cannot listen at {address} ({key})"),
+            error.to_string(),
+            format!("choose another with --set {key}=ADDRESS, or find who listens there: ss -ltnp"),
+        )
+    })
+}
+
+fn explain(error: &StartError, file: &ClusterFile, host: &str) -> Failure {
+    let data = file.data.join(host);
+    let (code, remedy) = match error {
+        StartError::Tls(_) => ("O2105", "ordinate tls init --out tls HOST...".to_owned()),
+        StartError::Host(HostError::Data(DataError::InUse { .. })) => {
+            ("O2106", "another process serves this host: stop it first".to_owned())
+        }
+        StartError::Host(HostError::Data(_)) => (
+            "O2107",
+            format!(
+                "start it with the cluster file it belongs to, or give another folder: --set data=FOLDER (now {})",
+                data.display()
+            ),
+        ),
+        StartError::Host(HostError::Journal(_)) => (
+            "O2108",
+            format!(
+                "keep {} for inspection, and replace the host: ordinate cluster members replace {host} NEW=ADDRESS",
+                data.display()
+            ),
+        ),
+        StartError::Host(_) => {
+            ("O2100", "ordinate serve ... again; if it repeats, report it with this text".to_owned())
+        }
+    };
+    Failure::failed(code, format!("host {host} cannot serve"), error.to_string(), remedy)
+}
+
+fn stop_on_signal(handle: HostHandle<Node>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    let runtime = runtime
+        .map_err(|error| Failure::failed("O2100", "cannot wait for signals", error.to_string(), ""))?;
+    std::thread::spawn(move || {
+        runtime.block_on(async {
+            use tokio::signal::unix::{SignalKind, signal};
+            let Ok(mut terminate) = signal(SignalKind::terminate()) else { return };
+            tokio::select! {
+                _ = tokio::signal::ctrl_c() => {}
+                _ = terminate.recv() => {}
+            }
+            handle.stop();
+        });
+    });
+    Ok(())
+}
+
+/// Dials whoever the log makes a member: the cluster file only says how it began.
+fn watch_members(handle: HostHandle<Node>, file: ClusterFile, host: String) {
+    std::thread::spawn(move || {
+        let mut known: Vec<(String, String)> =
+            file.hosts.iter().map(|it| (it.name.clone(), it.address.clone())).collect();
+        loop {
+            std::thread::sleep(WATCH_MEMBERS_EVERY);
+            let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
+                return;
+            };
+            let Some((status, _)) = runtime.block_on(crate::status::Status::of(&handle, &file, &host)) else {
+                continue;
+            };
+            for (name, address) in &status.membership.hosts {
+                match known.iter_mut().find(|(known, _)| known == name) {
+                    Some((_, known)) if known == address || address.is_empty() => continue,
+                    Some((_, known)) => *known = address.clone(),
+                    None => known.push((name.clone(), address.clone())),
+                }
+                let peers = known.iter().filter(|(name, _)| *name != host);
+                handle.set_peers(
+                    peers
+                        .map(|(name, address)| PeerConfig { name: name.clone(), address: address.clone() })
+                        .collect(),
+                );
+            }
+        }
+    });
 }

@@ -1,0 +1,84 @@
+//! The admin port: health, metrics, status, and the key-value service over HTTP and JSON.
+
+mod kv;
+mod metrics;
+mod page;
+
+use crate::cluster::ClusterFile;
+use crate::host::Node;
+use crate::status::Status;
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use runtime::HostHandle;
+use std::net::TcpListener;
+use std::sync::Arc;
+
+/// What handlers share.
+pub struct Admin {
+    /// The host.
+    pub handle: HostHandle<Node>,
+    /// Its cluster file.
+    pub file: ClusterFile,
+    /// Its name.
+    pub host: String,
+    /// When it started.
+    pub started: std::time::Instant,
+}
+
+/// Serves on a thread of its own until the process ends or `stop` is dropped.
+pub fn serve(listener: TcpListener, admin: Admin) -> std::io::Result<tokio::sync::oneshot::Sender<()>> {
+    listener.set_nonblocking(true)?;
+    let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let routes = routes(Arc::new(admin));
+    std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
+        runtime.block_on(async move {
+            let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
+            let serving = axum::serve(listener, routes).with_graceful_shutdown(async move {
+                // Either way the host is going.
+                let _ = stopped.await;
+            });
+            if let Err(error) = serving.await {
+                eprintln!("the admin port has stopped: {error}");
+            }
+        });
+    })?;
+    Ok(stop)
+}
+
+fn routes(admin: Arc<Admin>) -> Router {
+    Router::new()
+        .route("/", get(page::page))
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .route("/metrics", get(metrics::metrics))
+        .route("/v1/status", get(status))
+        .route("/v1/kv", get(kv::scan).post(kv::batch))
+        .route("/v1/kv/{*key}", get(kv::get).put(kv::put).delete(kv::delete).post(kv::increment))
+        .with_state(admin)
+}
+
+async fn healthz(State(admin): State<Arc<Admin>>) -> Response {
+    match Status::of(&admin.handle, &admin.file, &admin.host).await {
+        Some(_) => "ok\n".into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer\n").into_response(),
+    }
+}
+
+async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
+    match Status::of(&admin.handle, &admin.file, &admin.host).await.map(|(status, _)| status.not_ready()) {
+        Some(None) => "ready\n".into_response(),
+        Some(Some(reason)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer\n").into_response(),
+    }
+}
+
+async fn status(State(admin): State<Arc<Admin>>) -> Response {
+    match Status::of(&admin.handle, &admin.file, &admin.host).await {
+        Some((status, _)) => axum::Json(status).into_response(),
+        None => (StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer\n").into_response(),
+    }
+}

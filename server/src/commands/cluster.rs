@@ -1,0 +1,354 @@
+//! `ordinate status` and `ordinate cluster`: what hosts know, and who is a member.
+
+use super::kv::Endpoint;
+use crate::failure::Failure;
+use clap::Subcommand;
+use kernel::{HostId, NodeId};
+use ordinate_client::CallError;
+use parts::{Acceptors, Group, Shape, Slot};
+use paxos::{Configuration, HostEntry};
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::io::{Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+/// What a host knows of itself and its cluster
+#[derive(clap::Args)]
+pub struct ShowStatus {
+    /// The admin address of a host
+    #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070")]
+    admin: String,
+    /// Output
+    #[arg(short, long, default_value = "table", value_parser = ["table", "json"])]
+    output: String,
+}
+
+/// The cluster's members
+#[derive(Subcommand)]
+pub enum Cluster {
+    /// Who is a member, in which roles
+    #[command(subcommand)]
+    Members(Members),
+}
+
+/// Changes of membership; each takes effect without stopping the cluster
+#[derive(Subcommand)]
+pub enum Members {
+    /// Print the members
+    List(ShowStatus),
+    /// Add a host in every role; start it first with: ordinate serve --host NAME --join
+    Add {
+        /// NAME=ADDRESS of the new host's peers' port
+        host: String,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Remove a host
+    Remove {
+        /// Its name
+        host: String,
+        #[command(flatten)]
+        change: Change,
+    },
+    /// Put a new host in the places of an old one; start it first with: ordinate serve --host NAME --join
+    Replace {
+        /// The name of the host that leaves
+        old: String,
+        /// NAME=ADDRESS of the one that comes
+        new: String,
+        #[command(flatten)]
+        change: Change,
+    },
+}
+
+/// How to change the membership.
+#[derive(clap::Args)]
+pub struct Change {
+    /// The admin address of a host, to learn the present members
+    #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070")]
+    admin: String,
+    #[command(flatten)]
+    endpoint: Endpoint,
+}
+
+impl ShowStatus {
+    /// Prints it.
+    pub fn run(self) -> Result<(), Failure> {
+        let text = fetch(&self.admin, "/v1/status")?;
+        if self.output == "json" {
+            println!("{text}");
+            return Ok(());
+        }
+        let status = parse(&self.admin, &text)?;
+        let text = |name: &str| status[name].as_str().unwrap_or("none").to_owned();
+        println!(
+            "host        {} of cluster {}   (ordinate {})",
+            text("host"),
+            text("cluster"),
+            text("version")
+        );
+        println!("leader      {}   round {}", text("leader"), status["round"]);
+        println!("durability  {}", text("durability"));
+        println!("acceptor    {}", text("acceptor"));
+        println!("executed    {}   snapshot through {}", status["executed"], status["snapshot"]);
+        println!(
+            "keys        {}   sessions {}   clients {}",
+            status["keys"], status["sessions"], status["clients"]
+        );
+        println!(
+            "disk        {}",
+            if status["disk_full"] == Value::Bool(true) { "FULL: clients wait" } else { "ok" }
+        );
+        print_members(&status);
+        Ok(())
+    }
+}
+
+fn print_members(status: &Value) {
+    println!("membership  version {}", status["membership"]["version"]);
+    for (name, address) in status["membership"]["hosts"].as_object().into_iter().flatten() {
+        let plays = |(role, hosts): (&String, &Value)| {
+            let here = hosts.as_array().is_some_and(|hosts| hosts.iter().any(|host| host == name));
+            here.then(|| role.trim_start_matches("paxos.").to_owned())
+        };
+        let roles: Vec<String> =
+            status["membership"]["roles"].as_object().into_iter().flatten().filter_map(plays).collect();
+        println!("  {name:<12} {:<24} {}", address.as_str().unwrap_or(""), roles.join(" "));
+    }
+}
+
+fn parse(admin: &str, text: &str) -> Result<Value, Failure> {
+    serde_json::from_str(text)
+        .map_err(|error| Failure::unreachable(admin, format!("it does not speak our HTTP: {error}")))
+}
+
+/// A GET without a library: one request, the body of the answer.
+fn fetch(admin: &str, path: &str) -> Result<String, Failure> {
+    let ask = || -> std::io::Result<String> {
+        let address = admin
+            .to_socket_addrs()?
+            .next()
+            .ok_or_else(|| std::io::Error::other("the name has no address"))?;
+        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(3))?;
+        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
+        write!(stream, "GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n")?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        let (head, body) =
+            answer.split_once("\r\n\r\n").ok_or_else(|| std::io::Error::other("the answer is cut short"))?;
+        if !head.starts_with("HTTP/1.1 200") {
+            return Err(std::io::Error::other(body.trim().to_owned()));
+        }
+        Ok(body.to_owned())
+    };
+    ask().map_err(|error| Failure::unreachable(admin, error.to_string()))
+}
+
+impl Cluster {
+    /// Does it.
+    pub fn run(self) -> Result<(), Failure> {
+        let Self::Members(members) = self;
+        match members {
+            Members::List(status) => {
+                let status = parse(&status.admin, &fetch(&status.admin, "/v1/status")?)?;
+                print_members(&status);
+                Ok(())
+            }
+            Members::Add { host, change } => change.carry_out(|present| add(present, &host)),
+            Members::Remove { host, change } => change.carry_out(|present| remove(present, &host)),
+            Members::Replace { old, new, change } => change.carry_out(|present| replace(present, &old, &new)),
+        }
+    }
+}
+
+/// The members by role, as names.
+#[derive(Clone)]
+struct Present {
+    version: u64,
+    columns: Option<usize>,
+    roles: BTreeMap<String, Vec<String>>,
+    hosts: BTreeMap<String, String>,
+}
+
+impl Change {
+    fn carry_out(&self, change: impl FnOnce(&Present) -> Result<Present, Failure>) -> Result<(), Failure> {
+        let status = parse(&self.admin, &fetch(&self.admin, "/v1/status")?)?;
+        let present = Present::read(&status)?;
+        let wanted = change(&present)?.configuration()?;
+        let version = wanted.version;
+        self.endpoint.with_client(|client| async move {
+            client.reconfigure(wanted).await.map_err(|error| match error {
+                CallError::Conflict => Failure::failed("O3002", "another change came first", "", "ordinate cluster members list"),
+                CallError::TimedOut(_) => Failure::failed(
+                    "O3003",
+                    "the change is not in force yet",
+                    "a host that comes must be running (ordinate serve --join) and reach the leader before it is made a member",
+                    "ordinate cluster members list, then the same command again",
+                ),
+                other => self.endpoint.explain(&other),
+            })
+        })?;
+        println!("membership version {version} is in force");
+        Ok(())
+    }
+}
+
+impl Present {
+    fn read(status: &Value) -> Result<Self, Failure> {
+        let membership = &status["membership"];
+        let names = |value: &Value| -> Vec<String> {
+            value
+                .as_array()
+                .into_iter()
+                .flatten()
+                .filter_map(|name| name.as_str().map(str::to_owned))
+                .collect()
+        };
+        let roles = membership["roles"]
+            .as_object()
+            .into_iter()
+            .flatten()
+            .map(|(role, hosts)| (role.clone(), names(hosts)));
+        let hosts = membership["hosts"].as_object().into_iter().flatten();
+        let hosts = hosts.map(|(name, address)| (name.clone(), address.as_str().unwrap_or("").to_owned()));
+        let version = membership["version"].as_u64().ok_or_else(|| {
+            Failure::failed("O3001", "the host does not tell its membership", "", "ordinate status -o json")
+        })?;
+        let columns =
+            membership["columns"].as_u64().map(|columns| columns as usize).filter(|&columns| columns > 0);
+        Ok(Self { version, columns, roles: roles.collect(), hosts: hosts.collect() })
+    }
+
+    fn nodes(&self, role: crate::cluster::RoleName) -> Vec<NodeId> {
+        let hosts = self.roles.get(role.name()).into_iter().flatten();
+        hosts.map(|host| role.on(host)).collect()
+    }
+
+    fn configuration(self) -> Result<Configuration, Failure> {
+        use crate::cluster::RoleName;
+        let acceptors = self.nodes(RoleName::Acceptor);
+        let group = match self.columns {
+            Some(columns) => Group::grid(acceptors, columns),
+            None => Group::majority(acceptors),
+        };
+        let acceptors = group.and_then(|group| Acceptors::new(vec![group])).ok_or_else(|| {
+            Failure::input(
+                "O3004",
+                "the acceptors would form no quorum system",
+                "a grid stays a rectangle",
+                "ordinate cluster members replace OLD NEW=ADDRESS",
+            )
+        })?;
+        Ok(Configuration {
+            version: self.version + 1,
+            first_slot: Slot(0),
+            acceptors,
+            leaders: self.nodes(RoleName::Leader),
+            proxy_leaders: self.nodes(RoleName::ProxyLeader),
+            replicas: self.nodes(RoleName::Replica),
+            batchers: self.nodes(RoleName::Batcher),
+            unbatchers: self.nodes(RoleName::Unbatcher),
+            hosts: self.hosts.into_iter().map(|(name, address)| HostEntry { name, address }).collect(),
+            joined: Vec::new(),
+        })
+    }
+}
+
+fn named(host: &str) -> Result<(String, String), Failure> {
+    host.split_once('=').filter(|(name, address)| !name.is_empty() && address.contains(':')).map_or_else(
+        || {
+            Err(Failure::input(
+                "O3005",
+                format!("{host} names no host"),
+                "",
+                "write NAME=ADDRESS, for example d=d.example.net:7072",
+            ))
+        },
+        |(name, address)| Ok((name.to_owned(), address.to_owned())),
+    )
+}
+
+fn add(present: &Present, host: &str) -> Result<Present, Failure> {
+    let (name, address) = named(host)?;
+    let mut wanted = present.clone();
+    let same = wanted.hosts.keys().find(|known| HostId::named(known) == HostId::named(&name));
+    if let Some(same) = same {
+        return Err(Failure::input(
+            "O3006",
+            format!("{same} is a member already"),
+            "",
+            "ordinate cluster members list",
+        ));
+    }
+    wanted.roles.values_mut().for_each(|hosts| hosts.push(name.clone()));
+    wanted.hosts.insert(name, address);
+    Ok(wanted)
+}
+
+fn known(present: &Present, name: &str) -> Result<(), Failure> {
+    if present.hosts.contains_key(name) {
+        return Ok(());
+    }
+    let members: Vec<&str> = present.hosts.keys().map(String::as_str).collect();
+    Err(Failure::input(
+        "O3007",
+        format!("{name} is no member"),
+        format!("members: {}", members.join(", ")),
+        "ordinate cluster members list",
+    ))
+}
+
+fn remove(present: &Present, name: &str) -> Result<Present, Failure> {
+    known(present, name)?;
+    let mut wanted = present.clone();
+    wanted.roles.values_mut().for_each(|hosts| hosts.retain(|host| host != name));
+    wanted.hosts.remove(name);
+    if wanted.hosts.is_empty() {
+        return Err(Failure::input("O3008", format!("{name} is the last member"), "", "stop it instead"));
+    }
+    Ok(wanted)
+}
+
+fn replace(present: &Present, old: &str, new: &str) -> Result<Present, Failure> {
+    known(present, old)?;
+    let (name, address) = named(new)?;
+    let mut wanted = present.clone();
+    for hosts in wanted.roles.values_mut() {
+        hosts.iter_mut().filter(|host| *host == old).for_each(|host| host.clone_from(&name));
+    }
+    wanted.hosts.remove(old);
+    wanted.hosts.insert(name, address);
+    Ok(wanted)
+}
+
+/// How many acceptors stand in a row of a grid; none for majorities.
+pub fn columns_of(configuration: &Configuration) -> Option<usize> {
+    match configuration.acceptors.groups()[0].shape() {
+        Shape::Majority => None,
+        Shape::Grid { columns } => Some(columns),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn present() -> Present {
+        let hosts = ["a", "b", "c"].map(|name| (name.to_owned(), format!("{name}:1")));
+        let roles = crate::cluster::RoleName::ALL
+            .map(|role| (role.name().to_owned(), ["a", "b", "c"].map(str::to_owned).to_vec()));
+        Present { version: 4, columns: None, roles: roles.into(), hosts: hosts.into() }
+    }
+
+    // A replacement that forgets a role would leave the cluster without it when the old host goes.
+    #[test]
+    fn a_replacement_takes_every_place() {
+        let wanted = replace(&present(), "b", "d=d:9").expect("b is a member");
+        assert!(wanted.roles.values().all(|hosts| hosts == &["a", "d", "c"]));
+        let configuration = wanted.configuration().expect("three hosts are a group");
+        assert_eq!((configuration.version, configuration.hosts.len()), (5, 3));
+        assert!(replace(&present(), "x", "d=d:9").is_err() && add(&present(), "a=a:2").is_err());
+        assert!(add(&present(), "d").is_err());
+    }
+}

@@ -1,0 +1,237 @@
+//! `ordinate sim`: sweeps, single runs, replays, shrinking, and the check that a seed is one run.
+
+use clap::Subcommand;
+use sim::{Experiment, Options, Outcome, Plan, Report, Sweep};
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// The fault simulator
+#[derive(Subcommand)]
+pub enum Sim {
+    /// Run a protocol family over many seeds, or over one
+    Run {
+        /// The family, for example paxos
+        family: String,
+        /// How many seeds
+        #[arg(long, default_value_t = 200)]
+        seeds: u64,
+        /// The first seed
+        #[arg(long, default_value_t = 0)]
+        from: u64,
+        /// Only this seed, with its trace when it fails
+        #[arg(long, conflicts_with_all = ["seeds", "from"])]
+        seed: Option<u64>,
+        /// Repeat the faults of this plan
+        #[arg(long, value_name = "FILE", requires = "seed")]
+        shrunk: Option<PathBuf>,
+        /// Stop drawing seeds after so many minutes
+        #[arg(long)]
+        minutes: Option<f64>,
+        /// Write the report as JSON
+        #[arg(long, value_name = "FILE")]
+        json: Option<PathBuf>,
+        /// Threads
+        #[arg(long, default_value_t = 2)]
+        threads: usize,
+    },
+    /// Repeat the faults of a saved plan
+    Replay {
+        /// The family
+        family: String,
+        /// The plan
+        plan: PathBuf,
+    },
+    /// Take faults out of a failing seed for as long as it fails, and save the plan
+    Shrink {
+        /// The family
+        family: String,
+        /// The seed
+        seed: u64,
+        /// Where the plan goes
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
+        /// For how long to try, in seconds
+        #[arg(long, default_value_t = 60.0)]
+        seconds: f64,
+    },
+    /// Run seeds alone and in the middle of others, and compare every step
+    Determinism {
+        /// The family
+        family: String,
+        /// How many seeds
+        #[arg(long, default_value_t = 200)]
+        seeds: u64,
+    },
+    /// The families there are
+    List,
+}
+
+const VIOLATED: u8 = 5;
+const BAD_INPUT: u8 = 2;
+/// Seeds between two lines of progress.
+const SEEDS_PER_STEP: u64 = 100;
+
+impl Sim {
+    /// Runs and prints.
+    pub fn run(self) -> ExitCode {
+        let outcome = match self {
+            Self::Run { family, seed: Some(seed), shrunk, .. } => {
+                with(&family, |it| one(it, seed, shrunk.as_deref()))
+            }
+            Self::Run { family, seeds, from, minutes, json, threads, .. } => with(&family, |it| {
+                let budget = minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
+                let options = Sweep { threads, budget, violations_max: 20, ..Sweep::of(from..from + seeds) };
+                many(it, &options, json.as_deref())
+            }),
+            Self::Replay { family, plan } => with(&family, |it| one(it, 0, Some(&plan))),
+            Self::Shrink { family, seed, out, seconds } => {
+                with(&family, |it| shrink(it, seed, out, Duration::from_secs_f64(seconds)))
+            }
+            Self::Determinism { family, seeds } => with(&family, |it| determinism(it, seeds)),
+            Self::List => {
+                scenarios::families().iter().for_each(|family| println!("{}", family.family()));
+                Ok(ExitCode::SUCCESS)
+            }
+        };
+        outcome.unwrap_or_else(|error| {
+            eprintln!("error: {error}");
+            ExitCode::from(BAD_INPUT)
+        })
+    }
+}
+
+fn with(
+    name: &str,
+    act: impl FnOnce(&dyn Experiment) -> Result<ExitCode, String>,
+) -> Result<ExitCode, String> {
+    let families = scenarios::families();
+    match families.iter().find(|family| family.family() == name) {
+        Some(family) => act(family.as_ref()),
+        None => {
+            let names: Vec<_> = families.iter().map(|family| family.family()).collect();
+            Err(format!("no family {name}; there are: {}", names.join(", ")))
+        }
+    }
+}
+
+fn many(family: &dyn Experiment, wanted: &Sweep, json: Option<&Path>) -> Result<ExitCode, String> {
+    let begun = Instant::now();
+    show_progress(family, wanted);
+    let report = family.sweep(wanted);
+    if let Some(path) = json {
+        std::fs::write(path, report.to_json()).map_err(|error| format!("{}: {error}", path.display()))?;
+    }
+    println!(
+        "{}: {} seeds, {} violations, {:.1} simulated hours, {} events, {} operations in {:.1} s",
+        report.family,
+        report.seeds,
+        report.violations,
+        report.sim_hours,
+        report.events,
+        report.operations,
+        begun.elapsed().as_secs_f64()
+    );
+    let classes = report.matrix.values().flat_map(|classes| classes.iter());
+    println!(
+        "faults: {}",
+        classes.map(|(class, count)| format!("{count} {class}")).collect::<Vec<_>>().join(", ")
+    );
+    let marks = report.marks.iter().map(|(name, reached)| format!("{name} {}", reached.seeds));
+    println!("marks (seeds): {}", marks.collect::<Vec<_>>().join(", "));
+    println!("excused: {} of {} seeds", report.excused, report.seeds);
+    for shortfall in &report.shortfalls {
+        println!("NOT REACHED {shortfall}");
+    }
+    for found in report.found.iter().take(5) {
+        println!(
+            "VIOLATION {}/{} at step {}  seed {}\n  {}",
+            report.family, found.invariant, found.step, found.seed, found.what
+        );
+        println!("  shrink: ordinate sim shrink {} {}", report.family, found.seed);
+    }
+    Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) })
+}
+
+/// On a terminal, a small sweep ahead tells how fast the real one will be.
+fn show_progress(family: &dyn Experiment, wanted: &Sweep) {
+    let seeds = wanted.seeds.end - wanted.seeds.start;
+    if !std::io::stderr().is_terminal() || seeds < SEEDS_PER_STEP {
+        return;
+    }
+    let begun = Instant::now();
+    let probe = Sweep { budget: Some(Duration::from_millis(500)), ..wanted.clone() };
+    let report = family.sweep(&probe);
+    if report.seeds > 0 {
+        let rate = report.seeds as f64 / begun.elapsed().as_secs_f64();
+        eprintln!("about {rate:.0} seeds a second: {seeds} seeds take about {:.0} s", seeds as f64 / rate);
+    }
+}
+
+fn one(family: &dyn Experiment, seed: u64, plan: Option<&Path>) -> Result<ExitCode, String> {
+    let plan = plan.map(read_plan).transpose()?;
+    let outcome = family.run(seed, &Options { plan, trace: true, ..Options::default() });
+    Ok(tell(&outcome, None))
+}
+
+fn read_plan(path: &Path) -> Result<Plan, String> {
+    let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    Plan::from_text(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+fn tell(outcome: &Outcome, shrunk: Option<(usize, f64, &str)>) -> ExitCode {
+    let about = Report {
+        commit: option_env!("ORDINATE_COMMIT").unwrap_or_default(),
+        plan_file: shrunk.map(|(_, _, file)| file),
+        history_file: None,
+        shrunk: shrunk.map(|(before, seconds, _)| (before, seconds)),
+    };
+    match sim::report(outcome, &about) {
+        Some(text) => {
+            println!("{text}");
+            ExitCode::from(VIOLATED)
+        }
+        None => {
+            println!(
+                "{} seed {}: holds; {} events, {} operations, {:.1} simulated s, trace {:016x}",
+                outcome.family,
+                outcome.seed,
+                outcome.events,
+                outcome.operations.len(),
+                outcome.simulated as f64 / 1e9,
+                outcome.hash
+            );
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+fn shrink(
+    family: &dyn Experiment,
+    seed: u64,
+    out: Option<PathBuf>,
+    budget: Duration,
+) -> Result<ExitCode, String> {
+    let failing = family.run(seed, &Options::default());
+    if failing.violation.is_none() {
+        return Ok(tell(&failing, None));
+    }
+    let Some(shrunk) = family.shrink(&failing, &Options { trace: true, ..Options::default() }, budget) else {
+        return Err("the recorded plan does not fail again: that is a bug of the simulator".to_owned());
+    };
+    let path = out.unwrap_or_else(|| PathBuf::from(format!("{}-{seed}.plan", failing.family)));
+    std::fs::write(&path, shrunk.outcome.plan.to_text())
+        .map_err(|error| format!("{}: {error}", path.display()))?;
+    let file = path.display().to_string();
+    Ok(tell(&shrunk.outcome, Some((shrunk.faults_before, shrunk.took.as_secs_f64(), &file))))
+}
+
+fn determinism(family: &dyn Experiment, seeds: u64) -> Result<ExitCode, String> {
+    let diverged = family.determinism(0..seeds, &Options::default());
+    println!("{}: {} of {seeds} seeds are one run each", family.family(), seeds - diverged.len() as u64);
+    for divergence in &diverged {
+        println!("  {divergence:?}");
+    }
+    Ok(if diverged.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) })
+}

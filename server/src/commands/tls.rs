@@ -1,0 +1,91 @@
+//! `ordinate tls`: an authority for the cluster, and a certificate for each host and for clients.
+
+use crate::failure::Failure;
+use clap::Subcommand;
+use rcgen::{
+    BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose,
+};
+use std::io::Write as _;
+use std::os::unix::fs::OpenOptionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Certificates
+#[derive(Subcommand)]
+pub enum Tls {
+    /// Make an authority, and certificates for hosts and one for clients
+    Init {
+        /// The folder for the files
+        #[arg(long, default_value = "tls")]
+        out: PathBuf,
+        /// The hosts, by the names of the cluster file
+        #[arg(required = true)]
+        hosts: Vec<String>,
+    },
+}
+
+impl Tls {
+    /// Does it.
+    pub fn run(self) -> Result<(), Failure> {
+        let Self::Init { out, hosts } = self;
+        init(&out, &hosts)
+    }
+}
+
+fn failed(error: impl std::fmt::Display) -> Failure {
+    Failure::failed(
+        "O2105",
+        "the certificates cannot be made",
+        error.to_string(),
+        "ordinate tls init --out FOLDER HOST...",
+    )
+}
+
+fn init(out: &Path, hosts: &[String]) -> Result<(), Failure> {
+    if out.join("ca.key").exists() {
+        let fact =
+            format!("{} exists; new certificates would not fit the old ones", out.join("ca.key").display());
+        return Err(Failure::input(
+            "O2105",
+            "there is an authority already",
+            fact,
+            "ordinate tls init --out ANOTHER-FOLDER ...",
+        ));
+    }
+    std::fs::create_dir_all(out).map_err(failed)?;
+    let authority_key = KeyPair::generate().map_err(failed)?;
+    let mut authority = CertificateParams::new(Vec::new()).map_err(failed)?;
+    authority.distinguished_name.push(DnType::CommonName, "ordinate cluster authority");
+    authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    authority.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
+    let certificate = authority.self_signed(&authority_key).map_err(failed)?;
+    write(&out.join("ca.pem"), &certificate.pem(), 0o644)?;
+    write(&out.join("ca.key"), &authority_key.serialize_pem(), 0o600)?;
+    let issuer = Issuer::new(authority, authority_key);
+    for name in hosts.iter().map(String::as_str).chain(["client"]) {
+        let key = KeyPair::generate().map_err(failed)?;
+        let names = vec![name.to_owned(), "localhost".to_owned(), "127.0.0.1".to_owned()];
+        let mut leaf = CertificateParams::new(names).map_err(failed)?;
+        leaf.distinguished_name.push(DnType::CommonName, name);
+        leaf.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = leaf.signed_by(&key, &issuer).map_err(failed)?;
+        write(&out.join(format!("{name}.pem")), &certificate.pem(), 0o644)?;
+        write(&out.join(format!("{name}.key")), &key.serialize_pem(), 0o600)?;
+    }
+    println!("wrote {}: ca.pem, and a .pem and .key for {} and client", out.display(), hosts.join(", "));
+    println!("in the cluster file of host {}:", hosts[0]);
+    let folder = out.display();
+    println!(
+        "  [tls]\n  ca = \"{folder}/ca.pem\"\n  cert = \"{folder}/{0}.pem\"\n  key = \"{folder}/{0}.key\"",
+        hosts[0]
+    );
+    println!("keep {folder}/ca.key off the hosts");
+    Ok(())
+}
+
+fn write(path: &Path, text: &str, mode: u32) -> Result<(), Failure> {
+    let file = std::fs::OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
+    file.and_then(|mut file| file.write_all(text.as_bytes()))
+        .map_err(|error| failed(format!("{}: {error}", path.display())))
+}

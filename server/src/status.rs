@@ -1,0 +1,205 @@
+//! What a host knows of itself and its cluster, for status pages, readiness and metrics.
+
+use crate::cluster::{ClusterFile, RoleName};
+use crate::host::Node;
+use kernel::{HostId, NodeId};
+use paxos::{Configuration, Member};
+use runtime::{HostHandle, Metrics};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A host's view.
+#[derive(Clone, Debug, Serialize)]
+pub struct Status {
+    /// The version of the program.
+    pub version: &'static str,
+    /// The cluster.
+    pub cluster: String,
+    /// This host.
+    pub host: String,
+    /// What an acknowledgement promises.
+    pub durability: String,
+    /// The roles that run here.
+    pub roles: Vec<&'static str>,
+    /// The leader, as far as this host knows.
+    pub leader: Option<String>,
+    /// Its ballot's round.
+    pub round: u64,
+    /// Whether this host's acceptor votes: `votes`, `waits` (for its cluster's birth or for being made a member), or
+    /// `refused` (it lost its votes and must be replaced).
+    pub acceptor: Option<&'static str>,
+    /// The slot after the last one executed here.
+    pub executed: Option<u64>,
+    /// A durable snapshot holds everything below this slot.
+    pub snapshot: Option<u64>,
+    /// The replica has no state yet.
+    pub joining: bool,
+    /// Keys in the store.
+    pub keys: Option<usize>,
+    /// Open client sessions.
+    pub sessions: Option<usize>,
+    /// The members as of this host's knowledge.
+    pub membership: Membership,
+    /// Links to other hosts that are up.
+    pub links_up: u64,
+    /// Clients connected.
+    pub clients: u64,
+    /// The disk is full: clients wait.
+    pub disk_full: bool,
+}
+
+/// Who plays which role.
+#[derive(Clone, Debug, Serialize)]
+pub struct Membership {
+    /// Grows with each change.
+    pub version: u64,
+    /// The first slot it governs.
+    pub first_slot: u64,
+    /// Acceptors per row of the grid; none for majorities.
+    pub columns: Option<usize>,
+    /// Hosts by role.
+    pub roles: BTreeMap<&'static str, Vec<String>>,
+    /// The machines with their addresses.
+    pub hosts: BTreeMap<String, String>,
+}
+
+/// How long a reactor may take to answer before it counts as hanging.
+pub const ANSWER_WITHIN: Duration = Duration::from_secs(1);
+
+impl Status {
+    /// Asks the host behind `handle`.
+    pub async fn of(handle: &HostHandle<Node>, file: &ClusterFile, host: &str) -> Option<(Self, Metrics)> {
+        let (file, host) = (file.clone(), host.to_owned());
+        let view = handle.inspect(move |view| {
+            let nodes: Vec<&Node> = view.nodes().map(|(_, node)| node).collect();
+            (Self::from_nodes(&nodes, view.metrics(), &file, &host), view.metrics().clone())
+        });
+        tokio::time::timeout(ANSWER_WITHIN, view).await.ok()?.ok()
+    }
+
+    fn from_nodes(nodes: &[&Node], metrics: &Metrics, file: &ClusterFile, host: &str) -> Self {
+        let mut status = Self {
+            version: env!("CARGO_PKG_VERSION"),
+            cluster: file.cluster.clone(),
+            host: host.to_owned(),
+            durability: file.durability.to_string(),
+            roles: Vec::new(),
+            leader: None,
+            round: 0,
+            acceptor: None,
+            executed: None,
+            snapshot: None,
+            joining: false,
+            keys: None,
+            sessions: None,
+            membership: Membership::of(file.placement.configuration(), file),
+            links_up: metrics.links_up,
+            clients: metrics.clients,
+            disk_full: metrics.disk_full,
+        };
+        let mut newest = 0;
+        for node in nodes {
+            status.add(node, file, &mut newest);
+        }
+        status
+    }
+
+    fn add(&mut self, node: &Node, file: &ClusterFile, newest: &mut u64) {
+        let mut learn = |status: &mut Self, configuration: &Configuration| {
+            if configuration.version >= *newest {
+                *newest = configuration.version;
+                status.membership = Membership::of(configuration, file);
+            }
+        };
+        match node {
+            Member::Batcher(batcher) => {
+                self.roles.push("batcher");
+                learn(self, batcher.configurations().latest());
+                self.leader =
+                    self.leader.take().or(batcher.leader().map(|leader| self.name_of(leader.host())));
+            }
+            Member::Leader(leader) => {
+                self.roles.push("leader");
+                learn(self, leader.configurations().latest());
+                if let Some(ballot) = leader.leader() {
+                    self.round = ballot.round;
+                    self.leader = Some(self.name_of(ballot.leader.host()));
+                }
+            }
+            Member::ProxyLeader(_) => self.roles.push("proxy_leader"),
+            Member::Acceptor(acceptor) => {
+                self.roles.push("acceptor");
+                self.acceptor = Some(match (acceptor.is_active(), acceptor.is_refused()) {
+                    (_, true) => "refused",
+                    (true, false) => "votes",
+                    (false, false) => "waits",
+                });
+            }
+            Member::Replica(replica) => {
+                self.roles.push("replica");
+                learn(self, replica.configurations().latest());
+                self.executed = Some(replica.executed().0);
+                self.snapshot = Some(replica.snapshot_through().0);
+                self.joining = replica.is_joining();
+                self.keys = Some(replica.machine().len());
+                self.sessions = Some(replica.open_sessions());
+            }
+            Member::Unbatcher(_) => self.roles.push("unbatcher"),
+            Member::Client(_) => {}
+        }
+    }
+
+    fn name_of(&self, id: HostId) -> String {
+        let known = self.membership.hosts.keys().find(|name| HostId::named(name) == id);
+        known.cloned().unwrap_or_else(|| format!("{id:?}"))
+    }
+
+    /// Why this host cannot serve; none if it can.
+    pub fn not_ready(&self) -> Option<String> {
+        if self.acceptor == Some("refused") {
+            return Some(format!(
+                "this host lost its votes; replace it: ordinate cluster members replace {} NEW=ADDRESS",
+                self.host
+            ));
+        }
+        if self.disk_full {
+            return Some("the disk is full".to_owned());
+        }
+        if self.leader.is_none() {
+            return Some(
+                "no leader is known; a cluster is born when all its hosts have been started once".to_owned(),
+            );
+        }
+        if self.joining {
+            return Some("the replica has no state yet".to_owned());
+        }
+        None
+    }
+}
+
+impl Membership {
+    fn of(configuration: &Configuration, file: &ClusterFile) -> Self {
+        let hosts: BTreeMap<String, String> =
+            configuration.hosts.iter().map(|host| (host.name.clone(), host.address.clone())).collect();
+        let name = |node: &NodeId| {
+            let known = hosts.keys().find(|name| HostId::named(name) == node.host());
+            let known = known.or_else(|| {
+                file.hosts.iter().map(|host| &host.name).find(|name| HostId::named(name) == node.host())
+            });
+            known.cloned().unwrap_or_else(|| format!("{:?}", node.host()))
+        };
+        let names = |nodes: &[NodeId]| nodes.iter().map(name).collect::<Vec<_>>();
+        let acceptors: Vec<NodeId> = configuration.acceptors.nodes().collect();
+        let roles = BTreeMap::from([
+            (RoleName::Batcher.name(), names(&configuration.batchers)),
+            (RoleName::Leader.name(), names(&configuration.leaders)),
+            (RoleName::ProxyLeader.name(), names(&configuration.proxy_leaders)),
+            (RoleName::Acceptor.name(), names(&acceptors)),
+            (RoleName::Replica.name(), names(&configuration.replicas)),
+            (RoleName::Unbatcher.name(), names(&configuration.unbatchers)),
+        ]);
+        let columns = crate::commands::columns_of(configuration);
+        Self { version: configuration.version, first_slot: configuration.first_slot.0, columns, hosts, roles }
+    }
+}
