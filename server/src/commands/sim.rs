@@ -1,5 +1,6 @@
 //! `ordinate sim`: sweeps, single runs, replays, shrinking, and the check that a seed is one run.
 
+use crate::failure::Failure;
 use clap::Subcommand;
 use sim::{Experiment, Options, Outcome, Plan, Report, Sweep};
 use std::io::IsTerminal as _;
@@ -69,7 +70,6 @@ pub enum Sim {
 }
 
 const VIOLATED: u8 = 5;
-const BAD_INPUT: u8 = 2;
 /// Seeds between two lines of progress.
 const SEEDS_PER_STEP: u64 = 100;
 
@@ -96,8 +96,7 @@ impl Sim {
             }
         };
         outcome.unwrap_or_else(|error| {
-            eprintln!("error: {error}");
-            ExitCode::from(BAD_INPUT)
+            Failure::input("O6001", error, "", "ordinate sim list, or ordinate sim run --help").report()
         })
     }
 }
