@@ -13,6 +13,18 @@ mod status;
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
+/// What a shell reports of a program that wrote into a closed pipe.
+const PIPE_CLOSED: i32 = 141;
+
 fn main() -> std::process::ExitCode {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // `ordinate kv scan | head` is no defect: whoever read our output has seen enough.
+        let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if text.starts_with("failed printing to stdout") {
+            std::process::exit(PIPE_CLOSED);
+        }
+        report(panic);
+    }));
     commands::run()
 }

@@ -20,7 +20,7 @@ pub fn packages(files: &[File]) -> Vec<Finding> {
     for (file, manifest) in manifests(files) {
         let line = file.line_with("[package]");
         let package = &manifest["package"];
-        if !package.get("description").and_then(toml::Value::as_str).is_some_and(|text| text.len() > 10) {
+        if package.get("description").and_then(toml::Value::as_str).is_none_or(|text| text.len() <= 10) {
             findings.push(file.finding(line, "the package has no description"));
         }
         if package.get("license").is_none() {

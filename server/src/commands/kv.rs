@@ -19,8 +19,8 @@ pub struct Endpoint {
     )]
     endpoints: Vec<String>,
     /// How long to wait for an answer, in seconds
-    #[arg(long, default_value_t = 10.0, global = true)]
-    timeout: f64,
+    #[arg(long, default_value = "10", value_parser = super::seconds, global = true)]
+    timeout: Duration,
 }
 
 impl Endpoint {
@@ -34,7 +34,7 @@ impl Endpoint {
             runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?;
         runtime.block_on(async {
             let client = Client::connect(self.endpoints.clone());
-            ask(client.with_timeout(Duration::from_secs_f64(self.timeout))).await
+            ask(client.with_timeout(self.timeout)).await
         })
     }
 
