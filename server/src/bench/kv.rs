@@ -64,9 +64,14 @@ impl Kv {
             "eventual" => Level::Eventual,
             _ => Level::Linearizable,
         };
+        let mix = |reads, fill| Mix { reads, level, keys: self.keys.max(1), value_bytes: self.value, fill };
+        let target = |connections, outstanding| Target { endpoints: endpoints.clone(), connections, outstanding };
+        // Reads of keys that do not exist would be too cheap.
+        let limit = Duration::from_secs(600);
+        Load { target: target(30, 64), mix: mix(0.0, true), warm_up: Duration::ZERO, measured: limit }.run(&[])?;
         let load = Load {
-            target: Target { endpoints, connections: self.connections, outstanding: self.outstanding },
-            mix: Mix { reads: self.reads, level, keys: self.keys.max(1), value_bytes: self.value },
+            target: target(self.connections, self.outstanding),
+            mix: mix(self.reads, false),
             warm_up: Duration::from_secs_f64(self.seconds / 5.0),
             measured: Duration::from_secs_f64(self.seconds),
         };
