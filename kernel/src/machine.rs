@@ -18,6 +18,10 @@ pub enum SnapshotStep {
 /// the state at `begin_snapshot`, while `apply` may be called between its steps; a machine keeps what it needs for
 /// that (for instance the earlier values of what changes before it was written out).
 pub trait StateMachine: Sized + 'static {
+    /// These commands come next: whatever they will touch may be brought near. Changes nothing. Called for all commands of a
+    /// batch before the first is applied, because a processor waits for many memory lines at once as long as for one.
+    fn anticipate<'a>(&self, _commands: impl Iterator<Item = &'a [u8]>) {}
+
     /// Executes a command and appends the response to `response`.
     fn apply(&mut self, command: &[u8], response: &mut Vec<u8>);
 

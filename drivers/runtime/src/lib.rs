@@ -117,6 +117,7 @@ mod host;
 mod inbound;
 pub mod journal;
 mod link;
+pub mod memory;
 mod metrics;
 mod nodes;
 mod reactor;

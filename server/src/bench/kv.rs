@@ -69,13 +69,16 @@ impl Kv {
             "eventual" => Level::Eventual,
             _ => Level::Linearizable,
         };
+        let mix = |reads, fill| Mix { reads, level, keys: self.keys.max(1), value_bytes: self.value, fill };
+        let target =
+            |connections, outstanding| Target { endpoints: endpoints.clone(), connections, outstanding };
+        // Reads of keys that do not exist would be too cheap.
+        let limit = Duration::from_secs(600);
+        Load { target: target(30, 64), mix: mix(0.0, true), warm_up: Duration::ZERO, measured: limit }
+            .run(&[])?;
         let load = Load {
-            target: Target {
-                endpoints,
-                connections: self.connections as usize,
-                outstanding: self.outstanding as usize,
-            },
-            mix: Mix { reads: self.reads, level, keys: self.keys.max(1), value_bytes: self.value },
+            target: target(self.connections as usize, self.outstanding as usize),
+            mix: mix(self.reads, false),
             warm_up: self.seconds / 5,
             measured: self.seconds,
         };

@@ -30,6 +30,8 @@ pub(crate) struct Mix {
     pub(crate) level: Level,
     pub(crate) keys: u64,
     pub(crate) value_bytes: usize,
+    /// Write every key once, in turn, and stop.
+    pub(crate) fill: bool,
 }
 
 /// One run.
@@ -86,6 +88,7 @@ impl Load {
         }
         let begun = Instant::now();
         let (from, until) = (begun + self.warm_up, begun + self.warm_up + self.measured);
+        let mut filled = 0;
         let mut tally = Tally {
             from,
             latency: Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(io::Error::other)?,
@@ -102,7 +105,7 @@ impl Load {
             if now >= from && cpu_before.is_none() {
                 cpu_before = Some(cpu_of());
             }
-            if now >= until {
+            if now >= until || (self.mix.fill && tally.operations >= self.mix.keys) {
                 break;
             }
             if !events.is_empty() {
@@ -114,7 +117,7 @@ impl Load {
             }
             for event in &events {
                 let connection = &mut connections[event.token().0];
-                connection.serve(&self.mix, &mut rng, now, &mut tally)?;
+                connection.serve(&self.mix, &mut rng, &mut filled, now, &mut tally)?;
             }
         }
         let server_cpu = match (cpu_before.flatten(), cpu_of()) {
@@ -167,10 +170,17 @@ impl Connection {
         }
     }
 
-    fn serve(&mut self, mix: &Mix, rng: &mut Rng, now: Instant, tally: &mut Tally) -> io::Result<()> {
+    fn serve(
+        &mut self,
+        mix: &Mix,
+        rng: &mut Rng,
+        filled: &mut u64,
+        now: Instant,
+        tally: &mut Tally,
+    ) -> io::Result<()> {
         self.receive(now, tally)?;
         if self.opened && self.to_send > 0 {
-            self.send(mix, rng, now);
+            self.send(mix, rng, filled, now);
         }
         self.flush()
     }
@@ -246,7 +256,7 @@ impl Connection {
         }
     }
 
-    fn send(&mut self, mix: &Mix, rng: &mut Rng, now: Instant) {
+    fn send(&mut self, mix: &Mix, rng: &mut Rng, filled: &mut u64, now: Instant) {
         // Numbers must not run further ahead of the oldest unanswered one than there is room to remember.
         let room = self.sent_at.len() as u64 - (self.next.0 - self.acknowledged.0);
         let count = self.to_send.min(room as usize);
@@ -255,7 +265,9 @@ impl Connection {
         let mut command = Vec::with_capacity(mix.value_bytes + 64);
         let value = vec![b'v'; mix.value_bytes];
         for _ in 0..count {
-            let key = format!("key-{:012}", rng.below(mix.keys));
+            let number = if mix.fill { *filled % mix.keys } else { rng.below(mix.keys) };
+            *filled += 1;
+            let key = format!("key-{number:012}");
             let index = self.next.0 as usize % self.sent_at.len();
             self.sent_at[index] = now;
             command.clear();

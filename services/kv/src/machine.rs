@@ -201,6 +201,12 @@ fn key_of<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
 }
 
 impl StateMachine for Store {
+    fn anticipate<'a>(&self, commands: impl Iterator<Item = &'a [u8]>) {
+        let touched: u64 =
+            commands.filter_map(crate::operation::key_of_single).map(|key| self.table.touch(key)).sum();
+        std::hint::black_box(touched);
+    }
+
     fn apply(&mut self, command: &[u8], response: &mut Vec<u8>) {
         match Command::decode(command) {
             Ok(command) => self.execute(&command, &mut Reply(response)),

@@ -319,6 +319,14 @@ impl<'a> Command<'a> {
     }
 }
 
+/// The key of an encoded command that has one, without a look at the rest.
+pub(crate) fn key_of_single(command: &[u8]) -> Option<&[u8]> {
+    match command.split_first() {
+        Some((1..=4, rest)) => Input(rest).key().ok(),
+        Some(_) | None => None,
+    }
+}
+
 fn put_option(value: Option<&[u8]>, out: &mut Vec<u8>) {
     match value {
         None => out.push(0),

@@ -71,6 +71,12 @@ impl Table {
         xxh3_64_with_seed(key, self.hash_seed)
     }
 
+    /// Reads the memory lines that a write of this key will need.
+    pub(crate) fn touch(&self, key: &[u8]) -> u64 {
+        let found = self.entries.find(self.hash(key), |entry| entry.key_len as usize == key.len());
+        found.map_or(0, |entry| u64::from(entry.bytes[0]) + u64::from(entry.bytes[entry.bytes.len() - 1]))
+    }
+
     pub(crate) fn get(&self, key: &[u8]) -> Option<(&[u8], u64)> {
         let entry = self.entries.find(self.hash(key), |entry| entry.key() == key)?;
         Some((entry.value(), entry.version))

@@ -114,6 +114,8 @@ impl<S: StateMachine> Replica<S> {
         let answers = self.is_responsible(slot, batch.unbatcher, cx.node());
         let mut replies = Vec::with_capacity(if answers { batch.groups.len() } else { 0 });
         let mut results = Row::default();
+        let commands = batch.groups.iter().flat_map(|group| group.commands.iter());
+        self.machine.anticipate(commands.map(|command| command.bytes));
         for group in &batch.groups {
             self.apply_group(group, &mut results, answers);
             if answers {
