@@ -72,7 +72,7 @@ fn every_verb_has_help() {
         let help = run(&arguments);
         assert_eq!(help.code, Some(0), "{verb:?}: {help:?}");
         assert!(help.out.contains("Usage: ordinate"), "{verb:?}: {}", help.out);
-        assert!(help.out.lines().next().is_some_and(|line| line.len() > 5), "{verb:?} says not what it does");
+        assert!(!help.out.starts_with("Usage"), "{verb:?} does not say what it does");
         seen += 1;
         let listed = help.out.lines().skip_while(|line| *line != "Commands:").skip(1);
         let below = listed

@@ -89,13 +89,44 @@ fn fetch(address: &str, path: &str) -> String {
     answer
 }
 
+/// The page shows "undefined" for a field that the status does not have, and nobody notices but its readers.
+fn page_fits_its_data(page: &str, status: &str) {
+    assert!(page.contains("<title>Ordinate</title>") && !page.contains("src="), "{page}");
+    let (_, json) = status.split_once("\r\n\r\n").expect("an answer has a head");
+    let status: serde_json::Value = serde_json::from_str(json).expect("the status is JSON");
+    assert!(status["links"]["b"]["up"].is_boolean() && status["links"]["a"].is_null(), "{status}");
+    let script = page.split("<script>").nth(1).expect("the page has a script");
+    for (name, object) in [("s", &status), ("a", &status["activity"])] {
+        let fields = used_fields(script, name);
+        assert!(fields.len() >= 7, "{fields:?}");
+        for field in fields {
+            assert!(
+                object.get(field).is_some(),
+                "the page uses {name}.{field}, which the status does not have"
+            );
+        }
+    }
+}
+
+/// What stands behind `object.` wherever that is a whole word.
+fn used_fields<'a>(script: &'a str, object: &str) -> std::collections::BTreeSet<&'a str> {
+    let begins = script.match_indices(&format!("{object}.")).filter(|(at, _)| {
+        !script[..*at].ends_with(|before: char| before.is_alphanumeric() || "_.$".contains(before))
+    });
+    begins
+        .map(|(at, begin)| {
+            let rest = &script[at + begin.len()..];
+            rest.split(|letter: char| !letter.is_alphanumeric() && letter != '_').next().unwrap_or("")
+        })
+        .collect()
+}
+
 // A demo that loses a write, or prints commands that do not run, is the first thing that people see of us.
 #[test]
 fn a_killed_host_loses_nothing() {
     let mut demo = Demo::start();
     let page = demo.until("Web page").split("http://").nth(1).expect("an address").to_owned();
-    assert!(fetch(&page, "/").contains("<title>Ordinate</title>"));
-    assert!(fetch(&page, "/v1/status").contains("\"links\":{\"b\":{\"up\":"));
+    page_fits_its_data(&fetch(&page, "/"), &fetch(&page, "/v1/status"));
     let http = demo.until("HTTP").split("curl ").nth(1).expect("a command").to_owned();
     let (address, path) = http.split_at(http.find('/').expect("a path"));
     assert!(fetch(address, path).contains("\"value\":\"100\""), "{http}");
