@@ -110,7 +110,8 @@ fn page_fits_its_data(page: &str, status: &str) {
 
 /// What stands behind `object.` wherever that is a whole word.
 fn used_fields<'a>(script: &'a str, object: &str) -> std::collections::BTreeSet<&'a str> {
-    let begins = script.match_indices(&format!("{object}.")).filter(|(at, _)| {
+    let access = format!("{object}.");
+    let begins = script.match_indices(access.as_str()).filter(|(at, _)| {
         !script[..*at].ends_with(|before: char| before.is_alphanumeric() || "_.$".contains(before))
     });
     begins
