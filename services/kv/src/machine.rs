@@ -202,7 +202,8 @@ fn key_of<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
 
 impl StateMachine for Store {
     fn anticipate<'a>(&self, commands: impl Iterator<Item = &'a [u8]>) {
-        let touched: u64 = commands.filter_map(crate::operation::key_of_single).map(|key| self.table.touch(key)).sum();
+        let touched: u64 =
+            commands.filter_map(crate::operation::key_of_single).map(|key| self.table.touch(key)).sum();
         std::hint::black_box(touched);
     }
 
