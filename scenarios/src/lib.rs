@@ -5,3 +5,8 @@
 #![forbid(unsafe_code)]
 
 pub mod paxos;
+
+/// Every family, for programs that list, run and sweep them.
+pub fn families() -> Vec<Box<dyn sim::Experiment>> {
+    vec![sim::experiment(paxos::PaxosScenario::draw)]
+}

@@ -355,7 +355,7 @@ impl Client {
         let mut any = false;
         for answered in results.iter() {
             any = true;
-            lost |= answered.status == Status::SessionLost;
+            lost |= answered.status == Status::SessionLost && answered.sequence < READS_FROM;
             self.on_answer(answered, executed, cx);
         }
         if !any && self.opened != Opened::Yes {
@@ -376,6 +376,10 @@ impl Client {
             Status::Done => Outcome::Done(answered.bytes),
             Status::Malformed => Outcome::Refused(Refusal::Malformed),
             Status::Conflict => Outcome::Refused(Refusal::Conflict),
+            // A change of membership that nobody can tell about any more.
+            Status::SessionLost if answered.sequence >= READS_FROM => {
+                Outcome::Refused(Refusal::MaybeExecuted)
+            }
             // Sent again by the timer, or given up with the session.
             Status::Busy | Status::SessionLost => return,
         };

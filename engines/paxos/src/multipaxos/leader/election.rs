@@ -176,12 +176,12 @@ impl Leader {
         if let Some(configurations) = &configurations {
             self.adopt(configurations);
         }
-        self.snapshots.insert(from, snapshot);
         self.saw_alive(from, cx.now());
         if version > self.configurations.latest().version {
             // What governs the slots to come is not known yet: ask before relying on the report.
             return cx.send(from, replica::Describe {});
         }
+        self.snapshots.insert(from, snapshot);
         if executed > self.known {
             self.known = executed;
             // The configuration of the last executed slot is in force, so nothing older is needed.
@@ -198,7 +198,7 @@ impl Leader {
     }
 
     /// Below this slot, as many replicas as may crash plus one have durable snapshots.
-    fn truncation(&self) -> Slot {
+    pub fn truncation(&self) -> Slot {
         let latest = self.configurations.latest();
         let mut snapshots: Vec<Slot> =
             latest.replicas.iter().filter_map(|replica| self.snapshots.get(replica)).copied().collect();

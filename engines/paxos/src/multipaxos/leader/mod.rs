@@ -222,6 +222,21 @@ impl Leader {
         self.known
     }
 
+    /// Where it stands, in words.
+    pub fn standing(&self) -> String {
+        let latest = self.configurations.latest();
+        let state = match &self.state {
+            State::Following => "follows".to_owned(),
+            State::PreVoting(_) => "asks for votes".to_owned(),
+            State::Recovering(phase1) => format!("recovers: {}", phase1.standing()),
+            State::Leading(pipeline) => format!("leads: {}", pipeline.standing()),
+        };
+        format!(
+            "{state}, highest {:?}, knows {} executed and configuration {} from {}",
+            self.highest, self.known, latest.version, latest.first_slot
+        )
+    }
+
     fn may_lead(&self, me: NodeId) -> bool {
         self.configurations.latest().leaders.contains(&me)
     }

@@ -162,6 +162,8 @@ pub struct Replica<S> {
     retained: SlotRing<Value>,
     retained_bytes: usize,
     leader: Option<Ballot>,
+    /// Replicas to turn to as far as leaders have told, those that live first; hearsay, which serves for nothing else.
+    peers: Vec<NodeId>,
     /// True until a snapshot is installed: the configurations are hearsay, and nothing may be executed on them.
     joining: bool,
     reported: Option<(Slot, Slot)>,
@@ -184,6 +186,7 @@ impl<S: StateMachine> Replica<S> {
             retained: SlotRing::new(Slot(0), usize::MAX),
             retained_bytes: 0,
             leader: None,
+            peers: Vec::new(),
             joining: false,
             reported: None,
             catch_up: catch_up::CatchUp::default(),
@@ -327,7 +330,11 @@ impl<S: StateMachine> Replica<S> {
     }
 
     fn on_heartbeat(&mut self, message: Heartbeat, cx: &mut Cx<'_, Self>) {
-        let Pulse { ballot, configurations, executed, truncate_below, .. } = message.pulse;
+        let Pulse { ballot, configurations, executed, truncate_below, alive } = message.pulse;
+        let replicas = &configurations.latest().replicas;
+        let living = alive.into_iter().filter(|node| replicas.contains(node) && *node != cx.node());
+        self.peers = living.collect();
+        self.peers.extend(replicas.iter().copied().filter(|&node| node != cx.node()));
         if self.leader < Some(ballot) {
             self.leader = Some(ballot);
             self.report(cx);
