@@ -172,11 +172,14 @@ impl Leader {
     }
 
     pub(super) fn on_executed(&mut self, from: NodeId, message: Executed, cx: &mut Cx<'_, Self>) {
-        let Executed { executed, version, snapshot, configurations } = message;
+        let Executed { executed, version, snapshot, configurations, hears } = message;
         if let Some(configurations) = &configurations {
             self.adopt(configurations);
         }
-        self.saw_alive(from, cx.now());
+        // One that speaks and does not hear is of no use to anybody.
+        if hears.is_some_and(|ballot| ballot.leader == cx.node()) {
+            self.saw_alive(from, cx.now());
+        }
         if version > self.configurations.latest().version {
             // What governs the slots to come is not known yet: ask before relying on the report.
             return cx.send(from, replica::Describe {});

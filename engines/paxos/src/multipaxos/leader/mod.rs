@@ -84,6 +84,8 @@ kernel::messages! {
             snapshot: Slot,
             /// Its configurations, when it was asked or time has passed.
             configurations: Option<Configurations>,
+            /// The leader it has heard of late.
+            hears: Option<Ballot>,
         },
         /// From a replica: a read waits for everything below to be executed; fill what is idle.
         8 => Wanted {
