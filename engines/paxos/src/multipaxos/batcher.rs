@@ -403,6 +403,12 @@ impl Batcher {
 impl Batcher {
     fn on_reconfigure(&mut self, from: NodeId, message: Reconfigure, cx: &mut Cx<'_, Self>) {
         let Reconfigure { session, sequence, configuration } = message;
+        // Asked again, perhaps over another connection: the answer goes there.
+        let same = |wanted: &&mut Reconfiguration| (wanted.session, wanted.sequence) == (session, sequence);
+        if let Some(asked) = self.reconfigurations.iter_mut().find(same) {
+            asked.client = from;
+            return;
+        }
         if !configuration.is_complete() || self.reconfigurations.len() >= RECONFIGURATIONS_MAX {
             let mut results = client::Row::default();
             results.push(sequence, client::Status::Malformed, &[]);
