@@ -38,6 +38,20 @@ planted_bugs! {
     P10,
     /// A new configuration governs slots that the old one still owns.
     P12,
+    /// A late copy of a session's opening brings the session back as if nothing had been executed in it.
+    P20,
+    /// A client accepts answers to another session or to an earlier life of its node.
+    P21,
+    /// An acceptor that lost its votes votes again under its old identity.
+    P22,
+    /// A replica that joins executes from the configurations it knows by hearsay, without a snapshot.
+    P23,
+    /// Chunks of two snapshots are put together.
+    P24,
+    /// Acceptors of an old configuration go on answering reads after a change.
+    P25,
+    /// A change of membership is answered as done before the new replicas have it durably, so that machines leave early.
+    P26,
 }
 
 #[cfg(not(feature = "planted"))]

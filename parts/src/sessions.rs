@@ -4,6 +4,7 @@
 //! the answers in between. Many commands of a session may be outstanding and may be executed in any order.
 
 use crate::deterministic::Map;
+use crate::slots::Slot;
 use kernel::{Decode, DecodeError, Encode, Reader};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
@@ -48,6 +49,8 @@ pub struct Sessions {
 
 #[derive(Clone, Debug, Default, PartialEq)]
 struct Session {
+    /// The slot in which it was opened: a session that is opened again after it was pushed out is another one.
+    opened: Slot,
     acknowledged: Sequence,
     answers: VecDeque<Option<Answer>>,
     last_used: u64,
@@ -70,18 +73,24 @@ impl Sessions {
         self.sessions.is_empty()
     }
 
-    /// Opens a session; opening an open one changes nothing.
-    pub fn open(&mut self, id: SessionId) {
-        if self.sessions.contains_key(&id) {
-            return;
+    /// Opens a session in slot `at` and returns the slot in which it was opened; opening an open one changes nothing.
+    pub fn open(&mut self, id: SessionId, at: Slot) -> Slot {
+        if let Some(session) = self.sessions.get(&id) {
+            return session.opened;
         }
         while self.sessions.len() >= self.sessions_max.max(1) {
             let Some((_, oldest)) = self.by_age.pop_first() else { break };
             self.sessions.remove(&oldest);
         }
         self.clock += 1;
-        self.sessions.insert(id, Session { last_used: self.clock, ..Session::default() });
+        self.sessions.insert(id, Session { opened: at, last_used: self.clock, ..Session::default() });
         self.by_age.insert(self.clock, id);
+        at
+    }
+
+    /// The slot in which a session was opened, if it is open.
+    pub fn opened(&self, id: SessionId) -> Option<Slot> {
+        self.sessions.get(&id).map(|session| session.opened)
     }
 
     /// Closes a session and forgets its answers.
@@ -148,6 +157,7 @@ impl Encode for Sessions {
             let session = &self.sessions[id];
             id.encode(out);
             age.encode(out);
+            session.opened.encode(out);
             session.acknowledged.encode(out);
             (session.answers.len() as u32).encode(out);
             for answer in &session.answers {
@@ -171,6 +181,7 @@ impl Sessions {
         for _ in 0..u32::decode(input)? {
             let id = SessionId::decode(input)?;
             let last_used = u64::decode(input)?;
+            let opened = Slot::decode(input)?;
             let acknowledged = Sequence::decode(input)?;
             let mut answers = VecDeque::new();
             for _ in 0..u32::decode(input)? {
@@ -178,7 +189,7 @@ impl Sessions {
                 answers.push_back(answer.map(|bytes| Answer::from_slice(&bytes)));
             }
             self.by_age.insert(last_used, id);
-            self.sessions.insert(id, Session { acknowledged, answers, last_used });
+            self.sessions.insert(id, Session { opened, acknowledged, answers, last_used });
         }
         Ok(())
     }
@@ -192,7 +203,7 @@ mod tests {
 
     fn open() -> Sessions {
         let mut sessions = Sessions::new(2, 4);
-        sessions.open(ALICE);
+        sessions.open(ALICE, Slot(7));
         sessions
     }
 
@@ -214,12 +225,23 @@ mod tests {
     fn the_table_is_bounded_both_ways() {
         let mut sessions = open();
         assert_eq!(sessions.admit(ALICE, Sequence(4)), Admission::TooMany);
-        sessions.open(SessionId(2));
+        sessions.open(SessionId(2), Slot(8));
         sessions.touch(ALICE, Sequence(0));
-        sessions.open(SessionId(3));
+        sessions.open(SessionId(3), Slot(9));
         assert_eq!(sessions.admit(SessionId(2), Sequence(0)), Admission::Unknown);
         assert_eq!(sessions.admit(ALICE, Sequence(0)), Admission::Execute);
         assert_eq!(sessions.len(), 2);
+    }
+
+    // A late copy of the opening must not bring a session back as if nothing had been executed in it.
+    #[test]
+    fn a_session_opened_again_is_another_one() {
+        let mut sessions = open();
+        assert_eq!(sessions.open(ALICE, Slot(8)), Slot(7));
+        sessions.close(ALICE);
+        assert_eq!(sessions.opened(ALICE), None);
+        assert_eq!(sessions.open(ALICE, Slot(9)), Slot(9));
+        assert_eq!(sessions.opened(ALICE), Some(Slot(9)));
     }
 
     // A snapshot without the answers would execute a retried command again.

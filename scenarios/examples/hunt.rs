@@ -35,7 +35,7 @@ fn main() {
             "{} {} {} step {}",
             f.seed,
             f.invariant,
-            f.what.chars().take(300).collect::<String>(),
+            f.what.chars().take(3000).collect::<String>(),
             f.step
         );
     }

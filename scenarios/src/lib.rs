@@ -6,7 +6,7 @@
 
 pub mod paxos;
 
-/// Every family, with its type forgotten.
+/// Every family, for programs that list, run and sweep them.
 pub fn families() -> Vec<Box<dyn sim::Experiment>> {
     vec![sim::experiment(paxos::PaxosScenario::draw)]
 }

@@ -25,6 +25,9 @@ pub type Node = Member<Store>;
 /// The client role that serves this host's HTTP API.
 pub const GATEWAY: Place = Place(7);
 
+/// Hosts that wait to be made members.
+const NEWCOMERS_MAX: usize = 16;
+
 /// The sockets of a host, bound before it starts so that an occupied port is known at once.
 pub struct Sockets {
     /// For peers.
@@ -70,6 +73,7 @@ pub fn start(
             .map(|host| PeerConfig { name: host.name.clone(), address: host.address.clone() })
             .collect(),
         storage,
+        newcomers_max: NEWCOMERS_MAX,
         tls: tls.as_ref().map(PeerTls::load).transpose()?,
         events,
         ..HostConfig::new(&file.cluster, name)

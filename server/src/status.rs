@@ -4,7 +4,7 @@ use crate::cluster::{ClusterFile, RoleName};
 use crate::host::Node;
 use kernel::{HostId, NodeId};
 use paxos::{Configuration, Member};
-use runtime::{HostHandle, Metrics, PeerConfig};
+use runtime::{HostHandle, LinkStatus, Metrics, PeerConfig};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -41,6 +41,8 @@ pub struct Status {
     pub sessions: Option<usize>,
     /// The members as of this host's knowledge.
     pub membership: Membership,
+    /// What other hosts say when they refuse this one.
+    pub refused_by: BTreeMap<String, String>,
     /// Links to other hosts that are up.
     pub links_up: u64,
     /// The links, by the name of the other host.
@@ -65,7 +67,7 @@ pub struct Link {
 }
 
 impl Link {
-    fn of(link: &runtime::LinkStatus) -> (String, Self) {
+    fn of(link: &LinkStatus) -> (String, Self) {
         let PeerConfig { name, address } = link.config.clone();
         (name, Self { up: link.partner.is_some(), address })
     }
@@ -150,6 +152,8 @@ impl Status {
             let nodes: Vec<&Node> = view.nodes().map(|(_, node)| node).collect();
             let mut status = Self::from_nodes(&nodes, view.metrics(), &file, &host);
             status.links = view.links().iter().map(Link::of).collect();
+            status.refused_by = view.links().iter().filter_map(refusal).collect();
+            status.waits_for = status.not_ready();
             (status, view.metrics().clone())
         });
         tokio::time::timeout(ANSWER_WITHIN, view).await.ok()?.ok()
@@ -171,6 +175,7 @@ impl Status {
             keys: None,
             sessions: None,
             membership: Membership::of(file.placement.configuration(), file),
+            refused_by: BTreeMap::new(),
             links_up: metrics.links_up,
             links: BTreeMap::new(),
             activity: Activity::of(metrics),
@@ -182,7 +187,6 @@ impl Status {
         for node in nodes {
             status.add(node, file, &mut newest);
         }
-        status.waits_for = status.not_ready();
         status
     }
 
@@ -247,6 +251,10 @@ impl Status {
         if self.disk_full {
             return Some("the disk is full".to_owned());
         }
+        if let (None, Some((by, why))) = (&self.leader, self.refused_by.first_key_value()) {
+            let remedy = "if its disk was lost, replace it: ordinate cluster members replace";
+            return Some(format!("{by} refuses this host: {why}; {remedy} {} NEW=ADDRESS", self.host));
+        }
         if self.leader.is_none() {
             return Some(
                 "no leader is known; a cluster is born when all its hosts have been started once".to_owned(),
@@ -257,6 +265,12 @@ impl Status {
         }
         None
     }
+}
+
+/// The host that refuses us, and why.
+fn refusal(link: &LinkStatus) -> Option<(String, String)> {
+    let why = link.complaint.as_ref()?.strip_prefix("refused: ")?;
+    Some((link.config.name.clone(), why.to_owned()))
 }
 
 impl Membership {

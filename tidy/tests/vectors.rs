@@ -140,13 +140,14 @@ fn messages() {
     add("submit-open", "open session 1122334455667788", open().into());
     let execute = batcher::Submit {
         acknowledged: Sequence(3),
-        kind: GroupKind::Execute,
+        kind: GroupKind::ExecuteIn(Slot(6)),
         commands: commands(&[(3, &put_city()), (4, b"\x02\x01\x00\x00\x00k")]),
         ..open()
     };
-    let meaning =
-        "execute command 3 (put city Zürich) and command 4 (delete k); every answer below 3 is here";
-    add("submit-execute", meaning, execute.into());
+    let meaning = "in the session opened in slot 6, command 3 (put city Zürich) and command 4 (delete k); every answer below 3 is here";
+    add("submit-execute", meaning, execute.clone().into());
+    let meaning = "the same in whatever session has the name: for those who send nothing twice";
+    add("submit-execute-once", meaning, batcher::Submit { kind: GroupKind::Execute, ..execute }.into());
     add("submit-close", "close the session", batcher::Submit { kind: GroupKind::Close, ..open() }.into());
     let levels = [Level::Linearizable, Level::Sequential, Level::Eventual];
     for (level, word) in levels.into_iter().zip(["linearizable", "sequential", "eventual"]) {
@@ -216,13 +217,12 @@ fn frames() {
         });
     };
     add("one-message", "submit-open of messages.txt, alone", vec![open().into()]);
-    let execute =
-        batcher::Submit { kind: GroupKind::Execute, commands: commands(&[(0, &put_city())]), ..open() };
-    add(
-        "two-messages",
-        "submit-open, and command 0 (put city Zürich) behind it",
-        vec![open().into(), execute.into()],
-    );
+    let get = encoded(|out| Query::Get { key: b"city" }.encode(out));
+    let queries = commands(&[(1 << 63, &get)]);
+    let query =
+        batcher::Query { session: open().session, level: Level::Linearizable, seen: Slot(0), queries };
+    let meaning = "submit-open, and behind it a linearizable read (get city)";
+    add("two-messages", meaning, vec![open().into(), query.into()]);
     vectors.compare();
 }
 

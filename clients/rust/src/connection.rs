@@ -1,30 +1,54 @@
 //! One connection to one host.
 
 use crate::protocol;
-use bytes::BytesMut;
+use crate::tls::Tls;
+use bytes::{Buf, BytesMut};
 use kernel::{Decode, FrameReader, FrameWriter, Reader};
 use paxos::Message;
 use std::io;
 use std::time::Duration;
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
 use tokio::net::TcpStream;
 
-const DIAL_WITHIN: Duration = Duration::from_secs(2);
+trait Wire: AsyncRead + AsyncWrite + Send + Unpin {}
+impl<W: AsyncRead + AsyncWrite + Send + Unpin> Wire for W {}
 
-/// A connection past its preface.
+/// What a queue keeps of its memory when it is empty.
+const QUEUE_KEPT_BYTES: usize = 256 << 10;
+
+/// A connection past its preface. Reading and writing are apart, so that neither side waits for the other to read first.
 pub(crate) struct Connection {
-    stream: TcpStream,
+    pub(crate) reading: Reading,
+    pub(crate) writing: Writing,
+}
+
+/// What comes in.
+pub(crate) struct Reading {
+    stream: ReadHalf<Box<dyn Wire>>,
     input: BytesMut,
+}
+
+/// What goes out.
+pub(crate) struct Writing {
+    stream: WriteHalf<Box<dyn Wire>>,
     writer: FrameWriter,
+    /// Closed frames on their way.
+    output: BytesMut,
+    flushed: bool,
 }
 
 impl Connection {
     /// Dials `endpoint` and exchanges prefaces.
-    pub(crate) async fn dial(endpoint: &str) -> io::Result<Self> {
+    pub(crate) async fn dial(endpoint: String, tls: Option<Tls>, within: Duration) -> io::Result<Self> {
         let dialled = async {
-            let mut stream = TcpStream::connect(endpoint).await?;
+            let stream = TcpStream::connect(&endpoint).await?;
             stream.set_nodelay(true)?;
+            let mut stream: Box<dyn Wire> = match &tls {
+                None => Box::new(stream),
+                Some(tls) => Box::new(tls.greet(&endpoint, stream).await?),
+            };
             stream.write_all(&protocol::preface(protocol::VERSION)).await?;
+            stream.flush().await?;
             let mut preface = [0; protocol::PREFACE_BYTES];
             stream.read_exact(&mut preface).await?;
             match protocol::version_of(&preface) {
@@ -35,26 +59,51 @@ impl Connection {
                 None => Err(io::Error::other("the server does not speak this protocol")),
             }
         };
-        let stream =
-            tokio::time::timeout(DIAL_WITHIN, dialled).await.map_err(|_| io::ErrorKind::TimedOut)??;
-        Ok(Self { stream, input: BytesMut::with_capacity(64 << 10), writer: FrameWriter::default() })
+        let stream = tokio::time::timeout(within, dialled).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        let (reading, writing) = tokio::io::split(stream);
+        Ok(Self {
+            reading: Reading { stream: reading, input: BytesMut::with_capacity(64 << 10) },
+            writing: Writing {
+                stream: writing,
+                writer: FrameWriter::default(),
+                output: BytesMut::new(),
+                flushed: true,
+            },
+        })
     }
+}
 
+impl Writing {
     /// Queues a message.
     pub(crate) fn push(&mut self, message: &Message) {
         self.writer.message(message);
     }
 
-    /// Writes what is queued.
-    pub(crate) async fn flush(&mut self) -> io::Result<()> {
-        let bytes = self.writer.bytes();
-        if !bytes.is_empty() {
-            self.stream.write_all(bytes).await?;
-            bytes.clear();
+    /// Writes what is queued, and then waits for ever. Cancelling loses nothing.
+    pub(crate) async fn progress(&mut self) -> io::Result<std::convert::Infallible> {
+        let queued = self.writer.bytes();
+        if !queued.is_empty() {
+            self.output.extend_from_slice(queued);
+            queued.clear();
+            queued.shrink_to(QUEUE_KEPT_BYTES);
         }
-        Ok(())
+        while !self.output.is_empty() {
+            self.flushed = false;
+            let taken = self.stream.write(&self.output).await?;
+            if taken == 0 {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
+            self.output.advance(taken);
+        }
+        if !self.flushed {
+            self.stream.flush().await?;
+            self.flushed = true;
+        }
+        std::future::pending().await
     }
+}
 
+impl Reading {
     /// Waits for bytes and returns the messages that are whole. Cancelling loses nothing.
     pub(crate) async fn receive(&mut self) -> io::Result<Vec<Message>> {
         let frames = FrameReader { body_max: protocol::BODY_BYTES_MAX };

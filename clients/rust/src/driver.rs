@@ -1,6 +1,7 @@
 //! Drives the client role: the same code that runs in the simulator, on a real socket and clock.
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Reading, Writing};
+use crate::tls::Tls;
 use kernel::{
     Cx, Effect, Effects, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role, Situation, Wall,
 };
@@ -8,7 +9,11 @@ use paxos::multipaxos::client::{Client, ClientTimer};
 use paxos::{Call, Message, Outcome, Paxos};
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
+use std::convert::Infallible;
+use std::future::Future;
 use std::hash::{BuildHasher, Hasher};
+use std::io;
+use std::pin::Pin;
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -20,38 +25,72 @@ pub(crate) struct Order {
 
 /// An answer slower than this is looked for at another host.
 const RESEND_AFTER: Duration = Duration::from_millis(300);
-/// The pause after a failed dial.
+/// A dial that takes longer is given up for the next endpoint; twice as long after each round of all endpoints.
+const DIAL_WITHIN: Duration = Duration::from_millis(300);
+const DIAL_WITHIN_MAX: Duration = Duration::from_secs(5);
+/// The pause after all endpoints have failed, twice as long each time.
 const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(20);
+const DIAL_AGAIN_AFTER_MAX: Duration = Duration::from_millis(500);
 /// Calls taken from the queue before anything is sent.
 const ORDERS_PER_BURST: usize = 1024;
 
+type Dial = Pin<Box<dyn Future<Output = io::Result<Connection>> + Send>>;
+
+/// The way to one endpoint at a time.
+enum Link {
+    Down,
+    /// What waits for the connection goes first when it is there.
+    Dialling {
+        endpoint: usize,
+        dial: Dial,
+        queue: Vec<Message>,
+    },
+    Up {
+        endpoint: usize,
+        reading: Reading,
+        writing: Writing,
+    },
+}
+
 struct Driver {
     endpoints: Vec<String>,
+    tls: Option<Tls>,
     client: Client,
     effects: Effects<Paxos>,
     rng: Rng,
     started: std::time::Instant,
     waiting: HashMap<RequestId, oneshot::Sender<Outcome>>,
     next: u64,
-    timer: Option<tokio::time::Instant>,
-    connection: Option<(usize, Connection)>,
+    resend_at: Option<tokio::time::Instant>,
+    /// When to try the next endpoint, after all have failed.
+    retry_at: Option<tokio::time::Instant>,
+    /// Dials and connections that failed since bytes last came.
+    failures: usize,
+    link: Link,
 }
 
 /// Serves calls until every handle is dropped.
-pub(crate) async fn run(endpoints: Vec<String>, mut orders: mpsc::UnboundedReceiver<Order>) {
+pub(crate) async fn run(
+    endpoints: Vec<String>,
+    tls: Option<Tls>,
+    mut orders: mpsc::UnboundedReceiver<Order>,
+) {
     // The standard library's hasher is seeded by the system; its output is as good a seed as any.
     let seed = RandomState::new().build_hasher().finish();
     let batchers = (0..endpoints.len()).map(batcher).collect();
     let mut driver = Driver {
         endpoints,
+        tls,
         client: Client::new(batchers, RESEND_AFTER),
         effects: Effects::new(Position(0), false),
         rng: Rng::seeded(seed),
         started: std::time::Instant::now(),
         waiting: HashMap::new(),
         next: 0,
-        timer: None,
-        connection: None,
+        resend_at: None,
+        retry_at: None,
+        failures: 0,
+        link: Link::Down,
     };
     driver.with_role(|client, cx| client.on_start(cx));
     while driver.turn(&mut orders).await {}
@@ -63,8 +102,15 @@ fn batcher(endpoint: usize) -> NodeId {
 
 enum Event {
     Order(Option<Order>),
-    Messages(std::io::Result<Vec<Message>>),
-    Timer,
+    Link(LinkEvent),
+    Resend,
+    Retry,
+}
+
+enum LinkEvent {
+    Dialled(io::Result<Connection>),
+    Messages(Vec<Message>),
+    Broken,
 }
 
 impl Driver {
@@ -79,8 +125,9 @@ impl Driver {
     async fn turn(&mut self, orders: &mut mpsc::UnboundedReceiver<Order>) -> bool {
         let event = tokio::select! {
             order = orders.recv() => Event::Order(order),
-            messages = receive(&mut self.connection) => Event::Messages(messages),
-            () = until(self.timer) => Event::Timer,
+            event = self.link.event() => Event::Link(event),
+            () = until(self.resend_at) => Event::Resend,
+            () = until(self.retry_at) => Event::Retry,
         };
         match event {
             Event::Order(None) => return false,
@@ -91,25 +138,20 @@ impl Driver {
                     self.take(order);
                 }
             }
-            Event::Messages(Ok(messages)) => {
-                let from = self.connection.as_ref().map_or(NodeId::ZERO, |(endpoint, _)| batcher(*endpoint));
-                for message in messages {
-                    if let Message::Client(message) = message {
-                        self.with_role(|client, cx| client.on_message(from, message, cx));
-                    }
-                }
-            }
-            Event::Messages(Err(_)) => {
-                self.connection = None;
-                self.with_role(|client, cx| client.turn_to_the_next_batcher(cx));
-            }
-            Event::Timer => {
-                self.timer = None;
+            Event::Link(LinkEvent::Dialled(Ok(connection))) => self.come_up(connection),
+            Event::Link(LinkEvent::Messages(messages)) => self.take_messages(messages),
+            Event::Link(LinkEvent::Dialled(Err(_)) | LinkEvent::Broken) => self.go_down(),
+            Event::Resend => {
+                self.resend_at = None;
                 self.with_role(|client, cx| client.on_timer(ClientTimer::Resend, cx));
+            }
+            Event::Retry => {
+                self.retry_at = None;
+                self.with_role(|client, cx| client.turn_to_the_next_batcher(cx));
             }
         }
         self.with_role(|client, cx| client.on_burst_end(cx));
-        self.carry_out().await;
+        self.carry_out();
         true
     }
 
@@ -120,19 +162,46 @@ impl Driver {
         self.with_role(|client, cx| client.on_request(id, order.call, cx));
     }
 
-    async fn carry_out(&mut self) {
+    fn come_up(&mut self, connection: Connection) {
+        let Connection { reading, mut writing } = connection;
+        if let Link::Dialling { endpoint, queue, .. } = std::mem::replace(&mut self.link, Link::Down) {
+            queue.iter().for_each(|message| writing.push(message));
+            self.link = Link::Up { endpoint, reading, writing };
+        }
+    }
+
+    fn take_messages(&mut self, messages: Vec<Message>) {
+        let Link::Up { endpoint, .. } = self.link else { return };
+        self.failures = 0;
+        for message in messages {
+            if let Message::Client(message) = message {
+                self.with_role(|client, cx| client.on_message(batcher(endpoint), message, cx));
+            }
+        }
+    }
+
+    /// The next endpoint is tried at once, until all have failed.
+    fn go_down(&mut self) {
+        self.link = Link::Down;
+        self.failures += 1;
+        if self.failures.is_multiple_of(self.endpoints.len()) {
+            let rounds = (self.failures / self.endpoints.len()).min(16) as u32;
+            let pause = (DIAL_AGAIN_AFTER * (1 << (rounds - 1))).min(DIAL_AGAIN_AFTER_MAX);
+            self.retry_at = Some(tokio::time::Instant::now() + pause);
+        } else {
+            self.with_role(|client, cx| client.turn_to_the_next_batcher(cx));
+        }
+    }
+
+    fn carry_out(&mut self) {
         let effects: Vec<_> = self.effects.drain().collect();
         for effect in effects {
             match effect {
                 Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
-                    if self.reach(to).await
-                        && let Some((_, connection)) = &mut self.connection
-                    {
-                        connection.push(&message);
-                    }
+                    self.send(to.host().0 as usize - 1, message);
                 }
-                Effect::SetTimer { after, .. } => self.timer = Some(tokio::time::Instant::now() + after),
-                Effect::StopTimer { .. } => self.timer = None,
+                Effect::SetTimer { after, .. } => self.resend_at = Some(tokio::time::Instant::now() + after),
+                Effect::StopTimer { .. } => self.resend_at = None,
                 Effect::Respond { id, response } => {
                     if let Some(answer) = self.waiting.remove(&id) {
                         // Whoever asked may have stopped waiting.
@@ -142,41 +211,41 @@ impl Driver {
                 Effect::Trim { .. } | Effect::Reject { .. } | Effect::Mark { .. } | Effect::Note { .. } => {}
             }
         }
-        let flushed = match &mut self.connection {
-            Some((_, connection)) => connection.flush().await,
-            None => Ok(()),
-        };
-        if flushed.is_err() {
-            self.connection = None;
-            // The next look at late answers turns to another host.
-            self.timer = Some(tokio::time::Instant::now() + DIAL_AGAIN_AFTER);
-        }
     }
 
-    /// True if the host `to` is connected, after dialling it if need be. What cannot be sent is sent again by the role.
-    async fn reach(&mut self, to: NodeId) -> bool {
-        let endpoint = to.host().0 as usize - 1;
-        if self.connection.as_ref().is_some_and(|(connected, _)| *connected == endpoint) {
-            return true;
-        }
-        self.connection = None;
-        match Connection::dial(&self.endpoints[endpoint]).await {
-            Ok(connection) => {
-                self.connection = Some((endpoint, connection));
-                true
-            }
-            Err(_) => {
-                self.timer = Some(tokio::time::Instant::now() + DIAL_AGAIN_AFTER);
-                false
+    /// What is lost with a link is sent again by the role.
+    fn send(&mut self, to: usize, message: Message) {
+        match &mut self.link {
+            Link::Up { endpoint, writing, .. } if *endpoint == to => writing.push(&message),
+            Link::Dialling { endpoint, queue, .. } if *endpoint == to => queue.push(message),
+            // All have failed just now: the role sends everything again after the pause.
+            Link::Down if self.retry_at.is_some() => {}
+            Link::Down | Link::Up { .. } | Link::Dialling { .. } => {
+                let rounds = (self.failures / self.endpoints.len()).min(16) as u32;
+                let within = (DIAL_WITHIN * (1 << rounds)).min(DIAL_WITHIN_MAX);
+                let dial = Connection::dial(self.endpoints[to].clone(), self.tls.clone(), within);
+                self.link = Link::Dialling { endpoint: to, dial: Box::pin(dial), queue: vec![message] };
             }
         }
     }
 }
 
-async fn receive(connection: &mut Option<(usize, Connection)>) -> std::io::Result<Vec<Message>> {
-    match connection {
-        Some((_, connection)) => connection.receive().await,
-        None => std::future::pending().await,
+impl Link {
+    async fn event(&mut self) -> LinkEvent {
+        match self {
+            Self::Down => std::future::pending().await,
+            Self::Dialling { dial, .. } => LinkEvent::Dialled(dial.await),
+            Self::Up { reading, writing, .. } => tokio::select! {
+                received = reading.receive() => received.map_or(LinkEvent::Broken, LinkEvent::Messages),
+                written = writing.progress() => {
+                    let written: io::Result<Infallible> = written;
+                    match written {
+                        Ok(never) => match never {},
+                        Err(_) => LinkEvent::Broken,
+                    }
+                }
+            },
+        }
     }
 }
 

@@ -18,6 +18,7 @@
 mod connection;
 mod driver;
 pub mod protocol;
+mod tls;
 
 use kernel::Bytes;
 use kv::{Answer, Command, Query};
@@ -28,6 +29,7 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use kv::{Expect, Item, Versioned};
 pub use paxos::Level;
+pub use tls::{Tls, TlsError, TlsFiles};
 
 /// Why a call failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -90,9 +92,20 @@ impl Client {
     /// A client of the cluster behind `endpoints`: native addresses, `name:port`, of one or more hosts. Names are resolved
     /// on every dial. Returns at once; calls wait for the connection.
     pub fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
-        let endpoints: Vec<String> = endpoints.into_iter().map(Into::into).collect();
+        Self::start(endpoints.into_iter().map(Into::into).collect(), None)
+    }
+
+    /// The same over TLS: each endpoint's name must be in its host's certificate.
+    pub fn connect_tls<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, tls: Tls) -> Self {
+        Self::start(endpoints.into_iter().map(Into::into).collect(), Some(tls))
+    }
+
+    fn start(endpoints: Vec<String>, tls: Option<Tls>) -> Self {
         let (calls, orders) = mpsc::unbounded_channel();
-        tokio::spawn(driver::run(endpoints, orders));
+        // Without endpoints nobody listens, and calls say that the client is closed.
+        if !endpoints.is_empty() {
+            tokio::spawn(driver::run(endpoints, tls, orders));
+        }
         Self { calls, timeout: Duration::from_secs(10) }
     }
 

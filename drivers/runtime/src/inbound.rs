@@ -31,6 +31,8 @@ pub type AskAdmission = Box<dyn FnMut(&str, Incarnation) -> Result<(), String> +
 const GREET_WITHIN: Duration = Duration::from_secs(2);
 /// Connections that have not yet said who they are.
 const STRANGERS_MAX: usize = 64;
+/// Hosts whose incarnation is remembered.
+const FIRST_SEEN_MAX: usize = 4_096;
 
 struct Inbound {
     address: SocketAddr,
@@ -38,6 +40,8 @@ struct Inbound {
     input: BytesMut,
     /// Who it is, once that is known.
     host: Option<HostId>,
+    /// It was no peer when it called.
+    newcomer: bool,
     deadline: Instant,
     listed: bool,
 }
@@ -48,6 +52,7 @@ pub(crate) struct Inbounds {
     /// What we would say ourselves.
     me: Hello,
     admission: Admission,
+    newcomers_max: usize,
     first_seen: BTreeMap<HostId, Incarnation>,
     table: Vec<Option<Inbound>>,
     readable: VecDeque<usize>,
@@ -74,6 +79,7 @@ impl Inbounds {
         me: Hello,
         tls: Option<PeerTls>,
         admission: Admission,
+        newcomers_max: usize,
         frame_body_max: usize,
         token_base: usize,
     ) -> Self {
@@ -82,6 +88,7 @@ impl Inbounds {
             tls,
             me,
             admission,
+            newcomers_max,
             first_seen: BTreeMap::new(),
             table: Vec::new(),
             readable: VecDeque::new(),
@@ -125,6 +132,7 @@ impl Inbounds {
                 socket,
                 input: BytesMut::new(),
                 host: None,
+                newcomer: false,
                 deadline: outside.now + GREET_WITHIN,
                 listed: true,
             };
@@ -212,7 +220,8 @@ impl Inbounds {
         outside: &mut Outside<'_>,
     ) -> Result<(), String> {
         let host = HostId::named(&hello.from);
-        let verdict = self.judge(hello, is_known(host));
+        let known = is_known(host);
+        let verdict = self.judge(hello, known);
         let reply = match &verdict {
             Ok(()) => Reply::Welcome {
                 incarnation: self.me.incarnation,
@@ -230,6 +239,7 @@ impl Inbounds {
         // A greeting fits in any socket's empty buffer; if it does not leave, the caller's time-out ends the matter.
         let _ = inbound.socket.write(&framed(&reply));
         inbound.host = Some(host);
+        inbound.newcomer = !known;
         verdict
     }
 
@@ -244,7 +254,9 @@ impl Inbounds {
         if hello.to != me.from {
             return Err(format!("this is host {}, not {}", me.from, hello.to));
         }
-        if !known {
+        let others =
+            |inbound: &&Inbound| inbound.newcomer && inbound.host != Some(HostId::named(&hello.from));
+        if !known && self.table.iter().flatten().filter(others).count() >= self.newcomers_max {
             return Err(format!("cluster {} has no host {}", me.cluster, hello.from));
         }
         self.admit(&hello.from, hello.incarnation)
@@ -255,7 +267,11 @@ impl Inbounds {
         match &mut self.admission {
             Admission::Any => Ok(()),
             Admission::FirstSeen => {
-                let seen = *self.first_seen.entry(HostId::named(name)).or_insert(incarnation);
+                let host = HostId::named(name);
+                if self.first_seen.len() >= FIRST_SEEN_MAX && !self.first_seen.contains_key(&host) {
+                    return Err("too many hosts have called".to_owned());
+                }
+                let seen = *self.first_seen.entry(host).or_insert(incarnation);
                 if seen == incarnation {
                     return Ok(());
                 }

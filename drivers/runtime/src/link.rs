@@ -72,6 +72,8 @@ pub struct LinkStatus {
     pub config: PeerConfig,
     /// The other end, while the link is up.
     pub partner: Option<Partner>,
+    /// Why it went down last; none if it has been up since.
+    pub complaint: Option<String>,
 }
 
 /// What a link wants its host to do.
@@ -142,7 +144,12 @@ impl Link {
     }
 
     pub(crate) fn status(&self) -> LinkStatus {
-        LinkStatus { host: self.host, config: self.config.clone(), partner: self.partner() }
+        LinkStatus {
+            host: self.host,
+            config: self.config.clone(),
+            partner: self.partner(),
+            complaint: self.complaint.clone(),
+        }
     }
 
     /// Bytes queued and not yet taken by the socket.

@@ -115,7 +115,14 @@ impl<N: Node + 'static> Reactor<N> {
         };
         let default = if storage.journal.is_some() { Admission::FirstSeen } else { Admission::Any };
         let admission = config.admission.unwrap_or(default);
-        let inbounds = Inbounds::new(hello, config.tls, admission, config.frame_body_max, INBOUNDS);
+        let inbounds = Inbounds::new(
+            hello,
+            config.tls,
+            admission,
+            config.newcomers_max,
+            config.frame_body_max,
+            INBOUNDS,
+        );
         let notify = notifier(Arc::clone(&waker));
         let journal = match storage.journal {
             Some((disk, options)) => {

@@ -322,11 +322,10 @@ impl<S: Scenario> Run<S> {
             self.phase = Phase::Over;
             return;
         };
-        assert!(
-            self.out.now < self.deadline,
-            "{invariant}: {:?} after the heal: {what}",
-            self.tuning.liveness
-        );
+        if self.out.now >= self.deadline {
+            let standing = scenario.standing(&Cluster { hosts: &self.hosts, now: self.out.now });
+            panic!("{invariant}: {:?} after the heal: {what}; {standing}", self.tuning.liveness);
+        }
         self.out.queue.push(self.out.now + POLL_EVERY, Event::Poll);
     }
 }

@@ -193,6 +193,11 @@ pub trait Scenario: Sized {
         Ok(())
     }
 
+    /// Where everybody stands, in a few words: for the report of a core that did not converge.
+    fn standing(&self, _cluster: &Cluster<'_, Self::Node>) -> String {
+        String::new()
+    }
+
     /// Checks what can be checked at the end, such as the history.
     fn finish(&mut self, _cluster: &Cluster<'_, Self::Node>) {}
 

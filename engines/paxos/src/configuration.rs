@@ -61,6 +61,13 @@ impl Configuration {
         self.replicas.iter().any(|replica| replica.host() == host)
     }
 
+    /// True if it places all roles as `other` does.
+    pub fn is_like(&self, other: &Configuration) -> bool {
+        let agreed =
+            Configuration { first_slot: other.first_slot, joined: other.joined.clone(), ..self.clone() };
+        agreed == *other
+    }
+
     /// True if every role has a player; a configuration that lacks one could not go on.
     pub fn is_complete(&self) -> bool {
         let roles = [&self.leaders, &self.proxy_leaders, &self.replicas, &self.batchers, &self.unbatchers];

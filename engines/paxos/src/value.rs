@@ -2,7 +2,7 @@
 
 use crate::configuration::Configuration;
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
-use parts::{Sequence, SessionId};
+use parts::{Sequence, SessionId, Slot};
 use std::sync::Arc;
 
 /// The value of a slot.
@@ -95,21 +95,28 @@ kernel::record! {
 /// What a group asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum GroupKind {
-    /// Execute the commands.
+    /// Execute the commands in whatever session has the name: for those who send nothing twice.
     Execute,
     /// Open the session.
     Open,
     /// Close the session.
     Close,
+    /// Execute the commands if the session is still the one that was opened in this slot. A copy of the opening that comes
+    /// late, when the session was pushed out already, opens another one, in which nothing may be executed again.
+    ExecuteIn(Slot),
 }
 
 impl Encode for GroupKind {
     fn encode(&self, out: &mut Vec<u8>) {
-        out.push(match self {
-            Self::Execute => 0,
-            Self::Open => 1,
-            Self::Close => 2,
-        });
+        match self {
+            Self::Execute => out.push(0),
+            Self::Open => out.push(1),
+            Self::Close => out.push(2),
+            Self::ExecuteIn(opened) => {
+                out.push(3);
+                opened.encode(out);
+            }
+        }
     }
 }
 
@@ -119,6 +126,7 @@ impl Decode for GroupKind {
             0 => Ok(Self::Execute),
             1 => Ok(Self::Open),
             2 => Ok(Self::Close),
+            3 => Slot::decode(input).map(Self::ExecuteIn),
             tag => Err(DecodeError::UnknownTag("group kind", tag)),
         }
     }

@@ -194,6 +194,11 @@ impl Layout {
         self.colocated
     }
 
+    /// True if the host belongs to the cluster from its birth.
+    pub(super) fn is_first(&self, host: HostId) -> bool {
+        hosts_of(&self.first).contains(&host)
+    }
+
     pub(super) fn spares(&self) -> Vec<HostId> {
         self.spares.clone()
     }

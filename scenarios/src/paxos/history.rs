@@ -96,9 +96,13 @@ impl Histories {
         }
     }
 
-    pub(super) fn lost(&mut self, node: NodeId, id: RequestId) {
-        // The client's process is gone with what it had seen.
+    /// A client's process is gone with what it had seen.
+    pub(super) fn forget(&mut self, node: NodeId) {
         self.seen.retain(|(of, _), _| *of != node);
+    }
+
+    pub(super) fn lost(&mut self, node: NodeId, id: RequestId) {
+        self.forget(node);
         if let Some(open) = self.open.remove(&id) {
             self.unknown(node, open);
         }

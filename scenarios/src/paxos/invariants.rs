@@ -5,7 +5,7 @@ use kv::Store;
 use parts::Slot;
 use paxos::{Configuration, Member, Parameters, Value};
 use sim::Cluster;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 type Node = Member<Store>;
 
@@ -15,8 +15,34 @@ pub(super) struct Invariants {
     chosen: BTreeMap<Slot, Value>,
     digests: BTreeMap<Slot, u64>,
     checked: BTreeMap<NodeId, Slot>,
-    /// Hosts that a change of membership has removed.
-    pub(super) leaving: BTreeSet<HostId>,
+    /// What has come true, whoever still knows it.
+    pub(super) truth: Truth,
+}
+
+/// What the run has shown to be chosen and durable. Nobody can take it back, so it does not matter who lives.
+#[derive(Default)]
+pub(super) struct Truth {
+    /// Some replica has executed everything below.
+    pub(super) executed: Slot,
+    /// Enough replicas had everything below in durable snapshots.
+    pub(super) settled: Slot,
+    /// Every configuration that was ever executed, by its version.
+    pub(super) configurations: BTreeMap<u64, Configuration>,
+}
+
+impl Truth {
+    /// The newest configuration.
+    pub(super) fn latest(&self) -> Option<&Configuration> {
+        self.configurations.last_key_value().map(|(_, latest)| latest)
+    }
+
+    /// The configurations whose acceptors or replicas may still be needed: from the latest on of which one slot is in
+    /// durable snapshots.
+    pub(super) fn needed(&self) -> Vec<Configuration> {
+        let all = self.configurations.values();
+        let oldest = all.rev().find(|known| known.first_slot < self.settled).map_or(0, |known| known.version);
+        self.configurations.range(oldest..).map(|(_, known)| known.clone()).collect()
+    }
 }
 
 impl Invariants {
@@ -41,6 +67,9 @@ impl Invariants {
                     "proxy leader {id} has {} slots under way",
                     proxy.pending()
                 ),
+                Member::Leader(leader) if leader.is_leading() => {
+                    self.truth.settled = self.truth.settled.max(leader.truncation());
+                }
                 Member::Leader(_) | Member::Acceptor(_) | Member::Unbatcher(_) | Member::Client(_) => {}
             }
         }
@@ -68,6 +97,12 @@ impl Invariants {
                     "slot {slot} holds {known:?}, and {id} executed {value:?} there"
                 ),
             }
+        }
+        if executed > self.truth.executed {
+            self.truth.executed = executed;
+        }
+        for known in replica.configurations().all() {
+            self.truth.configurations.entry(known.version).or_insert_with(|| known.clone());
         }
         let digest = replica.machine().digest();
         let known = *self.digests.entry(executed).or_insert(digest);
@@ -110,4 +145,29 @@ impl Invariants {
             Some((id, slot, _)) => Err(format!("{first} is at slot {executed}, {id} at slot {slot}")),
         }
     }
+}
+
+/// Who leads, who may vote, and how far each replica is.
+pub(super) fn standing(cluster: &Cluster<'_, Node>) -> String {
+    let mut words = Vec::new();
+    for (id, node) in cluster.nodes() {
+        match node {
+            Member::Leader(leader) => words.push(format!("{id} {}", leader.standing())),
+            Member::Acceptor(acceptor) => words.push(format!("{id} {}", acceptor.standing())),
+            Member::Replica(replica) => {
+                let latest = replica.configurations().latest();
+                words.push(format!(
+                    "{id} executed {} snapshot {} configuration {} from {}{}",
+                    replica.executed(),
+                    replica.snapshot_through(),
+                    latest.version,
+                    latest.first_slot,
+                    if replica.is_joining() { " joining" } else { "" }
+                ));
+            }
+            Member::Batcher(batcher) => words.push(format!("{id} sends to {:?}", batcher.leader())),
+            Member::ProxyLeader(_) | Member::Unbatcher(_) | Member::Client(_) => {}
+        }
+    }
+    words.join(" | ")
 }

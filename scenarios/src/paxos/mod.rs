@@ -5,13 +5,12 @@ mod history;
 mod invariants;
 
 use ::paxos::multipaxos::client::Client;
-use ::paxos::{Call, Configuration, Level, Member, Outcome, Parameters, Refusal};
+use ::paxos::{Call, Configuration, Level, Member, Outcome, Parameters};
 use cluster::Layout;
 use history::Histories;
 use invariants::Invariants;
 use kernel::{HostId, NodeId, Place, RequestId, Rng};
 use kv::{Command, Expect, Query, Store};
-use parts::Slot;
 use sim::{
     Class, Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Replacement, Scenario,
     StrikeKind, Tuning,
@@ -31,8 +30,14 @@ pub struct PaxosScenario {
     /// Requests that are changes of membership, with the hosts that leave and come.
     reconfigurations: BTreeMap<RequestId, Configuration>,
     wiped: BTreeSet<HostId>,
-    /// What an operator who adds a machine writes into its cluster file.
-    newest: Configuration,
+    /// Every configuration that a client ever asked for.
+    wanted: Vec<Configuration>,
+    /// The cluster files of the spares that were booted.
+    files: BTreeMap<HostId, Configuration>,
+    /// Hosts that a change of membership has removed for good.
+    gone: BTreeSet<HostId>,
+    /// Whether hosts that left are switched off.
+    switches_off: bool,
 }
 
 /// What a sweep must reach.
@@ -101,37 +106,34 @@ impl PaxosScenario {
         };
         let layout = Layout::draw(rng);
         Self {
-            newest: layout.first().clone(),
             layout,
             parameters,
             histories: Histories::default(),
             invariants: Invariants::default(),
             reconfigurations: BTreeMap::new(),
             wiped: BTreeSet::new(),
+            wanted: Vec::new(),
+            files: BTreeMap::new(),
+            gone: BTreeSet::new(),
+            switches_off: rng.chance(0.5),
         }
     }
 
-    /// The newest configuration that any live replica has executed.
-    fn latest(&self, cluster: &Cluster<'_, Node>) -> Configuration {
-        let known = cluster.nodes().filter_map(|(_, node)| match node {
-            Member::Replica(replica) => Some(replica.configurations().latest()),
-            _ => None,
-        });
-        known.max_by_key(|configuration| configuration.version).unwrap_or(self.layout.first()).clone()
+    /// The newest configuration that was executed.
+    fn latest(&self) -> Configuration {
+        self.invariants.truth.latest().unwrap_or(self.layout.first()).clone()
     }
 
-    /// The configurations that still own slots: the old one, until the new one has taken over.
-    fn in_force(&self, cluster: &Cluster<'_, Node>) -> Vec<Configuration> {
-        let replicas = cluster.nodes().filter_map(|(_, node)| match node {
-            Member::Replica(replica) => Some((replica.executed(), replica.configurations())),
-            _ => None,
-        });
-        let Some((executed, known)) = replicas.max_by_key(|(executed, _)| *executed) else {
-            return vec![self.layout.first().clone()];
-        };
-        let last = Slot(executed.0.saturating_sub(1));
-        let oldest = known.governing(last).version;
-        known.all().iter().filter(|configuration| configuration.version >= oldest).cloned().collect()
+    /// The configurations that own slots which may have to be asked for, and those that a client wanted and that may be
+    /// chosen any moment.
+    fn needed(&self) -> Vec<Configuration> {
+        let mut needed = self.invariants.truth.needed();
+        let next = self.latest().version + 1;
+        needed.extend(self.wanted.iter().filter(|wanted| wanted.version == next).cloned());
+        if needed.is_empty() {
+            needed.push(self.layout.first().clone());
+        }
+        needed
     }
 
     fn leader(&self, cluster: &Cluster<'_, Node>) -> Option<HostId> {
@@ -148,21 +150,41 @@ impl PaxosScenario {
     }
 
     fn reconfigure(&mut self, wanted: Configuration, boots: Option<HostId>, control: &mut Control<'_, Node>) {
-        self.newest = self.latest(&control.cluster);
         if let Some(host) = boots {
+            // What an operator who adds a machine writes into its cluster file.
+            self.files
+                .entry(host)
+                .or_insert_with(|| self.invariants.truth.latest().unwrap_or(self.layout.first()).clone());
             control.boot(host);
         }
+        self.wanted.push(wanted.clone());
         let client = self.layout.client_nodes()[0];
         let id = control.request(client, Call::Reconfigure(Arc::new(wanted.clone())));
         self.reconfigurations.insert(id, wanted);
     }
 
+    /// A change is through: who left may be switched off for good, whatever its disk holds.
+    fn retire(&mut self, stays: &Configuration, control: &mut Control<'_, Node>) {
+        if self.latest().version != stays.version {
+            return;
+        }
+        let used: Vec<HostId> = self.needed().iter().flat_map(cluster::hosts_of).collect();
+        for host in self.layout.all_hosts() {
+            if !used.contains(&host) && self.files.contains_key(&host) | self.layout.is_first(host) {
+                self.gone.insert(host);
+                if self.switches_off {
+                    control.stop(host);
+                }
+            }
+        }
+    }
+
     fn replace_a_host(&mut self, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
-        let latest = self.latest(&control.cluster);
+        let latest = self.latest();
         let used = cluster::hosts_of(&latest);
         let mut spares = self.layout.spares();
         spares.retain(|spare| {
-            !used.contains(spare) && !control.cluster.is_up(*spare) && !self.wiped.contains(spare)
+            !used.contains(spare) && !control.cluster.is_up(*spare) && !self.files.contains_key(spare)
         });
         spares.retain(|&spare| !self.is_bad(spare, &control.cluster));
         let Some(&spare) = rng.pick(&spares) else { return false };
@@ -174,13 +196,17 @@ impl PaxosScenario {
     }
 
     fn grow_or_shrink(&mut self, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
-        let latest = self.latest(&control.cluster);
+        let latest = self.latest();
         if !self.layout.is_colocated() {
             return false;
         }
         let hosts = cluster::hosts_of(&latest);
-        let spares: Vec<HostId> =
-            self.layout.spares().into_iter().filter(|spare| !hosts.contains(spare)).collect();
+        let spares: Vec<HostId> = self
+            .layout
+            .spares()
+            .into_iter()
+            .filter(|spare| !hosts.contains(spare) && !self.files.contains_key(spare))
+            .collect();
         let sound: Vec<HostId> = spares
             .into_iter()
             .filter(|&it| !control.cluster.is_up(it) && !self.is_bad(it, &control.cluster))
@@ -244,6 +270,7 @@ impl Scenario for PaxosScenario {
         }
         self.invariants.forget(life.host);
         if let Some(client) = self.layout.client_on(life.host) {
+            self.histories.forget(client);
             let batchers = self.layout.batchers();
             let index = client.host().0 as usize;
             let patience = Duration::from_millis(300 + 100 * (index as u64 % 3));
@@ -252,7 +279,8 @@ impl Scenario for PaxosScenario {
                 Member::Client(Client::new(batchers, patience).starting_at(index)),
             )];
         }
-        self.layout.build(life.host, &self.parameters, &self.newest)
+        let file = self.files.get(&life.host).unwrap_or(self.layout.first());
+        self.layout.build(life.host, &self.parameters, file)
     }
 
     fn operate(
@@ -312,14 +340,9 @@ impl Scenario for PaxosScenario {
         control: &mut Control<'_, Node>,
     ) {
         if let Some(wanted) = self.reconfigurations.remove(&id) {
-            if outcome == Outcome::Refused(Refusal::Conflict) {
-                return;
+            if matches!(outcome, Outcome::Done(_)) {
+                self.retire(&wanted, control);
             }
-            // The hosts that left may go as soon as the change is in force.
-            let stays = cluster::hosts_of(&wanted);
-            let gone: Vec<HostId> =
-                self.layout.all_hosts().into_iter().filter(|host| !stays.contains(host)).collect();
-            self.invariants.leaving.extend(gone);
             return;
         }
         self.histories.answered(node, id, outcome, control.cluster.now());
@@ -356,21 +379,30 @@ impl Scenario for PaxosScenario {
     }
 
     fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
-        let latest = self.latest(cluster);
-        let pending = !self.reconfigurations.is_empty();
-        // While two configurations overlap, a loss counts against both.
-        let bad = self.layout.all_hosts().into_iter().filter(|&host| self.is_bad(host, cluster)).count();
-        !pending && self.layout.all_hosts().contains(&host) && bad < latest.acceptors.faults()
+        if self.layout.client_on(host).is_some() {
+            return false;
+        }
+        let needed = self.needed();
+        // Every configuration that matters must be able to bear one more loss, for it has no other copy of the votes.
+        let bears = |configuration: &Configuration| {
+            let hosts = cluster::hosts_of(configuration);
+            let bad = hosts.iter().filter(|&&other| other == host || self.is_bad(other, cluster)).count();
+            !hosts.contains(&host) || bad <= configuration.acceptors.faults()
+        };
+        let plays = needed.iter().any(|configuration| cluster::hosts_of(configuration).contains(&host));
+        (plays || self.gone.contains(&host)) && needed.iter().all(bears)
     }
 
     fn on_disk_lost(&mut self, host: HostId, _cluster: &Cluster<'_, Node>) -> Replacement {
         self.wiped.insert(host);
-        Replacement::Wiped
+        // Whoever starts all machines of the first cluster file with empty disks, long after they were replaced, starts
+        // another cluster: no protocol can tell that from the birth of the first. Operators must not.
+        if self.gone.contains(&host) { Replacement::StayDown } else { Replacement::Wiped }
     }
 
     fn core(&mut self, cluster: &Cluster<'_, Node>, rng: &mut Rng) -> Core {
         let mut hosts: Vec<HostId> = self.layout.client_nodes().iter().map(|node| node.host()).collect();
-        for configuration in self.in_force(cluster) {
+        for configuration in self.needed() {
             let sound: Vec<HostId> = cluster::hosts_of(&configuration)
                 .into_iter()
                 .filter(|&host| !self.is_bad(host, cluster))
@@ -386,7 +418,11 @@ impl Scenario for PaxosScenario {
     }
 
     fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
-        self.invariants.converged(core, cluster, &self.latest(cluster))
+        self.invariants.converged(core, cluster, &self.latest())
+    }
+
+    fn standing(&self, cluster: &Cluster<'_, Node>) -> String {
+        invariants::standing(cluster)
     }
 
     fn finish(&mut self, _cluster: &Cluster<'_, Node>) {

@@ -3,10 +3,13 @@
 use super::load::{Load, Measured, Mix, Target};
 use super::local::LocalCluster;
 use crate::failure::Failure;
+use consistency::kv::KvHistory;
 use paxos::Level;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
+
+const VIOLATED: u8 = 5;
 
 /// Measure the key-value service: on a cluster of its own that it starts and stops, or on yours.
 #[derive(clap::Args)]
@@ -38,6 +41,10 @@ pub struct Kv {
     /// What an acknowledgement of the started cluster promises
     #[arg(long, default_value = "majority-fsync", value_parser = ["majority-fsync", "memory"])]
     durability: String,
+    /// Record every call on keys of its own, decide whether the history is linearizable, and write it here for
+    /// `ordinate check`
+    #[arg(long, value_name = "FILE")]
+    history: Option<std::path::PathBuf>,
     /// Output
     #[arg(short, long, default_value = "table", value_parser = ["table", "json"])]
     output: String,
@@ -51,15 +58,17 @@ impl Kv {
     /// Runs and prints.
     pub fn run(self) -> ExitCode {
         match self.measure() {
-            Ok(()) => ExitCode::SUCCESS,
+            Ok(true) => ExitCode::SUCCESS,
+            Ok(false) => ExitCode::from(VIOLATED),
             Err(error) => {
-                let remedy = "ordinate status, or ordinate bench kv without --endpoints";
-                Failure::failed("O7001", "nothing could be measured", error.to_string(), remedy).report()
+                Failure::failed("O6001", "the benchmark did not finish", error.to_string(), "ordinate status")
+                    .report()
             }
         }
     }
 
-    fn measure(&self) -> std::io::Result<()> {
+    /// False if a recorded history is not linearizable.
+    fn measure(&self) -> std::io::Result<bool> {
         let local =
             if self.endpoints.is_empty() { Some(LocalCluster::start(3, &self.durability)?) } else { None };
         let endpoints =
@@ -69,23 +78,32 @@ impl Kv {
             "eventual" => Level::Eventual,
             _ => Level::Linearizable,
         };
-        let mix = |reads, fill| Mix { reads, level, keys: self.keys.max(1), value_bytes: self.value, fill };
+        let keys = self.keys.max(1);
+        let mix = |reads, fill, record| Mix { reads, level, keys, value_bytes: self.value, fill, record };
         let target =
             |connections, outstanding| Target { endpoints: endpoints.clone(), connections, outstanding };
         // Reads of keys that do not exist would be too cheap.
         let limit = Duration::from_secs(600);
-        Load { target: target(30, 64), mix: mix(0.0, true), warm_up: Duration::ZERO, measured: limit }
-            .run(&[])?;
+        let filling = Load {
+            target: target(30, 64),
+            mix: mix(0.0, true, false),
+            warm_up: Duration::ZERO,
+            measured: limit,
+        };
+        filling.run(&[])?;
         let load = Load {
             target: target(self.connections as usize, self.outstanding as usize),
-            mix: mix(self.reads, false),
+            mix: mix(self.reads, false, self.history.is_some()),
             warm_up: self.seconds / 5,
             measured: self.seconds,
         };
         let processes = local.as_ref().map(LocalCluster::processes).unwrap_or_default();
         let measured = load.run(&processes)?;
         self.print(&measured, local.is_some());
-        Ok(())
+        match &self.history {
+            None => Ok(true),
+            Some(path) => judge(&measured.history, path),
+        }
     }
 
     fn print(&self, measured: &Measured, own: bool) {
@@ -130,4 +148,12 @@ impl Kv {
             None => println!("server CPU   not measured: the hosts are not this command's own"),
         }
     }
+}
+
+fn judge(history: &KvHistory, path: &std::path::Path) -> std::io::Result<bool> {
+    let mut out = std::io::BufWriter::new(std::fs::File::create(path)?);
+    history.write_jsonl(&mut out)?;
+    let verdict = history.check_linearizable();
+    println!("history      {} calls in {}: {verdict:?}", history.len(), path.display());
+    Ok(verdict.holds())
 }

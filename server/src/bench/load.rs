@@ -4,8 +4,11 @@
 
 use super::local::cpu_time;
 use bytes::BytesMut;
+use consistency::kv::{KvCall, KvHistory, KvReply, OperationId};
+use consistency::{Process, Time, Value, Version};
 use hdrhistogram::Histogram;
 use kernel::{Bytes, Decode, FrameReader, FrameWriter, Reader, Rng};
+use kv::Answer;
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use ordinate_client::protocol;
@@ -13,6 +16,8 @@ use parts::{Sequence, SessionId, Slot};
 use paxos::multipaxos::batcher::{Query, Submit};
 use paxos::multipaxos::client::{ClientIn, Status};
 use paxos::{Commands, GroupKind, Level, Message};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::io::{self, Read, Write};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -32,6 +37,8 @@ pub(crate) struct Mix {
     pub(crate) value_bytes: usize,
     /// Write every key once, in turn, and stop.
     pub(crate) fill: bool,
+    /// Record what was asked and answered; values are unique then, and keys this run's own.
+    pub(crate) record: bool,
 }
 
 /// One run.
@@ -50,9 +57,12 @@ pub(crate) struct Measured {
     /// Nanoseconds.
     pub(crate) latency: Histogram<u64>,
     pub(crate) server_cpu: Option<Duration>,
+    /// What was asked and answered, if it was recorded.
+    pub(crate) history: KvHistory,
 }
 
 struct Connection {
+    number: u64,
     stream: TcpStream,
     greeted: bool,
     opened: bool,
@@ -64,6 +74,7 @@ struct Connection {
     acknowledged: Sequence,
     done: std::collections::BTreeSet<Sequence>,
     sent_at: Vec<Instant>,
+    recorded: Vec<Option<OperationId>>,
     to_send: usize,
     seen: Slot,
 }
@@ -77,19 +88,24 @@ impl Load {
     /// Runs the load and measures the processor time of `processes` meanwhile.
     pub(crate) fn run(&self, processes: &[u32]) -> io::Result<Measured> {
         let mut poll = Poll::new()?;
-        let mut rng = Rng::seeded(0x0bec_0bec);
+        // A session's name must never be used twice: the cluster would take the new commands for old ones.
+        let mut rng = Rng::seeded(RandomState::new().build_hasher().finish());
         let mut connections = Vec::new();
         for index in 0..self.target.connections {
             let endpoint = self.target.endpoints[index % self.target.endpoints.len()];
             let mut stream = TcpStream::connect(endpoint)?;
             stream.set_nodelay(true)?;
             poll.registry().register(&mut stream, Token(index), Interest::READABLE | Interest::WRITABLE)?;
-            connections.push(Connection::new(stream, SessionId(rng.bits()), self.target.outstanding));
+            let session = SessionId(rng.bits());
+            connections.push(Connection::new(index as u64, stream, session, self.target.outstanding));
         }
         let begun = Instant::now();
         let (from, until) = (begun + self.warm_up, begun + self.warm_up + self.measured);
-        let mut filled = 0;
         let mut tally = Tally {
+            begun,
+            issued: 0,
+            run: rng.bits(),
+            history: KvHistory::new(),
             from,
             latency: Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(io::Error::other)?,
             operations: 0,
@@ -117,7 +133,7 @@ impl Load {
             }
             for event in &events {
                 let connection = &mut connections[event.token().0];
-                connection.serve(&self.mix, &mut rng, &mut filled, now, &mut tally)?;
+                connection.serve(&self.mix, &mut rng, now, &mut tally)?;
             }
         }
         let server_cpu = match (cpu_before.flatten(), cpu_of()) {
@@ -131,19 +147,65 @@ impl Load {
             seconds,
             latency: tally.latency,
             server_cpu,
+            history: tally.history,
         })
     }
 }
 
 struct Tally {
+    begun: Instant,
     from: Instant,
     latency: Histogram<u64>,
     operations: u64,
     refused: u64,
+    /// Calls begun.
+    issued: u64,
+    /// Names this run's keys.
+    run: u64,
+    history: KvHistory,
+}
+
+impl Tally {
+    fn now(&self) -> Time {
+        Time(self.begun.elapsed().as_nanos() as u64)
+    }
+
+    /// Calls of one connection overlap, so each is a process of its own to the checker.
+    fn asked(
+        &mut self,
+        connection: u64,
+        sequence: Sequence,
+        key: &str,
+        reads: bool,
+        value: &[u8],
+    ) -> OperationId {
+        let call = if reads {
+            KvCall::Get
+        } else {
+            KvCall::Put(Value::from(String::from_utf8_lossy(value).as_ref()))
+        };
+        let at = self.now();
+        self.history.invoke(Process(connection << 40 | sequence.0), key, call, at)
+    }
+
+    fn answered(&mut self, operation: OperationId, status: Status, bytes: &[u8]) {
+        let reply = match (status, Answer::decode(bytes)) {
+            (Status::Done, Ok(Answer::Written { version, .. })) => KvReply::written(Version(version)),
+            (Status::Done, Ok(Answer::Found(None))) => KvReply::absent(),
+            (Status::Done, Ok(Answer::Found(Some(found)))) => {
+                let value = String::from_utf8_lossy(&found.value).into_owned();
+                KvReply::found(Value::from(value.as_str()), Version(found.version))
+            }
+            (Status::Busy | Status::Malformed, _) => return self.history.fail(operation, self.now()),
+            _ => return self.history.unknown(operation),
+        };
+        let at = self.now();
+        self.history.complete(operation, reply, at);
+    }
 }
 
 impl Connection {
-    fn new(stream: TcpStream, session: SessionId, outstanding: usize) -> Self {
+    fn new(number: u64, stream: TcpStream, session: SessionId, outstanding: usize) -> Self {
         let mut writer = FrameWriter::default();
         writer.bytes().extend_from_slice(&protocol::preface(protocol::VERSION));
         let open = Submit {
@@ -154,6 +216,7 @@ impl Connection {
         };
         writer.message(&Message::from(open));
         Self {
+            number,
             stream,
             greeted: false,
             opened: false,
@@ -165,22 +228,16 @@ impl Connection {
             acknowledged: Sequence(0),
             done: std::collections::BTreeSet::new(),
             sent_at: vec![Instant::now(); outstanding.next_power_of_two() * 2],
+            recorded: vec![None; outstanding.next_power_of_two() * 2],
             to_send: outstanding,
             seen: Slot(0),
         }
     }
 
-    fn serve(
-        &mut self,
-        mix: &Mix,
-        rng: &mut Rng,
-        filled: &mut u64,
-        now: Instant,
-        tally: &mut Tally,
-    ) -> io::Result<()> {
+    fn serve(&mut self, mix: &Mix, rng: &mut Rng, now: Instant, tally: &mut Tally) -> io::Result<()> {
         self.receive(now, tally)?;
         if self.opened && self.to_send > 0 {
-            self.send(mix, rng, filled, now);
+            self.send(mix, rng, now, tally);
         }
         self.flush()
     }
@@ -229,6 +286,9 @@ impl Connection {
             any = true;
             let number = answered.sequence.0 & !READ;
             let index = number as usize % self.sent_at.len();
+            if let Some(operation) = self.recorded[index].take() {
+                tally.answered(operation, answered.status, &answered.bytes);
+            }
             if answered.status == Status::Done {
                 if now >= tally.from {
                     tally.operations += 1;
@@ -256,22 +316,29 @@ impl Connection {
         }
     }
 
-    fn send(&mut self, mix: &Mix, rng: &mut Rng, filled: &mut u64, now: Instant) {
+    fn send(&mut self, mix: &Mix, rng: &mut Rng, now: Instant, tally: &mut Tally) {
         // Numbers must not run further ahead of the oldest unanswered one than there is room to remember.
         let room = self.sent_at.len() as u64 - (self.next.0 - self.acknowledged.0);
         let count = self.to_send.min(room as usize);
         self.to_send -= count;
         let (mut writes, mut reads) = (Vec::new(), Vec::new());
         let mut command = Vec::with_capacity(mix.value_bytes + 64);
-        let value = vec![b'v'; mix.value_bytes];
+        let mut value = vec![b'v'; mix.value_bytes];
         for _ in 0..count {
-            let number = if mix.fill { *filled % mix.keys } else { rng.below(mix.keys) };
-            *filled += 1;
-            let key = format!("key-{number:012}");
+            let number = if mix.fill { tally.issued % mix.keys } else { rng.below(mix.keys) };
+            tally.issued += 1;
+            let reads_now = rng.unit() < mix.reads;
+            let key =
+                if mix.record { format!("{:016x}-{number}", tally.run) } else { format!("key-{number:012}") };
+            if mix.record {
+                value = format!("{:0>width$}", tally.issued, width = mix.value_bytes).into_bytes();
+            }
             let index = self.next.0 as usize % self.sent_at.len();
             self.sent_at[index] = now;
+            self.recorded[index] =
+                mix.record.then(|| tally.asked(self.number, self.next, &key, reads_now, &value));
             command.clear();
-            if rng.unit() < mix.reads {
+            if reads_now {
                 kv::Query::Get { key: key.as_bytes() }.encode(&mut command);
                 Commands::push(&mut reads, Sequence(self.next.0 | READ), &command);
             } else {

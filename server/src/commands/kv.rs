@@ -2,8 +2,9 @@
 
 use crate::failure::Failure;
 use clap::Subcommand;
-use ordinate_client::{CallError, Client, Expect, Level, Swap};
+use ordinate_client::{CallError, Client, Expect, Level, Swap, Tls, TlsFiles};
 use std::future::Future;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where and how to ask.
@@ -21,6 +22,15 @@ pub struct Endpoint {
     /// How long to wait for an answer, in seconds
     #[arg(long, default_value = "10", value_parser = super::seconds, global = true)]
     timeout: Duration,
+    /// The authority that signed the hosts' certificates; switches TLS on
+    #[arg(long, env = "ORDINATE_TLS_CA", value_name = "FILE", requires = "tls_cert", global = true)]
+    tls_ca: Option<PathBuf>,
+    /// This client's certificate
+    #[arg(long, env = "ORDINATE_TLS_CERT", value_name = "FILE", requires = "tls_key", global = true)]
+    tls_cert: Option<PathBuf>,
+    /// This client's private key
+    #[arg(long, env = "ORDINATE_TLS_KEY", value_name = "FILE", requires = "tls_ca", global = true)]
+    tls_key: Option<PathBuf>,
 }
 
 impl Endpoint {
@@ -32,9 +42,24 @@ impl Endpoint {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime =
             runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?;
+        let tls = self.tls()?;
         runtime.block_on(async {
-            let client = Client::connect(self.endpoints.clone());
+            let client = match tls {
+                Some(tls) => Client::connect_tls(self.endpoints.clone(), tls),
+                None => Client::connect(self.endpoints.clone()),
+            };
             ask(client.with_timeout(self.timeout)).await
+        })
+    }
+
+    fn tls(&self) -> Result<Option<Tls>, Failure> {
+        let (Some(ca), Some(cert), Some(key)) = (&self.tls_ca, &self.tls_cert, &self.tls_key) else {
+            return Ok(None);
+        };
+        let files = TlsFiles { ca: ca.clone(), cert: cert.clone(), key: key.clone() };
+        Tls::load(&files).map(Some).map_err(|error| {
+            let remedy = "give --tls-ca, --tls-cert and --tls-key; `ordinate tls init` makes them";
+            Failure::input("O1006", "the TLS files cannot be used", error.to_string(), remedy)
         })
     }
 

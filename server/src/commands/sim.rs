@@ -65,6 +65,7 @@ pub enum Sim {
         #[arg(long, default_value_t = 200)]
         seeds: u64,
     },
+
     /// The families there are
     List,
 }
@@ -99,7 +100,7 @@ impl Sim {
             }
         };
         outcome.unwrap_or_else(|error| {
-            Failure::input("O6001", error, "", "ordinate sim list, or ordinate sim run --help").report()
+            Failure::input("O7001", error, "", "ordinate sim list, or ordinate sim run --help").report()
         })
     }
 }

@@ -202,13 +202,25 @@ impl Acceptor {
         self.summary.as_ref().is_some_and(|summary| summary.active)
     }
 
+    /// Where it stands, in words.
+    pub fn standing(&self) -> String {
+        let Some(summary) = &self.summary else { return "has not started".to_owned() };
+        let Summary { active, promised, voted_through, truncated_below, sealed, .. } = summary;
+        let refused = if self.refused { " refused" } else { "" };
+        let latest = self.configurations.latest().version;
+        format!(
+            "active {active}{refused} promised {promised:?} voted {truncated_below} to {voted_through} \
+             sealed {sealed} knows {latest}"
+        )
+    }
+
     /// Its votes, for invariants.
     pub fn votes(&self) -> impl Iterator<Item = (Slot, Ballot, &Value)> {
         self.votes.iter().map(|(slot, vote)| (slot, vote.ballot, &vote.value))
     }
 
     fn active(&mut self) -> Option<&mut Summary> {
-        self.summary.as_mut().filter(|summary| summary.active && !self.refused)
+        self.summary.as_mut().filter(|summary| (summary.active && !self.refused) || planted!(P22))
     }
 }
 
@@ -280,7 +292,7 @@ impl Acceptor {
         let hears_leader = self.heard_leader_at.is_some_and(|at| now.since(at) < patience);
         if let Some(summary) = self.summary.as_ref().filter(|summary| !summary.active && !self.refused) {
             // Whoever counts on this vote may know of the configuration that admits it.
-            return cx.send(from, leader::Enlist { incarnation: summary.incarnation });
+            return cx.send_durable(from, leader::Enlist { incarnation: summary.incarnation });
         }
         let Some(summary) = self.active() else { return };
         let granted = message.ballot > summary.promised && !hears_leader;
@@ -358,7 +370,7 @@ impl Acceptor {
 
     fn on_pre_read(&mut self, from: NodeId, message: PreRead, cx: &mut Cx<'_, Self>) {
         let Some(summary) = self.active() else { return };
-        if message.version < summary.sealed {
+        if message.version < summary.sealed && !planted!(P25) {
             cx.mark("acceptor.read_of_a_superseded_configuration");
             return cx.send(
                 from,
@@ -427,12 +439,17 @@ impl Acceptor {
         cx.set_timer(AcceptorTimer::Enlist, ENLIST_EVERY);
         let (me, incarnation) = (cx.node(), summary.incarnation);
         let latest = self.configurations.latest();
-        cx.multicast(latest.leaders.iter().copied(), leader::Enlist { incarnation });
+        // Durably: an incarnation that is forgotten again would be counted and never come back.
+        for &leader in &latest.leaders {
+            cx.send_durable(leader, leader::Enlist { incarnation });
+        }
         if self.joins || latest.version > 0 {
             return;
         }
         let peers: Vec<NodeId> = latest.acceptors.nodes().filter(|&peer| peer != me).collect();
-        cx.multicast(peers.iter().copied(), Blank { incarnation });
+        for &peer in &peers {
+            cx.send_durable(peer, Blank { incarnation });
+        }
         if !self.refused && peers.iter().all(|peer| self.blank.contains_key(peer)) {
             let members =
                 self.blank.iter().map(|(&peer, &life)| (peer, life)).chain([(me, incarnation)]).collect();

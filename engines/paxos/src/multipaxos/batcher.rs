@@ -4,7 +4,7 @@ use super::{Message, Paxos, Pulse, acceptor, client, leader, replica};
 use crate::configuration::{Configuration, Configurations};
 use crate::parameters::Parameters;
 use crate::value::{Batch, BatchId, Commands, Group, GroupKind, Level, Value};
-use kernel::{Cx, Encode, Instant, NodeId, Position, Role};
+use kernel::{Cx, Encode, Instant, NodeId, Position, Role, planted};
 use parts::{Ballot, Sequence, SessionId, Slot, Tally};
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
@@ -403,6 +403,12 @@ impl Batcher {
 impl Batcher {
     fn on_reconfigure(&mut self, from: NodeId, message: Reconfigure, cx: &mut Cx<'_, Self>) {
         let Reconfigure { session, sequence, configuration } = message;
+        // Asked again, perhaps over another connection: the answer goes there.
+        let same = |wanted: &&mut Reconfiguration| (wanted.session, wanted.sequence) == (session, sequence);
+        if let Some(asked) = self.reconfigurations.iter_mut().find(same) {
+            asked.client = from;
+            return;
+        }
         if !configuration.is_complete() || self.reconfigurations.len() >= RECONFIGURATIONS_MAX {
             let mut results = client::Row::default();
             results.push(sequence, client::Status::Malformed, &[]);
@@ -415,11 +421,11 @@ impl Batcher {
     }
 
     fn on_heartbeat(&mut self, message: Heartbeat, cx: &mut Cx<'_, Self>) {
-        let Pulse { ballot, configurations, executed, alive, .. } = message.pulse;
+        let Pulse { ballot, configurations, executed, alive, truncate_below } = message.pulse;
         self.alive = alive;
         self.configurations.adopt(&configurations);
+        self.answer_reconfigurations(truncate_below, cx);
         self.configurations.forget_before(Slot(executed.0.saturating_sub(1)));
-        self.answer_reconfigurations(executed, cx);
         if self.leader >= Some(ballot) {
             return;
         }
@@ -430,19 +436,20 @@ impl Batcher {
         }
     }
 
-    /// Answers when the configuration is in force: the machines that left may go then, and not before.
-    fn answer_reconfigurations(&mut self, executed: Slot, cx: &mut Cx<'_, Self>) {
+    /// Answers when the new configuration's replicas have all slots of the one before, and one of their own, in durable
+    /// snapshots: the machines that left may go then, and not before.
+    fn answer_reconfigurations(&mut self, truncate_below: Slot, cx: &mut Cx<'_, Self>) {
         let configurations = &self.configurations;
         self.reconfigurations.retain(|wanted| {
-            let found = configurations.with_version(wanted.configuration.version);
-            let waits = found.is_some_and(|found| executed <= found.first_slot);
-            if configurations.latest().version < wanted.configuration.version || waits {
-                return true;
-            }
-            let same = configurations
-                .with_version(wanted.configuration.version)
-                .is_some_and(|found| found.nodes() == wanted.configuration.nodes());
-            let status = if same { client::Status::Done } else { client::Status::Conflict };
+            let version = wanted.configuration.version;
+            let status = match configurations.with_version(version) {
+                _ if configurations.latest().version < version => return true,
+                // Came and went while nothing was heard: whether it was this one is not known any more.
+                None => client::Status::SessionLost,
+                Some(found) if !found.is_like(&wanted.configuration) => client::Status::Conflict,
+                Some(found) if truncate_below <= found.first_slot && !planted!(P26) => return true,
+                Some(_) => client::Status::Done,
+            };
             let mut results = client::Row::default();
             results.push(wanted.sequence, status, &[]);
             cx.send(wanted.client, client::Results { session: wanted.session, executed: Slot(0), results });

@@ -73,13 +73,12 @@ pub struct ProxyLeader {
     parameters: Parameters,
     configurations: Configurations,
     pending: BTreeMap<Slot, Pending>,
-    executed: Slot,
 }
 
 impl ProxyLeader {
     /// Knows no proposals yet.
     pub fn new(parameters: Parameters, configurations: Configurations) -> Self {
-        Self { parameters, configurations, pending: BTreeMap::new(), executed: Slot(0) }
+        Self { parameters, configurations, pending: BTreeMap::new() }
     }
 
     /// Slots without a quorum yet, for metrics and bounds.
@@ -117,7 +116,8 @@ impl Role for ProxyLeader {
 impl ProxyLeader {
     fn on_assign(&mut self, message: Assign, cx: &mut Cx<'_, Self>) {
         let Assign { ballot, slot, version, value } = message;
-        if slot < self.executed || self.pending.get(&slot).is_some_and(|pending| pending.ballot >= ballot) {
+        // Not even a slot executed long ago is turned away: those who executed it may have lost it.
+        if self.pending.get(&slot).is_some_and(|pending| pending.ballot >= ballot) {
             return;
         }
         if self.pending.len() >= PENDING_MAX {
@@ -199,10 +199,12 @@ impl ProxyLeader {
 
     fn on_heartbeat(&mut self, from: NodeId, message: Heartbeat, cx: &mut Cx<'_, Self>) {
         cx.send(from, leader::ProxyAlive {});
-        self.configurations.adopt(&message.pulse.configurations);
-        self.executed = self.executed.max(message.pulse.executed);
-        self.configurations.forget_before(Slot(self.executed.0.saturating_sub(1)));
-        self.pending = self.pending.split_off(&self.executed);
+        let Pulse { configurations, executed, .. } = message.pulse;
+        self.configurations.adopt(&configurations);
+        self.configurations.forget_before(Slot(executed.0.saturating_sub(1)));
+        // A leader that begins further back needs what was forgotten here.
+        self.configurations.recall(&configurations);
+        self.pending = self.pending.split_off(&executed);
     }
 
     fn resend(&mut self, cx: &mut Cx<'_, Self>) {

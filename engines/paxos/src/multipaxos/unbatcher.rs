@@ -15,6 +15,8 @@ kernel::record! {
         session: SessionId,
         /// What it is told.
         results: client::Row,
+        /// The slot in which its session was opened, if that was asked.
+        opened: Option<Slot>,
     }
 }
 
@@ -50,7 +52,8 @@ impl Role for Unbatcher {
     fn on_message(&mut self, _from: NodeId, message: UnbatcherIn, cx: &mut Cx<'_, Self>) {
         match message {
             UnbatcherIn::Results(Results { batch, executed, replies }) => {
-                for Reply { client, session, results } in replies {
+                for Reply { client, session, results, opened } in replies {
+                    let executed = opened.map_or(executed, Slot::next);
                     cx.send(client, client::Results { session, executed, results });
                 }
                 if let Some(batch) = batch {

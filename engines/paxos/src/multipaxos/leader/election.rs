@@ -172,16 +172,19 @@ impl Leader {
     }
 
     pub(super) fn on_executed(&mut self, from: NodeId, message: Executed, cx: &mut Cx<'_, Self>) {
-        let Executed { executed, version, snapshot, configurations } = message;
+        let Executed { executed, version, snapshot, configurations, hears } = message;
         if let Some(configurations) = &configurations {
             self.adopt(configurations);
         }
-        self.snapshots.insert(from, snapshot);
-        self.saw_alive(from, cx.now());
+        // One that speaks and does not hear is of no use to anybody.
+        if hears.is_some_and(|ballot| ballot.leader == cx.node()) {
+            self.saw_alive(from, cx.now());
+        }
         if version > self.configurations.latest().version {
             // What governs the slots to come is not known yet: ask before relying on the report.
             return cx.send(from, replica::Describe {});
         }
+        self.snapshots.insert(from, snapshot);
         if executed > self.known {
             self.known = executed;
             // The configuration of the last executed slot is in force, so nothing older is needed.
@@ -198,7 +201,7 @@ impl Leader {
     }
 
     /// Below this slot, as many replicas as may crash plus one have durable snapshots.
-    fn truncation(&self) -> Slot {
+    pub fn truncation(&self) -> Slot {
         let latest = self.configurations.latest();
         let mut snapshots: Vec<Slot> =
             latest.replicas.iter().filter_map(|replica| self.snapshots.get(replica)).copied().collect();

@@ -52,12 +52,18 @@ impl Activation {
 
 impl Leader {
     pub(super) fn on_reconfigure(&mut self, message: Reconfigure, cx: &mut Cx<'_, Self>) {
+        let truncation = self.truncation();
         let State::Leading(pipeline) = &mut self.state else { return };
         let latest = self.configurations.latest();
-        let settled = latest.first_slot <= self.known && pipeline.active_version == latest.version;
+        // All slots of the one before and one of its own are in durable snapshots: two configurations matter at most.
+        let settled = (latest.version == 0 || latest.first_slot < truncation)
+            && pipeline.active_version == latest.version;
         let under_way = pipeline.has(|value| matches!(value, Value::Configure(_)));
-        if !settled || under_way || message.configuration.version != latest.version + 1 {
+        if message.configuration.version != latest.version + 1 || under_way {
             return;
+        }
+        if !settled {
+            return cx.mark("leader.waited_for_the_last_change_to_settle");
         }
         let mut configuration = (*message.configuration).clone();
         let members: Vec<NodeId> = latest.acceptors.nodes().collect();

@@ -84,6 +84,8 @@ kernel::messages! {
             snapshot: Slot,
             /// Its configurations, when it was asked or time has passed.
             configurations: Option<Configurations>,
+            /// The leader it has heard of late.
+            hears: Option<Ballot>,
         },
         /// From a replica: a read waits for everything below to be executed; fill what is idle.
         8 => Wanted {
@@ -220,6 +222,21 @@ impl Leader {
     /// Everything below is executed somewhere.
     pub fn known_executed(&self) -> Slot {
         self.known
+    }
+
+    /// Where it stands, in words.
+    pub fn standing(&self) -> String {
+        let latest = self.configurations.latest();
+        let state = match &self.state {
+            State::Following => "follows".to_owned(),
+            State::PreVoting(_) => "asks for votes".to_owned(),
+            State::Recovering(phase1) => format!("recovers: {}", phase1.standing()),
+            State::Leading(pipeline) => format!("leads: {}", pipeline.standing()),
+        };
+        format!(
+            "{state}, highest {:?}, knows {} executed and configuration {} from {}",
+            self.highest, self.known, latest.version, latest.first_slot
+        )
     }
 
     fn may_lead(&self, me: NodeId) -> bool {

@@ -50,6 +50,12 @@ impl Phase1 {
         self.ballot
     }
 
+    pub(super) fn standing(&self) -> String {
+        let versions: Vec<u64> = self.configurations.iter().map(|known| known.version).collect();
+        let Self { ballot, from, done, truncated_below, .. } = self;
+        format!("{ballot:?} from {from} of {versions:?}, heard {done:?}, truncated {truncated_below}")
+    }
+
     /// The latest configuration whose acceptors it asks.
     pub(super) fn latest_version(&self) -> u64 {
         self.configurations.last().map_or(0, |configuration| configuration.version)

@@ -49,6 +49,16 @@ impl Pipeline {
         self.ballot
     }
 
+    pub(super) fn standing(&self) -> String {
+        let Self { ballot, next, recovered_end, fill_to, active_version, .. } = self;
+        let activating = if self.activating.is_some() { " and puts the next in force" } else { "" };
+        format!(
+            "{ballot:?} next {next} recovers to {recovered_end} fills to {fill_to}, {} queued, configuration \
+             {active_version} in force{activating}",
+            self.queue.len()
+        )
+    }
+
     /// How long ago a write quorum was last heard.
     pub(super) fn unheard_since(&self, now: Instant) -> std::time::Duration {
         now.since(self.heard_at)
@@ -215,7 +225,8 @@ impl Leader {
         if let Some(next) = self.configurations.with_version(pipeline.active_version + 1) {
             // Its slots belong to acceptors that have not promised yet.
             limit = limit.min(next.first_slot);
-            pipeline.fill_to = pipeline.fill_to.max(next.first_slot);
+            // One of its own is filled as well: once that is executed, no later leader asks the old acceptors.
+            pipeline.fill_to = pipeline.fill_to.max(next.first_slot.next());
         }
         while pipeline.next < limit {
             if planted!(P10)

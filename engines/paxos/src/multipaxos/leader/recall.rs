@@ -23,7 +23,7 @@ pub(super) struct Recall {
     configurations: Vec<Configuration>,
     answered: Vec<Tallies>,
     votes: BTreeMap<Slot, (Ballot, Value)>,
-    /// Every page received reaches at least here.
+    /// Every page received reaches at least here, and the replica knows who governs the slots up to here.
     through: Slot,
 }
 
@@ -45,9 +45,11 @@ impl Leader {
         if busy || message.from >= self.known {
             return;
         }
-        let mut known = self.configurations.clone();
-        known.recall(&message.configurations);
-        let configurations = relevant(&known, message.from);
+        // A replica at slot `i` knows who governs every slot before `i + window`, and no other slot is answered: under the
+        // wrong acceptors a vote that was never chosen could look like the last one.
+        let through = self.known.min(message.from.plus(self.parameters.window));
+        let mut configurations = relevant(&message.configurations, message.from);
+        configurations.retain(|configuration| configuration.first_slot < through);
         let acceptors: BTreeSet<NodeId> =
             configurations.iter().flat_map(|configuration| configuration.acceptors.nodes()).collect();
         let ballot = pipeline.ballot();
@@ -60,7 +62,7 @@ impl Leader {
             answered: vec![Tallies::default(); configurations.len()],
             configurations,
             votes: BTreeMap::new(),
-            through: self.known,
+            through,
         });
     }
 

@@ -64,7 +64,9 @@ impl<S: StateMachine> Replica<S> {
     fn fetch(&mut self, cx: &mut Cx<'_, Self>) {
         let me = cx.node();
         let replicas = &self.state.configurations.latest().replicas;
-        let peers: Vec<NodeId> = replicas.iter().copied().filter(|&peer| peer != me).collect();
+        // Those of the leader's word as well: all that this replica knows of may have left.
+        let mut peers = self.peers.clone();
+        peers.extend(replicas.iter().copied().filter(|&peer| peer != me));
         if peers.is_empty() {
             return;
         }

@@ -117,10 +117,12 @@ impl<S: StateMachine> Replica<S> {
         let commands = batch.groups.iter().flat_map(|group| group.commands.iter());
         self.machine.anticipate(commands.map(|command| command.bytes));
         for group in &batch.groups {
-            self.apply_group(group, &mut results, answers);
-            if answers {
+            let opened = self.apply_group(slot, group, &mut results, answers);
+            // A client may have every answer; a row without any would look like the answer to an opening.
+            if answers && (opened.is_some() || !results.is_empty()) {
                 let results = std::mem::take(&mut results);
-                replies.push(unbatcher::Reply { client: group.client, session: group.session, results });
+                let (client, session) = (group.client, group.session);
+                replies.push(unbatcher::Reply { client, session, results, opened });
             }
         }
         if answers {
@@ -129,11 +131,22 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    fn apply_group(&mut self, group: &Group, results: &mut Row, answers: bool) {
+    /// Returns the slot in which the session was opened, if that is what the group asks.
+    fn apply_group(&mut self, slot: Slot, group: &Group, results: &mut Row, answers: bool) -> Option<Slot> {
         match group.kind {
-            GroupKind::Open => self.state.sessions.open(group.session),
+            GroupKind::Open => return Some(self.state.sessions.open(group.session, slot)),
             GroupKind::Close => self.state.sessions.close(group.session),
-            GroupKind::Execute => self.state.sessions.touch(group.session, group.acknowledged),
+            GroupKind::ExecuteIn(opened)
+                if !planted!(P20) && self.state.sessions.opened(group.session) != Some(opened) =>
+            {
+                for command in group.commands.iter().filter(|_| answers) {
+                    results.push(command.sequence, Status::SessionLost, &[]);
+                }
+                return None;
+            }
+            GroupKind::Execute | GroupKind::ExecuteIn(_) => {
+                self.state.sessions.touch(group.session, group.acknowledged);
+            }
         }
         for command in group.commands.iter() {
             let (status, answer): (Status, &[u8]) =
@@ -153,6 +166,7 @@ impl<S: StateMachine> Replica<S> {
                 results.push(command.sequence, status, answer);
             }
         }
+        None
     }
 
     pub(super) fn on_read(&mut self, message: Read, cx: &mut Cx<'_, Self>) {
@@ -202,7 +216,8 @@ impl<S: StateMachine> Replica<S> {
                 self.machine.query(query.bytes, &mut self.scratch);
                 results.push(query.sequence, Status::Done, &self.scratch);
             }
-            replies.push(unbatcher::Reply { client: read.client, session: read.session, results });
+            let (client, session) = (read.client, read.session);
+            replies.push(unbatcher::Reply { client, session, results, opened: None });
         }
         cx.send(unbatcher, unbatcher::Results { batch: None, executed: self.state.executed, replies });
     }

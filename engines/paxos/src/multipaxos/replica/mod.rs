@@ -10,7 +10,7 @@ use super::{Message, Paxos, Pulse, leader};
 use crate::configuration::Configurations;
 use crate::parameters::Parameters;
 use crate::value::{Commands, Value};
-use kernel::{Bytes, Cx, NodeId, Position, Role, StateMachine};
+use kernel::{Bytes, Cx, Instant, NodeId, Position, Role, StateMachine, planted};
 use parts::{Ballot, SessionId, Sessions, Slot, SlotRing};
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -162,6 +162,9 @@ pub struct Replica<S> {
     retained: SlotRing<Value>,
     retained_bytes: usize,
     leader: Option<Ballot>,
+    heard_leader_at: Option<Instant>,
+    /// Replicas to turn to as far as leaders have told, those that live first; hearsay, which serves for nothing else.
+    peers: Vec<NodeId>,
     /// True until a snapshot is installed: the configurations are hearsay, and nothing may be executed on them.
     joining: bool,
     reported: Option<(Slot, Slot)>,
@@ -184,6 +187,8 @@ impl<S: StateMachine> Replica<S> {
             retained: SlotRing::new(Slot(0), usize::MAX),
             retained_bytes: 0,
             leader: None,
+            heard_leader_at: None,
+            peers: Vec::new(),
             joining: false,
             reported: None,
             catch_up: catch_up::CatchUp::default(),
@@ -195,7 +200,7 @@ impl<S: StateMachine> Replica<S> {
     /// A replica of a machine that joins a living cluster: `configurations` only tell whom to ask, and it starts from a
     /// snapshot.
     pub fn joining(parameters: Parameters, configurations: Configurations, machine: S) -> Self {
-        Self { joining: true, ..Self::new(parameters, configurations, machine) }
+        Self { joining: !planted!(P23), ..Self::new(parameters, configurations, machine) }
     }
 
     /// True while it has no state of its own yet.
@@ -268,7 +273,7 @@ impl<S: StateMachine> Role for Replica<S> {
             ReplicaIn::Describe(Describe {}) if self.joining => {}
             ReplicaIn::Describe(Describe {}) => {
                 let configurations = Some(self.state.configurations.clone());
-                cx.send(from, self.describe(configurations));
+                cx.send(from, self.describe(configurations, cx.now()));
             }
         }
     }
@@ -295,12 +300,15 @@ impl<S: StateMachine> Role for Replica<S> {
 
 /// What leaders are told.
 impl<S: StateMachine> Replica<S> {
-    fn describe(&self, configurations: Option<Configurations>) -> leader::Executed {
+    fn describe(&self, configurations: Option<Configurations>, now: Instant) -> leader::Executed {
+        let patience = self.parameters.election_timeout;
+        let hears = self.heard_leader_at.is_some_and(|at| now.since(at) < patience);
         leader::Executed {
             executed: self.state.executed,
             version: self.state.configurations.latest().version,
             snapshot: self.snapshot_through(),
             configurations,
+            hears: self.leader.filter(|_| hears),
         }
     }
 
@@ -309,7 +317,7 @@ impl<S: StateMachine> Replica<S> {
         self.reported = Some((self.state.executed, self.snapshot_through()));
         if let Some(ballot) = self.leader.filter(|_| !self.joining) {
             // What a leader learns here it may rely on: a snapshot counts only when it is durable.
-            cx.send_durable(ballot.leader, self.describe(None));
+            cx.send_durable(ballot.leader, self.describe(None, cx.now()));
         }
     }
 
@@ -320,14 +328,21 @@ impl<S: StateMachine> Replica<S> {
         }
         let configurations = Some(self.state.configurations.clone());
         let leaders = self.state.configurations.latest().leaders.clone();
-        let report = self.describe(configurations);
+        let report = self.describe(configurations, cx.now());
         for leader in leaders {
             cx.send_durable(leader, report.clone());
         }
     }
 
     fn on_heartbeat(&mut self, message: Heartbeat, cx: &mut Cx<'_, Self>) {
-        let Pulse { ballot, configurations, executed, truncate_below, .. } = message.pulse;
+        let Pulse { ballot, configurations, executed, truncate_below, alive } = message.pulse;
+        let replicas = &configurations.latest().replicas;
+        let living = alive.into_iter().filter(|node| replicas.contains(node) && *node != cx.node());
+        self.peers = living.collect();
+        self.peers.extend(replicas.iter().copied().filter(|&node| node != cx.node()));
+        if self.leader <= Some(ballot) {
+            self.heard_leader_at = Some(cx.now());
+        }
         if self.leader < Some(ballot) {
             self.leader = Some(ballot);
             self.report(cx);

@@ -1,0 +1,371 @@
+//! A cluster of real processes: started, watched, killed, paused, started again. Dropping it leaves nothing behind.
+
+use crate::http;
+use serde_json::Value;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// The binary under test.
+pub const ORDINATE: &str = env!("CARGO_BIN_EXE_ordinate");
+/// How long a cluster may take to be born; debug builds on busy machines are slow.
+const BORN_WITHIN: Duration = Duration::from_secs(30);
+
+/// One host: its addresses, and its process while it runs.
+pub struct Host {
+    /// Its name.
+    pub name: String,
+    /// Where its peers connect.
+    pub peer: SocketAddr,
+    /// Where clients connect.
+    pub native: SocketAddr,
+    /// HTTP.
+    pub admin: SocketAddr,
+    joins: bool,
+    environment: Vec<(String, String)>,
+    wrapper: Vec<String>,
+    child: Option<Child>,
+}
+
+/// Hosts with one cluster file, in a folder of their own.
+pub struct Cluster {
+    /// The hosts, in the order of their names.
+    pub hosts: Vec<Host>,
+    /// Everything the cluster writes.
+    pub folder: PathBuf,
+    name: String,
+    settings: String,
+    places: String,
+    members: usize,
+}
+
+impl Cluster {
+    /// `hosts` hosts that are not started yet. `settings` are lines of the cluster file before its sections end,
+    /// `places` are `[[place]]` sections.
+    pub fn planned(hosts: usize, settings: &str, places: &str) -> Self {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let folder =
+            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("real-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("the target folder is writable");
+        let mut cluster = Self {
+            hosts: Vec::new(),
+            folder,
+            name: format!("real-{number}"),
+            settings: settings.to_owned(),
+            places: places.to_owned(),
+            members: hosts,
+        };
+        for _ in 0..hosts {
+            cluster.plan_host(false);
+        }
+        cluster.write_file();
+        cluster
+    }
+
+    /// A cluster that is up.
+    pub async fn start(hosts: usize, settings: &str, places: &str) -> Self {
+        let mut cluster = Self::planned(hosts, settings, places);
+        cluster.launch_all();
+        cluster.until_ready().await;
+        cluster
+    }
+
+    /// Another host; `joins`: one that is no member yet.
+    pub fn plan_host(&mut self, joins: bool) -> usize {
+        let name = char::from(b'a' + self.hosts.len() as u8).to_string();
+        let [peer, native, admin] = [free_address(), free_address(), free_address()];
+        let (environment, wrapper) = (Vec::new(), Vec::new());
+        self.hosts.push(Host { name, peer, native, admin, joins, environment, wrapper, child: None });
+        if joins {
+            self.write_file();
+        }
+        self.hosts.len() - 1
+    }
+
+    /// Writes the file that members share, and one with itself in it for each host that joins.
+    fn write_file(&self) {
+        let lines = |hosts: &mut dyn Iterator<Item = &Host>| -> String {
+            hosts.map(|host| format!("{} = \"{}\"\n", host.name, host.peer)).collect()
+        };
+        let text = |hosts: String| {
+            let Self { name, settings, places, .. } = self;
+            format!("cluster = \"{name}\"\n{settings}\n[hosts]\n{hosts}{places}")
+        };
+        let write = |path: PathBuf, text: String| std::fs::write(path, text).expect("the folder is writable");
+        write(self.folder.join("cluster.toml"), text(lines(&mut self.hosts.iter().take(self.members))));
+        for host in self.hosts.iter().skip(self.members) {
+            let mut known = self.hosts.iter().take(self.members).chain([host]);
+            write(self.folder.join(format!("{}.toml", host.name)), text(lines(&mut known)));
+        }
+    }
+
+    /// The cluster file of a host.
+    pub fn file_of(&self, host: usize) -> PathBuf {
+        let own = self.folder.join(format!("{}.toml", self.hosts[host].name));
+        if host < self.members { self.folder.join("cluster.toml") } else { own }
+    }
+
+    /// The data folder of a host.
+    pub fn data_of(&self, host: usize) -> PathBuf {
+        self.folder.join("ordinate-data").join(&self.hosts[host].name)
+    }
+
+    /// Sets an environment variable for the next start of a host.
+    pub fn set_environment(&mut self, host: usize, name: &str, value: &str) {
+        let environment = &mut self.hosts[host].environment;
+        environment.retain(|(known, _)| known != name);
+        environment.push((name.to_owned(), value.to_owned()));
+    }
+
+    /// A command that the next start of a host runs inside of, such as `ip netns exec NAME`.
+    pub fn set_wrapper(&mut self, host: usize, wrapper: &[&str]) {
+        self.hosts[host].wrapper = wrapper.iter().map(|&word| word.to_owned()).collect();
+    }
+
+    /// The command that serves a host.
+    pub fn command(&self, host: usize) -> Command {
+        let it = &self.hosts[host];
+        let mut words = it.wrapper.iter().map(String::as_str).chain([ORDINATE]);
+        let mut command = Command::new(words.next().unwrap_or(ORDINATE));
+        command.args(words).args(["serve", "--host", &it.name, "--config"]).arg(self.file_of(host));
+        command
+            .env("ORDINATE_LISTEN__NATIVE", it.native.to_string())
+            .env("ORDINATE_LISTEN__ADMIN", it.admin.to_string())
+            .envs(it.environment.iter().cloned());
+        if it.joins {
+            command.arg("--join");
+        }
+        command
+    }
+
+    /// Starts a host.
+    pub fn launch(&mut self, host: usize) {
+        let log = OpenOptions::new().create(true).append(true).open(self.log_of(host));
+        let log = log.expect("the folder is writable");
+        let mut command = self.command(host);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log).spawn();
+        self.hosts[host].child = Some(child.expect("the binary under test runs"));
+    }
+
+    /// Starts every host.
+    pub fn launch_all(&mut self) {
+        for host in 0..self.hosts.len() {
+            self.launch(host);
+        }
+    }
+
+    /// Starts a host that must refuse to serve, and returns what it said.
+    pub fn refusal(&self, host: usize) -> Refused {
+        let mut command = self.command(host);
+        let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
+        let mut child = child.expect("the binary under test runs");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        let status = loop {
+            match child.try_wait().expect("our own child") {
+                Some(status) => break Some(status),
+                None if Instant::now() > deadline => {
+                    let _ = child.kill();
+                    break None;
+                }
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let mut said = String::new();
+        let _ = child.stderr.take().map(|mut stderr| stderr.read_to_string(&mut said));
+        let _ = child.wait();
+        Refused { status, said }
+    }
+
+    fn log_of(&self, host: usize) -> PathBuf {
+        self.folder.join(format!("{}.log", self.hosts[host].name))
+    }
+
+    /// What a host has said so far.
+    pub fn log(&self, host: usize) -> String {
+        std::fs::read_to_string(self.log_of(host)).unwrap_or_default()
+    }
+
+    /// The process of a host that runs.
+    pub fn process(&self, host: usize) -> Option<u32> {
+        self.hosts[host].child.as_ref().map(Child::id)
+    }
+
+    /// `kill -9`. Returns when the process is gone.
+    pub fn kill(&mut self, host: usize) {
+        if let Some(mut child) = self.hosts[host].child.take() {
+            child.kill().expect("our own child");
+            child.wait().expect("our own child");
+        }
+    }
+
+    /// `kill -9` of all hosts at one moment.
+    pub fn kill_all(&mut self) {
+        let mut children: Vec<Child> = self.hosts.iter_mut().filter_map(|host| host.child.take()).collect();
+        children.iter_mut().for_each(|child| child.kill().expect("our own child"));
+        for mut child in children {
+            child.wait().expect("our own child");
+        }
+    }
+
+    /// Removes what a stopped host has written.
+    pub fn wipe(&mut self, host: usize) {
+        assert!(self.hosts[host].child.is_none(), "a running host cannot be wiped");
+        std::fs::remove_dir_all(self.data_of(host)).expect("it has run before");
+    }
+
+    /// Sends a signal by name to a host that runs.
+    pub fn signal(&self, host: usize, signal: &str) {
+        let process = self.process(host).expect("the host runs");
+        let sent = Command::new("kill").args([signal, &process.to_string()]).status();
+        assert!(sent.is_ok_and(|status| status.success()), "kill {signal} {process}");
+    }
+
+    /// True while the process of a host lives.
+    pub fn is_alive(&mut self, host: usize) -> bool {
+        self.hosts[host].child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// Memory that a host's process has in use, in bytes.
+    pub fn resident_bytes(&self, host: usize) -> u64 {
+        let process = self.process(host).expect("the host runs");
+        let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("our own child");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says so");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
+    }
+
+    /// What a host says of itself; none if it does not answer.
+    pub fn status(&self, host: usize) -> Option<Value> {
+        let answer = http::get(self.hosts[host].admin, "/v1/status")?;
+        if answer.code == 200 { serde_json::from_slice(&answer.body).ok() } else { None }
+    }
+
+    /// Waits until a condition on the hosts' states holds.
+    pub async fn until(&self, what: &str, within: Duration, holds: impl Fn(&Self) -> bool) {
+        let deadline = Instant::now() + within;
+        while !holds(self) {
+            assert!(Instant::now() < deadline, "not within {within:?}: {what}\n{}", self.logs());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// True if a host can serve.
+    pub fn is_ready(&self, host: usize) -> bool {
+        http::get(self.hosts[host].admin, "/readyz").is_some_and(|answer| answer.code == 200)
+    }
+
+    /// Waits until every running host is ready.
+    pub async fn until_ready(&self) {
+        let running = |cluster: &Self| {
+            (0..cluster.hosts.len()).filter(|&host| cluster.hosts[host].child.is_some()).collect::<Vec<_>>()
+        };
+        let all = |cluster: &Self| running(cluster).into_iter().all(|host| cluster.is_ready(host));
+        self.until("all hosts are ready", BORN_WITHIN, all).await;
+    }
+
+    /// The host that leads in the highest round, as the running hosts say.
+    pub async fn leader(&self) -> usize {
+        let deadline = Instant::now() + BORN_WITHIN;
+        loop {
+            let told = (0..self.hosts.len()).filter(|&host| self.hosts[host].child.is_some());
+            let told = told.filter_map(|host| self.status(host));
+            let newest = told
+                .filter_map(|status| Some((status["round"].as_u64()?, status["leader"].as_str()?.to_owned())))
+                .max();
+            let known = newest.and_then(|(_, name)| self.hosts.iter().position(|host| host.name == name));
+            if let Some(leader) = known {
+                return leader;
+            }
+            assert!(Instant::now() < deadline, "nobody leads\n{}", self.logs());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    }
+
+    /// Native addresses of all hosts, `first` in front.
+    pub fn endpoints_from(&self, first: usize) -> Vec<String> {
+        let mut endpoints: Vec<String> = self.hosts.iter().map(|host| host.native.to_string()).collect();
+        let turn = first % endpoints.len();
+        endpoints.rotate_left(turn);
+        endpoints
+    }
+
+    /// Runs `ordinate` with arguments against this cluster and waits for its end.
+    pub async fn ordinate(&self, arguments: &[&str]) -> Output {
+        let mut command = tokio_command(arguments);
+        command
+            .env("ORDINATE_ENDPOINTS", self.endpoints_from(0).join(","))
+            .env("ORDINATE_ADMIN", self.hosts[0].admin.to_string());
+        let ended = tokio::task::spawn_blocking(move || command.output()).await;
+        ended.expect("it does not panic").expect("the binary under test runs")
+    }
+
+    /// The last lines of every host's log.
+    pub fn logs(&self) -> String {
+        let tail = |host: usize| {
+            let log = self.log(host);
+            let lines: Vec<&str> = log.lines().collect();
+            format!("--- {}\n{}\n", self.hosts[host].name, lines[lines.len().saturating_sub(25)..].join("\n"))
+        };
+        (0..self.hosts.len()).map(tail).collect()
+    }
+}
+
+fn tokio_command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(ORDINATE);
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+/// How a host refused to serve.
+pub struct Refused {
+    /// None if it had to be killed.
+    pub status: Option<ExitStatus>,
+    /// What it wrote to standard error.
+    pub said: String,
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            // The output of a test that fails is kept apart from stderr's lock order.
+            let _ = writeln!(std::io::stderr(), "{}", self.logs());
+        }
+        for host in &mut self.hosts {
+            if let Some(mut child) = host.child.take() {
+                // Already gone is as good.
+                let _ = child.kill();
+                let _ = child.wait();
+            }
+        }
+        if std::env::var_os("ORDINATE_KEEP").is_none() {
+            let _ = std::fs::remove_dir_all(&self.folder);
+        }
+    }
+}
+
+/// An address on loopback that nobody listens at, below the ports that the system gives to outgoing connections: a host
+/// that is started again finds it free.
+pub fn free_address() -> SocketAddr {
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let offset = u64::from(std::process::id()) * 97;
+    for _ in 0..18_000 {
+        let port = 12_000 + (offset + NEXT.fetch_add(1, Ordering::Relaxed)) % 18_000;
+        let address = SocketAddr::from(([127, 0, 0, 1], port as u16));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
+    panic!("18,000 ports are in use");
+}
+
+/// A file of a folder, for tests that damage it.
+pub fn read_bytes(path: &std::path::Path) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
+    read.expect("the file is there");
+    bytes
+}

@@ -1,0 +1,73 @@
+//! The loss of a leader under load: by `kill -9`, and by a hang.
+
+use crate::cluster::Cluster;
+use crate::load::Load;
+use ordinate_client::Client;
+use std::time::Duration;
+
+/// Generous, because the machines that run tests are noisy; docs/reliability.md has the measured figures.
+const SERVED_AGAIN_WITHIN: Duration = Duration::from_secs(2);
+const CLIENTS: usize = 6;
+
+/// Clients of a cluster, each beginning at another host.
+pub fn clients(cluster: &Cluster, count: usize) -> Vec<Client> {
+    let connect = |number| Client::connect(cluster.endpoints_from(number));
+    (0..count).map(|number| connect(number).with_timeout(Duration::from_secs(5))).collect()
+}
+
+fn milliseconds(durations: &[Duration]) -> String {
+    let shown: Vec<String> = durations.iter().map(|it| format!("{:.0}", it.as_secs_f64() * 1e3)).collect();
+    shown.join(" ")
+}
+
+/// Strikes the leader `rounds` times and prints how long nobody, and how long somebody, had no acknowledged write.
+async fn strike_leaders(
+    what: &str,
+    rounds: usize,
+    strike: fn(&mut Cluster, usize),
+    mend: fn(&mut Cluster, usize),
+) {
+    let mut cluster = Cluster::start(3, "", "").await;
+    let load = Load::start("failover", clients(&cluster, CLIENTS));
+    load.until_acknowledged(100, Duration::from_secs(20)).await;
+    let (mut gaps, mut lasts) = (Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        let leader = cluster.leader().await;
+        let struck_at = load.now();
+        strike(&mut cluster, leader);
+        load.until_everybody_is_served(struck_at, Duration::from_secs(20)).await;
+        gaps.push(load.longest_gap_after(struck_at));
+        lasts.push(load.last_client_served_after(struck_at).expect("it was waited for"));
+        mend(&mut cluster, leader);
+        cluster.until_ready().await;
+        load.until_acknowledged(100, Duration::from_secs(20)).await;
+    }
+    let verdict = load.finish().await;
+    println!(
+        "{what}: {rounds} rounds, longest gap without an acknowledged write {} ms; last client served after {} ms; \
+         {} operations, {} writes, linearizable; errors: {:?}",
+        milliseconds(&gaps),
+        milliseconds(&lasts),
+        verdict.answered,
+        verdict.writes,
+        verdict.errors
+    );
+    assert!(gaps.iter().all(|gap| *gap < SERVED_AGAIN_WITHIN), "{what}: gaps of {} ms", milliseconds(&gaps));
+}
+
+// A leader that dies takes its unacknowledged slots with it; whoever follows must neither lose what was acknowledged nor wait
+// for long, and clients must find him.
+#[test]
+fn a_killed_leader_is_followed_within_two_seconds() {
+    let rounds = crate::number("ORDINATE_FAILOVERS", 5);
+    crate::alone(strike_leaders("kill -9 of the leader", rounds, Cluster::kill, Cluster::launch));
+}
+
+// A leader that hangs keeps its connections open and wakes up believing that it leads.
+#[test]
+fn a_hanging_leader_is_followed_within_two_seconds() {
+    let rounds = crate::number("ORDINATE_FAILOVERS", 5);
+    let pause = |cluster: &mut Cluster, host| cluster.signal(host, "-STOP");
+    let resume = |cluster: &mut Cluster, host| cluster.signal(host, "-CONT");
+    crate::alone(strike_leaders("hang of the leader", rounds, pause, resume));
+}

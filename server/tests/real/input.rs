@@ -1,0 +1,1 @@
+//! Bad files, bad folders, bad frames, slow readers, floods.

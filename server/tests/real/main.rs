@@ -1,0 +1,31 @@
+//! Real `ordinate serve` processes on loopback: killed, paused, cut off, starved of disk, fed with garbage.
+//!
+//! `cargo test -p server --test real -- --nocapture` prints what was measured. Tests take turns, because most of them
+//! measure time. `ORDINATE_ROUNDS` sets the rounds of the power-loss test, `ORDINATE_CONNECTIONS` those of the flood.
+#![forbid(unsafe_code)]
+
+mod cluster;
+mod failover;
+mod http;
+mod input;
+mod load;
+mod membership;
+mod power_loss;
+mod tls;
+
+use std::future::Future;
+use std::sync::{Mutex, PoisonError};
+
+static TURN: Mutex<()> = Mutex::new(());
+
+/// Runs one test, alone.
+fn alone<T>(test: impl Future<Output = T>) -> T {
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    runtime.expect("the system has threads").block_on(test)
+}
+
+/// A number from the environment.
+fn number(name: &str, default: usize) -> usize {
+    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
+}

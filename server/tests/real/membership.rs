@@ -1,0 +1,123 @@
+//! Hosts that come, go, are replaced, or come back without their disks, under load.
+
+use crate::cluster::Cluster;
+use crate::failover::clients;
+use crate::http;
+use crate::load::Load;
+use serde_json::Value;
+use std::time::{Duration, Instant};
+
+const PAUSE_MAX: Duration = Duration::from_secs(2);
+
+/// Runs a change of membership to its end.
+async fn change(cluster: &Cluster, through: usize, arguments: &[&str]) {
+    let admin = cluster.hosts[through].admin.to_string();
+    let all = [&["cluster", "members"], arguments, &["--admin", &admin, "--timeout", "20"]].concat();
+    let output = cluster.ordinate(&all).await;
+    assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
+}
+
+fn votes(cluster: &Cluster, host: usize) -> bool {
+    cluster.status(host).is_some_and(|status| status["acceptor"] == "votes")
+}
+
+// A membership change that stops the service, forgets what the old members acknowledged, or lets old and new members decide
+// apart from each other.
+#[test]
+fn hosts_come_and_go_under_load() {
+    crate::alone(async {
+        let mut cluster = Cluster::start(3, "", "").await;
+        let load = Load::start("members", clients(&cluster, 6));
+        load.until_acknowledged(100, Duration::from_secs(20)).await;
+        let mut gaps = Vec::new();
+
+        let begun = load.now();
+        let d = cluster.plan_host(true);
+        cluster.launch(d);
+        let d_line = format!("d={}", cluster.hosts[d].peer);
+        change(&cluster, 0, &["add", &d_line]).await;
+        cluster.until("d votes", Duration::from_secs(20), |it| votes(it, d) && it.is_ready(d)).await;
+        load.until_acknowledged(100, Duration::from_secs(20)).await;
+        gaps.push(("a fourth host is added", load.longest_gap_after(begun)));
+
+        let begun = load.now();
+        change(&cluster, 0, &["remove", "b"]).await;
+        cluster.kill(1);
+        load.until_everybody_is_served(load.now(), Duration::from_secs(20)).await;
+        gaps.push(("a host is removed", load.longest_gap_after(begun)));
+
+        let begun = load.now();
+        cluster.kill(2);
+        cluster.wipe(2);
+        let e = cluster.plan_host(true);
+        cluster.launch(e);
+        let e_line = format!("e={}", cluster.hosts[e].peer);
+        change(&cluster, 0, &["replace", "c", &e_line]).await;
+        cluster.until("e votes", Duration::from_secs(20), |it| votes(it, e) && it.is_ready(e)).await;
+        load.until_acknowledged(100, Duration::from_secs(20)).await;
+        gaps.push(("a lost host is replaced", load.longest_gap_after(begun)));
+
+        // The last of the first members leaves: everything rests on d and e.
+        let begun = load.now();
+        let a_leaves_through = d;
+        let joined: Vec<String> = [d, e].map(|host| cluster.hosts[host].native.to_string()).into();
+        let mut load = load;
+        load.join(vec![ordinate_client::Client::connect(joined)]);
+        change(&cluster, a_leaves_through, &["remove", "a"]).await;
+        load.until_acknowledged(100, Duration::from_secs(20)).await;
+        gaps.push(("the last founder is removed", load.longest_gap_after(begun)));
+        let hosts = cluster.status(d).map(|status| status["membership"]["hosts"].clone());
+        let names: Option<Vec<String>> =
+            hosts.as_ref().and_then(Value::as_object).map(|hosts| hosts.keys().cloned().collect());
+        assert_eq!(names, Some(vec!["d".to_owned(), "e".to_owned()]));
+
+        let verdict = load.finish().await;
+        let shown: Vec<String> =
+            gaps.iter().map(|(what, gap)| format!("{what}: {:.0} ms", gap.as_secs_f64() * 1e3)).collect();
+        println!(
+            "membership, longest time without an acknowledged write: {}; {} operations, linearizable; errors: {:?}",
+            shown.join(", "),
+            verdict.answered,
+            verdict.errors
+        );
+        assert!(gaps.iter().all(|(_, gap)| *gap < PAUSE_MAX), "{}", shown.join(", "));
+    });
+}
+
+// A host that lost its disk has forgotten its votes. If it votes again, a majority of those who are left can be a minority of
+// those who promised.
+#[test]
+fn a_wiped_host_does_not_vote_and_says_why() {
+    crate::alone(async {
+        let mut cluster = Cluster::start(3, "", "").await;
+        let load = Load::start("wiped", clients(&cluster, 3));
+        load.until_acknowledged(60, Duration::from_secs(20)).await;
+        cluster.kill(2);
+        cluster.wipe(2);
+        cluster.launch(2);
+        let says_why = |cluster: &Cluster| {
+            http::get(cluster.hosts[2].admin, "/readyz").is_some_and(|answer| {
+                answer.code == 503 && answer.text().contains("members replace c NEW=ADDRESS")
+            })
+        };
+        cluster.until("c says that it must be replaced", Duration::from_secs(20), says_why).await;
+        load.until_acknowledged(60, Duration::from_secs(20)).await;
+        let status = cluster.status(2).expect("it answers");
+        assert_ne!(status["acceptor"], "votes", "{status}");
+        let why = status["refused_by"]["a"].as_str().unwrap_or_default();
+        assert!(why.contains("host c has lost its data directory"), "{status}");
+        load.finish().await;
+
+        // With b gone as well, only a and the wiped c are left: nobody may acknowledge anything.
+        cluster.kill(1);
+        let client = ordinate_client::Client::connect(cluster.endpoints_from(0));
+        let client = client.with_timeout(Duration::from_secs(2));
+        let asked = Instant::now();
+        let answer = client.put("after", "the loss").await;
+        assert!(answer.is_err(), "acknowledged by one host with a disk and one without: {answer:?}");
+        assert!(asked.elapsed() >= Duration::from_secs(2), "refused instead of waiting");
+        cluster.launch(1);
+        let served = client.with_timeout(Duration::from_secs(20)).put("after", "the loss").await;
+        assert!(served.is_ok(), "{served:?}");
+    });
+}

@@ -1,0 +1,80 @@
+//! All hosts lose power at once, again and again, on disks that lose, tear and reorder whatever was not synced.
+
+use crate::cluster::Cluster;
+use crate::failover::clients;
+use crate::load::Load;
+use std::process::Command;
+use std::time::Duration;
+
+/// Writes acknowledged between two power losses.
+const WRITES_A_ROUND: usize = 120;
+
+// An answer that leaves before its record is synced, a torn record that is believed, or a promise that was only in memory:
+// each loses an acknowledged write when all hosts restart from what is on their disks.
+#[test]
+fn nothing_acknowledged_is_lost_when_all_hosts_lose_power() {
+    crate::alone(async {
+        let rounds = crate::number("ORDINATE_ROUNDS", 5);
+        let mut cluster = Cluster::planned(3, "", "");
+        let shim = cluster.folder.join("shim.so");
+        let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real/shim.c");
+        let compiled = Command::new("cc")
+            .args(["-O2", "-shared", "-fPIC", "-o"])
+            .args([shim.as_os_str(), source.as_ref(), "-ldl".as_ref(), "-lpthread".as_ref()])
+            .status();
+        if !compiled.as_ref().is_ok_and(|status| status.success()) {
+            println!("SKIPPED: no C compiler ({compiled:?}): scripts/test-tools.sh installs one");
+            return;
+        }
+        let data = cluster.folder.join("ordinate-data");
+        for host in 0..3 {
+            cluster.set_environment(host, "LD_PRELOAD", &shim.display().to_string());
+            cluster.set_environment(host, "SHIM_ROOT", &data.display().to_string());
+        }
+        cluster.launch_all();
+        cluster.until_ready().await;
+        let load = Load::start("power", clients(&cluster, 6));
+        let mut away = Vec::new();
+        for round in 0..rounds {
+            // A different number each round: the power fails in the middle of different things.
+            load.until_acknowledged(WRITES_A_ROUND + 7 * round % 50, Duration::from_secs(20)).await;
+            let failed_at = load.now();
+            cluster.kill_all();
+            cluster.launch_all();
+            cluster.until_ready().await;
+            load.until_everybody_is_served(failed_at, Duration::from_secs(20)).await;
+            away.push(load.longest_gap_after(failed_at));
+        }
+        let verdict = load.finish().await;
+        away.sort();
+        println!(
+            "power loss of all hosts: {rounds} rounds, {} operations, {} acknowledged writes, 0 lost, linearizable; \
+             without an acknowledged write for {:?} (median), {:?} (longest); errors: {:?}",
+            verdict.answered,
+            verdict.writes,
+            away[away.len() / 2],
+            away[away.len() - 1],
+            verdict.errors
+        );
+        for host in 0..3 {
+            cluster.set_environment(host, "SHIM_TELL", "1");
+        }
+        cluster.kill_all();
+        cluster.launch_all();
+        cluster.until_ready().await;
+        let load = Load::start("told", clients(&cluster, 3));
+        load.until_acknowledged(60, Duration::from_secs(20)).await;
+        load.finish().await;
+        for host in 0..3 {
+            cluster.signal(host, "-TERM");
+            while cluster.is_alive(host) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            let log = cluster.log(host);
+            let told = log.lines().find(|line| line.starts_with("shim: ")).expect("the shim was loaded");
+            let mut numbers =
+                told.split(|letter: char| !letter.is_ascii_digit()).filter(|word| !word.is_empty());
+            assert!(numbers.all(|number| number != "0"), "the shim did nothing: {told}");
+        }
+    });
+}

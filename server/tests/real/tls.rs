@@ -1,0 +1,81 @@
+//! TLS on every port but the admin port.
+
+use crate::cluster::{Cluster, ORDINATE};
+use crate::load::Load;
+use ordinate_client::{Client, Level, Tls, TlsFiles};
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::process::Command;
+use std::time::Duration;
+
+// Plaintext that is answered on a port of a cluster with TLS, hosts that cannot talk, or a client that trusts anybody.
+#[test]
+fn hosts_and_clients_speak_tls_and_plaintext_is_refused() {
+    crate::alone(async {
+        let mut cluster = Cluster::planned(3, "", "");
+        let folder = cluster.folder.join("tls");
+        for out in ["tls", "foreign"] {
+            let made = Command::new(ORDINATE)
+                .args(["tls", "init", "--out"])
+                .arg(cluster.folder.join(out))
+                .args(["a", "b", "c"])
+                .output();
+            assert!(made.is_ok_and(|output| output.status.success()), "ordinate tls init");
+        }
+        for host in 0..3 {
+            let name = cluster.hosts[host].name.clone();
+            for (key, file) in
+                [("CA", "ca.pem"), ("CERT", &format!("{name}.pem")), ("KEY", &format!("{name}.key"))]
+            {
+                let path = folder.join(file).display().to_string();
+                cluster.set_environment(host, &format!("ORDINATE_TLS__{key}"), &path);
+            }
+        }
+        cluster.launch_all();
+        cluster.until_ready().await;
+        let load_tls = |folder: &std::path::Path| {
+            let (ca, cert, key) =
+                (folder.join("ca.pem"), folder.join("client.pem"), folder.join("client.key"));
+            Tls::load(&TlsFiles { ca, cert, key }).expect("ordinate tls init made them")
+        };
+        let client = |number| Client::connect_tls(cluster.endpoints_from(number), load_tls(&folder));
+        let load = Load::start("tls", (0..4).map(client).collect());
+        load.until_acknowledged(100, Duration::from_secs(20)).await;
+
+        let refused = |client: Client| async move {
+            client.with_timeout(Duration::from_secs(1)).get("x", Level::Eventual).await
+        };
+        let plain = refused(Client::connect(cluster.endpoints_from(0))).await;
+        assert!(plain.is_err(), "a plaintext client was answered: {plain:?}");
+        let foreign = load_tls(&cluster.folder.join("foreign"));
+        let foreign = refused(Client::connect_tls(cluster.endpoints_from(0), foreign)).await;
+        assert!(foreign.is_err(), "a client with a foreign certificate was answered: {foreign:?}");
+        let mut raw = TcpStream::connect(cluster.hosts[0].native).expect("it listens");
+        raw.set_read_timeout(Some(Duration::from_secs(15))).expect("a socket");
+        raw.write_all(&ordinate_client::protocol::preface(1)).expect("it is open");
+        let mut answer = Vec::new();
+        // A reset is as good an end as any.
+        let _ = raw.read_to_end(&mut answer);
+        assert!(!answer.starts_with(b"ORDINATE"), "plaintext was answered in plaintext");
+
+        let file = |name: &str| folder.join(name).display().to_string();
+        let (ca, cert, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
+        let flags = ["--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &key];
+        let put = cluster.ordinate(&[&["kv", "put", "city", "Bern"][..], &flags].concat()).await;
+        assert!(put.status.success(), "{}", String::from_utf8_lossy(&put.stderr));
+        let got = cluster.ordinate(&[&["kv", "get", "city"][..], &flags].concat()).await;
+        assert_eq!(String::from_utf8_lossy(&got.stdout), "Bern\n");
+        let halves = cluster.ordinate(&["kv", "get", "city", "--tls-ca", &ca]).await;
+        assert!(!halves.status.success(), "TLS by halves was taken for none");
+
+        // The leader's end is no different with TLS.
+        let leader = cluster.leader().await;
+        let struck_at = load.now();
+        cluster.kill(leader);
+        load.until_everybody_is_served(struck_at, Duration::from_secs(20)).await;
+        let gap = load.longest_gap_after(struck_at);
+        let verdict = load.finish().await;
+        println!("TLS: {} operations, linearizable; kill -9 of the leader: gap {gap:?}", verdict.answered);
+        assert!(gap < Duration::from_secs(2), "{gap:?}");
+    });
+}
