@@ -15,8 +15,19 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 /// Longer than the log's truncations are apart under load, and far below what an idle host should hold on to.
 const FREED_MEMORY_KEPT: std::time::Duration = std::time::Duration::from_secs(1);
+/// What a shell reports of a program that wrote into a closed pipe.
+const PIPE_CLOSED: i32 = 141;
 
 fn main() -> std::process::ExitCode {
     runtime::memory::keep_freed(FREED_MEMORY_KEPT);
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        // `ordinate kv scan | head` is no defect: whoever read our output has seen enough.
+        let text = panic.payload().downcast_ref::<String>().map_or("", String::as_str);
+        if text.starts_with("failed printing to stdout") {
+            std::process::exit(PIPE_CLOSED);
+        }
+        report(panic);
+    }));
     commands::run()
 }

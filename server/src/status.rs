@@ -4,7 +4,7 @@ use crate::cluster::{ClusterFile, RoleName};
 use crate::host::Node;
 use kernel::{HostId, NodeId};
 use paxos::{Configuration, Member};
-use runtime::{HostHandle, LinkStatus, Metrics};
+use runtime::{HostHandle, LinkStatus, Metrics, PeerConfig};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -45,10 +45,85 @@ pub struct Status {
     pub refused_by: BTreeMap<String, String>,
     /// Links to other hosts that are up.
     pub links_up: u64,
+    /// The links, by the name of the other host.
+    pub links: BTreeMap<String, Link>,
+    /// What the reactor and its disk have done.
+    pub activity: Activity,
     /// Clients connected.
     pub clients: u64,
     /// The disk is full: clients wait.
     pub disk_full: bool,
+    /// Why this host cannot serve; none if it can.
+    pub waits_for: Option<String>,
+}
+
+/// A link to another host.
+#[derive(Clone, Debug, Serialize)]
+pub struct Link {
+    /// Messages can leave for it.
+    pub up: bool,
+    /// Where it is dialled.
+    pub address: String,
+}
+
+impl Link {
+    fn of(link: &runtime::LinkStatus) -> (String, Self) {
+        let PeerConfig { name, address } = link.config.clone();
+        (name, Self { up: link.partner.is_some(), address })
+    }
+}
+
+/// Totals since the host started, and what is of the moment.
+#[derive(Clone, Debug, Serialize)]
+pub struct Activity {
+    /// Messages from other hosts.
+    pub messages_in: u64,
+    /// Messages to other hosts.
+    pub messages_out: u64,
+    /// Messages between nodes of this host and its clients.
+    pub messages_local: u64,
+    /// Bytes read from sockets.
+    pub bytes_in: u64,
+    /// Bytes written to sockets.
+    pub bytes_out: u64,
+    /// Rounds of the reactor in which something happened.
+    pub bursts: u64,
+    /// Times the journal was synced.
+    pub fsyncs: u64,
+    /// Half of the syncs took at most this, in microseconds.
+    pub fsync_p50_us: u64,
+    /// 99 of 100 syncs took at most this, in microseconds.
+    pub fsync_p99_us: u64,
+    /// The longest sync, in microseconds.
+    pub fsync_max_us: u64,
+    /// Size of the journal on disk, in bytes.
+    pub journal_bytes: u64,
+    /// Bytes that wait for the disk.
+    pub staged_bytes: u64,
+    /// What peers and clients did wrong, and messages that were not delivered.
+    pub turned_away: u64,
+}
+
+impl Activity {
+    fn of(metrics: &Metrics) -> Self {
+        let micros = |latency: Duration| latency.as_micros() as u64;
+        let latency = &metrics.fsync_latency;
+        Self {
+            messages_in: metrics.messages_in,
+            messages_out: metrics.messages_out,
+            messages_local: metrics.messages_local,
+            bytes_in: metrics.bytes_in,
+            bytes_out: metrics.bytes_out,
+            bursts: metrics.bursts,
+            fsyncs: metrics.fsyncs,
+            fsync_p50_us: micros(latency.quantile(0.5)),
+            fsync_p99_us: micros(latency.quantile(0.99)),
+            fsync_max_us: micros(latency.max()),
+            journal_bytes: metrics.journal_bytes,
+            staged_bytes: metrics.staged_bytes,
+            turned_away: metrics.rejects.values().sum::<u64>() + metrics.drops.values().sum::<u64>(),
+        }
+    }
 }
 
 /// Who plays which role.
@@ -77,6 +152,7 @@ impl Status {
             let nodes: Vec<&Node> = view.nodes().map(|(_, node)| node).collect();
             let mut status = Self::from_nodes(&nodes, view.metrics(), &file, &host);
             status.refused_by = view.links().iter().filter_map(refusal).collect();
+            status.links = view.links().iter().map(Link::of).collect();
             (status, view.metrics().clone())
         });
         tokio::time::timeout(ANSWER_WITHIN, view).await.ok()?.ok()
@@ -100,13 +176,17 @@ impl Status {
             membership: Membership::of(file.placement.configuration(), file),
             refused_by: BTreeMap::new(),
             links_up: metrics.links_up,
+            links: BTreeMap::new(),
+            activity: Activity::of(metrics),
             clients: metrics.clients,
             disk_full: metrics.disk_full,
+            waits_for: None,
         };
         let mut newest = 0;
         for node in nodes {
             status.add(node, file, &mut newest);
         }
+        status.waits_for = status.not_ready();
         status
     }
 

@@ -59,7 +59,7 @@ pub async fn get(
 ) -> Response {
     let level = match level(read.consistency.as_deref()) {
         Ok(level) => level,
-        Err(refused) => return refused,
+        Err(why) => return error(StatusCode::BAD_REQUEST, &why),
     };
     match ask(&admin, &Query::Get { key: key.as_bytes() }, level).await {
         Ok(Answer::Found(None)) => error(StatusCode::NOT_FOUND, "no such key"),
@@ -137,7 +137,7 @@ pub async fn increment(
 pub async fn scan(State(admin): State<Arc<Admin>>, Parameters(scan): Parameters<Scan>) -> Response {
     let level = match level(scan.consistency.as_deref()) {
         Ok(level) => level,
-        Err(refused) => return refused,
+        Err(why) => return error(StatusCode::BAD_REQUEST, &why),
     };
     let start = scan.start.unwrap_or_default();
     let end = scan.end.as_deref().map(str::as_bytes);
@@ -188,15 +188,12 @@ pub async fn batch(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
     }
 }
 
-fn level(name: Option<&str>) -> Result<Level, Response> {
+fn level(name: Option<&str>) -> Result<Level, String> {
     match name {
         None | Some("linearizable") => Ok(Level::Linearizable),
         Some("sequential") => Ok(Level::Sequential),
         Some("eventual") => Ok(Level::Eventual),
-        Some(other) => {
-            let why = format!("unknown consistency {other}; known: linearizable, sequential, eventual");
-            Err(error(StatusCode::BAD_REQUEST, &why))
-        }
+        Some(other) => Err(format!("unknown consistency {other}; known: linearizable, sequential, eventual")),
     }
 }
 

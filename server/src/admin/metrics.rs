@@ -58,6 +58,7 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     for (name, help, value) in gauges {
         page.gauge(name, help, value);
     }
+    page.links(&status);
     if let Some(cpu) = crate::bench::local::cpu_time(std::process::id()) {
         let _ = writeln!(
             page.0,
@@ -101,6 +102,14 @@ impl Page {
         let _ = writeln!(self.0, "# TYPE ordinate_{name} counter\n# HELP ordinate_{name} {help}");
         for (key, value) in values {
             let _ = writeln!(self.0, "ordinate_{name}_total{{{label}=\"{}\"}} {value}", escaped(key));
+        }
+    }
+
+    fn links(&mut self, status: &Status) {
+        let (name, help) = ("link_up", "1 while messages can leave for the other host");
+        let _ = writeln!(self.0, "# TYPE ordinate_{name} gauge\n# HELP ordinate_{name} {help}");
+        for (host, link) in &status.links {
+            let _ = writeln!(self.0, "ordinate_{name}{{peer=\"{}\"}} {}", escaped(host), u8::from(link.up));
         }
     }
 

@@ -18,13 +18,13 @@ pub struct Kv {
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     endpoints: Vec<SocketAddr>,
     /// Connections
-    #[arg(long, default_value_t = 30)]
-    connections: usize,
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    connections: u64,
     /// Calls that each connection has under way
-    #[arg(long, default_value_t = 64)]
-    outstanding: usize,
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=4_096))]
+    outstanding: u64,
     /// Share of reads, 0 to 1
-    #[arg(long, default_value_t = 0.0)]
+    #[arg(long, default_value = "0", value_parser = share)]
     reads: f64,
     /// Freshness of reads
     #[arg(long, default_value = "linearizable", value_parser = ["linearizable", "sequential", "eventual"])]
@@ -36,8 +36,8 @@ pub struct Kv {
     #[arg(long, default_value_t = 100_000)]
     keys: u64,
     /// Seconds measured, after a fifth of that as warm-up
-    #[arg(long, default_value_t = 5.0)]
-    seconds: f64,
+    #[arg(long, default_value = "5", value_parser = crate::commands::seconds)]
+    seconds: Duration,
     /// What an acknowledgement of the started cluster promises
     #[arg(long, default_value = "majority-fsync", value_parser = ["majority-fsync", "memory"])]
     durability: String,
@@ -50,6 +50,10 @@ pub struct Kv {
     output: String,
 }
 
+fn share(text: &str) -> Result<f64, String> {
+    text.parse().ok().filter(|share| (0.0..=1.0).contains(share)).ok_or_else(|| "wanted: 0 to 1".to_owned())
+}
+
 impl Kv {
     /// Runs and prints.
     pub fn run(self) -> ExitCode {
@@ -57,8 +61,8 @@ impl Kv {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(VIOLATED),
             Err(error) => {
-                Failure::failed("O6001", "the benchmark did not finish", error.to_string(), "ordinate status")
-                    .report()
+                let remedy = "ordinate status, or ordinate bench kv without --endpoints";
+                Failure::failed("O7001", "nothing could be measured", error.to_string(), remedy).report()
             }
         }
     }
@@ -88,10 +92,10 @@ impl Kv {
         };
         filling.run(&[])?;
         let load = Load {
-            target: target(self.connections, self.outstanding),
+            target: target(self.connections as usize, self.outstanding as usize),
             mix: mix(self.reads, false, self.history.is_some()),
-            warm_up: Duration::from_secs_f64(self.seconds / 5.0),
-            measured: Duration::from_secs_f64(self.seconds),
+            warm_up: self.seconds / 5,
+            measured: self.seconds,
         };
         let processes = local.as_ref().map(LocalCluster::processes).unwrap_or_default();
         let measured = load.run(&processes)?;

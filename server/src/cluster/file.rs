@@ -164,6 +164,16 @@ impl Overrides {
     }
 }
 
+/// What a host may be called: its name is also the name of a folder and of files.
+pub const HOST_NAME_RULE: &str =
+    "a host's name has 1 to 63 letters, digits, dots, hyphens and underscores, a letter or digit first";
+
+/// True if a host may be called so.
+pub fn is_host_name(name: &str) -> bool {
+    let letters = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-_".contains(&byte));
+    letters && name.len() <= 63 && name.starts_with(|first: char| first.is_ascii_alphanumeric())
+}
+
 /// The environment variable of a key.
 pub fn environment_name(key: &str) -> String {
     format!("ORDINATE_{}", key.to_uppercase().replace('.', "__"))
@@ -388,7 +398,11 @@ impl RawFile {
                 return Err(FileError::new(line, format!("host {} has no address", name.get_ref()), help));
             };
             let host = HostLine { name: name.get_ref().to_string(), address: address.to_string() };
-            if !host.address.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+            if !is_host_name(&host.name) {
+                let what = format!("\"{}\" is no name for a host", host.name);
+                return Err(FileError::new(line, what, HOST_NAME_RULE));
+            }
+            if host.address.rsplit_once(':').is_none_or(|(_, port)| port.parse::<u16>().is_err()) {
                 let what = format!("host {}: \"{}\" is no address", host.name, host.address);
                 return Err(FileError::new(line, what, "write name:port, for example a.example.net:7072"));
             }

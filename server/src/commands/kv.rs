@@ -20,8 +20,8 @@ pub struct Endpoint {
     )]
     endpoints: Vec<String>,
     /// How long to wait for an answer, in seconds
-    #[arg(long, default_value_t = 10.0, global = true)]
-    timeout: f64,
+    #[arg(long, default_value = "10", value_parser = super::seconds, global = true)]
+    timeout: Duration,
     /// The authority that signed the hosts' certificates; switches TLS on
     #[arg(long, env = "ORDINATE_TLS_CA", value_name = "FILE", requires = "tls_cert", global = true)]
     tls_ca: Option<PathBuf>,
@@ -48,7 +48,7 @@ impl Endpoint {
                 Some(tls) => Client::connect_tls(self.endpoints.clone(), tls),
                 None => Client::connect(self.endpoints.clone()),
             };
-            ask(client.with_timeout(Duration::from_secs_f64(self.timeout))).await
+            ask(client.with_timeout(self.timeout)).await
         })
     }
 

@@ -17,7 +17,7 @@ use std::process::ExitCode;
 
 /// Scalable ordering for strongly consistent services.
 #[derive(Parser)]
-#[command(name = "ordinate", version = env!("CARGO_PKG_VERSION"), about, propagate_version = true)]
+#[command(name = "ordinate", version = env!("CARGO_PKG_VERSION"), propagate_version = true)]
 struct Arguments {
     #[command(subcommand)]
     verb: Verb,
@@ -57,6 +57,15 @@ enum Verb {
 enum Bench {
     /// The key-value service
     Kv(crate::bench::Kv),
+}
+
+/// A span of time as a flag gives it: any number of seconds (or minutes) a machine can wait for.
+pub fn seconds(text: &str) -> Result<std::time::Duration, String> {
+    let number: f64 = text.parse().map_err(|_| "not a number".to_owned())?;
+    if !(0.001..=1e6).contains(&number) {
+        return Err("wanted: 0.001 to 1000000".to_owned());
+    }
+    Ok(std::time::Duration::from_secs_f64(number))
 }
 
 /// Runs the verb on the command line.

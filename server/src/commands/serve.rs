@@ -6,7 +6,7 @@ use crate::cluster::{ClusterFile, Durability, keys};
 use crate::failure::Failure;
 use crate::host::{self, Node, Sockets, StartError};
 use runtime::{DataError, EventSink, HostError, HostHandle, PeerConfig};
-use std::io::IsTerminal as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -51,7 +51,8 @@ impl Serve {
             native: bind(&file.listen.native, "listen.native")?,
         };
         let admin = bind(&file.listen.admin, "listen.admin")?;
-        let events: EventSink = Box::new(|event| eprintln!("{event}"));
+        // Whoever reads the log may go; the host stays.
+        let events: EventSink = Box::new(|event| drop(writeln!(std::io::stderr(), "{event}")));
         let host = host::start(&file, &self.host, self.join, sockets, Some(events))
             .map_err(|error| explain(&error, &file, &self.host))?;
         let handle = host.handle();
@@ -120,6 +121,8 @@ pub fn read_file(path: &Path, sets: &[String]) -> Result<ClusterFile, Failure> {
         let place = error
             .line
             .map_or_else(|| path.display().to_string(), |line| format!("{}:{line}", path.display()));
+        // A file that cannot be read is named already.
+        let place = if error.what.contains(&place) { String::new() } else { place };
         Failure::input("O2001", error.what, place, error.help)
     })
 }

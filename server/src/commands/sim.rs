@@ -1,5 +1,6 @@
 //! `ordinate sim`: sweeps, single runs, replays, shrinking, and the check that a seed is one run.
 
+use crate::failure::Failure;
 use clap::Subcommand;
 use sim::{Experiment, Options, Outcome, Plan, Report, Sweep};
 use std::io::IsTerminal as _;
@@ -27,8 +28,8 @@ pub enum Sim {
         #[arg(long, value_name = "FILE", requires = "seed")]
         shrunk: Option<PathBuf>,
         /// Stop drawing seeds after so many minutes
-        #[arg(long)]
-        minutes: Option<f64>,
+        #[arg(long, value_parser = super::seconds)]
+        minutes: Option<Duration>,
         /// Write the report as JSON
         #[arg(long, value_name = "FILE")]
         json: Option<PathBuf>,
@@ -53,8 +54,8 @@ pub enum Sim {
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
         /// For how long to try, in seconds
-        #[arg(long, default_value_t = 60.0)]
-        seconds: f64,
+        #[arg(long, default_value = "60", value_parser = super::seconds)]
+        seconds: Duration,
     },
     /// Run seeds alone and in the middle of others, and compare every step
     Determinism {
@@ -69,7 +70,6 @@ pub enum Sim {
 }
 
 const VIOLATED: u8 = 5;
-const BAD_INPUT: u8 = 2;
 /// Seeds between two lines of progress.
 const SEEDS_PER_STEP: u64 = 100;
 
@@ -81,14 +81,17 @@ impl Sim {
                 with(&family, |it| one(it, seed, shrunk.as_deref()))
             }
             Self::Run { family, seeds, from, minutes, json, threads, .. } => with(&family, |it| {
-                let budget = minutes.map(|minutes| Duration::from_secs_f64(minutes * 60.0));
-                let options = Sweep { threads, budget, violations_max: 20, ..Sweep::of(from..from + seeds) };
+                let budget = minutes.map(|minutes| minutes * 60);
+                let options = Sweep {
+                    threads,
+                    budget,
+                    violations_max: 20,
+                    ..Sweep::of(from..from.saturating_add(seeds))
+                };
                 many(it, &options, json.as_deref())
             }),
             Self::Replay { family, plan } => with(&family, |it| one(it, 0, Some(&plan))),
-            Self::Shrink { family, seed, out, seconds } => {
-                with(&family, |it| shrink(it, seed, out, Duration::from_secs_f64(seconds)))
-            }
+            Self::Shrink { family, seed, out, seconds } => with(&family, |it| shrink(it, seed, out, seconds)),
             Self::Determinism { family, seeds } => with(&family, |it| determinism(it, seeds)),
             Self::List => {
                 scenarios::families().iter().for_each(|family| println!("{}", family.family()));
@@ -96,8 +99,7 @@ impl Sim {
             }
         };
         outcome.unwrap_or_else(|error| {
-            eprintln!("error: {error}");
-            ExitCode::from(BAD_INPUT)
+            Failure::input("O6001", error, "", "ordinate sim list, or ordinate sim run --help").report()
         })
     }
 }

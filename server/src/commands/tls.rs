@@ -1,5 +1,6 @@
 //! `ordinate tls`: an authority for the cluster, and a certificate for each host and for clients.
 
+use crate::cluster::file::{HOST_NAME_RULE, is_host_name};
 use crate::failure::Failure;
 use clap::Subcommand;
 use rcgen::{
@@ -42,6 +43,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
 }
 
 fn init(out: &Path, hosts: &[String]) -> Result<(), Failure> {
+    check_names(hosts)?;
     if out.join("ca.key").exists() {
         let fact =
             format!("{} exists; new certificates would not fit the old ones", out.join("ca.key").display());
@@ -81,6 +83,30 @@ fn init(out: &Path, hosts: &[String]) -> Result<(), Failure> {
         hosts[0]
     );
     println!("keep {folder}/ca.key off the hosts");
+    Ok(())
+}
+
+/// Before anything is written: half a set of certificates would stand in the way of the next try.
+fn check_names(hosts: &[String]) -> Result<(), Failure> {
+    let refused = |name: &str, fact: &str| {
+        Err(Failure::input(
+            "O2105",
+            format!("no certificate can be made for a host called {name:?}"),
+            fact,
+            "ordinate tls init --out FOLDER HOST...",
+        ))
+    };
+    for (index, name) in hosts.iter().enumerate() {
+        if !is_host_name(name) {
+            return refused(name, HOST_NAME_RULE);
+        }
+        if ["ca", "client"].contains(&name.as_str()) {
+            return refused(name, "the authority and the clients have files of that name");
+        }
+        if hosts[..index].contains(name) {
+            return refused(name, "it is given twice");
+        }
+    }
     Ok(())
 }
 

@@ -135,7 +135,7 @@ async fn operate(
     number: u64,
 ) -> bool {
     let key = format!("{}{key}", shared.prefix);
-    if step % 3 == 0 {
+    if step.is_multiple_of(3) {
         return read(shared, client, process, &key).await;
     }
     let value = format!("{number}.{step}");

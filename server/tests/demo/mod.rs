@@ -1,0 +1,145 @@
+//! `ordinate demo`, driven by its standard input: what it prints must be true, and runnable.
+
+use super::{program, run};
+use std::io::{BufRead as _, BufReader, Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, ChildStdin, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::{Duration, Instant};
+
+/// Longer than anything the demo waits for.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A demo under way; killed if the test fails.
+struct Demo {
+    child: Child,
+    input: Option<ChildStdin>,
+    lines: Receiver<String>,
+    said: String,
+}
+
+impl Drop for Demo {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Demo {
+    fn start() -> Self {
+        // Free now; if it is taken meanwhile, the demo takes the next one.
+        let port =
+            TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a free port").port();
+        let port = port.min(60_000).to_string();
+        let mut command = program();
+        command.args(["demo", "--port", &port, "--durability", "memory"]);
+        let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = pipes.spawn().expect("the binary was built");
+        let input = child.stdin.take();
+        let output = child.stdout.take().expect("it is piped");
+        let (sender, lines) = channel();
+        std::thread::spawn(move || {
+            for line in BufReader::new(output).lines().map_while(Result::ok) {
+                if sender.send(line).is_err() {
+                    return;
+                }
+            }
+        });
+        Self { child, input, lines, said: String::new() }
+    }
+
+    /// Waits for a line that holds `text` and returns it.
+    fn until(&mut self, text: &str) -> String {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left);
+            let Ok(line) = line else { panic!("no line with {text:?} in:\n{}", self.said) };
+            self.said += &format!("{line}\n");
+            if line.contains(text) {
+                return line;
+            }
+        }
+    }
+
+    fn say(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("the input is open until the end");
+        writeln!(input, "{line}").expect("the demo reads its input");
+    }
+
+    /// Ends the input and waits for the end: the exit code, and what went to standard error.
+    fn end(mut self) -> (Option<i32>, String) {
+        drop(self.input.take());
+        while let Ok(line) = self.lines.recv_timeout(PATIENCE) {
+            self.said += &format!("{line}\n");
+        }
+        let mut trouble = String::new();
+        let errors = self.child.stderr.as_mut().expect("it is piped");
+        errors.read_to_string(&mut trouble).expect("errors are text");
+        (self.child.wait().expect("it can be waited for").code(), trouble)
+    }
+}
+
+fn fetch(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("the demo printed the address");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")
+        .expect("it listens");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("it answers in text");
+    answer
+}
+
+// A demo that loses a write, or prints commands that do not run, is the first thing that people see of us.
+#[test]
+fn a_killed_host_loses_nothing() {
+    let mut demo = Demo::start();
+    let page = demo.until("Web page").split("http://").nth(1).expect("an address").to_owned();
+    assert!(fetch(&page, "/").contains("<title>Ordinate</title>"));
+    assert!(fetch(&page, "/v1/status").contains("\"links\":{\"b\":{\"up\":"));
+    let http = demo.until("HTTP").split("curl ").nth(1).expect("a command").to_owned();
+    let (address, path) = http.split_at(http.find('/').expect("a path"));
+    assert!(fetch(address, path).contains("\"value\":\"100\""), "{http}");
+    for name in ["Native", "Status"] {
+        let line = demo.until(name);
+        let words: Vec<&str> = line.split_whitespace().skip(2).collect();
+        let printed = run(&words);
+        assert_eq!(printed.code, Some(0), "{line}: {printed:?}");
+    }
+    demo.until("Try:");
+    demo.say("put greeting hello");
+    demo.until("  version ");
+    demo.say("get greeting");
+    assert!(demo.until("hello").starts_with("  hello   (version "));
+    demo.say("incr visits 5");
+    demo.until("  5");
+    demo.say("scan greet");
+    demo.until("  greeting  hello");
+    demo.say("del greeting");
+    demo.until("  deleted");
+    for (line, told) in [("kill a", "  kill a: "), ("restart a", "  restart a: ")] {
+        demo.say(line);
+        assert!(demo.until(told).contains(" leads "));
+        demo.until("longest time without an acknowledged write: ");
+        let verdict = demo.until("acknowledged writes lost: ");
+        let checked = verdict.strip_prefix("  acknowledged writes lost: 0; history linearizable (checked: ");
+        let count = checked.and_then(|rest| rest.split(' ').next()?.parse::<u64>().ok());
+        assert!(count.is_some_and(|count| count > 50), "{verdict}");
+    }
+    demo.say("status");
+    for host in ["  a  leader ", "  b  leader ", "  c  leader "] {
+        demo.until(host);
+    }
+    let (code, trouble) = demo.end();
+    assert_eq!((code, trouble.as_str()), (Some(0), ""));
+}
+
+// A script that goes wrong in the middle must not end as if all had been well.
+#[test]
+fn a_wrong_line_of_a_script_fails() {
+    let mut demo = Demo::start();
+    demo.until("Try:");
+    demo.say("frobnicate");
+    let (code, trouble) = demo.end();
+    assert_eq!(code, Some(1), "{trouble}");
+    assert!(trouble.starts_with("error[O5002]: \"frobnicate\" failed\n"), "{trouble}");
+}

@@ -1,0 +1,172 @@
+//! Documents that agree with the code: links, error codes, metrics.
+
+use crate::{File, Finding};
+use std::collections::BTreeMap;
+
+/// The page that operators read.
+const OPERATIONS: &str = "docs/operations.md";
+const METRICS: &str = "server/src/admin/metrics.rs";
+
+/// Links between files of the repository lead somewhere.
+pub fn links(files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.is(".md")) {
+        let folder = file.path.rsplit_once('/').map_or("", |(folder, _)| folder);
+        for (number, line) in file.lines() {
+            for target in targets(line) {
+                let path = target.split('#').next().unwrap_or("");
+                if path.is_empty() || path.contains("://") || path.starts_with("mailto:") {
+                    continue;
+                }
+                let wanted = resolve(folder, path);
+                let found =
+                    files.iter().any(|it| it.path == wanted || it.path.starts_with(&format!("{wanted}/")));
+                if !found {
+                    findings.push(file.finding(number, format!("the link to {path} leads nowhere")));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// What stands between `](` and `)`.
+fn targets(line: &str) -> impl Iterator<Item = &str> {
+    line.match_indices("](").filter_map(|(at, opening)| line[at + opening.len()..].split(')').next())
+}
+
+fn resolve(folder: &str, path: &str) -> String {
+    let mut parts: Vec<&str> = folder.split('/').filter(|part| !part.is_empty()).collect();
+    for part in path.split('/') {
+        match part {
+            "" | "." => {}
+            ".." => {
+                parts.pop();
+            }
+            name => parts.push(name),
+        }
+    }
+    parts.join("/")
+}
+
+/// Every error code is explained to operators, and nothing else is.
+pub fn error_codes(files: &[File]) -> Vec<Finding> {
+    let used = files.iter().filter(|file| file.path.starts_with("server/src/") && file.is(".rs"));
+    let used: Vec<_> = used.flat_map(|file| found(file, code_in_quotes)).collect();
+    let explained: Vec<_> = files
+        .iter()
+        .filter(|file| file.path == OPERATIONS)
+        .flat_map(|file| found(file, code_of_a_row))
+        .collect();
+    compare(&used, &explained, "error code")
+}
+
+/// Every metric is listed for operators, and nothing else is.
+pub fn metrics(files: &[File]) -> Vec<Finding> {
+    let exported =
+        files.iter().filter(|file| file.path == METRICS).flat_map(|file| found(file, metric_in_code));
+    let exported: Vec<_> = exported.collect();
+    let listed =
+        files.iter().filter(|file| file.path == OPERATIONS).flat_map(|file| found(file, metric_of_a_row));
+    compare(&exported, &listed.collect::<Vec<_>>(), "metric")
+}
+
+type Place<'a> = (String, &'a File, usize);
+
+fn found(file: &File, name_in: fn(&str) -> Option<&str>) -> Vec<Place<'_>> {
+    file.lines().filter_map(|(number, line)| Some((name_in(line)?.to_owned(), file, number))).collect()
+}
+
+/// Names that only the code or only the page has; names that the page has twice.
+fn compare(code: &[Place<'_>], page: &[Place<'_>], kind: &str) -> Vec<Finding> {
+    let by_name = |places: &[Place<'_>]| -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        places.iter().for_each(|(name, _, _)| *counts.entry(name.clone()).or_insert(0) += 1);
+        counts
+    };
+    let (in_code, in_page) = (by_name(code), by_name(page));
+    let missing = code.iter().filter(|(name, _, _)| !in_page.contains_key(name));
+    let mut findings: Vec<Finding> = missing
+        .map(|(name, file, line)| file.finding(*line, format!("{kind} {name} is not in {OPERATIONS}")))
+        .collect();
+    let stale = page.iter().filter(|(name, _, _)| !in_code.contains_key(name));
+    findings.extend(stale.map(|(name, file, line)| file.finding(*line, format!("no {kind} {name} exists"))));
+    let twice = page.iter().filter(|(name, _, _)| in_page[name] > 1);
+    findings.extend(
+        twice.map(|(name, file, line)| file.finding(*line, format!("{kind} {name} is listed twice"))),
+    );
+    findings
+}
+
+/// `"O2001"`
+fn code_in_quotes(line: &str) -> Option<&str> {
+    let quoted = line.split('"').skip(1).step_by(2);
+    let mut codes = quoted.filter(|text| is_code(text));
+    codes.next()
+}
+
+fn is_code(text: &str) -> bool {
+    let digits = text.strip_prefix('O').unwrap_or("");
+    digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// `| O2001 | ...`
+fn code_of_a_row(line: &str) -> Option<&str> {
+    let cell = line.strip_prefix("| ")?.split(" |").next()?.trim();
+    is_code(cell).then_some(cell)
+}
+
+/// `("messages_in", "Messages from ...`, the tables and calls of the metrics page.
+fn metric_in_code(line: &str) -> Option<&str> {
+    let line = line.trim_start();
+    let line = ["page.counters_by", "let (name, help) = "]
+        .iter()
+        .find_map(|start| line.strip_prefix(start))
+        .unwrap_or(line);
+    let line = line.strip_prefix('(').unwrap_or(line);
+    let name = line.strip_prefix('"')?.split('"').next()?;
+    let is_name = !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    is_name.then_some(name)
+}
+
+/// `| ordinate_messages_in_total | ...`
+fn metric_of_a_row(line: &str) -> Option<&str> {
+    let cell = line.strip_prefix("| `ordinate_")?.split('`').next()?;
+    let cell = cell.split('{').next()?;
+    Some(cell.strip_suffix("_total").unwrap_or(cell))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{crooked, places};
+
+    // A dead link ends the reader's way.
+    #[test]
+    fn dead_links_are_found() {
+        let page = "[a](b.md) [c](../src/c.rs)\n[d](e.md#f) [g](#h) [i](https://example.net/j)\n";
+        let files = crooked(&[("docs/a.md", page), ("docs/b.md", ""), ("src/c.rs", "")]);
+        assert_eq!(places(&links(&files)), ["docs/a.md:2"]);
+    }
+
+    // A code that nobody explains, or an explanation of a code that nobody meets, misleads at the worst moment.
+    #[test]
+    fn codes_and_page_are_compared() {
+        let code = "x(\n\"O1000\", \"O\");\ny(\"O1001\")\n";
+        let page = "| code | meaning |\n| O1001 | one |\n| O1002 | two |\n| O1001 | again |\n";
+        let files = crooked(&[("server/src/a.rs", code), (OPERATIONS, page)]);
+        let found =
+            ["server/src/a.rs:2", "docs/operations.md:3", "docs/operations.md:2", "docs/operations.md:4"];
+        assert_eq!(places(&error_codes(&files)), found);
+    }
+
+    // An alert on a metric that does not exist never fires.
+    #[test]
+    fn metrics_and_page_are_compared() {
+        let code = "(\"fsyncs\", \"Times\", 1),\n(\n\"keys\",\npage.counters_by(\"drops\", \"reason\",\n";
+        let page = "| `ordinate_fsyncs_total` | x |\n| `ordinate_drops_total{reason}` | x |\n| `ordinate_leads` | x |\n";
+        let files = crooked(&[(METRICS, code), (OPERATIONS, page)]);
+        assert_eq!(places(&metrics(&files)), ["server/src/admin/metrics.rs:3", "docs/operations.md:3"]);
+    }
+}

@@ -1,0 +1,90 @@
+//! The order of crates: kernel <- parts <- engines/paxos <- other engines <- services <- server; drivers know only the
+//! kernel. What tests depend on is free.
+
+use crate::manifests::{folder, manifests};
+use crate::{File, Finding};
+use std::collections::BTreeMap;
+
+/// True if the crate in `from` may depend on the one in `to`.
+fn allowed(from: &str, to: &str) -> bool {
+    let kind = |folder: &str| folder.split('/').next().unwrap_or("").to_owned();
+    let (from_kind, to_kind) = (kind(from), kind(to));
+    match from_kind.as_str() {
+        "kernel" | "consistency" => false,
+        "parts" | "drivers" => to == "kernel",
+        "engines" if from == "engines/paxos" => matches!(to, "kernel" | "parts"),
+        "engines" => matches!(to, "kernel" | "parts" | "engines/paxos" | "consistency"),
+        // The store is a state machine for any engine: it needs none.
+        "services" if from == "services/kv" => to == "kernel",
+        "services" => matches!(to_kind.as_str(), "kernel" | "parts" | "engines" | "consistency"),
+        "clients" => matches!(to_kind.as_str(), "kernel" | "parts" | "engines" | "services" | "consistency"),
+        // These, and tests, know engines and drivers alike.
+        "scenarios" | "server" | "bench" => to_kind != "server",
+        _ => false,
+    }
+}
+
+/// Crates depend on lower ones only.
+pub fn layers(files: &[File]) -> Vec<Finding> {
+    let crates: Vec<_> = manifests(files).collect();
+    let name_of = |manifest: &toml::Table| manifest["package"].get("name")?.as_str().map(str::to_owned);
+    let folders: BTreeMap<String, &str> =
+        crates.iter().filter_map(|(file, manifest)| Some((name_of(manifest)?, folder(file)))).collect();
+    let mut findings = Vec::new();
+    for (file, manifest) in &crates {
+        for section in ["dependencies", "build-dependencies"] {
+            let Some(dependencies) = manifest.get(section).and_then(toml::Value::as_table) else { continue };
+            let ours = dependencies.keys().filter_map(|name| Some((name, *folders.get(name)?)));
+            for (name, to) in ours.filter(|(_, to)| !allowed(folder(file), to)) {
+                let line = line_of(file, section, name);
+                findings.push(file.finding(line, format!("{} may not depend on {to}", folder(file))));
+            }
+        }
+    }
+    findings
+}
+
+fn line_of(file: &File, section: &str, name: &str) -> usize {
+    let mut inside = false;
+    for (number, line) in file.lines() {
+        if line.starts_with('[') {
+            inside = line == format!("[{section}]");
+        }
+        let begins = line.strip_prefix(name).is_some_and(|rest| rest.starts_with(['.', ' ', '=']));
+        if inside && begins {
+            return number;
+        }
+    }
+    1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{crooked, places};
+
+    fn package(name: &str, rest: &str) -> String {
+        format!("[package]\nname = \"{name}\"\n{rest}")
+    }
+
+    // An engine that knows a driver, or a kernel that knows an engine, ends the simulator's truth.
+    #[test]
+    fn a_dependency_upwards_is_found() {
+        let files = crooked(&[
+            (
+                "kernel/Cargo.toml",
+                &package("kernel", "[dependencies]\nbytes = \"1\"\npaxos.workspace = true\n"),
+            ),
+            ("engines/paxos/Cargo.toml", &package("paxos", "[dependencies]\nkernel.workspace = true\n")),
+            ("drivers/sim/Cargo.toml", &package("sim", "[dependencies]\nkernel = \"1\"\npaxos = \"1\"\n")),
+            ("services/kv/Cargo.toml", &package("kv", "[dependencies]\npaxos = \"1\"\n")),
+            ("server/Cargo.toml", &package("server", "[dependencies]\nsim = \"1\"\npaxos = \"1\"\n")),
+            (
+                "engines/mason/Cargo.toml",
+                &package("mason", "[dependencies]\npaxos = \"1\"\n[dev-dependencies]\nsim = \"1\"\n"),
+            ),
+        ]);
+        let found = ["kernel/Cargo.toml:5", "drivers/sim/Cargo.toml:5", "services/kv/Cargo.toml:4"];
+        assert_eq!(places(&layers(&files)), found);
+    }
+}

@@ -1,0 +1,51 @@
+//! The rules of the repository, applied to it. Each failure names file and line.
+
+use std::path::Path;
+use tidy::{File, Finding};
+
+fn demand(rule: fn(&[File]) -> Vec<Finding>) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the repository");
+    let files = tidy::repository(root).expect("the repository can be read");
+    assert!(files.iter().any(|file| file.path == "kernel/src/lib.rs"), "this is not the repository");
+    let findings: Vec<String> = rule(&files).iter().map(Finding::to_string).collect();
+    assert!(findings.is_empty(), "{} findings:\n{}", findings.len(), findings.join("\n"));
+}
+
+// Each test: what the rule's own description says would otherwise creep in.
+macro_rules! rules {
+    ($($rule:ident),+ $(,)?) => {
+        $(
+            #[test]
+            fn $rule() {
+                demand(tidy::$rule);
+            }
+        )+
+    };
+}
+
+rules!(
+    layers,
+    names,
+    words,
+    stubs,
+    headings,
+    lengths,
+    unsafe_code,
+    packages,
+    registries,
+    lints,
+    links,
+    error_codes,
+    metrics,
+);
+
+// Files that grow unseen are split too late: say so while it is cheap.
+#[test]
+fn files_that_should_be_split_are_named() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("this crate lies in the repository");
+    let files = tidy::repository(root).expect("the repository can be read");
+    let long = tidy::long_files(&files);
+    long.iter().for_each(|finding| println!("warning: {finding}"));
+    let share = files.iter().filter(|file| file.is(".rs")).count() / 10;
+    assert!(long.len() <= share, "more than a tenth of the files should be split: {}", long.len());
+}
