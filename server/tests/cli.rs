@@ -305,12 +305,12 @@ fn the_simulator_runs_and_repeats() {
     expect_failure(
         &run(&["sim", "run", "nosuch"]),
         2,
-        "error[O7001]: no family nosuch; there are: paxos\n  -> ordinate sim list, or ordinate sim run --help",
+        "error[O6001]: no family nosuch; there are: paxos\n  -> ordinate sim list, or ordinate sim run --help",
     );
     folder.write("broken.plan", "this is no plan\n");
     let broken = folder.run(&["sim", "replay", "paxos", "broken.plan"]);
     assert_eq!(broken.code, Some(2), "{broken:?}");
-    assert!(broken.err.starts_with("error[O7001]: broken.plan: "), "{broken:?}");
+    assert!(broken.err.starts_with("error[O6001]: broken.plan: "), "{broken:?}");
 }
 
 /// A write of 1, then a read that finds nothing.

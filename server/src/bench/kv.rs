@@ -61,8 +61,8 @@ impl Kv {
             Ok(true) => ExitCode::SUCCESS,
             Ok(false) => ExitCode::from(VIOLATED),
             Err(error) => {
-                Failure::failed("O6001", "the benchmark did not finish", error.to_string(), "ordinate status")
-                    .report()
+                let remedy = "ordinate status, or ordinate bench kv without --endpoints";
+                Failure::failed("O7001", "nothing could be measured", error.to_string(), remedy).report()
             }
         }
     }

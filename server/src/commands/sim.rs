@@ -65,7 +65,6 @@ pub enum Sim {
         #[arg(long, default_value_t = 200)]
         seeds: u64,
     },
-
     /// The families there are
     List,
 }
@@ -100,7 +99,7 @@ impl Sim {
             }
         };
         outcome.unwrap_or_else(|error| {
-            Failure::input("O7001", error, "", "ordinate sim list, or ordinate sim run --help").report()
+            Failure::input("O6001", error, "", "ordinate sim list, or ordinate sim run --help").report()
         })
     }
 }
