@@ -36,7 +36,7 @@ planted_bugs! {
     P09,
     /// A new leader fills no gaps.
     P10,
-    /// A new configuration governs slots that the old one still owns.
+    /// A new leader asks the newest configuration's acceptors only, while the old one still owns slots.
     P12,
     /// A late copy of a session's opening brings the session back as if nothing had been executed in it.
     P20,

@@ -4,6 +4,7 @@
 //! sweeps must find.
 #![forbid(unsafe_code)]
 
+pub mod mutants;
 pub mod paxos;
 
 /// Every family, for programs that list, run and sweep them.

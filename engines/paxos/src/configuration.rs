@@ -145,8 +145,18 @@ impl Configurations {
         }
     }
 
-    /// Takes over `other` if it knows of a later version.
+    /// True on a machine that joined and knows no more than its cluster file, which tells who plays but not from which
+    /// slot on. Good for finding others, and for nothing else.
+    pub fn are_hearsay(&self) -> bool {
+        self.latest().version > 0 && self.latest().first_slot == Slot(0)
+    }
+
+    /// Takes over `other` if it knows of a later version, or from which slot on ours governs.
     pub fn adopt(&mut self, other: &Configurations) -> bool {
+        if self.are_hearsay() && !other.are_hearsay() && other.latest().version >= self.latest().version {
+            *self = other.clone();
+            return true;
+        }
         let newer = other.latest().version > self.latest().version;
         if newer {
             // What only we know about earlier slots is kept: those slots may still need it.

@@ -11,6 +11,7 @@ use history::Histories;
 use invariants::Invariants;
 use kernel::{HostId, NodeId, Place, RequestId, Rng};
 use kv::{Command, Expect, Query, Store};
+use parts::Slot;
 use sim::{
     Class, Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Replacement, Scenario,
     StrikeKind, Tuning,
@@ -36,6 +37,10 @@ pub struct PaxosScenario {
     files: BTreeMap<HostId, Configuration>,
     /// Hosts that a change of membership has removed for good.
     gone: BTreeSet<HostId>,
+    /// Whether leaders are killed in the middle of a change.
+    ambushes: bool,
+    ambush: Option<Ambush>,
+    healed: bool,
     /// Whether hosts that left are switched off.
     switches_off: bool,
 }
@@ -63,15 +68,18 @@ const MARKS: &[&str] = &[
     "leader.resigned",
     "leader.resigned_because_unheard",
     "leader.waited_for_a_newcomer",
+    "leader.waited_for_a_replica",
     "leader.waited_for_replicas_to_catch_up",
+    "leader.waited_for_the_last_change_to_settle",
+    "proxy_leader.assigned_under_an_unknown_configuration",
     "proxy_leader.resent_phase2a",
     "replica.asked_the_leader_for_entries",
     "replica.executed_a_configuration",
     "replica.fetched_from_a_peer",
     "replica.read_waited_for_its_slot",
-    "replica.skipped_an_outdated_configuration",
     "replica.took_a_snapshot_from_a_peer",
     "replica.wrote_a_snapshot",
+    "scenario.paused_the_leader_in_the_middle_of_a_change",
 ];
 
 const STRIKES: [StrikeKind; 6] = [
@@ -115,6 +123,9 @@ impl PaxosScenario {
             wanted: Vec::new(),
             files: BTreeMap::new(),
             gone: BTreeSet::new(),
+            ambushes: rng.chance(0.5),
+            ambush: None,
+            healed: false,
             switches_off: rng.chance(0.5),
         }
     }
@@ -151,13 +162,17 @@ impl PaxosScenario {
 
     fn reconfigure(&mut self, wanted: Configuration, boots: Option<HostId>, control: &mut Control<'_, Node>) {
         if let Some(host) = boots {
-            // What an operator who adds a machine writes into its cluster file.
-            self.files
-                .entry(host)
-                .or_insert_with(|| self.invariants.truth.latest().unwrap_or(self.layout.first()).clone());
+            // What an operator who adds a machine writes into its cluster file: who plays, not from which slot on.
+            let file = Configuration { first_slot: Slot(0), joined: Vec::new(), ..self.latest() };
+            self.files.entry(host).or_insert(file);
             control.boot(host);
         }
         self.wanted.push(wanted.clone());
+        // The dangerous moment of a change is a new leader just when it was executed.
+        if self.ambushes && self.ambush.is_none() {
+            self.ambush = Some(Ambush { version: wanted.version, looks: AMBUSH_LOOKS_MAX });
+            control.alarm(AMBUSH_LOOKS_EVERY, 0);
+        }
         let client = self.layout.client_nodes()[0];
         let id = control.request(client, Call::Reconfigure(Arc::new(wanted.clone())));
         self.reconfigurations.insert(id, wanted);
@@ -165,12 +180,20 @@ impl PaxosScenario {
 
     /// A change is through: who left may be switched off for good, whatever its disk holds.
     fn retire(&mut self, stays: &Configuration, control: &mut Control<'_, Node>) {
+        let needed = self.invariants.truth.needed();
+        kernel::invariant!(
+            DUR,
+            needed.iter().all(|needed| needed.version >= stays.version),
+            "the change to configuration {} is answered as done, and configuration {} is still needed",
+            stays.version,
+            needed[0].version
+        );
         if self.latest().version != stays.version {
             return;
         }
         let used: Vec<HostId> = self.needed().iter().flat_map(cluster::hosts_of).collect();
         for host in self.layout.all_hosts() {
-            if !used.contains(&host) && self.files.contains_key(&host) | self.layout.is_first(host) {
+            if !used.contains(&host) && (self.files.contains_key(&host) || self.layout.is_first(host)) {
                 self.gone.insert(host);
                 if self.switches_off {
                     control.stop(host);
@@ -232,6 +255,15 @@ impl PaxosScenario {
         }
     }
 }
+
+/// Waits for a configuration to be executed and not yet in force.
+struct Ambush {
+    version: u64,
+    looks: u32,
+}
+
+const AMBUSH_LOOKS_EVERY: Duration = Duration::from_millis(2);
+const AMBUSH_LOOKS_MAX: u32 = 1_000;
 
 impl Scenario for PaxosScenario {
     type Node = Node;
@@ -351,6 +383,22 @@ impl Scenario for PaxosScenario {
     fn on_lost(&mut self, node: NodeId, id: RequestId) {
         self.reconfigurations.remove(&id);
         self.histories.lost(node, id);
+    }
+
+    fn on_alarm(&mut self, _token: u64, control: &mut Control<'_, Node>) {
+        let Some(Ambush { version, looks }) = self.ambush.take() else { return };
+        if self.latest().version < version && looks > 0 {
+            self.ambush = Some(Ambush { version, looks: looks - 1 });
+            return control.alarm(AMBUSH_LOOKS_EVERY, 0);
+        }
+        if let Some(leader) = self.leader(&control.cluster).filter(|_| !self.healed && looks > 0) {
+            control.mark("scenario.paused_the_leader_in_the_middle_of_a_change");
+            control.pause(leader, Duration::from_secs(1));
+        }
+    }
+
+    fn on_heal(&mut self, _core: &[HostId], _control: &mut Control<'_, Node>) {
+        self.healed = true;
     }
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {

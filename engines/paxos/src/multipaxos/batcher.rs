@@ -325,7 +325,8 @@ impl Batcher {
 
     fn flush_reads(&mut self, cx: &mut Cx<'_, Self>) {
         let busy = self.reads_in_flight.len() >= self.parameters.read_batches_in_flight_max;
-        if self.pending_reads.is_empty() || busy {
+        // By hearsay it would ask acceptors that have not voted yet, and take their word for it.
+        if self.pending_reads.is_empty() || busy || self.configurations.are_hearsay() {
             return;
         }
         let id = self.next_read;

@@ -116,6 +116,9 @@ impl Phase1 {
 
 /// The configurations whose acceptors may have votes for slots from `known` on.
 pub(super) fn relevant(configurations: &Configurations, known: Slot) -> Vec<Configuration> {
+    if planted!(P12) {
+        return vec![configurations.latest().clone()];
+    }
     let governing = configurations.governing(known).version;
     configurations.all().iter().filter(|configuration| configuration.version >= governing).cloned().collect()
 }
@@ -127,7 +130,7 @@ impl Leader {
     }
 
     pub(super) fn begin_phase1(&mut self, ballot: Ballot, cx: &mut Cx<'_, Self>) {
-        if self.snapshots.is_empty() {
+        if self.snapshots.is_empty() || self.configurations.are_hearsay() {
             // Without one replica's word it is unknown which slots are open.
             return cx.mark("leader.waited_for_a_replica");
         }

@@ -87,7 +87,7 @@ impl<S: StateMachine> Replica<S> {
                     return cx.mark("replica.skipped_an_outdated_configuration");
                 }
                 let mut next = (**wanted).clone();
-                next.first_slot = if planted!(P12) { slot.next() } else { slot.plus(self.parameters.window) };
+                next.first_slot = slot.plus(self.parameters.window);
                 self.state.configurations.push(next);
                 self.state.configurations.forget_before(slot);
                 cx.mark("replica.executed_a_configuration");

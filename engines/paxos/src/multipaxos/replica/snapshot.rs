@@ -264,11 +264,17 @@ impl<S: StateMachine> Replica<S> {
 
     pub(super) fn on_pull_snapshot(&mut self, from: NodeId, message: PullSnapshot, cx: &mut Cx<'_, Self>) {
         let chunk_bytes = self.parameters.snapshot_chunk_bytes;
-        if message.index == 0 && self.snapshots.job.is_none() && !self.joining {
+        let begins = message.index == 0 || planted!(P24);
+        if begins && self.snapshots.job.is_none() && !self.joining {
             let mut writer = Writer::begin(&self.state, &mut self.machine, chunk_bytes);
-            let (chunk, last) = writer.next(&mut self.machine, chunk_bytes);
+            let (mut chunk, mut last) = writer.next(&mut self.machine, chunk_bytes);
             let (transfer, pulled_at) = (message.transfer, cx.now());
-            let job = Job::Serving { writer, peer: from, transfer, index: 0, chunk, last, pulled_at };
+            let mut index = 0;
+            while planted!(P24) && index < message.index && !last {
+                (chunk, last) = writer.next(&mut self.machine, chunk_bytes);
+                index += 1;
+            }
+            let job = Job::Serving { writer, peer: from, transfer, index, chunk, last, pulled_at };
             self.snapshots.job = Some(job);
         }
         let Some(Job::Serving { writer, peer, transfer, index, chunk, last, pulled_at }) =

@@ -1,0 +1,66 @@
+//! Shows that the simulation would notice: runs each known mistake until an invariant breaks.
+//!
+//! `ordinate-sim mutants --all [--json]`, or `ordinate-sim mutants P01 P07`.
+#![forbid(unsafe_code)]
+
+use scenarios::mutants::{Hunted, MUTANTS, hunt};
+use std::process::ExitCode;
+use std::time::Duration;
+
+const SEEDS_MAX: u64 = 2_000;
+const BUDGET: Duration = Duration::from_secs(60);
+const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json]";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let (names, flags): (Vec<&String>, Vec<&String>) =
+        arguments.iter().partition(|argument| !argument.starts_with("--"));
+    let json = flags.iter().any(|flag| *flag == "--json");
+    let all = flags.iter().any(|flag| *flag == "--all");
+    let wanted = names.get(1..).unwrap_or_default();
+    let sound = flags.iter().all(|flag| ["--json", "--all"].contains(&flag.as_str()));
+    let known = |name: &str| MUTANTS.iter().any(|mutant| format!("{:?}", mutant.planted) == name);
+    if names.first().is_none_or(|verb| *verb != "mutants")
+        || all != wanted.is_empty()
+        || !sound
+        || !wanted.iter().all(|name| known(name))
+    {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    }
+    let families = scenarios::families();
+    let mut survivors = 0;
+    if !json {
+        println!("{:<6}{:<16}{:>6}{:>10}  fired", "id", "expected", "seeds", "core s");
+    }
+    for mutant in MUTANTS {
+        let id = format!("{:?}", mutant.planted);
+        if !all && !wanted.iter().any(|name| **name == id) {
+            continue;
+        }
+        let Some(family) = families.iter().find(|family| family.family() == mutant.family) else { continue };
+        let hunted = hunt(family.as_ref(), *mutant, SEEDS_MAX, BUDGET);
+        survivors += usize::from(!hunted.is_caught());
+        print(&id, &hunted, json);
+    }
+    if survivors > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn print(id: &str, hunted: &Hunted, json: bool) {
+    let expected = hunted.mutant.expected.join("|");
+    let Hunted { seeds, seconds, .. } = hunted;
+    let caught = hunted.is_caught();
+    if json {
+        let fired = hunted.fired.as_ref().map_or("null".to_owned(), |fired| format!("\"{fired}\""));
+        println!(
+            "{{\"id\":\"{id}\",\"family\":\"{}\",\"expected\":\"{expected}\",\"seeds\":{seeds},\
+             \"core_seconds\":{seconds:.2},\"fired\":{fired},\"caught\":{caught}}}",
+            hunted.mutant.family
+        );
+        return;
+    }
+    let fired = hunted.fired.as_deref().unwrap_or("SURVIVED");
+    let others: Vec<&str> = hunted.others.iter().map(String::as_str).collect();
+    let before = if others.is_empty() { String::new() } else { format!(" (before: {})", others.join(" ")) };
+    println!("{id:<6}{expected:<16}{seeds:>6}{seconds:>10.2}  {fired}{before}");
+}

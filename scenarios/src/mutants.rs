@@ -1,0 +1,91 @@
+//! Planted bugs, and how soon the simulation finds each.
+
+use kernel::Planted;
+use sim::{Experiment, Options};
+use std::collections::BTreeSet;
+use std::time::{Duration, SystemTime};
+
+/// A planted bug and what must notice it.
+#[derive(Clone, Copy, Debug)]
+pub struct Mutant {
+    /// The bug.
+    pub planted: Planted,
+    /// The family it is planted in.
+    pub family: &'static str,
+    /// The invariants of which one must break.
+    pub expected: &'static [&'static str],
+}
+
+/// How a hunt for a planted bug ended.
+#[derive(Clone, Debug)]
+pub struct Hunted {
+    /// The bug.
+    pub mutant: Mutant,
+    /// How many seeds it took, or how many were tried in vain.
+    pub seeds: u64,
+    /// Seconds on one core.
+    pub seconds: f64,
+    /// The expected invariant that broke; none if none did.
+    pub fired: Option<String>,
+    /// What else broke before.
+    pub others: BTreeSet<String>,
+}
+
+impl Hunted {
+    /// True if an expected invariant broke.
+    pub fn is_caught(&self) -> bool {
+        self.fired.is_some()
+    }
+}
+
+/// Every planted bug of every family.
+pub const MUTANTS: &[Mutant] = &[
+    paxos(Planted::P01, &["AGREE"]),
+    paxos(Planted::P02, &["AGREE"]),
+    paxos(Planted::P03, &["AGREE"]),
+    paxos(Planted::P04, &["AGREE"]),
+    paxos(Planted::P07, &["LIN", "PREFIX"]),
+    paxos(Planted::P08, &["LIN", "PREFIX"]),
+    paxos(Planted::P09, &["SC"]),
+    paxos(Planted::P10, &["LIVE"]),
+    paxos(Planted::P12, &["AGREE"]),
+    paxos(Planted::P20, &["LIN"]),
+    paxos(Planted::P21, &["LIN"]),
+    paxos(Planted::P22, &["AGREE"]),
+    paxos(Planted::P23, &["AGREE", "PREFIX"]),
+    paxos(Planted::P24, &["PREFIX", "LIN"]),
+    paxos(Planted::P25, &["LIN"]),
+    paxos(Planted::P26, &["DUR"]),
+];
+
+const fn paxos(planted: Planted, expected: &'static [&'static str]) -> Mutant {
+    Mutant { planted, family: "paxos", expected }
+}
+
+/// Runs seeds with the bug until an expected invariant breaks, at most `seeds_max` of them and about `budget` of time.
+pub fn hunt(experiment: &dyn Experiment, mutant: Mutant, seeds_max: u64, budget: Duration) -> Hunted {
+    let began = core_seconds();
+    let options = Options { planted: Some(mutant.planted), ..Options::default() };
+    let mut hunted = Hunted { mutant, seeds: 0, seconds: 0.0, fired: None, others: BTreeSet::new() };
+    while hunted.fired.is_none() && hunted.seeds < seeds_max && hunted.seconds < budget.as_secs_f64() {
+        let broken = experiment.run(hunted.seeds, &options).violation.map(|violation| violation.invariant);
+        match broken {
+            Some(broken) if mutant.expected.contains(&broken.as_str()) => hunted.fired = Some(broken),
+            Some(broken) => {
+                hunted.others.insert(broken);
+            }
+            None => {}
+        }
+        hunted.seeds += 1;
+        hunted.seconds = core_seconds() - began;
+    }
+    hunted
+}
+
+/// What this thread has used of a core; the wall clock's word where the system does not tell.
+fn core_seconds() -> f64 {
+    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanoseconds = told.and_then(|told| told.split(' ').next()?.parse::<f64>().ok());
+    nanoseconds
+        .map_or_else(|| SystemTime::UNIX_EPOCH.elapsed().map_or(0.0, |at| at.as_secs_f64()), |it| it / 1e9)
+}
