@@ -10,8 +10,11 @@ mod http;
 mod input;
 mod load;
 mod membership;
+mod partition;
+mod placement;
 mod power_loss;
 mod tls;
+mod web;
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};
