@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 mod cluster;
+mod disk_full;
 mod failover;
 mod http;
 mod input;
