@@ -255,10 +255,14 @@ impl Status {
             let remedy = "if its disk was lost, replace it: ordinate cluster members replace";
             return Some(format!("{by} refuses this host: {why}; {remedy} {} NEW=ADDRESS", self.host));
         }
-        if self.leader.is_none() {
-            return Some(
-                "no leader is known; a cluster is born when all its hosts have been started once".to_owned(),
-            );
+        let unborn = "a cluster is born when all its hosts have been started once";
+        // Only these roles are told who leads.
+        let hears = |role: &&str| ["batcher", "leader"].contains(role);
+        if self.leader.is_none() && self.roles.iter().any(|role| hears(&role)) {
+            return Some(format!("no leader is known; {unborn}"));
+        }
+        if self.acceptor == Some("waits") {
+            return Some(format!("the acceptor does not vote yet; {unborn}"));
         }
         if self.joining {
             return Some("the replica has no state yet".to_owned());

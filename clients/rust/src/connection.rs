@@ -16,6 +16,9 @@ impl<W: AsyncRead + AsyncWrite + Send + Unpin> Wire for W {}
 /// What a queue keeps of its memory when it is empty.
 const QUEUE_KEPT_BYTES: usize = 256 << 10;
 
+/// A frame is closed at this length.
+const FRAME_BYTES: usize = 64 << 10;
+
 /// A connection past its preface. Reading and writing are apart, so that neither side waits for the other to read first.
 pub(crate) struct Connection {
     pub(crate) reading: Reading,
@@ -77,6 +80,10 @@ impl Writing {
     /// Queues a message.
     pub(crate) fn push(&mut self, message: &Message) {
         self.writer.message(message);
+        // Servers bound their frames; what is sent again after a fault may be much.
+        if self.writer.open_bytes() >= FRAME_BYTES {
+            self.writer.close();
+        }
     }
 
     /// Writes what is queued, and then waits for ever. Cancelling loses nothing.

@@ -2,7 +2,7 @@
 
 use crate::http;
 use serde_json::Value;
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -88,7 +88,7 @@ impl Cluster {
     }
 
     /// Writes the file that members share, and one with itself in it for each host that joins.
-    fn write_file(&self) {
+    pub fn write_file(&self) {
         let lines = |hosts: &mut dyn Iterator<Item = &Host>| -> String {
             hosts.map(|host| format!("{} = \"{}\"\n", host.name, host.peer)).collect()
         };
@@ -360,12 +360,4 @@ pub fn free_address() -> SocketAddr {
         }
     }
     panic!("18,000 ports are in use");
-}
-
-/// A file of a folder, for tests that damage it.
-pub fn read_bytes(path: &std::path::Path) -> Vec<u8> {
-    let mut bytes = Vec::new();
-    let read = File::open(path).and_then(|mut file| file.read_to_end(&mut bytes));
-    read.expect("the file is there");
-    bytes
 }

@@ -5,13 +5,17 @@
 #![forbid(unsafe_code)]
 
 mod cluster;
+mod disk_full;
 mod failover;
 mod http;
 mod input;
 mod load;
 mod membership;
+mod partition;
+mod placement;
 mod power_loss;
 mod tls;
+mod web;
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};

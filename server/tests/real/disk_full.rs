@@ -1,0 +1,85 @@
+//! Disks that fill up, and have room again.
+
+use crate::cluster::Cluster;
+use crate::failover::clients;
+use crate::load::Load;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// A small file system that is gone when this is dropped.
+struct Small(PathBuf);
+
+impl Small {
+    fn mount(path: PathBuf) -> Option<Self> {
+        std::fs::create_dir_all(&path).ok()?;
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=72m", "tmpfs"]).arg(&path).output();
+        mounted.is_ok_and(|output| output.status.success()).then(|| Self(path))
+    }
+}
+
+impl Drop for Small {
+    fn drop(&mut self) {
+        // Lazily: a host that is being killed may still have files open.
+        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
+    }
+}
+
+// A host that acknowledges what it could not write, stops for good, or loses what it had when the disk is full.
+#[test]
+fn full_disks_make_clients_wait_and_nothing_else() {
+    crate::alone(async {
+        let mut cluster = Cluster::planned(3, "", "");
+        let mounted: Option<Vec<Small>> = (0..3).map(|host| Small::mount(cluster.data_of(host))).collect();
+        let Some(mounted) = mounted else {
+            println!("SKIPPED: a small file system needs root and mount");
+            return;
+        };
+        cluster.launch_all();
+        cluster.until_ready().await;
+        let load = Load::start("full", clients(&cluster, 3));
+        load.until_acknowledged(50, Duration::from_secs(20)).await;
+        // All the room that is left goes to a stranger, on two hosts of three.
+        let filler = |host: usize| cluster.data_of(host).join("filler");
+        for host in 0..2 {
+            // Ends with an error when the disk is full.
+            let _ = Command::new("dd")
+                .args(["if=/dev/zero", "bs=64k", "status=none"])
+                .arg(format!("of={}", filler(host).display()))
+                .stderr(std::process::Stdio::null())
+                .status();
+        }
+        let client = clients(&cluster, 1)[0].clone().with_timeout(Duration::from_secs(1));
+        let mut written = 0u32;
+        let waited = loop {
+            assert!(written < 2_000, "no disk is full after {written} writes of 64 KiB\n{}", cluster.logs());
+            let answer = client.put(format!("fill/{}", written % 16), vec![b'x'; 64 << 10]).await;
+            written += 1;
+            if answer.is_err() && (0..2).all(|host| cluster.log(host).contains("the disk is full")) {
+                break answer;
+            }
+        };
+        let ready =
+            crate::http::get(cluster.hosts[0].admin, "/readyz").map(|answer| (answer.code, answer.text()));
+        let full_at = load.now();
+        for host in 0..2 {
+            std::fs::remove_file(filler(host)).expect("it was written");
+        }
+        load.until_everybody_is_served(full_at, Duration::from_secs(20)).await;
+        let resumed = load.last_client_served_after(full_at).expect("it was waited for");
+        cluster.until_ready().await;
+        let verdict = load.finish().await;
+        println!(
+            "disk full on two of three hosts after {written} writes of 64 KiB: a write then: {waited:?}, readyz \
+             {ready:?}; served again {resumed:?} after there was room; {} operations, linearizable",
+            verdict.answered
+        );
+        assert_eq!(ready.map(|(code, _)| code), Some(503));
+        cluster.kill_all();
+        cluster.launch_all();
+        cluster.until_ready().await;
+        drop(cluster);
+        drop(mounted);
+    });
+}
