@@ -140,7 +140,7 @@ fn malformed(kind: u64, rng: &mut Rng) -> (Vec<u8>, bool) {
         4 => (frame(Nack { promised: Ballot::ZERO }), true),
         5 => {
             let (executed, snapshot) = (Slot(rng.bits()), Slot(rng.bits()));
-            (frame(Executed { executed, version: 0, snapshot, configurations: None }), true)
+            (frame(Executed { executed, version: 0, snapshot, configurations: None, hears: None }), true)
         }
         // A sound frame around noise.
         6 => {
