@@ -7,9 +7,6 @@ use std::collections::BTreeMap;
 const OPERATIONS: &str = "docs/operations.md";
 const METRICS: &str = "server/src/admin/metrics.rs";
 
-/// Pages that the README announces and that come with their subject.
-const ANNOUNCED: [&str; 2] = ["docs/reliability.md", "docs/benchmarks.md"];
-
 /// Links between files of the repository lead somewhere.
 pub fn links(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -24,7 +21,7 @@ pub fn links(files: &[File]) -> Vec<Finding> {
                 let wanted = resolve(folder, path);
                 let found =
                     files.iter().any(|it| it.path == wanted || it.path.starts_with(&format!("{wanted}/")));
-                if !found && !ANNOUNCED.contains(&wanted.as_str()) {
+                if !found {
                     findings.push(file.finding(number, format!("the link to {path} leads nowhere")));
                 }
             }

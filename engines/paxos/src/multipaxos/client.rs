@@ -366,7 +366,8 @@ impl Client {
             lost |= answered.status == Status::SessionLost && answered.sequence < READS_FROM;
             self.on_answer(answered, executed, cx);
         }
-        if !any && self.opened == Opened::Asked {
+        // An opening that was refused as busy comes back empty too, but of no slot; the timer asks again.
+        if !any && executed > Slot(0) && self.opened == Opened::Asked {
             self.opened = Opened::Yes(Slot(executed.0.saturating_sub(1)));
             self.unsent = self.writes.keys().copied().collect();
         }
