@@ -178,7 +178,7 @@ impl Status {
         let unborn = "a cluster is born when all its hosts have been started once";
         // Only these roles are told who leads.
         let hears = |role: &&str| ["batcher", "leader"].contains(role);
-        if self.leader.is_none() && self.roles.iter().any(|role| hears(&role)) {
+        if self.leader.is_none() && self.roles.iter().any(hears) {
             return Some(format!("no leader is known; {unborn}"));
         }
         if self.acceptor == Some("waits") {
