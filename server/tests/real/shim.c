@@ -203,6 +203,8 @@ ssize_t pread64(int fd, void *into, size_t bytes, off_t offset) {
 ssize_t pread(int fd, void *into, size_t bytes, off_t offset) { return pread64(fd, into, bytes, offset); }
 
 static int synced(int fd) {
+    // A disk takes its time: what is acknowledged before it is done must have time to be lost.
+    if (fd >= 0 && fd < FILES_MAX && file_of[fd]) usleep(500 + roll(4000));
     pthread_mutex_lock(&lock);
     struct file *file = of(fd);
     if (file) settle(fd, file);
