@@ -1,0 +1,74 @@
+//! Places in the multi-sequence: spaces, numbers, stamps (the paper's section 2.1).
+
+use kernel::{Bytes, NodeId};
+
+kernel::number! {
+    /// A sequence space; each shard of a service has its own.
+    pub struct Space(u16);
+}
+
+kernel::number! {
+    /// A place in one space. The first is 1; contiguous: every number gets exactly one operation, a no-op if need be.
+    pub struct Number(u64);
+}
+
+kernel::number! {
+    /// A place in the one order of all operations, drawn from a counter that every allocation of the sequencer advances. Where
+    /// two operations share a space their stamps are ordered as their numbers; where one was answered before the other
+    /// began, so are the stamps. Has holes, and outlives a sequencer: the next one starts above.
+    pub struct Stamp(u64);
+}
+
+kernel::number! {
+    /// Which proxy: a replicated group.
+    pub struct Group(u16);
+}
+
+kernel::number! {
+    /// The clock of a group: milliseconds that its leaders have counted, logged so that all replicas agree. Stands still while
+    /// nobody leads.
+    pub struct GroupTime(u64);
+}
+
+kernel::record! {
+    /// One operation's place in one space.
+    pub struct Placed {
+        /// The space.
+        space: Space,
+        /// The number there.
+        number: Number,
+    }
+}
+
+kernel::record! {
+    /// An operation's place: its multi-sequence number, its stamp, and the time that its proxy saw.
+    pub struct Order {
+        /// Sorted by space, each once; never empty.
+        numbers: Vec<Placed>,
+        /// Its place among all operations.
+        stamp: Stamp,
+        /// The wall clock of the proxy that had it ordered, in milliseconds since 1970.
+        time: u64,
+    }
+}
+
+impl Order {
+    /// Its number in `space`, if it has one there.
+    pub fn number_in(&self, space: Space) -> Option<Number> {
+        self.numbers.iter().find(|placed| placed.space == space).map(|placed| placed.number)
+    }
+}
+
+kernel::record! {
+    /// An operation on its way: who asks, by which name, for what.
+    pub struct Operation {
+        /// Who gets the answer.
+        origin: NodeId,
+        /// Drawn by the origin when it started: one that restarts numbers its operations anew.
+        incarnation: u64,
+        /// Counts the origin's operations at this proxy, from 1, without gaps: they are admitted in this order, each once.
+        tag: u64,
+        /// What to do, in the service's encoding.
+        body: Bytes,
+    }
+}

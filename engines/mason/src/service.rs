@@ -1,0 +1,124 @@
+//! What a service gives Mason: a stub that lives in the proxies and shards that execute (the paper's section 6.1).
+
+use crate::order::{GroupTime, Order, Space};
+use kernel::{Bytes, DecodeError, NodeId, SnapshotStep};
+
+/// The service's part in a proxy, replicated with it: decides which spaces an operation concerns, and keeps what belongs to
+/// the proxy and not to a shard (sessions, for instance).
+///
+/// **Contract.** `spaces` depends on the operation and on what the stub was built with, not on its state. `apply` and
+/// `on_clock` are deterministic: the same calls in the same order on every replica of the group. Nothing panics on any bytes.
+pub trait Stub: Sized + 'static {
+    /// The spaces to order the operation in, sorted, each once. None: it concerns the group alone; it is replicated there, in
+    /// the order of its origin, and not sequenced.
+    fn spaces(&self, body: &[u8]) -> Vec<Space>;
+
+    /// The operation stands in the group's log, in the order in which its origin sent it. With an order it goes on to its
+    /// shards if `Verdict::Execute` is returned; after `Verdict::Void` they execute a no-op in its place, and the answer
+    /// given here is all that the origin gets.
+    fn apply(&mut self, body: &Bytes, order: Option<&Order>, now: GroupTime, out: &mut StubOut) -> Verdict;
+
+    /// The group's clock has advanced to `now`. `new_leader`: it stood still for an unknown time before.
+    fn on_clock(&mut self, now: GroupTime, new_leader: bool, out: &mut StubOut);
+
+    /// A follow-up (see [`StubOut::follow_up`]) stands in the log, and is ordered if it has spaces.
+    fn apply_follow_up(&mut self, body: &Bytes, order: Option<&Order>, now: GroupTime, out: &mut StubOut);
+
+    /// Writes the whole state.
+    fn save(&self, out: &mut Vec<u8>);
+
+    /// Takes back what `save` wrote.
+    fn load(&mut self, saved: &[u8]) -> Result<(), DecodeError>;
+}
+
+/// What becomes of an operation that stands in the log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Verdict {
+    /// Its shards execute it and answer.
+    Execute,
+    /// Its shards execute a no-op.
+    Void,
+}
+
+/// What a stub asks for.
+#[derive(Default, Debug)]
+pub struct StubOut {
+    pub(crate) answer: Option<Bytes>,
+    pub(crate) tells: Vec<(NodeId, Bytes)>,
+    pub(crate) follow_ups: Vec<Bytes>,
+}
+
+impl StubOut {
+    /// Answers the operation at hand; for those that no shard answers.
+    pub fn answer(&mut self, body: impl Into<Bytes>) {
+        self.answer = Some(body.into());
+    }
+
+    /// Tells an origin something that it did not ask, from the group; arrives once if the origin's host has a replica of the
+    /// group, and perhaps never otherwise.
+    pub fn tell(&mut self, origin: NodeId, body: impl Into<Bytes>) {
+        self.tells.push((origin, body.into()));
+    }
+
+    /// Has an operation of the group itself ordered later: surely, once, whoever leads. Its shards execute it as any other; its
+    /// answer goes to nobody.
+    pub fn follow_up(&mut self, body: impl Into<Bytes>) {
+        self.follow_ups.push(body.into());
+    }
+}
+
+/// One shard of the service's state: executes its space in order, on several servers alike.
+///
+/// **Contract.** `inputs`, `execute` are deterministic functions of the state that the operations before have made.
+/// Nothing panics on any bytes. What `read` registers (watches) is this server's own and in no snapshot.
+///
+/// An operation over several shards is executed by each of them whole, on the same inputs: every participant says what the
+/// operation needs to know of its shard, gets what the others said, computes the same outcome, and applies its own part.
+pub trait Shard: Sized + 'static {
+    /// Appends what the other participants must know of this shard to execute the operation.
+    fn inputs(&self, body: &[u8], order: &Order, out: &mut Vec<u8>);
+
+    /// Executes. `others`: the inputs of the other participants, sorted by space; empty where the order has one space.
+    fn execute(&mut self, body: &Bytes, order: &Order, others: &[(Space, Bytes)], out: &mut ShardOut);
+
+    /// Executes a read for `reader`; what it watches from now on is told by [`ShardOut::notify`].
+    fn read(&mut self, reader: NodeId, query: &[u8], out: &mut Vec<u8>);
+
+    /// The reader has gone or has started anew: forget what it watched.
+    fn forget_reader(&mut self, reader: NodeId);
+
+    /// Starts a snapshot of the present state, while `execute` may be called between its steps; one under way is dropped.
+    fn begin_snapshot(&mut self);
+
+    /// Appends the next chunk, of about `budget` bytes.
+    fn snapshot_step(&mut self, budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep;
+
+    /// Back to the empty state, before the chunks of a snapshot are installed. Watches stay.
+    fn reset(&mut self);
+
+    /// Takes one chunk, in the order they were written.
+    fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError>;
+
+    /// A digest of the whole replicated state; equal on servers that have executed the same numbers.
+    fn digest(&self) -> u64;
+}
+
+/// What a shard asks for while it executes.
+#[derive(Default, Debug)]
+pub struct ShardOut {
+    pub(crate) answer: Vec<u8>,
+    pub(crate) notices: Vec<(NodeId, Bytes)>,
+}
+
+impl ShardOut {
+    /// The buffer of the operation's answer. Every participant writes the same; the one of the first space is heard.
+    pub fn answer(&mut self) -> &mut Vec<u8> {
+        &mut self.answer
+    }
+
+    /// Tells a reader what it watches. Notices of one server to one reader arrive in order, before the answers and reads that
+    /// come after them.
+    pub fn notify(&mut self, reader: NodeId, body: impl Into<Bytes>) {
+        self.notices.push((reader, body.into()));
+    }
+}
