@@ -124,6 +124,38 @@ impl<F: Family> Effects<F> {
         self.effects.drain(..)
     }
 
+    /// Takes over what a role of another family, hosted inside a node of this one, has pushed since it was given this buffer's
+    /// cursor. Embedded roles answer no local calls: there is nobody whom they could answer.
+    pub(crate) fn absorb<G: Family>(&mut self, inner: &mut Effects<G>)
+    where
+        F::Message: From<G::Message>,
+    {
+        let journaled = self.journal.len();
+        self.journal.append(&mut inner.journal);
+        self.record_ends.extend(inner.record_ends.drain(..).map(|end| journaled + end));
+        self.next = inner.next;
+        self.effects.extend(inner.effects.drain(..).map(|effect| match effect {
+            Effect::Send { to, message } => Effect::Send { to, message: message.into() },
+            Effect::SendDurable { to, message, after } => {
+                Effect::SendDurable { to, message: message.into(), after }
+            }
+            Effect::SetTimer { timer, after } => Effect::SetTimer { timer, after },
+            Effect::StopTimer { timer } => Effect::StopTimer { timer },
+            Effect::Trim { before } => Effect::Trim { before },
+            Effect::Reject { reason } => Effect::Reject { reason },
+            Effect::Mark { name } => Effect::Mark { name },
+            Effect::Note { text } => Effect::Note { text },
+            Effect::Respond { .. } => Effect::Reject { reason: "embedded role answered a local call" },
+        }));
+    }
+
+    /// Starts at the cursor of the buffer that will absorb this one.
+    pub(crate) fn follow<G: Family>(&mut self, outer: &Effects<G>) {
+        debug_assert!(self.is_empty(), "absorbed after every call");
+        self.next = outer.next;
+        self.tracing = outer.tracing;
+    }
+
     /// The effects pushed since the last drain.
     pub fn as_slice(&self) -> &[Effect<F::Message, F::Response>] {
         &self.effects

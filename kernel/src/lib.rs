@@ -7,6 +7,7 @@
 
 mod codec;
 mod effects;
+mod embed;
 mod frame;
 mod id;
 mod invariant;
@@ -20,6 +21,7 @@ mod time;
 pub use bytes::Bytes;
 pub use codec::{Decode, DecodeError, Encode, Reader};
 pub use effects::{Cx, Effect, Effects, Journaled, Situation};
+pub use embed::Embedded;
 pub use frame::{Envelope, FRAME_HEADER_BYTES, FrameError, FrameReader, FrameWriter};
 pub use id::{ClusterName, HostId, NodeId, Place, RequestId};
 pub use machine::{SnapshotStep, StateMachine};

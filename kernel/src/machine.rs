@@ -1,6 +1,8 @@
 //! The contract between an engine that orders commands and a service that executes them.
 
 use crate::codec::DecodeError;
+use crate::id::NodeId;
+use bytes::Bytes;
 
 /// Whether a snapshot has more to give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,6 +29,10 @@ pub trait StateMachine: Sized + 'static {
 
     /// Executes a read and appends the response to `response`.
     fn query(&self, query: &[u8], response: &mut Vec<u8>);
+
+    /// Moves what the machine has to tell nodes, without having been asked, into `notices`: called after every slot, before the
+    /// answers leave. Every replica is called; a machine that wants one to speak knows which one it is.
+    fn take_notices(&mut self, _notices: &mut Vec<(NodeId, Bytes)>) {}
 
     /// Starts a snapshot of the present state; one that was under way is dropped.
     fn begin_snapshot(&mut self);

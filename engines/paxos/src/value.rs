@@ -12,6 +12,9 @@ pub enum Value {
     Noop,
     /// An encoded [`Batch`]; opaque to leaders and acceptors.
     Batch(Bytes),
+    /// A command of an engine that embeds the log: executed whenever it is chosen, without a session. The machine itself has to
+    /// know one that it was given before.
+    Entry(Bytes),
     /// From `window` slots later on, this configuration governs. Its `first_slot` is set when it is executed.
     Configure(Arc<Configuration>),
 }
@@ -21,7 +24,7 @@ impl Value {
     pub fn size(&self) -> usize {
         match self {
             Self::Noop => 1,
-            Self::Batch(batch) => batch.len() + 5,
+            Self::Batch(bytes) | Self::Entry(bytes) => bytes.len() + 5,
             Self::Configure(configuration) => 64 * configuration.nodes().len(),
         }
     }
@@ -39,6 +42,10 @@ impl Encode for Value {
                 out.push(2);
                 configuration.encode(out);
             }
+            Self::Entry(entry) => {
+                out.push(3);
+                entry.encode(out);
+            }
         }
     }
 }
@@ -49,6 +56,7 @@ impl Decode for Value {
             0 => Ok(Self::Noop),
             1 => Bytes::decode(input).map(Self::Batch),
             2 => Decode::decode(input).map(Self::Configure),
+            3 => Bytes::decode(input).map(Self::Entry),
             tag => Err(DecodeError::UnknownTag("value", tag)),
         }
     }

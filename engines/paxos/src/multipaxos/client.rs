@@ -25,6 +25,11 @@ kernel::messages! {
             /// The answers. None at all answers the opening of the session.
             results: Row,
         },
+        /// From a replica of this host: the machine has something to say. For engines that embed the log.
+        2 => Notice {
+            /// The machine's words.
+            bytes: Bytes,
+        },
     }
 }
 
@@ -257,6 +262,7 @@ impl Role for Client {
                 }
                 self.on_results(message, cx);
             }
+            ClientIn::Notice(Notice { .. }) => cx.reject("notice to a client that watches nothing"),
         }
     }
 

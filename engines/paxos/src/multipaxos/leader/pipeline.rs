@@ -186,7 +186,7 @@ impl Leader {
     }
 
     pub(super) fn on_propose(&mut self, message: Propose, cx: &mut Cx<'_, Self>) {
-        if !matches!(message.value, Value::Batch(_)) {
+        if !matches!(message.value, Value::Batch(_) | Value::Entry(_)) {
             return cx.reject("batcher proposed what is no batch");
         }
         let State::Leading(pipeline) = &mut self.state else { return };

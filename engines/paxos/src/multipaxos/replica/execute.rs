@@ -2,7 +2,7 @@
 
 use super::{Chosen, Entry, Read, Replica, Voted, WaitingRead};
 use crate::multipaxos::client::{Row, Status};
-use crate::multipaxos::{leader, unbatcher};
+use crate::multipaxos::{client, leader, unbatcher};
 use crate::value::{Batch, Group, GroupKind, Value};
 use kernel::{Bytes, Cx, Decode, NodeId, StateMachine, planted};
 use parts::{Admission, Slot};
@@ -59,6 +59,7 @@ impl<S: StateMachine> Replica<S> {
         while let Some(value) = self.log.get_mut(self.state.executed).and_then(|entry| entry.value.take()) {
             let slot = self.state.executed;
             self.apply(slot, &value, cx);
+            self.tell_notices(cx);
             self.retain(slot, value);
             self.state.executed = slot.next();
             self.log.advance(self.state.executed);
@@ -80,6 +81,11 @@ impl<S: StateMachine> Replica<S> {
         match value {
             Value::Noop => {}
             Value::Batch(batch) => self.apply_batch(slot, batch, cx),
+            Value::Entry(entry) => {
+                self.snapshots.count_executed(entry.len());
+                self.scratch.clear();
+                self.machine.apply(entry, &mut self.scratch);
+            }
             Value::Configure(wanted) => {
                 let latest = self.state.configurations.latest();
                 let settled = latest.first_slot <= slot;
@@ -92,6 +98,13 @@ impl<S: StateMachine> Replica<S> {
                 self.state.configurations.forget_before(slot);
                 cx.mark("replica.executed_a_configuration");
             }
+        }
+    }
+
+    pub(super) fn tell_notices(&mut self, cx: &mut Cx<'_, Self>) {
+        self.machine.take_notices(&mut self.notices);
+        for (node, bytes) in self.notices.drain(..) {
+            cx.send(node, client::Notice { bytes });
         }
     }
 

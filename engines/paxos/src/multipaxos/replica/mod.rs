@@ -171,6 +171,7 @@ pub struct Replica<S> {
     catch_up: catch_up::CatchUp,
     snapshots: snapshot::Snapshots,
     scratch: Vec<u8>,
+    notices: Vec<(NodeId, Bytes)>,
 }
 
 impl<S: StateMachine> Replica<S> {
@@ -194,6 +195,7 @@ impl<S: StateMachine> Replica<S> {
             catch_up: catch_up::CatchUp::default(),
             snapshots: snapshot::Snapshots::default(),
             scratch: Vec::new(),
+            notices: Vec::new(),
         }
     }
 
