@@ -27,6 +27,11 @@ pub trait StateMachine: Sized + 'static {
     /// Executes a command and appends the response to `response`.
     fn apply(&mut self, command: &[u8], response: &mut Vec<u8>);
 
+    /// Executes what an engine that embeds the log has put there. Nobody is answered; see `take_notices`.
+    fn apply_entry(&mut self, entry: &Bytes) {
+        self.apply(entry, &mut Vec::new());
+    }
+
     /// Executes a read and appends the response to `response`.
     fn query(&self, query: &[u8], response: &mut Vec<u8>);
 

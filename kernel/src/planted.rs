@@ -52,6 +52,24 @@ planted_bugs! {
     P25,
     /// A change of membership is answered as done before the new replicas have it durably, so that machines leave early.
     P26,
+    /// A proxy answers a sealing before its log has it.
+    M01,
+    /// A proxy checks the sequencer's epoch when the answer arrives, and not when its log applies it.
+    M02,
+    /// A standby goes on when most proxies are sealed, instead of all.
+    M04,
+    /// A standby goes on at the highest number assigned, instead of above it.
+    M05,
+    /// A standby has no holes filled.
+    M06,
+    /// A standby has the holes of one space filled only.
+    M07,
+    /// A new proxy leader fills the last of its predecessors' lost requests only.
+    M11,
+    /// A sequencer remembers requests without telling proxies apart.
+    M13,
+    /// A proxy accepts the answers of a sequencer that it has sealed.
+    M14,
 }
 
 #[cfg(not(feature = "planted"))]

@@ -15,6 +15,13 @@ impl FixedHasher {
     }
 }
 
+/// A digest of bytes: the same in every process and version. Not against forgery.
+pub fn digest(bytes: &[u8]) -> u64 {
+    let mut hasher = FixedHasher::default();
+    hasher.write(bytes);
+    hasher.finish()
+}
+
 impl Hasher for FixedHasher {
     fn finish(&self) -> u64 {
         self.0 ^ (self.0 >> 32)

@@ -1,74 +1,55 @@
-//! Mason: a scalable, contiguous multi-sequence.
+//! Mason: a scalable, contiguous multi-sequence, and the frame of services that execute it on shards.
+//!
+//! **Promised.** Every operation gets one number in each space it concerns; every number of a space gets exactly one operation,
+//! a no-op if need be; where operations share spaces the numbers agree on their order, and the order respects real time. What
+//! was answered survives the loss of a minority of every group and of everything that was not fsynced. From: Hodsdon et al.,
+//! *Mason: Scalable, Contiguous Sequencing for Building Consistent Services*, sections 3 to 6 and appendix A.
+//!
+//! ```text
+//! gateway      proxy (leader)     sequencer     log (paxos)      shards (each host)
+//!   | Submit        |                 |              |                  |
+//!   |-------------->|    Allocate     |              |                  |
+//!   |               |---------------->|              |                  |
+//!   |               |    Allocated    |              |                  |
+//!   |               |<----------------|              |                  |
+//!   |               | Batch (operations, numbers)    |                  |
+//!   |               |------------------------------->| (fsync, chosen)  |
+//!   |               |                                |     Deliver      |
+//!   |               |            Applied             |----------------->| executes in order
+//!   |               |<-------------------------------|                  |
+//!   |                            Answers                                |
+//!   |<------------------------------------------------------------------|
+//! ```
+//! A linearizable read: `Barrier` to a proxy of every group, which reads its log (leaderless, by its acceptors) for how far
+//! numbers are assigned and tells the shards of its host (`Reach`); then `Read` to a shard's server there.
+//!
+//! **Where we differ, and why.**
+//! - What a log has chosen is handed to the shards by the replica of each host, so operations travel to the shards' servers once,
+//!   as part of being replicated; the paper's stub sends them a second time.
+//! - A proxy puts batches into its log in the order of its requests, under the epoch of its leader and of the sequencer, and the log
+//!   ignores a batch that does not follow the one before. The paper replicates assignments as they come and checks the sequencer
+//!   once, when the answer arrives: an origin's later operation could then survive without its earlier one, and a sealed
+//!   sequencer's answer could be assigned after the seal.
+//! - A new leader does not probe request by request with a count of nothing: the sequencer tells what it allocated after the
+//!   last request in the log, and refuses the leaders before (Algorithm 3).
+//! - The index of the active sequencer is an explicit epoch, of which the largest counts; a recovery may be asked for any number
+//!   of times (Algorithm 2, line 38, skips a sequencer then).
+//! - Reads are no operations of the sequence. The paper's peeks at the sequencer would need a proof that it is not deposed; the logs
+//!   know what was answered, and asking a read quorum of their acceptors needs no such proof.
+//! - A group alone, with its log as the order, needs no sequencer: the same roles are the paper's RSMKeeper then.
 #![forbid(unsafe_code)]
 
 pub mod client;
+mod family;
 pub mod order;
 pub mod proxy;
+pub mod sequencer;
 pub mod service;
 pub mod shard;
+pub mod topology;
+pub mod view;
 
-pub use order::{Group, GroupTime, Number, Operation, Order, Placed, Space, Stamp};
+pub use family::{Mason, Member, Message};
+pub use order::{Cut, Group, GroupTime, Number, Operation, Order, Placed, Range, Space, Stamp};
 pub use service::{Shard, ShardOut, Stub, StubOut, Verdict};
-
-use kernel::{Bytes, Decode, DecodeError, Encode, Family, Reader};
-
-/// The family of Mason's roles, the replicated logs of its proxies included.
-#[derive(Debug)]
-pub struct Mason;
-
-impl Family for Mason {
-    type Message = Message;
-    type Request = Bytes;
-    type Response = Bytes;
-}
-
-/// Everything that travels between Mason's nodes, by who receives it.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Message {
-    /// To a proxy.
-    Proxy(proxy::ProxyIn),
-    /// To a shard's server.
-    Shard(shard::ShardIn),
-    /// To a gateway.
-    Client(client::ClientIn),
-    /// To a user's connection; never leaves its host.
-    Connection(client::ConnectionIn),
-    /// To a role of a proxy's replicated log.
-    Log(paxos::Message),
-}
-
-impl Encode for Message {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Proxy(message) => encode_as(2, message, out),
-            Self::Shard(message) => encode_as(3, message, out),
-            Self::Client(message) => encode_as(4, message, out),
-            Self::Connection(message) => encode_as(5, message, out),
-            Self::Log(message) => encode_as(6, message, out),
-        }
-    }
-}
-
-fn encode_as(tag: u8, message: &impl Encode, out: &mut Vec<u8>) {
-    out.push(tag);
-    message.encode(out);
-}
-
-impl Decode for Message {
-    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        match u8::decode(input)? {
-            2 => Decode::decode(input).map(Self::Proxy),
-            3 => Decode::decode(input).map(Self::Shard),
-            4 => Decode::decode(input).map(Self::Client),
-            5 => Decode::decode(input).map(Self::Connection),
-            6 => Decode::decode(input).map(Self::Log),
-            tag => Err(DecodeError::UnknownTag("mason message", tag)),
-        }
-    }
-}
-
-impl From<paxos::Message> for Message {
-    fn from(message: paxos::Message) -> Self {
-        Self::Log(message)
-    }
-}
+pub use topology::{Parameters, ProxyGroup, Topology};

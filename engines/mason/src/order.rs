@@ -72,3 +72,40 @@ kernel::record! {
         body: Bytes,
     }
 }
+
+kernel::record! {
+    /// A row of numbers of one space.
+    pub struct Range {
+        /// The space.
+        space: Space,
+        /// The first number.
+        first: Number,
+        /// How many.
+        count: u64,
+    }
+}
+
+impl Range {
+    /// The numbers.
+    pub fn numbers(&self) -> impl Iterator<Item = Number> + use<> {
+        (self.first.0..self.first.0.saturating_add(self.count)).map(Number)
+    }
+}
+
+kernel::record! {
+    /// What the sequencer knew after an allocation: every operation with a stamp below `stamp` has, in each space, a number below
+    /// the one given here. Whoever has executed all those numbers has executed all those operations.
+    pub struct Cut {
+        /// The next stamp.
+        stamp: Stamp,
+        /// The next number of each space.
+        next: Vec<Placed>,
+    }
+}
+
+impl Cut {
+    /// The next number of `space`.
+    pub fn next_in(&self, space: Space) -> Option<Number> {
+        self.next.iter().find(|placed| placed.space == space).map(|placed| placed.number)
+    }
+}

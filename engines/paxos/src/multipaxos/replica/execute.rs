@@ -83,8 +83,7 @@ impl<S: StateMachine> Replica<S> {
             Value::Batch(batch) => self.apply_batch(slot, batch, cx),
             Value::Entry(entry) => {
                 self.snapshots.count_executed(entry.len());
-                self.scratch.clear();
-                self.machine.apply(entry, &mut self.scratch);
+                self.machine.apply_entry(entry);
             }
             Value::Configure(wanted) => {
                 let latest = self.state.configurations.latest();

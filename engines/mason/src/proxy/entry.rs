@@ -1,0 +1,187 @@
+//! What stands in a proxy's log.
+
+use crate::order::{Cut, GroupTime, Operation, Order, Placed, Range, Space, Stamp};
+use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
+
+/// One entry.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Entry {
+    /// A leader begins: batches of the ones before are void from here on.
+    Begin {
+        /// Counts leaders.
+        epoch: u64,
+        /// The proxy that leads.
+        leader: NodeId,
+    },
+    /// Operations with their numbers: what assigns them.
+    Batch(Batch),
+    /// Answers of sequencers before `epoch` are void from here on (the paper's sealing).
+    Seal {
+        /// The sequencer that takes over.
+        epoch: u64,
+    },
+    /// No-ops for holes that a new sequencer has found.
+    Fill {
+        /// That sequencer.
+        epoch: u64,
+        /// The holes.
+        holes: Vec<Range>,
+    },
+    /// The group's clock has advanced.
+    Clock {
+        /// Whose clock it is.
+        epoch: u64,
+        /// What it shows.
+        now: GroupTime,
+    },
+    /// Everything below these numbers is assigned, by whatever proxy.
+    Collected {
+        /// One number a space.
+        floors: Vec<Placed>,
+    },
+    /// Everything below these numbers is executed and in durable snapshots of enough servers.
+    Durable {
+        /// One number a space.
+        floors: Vec<Placed>,
+    },
+}
+
+kernel::record! {
+    /// A batch. Applied only if it follows the batches before it without a gap, under the leader and the sequencer it names: so
+    /// what one origin sent first is assigned first, and nothing that a sealed sequencer allocated ever is.
+    pub struct Batch {
+        /// The leader that proposes it.
+        epoch: u64,
+        /// Counts the leader's batches.
+        index: u64,
+        /// The sequencer under which it was made, also where nothing in it is sequenced.
+        sequencer: u64,
+        /// The request that brought its numbers; 0 if none was needed.
+        request: u64,
+        /// Where its rows of numbers start.
+        rows: Vec<Range>,
+        /// Its first stamp.
+        stamp: Stamp,
+        /// What the sequencer knew afterwards.
+        cut: Option<Cut>,
+        /// The wall clock of the leader, in milliseconds since 1970.
+        time: u64,
+        /// The operations; none if the numbers were lost with an earlier leader: they get no-ops.
+        items: Vec<Item>,
+    }
+}
+
+kernel::record! {
+    /// An operation in a batch.
+    pub struct Item {
+        /// Where it is ordered; nowhere if it concerns the group alone.
+        spaces: Vec<Space>,
+        /// Set for an operation of the group's own: its number among those.
+        follow_up: Option<u64>,
+        /// What it is. A follow-up has no origin.
+        operation: Operation,
+    }
+}
+
+kernel::record! {
+    /// What a shard's server is given for one number.
+    pub struct Delivered {
+        /// The operation's place. A no-op has one number only.
+        order: Order,
+        /// The operation; none is a no-op.
+        operation: Option<Operation>,
+    }
+}
+
+impl Encode for Entry {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Begin { epoch, leader } => {
+                out.push(1);
+                epoch.encode(out);
+                leader.encode(out);
+            }
+            Self::Batch(batch) => {
+                out.push(2);
+                batch.encode(out);
+            }
+            Self::Seal { epoch } => {
+                out.push(3);
+                epoch.encode(out);
+            }
+            Self::Fill { epoch, holes } => {
+                out.push(4);
+                epoch.encode(out);
+                holes.encode(out);
+            }
+            Self::Clock { epoch, now } => {
+                out.push(5);
+                epoch.encode(out);
+                now.encode(out);
+            }
+            Self::Collected { floors } => {
+                out.push(6);
+                floors.encode(out);
+            }
+            Self::Durable { floors } => {
+                out.push(7);
+                floors.encode(out);
+            }
+        }
+    }
+}
+
+impl Decode for Entry {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(match u8::decode(input)? {
+            1 => Self::Begin { epoch: input.field()?, leader: input.field()? },
+            2 => Self::Batch(Batch::decode(input)?),
+            3 => Self::Seal { epoch: input.field()? },
+            4 => Self::Fill { epoch: input.field()?, holes: input.field()? },
+            5 => Self::Clock { epoch: input.field()?, now: input.field()? },
+            6 => Self::Collected { floors: input.field()? },
+            7 => Self::Durable { floors: input.field()? },
+            tag => return Err(DecodeError::UnknownTag("proxy log entry", tag)),
+        })
+    }
+}
+
+/// What a proxy's replica is asked, through the log's reads.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Question {
+    /// How far has the group assigned numbers? Answered by a row of [`Placed`]: the highest of each space.
+    Reach,
+    /// Which numbers has the group assigned? Answered by [`super::Viewed`].
+    View,
+    /// What is kept of `space` from `from` on? Answered by a [`crate::shard::ShardIn`].
+    Lacking {
+        /// The space, and the first number wanted.
+        from: Placed,
+    },
+}
+
+impl Encode for Question {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Reach => out.push(1),
+            Self::Lacking { from } => {
+                out.push(2);
+                from.encode(out);
+            }
+            Self::View => out.push(3),
+        }
+    }
+}
+
+impl Question {
+    /// Reads a question back.
+    pub fn read(bytes: &[u8]) -> Result<Self, DecodeError> {
+        let mut input = Reader::new(Bytes::copy_from_slice(bytes));
+        Ok(match u8::decode(&mut input)? {
+            1 => Self::Reach,
+            2 => Self::Lacking { from: input.field()? },
+            3 => Self::View,
+            tag => return Err(DecodeError::UnknownTag("question to a proxy", tag)),
+        })
+    }
+}

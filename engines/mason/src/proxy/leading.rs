@@ -1,0 +1,740 @@
+//! The volatile part of the proxy that leads its group: what waits for numbers, and what waits for the log.
+
+use super::entry::{Batch, Entry, Item, Question};
+use super::{
+    Active, Allocated, Applied, Began, Collect, Complete, DidFill, DidSeal, Fill, FollowUp, Frame, NotActive,
+    Pong, Probed, Proxy, Seal, ShardDurable, Submit, Viewed, ask_replica,
+};
+use crate::order::{Cut, GroupTime, Number, Operation, Placed, Range, Space, Stamp};
+use crate::sequencer::{self, Allocation};
+use kernel::{Cx, Encode, Instant, NodeId, planted};
+use parts::Ballot;
+use paxos::Value;
+use paxos::multipaxos::leader;
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// One batch on its way: numbers first, then the log.
+#[derive(Clone, Debug)]
+struct Pending {
+    items: Vec<Item>,
+    /// Numbers of allocations that earlier leaders lost; such a batch has no items.
+    lost: bool,
+    stage: Stage,
+    since: Instant,
+}
+
+#[derive(Clone, Debug)]
+enum Stage {
+    /// Not asked for yet.
+    New,
+    /// The sequencer was asked.
+    Asked { request: u64 },
+    /// Everything is there.
+    Numbered(Numbers),
+    /// In the log as this batch of the leader, as far as it depends on us.
+    Proposed { index: u64, numbers: Numbers },
+}
+
+#[derive(Clone, Debug)]
+struct Numbers {
+    request: u64,
+    rows: Vec<Range>,
+    stamp: Stamp,
+    cut: Option<Cut>,
+}
+
+/// What a leader knows of the sequencer.
+#[derive(Clone, Debug)]
+struct Sequencing {
+    /// The epoch in force in the group's log.
+    epoch: u64,
+    /// The next request.
+    next_request: u64,
+    /// The last request whose answer the log has.
+    committed: u64,
+    /// Nothing may be asked before the sequencer has told what the leader before had asked.
+    probing: bool,
+    heard_at: Instant,
+    asked_at: Instant,
+    /// The highest epoch that was asked to take over.
+    called: u64,
+    /// Where `Sealed` goes when the log has the seal.
+    sealing: Option<(u64, NodeId, Instant)>,
+    filling: Option<(u64, NodeId)>,
+}
+
+/// Leading.
+#[derive(Clone, Debug)]
+pub(crate) struct Lead {
+    epoch: u64,
+    begun: bool,
+    begun_at: Instant,
+    index: u64,
+    expected: BTreeMap<NodeId, (u64, u64)>,
+    queue: VecDeque<Item>,
+    queue_bytes: usize,
+    pending: VecDeque<Pending>,
+    sequencing: Sequencing,
+    /// Where the one group without a sequencer counts.
+    own: Vec<(Space, Number)>,
+    own_stamp: Stamp,
+    clock: GroupTime,
+    clock_at: Instant,
+    durable: BTreeMap<(Space, NodeId), Number>,
+    durable_logged: BTreeMap<Space, Number>,
+    collecting: Collecting,
+}
+
+/// The ring round that the first group's leader has under way.
+#[derive(Clone, Debug)]
+struct Collecting {
+    round: u64,
+    begun_at: Instant,
+    firsts: Vec<Placed>,
+    /// The view's rows of this group, to count from: a copy made from what the log applied.
+    view: crate::view::View,
+}
+
+impl Lead {
+    pub(super) fn new(round: u64) -> Self {
+        Self {
+            epoch: 0,
+            begun: false,
+            begun_at: Instant(0),
+            index: 0,
+            expected: BTreeMap::new(),
+            queue: VecDeque::new(),
+            queue_bytes: 0,
+            pending: VecDeque::new(),
+            sequencing: Sequencing {
+                epoch: 0,
+                next_request: 1,
+                committed: 0,
+                probing: false,
+                heard_at: Instant(0),
+                asked_at: Instant(0),
+                called: 0,
+                sealing: None,
+                filling: None,
+            },
+            own: Vec::new(),
+            own_stamp: Stamp(0),
+            clock: GroupTime(0),
+            clock_at: Instant(0),
+            durable: BTreeMap::new(),
+            durable_logged: BTreeMap::new(),
+            collecting: Collecting {
+                round,
+                begun_at: Instant(0),
+                firsts: Vec::new(),
+                view: crate::view::View::default(),
+            },
+        }
+    }
+
+    pub(super) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    pub(super) fn sequencer_epoch(&self) -> u64 {
+        self.sequencing.epoch
+    }
+
+    pub(super) fn begin(&mut self, now: Instant) {
+        (self.begun_at, self.clock_at) = (now, now);
+        (self.sequencing.heard_at, self.sequencing.asked_at) = (now, now);
+        self.collecting.begun_at = now;
+    }
+
+    /// Leaders of a log have ballots that grow; their proxies' epochs grow with them.
+    pub(super) fn propose_begin(&mut self, ballot: Ballot, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let proxies = frame.topology.proxies(frame.group);
+        let place = proxies.iter().position(|&proxy| proxy == cx.node()).unwrap_or(0) as u64;
+        self.epoch = ballot.round * 256 + place;
+        let begin = Entry::Begin { epoch: self.epoch, leader: cx.node() };
+        propose(&begin, frame, cx);
+    }
+
+    /// The log has all that the leaders before have put there: what this one proposes comes after.
+    pub(super) fn on_began(&mut self, message: Began, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        if message.epoch != self.epoch || message.leader != cx.node() || self.begun {
+            return;
+        }
+        self.begun = true;
+        let now = cx.now();
+        self.expected = message.tags.iter().map(|tag| (tag.origin, (tag.incarnation, tag.next))).collect();
+        (self.clock, self.clock_at) = (message.now, now);
+        self.own = message.next.iter().map(|placed| (placed.space, placed.number)).collect();
+        self.own_stamp = message.stamp.next();
+        let sequencing = &mut self.sequencing;
+        sequencing.epoch = message.sequencer;
+        sequencing.committed = message.request;
+        sequencing.called = message.sequencer;
+        (sequencing.heard_at, sequencing.asked_at) = (now, now);
+        for follow_up in message.follow_ups {
+            self.queue_follow_up(follow_up, frame);
+        }
+        if frame.topology.sequencers.is_empty() {
+            return;
+        }
+        if self.sequencing.epoch == 0 {
+            self.call_next(frame, cx);
+        } else {
+            self.probe(frame, cx);
+        }
+    }
+}
+
+/// From the origins to the log.
+impl Lead {
+    pub(super) fn on_submit(&mut self, message: Submit, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        if !self.begun {
+            return;
+        }
+        for operation in message.operations {
+            let first = (operation.incarnation, 1);
+            let expected = self.expected.entry(operation.origin).or_insert(first);
+            if expected.0 != operation.incarnation && operation.tag == 1 {
+                *expected = first;
+            }
+            if *expected != (operation.incarnation, operation.tag) {
+                continue;
+            }
+            if self.queue_bytes + operation.body.len() > frame.parameters.queue_bytes_max {
+                cx.reject("more operations waiting than a proxy keeps");
+                return;
+            }
+            expected.1 += 1;
+            self.queue_bytes += operation.body.len();
+            let spaces = (frame.spaces_of)(&operation.body);
+            self.queue.push_back(Item { spaces, follow_up: None, operation });
+        }
+    }
+
+    pub(super) fn queue_follow_up(&mut self, message: FollowUp, frame: &Frame<'_>) {
+        let FollowUp { id, body } = message;
+        let queued = self.queue.iter().chain(self.pending.iter().flat_map(|pending| &pending.items));
+        if !self.begun || queued.into_iter().any(|item| item.follow_up == Some(id)) {
+            return;
+        }
+        let spaces = (frame.spaces_of)(&body);
+        self.queue_bytes += body.len();
+        let operation = Operation { origin: NodeId::ZERO, incarnation: 0, tag: 0, body };
+        self.queue.push_back(Item { spaces, follow_up: Some(id), operation });
+    }
+
+    /// Makes batches, asks for their numbers, and puts those that are numbered into the log, in their order.
+    pub(super) fn advance(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        if !self.begun {
+            return;
+        }
+        let ready =
+            frame.topology.sequencers.is_empty() || (self.sequencing.epoch > 0 && !self.sequencing.probing);
+        while ready && !self.queue.is_empty() && self.pending.len() < frame.parameters.batches_max {
+            let items = self.take_batch(frame);
+            self.pending.push_back(Pending { items, lost: false, stage: Stage::New, since: cx.now() });
+        }
+        if ready {
+            self.ask_for_numbers(frame, cx);
+        }
+        self.propose_numbered(frame, cx);
+    }
+
+    fn take_batch(&mut self, frame: &Frame<'_>) -> Vec<Item> {
+        let (mut items, mut bytes) = (Vec::new(), 0);
+        while let Some(item) = self.queue.front() {
+            let size = item.operation.body.len();
+            let full = bytes + size > frame.parameters.batch_bytes_max
+                || items.len() >= frame.parameters.batch_operations_max;
+            if full && !items.is_empty() {
+                break;
+            }
+            bytes += size;
+            items.extend(self.queue.pop_front());
+        }
+        self.queue_bytes -= bytes;
+        items
+    }
+
+    fn ask_for_numbers(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        for place in 0..self.pending.len() {
+            let Stage::New = self.pending[place].stage else { continue };
+            let counts = count(&self.pending[place].items);
+            let operations =
+                self.pending[place].items.iter().filter(|item| !item.spaces.is_empty()).count() as u64;
+            let stage = if counts.is_empty() {
+                let none = Numbers { request: 0, rows: Vec::new(), stamp: Stamp(0), cut: None };
+                Stage::Numbered(none)
+            } else if frame.topology.sequencers.is_empty() {
+                Stage::Numbered(self.number_alone(&counts, operations))
+            } else {
+                let request = self.sequencing.next_request;
+                self.sequencing.next_request += 1;
+                self.request(request, counts, operations, frame, cx);
+                Stage::Asked { request }
+            };
+            self.pending[place].stage = stage;
+            self.pending[place].since = cx.now();
+        }
+    }
+
+    /// The one group's log is the order: its leader counts, and batches of leaders before it are void.
+    fn number_alone(&mut self, counts: &[(Space, u64)], operations: u64) -> Numbers {
+        let mut rows = Vec::new();
+        for &(space, count) in counts {
+            let Some((_, next)) = self.own.iter_mut().find(|(known, _)| *known == space) else { continue };
+            rows.push(Range { space, first: *next, count });
+            *next = next.plus(count);
+        }
+        let stamp = self.own_stamp;
+        self.own_stamp = stamp.plus(operations);
+        let next = self.own.iter().map(|&(space, number)| Placed { space, number }).collect();
+        Numbers { request: 0, rows, stamp, cut: Some(Cut { stamp: self.own_stamp, next }) }
+    }
+
+    fn request(
+        &self,
+        request: u64,
+        counts: Vec<(Space, u64)>,
+        operations: u64,
+        frame: &Frame<'_>,
+        cx: &mut Cx<'_, Proxy>,
+    ) {
+        let Sequencing { epoch, committed, .. } = self.sequencing;
+        let Some(sequencer) = frame.topology.sequencer(epoch) else { return };
+        let (group, proxy_epoch) = (frame.group, self.epoch);
+        let allocate =
+            sequencer::Allocate { group, proxy_epoch, epoch, request, committed, counts, operations };
+        cx.send(sequencer, allocate);
+    }
+
+    pub(super) fn on_allocated(&mut self, message: Allocated, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let Allocated { epoch, allocation } = message;
+        if epoch != self.sequencing.epoch && !planted!(M14) {
+            return cx.mark("proxy.refused_a_sealed_sequencers_answer");
+        }
+        self.sequencing.heard_at = cx.now();
+        let waits = |pending: &&mut Pending| matches!(pending.stage, Stage::Asked { request } if request == allocation.request);
+        let Some(pending) = self.pending.iter_mut().find(waits) else { return };
+        let Allocation { request, rows, stamp, cut } = allocation;
+        pending.stage = Stage::Numbered(Numbers { request, rows, stamp, cut: Some(cut) });
+        self.propose_numbered(frame, cx);
+    }
+
+    fn propose_numbered(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let time = cx.wall().midpoint() / 1_000_000;
+        for pending in &mut self.pending {
+            match &pending.stage {
+                Stage::Proposed { .. } => continue,
+                Stage::New | Stage::Asked { .. } => return,
+                Stage::Numbered(numbers) => {
+                    self.index += 1;
+                    pending.since = cx.now();
+                    pending.stage = Stage::Proposed { index: self.index, numbers: numbers.clone() };
+                }
+            }
+            propose_batch(pending, self.epoch, self.sequencing.epoch, time, frame, cx);
+        }
+    }
+
+    pub(super) fn on_applied(&mut self, message: &Applied, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        if message.epoch != self.epoch || message.sequencer != self.sequencing.epoch {
+            return;
+        }
+        while let Some(Pending { stage: Stage::Proposed { index, numbers }, .. }) = self.pending.front() {
+            if *index > message.index {
+                break;
+            }
+            self.sequencing.committed = self.sequencing.committed.max(numbers.request);
+            self.pending.pop_front();
+        }
+        self.advance(frame, cx);
+    }
+}
+
+/// The sequencer: suspicion, sealing, and what a leader before had asked for.
+impl Lead {
+    fn probe(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        self.sequencing.probing = true;
+        self.sequencing.asked_at = cx.now();
+        let Sequencing { epoch, committed, .. } = self.sequencing;
+        if let Some(sequencer) = frame.topology.sequencer(epoch) {
+            let (group, proxy_epoch) = (frame.group, self.epoch);
+            cx.send(sequencer, sequencer::Probe { group, proxy_epoch, epoch, after: committed });
+        }
+    }
+
+    /// What the leaders before asked for and did not put into the log is lost: those numbers get no-ops.
+    pub(super) fn on_probed(&mut self, message: Probed, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let Probed { epoch, highest, lost } = message;
+        if epoch != self.sequencing.epoch || !self.sequencing.probing {
+            return;
+        }
+        self.sequencing.probing = false;
+        self.sequencing.heard_at = cx.now();
+        self.sequencing.next_request = highest.max(self.sequencing.committed) + 1;
+        if !lost.is_empty() {
+            cx.mark("proxy.filled_numbers_of_a_dead_leader");
+        }
+        for allocation in lost {
+            if planted!(M11) && allocation.request < highest {
+                continue;
+            }
+            let Allocation { request, rows, stamp, cut } = allocation;
+            let stage = Stage::Numbered(Numbers { request, rows, stamp, cut: Some(cut) });
+            self.pending.push_back(Pending { items: Vec::new(), lost: true, stage, since: cx.now() });
+        }
+        self.advance(frame, cx);
+    }
+
+    pub(super) fn on_pong(&mut self, message: &Pong, cx: &mut Cx<'_, Proxy>) {
+        if message.epoch == self.sequencing.epoch {
+            self.sequencing.heard_at = cx.now();
+        }
+    }
+
+    pub(super) fn on_not_active(&mut self, message: &NotActive, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        if message.asked != self.sequencing.epoch || message.recovering {
+            return;
+        }
+        // It has restarted, or was never more than a standby: no need to wait for its silence.
+        if message.epoch < message.asked && self.sequencing.called <= message.asked {
+            cx.mark("proxy.found_its_sequencer_restarted");
+            self.call_next(frame, cx);
+        }
+    }
+
+    fn call_next(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let sequencing = &mut self.sequencing;
+        sequencing.called = sequencing.called.max(sequencing.epoch) + 1;
+        sequencing.heard_at = cx.now();
+        if let Some(standby) = frame.topology.sequencer(sequencing.called) {
+            cx.send(standby, sequencer::Recover { epoch: sequencing.called });
+        }
+    }
+
+    pub(super) fn on_seal(
+        &mut self,
+        from: NodeId,
+        message: &Seal,
+        frame: &Frame<'_>,
+        cx: &mut Cx<'_, Proxy>,
+    ) {
+        let now = cx.now();
+        let fresh = |&(epoch, _, at): &(u64, NodeId, Instant)| {
+            epoch == message.epoch && now.since(at) < frame.parameters.resend_after
+        };
+        if !self.begun
+            || message.epoch < self.sequencing.epoch
+            || self.sequencing.sealing.as_ref().is_some_and(fresh)
+            || frame.topology.sequencer(message.epoch) != Some(from)
+        {
+            return;
+        }
+        // A recovery is under way: give it time before the next one is called.
+        self.sequencing.called = self.sequencing.called.max(message.epoch);
+        self.sequencing.heard_at = now;
+        self.sequencing.sealing = Some((message.epoch, from, now));
+        if planted!(M01) {
+            let (group, epoch) = (frame.group, message.epoch);
+            let view = self.collecting.view.clone();
+            cx.send(from, sequencer::Sealed { group, epoch, view, stamp: self.own_stamp });
+        }
+        propose(&Entry::Seal { epoch: message.epoch }, frame, cx);
+    }
+
+    /// From here on in the log, only answers of the new sequencer count: everything not applied asks again.
+    pub(super) fn on_did_seal(&mut self, message: DidSeal, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let DidSeal { epoch, index, sequencer, view, stamp } = message;
+        if !self.begun || epoch != self.epoch {
+            return;
+        }
+        if let Some((sealed, standby, _)) = self.sequencing.sealing
+            && sealed == sequencer
+        {
+            let sealed =
+                sequencer::Sealed { group: frame.group, epoch: sequencer, view: view.clone(), stamp };
+            cx.send(standby, sealed);
+        }
+        self.collecting.view = view;
+        if sequencer == self.sequencing.epoch {
+            return;
+        }
+        cx.mark("proxy.sealed");
+        self.index = index;
+        let sequencing = &mut self.sequencing;
+        (sequencing.epoch, sequencing.next_request, sequencing.committed) = (sequencer, 1, 0);
+        sequencing.probing = false;
+        sequencing.heard_at = cx.now();
+        sequencing.called = sequencing.called.max(sequencer);
+        self.pending.retain(|pending| !pending.lost);
+        for pending in &mut self.pending {
+            pending.stage = Stage::New;
+        }
+        self.advance(frame, cx);
+    }
+
+    pub(super) fn on_active(&mut self, message: &Active, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        if message.epoch != self.sequencing.epoch {
+            return;
+        }
+        self.sequencing.heard_at = cx.now();
+        self.ask_again(Duration::ZERO, frame, cx);
+    }
+
+    pub(super) fn on_fill(&mut self, from: NodeId, message: Fill, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let Fill { epoch, holes } = message;
+        if !self.begun || epoch != self.sequencing.epoch {
+            return;
+        }
+        self.sequencing.filling = Some((epoch, from));
+        propose(&Entry::Fill { epoch, holes }, frame, cx);
+    }
+
+    pub(super) fn on_did_fill(&mut self, message: &DidFill, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        if let Some((epoch, sequencer)) = self.sequencing.filling
+            && epoch == message.sequencer
+        {
+            cx.mark("proxy.filled_holes");
+            cx.send(sequencer, sequencer::Filled { group: frame.group, epoch });
+        }
+    }
+}
+
+/// What has to be done again and again.
+impl Lead {
+    pub(super) fn on_tick(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let now = cx.now();
+        if !self.begun {
+            if now.since(self.begun_at) >= frame.parameters.resend_after {
+                self.begun_at = now;
+                propose(&Entry::Begin { epoch: self.epoch, leader: cx.node() }, frame, cx);
+            }
+            return;
+        }
+        if now.since(self.clock_at) >= frame.parameters.clock_every {
+            let elapsed = now.since(self.clock_at).as_millis() as u64;
+            self.clock = self.clock.plus(elapsed);
+            self.clock_at = self.clock_at + Duration::from_millis(elapsed);
+            propose(&Entry::Clock { epoch: self.epoch, now: self.clock }, frame, cx);
+        }
+        self.propose_again(frame, cx);
+        self.log_durable(frame, cx);
+        if !frame.topology.sequencers.is_empty() {
+            self.ask_again(frame.parameters.resend_after, frame, cx);
+            self.watch_the_sequencer(frame, cx);
+            self.begin_round(frame, cx);
+        }
+    }
+
+    fn propose_again(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let (now, time) = (cx.now(), cx.wall().midpoint() / 1_000_000);
+        let (epoch, sequencer) = (self.epoch, self.sequencing.epoch);
+        for pending in &mut self.pending {
+            let late = now.since(pending.since) >= 2 * frame.parameters.resend_after;
+            if late && matches!(pending.stage, Stage::Proposed { .. }) {
+                pending.since = now;
+                cx.mark("proxy.proposed_again");
+                propose_batch(pending, epoch, sequencer, time, frame, cx);
+            }
+        }
+    }
+
+    fn ask_again(&mut self, patience: Duration, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let now = cx.now();
+        if self.sequencing.probing {
+            if now.since(self.sequencing.asked_at) >= patience {
+                self.probe(frame, cx);
+            }
+            return;
+        }
+        for place in 0..self.pending.len() {
+            let pending = &mut self.pending[place];
+            if let Stage::Asked { request } = pending.stage
+                && now.since(pending.since) >= patience
+            {
+                pending.since = now;
+                let counts = count(&pending.items);
+                let operations = pending.items.iter().filter(|item| !item.spaces.is_empty()).count() as u64;
+                self.request(request, counts, operations, frame, cx);
+            }
+        }
+    }
+
+    fn watch_the_sequencer(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let (now, parameters) = (cx.now(), frame.parameters);
+        let silence = now.since(self.sequencing.heard_at);
+        if silence >= parameters.suspect_after {
+            cx.mark("proxy.suspected_the_sequencer");
+            return self.call_next(frame, cx);
+        }
+        let epoch = self.sequencing.epoch;
+        if epoch > 0
+            && silence >= parameters.tick
+            && let Some(sequencer) = frame.topology.sequencer(epoch)
+        {
+            cx.send(sequencer, sequencer::Ping { epoch });
+        }
+    }
+
+    pub(super) fn on_shard_durable(
+        &mut self,
+        from: NodeId,
+        message: ShardDurable,
+        frame: &Frame<'_>,
+        _cx: &mut Cx<'_, Proxy>,
+    ) {
+        let Placed { space, number } = message.below;
+        if frame.topology.servers(space).contains(&from) {
+            let known = self.durable.entry((space, from)).or_insert(number);
+            *known = number.max(*known);
+        }
+    }
+
+    /// What one server more than may fail has in durable snapshots need not be kept for those that lag.
+    fn log_durable(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let mut floors = Vec::new();
+        for space in frame.topology.spaces() {
+            let servers = frame.topology.servers(space);
+            let mut numbers: Vec<Number> = servers
+                .iter()
+                .map(|&server| self.durable.get(&(space, server)).copied().unwrap_or(Number(0)))
+                .collect();
+            numbers.sort_unstable_by(|a, b| b.cmp(a));
+            let number = numbers.get((servers.len().saturating_sub(1)) / 2).copied().unwrap_or(Number(0));
+            let logged = self.durable_logged.entry(space).or_insert(Number(0));
+            if number > *logged {
+                *logged = number;
+                floors.push(Placed { space, number });
+            }
+        }
+        if !floors.is_empty() {
+            propose(&Entry::Durable { floors }, frame, cx);
+        }
+    }
+}
+
+/// The ring: which intervals of numbers are assigned, so that views need not remember their numbers (the paper's section 4.3).
+///
+/// A round starts at the first group and visits each once, in order; its message says how many have counted, so that a repeated
+/// message, or a leader that follows another in the middle of a round, cannot count an interval twice.
+impl Lead {
+    pub(super) fn on_viewed(&mut self, message: Viewed) {
+        self.collecting.view = message.view;
+    }
+
+    fn begin_round(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let due = cx.now().since(self.collecting.begun_at) >= frame.parameters.collect_every;
+        if frame.group.0 != 0 || !due {
+            return;
+        }
+        self.collecting.begun_at = cx.now();
+        self.collecting.round = self.collecting.round.wrapping_add(1);
+        // What is counted is the view of the round before: it can only have grown.
+        ask_replica(frame.log.replica, cx.node(), &Question::View, cx);
+        let interval = frame.parameters.collect_interval;
+        let view = &self.collecting.view;
+        let firsts: Vec<Placed> =
+            frame.topology.spaces().map(|space| Placed { space, number: view.floor(space) }).collect();
+        let counts = count_intervals(view, &firsts, interval);
+        self.collecting.firsts = firsts.clone();
+        let round = self.collecting.round;
+        self.pass_on(Collect { round, hops: 1, firsts, counts }, frame, cx);
+    }
+
+    pub(super) fn on_collect(&mut self, message: Collect, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let Collect { round, hops, firsts, mut counts } = message;
+        let interval = frame.parameters.collect_interval;
+        if !self.begun || counts.len() != firsts.len() || hops as usize > frame.topology.groups.len() {
+            return;
+        }
+        if hops as usize == frame.topology.groups.len() {
+            if frame.group.0 == 0 && round == self.collecting.round && firsts == self.collecting.firsts {
+                self.end_round(firsts, &counts, frame, cx);
+            }
+            return;
+        }
+        if u32::from(frame.group.0) != hops {
+            return;
+        }
+        ask_replica(frame.log.replica, cx.node(), &Question::View, cx);
+        for (count, mine) in counts.iter_mut().zip(count_intervals(&self.collecting.view, &firsts, interval))
+        {
+            *count = count.saturating_add(mine);
+        }
+        self.pass_on(Collect { round, hops: hops + 1, firsts, counts }, frame, cx);
+    }
+
+    fn end_round(&mut self, firsts: Vec<Placed>, counts: &[u64], frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let interval = frame.parameters.collect_interval;
+        let complete = firsts.into_iter().zip(counts).filter(|(_, count)| **count >= interval);
+        let floors: Vec<Placed> = complete
+            .map(|(first, _)| Placed { space: first.space, number: first.number.plus(interval) })
+            .collect();
+        if !floors.is_empty() {
+            cx.mark("proxy.collected_an_interval");
+            self.on_complete(Complete { hops: 0, floors }, frame, cx);
+        }
+    }
+
+    pub(super) fn on_complete(&mut self, message: Complete, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let Complete { hops, floors } = message;
+        if !self.begun || u32::from(frame.group.0) != hops {
+            return;
+        }
+        for floor in &floors {
+            self.collecting.view.collect(floor);
+        }
+        propose(&Entry::Collected { floors: floors.clone() }, frame, cx);
+        let next = crate::Group(frame.group.0 + 1);
+        let complete = Complete { hops: hops + 1, floors };
+        cx.multicast(frame.topology.proxies(next).iter().copied(), complete);
+    }
+
+    fn pass_on(&self, message: Collect, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let next = crate::Group((message.hops as usize % frame.topology.groups.len()) as u16);
+        cx.multicast(frame.topology.proxies(next).iter().copied(), message);
+    }
+}
+
+/// How many numbers of each interval a view has assigned itself; all of one that lies below its floor.
+fn count_intervals(view: &crate::view::View, firsts: &[Placed], interval: u64) -> Vec<u64> {
+    let counted = firsts.iter().map(|first| {
+        let end = first.number.plus(interval);
+        if view.floor(first.space) >= end {
+            return interval;
+        }
+        view.count_between(first.space, first.number, end)
+    });
+    counted.collect()
+}
+
+/// How many numbers of which space the items need.
+fn count(items: &[Item]) -> Vec<(Space, u64)> {
+    let mut counts: BTreeMap<Space, u64> = BTreeMap::new();
+    for space in items.iter().flat_map(|item| &item.spaces) {
+        *counts.entry(*space).or_default() += 1;
+    }
+    counts.into_iter().collect()
+}
+
+fn propose_batch(
+    pending: &Pending,
+    epoch: u64,
+    sequencer: u64,
+    time: u64,
+    frame: &Frame<'_>,
+    cx: &mut Cx<'_, Proxy>,
+) {
+    let Stage::Proposed { index, numbers } = &pending.stage else { return };
+    let Numbers { request, rows, stamp, cut } = numbers.clone();
+    let items = pending.items.clone();
+    let batch = Batch { epoch, index: *index, sequencer, request, rows, stamp, cut, time, items };
+    propose(&Entry::Batch(batch), frame, cx);
+}
+
+fn propose(entry: &Entry, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+    let value = Value::Entry(entry.encoded().into());
+    cx.send(frame.log.leader, paxos::Message::from(leader::Propose { value }));
+}

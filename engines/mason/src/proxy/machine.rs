@@ -1,0 +1,508 @@
+//! The replicated state of a proxy: what its log has assigned, executed alike on every replica of the group.
+
+use super::entry::{Batch, Delivered, Entry, Item, Question};
+use super::{Applied, Began, DidFill, DidSeal, FollowUp, NextTag, ProxyIn, Viewed};
+use crate::client::{Answer, Answers, ClientIn, Told};
+use crate::order::{Cut, Group, GroupTime, Number, Operation, Order, Placed, Range, Space, Stamp};
+use crate::service::{Stub, StubOut, Verdict};
+use crate::shard::{Behind, Deliver, ShardIn};
+use crate::topology::Topology;
+use crate::view::View;
+use kernel::{Bytes, Decode, DecodeError, Encode, HostId, NodeId, SnapshotStep, StateMachine, planted};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+kernel::record! {
+    /// Everything that is a function of the log, apart from the stub and what is kept for shards.
+    struct Assigned {
+        epoch: u64,
+        index: u64,
+        sequencer: u64,
+        request: u64,
+        view: View,
+        stamp: Stamp,
+        now: GroupTime,
+        tags: Vec<NextTag>,
+        follow_ups: Vec<FollowUp>,
+        next_follow_up: u64,
+        /// Servers that lack operations below these numbers take a peer's snapshot.
+        durable: Vec<Placed>,
+    }
+}
+
+impl Default for Assigned {
+    fn default() -> Self {
+        Self {
+            epoch: 0,
+            index: 0,
+            sequencer: 0,
+            request: 0,
+            view: View::default(),
+            stamp: Stamp(0),
+            now: GroupTime(0),
+            tags: Vec::new(),
+            follow_ups: Vec::new(),
+            next_follow_up: 1,
+            durable: Vec::new(),
+        }
+    }
+}
+
+kernel::record! {
+    /// One operation kept for shards, in a snapshot.
+    struct Kept {
+        at: Placed,
+        delivered: Delivered,
+    }
+}
+
+const STATE_CHUNK: u8 = 1;
+const STUB_CHUNK: u8 = 2;
+const KEPT_CHUNK: u8 = 3;
+
+/// The state machine of a proxy's log.
+///
+/// Invariant: a number is assigned at most once, and only by a batch of the leader and the sequencer in force.
+#[derive(Clone, Debug)]
+pub struct ProxyMachine<S> {
+    group: Group,
+    topology: Arc<Topology>,
+    host: HostId,
+    page_bytes: usize,
+    stub: S,
+    state: Assigned,
+    /// What shards may still ask for, by space and number.
+    kept: BTreeMap<(Space, Number), Delivered>,
+    kept_bytes: usize,
+    notices: Vec<(NodeId, Bytes)>,
+    out: StubOut,
+    writing: VecDeque<Bytes>,
+}
+
+// Out of the derive: the buffer of stub calls is empty between calls.
+impl Clone for StubOut {
+    fn clone(&self) -> Self {
+        Self::default()
+    }
+}
+
+/// Origins whose tags are remembered; the one used least recently leaves first.
+const ORIGINS_MAX: usize = 4_096;
+
+impl<S: Stub> ProxyMachine<S> {
+    /// The machine of `group`'s replica on `host`, before the first entry.
+    pub fn new(group: Group, host: HostId, topology: Arc<Topology>, page_bytes: usize, stub: S) -> Self {
+        Self {
+            group,
+            topology,
+            host,
+            page_bytes,
+            stub,
+            state: Assigned::default(),
+            kept: BTreeMap::new(),
+            kept_bytes: 0,
+            notices: Vec::new(),
+            out: StubOut::default(),
+            writing: VecDeque::new(),
+        }
+    }
+
+    /// The numbers assigned, for invariants.
+    pub fn view(&self) -> &View {
+        &self.state.view
+    }
+
+    /// The service's part.
+    pub fn stub(&self) -> &S {
+        &self.stub
+    }
+
+    /// The sequencer in force.
+    pub fn sequencer(&self) -> u64 {
+        self.state.sequencer
+    }
+
+    /// Bytes of operations kept for shards.
+    pub fn kept_bytes(&self) -> usize {
+        self.kept_bytes
+    }
+
+    fn proxy(&self) -> Option<NodeId> {
+        self.topology.proxies(self.group).iter().copied().find(|proxy| proxy.host() == self.host)
+    }
+
+    fn tell_proxy(&mut self, message: impl Into<ProxyIn>) {
+        if let Some(proxy) = self.proxy() {
+            self.notices.push((proxy, message.into().encoded().into()));
+        }
+    }
+
+    /// One replica speaks to an origin: the one on its host, else one chosen by `choice`.
+    fn speaks_to(&self, origin: NodeId, choice: u64) -> bool {
+        let proxies = self.topology.proxies(self.group);
+        if proxies.iter().any(|proxy| proxy.host() == origin.host()) {
+            return origin.host() == self.host;
+        }
+        let chosen = &proxies[(choice % proxies.len() as u64) as usize];
+        chosen.host() == self.host
+    }
+}
+
+/// Applying entries.
+impl<S: Stub> ProxyMachine<S> {
+    fn execute(&mut self, entry: Entry) {
+        match entry {
+            Entry::Begin { epoch, leader } => self.begin(epoch, leader),
+            Entry::Batch(batch) => self.assign(batch),
+            Entry::Seal { epoch } => self.seal(epoch),
+            Entry::Fill { epoch, holes } => self.fill(epoch, &holes),
+            Entry::Clock { epoch, now } => {
+                if epoch == self.state.epoch && now > self.state.now {
+                    self.state.now = now;
+                    self.clock(false);
+                }
+            }
+            Entry::Collected { floors } => {
+                for floor in &floors {
+                    self.state.view.collect(floor);
+                }
+            }
+            Entry::Durable { floors } => self.forget_durable(&floors),
+        }
+    }
+
+    fn begin(&mut self, epoch: u64, leader: NodeId) {
+        if epoch <= self.state.epoch {
+            return;
+        }
+        (self.state.epoch, self.state.index) = (epoch, 0);
+        self.clock(true);
+        let state = &self.state;
+        let began = Began {
+            epoch,
+            leader,
+            sequencer: state.sequencer,
+            request: state.request,
+            next: self
+                .topology
+                .spaces()
+                .map(|space| Placed { space, number: state.view.end(space) })
+                .collect(),
+            stamp: state.stamp,
+            now: state.now,
+            tags: state.tags.clone(),
+            follow_ups: state.follow_ups.clone(),
+        };
+        self.tell_proxy(began);
+    }
+
+    fn clock(&mut self, new_leader: bool) {
+        self.stub.on_clock(self.state.now, new_leader, &mut self.out);
+        self.carry_out(None);
+    }
+
+    fn assign(&mut self, batch: Batch) {
+        let state = &mut self.state;
+        let follows = batch.epoch == state.epoch && batch.index == state.index + 1;
+        if !follows || (batch.sequencer != state.sequencer && !planted!(M02)) {
+            return;
+        }
+        state.index = batch.index;
+        if batch.request > 0 {
+            state.request = batch.request;
+        }
+        let Batch { rows, cut, time, items, mut stamp, .. } = batch;
+        let mut delivered: BTreeMap<Space, Vec<Delivered>> = BTreeMap::new();
+        if items.is_empty() {
+            self.assign_no_ops(&rows, time, &mut delivered);
+        }
+        let mut next: Vec<(Space, Number)> = rows.iter().map(|row| (row.space, row.first)).collect();
+        for item in items {
+            let numbers: Option<Vec<Placed>> =
+                item.spaces.iter().map(|&space| take_number(&mut next, space)).collect();
+            // A leader counts what it asks for by the same rule.
+            let Some(numbers) = numbers else { continue };
+            if numbers.is_empty() {
+                self.apply_item(item, None);
+                continue;
+            }
+            let order = Order { numbers, stamp, time };
+            stamp = stamp.next();
+            self.apply_sequenced(item, order, &mut delivered);
+        }
+        self.deliver(delivered, cut);
+        let Assigned { epoch, index, sequencer, .. } = self.state;
+        self.tell_proxy(Applied { epoch, index, sequencer });
+    }
+
+    fn apply_sequenced(&mut self, item: Item, order: Order, delivered: &mut BTreeMap<Space, Vec<Delivered>>) {
+        self.state.stamp = self.state.stamp.max(order.stamp);
+        for placed in &order.numbers {
+            kernel::invariant!(UNIQ, !self.state.view.contains(placed), "{placed:?} is assigned twice");
+            self.state.view.insert(placed.clone());
+        }
+        let operation = self.apply_item(item, Some(&order));
+        for placed in &order.numbers {
+            let order = match operation {
+                Some(_) => order.clone(),
+                None => Order { numbers: vec![placed.clone()], ..order.clone() },
+            };
+            let entry = Delivered { order, operation: operation.clone() };
+            self.keep(placed, &entry);
+            delivered.entry(placed.space).or_default().push(entry);
+        }
+    }
+
+    /// Returns the operation if shards are to execute it.
+    fn apply_item(&mut self, item: Item, order: Option<&Order>) -> Option<Operation> {
+        let now = self.state.now;
+        let Item { follow_up, operation, .. } = item;
+        if let Some(id) = follow_up {
+            let position = self.state.follow_ups.iter().position(|pending| pending.id == id)?;
+            self.state.follow_ups.remove(position);
+            self.stub.apply_follow_up(&operation.body, order, now, &mut self.out);
+            self.carry_out(None);
+            return Some(operation);
+        }
+        if !self.admit(&operation) {
+            return None;
+        }
+        let verdict = self.stub.apply(&operation.body, order, now, &mut self.out);
+        self.carry_out(Some(&operation));
+        (verdict == Verdict::Execute).then_some(operation)
+    }
+
+    /// An origin's operations are admitted in the order of their tags, each once.
+    fn admit(&mut self, operation: &Operation) -> bool {
+        let tags = &mut self.state.tags;
+        let position = tags.iter().position(|known| known.origin == operation.origin);
+        let mut known = match position {
+            Some(position) => tags.remove(position),
+            None => NextTag { origin: operation.origin, incarnation: operation.incarnation, next: 1 },
+        };
+        if known.incarnation != operation.incarnation && operation.tag == 1 {
+            (known.incarnation, known.next) = (operation.incarnation, 1);
+        }
+        let admitted = known.incarnation == operation.incarnation && known.next == operation.tag;
+        known.next += u64::from(admitted);
+        // The one used last stands last.
+        tags.push(known);
+        if tags.len() > ORIGINS_MAX {
+            tags.remove(0);
+        }
+        admitted
+    }
+
+    fn carry_out(&mut self, operation: Option<&Operation>) {
+        let StubOut { answer, tells, follow_ups } = std::mem::take(&mut self.out);
+        if let (Some(body), Some(operation)) = (answer, operation)
+            && self.speaks_to(operation.origin, operation.tag)
+        {
+            let answer = Answer { tag: operation.tag, stamp: Stamp(0), body };
+            let answers = ClientIn::from(Answers { group: self.group, answers: vec![answer] });
+            self.notices.push((operation.origin, answers.encoded().into()));
+        }
+        for (origin, body) in tells {
+            if self.speaks_to(origin, self.state.index) {
+                let told = ClientIn::from(Told { group: self.group, body });
+                self.notices.push((origin, told.encoded().into()));
+            }
+        }
+        for body in follow_ups {
+            let follow_up = FollowUp { id: self.state.next_follow_up, body };
+            self.state.next_follow_up += 1;
+            self.state.follow_ups.push(follow_up.clone());
+            self.tell_proxy(follow_up);
+        }
+    }
+
+    fn assign_no_ops(&mut self, rows: &[Range], time: u64, delivered: &mut BTreeMap<Space, Vec<Delivered>>) {
+        for row in rows {
+            for number in row.numbers() {
+                let placed = Placed { space: row.space, number };
+                if self.state.view.contains(&placed) {
+                    continue;
+                }
+                self.state.view.insert(placed.clone());
+                let order = Order { numbers: vec![placed.clone()], stamp: Stamp(0), time };
+                let entry = Delivered { order, operation: None };
+                self.keep(&placed, &entry);
+                delivered.entry(row.space).or_default().push(entry);
+            }
+        }
+    }
+
+    fn seal(&mut self, epoch: u64) {
+        if epoch < self.state.sequencer {
+            return;
+        }
+        if epoch > self.state.sequencer {
+            (self.state.sequencer, self.state.request) = (epoch, 0);
+        }
+        let Assigned { epoch: leader, index, sequencer, stamp, .. } = self.state;
+        let view = self.state.view.clone();
+        self.tell_proxy(DidSeal { epoch: leader, index, sequencer, view, stamp });
+    }
+
+    fn fill(&mut self, epoch: u64, holes: &[Range]) {
+        if epoch != self.state.sequencer {
+            return;
+        }
+        let mut delivered = BTreeMap::new();
+        self.assign_no_ops(holes, 0, &mut delivered);
+        self.deliver(delivered, None);
+        self.tell_proxy(DidFill { sequencer: epoch });
+    }
+
+    /// Hands the servers of this host what is new for them; every one gets the cut.
+    fn deliver(&mut self, mut delivered: BTreeMap<Space, Vec<Delivered>>, cut: Option<Cut>) {
+        for (space, server) in self.topology.servers_on(self.host) {
+            let entries = delivered.remove(&space).unwrap_or_default();
+            if !entries.is_empty() || cut.is_some() {
+                let deliver = ShardIn::from(Deliver { group: self.group, entries, cut: cut.clone() });
+                self.notices.push((server, deliver.encoded().into()));
+            }
+        }
+    }
+
+    fn keep(&mut self, placed: &Placed, entry: &Delivered) {
+        self.kept_bytes += size_of_kept(entry);
+        self.kept.insert((placed.space, placed.number), entry.clone());
+    }
+
+    fn forget_durable(&mut self, floors: &[Placed]) {
+        for floor in floors {
+            match self.state.durable.iter_mut().find(|known| known.space == floor.space) {
+                Some(known) => known.number = known.number.max(floor.number),
+                None => self.state.durable.push(floor.clone()),
+            }
+            while let Some((&key, _)) =
+                self.kept.range((floor.space, Number(0))..(floor.space, floor.number)).next()
+            {
+                if let Some(entry) = self.kept.remove(&key) {
+                    self.kept_bytes -= size_of_kept(&entry);
+                }
+            }
+        }
+    }
+
+    fn answer_lacking(&self, from: &Placed) -> ShardIn {
+        let durable = self.state.durable.iter().find(|known| known.space == from.space);
+        if let Some(durable) = durable.filter(|durable| from.number < durable.number) {
+            return Behind { durable: durable.number }.into();
+        }
+        let mut bytes = 0;
+        let after = self.kept.range((from.space, from.number)..(from.space, Number(u64::MAX)));
+        let page = after.map(|(_, entry)| entry).take_while(|entry| {
+            let fits = bytes < self.page_bytes;
+            bytes += size_of_kept(entry);
+            fits
+        });
+        Deliver { group: self.group, entries: page.cloned().collect(), cut: None }.into()
+    }
+}
+
+fn take_number(next: &mut [(Space, Number)], space: Space) -> Option<Placed> {
+    let (_, number) = next.iter_mut().find(|(known, _)| *known == space)?;
+    let placed = Placed { space, number: *number };
+    *number = number.next();
+    Some(placed)
+}
+
+fn encode_page(page: &Vec<Kept>) -> Bytes {
+    let mut chunk = vec![KEPT_CHUNK];
+    page.encode(&mut chunk);
+    chunk.into()
+}
+
+fn size_of_kept(entry: &Delivered) -> usize {
+    64 + entry.operation.as_ref().map_or(0, |operation| operation.body.len())
+}
+
+impl<S: Stub> StateMachine for ProxyMachine<S> {
+    fn apply(&mut self, command: &[u8], _response: &mut Vec<u8>) {
+        self.apply_entry(&Bytes::copy_from_slice(command));
+    }
+
+    fn apply_entry(&mut self, entry: &Bytes) {
+        // Our own leaders wrote it; one of a newer version may have written what this one does not know.
+        if let Ok(entry) = Entry::decoded(entry) {
+            self.execute(entry);
+        }
+    }
+
+    fn query(&self, query: &[u8], response: &mut Vec<u8>) {
+        match Question::read(query) {
+            Ok(Question::Reach) => {
+                let view = &self.state.view;
+                let reach = self
+                    .topology
+                    .spaces()
+                    .map(|space| Placed { space, number: Number(view.end(space).0 - 1) });
+                reach.collect::<Vec<_>>().encode(response);
+            }
+            Ok(Question::View) => ProxyIn::from(Viewed { view: self.state.view.clone() }).encode(response),
+            Ok(Question::Lacking { from }) => self.answer_lacking(&from).encode(response),
+            Err(_) => {}
+        }
+    }
+
+    fn take_notices(&mut self, notices: &mut Vec<(NodeId, Bytes)>) {
+        notices.append(&mut self.notices);
+    }
+
+    fn begin_snapshot(&mut self) {
+        let mut stub = vec![STUB_CHUNK];
+        self.stub.save(&mut stub);
+        let mut state = vec![STATE_CHUNK];
+        self.state.encode(&mut state);
+        self.writing = VecDeque::from([state.into(), stub.into()]);
+        let mut page: Vec<Kept> = Vec::new();
+        let mut bytes = 0;
+        for (&(space, number), delivered) in &self.kept {
+            bytes += size_of_kept(delivered);
+            page.push(Kept { at: Placed { space, number }, delivered: delivered.clone() });
+            if bytes > self.page_bytes {
+                self.writing.push_back(encode_page(&std::mem::take(&mut page)));
+                bytes = 0;
+            }
+        }
+        self.writing.push_back(encode_page(&page));
+    }
+
+    fn snapshot_step(&mut self, _budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
+        if let Some(page) = self.writing.pop_front() {
+            chunk.extend_from_slice(&page);
+        }
+        if self.writing.is_empty() { SnapshotStep::Done } else { SnapshotStep::More }
+    }
+
+    fn reset(&mut self) {
+        self.state = Assigned::default();
+        self.kept.clear();
+        self.kept_bytes = 0;
+        self.notices.clear();
+        self.writing.clear();
+    }
+
+    fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
+        let (&kind, rest) = chunk.split_first().ok_or(DecodeError::Truncated)?;
+        match kind {
+            STATE_CHUNK => self.state = Assigned::decoded(&Bytes::copy_from_slice(rest))?,
+            STUB_CHUNK => self.stub.load(rest)?,
+            KEPT_CHUNK => {
+                for Kept { at, delivered } in Vec::<Kept>::decoded(&Bytes::copy_from_slice(rest))? {
+                    self.keep(&at, &delivered);
+                }
+            }
+            kind => return Err(DecodeError::UnknownTag("chunk of a proxy's snapshot", kind)),
+        }
+        Ok(())
+    }
+
+    fn digest(&self) -> u64 {
+        let mut bytes = self.state.encoded();
+        self.stub.save(&mut bytes);
+        parts::digest(&bytes)
+    }
+}

@@ -1,0 +1,278 @@
+//! The sequencer: allocates multi-sequence numbers (the paper's Algorithm 1).
+//!
+//! `recovery` is how a standby takes over. A sequencer keeps nothing on disk: one that restarts is a standby.
+
+mod recovery;
+
+use crate::order::{Cut, Group, Number, Placed, Range, Space, Stamp};
+use crate::topology::{Parameters, Topology};
+use crate::view::View;
+use crate::{Mason, Message, proxy};
+use kernel::{Cx, NodeId, Position, Role, planted};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
+
+kernel::messages! {
+    /// Everything a sequencer can be sent.
+    pub enum SequencerIn in Message::Sequencer {
+        /// From a leading proxy: allocate (the paper's RequestSeqNum). The numbers of a batch are rows, one a space: an
+        /// allocation costs the same whatever its size.
+        1 => Allocate {
+            /// The proxy's group.
+            group: Group,
+            /// Counts the group's leaders.
+            proxy_epoch: u64,
+            /// Which sequencer is meant.
+            epoch: u64,
+            /// Counts the group's requests to this sequencer, from 1.
+            request: u64,
+            /// The answers to requests up to this one are in the group's log: they need not be remembered.
+            committed: u64,
+            /// How many numbers of which space.
+            counts: Vec<(Space, u64)>,
+            /// How many operations: stamps.
+            operations: u64,
+        },
+        /// From a proxy's new leader: what did you allocate after request `after`? Fences the leaders before it.
+        2 => Probe {
+            /// The proxy's group.
+            group: Group,
+            /// Counts the group's leaders.
+            proxy_epoch: u64,
+            /// Which sequencer is meant.
+            epoch: u64,
+            /// The last request whose answer is in the group's log.
+            after: u64,
+        },
+        /// From a leading proxy: are you there?
+        3 => Ping {
+            /// Which sequencer is meant.
+            epoch: u64,
+        },
+        /// From a leading proxy: your predecessor is silent; take over as `epoch`.
+        4 => Recover {
+            /// The epoch, larger than the silent one's.
+            epoch: u64,
+        },
+        /// From a leading proxy: sealed against earlier sequencers, in the group's log; and what the group has assigned.
+        5 => Sealed {
+            /// The group.
+            group: Group,
+            /// The epoch sealed for.
+            epoch: u64,
+            /// The numbers assigned.
+            view: View,
+            /// The highest stamp assigned.
+            stamp: Stamp,
+        },
+        /// From a leading proxy: these holes are filled with no-ops, in the group's log.
+        6 => Filled {
+            /// The group.
+            group: Group,
+            /// The epoch that asked.
+            epoch: u64,
+        },
+    }
+}
+
+kernel::timers! {
+    /// The sequencer's timers.
+    pub enum SequencerTimer {
+        /// Ask again whoever has not answered during a recovery.
+        Retry,
+    }
+}
+
+kernel::record! {
+    /// What one request was given.
+    pub struct Allocation {
+        /// The request.
+        request: u64,
+        /// A row of numbers in each space asked for.
+        rows: Vec<Range>,
+        /// The first stamp; one an operation follows.
+        stamp: Stamp,
+        /// What was known afterwards.
+        cut: Cut,
+    }
+}
+
+/// What is remembered of a group, so that each request is answered once (the paper's atMostOnce).
+#[derive(Clone, Debug, Default)]
+struct Served {
+    proxy_epoch: u64,
+    highest: u64,
+    /// Allocations whose place in the group's log is not known yet; at most as many as a proxy has under way.
+    remembered: BTreeMap<u64, Allocation>,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    Standby,
+    Recovering(recovery::Recovery),
+    Active(Counters),
+}
+
+/// The next number of each space, and the next stamp.
+#[derive(Clone, Debug)]
+struct Counters {
+    next: Vec<Number>,
+    stamp: Stamp,
+    served: BTreeMap<Group, Served>,
+    /// Holes that groups still have to fill.
+    filling: BTreeMap<Group, Vec<Range>>,
+}
+
+/// Allocates, or stands by.
+///
+/// Invariant: no number of a space is allocated twice by one sequencer, and none that an earlier one allocated and a proxy has
+/// assigned.
+#[derive(Clone, Debug)]
+pub struct Sequencer {
+    topology: Arc<Topology>,
+    parameters: Parameters,
+    /// The highest epoch this node was asked to be in this life.
+    epoch: u64,
+    state: State,
+}
+
+/// Requests of one group that may be remembered: more are refused until the group's log catches up.
+const REMEMBERED_MAX: usize = 1_024;
+
+impl Sequencer {
+    /// A standby.
+    pub fn new(topology: Arc<Topology>, parameters: Parameters) -> Self {
+        Self { topology, parameters, epoch: 0, state: State::Standby }
+    }
+
+    /// The epoch in which it allocates, if it does.
+    pub fn active_epoch(&self) -> Option<u64> {
+        matches!(self.state, State::Active(_)).then_some(self.epoch)
+    }
+
+    /// Allocations remembered for all groups: the measure of its memory.
+    pub fn remembered(&self) -> usize {
+        match &self.state {
+            State::Active(counters) => counters.served.values().map(|served| served.remembered.len()).sum(),
+            State::Standby | State::Recovering(_) => 0,
+        }
+    }
+}
+
+impl Role for Sequencer {
+    type Family = Mason;
+    type In = SequencerIn;
+    type Timer = SequencerTimer;
+    type Record = Infallible;
+
+    fn restore(&mut self, _position: Position, record: Infallible) {
+        match record {}
+    }
+
+    fn on_message(&mut self, from: NodeId, message: SequencerIn, cx: &mut Cx<'_, Self>) {
+        match message {
+            SequencerIn::Allocate(message) => self.on_allocate(from, message, cx),
+            SequencerIn::Probe(message) => self.on_probe(from, message, cx),
+            SequencerIn::Ping(message) => self.on_ping(from, message, cx),
+            SequencerIn::Recover(message) => self.on_recover(message, cx),
+            SequencerIn::Sealed(message) => self.on_sealed(message, cx),
+            SequencerIn::Filled(message) => self.on_filled(message),
+        }
+    }
+
+    fn on_timer(&mut self, timer: SequencerTimer, cx: &mut Cx<'_, Self>) {
+        match timer {
+            SequencerTimer::Retry => self.retry(cx),
+        }
+    }
+}
+
+impl Sequencer {
+    /// The counters, for a message that means this sequencer and no other; tells a proxy that is ahead or behind.
+    fn counters(&mut self, from: NodeId, epoch: u64, cx: &mut Cx<'_, Self>) -> Option<&mut Counters> {
+        if epoch != self.epoch || !matches!(self.state, State::Active(_)) {
+            let recovering = matches!(self.state, State::Recovering(_));
+            cx.send(from, proxy::NotActive { asked: epoch, epoch: self.epoch, recovering });
+            return None;
+        }
+        match &mut self.state {
+            State::Active(counters) => Some(counters),
+            State::Standby | State::Recovering(_) => None,
+        }
+    }
+
+    fn on_allocate(&mut self, from: NodeId, message: Allocate, cx: &mut Cx<'_, Self>) {
+        let Allocate { group, proxy_epoch, epoch, request, committed, counts, operations } = message;
+        let spaces = self.topology.shards.len();
+        let Some(counters) = self.counters(from, epoch, cx) else { return };
+        let sound = counts
+            .iter()
+            .all(|(space, count)| usize::from(space.0) < spaces && *count <= u64::from(u32::MAX));
+        if !sound || operations > u64::from(u32::MAX) {
+            return cx.reject("allocation that no proxy would ask for");
+        }
+        let group = if planted!(M13) { Group(0) } else { group };
+        let served = counters.served.entry(group).or_default();
+        if proxy_epoch < served.proxy_epoch {
+            return cx.reject("allocation for a leader that was followed by another");
+        }
+        served.proxy_epoch = proxy_epoch;
+        served.remembered = served.remembered.split_off(&(committed.min(served.highest) + 1));
+        if let Some(allocation) = served.remembered.get(&request) {
+            cx.mark("sequencer.answered_a_request_again");
+            return cx.send(from, proxy::Allocated { epoch, allocation: allocation.clone() });
+        }
+        // Requests are served in their order, so that what one origin asked first is ordered first.
+        if request != served.highest + 1 || served.remembered.len() >= REMEMBERED_MAX {
+            return;
+        }
+        served.highest = request;
+        let rows: Vec<Range> = counts
+            .iter()
+            .map(|&(space, count)| {
+                let next = &mut counters.next[usize::from(space.0)];
+                let first = *next;
+                *next = next.plus(count);
+                Range { space, first, count }
+            })
+            .collect();
+        let stamp = counters.stamp;
+        counters.stamp = stamp.plus(operations);
+        let allocation = Allocation { request, rows, stamp, cut: counters.cut() };
+        if let Some(served) = counters.served.get_mut(&group) {
+            served.remembered.insert(request, allocation.clone());
+        }
+        cx.send(from, proxy::Allocated { epoch, allocation });
+    }
+
+    fn on_probe(&mut self, from: NodeId, message: Probe, cx: &mut Cx<'_, Self>) {
+        let Probe { group, proxy_epoch, epoch, after } = message;
+        let Some(counters) = self.counters(from, epoch, cx) else { return };
+        let served = counters.served.entry(group).or_default();
+        if proxy_epoch < served.proxy_epoch {
+            return cx.reject("probe by a leader that was followed by another");
+        }
+        served.proxy_epoch = proxy_epoch;
+        served.remembered = served.remembered.split_off(&(after.min(served.highest) + 1));
+        let lost: Vec<Allocation> = served.remembered.values().cloned().collect();
+        if !lost.is_empty() {
+            cx.mark("sequencer.told_a_new_leader_of_lost_requests");
+        }
+        cx.send(from, proxy::Probed { epoch, highest: served.highest, lost });
+    }
+
+    fn on_ping(&mut self, from: NodeId, message: Ping, cx: &mut Cx<'_, Self>) {
+        if self.counters(from, message.epoch, cx).is_some() {
+            cx.send(from, proxy::Pong { epoch: message.epoch });
+        }
+    }
+}
+
+impl Counters {
+    fn cut(&self) -> Cut {
+        let next = self.next.iter().enumerate();
+        let next = next.map(|(space, &number)| Placed { space: Space(space as u16), number }).collect();
+        Cut { stamp: self.stamp, next }
+    }
+}

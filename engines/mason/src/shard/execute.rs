@@ -1,0 +1,259 @@
+//! Execution in the order of the numbers, reads when what they must see is executed, and asking for what is missing.
+
+use super::{
+    CUTS_MAX, Deliver, Entry, Inputs, Query, READS_MAX, Read, Sent, Settled, ShardServer, WAITING_MAX,
+    Waiting, WantInputs,
+};
+use crate::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers};
+use crate::order::{Number, Operation, Order, Placed, Space, Stamp};
+use crate::service::Shard;
+use kernel::{Bytes, Cx, NodeId};
+
+impl<S: Shard> ShardServer<S> {
+    pub(super) fn on_deliver(&mut self, message: Deliver, cx: &mut Cx<'_, Self>) {
+        let Deliver { group, entries, cut } = message;
+        for delivered in entries {
+            let Some(number) = delivered.order.number_in(self.space) else {
+                cx.reject("operation of another space");
+                continue;
+            };
+            if number >= self.next && self.waiting.len() < WAITING_MAX {
+                self.reach = self.reach.max(number);
+                self.waiting.entry(number).or_insert(Entry { group, delivered });
+            }
+        }
+        if let Some(cut) = cut {
+            if self.cuts.len() >= CUTS_MAX {
+                self.cuts.pop_front();
+            }
+            self.cuts.push_back(cut);
+        }
+        self.execute(cx);
+    }
+
+    /// Executes as far as the numbers, and the other participants' inputs, reach.
+    pub(super) fn execute(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.is_installing_half() {
+            return;
+        }
+        let before = self.next;
+        while let Some(entry) = self.waiting.get(&self.next) {
+            let numbers = &entry.delivered.order.numbers;
+            if numbers.len() > 1 && entry.delivered.operation.is_some() && !self.has_inputs(cx) {
+                break;
+            }
+            let Some(Entry { group, delivered }) = self.waiting.remove(&self.next) else { break };
+            match delivered.operation {
+                Some(operation) => self.execute_operation(group, &operation, &delivered.order, cx),
+                None => self.snapshots.count_executed(16),
+            }
+            self.executed = self.executed.max(delivered.order.stamp);
+            self.next = self.next.next();
+        }
+        if self.next > before {
+            self.stuck_since = None;
+        }
+        let next = self.next;
+        let covered =
+            self.cuts.iter().filter(|cut| cut.next_in(self.space).is_none_or(|number| number <= next));
+        if let Some(stamp) = covered.map(|cut| cut.stamp).max() {
+            self.covered = self.covered.max(stamp);
+            let (space, covered) = (self.space, self.covered);
+            self.cuts
+                .retain(|cut| cut.stamp > covered && cut.next_in(space).is_some_and(|number| number > next));
+        }
+    }
+
+    fn execute_operation(
+        &mut self,
+        group: crate::Group,
+        operation: &Operation,
+        order: &Order,
+        cx: &mut Cx<'_, Self>,
+    ) {
+        let number = self.next;
+        let others: Vec<(Space, Bytes)> = order
+            .numbers
+            .iter()
+            .filter(|placed| placed.space != self.space)
+            .filter_map(|placed| Some((placed.space, self.inputs.remove(&(number, placed.space))?)))
+            .collect();
+        self.snapshots.count_executed(operation.body.len() + 32);
+        self.service.execute(&operation.body, order, &others, &mut self.out);
+        for (reader, body) in self.out.notices.drain(..) {
+            cx.send(reader, Notice { space: self.space, stamp: order.stamp, body });
+        }
+        let heard = order.numbers.first().is_some_and(|placed| placed.space == self.space);
+        if heard && operation.origin != NodeId::ZERO && self.answers_to(operation.origin, number, cx.node()) {
+            let body = Bytes::copy_from_slice(&self.out.answer);
+            let answer = Answer { tag: operation.tag, stamp: order.stamp, body };
+            self.answers.entry((operation.origin, group)).or_default().push(answer);
+        }
+        self.out.answer.clear();
+    }
+
+    /// One server answers: the one on the origin's host, else number modulo servers.
+    fn answers_to(&self, origin: NodeId, number: Number, me: NodeId) -> bool {
+        let servers = self.topology.servers(self.space);
+        if servers.iter().any(|server| server.host() == origin.host()) {
+            return origin.host() == me.host();
+        }
+        servers[(number.0 % servers.len() as u64) as usize] == me
+    }
+
+    /// True if the next operation's inputs are all here; sends this shard's own the first time.
+    fn has_inputs(&mut self, cx: &mut Cx<'_, Self>) -> bool {
+        let number = self.next;
+        let Some(entry) = self.waiting.get(&number) else { return false };
+        let order = entry.delivered.order.clone();
+        if !self.sent.contains_key(&number)
+            && let Some(operation) = &entry.delivered.operation
+        {
+            self.scratch.clear();
+            self.service.inputs(&operation.body, &order, &mut self.scratch);
+            let inputs = Bytes::copy_from_slice(&self.scratch);
+            let others: Vec<Placed> =
+                order.numbers.iter().filter(|placed| placed.space != self.space).cloned().collect();
+            self.sent.insert(number, Sent { others: others.clone(), inputs: inputs.clone() });
+            for other in others {
+                let message = Inputs { number: other.number, space: self.space, inputs: inputs.clone() };
+                for server in self.near_servers(other.space, cx.node()) {
+                    cx.send(server, message.clone());
+                }
+            }
+        }
+        let mut others = order.numbers.iter().filter(|placed| placed.space != self.space);
+        others.all(|placed| self.inputs.contains_key(&(number, placed.space)))
+    }
+
+    /// The server of a shard on this host, or all of them where there is none.
+    fn near_servers(&self, space: Space, me: NodeId) -> Vec<NodeId> {
+        let servers = self.topology.servers(space);
+        let near: Vec<NodeId> = servers.iter().copied().filter(|server| server.host() == me.host()).collect();
+        if near.is_empty() { servers.to_vec() } else { near }
+    }
+
+    pub(super) fn on_inputs(&mut self, message: Inputs, cx: &mut Cx<'_, Self>) {
+        let Inputs { number, space, inputs } = message;
+        if number < self.next {
+            return;
+        }
+        self.inputs.insert((number, space), inputs);
+        if number == self.next {
+            self.execute(cx);
+        }
+    }
+
+    pub(super) fn on_want_inputs(&mut self, from: NodeId, message: &WantInputs, cx: &mut Cx<'_, Self>) {
+        let Some(sent) = self.sent.get(&message.number) else { return };
+        let asks = |space: Space| self.topology.servers(space).contains(&from);
+        if let Some(other) = sent.others.iter().find(|placed| asks(placed.space)) {
+            cx.mark("shard.sent_inputs_again");
+            let (number, inputs) = (other.number, sent.inputs.clone());
+            cx.send(from, Inputs { number, space: self.space, inputs });
+        }
+    }
+
+    /// Inputs are kept until enough servers of every other participant need them no more.
+    pub(super) fn on_settled(&mut self, from: NodeId, message: Settled) {
+        let Placed { space, number } = message.below;
+        let servers = self.topology.servers(space);
+        if !servers.contains(&from) {
+            return;
+        }
+        let known = self.settled.entry((space, from)).or_insert(number);
+        *known = number.max(*known);
+        let settled = |placed: &Placed| {
+            let servers = self.topology.servers(placed.space);
+            let below = |server: &&NodeId| {
+                self.settled.get(&(placed.space, **server)).is_some_and(|&number| placed.number < number)
+            };
+            servers.iter().filter(below).count() > (servers.len() - 1) / 2
+        };
+        self.sent.retain(|_, sent| !sent.others.iter().all(settled));
+    }
+}
+
+/// Answers, progress, reads.
+impl<S: Shard> ShardServer<S> {
+    pub(super) fn send_answers(&mut self, cx: &mut Cx<'_, Self>) {
+        for ((origin, group), answers) in std::mem::take(&mut self.answers) {
+            cx.send(origin, Answers { group, answers });
+        }
+    }
+
+    /// The last stamp of which it is known that everything up to it is executed here.
+    pub(super) fn progress(&self) -> Stamp {
+        Stamp(self.covered.0.saturating_sub(1)).max(self.executed)
+    }
+
+    pub(super) fn tell_progress(&mut self, cx: &mut Cx<'_, Self>) {
+        let through = self.progress();
+        if through > self.told {
+            self.told = through;
+            for &observer in &self.observers {
+                cx.send(observer, Progress { space: self.space, through });
+            }
+        }
+    }
+
+    pub(super) fn on_read(&mut self, from: NodeId, message: Read, cx: &mut Cx<'_, Self>) {
+        if self.reads.len() >= READS_MAX {
+            return cx.reject("more reads waiting than a shard keeps");
+        }
+        let Read { at_least, reads } = message;
+        self.reads.push_back(Waiting { reader: from, at_least, through: self.reach, reads });
+    }
+
+    pub(super) fn answer_reads(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.is_installing_half() {
+            return;
+        }
+        let (next, progress) = (self.next, self.progress());
+        for _ in 0..self.reads.len() {
+            let Some(waiting) = self.reads.pop_front() else { return };
+            if waiting.through >= next || waiting.at_least > progress {
+                self.reads.push_back(waiting);
+                continue;
+            }
+            let mut answers = Vec::with_capacity(waiting.reads.len());
+            for Query { tag, body } in waiting.reads {
+                self.scratch.clear();
+                self.service.read(waiting.reader, &body, &mut self.scratch);
+                answers.push(ReadAnswer { tag, body: Bytes::copy_from_slice(&self.scratch) });
+            }
+            let (space, executed) = (self.space, self.executed);
+            cx.send(waiting.reader, ReadAnswers { space, executed, answers });
+        }
+    }
+}
+
+/// What does not come by itself.
+impl<S: Shard> ShardServer<S> {
+    pub(super) fn look_for_what_is_missing(&mut self, cx: &mut Cx<'_, Self>) {
+        let wanted = self.reach >= self.next
+            || self.cuts.iter().any(|cut| cut.next_in(self.space).is_some_and(|number| number > self.next))
+            || self.reads.iter().any(|waiting| waiting.at_least > self.progress());
+        if !wanted {
+            self.stuck_since = None;
+            return;
+        }
+        let since = *self.stuck_since.get_or_insert(cx.now());
+        if cx.now().since(since) < self.parameters.ask_after {
+            return;
+        }
+        self.stuck_since = Some(cx.now());
+        let Some(entry) = self.waiting.get(&self.next) else {
+            cx.mark("shard.asked_for_a_missing_number");
+            return self.ask_proxies(cx);
+        };
+        let missing = entry.delivered.order.numbers.iter().filter(|placed| {
+            placed.space != self.space && !self.inputs.contains_key(&(self.next, placed.space))
+        });
+        for placed in missing.cloned().collect::<Vec<_>>() {
+            cx.mark("shard.asked_for_inputs");
+            let want = WantInputs { number: placed.number };
+            cx.multicast(self.topology.servers(placed.space).iter().copied(), want);
+        }
+    }
+}

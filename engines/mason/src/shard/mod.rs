@@ -1,0 +1,311 @@
+//! A shard's server: executes one space in order, without holes (the paper's sections 2.1 and 6.3).
+//!
+//! It is given operations by the proxies' replicas of its own host, and asks for what it lacks. What it executes is in the
+//! proxies' logs, durably, so it journals nothing but snapshots.
+//!
+//! An operation over several shards, at each participant:
+//! ```text
+//! shard a                      shard b
+//!   | (a's number is due)         |
+//!   |   Inputs ------------------>|  (b's number is due)
+//!   |<------------------ Inputs   |
+//!   | executes all of it          | executes all of it,
+//!   | and applies its part        | and applies its part
+//! ```
+//! Nobody coordinates and nobody votes twice: inputs are a function of the numbers before, so any server of a shard can send
+//! them, again and again. A participant waits only for operations with smaller stamps: there is no deadlock.
+
+mod execute;
+mod snapshot;
+
+use crate::client::Answer;
+use crate::order::{Cut, Group, Number, Placed, Space, Stamp};
+use crate::proxy;
+use crate::proxy::entry::Delivered;
+use crate::service::{Shard, ShardOut};
+use crate::topology::{Parameters, Topology};
+use crate::{Mason, Message};
+use kernel::{Bytes, Cx, Instant, NodeId, Position, Role};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+pub use snapshot::ShardRecord;
+
+kernel::record! {
+    /// One read.
+    pub struct Query {
+        /// The reader's number for it.
+        tag: u64,
+        /// What is read, in the service's encoding.
+        body: Bytes,
+    }
+}
+
+kernel::messages! {
+    /// Everything a shard's server can be sent.
+    pub enum ShardIn in Message::Shard {
+        /// From a gateway: answer these, in order, when every operation of this space with a stamp up to `at_least` is executed, as
+        /// is everything that this host's proxies had handed over when this arrived.
+        1 => Read {
+            /// The least stamp.
+            at_least: Stamp,
+            /// The reads.
+            reads: Vec<Query>,
+        },
+        /// From a gateway: it starts; tell it the progress from now on, and forget what it watched in an earlier life.
+        2 => Attach {},
+        /// From a proxy's replica: operations of a group, with their numbers.
+        3 => Deliver {
+            /// The group.
+            group: Group,
+            /// The operations.
+            entries: Vec<Delivered>,
+            /// What the sequencer knew after the batch they were in.
+            cut: Option<Cut>,
+        },
+        /// From a proxy's replica: what was asked for is gone; take another server's snapshot.
+        4 => Behind {
+            /// Enough servers have durable snapshots of everything below.
+            durable: Number,
+        },
+        /// From a proxy of this host: numbers up to `through` are assigned.
+        5 => Reach {
+            /// The highest number that is known to be assigned.
+            through: Number,
+        },
+        /// From another participant of an operation: what it needs to know of that shard.
+        6 => Inputs {
+            /// The operation, by its number in the receiver's space.
+            number: Number,
+            /// The sender's space.
+            space: Space,
+            /// What the service wrote.
+            inputs: Bytes,
+        },
+        /// From another participant: send me your inputs for this operation again.
+        7 => WantInputs {
+            /// The operation, by its number in the receiver's space.
+            number: Number,
+        },
+        /// From a server of the same shard that lacks too much: give me a chunk of a snapshot.
+        8 => PullSnapshot {
+            /// Names the transfer.
+            transfer: u64,
+            /// Which chunk.
+            index: u64,
+        },
+        /// From a server of the same shard: a chunk of its snapshot.
+        9 => SnapshotChunk {
+            /// Names the transfer.
+            transfer: u64,
+            /// The snapshot holds everything below this number.
+            below: Number,
+            /// Which chunk.
+            index: u64,
+            /// Its contents.
+            chunk: Bytes,
+            /// No chunk follows.
+            last: bool,
+        },
+        /// From a participant's server: it has durable snapshots of everything below, and wants no inputs for it.
+        10 => Settled {
+            /// Its space, and the number.
+            below: Placed,
+        },
+    }
+}
+
+kernel::timers! {
+    /// The server's timers.
+    pub enum ShardTimer {
+        /// Look for what is missing, and tell how far it is durable.
+        Tick,
+        /// Write the next chunk of a snapshot.
+        Snapshot,
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Entry {
+    group: Group,
+    delivered: Delivered,
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    reader: NodeId,
+    at_least: Stamp,
+    through: Number,
+    reads: Vec<Query>,
+}
+
+/// Inputs that other participants may still need: of an operation in this space.
+#[derive(Clone, PartialEq, Debug)]
+struct Sent {
+    others: Vec<Placed>,
+    inputs: Bytes,
+}
+
+/// Executes a space.
+///
+/// Invariant: numbers are executed in order, each once, and none is left out.
+#[derive(Debug)]
+pub struct ShardServer<S> {
+    space: Space,
+    topology: Arc<Topology>,
+    parameters: Parameters,
+    service: S,
+    /// The next number to execute.
+    next: Number,
+    /// The stamp of the last operation executed.
+    executed: Stamp,
+    /// Operations that wait for their turn.
+    waiting: BTreeMap<Number, Entry>,
+    /// What other participants have said of operations of this space.
+    inputs: BTreeMap<(Number, Space), Bytes>,
+    /// What this one has said.
+    sent: BTreeMap<Number, Sent>,
+    /// How far participants are known to want nothing any more, by their space and server.
+    settled: BTreeMap<(Space, NodeId), Number>,
+    cuts: VecDeque<Cut>,
+    /// Everything with a stamp below this is executed, as far as it concerns this space.
+    covered: Stamp,
+    told: Stamp,
+    /// Numbers up to this one are assigned: they will come.
+    reach: Number,
+    observers: BTreeSet<NodeId>,
+    reads: VecDeque<Waiting>,
+    answers: BTreeMap<(NodeId, Group), Vec<Answer>>,
+    out: ShardOut,
+    scratch: Vec<u8>,
+    /// Since when the next number has been missing, or its inputs.
+    stuck_since: Option<Instant>,
+    snapshots: snapshot::Snapshots,
+}
+
+/// Cuts that wait to be covered: an early one that goes is covered by a later one.
+const CUTS_MAX: usize = 1_024;
+/// Reads that wait; more are dropped, and their gateway asks again.
+const READS_MAX: usize = 65_536;
+/// Operations that wait for a number before them; beyond it later ones are dropped and asked for again.
+const WAITING_MAX: usize = 1 << 20;
+
+impl<S: Shard> ShardServer<S> {
+    /// A server that has executed nothing.
+    pub fn new(space: Space, topology: Arc<Topology>, parameters: Parameters, service: S) -> Self {
+        Self {
+            space,
+            topology,
+            parameters,
+            service,
+            next: Number(1),
+            executed: Stamp(0),
+            waiting: BTreeMap::new(),
+            inputs: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            settled: BTreeMap::new(),
+            cuts: VecDeque::new(),
+            covered: Stamp(0),
+            told: Stamp(0),
+            reach: Number(0),
+            observers: BTreeSet::new(),
+            reads: VecDeque::new(),
+            answers: BTreeMap::new(),
+            out: ShardOut::default(),
+            scratch: Vec::new(),
+            stuck_since: None,
+            snapshots: snapshot::Snapshots::default(),
+        }
+    }
+
+    /// The shard it serves.
+    pub fn space(&self) -> Space {
+        self.space
+    }
+
+    /// The next number it will execute.
+    pub fn next(&self) -> Number {
+        self.next
+    }
+
+    /// The service's state.
+    pub fn service(&self) -> &S {
+        &self.service
+    }
+
+    /// Its durable snapshot holds everything below.
+    pub fn durable_below(&self) -> Number {
+        self.snapshots.durable_below()
+    }
+
+    /// Operations that wait for one before them.
+    pub fn backlog(&self) -> usize {
+        self.waiting.len()
+    }
+
+    fn ask_proxies(&self, cx: &mut Cx<'_, Self>) {
+        let from = Placed { space: self.space, number: self.next };
+        for group in self.topology.groups() {
+            let proxies = self.topology.proxies(group);
+            let near = proxies.iter().find(|proxy| proxy.host() == cx.node().host()).copied();
+            if let Some(proxy) = near.or_else(|| cx.rng().pick(proxies).copied()) {
+                cx.send(proxy, proxy::Lacking { from: from.clone() });
+            }
+        }
+    }
+}
+
+impl<S: Shard> Role for ShardServer<S> {
+    type Family = Mason;
+    type In = ShardIn;
+    type Timer = ShardTimer;
+    type Record = ShardRecord;
+
+    fn restore(&mut self, _position: Position, record: ShardRecord) {
+        self.restore_snapshot(record);
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.set_timer(ShardTimer::Tick, self.parameters.ask_after);
+        self.ask_proxies(cx);
+    }
+
+    fn on_message(&mut self, from: NodeId, message: ShardIn, cx: &mut Cx<'_, Self>) {
+        match message {
+            ShardIn::Read(message) => self.on_read(from, message, cx),
+            ShardIn::Attach(Attach {}) => {
+                self.service.forget_reader(from);
+                self.observers.insert(from);
+                cx.send(from, crate::client::Progress { space: self.space, through: self.progress() });
+            }
+            ShardIn::Deliver(message) => self.on_deliver(message, cx),
+            ShardIn::Behind(message) => self.on_behind(message, cx),
+            ShardIn::Reach(message) => self.reach = self.reach.max(message.through),
+            ShardIn::Inputs(message) => self.on_inputs(message, cx),
+            ShardIn::WantInputs(message) => self.on_want_inputs(from, &message, cx),
+            ShardIn::PullSnapshot(message) => self.on_pull_snapshot(from, message, cx),
+            ShardIn::SnapshotChunk(message) => self.on_snapshot_chunk(from, message, cx),
+            ShardIn::Settled(message) => self.on_settled(from, message),
+        }
+    }
+
+    fn on_timer(&mut self, timer: ShardTimer, cx: &mut Cx<'_, Self>) {
+        match timer {
+            ShardTimer::Tick => {
+                cx.set_timer(ShardTimer::Tick, self.parameters.ask_after);
+                self.look_for_what_is_missing(cx);
+                self.retry_transfer(cx);
+                self.tell_durable(cx);
+            }
+            // The burst's end does it.
+            ShardTimer::Snapshot => {}
+        }
+    }
+
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        self.send_answers(cx);
+        self.tell_progress(cx);
+        self.answer_reads(cx);
+        self.step_snapshot(cx);
+    }
+}

@@ -1,0 +1,378 @@
+//! Snapshots of a shard: written to the journal so that proxies may forget what is in them, and handed to servers that lag.
+//!
+//! A snapshot is a row of chunks: a head with everything that is a function of the executed numbers, then the service's own.
+
+use super::{Behind, PullSnapshot, Sent, Settled, ShardServer, ShardTimer, SnapshotChunk};
+use crate::order::{Number, Placed, Stamp};
+use crate::proxy;
+use crate::service::Shard;
+use kernel::{
+    Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, SnapshotStep, invariant,
+};
+use std::collections::VecDeque;
+use std::time::Duration;
+
+/// What a server must not forget: its snapshots.
+#[derive(Clone, PartialEq, Debug)]
+pub enum ShardRecord {
+    /// A snapshot begins; an unfinished one before it is void.
+    Begin {
+        /// It holds everything below this number.
+        below: Number,
+    },
+    /// Its next chunk.
+    Chunk {
+        /// The contents.
+        bytes: Bytes,
+    },
+    /// It is complete.
+    End,
+}
+
+const TRANSFER_STALLED_AFTER: Duration = Duration::from_secs(2);
+const PULL_AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// The least time between two chunks written, so that a snapshot does not crowd out the votes.
+const CHUNK_EVERY: Duration = Duration::from_millis(2);
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+#[derive(Debug, Default)]
+pub(super) struct Snapshots {
+    durable_below: Number,
+    told_at: Option<Instant>,
+    executed_bytes: u64,
+    last_bytes: u64,
+    job: Option<Job>,
+    restoring: Option<(Number, Vec<Bytes>)>,
+    incoming: Option<Incoming>,
+    /// A snapshot of a peer that turned out not to decode is half installed: nothing may be executed on it.
+    half: bool,
+}
+
+#[derive(Debug)]
+enum Job {
+    Writing {
+        writer: Writer,
+        begin: Position,
+        stepped_at: Instant,
+        bytes: u64,
+    },
+    Serving {
+        writer: Writer,
+        peer: NodeId,
+        transfer: u64,
+        index: u64,
+        chunk: Bytes,
+        last: bool,
+        pulled_at: Instant,
+    },
+}
+
+#[derive(Debug)]
+struct Incoming {
+    peer: NodeId,
+    transfer: u64,
+    below: Number,
+    chunks: Vec<Bytes>,
+    asked_at: Instant,
+    progress_at: Instant,
+}
+
+/// Produces the chunks of the snapshot that the service has begun.
+#[derive(Debug)]
+struct Writer {
+    below: Number,
+    head: VecDeque<Bytes>,
+}
+
+kernel::record! {
+    struct Head {
+        below: Number,
+        executed: Stamp,
+        covered: Stamp,
+        sent: Vec<SentAt>,
+    }
+}
+
+kernel::record! {
+    struct SentAt {
+        number: Number,
+        others: Vec<Placed>,
+        inputs: Bytes,
+    }
+}
+
+impl Writer {
+    fn next<S: Shard>(&mut self, service: &mut S, chunk_bytes: usize) -> (Bytes, bool) {
+        if let Some(head) = self.head.pop_front() {
+            return (head, false);
+        }
+        let mut chunk = Vec::with_capacity(chunk_bytes + 1024);
+        let step = service.snapshot_step(chunk_bytes, &mut chunk);
+        (chunk.into(), step == SnapshotStep::Done)
+    }
+}
+
+impl Snapshots {
+    pub(super) fn durable_below(&self) -> Number {
+        self.durable_below
+    }
+
+    pub(super) fn count_executed(&mut self, bytes: usize) {
+        self.executed_bytes += bytes as u64;
+    }
+}
+
+impl<S: Shard> ShardServer<S> {
+    pub(super) fn is_installing_half(&self) -> bool {
+        self.snapshots.half
+    }
+
+    fn begin_writer(&mut self) -> Writer {
+        self.service.begin_snapshot();
+        let sent = self.sent.iter().map(|(&number, sent)| {
+            let Sent { others, inputs } = sent.clone();
+            SentAt { number, others, inputs }
+        });
+        let head = Head {
+            below: self.next,
+            executed: self.executed,
+            covered: self.covered,
+            // The operation at hand may have been announced already; it is announced anew when it is executed.
+            sent: sent.filter(|sent| sent.number < self.next).collect(),
+        };
+        Writer { below: self.next, head: VecDeque::from([head.encoded().into()]) }
+    }
+
+    pub(super) fn step_snapshot(&mut self, cx: &mut Cx<'_, Self>) {
+        let snapshots = &self.snapshots;
+        let due = snapshots.executed_bytes >= self.parameters.snapshot_every_bytes.max(snapshots.last_bytes);
+        if snapshots.job.is_none() && due && !snapshots.half {
+            self.snapshots.executed_bytes = 0;
+            let writer = self.begin_writer();
+            let begin = cx.append(&ShardRecord::Begin { below: writer.below });
+            self.snapshots.job = Some(Job::Writing { writer, begin, stepped_at: cx.now(), bytes: 0 });
+        }
+        let Some(Job::Writing { writer, begin, stepped_at, bytes }) = &mut self.snapshots.job else { return };
+        if cx.now().since(*stepped_at) < CHUNK_EVERY {
+            return cx.set_timer(ShardTimer::Snapshot, CHUNK_EVERY);
+        }
+        *stepped_at = cx.now();
+        let (chunk, last) = writer.next(&mut self.service, self.parameters.snapshot_chunk_bytes);
+        *bytes += chunk.len() as u64;
+        cx.append(&ShardRecord::Chunk { bytes: chunk });
+        if !last {
+            return cx.set_timer(ShardTimer::Snapshot, CHUNK_EVERY);
+        }
+        let (begin, below, bytes) = (*begin, writer.below, *bytes);
+        cx.append(&ShardRecord::End);
+        cx.trim(begin);
+        cx.mark("shard.wrote_a_snapshot");
+        self.snapshots.durable_below = below;
+        self.snapshots.last_bytes = bytes;
+        self.snapshots.job = None;
+        self.snapshots.told_at = None;
+    }
+
+    /// Tells who keeps things for this server how far it is durable.
+    pub(super) fn tell_durable(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        let told = self.snapshots.told_at.is_some_and(|at| now.since(at) < TELL_EVERY);
+        if told || self.snapshots.durable_below <= Number(1) {
+            return;
+        }
+        self.snapshots.told_at = Some(now);
+        let below = Placed { space: self.space, number: self.snapshots.durable_below };
+        for group in self.topology.groups() {
+            for &proxy in self.topology.proxies(group) {
+                cx.send_durable(proxy, proxy::ShardDurable { below: below.clone() });
+            }
+        }
+        for space in self.topology.spaces().filter(|&space| space != self.space) {
+            for &server in self.topology.servers(space) {
+                cx.send_durable(server, Settled { below: below.clone() });
+            }
+        }
+    }
+
+    pub(super) fn restore_snapshot(&mut self, record: ShardRecord) {
+        match record {
+            ShardRecord::Begin { below } => self.snapshots.restoring = Some((below, Vec::new())),
+            ShardRecord::Chunk { bytes } => {
+                if let Some((_, chunks)) = &mut self.snapshots.restoring {
+                    chunks.push(bytes);
+                }
+            }
+            ShardRecord::End => {
+                let Some((below, chunks)) = self.snapshots.restoring.take() else { return };
+                let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
+                let installed = self.install(&chunks);
+                invariant!(
+                    DUR,
+                    installed == Ok(below),
+                    "own snapshot below {below} reads back as {installed:?}"
+                );
+                self.snapshots.durable_below = below;
+                self.snapshots.last_bytes = bytes;
+            }
+        }
+    }
+
+    fn install(&mut self, chunks: &[Bytes]) -> Result<Number, DecodeError> {
+        let (head, rest) = chunks.split_first().ok_or(DecodeError::Truncated)?;
+        let Head { below, executed, covered, sent } = Head::decoded(head)?;
+        self.service.reset();
+        for chunk in rest {
+            self.service.install(chunk)?;
+        }
+        self.sent = sent
+            .into_iter()
+            .map(|SentAt { number, others, inputs }| (number, Sent { others, inputs }))
+            .collect();
+        self.next = below;
+        self.executed = executed;
+        self.covered = self.covered.max(covered);
+        self.waiting = self.waiting.split_off(&below);
+        self.inputs = self.inputs.split_off(&(below, crate::Space(0)));
+        self.snapshots.half = false;
+        Ok(below)
+    }
+}
+
+/// Handing snapshots over. The receiver pulls, so that lost messages cost a repetition and nothing else.
+impl<S: Shard> ShardServer<S> {
+    pub(super) fn on_behind(&mut self, message: Behind, cx: &mut Cx<'_, Self>) {
+        if message.durable <= self.next && !self.snapshots.half {
+            return;
+        }
+        self.begin_transfer(cx);
+    }
+
+    fn begin_transfer(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.snapshots.incoming.is_some() {
+            return;
+        }
+        let peers: Vec<NodeId> =
+            self.topology.servers(self.space).iter().copied().filter(|&server| server != cx.node()).collect();
+        let Some(peer) = cx.rng().pick(&peers).copied() else { return };
+        let (transfer, now) = (cx.rng().bits(), cx.now());
+        let (below, chunks) = (Number(0), Vec::new());
+        self.snapshots.incoming =
+            Some(Incoming { peer, transfer, below, chunks, asked_at: now, progress_at: now });
+        cx.send(peer, PullSnapshot { transfer, index: 0 });
+    }
+
+    pub(super) fn retry_transfer(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        let stalled = |since: Instant| now.since(since) > TRANSFER_STALLED_AFTER;
+        if let Some(Job::Serving { pulled_at, .. }) = &self.snapshots.job
+            && stalled(*pulled_at)
+        {
+            self.snapshots.job = None;
+        }
+        let Some(incoming) = &mut self.snapshots.incoming else {
+            if self.snapshots.half {
+                self.begin_transfer(cx);
+            }
+            return;
+        };
+        if stalled(incoming.progress_at) {
+            self.snapshots.incoming = None;
+        } else if now.since(incoming.asked_at) > PULL_AGAIN_AFTER {
+            incoming.asked_at = now;
+            let index = incoming.chunks.len() as u64;
+            cx.send(incoming.peer, PullSnapshot { transfer: incoming.transfer, index });
+        }
+    }
+
+    pub(super) fn on_pull_snapshot(&mut self, from: NodeId, message: PullSnapshot, cx: &mut Cx<'_, Self>) {
+        let chunk_bytes = self.parameters.snapshot_chunk_bytes;
+        if message.index == 0 && self.snapshots.job.is_none() && !self.snapshots.half {
+            let mut writer = self.begin_writer();
+            let (chunk, last) = writer.next(&mut self.service, chunk_bytes);
+            let (transfer, pulled_at) = (message.transfer, cx.now());
+            let job = Job::Serving { writer, peer: from, transfer, index: 0, chunk, last, pulled_at };
+            self.snapshots.job = Some(job);
+        }
+        let Some(Job::Serving { writer, peer, transfer, index, chunk, last, pulled_at }) =
+            &mut self.snapshots.job
+        else {
+            return;
+        };
+        if *peer != from || *transfer != message.transfer {
+            return;
+        }
+        *pulled_at = cx.now();
+        if message.index == *index + 1 && !*last {
+            *index += 1;
+            (*chunk, *last) = writer.next(&mut self.service, chunk_bytes);
+        }
+        if message.index == *index {
+            let (transfer, below, index) = (message.transfer, writer.below, *index);
+            cx.send(from, SnapshotChunk { transfer, below, index, chunk: chunk.clone(), last: *last });
+        } else if message.index > *index {
+            // The receiver has the last chunk and says so.
+            self.snapshots.job = None;
+        }
+    }
+
+    pub(super) fn on_snapshot_chunk(&mut self, from: NodeId, message: SnapshotChunk, cx: &mut Cx<'_, Self>) {
+        let Some(incoming) = &mut self.snapshots.incoming else { return };
+        let expected = incoming.chunks.len() as u64;
+        if incoming.peer != from || incoming.transfer != message.transfer || message.index != expected {
+            return;
+        }
+        if expected == 0 {
+            incoming.below = message.below;
+        } else if incoming.below != message.below {
+            // A repeated first pull began another snapshot under the same name.
+            return;
+        }
+        incoming.chunks.push(message.chunk);
+        (incoming.progress_at, incoming.asked_at) = (cx.now(), cx.now());
+        cx.send(from, PullSnapshot { transfer: message.transfer, index: expected + 1 });
+        if !message.last {
+            return;
+        }
+        let Some(Incoming { below, chunks, .. }) = self.snapshots.incoming.take() else { return };
+        if below <= self.next && !self.snapshots.half {
+            return;
+        }
+        self.snapshots.job = None;
+        self.snapshots.half = true;
+        match self.install(&chunks) {
+            Ok(_) => {
+                cx.mark("shard.took_a_snapshot_from_a_peer");
+                self.snapshots.executed_bytes = u64::MAX / 2;
+                self.execute(cx);
+            }
+            Err(_) => cx.reject("snapshot that does not decode"),
+        }
+    }
+}
+
+impl Encode for ShardRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Begin { below } => {
+                out.push(1);
+                below.encode(out);
+            }
+            Self::Chunk { bytes } => {
+                out.push(2);
+                bytes.encode(out);
+            }
+            Self::End => out.push(3),
+        }
+    }
+}
+
+impl Decode for ShardRecord {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(match u8::decode(input)? {
+            1 => Self::Begin { below: input.field()? },
+            2 => Self::Chunk { bytes: input.field()? },
+            3 => Self::End,
+            tag => return Err(DecodeError::UnknownTag("shard record", tag)),
+        })
+    }
+}

@@ -1,0 +1,122 @@
+//! Who plays which role of Mason, and the numbers that tune it.
+
+use crate::order::{Group, Space};
+use kernel::{HostId, NodeId};
+use std::time::Duration;
+
+/// One proxy: a replicated group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProxyGroup {
+    /// Its replicas' proxies; where its leader is, is decided by its log.
+    pub proxies: Vec<NodeId>,
+}
+
+/// The placement of all roles. Equal on all hosts.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Topology {
+    /// The proxies, by group.
+    pub groups: Vec<ProxyGroup>,
+    /// Who may be the sequencer: epoch `e` belongs to the one at `e` modulo their number. None: the one group there must be
+    /// numbers its operations itself, because its log is the order.
+    pub sequencers: Vec<NodeId>,
+    /// The servers of each shard, by space.
+    pub shards: Vec<Vec<NodeId>>,
+}
+
+impl Topology {
+    /// All spaces.
+    pub fn spaces(&self) -> impl Iterator<Item = Space> + use<> {
+        (0..self.shards.len() as u16).map(Space)
+    }
+
+    /// All groups.
+    pub fn groups(&self) -> impl Iterator<Item = Group> + use<> {
+        (0..self.groups.len() as u16).map(Group)
+    }
+
+    /// The sequencer of an epoch.
+    pub fn sequencer(&self, epoch: u64) -> Option<NodeId> {
+        let count = self.sequencers.len() as u64;
+        (count > 0).then(|| self.sequencers[(epoch % count) as usize])
+    }
+
+    /// The proxies of a group.
+    pub fn proxies(&self, group: Group) -> &[NodeId] {
+        self.groups.get(usize::from(group.0)).map_or(&[], |group| &group.proxies)
+    }
+
+    /// The servers of a shard.
+    pub fn servers(&self, space: Space) -> &[NodeId] {
+        self.shards.get(usize::from(space.0)).map_or(&[], |servers| servers)
+    }
+
+    /// The shards' servers on `host`.
+    pub fn servers_on(&self, host: HostId) -> impl Iterator<Item = (Space, NodeId)> {
+        self.spaces().filter_map(move |space| {
+            let here = self.servers(space).iter().find(|server| server.host() == host);
+            here.map(|&server| (space, server))
+        })
+    }
+
+    /// The group whose proxy `node` is.
+    pub fn group_of(&self, node: NodeId) -> Option<Group> {
+        self.groups().find(|&group| self.proxies(group).contains(&node))
+    }
+}
+
+/// Timeouts and bounds.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// How often a leading proxy looks after requests, pings the sequencer, and sends again.
+    pub tick: Duration,
+    /// How long an unanswered message waits before it is sent again.
+    pub resend_after: Duration,
+    /// A sequencer that a leading proxy has not heard for this long is taken for dead.
+    pub suspect_after: Duration,
+    /// Batches of a proxy that wait for numbers or for the log.
+    pub batches_max: usize,
+    /// Bytes of operations in one batch.
+    pub batch_bytes_max: usize,
+    /// Operations in one batch.
+    pub batch_operations_max: usize,
+    /// Bytes of operations that wait in a proxy; beyond it gateways have to send again.
+    pub queue_bytes_max: usize,
+    /// How often the group's clock is logged.
+    pub clock_every: Duration,
+    /// How often the proxies collect their views around the ring.
+    pub collect_every: Duration,
+    /// The numbers of one interval of the collection (the paper's N).
+    pub collect_interval: u64,
+    /// How far a new sequencer's stamps start above the highest one recovered.
+    pub stamp_gap: u64,
+    /// How long a shard waits for a missing number or input before it asks.
+    pub ask_after: Duration,
+    /// A shard's server takes a snapshot when it has executed this many bytes of operations, or as many as its last one held.
+    pub snapshot_every_bytes: u64,
+    /// The size of a snapshot's chunks.
+    pub snapshot_chunk_bytes: usize,
+    /// Bytes of one answer to a server that lacks operations.
+    pub page_bytes: usize,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        Self {
+            tick: Duration::from_millis(20),
+            resend_after: Duration::from_millis(60),
+            suspect_after: Duration::from_millis(150),
+            batches_max: 4,
+            batch_bytes_max: 256 << 10,
+            batch_operations_max: 8_192,
+            queue_bytes_max: 64 << 20,
+            clock_every: Duration::from_millis(500),
+            collect_every: Duration::from_secs(1),
+            collect_interval: 4_096,
+            stamp_gap: 1 << 20,
+            ask_after: Duration::from_millis(40),
+            snapshot_every_bytes: 64 << 20,
+            snapshot_chunk_bytes: 256 << 10,
+            page_bytes: 256 << 10,
+        }
+    }
+}
