@@ -40,8 +40,10 @@
 #![forbid(unsafe_code)]
 
 pub mod client;
+pub mod deployment;
 mod family;
 pub mod order;
+pub mod outbox;
 pub mod proxy;
 pub mod sequencer;
 pub mod service;
@@ -49,7 +51,9 @@ pub mod shard;
 pub mod topology;
 pub mod view;
 
+pub use deployment::{Deployment, GATEWAY, HostParts};
 pub use family::{Mason, Member, Message};
 pub use order::{Cut, Group, GroupTime, Number, Operation, Order, Placed, Range, Space, Stamp};
+pub use outbox::Outbox;
 pub use service::{Shard, ShardOut, Stub, StubOut, Verdict};
 pub use topology::{Parameters, ProxyGroup, Topology};

@@ -1,0 +1,204 @@
+//! Which roles a host plays: the same numbers of nodes under every driver.
+
+use crate::client::ClientIn;
+use crate::family::{Mason, Member};
+use crate::order::{Group, Space};
+use crate::proxy::machine::ProxyMachine;
+use crate::proxy::{LogNodes, Proxy, SpacesOf};
+use crate::sequencer::Sequencer;
+use crate::service::{Shard, Stub};
+use crate::shard::ShardServer;
+use crate::topology::{Parameters, ProxyGroup, Topology};
+use kernel::{Embedded, HostId, NodeId, Place, Role};
+use parts::{Acceptors, Slot};
+use paxos::multipaxos::{acceptor, batcher, leader, proxy_leader, replica, unbatcher};
+use paxos::{Configuration, Configurations, HostEntry};
+use std::sync::Arc;
+
+/// A deployment on hosts that all play every role: a replica of every proxy, a server of every shard, a gateway.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    hosts: Vec<HostEntry>,
+    topology: Arc<Topology>,
+    parameters: Parameters,
+    log: paxos::Parameters,
+}
+
+/// The place of a host's gateway.
+pub const GATEWAY: Place = Place(0x101);
+const SEQUENCER: Place = Place(0x100);
+const FIRST_SHARD: u32 = 0x200;
+const FIRST_GROUP: u32 = 0x1000;
+const PLACES_PER_GROUP: u32 = 0x10;
+
+/// The roles of a group on a host.
+#[derive(Clone, Copy)]
+enum Part {
+    Leader = 1,
+    ProxyLeader,
+    Acceptor,
+    Replica,
+    Batcher,
+    Unbatcher,
+    Proxy,
+}
+
+fn place(group: Group, part: Part) -> Place {
+    Place(FIRST_GROUP + PLACES_PER_GROUP * u32::from(group.0) + part as u32)
+}
+
+/// The service's parts of one host.
+pub struct HostParts<'a, T, S, G> {
+    /// Its share in each proxy.
+    pub stub: &'a dyn Fn(Group) -> T,
+    /// Its shards.
+    pub shard: &'a dyn Fn(Space) -> S,
+    /// Its gateway.
+    pub gateway: G,
+}
+
+impl Deployment {
+    /// Spreads `groups` proxies and `shards` shards over `hosts`; `sequencers` of them may be the sequencer. With none, `groups`
+    /// must be 1: its log is the order.
+    pub fn new(
+        hosts: Vec<HostEntry>,
+        groups: u16,
+        shards: u16,
+        sequencers: usize,
+        parameters: Parameters,
+        log: paxos::Parameters,
+    ) -> Self {
+        let ids: Vec<HostId> = hosts.iter().map(|host| HostId::named(&host.name)).collect();
+        let on_all = |place: Place| ids.iter().map(|&host| NodeId::new(host, place)).collect::<Vec<_>>();
+        let topology = Topology {
+            groups: (0..groups)
+                .map(|group| ProxyGroup { proxies: on_all(self::place(Group(group), Part::Proxy)) })
+                .collect(),
+            sequencers: on_all(SEQUENCER).into_iter().take(sequencers).collect(),
+            shards: (0..shards).map(|shard| on_all(Place(FIRST_SHARD + u32::from(shard)))).collect(),
+        };
+        Self { hosts, topology: Arc::new(topology), parameters, log }
+    }
+
+    /// Who plays what.
+    pub fn topology(&self) -> &Arc<Topology> {
+        &self.topology
+    }
+
+    /// The gateway of a host.
+    pub fn gateway(host: HostId) -> NodeId {
+        NodeId::new(host, GATEWAY)
+    }
+
+    /// The proxies of a host, by group.
+    pub fn proxies_of(&self, host: HostId) -> Vec<NodeId> {
+        self.topology.groups().map(|group| NodeId::new(host, place(group, Part::Proxy))).collect()
+    }
+
+    /// The shards' servers of a host, by space.
+    pub fn servers_of(&self, host: HostId) -> Vec<NodeId> {
+        self.topology
+            .spaces()
+            .map(|space| NodeId::new(host, Place(FIRST_SHARD + u32::from(space.0))))
+            .collect()
+    }
+
+    /// The configuration of a group's log at its birth. The hosts stand in another order in each group, so that the first
+    /// elections spread the leaders.
+    pub fn configuration(&self, group: Group) -> Configuration {
+        let mut ids: Vec<HostId> = self.hosts.iter().map(|host| HostId::named(&host.name)).collect();
+        let count = ids.len();
+        ids.rotate_left(usize::from(group.0) % count);
+        let on_all = |part| ids.iter().map(|&host| NodeId::new(host, place(group, part))).collect::<Vec<_>>();
+        let mut batchers = on_all(Part::Batcher);
+        // Proxies hear the leader as batchers do: they, too, propose.
+        batchers.extend(on_all(Part::Proxy));
+        Configuration {
+            version: 0,
+            first_slot: Slot(0),
+            acceptors: parts::Group::majority(on_all(Part::Acceptor))
+                .and_then(|group| Acceptors::new(vec![group]))
+                .expect("hosts have different names, and there are at most 64"),
+            leaders: on_all(Part::Leader),
+            proxy_leaders: on_all(Part::ProxyLeader),
+            replicas: on_all(Part::Replica),
+            batchers,
+            unbatchers: on_all(Part::Unbatcher),
+            hosts: self.hosts.clone(),
+            joined: Vec::new(),
+        }
+    }
+
+    /// The nodes of one host.
+    pub fn build<T, S, G>(
+        &self,
+        host: HostId,
+        spaces_of: &SpacesOf,
+        parts: HostParts<'_, T, S, G>,
+    ) -> Vec<(Place, Member<T, S, G>)>
+    where
+        T: Stub,
+        S: Shard,
+        G: Role<Family = Mason, In = ClientIn>,
+    {
+        let mut nodes = Vec::new();
+        if self.topology.sequencers.iter().any(|sequencer| sequencer.host() == host) {
+            let sequencer = Sequencer::new(self.topology.clone(), self.parameters.clone());
+            nodes.push((SEQUENCER, Member::Sequencer(sequencer)));
+        }
+        for group in self.topology.groups() {
+            self.build_group(host, group, spaces_of, &parts, &mut nodes);
+        }
+        for space in self.topology.spaces() {
+            let service = (parts.shard)(space);
+            let server = ShardServer::new(space, self.topology.clone(), self.parameters.clone(), service);
+            nodes.push((Place(FIRST_SHARD + u32::from(space.0)), Member::Shard(Box::new(server))));
+        }
+        nodes.push((GATEWAY, Member::Gateway(Box::new(parts.gateway))));
+        nodes
+    }
+
+    fn build_group<T: Stub, S: Shard, G>(
+        &self,
+        host: HostId,
+        group: Group,
+        spaces_of: &SpacesOf,
+        parts: &HostParts<'_, T, S, G>,
+        nodes: &mut Vec<(Place, Member<T, S, G>)>,
+    ) {
+        let known = Configurations::starting_with(self.configuration(group));
+        let node = |part| NodeId::new(host, place(group, part));
+        let log = || self.log.clone();
+        let page_bytes = self.parameters.page_bytes;
+        let machine = ProxyMachine::new(group, host, self.topology.clone(), page_bytes, (parts.stub)(group));
+        let replica = node(Part::Replica);
+        let proxy = Proxy::new(
+            group,
+            self.topology.clone(),
+            self.parameters.clone(),
+            LogNodes { batcher: node(Part::Batcher), leader: node(Part::Leader), replica },
+            spaces_of.clone(),
+        );
+        let members = [
+            (Part::Leader, paxos::Member::Leader(leader::Leader::new(log(), known.clone()))),
+            (
+                Part::ProxyLeader,
+                paxos::Member::ProxyLeader(proxy_leader::ProxyLeader::new(log(), known.clone())),
+            ),
+            (
+                Part::Acceptor,
+                paxos::Member::Acceptor(acceptor::Acceptor::new(log(), known.clone(), Some(replica))),
+            ),
+            (Part::Replica, paxos::Member::Replica(replica::Replica::new(log(), known.clone(), machine))),
+            (
+                Part::Batcher,
+                paxos::Member::Batcher(batcher::Batcher::new(log(), known, node(Part::Unbatcher))),
+            ),
+            (Part::Unbatcher, paxos::Member::Unbatcher(unbatcher::Unbatcher)),
+        ];
+        for (part, member) in members {
+            nodes.push((place(group, part), Member::Log(Box::new(Embedded::new(member)))));
+        }
+        nodes.push((place(group, Part::Proxy), Member::Proxy(Box::new(proxy))));
+    }
+}

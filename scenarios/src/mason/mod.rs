@@ -1,0 +1,265 @@
+//! Mason under the bare sequence: every host plays every role.
+
+mod history;
+mod invariants;
+
+use ::mason::proxy::SpacesOf;
+use ::mason::{Deployment, Group, HostParts, Parameters, Space, Stub};
+use history::History;
+use invariants::Invariants;
+use kernel::{Bytes, Encode, HostId, NodeId, Place, RequestId, Rng};
+use sequence::{Ask, Gateway, Labels, Spaces};
+use sim::{Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind, Tuning};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a host runs.
+type Node = ::mason::Member<Spaces, Labels, Gateway>;
+
+/// One cluster, drawn from a seed.
+pub struct MasonScenario {
+    hosts: Vec<HostId>,
+    shards: u16,
+    deployment: Deployment,
+    history: History,
+    invariants: Invariants,
+    lost: BTreeSet<HostId>,
+}
+
+/// What a sweep must reach.
+const MARKS: &[&str] = &[
+    "proxy.collected_an_interval",
+    "proxy.filled_holes",
+    "proxy.filled_numbers_of_a_dead_leader",
+    "proxy.found_its_sequencer_restarted",
+    "proxy.leads",
+    "proxy.proposed_again",
+    "proxy.refused_a_sealed_sequencers_answer",
+    "proxy.sealed",
+    "proxy.suspected_the_sequencer",
+    "sequencer.answered_a_request_again",
+    "sequencer.began_a_recovery",
+    "sequencer.found_holes",
+    "sequencer.recovered_anew_in_the_middle",
+    "sequencer.told_a_new_leader_of_lost_requests",
+    "sequencer.took_over",
+    "shard.asked_for_a_missing_number",
+    "shard.asked_for_inputs",
+    "shard.sent_inputs_again",
+    "shard.took_a_snapshot_from_a_peer",
+    "shard.wrote_a_snapshot",
+];
+
+const STRIKES: [StrikeKind; 6] = [
+    StrikeKind { name: "kill the sequencer", class: sim::Class::Strike },
+    StrikeKind { name: "pause the sequencer", class: sim::Class::Strike },
+    StrikeKind { name: "kill a proxy's leader", class: sim::Class::Strike },
+    StrikeKind { name: "pause a proxy's leader", class: sim::Class::Strike },
+    StrikeKind { name: "kill the sequencer and a proxy's leader", class: sim::Class::Strike },
+    StrikeKind { name: "kill everybody", class: sim::Class::Strike },
+];
+
+impl MasonScenario {
+    /// A cluster of `rng`'s choice.
+    pub fn draw(rng: &mut Rng) -> Self {
+        let ms = Duration::from_millis;
+        let count = if rng.chance(0.8) { 3 } else { 5 };
+        let entries: Vec<paxos::HostEntry> = (0..count)
+            .map(|number| paxos::HostEntry { name: format!("h{number}"), address: format!("h{number}:1") })
+            .collect();
+        let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
+        let alone = rng.chance(0.15);
+        let (groups, shards) =
+            if alone { (1, 1) } else { (rng.between(1, 4) as u16, rng.between(1, 4) as u16) };
+        let sequencers = if alone { 0 } else { count };
+        let parameters = Parameters {
+            tick: ms(rng.between(10, 40)),
+            resend_after: ms(rng.between(30, 120)),
+            suspect_after: ms(rng.between(80, 400)),
+            batches_max: rng.between(1, 6) as usize,
+            batch_operations_max: if rng.chance(0.3) { 2 } else { 64 },
+            clock_every: ms(rng.between(200, 800)),
+            collect_every: ms(rng.between(100, 1_000)),
+            collect_interval: rng.between(4, 64),
+            ask_after: ms(rng.between(20, 80)),
+            snapshot_every_bytes: 500 << rng.below(6),
+            snapshot_chunk_bytes: 256 << rng.below(4),
+            page_bytes: 128 << rng.below(6),
+            ..Parameters::default()
+        };
+        let log = paxos::Parameters {
+            election_timeout: ms(rng.between(100, 300)),
+            heartbeat_every: ms(rng.between(15, 40)),
+            resend_after: ms(rng.between(50, 150)),
+            window: 8 << rng.below(4),
+            snapshot_every_bytes: 2_000 << rng.below(6),
+            snapshot_chunk_bytes: 128 << rng.below(5),
+            retained_bytes_max: 4_000 << rng.below(6),
+            ..paxos::Parameters::default()
+        };
+        let deployment = Deployment::new(entries, groups, shards, sequencers, parameters, log);
+        Self {
+            hosts,
+            shards,
+            deployment,
+            history: History::default(),
+            invariants: Invariants::default(),
+            lost: BTreeSet::new(),
+        }
+    }
+
+    fn sequencer(&self, cluster: &Cluster<'_, Node>) -> Option<HostId> {
+        let active = cluster.nodes().filter_map(|(id, node)| match node {
+            Node::Sequencer(sequencer) => Some((sequencer.active_epoch()?, id.host())),
+            _ => None,
+        });
+        active.max().map(|(_, host)| host)
+    }
+
+    fn leader(&self, rng: &mut Rng, cluster: &Cluster<'_, Node>) -> Option<HostId> {
+        let leading = cluster.nodes().filter_map(|(id, node)| match node {
+            Node::Proxy(proxy) if proxy.is_leading() => Some(id.host()),
+            _ => None,
+        });
+        rng.pick(&leading.collect::<Vec<_>>()).copied()
+    }
+
+    fn is_bad(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
+        self.lost.contains(&host) || cluster.is_lost(host) || cluster.is_damaged(host)
+    }
+}
+
+impl Scenario for MasonScenario {
+    type Node = Node;
+
+    const FAMILY: &'static str = "mason";
+
+    fn hosts(&self) -> Vec<HostSpec> {
+        self.hosts.iter().map(|&host| HostSpec::server(host)).collect()
+    }
+
+    fn clients(&self) -> Vec<NodeId> {
+        let gateways = self.hosts.iter().map(|&host| Deployment::gateway(host));
+        gateways.flat_map(|gateway| [gateway; 3]).collect()
+    }
+
+    fn classes(&self) -> Classes {
+        Classes::ALL
+            .without(sim::Class::Upgrade)
+            .without(sim::Class::ClockLie)
+            .without(sim::Class::Membership)
+            .without(sim::Class::DiskLost)
+    }
+
+    fn tuning(&self) -> Tuning {
+        let s = Duration::from_secs;
+        Tuning { safety: (s(10), s(30)), operations: (20, 150), liveness: s(60), ..Tuning::default() }
+    }
+
+    fn strikes(&self) -> Vec<StrikeKind> {
+        STRIKES.to_vec()
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        MARKS
+    }
+
+    fn build(&mut self, life: Life) -> Vec<(Place, Node)> {
+        self.invariants.forget(life.host);
+        self.history.forget(Deployment::gateway(life.host));
+        let stub = Spaces { count: self.shards };
+        let spaces_of: SpacesOf = Arc::new(move |body| stub.spaces(body));
+        let parts = HostParts {
+            stub: &|_: Group| stub,
+            shard: &|_: Space| Labels::default(),
+            gateway: Gateway::new(self.deployment.proxies_of(life.host)),
+        };
+        self.deployment.build(life.host, &spaces_of, parts)
+    }
+
+    fn operate(
+        &mut self,
+        operation: OperationId,
+        node: NodeId,
+        rng: &mut Rng,
+        control: &mut Control<'_, Node>,
+    ) {
+        let mut spaces: Vec<Space> = (0..self.shards).map(Space).filter(|_| rng.chance(0.5)).collect();
+        if spaces.is_empty() {
+            spaces.push(Space(rng.below(u64::from(self.shards)) as u16));
+        }
+        let label = Bytes::from(format!("{}.{}", operation.client, operation.nth));
+        let ask = Ask { spaces: spaces.clone(), label: label.clone() };
+        let id = control.request(node, ask.encoded().into());
+        self.history.asked(id, node, spaces, label, control.cluster.now());
+    }
+
+    fn on_response(&mut self, _node: NodeId, id: RequestId, order: Bytes, control: &mut Control<'_, Node>) {
+        self.history.answered(id, &order, control.cluster.now());
+    }
+
+    fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        self.invariants.check_host(host, cluster);
+    }
+
+    fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
+        let second = Duration::from_secs(1);
+        let sequencer = self.sequencer(&control.cluster);
+        let leader = self.leader(rng, &control.cluster);
+        let down = rng.duration(second / 20, 2 * second);
+        match (which, sequencer, leader) {
+            (0, Some(host), _) | (2, _, Some(host)) => control.crash(host, Loss::All, down, rng),
+            (1, Some(host), _) | (3, _, Some(host)) => control.pause(host, down),
+            (4, Some(one), Some(other)) => {
+                control.crash(one, Loss::All, down, rng);
+                if one != other {
+                    control.crash(other, Loss::All, down, rng);
+                }
+            }
+            (5, _, _) => {
+                for &host in &self.hosts {
+                    if control.cluster.is_up(host) {
+                        control.crash(host, Loss::All, rng.duration(second / 10, second), rng);
+                    }
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn on_disk_lost(&mut self, host: HostId, _cluster: &Cluster<'_, Node>) -> sim::Replacement {
+        self.lost.insert(host);
+        sim::Replacement::StayDown
+    }
+
+    fn core(&mut self, cluster: &Cluster<'_, Node>, rng: &mut Rng) -> Core {
+        let mut sound: Vec<HostId> =
+            self.hosts.iter().copied().filter(|&host| !self.is_bad(host, cluster)).collect();
+        let quorum = self.hosts.len() / 2 + 1;
+        if sound.len() < quorum {
+            return Core::Excused("no majority has kept its journal".to_owned());
+        }
+        while sound.len() > quorum && rng.chance(0.7) {
+            sound.remove(rng.index(sound.len()));
+        }
+        Core::Hosts(sound)
+    }
+
+    fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
+        self.invariants.converged(core, cluster)
+    }
+
+    fn standing(&self, cluster: &Cluster<'_, Node>) -> String {
+        invariants::standing(cluster)
+    }
+
+    fn finish(&mut self, cluster: &Cluster<'_, Node>) {
+        self.history.check(cluster);
+    }
+
+    fn history(&self) -> Option<String> {
+        Some(self.history.to_text())
+    }
+}

@@ -1,0 +1,101 @@
+//! Takes the calls of one host's users to the proxies.
+
+use kernel::{Bytes, Cx, NodeId, Position, RequestId, Role};
+use mason::client::ClientIn;
+use mason::{Group, Mason, Outbox};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::time::Duration;
+
+kernel::timers! {
+    /// The gateway's timers.
+    pub enum GatewayTimer {
+        /// Send again what has no answer.
+        Resend,
+    }
+}
+
+/// A call is an encoded [`crate::Ask`]; its answer an encoded [`mason::Order`], or nothing if no space exists.
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    proxies: Vec<NodeId>,
+    outbox: Outbox,
+    calls: BTreeMap<(Group, u64), RequestId>,
+    next_group: u16,
+}
+
+const RESEND_AFTER: Duration = Duration::from_millis(100);
+
+impl Gateway {
+    /// A gateway that uses these proxies of its host, by group, in turn.
+    pub fn new(proxies: Vec<NodeId>) -> Self {
+        let outbox = Outbox::new(0, &proxies, RESEND_AFTER);
+        Self { proxies, outbox, calls: BTreeMap::new(), next_group: 0 }
+    }
+
+    /// Calls without an answer.
+    pub fn outstanding(&self) -> usize {
+        self.outbox.outstanding()
+    }
+}
+
+impl Role for Gateway {
+    type Family = Mason;
+    type In = ClientIn;
+    type Timer = GatewayTimer;
+    type Record = Infallible;
+
+    fn restore(&mut self, _position: Position, record: Infallible) {
+        match record {}
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        self.outbox = Outbox::new(cx.rng().bits(), &self.proxies, RESEND_AFTER);
+        cx.set_timer(GatewayTimer::Resend, RESEND_AFTER);
+    }
+
+    fn on_message(&mut self, _from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
+        match message {
+            ClientIn::Answers(message) => {
+                for answer in message.answers {
+                    self.outbox.answered(message.group, answer.tag, cx.now());
+                    if let Some(id) = self.calls.remove(&(message.group, answer.tag)) {
+                        cx.respond(id, answer.body);
+                    }
+                }
+            }
+            ClientIn::Notice(_)
+            | ClientIn::Progress(_)
+            | ClientIn::ReadAnswers(_)
+            | ClientIn::BarrierPassed(_)
+            | ClientIn::Told(_)
+            | ClientIn::Connected(_)
+            | ClientIn::Input(_)
+            | ClientIn::Disconnected(_) => cx.reject("message that the sequence has no use for"),
+        }
+    }
+
+    fn on_timer(&mut self, timer: GatewayTimer, cx: &mut Cx<'_, Self>) {
+        match timer {
+            GatewayTimer::Resend => cx.set_timer(GatewayTimer::Resend, RESEND_AFTER),
+        }
+    }
+
+    fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
+        if self.proxies.is_empty() {
+            return cx.respond(id, Bytes::new());
+        }
+        let group = Group(self.next_group % self.proxies.len() as u16);
+        self.next_group = (group.0 + 1) % self.proxies.len() as u16;
+        let tag = self.outbox.push(group, request);
+        self.calls.insert((group, tag), id);
+    }
+
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        let mut sends = Vec::new();
+        self.outbox.flush(cx.node(), cx.now(), |proxy, submit| sends.push((proxy, submit)));
+        for (proxy, submit) in sends {
+            cx.send(proxy, submit);
+        }
+    }
+}
