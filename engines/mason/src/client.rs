@@ -10,6 +10,8 @@ use kernel::{Bytes, NodeId};
 kernel::record! {
     /// One answer.
     pub struct Answer {
+        /// The origin's life that asked: an earlier one's answers are nobody's.
+        incarnation: u64,
         /// Which operation, by its tag in the group it was submitted to.
         tag: u64,
         /// Where it was ordered; 0 for an operation of the group alone and for one that was made void.
@@ -79,6 +81,12 @@ kernel::messages! {
             group: Group,
             /// The service's words.
             body: Bytes,
+        },
+        /// From a shard's server: it took over another server's state, and what it has not executed itself it will not answer. An
+        /// origin whose operations may be among those starts a new life (see [`crate::Outbox::restart`]).
+        10 => Skipped {
+            /// The shard.
+            space: Space,
         },
         /// From a connection (a node that stands for a user's socket): it is open.
         7 => Connected {

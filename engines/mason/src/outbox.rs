@@ -1,5 +1,6 @@
 //! The part of a gateway that talks to proxies: numbers operations, and sends them again until they are answered.
 
+use crate::client::Answer;
 use crate::order::{Group, Operation};
 use crate::proxy::Submit;
 use kernel::{Bytes, Instant, NodeId};
@@ -50,11 +51,24 @@ impl Outbox {
         tag
     }
 
-    /// An answer has come: the operation need not be sent again. False if it had one before.
-    pub fn answered(&mut self, group: Group, tag: u64, now: Instant) -> bool {
+    /// An answer has come: the operation need not be sent again. False if it had one before, or is another life's.
+    pub fn answered(&mut self, group: Group, answer: &Answer, now: Instant) -> bool {
         let Some(lane) = self.groups.get_mut(usize::from(group.0)) else { return false };
+        if answer.incarnation != self.incarnation {
+            return false;
+        }
         lane.heard_at = now;
-        lane.unanswered.remove(&tag).is_some()
+        lane.unanswered.remove(&answer.tag).is_some()
+    }
+
+    /// Gives up everything unanswered, and numbers what follows anew: some of it may have been executed, some may be yet, until
+    /// the first operation of the new life is admitted.
+    pub fn restart(&mut self, incarnation: u64) {
+        self.incarnation = incarnation;
+        for lane in &mut self.groups {
+            (lane.next, lane.unsent_from) = (1, 1);
+            lane.unanswered.clear();
+        }
     }
 
     /// Operations without an answer.
@@ -118,11 +132,17 @@ mod tests {
         assert_eq!(tags(&mut outbox, 0), [(node(1), 1), (node(1), 2), (node(2), 1)]);
         assert_eq!(tags(&mut outbox, 1), []);
         assert_eq!(outbox.push(Group(0), Bytes::from_static(b"d")), 3);
-        assert!(outbox.answered(Group(0), 1, Instant(2)));
-        assert!(!outbox.answered(Group(0), 1, Instant(2)));
+        let answer =
+            |incarnation, tag| Answer { incarnation, tag, stamp: crate::Stamp(1), body: Bytes::new() };
+        assert!(!outbox.answered(Group(0), &answer(8, 1), Instant(2)), "of another life");
+        assert!(outbox.answered(Group(0), &answer(9, 1), Instant(2)));
+        assert!(!outbox.answered(Group(0), &answer(9, 1), Instant(2)));
         assert_eq!(tags(&mut outbox, 3), [(node(1), 3)]);
         let late = 200_000_000;
         assert_eq!(tags(&mut outbox, late), [(node(1), 2), (node(1), 3), (node(2), 1)]);
         assert_eq!(outbox.outstanding(), 3);
+        outbox.restart(10);
+        assert_eq!(outbox.outstanding(), 0);
+        assert_eq!(outbox.push(Group(0), Bytes::from_static(b"e")), 1);
     }
 }

@@ -36,6 +36,9 @@ impl History {
 
     pub(super) fn answered(&mut self, id: RequestId, order: &Bytes, now: u64) {
         let Some(asked) = self.calls.get_mut(&id) else { return };
+        if *order == sequence::UNKNOWN {
+            return;
+        }
         let order = Order::decoded(order).expect("a space was asked for, so an order is the answer");
         let spaces: Vec<Space> = order.numbers.iter().map(|placed| placed.space).collect();
         invariant!(UNIQ, spaces == asked.spaces, "asked for {:?}, given {:?}", asked.spaces, order.numbers);

@@ -173,7 +173,10 @@ impl Scenario for MasonScenario {
         let parts = HostParts {
             stub: &|_: Group| stub,
             shard: &|_: Space| Labels::default(),
-            gateway: Gateway::new(self.deployment.proxies_of(life.host)),
+            gateway: Gateway::new(
+                self.deployment.proxies_of(life.host),
+                self.deployment.servers_of(life.host),
+            ),
         };
         self.deployment.build(life.host, &spaces_of, parts)
     }

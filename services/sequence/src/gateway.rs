@@ -2,6 +2,7 @@
 
 use kernel::{Bytes, Cx, NodeId, Position, RequestId, Role};
 use mason::client::ClientIn;
+use mason::shard::Attach;
 use mason::{Group, Mason, Outbox};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -15,10 +16,14 @@ kernel::timers! {
     }
 }
 
-/// A call is an encoded [`crate::Ask`]; its answer an encoded [`mason::Order`], or nothing if no space exists.
+/// The answer to a call of which it is not known whether it was given a place: the label tells, once it is looked for.
+pub const UNKNOWN: Bytes = Bytes::from_static(b"?");
+
+/// A call is an encoded [`crate::Ask`]; its answer an encoded [`mason::Order`], nothing if no space exists, or [`UNKNOWN`].
 #[derive(Clone, Debug)]
 pub struct Gateway {
     proxies: Vec<NodeId>,
+    shards: Vec<NodeId>,
     outbox: Outbox,
     calls: BTreeMap<(Group, u64), RequestId>,
     next_group: u16,
@@ -27,10 +32,10 @@ pub struct Gateway {
 const RESEND_AFTER: Duration = Duration::from_millis(100);
 
 impl Gateway {
-    /// A gateway that uses these proxies of its host, by group, in turn.
-    pub fn new(proxies: Vec<NodeId>) -> Self {
+    /// A gateway that uses these proxies of its host, by group, in turn, and hears from these servers, by space.
+    pub fn new(proxies: Vec<NodeId>, shards: Vec<NodeId>) -> Self {
         let outbox = Outbox::new(0, &proxies, RESEND_AFTER);
-        Self { proxies, outbox, calls: BTreeMap::new(), next_group: 0 }
+        Self { proxies, shards, outbox, calls: BTreeMap::new(), next_group: 0 }
     }
 
     /// Calls without an answer.
@@ -52,20 +57,28 @@ impl Role for Gateway {
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
         self.outbox = Outbox::new(cx.rng().bits(), &self.proxies, RESEND_AFTER);
         cx.set_timer(GatewayTimer::Resend, RESEND_AFTER);
+        cx.multicast(self.shards.iter().copied(), Attach {});
     }
 
     fn on_message(&mut self, _from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
         match message {
             ClientIn::Answers(message) => {
                 for answer in message.answers {
-                    self.outbox.answered(message.group, answer.tag, cx.now());
-                    if let Some(id) = self.calls.remove(&(message.group, answer.tag)) {
+                    if self.outbox.answered(message.group, &answer, cx.now())
+                        && let Some(id) = self.calls.remove(&(message.group, answer.tag))
+                    {
                         cx.respond(id, answer.body);
                     }
                 }
             }
+            ClientIn::Skipped(_) => {
+                self.outbox.restart(cx.rng().bits());
+                for (_, id) in std::mem::take(&mut self.calls) {
+                    cx.respond(id, UNKNOWN);
+                }
+            }
+            ClientIn::Progress(_) => {}
             ClientIn::Notice(_)
-            | ClientIn::Progress(_)
             | ClientIn::ReadAnswers(_)
             | ClientIn::BarrierPassed(_)
             | ClientIn::Told(_)

@@ -8,7 +8,7 @@ mod gateway;
 mod label;
 mod shard;
 
-pub use gateway::Gateway;
+pub use gateway::{Gateway, UNKNOWN};
 pub use label::Ask;
 pub use shard::Labels;
 

@@ -298,7 +298,8 @@ impl<S: Stub> ProxyMachine<S> {
         if let (Some(body), Some(operation)) = (answer, operation)
             && self.speaks_to(operation.origin, operation.tag)
         {
-            let answer = Answer { tag: operation.tag, stamp: Stamp(0), body };
+            let Operation { incarnation, tag, .. } = *operation;
+            let answer = Answer { incarnation, tag, stamp: Stamp(0), body };
             let answers = ClientIn::from(Answers { group: self.group, answers: vec![answer] });
             self.notices.push((operation.origin, answers.encoded().into()));
         }

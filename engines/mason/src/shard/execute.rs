@@ -86,7 +86,8 @@ impl<S: Shard> ShardServer<S> {
         let heard = order.numbers.first().is_some_and(|placed| placed.space == self.space);
         if heard && operation.origin != NodeId::ZERO && self.answers_to(operation.origin, number, cx.node()) {
             let body = Bytes::copy_from_slice(&self.out.answer);
-            let answer = Answer { tag: operation.tag, stamp: order.stamp, body };
+            let Operation { incarnation, tag, .. } = *operation;
+            let answer = Answer { incarnation, tag, stamp: order.stamp, body };
             self.answers.entry((operation.origin, group)).or_default().push(answer);
         }
         self.out.answer.clear();

@@ -3,6 +3,7 @@
 //! A snapshot is a row of chunks: a head with everything that is a function of the executed numbers, then the service's own.
 
 use super::{Behind, PullSnapshot, Sent, Settled, ShardServer, ShardTimer, SnapshotChunk};
+use crate::client::Skipped;
 use crate::order::{Number, Placed, Stamp};
 use crate::proxy;
 use crate::service::Shard;
@@ -342,6 +343,9 @@ impl<S: Shard> ShardServer<S> {
         match self.install(&chunks) {
             Ok(_) => {
                 cx.mark("shard.took_a_snapshot_from_a_peer");
+                for &observer in &self.observers {
+                    cx.send(observer, Skipped { space: self.space });
+                }
                 self.snapshots.executed_bytes = u64::MAX / 2;
                 self.execute(cx);
             }
