@@ -54,6 +54,6 @@ pub mod view;
 pub use deployment::{Deployment, GATEWAY, HostParts};
 pub use family::{Mason, Member, Message};
 pub use order::{Cut, Group, GroupTime, Number, Operation, Order, Placed, Range, Space, Stamp};
-pub use outbox::Outbox;
+pub use outbox::{Life, Outbox};
 pub use service::{Shard, ShardOut, Stub, StubOut, Verdict};
 pub use topology::{Parameters, ProxyGroup, Topology};

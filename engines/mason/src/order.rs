@@ -64,7 +64,7 @@ kernel::record! {
     pub struct Operation {
         /// Who gets the answer.
         origin: NodeId,
-        /// Drawn by the origin when it started: one that restarts numbers its operations anew.
+        /// The origin's life, larger than those before: one that restarts numbers its operations anew.
         incarnation: u64,
         /// Counts the origin's operations at this proxy, from 1, without gaps: they are admitted in this order, each once.
         tag: u64,

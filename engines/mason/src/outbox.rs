@@ -3,7 +3,7 @@
 use crate::client::Answer;
 use crate::order::{Group, Operation};
 use crate::proxy::Submit;
-use kernel::{Bytes, Instant, NodeId};
+use kernel::{Bytes, Instant, NodeId, Wall};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -28,6 +28,23 @@ struct Lane {
 const PER_MESSAGE_MAX: usize = 4_096;
 /// Bytes of one message.
 const BYTES_PER_MESSAGE_MAX: usize = 256 << 10;
+
+kernel::record! {
+    /// What a gateway must not forget: the lives of its outbox. A later life has a larger number, so that what an earlier one has
+    /// sent, and the network delivers late, is not taken for new.
+    pub struct Life {
+        /// The life that begins.
+        incarnation: u64,
+    }
+}
+
+impl Life {
+    /// The life after this one. The clock only matters where journals are not kept.
+    #[must_use]
+    pub fn next(&self, wall: Wall) -> Self {
+        Self { incarnation: (self.incarnation + 1).max(wall.latest) }
+    }
+}
 
 impl Outbox {
     /// An outbox of the origin's life `incarnation`; `proxies` are those of its host, by group.

@@ -85,8 +85,7 @@ pub(super) fn standing(cluster: &Cluster<'_, Node>) -> String {
                 words.push(format!("{id} leads {proxy:?}"));
             }
             Node::Shard(server) => {
-                let (space, next, backlog) = (server.space(), server.next(), server.backlog());
-                words.push(format!("{id} of space {space} next {next} with {backlog} waiting"));
+                words.push(format!("{id} {}", server.standing()));
             }
             Node::Gateway(gateway) if gateway.outstanding() > 0 => {
                 words.push(format!("{id} waits for {}", gateway.outstanding()));

@@ -46,6 +46,7 @@ const MARKS: &[&str] = &[
     "sequencer.took_over",
     "shard.asked_for_a_missing_number",
     "shard.asked_for_inputs",
+    "shard.had_forgotten_inputs",
     "shard.sent_inputs_again",
     "shard.took_a_snapshot_from_a_peer",
     "shard.wrote_a_snapshot",

@@ -3,9 +3,8 @@
 use kernel::{Bytes, Cx, NodeId, Position, RequestId, Role};
 use mason::client::ClientIn;
 use mason::shard::Attach;
-use mason::{Group, Mason, Outbox};
+use mason::{Group, Life, Mason, Outbox};
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::time::Duration;
 
 kernel::timers! {
@@ -24,6 +23,7 @@ pub const UNKNOWN: Bytes = Bytes::from_static(b"?");
 pub struct Gateway {
     proxies: Vec<NodeId>,
     shards: Vec<NodeId>,
+    life: Life,
     outbox: Outbox,
     calls: BTreeMap<(Group, u64), RequestId>,
     next_group: u16,
@@ -35,7 +35,7 @@ impl Gateway {
     /// A gateway that uses these proxies of its host, by group, in turn, and hears from these servers, by space.
     pub fn new(proxies: Vec<NodeId>, shards: Vec<NodeId>) -> Self {
         let outbox = Outbox::new(0, &proxies, RESEND_AFTER);
-        Self { proxies, shards, outbox, calls: BTreeMap::new(), next_group: 0 }
+        Self { proxies, shards, life: Life { incarnation: 0 }, outbox, calls: BTreeMap::new(), next_group: 0 }
     }
 
     /// Calls without an answer.
@@ -48,14 +48,14 @@ impl Role for Gateway {
     type Family = Mason;
     type In = ClientIn;
     type Timer = GatewayTimer;
-    type Record = Infallible;
+    type Record = Life;
 
-    fn restore(&mut self, _position: Position, record: Infallible) {
-        match record {}
+    fn restore(&mut self, _position: Position, record: Life) {
+        self.life = record;
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
-        self.outbox = Outbox::new(cx.rng().bits(), &self.proxies, RESEND_AFTER);
+        self.begin_life(cx);
         cx.set_timer(GatewayTimer::Resend, RESEND_AFTER);
         cx.multicast(self.shards.iter().copied(), Attach {});
     }
@@ -72,7 +72,7 @@ impl Role for Gateway {
                 }
             }
             ClientIn::Skipped(_) => {
-                self.outbox.restart(cx.rng().bits());
+                self.begin_life(cx);
                 for (_, id) in std::mem::take(&mut self.calls) {
                     cx.respond(id, UNKNOWN);
                 }
@@ -108,7 +108,16 @@ impl Role for Gateway {
         let mut sends = Vec::new();
         self.outbox.flush(cx.node(), cx.now(), |proxy, submit| sends.push((proxy, submit)));
         for (proxy, submit) in sends {
-            cx.send(proxy, submit);
+            cx.send_durable(proxy, submit);
         }
+    }
+}
+
+impl Gateway {
+    fn begin_life(&mut self, cx: &mut Cx<'_, Self>) {
+        self.life = self.life.next(cx.wall());
+        let position = cx.append(&self.life);
+        cx.trim(position);
+        self.outbox.restart(self.life.incarnation);
     }
 }

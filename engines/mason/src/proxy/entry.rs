@@ -2,14 +2,15 @@
 
 use crate::order::{Cut, GroupTime, Operation, Order, Placed, Range, Space, Stamp};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
+use parts::Ballot;
 
 /// One entry.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Entry {
     /// A leader begins: batches of the ones before are void from here on.
     Begin {
-        /// Counts leaders.
-        epoch: u64,
+        /// Its ballot in the log; entries of leaders with smaller ones may still come.
+        ballot: Ballot,
         /// The proxy that leads.
         leader: NodeId,
     },
@@ -96,9 +97,9 @@ kernel::record! {
 impl Encode for Entry {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Begin { epoch, leader } => {
+            Self::Begin { ballot, leader } => {
                 out.push(1);
-                epoch.encode(out);
+                ballot.encode(out);
                 leader.encode(out);
             }
             Self::Batch(batch) => {
@@ -134,7 +135,7 @@ impl Encode for Entry {
 impl Decode for Entry {
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         Ok(match u8::decode(input)? {
-            1 => Self::Begin { epoch: input.field()?, leader: input.field()? },
+            1 => Self::Begin { ballot: input.field()?, leader: input.field()? },
             2 => Self::Batch(Batch::decode(input)?),
             3 => Self::Seal { epoch: input.field()? },
             4 => Self::Fill { epoch: input.field()?, holes: input.field()? },

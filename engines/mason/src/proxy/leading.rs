@@ -57,6 +57,8 @@ struct Sequencing {
     probing: bool,
     heard_at: Instant,
     asked_at: Instant,
+    /// How long the next silence may last; grows while no sequencer comes up.
+    patience: Duration,
     /// The highest epoch that was asked to take over.
     called: u64,
     /// Where `Sealed` goes when the log has the seal.
@@ -67,6 +69,7 @@ struct Sequencing {
 /// Leading.
 #[derive(Clone, Debug)]
 pub(crate) struct Lead {
+    ballot: Ballot,
     epoch: u64,
     begun: bool,
     begun_at: Instant,
@@ -96,12 +99,22 @@ struct Collecting {
     view: crate::view::View,
 }
 
+impl Sequencing {
+    fn is_well(&mut self, now: Instant) {
+        (self.heard_at, self.patience) = (now, Duration::ZERO);
+    }
+}
+
+/// The longest silence that is borne, in units of the shortest.
+const PATIENCE_GROWS_TO: u32 = 16;
+
 impl Lead {
-    pub(super) fn new(round: u64) -> Self {
+    pub(super) fn new(ballot: Ballot, round: u64, now: Instant) -> Self {
         Self {
+            ballot,
             epoch: 0,
             begun: false,
-            begun_at: Instant(0),
+            begun_at: now,
             index: 0,
             expected: BTreeMap::new(),
             queue: VecDeque::new(),
@@ -112,8 +125,9 @@ impl Lead {
                 next_request: 1,
                 committed: 0,
                 probing: false,
-                heard_at: Instant(0),
-                asked_at: Instant(0),
+                heard_at: now,
+                asked_at: now,
+                patience: Duration::ZERO,
                 called: 0,
                 sealing: None,
                 filling: None,
@@ -121,12 +135,12 @@ impl Lead {
             own: Vec::new(),
             own_stamp: Stamp(0),
             clock: GroupTime(0),
-            clock_at: Instant(0),
+            clock_at: now,
             durable: BTreeMap::new(),
             durable_logged: BTreeMap::new(),
             collecting: Collecting {
                 round,
-                begun_at: Instant(0),
+                begun_at: now,
                 firsts: Vec::new(),
                 view: crate::view::View::default(),
             },
@@ -141,27 +155,16 @@ impl Lead {
         self.sequencing.epoch
     }
 
-    pub(super) fn begin(&mut self, now: Instant) {
-        (self.begun_at, self.clock_at) = (now, now);
-        (self.sequencing.heard_at, self.sequencing.asked_at) = (now, now);
-        self.collecting.begun_at = now;
-    }
-
-    /// Leaders of a log have ballots that grow; their proxies' epochs grow with them.
-    pub(super) fn propose_begin(&mut self, ballot: Ballot, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
-        let proxies = frame.topology.proxies(frame.group);
-        let place = proxies.iter().position(|&proxy| proxy == cx.node()).unwrap_or(0) as u64;
-        self.epoch = ballot.round * 256 + place;
-        let begin = Entry::Begin { epoch: self.epoch, leader: cx.node() };
-        propose(&begin, frame, cx);
+    pub(super) fn propose_begin(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        propose(&Entry::Begin { ballot: self.ballot, leader: cx.node() }, frame, cx);
     }
 
     /// The log has all that the leaders before have put there: what this one proposes comes after.
     pub(super) fn on_began(&mut self, message: Began, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
-        if message.epoch != self.epoch || message.leader != cx.node() || self.begun {
+        if message.ballot != self.ballot || message.leader != cx.node() || self.begun {
             return;
         }
-        self.begun = true;
+        (self.begun, self.epoch) = (true, message.epoch);
         let now = cx.now();
         self.expected = message.tags.iter().map(|tag| (tag.origin, (tag.incarnation, tag.next))).collect();
         (self.clock, self.clock_at) = (message.now, now);
@@ -195,7 +198,7 @@ impl Lead {
         for operation in message.operations {
             let first = (operation.incarnation, 1);
             let expected = self.expected.entry(operation.origin).or_insert(first);
-            if expected.0 != operation.incarnation && operation.tag == 1 {
+            if expected.0 < operation.incarnation && operation.tag == 1 {
                 *expected = first;
             }
             if *expected != (operation.incarnation, operation.tag) {
@@ -314,7 +317,7 @@ impl Lead {
         if epoch != self.sequencing.epoch && !planted!(M14) {
             return cx.mark("proxy.refused_a_sealed_sequencers_answer");
         }
-        self.sequencing.heard_at = cx.now();
+        self.sequencing.is_well(cx.now());
         let waits = |pending: &&mut Pending| matches!(pending.stage, Stage::Asked { request } if request == allocation.request);
         let Some(pending) = self.pending.iter_mut().find(waits) else { return };
         let Allocation { request, rows, stamp, cut } = allocation;
@@ -372,7 +375,7 @@ impl Lead {
             return;
         }
         self.sequencing.probing = false;
-        self.sequencing.heard_at = cx.now();
+        self.sequencing.is_well(cx.now());
         self.sequencing.next_request = highest.max(self.sequencing.committed) + 1;
         if !lost.is_empty() {
             cx.mark("proxy.filled_numbers_of_a_dead_leader");
@@ -390,7 +393,7 @@ impl Lead {
 
     pub(super) fn on_pong(&mut self, message: &Pong, cx: &mut Cx<'_, Proxy>) {
         if message.epoch == self.sequencing.epoch {
-            self.sequencing.heard_at = cx.now();
+            self.sequencing.is_well(cx.now());
         }
     }
 
@@ -408,6 +411,9 @@ impl Lead {
     fn call_next(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let sequencing = &mut self.sequencing;
         sequencing.called = sequencing.called.max(sequencing.epoch) + 1;
+        // A recovery that takes longer than the patience would be overtaken by the next one, again and again.
+        let longest = PATIENCE_GROWS_TO * frame.parameters.suspect_after;
+        sequencing.patience = (2 * sequencing.patience).clamp(frame.parameters.suspect_after, longest);
         sequencing.heard_at = cx.now();
         if let Some(standby) = frame.topology.sequencer(sequencing.called) {
             cx.send(standby, sequencer::Recover { epoch: sequencing.called });
@@ -479,7 +485,7 @@ impl Lead {
         if message.epoch != self.sequencing.epoch {
             return;
         }
-        self.sequencing.heard_at = cx.now();
+        self.sequencing.is_well(cx.now());
         self.ask_again(Duration::ZERO, frame, cx);
     }
 
@@ -509,7 +515,7 @@ impl Lead {
         if !self.begun {
             if now.since(self.begun_at) >= frame.parameters.resend_after {
                 self.begun_at = now;
-                propose(&Entry::Begin { epoch: self.epoch, leader: cx.node() }, frame, cx);
+                self.propose_begin(frame, cx);
             }
             return;
         }
@@ -565,7 +571,10 @@ impl Lead {
     fn watch_the_sequencer(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let (now, parameters) = (cx.now(), frame.parameters);
         let silence = now.since(self.sequencing.heard_at);
-        if silence >= parameters.suspect_after {
+        if silence >= self.sequencing.patience.max(parameters.suspect_after) {
+            if !frame.confident {
+                return;
+            }
             cx.mark("proxy.suspected_the_sequencer");
             return self.call_next(frame, cx);
         }

@@ -9,12 +9,14 @@ use crate::shard::{Behind, Deliver, ShardIn};
 use crate::topology::Topology;
 use crate::view::View;
 use kernel::{Bytes, Decode, DecodeError, Encode, HostId, NodeId, SnapshotStep, StateMachine, planted};
+use parts::Ballot;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 kernel::record! {
     /// Everything that is a function of the log, apart from the stub and what is kept for shards.
     struct Assigned {
+        ballot: Ballot,
         epoch: u64,
         index: u64,
         sequencer: u64,
@@ -33,6 +35,7 @@ kernel::record! {
 impl Default for Assigned {
     fn default() -> Self {
         Self {
+            ballot: Ballot::ZERO,
             epoch: 0,
             index: 0,
             sequencer: 0,
@@ -152,7 +155,7 @@ impl<S: Stub> ProxyMachine<S> {
 impl<S: Stub> ProxyMachine<S> {
     fn execute(&mut self, entry: Entry) {
         match entry {
-            Entry::Begin { epoch, leader } => self.begin(epoch, leader),
+            Entry::Begin { ballot, leader } => self.begin(ballot, leader),
             Entry::Batch(batch) => self.assign(batch),
             Entry::Seal { epoch } => self.seal(epoch),
             Entry::Fill { epoch, holes } => self.fill(epoch, &holes),
@@ -171,15 +174,19 @@ impl<S: Stub> ProxyMachine<S> {
         }
     }
 
-    fn begin(&mut self, epoch: u64, leader: NodeId) {
-        if epoch <= self.state.epoch {
+    fn begin(&mut self, ballot: Ballot, leader: NodeId) {
+        if ballot < self.state.ballot {
             return;
         }
-        (self.state.epoch, self.state.index) = (epoch, 0);
-        self.clock(true);
+        // Said again where it is: a leader whose replica took a snapshot was not told.
+        if ballot > self.state.ballot {
+            (self.state.ballot, self.state.epoch, self.state.index) = (ballot, self.state.epoch + 1, 0);
+            self.clock(true);
+        }
         let state = &self.state;
         let began = Began {
-            epoch,
+            epoch: state.epoch,
+            ballot,
             leader,
             sequencer: state.sequencer,
             request: state.request,
@@ -280,7 +287,7 @@ impl<S: Stub> ProxyMachine<S> {
             Some(position) => tags.remove(position),
             None => NextTag { origin: operation.origin, incarnation: operation.incarnation, next: 1 },
         };
-        if known.incarnation != operation.incarnation && operation.tag == 1 {
+        if known.incarnation < operation.incarnation && operation.tag == 1 {
             (known.incarnation, known.next) = (operation.incarnation, 1);
         }
         let admitted = known.incarnation == operation.incarnation && known.next == operation.tag;

@@ -27,6 +27,7 @@ use paxos::{Commands, Level};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
+use std::time::Duration;
 
 kernel::record! {
     /// The next tag that is admitted from an origin.
@@ -138,6 +139,8 @@ kernel::messages! {
         20 => Began {
             /// Counts leaders.
             epoch: u64,
+            /// Its ballot in the log.
+            ballot: Ballot,
             /// The proxy that leads.
             leader: NodeId,
             /// The sequencer in force.
@@ -366,7 +369,13 @@ pub(crate) struct Frame<'a> {
     parameters: &'a Parameters,
     log: LogNodes,
     spaces_of: &'a SpacesOf,
+    /// The log's leader of this host has said lately that it leads. One that nobody hears any more resigns in silence, and its
+    /// proxy must not disturb the sequencer.
+    confident: bool,
 }
+
+/// Heartbeats of the log's leader that a proxy may miss before it doubts that it leads.
+const DOUBT_AFTER: Duration = Duration::from_millis(150);
 
 impl Proxy {
     /// Calls the leading part, if this proxy leads.
@@ -381,6 +390,7 @@ impl Proxy {
             parameters: &self.parameters,
             log: self.log,
             spaces_of: &self.spaces_of,
+            confident: cx.now().since(self.heard_leader_at) < DOUBT_AFTER,
         };
         if let Some(lead) = &mut self.lead {
             call(lead, &frame, cx);
@@ -440,7 +450,9 @@ impl Proxy {
     pub(crate) fn on_log(&mut self, from: NodeId, message: paxos::Message, cx: &mut Cx<'_, Self>) {
         match message {
             paxos::Message::Batcher(BatcherIn::Heartbeat(message)) => {
-                self.heard_leader_at = cx.now();
+                if from == self.log.leader {
+                    self.heard_leader_at = cx.now();
+                }
                 self.on_pulse(message.pulse.ballot, cx);
             }
             paxos::Message::Unbatcher(UnbatcherIn::Results(message)) => {
@@ -481,10 +493,8 @@ impl Proxy {
         self.lead = None;
         if self.leads_here() {
             cx.mark("proxy.leads");
-            let mut lead = Lead::new(cx.rng().bits());
-            lead.begin(cx.now());
-            self.lead = Some(lead);
-            self.leading(cx, |lead, frame, cx| lead.propose_begin(ballot, frame, cx));
+            self.lead = Some(Lead::new(ballot, cx.rng().bits(), cx.now()));
+            self.leading(cx, |lead, frame, cx| lead.propose_begin(frame, cx));
         }
     }
 }

@@ -1,13 +1,17 @@
 //! Execution in the order of the numbers, reads when what they must see is executed, and asking for what is missing.
 
 use super::{
-    CUTS_MAX, Deliver, Entry, Inputs, Query, READS_MAX, Read, Sent, Settled, ShardServer, WAITING_MAX,
-    Waiting, WantInputs,
+    Behind, CUTS_MAX, Deliver, Entry, Inputs, Query, READS_MAX, Read, Sent, Settled, ShardServer,
+    WAITING_MAX, Waiting, WantInputs,
 };
 use crate::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers};
 use crate::order::{Number, Operation, Order, Placed, Space, Stamp};
 use crate::service::Shard;
 use kernel::{Bytes, Cx, NodeId};
+use std::time::Duration;
+
+/// How long a server hears of nothing new before it asks whether there is.
+const ASK_IDLE_AFTER: Duration = Duration::from_millis(500);
 
 impl<S: Shard> ShardServer<S> {
     pub(super) fn on_deliver(&mut self, message: Deliver, cx: &mut Cx<'_, Self>) {
@@ -52,6 +56,7 @@ impl<S: Shard> ShardServer<S> {
         }
         if self.next > before {
             self.stuck_since = None;
+            self.asked_at = cx.now();
         }
         let next = self.next;
         let covered =
@@ -146,7 +151,14 @@ impl<S: Shard> ShardServer<S> {
     }
 
     pub(super) fn on_want_inputs(&mut self, from: NodeId, message: &WantInputs, cx: &mut Cx<'_, Self>) {
-        let Some(sent) = self.sent.get(&message.number) else { return };
+        let Some(sent) = self.sent.get(&message.number) else {
+            if message.number < self.next {
+                // Enough servers of the asker's shard have it in durable snapshots, or it would be kept.
+                cx.mark("shard.had_forgotten_inputs");
+                cx.send(from, Behind { durable: message.wanted_at.next() });
+            }
+            return;
+        };
         let asks = |space: Space| self.topology.servers(space).contains(&from);
         if let Some(other) = sent.others.iter().find(|placed| asks(placed.space)) {
             cx.mark("shard.sent_inputs_again");
@@ -237,6 +249,10 @@ impl<S: Shard> ShardServer<S> {
             || self.reads.iter().any(|waiting| waiting.at_least > self.progress());
         if !wanted {
             self.stuck_since = None;
+            // Whoever was away while its proxies went on does not know that there is anything to lack.
+            if cx.now().since(self.asked_at) >= ASK_IDLE_AFTER {
+                self.ask_proxies(cx);
+            }
             return;
         }
         let since = *self.stuck_since.get_or_insert(cx.now());
@@ -253,7 +269,7 @@ impl<S: Shard> ShardServer<S> {
         });
         for placed in missing.cloned().collect::<Vec<_>>() {
             cx.mark("shard.asked_for_inputs");
-            let want = WantInputs { number: placed.number };
+            let want = WantInputs { number: placed.number, wanted_at: self.next };
             cx.multicast(self.topology.servers(placed.space).iter().copied(), want);
         }
     }

@@ -63,7 +63,7 @@ kernel::messages! {
             /// What the sequencer knew after the batch they were in.
             cut: Option<Cut>,
         },
-        /// From a proxy's replica: what was asked for is gone; take another server's snapshot.
+        /// From a proxy's replica, or another participant: what was asked for is gone; take another server's snapshot.
         4 => Behind {
             /// Enough servers have durable snapshots of everything below.
             durable: Number,
@@ -86,6 +86,8 @@ kernel::messages! {
         7 => WantInputs {
             /// The operation, by its number in the receiver's space.
             number: Number,
+            /// And by its number in the sender's.
+            wanted_at: Number,
         },
         /// From a server of the same shard that lacks too much: give me a chunk of a snapshot.
         8 => PullSnapshot {
@@ -180,6 +182,8 @@ pub struct ShardServer<S> {
     scratch: Vec<u8>,
     /// Since when the next number has been missing, or its inputs.
     stuck_since: Option<Instant>,
+    /// When it last had something new, or asked whether there is.
+    asked_at: Instant,
     snapshots: snapshot::Snapshots,
 }
 
@@ -214,6 +218,7 @@ impl<S: Shard> ShardServer<S> {
             out: ShardOut::default(),
             scratch: Vec::new(),
             stuck_since: None,
+            asked_at: Instant(0),
             snapshots: snapshot::Snapshots::default(),
         }
     }
@@ -243,7 +248,25 @@ impl<S: Shard> ShardServer<S> {
         self.waiting.len()
     }
 
-    fn ask_proxies(&self, cx: &mut Cx<'_, Self>) {
+    /// Where it stands, in words.
+    pub fn standing(&self) -> String {
+        let waits = match self.waiting.get(&self.next) {
+            None if self.reach < self.next => "idle".to_owned(),
+            None => format!("lacks its next number, {} is assigned", self.reach),
+            Some(entry) => {
+                let has = |space| self.inputs.contains_key(&(self.next, space));
+                let numbers = entry.delivered.order.numbers.iter();
+                let missing: Vec<_> = numbers.filter(|at| at.space != self.space && !has(at.space)).collect();
+                format!("lacks inputs of {missing:?}")
+            }
+        };
+        let (space, next, behind) = (self.space, self.next, self.waiting.len());
+        let installs = if self.snapshots.is_installing() { ", takes a snapshot" } else { "" };
+        format!("space {space} next {next}: {waits}; {behind} behind it{installs}")
+    }
+
+    fn ask_proxies(&mut self, cx: &mut Cx<'_, Self>) {
+        self.asked_at = cx.now();
         let from = Placed { space: self.space, number: self.next };
         for group in self.topology.groups() {
             let proxies = self.topology.proxies(group);

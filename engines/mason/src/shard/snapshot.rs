@@ -118,6 +118,10 @@ impl Snapshots {
         self.durable_below
     }
 
+    pub(super) fn is_installing(&self) -> bool {
+        self.incoming.is_some()
+    }
+
     pub(super) fn count_executed(&mut self, bytes: usize) {
         self.executed_bytes += bytes as u64;
     }
