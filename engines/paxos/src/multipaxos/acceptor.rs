@@ -443,6 +443,9 @@ impl Acceptor {
         for &leader in &latest.leaders {
             cx.send_durable(leader, leader::Enlist { incarnation });
         }
+        if planted!(P23) && self.joins && latest.acceptors.nodes().any(|acceptor| acceptor == me) {
+            return self.activate(Vec::new(), cx);
+        }
         if self.joins || latest.version > 0 {
             return;
         }
