@@ -146,11 +146,11 @@ impl PaxosScenario {
     /// chosen any moment.
     fn needed(&self) -> Vec<Configuration> {
         let mut needed = self.invariants.truth.needed();
-        let next = self.latest().version + 1;
-        needed.extend(self.wanted.iter().filter(|wanted| wanted.version == next).cloned());
         if needed.is_empty() {
             needed.push(self.layout.first().clone());
         }
+        let next = self.latest().version + 1;
+        needed.extend(self.wanted.iter().filter(|wanted| wanted.version == next).cloned());
         needed
     }
 
