@@ -44,7 +44,8 @@ planted_bugs! {
     P21,
     /// An acceptor that lost its votes votes again under its old identity.
     P22,
-    /// A replica that joins executes from the configurations it knows by hearsay, without a snapshot.
+    /// A machine that joins takes its cluster file for the cluster's configuration: it votes, leads, executes and reads by
+    /// it.
     P23,
     /// Chunks of two snapshots are put together.
     P24,

@@ -52,7 +52,7 @@ pub const MUTANTS: &[Mutant] = &[
     paxos(Planted::P20, &["LIN"]),
     paxos(Planted::P21, &["LIN"]),
     paxos(Planted::P22, &["AGREE"]),
-    paxos(Planted::P23, &["AGREE", "PREFIX"]),
+    paxos(Planted::P23, &["AGREE", "PREFIX", "LIN"]),
     paxos(Planted::P24, &["PREFIX", "LIN"]),
     paxos(Planted::P25, &["LIN"]),
     paxos(Planted::P26, &["DUR"]),

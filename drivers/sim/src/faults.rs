@@ -291,10 +291,10 @@ impl<S: Scenario> Run<S> {
         };
         for member in self.core.clone() {
             if deaf {
-                self.out.network.sever_link(member, index);
+                self.out.network.sever_link(member, index, true);
             }
             if mute {
-                self.out.network.sever_link(index, member);
+                self.out.network.sever_link(index, member, true);
             }
         }
     }

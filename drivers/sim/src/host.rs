@@ -180,6 +180,15 @@ impl<N: Node> Host<N> {
         }
     }
 
+    /// Ends a pause.
+    pub(crate) fn resume(&mut self, out: &mut Outside<N::Family>) {
+        if self.status == Status::Up && self.paused_until > out.now {
+            out.trace.line(out.now, Some(self.id), || "RESUMES".to_owned());
+            self.paused_until = out.now;
+            out.queue.push(out.now, Event::Wake { host: self.index, life: self.life });
+        }
+    }
+
     fn free_at(&self) -> u64 {
         self.busy_until.max(self.paused_until)
     }

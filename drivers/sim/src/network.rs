@@ -184,8 +184,7 @@ impl Network {
         for from in 0..self.hosts as HostIndex {
             for to in 0..self.hosts as HostIndex {
                 if from != to && cut.severs(from, to) {
-                    let link = self.link(from, to);
-                    link.severed = if severed { link.severed + 1 } else { link.severed.saturating_sub(1) };
+                    self.sever_link(from, to, severed);
                 }
             }
         }
@@ -208,8 +207,9 @@ impl Network {
         }
     }
 
-    /// Severs one link for good.
-    pub(crate) fn sever_link(&mut self, from: HostIndex, to: HostIndex) {
-        self.link(from, to).severed += 1;
+    /// Severs one link, or undoes that once.
+    pub(crate) fn sever_link(&mut self, from: HostIndex, to: HostIndex, severed: bool) {
+        let link = self.link(from, to);
+        link.severed = if severed { link.severed + 1 } else { link.severed.saturating_sub(1) };
     }
 }

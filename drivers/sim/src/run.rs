@@ -309,6 +309,9 @@ impl<S: Scenario> Run<S> {
         }
         let id = self.hosts[usize::from(host)].id;
         scenario.after_burst(id, &Cluster { hosts: &self.hosts, now: self.out.now });
+        if self.phase == Phase::Safety && scenario.watches() {
+            self.tell(scenario, |scenario, control| scenario.watch(control));
+        }
         self.strike_triggered(scenario);
     }
 
@@ -416,6 +419,12 @@ impl<S: Scenario> Run<S> {
             }
             Command::Stop { host } => {
                 self.crash(host, crate::plan::Loss::None, 0, false, scenario);
+            }
+            Command::Resume { host } => self.hosts[usize::from(host)].resume(&mut self.out),
+            Command::Sever { from, to, severed } => {
+                if self.phase == Phase::Safety {
+                    self.out.network.sever_link(from, to, severed);
+                }
             }
             Command::Alarm { after, token } => {
                 self.out.queue.push(self.out.now + after, Event::Alarm { token })

@@ -161,6 +161,14 @@ pub trait Scenario: Sized {
     /// Checks invariants over all live nodes after a burst of `host`.
     fn after_burst(&mut self, _host: HostId, _cluster: &Cluster<'_, Self::Node>) {}
 
+    /// Whether [`Scenario::watch`] is to be called.
+    fn watches(&self) -> bool {
+        false
+    }
+
+    /// Looks at the cluster after every burst of the safety phase, and strikes when the moment has come.
+    fn watch(&mut self, _control: &mut Control<'_, Self::Node>) {}
+
     /// Carries out a structural event; false if the moment allows none.
     fn strike(&mut self, _which: usize, _rng: &mut Rng, _control: &mut Control<'_, Self::Node>) -> bool {
         false
@@ -264,6 +272,8 @@ pub(crate) enum Command<N: Node> {
     Inflict { blow: Blow, lasts: u64 },
     Boot { host: HostIndex },
     Stop { host: HostIndex },
+    Resume { host: HostIndex },
+    Sever { from: HostIndex, to: HostIndex, severed: bool },
     Alarm { after: u64, token: u64 },
     Mark { name: &'static str },
 }
@@ -298,6 +308,29 @@ impl<N: Node> Control<'_, N> {
     pub fn pause(&mut self, host: HostId, lasts: Duration) {
         if let Some(host) = self.cluster.index(host) {
             self.inflict(Blow::Pause { host }, lasts);
+        }
+    }
+
+    /// Lets a paused process go on before its time.
+    pub fn resume(&mut self, host: HostId) {
+        if let Some(host) = self.cluster.index(host) {
+            self.commands.push(Command::Resume { host });
+        }
+    }
+
+    /// `to` does not hear `from` any more, until the link is mended as often as it was severed, or the core is healed.
+    pub fn sever(&mut self, from: HostId, to: HostId) {
+        self.link(from, to, true);
+    }
+
+    /// Undoes one [`Control::sever`].
+    pub fn mend(&mut self, from: HostId, to: HostId) {
+        self.link(from, to, false);
+    }
+
+    fn link(&mut self, from: HostId, to: HostId, severed: bool) {
+        if let (Some(from), Some(to)) = (self.cluster.index(from), self.cluster.index(to)) {
+            self.commands.push(Command::Sever { from, to, severed });
         }
     }
 

@@ -1,6 +1,6 @@
 //! Who plays which role from which slot on; changed by a command of the log itself.
 
-use kernel::{Decode, DecodeError, Encode, HostId, NodeId, Reader};
+use kernel::{Decode, DecodeError, Encode, HostId, NodeId, Reader, planted};
 use parts::{Acceptors, Group, Slot};
 use std::sync::Arc;
 
@@ -79,32 +79,42 @@ impl Configuration {
 ///
 /// Invariant: never empty; versions and first slots strictly increase.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Configurations(Arc<Vec<Configuration>>);
+pub struct Configurations {
+    all: Arc<Vec<Configuration>>,
+    /// Told by the cluster file of a machine that joins. Never sent.
+    hearsay: bool,
+}
 
 impl Configurations {
-    /// Only the first.
+    /// Only the first: what every machine of the cluster's birth starts with.
     pub fn starting_with(first: Configuration) -> Self {
-        Self(Arc::new(vec![first]))
+        Self { all: Arc::new(vec![first]), hearsay: false }
+    }
+
+    /// What a machine that joins starts with: its cluster file lists the machine itself, perhaps others that are no
+    /// members yet, and nothing of what happened since the birth.
+    pub fn hearsay(file: Configuration) -> Self {
+        Self { hearsay: true, ..Self::starting_with(file) }
     }
 
     /// Oldest first.
     pub fn all(&self) -> &[Configuration] {
-        &self.0
+        &self.all
     }
 
     /// The one that governs `slot`; the oldest known for slots before it.
     pub fn governing(&self, slot: Slot) -> &Configuration {
-        self.0.iter().rev().find(|configuration| configuration.first_slot <= slot).unwrap_or(&self.0[0])
+        self.all.iter().rev().find(|configuration| configuration.first_slot <= slot).unwrap_or(&self.all[0])
     }
 
-    /// The one with `version`.
+    /// The one with `version`; hearsay has none that could be relied on.
     pub fn with_version(&self, version: u64) -> Option<&Configuration> {
-        self.0.iter().find(|configuration| configuration.version == version)
+        self.all.iter().find(|known| known.version == version && !self.are_hearsay())
     }
 
     /// The newest.
     pub fn latest(&self) -> &Configuration {
-        &self.0[self.0.len() - 1]
+        &self.all[self.all.len() - 1]
     }
 
     /// Adds the next one.
@@ -118,59 +128,59 @@ impl Configurations {
             self.latest().version,
             self.latest().first_slot
         );
-        Arc::make_mut(&mut self.0).push(next);
+        Arc::make_mut(&mut self.all).push(next);
     }
 
     /// The incarnation in which `acceptor` is a member, if it joined after the birth.
     pub fn counts(&self, acceptor: NodeId) -> Option<u64> {
-        let joined = self.0.iter().rev().flat_map(|configuration| &configuration.joined);
+        let joined = self.all.iter().rev().flat_map(|configuration| &configuration.joined);
         joined.filter(|(node, _)| *node == acceptor).map(|&(_, incarnation)| incarnation).next()
     }
 
     /// Takes over what `other` knows of earlier slots.
     pub fn recall(&mut self, other: &Configurations) {
-        let first = self.0[0].version;
-        let mut merged: Vec<_> = other.0.iter().filter(|known| known.version < first).cloned().collect();
+        let first = self.all[0].version;
+        let mut merged: Vec<_> = other.all.iter().filter(|known| known.version < first).cloned().collect();
         if !merged.is_empty() {
-            merged.extend(self.0.iter().cloned());
-            self.0 = Arc::new(merged);
+            merged.extend(self.all.iter().cloned());
+            self.all = Arc::new(merged);
         }
     }
 
     /// Drops those that govern only slots before `slot`.
     pub fn forget_before(&mut self, slot: Slot) {
-        let keep = self.0.iter().rposition(|configuration| configuration.first_slot <= slot).unwrap_or(0);
+        let keep = self.all.iter().rposition(|configuration| configuration.first_slot <= slot).unwrap_or(0);
         if keep > 0 {
-            Arc::make_mut(&mut self.0).drain(..keep);
+            Arc::make_mut(&mut self.all).drain(..keep);
         }
     }
 
-    /// True on a machine that joined and knows no more than its cluster file, which tells who plays but not from which
-    /// slot on. Good for finding others, and for nothing else.
+    /// True on a machine that joins and knows no more than its cluster file, which is good for finding others and for
+    /// nothing else.
     pub fn are_hearsay(&self) -> bool {
-        self.latest().version > 0 && self.latest().first_slot == Slot(0)
+        self.hearsay && !planted!(P23)
     }
 
-    /// Takes over `other` if it knows of a later version, or from which slot on ours governs.
+    /// Takes over `other` if it knows of a later version, or if all we know is hearsay.
     pub fn adopt(&mut self, other: &Configurations) -> bool {
-        if self.are_hearsay() && !other.are_hearsay() && other.latest().version >= self.latest().version {
+        if self.are_hearsay() && !other.are_hearsay() {
             *self = other.clone();
             return true;
         }
         let newer = other.latest().version > self.latest().version;
         if newer {
             // What only we know about earlier slots is kept: those slots may still need it.
-            let first = other.0[0].version;
-            let mut merged: Vec<_> = self.0.iter().filter(|known| known.version < first).cloned().collect();
-            merged.extend(other.0.iter().cloned());
-            self.0 = Arc::new(merged);
+            let first = other.all[0].version;
+            let mut merged: Vec<_> = self.all.iter().filter(|known| known.version < first).cloned().collect();
+            merged.extend(other.all.iter().cloned());
+            self.all = Arc::new(merged);
         }
         newer
     }
 
     /// Every node of any of them, each once.
     pub fn nodes(&self) -> Vec<NodeId> {
-        let mut nodes: Vec<_> = self.0.iter().flat_map(Configuration::nodes).collect();
+        let mut nodes: Vec<_> = self.all.iter().flat_map(Configuration::nodes).collect();
         nodes.sort_unstable();
         nodes.dedup();
         nodes
@@ -179,7 +189,7 @@ impl Configurations {
 
 impl Encode for Configurations {
     fn encode(&self, out: &mut Vec<u8>) {
-        self.0.encode(out);
+        self.all.encode(out);
     }
 }
 
@@ -192,6 +202,6 @@ impl Decode for Configurations {
         if all.is_empty() || !increasing || !all.iter().all(Configuration::is_complete) {
             return Err(DecodeError::Invalid("configurations"));
         }
-        Ok(Self(Arc::new(all)))
+        Ok(Self { all: Arc::new(all), hearsay: false })
     }
 }

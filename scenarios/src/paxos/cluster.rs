@@ -173,7 +173,7 @@ fn suffices(group: &Group, members: &[NodeId]) -> bool {
 }
 
 impl Layout {
-    pub(super) fn draw(rng: &mut Rng) -> Self {
+    pub(super) fn draw(clients_min: u64, rng: &mut Rng) -> Self {
         let colocated_placement = rng.chance(0.6);
         let first = if colocated_placement {
             let count = if rng.chance(0.2) { 5 } else { 3 };
@@ -181,8 +181,9 @@ impl Layout {
         } else {
             compartmentalized(rng)
         };
-        let clients =
-            (1..=rng.between(1, 4) as u32).map(|client| NodeId::new(HostId(200 + client), CLIENT)).collect();
+        let clients = (1..=rng.between(clients_min, 4) as u32)
+            .map(|client| NodeId::new(HostId(200 + client), CLIENT))
+            .collect();
         Self { first, spares: (101..=104).map(HostId).collect(), clients, colocated: colocated_placement }
     }
 
@@ -238,8 +239,9 @@ impl Layout {
     ) -> Vec<(Place, Member<Store>)> {
         // A machine that joins is given an up-to-date cluster file.
         let file = if self.spares.contains(&host) { joined_by } else { &self.first };
-        let known = Configurations::starting_with(file.clone());
         let spare = self.spares.contains(&host);
+        let known = if spare { Configurations::hearsay } else { Configurations::starting_with };
+        let known = known(file.clone());
         let plays = |nodes: &[NodeId]| spare || nodes.iter().any(|node| node.host() == host);
         let acceptors: Vec<NodeId> = self.first.acceptors.nodes().collect();
         let mut nodes = Vec::new();

@@ -67,10 +67,14 @@ impl Invariants {
                     "proxy leader {id} has {} slots under way",
                     proxy.pending()
                 ),
-                Member::Leader(leader) if leader.is_leading() => {
-                    self.truth.settled = self.truth.settled.max(leader.truncation());
+                Member::Leader(leader) => {
+                    // One that led for a moment within the burst has told others already.
+                    let latest = self.truth.latest().map_or(0, |latest| latest.version);
+                    if leader.is_leading() || leader.configurations().latest().version == latest {
+                        self.truth.settled = self.truth.settled.max(leader.truncation());
+                    }
                 }
-                Member::Leader(_) | Member::Acceptor(_) | Member::Unbatcher(_) | Member::Client(_) => {}
+                Member::Acceptor(_) | Member::Unbatcher(_) | Member::Client(_) => {}
             }
         }
     }

@@ -1,8 +1,10 @@
 //! MultiPaxos under the key-value store, co-located and compartmentalized.
 
+mod adversary;
 mod cluster;
 mod history;
 mod invariants;
+mod membership;
 
 use ::paxos::multipaxos::client::Client;
 use ::paxos::{Call, Configuration, Level, Member, Outcome, Parameters};
@@ -11,13 +13,11 @@ use history::Histories;
 use invariants::Invariants;
 use kernel::{HostId, NodeId, Place, RequestId, Rng};
 use kv::{Command, Expect, Query, Store};
-use parts::Slot;
 use sim::{
     Class, Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Replacement, Scenario,
     StrikeKind, Tuning,
 };
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 use std::time::Duration;
 
 type Node = Member<Store>;
@@ -39,10 +39,12 @@ pub struct PaxosScenario {
     gone: BTreeSet<HostId>,
     /// Whether leaders are killed in the middle of a change.
     ambushes: bool,
-    ambush: Option<Ambush>,
+    plots: Vec<adversary::Plot>,
     healed: bool,
     /// Whether hosts that left are switched off.
     switches_off: bool,
+    /// Whether sessions are few and copies of messages many.
+    forgetful: bool,
 }
 
 /// What a sweep must reach.
@@ -79,16 +81,19 @@ const MARKS: &[&str] = &[
     "replica.read_waited_for_its_slot",
     "replica.took_a_snapshot_from_a_peer",
     "replica.wrote_a_snapshot",
+    "scenario.brought_a_deposed_leader_back",
+    "scenario.hid_the_votes_for_a_change",
     "scenario.paused_the_leader_in_the_middle_of_a_change",
 ];
 
-const STRIKES: [StrikeKind; 6] = [
+const STRIKES: [StrikeKind; 7] = [
     StrikeKind { name: "kill the leader", class: Class::Strike },
     StrikeKind { name: "pause the leader", class: Class::Strike },
     StrikeKind { name: "mute the leader", class: Class::Strike },
     StrikeKind { name: "kill everybody", class: Class::Strike },
     StrikeKind { name: "replace a host", class: Class::Membership },
     StrikeKind { name: "grow or shrink", class: Class::Membership },
+    StrikeKind { name: "coup", class: Class::Strike },
 ];
 
 impl PaxosScenario {
@@ -96,6 +101,7 @@ impl PaxosScenario {
     pub fn draw(rng: &mut Rng) -> Self {
         let ms = Duration::from_millis;
         let window = 8 << rng.below(4);
+        let forgetful = rng.chance(0.15);
         let parameters = Parameters {
             election_timeout: ms(rng.between(100, 400)),
             heartbeat_every: ms(rng.between(15, 40)),
@@ -108,11 +114,11 @@ impl PaxosScenario {
             snapshot_every_bytes: 500 << rng.below(8),
             snapshot_chunk_bytes: 64 << rng.below(6),
             retained_bytes_max: 2_000 << rng.below(6),
-            sessions_max: if rng.chance(0.2) { 2 } else { 64 },
+            sessions_max: if forgetful { rng.between(1, 2) as usize } else { 64 },
             outstanding_max: 64,
             ..Parameters::default()
         };
-        let layout = Layout::draw(rng);
+        let layout = Layout::draw(if forgetful { 3 } else { 1 }, rng);
         Self {
             layout,
             parameters,
@@ -123,10 +129,11 @@ impl PaxosScenario {
             wanted: Vec::new(),
             files: BTreeMap::new(),
             gone: BTreeSet::new(),
-            ambushes: rng.chance(0.5),
-            ambush: None,
+            ambushes: rng.chance(0.7),
+            plots: Vec::new(),
             healed: false,
             switches_off: rng.chance(0.5),
+            forgetful,
         }
     }
 
@@ -139,19 +146,16 @@ impl PaxosScenario {
     /// chosen any moment.
     fn needed(&self) -> Vec<Configuration> {
         let mut needed = self.invariants.truth.needed();
-        let next = self.latest().version + 1;
-        needed.extend(self.wanted.iter().filter(|wanted| wanted.version == next).cloned());
         if needed.is_empty() {
             needed.push(self.layout.first().clone());
         }
+        let next = self.latest().version + 1;
+        needed.extend(self.wanted.iter().filter(|wanted| wanted.version == next).cloned());
         needed
     }
 
     fn leader(&self, cluster: &Cluster<'_, Node>) -> Option<HostId> {
-        let leading = cluster.nodes().filter_map(|(id, node)| match node {
-            Member::Leader(leader) if leader.is_leading() => Some((leader.leader()?, id.host())),
-            _ => None,
-        });
+        let leading = adversary::leaders(cluster).filter_map(|(host, role)| Some((role.leader()?, host)));
         leading.max().map(|(_, host)| host)
     }
 
@@ -159,111 +163,7 @@ impl PaxosScenario {
     fn is_bad(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
         self.wiped.contains(&host) || cluster.is_lost(host) || cluster.is_damaged(host)
     }
-
-    fn reconfigure(&mut self, wanted: Configuration, boots: Option<HostId>, control: &mut Control<'_, Node>) {
-        if let Some(host) = boots {
-            // What an operator who adds a machine writes into its cluster file: who plays, not from which slot on.
-            let file = Configuration { first_slot: Slot(0), joined: Vec::new(), ..self.latest() };
-            self.files.entry(host).or_insert(file);
-            control.boot(host);
-        }
-        self.wanted.push(wanted.clone());
-        // The dangerous moment of a change is a new leader just when it was executed.
-        if self.ambushes && self.ambush.is_none() {
-            self.ambush = Some(Ambush { version: wanted.version, looks: AMBUSH_LOOKS_MAX });
-            control.alarm(AMBUSH_LOOKS_EVERY, 0);
-        }
-        let client = self.layout.client_nodes()[0];
-        let id = control.request(client, Call::Reconfigure(Arc::new(wanted.clone())));
-        self.reconfigurations.insert(id, wanted);
-    }
-
-    /// A change is through: who left may be switched off for good, whatever its disk holds.
-    fn retire(&mut self, stays: &Configuration, control: &mut Control<'_, Node>) {
-        let needed = self.invariants.truth.needed();
-        kernel::invariant!(
-            DUR,
-            needed.iter().all(|needed| needed.version >= stays.version),
-            "the change to configuration {} is answered as done, and configuration {} is still needed",
-            stays.version,
-            needed[0].version
-        );
-        if self.latest().version != stays.version {
-            return;
-        }
-        let used: Vec<HostId> = self.needed().iter().flat_map(cluster::hosts_of).collect();
-        for host in self.layout.all_hosts() {
-            if !used.contains(&host) && (self.files.contains_key(&host) || self.layout.is_first(host)) {
-                self.gone.insert(host);
-                if self.switches_off {
-                    control.stop(host);
-                }
-            }
-        }
-    }
-
-    fn replace_a_host(&mut self, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
-        let latest = self.latest();
-        let used = cluster::hosts_of(&latest);
-        let mut spares = self.layout.spares();
-        spares.retain(|spare| {
-            !used.contains(spare) && !control.cluster.is_up(*spare) && !self.files.contains_key(spare)
-        });
-        spares.retain(|&spare| !self.is_bad(spare, &control.cluster));
-        let Some(&spare) = rng.pick(&spares) else { return false };
-        let bad: Vec<HostId> =
-            used.iter().copied().filter(|&host| self.is_bad(host, &control.cluster)).collect();
-        let Some(&leaver) = rng.pick(if bad.is_empty() { &used } else { &bad }) else { return false };
-        self.reconfigure(cluster::substitute(&latest, leaver, spare), Some(spare), control);
-        true
-    }
-
-    fn grow_or_shrink(&mut self, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
-        let latest = self.latest();
-        if !self.layout.is_colocated() {
-            return false;
-        }
-        let hosts = cluster::hosts_of(&latest);
-        let spares: Vec<HostId> = self
-            .layout
-            .spares()
-            .into_iter()
-            .filter(|spare| !hosts.contains(spare) && !self.files.contains_key(spare))
-            .collect();
-        let sound: Vec<HostId> = spares
-            .into_iter()
-            .filter(|&it| !control.cluster.is_up(it) && !self.is_bad(it, &control.cluster))
-            .collect();
-        let grows = hosts.len() < 5 && rng.chance(0.6);
-        match rng.pick(&sound) {
-            Some(&spare) if grows => {
-                let wanted: Vec<HostId> = hosts.iter().copied().chain([spare]).collect();
-                self.reconfigure(cluster::colocated(latest.version + 1, &wanted), Some(spare), control);
-                true
-            }
-            _ if hosts.len() > 3 => {
-                let leaver = hosts[rng.index(hosts.len())];
-                let wanted: Vec<HostId> = hosts.iter().copied().filter(|&host| host != leaver).collect();
-                let bad = wanted.iter().filter(|&&host| self.is_bad(host, &control.cluster)).count();
-                if bad * 2 >= wanted.len() {
-                    return false;
-                }
-                self.reconfigure(cluster::colocated(latest.version + 1, &wanted), None, control);
-                true
-            }
-            _ => false,
-        }
-    }
 }
-
-/// Waits for a configuration to be executed and not yet in force.
-struct Ambush {
-    version: u64,
-    looks: u32,
-}
-
-const AMBUSH_LOOKS_EVERY: Duration = Duration::from_millis(2);
-const AMBUSH_LOOKS_MAX: u32 = 1_000;
 
 impl Scenario for PaxosScenario {
     type Node = Node;
@@ -284,8 +184,13 @@ impl Scenario for PaxosScenario {
     }
 
     fn tuning(&self) -> Tuning {
-        let s = Duration::from_secs;
-        Tuning { safety: (s(20), s(60)), operations: (20, 150), liveness: s(60), ..Tuning::default() }
+        let (ms, s) = (Duration::from_millis, Duration::from_secs);
+        let tuning =
+            Tuning { safety: (s(20), s(60)), operations: (20, 150), liveness: s(60), ..Tuning::default() };
+        if self.forgetful {
+            return Tuning { message_rate: (0.01, 0.2), think: (ms(1), ms(100)), ..tuning };
+        }
+        tuning
     }
 
     fn strikes(&self) -> Vec<StrikeKind> {
@@ -385,16 +290,12 @@ impl Scenario for PaxosScenario {
         self.histories.lost(node, id);
     }
 
-    fn on_alarm(&mut self, _token: u64, control: &mut Control<'_, Node>) {
-        let Some(Ambush { version, looks }) = self.ambush.take() else { return };
-        if self.latest().version < version && looks > 0 {
-            self.ambush = Some(Ambush { version, looks: looks - 1 });
-            return control.alarm(AMBUSH_LOOKS_EVERY, 0);
-        }
-        if let Some(leader) = self.leader(&control.cluster).filter(|_| !self.healed && looks > 0) {
-            control.mark("scenario.paused_the_leader_in_the_middle_of_a_change");
-            control.pause(leader, Duration::from_secs(1));
-        }
+    fn watches(&self) -> bool {
+        !self.plots.is_empty()
+    }
+
+    fn watch(&mut self, control: &mut Control<'_, Node>) {
+        self.look(control);
     }
 
     fn on_heal(&mut self, _core: &[HostId], _control: &mut Control<'_, Node>) {
@@ -421,6 +322,7 @@ impl Scenario for PaxosScenario {
             }
             (4, _) => return self.replace_a_host(rng, control),
             (5, _) => return self.grow_or_shrink(rng, control),
+            (6, _) => return self.coup(rng, control),
             _ => return false,
         }
         true

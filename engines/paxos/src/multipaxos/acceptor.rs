@@ -167,7 +167,8 @@ pub struct Acceptor {
     /// Who else is blank, with their incarnations.
     blank: BTreeMap<NodeId, u64>,
     votes: SlotRing<Vote>,
-    heard_leader_at: Option<Instant>,
+    /// The leader heard last.
+    heard: Option<(NodeId, Instant)>,
 }
 
 impl Acceptor {
@@ -182,7 +183,7 @@ impl Acceptor {
             refused: false,
             blank: BTreeMap::new(),
             votes: SlotRing::new(Slot(0), VOTES_SPAN_MAX),
-            heard_leader_at: None,
+            heard: None,
         }
     }
 
@@ -288,8 +289,7 @@ impl Role for Acceptor {
 /// Elections, votes, and reads.
 impl Acceptor {
     fn on_pre_vote(&mut self, from: NodeId, message: PreVote, cx: &mut Cx<'_, Self>) {
-        let (now, patience) = (cx.now(), self.parameters.election_timeout);
-        let hears_leader = self.heard_leader_at.is_some_and(|at| now.since(at) < patience);
+        let hears_leader = self.heard_leader(cx.now()).is_some();
         if let Some(summary) = self.summary.as_ref().filter(|summary| !summary.active && !self.refused) {
             // Whoever counts on this vote may know of the configuration that admits it.
             return cx.send_durable(from, leader::Enlist { incarnation: summary.incarnation });
@@ -300,11 +300,21 @@ impl Acceptor {
         cx.send(from, leader::PreVoteAck { ballot: message.ballot, granted, promised });
     }
 
+    fn heard_leader(&self, now: Instant) -> Option<NodeId> {
+        let patience = self.parameters.election_timeout;
+        self.heard.filter(|(_, at)| now.since(*at) < patience).map(|(leader, _)| leader)
+    }
+
     fn on_phase1a(&mut self, from: NodeId, message: Phase1a, cx: &mut Cx<'_, Self>) {
+        let hears_another = self.heard_leader(cx.now()).is_some_and(|leader| leader != message.ballot.leader);
         let Some(summary) = self.active() else { return };
         if message.ballot < summary.promised {
             let promised = summary.promised;
             return cx.send(from, leader::Nack { promised });
+        }
+        if hears_another && message.ballot > summary.promised {
+            // A candidate of a configuration long gone may have the pre-votes of that one's acceptors.
+            return cx.mark("acceptor.stood_by_its_leader");
         }
         if message.ballot > summary.promised {
             summary.promised = message.ballot;
@@ -404,7 +414,7 @@ impl Acceptor {
             let promised = summary.promised;
             return cx.send(from, leader::Nack { promised });
         }
-        self.heard_leader_at = Some(now);
+        self.heard = Some((ballot.leader, now));
         cx.send(from, leader::HeartbeatAck { ballot });
         self.truncate(truncate_below, cx);
     }
@@ -442,6 +452,9 @@ impl Acceptor {
         // Durably: an incarnation that is forgotten again would be counted and never come back.
         for &leader in &latest.leaders {
             cx.send_durable(leader, leader::Enlist { incarnation });
+        }
+        if planted!(P23) && self.joins && latest.acceptors.nodes().any(|acceptor| acceptor == me) {
+            return self.activate(Vec::new(), cx);
         }
         if self.joins || latest.version > 0 {
             return;

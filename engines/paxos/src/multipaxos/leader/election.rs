@@ -46,11 +46,52 @@ pub(super) struct PreVoting {
 
 /// A leader that a write quorum has not answered for this many election timeouts resigns.
 const UNHEARD_TIMEOUTS: u32 = 2;
+/// A term that silence ends after fewer election timeouts than this was too short to be worth its election.
+const YOUNG_TIMEOUTS: u32 = 10;
+const STRETCH_MAX: u32 = 8;
+
+/// How many election timeouts of silence are borne. Nobody knows how slow a network is: where terms end young, the
+/// timeout is shorter than the pauses of the links, and must grow or nobody leads for long.
+#[derive(Clone, Debug)]
+pub(super) struct Patience {
+    stretch: u32,
+    term: Option<(Ballot, Instant)>,
+}
+
+impl Patience {
+    pub(super) fn new() -> Self {
+        Self { stretch: 1, term: None }
+    }
+
+    fn of(&self, timeout: Duration) -> Duration {
+        self.stretch * timeout
+    }
+
+    fn leader_speaks(&mut self, ballot: Ballot, now: Instant) {
+        if self.term.is_none_or(|(known, _)| known < ballot) {
+            self.term = Some((ballot, now));
+        }
+    }
+
+    /// True if the next silence is borne for longer.
+    fn leader_fell_silent(&mut self, timeout: Duration, now: Instant) -> bool {
+        let Some((_, began)) = self.term.take() else { return false };
+        let young = now.since(began) < YOUNG_TIMEOUTS * self.of(timeout);
+        self.stretch = if young { (2 * self.stretch).min(STRETCH_MAX) } else { (self.stretch / 2).max(1) };
+        young
+    }
+}
 
 impl Leader {
+    /// For how long an unfinished candidacy goes on.
+    pub(super) fn await_phase1(&mut self, cx: &mut Cx<'_, Self>) {
+        let patience = 4 * self.patience.of(self.parameters.election_timeout);
+        cx.set_timer(LeaderTimer::Election, patience);
+    }
+
     /// (Re)starts the wait for silence.
     pub(super) fn await_election(&mut self, cx: &mut Cx<'_, Self>) {
-        let least = self.parameters.election_timeout;
+        let least = self.patience.of(self.parameters.election_timeout);
         let wait = cx.rng().duration(least, 2 * least);
         cx.set_timer(LeaderTimer::Election, wait);
     }
@@ -65,9 +106,19 @@ impl Leader {
         self.await_election(cx);
     }
 
+    fn lost_the_leader(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.patience.leader_fell_silent(self.parameters.election_timeout, cx.now()) {
+            cx.mark("leader.bears_longer_silence");
+        }
+    }
+
     pub(super) fn on_election_timeout(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.is_leading() {
+            return;
+        }
+        self.lost_the_leader(cx);
         self.await_election(cx);
-        if self.is_leading() || !self.may_lead(cx.node()) {
+        if !self.may_lead(cx.node()) {
             return;
         }
         let ballot =
@@ -111,6 +162,7 @@ impl Leader {
         self.highest = ballot;
         self.configurations.adopt(&configurations);
         self.heard = Some((ballot, cx.now()));
+        self.patience.leader_speaks(ballot, cx.now());
         self.follow(cx);
     }
 
@@ -118,8 +170,11 @@ impl Leader {
         let now = cx.now();
         let State::Leading(pipeline) = &mut self.state else { return };
         cx.set_timer(LeaderTimer::Heartbeat, self.parameters.heartbeat_every);
-        if pipeline.unheard_since(now) > UNHEARD_TIMEOUTS * self.parameters.election_timeout {
+        self.patience.leader_speaks(pipeline.ballot(), now);
+        if pipeline.unheard_since(now) > UNHEARD_TIMEOUTS * self.patience.of(self.parameters.election_timeout)
+        {
             cx.mark("leader.resigned_because_unheard");
+            self.lost_the_leader(cx);
             return self.follow(cx);
         }
         self.pulse(cx);

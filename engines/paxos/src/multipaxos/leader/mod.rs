@@ -169,6 +169,7 @@ pub struct Leader {
     highest: Ballot,
     /// The leader heard last.
     heard: Option<(Ballot, Instant)>,
+    patience: election::Patience,
     /// How far each replica's durable snapshot reaches.
     snapshots: Map<NodeId, Slot>,
     /// When replicas and proxy leaders were heard last.
@@ -191,6 +192,7 @@ impl Leader {
             round_position: None,
             highest: Ballot::ZERO,
             heard: None,
+            patience: election::Patience::new(),
             snapshots: Map::default(),
             alive_at: Map::default(),
             newcomers: Map::default(),

@@ -145,7 +145,7 @@ impl Leader {
         self.state = State::Recovering(Phase1::begin(ballot, inquiry, self.known, configurations, cx));
         cx.set_timer(LeaderTimer::Resend, self.parameters.resend_after);
         // A candidacy that does not succeed starts over.
-        cx.set_timer(LeaderTimer::Election, 4 * self.parameters.election_timeout);
+        self.await_phase1(cx);
     }
 
     pub(super) fn on_phase1b(&mut self, from: NodeId, message: Phase1b, cx: &mut Cx<'_, Self>) {
