@@ -223,7 +223,7 @@ fn serve_refuses_what_does_not_fit() {
 fn nobody_answers() {
     let begun = Instant::now();
     let get = run(&["kv", "get", "x", "--endpoints", "127.0.0.1:1", "--timeout", "0.5"]);
-    assert!(begun.elapsed() < Duration::from_secs(5), "it took {:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(30), "it took {:?}", begun.elapsed());
     assert_eq!(get.code, Some(4));
     let lines: Vec<&str> = get.err.lines().collect();
     assert_eq!(lines[0], "error[O4001]: no host answers at 127.0.0.1:1");

@@ -87,13 +87,12 @@ fn strangers_are_refused_with_a_reason() {
         let mut caller = HostConfig { peers, ..HostConfig::new(cluster, name) };
         let events = events_of(&mut caller);
         let _caller = Host::start(caller, both, vec![]).expect("the caller starts");
-        let reason = wait_for(&events, down_reason);
-        assert_eq!(reason, format!("refused: {expected}"));
-        let refused = |event: &HostEvent| match event {
-            HostEvent::PeerRefused { reason, .. } => Some(reason.clone()),
+        let told = format!("refused: {expected}");
+        wait_for(&events, |event| down_reason(event).filter(|reason| *reason == told));
+        wait_for(&refusals, |event| match event {
+            HostEvent::PeerRefused { reason, .. } => (reason == expected).then_some(()),
             _ => None,
-        };
-        assert_eq!(wait_for(&refusals, refused), expected);
+        });
     }
 }
 
@@ -113,8 +112,8 @@ fn another_incarnation_is_refused_unless_somebody_admits_it() {
     let mut a = HostConfig { listen: Some(a_listen), peers: b_address, ..HostConfig::new("test", "a") };
     let events = events_of(&mut a);
     let _second = Host::start(a, both, vec![]).expect("a starts again");
-    let reason = wait_for(&events, down_reason);
-    assert!(reason.starts_with("refused: host a has lost its data directory"), "{reason}");
+    let lost = |reason: &String| reason.starts_with("refused: host a has lost its data directory");
+    wait_for(&events, |event| down_reason(event).filter(lost));
     // Nor may b, which knew a, send anything to the new one.
     let reason = wait_for(&b_events, |event| match event {
         HostEvent::LinkDown { reason, .. } => reason.contains("incarnation").then(|| reason.clone()),
@@ -161,7 +160,8 @@ fn garbage_on_the_hosts_port_harms_nobody() {
         let _ = stream.read_to_end(&mut rest);
         assert!(rest.is_empty(), "garbage is answered by {rest:?}");
         let reason = wait_for(&refusals, |event| match event {
-            HostEvent::PeerRefused { reason, .. } => Some(reason.clone()),
+            // A link of a's that was slow to come up may be reported as well.
+            HostEvent::PeerRefused { reason, .. } if reason.starts_with("not a host") => Some(reason.clone()),
             _ => None,
         });
         assert!(reason.starts_with("not a host of Ordinate"), "{reason}");
@@ -233,7 +233,12 @@ fn a_frame_that_was_cut_is_forgotten() {
     let refusals = events_of(&mut again);
     let _b = Host::start(again, both, vec![]).expect("b starts again");
     assert_eq!(answer.wait(LIMIT), Ok(400));
-    assert!(refusals.try_iter().all(|event| !matches!(event, HostEvent::PeerRefused { .. })));
+    let is_frames = |event: &HostEvent| match event {
+        HostEvent::PeerRefused { reason, .. } => reason.contains("frame") || reason.contains("checksum"),
+        _ => false,
+    };
+    let refused: Vec<HostEvent> = refusals.try_iter().filter(is_frames).collect();
+    assert!(refused.is_empty(), "{refused:?}");
 }
 
 // A delay on purpose must delay, and its end must leave no message behind.
