@@ -234,9 +234,18 @@ impl Cluster {
 
     /// Memory that a host's process has in use, in bytes.
     pub fn resident_bytes(&self, host: usize) -> u64 {
+        self.memory(host, "VmRSS:")
+    }
+
+    /// The most memory that a host's process has ever had in use, in bytes.
+    pub fn peak_resident_bytes(&self, host: usize) -> u64 {
+        self.memory(host, "VmHWM:")
+    }
+
+    fn memory(&self, host: usize, field: &str) -> u64 {
         let process = self.process(host).expect("the host runs");
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("our own child");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says so");
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("Linux says so");
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
     }
 

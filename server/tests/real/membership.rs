@@ -4,6 +4,7 @@ use crate::cluster::{Cluster, PATIENCE};
 use crate::failover::clients;
 use crate::http;
 use crate::load::Load;
+use ordinate_client::{CallError, Client};
 use std::time::{Duration, Instant};
 
 /// Runs a change of membership to its end.
@@ -116,4 +117,55 @@ fn a_wiped_host_does_not_vote_and_says_why() {
         let served = client.with_timeout(PATIENCE).put("after", "the loss").await;
         assert!(served.is_ok(), "{served:?}");
     });
+}
+
+// A client that knows only hosts that left, or that never served clients, waits without a word and its user looks for the
+// fault in the network; a host that left is dialled for ever.
+#[test]
+fn hosts_that_serve_no_clients_say_who_does() {
+    crate::alone(async {
+        let places = "[[place]]\nrole = \"paxos.batcher\"\non = [\"a\", \"b\"]\n";
+        let cluster = Cluster::start(3, "", places).await;
+        let native = |host: usize| cluster.hosts[host].native.to_string();
+        let client = |endpoints: Vec<String>, within| Client::connect(endpoints).with_timeout(within);
+        let why = turned_away(&client(vec![native(2)], Duration::from_secs(1))).await;
+        assert!(
+            why.contains("host c of cluster ") && why.ends_with(" serves no clients; hosts a and b do"),
+            "{why}"
+        );
+        let served = client(vec![native(2), native(0)], PATIENCE).put("key", "value").await;
+        assert!(served.is_ok(), "{served:?}");
+        let printed =
+            cluster.ordinate(&["kv", "get", "key", "--timeout", "1", "--endpoints", &native(2)]).await;
+        let said = String::from_utf8_lossy(&printed.stderr).into_owned();
+        assert_eq!(printed.status.code(), Some(4), "{said}");
+        assert!(said.starts_with("error[O4002]: ") && said.contains("hosts a and b do"), "{said}");
+        drop(cluster);
+
+        let cluster = Cluster::start(3, "", "").await;
+        let only_c = Client::connect([cluster.hosts[2].native.to_string()]);
+        assert!(only_c.clone().with_timeout(PATIENCE).put("key", "value").await.is_ok());
+        change(&cluster, 0, &["remove", "c"]).await;
+        let why = turned_away(&only_c.with_timeout(Duration::from_secs(1))).await;
+        assert!(
+            why.contains("host c is no member of cluster ") && why.contains("; hosts a and b do"),
+            "{why}"
+        );
+        let dials = |cluster: &Cluster, host: usize| {
+            cluster.status(host).is_none_or(|status| !status["links"]["c"].is_null())
+        };
+        cluster.until("c is dialled no more", PATIENCE, |it| !dials(it, 0) && !dials(it, 1)).await;
+        assert!(cluster.is_ready(0) && cluster.is_ready(1));
+    });
+}
+
+/// Asks until the client is turned away, and returns what it is told.
+async fn turned_away(client: &Client) -> String {
+    let asked = Instant::now();
+    loop {
+        match client.put("key", "other").await {
+            Err(CallError::TurnedAway { why, .. }) => return why,
+            other => assert!(asked.elapsed() < PATIENCE, "not turned away: {other:?}"),
+        }
+    }
 }
