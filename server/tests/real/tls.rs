@@ -14,11 +14,18 @@ fn hosts_and_clients_speak_tls_and_plaintext_is_refused() {
     crate::alone(async {
         let mut cluster = Cluster::planned(3, "", "");
         let folder = cluster.folder.join("tls");
+        // Clients dial a by its address in the cluster file, b by one that only a flag has told.
+        for (host, last) in [(0, 3), (1, 2)] {
+            cluster.hosts[host].native.set_ip([127, 0, 0, last].into());
+        }
+        cluster.hosts[0].peer.set_ip([127, 0, 0, 3].into());
+        cluster.write_file();
         for out in ["tls", "foreign"] {
             let made = Command::new(ORDINATE)
-                .args(["tls", "init", "--out"])
+                .args(["tls", "init", "--san", "b=127.0.0.2", "--out"])
                 .arg(cluster.folder.join(out))
-                .args(["a", "b", "c"])
+                .arg("--config")
+                .arg(cluster.file_of(0))
                 .output();
             assert!(made.is_ok_and(|output| output.status.success()), "ordinate tls init");
         }
@@ -39,6 +46,11 @@ fn hosts_and_clients_speak_tls_and_plaintext_is_refused() {
             Tls::load(&TlsFiles { ca, cert, key }).expect("ordinate tls init made them")
         };
         let client = |number| Client::connect_tls(cluster.endpoints_from(number), load_tls(&folder));
+        for host in 0..3 {
+            let alone = Client::connect_tls([cluster.hosts[host].native.to_string()], load_tls(&folder));
+            let served = alone.with_timeout(PATIENCE).put("dialled", "by address").await;
+            assert!(served.is_ok(), "host {host}: {served:?}");
+        }
         let load = Load::start("tls", (0..4).map(client).collect());
         load.until_acknowledged(100, PATIENCE).await;
 
