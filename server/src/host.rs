@@ -1,7 +1,7 @@
 //! One host of a cluster: its roles, its journal, its ports.
 
 use crate::cluster::{ClusterFile, Durability, RoleName};
-use crate::native::Native;
+use crate::native::{Gate, Native};
 use kernel::{HostId, NodeId, Place};
 use kv::Store;
 use paxos::multipaxos::acceptor::Acceptor;
@@ -17,6 +17,7 @@ use runtime::{
     PeerConfig, PeerTls, ServerTls, Storage,
 };
 use std::net::TcpListener;
+use std::rc::Rc;
 use std::time::Duration;
 
 /// What a host runs.
@@ -47,12 +48,13 @@ pub enum StartError {
     Host(#[from] runtime::HostError),
 }
 
-/// Starts the host `name` of `file`.
+/// Starts the host `name` of `file`. Clients are served while `gate` is open.
 pub fn start(
     file: &ClusterFile,
     name: &str,
     joins: bool,
     sockets: Sockets,
+    gate: Gate,
     events: Option<EventSink>,
 ) -> Result<Host<Node>, StartError> {
     let peers = file.hosts.iter().filter(|host| host.name != name);
@@ -80,11 +82,14 @@ pub fn start(
     };
     let batcher = RoleName::Batcher.on(name);
     let body_max = file.limits.request_bytes_max;
+    let connections_max = file.limits.connections_max;
     let front_end = FrontEndConfig {
         listen: sockets.native,
-        build: Box::new(move || Box::new(Native { batcher, body_max })),
+        build: Box::new(move || {
+            Box::new(Native { batcher, body_max, gate, connections_max, writer: Rc::default() })
+        }),
         limits: ClientLimits {
-            connections_max: file.limits.connections_max,
+            connections_max,
             connections_per_address_max: file.limits.connections_per_address_max,
             input_bytes_max: body_max + kernel::FRAME_HEADER_BYTES,
             output_bytes_max: file.limits.client_backlog_bytes_max,

@@ -7,6 +7,8 @@ mod cluster;
 mod commands;
 mod failure;
 mod host;
+mod log;
+mod members;
 mod native;
 mod status;
 

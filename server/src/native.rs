@@ -6,7 +6,12 @@ use ordinate_client::protocol;
 use paxos::multipaxos::batcher::BatcherIn;
 use paxos::{Message, Paxos};
 use runtime::{CloseReason, FrontEnd, Session, SessionCx};
+use std::cell::RefCell;
 use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 /// Serves the native protocol on one port.
 pub struct Native {
@@ -14,24 +19,84 @@ pub struct Native {
     pub batcher: NodeId,
     /// The largest frame of a client.
     pub body_max: usize,
+    /// Whether clients are served here.
+    pub gate: Gate,
+    /// How many connections there may be, for those who are turned away.
+    pub connections_max: usize,
+    /// Where a message becomes a frame. One for all connections: it stays as large as the largest answers.
+    pub writer: Rc<RefCell<FrameWriter>>,
 }
+
+/// Clients of a host that serves them no more are sent away this soon.
+const GATE_WATCHED_EVERY: Duration = Duration::from_secs(1);
+const SENT_ELSEWHERE: CloseReason = CloseReason("other hosts serve clients");
+
+/// What the writer keeps of its memory between two messages.
+const WRITER_KEPT_BYTES: usize = 256 << 10;
 
 impl FrontEnd<Paxos> for Native {
     fn open(&mut self, _client: NodeId, _address: SocketAddr) -> Box<dyn Session<Paxos>> {
         Box::new(Connection {
             batcher: self.batcher,
             frames: FrameReader { body_max: self.body_max },
+            gate: self.gate.clone(),
             greeted: false,
-            writer: FrameWriter::default(),
+            writer: Rc::clone(&self.writer),
         })
+    }
+
+    fn refusal(&mut self, reason: CloseReason) -> Vec<u8> {
+        let max = self.connections_max;
+        let why = match reason {
+            CloseReason::TOO_MANY => {
+                format!("the host has {max} connections, which is its limits.connections_max")
+            }
+            CloseReason::TOO_MANY_FROM_ONE_ADDRESS => {
+                "the host has limits.connections_per_address_max connections from this address".to_owned()
+            }
+            CloseReason(other) => other.to_owned(),
+        };
+        protocol::refusal(&why)
+    }
+
+    fn tick_every(&self) -> Option<Duration> {
+        Some(GATE_WATCHED_EVERY)
+    }
+}
+
+/// Whether this host serves clients. It is open unless somebody has said why not.
+#[derive(Clone, Debug, Default)]
+pub struct Gate(Arc<GateState>);
+
+#[derive(Debug, Default)]
+struct GateState {
+    is_closed: AtomicBool,
+    why: Mutex<String>,
+}
+
+impl Gate {
+    /// Closes it for a reason that clients are told, or opens it.
+    pub fn set(&self, closed: Option<String>) {
+        self.0.is_closed.store(closed.is_some(), Ordering::Release);
+        *self.0.why.lock().unwrap_or_else(PoisonError::into_inner) = closed.unwrap_or_default();
+    }
+
+    fn is_closed(&self) -> bool {
+        self.0.is_closed.load(Ordering::Acquire)
+    }
+
+    /// What clients are told; none if they are served.
+    pub fn refusal(&self) -> Option<String> {
+        self.is_closed().then(|| self.0.why.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
 }
 
 struct Connection {
     batcher: NodeId,
     frames: FrameReader,
+    gate: Gate,
     greeted: bool,
-    writer: FrameWriter,
+    writer: Rc<RefCell<FrameWriter>>,
 }
 
 impl Session<Paxos> for Connection {
@@ -59,11 +124,17 @@ impl Session<Paxos> for Connection {
         message: Message,
         cx: &mut SessionCx<'_, Paxos>,
     ) -> Result<(), CloseReason> {
-        self.writer.message(&message);
-        let bytes = self.writer.bytes();
+        let mut writer = self.writer.borrow_mut();
+        writer.message(&message);
+        let bytes = writer.bytes();
         cx.output().extend_from_slice(bytes);
         bytes.clear();
+        bytes.shrink_to(WRITER_KEPT_BYTES);
         Ok(())
+    }
+
+    fn on_tick(&mut self, _cx: &mut SessionCx<'_, Paxos>) -> Result<(), CloseReason> {
+        if self.greeted && self.gate.is_closed() { Err(SENT_ELSEWHERE) } else { Ok(()) }
     }
 }
 
@@ -74,6 +145,11 @@ impl Connection {
             return Err(CloseReason("not the native protocol"));
         };
         let _ = input.split_to(protocol::PREFACE_BYTES);
+        if let Some(why) = self.gate.refusal() {
+            cx.output().extend_from_slice(&protocol::refusal(&why));
+            cx.finish(SENT_ELSEWHERE);
+            return Ok(false);
+        }
         let spoken = if version == 0 { 0 } else { version.min(protocol::VERSION) };
         cx.output().extend_from_slice(&protocol::preface(spoken));
         if spoken == 0 {

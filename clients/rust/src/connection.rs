@@ -42,7 +42,11 @@ pub(crate) struct Writing {
 
 impl Connection {
     /// Dials `endpoint` and exchanges prefaces.
-    pub(crate) async fn dial(endpoint: String, tls: Option<Tls>, within: Duration) -> io::Result<Self> {
+    pub(crate) async fn dial(
+        endpoint: String,
+        tls: Option<Tls>,
+        within: Duration,
+    ) -> Result<Self, DialError> {
         let dialled = async {
             let stream = TcpStream::connect(&endpoint).await?;
             stream.set_nodelay(true)?;
@@ -56,13 +60,16 @@ impl Connection {
             stream.read_exact(&mut preface).await?;
             match protocol::version_of(&preface) {
                 Some(protocol::VERSION) => Ok(stream),
+                Some(0) => Err(Self::refusal(&preface, &mut stream).await),
                 Some(version) => {
-                    Err(io::Error::other(format!("the server speaks version {version} of the protocol")))
+                    Err(DialError::refused(format!("the server speaks version {version} of the protocol")))
                 }
-                None => Err(io::Error::other("the server does not speak this protocol")),
+                None => Err(DialError::refused("the server does not speak this protocol")),
             }
         };
-        let stream = tokio::time::timeout(within, dialled).await.map_err(|_| io::ErrorKind::TimedOut)??;
+        let outcome: Result<Box<dyn Wire>, DialError> =
+            tokio::time::timeout(within, dialled).await.map_err(|_| DialError::Broken)?;
+        let stream = outcome?;
         let (reading, writing) = tokio::io::split(stream);
         Ok(Self {
             reading: Reading { stream: reading, input: BytesMut::with_capacity(64 << 10) },
@@ -73,6 +80,38 @@ impl Connection {
                 flushed: true,
             },
         })
+    }
+}
+
+/// Why there is no connection.
+#[derive(Debug)]
+pub(crate) enum DialError {
+    /// Nobody answers, or not in time.
+    Broken,
+    /// The host does not want to serve us, and says why.
+    Refused(String),
+}
+
+impl From<io::Error> for DialError {
+    fn from(_: io::Error) -> Self {
+        Self::Broken
+    }
+}
+
+impl DialError {
+    fn refused(why: impl Into<String>) -> Self {
+        Self::Refused(why.into())
+    }
+}
+
+impl Connection {
+    /// What the host says behind a preface of version 0.
+    async fn refusal(preface: &[u8; protocol::PREFACE_BYTES], stream: &mut Box<dyn Wire>) -> DialError {
+        let mut why = vec![0; protocol::refusal_bytes(preface)];
+        match stream.read_exact(&mut why).await {
+            Ok(_) if !why.is_empty() => DialError::Refused(String::from_utf8_lossy(&why).into_owned()),
+            Ok(_) | Err(_) => DialError::refused("the server speaks no version of this client's protocol"),
+        }
     }
 }
 

@@ -1,19 +1,20 @@
 //! Drives the client role: the same code that runs in the simulator, on a real socket and clock.
 
-use crate::connection::{Connection, Reading, Writing};
+use crate::connection::{Connection, DialError, Reading, Writing};
 use crate::tls::Tls;
 use kernel::{
     Cx, Effect, Effects, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role, Situation, Wall,
 };
 use paxos::multipaxos::client::{Client, ClientTimer};
 use paxos::{Call, Message, Outcome, Paxos};
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::future::Future;
 use std::hash::{BuildHasher, Hasher};
 use std::io;
 use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -34,7 +35,10 @@ const DIAL_AGAIN_AFTER_MAX: Duration = Duration::from_millis(500);
 /// Calls taken from the queue before anything is sent.
 const ORDERS_PER_BURST: usize = 1024;
 
-type Dial = Pin<Box<dyn Future<Output = io::Result<Connection>> + Send>>;
+type Dial = Pin<Box<dyn Future<Output = Result<Connection, DialError>> + Send>>;
+
+/// What hosts have said that turned the client away, by endpoint; none of a host that answered since.
+pub(crate) type Refusals = Arc<Mutex<BTreeMap<String, String>>>;
 
 /// The way to one endpoint at a time.
 enum Link {
@@ -66,6 +70,7 @@ struct Driver {
     retry_at: Option<tokio::time::Instant>,
     /// Dials and connections that failed since bytes last came.
     failures: usize,
+    refusals: Refusals,
     link: Link,
 }
 
@@ -74,6 +79,7 @@ pub(crate) async fn run(
     endpoints: Vec<String>,
     tls: Option<Tls>,
     mut orders: mpsc::UnboundedReceiver<Order>,
+    refusals: Refusals,
 ) {
     // The standard library's hasher is seeded by the system; its output is as good a seed as any.
     let seed = RandomState::new().build_hasher().finish();
@@ -90,6 +96,7 @@ pub(crate) async fn run(
         resend_at: None,
         retry_at: None,
         failures: 0,
+        refusals,
         link: Link::Down,
     };
     driver.with_role(|client, cx| client.on_start(cx));
@@ -108,7 +115,7 @@ enum Event {
 }
 
 enum LinkEvent {
-    Dialled(io::Result<Connection>),
+    Dialled(Result<Connection, DialError>),
     Messages(Vec<Message>),
     Broken,
 }
@@ -140,7 +147,13 @@ impl Driver {
             }
             Event::Link(LinkEvent::Dialled(Ok(connection))) => self.come_up(connection),
             Event::Link(LinkEvent::Messages(messages)) => self.take_messages(messages),
-            Event::Link(LinkEvent::Dialled(Err(_)) | LinkEvent::Broken) => self.go_down(),
+            Event::Link(LinkEvent::Dialled(Err(DialError::Refused(why)))) => {
+                if let Link::Dialling { endpoint, .. } = self.link {
+                    self.refusals().insert(self.endpoints[endpoint].clone(), why);
+                }
+                self.go_down();
+            }
+            Event::Link(LinkEvent::Dialled(Err(DialError::Broken)) | LinkEvent::Broken) => self.go_down(),
             Event::Resend => {
                 self.resend_at = None;
                 self.with_role(|client, cx| client.on_timer(ClientTimer::Resend, cx));
@@ -173,11 +186,16 @@ impl Driver {
     fn take_messages(&mut self, messages: Vec<Message>) {
         let Link::Up { endpoint, .. } = self.link else { return };
         self.failures = 0;
+        self.refusals().clear();
         for message in messages {
             if let Message::Client(message) = message {
                 self.with_role(|client, cx| client.on_message(batcher(endpoint), message, cx));
             }
         }
+    }
+
+    fn refusals(&self) -> MutexGuard<'_, BTreeMap<String, String>> {
+        self.refusals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The next endpoint is tried at once, until all have failed.

@@ -23,7 +23,7 @@ mod tls;
 use kernel::Bytes;
 use kv::{Answer, Command, Query};
 use paxos::{Call, Configuration, Outcome, Refusal};
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
@@ -37,6 +37,16 @@ pub enum CallError {
     /// No host answered in time. A write may have been executed.
     #[error("no answer within {0:?}; a write may have been executed: read before you send it again")]
     TimedOut(Duration),
+    /// No host answered in time, and some turned the client away. A write may have been executed.
+    #[error(
+        "no answer within {after:?}; {why}; a write may have been executed: read before you send it again"
+    )]
+    TurnedAway {
+        /// The time limit.
+        after: Duration,
+        /// What hosts said, by endpoint.
+        why: String,
+    },
     /// The session was lost while the write was under way. It may have been executed.
     #[error("the session was lost; the write may have been executed: read before you send it again")]
     MaybeExecuted,
@@ -86,6 +96,7 @@ pub struct Page {
 pub struct Client {
     calls: mpsc::UnboundedSender<driver::Order>,
     timeout: Duration,
+    refusals: driver::Refusals,
 }
 
 impl Client {
@@ -102,11 +113,12 @@ impl Client {
 
     fn start(endpoints: Vec<String>, tls: Option<Tls>) -> Self {
         let (calls, orders) = mpsc::unbounded_channel();
+        let refusals = driver::Refusals::default();
         // Without endpoints nobody listens, and calls say that the client is closed.
         if !endpoints.is_empty() {
-            tokio::spawn(driver::run(endpoints, tls, orders));
+            tokio::spawn(driver::run(endpoints, tls, orders, Arc::clone(&refusals)));
         }
-        Self { calls, timeout: Duration::from_secs(10) }
+        Self { calls, timeout: Duration::from_secs(10), refusals }
     }
 
     /// The same client with another time limit per call (10 s unless said).
@@ -120,12 +132,21 @@ impl Client {
         let (answer, answered) = oneshot::channel();
         self.calls.send(driver::Order { call, answer }).map_err(|_| CallError::Closed)?;
         match tokio::time::timeout(self.timeout, answered).await {
-            Err(_) => Err(CallError::TimedOut(self.timeout)),
+            Err(_) => Err(self.unanswered()),
             Ok(Err(_)) => Err(CallError::Closed),
             Ok(Ok(Outcome::Done(bytes))) => Ok(bytes),
             Ok(Ok(Outcome::Refused(Refusal::MaybeExecuted))) => Err(CallError::MaybeExecuted),
             Ok(Ok(Outcome::Refused(Refusal::Malformed))) => Err(CallError::Refused),
             Ok(Ok(Outcome::Refused(Refusal::Conflict))) => Err(CallError::Conflict),
+        }
+    }
+
+    fn unanswered(&self) -> CallError {
+        let refusals = self.refusals.lock().unwrap_or_else(PoisonError::into_inner);
+        let why: Vec<String> = refusals.iter().map(|(endpoint, why)| format!("{endpoint}: {why}")).collect();
+        match why.is_empty() {
+            true => CallError::TimedOut(self.timeout),
+            false => CallError::TurnedAway { after: self.timeout, why: why.join("; ") },
         }
     }
 

@@ -1,7 +1,8 @@
 //! The native protocol's outer layer, shared by clients and servers.
 //!
 //! A client connects and sends a [preface](PREFACE_BYTES): `ORDINATE | version: u32 | 0: u32`; the server answers alike,
-//! with the version it will speak, or with version 0 if it speaks none of the client's. Frames follow both ways:
+//! with the version it will speak, or with version 0 if it turns the client away: then the last word is the length of
+//! a text that follows and says why. Frames follow both ways:
 //! `length: u32 | crc32c: u32 | body`; a body is a row of `length: u32 | message`. All integers are little-endian.
 
 /// The newest version.
@@ -19,6 +20,23 @@ pub fn preface(version: u32) -> [u8; PREFACE_BYTES] {
     preface[..8].copy_from_slice(MAGIC);
     preface[8..12].copy_from_slice(&version.to_le_bytes());
     preface
+}
+
+/// The longest text of a refusal.
+pub const REFUSAL_BYTES_MAX: usize = 1024;
+
+/// A preface of version 0 that says why; what exceeds [`REFUSAL_BYTES_MAX`] is cut off.
+pub fn refusal(why: &str) -> Vec<u8> {
+    let why = &why[..why.floor_char_boundary(REFUSAL_BYTES_MAX)];
+    let mut preface = preface(0);
+    preface[12..].copy_from_slice(&(why.len() as u32).to_le_bytes());
+    [&preface, why.as_bytes()].concat()
+}
+
+/// The length of the text that follows a preface of version 0.
+pub fn refusal_bytes(preface: &[u8; PREFACE_BYTES]) -> usize {
+    let [.., a, b, c, d] = *preface;
+    (u32::from_le_bytes([a, b, c, d]) as usize).min(REFUSAL_BYTES_MAX)
 }
 
 /// The version of a preface; none if it is not one.

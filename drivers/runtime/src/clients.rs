@@ -1,6 +1,7 @@
 //! All client connections of a host: limits, buffers, and the way between sessions and nodes.
 
 mod admission;
+mod backlog;
 
 use crate::event::HostEvent;
 use crate::front_end::{
@@ -9,6 +10,7 @@ use crate::front_end::{
 use crate::metrics::Metrics;
 use crate::socket::{After, Readiness, Socket, listening};
 use crate::tls::ServerTls;
+use backlog::Backlog;
 use bytes::BytesMut;
 use kernel::{Family, HostId, Instant, NodeId};
 use mio::net::TcpListener;
@@ -37,8 +39,12 @@ struct Client<F: Family> {
     session: Box<dyn Session<F>>,
     /// A request that is not yet whole.
     input: BytesMut,
+    /// Written in this burst.
     output: Vec<u8>,
-    sent: usize,
+    /// Written earlier, and not taken by the socket.
+    backlog: Backlog,
+    /// The memory of both, as the port has counted it.
+    counted_bytes: usize,
     flags: SessionFlags,
     writable: bool,
     /// The socket may hold bytes that were not read.
@@ -49,8 +55,31 @@ struct Client<F: Family> {
 }
 
 impl<F: Family> Client<F> {
-    fn backlog(&self) -> usize {
-        self.output.len() - self.sent
+    fn unsent_bytes(&self) -> usize {
+        self.output.len() + self.backlog.unsent_bytes()
+    }
+
+    fn held_bytes(&self) -> usize {
+        self.output.capacity() + self.backlog.held_bytes()
+    }
+
+    /// Sends what the socket takes and keeps the rest: how much was taken, and whether that was all.
+    fn send(&mut self) -> io::Result<(usize, bool)> {
+        if !self.writable {
+            self.backlog.push(&self.output);
+            return Ok((0, false));
+        }
+        let taken = if self.backlog.is_empty() {
+            let taken = self.socket.write(&self.output)?;
+            self.backlog.push(&self.output[taken..]);
+            taken
+        } else {
+            self.backlog.push(&self.output);
+            self.backlog.write_to(&mut self.socket)?
+        };
+        let all = self.socket.flush()? && self.backlog.is_empty();
+        self.writable = all;
+        Ok((taken, all))
     }
 }
 
@@ -61,7 +90,8 @@ struct Port<F: Family> {
     tls: Option<ServerTls>,
     connections: usize,
     per_address: BTreeMap<IpAddr, usize>,
-    output_bytes: usize,
+    /// Memory held for what clients have not been sent.
+    held_bytes: usize,
     acceptable: bool,
     rest_until: Option<Instant>,
     tick_every: Option<Duration>,
@@ -132,7 +162,7 @@ impl<F: Family> Clients<F> {
             tls: config.tls,
             connections: 0,
             per_address: BTreeMap::new(),
-            output_bytes: 0,
+            held_bytes: 0,
             acceptable: true,
             rest_until: None,
             tick_every,
@@ -146,8 +176,13 @@ impl<F: Family> Clients<F> {
         self.by_place.len()
     }
 
-    pub(crate) fn output_bytes(&self) -> usize {
-        self.ports.iter().map(|port| port.output_bytes).sum()
+    /// Memory held for what clients have not been sent.
+    pub(crate) fn held_bytes(&self) -> usize {
+        self.ports.iter().map(|port| port.held_bytes).sum()
+    }
+
+    pub(crate) fn connections_max(&self) -> usize {
+        self.ports.iter().map(|port| port.limits.connections_max).sum()
     }
 
     pub(crate) fn on_acceptable(&mut self, port: usize) {
@@ -222,7 +257,7 @@ impl<F: Family> Clients<F> {
             let Some(client) = &mut self.table[index.0] else { continue };
             client.listed = false;
             let limits = &self.ports[client.front_end].limits;
-            if client.flags.paused || client.backlog() > limits.output_bytes_max / 4 {
+            if client.flags.paused || client.unsent_bytes() > limits.output_bytes_max / 4 {
                 continue; // `resume` lists it again.
             }
             match client.socket.read(&mut self.read_buffer) {
@@ -307,8 +342,6 @@ impl<F: Family> Clients<F> {
         };
         let outcome = call(&mut *client.session, &mut cx);
         let grown = client.output.len() - before;
-        let port = &mut self.ports[client.front_end];
-        port.output_bytes += grown;
         if (grown > 0 || client.flags.finish.is_some()) && !client.dirty {
             client.dirty = true;
             self.dirty.push(index);
@@ -320,6 +353,7 @@ impl<F: Family> Clients<F> {
             client.listed = true;
             self.readable.push_back(index);
         }
+        self.recount(index);
         if let Err(reason) = outcome {
             self.write_out(index, outside);
             self.close(index, reason, outside);
@@ -328,23 +362,33 @@ impl<F: Family> Clients<F> {
         }
     }
 
+    /// Tells the port what a client's buffers have become.
+    fn recount(&mut self, index: ClientIndex) {
+        let Some(client) = &mut self.table[index.0] else { return };
+        let port = &mut self.ports[client.front_end];
+        let held = client.held_bytes();
+        port.held_bytes = port.held_bytes + held - client.counted_bytes;
+        client.counted_bytes = held;
+    }
+
     fn enforce_output_bounds(&mut self, index: ClientIndex, outside: &mut Outside<'_>) {
         let Some(client) = &self.table[index.0] else { return };
         let port = client.front_end;
         let limits = self.ports[port].limits;
-        if client.backlog() > limits.output_bytes_max {
+        if client.unsent_bytes() > limits.output_bytes_max {
             self.write_out(index, outside);
-            if self.table[index.0].as_ref().is_some_and(|client| client.backlog() > limits.output_bytes_max) {
+            let too_slow = |client: &Client<F>| client.unsent_bytes() > limits.output_bytes_max;
+            if self.table[index.0].as_ref().is_some_and(too_slow) {
                 self.close(index, TOO_SLOW, outside);
             }
         }
-        if self.ports[port].output_bytes > limits.output_bytes_max_total {
+        if self.ports[port].held_bytes > limits.output_bytes_max_total {
             self.flush(outside);
-            while self.ports[port].output_bytes > limits.output_bytes_max_total {
-                let backlog = |index: &usize| self.table[*index].as_ref().map_or(0, Client::backlog);
+            while self.ports[port].held_bytes > limits.output_bytes_max_total {
+                let held = |index: &usize| self.table[*index].as_ref().map_or(0, Client::held_bytes);
                 let of_port =
                     |index: &usize| self.table[*index].as_ref().is_some_and(|c| c.front_end == port);
-                let Some(slowest) = (0..self.table.len()).filter(of_port).max_by_key(backlog) else { return };
+                let Some(slowest) = (0..self.table.len()).filter(of_port).max_by_key(held) else { return };
                 self.close(ClientIndex(slowest), TOO_SLOW, outside);
             }
         }
@@ -368,40 +412,25 @@ impl<F: Family> Clients<F> {
     fn write_out(&mut self, index: ClientIndex, outside: &mut Outside<'_>) {
         let Some(client) = &mut self.table[index.0] else { return };
         client.dirty = false;
-        if !client.writable {
-            return;
+        let outcome = client.send();
+        if !client.output.is_empty() {
+            client.output.clear();
+            give_back(&mut self.pool, std::mem::take(&mut client.output));
         }
-        let backlog = client.backlog();
-        let outcome = match backlog {
-            0 => client.socket.flush().map(|flushed| (0, flushed)),
-            _ => client
-                .socket
-                .write(&client.output[client.sent..])
-                .and_then(|n| Ok((n, client.socket.flush()?))),
-        };
-        let Ok((taken, flushed)) = outcome else {
+        let Ok((taken, all)) = outcome else {
             return self.close(index, CloseReason("connection broken"), outside);
         };
-        let port = &mut self.ports[client.front_end];
         outside.metrics.bytes_out += taken as u64;
-        port.output_bytes -= taken;
-        client.sent += taken;
-        client.writable = flushed && taken == backlog;
-        if client.sent == client.output.len() {
-            client.sent = 0;
-            give_back(&mut self.pool, std::mem::take(&mut client.output));
-            if flushed && let Some(reason) = client.flags.finish {
-                return self.close(index, reason, outside);
-            }
-        } else if client.sent > client.output.len() / 2 {
-            client.output.drain(..client.sent);
-            client.sent = 0;
+        if all && let Some(reason) = client.flags.finish {
+            return self.close(index, reason, outside);
         }
-        let may_read = !client.flags.paused && client.backlog() <= port.limits.output_bytes_max / 4;
+        let limits = &self.ports[client.front_end].limits;
+        let may_read = !client.flags.paused && client.unsent_bytes() <= limits.output_bytes_max / 4;
         if may_read && client.readable && !client.listed {
             client.listed = true;
             self.readable.push_back(index);
         }
+        self.recount(index);
     }
 
     fn close(&mut self, index: ClientIndex, reason: CloseReason, outside: &mut Outside<'_>) {
@@ -410,7 +439,7 @@ impl<F: Family> Clients<F> {
         self.by_place.remove(&client.id.place().0);
         let port = &mut self.ports[client.front_end];
         port.connections -= 1;
-        port.output_bytes -= client.backlog();
+        port.held_bytes -= client.counted_bytes;
         if let Some(count) = port.per_address.get_mut(&client.address.ip()) {
             *count -= 1;
             if *count == 0 {

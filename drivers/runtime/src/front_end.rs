@@ -12,6 +12,12 @@ pub trait FrontEnd<F: Family> {
     /// A client has connected; from now on it is the node `client`.
     fn open(&mut self, client: NodeId, address: SocketAddr) -> Box<dyn Session<F>>;
 
+    /// What to tell a client that is turned away for `reason` before it has a session; sent in the clear only, as far as
+    /// an empty socket takes it.
+    fn refusal(&mut self, _reason: CloseReason) -> Vec<u8> {
+        Vec::new()
+    }
+
     /// How often `Session::on_tick` is wanted, for time-outs of the protocol; asked once.
     fn tick_every(&self) -> Option<Duration> {
         None
@@ -100,6 +106,13 @@ impl<F: Family> SessionCx<'_, F> {
     pub fn finish(&mut self, reason: CloseReason) {
         self.flags.finish = Some(reason);
     }
+}
+
+impl CloseReason {
+    /// There are `ClientLimits::connections_max` connections.
+    pub const TOO_MANY: Self = Self("too many connections");
+    /// There are `ClientLimits::connections_per_address_max` connections from the client's address.
+    pub const TOO_MANY_FROM_ONE_ADDRESS: Self = Self("too many connections from one address");
 }
 
 /// The bounds of one front end.

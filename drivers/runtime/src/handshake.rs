@@ -20,6 +20,29 @@ pub(crate) struct Hello {
     pub(crate) incarnation: Incarnation,
     /// The highest version of the messages that the caller understands.
     pub(crate) message_version: u32,
+    /// The lowest that it still talks to. Absent in the greetings of version 1, which talks to itself.
+    pub(crate) message_version_min: u32,
+}
+
+impl Hello {
+    /// Why the host `name` with these versions cannot be talked to.
+    pub(crate) fn check_versions(&self, name: &str, highest: u32, lowest: u32) -> Result<(), String> {
+        let me = &self.from;
+        let (ours, ours_min) = (self.message_version, self.message_version_min);
+        if highest < ours_min {
+            return Err(format!(
+                "host {name} understands messages up to version {highest}, host {me} needs {ours_min} at least: \
+                 upgrade {name}"
+            ));
+        }
+        if ours < lowest {
+            return Err(format!(
+                "host {name} needs messages of version {lowest} at least, host {me} understands them up to {ours}: \
+                 upgrade {me}"
+            ));
+        }
+        Ok(())
+    }
 }
 
 /// What the called host answers.
@@ -38,6 +61,7 @@ impl Encode for Hello {
         self.to.encode(out);
         self.incarnation.0.encode(out);
         self.message_version.encode(out);
+        self.message_version_min.encode(out);
     }
 }
 
@@ -53,6 +77,7 @@ impl Decode for Hello {
             to: String::decode(input)?,
             incarnation: Incarnation(u128::decode(input)?),
             message_version: u32::decode(input)?,
+            message_version_min: if input.remaining() > 0 { u32::decode(input)? } else { 1 },
         })
     }
 }
@@ -129,6 +154,7 @@ mod tests {
             to: "b".to_owned(),
             incarnation: Incarnation(5),
             message_version: 3,
+            message_version_min: 2,
         }
     }
 
@@ -144,6 +170,12 @@ mod tests {
         let reply = Reply::Refused { reason: "no".to_owned() };
         assert_eq!(take_greeting(&mut BytesMut::from(&framed(&reply)[..])), Ok(Some(reply)));
         assert_eq!(&hello().encoded()[..10], b"ORDP\x01\0\x04\0\0\0");
+        // The first hosts ended their greeting with the highest version; later ones may say more than we know.
+        let (mut first, later) = (hello().encoded(), [&hello().encoded()[..], b"more"].concat());
+        first.truncate(first.len() - 4);
+        let decoded = |bytes: Vec<u8>| Hello::decode(&mut Reader::new(Bytes::from(bytes)));
+        assert_eq!(decoded(first), Ok(Hello { message_version_min: 1, ..hello() }));
+        assert_eq!(decoded(later), Ok(hello()));
     }
 
     // An HTTP client, a TLS client or noise on the port must be turned away at its first bytes, not waited for.

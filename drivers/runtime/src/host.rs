@@ -68,6 +68,8 @@ pub struct HostConfig {
     pub tls: Option<PeerTls>,
     /// The highest version of the messages that this build understands.
     pub message_version: u32,
+    /// The lowest version that it still talks to; hosts that understand less are refused, and so are those that need more.
+    pub message_version_min: u32,
     /// Bytes queued for one host while its link is up; more are dropped.
     pub queue_bytes_max: usize,
     /// Bytes queued for one host while its link is down.
@@ -97,6 +99,7 @@ impl HostConfig {
             newcomers_max: 0,
             tls: None,
             message_version: 1,
+            message_version_min: 1,
             queue_bytes_max: 64 << 20,
             queue_bytes_max_down: 1 << 20,
             frame_body_max: 16 << 20,

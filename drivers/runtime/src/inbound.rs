@@ -248,6 +248,7 @@ impl Inbounds {
         if hello.protocol != PROTOCOL {
             return Err(format!("host {} speaks version {PROTOCOL} of the link protocol", me.from));
         }
+        me.check_versions(&hello.from, hello.message_version, hello.message_version_min)?;
         if hello.cluster != me.cluster {
             return Err(format!("this is cluster {}, the caller is of {}", me.cluster, hello.cluster));
         }

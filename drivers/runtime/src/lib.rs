@@ -107,6 +107,7 @@ mod burst;
 mod clients;
 mod clock;
 mod data;
+pub mod descriptors;
 pub mod direct;
 pub mod disk;
 mod event;

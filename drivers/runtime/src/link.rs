@@ -42,11 +42,12 @@ enum State {
     Resolving {
         since: Instant,
     },
-    /// TCP, TLS and the greeting; `hello` is what has not yet been sent of it.
+    /// TCP, TLS and the greeting; `hello` is what has not yet been sent of it, `needs` the lowest version of the messages.
     Greeting {
         socket: Socket,
         since: Instant,
         hello: Vec<u8>,
+        needs: u32,
         input: BytesMut,
     },
     Up {
@@ -270,7 +271,8 @@ impl Link {
         match address.and_then(|address| self.connect(address, settings, outside)) {
             Ok(socket) => {
                 let hello = Hello { to: self.config.name.clone(), ..settings.hello.clone() };
-                self.state = State::Greeting { socket, since, hello: framed(&hello), input: BytesMut::new() };
+                let (needs, hello) = (hello.message_version_min, framed(&hello));
+                self.state = State::Greeting { socket, since, hello, needs, input: BytesMut::new() };
                 None
             }
             Err(reason) => self.break_off(reason, outside),
@@ -318,7 +320,7 @@ impl Link {
     }
 
     fn greet(&mut self, outside: &mut Outside<'_>) -> Result<(), String> {
-        let State::Greeting { socket, hello, input, .. } = &mut self.state else { return Ok(()) };
+        let State::Greeting { socket, hello, needs, input, .. } = &mut self.state else { return Ok(()) };
         let text = |error: io::Error| error.to_string();
         if !socket.check_connected().map_err(text)? {
             return Ok(());
@@ -335,6 +337,12 @@ impl Link {
         socket.flush().map_err(text)?;
         match take_greeting(input)? {
             Some(Reply::Refused { reason }) => Err(format!("refused: {reason}")),
+            // One that knows of our bound has refused us; an older one leaves it to us.
+            Some(Reply::Welcome { message_version, .. }) if message_version < *needs => Err(format!(
+                "host {0} understands messages up to version {message_version}, this host needs {needs} at least: \
+                 upgrade {0}",
+                self.config.name
+            )),
             Some(Reply::Welcome { incarnation, message_version }) => {
                 self.partner = Some(Partner { incarnation, message_version });
                 let before = std::mem::replace(&mut self.state, State::Down { retry_at: outside.now });

@@ -34,9 +34,11 @@ pub struct Metrics {
     pub closes: BTreeMap<&'static str, u64>,
     /// Client connections now open.
     pub clients: u64,
+    /// Client connections that may be open at once.
+    pub clients_max: u64,
     /// Other hosts with a link up now.
     pub links_up: u64,
-    /// Bytes waiting to be written to sockets.
+    /// Memory held for what waits to be written to sockets, in bytes.
     pub buffered_bytes: u64,
     /// Bytes of records appended but not yet handed to the disk.
     pub staged_bytes: u64,

@@ -105,6 +105,7 @@ impl<N: Node + 'static> Reactor<N> {
             to: String::new(),
             incarnation: storage.incarnation,
             message_version: config.message_version,
+            message_version_min: config.message_version_min,
         };
         let settings = LinkSettings {
             hello: hello.clone(),
@@ -430,9 +431,10 @@ impl<N: Node + 'static> Reactor<N> {
     fn metrics(&mut self) -> Metrics {
         let mut metrics = self.router.metrics.clone();
         metrics.clients = self.clients.count() as u64;
+        metrics.clients_max = self.clients.connections_max() as u64;
         metrics.links_up = self.router.links.iter().filter(|link| link.is_up()).count() as u64;
         let queued: usize = self.router.links.iter_mut().map(Link::queued_bytes).sum();
-        metrics.buffered_bytes = (queued + self.clients.output_bytes()) as u64;
+        metrics.buffered_bytes = (queued + self.clients.held_bytes()) as u64;
         if let Some(journal) = &self.journal {
             let (latency, syncs) = journal.sync_latency();
             metrics.fsync_latency = latency.clone();

@@ -15,6 +15,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Instant;
 use support::*;
 
 type Authority = CertifiedIssuer<'static, KeyPair>;
@@ -48,16 +49,6 @@ fn events_of(config: &mut HostConfig) -> Receiver<HostEvent> {
     // The receiver may be gone when the host stops.
     config.events = Some(Box::new(move |event| _ = outbox.send(event.clone())));
     events
-}
-
-fn down_reason(events: &Receiver<HostEvent>) -> String {
-    loop {
-        if let HostEvent::LinkDown { reason, .. } =
-            events.recv_timeout(LIMIT).expect("the link does not come up")
-        {
-            return reason;
-        }
-    }
 }
 
 fn pair() -> (HostConfig, HostConfig) {
@@ -107,15 +98,15 @@ fn hosts_without_the_right_certificate_stay_out() {
         let a = Host::start(a, both, vec![]).expect("a starts");
         let b = Host::start(b, both, vec![]).expect("b starts");
         let lost = a.handle().request(ASKER, question("b", 1));
-        let reason = down_reason(&events);
-        let refused = loop {
-            match refusals.recv_timeout(LIMIT).expect("b turns a away") {
-                HostEvent::PeerRefused { reason, .. } => break reason,
-                _ => continue,
+        let (mut told, begun) = (String::new(), Instant::now());
+        // Whichever side says it first; a slow machine may run into the greeting's time limit before.
+        while !told.contains(expected) {
+            assert!(begun.elapsed() < LIMIT, "{case}: {told}");
+            for event in events.try_iter().chain(refusals.try_iter()) {
+                told += &format!("{event}\n").to_lowercase();
             }
-        };
-        let told = format!("{reason} / {refused}").to_lowercase();
-        assert!(told.contains(expected), "{case}: {told}");
+            std::thread::yield_now();
+        }
         let metrics = b.handle().metrics().wait(LIMIT).expect("b runs");
         assert_eq!(metrics.messages_in, 0, "{case}");
         drop((lost, a, b));
@@ -133,8 +124,9 @@ fn a_host_under_tls_does_not_talk_in_the_clear() {
     let _a = Host::start(a, both, vec![]).expect("a starts");
     let b = Host::start(b, both, vec![]).expect("b starts");
     loop {
-        if let HostEvent::PeerRefused { reason, .. } = refusals.recv_timeout(LIMIT).expect("b turns a away") {
-            assert!(reason.contains("one side uses TLS alone"), "{reason}");
+        if let HostEvent::PeerRefused { reason, .. } = refusals.recv_timeout(LIMIT).expect("b turns a away")
+            && reason.contains("one side uses TLS alone")
+        {
             break;
         }
     }

@@ -35,8 +35,13 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     page.counters_by("client_closes", "reason", "Client connections closed", metrics.closes.iter());
     let gauges = [
         ("clients", "Client connections", metrics.clients as f64),
+        ("clients_max", "Client connections that may be open at once", metrics.clients_max as f64),
         ("links_up", "Links to other hosts that are up", metrics.links_up as f64),
-        ("buffered_bytes", "Bytes in connection buffers", metrics.buffered_bytes as f64),
+        (
+            "buffered_bytes",
+            "Memory held for what waits to be written to sockets",
+            metrics.buffered_bytes as f64,
+        ),
         ("staged_bytes", "Bytes that wait for the disk", metrics.staged_bytes as f64),
         ("journal_bytes", "Size of the journal", metrics.journal_bytes as f64),
         ("disk_full", "1 while the disk is full", f64::from(u8::from(metrics.disk_full))),
@@ -64,6 +69,12 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
             page.0,
             "# TYPE process_cpu_seconds counter\nprocess_cpu_seconds_total {}",
             cpu.as_secs_f64()
+        );
+    }
+    if let Some(bytes) = crate::bench::local::resident_bytes(std::process::id()) {
+        let _ = writeln!(
+            page.0,
+            "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes {bytes}"
         );
     }
     page.0.push_str("# EOF\n");

@@ -105,6 +105,7 @@ impl Load {
             begun,
             issued: 0,
             run: rng.bits(),
+            chunk: vec![0; 64 << 10],
             history: KvHistory::new(),
             from,
             latency: Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(io::Error::other)?,
@@ -163,6 +164,8 @@ struct Tally {
     /// Names this run's keys.
     run: u64,
     history: KvHistory,
+    /// What was read last; made once, since to clear it costs as much as a call.
+    chunk: Vec<u8>,
 }
 
 impl Tally {
@@ -243,13 +246,12 @@ impl Connection {
     }
 
     fn receive(&mut self, now: Instant, tally: &mut Tally) -> io::Result<()> {
-        let mut chunk = [0; 64 << 10];
         loop {
-            match self.stream.read(&mut chunk) {
+            match self.stream.read(&mut tally.chunk) {
                 Ok(0) => return Err(io::Error::other("a host closed a connection")),
                 Ok(count) => {
-                    self.input.extend_from_slice(&chunk[..count]);
-                    if count < chunk.len() {
+                    self.input.extend_from_slice(&tally.chunk[..count]);
+                    if count < tally.chunk.len() {
                         break;
                     }
                 }

@@ -7,6 +7,7 @@ use crate::cluster::ClusterFile;
 use crate::cluster::file::Overrides;
 use crate::failure::Failure;
 use crate::host::{self, Node, Sockets};
+use crate::native::Gate;
 use crate::status::Status;
 use ordinate_client::{CallError, Client, Level};
 use runtime::{Direction, Host, LinkFault};
@@ -79,6 +80,8 @@ impl Demo {
 
     async fn serve(self) -> Result<(), Failure> {
         let begun = Instant::now();
+        // Without more files than usual the demo has fewer clients.
+        let _ = runtime::descriptors::raise_limit();
         println!(
             "ordinate {}  demo cluster, 3 hosts in this process, data gone on exit",
             env!("CARGO_PKG_VERSION")
@@ -155,7 +158,7 @@ impl Cluster {
         };
         let sockets = Sockets { peer: listen(member.peer)?, native: listen(member.native)? };
         let admin = listen(member.admin)?;
-        let host = host::start(&self.file, name, false, sockets, None)
+        let host = host::start(&self.file, name, false, sockets, Gate::default(), None)
             .map_err(|error| failed("a host did not start", error))?;
         let shared = Admin {
             handle: host.handle(),

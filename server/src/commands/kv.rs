@@ -1,6 +1,6 @@
 //! `ordinate kv`: the key-value service from the command line.
 
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use clap::Subcommand;
 use ordinate_client::{CallError, Client, Expect, Level, Swap, Tls, TlsFiles};
 use std::future::Future;
@@ -67,6 +67,15 @@ impl Endpoint {
     pub fn explain(&self, error: &CallError) -> Failure {
         match error {
             CallError::TimedOut(_) => Failure::unreachable(&self.endpoints.join(","), error.to_string()),
+            CallError::TurnedAway { .. } => Failure {
+                exit: Exit::Unreachable,
+                ..Failure::input(
+                    "O4002",
+                    format!("no host at {} serves this client", self.endpoints.join(",")),
+                    error.to_string(),
+                    "--endpoints with the native addresses of hosts that serve (ordinate cluster members list)",
+                )
+            },
             CallError::Refused | CallError::Invalid(_) => Failure::input(
                 "O1002",
                 "the request was refused and not executed",

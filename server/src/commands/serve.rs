@@ -5,11 +5,14 @@ use crate::cluster::file::Overrides;
 use crate::cluster::{ClusterFile, Durability, keys};
 use crate::failure::Failure;
 use crate::host::{self, Node, Sockets, StartError};
-use runtime::{DataError, EventSink, HostError, HostHandle, PeerConfig};
-use std::io::{IsTerminal as _, Write as _};
+use crate::log::Log;
+use crate::members;
+use crate::native::Gate;
+use runtime::{DataError, EventSink, HostError, HostHandle};
+use std::io::IsTerminal as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// Run one host of a cluster.
 #[derive(clap::Args)]
@@ -28,14 +31,14 @@ pub struct Serve {
     set: Vec<String>,
 }
 
-/// How often the membership is compared with the links.
-const WATCH_MEMBERS_EVERY: Duration = Duration::from_millis(500);
+/// Files of a host that are no client connections: the journal, links, the admin port.
+const FILES_KEPT: u64 = 256;
 
 impl Serve {
     /// Serves until SIGINT or SIGTERM.
     pub fn run(self) -> Result<(), Failure> {
         let started = Instant::now();
-        let file = read_file(&self.config, &self.set)?;
+        let mut file = read_file(&self.config, &self.set)?;
         let line = file.host(&self.host).ok_or_else(|| {
             let known: Vec<&str> = file.hosts.iter().map(|host| host.name.as_str()).collect();
             let near = keys::nearest(&self.host, known.iter().copied()).unwrap_or(known[0]);
@@ -51,9 +54,15 @@ impl Serve {
             native: bind(&file.listen.native, "listen.native")?,
         };
         let admin = bind(&file.listen.admin, "listen.admin")?;
+        fit_connections(&mut file);
         // Whoever reads the log may go; the host stays.
-        let events: EventSink = Box::new(|event| drop(writeln!(std::io::stderr(), "{event}")));
-        let host = host::start(&file, &self.host, self.join, sockets, Some(events))
+        let log = Log::default();
+        let gate = Gate::default();
+        let events: EventSink = Box::new({
+            let log = log.clone();
+            move |event| log.take(event)
+        });
+        let host = host::start(&file, &self.host, self.join, sockets, gate.clone(), Some(events))
             .map_err(|error| explain(&error, &file, &self.host))?;
         let handle = host.handle();
         let shared = Admin { handle: handle.clone(), file: file.clone(), host: self.host.clone(), started };
@@ -67,7 +76,7 @@ impl Serve {
         })?;
         self.banner(&file, started);
         stop_on_signal(handle.clone())?;
-        watch_members(handle, file.clone(), self.host.clone());
+        members::watch(handle, file.clone(), self.host.clone(), gate, log);
         let ended = host.join();
         drop(stop_admin);
         ended.map_err(|error| explain(&StartError::Host(error), &file, &self.host))
@@ -90,6 +99,21 @@ impl Serve {
             eprintln!("  try         ordinate kv put greeting hello --endpoints {}", file.listen.native);
         }
         eprintln!("  serving after {:.2} s", started.elapsed().as_secs_f64());
+    }
+}
+
+/// Opens as many files as the system lets this process, and lowers the limit of connections to what that carries: a client
+/// beyond it is told so, one without a file waits for ever.
+fn fit_connections(file: &mut ClusterFile) {
+    let Ok(files) = runtime::descriptors::raise_limit() else { return };
+    let carried = files.saturating_sub(FILES_KEPT).max(files / 2) as usize;
+    if file.limits.connections_max > carried {
+        eprintln!(
+            "limits.connections_max is {carried} instead of {}: the system allows this process {files} open files \
+             (ulimit -Hn, or LimitNOFILE of the service)",
+            file.limits.connections_max
+        );
+        file.limits.connections_max = carried;
     }
 }
 
@@ -183,34 +207,4 @@ fn stop_on_signal(handle: HostHandle<Node>) -> Result<(), Failure> {
         });
     });
     Ok(())
-}
-
-/// Dials whoever the log makes a member: the cluster file only says how it began.
-fn watch_members(handle: HostHandle<Node>, file: ClusterFile, host: String) {
-    std::thread::spawn(move || {
-        let mut known: Vec<(String, String)> =
-            file.hosts.iter().map(|it| (it.name.clone(), it.address.clone())).collect();
-        loop {
-            std::thread::sleep(WATCH_MEMBERS_EVERY);
-            let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else {
-                return;
-            };
-            let Some((status, _)) = runtime.block_on(crate::status::Status::of(&handle, &file, &host)) else {
-                continue;
-            };
-            for (name, address) in &status.membership.hosts {
-                match known.iter_mut().find(|(known, _)| known == name) {
-                    Some((_, known)) if known == address || address.is_empty() => continue,
-                    Some((_, known)) => *known = address.clone(),
-                    None => known.push((name.clone(), address.clone())),
-                }
-                let peers = known.iter().filter(|(name, _)| *name != host);
-                handle.set_peers(
-                    peers
-                        .map(|(name, address)| PeerConfig { name: name.clone(), address: address.clone() })
-                        .collect(),
-                );
-            }
-        }
-    });
 }

@@ -1,12 +1,14 @@
 //! `ordinate tls`: an authority for the cluster, and a certificate for each host and for clients.
 
-use crate::cluster::file::{HOST_NAME_RULE, is_host_name};
+use super::serve::read_file;
+use crate::cluster::file::{HOST_NAME_RULE, HostLine, is_host_name};
 use crate::failure::Failure;
 use clap::Subcommand;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -19,8 +21,14 @@ pub enum Tls {
         /// The folder for the files
         #[arg(long, default_value = "tls")]
         out: PathBuf,
+        /// The cluster file: certificates are then good for the addresses of its hosts, too, and without HOSTS made for all
+        #[arg(long, short, value_name = "FILE")]
+        config: Option<PathBuf>,
+        /// Another name or IP address that clients dial, of one host (a=db1.example.net) or of all (10.0.0.7)
+        #[arg(long, value_name = "[HOST=]NAME")]
+        san: Vec<String>,
         /// The hosts, by the names of the cluster file
-        #[arg(required = true)]
+        #[arg(required_unless_present = "config")]
         hosts: Vec<String>,
     },
 }
@@ -28,9 +36,51 @@ pub enum Tls {
 impl Tls {
     /// Does it.
     pub fn run(self) -> Result<(), Failure> {
-        let Self::Init { out, hosts } = self;
-        init(&out, &hosts)
+        let Self::Init { out, config, san, mut hosts } = self;
+        let file = config.map(|path| read_file(&path, &[])).transpose()?;
+        let listed = file.map_or_else(Vec::new, |file| file.hosts);
+        if hosts.is_empty() {
+            hosts = listed.iter().map(|host| host.name.clone()).collect();
+        }
+        init(&out, &hosts, &names_of(&hosts, &listed, &san)?)
     }
+}
+
+/// What the certificate of each host is good for: its name, what a test on one machine needs, its address in the cluster
+/// file, and what was asked for.
+fn names_of(hosts: &[String], listed: &[HostLine], asked: &[String]) -> Result<Vec<Vec<String>>, Failure> {
+    let mut names: Vec<Vec<String>> =
+        hosts.iter().map(|host| vec![host.clone(), "localhost".to_owned(), "127.0.0.1".to_owned()]).collect();
+    for (host, names) in hosts.iter().zip(&mut names) {
+        names.extend(listed.iter().filter(|line| line.name == *host).map(|line| dialled(&line.address)));
+    }
+    for san in asked {
+        match san.split_once('=') {
+            None => names.iter_mut().for_each(|names| names.push(san.clone())),
+            Some((host, name)) => match hosts.iter().position(|it| it == host) {
+                Some(index) => names[index].push(name.to_owned()),
+                None => {
+                    return Err(Failure::input(
+                        "O2105",
+                        format!("--san {san} names no host"),
+                        format!("certificates are made for: {}", hosts.join(", ")),
+                        "ordinate tls init --san a=db1.example.net a b c",
+                    ));
+                }
+            },
+        }
+    }
+    for names in &mut names {
+        let mut seen = BTreeSet::new();
+        names.retain(|name| seen.insert(name.clone()));
+    }
+    Ok(names)
+}
+
+/// The name or IP address in `host:port`.
+fn dialled(address: &str) -> String {
+    let name = address.rsplit_once(':').map_or(address, |(name, _)| name);
+    name.trim_start_matches('[').trim_end_matches(']').to_owned()
 }
 
 fn failed(error: impl std::fmt::Display) -> Failure {
@@ -42,7 +92,7 @@ fn failed(error: impl std::fmt::Display) -> Failure {
     )
 }
 
-fn init(out: &Path, hosts: &[String]) -> Result<(), Failure> {
+fn init(out: &Path, hosts: &[String], names: &[Vec<String>]) -> Result<(), Failure> {
     check_names(hosts)?;
     if out.join("ca.key").exists() {
         let fact =
@@ -64,9 +114,10 @@ fn init(out: &Path, hosts: &[String]) -> Result<(), Failure> {
     write(&out.join("ca.pem"), &certificate.pem(), 0o644)?;
     write(&out.join("ca.key"), &authority_key.serialize_pem(), 0o600)?;
     let issuer = Issuer::new(authority, authority_key);
-    for name in hosts.iter().map(String::as_str).chain(["client"]) {
+    let client = ("client", vec!["client".to_owned()]);
+    let hosts_names = hosts.iter().map(String::as_str).zip(names.iter().cloned());
+    for (name, names) in hosts_names.chain([client]) {
         let key = KeyPair::generate().map_err(failed)?;
-        let names = vec![name.to_owned(), "localhost".to_owned(), "127.0.0.1".to_owned()];
         let mut leaf = CertificateParams::new(names).map_err(failed)?;
         leaf.distinguished_name.push(DnType::CommonName, name);
         leaf.extended_key_usages =
@@ -76,6 +127,9 @@ fn init(out: &Path, hosts: &[String]) -> Result<(), Failure> {
         write(&out.join(format!("{name}.key")), &key.serialize_pem(), 0o600)?;
     }
     println!("wrote {}: ca.pem, and a .pem and .key for {} and client", out.display(), hosts.join(", "));
+    for (host, names) in hosts.iter().zip(names) {
+        println!("  {host}.pem is good for {}", names.join(", "));
+    }
     println!("in the cluster file of host {}:", hosts[0]);
     let folder = out.display();
     println!(

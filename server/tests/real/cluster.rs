@@ -8,12 +8,14 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// The binary under test.
 pub const ORDINATE: &str = env!("CARGO_BIN_EXE_ordinate");
-/// How long a cluster may take to be born; debug builds on busy machines are slow.
-const BORN_WITHIN: Duration = Duration::from_secs(30);
+/// How long anything may take that has to happen at all: debug builds on busy machines are slow, and what never happens is
+/// found after a minute as well.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One host: its addresses, and its process while it runs.
 pub struct Host {
@@ -164,7 +166,7 @@ impl Cluster {
         let mut command = self.command(host);
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped()).spawn();
         let mut child = child.expect("the binary under test runs");
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + PATIENCE;
         let status = loop {
             match child.try_wait().expect("our own child") {
                 Some(status) => break Some(status),
@@ -232,9 +234,18 @@ impl Cluster {
 
     /// Memory that a host's process has in use, in bytes.
     pub fn resident_bytes(&self, host: usize) -> u64 {
+        self.memory(host, "VmRSS:")
+    }
+
+    /// The most memory that a host's process has ever had in use, in bytes.
+    pub fn peak_resident_bytes(&self, host: usize) -> u64 {
+        self.memory(host, "VmHWM:")
+    }
+
+    fn memory(&self, host: usize, field: &str) -> u64 {
         let process = self.process(host).expect("the host runs");
         let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("our own child");
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).expect("Linux says so");
+        let line = status.lines().find_map(|line| line.strip_prefix(field)).expect("Linux says so");
         line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") << 10
     }
 
@@ -242,6 +253,24 @@ impl Cluster {
     pub fn status(&self, host: usize) -> Option<Value> {
         let answer = http::get(self.hosts[host].admin, "/v1/status")?;
         if answer.code == 200 { serde_json::from_slice(&answer.body).ok() } else { None }
+    }
+
+    /// What a running host says of itself, however long it takes.
+    pub async fn status_of(&self, host: usize) -> Value {
+        self.page(host, "/v1/status", 200).await.json()
+    }
+
+    /// What a running host answers on its admin port, once it does so with this code.
+    pub async fn page(&self, host: usize, path: &str, code: u16) -> http::Answer {
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let answer = http::get(self.hosts[host].admin, path);
+            if let Some(answer) = answer.filter(|answer| answer.code == code) {
+                return answer;
+            }
+            assert!(Instant::now() < deadline, "no {code} for {path} from host {host}\n{}", self.logs());
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     /// Waits until a condition on the hosts' states holds.
@@ -264,12 +293,13 @@ impl Cluster {
             (0..cluster.hosts.len()).filter(|&host| cluster.hosts[host].child.is_some()).collect::<Vec<_>>()
         };
         let all = |cluster: &Self| running(cluster).into_iter().all(|host| cluster.is_ready(host));
-        self.until("all hosts are ready", BORN_WITHIN, all).await;
+        self.until("all hosts are ready", PATIENCE, all).await;
     }
 
-    /// The host that leads in the highest round, as the running hosts say.
+    /// The host that leads in the highest round, as the running hosts say, itself among them: one that has just resigned
+    /// or was just elected is not the one to strike.
     pub async fn leader(&self) -> usize {
-        let deadline = Instant::now() + BORN_WITHIN;
+        let deadline = Instant::now() + PATIENCE;
         loop {
             let told = (0..self.hosts.len()).filter(|&host| self.hosts[host].child.is_some());
             let told = told.filter_map(|host| self.status(host));
@@ -277,7 +307,11 @@ impl Cluster {
                 .filter_map(|status| Some((status["round"].as_u64()?, status["leader"].as_str()?.to_owned())))
                 .max();
             let known = newest.and_then(|(_, name)| self.hosts.iter().position(|host| host.name == name));
-            if let Some(leader) = known {
+            let agrees = |leader: &usize| {
+                let status = self.status(*leader);
+                status.is_some_and(|status| status["leader"].as_str() == Some(&self.hosts[*leader].name))
+            };
+            if let Some(leader) = known.filter(agrees) {
                 return leader;
             }
             assert!(Instant::now() < deadline, "nobody leads\n{}", self.logs());
@@ -347,17 +381,40 @@ impl Drop for Cluster {
     }
 }
 
-/// An address on loopback that nobody listens at, below the ports that the system gives to outgoing connections: a host
-/// that is started again finds it free.
+/// An address on loopback that nobody listens at, below the ports that the system gives to outgoing connections, so that a
+/// host that is started again finds it free; and in a block of ports that no other test process uses meanwhile.
 pub fn free_address() -> SocketAddr {
-    static NEXT: AtomicU64 = AtomicU64::new(0);
-    let offset = u64::from(std::process::id()) * 97;
-    for _ in 0..18_000 {
-        let port = 12_000 + (offset + NEXT.fetch_add(1, Ordering::Relaxed)) % 18_000;
-        let address = SocketAddr::from(([127, 0, 0, 1], port as u16));
+    static BLOCK: Mutex<Option<Block>> = Mutex::new(None);
+    let mut block = BLOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    loop {
+        let block = block.get_or_insert_with(Block::claim);
+        if block.next == block.end {
+            block.next = block.first + 1;
+        }
+        let address = SocketAddr::from(([127, 0, 0, 1], block.next));
+        block.next += 1;
         if TcpListener::bind(address).is_ok() {
             return address;
         }
     }
-    panic!("18,000 ports are in use");
+}
+
+/// Ports that belong to this process while it listens at the first of them.
+struct Block {
+    first: u16,
+    next: u16,
+    end: u16,
+    _claim: TcpListener,
+}
+
+impl Block {
+    const PORTS: u16 = 600;
+
+    fn claim() -> Self {
+        let blocks = (12_000..30_000).step_by(usize::from(Self::PORTS));
+        let mut claimed =
+            blocks.filter_map(|first| Some((first, TcpListener::bind(("127.0.0.1", first)).ok()?)));
+        let (first, claim) = claimed.next().expect("fewer than 30 test processes run at once");
+        Self { first, next: first + 1, end: first + Self::PORTS, _claim: claim }
+    }
 }

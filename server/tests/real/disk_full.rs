@@ -1,6 +1,6 @@
 //! Disks that fill up, and have room again.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, PATIENCE};
 use crate::failover::clients;
 use crate::load::Load;
 use std::path::PathBuf;
@@ -39,7 +39,7 @@ fn full_disks_make_clients_wait_and_nothing_else() {
         cluster.launch_all();
         cluster.until_ready().await;
         let load = Load::start("full", clients(&cluster, 3));
-        load.until_acknowledged(50, Duration::from_secs(20)).await;
+        load.until_acknowledged(50, PATIENCE).await;
         // All the room that is left goes to a stranger, on two hosts of three.
         let filler = |host: usize| cluster.data_of(host).join("filler");
         for host in 0..2 {
@@ -60,13 +60,12 @@ fn full_disks_make_clients_wait_and_nothing_else() {
                 break answer;
             }
         };
-        let ready =
-            crate::http::get(cluster.hosts[0].admin, "/readyz").map(|answer| (answer.code, answer.text()));
+        let ready = cluster.page(0, "/readyz", 503).await.text();
         let full_at = load.now();
         for host in 0..2 {
             std::fs::remove_file(filler(host)).expect("it was written");
         }
-        load.until_everybody_is_served(full_at, Duration::from_secs(20)).await;
+        load.until_everybody_is_served(full_at, PATIENCE).await;
         let resumed = load.last_client_served_after(full_at).expect("it was waited for");
         cluster.until_ready().await;
         let verdict = load.finish().await;
@@ -75,7 +74,7 @@ fn full_disks_make_clients_wait_and_nothing_else() {
              {ready:?}; served again {resumed:?} after there was room; {} operations, linearizable",
             verdict.answered
         );
-        assert_eq!(ready.map(|(code, _)| code), Some(503));
+        assert_eq!(ready, "the disk is full\n");
         cluster.kill_all();
         cluster.launch_all();
         cluster.until_ready().await;

@@ -1,18 +1,20 @@
 //! The loss of a leader under load: by `kill -9`, and by a hang.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, PATIENCE};
 use crate::load::Load;
 use ordinate_client::Client;
 use std::time::Duration;
 
-/// Generous, because the machines that run tests are noisy; docs/reliability.md has the measured figures.
-const SERVED_AGAIN_WITHIN: Duration = Duration::from_secs(2);
+/// What we claim of a `kill -9` of the leader, and of its hang. Machines that run tests are noisy: a quarter of the rounds
+/// must keep it, at least two, and docs/reliability.md has the measured figures.
+const KILL_GAP_MAX: Duration = Duration::from_millis(400);
+const HANG_GAP_MAX: Duration = Duration::from_millis(1_500);
 const CLIENTS: usize = 6;
 
 /// Clients of a cluster, each beginning at another host.
 pub fn clients(cluster: &Cluster, count: usize) -> Vec<Client> {
     let connect = |number| Client::connect(cluster.endpoints_from(number));
-    (0..count).map(|number| connect(number).with_timeout(Duration::from_secs(5))).collect()
+    (0..count).map(|number| connect(number).with_timeout(PATIENCE / 2)).collect()
 }
 
 fn milliseconds(durations: &[Duration]) -> String {
@@ -24,23 +26,24 @@ fn milliseconds(durations: &[Duration]) -> String {
 async fn strike_leaders(
     what: &str,
     rounds: usize,
+    gap_max: Duration,
     strike: fn(&mut Cluster, usize),
     mend: fn(&mut Cluster, usize),
 ) {
     let mut cluster = Cluster::start(3, "", "").await;
     let load = Load::start("failover", clients(&cluster, CLIENTS));
-    load.until_acknowledged(100, Duration::from_secs(20)).await;
+    load.until_acknowledged(100, PATIENCE).await;
     let (mut gaps, mut lasts) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         let leader = cluster.leader().await;
         let struck_at = load.now();
         strike(&mut cluster, leader);
-        load.until_everybody_is_served(struck_at, Duration::from_secs(20)).await;
+        load.until_everybody_is_served(struck_at, PATIENCE).await;
         gaps.push(load.longest_gap_after(struck_at));
         lasts.push(load.last_client_served_after(struck_at).expect("it was waited for"));
         mend(&mut cluster, leader);
         cluster.until_ready().await;
-        load.until_acknowledged(100, Duration::from_secs(20)).await;
+        load.until_acknowledged(100, PATIENCE).await;
     }
     let verdict = load.finish().await;
     println!(
@@ -52,22 +55,33 @@ async fn strike_leaders(
         verdict.writes,
         verdict.errors
     );
-    assert!(gaps.iter().all(|gap| *gap < SERVED_AGAIN_WITHIN), "{what}: gaps of {} ms", milliseconds(&gaps));
+    let kept = gaps.iter().filter(|gap| **gap <= gap_max).count();
+    assert!(
+        kept >= 2.max(rounds / 4).min(rounds),
+        "{what}: gaps of {} ms, claimed {gap_max:?}",
+        milliseconds(&gaps)
+    );
 }
 
 // A leader that dies takes its unacknowledged slots with it; whoever follows must neither lose what was acknowledged nor wait
 // for long, and clients must find him.
 #[test]
-fn a_killed_leader_is_followed_within_two_seconds() {
+fn a_killed_leader_is_followed_at_once() {
     let rounds = crate::number("ORDINATE_FAILOVERS", 5);
-    crate::alone(strike_leaders("kill -9 of the leader", rounds, Cluster::kill, Cluster::launch));
+    crate::alone(strike_leaders(
+        "kill -9 of the leader",
+        rounds,
+        KILL_GAP_MAX,
+        Cluster::kill,
+        Cluster::launch,
+    ));
 }
 
 // A leader that hangs keeps its connections open and wakes up believing that it leads.
 #[test]
-fn a_hanging_leader_is_followed_within_two_seconds() {
+fn a_hanging_leader_is_followed_soon() {
     let rounds = crate::number("ORDINATE_FAILOVERS", 5);
     let pause = |cluster: &mut Cluster, host| cluster.signal(host, "-STOP");
     let resume = |cluster: &mut Cluster, host| cluster.signal(host, "-CONT");
-    crate::alone(strike_leaders("hang of the leader", rounds, pause, resume));
+    crate::alone(strike_leaders("hang of the leader", rounds, HANG_GAP_MAX, pause, resume));
 }

@@ -1,5 +1,6 @@
 //! HTTP as small as it can be: one request a connection.
 
+use crate::cluster::PATIENCE;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
@@ -27,10 +28,10 @@ impl Answer {
     }
 }
 
-/// Asks; none if there is no answer in 15 s.
+/// Asks; none if there is no answer in a minute.
 pub fn ask(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> Option<Answer> {
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1)).ok()?;
-    stream.set_read_timeout(Some(Duration::from_secs(15))).ok()?;
+    let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
+    stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let length = body.len();
     let head = format!(
         "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
@@ -50,7 +51,7 @@ pub fn ask(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> Option
     Some(Answer { code, head, body: answer[split + 4..].to_vec() })
 }
 
-/// A GET, for states: a host that hangs does not answer within a second.
+/// A GET, for states that are asked for again and again: a host that hangs does not answer within a second.
 pub fn get(address: SocketAddr, path: &str) -> Option<Answer> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_millis(500)).ok()?;
     stream.set_read_timeout(Some(Duration::from_millis(1_500))).ok()?;

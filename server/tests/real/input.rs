@@ -1,6 +1,6 @@
 //! Bad files, bad folders, bad frames, slow readers, floods: each meets a clear error or a bound.
 
-use crate::cluster::{Cluster, Refused};
+use crate::cluster::{Cluster, PATIENCE, Refused};
 use crate::failover::clients;
 use crate::load::Load;
 use kernel::{FrameWriter, Rng};
@@ -15,6 +15,10 @@ use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
+
+/// How long clients beside a troublemaker may wait on a machine that is slow itself; docs/reliability.md has what it is on
+/// others.
+const OTHERS_WAIT_MAX: Duration = Duration::from_secs(10);
 
 fn assert_refused(refused: &Refused, expected: &[&str]) {
     let Refused { status, said } = refused;
@@ -103,7 +107,7 @@ fn bad_files_ports_and_folders_are_refused_in_so_many_words() {
 /// A connection past its preface.
 fn greeted(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("the host listens");
-    stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a socket");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
     stream.set_nodelay(true).expect("a socket");
     stream.write_all(&protocol::preface(protocol::VERSION)).expect("the host is there");
     let mut preface = [0; protocol::PREFACE_BYTES];
@@ -164,7 +168,7 @@ fn malformed_frames_close_their_connection_and_nothing_else() {
     crate::alone(async {
         let mut cluster = Cluster::start(1, "", "").await;
         let load = Load::start("beside", clients(&cluster, 2));
-        load.until_acknowledged(50, Duration::from_secs(20)).await;
+        load.until_acknowledged(50, PATIENCE).await;
         let (native, before, begun) = (cluster.hosts[0].native, cluster.resident_bytes(0), load.now());
         let count = crate::number("ORDINATE_MALFORMED", 10_000) as u64;
         let spoiled = tokio::task::spawn_blocking(move || {
@@ -195,7 +199,7 @@ fn malformed_frames_close_their_connection_and_nothing_else() {
         assert!(cluster.is_alive(0), "the host died");
         let gap = load.longest_gap_after(begun);
         let grown = cluster.resident_bytes(0).saturating_sub(before);
-        load.until_acknowledged(20, Duration::from_secs(20)).await;
+        load.until_acknowledged(20, PATIENCE).await;
         let verdict = load.finish().await;
         println!(
             "malformed: {count} frames, {closed} connections closed by the host; memory +{} KiB; a client beside: \
@@ -205,7 +209,7 @@ fn malformed_frames_close_their_connection_and_nothing_else() {
             verdict.errors
         );
         assert!(grown < 64 << 20, "memory grew by {grown} bytes");
-        assert!(gap < Duration::from_secs(2), "others waited for {gap:?}");
+        assert!(gap < OTHERS_WAIT_MAX, "others waited for {gap:?}");
         assert!(verdict.errors.is_empty(), "{:?}", verdict.errors);
     });
 }
@@ -226,19 +230,25 @@ fn oversized_requests_are_refused() {
     });
 }
 
+/// The value of a line of the metrics page.
+fn gauge(page: &str, name: &str) -> u64 {
+    let line = page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {name} in {page}"))
+}
+
 // Clients that ask for much and never read: what is written for them must be bounded, and others must go on.
 #[test]
 fn clients_that_never_read_cost_bounded_memory() {
     crate::alone(async {
         let limits = "\n[limits]\nclient_backlog_bytes_max = \"1MiB\"\nbacklog_bytes_max = \"32MiB\"";
         let mut cluster = Cluster::start(1, limits, "").await;
-        raise_descriptors(&cluster, 4_000);
+        raise_descriptors();
         let client = &clients(&cluster, 1)[0];
         for key in 0..8 {
             client.put(format!("big/{key}"), vec![b'x'; 32 << 10]).await.expect("the host serves");
         }
         let load = Load::start("beside", clients(&cluster, 2));
-        load.until_acknowledged(50, Duration::from_secs(20)).await;
+        load.until_acknowledged(50, PATIENCE).await;
         let (native, before, begun) = (cluster.hosts[0].native, cluster.resident_bytes(0), load.now());
         let count = crate::number("ORDINATE_SLOW_CLIENTS", 1_000) as u64;
         let asked = tokio::task::spawn_blocking(move || {
@@ -248,9 +258,13 @@ fn clients_that_never_read_cost_bounded_memory() {
                 let mut stream = greeted(native);
                 // A few ask for more than the kernel's buffers hold.
                 let queries = if number < 50 { 96 } else { 16 };
+                // One asks for a gigabyte in a single message.
+                let in_one = if number == 50 { 4_096 } else { 1 };
                 for query in 0..queries {
                     let mut row = Vec::new();
-                    Commands::push(&mut row, Sequence(1 << 63 | query), &scan);
+                    for more in 0..in_one {
+                        Commands::push(&mut row, Sequence(1 << 63 | query << 16 | more), &scan);
+                    }
                     let queries = Commands::from_row(row);
                     let (session, seen) = (SessionId(number), Slot(0));
                     let query = Query { session, level: Level::Eventual, seen, queries };
@@ -262,63 +276,89 @@ fn clients_that_never_read_cost_bounded_memory() {
             (0..count).map(ask).collect::<Vec<_>>()
         });
         let silent = asked.await.expect("the host takes their requests");
-        let mut peak = 0;
+        let mut held = 0;
         let served_from = load.now();
         for _ in 0..20 {
-            load.until_acknowledged(5, Duration::from_secs(20)).await;
-            peak = peak.max(cluster.resident_bytes(0).saturating_sub(before));
+            load.until_acknowledged(5, PATIENCE).await;
+            let page = cluster.page(0, "/metrics", 200).await.text();
+            held = held.max(gauge(&page, "ordinate_buffered_bytes"));
         }
         assert!(cluster.is_alive(0), "the host died");
+        let peak = cluster.peak_resident_bytes(0).saturating_sub(before);
         let gap = load.longest_gap_after(begun);
-        let pending = (count * 16 + 50 * 80) * (256 << 10);
-        let metrics = crate::http::get(cluster.hosts[0].admin, "/metrics").expect("it answers").text();
+        let pending = (count * 16 + 50 * 80 + 16 * 4_095) * (256 << 10);
+        let metrics = cluster.page(0, "/metrics", 200).await.text();
         let slow = metrics.lines().find(|line| line.contains("does not read")).unwrap_or("");
         drop(silent);
         let verdict = load.finish().await;
         println!(
-            "slow clients: {count} with {} MiB asked for; memory +{} MiB at most; a client beside: longest gap {gap:?} \
+            "slow clients: {count} with {} MiB asked for; memory +{} MiB at most, {} MiB of it counted; a client beside: longest gap {gap:?} \
              ({:?} after the last had asked), errors {:?}; {slow}",
             pending >> 20,
             peak >> 20,
+            held >> 20,
             Duration::from_nanos(served_from - begun),
             verdict.errors
         );
-        assert!(peak < 256 << 20, "memory grew by {} MiB", peak >> 20);
-        assert!(gap < Duration::from_secs(5), "others waited for {gap:?}");
+        // The cap of 32 MiB, the answers of a burst at most twice, and what the allocator keeps for a second.
+        assert!(held <= 33 << 20, "{} MiB are counted", held >> 20);
+        assert!(peak < 128 << 20, "memory grew by {} MiB", peak >> 20);
+        assert!(gap < OTHERS_WAIT_MAX, "others waited for {gap:?}");
         assert!(!slow.is_empty(), "nobody was cut off");
     });
 }
 
-/// Lets a host open more files than this shell's limit, if it does not do so itself.
-fn raise_descriptors(cluster: &Cluster, wanted: usize) {
-    let raise = |process: u32| {
-        Command::new("prlimit").args(["--pid", &process.to_string(), &format!("--nofile={wanted}:")]).status()
-    };
-    for process in [cluster.process(0).expect("the host runs"), std::process::id()] {
-        let limits = std::fs::read_to_string(format!("/proc/{process}/limits")).unwrap_or_default();
+/// Lets this process open as many files as the system allows it, and returns how many.
+fn raise_descriptors() -> usize {
+    let process = std::process::id();
+    let limits = || {
+        let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
         let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap_or_default();
-        let soft = line.split_whitespace().nth(3).and_then(|word| word.parse::<usize>().ok());
-        if soft.is_some_and(|soft| soft < wanted) {
-            assert!(
-                raise(process).is_ok_and(|status| status.success()),
-                "cannot raise the limit of {process}: {line}"
-            );
-        }
-    }
+        let words: Vec<usize> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+        (words[0], words[1])
+    };
+    let (_, hard) = limits();
+    // What cannot be raised is found in the soft limit below.
+    let _ =
+        Command::new("prlimit").args(["--pid", &process.to_string(), &format!("--nofile={hard}:")]).status();
+    limits().0
 }
 
-// Thousands of connections: within the limits all are served, beyond them they are refused, and memory follows their number.
+/// What a host says to a client that it turns away at its preface; none if it takes it.
+fn refusal_of(stream: &mut TcpStream) -> Option<String> {
+    // The host may have closed already.
+    let _ = stream.write_all(&protocol::preface(protocol::VERSION));
+    let mut preface = [0; protocol::PREFACE_BYTES];
+    stream.read_exact(&mut preface).expect("the host answers whom it turns away, too");
+    if protocol::version_of(&preface) != Some(0) {
+        return None;
+    }
+    let mut why = vec![0; protocol::refusal_bytes(&preface)];
+    stream.read_exact(&mut why).expect("the host says why");
+    Some(String::from_utf8_lossy(&why).into_owned())
+}
+
+// Ten thousand connections: within the limits all are served, beyond them they are told so, memory follows their number, and
+// nothing is left of them.
 #[test]
-fn a_flood_of_connections_is_served_or_refused() {
+fn ten_thousand_connections_are_served_and_more_are_turned_away() {
     crate::alone(async {
-        let count = crate::number("ORDINATE_CONNECTIONS", 2_000);
-        let allowed = count + count / 2;
+        let files = raise_descriptors();
+        let wanted = crate::number("ORDINATE_CONNECTIONS", 10_000);
+        // The host is another process with the same limit.
+        let count = wanted.min(files.saturating_sub(600));
+        if count < wanted {
+            println!(
+                "{count} connections instead of {wanted}: this machine allows a process {files} open files"
+            );
+        }
+        let (spare, more) = (100, 300);
+        let allowed = count + spare;
         let limits =
             format!("\n[limits]\nconnections_max = {allowed}\nconnections_per_address_max = {allowed}");
         let mut cluster = Cluster::start(1, &limits, "").await;
-        raise_descriptors(&cluster, 2 * count + 1_000);
         let load = Load::start("beside", clients(&cluster, 2));
-        load.until_acknowledged(50, Duration::from_secs(20)).await;
+        load.until_acknowledged(50, PATIENCE).await;
         let (native, before, begun) = (cluster.hosts[0].native, cluster.resident_bytes(0), load.now());
         let open = tokio::task::spawn_blocking(move || {
             let mut streams: Vec<TcpStream> = (0..count).map(|_| greeted(native)).collect();
@@ -327,47 +367,45 @@ fn a_flood_of_connections_is_served_or_refused() {
                 stream.write_all(&opening(number as u64 + 1)).expect("the host keeps them");
             }
             for stream in &mut streams {
-                let mut some = [0; 8];
-                stream.read_exact(&mut some).expect("the host answers each");
+                stream.read_exact(&mut [0; 8]).expect("the host answers each");
             }
             streams
         });
         let streams = open.await.expect("all within the limits are served");
-        let grown = cluster.resident_bytes(0).saturating_sub(before);
-        let refused = tokio::task::spawn_blocking(move || {
-            let mut refused = 0;
-            let mut more = Vec::new();
-            for _ in 0..count {
-                let Ok(mut stream) = TcpStream::connect(native) else {
-                    refused += 1;
-                    continue;
-                };
-                let _ = stream.set_read_timeout(Some(Duration::from_secs(20)));
-                let _ = stream.write_all(&protocol::preface(protocol::VERSION));
-                let mut preface = [0; protocol::PREFACE_BYTES];
-                if stream.read_exact(&mut preface).is_err() {
-                    refused += 1;
-                } else {
-                    more.push(stream);
-                }
-            }
-            (refused, more.len())
+        let grown = cluster.peak_resident_bytes(0).saturating_sub(before);
+        let page = cluster.page(0, "/metrics", 200).await.text();
+        assert_eq!(gauge(&page, "ordinate_clients_max"), allowed as u64);
+        assert!(gauge(&page, "ordinate_clients") >= count as u64);
+        let beyond = tokio::task::spawn_blocking(move || {
+            let mut streams: Vec<TcpStream> =
+                (0..more).map(|_| TcpStream::connect(native).expect("the host listens")).collect();
+            streams.iter_mut().filter_map(refusal_of).collect::<Vec<String>>()
         });
-        let (refused, more) = refused.await.expect("no host, no end");
+        let refusals = beyond.await.expect("the host says no in words");
+        assert!(refusals.len() >= more - spare, "{} of {more} beyond {allowed} were refused", refusals.len());
+        let told = format!("the host has {allowed} connections, which is its limits.connections_max");
+        assert!(refusals.iter().all(|why| *why == told), "{:?}", refusals.first());
+        let page = cluster.page(0, "/metrics", 200).await.text();
+        let counted = gauge(&page, "ordinate_client_closes_total{reason=\"too many connections\"}");
+        assert_eq!(counted, refusals.len() as u64);
         assert!(cluster.is_alive(0), "the host died");
         drop(streams);
         let status = |cluster: &Cluster| cluster.status(0).and_then(|status| status["clients"].as_u64());
-        cluster.until("connections are forgotten", Duration::from_secs(20), |it| status(it) <= Some(2)).await;
+        let forgotten = |it: &Cluster| status(it).is_some_and(|clients| clients <= 2);
+        cluster.until("connections are forgotten", PATIENCE, forgotten).await;
         let gap = load.longest_gap_after(begun);
+        let after = load.now();
+        load.until_everybody_is_served(after, PATIENCE).await;
         let verdict = load.finish().await;
         println!(
-            "flood: {count} connections served, memory +{} KiB each; {more} more served, {refused} refused; a client \
+            "flood: {count} connections served, memory +{} KiB each; of {more} more {} were turned away; a client \
              beside: longest gap {gap:?}, errors {:?}",
             (grown >> 10) / count as u64,
+            refusals.len(),
             verdict.errors
         );
-        assert!(more <= allowed - count && refused > 0, "{more} beyond {allowed}");
-        assert!(gap < Duration::from_secs(2), "others waited for {gap:?}");
+        assert!(grown < (count as u64) * (32 << 10), "memory grew by {} MiB", grown >> 20);
+        assert!(gap < OTHERS_WAIT_MAX, "others waited for {gap:?}");
         assert!(verdict.errors.is_empty(), "{:?}", verdict.errors);
     });
 }

@@ -1,10 +1,10 @@
 //! All hosts lose power at once, again and again, on disks that lose, tear and reorder whatever was not synced.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, PATIENCE};
 use crate::failover::clients;
 use crate::load::Load;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Writes acknowledged between two power losses.
 const WRITES_A_ROUND: usize = 120;
@@ -37,12 +37,12 @@ fn nothing_acknowledged_is_lost_when_all_hosts_lose_power() {
         let mut away = Vec::new();
         for round in 0..rounds {
             // A different number each round: the power fails in the middle of different things.
-            load.until_acknowledged(WRITES_A_ROUND + 7 * round % 50, Duration::from_secs(20)).await;
+            load.until_acknowledged(WRITES_A_ROUND + 7 * round % 50, PATIENCE).await;
             let failed_at = load.now();
             cluster.kill_all();
             cluster.launch_all();
             cluster.until_ready().await;
-            load.until_everybody_is_served(failed_at, Duration::from_secs(20)).await;
+            load.until_everybody_is_served(failed_at, PATIENCE).await;
             away.push(load.longest_gap_after(failed_at));
         }
         let verdict = load.finish().await;
@@ -63,11 +63,13 @@ fn nothing_acknowledged_is_lost_when_all_hosts_lose_power() {
         cluster.launch_all();
         cluster.until_ready().await;
         let load = Load::start("told", clients(&cluster, 3));
-        load.until_acknowledged(60, Duration::from_secs(20)).await;
+        load.until_acknowledged(60, PATIENCE).await;
         load.finish().await;
         for host in 0..3 {
             cluster.signal(host, "-TERM");
+            let asked = Instant::now();
             while cluster.is_alive(host) {
+                assert!(asked.elapsed() < PATIENCE, "host {host} does not stop\n{}", cluster.logs());
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             let log = cluster.log(host);

@@ -1,9 +1,8 @@
 //! The HTTP API as a stranger with a socket sees it.
 
-use crate::cluster::Cluster;
-use crate::http::{Answer, ask, get};
+use crate::cluster::{Cluster, PATIENCE};
+use crate::http::{Answer, ask};
 use serde_json::json;
-use std::time::Duration;
 
 // A status code that says "not executed" of a write that was, or JSON that a client library cannot read.
 #[test]
@@ -92,9 +91,11 @@ fn the_http_api_answers_as_documented() {
         let waits = ask(admin, "PUT", "/v1/kv/n", b"9").expect("an answer");
         assert_eq!(waits.code, 504, "{}", waits.text());
         cluster.launch(1);
-        cluster.until("a is ready", Duration::from_secs(20), |it| it.is_ready(0)).await;
-        assert_eq!(get(admin, "/healthz").map(|answer| answer.code), Some(200));
-        assert!(ask(admin, "PUT", "/v1/kv/n", b"10").is_some_and(|answer| answer.code == 200));
+        cluster.until("a is ready", PATIENCE, |it| it.is_ready(0)).await;
+        cluster.page(0, "/healthz", 200).await;
+        let served =
+            |_: &Cluster| ask(admin, "PUT", "/v1/kv/n", b"10").is_some_and(|answer| answer.code == 200);
+        cluster.until("a serves", PATIENCE, served).await;
     });
 }
 

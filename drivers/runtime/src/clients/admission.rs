@@ -1,5 +1,6 @@
 //! Taking connections in, within the limits of their port.
 
+use super::backlog::Backlog;
 use super::{CLIENT_PLACES, Client, ClientIndex, Clients, Outside};
 use crate::front_end::{CloseReason, SessionFlags};
 use crate::socket::Socket;
@@ -8,8 +9,8 @@ use bytes::BytesMut;
 use kernel::{Family, NodeId, Place};
 use mio::net::TcpStream;
 use mio::{Interest, Token};
-use std::io;
-use std::net::SocketAddr;
+use std::io::{self, Write as _};
+use std::net::{Shutdown, SocketAddr};
 use std::time::Duration;
 
 const ACCEPTS_PER_ROUND: usize = 64;
@@ -43,10 +44,10 @@ impl<F: Family> Clients<F> {
         let limits = &self.ports[port].limits;
         let here = self.ports[port].per_address.get(&address.ip()).copied().unwrap_or(0);
         if self.ports[port].connections >= limits.connections_max {
-            return self.note_close(address, CloseReason("too many connections"), outside);
+            return self.turn_away(port, stream, address, CloseReason::TOO_MANY, outside);
         }
         if here >= limits.connections_per_address_max {
-            return self.note_close(address, CloseReason("too many connections from one address"), outside);
+            return self.turn_away(port, stream, address, CloseReason::TOO_MANY_FROM_ONE_ADDRESS, outside);
         }
         let index = self.free.pop().unwrap_or_else(|| {
             self.table.push(None);
@@ -73,7 +74,8 @@ impl<F: Family> Clients<F> {
             session,
             input: BytesMut::new(),
             output: Vec::new(),
-            sent: 0,
+            backlog: Backlog::default(),
+            counted_bytes: 0,
             flags: SessionFlags::default(),
             writable: true,
             readable: true,
@@ -82,6 +84,22 @@ impl<F: Family> Clients<F> {
         });
         // Bytes that came with the connection are announced only once.
         self.readable.push_back(index);
+    }
+
+    fn turn_away(
+        &mut self,
+        port: usize,
+        mut stream: TcpStream,
+        address: SocketAddr,
+        reason: CloseReason,
+        outside: &mut Outside<'_>,
+    ) {
+        if self.ports[port].tls.is_none() {
+            let farewell = self.ports[port].front_end.refusal(reason);
+            // Whoever is gone already need not be told.
+            let _ = stream.write(&farewell).and_then(|_| stream.shutdown(Shutdown::Write));
+        }
+        self.note_close(address, reason, outside);
     }
 
     fn open_socket(

@@ -1,6 +1,6 @@
 //! Execution: chosen values in slot order, reads when their slot is reached.
 
-use super::{Chosen, Entry, Read, Replica, Voted, WaitingRead};
+use super::{Chosen, Entry, READ_BYTES_PER_BURST_MAX, Read, Replica, Voted, WaitingRead};
 use crate::multipaxos::client::{Row, Status};
 use crate::multipaxos::{client, leader, unbatcher};
 use crate::value::{Batch, Group, GroupKind, Value};
@@ -224,8 +224,13 @@ impl<S: StateMachine> Replica<S> {
         for read in reads {
             let mut results = Row::default();
             for query in read.queries.iter() {
+                if self.read_bytes > READ_BYTES_PER_BURST_MAX {
+                    results.push(query.sequence, Status::Busy, &[]);
+                    continue;
+                }
                 self.scratch.clear();
                 self.machine.query(query.bytes, &mut self.scratch);
+                self.read_bytes += self.scratch.len();
                 results.push(query.sequence, Status::Done, &self.scratch);
             }
             let (client, session) = (read.client, read.session);

@@ -121,6 +121,8 @@ kernel::timers! {
 const CATCH_UP_EVERY: Duration = Duration::from_millis(20);
 /// Chosen but not yet executed slots span at most this much.
 const LOG_SPAN_MAX: usize = 1 << 16;
+/// Answers to reads in one burst, in bytes: a few bytes of query may ask for a megabyte. Beyond, clients ask again.
+const READ_BYTES_PER_BURST_MAX: usize = 16 << 20;
 
 #[derive(Clone, Debug, Default)]
 struct Entry {
@@ -159,6 +161,8 @@ pub struct Replica<S> {
     log: SlotRing<Entry>,
     waiting_reads: VecDeque<WaitingRead>,
     waiting_read_bytes: usize,
+    /// Answered to reads in this burst.
+    read_bytes: usize,
     retained: SlotRing<Value>,
     retained_bytes: usize,
     leader: Option<Ballot>,
@@ -185,6 +189,7 @@ impl<S: StateMachine> Replica<S> {
             log: SlotRing::new(Slot(0), LOG_SPAN_MAX),
             waiting_reads: VecDeque::new(),
             waiting_read_bytes: 0,
+            read_bytes: 0,
             retained: SlotRing::new(Slot(0), usize::MAX),
             retained_bytes: 0,
             leader: None,
@@ -293,6 +298,7 @@ impl<S: StateMachine> Role for Replica<S> {
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        self.read_bytes = 0;
         self.step_snapshot(cx);
         if self.reported != Some((self.state.executed, self.snapshot_through())) {
             self.report(cx);

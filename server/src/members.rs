@@ -1,0 +1,143 @@
+//! Keeps a host's links and its gate to what the log says of the membership: the cluster file only says how it began.
+
+use crate::cluster::{ClusterFile, RoleName};
+use crate::host::Node;
+use crate::log::Log;
+use crate::native::Gate;
+use crate::status::{Membership, Status};
+use runtime::{HostHandle, PeerConfig};
+use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+/// How often the membership is compared with the links.
+const WATCH_EVERY: Duration = Duration::from_millis(500);
+/// A host that left is dialled for so much longer, so that it learns of it.
+const LEFT_DIALLED_FOR: Duration = Duration::from_secs(10);
+
+/// Watches from a thread of its own until the host ends.
+pub fn watch(handle: HostHandle<Node>, file: ClusterFile, host: String, gate: Gate, log: Log) {
+    std::thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
+        let mut peers = Peers::new(file.hosts.iter().map(|it| (it.name.clone(), it.address.clone())), &host);
+        loop {
+            log.tick();
+            if let Some((status, _)) = runtime.block_on(Status::of(&handle, &file, &host)) {
+                gate.set(refusal(&status));
+                if let Some(changed) = peers.follow(&status.membership, status.executed, Instant::now()) {
+                    handle.set_peers(changed);
+                }
+            }
+            std::thread::sleep(WATCH_EVERY);
+        }
+    });
+}
+
+/// Why clients are not served here, and who serves them; none if they are.
+pub fn refusal(status: &Status) -> Option<String> {
+    let Membership { hosts, roles, .. } = &status.membership;
+    let (cluster, host) = (&status.cluster, &status.host);
+    let serving = roles.get(RoleName::Batcher.name()).map(Vec::as_slice).unwrap_or_default();
+    if serving.contains(host) {
+        return None;
+    }
+    let who = match serving {
+        [] => "no host does".to_owned(),
+        [one] => format!("host {one} does"),
+        [most @ .., last] => format!("hosts {} and {last} do", most.join(", ")),
+    };
+    if hosts.contains_key(host) {
+        return Some(format!("host {host} of cluster {cluster} serves no clients; {who}"));
+    }
+    Some(format!("host {host} is no member of cluster {cluster} and serves no clients; {who}"))
+}
+
+/// Whom to dial.
+struct Peers {
+    host: String,
+    known: BTreeMap<String, String>,
+    /// Since when hosts that are dialled are no members any more.
+    left: BTreeMap<String, Instant>,
+}
+
+impl Peers {
+    fn new(known: impl Iterator<Item = (String, String)>, host: &str) -> Self {
+        Self { host: host.to_owned(), known: known.collect(), left: BTreeMap::new() }
+    }
+
+    /// The hosts to dial from now on, if they are others than before. One that left stays until this host has executed
+    /// the last slot that the old members decided, and a while longer.
+    fn follow(
+        &mut self,
+        membership: &Membership,
+        executed: Option<u64>,
+        now: Instant,
+    ) -> Option<Vec<PeerConfig>> {
+        let before = self.known.clone();
+        for (name, address) in membership.hosts.iter().filter(|(_, address)| !address.is_empty()) {
+            self.known.insert(name.clone(), address.clone());
+        }
+        let in_force = executed.is_none_or(|executed| executed >= membership.first_slot);
+        // The first membership is the file's, and a host that joins knows others by its file alone.
+        if membership.version > 0 && membership.hosts.contains_key(&self.host) && in_force {
+            for name in self.known.keys().filter(|name| !membership.hosts.contains_key(*name)) {
+                self.left.entry(name.clone()).or_insert(now);
+            }
+        }
+        self.left.retain(|name, _| !membership.hosts.contains_key(name));
+        let left = &self.left;
+        self.known.retain(|name, _| left.get(name).is_none_or(|since| now - *since < LEFT_DIALLED_FOR));
+        if self.known == before {
+            return None;
+        }
+        let others = self.known.iter().filter(|(name, _)| **name != self.host);
+        Some(
+            others
+                .map(|(name, address)| PeerConfig { name: name.clone(), address: address.clone() })
+                .collect(),
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn membership(version: u64, hosts: &[&str]) -> Membership {
+        let hosts = hosts.iter().map(|name| ((*name).to_owned(), format!("{name}.example:7072"))).collect();
+        Membership { version, first_slot: 100 * version, columns: None, roles: BTreeMap::new(), hosts }
+    }
+
+    fn names(peers: Option<Vec<PeerConfig>>) -> Option<String> {
+        peers.map(|peers| peers.into_iter().map(|peer| peer.name).collect::<Vec<_>>().join(" "))
+    }
+
+    // A host that is dropped too early never learns that it left, and whoever lags cannot ask it; one that is kept for ever
+    // is dialled for ever.
+    #[test]
+    fn hosts_that_left_are_dialled_until_they_had_time_to_learn_it() {
+        let file = ["a", "b", "c"].map(|name| (name.to_owned(), format!("{name}.example:7072")));
+        let mut peers = Peers::new(file.into_iter(), "a");
+        let start = Instant::now();
+        let later = start + LEFT_DIALLED_FOR;
+        assert_eq!(names(peers.follow(&membership(0, &["a", "b", "c"]), Some(5), start)), None);
+        let replaced = membership(2, &["a", "b", "d"]);
+        assert_eq!(names(peers.follow(&replaced, Some(150), start)).as_deref(), Some("b c d"));
+        assert_eq!(
+            names(peers.follow(&replaced, Some(199), later)),
+            None,
+            "old slots are still to be executed"
+        );
+        assert_eq!(names(peers.follow(&replaced, Some(200), later)), None);
+        assert_eq!(names(peers.follow(&replaced, Some(201), later + LEFT_DIALLED_FOR / 2)), None);
+        let gone = peers.follow(&replaced, Some(202), later + LEFT_DIALLED_FOR);
+        assert_eq!(names(gone).as_deref(), Some("b d"));
+        assert_eq!(
+            names(peers.follow(&membership(3, &["a", "b", "c", "d"]), Some(300), later)).as_deref(),
+            Some("b c d")
+        );
+        // Whoever is no member knows nobody better than those it began with.
+        let mut outsider = Peers::new([("a".to_owned(), "a.example:7072".to_owned())].into_iter(), "e");
+        assert_eq!(names(outsider.follow(&membership(2, &["b"]), None, start)).as_deref(), Some("a b"));
+        assert_eq!(names(outsider.follow(&membership(2, &["b"]), None, later)), None);
+    }
+}
