@@ -7,11 +7,13 @@
 //! - [`gateway`]: the role in which users' connections end.
 #![forbid(unsafe_code)]
 
+pub mod gateway;
 pub mod placement;
 pub mod sessions;
 pub mod tree;
 pub mod wire;
 
+pub use gateway::{Consistency, Gateway, Routes, Settings};
 pub use placement::Placement;
 pub use sessions::{SessionSettings, Sessions};
 pub use tree::Znodes;
