@@ -60,6 +60,11 @@ impl StubOut {
         self.tells.push((origin, body.into()));
     }
 
+    /// What was asked for: the answer, the words by their receivers, the follow-ups.
+    pub fn into_parts(self) -> (Option<Bytes>, Vec<(NodeId, Bytes)>, Vec<Bytes>) {
+        (self.answer, self.tells, self.follow_ups)
+    }
+
     /// Has an operation of the group itself ordered later: surely, once, whoever leads. Its shards execute it as any other; its
     /// answer goes to nobody.
     pub fn follow_up(&mut self, body: impl Into<Bytes>) {
@@ -114,6 +119,11 @@ impl ShardOut {
     /// The buffer of the operation's answer. Every participant writes the same; the one of the first space is heard.
     pub fn answer(&mut self) -> &mut Vec<u8> {
         &mut self.answer
+    }
+
+    /// What was asked for: the answer, and the notices by their readers.
+    pub fn into_parts(self) -> (Vec<u8>, Vec<(NodeId, Bytes)>) {
+        (self.answer, self.notices)
     }
 
     /// Tells a reader what it watches. Notices of one server to one reader arrive in order, before the answers and reads that

@@ -1,0 +1,277 @@
+//! A user's connection: what it has asked, in order, and what it is still to be told.
+
+use crate::gateway::subtree::Survey;
+use crate::gateway::watchers::Kinds;
+use crate::wire::{Caller, ConnectionEpoch, EventKind, Identity, SessionId, WatchSeq};
+use kernel::{Bytes, Instant, NodeId};
+use mason::Space;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+kernel::number! {
+    /// Counts the requests of a connection.
+    pub struct EntrySeq(u64);
+}
+
+/// How far a connection has come.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Stage {
+    /// The first frame has not arrived.
+    New,
+    /// The handshake is under way.
+    Connecting,
+    /// It has a session.
+    Open,
+    /// Its last words have been written.
+    Closed,
+}
+
+/// An answer that waits for its turn.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Reply {
+    /// The stamp of what it shows.
+    pub(crate) shows: u64,
+    pub(crate) error: i32,
+    pub(crate) body: Bytes,
+    /// What setWatches has found to be missed: goes out right before.
+    pub(crate) missed: Vec<(EventKind, Arc<str>)>,
+    /// The connection is closed behind it.
+    pub(crate) last: bool,
+}
+
+impl Reply {
+    pub(crate) fn new(shows: u64, error: i32, body: impl Into<Bytes>) -> Self {
+        Self { shows, error, body: body.into(), missed: Vec::new(), last: false }
+    }
+}
+
+/// What one shard was asked on behalf of a request.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    pub(crate) space: Space,
+    pub(crate) query: Bytes,
+    pub(crate) answer: Option<PartAnswer>,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) struct PartAnswer {
+    /// The stamp of the last change that shows in it.
+    pub(crate) shows: u64,
+    /// Every operation of the shard up to here was executed.
+    pub(crate) covers: u64,
+    pub(crate) error: i32,
+    pub(crate) body: Bytes,
+}
+
+/// What a read is for.
+#[derive(Clone, Debug)]
+pub(crate) enum Purpose {
+    /// One node; with the watch that the answer may leave.
+    Node {
+        opcode: i32,
+        path: Arc<str>,
+        watch: bool,
+    },
+    /// Several nodes: for each the part that has it.
+    Nodes {
+        parts: Vec<u16>,
+    },
+    /// Watches of a returning client, by part: data, exist, child.
+    SetWatches {
+        paths: Vec<[Vec<Arc<str>>; 3]>,
+        lasting: Vec<(Arc<str>, Kinds)>,
+    },
+    /// A persistent watch.
+    AddWatch {
+        path: Arc<str>,
+        kinds: Kinds,
+    },
+    Ephemerals,
+    /// The first part says whether the node is there, the others count.
+    Descendants,
+    /// Whether a client that claims to have seen `last_zxid` can have.
+    Greeting {
+        last_zxid: u64,
+        hello: Hello,
+    },
+    /// Reads what a write over a subtree will concern.
+    Survey(Box<Survey>),
+}
+
+/// A read under way.
+#[derive(Clone, Debug)]
+pub(crate) struct Read {
+    pub(crate) purpose: Purpose,
+    pub(crate) parts: Vec<Part>,
+    pub(crate) unanswered: usize,
+    /// The barrier it waits for; 0 for none.
+    pub(crate) barrier: u64,
+    pub(crate) tries: u32,
+    /// On its way, or answered.
+    pub(crate) sent: bool,
+    /// The number of its registration, if it leaves watches.
+    pub(crate) watch: WatchSeq,
+}
+
+/// The first frame, as far as it matters later.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Hello {
+    pub(crate) timeout: i32,
+    pub(crate) session: u64,
+    pub(crate) password: Bytes,
+    pub(crate) knows_read_only: bool,
+}
+
+impl Read {
+    pub(crate) fn new(purpose: Purpose, parts: Vec<Part>, barrier: u64, watch: WatchSeq) -> Self {
+        Self { purpose, unanswered: parts.len(), parts, barrier, tries: 0, sent: false, watch }
+    }
+}
+
+/// What is to be done for a request.
+#[derive(Clone, Debug)]
+pub(crate) enum Work {
+    /// To be sequenced.
+    Write {
+        body: Bytes,
+        /// What it was made of, if the user did not write it; then nothing else goes on its way meanwhile.
+        survey: Option<Box<Survey>>,
+        sent: bool,
+    },
+    /// The session is to be closed.
+    Close,
+    /// To be opened or attached.
+    Handshake {
+        hello: Hello,
+    },
+    Read(Box<Read>),
+    /// Waits for a barrier alone.
+    Sync {
+        barrier: u64,
+        path: Arc<str>,
+    },
+    /// Done by the gateway when its turn has come.
+    CheckWatches {
+        path: Arc<str>,
+        kinds: Option<Kinds>,
+        remove: bool,
+    },
+    Done(Reply),
+}
+
+/// A request that has not been answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) xid: i32,
+    pub(crate) opcode: i32,
+    pub(crate) since: Instant,
+    pub(crate) work: Work,
+}
+
+/// An event that waits for its turn.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Waiting {
+    pub(crate) kind: EventKind,
+    /// The request whose answer announces the watch: the client must have that first.
+    pub(crate) after: EntrySeq,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) node: NodeId,
+    pub(crate) address: String,
+    pub(crate) certificate: Option<String>,
+    pub(crate) caller: Caller,
+    pub(crate) stage: Stage,
+    pub(crate) since: Instant,
+    pub(crate) session: SessionId,
+    pub(crate) epoch: ConnectionEpoch,
+    /// In milliseconds.
+    pub(crate) timeout: i32,
+    /// Bytes that are not parsed yet.
+    pub(crate) input: Vec<u8>,
+    pub(crate) output: Vec<u8>,
+    pub(crate) queue: VecDeque<Entry>,
+    /// The number of the first entry.
+    pub(crate) first: EntrySeq,
+    /// The first entry that is not under way.
+    pub(crate) next: EntrySeq,
+    pub(crate) reads_under_way: usize,
+    pub(crate) writes_under_way: usize,
+    /// The largest stamp that the client was shown.
+    pub(crate) seen: u64,
+    /// By stamp, and place within the operation.
+    pub(crate) events: BTreeMap<(u64, u32, Arc<str>), Waiting>,
+    /// How many watched paths are in which shard.
+    pub(crate) watched_spaces: BTreeMap<Space, u32>,
+    /// How many watches concern all shards.
+    pub(crate) recursive: u32,
+    pub(crate) watched: BTreeSet<Arc<str>>,
+    /// Heard from since the home group was last told.
+    pub(crate) heard: bool,
+    pub(crate) paused: bool,
+    pub(crate) received: u64,
+    pub(crate) sent: u64,
+}
+
+impl Connection {
+    pub(crate) fn new(node: NodeId, address: String, certificate: Option<String>, now: Instant) -> Self {
+        let mut identities = vec![Identity::new("ip", &address)];
+        if let Some(subject) = &certificate {
+            identities.push(Identity::new("x509", subject));
+        }
+        Self {
+            node,
+            address,
+            certificate,
+            caller: Caller { identities },
+            stage: Stage::New,
+            since: now,
+            session: SessionId(0),
+            epoch: ConnectionEpoch(0),
+            timeout: 0,
+            input: Vec::new(),
+            output: Vec::new(),
+            queue: VecDeque::new(),
+            first: EntrySeq(1),
+            next: EntrySeq(1),
+            reads_under_way: 0,
+            writes_under_way: 0,
+            seen: 0,
+            events: BTreeMap::new(),
+            watched_spaces: BTreeMap::new(),
+            recursive: 0,
+            watched: BTreeSet::new(),
+            heard: false,
+            paused: false,
+            received: 0,
+            sent: 0,
+        }
+    }
+
+    pub(crate) fn entry(&mut self, seq: EntrySeq) -> Option<&mut Entry> {
+        let at = seq.0.checked_sub(self.first.0)?;
+        self.queue.get_mut(usize::try_from(at).ok()?)
+    }
+
+    pub(crate) fn push(&mut self, xid: i32, opcode: i32, since: Instant, work: Work) {
+        self.queue.push_back(Entry { xid, opcode, since, work });
+    }
+
+    /// A sequenced operation was answered.
+    pub(crate) fn answer_write(&mut self, seq: EntrySeq, reply: Reply) {
+        self.writes_under_way = self.writes_under_way.saturating_sub(1);
+        if let Some(entry) = self.entry(seq) {
+            entry.work = Work::Done(reply);
+        }
+    }
+
+    /// Where the events of every watched shard have arrived up to.
+    pub(crate) fn bound(&self, through: &[u64]) -> u64 {
+        if self.recursive > 0 {
+            return through.iter().copied().min().unwrap_or(u64::MAX);
+        }
+        let of = |space: &Space| through.get(usize::from(space.0)).copied().unwrap_or(u64::MAX);
+        self.watched_spaces.keys().map(of).min().unwrap_or(u64::MAX)
+    }
+}

@@ -1,0 +1,199 @@
+//! How a connection gets a session: the first frame, the home group's word, who the user is.
+
+use crate::gateway::Gateway;
+use crate::gateway::connection::{Connection, EntrySeq, Hello, Part, Purpose, Read, Reply, Stage, Work};
+use crate::sessions::home_of;
+use crate::wire::{
+    Body, Code, ConnectRequest, Identity, Origin, Query, SessionAnswer, SessionId, connect_response, frame,
+    reply_header,
+};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use kernel::{Bytes, Cx, NodeId};
+use mason::client::{Close, Connected};
+use sha1::{Digest, Sha1};
+
+impl Gateway {
+    pub(crate) fn on_connected(&mut self, from: NodeId, message: Connected, cx: &mut Cx<'_, Self>) {
+        let per_address = self.settings.connections_per_address_max;
+        let same = |other: &&Connection| other.address == message.address;
+        let crowded = per_address > 0 && self.connections.values().filter(same).count() >= per_address;
+        if self.connections.len() >= self.settings.connections_max || crowded {
+            self.metrics.connections_refused += 1;
+            return cx.send(from, Close { reason: "too many connections".to_owned() });
+        }
+        self.metrics.connections_opened += 1;
+        let connection = Connection::new(from, message.address, message.certificate, self.now);
+        self.connections.insert(from, connection);
+    }
+
+    pub(crate) fn on_input(&mut self, from: NodeId, bytes: &[u8], cx: &mut Cx<'_, Self>) {
+        match self.connections.get_mut(&from) {
+            None => cx.reject("input of an unknown connection"),
+            Some(connection) => {
+                connection.input.extend_from_slice(bytes);
+                connection.heard = true;
+                self.stirred.insert(from);
+            }
+        }
+    }
+
+    /// The first frame has arrived; false if it is none.
+    pub(crate) fn greet(&mut self, node: NodeId, body: &[u8]) -> bool {
+        let Ok(request) = ConnectRequest::read(body) else { return false };
+        let hello = Hello {
+            timeout: request.timeout,
+            session: request.session as u64,
+            password: Bytes::copy_from_slice(request.password),
+            knows_read_only: request.knows_read_only,
+        };
+        let last_zxid = request.last_zxid_seen.max(0) as u64;
+        let work = if last_zxid > self.highest {
+            // Nobody here has heard of it yet: ask everybody before calling the client a liar.
+            let query = Bytes::from(Query::Sizes.written());
+            let part = |space| Part { space, query: query.clone(), answer: None };
+            let parts: Vec<Part> = self.settings.placement.spaces().map(part).collect();
+            let barrier = self.reads.want_barrier(node);
+            let purpose = Purpose::Greeting { last_zxid, hello };
+            Work::Read(Box::new(Read::new(purpose, parts, barrier, self.reads.last_watch())))
+        } else {
+            Work::Handshake { hello }
+        };
+        let now = self.now;
+        if let Some(connection) = self.connections.get_mut(&node) {
+            connection.stage = Stage::Connecting;
+            connection.seen = last_zxid;
+            connection.push(0, 0, now, work);
+        }
+        true
+    }
+
+    /// Every shard has said how far it is. False if the client comes from a future that this cluster does not have.
+    pub(crate) fn greeting_answered(&mut self, node: NodeId, last_zxid: u64, hello: Hello) -> bool {
+        // The answers have told how far the shards are.
+        if last_zxid > self.highest {
+            return false;
+        }
+        let Some(connection) = self.connections.get_mut(&node) else { return false };
+        if let Some(entry) = connection.queue.front_mut() {
+            entry.work = Work::Handshake { hello };
+            connection.next = connection.first;
+        }
+        self.stirred.insert(node);
+        true
+    }
+
+    /// Asks the home group for the session.
+    pub(crate) fn body_of_hello(
+        &mut self,
+        node: NodeId,
+        hello: &Hello,
+        nonce: u64,
+        gateway: NodeId,
+    ) -> Option<(usize, Vec<u8>)> {
+        let origin = Origin { gateway, connection: node };
+        if hello.session == 0 {
+            let home = self.next_home % self.groups.len().max(1);
+            self.next_home = home + 1;
+            return Some((home, Body::Open { origin, nonce, timeout: hello.timeout }.written()));
+        }
+        let session = SessionId(hello.session);
+        let home =
+            home_of(session).map(|group| usize::from(group.0)).filter(|&home| home < self.groups.len())?;
+        let body = Body::Attach { session, password: &hello.password, origin, timeout: hello.timeout };
+        Some((home, body.written()))
+    }
+
+    /// The home group has spoken.
+    pub(crate) fn on_handshake_answered(&mut self, node: NodeId, seq: EntrySeq, answer: &SessionAnswer) {
+        let Some(connection) = self.connections.get_mut(&node) else { return };
+        connection.writes_under_way = connection.writes_under_way.saturating_sub(1);
+        let Some(entry) = connection.entry(seq) else { return };
+        let Work::Handshake { hello } = &entry.work else { return };
+        let knows_read_only = hello.knows_read_only;
+        connection.queue.pop_front();
+        connection.first = connection.first.next();
+        connection.next = connection.first;
+        connection.sent += 1;
+        match answer {
+            SessionAnswer::Attached { session, epoch, password, timeout } => {
+                (connection.session, connection.epoch) = (*session, *epoch);
+                (connection.timeout, connection.stage) = (*timeout, Stage::Open);
+                connect_response(*timeout, session.0, password, knows_read_only, &mut connection.output);
+            }
+            SessionAnswer::Refused | SessionAnswer::Done => {
+                self.metrics.sessions_refused += 1;
+                connection.stage = Stage::Closed;
+                connect_response(0, 0, &[0; 16], knows_read_only, &mut connection.output);
+            }
+        }
+        self.stirred.insert(node);
+    }
+
+    /// The user says who it is. Answered at once, whatever else is under way, with zxid 0.
+    pub(crate) fn on_auth(&mut self, node: NodeId, xid: i32, scheme: &str, token: &[u8]) {
+        let super_digest = self.settings.super_digest.clone();
+        let Some(connection) = self.connections.get_mut(&node) else { return };
+        let proven = match scheme {
+            "digest" => digest_of(token).map(|id| {
+                let all = super_digest.is_some_and(|digest| digest == id).then(|| Identity::new("super", ""));
+                all.into_iter().chain([Identity::new("digest", &id)]).collect()
+            }),
+            "ip" => Some(vec![Identity::new("ip", &connection.address)]),
+            "x509" => connection.certificate.as_ref().map(|subject| vec![Identity::new("x509", subject)]),
+            _ => None,
+        };
+        let code = if proven.is_some() { Code::Ok } else { Code::AuthFailed };
+        for identity in proven.into_iter().flatten() {
+            if !connection.caller.identities.contains(&identity) && connection.caller.identities.len() < 1000
+            {
+                connection.caller.identities.push(identity);
+            }
+        }
+        frame(&mut connection.output, |out| reply_header(xid, 0, code.number(), out));
+        connection.sent += 1;
+        if code != Code::Ok {
+            self.metrics.auth_failed += 1;
+            connection.stage = Stage::Closed;
+        }
+    }
+
+    /// Answers a ping at once.
+    pub(crate) fn on_ping(&mut self, node: NodeId, xid: i32) {
+        if let Some(connection) = self.connections.get_mut(&node) {
+            let seen = connection.seen;
+            frame(&mut connection.output, |out| reply_header(xid, seen, 0, out));
+            connection.sent += 1;
+        }
+    }
+
+    /// The session has ended; true if its user had asked for that.
+    pub(crate) fn on_session_ended(&mut self, node: NodeId) -> bool {
+        let Some(connection) = self.connections.get_mut(&node) else { return false };
+        let Some(entry) = connection.queue.iter_mut().find(|entry| matches!(entry.work, Work::Close)) else {
+            return false;
+        };
+        entry.work = Work::Done(Reply { last: true, ..Reply::new(0, 0, Bytes::new()) });
+        self.stirred.insert(node);
+        true
+    }
+}
+
+/// `user:base64(sha1(user:password))` of `user:password`.
+fn digest_of(token: &[u8]) -> Option<String> {
+    let text = std::str::from_utf8(token).ok()?;
+    let user = text.split(':').next().unwrap_or_default();
+    Some(format!("{user}:{}", STANDARD.encode(Sha1::digest(token))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A digest that differs from ZooKeeper's locks everybody out of data that were brought along.
+    #[test]
+    fn digests_are_zookeepers() {
+        assert_eq!(digest_of(b"super:test").as_deref(), Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU="));
+        assert_eq!(digest_of(&[0xff]), None);
+    }
+}

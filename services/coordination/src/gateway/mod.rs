@@ -1,0 +1,328 @@
+//! The gateway: users' connections end here. It speaks ZooKeeper to them, and Mason to the proxies and shards of its host.
+//!
+//! ```text
+//! connection        gateway                       proxies, shards
+//!     | Input          |                                |
+//!     |--------------->| a write: Submit                |
+//!     |                |------------------------------->| home group, sequencer, shards
+//!     |                |<-------------------------------| Answers (stamp)
+//!     |                | a read: Barrier to all groups  |
+//!     |                |------------------------------->|
+//!     |                |<-------------------------------| BarrierPassed
+//!     |                | Read (at_least)                |
+//!     |                |------------------------------->| this host's server of the shard
+//!     |                |<-------------------------------| ReadAnswers, Notice, Progress
+//!     |<---------------| Output: in the order asked, events before what they announce
+//! ```
+//!
+//! **Order within a session.** Requests go on their way in the order they came; a read waits until the writes before it are
+//! answered, a write until the reads before it are. What comes back waits for its turn in `release.rs`.
+
+mod connection;
+mod handshake;
+mod metrics;
+mod reads;
+mod release;
+mod requests;
+mod settings;
+mod submitter;
+mod subtree;
+mod upkeep;
+mod watchers;
+mod words;
+
+pub use metrics::{Metrics, Sizes};
+pub use settings::{Consistency, Routes, Settings};
+
+use crate::gateway::connection::{Connection, Stage};
+use crate::gateway::reads::Reads;
+use crate::gateway::submitter::{Asker, Submitter};
+use crate::gateway::upkeep::Upkeep;
+use crate::gateway::watchers::Watchers;
+use crate::wire::{SessionAnswer, Told};
+use kernel::{Bytes, Cx, Instant, NodeId, Position, Role};
+use mason::client::{Answers, ClientIn, Close, Notice, Output, Pause};
+use mason::proxy::Submit;
+use mason::{Life, Mason};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+kernel::timers! {
+    /// | timer | meaning |
+    /// |---|---|
+    /// | `Tick` | every 50 ms: what was not answered is sent again, sessions are touched, the stalled are dropped |
+    pub enum GatewayTimer {
+        /// See the table.
+        Tick,
+    }
+}
+
+/// The period of the gateway's timer.
+const TICK: Duration = Duration::from_millis(50);
+
+/// See the file's head.
+#[derive(Debug)]
+pub struct Gateway {
+    settings: Settings,
+    /// Tells this life's operations from those of an earlier one.
+    life: Life,
+    connections: BTreeMap<NodeId, Connection>,
+    groups: Vec<Submitter>,
+    reads: Reads,
+    watchers: Watchers,
+    /// By space: every event up to this stamp has arrived.
+    through: Vec<u64>,
+    /// The largest stamp known.
+    highest: u64,
+    /// The group where the next session will be at home.
+    next_home: usize,
+    /// Connections that may have something to do at the end of the burst.
+    stirred: BTreeSet<NodeId>,
+    upkeep: Upkeep,
+    metrics: Metrics,
+    now: Instant,
+}
+
+impl Gateway {
+    /// A gateway without connections.
+    pub fn new(settings: Settings) -> Self {
+        let groups = settings.routes.proxies.iter().map(|proxy| Submitter::new(*proxy)).collect();
+        Self {
+            life: Life { incarnation: 0 },
+            connections: BTreeMap::new(),
+            groups,
+            reads: Reads::new(settings.routes.proxies.len()),
+            watchers: Watchers::default(),
+            through: vec![0; settings.routes.shards.len()],
+            highest: 0,
+            next_home: 0,
+            stirred: BTreeSet::new(),
+            upkeep: Upkeep::default(),
+            metrics: Metrics::default(),
+            now: Instant::default(),
+            settings,
+        }
+    }
+
+    /// What it counts, for a metrics page.
+    pub fn metrics(&self) -> Metrics {
+        let mut metrics = self.metrics.clone();
+        metrics.connections = self.connections.len() as u64;
+        metrics.outstanding = self.connections.values().map(|connection| connection.queue.len() as u64).sum();
+        metrics.watches = self.watchers.len() as u64;
+        metrics.highest_zxid = self.highest;
+        metrics
+    }
+
+    fn submit(&mut self, group: usize, body: impl Into<Bytes>, asker: Asker) {
+        let now = self.now;
+        if let Some(submitter) = self.groups.get_mut(group) {
+            submitter.push(body.into(), asker, now);
+        }
+    }
+
+    fn on_answers(&mut self, message: Answers) {
+        for answer in message.answers {
+            if answer.incarnation != self.life.incarnation {
+                continue;
+            }
+            self.highest = self.highest.max(answer.stamp.0);
+            let Some(submitter) = self.groups.get_mut(usize::from(message.group.0)) else { return };
+            match submitter.answer(answer.tag, self.now) {
+                Some(Asker::Request(node, seq)) => {
+                    self.stirred.insert(node);
+                    self.on_answered(node, seq, answer);
+                }
+                Some(Asker::Upkeep) | None => {}
+            }
+        }
+    }
+
+    fn on_told(&mut self, body: &[u8], cx: &mut Cx<'_, Self>) {
+        let Ok(told) = Told::read(body) else { return cx.reject("words that no stub says") };
+        let (Told::Moved { connection: node, session } | Told::Ended { connection: node, session }) = told;
+        let Some(connection) = self.connections.get_mut(&node) else { return };
+        if connection.session != session || connection.stage != Stage::Open {
+            return;
+        }
+        match told {
+            Told::Moved { .. } => self.close(node, "the session has moved to another connection", cx),
+            Told::Ended { .. } => {
+                if !self.on_session_ended(node) {
+                    self.metrics.sessions_expired += 1;
+                    self.close(node, "the session has expired", cx);
+                }
+            }
+        }
+    }
+
+    fn on_notice(&mut self, message: &Notice, cx: &mut Cx<'_, Self>) {
+        let Ok(events) = crate::wire::Event::read_all(&message.body) else {
+            return cx.reject("a notice that no shard writes");
+        };
+        self.highest = self.highest.max(message.stamp.0);
+        for event in &events {
+            let placement = &self.settings.placement;
+            let told = self.watchers.fire(event, message.stamp.0, &mut self.connections, placement);
+            self.stirred.extend(told);
+        }
+    }
+
+    fn on_disconnected(&mut self, node: NodeId) {
+        if let Some(mut connection) = self.connections.remove(&node) {
+            let unwatched = self.watchers.remove_all(&mut connection, &self.settings.placement);
+            self.forget(unwatched);
+        }
+        self.stirred.remove(&node);
+    }
+
+    /// Says the last words and forgets the connection.
+    fn close(&mut self, node: NodeId, reason: &str, cx: &mut Cx<'_, Self>) {
+        if let Some(connection) = self.connections.get_mut(&node) {
+            if !connection.output.is_empty() {
+                let bytes = Bytes::from(std::mem::take(&mut connection.output));
+                cx.send(node, Output { bytes });
+            }
+            cx.send(node, Close { reason: reason.to_owned() });
+        }
+        self.metrics.connections_closed += 1;
+        self.on_disconnected(node);
+    }
+
+    /// Whatever a burst has stirred goes on its way.
+    fn settle(&mut self, cx: &mut Cx<'_, Self>) {
+        while let Some(node) = self.stirred.pop_first() {
+            self.parse(node, cx);
+            self.dispatch(node);
+            self.send_handshakes(cx);
+            self.release(node, cx);
+        }
+        self.send_barriers(cx);
+        self.send_reads(cx);
+        let (origin, incarnation) = (cx.node(), self.life.incarnation);
+        for submitter in &mut self.groups {
+            loop {
+                let operations = submitter.batch(origin, incarnation);
+                if operations.is_empty() {
+                    break;
+                }
+                cx.send_durable(submitter.proxy, Submit { operations });
+            }
+        }
+    }
+
+    fn begin_life(&mut self, cx: &mut Cx<'_, Self>) {
+        self.life = self.life.next(cx.wall());
+        let position = cx.append(&self.life);
+        cx.trim(position);
+        self.groups = self.settings.routes.proxies.iter().map(|proxy| Submitter::new(*proxy)).collect();
+    }
+
+    /// A server of this host skipped operations, perhaps some that are waited for here: whether they were executed is not known.
+    fn on_skipped(&mut self, cx: &mut Cx<'_, Self>) {
+        self.begin_life(cx);
+        let waits = |connection: &&Connection| {
+            connection.writes_under_way > 0 || connection.stage == Stage::Connecting
+        };
+        let waiting: Vec<NodeId> = self.connections.values().filter(waits).map(|found| found.node).collect();
+        for node in waiting {
+            self.close(node, "operations were skipped by a server that had lagged", cx);
+        }
+        // Events of what was skipped are lost to every watch in that shard: clients compare when they come back.
+        let watching: Vec<NodeId> = self
+            .connections
+            .values()
+            .filter(|connection| !connection.watched.is_empty() || connection.recursive > 0)
+            .map(|connection| connection.node)
+            .collect();
+        for node in watching {
+            self.close(node, "events were skipped by a server that had lagged", cx);
+        }
+    }
+
+    /// Stops and resumes users that ask faster than they are answered.
+    fn press_back(&mut self, node: NodeId, cx: &mut Cx<'_, Self>) {
+        let full = self.groups.iter().any(|group| group.len() >= self.settings.window_max);
+        let Some(connection) = self.connections.get_mut(&node) else { return };
+        let many = connection.queue.len() >= self.settings.outstanding_max;
+        let few = connection.queue.len() <= self.settings.outstanding_max / 2 && !full;
+        if !connection.paused && (many || full) {
+            connection.paused = true;
+            self.metrics.pauses += 1;
+            cx.send(node, Pause { paused: true });
+        } else if connection.paused && few {
+            connection.paused = false;
+            cx.send(node, Pause { paused: false });
+            self.stirred.insert(node);
+        }
+    }
+}
+
+impl Role for Gateway {
+    type Family = Mason;
+    type In = ClientIn;
+    type Timer = GatewayTimer;
+    type Record = Life;
+
+    fn restore(&mut self, _position: Position, record: Life) {
+        self.life = record;
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        self.begin_life(cx);
+        self.now = cx.now();
+        for shard in self.settings.routes.shards.clone() {
+            cx.send(shard, mason::shard::Attach {});
+        }
+        self.begin_upkeep(cx);
+        cx.set_timer(GatewayTimer::Tick, TICK);
+    }
+
+    fn on_message(&mut self, from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
+        self.now = cx.now();
+        match message {
+            ClientIn::Connected(message) => self.on_connected(from, message, cx),
+            ClientIn::Input(message) => self.on_input(from, &message.bytes, cx),
+            ClientIn::Disconnected(_) => self.on_disconnected(from),
+            ClientIn::Answers(message) => self.on_answers(message),
+            ClientIn::Notice(message) => self.on_notice(&message, cx),
+            ClientIn::Progress(message) => {
+                if let Some(through) = self.through.get_mut(usize::from(message.space.0)) {
+                    *through = (*through).max(message.through.0);
+                    self.highest = self.highest.max(message.through.0);
+                    self.reads.progressed = true;
+                }
+            }
+            ClientIn::ReadAnswers(message) => self.on_read_answers(message),
+            ClientIn::BarrierPassed(message) => self.on_barrier_passed(message),
+            ClientIn::Skipped(_) => self.on_skipped(cx),
+            ClientIn::Told(message) => self.on_told(&message.body, cx),
+        }
+    }
+
+    fn on_timer(&mut self, timer: GatewayTimer, cx: &mut Cx<'_, Self>) {
+        self.now = cx.now();
+        match timer {
+            GatewayTimer::Tick => {
+                self.on_tick(cx);
+                self.settle(cx);
+                cx.set_timer(GatewayTimer::Tick, TICK);
+            }
+        }
+    }
+
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        if std::mem::take(&mut self.reads.progressed) {
+            // Only what waits for progress can be released by it.
+            let waits =
+                |connection: &&Connection| !connection.watched.is_empty() || !connection.events.is_empty();
+            self.stirred.extend(self.connections.values().filter(waits).map(|connection| connection.node));
+        }
+        self.settle(cx);
+    }
+}
+
+/// What a home group's answer comes to.
+fn session_answer(body: &[u8]) -> SessionAnswer {
+    SessionAnswer::read(body).unwrap_or(SessionAnswer::Refused)
+}

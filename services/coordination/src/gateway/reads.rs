@@ -1,0 +1,431 @@
+//! Reads on their way: barriers that make them linearizable, and questions to this host's shards.
+
+use crate::gateway::Gateway;
+use crate::gateway::connection::{EntrySeq, PartAnswer, Purpose, Reply, Work};
+use crate::gateway::metrics::Sizes;
+use crate::gateway::submitter::Asker;
+use crate::gateway::watchers::{Kinds, Unwatched};
+use crate::wire::{Body, Code, EventKind, JuteInput, Malformed, Query, WatchSeq, op};
+use kernel::{Bytes, Cx, Instant, NodeId};
+use mason::client::{Answer, BarrierPassed, ReadAnswers};
+use mason::proxy::Barrier;
+use mason::{Space, Stamp};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// So many barriers are under way at most; the reads that come meanwhile share the next one.
+const BARRIERS_MAX: usize = 4;
+/// A barrier that has not passed by then is asked for again.
+const BARRIER_AGAIN_AFTER: Duration = Duration::from_millis(500);
+
+/// What an answer is for.
+#[derive(Clone, Copy, Debug)]
+enum Target {
+    Part { node: NodeId, seq: EntrySeq, part: usize, at_least: u64 },
+    Sizes(Space),
+    Reapable,
+    Nothing,
+}
+
+#[derive(Debug)]
+struct UnderWay {
+    id: u64,
+    missing: BTreeSet<usize>,
+    asked: Instant,
+}
+
+/// Questions of one message.
+#[derive(Debug, Default)]
+struct Outbox {
+    at_least: u64,
+    queries: Vec<mason::shard::Query>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Reads {
+    next_tag: u64,
+    targets: BTreeMap<u64, Target>,
+    outbox: BTreeMap<Space, Outbox>,
+    watch: WatchSeq,
+    /// The barrier that reads of now will wait for; not sent yet.
+    barrier: u64,
+    wanted: bool,
+    passed: u64,
+    under_way: VecDeque<UnderWay>,
+    waiting: BTreeMap<u64, Vec<NodeId>>,
+    groups: usize,
+    /// Some shard's mark has moved in this burst.
+    pub(crate) progressed: bool,
+}
+
+impl Reads {
+    pub(crate) fn new(groups: usize) -> Self {
+        Self {
+            next_tag: 0,
+            targets: BTreeMap::new(),
+            outbox: BTreeMap::new(),
+            watch: WatchSeq(0),
+            barrier: 1,
+            wanted: false,
+            passed: 0,
+            under_way: VecDeque::new(),
+            waiting: BTreeMap::new(),
+            groups,
+            progressed: false,
+        }
+    }
+
+    /// The barrier that a read of now has to wait for; `node` is stirred when it has passed.
+    pub(crate) fn want_barrier(&mut self, node: NodeId) -> u64 {
+        self.wanted = true;
+        let waiting = self.waiting.entry(self.barrier).or_default();
+        if waiting.last() != Some(&node) {
+            waiting.push(node);
+        }
+        self.barrier
+    }
+
+    pub(crate) fn has_passed(&self, barrier: u64) -> bool {
+        barrier <= self.passed
+    }
+
+    /// The number of a registration.
+    pub(crate) fn next_watch(&mut self) -> WatchSeq {
+        self.watch = self.watch.next();
+        self.watch
+    }
+
+    pub(crate) fn last_watch(&self) -> WatchSeq {
+        self.watch
+    }
+
+    fn ask(&mut self, space: Space, body: Bytes, at_least: u64, target: Target) {
+        self.next_tag += 1;
+        self.targets.insert(self.next_tag, target);
+        let outbox = self.outbox.entry(space).or_default();
+        outbox.at_least = outbox.at_least.max(at_least);
+        outbox.queries.push(mason::shard::Query { tag: self.next_tag, body });
+    }
+
+    pub(crate) fn ask_sizes(&mut self, space: Space) {
+        self.ask(space, Query::Sizes.written().into(), 0, Target::Sizes(space));
+    }
+
+    pub(crate) fn ask_reapable(&mut self, space: Space, now: u64, limit: u16) {
+        self.ask(space, Query::Reapable { now, limit }.written().into(), 0, Target::Reapable);
+    }
+}
+
+impl Gateway {
+    /// Tells the shards what nobody watches any more.
+    pub(crate) fn forget(&mut self, unwatched: impl IntoIterator<Item = Unwatched>) {
+        let mut by_space: BTreeMap<Space, (WatchSeq, Vec<Arc<str>>)> = BTreeMap::new();
+        for Unwatched { path, through, recursive } in unwatched {
+            let here = self.settings.placement.space_of(&path);
+            for space in self.settings.placement.spaces().filter(|&space| recursive || space == here) {
+                let query = Query::Forget { through, paths: vec![&path] };
+                let (least, paths) = by_space.entry(space).or_insert((through, Vec::new()));
+                if *least == through {
+                    paths.push(path.clone());
+                } else {
+                    self.reads.ask(space, query.written().into(), 0, Target::Nothing);
+                }
+            }
+        }
+        for (space, (through, paths)) in by_space {
+            let query = Query::Forget { through, paths: paths.iter().map(|path| &**path).collect() };
+            self.reads.ask(space, query.written().into(), 0, Target::Nothing);
+        }
+    }
+
+    pub(crate) fn send_barriers(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.reads.wanted || self.reads.under_way.len() >= BARRIERS_MAX {
+            return;
+        }
+        let id = self.reads.barrier;
+        self.reads.wanted = false;
+        self.reads.barrier += 1;
+        self.metrics.barriers += 1;
+        let missing = (0..self.reads.groups).collect();
+        self.reads.under_way.push_back(UnderWay { id, missing, asked: self.now });
+        cx.multicast(self.settings.routes.proxies.iter().copied(), Barrier { id });
+    }
+
+    /// A proxy that had no leader may have dropped the question.
+    pub(crate) fn ask_barriers_again(&mut self, cx: &mut Cx<'_, Self>) {
+        for barrier in &mut self.reads.under_way {
+            if self.now.since(barrier.asked) >= BARRIER_AGAIN_AFTER {
+                barrier.asked = self.now;
+                let proxies = &self.settings.routes.proxies;
+                let missing = barrier.missing.iter().filter_map(|&group| proxies.get(group).copied());
+                cx.multicast(missing, Barrier { id: barrier.id });
+            }
+        }
+    }
+
+    pub(crate) fn on_barrier_passed(&mut self, message: BarrierPassed) {
+        let barriers = &mut self.reads.under_way;
+        let Some(at) = barriers.iter().position(|barrier| barrier.id == message.id) else { return };
+        barriers[at].missing.remove(&usize::from(message.group.0));
+        if !barriers[at].missing.is_empty() {
+            return;
+        }
+        // What a later barrier has waited for includes what an earlier one waits for.
+        barriers.drain(..=at);
+        self.reads.passed = self.reads.passed.max(message.id);
+        let later = self.reads.waiting.split_off(&(self.reads.passed + 1));
+        let woken = std::mem::replace(&mut self.reads.waiting, later);
+        self.stirred.extend(woken.into_values().flatten());
+    }
+
+    pub(crate) fn send_reads(&mut self, cx: &mut Cx<'_, Self>) {
+        for (space, outbox) in std::mem::take(&mut self.reads.outbox) {
+            if let Some(&shard) = self.settings.routes.shards.get(usize::from(space.0)) {
+                cx.send(
+                    shard,
+                    mason::shard::Read { at_least: Stamp(outbox.at_least), reads: outbox.queries },
+                );
+            }
+        }
+    }
+
+    /// Sends what may go on its way, in the order asked.
+    pub(crate) fn dispatch(&mut self, node: NodeId) {
+        loop {
+            let Some(connection) = self.connections.get_mut(&node) else { return };
+            let seq = connection.next;
+            let (reads, writes) = (connection.reads_under_way, connection.writes_under_way);
+            let (seen, session) = (connection.seen, connection.session);
+            let epoch = connection.epoch;
+            let home = crate::sessions::home_of(session).map_or(0, |group| usize::from(group.0));
+            let Some(entry) = connection.entry(seq) else { return };
+            match &mut entry.work {
+                Work::Done(_) | Work::CheckWatches { .. } => {}
+                Work::Write { body, survey, sent } => {
+                    if reads > 0 || *sent {
+                        return;
+                    }
+                    *sent = true;
+                    let (body, blocks) = (std::mem::take(body), survey.is_some());
+                    connection.writes_under_way += 1;
+                    self.submit(home, body, Asker::Request(node, seq));
+                    if blocks {
+                        return;
+                    }
+                }
+                Work::Close => {
+                    if reads > 0 {
+                        return;
+                    }
+                    connection.writes_under_way += 1;
+                    self.submit(home, Body::Close { session, epoch }.written(), Asker::Request(node, seq));
+                }
+                Work::Handshake { .. } => {
+                    if writes == 0 {
+                        connection.writes_under_way += 1;
+                        self.upkeep.handshakes.push((node, seq));
+                    }
+                    return;
+                }
+                Work::Sync { barrier, path } => {
+                    if writes > 0 || !self.reads.has_passed(*barrier) {
+                        return;
+                    }
+                    let mut body = Vec::new();
+                    crate::wire::JuteOutput::put_text(&mut body, path);
+                    entry.work = Work::Done(Reply::new(0, 0, body));
+                }
+                Work::Read(read) => {
+                    if writes > 0 || read.sent || !self.reads.has_passed(read.barrier) {
+                        return;
+                    }
+                    read.sent = true;
+                    // What a newcomer claims to have seen may not exist.
+                    let seen = if matches!(read.purpose, Purpose::Greeting { .. }) { 0 } else { seen };
+                    for (at, part) in read.parts.iter().enumerate() {
+                        let target = Target::Part { node, seq, part: at, at_least: seen };
+                        self.reads.ask(part.space, part.query.clone(), seen, target);
+                    }
+                    let blocks = matches!(read.purpose, Purpose::Greeting { .. } | Purpose::Survey(_));
+                    if read.unanswered > 0 {
+                        connection.reads_under_way += 1;
+                    }
+                    if blocks {
+                        return;
+                    }
+                }
+            }
+            if let Some(connection) = self.connections.get_mut(&node) {
+                connection.next = seq.next();
+            }
+        }
+    }
+
+    /// Asks a part again, of a state that is not older than `at_least`.
+    pub(crate) fn ask_again(&mut self, node: NodeId, seq: EntrySeq, at: usize, at_least: u64) {
+        let Some(connection) = self.connections.get_mut(&node) else { return };
+        let Some(entry) = connection.entry(seq) else { return };
+        let Work::Read(read) = &mut entry.work else { return };
+        let Some(part) = read.parts.get_mut(at) else { return };
+        part.answer = None;
+        read.unanswered += 1;
+        let first = read.unanswered == 1;
+        let (space, query) = (part.space, part.query.clone());
+        let path = match &read.purpose {
+            Purpose::Node { path, watch: true, .. } => Some(path.clone()),
+            _ => None,
+        };
+        connection.reads_under_way += usize::from(first);
+        if let Some(path) = path {
+            // What the first answer left is void: the client never sees that answer.
+            connection.events.retain(|_, event| event.after != seq);
+            let placement = &self.settings.placement;
+            let unwatched = self.watchers.take_back(connection, &path, seq, placement);
+            self.forget(unwatched);
+        }
+        self.metrics.reads_again += 1;
+        self.reads.ask(space, query, at_least, Target::Part { node, seq, part: at, at_least });
+    }
+
+    pub(crate) fn on_read_answers(&mut self, message: ReadAnswers) {
+        let executed = message.executed.0;
+        self.highest = self.highest.max(executed);
+        let through = self.through.get(usize::from(message.space.0)).copied().unwrap_or(0);
+        for answer in message.answers {
+            let Some(target) = self.reads.targets.remove(&answer.tag) else { continue };
+            let mut input = JuteInput(&answer.body);
+            let (Ok(shows), Ok(error)) = (input.u64(), input.i32()) else { continue };
+            let body = answer.body.slice(12..);
+            match target {
+                Target::Part { node, seq, part, at_least } => {
+                    let shows = if shows == 0 { executed } else { shows };
+                    let answer = PartAnswer { shows, covers: through.max(at_least), error, body };
+                    self.on_part(node, seq, part, answer);
+                }
+                Target::Sizes(space) => {
+                    if let Ok(sizes) = Sizes::read(&body) {
+                        self.metrics.sizes.insert(space, sizes);
+                    }
+                }
+                Target::Reapable => self.reap(&body),
+                Target::Nothing => {}
+            }
+        }
+    }
+
+    fn reap(&mut self, body: &[u8]) {
+        let mut input = JuteInput(body);
+        while let Ok(path) = input.text() {
+            let home = self.next_home % self.groups.len().max(1);
+            self.submit(home, Body::Reap { path }.written(), Asker::Upkeep);
+        }
+    }
+
+    fn on_part(&mut self, node: NodeId, seq: EntrySeq, at: usize, answer: PartAnswer) {
+        let Some(connection) = self.connections.get_mut(&node) else { return };
+        let Some(entry) = connection.entry(seq) else { return };
+        let Work::Read(read) = &mut entry.work else { return };
+        let Some(part) = read.parts.get_mut(at).filter(|part| part.answer.is_none()) else { return };
+        let left = watches_left(&read.purpose, at, &answer);
+        let watch = read.watch;
+        part.answer = Some(answer);
+        read.unanswered -= 1;
+        let whole = read.unanswered == 0;
+        if whole {
+            connection.reads_under_way -= 1;
+            self.stirred.insert(node);
+        }
+        for (path, kinds) in left {
+            self.watchers.register(connection, &path, kinds, (seq, watch), &self.settings.placement);
+        }
+        if whole {
+            self.advance_blocking_read(node, seq);
+        }
+    }
+
+    /// Operations of a group have come back: shards' answers begin with a code, the group's own are about sessions.
+    pub(crate) fn on_answered(&mut self, node: NodeId, seq: EntrySeq, answer: Answer) {
+        let Some(connection) = self.connections.get_mut(&node) else { return };
+        let Some(entry) = connection.entry(seq) else { return };
+        match &entry.work {
+            Work::Handshake { .. } => {
+                self.on_handshake_answered(node, seq, &super::session_answer(&answer.body));
+            }
+            Work::Close => {
+                connection.writes_under_way = connection.writes_under_way.saturating_sub(1);
+                if super::session_answer(&answer.body) == crate::wire::SessionAnswer::Refused {
+                    self.on_session_ended(node);
+                }
+            }
+            Work::Write { survey: Some(survey), .. } if answer.stamp.0 > 0 => {
+                let survey = survey.clone();
+                connection.writes_under_way = connection.writes_under_way.saturating_sub(1);
+                let body = answer.body.slice(4.min(answer.body.len())..);
+                let next = self.after_multi(node, survey, answer.stamp.0, &body);
+                if let Some(entry) = self.connections.get_mut(&node).and_then(|found| found.entry(seq)) {
+                    entry.work = next;
+                }
+            }
+            Work::Write { .. } => {
+                let error = JuteInput(&answer.body).i32().unwrap_or(Code::MarshallingError.number());
+                let body = answer.body.slice(4.min(answer.body.len())..);
+                let ended = [Code::SessionExpired, Code::SessionMoved].map(Code::number).contains(&error);
+                let reply = Reply { last: ended, ..Reply::new(answer.stamp.0, error, body) };
+                connection.answer_write(seq, reply);
+            }
+            Work::Read(_) | Work::Sync { .. } | Work::CheckWatches { .. } | Work::Done(_) => {}
+        }
+    }
+}
+
+/// What the session watches from this answer on.
+fn watches_left(purpose: &Purpose, at: usize, answer: &PartAnswer) -> Vec<(Arc<str>, Kinds)> {
+    match purpose {
+        Purpose::Node { opcode, path, watch: true } => {
+            let kinds = match (*opcode, answer.error) {
+                (op::EXISTS, error) if error == 0 || error == Code::NoNode.number() => Some(Kinds::DATA),
+                (op::GET_DATA, 0) => Some(Kinds::DATA),
+                (op::GET_CHILDREN | op::GET_CHILDREN2, 0) => Some(Kinds::CHILD),
+                _ => None,
+            };
+            kinds.map(|kinds| (path.clone(), kinds)).into_iter().collect()
+        }
+        Purpose::AddWatch { path, kinds } => vec![(path.clone(), *kinds)],
+        Purpose::SetWatches { paths, lasting } => {
+            let missed = missed(&answer.body).unwrap_or_default();
+            let quiet = |path: &Arc<str>, events: [EventKind; 2]| {
+                !missed.iter().any(|(event, missed)| missed == path && events.contains(event))
+            };
+            let [data, exist, child] = paths.get(at).cloned().unwrap_or_default();
+            let mut left = lasting.clone();
+            let data =
+                data.into_iter().filter(|path| quiet(path, [EventKind::DataChanged, EventKind::Deleted]));
+            left.extend(data.map(|path| (path, Kinds::DATA)));
+            let exist = exist.into_iter().filter(|path| quiet(path, [EventKind::Created; 2]));
+            left.extend(exist.map(|path| (path, Kinds::DATA)));
+            let child = child
+                .into_iter()
+                .filter(|path| quiet(path, [EventKind::ChildrenChanged, EventKind::Deleted]));
+            left.extend(child.map(|path| (path, Kinds::CHILD)));
+            left
+        }
+        Purpose::Node { watch: false, .. }
+        | Purpose::Nodes { .. }
+        | Purpose::Ephemerals
+        | Purpose::Descendants
+        | Purpose::Greeting { .. }
+        | Purpose::Survey(_) => Vec::new(),
+    }
+}
+
+/// The events in a shard's answer to setWatches.
+pub(crate) fn missed(body: &[u8]) -> Result<Vec<(EventKind, Arc<str>)>, Malformed> {
+    let mut input = JuteInput(body);
+    let mut missed = Vec::new();
+    while !input.0.is_empty() {
+        let kind = EventKind::of_number(input.i32()?).ok_or(Malformed)?;
+        missed.push((kind, input.text()?.into()));
+    }
+    Ok(missed)
+}

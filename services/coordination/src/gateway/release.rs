@@ -1,0 +1,283 @@
+//! What goes out when: the rules W1 to W4 of the design.
+//!
+//! Let M be the stamp up to which the events of every shard where the session watches something have arrived.
+//! - W1: events go out in the order of their stamps, up to M, each after the answer that announced its watch.
+//! - W2: an answer that shows the state at stamp z goes out when M >= z, and after all events up to z.
+//! - W3: the zxid of a header is the largest stamp shown so far: everything up to it that the session watches has been told.
+//! - W4: events and answers share one stream.
+//!
+//! An answer must not show an older state than what went out before it: a read that does (it was under way at another shard
+//! meanwhile) is asked for again.
+
+use crate::gateway::Gateway;
+use crate::gateway::connection::{Connection, EntrySeq, Part, PartAnswer, Purpose, Read, Reply, Stage, Work};
+use crate::gateway::watchers::Unwatched;
+use crate::wire::{Code, JuteInput, JuteOutput, Stat, frame, notification, op, reply_header};
+use kernel::{Bytes, Cx, NodeId};
+use mason::client::Output;
+
+/// A read that is overtaken by events again and again is answered all the same after so many tries.
+const TRIES_MAX: u32 = 16;
+
+/// What can be done with the first entry.
+enum Front {
+    /// It is not answered, or its time has not come.
+    Waits,
+    /// This goes out.
+    Goes(Reply),
+    /// These parts are too old.
+    Again(Vec<usize>, u64),
+    Drops(&'static str),
+}
+
+impl Gateway {
+    /// Writes what may go out.
+    pub(crate) fn release(&mut self, node: NodeId, cx: &mut Cx<'_, Self>) {
+        loop {
+            let Some(connection) = self.connections.get_mut(&node) else { return };
+            let bound = connection.bound(&self.through);
+            match self.front(node) {
+                Front::Waits => break,
+                Front::Drops(reason) => return self.close(node, reason, cx),
+                Front::Again(parts, at_least) => {
+                    let Some(connection) = self.connections.get_mut(&node) else { return };
+                    let seq = connection.first;
+                    if let Some(Work::Read(read)) = connection.queue.front_mut().map(|entry| &mut entry.work)
+                    {
+                        read.tries += 1;
+                    }
+                    parts.into_iter().for_each(|part| self.ask_again(node, seq, part, at_least));
+                    break;
+                }
+                Front::Goes(reply) => {
+                    if reply.shows > bound {
+                        break;
+                    }
+                    self.write_reply(node, reply);
+                }
+            }
+        }
+        self.finish(node, cx);
+    }
+
+    fn finish(&mut self, node: NodeId, cx: &mut Cx<'_, Self>) {
+        let Some(connection) = self.connections.get_mut(&node) else { return };
+        let bound = connection.bound(&self.through);
+        let told = write_events(connection, bound);
+        self.metrics.notifications += told;
+        if !connection.output.is_empty() {
+            let bytes = Bytes::from(std::mem::take(&mut connection.output));
+            cx.send(node, Output { bytes });
+        }
+        if connection.stage == Stage::Closed {
+            self.close(node, "the last answer was given", cx);
+        } else {
+            self.press_back(node, cx);
+        }
+    }
+
+    fn front(&mut self, node: NodeId) -> Front {
+        let Some(connection) = self.connections.get_mut(&node) else { return Front::Waits };
+        if connection.next <= connection.first || connection.stage == Stage::Closed {
+            return Front::Waits;
+        }
+        let seen = connection.seen;
+        let Some(entry) = connection.queue.front_mut() else { return Front::Waits };
+        match &mut entry.work {
+            Work::Done(reply) => Front::Goes(reply.clone()),
+            Work::CheckWatches { path, kinds, remove } => {
+                let (path, kinds, remove) = (path.clone(), *kinds, *remove);
+                let Some(kinds) = kinds else {
+                    return Front::Goes(Reply::new(0, Code::BadArguments.number(), Bytes::new()));
+                };
+                if !self.watchers.has(node, &path, kinds) {
+                    return Front::Goes(Reply::new(0, Code::NoWatcher.number(), Bytes::new()));
+                }
+                let unwatched: Option<Unwatched> = if remove {
+                    self.watchers.remove(connection, &path, kinds, &self.settings.placement)
+                } else {
+                    None
+                };
+                self.forget(unwatched);
+                Front::Goes(Reply::new(0, 0, Bytes::new()))
+            }
+            Work::Read(read) => {
+                if read.unanswered > 0 {
+                    return Front::Waits;
+                }
+                let old = if read.tries < TRIES_MAX { too_old(read, seen) } else { (Vec::new(), 0) };
+                if !old.0.is_empty() {
+                    return Front::Again(old.0, old.1);
+                }
+                match assemble(read, &self.settings.config) {
+                    Some(reply) => Front::Goes(reply),
+                    None => Front::Drops("an answer of a shard that is none"),
+                }
+            }
+            Work::Write { .. } | Work::Close | Work::Handshake { .. } | Work::Sync { .. } => Front::Waits,
+        }
+    }
+
+    fn write_reply(&mut self, node: NodeId, reply: Reply) {
+        let Some(connection) = self.connections.get_mut(&node) else { return };
+        let told = write_events(connection, reply.shows);
+        let Some(entry) = connection.queue.pop_front() else { return };
+        connection.first = connection.first.next();
+        connection.seen = connection.seen.max(reply.shows);
+        let zxid = connection.seen;
+        for (kind, path) in &reply.missed {
+            notification(*kind, path, zxid, &mut connection.output);
+        }
+        frame(&mut connection.output, |out| {
+            reply_header(entry.xid, zxid, reply.error, out);
+            if reply.error == 0 {
+                out.extend_from_slice(&reply.body);
+            }
+        });
+        connection.sent += 1;
+        if reply.last {
+            connection.stage = Stage::Closed;
+        }
+        self.metrics.notifications += told + reply.missed.len() as u64;
+        self.metrics.answered(entry.opcode, self.now.since(entry.since));
+    }
+
+    /// A read that only prepares something has been answered.
+    pub(crate) fn advance_blocking_read(&mut self, node: NodeId, seq: EntrySeq) {
+        let Some(connection) = self.connections.get_mut(&node) else { return };
+        let Some(entry) = connection.entry(seq) else { return };
+        let Work::Read(read) = &mut entry.work else { return };
+        let answers: Vec<PartAnswer> = read.parts.iter().filter_map(|part| part.answer.clone()).collect();
+        match &read.purpose {
+            Purpose::Greeting { last_zxid, hello } => {
+                let (last_zxid, hello) = (*last_zxid, hello.clone());
+                if !self.greeting_answered(node, last_zxid, hello)
+                    && let Some(connection) = self.connections.get_mut(&node)
+                {
+                    self.metrics.from_the_future += 1;
+                    connection.stage = Stage::Closed;
+                    connection.queue.clear();
+                }
+            }
+            Purpose::Survey(_) => self.advance_survey(node, seq, &answers),
+            Purpose::Node { .. }
+            | Purpose::Nodes { .. }
+            | Purpose::SetWatches { .. }
+            | Purpose::AddWatch { .. }
+            | Purpose::Ephemerals
+            | Purpose::Descendants => {}
+        }
+    }
+}
+
+/// Writes events with stamps up to `bound`, in order, but none whose watch the client does not know yet.
+fn write_events(connection: &mut Connection, bound: u64) -> u64 {
+    let (mut told, first) = (0, connection.first);
+    let due = connection.events.range(..=(bound, u32::MAX, "\u{10ffff}".into()));
+    let due: Vec<_> = due.filter(|(_, event)| event.after < first).map(|(place, _)| place.clone()).collect();
+    for place in due {
+        if let Some(event) = connection.events.remove(&place) {
+            let (stamp, _, path) = &place;
+            notification(event.kind, path, *stamp, &mut connection.output);
+            connection.seen = connection.seen.max(*stamp);
+            told += 1;
+        }
+    }
+    told
+}
+
+/// The parts that show an older state than the client has seen, or than other parts show.
+fn too_old(read: &Read, seen: u64) -> (Vec<usize>, u64) {
+    let at_one_moment = match &read.purpose {
+        Purpose::Nodes { .. } => true,
+        Purpose::Node { .. } | Purpose::Ephemerals | Purpose::Descendants => false,
+        Purpose::SetWatches { .. }
+        | Purpose::AddWatch { .. }
+        | Purpose::Greeting { .. }
+        | Purpose::Survey(_) => {
+            return (Vec::new(), 0);
+        }
+    };
+    let shown = |part: &Part| part.answer.as_ref().map_or(0, |answer| answer.shows);
+    let newest = if at_one_moment { read.parts.iter().map(shown).max().unwrap_or(0) } else { 0 };
+    let floor = newest.max(seen);
+    let old =
+        |part: &Part| part.answer.as_ref().is_some_and(|answer| answer.covers.max(answer.shows) < floor);
+    let old = read.parts.iter().enumerate().filter(|(_, part)| old(part)).map(|(at, _)| at);
+    (old.collect(), floor)
+}
+
+/// The answer to the user out of the answers of the shards.
+fn assemble(read: &Read, config: &str) -> Option<Reply> {
+    let answers: Vec<&PartAnswer> = read.parts.iter().filter_map(|part| part.answer.as_ref()).collect();
+    let shows = answers.iter().map(|answer| answer.shows).max().unwrap_or(0);
+    match &read.purpose {
+        Purpose::Node { opcode, path, .. } => {
+            let answer = answers.first()?;
+            let body = if *opcode == op::GET_DATA && &**path == "/zookeeper/config" && answer.error == 0 {
+                Bytes::from(with_data(&answer.body, config.as_bytes())?)
+            } else {
+                answer.body.clone()
+            };
+            Some(Reply::new(answer.shows, answer.error, body))
+        }
+        Purpose::Nodes { parts } => {
+            let mut inputs: Vec<JuteInput<'_>> =
+                answers.iter().map(|answer| JuteInput(&answer.body)).collect();
+            let mut body = Vec::new();
+            for &part in parts {
+                body.extend_from_slice(inputs.get_mut(usize::from(part))?.buffer().ok()??);
+            }
+            body.put_i32(-1);
+            body.push(1);
+            body.put_i32(-1);
+            Some(Reply::new(shows, 0, body))
+        }
+        Purpose::SetWatches { .. } => {
+            let mut missed = Vec::new();
+            for answer in answers {
+                missed.extend(super::reads::missed(&answer.body).ok()?);
+            }
+            missed.sort();
+            missed.dedup();
+            Some(Reply { missed, ..Reply::new(0, 0, Bytes::new()) })
+        }
+        Purpose::AddWatch { .. } => Some(Reply::new(0, 0, vec![0; 4])),
+        Purpose::Ephemerals => {
+            let mut paths = Vec::new();
+            for answer in &answers {
+                let mut input = JuteInput(&answer.body);
+                while !input.0.is_empty() {
+                    paths.push(input.text().ok()?);
+                }
+            }
+            paths.sort_unstable();
+            let mut body = Vec::new();
+            body.put_count(paths.len());
+            paths.iter().for_each(|path| body.put_text(path));
+            Some(Reply::new(shows, 0, body))
+        }
+        Purpose::Descendants => {
+            let (first, counts) = answers.split_first()?;
+            if first.error != 0 {
+                return Some(Reply::new(first.shows, first.error, Bytes::new()));
+            }
+            let count: u64 = counts.iter().filter_map(|answer| JuteInput(&answer.body).u64().ok()).sum();
+            let mut body = Vec::new();
+            body.put_i32(i32::try_from(count).unwrap_or(i32::MAX));
+            Some(Reply::new(shows, 0, body))
+        }
+        Purpose::Greeting { .. } | Purpose::Survey(_) => None,
+    }
+}
+
+/// A getData answer with other data.
+fn with_data(body: &[u8], data: &[u8]) -> Option<Vec<u8>> {
+    let mut input = JuteInput(body);
+    input.buffer().ok()?;
+    let stat = Stat { data_length: data.len() as i32, ..Stat::read(&mut input).ok()? };
+    let mut out = Vec::new();
+    out.put_buffer(Some(data));
+    stat.write(&mut out);
+    Some(out)
+}

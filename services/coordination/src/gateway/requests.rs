@@ -1,0 +1,310 @@
+//! From bytes to requests, and from requests to work.
+
+use crate::gateway::Gateway;
+use crate::gateway::connection::{Part, Purpose, Read, Reply, Stage, Work};
+use crate::gateway::subtree::Survey;
+use crate::gateway::watchers::Kinds;
+use crate::gateway::words;
+use crate::wire::{
+    Body, Code, JuteInput, JuteOutput, Operation, PING_XID, Query, Request, SetWatches, WriteHead, op,
+    validate,
+};
+use kernel::{Bytes, Cx, NodeId};
+use mason::Space;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// How much of the input is one frame.
+enum Frame {
+    /// Not all has arrived.
+    Part,
+    /// So many bytes behind the length.
+    Whole(usize),
+    /// Longer than allowed, or no length at all.
+    Refused,
+}
+
+impl Gateway {
+    /// Takes whole frames off the input until there is too much to do.
+    pub(crate) fn parse(&mut self, node: NodeId, cx: &mut Cx<'_, Self>) {
+        let Some(connection) = self.connections.get_mut(&node) else { return };
+        let input = std::mem::take(&mut connection.input);
+        let mut at = 0;
+        while let Some(connection) = self.connections.get(&node) {
+            let rest = &input[at..];
+            let full = connection.queue.len() >= self.settings.outstanding_max
+                || self.groups.iter().any(|group| group.len() >= self.settings.window_max);
+            let takes = match connection.stage {
+                Stage::New => true,
+                Stage::Connecting | Stage::Closed => false,
+                Stage::Open => !full,
+            };
+            if !takes || rest.is_empty() {
+                break;
+            }
+            if connection.stage == Stage::New
+                && let Some(word) = words::word(rest)
+            {
+                return self.on_word(node, word, cx);
+            }
+            match self.frame(rest) {
+                Frame::Part => break,
+                Frame::Refused => {
+                    self.metrics.frames_refused += 1;
+                    return self.close(node, "a frame of an impossible length", cx);
+                }
+                Frame::Whole(len) => {
+                    if let Err(reason) = self.on_frame(node, &rest[4..4 + len]) {
+                        return self.close(node, reason, cx);
+                    }
+                    at += 4 + len;
+                }
+            }
+        }
+        if let Some(connection) = self.connections.get_mut(&node) {
+            connection.input = if at == 0 { input } else { input[at..].to_vec() };
+        }
+        self.press_back(node, cx);
+    }
+
+    fn frame(&self, rest: &[u8]) -> Frame {
+        let Some(len) = rest.first_chunk::<4>() else { return Frame::Part };
+        match usize::try_from(i32::from_be_bytes(*len)) {
+            Ok(len) if len > 0 && len <= self.settings.frame_bytes_max => {
+                if rest.len() >= 4 + len {
+                    Frame::Whole(len)
+                } else {
+                    Frame::Part
+                }
+            }
+            _ => Frame::Refused,
+        }
+    }
+
+    /// One frame; `Err` with the reason to close.
+    fn on_frame(&mut self, node: NodeId, body: &[u8]) -> Result<(), &'static str> {
+        let Some(connection) = self.connections.get_mut(&node) else { return Ok(()) };
+        connection.received += 1;
+        self.metrics.packets_received += 1;
+        if connection.stage == Stage::New {
+            return if self.greet(node, body) { Ok(()) } else { Err("a handshake that is none") };
+        }
+        let mut input = JuteInput(body);
+        let (Ok(xid), Ok(opcode)) = (input.i32(), input.i32()) else {
+            return Err("a request without header");
+        };
+        match Request::read(opcode, input.0) {
+            Ok(request) => self.on_request_read(node, xid, opcode, request, input.0),
+            Err(_) => self.push_error(node, xid, opcode, Code::MarshallingError, false),
+        }
+        Ok(())
+    }
+
+    fn push_error(&mut self, node: NodeId, xid: i32, opcode: i32, code: Code, last: bool) {
+        let reply = Reply { last, ..Reply::new(0, code.number(), Bytes::new()) };
+        self.push(node, xid, opcode, Work::Done(reply));
+    }
+
+    fn push(&mut self, node: NodeId, xid: i32, opcode: i32, work: Work) {
+        let now = self.now;
+        if let Some(connection) = self.connections.get_mut(&node) {
+            connection.push(xid, opcode, now, work);
+        }
+    }
+
+    fn on_request_read(&mut self, node: NodeId, xid: i32, opcode: i32, request: Request<'_>, bytes: &[u8]) {
+        let work = match request {
+            Request::Ping => return self.on_ping(node, if xid == 0 { PING_XID } else { xid }),
+            Request::Auth { scheme, token } => return self.on_auth(node, xid, scheme, token),
+            Request::Sasl => return self.on_auth(node, xid, "sasl", &[]),
+            Request::Unknown => {
+                self.metrics.unimplemented += 1;
+                return self.push_error(node, xid, opcode, Code::Unimplemented, true);
+            }
+            Request::Reconfig => return self.push_error(node, xid, opcode, Code::ReconfigDisabled, false),
+            Request::Close => Work::Close,
+            Request::Write(operation) => self.work_of_write(node, opcode, &operation, bytes),
+            Request::Read { opcode, path, watch } => self.work_of_read(node, opcode, path, watch),
+            Request::MultiRead(reads) => self.work_of_multi_read(node, &reads),
+            Request::Sync { path } => {
+                let barrier = self.reads.want_barrier(node);
+                Work::Sync { barrier, path: path.into() }
+            }
+            Request::SetWatches(watches) => self.work_of_set_watches(node, &watches),
+            Request::AddWatch { path, mode } => self.work_of_add_watch(node, path, mode),
+            Request::CheckWatches { path, kind } => {
+                Work::CheckWatches { path: path.into(), kinds: Kinds::of_request(kind), remove: false }
+            }
+            Request::RemoveWatches { path, kind } => {
+                Work::CheckWatches { path: path.into(), kinds: Kinds::of_request(kind), remove: true }
+            }
+            Request::WhoAmI => Work::Done(self.who_am_i(node)),
+            Request::GetEphemerals { prefix } => {
+                let session = self.connections.get(&node).map(|connection| connection.session);
+                let query = Query::Ephemerals { session: session.unwrap_or_default(), prefix };
+                let parts = self.everywhere(&query);
+                self.read(node, Purpose::Ephemerals, parts)
+            }
+            Request::GetAllChildrenNumber { path } => {
+                let first = self.node_query(node, op::EXISTS, path, false);
+                let parts = std::iter::once(first).chain(self.everywhere(&Query::Descendants { path }));
+                self.read(node, Purpose::Descendants, parts.collect())
+            }
+            Request::RemoveRecursive { path, limit } => {
+                let limit = self.subtree_limit(limit);
+                self.work_of_survey(node, Survey::removal(path, limit))
+            }
+            Request::Rename { from, to, limit } => {
+                let limit = self.subtree_limit(limit);
+                self.work_of_survey(node, Survey::rename(from, to, limit))
+            }
+        };
+        self.push(node, xid, opcode, work);
+    }
+
+    fn subtree_limit(&self, asked: i32) -> usize {
+        let max = self.settings.subtree_max;
+        usize::try_from(asked).ok().filter(|&limit| limit > 0).map_or(max, |limit| limit.min(max))
+    }
+
+    fn work_of_survey(&mut self, node: NodeId, survey: Result<Survey, Code>) -> Work {
+        match survey {
+            Err(code) => Work::Done(Reply::new(0, code.number(), Bytes::new())),
+            Ok(survey) => {
+                let parts = self.survey_parts(node, &survey.ahead);
+                self.read(node, Purpose::Survey(Box::new(survey)), parts)
+            }
+        }
+    }
+
+    fn work_of_write(&self, node: NodeId, opcode: i32, operation: &Operation<'_>, request: &[u8]) -> Work {
+        let Some(connection) = self.connections.get(&node) else { return Work::Close };
+        let head = WriteHead {
+            session: connection.session,
+            epoch: connection.epoch,
+            ephemeral: operation.updates().iter().any(|update| update.is_ephemeral()),
+            ttl_allowed: self.settings.ttl_allowed,
+            caller: connection.caller.clone(),
+            opcode,
+        };
+        Work::Write { body: Body::Write { head, request }.written().into(), survey: None, sent: false }
+    }
+
+    /// A read over `parts`, which waits for a barrier if reads are to be linearizable.
+    pub(crate) fn read(&mut self, node: NodeId, purpose: Purpose, parts: Vec<Part>) -> Work {
+        let barrier = match self.settings.consistency {
+            crate::gateway::Consistency::Linearizable => self.reads.want_barrier(node),
+            crate::gateway::Consistency::Sequential => 0,
+        };
+        Work::Read(Box::new(Read::new(purpose, parts, barrier, self.reads.last_watch())))
+    }
+
+    fn part(&self, path: &str, query: &Query<'_>) -> Part {
+        Part { space: self.settings.placement.space_of(path), query: query.written().into(), answer: None }
+    }
+
+    fn everywhere(&self, query: &Query<'_>) -> Vec<Part> {
+        let query = Bytes::from(query.written());
+        let part = |space| Part { space, query: query.clone(), answer: None };
+        self.settings.placement.spaces().map(part).collect()
+    }
+
+    pub(crate) fn node_query(&mut self, node: NodeId, opcode: i32, path: &str, watch: bool) -> Part {
+        let caller =
+            self.connections.get(&node).map(|connection| connection.caller.clone()).unwrap_or_default();
+        let watch = watch.then(|| self.reads.next_watch());
+        self.part(path, &Query::Node { caller, opcode, path, watch })
+    }
+
+    fn work_of_read(&mut self, node: NodeId, opcode: i32, path: &str, watch: bool) -> Work {
+        let watches = self.connections.get(&node).map_or(0, |connection| connection.watched.len());
+        if watch && watches >= self.settings.watches_max {
+            self.metrics.watches_refused += 1;
+            return Work::Done(Reply::new(0, Code::Throttled.number(), Bytes::new()));
+        }
+        let part = self.node_query(node, opcode, path, watch);
+        self.read(node, Purpose::Node { opcode, path: path.into(), watch }, vec![part])
+    }
+
+    fn work_of_multi_read(&mut self, node: NodeId, reads: &[(i32, &str)]) -> Work {
+        let caller =
+            self.connections.get(&node).map(|connection| connection.caller.clone()).unwrap_or_default();
+        let mut by_space: BTreeMap<Space, Vec<(i32, &str)>> = BTreeMap::new();
+        for &(opcode, path) in reads {
+            by_space.entry(self.settings.placement.space_of(path)).or_default().push((opcode, path));
+        }
+        let of = |(opcode, path): &(i32, &str)| {
+            let _ = opcode;
+            by_space.keys().position(|&space| space == self.settings.placement.space_of(path)).unwrap_or(0)
+                as u16
+        };
+        let parts_of = reads.iter().map(of).collect();
+        let parts = by_space.iter().map(|(space, reads)| {
+            let query = Query::Nodes { caller: caller.clone(), reads: reads.clone() };
+            Part { space: *space, query: query.written().into(), answer: None }
+        });
+        let parts: Vec<Part> = parts.collect();
+        self.read(node, Purpose::Nodes { parts: parts_of }, parts)
+    }
+
+    fn work_of_set_watches(&mut self, node: NodeId, watches: &SetWatches<'_>) -> Work {
+        let caller =
+            self.connections.get(&node).map(|connection| connection.caller.clone()).unwrap_or_default();
+        let placement = self.settings.placement.clone();
+        type Lists<'a> = ([Vec<&'a str>; 3], [Vec<&'a str>; 2]);
+        let mut by_space: BTreeMap<Space, Lists<'_>> = BTreeMap::new();
+        for (list, paths) in [&watches.data, &watches.exist, &watches.child].into_iter().enumerate() {
+            for path in paths {
+                by_space.entry(placement.space_of(path)).or_default().0[list].push(path);
+            }
+        }
+        for path in &watches.persistent {
+            by_space.entry(placement.space_of(path)).or_default().1[0].push(path);
+        }
+        for path in &watches.recursive {
+            for space in placement.spaces() {
+                by_space.entry(space).or_default().1[1].push(path);
+            }
+        }
+        let seq = self.reads.next_watch();
+        let (mut parts, mut kept) = (Vec::new(), Vec::new());
+        for (space, (paths, lasting)) in by_space {
+            kept.push(paths.clone().map(|paths| paths.into_iter().map(Arc::from).collect()));
+            let relative_zxid = watches.relative_zxid;
+            let query = Query::SetWatches { caller: caller.clone(), seq, relative_zxid, paths, lasting };
+            parts.push(Part { space, query: query.written().into(), answer: None });
+        }
+        let persistent = watches.persistent.iter().map(|path| (Arc::from(*path), Kinds::PERSISTENT));
+        let recursive = watches.recursive.iter().map(|path| (Arc::from(*path), Kinds::RECURSIVE));
+        let lasting = persistent.chain(recursive).collect();
+        self.read(node, Purpose::SetWatches { paths: kept, lasting }, parts)
+    }
+
+    fn work_of_add_watch(&mut self, node: NodeId, path: &str, mode: i32) -> Work {
+        let kinds = match (mode, validate(path)) {
+            (0, Ok(())) => Kinds::PERSISTENT,
+            (1, Ok(())) => Kinds::RECURSIVE,
+            _ => return Work::Done(Reply::new(0, Code::BadArguments.number(), Bytes::new())),
+        };
+        let seq = self.reads.next_watch();
+        let lasting = if mode == 0 { [vec![path], vec![]] } else { [vec![], vec![path]] };
+        let caller = Default::default();
+        let query = Query::SetWatches { caller, seq, relative_zxid: 0, paths: Default::default(), lasting };
+        let parts = if mode == 0 { vec![self.part(path, &query)] } else { self.everywhere(&query) };
+        self.read(node, Purpose::AddWatch { path: path.into(), kinds }, parts)
+    }
+
+    fn who_am_i(&self, node: NodeId) -> Reply {
+        let mut body = Vec::new();
+        let identities = self.connections.get(&node).map(|connection| &connection.caller.identities[..]);
+        let identities = identities.unwrap_or_default();
+        body.put_count(identities.len());
+        for who in identities {
+            body.put_text(&who.scheme);
+            let user =
+                if &*who.scheme == "digest" { who.id.split(':').next().unwrap_or_default() } else { &who.id };
+            body.put_text(user);
+        }
+        Reply::new(0, 0, body)
+    }
+}

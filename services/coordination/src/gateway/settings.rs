@@ -1,0 +1,91 @@
+//! What a gateway is built with.
+
+use crate::placement::Placement;
+use kernel::NodeId;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Whom the gateway talks to; all on its own host.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    /// The proxies, by group.
+    pub proxies: Vec<NodeId>,
+    /// The shards' servers, by space.
+    pub shards: Vec<NodeId>,
+}
+
+/// What reads promise.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Consistency {
+    /// A read sees every write that was answered before it was sent, whoever wrote.
+    Linearizable,
+    /// A read sees what its session has seen, and may miss what others have written: ZooKeeper's promise.
+    Sequential,
+}
+
+/// What a gateway is built with.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Whom it talks to.
+    pub routes: Routes,
+    /// Which shard a path lives in.
+    pub placement: Arc<Placement>,
+    /// What reads promise.
+    pub consistency: Consistency,
+    /// What `/zookeeper/config` reads as: the client addresses of all gateways, as ZooKeeper writes them, or nothing. Clients
+    /// replace their list of servers by it.
+    pub config: String,
+    /// What the server calls itself: `standalone`, `leader`, `follower`.
+    pub mode: String,
+    /// The version that is reported.
+    pub version: String,
+    /// The longest request, in bytes (`jute.maxbuffer`).
+    pub frame_bytes_max: usize,
+    /// How many requests of one connection may be under way before it is paused.
+    pub outstanding_max: usize,
+    /// How many operations may be under way at one group before all connections are paused.
+    pub window_max: usize,
+    /// How many connections are served at a time.
+    pub connections_max: usize,
+    /// How many of them may come from one address; 0 for any number.
+    pub connections_per_address_max: usize,
+    /// How many paths one connection may watch.
+    pub watches_max: usize,
+    /// How many nodes a recursive delete or rename may concern.
+    pub subtree_max: usize,
+    /// `user:base64(sha1(user:password))` of who may do everything.
+    pub super_digest: Option<String>,
+    /// Whether nodes with a time to live may be made.
+    pub ttl_allowed: bool,
+    /// The four-letter words that are answered.
+    pub words: BTreeSet<String>,
+    /// A connection that has not shaken hands by then is closed.
+    pub handshake_within: Duration,
+}
+
+impl Settings {
+    /// With ZooKeeper's defaults, and every four-letter word that only reads.
+    pub fn new(routes: Routes, placement: Arc<Placement>) -> Self {
+        let words = "ruok srvr stat mntr envi cons conf dump wchs wchc wchp isro dirs";
+        Self {
+            routes,
+            placement,
+            consistency: Consistency::Linearizable,
+            config: String::new(),
+            mode: "standalone".to_owned(),
+            version: concat!("3.9.3-ordinate-", env!("CARGO_PKG_VERSION")).to_owned(),
+            frame_bytes_max: 1_048_575,
+            outstanding_max: 1000,
+            window_max: 20_000,
+            connections_max: 100_000,
+            connections_per_address_max: 0,
+            watches_max: 100_000,
+            subtree_max: 1000,
+            super_digest: None,
+            ttl_allowed: true,
+            words: words.split(' ').map(str::to_owned).collect(),
+            handshake_within: Duration::from_secs(10),
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! What a gateway does unasked: sends again, tells home groups who was heard from, drops who waits in vain, reaps nodes.
+
+use crate::gateway::Gateway;
+use crate::gateway::connection::{EntrySeq, Stage, Work};
+use crate::gateway::submitter::Asker;
+use crate::sessions::home_of;
+use crate::wire::{Body, ConnectionEpoch, SessionAnswer, SessionId};
+use kernel::{Cx, Instant, NodeId};
+use mason::proxy::Submit;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// How often home groups are told who was heard from.
+const TOUCH_EVERY: Duration = Duration::from_millis(400);
+/// How often it is looked after those who wait in vain, and sizes are asked for.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often nodes that have served their time are looked for; every gateway does, a random while apart.
+const REAP_EVERY: Duration = Duration::from_secs(60);
+/// At most so many a time and shard.
+const REAP_MAX: u16 = 1000;
+/// At most so many sessions in one sign of life.
+const TOUCH_MAX: usize = 10_000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Upkeep {
+    touched: Instant,
+    looked: Instant,
+    reap_at: Instant,
+    /// Handshakes that wait for a random number.
+    pub(crate) handshakes: Vec<(NodeId, EntrySeq)>,
+}
+
+impl Gateway {
+    pub(crate) fn begin_upkeep(&mut self, cx: &mut Cx<'_, Self>) {
+        (self.upkeep.touched, self.upkeep.looked) = (self.now, self.now);
+        self.upkeep.reap_at = self.now + cx.rng().duration(Duration::from_secs(1), REAP_EVERY);
+        for space in self.settings.placement.spaces() {
+            self.reads.ask_sizes(space);
+        }
+    }
+
+    pub(crate) fn on_tick(&mut self, cx: &mut Cx<'_, Self>) {
+        let (origin, incarnation, now) = (cx.node(), self.life.incarnation, self.now);
+        for submitter in &mut self.groups {
+            let operations = submitter.overdue(origin, incarnation, now);
+            if !operations.is_empty() {
+                cx.send_durable(submitter.proxy, Submit { operations });
+            }
+        }
+        self.ask_barriers_again(cx);
+        if now.since(self.upkeep.touched) >= TOUCH_EVERY {
+            self.upkeep.touched = now;
+            self.touch();
+        }
+        if now.since(self.upkeep.looked) >= LOOK_EVERY {
+            self.upkeep.looked = now;
+            self.drop_stalled(cx);
+            let paused = self.connections.values().filter(|found| found.paused).map(|found| found.node);
+            self.stirred.extend(paused);
+            self.settings.placement.spaces().for_each(|space| self.reads.ask_sizes(space));
+        }
+        if now >= self.upkeep.reap_at {
+            self.upkeep.reap_at = now + cx.rng().duration(REAP_EVERY, REAP_EVERY * 5 / 4);
+            let wall = cx.wall().midpoint() / 1_000_000;
+            self.settings.placement.spaces().for_each(|space| self.reads.ask_reapable(space, wall, REAP_MAX));
+        }
+    }
+
+    fn touch(&mut self) {
+        let mut heard: BTreeMap<usize, Vec<(SessionId, ConnectionEpoch)>> = BTreeMap::new();
+        for connection in self.connections.values_mut() {
+            if connection.stage == Stage::Open && std::mem::take(&mut connection.heard) {
+                let home = home_of(connection.session).map_or(0, |group| usize::from(group.0));
+                heard.entry(home).or_default().push((connection.session, connection.epoch));
+            }
+        }
+        for (home, sessions) in heard {
+            for sessions in sessions.chunks(TOUCH_MAX) {
+                self.submit(home, Body::Touch { sessions: sessions.to_vec() }.written(), Asker::Upkeep);
+            }
+        }
+    }
+
+    /// A client that gets no answer must be able to look for another gateway.
+    fn drop_stalled(&mut self, cx: &mut Cx<'_, Self>) {
+        let stalled = self.connections.values().filter(|connection| match connection.stage {
+            Stage::New | Stage::Connecting | Stage::Closed => {
+                self.now.since(connection.since) > self.settings.handshake_within
+            }
+            Stage::Open => {
+                let patience = Duration::from_millis(u64::try_from(connection.timeout).unwrap_or(0));
+                connection.queue.front().is_some_and(|entry| self.now.since(entry.since) > patience)
+            }
+        });
+        let stalled: Vec<NodeId> = stalled.map(|connection| connection.node).collect();
+        for node in stalled {
+            self.metrics.stalled += 1;
+            self.close(node, "no answer within the session's timeout", cx);
+        }
+    }
+
+    /// Sends handshakes to home groups.
+    pub(crate) fn send_handshakes(&mut self, cx: &mut Cx<'_, Self>) {
+        for (node, seq) in std::mem::take(&mut self.upkeep.handshakes) {
+            let work = self.connections.get_mut(&node).and_then(|connection| connection.entry(seq));
+            let Some(Work::Handshake { hello }) = work.map(|entry| &entry.work) else { continue };
+            let hello = hello.clone();
+            match self.body_of_hello(node, &hello, cx.rng().bits(), cx.node()) {
+                Some((home, body)) => self.submit(home, body, Asker::Request(node, seq)),
+                None => self.on_handshake_answered(node, seq, &SessionAnswer::Refused),
+            }
+        }
+    }
+}

@@ -1,0 +1,260 @@
+//! Which connections watch what, and the rules of D3 about events: who is told, once or always.
+
+use crate::gateway::connection::{Connection, EntrySeq, Waiting};
+use crate::placement::Placement;
+use crate::wire::{Event, EventKind, Permission, WatchSeq, allowed, parent_of};
+use kernel::NodeId;
+use mason::Space;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Kinds of watches, as bits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Kinds(pub(crate) u8);
+
+impl Kinds {
+    /// Once, on data and existence.
+    pub(crate) const DATA: Self = Self(1);
+    /// Once, on children and deletion.
+    pub(crate) const CHILD: Self = Self(2);
+    /// Always, on both.
+    pub(crate) const PERSISTENT: Self = Self(4);
+    /// Always, on data and existence of all below.
+    pub(crate) const RECURSIVE: Self = Self(8);
+
+    fn has(self, other: Self) -> bool {
+        self.0 & other.0 != 0
+    }
+
+    fn or(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// The bits of a removeWatches or checkWatches request.
+    pub(crate) fn of_request(kind: i32) -> Option<Self> {
+        Some(match kind {
+            1 => Self::CHILD.or(Self::PERSISTENT),
+            2 => Self::DATA.or(Self::PERSISTENT).or(Self::RECURSIVE),
+            3 => Self(15),
+            4 => Self::PERSISTENT,
+            5 => Self::RECURSIVE,
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Watcher {
+    connection: NodeId,
+    kinds: Kinds,
+    /// The request that left each kind, by bit.
+    since: [EntrySeq; 4],
+}
+
+#[derive(Debug, Default)]
+struct Watched {
+    watchers: Vec<Watcher>,
+    /// The last registration at the shard that was answered.
+    seq: WatchSeq,
+}
+
+/// A path that nobody watches any more.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Unwatched {
+    pub(crate) path: Arc<str>,
+    pub(crate) through: WatchSeq,
+    pub(crate) recursive: bool,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Watchers {
+    paths: BTreeMap<Arc<str>, Watched>,
+    /// How many entries, of whatever connection and path.
+    len: usize,
+    recursive: usize,
+}
+
+impl Watchers {
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn paths(&self) -> impl Iterator<Item = (&Arc<str>, Vec<NodeId>)> {
+        let of = |watched: &Watched| watched.watchers.iter().map(|watcher| watcher.connection).collect();
+        self.paths.iter().map(move |(path, watched)| (path, of(watched)))
+    }
+
+    /// The connection watches from the answer of request `since` on.
+    pub(crate) fn register(
+        &mut self,
+        connection: &mut Connection,
+        path: &Arc<str>,
+        kinds: Kinds,
+        (since, seq): (EntrySeq, WatchSeq),
+        placement: &Placement,
+    ) {
+        let watched = self.paths.entry(path.clone()).or_default();
+        watched.seq = watched.seq.max(seq);
+        let node = connection.node;
+        let at = match watched.watchers.iter().position(|watcher| watcher.connection == node) {
+            Some(at) => at,
+            None => {
+                watched.watchers.push(Watcher {
+                    connection: node,
+                    kinds: Kinds(0),
+                    since: Default::default(),
+                });
+                self.len += 1;
+                connection.watched.insert(path.clone());
+                *connection.watched_spaces.entry(placement.space_of(path)).or_default() += 1;
+                watched.watchers.len() - 1
+            }
+        };
+        let watcher = &mut watched.watchers[at];
+        let new = Kinds(kinds.0 & !watcher.kinds.0);
+        for bit in (0..4).filter(|bit| new.0 >> bit & 1 != 0) {
+            watcher.since[bit] = since;
+        }
+        watcher.kinds = watcher.kinds.or(kinds);
+        if new.has(Kinds::RECURSIVE) {
+            self.recursive += 1;
+            connection.recursive += 1;
+        }
+    }
+
+    /// Takes kinds away, and the path if nobody is left.
+    fn take(
+        &mut self,
+        connection: &mut Connection,
+        path: &str,
+        taken: impl Fn(usize, EntrySeq) -> bool,
+        space: Space,
+    ) -> Option<Unwatched> {
+        let watched = self.paths.get_mut(path)?;
+        let at = watched.watchers.iter().position(|watcher| watcher.connection == connection.node)?;
+        let watcher = &mut watched.watchers[at];
+        let before = watcher.kinds;
+        for bit in 0..4 {
+            if before.0 >> bit & 1 != 0 && taken(bit, watcher.since[bit]) {
+                watcher.kinds.0 &= !(1 << bit);
+            }
+        }
+        let recursive = before.has(Kinds::RECURSIVE) && !watcher.kinds.has(Kinds::RECURSIVE);
+        self.recursive -= usize::from(recursive);
+        connection.recursive -= u32::from(recursive);
+        if watcher.kinds == Kinds(0) {
+            watched.watchers.swap_remove(at);
+            self.len -= 1;
+            connection.watched.remove(path);
+            if let Some(count) = connection.watched_spaces.get_mut(&space) {
+                *count -= 1;
+                if *count == 0 {
+                    connection.watched_spaces.remove(&space);
+                }
+            }
+        }
+        if !watched.watchers.is_empty() {
+            return None;
+        }
+        let (path, watched) = self.paths.remove_entry(path)?;
+        Some(Unwatched { path, through: watched.seq, recursive })
+    }
+
+    /// The answer of this request is asked for anew: what it left does not count.
+    pub(crate) fn take_back(
+        &mut self,
+        connection: &mut Connection,
+        path: &str,
+        since: EntrySeq,
+        placement: &Placement,
+    ) -> Option<Unwatched> {
+        self.take(connection, path, |_, left_by| left_by == since, placement.space_of(path))
+    }
+
+    /// Which of `kinds` the connection has on the path.
+    pub(crate) fn has(&self, connection: NodeId, path: &str, kinds: Kinds) -> bool {
+        let watchers = self.paths.get(path).map(|watched| &watched.watchers[..]).unwrap_or_default();
+        watchers.iter().any(|watcher| watcher.connection == connection && watcher.kinds.has(kinds))
+    }
+
+    pub(crate) fn remove(
+        &mut self,
+        connection: &mut Connection,
+        path: &str,
+        kinds: Kinds,
+        placement: &Placement,
+    ) -> Option<Unwatched> {
+        self.take(connection, path, |bit, _| kinds.0 >> bit & 1 != 0, placement.space_of(path))
+    }
+
+    /// The connection is gone.
+    pub(crate) fn remove_all(
+        &mut self,
+        connection: &mut Connection,
+        placement: &Placement,
+    ) -> Vec<Unwatched> {
+        let paths: Vec<Arc<str>> = connection.watched.iter().cloned().collect();
+        let removed = paths.iter().filter_map(|path| self.remove(connection, path, Kinds(15), placement));
+        removed.collect()
+    }
+
+    /// Puts an event where the connections that it concerns will be told of it. Returns them.
+    pub(crate) fn fire(
+        &mut self,
+        event: &Event<'_>,
+        stamp: u64,
+        connections: &mut BTreeMap<NodeId, Connection>,
+        placement: &Placement,
+    ) -> Vec<NodeId> {
+        let Some(kind) = EventKind::of_number(event.kind) else { return Vec::new() };
+        let concerned = match kind {
+            EventKind::Created | EventKind::DataChanged => {
+                Kinds::DATA.or(Kinds::PERSISTENT).or(Kinds::RECURSIVE)
+            }
+            EventKind::Deleted => Kinds(15),
+            EventKind::ChildrenChanged => Kinds::CHILD.or(Kinds::PERSISTENT),
+        };
+        let spent = Kinds(concerned.0 & 3);
+        let mut told: BTreeMap<NodeId, EntrySeq> = BTreeMap::new();
+        let mut tell = |watcher: &Watcher, kinds: Kinds| {
+            let kinds = kinds.0 & watcher.kinds.0;
+            let oldest = (0..4).filter(|bit| kinds >> bit & 1 != 0).map(|bit| watcher.since[bit]).min();
+            if let Some(since) = oldest {
+                let after = told.entry(watcher.connection).or_insert(since);
+                *after = since.min(*after);
+            }
+        };
+        let path: Arc<str> = event.path.into();
+        let here = self.paths.get(event.path).map(|watched| &watched.watchers[..]).unwrap_or_default();
+        here.iter().for_each(|watcher| tell(watcher, concerned));
+        let spending: Vec<NodeId> = here
+            .iter()
+            .filter(|watcher| watcher.kinds.has(spent))
+            .map(|watcher| watcher.connection)
+            .collect();
+        if self.recursive > 0 && kind != EventKind::ChildrenChanged {
+            let mut at = event.path;
+            while let Some(above) = parent_of(at).filter(|&above| above != at) {
+                let watchers = self.paths.get(above).map(|watched| &watched.watchers[..]).unwrap_or_default();
+                watchers.iter().for_each(|watcher| tell(watcher, Kinds::RECURSIVE));
+                at = above;
+            }
+        }
+        for node in spending {
+            if let Some(connection) = connections.get_mut(&node) {
+                // The shard has taken its entry back itself.
+                self.remove(connection, &path, spent, placement);
+            }
+        }
+        let mut concerned = Vec::new();
+        for (node, after) in told {
+            let Some(connection) = connections.get_mut(&node) else { continue };
+            if allowed(&event.acls, Permission::READ, &connection.caller).is_ok() {
+                let place = (stamp, event.position, path.clone());
+                connection.events.insert(place, Waiting { kind, after });
+                concerned.push(node);
+            }
+        }
+        concerned
+    }
+}

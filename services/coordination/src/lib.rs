@@ -1,0 +1,19 @@
+//! The coordination service: ZooKeeper's protocol and guarantees over znodes that are sharded, on Mason's multi-sequence.
+//!
+//! - [`wire`]: the protocol's words, and those inside of operations.
+//! - [`placement`]: which shard a znode lives in.
+//! - [`tree`]: one shard of znodes ([`mason::Shard`]).
+//! - [`sessions`]: the sessions of a home group ([`mason::Stub`]).
+//! - [`gateway`]: the role in which users' connections end.
+#![forbid(unsafe_code)]
+
+pub mod gateway;
+pub mod placement;
+pub mod sessions;
+pub mod tree;
+pub mod wire;
+
+pub use gateway::{Consistency, Gateway, Routes, Settings};
+pub use placement::Placement;
+pub use sessions::{SessionSettings, Sessions};
+pub use tree::Znodes;

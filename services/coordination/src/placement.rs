@@ -1,0 +1,176 @@
+//! Which shard a znode lives in.
+
+use crate::wire::{Operation, Update, is_sequential, parent_of};
+use mason::Space;
+use std::collections::BTreeMap;
+use std::fmt;
+use xxhash_rust::xxh3::xxh3_64;
+
+/// Where paths live: by a hash of the path; a node with a sequential name lives with its parent, so that creating it
+/// concerns one shard, whatever number it gets; subtrees can be pinned to one shard, the longest prefix winning.
+///
+/// Invariant: the same for all proxies, shards and gateways, and for the life of the data.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Placement {
+    shards: u16,
+    pins: BTreeMap<Box<str>, Space>,
+}
+
+/// Why subtrees cannot be pinned so.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum PinError {
+    /// The path is none, or is the root.
+    Path(String),
+    /// A node with a sequential name lives with its parent, so a subtree that begins with one cannot be pinned.
+    Sequential(String),
+    /// There is no such shard.
+    Space(Space),
+}
+
+impl fmt::Display for PinError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Path(path) => write!(f, "no subtree can be pinned at {path:?}"),
+            Self::Sequential(path) => {
+                write!(f, "{path:?} has a sequential name and lives with its parent")
+            }
+            Self::Space(space) => write!(f, "there is no shard {space}"),
+        }
+    }
+}
+
+impl std::error::Error for PinError {}
+
+impl Placement {
+    /// Over `shards` shards, at least one.
+    pub fn new(shards: u16) -> Self {
+        Self { shards: shards.max(1), pins: BTreeMap::new() }
+    }
+
+    /// Pins the subtree at `path` to one shard.
+    pub fn pin(mut self, path: &str, space: Space) -> Result<Self, PinError> {
+        if path == "/" || crate::wire::validate(path).is_err() {
+            return Err(PinError::Path(path.to_owned()));
+        }
+        if is_sequential(path) {
+            return Err(PinError::Sequential(path.to_owned()));
+        }
+        if space.0 >= self.shards {
+            return Err(PinError::Space(space));
+        }
+        self.pins.insert(path.into(), space);
+        Ok(self)
+    }
+
+    /// All shards.
+    pub fn spaces(&self) -> impl Iterator<Item = Space> + use<> {
+        (0..self.shards).map(Space)
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> u16 {
+        self.shards
+    }
+
+    /// Where a path lives; any text has a place.
+    pub fn space_of(&self, path: &str) -> Space {
+        if self.shards == 1 {
+            return Space(0);
+        }
+        let mut path = path;
+        while is_sequential(path)
+            && let Some(parent) = parent_of(path)
+        {
+            path = parent;
+        }
+        if let Some(space) = self.pinned(path) {
+            return space;
+        }
+        Space(((u128::from(xxh3_64(path.as_bytes())) * u128::from(self.shards)) >> 64) as u16)
+    }
+
+    fn pinned(&self, path: &str) -> Option<Space> {
+        if self.pins.is_empty() {
+            return None;
+        }
+        let mut path = path;
+        loop {
+            if let Some(&space) = self.pins.get(path) {
+                return Some(space);
+            }
+            path = parent_of(path).filter(|&parent| parent != path)?;
+        }
+    }
+
+    /// Where the node of a create will live: known before its number is.
+    pub fn space_of_created(&self, path: &str, sequential: bool) -> Space {
+        match parent_of(path) {
+            Some(parent) if sequential => self.space_of(parent),
+            _ => self.space_of(path),
+        }
+    }
+
+    /// The shards that an operation reads or writes, sorted, each once.
+    pub fn spaces_of(&self, operation: &Operation<'_>) -> Vec<Space> {
+        let mut spaces = Vec::with_capacity(2 * operation.updates().len().max(1));
+        for update in operation.updates() {
+            match update {
+                Update::Create(create) => {
+                    spaces.push(self.space_of_created(create.path, create.is_sequential()));
+                    spaces.extend(parent_of(create.path).map(|parent| self.space_of(parent)));
+                }
+                Update::Delete { path, .. } => {
+                    spaces.push(self.space_of(path));
+                    spaces.extend(parent_of(path).map(|parent| self.space_of(parent)));
+                }
+                Update::SetData { path, .. }
+                | Update::SetAcl { path, .. }
+                | Update::Check { path, .. }
+                | Update::CheckSame { path, .. } => spaces.push(self.space_of(path)),
+            }
+        }
+        if spaces.is_empty() {
+            // An empty multi, too, has a place in the order, so that its answer comes after what was sent before.
+            spaces.push(Space(0));
+        }
+        spaces.sort_unstable();
+        spaces.dedup();
+        spaces
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::wire::sequential_name;
+
+    // A node whose shard depends on the number it gets could not be sequenced before the number is known.
+    #[test]
+    fn sequential_nodes_live_with_their_parents() {
+        let placement = Placement::new(16).pin("/pinned", Space(3)).expect("a plain path");
+        for parent in ["/", "/a", "/a/lock-0000000007", "/pinned", "/pinned/x"] {
+            for counter in [0, 5, -1, i32::MIN] {
+                let prefix = if parent == "/" { "/n".to_owned() } else { format!("{parent}/n") };
+                let path = sequential_name(&prefix, counter);
+                assert_eq!(placement.space_of(&path), placement.space_of(parent), "{path}");
+                assert_eq!(placement.space_of(&path), placement.space_of_created(&prefix, true), "{path}");
+            }
+        }
+        assert_eq!(placement.space_of("/pinned/deep/down"), Space(3));
+        assert!(Placement::new(4).pin("/a/n-0000000001", Space(0)).is_err());
+        assert!(Placement::new(4).pin("/a", Space(4)).is_err());
+    }
+
+    // A hash that favours a shard makes it the bottleneck; one that changes loses every node.
+    #[test]
+    fn paths_are_spread_and_stay() {
+        let placement = Placement::new(4);
+        let mut counts = [0u32; 4];
+        (0..4000).for_each(|n| counts[usize::from(placement.space_of(&format!("/a/b{n}x")).0)] += 1);
+        assert!(counts.iter().all(|count| (800..1200).contains(count)), "{counts:?}");
+        let places: Vec<u16> = ["/", "/a", "/zookeeper"].map(|path| placement.space_of(path).0).into();
+        assert_eq!(places, PLACES_OF_FOUR);
+    }
+
+    const PLACES_OF_FOUR: [u16; 3] = [1, 3, 1];
+}

@@ -1,0 +1,311 @@
+//! The sessions of a home group: opened, moved, expired and closed in the group's log, without touching a shard.
+//!
+//! A session that ends is *closing* first: from then on its operations are refused. Then one operation over the shards where
+//! it made ephemeral nodes buries them. All operations of a session are sequenced by its group, so none can come after.
+
+mod expiry;
+mod password;
+mod state;
+
+use crate::placement::Placement;
+use crate::sessions::expiry::Deadlines;
+use crate::sessions::state::Session;
+use crate::wire::{
+    Body, Code, ConnectionEpoch, Malformed, Origin, SessionAnswer, SessionId, Told, parent_of,
+};
+use kernel::{Bytes, DecodeError};
+use mason::{Group, GroupTime, Order, Space, StubOut, Verdict};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// What all home groups of a cluster agree on.
+#[derive(Clone, Debug)]
+pub struct SessionSettings {
+    /// Which shard a path lives in.
+    pub placement: Arc<Placement>,
+    /// The secret behind the sessions' passwords.
+    pub key: [u8; 32],
+    /// The shortest timeout granted, in milliseconds.
+    pub timeout_min: u32,
+    /// The longest timeout granted, in milliseconds.
+    pub timeout_max: u32,
+    /// How late a sign of life may be logged, in milliseconds: one period of the group's clock and one of the gateways'.
+    pub slack: u32,
+    /// At most so many sessions.
+    pub sessions_max: usize,
+}
+
+impl SessionSettings {
+    /// ZooKeeper's: timeouts of 2 to 20 ticks of two seconds.
+    pub fn new(placement: Arc<Placement>, key: [u8; 32]) -> Self {
+        Self { placement, key, timeout_min: 4000, timeout_max: 40_000, slack: 1000, sessions_max: 1_000_000 }
+    }
+}
+
+/// The sessions whose home is one group.
+#[derive(Debug)]
+pub struct Sessions {
+    group: Group,
+    settings: SessionSettings,
+    sessions: BTreeMap<SessionId, Session>,
+    deadlines: Deadlines,
+    /// How many were ever opened.
+    opened: u64,
+}
+
+/// The home group of a session; `None` for a number that is no session's.
+pub fn home_of(session: SessionId) -> Option<Group> {
+    let above = (session.0 >> 48) as u16;
+    (1..=GROUP_MAX + 1).contains(&above).then(|| Group(above - 1))
+}
+
+/// The last group that can be a home: ids stay positive, and their highest byte is none that stands for a kind of owner.
+const GROUP_MAX: u16 = 0x7eff;
+
+impl Sessions {
+    /// No sessions. `group` is at most 32,511.
+    pub fn new(group: Group, settings: SessionSettings) -> Self {
+        assert!(group.0 <= GROUP_MAX, "group {group} cannot be a home of sessions");
+        let (sessions, deadlines) = (BTreeMap::new(), Deadlines::default());
+        Self { group, settings, sessions, deadlines, opened: 0 }
+    }
+
+    /// How many sessions there are.
+    pub fn len(&self) -> usize {
+        self.sessions.len()
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.sessions.is_empty()
+    }
+
+    fn granted(&self, timeout: i32) -> u32 {
+        let (min, max) = (self.settings.timeout_min, self.settings.timeout_max);
+        u32::try_from(timeout).unwrap_or(0).clamp(min, max.max(min))
+    }
+
+    /// The session lives on from `now`.
+    fn touch(&mut self, id: SessionId, now: GroupTime) {
+        let slack = self.settings.slack;
+        if let Some(session) = self.sessions.get_mut(&id) {
+            session.deadline = now.plus(u64::from(session.timeout) + u64::from(slack));
+            if !session.queued {
+                session.queued = true;
+                self.deadlines.queue(session.deadline, id);
+            }
+        }
+    }
+
+    fn on_open(&mut self, origin: Origin, nonce: u64, timeout: i32, now: GroupTime) -> SessionAnswer {
+        if self.sessions.len() >= self.settings.sessions_max {
+            return SessionAnswer::Refused;
+        }
+        self.opened += 1;
+        let id = SessionId((u64::from(self.group.0) + 1) << 48 | (self.opened & 0xffff_ffff_ffff));
+        let password = password::of(&self.settings.key, id, nonce);
+        self.sessions.insert(id, Session::new(password, origin, self.granted(timeout)));
+        self.touch(id, now);
+        self.attached(id)
+    }
+
+    fn attached(&self, id: SessionId) -> SessionAnswer {
+        match self.sessions.get(&id) {
+            None => SessionAnswer::Refused,
+            Some(session) => SessionAnswer::Attached {
+                session: id,
+                epoch: session.epoch,
+                password: session.password,
+                timeout: session.timeout as i32,
+            },
+        }
+    }
+
+    fn on_attach(
+        &mut self,
+        (id, password): (SessionId, &[u8]),
+        origin: Origin,
+        timeout: i32,
+        now: GroupTime,
+        out: &mut StubOut,
+    ) -> SessionAnswer {
+        let granted = self.granted(timeout);
+        let Some(session) = self.sessions.get_mut(&id) else { return SessionAnswer::Refused };
+        if session.closing || !password::same(&session.password, password) {
+            return SessionAnswer::Refused;
+        }
+        let before = std::mem::replace(&mut session.origin, origin);
+        session.epoch = session.epoch.next();
+        session.timeout = granted;
+        if before != origin {
+            let told = Told::Moved { connection: before.connection, session: id };
+            out.tell(before.gateway, told.written());
+        }
+        self.touch(id, now);
+        self.attached(id)
+    }
+
+    /// Whether the session may act through this connection.
+    fn admit(&self, id: SessionId, epoch: ConnectionEpoch) -> Result<(), Code> {
+        match self.sessions.get(&id) {
+            None => Err(Code::SessionExpired),
+            Some(session) if session.closing => Err(Code::SessionExpired),
+            Some(session) if session.epoch != epoch => Err(Code::SessionMoved),
+            Some(_) => Ok(()),
+        }
+    }
+
+    fn on_close(&mut self, id: SessionId, epoch: ConnectionEpoch, out: &mut StubOut) -> SessionAnswer {
+        match self.admit(id, epoch) {
+            Ok(()) => {
+                self.begin_closing(id, out);
+                SessionAnswer::Done
+            }
+            Err(_) => SessionAnswer::Refused,
+        }
+    }
+
+    /// No operation of the session is accepted from here on; what it leaves is buried next.
+    fn begin_closing(&mut self, id: SessionId, out: &mut StubOut) {
+        let Some(session) = self.sessions.get_mut(&id) else { return };
+        session.closing = true;
+        if session.spaces.is_empty() {
+            self.end(id, out);
+        } else {
+            let spaces = session.spaces.iter().copied().collect();
+            out.follow_up(Body::Bury { session: id, spaces }.written());
+        }
+    }
+
+    fn end(&mut self, id: SessionId, out: &mut StubOut) {
+        if let Some(session) = self.sessions.remove(&id) {
+            let told = Told::Ended { connection: session.origin.connection, session: id };
+            out.tell(session.origin.gateway, told.written());
+        }
+    }
+
+    fn on_write(
+        &mut self,
+        head: &crate::wire::WriteHead,
+        order: Option<&Order>,
+        now: GroupTime,
+    ) -> Result<(), Code> {
+        self.admit(head.session, head.epoch)?;
+        self.touch(head.session, now);
+        let order = order.ok_or(Code::MarshallingError)?;
+        if head.ephemeral
+            && let Some(session) = self.sessions.get_mut(&head.session)
+        {
+            session.spaces.extend(order.numbers.iter().map(|placed| placed.space));
+        }
+        Ok(())
+    }
+}
+
+fn refusal(code: Code) -> Vec<u8> {
+    code.number().to_be_bytes().to_vec()
+}
+
+impl mason::Stub for Sessions {
+    fn spaces(&self, body: &[u8]) -> Vec<Space> {
+        let placement = &self.settings.placement;
+        match Body::read(body) {
+            Ok(Body::Write { head, request }) => {
+                head.operation(request).map(|operation| placement.spaces_of(&operation)).unwrap_or_default()
+            }
+            Ok(Body::Reap { path }) => {
+                let named = [Some(path), parent_of(path)].into_iter().flatten();
+                let mut spaces: Vec<Space> = named.map(|path| placement.space_of(path)).collect();
+                spaces.sort_unstable();
+                spaces.dedup();
+                spaces
+            }
+            Ok(Body::Bury { mut spaces, .. }) => {
+                spaces.retain(|space| space.0 < placement.shards());
+                spaces.sort_unstable();
+                spaces.dedup();
+                spaces
+            }
+            Ok(Body::Open { .. } | Body::Attach { .. } | Body::Touch { .. } | Body::Close { .. })
+            | Err(Malformed) => Vec::new(),
+        }
+    }
+
+    fn apply(&mut self, body: &Bytes, order: Option<&Order>, now: GroupTime, out: &mut StubOut) -> Verdict {
+        let answer = match Body::read(body) {
+            Ok(Body::Write { head, .. }) => match self.on_write(&head, order, now) {
+                Ok(()) => return Verdict::Execute,
+                Err(code) => {
+                    out.answer(refusal(code));
+                    return Verdict::Void;
+                }
+            },
+            Ok(Body::Reap { .. }) => return Verdict::Execute,
+            Ok(Body::Open { origin, nonce, timeout }) => self.on_open(origin, nonce, timeout, now),
+            Ok(Body::Attach { session, password, origin, timeout }) => {
+                self.on_attach((session, password), origin, timeout, now, out)
+            }
+            Ok(Body::Touch { sessions }) => {
+                for (id, epoch) in sessions {
+                    if self.admit(id, epoch).is_ok() {
+                        self.touch(id, now);
+                    }
+                }
+                SessionAnswer::Done
+            }
+            Ok(Body::Close { session, epoch }) => self.on_close(session, epoch, out),
+            // A burial is the group's own follow-up: from anybody else it would bury the living.
+            Ok(Body::Bury { .. }) | Err(Malformed) => {
+                out.answer(refusal(Code::MarshallingError));
+                return Verdict::Void;
+            }
+        };
+        out.answer(answer.written());
+        Verdict::Void
+    }
+
+    fn on_clock(&mut self, now: GroupTime, new_leader: bool, out: &mut StubOut) {
+        if new_leader {
+            // Nobody listened for an unknown time: everybody gets a whole timeout again.
+            let living = self.sessions.iter().filter(|(_, session)| !session.closing);
+            let living: Vec<SessionId> = living.map(|(id, _)| *id).collect();
+            living.into_iter().for_each(|id| self.touch(id, now));
+        }
+        for id in self.deadlines.due(now) {
+            let Some(session) = self.sessions.get_mut(&id) else { continue };
+            session.queued = false;
+            if session.closing {
+                continue;
+            }
+            if session.deadline > now {
+                session.queued = true;
+                self.deadlines.queue(session.deadline, id);
+            } else {
+                self.begin_closing(id, out);
+            }
+        }
+    }
+
+    fn apply_follow_up(&mut self, body: &Bytes, _order: Option<&Order>, _now: GroupTime, out: &mut StubOut) {
+        if let Ok(Body::Bury { session, .. }) = Body::read(body) {
+            self.end(session, out);
+        }
+    }
+
+    fn save(&self, out: &mut Vec<u8>) {
+        state::save(self.opened, &self.sessions, out);
+    }
+
+    fn load(&mut self, saved: &[u8]) -> Result<(), DecodeError> {
+        let invalid = |_| DecodeError::Invalid("saved sessions");
+        (self.opened, self.sessions) = state::load(saved).map_err(invalid)?;
+        self.deadlines = Deadlines::default();
+        for (id, session) in &mut self.sessions {
+            session.queued = !session.closing;
+            if session.queued {
+                self.deadlines.queue(session.deadline, *id);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! What is known of a session, and how a group's snapshot keeps it.
+
+use crate::wire::{ConnectionEpoch, JuteInput, JuteOutput, Malformed, Origin, SessionId};
+use mason::{GroupTime, Space};
+use std::collections::{BTreeMap, BTreeSet};
+
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Session {
+    pub(crate) password: [u8; 16],
+    pub(crate) epoch: ConnectionEpoch,
+    pub(crate) origin: Origin,
+    /// In milliseconds.
+    pub(crate) timeout: u32,
+    /// Not before this does it expire.
+    pub(crate) deadline: GroupTime,
+    /// Where it has made ephemeral nodes; parents included.
+    pub(crate) spaces: BTreeSet<Space>,
+    pub(crate) closing: bool,
+    /// Whether it stands in the queue of deadlines.
+    pub(crate) queued: bool,
+}
+
+impl Session {
+    pub(crate) fn new(password: [u8; 16], origin: Origin, timeout: u32) -> Self {
+        Self {
+            password,
+            epoch: ConnectionEpoch(1),
+            origin,
+            timeout,
+            deadline: GroupTime(0),
+            spaces: BTreeSet::new(),
+            closing: false,
+            queued: false,
+        }
+    }
+}
+
+pub(crate) fn save(opened: u64, sessions: &BTreeMap<SessionId, Session>, out: &mut Vec<u8>) {
+    out.put_u64(opened);
+    out.put_u64(sessions.len() as u64);
+    for (id, session) in sessions {
+        out.put_u64(id.0);
+        out.extend_from_slice(&session.password);
+        out.put_u64(session.epoch.0);
+        session.origin.write(out);
+        out.put_i32(session.timeout as i32);
+        out.put_u64(session.deadline.0);
+        out.push(u8::from(session.closing));
+        out.put_count(session.spaces.len());
+        session.spaces.iter().for_each(|space| out.put_u16(space.0));
+    }
+}
+
+pub(crate) fn load(saved: &[u8]) -> Result<(u64, BTreeMap<SessionId, Session>), Malformed> {
+    let mut input = JuteInput(saved);
+    let input = &mut input;
+    let (opened, count) = (input.u64()?, input.u64()?);
+    let mut sessions = BTreeMap::new();
+    for _ in 0..count {
+        let id = SessionId(input.u64()?);
+        let password = input.take(16)?.try_into().map_err(|_| Malformed)?;
+        let epoch = ConnectionEpoch(input.u64()?);
+        let mut session = Session::new(password, Origin::read(input)?, input.i32()? as u32);
+        session.epoch = epoch;
+        session.deadline = GroupTime(input.u64()?);
+        session.closing = input.bool()?;
+        let spaces = input.count(2)?.unwrap_or(0);
+        session.spaces = (0..spaces).map(|_| input.u16().map(Space)).collect::<Result<_, _>>()?;
+        sessions.insert(id, session);
+    }
+    Ok((opened, sessions))
+}

@@ -1,0 +1,320 @@
+//! Executing operations: alone where one shard knows everything, over the inputs of others where not.
+
+use crate::tree::Znodes;
+use crate::tree::meta::{Kind, Meta};
+use crate::tree::transaction::{Change, Outcome, View, Writer, plan, removal};
+use crate::tree::watches::Notices;
+use crate::wire::{
+    Body, Code, JuteInput, JuteOutput, Malformed, Operation, SessionId, Update, WriteHead, op, parent_of,
+    sequential_name,
+};
+use kernel::Bytes;
+use mason::{Order, Space};
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What an operation can know: this shard's nodes, what others said of theirs (a node that they do not name is not there),
+/// and what its own earlier steps have changed.
+struct Known<'a> {
+    own: &'a Znodes,
+    others: BTreeMap<&'a str, Meta>,
+    changed: BTreeMap<String, Option<Meta>>,
+}
+
+impl View for Known<'_> {
+    fn meta(&self, path: &str) -> Option<Meta> {
+        if !self.changed.is_empty()
+            && let Some(meta) = self.changed.get(path)
+        {
+            return meta.clone();
+        }
+        if self.own.owns(path) { self.own.table.meta(path) } else { self.others.get(path).cloned() }
+    }
+}
+
+/// One shard knows all that the operation needs.
+impl View for Znodes {
+    fn meta(&self, path: &str) -> Option<Meta> {
+        self.table.meta(path)
+    }
+}
+
+impl Znodes {
+    /// Writes the metas of the nodes of this shard that the operation names, or will name.
+    pub(crate) fn write_inputs(&self, body: &[u8], _order: &Order, out: &mut Vec<u8>) {
+        match Body::read(body) {
+            Ok(Body::Write { head, request }) => {
+                if let Ok(operation) = head.operation(request) {
+                    self.write_metas(self.named(&operation), out);
+                }
+            }
+            Ok(Body::Reap { path }) => {
+                let named = [Some(path), parent_of(path)].into_iter().flatten();
+                self.write_metas(named.map(Cow::Borrowed).collect(), out);
+            }
+            Ok(Body::Bury { session, .. }) => {
+                let graves = self.graves(session);
+                let abroad =
+                    graves.iter().filter(|path| parent_of(path).is_some_and(|above| !self.owns(above)));
+                abroad.for_each(|path| out.put_text(path));
+            }
+            // The life of sessions concerns no shard.
+            Ok(Body::Open { .. } | Body::Attach { .. } | Body::Touch { .. } | Body::Close { .. })
+            | Err(Malformed) => {}
+        }
+    }
+
+    fn write_metas(&self, paths: BTreeSet<Cow<'_, str>>, out: &mut Vec<u8>) {
+        for path in paths.iter().filter(|path| self.owns(path)) {
+            if let Some(meta) = self.table.meta(path) {
+                out.put_text(path);
+                meta.write(out);
+            }
+        }
+    }
+
+    /// Every path that the operation may look at. The number of a sequential node is known here: a step is tried only after
+    /// all before it have succeeded, so each create before it has advanced its parent's counter.
+    fn named<'a>(&self, operation: &Operation<'a>) -> BTreeSet<Cow<'a, str>> {
+        let mut paths: BTreeSet<Cow<'a, str>> = BTreeSet::new();
+        let mut created: BTreeMap<&str, i32> = BTreeMap::new();
+        for update in operation.updates() {
+            let path = update.path();
+            let parent = parent_of(path);
+            match update {
+                Update::Create(create) => {
+                    let Some(parent) = parent else { continue };
+                    let before = created.entry(parent).or_default();
+                    if !create.is_sequential() {
+                        paths.insert(path.into());
+                    } else if let Some(meta) = self.owns(parent).then(|| self.table.meta(parent)).flatten() {
+                        paths.insert(sequential_name(path, meta.creates.wrapping_add(*before)).into());
+                    }
+                    *before = before.wrapping_add(1);
+                    paths.insert(parent.into());
+                }
+                Update::Delete { .. } => paths.extend(parent.into_iter().chain([path]).map(Cow::Borrowed)),
+                Update::SetData { .. }
+                | Update::SetAcl { .. }
+                | Update::Check { .. }
+                | Update::CheckSame { .. } => {
+                    paths.insert(path.into());
+                }
+            }
+        }
+        paths
+    }
+
+    /// The session's ephemeral nodes that live here, in the order of their paths.
+    pub(crate) fn graves(&self, session: SessionId) -> Vec<&str> {
+        let owned = self.ephemerals.get(&session).into_iter().flatten();
+        let mut paths: Vec<&str> =
+            owned.filter_map(|&index| self.table.at(index)).map(|node| node.path()).collect();
+        paths.sort_unstable();
+        paths
+    }
+
+    pub(crate) fn execute_body(
+        &mut self,
+        body: &Bytes,
+        order: &Order,
+        others: &[(Space, Bytes)],
+        answer: &mut Vec<u8>,
+        notices: &mut Notices,
+    ) {
+        let executed = match Body::read(body) {
+            Ok(Body::Write { head, request }) => {
+                self.execute_write(&head, request, order, others, answer, notices)
+            }
+            Ok(Body::Bury { session, .. }) => self.bury(session, order, others, notices),
+            Ok(Body::Reap { path }) => self.reap(path, order, others, notices),
+            Ok(Body::Open { .. } | Body::Attach { .. } | Body::Touch { .. } | Body::Close { .. })
+            | Err(Malformed) => Err(Malformed),
+        };
+        if executed == Err(Malformed) {
+            answer.clear();
+            answer.put_i32(Code::MarshallingError.number());
+        }
+    }
+
+    fn execute_write(
+        &mut self,
+        head: &WriteHead,
+        request: &[u8],
+        order: &Order,
+        others: &[(Space, Bytes)],
+        answer: &mut Vec<u8>,
+        notices: &mut Notices,
+    ) -> Result<(), Malformed> {
+        let operation = head.operation(request)?;
+        let writer = Writer {
+            caller: &head.caller,
+            session: head.session,
+            ttl_allowed: head.ttl_allowed,
+            stamp: order.stamp.0,
+            time: order.time,
+        };
+        match &operation {
+            Operation::Single(update) => {
+                let planned = if others.is_empty() {
+                    plan(update, self, &writer)
+                } else {
+                    plan(update, &self.known(others)?, &writer)
+                };
+                match planned {
+                    Ok((change, outcome)) => {
+                        answer.put_i32(Code::Ok.number());
+                        write_outcome(&outcome, answer);
+                        if let Some(change) = change {
+                            self.apply(&change, 0, notices);
+                        }
+                    }
+                    Err(code) => answer.put_i32(code.number()),
+                }
+            }
+            Operation::Multi(updates) => {
+                let changes = plan_multi(updates, self.known(others)?, &writer, answer);
+                for (position, change) in &changes {
+                    self.apply(change, *position, notices);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn known<'a>(&'a self, others: &'a [(Space, Bytes)]) -> Result<Known<'a>, Malformed> {
+        let mut known = Known { own: self, others: BTreeMap::new(), changed: BTreeMap::new() };
+        for (_, bytes) in others {
+            let mut input = JuteInput(bytes);
+            while !input.0.is_empty() {
+                let path = input.text()?;
+                known.others.insert(path, Meta::read(&mut input, self.table.acls.open())?);
+            }
+        }
+        Ok(known)
+    }
+
+    /// Every shard where the session made ephemeral nodes, or their parents are, takes its part; all under one stamp.
+    fn bury(
+        &mut self,
+        session: SessionId,
+        order: &Order,
+        others: &[(Space, Bytes)],
+        notices: &mut Notices,
+    ) -> Result<(), Malformed> {
+        let mut paths: Vec<String> = self.graves(session).into_iter().map(str::to_owned).collect();
+        for (_, bytes) in others {
+            let mut input = JuteInput(bytes);
+            while !input.0.is_empty() {
+                paths.push(input.text()?.to_owned());
+            }
+        }
+        paths.sort_unstable();
+        for (position, path) in paths.iter().enumerate() {
+            let parent =
+                parent_of(path).filter(|above| self.owns(above)).and_then(|above| self.table.meta(above));
+            let before = if self.owns(path) { self.table.meta(path) } else { None };
+            let parent = parent.map(|meta| Meta {
+                pzxid: order.stamp.0,
+                children: meta.children.saturating_sub(1),
+                ..meta
+            });
+            let event = Some(crate::wire::EventKind::Deleted);
+            let change = Change { path: path.into(), event, before, after: None, data: None, parent };
+            self.apply(&change, position as u32, notices);
+        }
+        Ok(())
+    }
+
+    fn reap(
+        &mut self,
+        path: &str,
+        order: &Order,
+        others: &[(Space, Bytes)],
+        notices: &mut Notices,
+    ) -> Result<(), Malformed> {
+        let known = self.known(others)?;
+        let (meta, parent) = (known.meta(path), parent_of(path).and_then(|above| known.meta(above)));
+        if let (Some(meta), Some(parent)) = (meta, parent)
+            && matches!(meta.kind, Kind::Container | Kind::Ttl(_))
+            && meta.has_served(order.time)
+        {
+            self.apply(&removal(path, meta, parent, order.stamp.0), 0, notices);
+        }
+        Ok(())
+    }
+}
+
+/// Tries the steps one after the other, each on what those before it leave. All succeed, or nothing is changed.
+fn plan_multi<'a>(
+    updates: &[Update<'a>],
+    mut known: Known<'_>,
+    writer: &Writer<'_>,
+    answer: &mut Vec<u8>,
+) -> Vec<(u32, Change<'a>)> {
+    // The header says "fine" even when the multi has failed.
+    answer.put_i32(Code::Ok.number());
+    let (at, mut changes) = (answer.len(), Vec::new());
+    for (position, update) in updates.iter().enumerate() {
+        match plan(update, &known, writer) {
+            Ok((change, outcome)) => {
+                write_result(&outcome, answer);
+                if let Some(change) = change {
+                    if let (Some(parent), Some(above)) = (&change.parent, parent_of(&change.path)) {
+                        known.changed.insert(above.to_owned(), Some(parent.clone()));
+                    }
+                    known.changed.insert(change.path.clone().into_owned(), change.after.clone());
+                    changes.push((position as u32, change));
+                }
+            }
+            Err(code) => {
+                answer.truncate(at);
+                for tried in 0..updates.len() {
+                    let code = match tried.cmp(&position) {
+                        std::cmp::Ordering::Less => Code::Ok,
+                        std::cmp::Ordering::Equal => code,
+                        std::cmp::Ordering::Greater => Code::RuntimeInconsistency,
+                    };
+                    write_multi_header(op::ERROR, false, code.number(), answer);
+                    answer.put_i32(code.number());
+                }
+                changes.clear();
+                break;
+            }
+        }
+    }
+    write_multi_header(-1, true, -1, answer);
+    changes
+}
+
+pub(crate) fn write_multi_header(kind: i32, done: bool, error: i32, out: &mut Vec<u8>) {
+    out.put_i32(kind);
+    out.push(u8::from(done));
+    out.put_i32(error);
+}
+
+fn write_outcome(outcome: &Outcome<'_>, out: &mut Vec<u8>) {
+    match outcome {
+        Outcome::Created(path, meta) => {
+            out.put_text(path);
+            if let Some(meta) = meta {
+                meta.stat().write(out);
+            }
+        }
+        Outcome::Set(meta) => meta.stat().write(out),
+        Outcome::Deleted | Outcome::Checked => {}
+    }
+}
+
+/// A step's part of a multi's answer.
+fn write_result(outcome: &Outcome<'_>, out: &mut Vec<u8>) {
+    let kind = match outcome {
+        Outcome::Created(_, None) => op::CREATE,
+        Outcome::Created(_, Some(_)) => op::CREATE2,
+        Outcome::Deleted => op::DELETE,
+        Outcome::Set(_) => op::SET_DATA,
+        Outcome::Checked => op::CHECK,
+    };
+    write_multi_header(kind, false, 0, out);
+    write_outcome(outcome, out);
+}

@@ -1,0 +1,228 @@
+//! One shard of the tree: nodes, watches of gateways, and the operations that change them.
+
+mod acls;
+mod execute;
+mod meta;
+mod names;
+mod read;
+mod snapshot;
+mod table;
+mod transaction;
+mod watches;
+
+use crate::placement::Placement;
+use crate::tree::meta::{Kind, Meta};
+use crate::tree::snapshot::Snapshot;
+use crate::tree::table::{NodeIndex, Table};
+use crate::tree::transaction::{Change, ESSENTIAL};
+use crate::tree::watches::{Notices, Watches};
+use crate::wire::{Acl, EventKind, Identity, Permission, SessionId, name_of, parent_of};
+use kernel::{Bytes, DecodeError, NodeId, SnapshotStep};
+use mason::{Order, ShardOut, Space};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+/// The znodes of one shard.
+#[derive(Debug)]
+pub struct Znodes {
+    space: Space,
+    placement: Arc<Placement>,
+    table: Table,
+    /// The ephemeral nodes that live here, by their sessions.
+    ephemerals: BTreeMap<SessionId, BTreeSet<NodeIndex>>,
+    /// Containers and nodes with a time to live that live here.
+    mortal: BTreeSet<NodeIndex>,
+    watches: Watches,
+    snapshot: Option<Snapshot>,
+    /// Of the last operation executed.
+    stamp: u64,
+    /// The stamp before a snapshot was installed, until readers are told what they missed.
+    missed_since: Option<u64>,
+    /// The node whose children's names the next chunk of a snapshot may go on with.
+    last_installed: Option<NodeIndex>,
+}
+
+impl Znodes {
+    /// The shard of `space` with the nodes that are always there. `hash_seed` should differ from process to process; nothing
+    /// observable depends on it.
+    pub fn new(space: Space, placement: Arc<Placement>, hash_seed: u64) -> Self {
+        let mut znodes = Self {
+            space,
+            placement,
+            table: Table::new(hash_seed),
+            ephemerals: BTreeMap::new(),
+            mortal: BTreeSet::new(),
+            watches: Watches::default(),
+            snapshot: None,
+            stamp: 0,
+            missed_since: None,
+            last_installed: None,
+        };
+        znodes.plant_essential();
+        znodes
+    }
+
+    fn plant_essential(&mut self) {
+        let readable: Arc<[Acl]> =
+            Arc::new([Acl { permissions: Permission::READ.0, who: Identity::new("world", "anyone") }]);
+        for path in ESSENTIAL {
+            let acl = if path == "/zookeeper/config" { &readable } else { self.table.acls.open() };
+            let meta = Meta {
+                czxid: 0,
+                mzxid: 0,
+                pzxid: 0,
+                ctime: 0,
+                mtime: 0,
+                version: 0,
+                creates: 0,
+                aversion: 0,
+                kind: Kind::Persistent,
+                children: 0,
+                data_len: 0,
+                acl: acl.clone(),
+            };
+            if self.owns(path) {
+                self.table.insert(path, Some(b""), &meta);
+            }
+            if let Some(parent) = parent_of(path).filter(|&parent| parent != path && self.owns(parent)) {
+                let found = self.table.find(parent).map(|(index, _)| index);
+                found.and_then(|index| {
+                    self.table.change(index, |node, _| node.update_directory(&meta).insert(name_of(path)))
+                });
+            }
+        }
+    }
+
+    fn owns(&self, path: &str) -> bool {
+        self.placement.space_of(path) == self.space
+    }
+
+    /// How many nodes live here.
+    pub fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// True if no node lives here.
+    pub fn is_empty(&self) -> bool {
+        self.table.len() == 0
+    }
+
+    /// Carries out what lives here of a change, and notes whom to tell. `position`: of the step within its operation.
+    fn apply(&mut self, change: &Change<'_>, position: u32, notices: &mut Notices) {
+        let path = &*change.path;
+        if self.owns(path) {
+            self.apply_to_node(change);
+            let acl = change.after.as_ref().or(change.before.as_ref()).map(|meta| &meta.acl);
+            if let (Some(event), Some(acl)) = (change.event, acl) {
+                self.watches.fire(event, path, acl, position * 2, notices);
+            }
+        }
+        if let (Some(meta), Some(parent)) = (&change.parent, parent_of(path))
+            && self.owns(parent)
+        {
+            self.apply_to_parent(parent, meta, path, change.after.is_some());
+            self.watches.fire(EventKind::ChildrenChanged, parent, &meta.acl, position * 2 + 1, notices);
+        }
+    }
+
+    fn apply_to_node(&mut self, change: &Change<'_>) {
+        let path = &*change.path;
+        let found = self.table.find(path).map(|(index, node)| (index, node.kind()));
+        match (found, &change.after) {
+            (None, Some(meta)) => {
+                self.keep(self.table.next_place());
+                let index = self.table.insert(path, change.data.flatten(), meta);
+                match meta.kind {
+                    Kind::Ephemeral(session) => {
+                        self.ephemerals.entry(session).or_default().insert(index);
+                    }
+                    Kind::Container | Kind::Ttl(_) => {
+                        self.mortal.insert(index);
+                    }
+                    Kind::Persistent => {}
+                }
+            }
+            (Some((index, _)), Some(meta)) => {
+                self.keep(index);
+                self.table.change(index, |node, acls| {
+                    if **acls.list(node.acl) != *meta.acl {
+                        let held = acls.hold(&meta.acl);
+                        acls.release(std::mem::replace(&mut node.acl, held));
+                    }
+                    node.update(meta, change.data);
+                });
+            }
+            (Some((index, kind)), None) => {
+                self.keep(index);
+                self.table.remove(index);
+                self.mortal.remove(&index);
+                if let Kind::Ephemeral(session) = kind
+                    && let Some(owned) = self.ephemerals.get_mut(&session)
+                {
+                    owned.remove(&index);
+                    if owned.is_empty() {
+                        self.ephemerals.remove(&session);
+                    }
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn apply_to_parent(&mut self, parent: &str, meta: &Meta, child: &str, comes: bool) {
+        let Some((index, _)) = self.table.find(parent) else { return };
+        self.keep(index);
+        self.table.change(index, |node, _| {
+            let names = node.update_directory(meta);
+            if comes { names.insert(name_of(child)) } else { names.remove(name_of(child)) }
+        });
+    }
+}
+
+impl mason::Shard for Znodes {
+    fn inputs(&self, body: &[u8], order: &Order, out: &mut Vec<u8>) {
+        self.write_inputs(body, order, out);
+    }
+
+    fn execute(&mut self, body: &Bytes, order: &Order, others: &[(Space, Bytes)], out: &mut ShardOut) {
+        let mut notices = Notices::default();
+        self.tell_missed(&mut notices);
+        self.execute_body(body, order, others, out.answer(), &mut notices);
+        self.stamp = order.stamp.0;
+        notices.send(out);
+    }
+
+    fn read(&mut self, reader: NodeId, query: &[u8], out: &mut Vec<u8>) {
+        self.answer_query(reader, query, out);
+    }
+
+    fn forget_reader(&mut self, reader: NodeId) {
+        self.watches.forget_reader(reader);
+    }
+
+    fn begin_snapshot(&mut self) {
+        self.snapshot = Some(Snapshot::begin(&self.table, self.stamp));
+    }
+
+    fn snapshot_step(&mut self, budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
+        self.write_snapshot(budget, chunk)
+    }
+
+    fn reset(&mut self) {
+        self.missed_since.get_or_insert(self.stamp);
+        self.table.clear();
+        self.ephemerals.clear();
+        self.mortal.clear();
+        self.snapshot = None;
+        self.last_installed = None;
+        self.stamp = 0;
+    }
+
+    fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
+        self.install_chunk(chunk).map_err(|_| DecodeError::Invalid("snapshot of znodes"))
+    }
+
+    fn digest(&self) -> u64 {
+        self.table.digest() ^ self.stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+}

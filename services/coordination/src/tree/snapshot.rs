@@ -1,0 +1,148 @@
+//! Snapshots of a shard that goes on changing: what is about to change is kept aside until it is written out.
+
+use crate::tree::Znodes;
+use crate::tree::meta::{Kind, Meta};
+use crate::tree::table::{Node, NodeIndex, Table};
+use crate::wire::{JuteInput, JuteOutput, Malformed};
+use kernel::SnapshotStep;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A snapshot under way: places below `next` are out, the others stand in the table or aside.
+#[derive(Debug)]
+pub(crate) struct Snapshot {
+    stamp: u64,
+    begun: bool,
+    next: u32,
+    /// Places that existed when it began; a node in a later one is new.
+    places: u32,
+    /// Nodes as they were, with their metas; `None` where there was none.
+    aside: BTreeMap<u32, Option<(Node, Meta)>>,
+    /// The rest of the names of the node that was written last.
+    names: Vec<Arc<Vec<u8>>>,
+}
+
+const STAMP: u8 = 1;
+const NODE: u8 = 2;
+/// Names of children of the node before.
+const NAMES: u8 = 3;
+
+impl Snapshot {
+    pub(crate) fn begin(table: &Table, stamp: u64) -> Self {
+        let places = table.places();
+        Self { stamp, begun: false, next: 0, places, aside: BTreeMap::new(), names: Vec::new() }
+    }
+
+    fn needs(&self, index: NodeIndex) -> bool {
+        (self.next..self.places).contains(&index.0) && !self.aside.contains_key(&index.0)
+    }
+
+    fn step(&mut self, table: &Table, budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
+        let started = chunk.len();
+        if !self.begun {
+            self.begun = true;
+            chunk.push(STAMP);
+            chunk.put_u64(self.stamp);
+        }
+        while chunk.len() - started < budget.max(1) {
+            if let Some(names) = self.names.pop() {
+                chunk.push(NAMES);
+                chunk.put_buffer(Some(&names));
+            } else if self.next < self.places {
+                let index = self.next;
+                self.next += 1;
+                match self.aside.remove(&index) {
+                    Some(None) => {}
+                    Some(Some((node, meta))) => self.write_node(&node, &meta, chunk),
+                    None => {
+                        if let Some(node) = table.at(NodeIndex(index)) {
+                            self.write_node(node, &node.meta(&table.acls), chunk);
+                        }
+                    }
+                }
+            } else {
+                return SnapshotStep::Done;
+            }
+        }
+        SnapshotStep::More
+    }
+
+    fn write_node(&mut self, node: &Node, meta: &Meta, chunk: &mut Vec<u8>) {
+        chunk.push(NODE);
+        chunk.put_text(node.path());
+        chunk.put_buffer(node.data());
+        meta.write(chunk);
+        if let Some(directory) = &node.directory {
+            self.names = directory.names.chunks().iter().rev().cloned().collect();
+        }
+    }
+}
+
+impl Znodes {
+    /// Called before a node changes, goes, or comes to stand in an empty place.
+    pub(crate) fn keep(&mut self, index: NodeIndex) {
+        if let Some(snapshot) = &mut self.snapshot
+            && snapshot.needs(index)
+        {
+            let before = self.table.at(index).map(|node| (node.clone(), node.meta(&self.table.acls)));
+            snapshot.aside.insert(index.0, before);
+        }
+    }
+
+    pub(crate) fn write_snapshot(&mut self, budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
+        let Some(mut snapshot) = self.snapshot.take() else { return SnapshotStep::Done };
+        let step = snapshot.step(&self.table, budget, chunk);
+        if step == SnapshotStep::More {
+            self.snapshot = Some(snapshot);
+        }
+        step
+    }
+
+    /// Takes a chunk. The names of a node's children may be spread over several.
+    pub(crate) fn install_chunk(&mut self, chunk: &[u8]) -> Result<(), Malformed> {
+        let mut input = JuteInput(chunk);
+        while !input.0.is_empty() {
+            match input.u8()? {
+                STAMP => self.stamp = input.u64()?,
+                NODE => {
+                    let (path, data) = (input.text()?, input.buffer()?);
+                    let meta = Meta::read(&mut input, self.table.acls.open())?;
+                    self.install_node(path, data, &meta)?;
+                }
+                NAMES => {
+                    let names = input.buffer()?.ok_or(Malformed)?;
+                    let index = self.last_installed.ok_or(Malformed)?;
+                    let taken = self
+                        .table
+                        .change(index, |node, _| node.directory.get_or_insert_default().names.append(names));
+                    taken.filter(|&taken| taken).ok_or(Malformed)?;
+                }
+                _ => return Err(Malformed),
+            }
+        }
+        Ok(())
+    }
+
+    fn install_node(&mut self, path: &str, data: Option<&[u8]>, meta: &Meta) -> Result<(), Malformed> {
+        if self.table.find(path).is_some() {
+            return Err(Malformed);
+        }
+        let index = self.table.insert(path, data, meta);
+        self.table.change(index, |node, _| {
+            if meta.children > 0 || node.directory.is_some() {
+                node.update_directory(meta);
+            }
+        });
+        match meta.kind {
+            Kind::Ephemeral(session) => {
+                self.ephemerals.entry(session).or_default().insert(index);
+            }
+            Kind::Container | Kind::Ttl(_) => {
+                self.mortal.insert(index);
+            }
+            Kind::Persistent => {}
+        }
+        self.last_installed = Some(index);
+        Ok(())
+    }
+}

@@ -1,0 +1,280 @@
+//! The nodes of one shard by path: fixed records in pages, path and data of a node in one allocation.
+
+use crate::tree::acls::{AclId, Acls};
+use crate::tree::meta::{Kind, Meta};
+use crate::tree::names::Names;
+use hashbrown::HashTable;
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+/// A node's place in the pages; stays while it lives.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(crate) struct NodeIndex(pub(crate) u32);
+
+const PAGE: usize = 1024;
+
+/// What only nodes with children have, or had.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Directory {
+    pub(crate) pzxid: u64,
+    pub(crate) creates: i32,
+    pub(crate) names: Names,
+}
+
+/// A znode; 88 bytes, and one allocation for path and data.
+#[derive(Clone, Debug)]
+pub(crate) struct Node {
+    /// The path, then the data.
+    bytes: Box<[u8]>,
+    pub(crate) directory: Option<Box<Directory>>,
+    czxid: u64,
+    mzxid: u64,
+    ctime: u64,
+    mtime: u64,
+    /// Of its kind.
+    number: u64,
+    version: i32,
+    aversion: i32,
+    path_len: u32,
+    pub(crate) acl: AclId,
+    /// Of its kind.
+    tag: u8,
+    has_data: bool,
+}
+
+impl Node {
+    pub(crate) fn new(path: &str, data: Option<&[u8]>, meta: &Meta, acl: AclId) -> Self {
+        let (tag, number) = meta.kind.parts();
+        let mut node = Self {
+            bytes: joined(path.as_bytes(), data),
+            directory: None,
+            czxid: meta.czxid,
+            mzxid: meta.mzxid,
+            ctime: meta.ctime,
+            mtime: meta.mtime,
+            number,
+            version: meta.version,
+            aversion: meta.aversion,
+            path_len: path.len() as u32,
+            acl,
+            tag,
+            has_data: data.is_some(),
+        };
+        if meta.creates != 0 || meta.pzxid != meta.czxid {
+            let directory = Directory { pzxid: meta.pzxid, creates: meta.creates, names: Names::default() };
+            node.directory = Some(Box::new(directory));
+        }
+        node
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        std::str::from_utf8(&self.bytes[..self.path_len as usize]).unwrap_or_default()
+    }
+
+    fn path_bytes(&self) -> &[u8] {
+        &self.bytes[..self.path_len as usize]
+    }
+
+    pub(crate) fn data(&self) -> Option<&[u8]> {
+        self.has_data.then(|| &self.bytes[self.path_len as usize..])
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        Kind::of_parts(self.tag, self.number).unwrap_or(Kind::Persistent)
+    }
+
+    pub(crate) fn meta(&self, acls: &Acls) -> Meta {
+        let directory = self.directory.as_deref();
+        Meta {
+            czxid: self.czxid,
+            mzxid: self.mzxid,
+            pzxid: directory.map_or(self.czxid, |directory| directory.pzxid),
+            ctime: self.ctime,
+            mtime: self.mtime,
+            version: self.version,
+            creates: directory.map_or(0, |directory| directory.creates),
+            aversion: self.aversion,
+            kind: self.kind(),
+            children: directory.map_or(0, |directory| directory.names.len()),
+            data_len: self.bytes.len() as u32 - self.path_len,
+            acl: acls.list(self.acl).clone(),
+        }
+    }
+
+    /// Takes over what an update of the node itself has changed, but its ACL.
+    pub(crate) fn update(&mut self, meta: &Meta, data: Option<Option<&[u8]>>) {
+        (self.mzxid, self.mtime) = (meta.mzxid, meta.mtime);
+        (self.version, self.aversion) = (meta.version, meta.aversion);
+        if let Some(data) = data {
+            let at = self.path_len as usize;
+            self.has_data = data.is_some();
+            let data = data.unwrap_or_default();
+            if self.bytes.len() == at + data.len() {
+                self.bytes[at..].copy_from_slice(data);
+            } else {
+                self.bytes = joined(&self.bytes[..at], Some(data));
+            }
+        }
+    }
+
+    /// Takes over what a child's coming or going has changed.
+    pub(crate) fn update_directory(&mut self, meta: &Meta) -> &mut Names {
+        let directory = self.directory.get_or_insert_default();
+        (directory.pzxid, directory.creates) = (meta.pzxid, meta.creates);
+        &mut directory.names
+    }
+
+    fn digest(&self, acls: &Acls) -> u64 {
+        let mut text = Vec::with_capacity(128);
+        self.meta(acls).write(&mut text);
+        text.push(u8::from(self.has_data));
+        let names = self.directory.as_deref().map_or(0, |directory| directory.names.digest());
+        xxh3_64(&self.bytes) ^ xxh3_64_with_seed(&text, u64::from(self.path_len)) ^ names.rotate_left(17)
+    }
+}
+
+fn joined(path: &[u8], data: Option<&[u8]>) -> Box<[u8]> {
+    let data = data.unwrap_or_default();
+    let mut bytes = Vec::with_capacity(path.len() + data.len());
+    bytes.extend_from_slice(path);
+    bytes.extend_from_slice(data);
+    bytes.into_boxed_slice()
+}
+
+/// The nodes of a shard.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pages: Vec<Vec<Option<Node>>>,
+    free: Vec<u32>,
+    index: HashTable<u32>,
+    /// Differs from process to process, so that nobody can prepare paths that collide. Nothing observable depends on it.
+    hash_seed: u64,
+    digest: u64,
+    data_bytes: u64,
+    pub(crate) acls: Acls,
+}
+
+impl Table {
+    pub(crate) fn new(hash_seed: u64) -> Self {
+        Self {
+            pages: Vec::new(),
+            free: Vec::new(),
+            index: HashTable::new(),
+            hash_seed,
+            digest: 0,
+            data_bytes: 0,
+            acls: Acls::default(),
+        }
+    }
+
+    pub(crate) fn clear(&mut self) {
+        *self = Self::new(self.hash_seed);
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.index.len()
+    }
+
+    /// How many places there are, in use or not.
+    pub(crate) fn places(&self) -> u32 {
+        (self.index.len() + self.free.len()) as u32
+    }
+
+    /// The length of all paths and data, in bytes.
+    pub(crate) fn data_bytes(&self) -> u64 {
+        self.data_bytes
+    }
+
+    pub(crate) fn digest(&self) -> u64 {
+        self.digest
+    }
+
+    fn slot(&self, index: u32) -> Option<&Option<Node>> {
+        self.pages.get(index as usize / PAGE)?.get(index as usize % PAGE)
+    }
+
+    pub(crate) fn at(&self, index: NodeIndex) -> Option<&Node> {
+        self.slot(index.0)?.as_ref()
+    }
+
+    pub(crate) fn find(&self, path: &str) -> Option<(NodeIndex, &Node)> {
+        let hash = xxh3_64_with_seed(path.as_bytes(), self.hash_seed);
+        let is_it =
+            |&index: &u32| self.at(NodeIndex(index)).is_some_and(|node| node.path_bytes() == path.as_bytes());
+        let index = NodeIndex(*self.index.find(hash, is_it)?);
+        Some((index, self.at(index)?))
+    }
+
+    pub(crate) fn meta(&self, path: &str) -> Option<Meta> {
+        self.find(path).map(|(_, node)| node.meta(&self.acls))
+    }
+
+    /// Where the next new node will stand.
+    pub(crate) fn next_place(&self) -> NodeIndex {
+        NodeIndex(self.free.last().copied().unwrap_or_else(|| self.places()))
+    }
+
+    /// Adds a node whose path is not there.
+    pub(crate) fn insert(&mut self, path: &str, data: Option<&[u8]>, meta: &Meta) -> NodeIndex {
+        let acl = self.acls.hold(&meta.acl);
+        self.insert_node(Node::new(path, data, meta, acl))
+    }
+
+    fn insert_node(&mut self, node: Node) -> NodeIndex {
+        self.digest ^= node.digest(&self.acls);
+        self.data_bytes += node.bytes.len() as u64;
+        let hash = xxh3_64_with_seed(node.path_bytes(), self.hash_seed);
+        let place = self.next_place();
+        if self.free.pop().is_some() {
+            self.pages[place.0 as usize / PAGE][place.0 as usize % PAGE] = Some(node);
+        } else {
+            if place.0 as usize / PAGE == self.pages.len() {
+                // The first page grows as it is filled: most tables of tests are small.
+                self.pages.push(if self.pages.is_empty() { Vec::new() } else { Vec::with_capacity(PAGE) });
+            }
+            self.pages[place.0 as usize / PAGE].push(Some(node));
+        }
+        let (pages, seed) = (&self.pages, self.hash_seed);
+        self.index.insert_unique(hash, place.0, |&index| {
+            let node = pages[index as usize / PAGE][index as usize % PAGE].as_ref();
+            xxh3_64_with_seed(node.map_or(b"", |node| node.path_bytes()), seed)
+        });
+        place
+    }
+
+    pub(crate) fn remove(&mut self, index: NodeIndex) -> Option<Node> {
+        let place = self.pages.get_mut(index.0 as usize / PAGE)?.get_mut(index.0 as usize % PAGE)?;
+        let node = place.as_ref()?;
+        let hash = xxh3_64_with_seed(node.path_bytes(), self.hash_seed);
+        self.digest ^= node.digest(&self.acls);
+        self.data_bytes -= node.bytes.len() as u64;
+        let node = place.take();
+        if let Ok(found) = self.index.find_entry(hash, |&found| found == index.0) {
+            found.remove();
+        }
+        self.free.push(index.0);
+        let node = node?;
+        self.acls.release(node.acl);
+        Some(node)
+    }
+
+    /// Changes a node, all but its path.
+    pub(crate) fn change<T>(
+        &mut self,
+        index: NodeIndex,
+        change: impl FnOnce(&mut Node, &mut Acls) -> T,
+    ) -> Option<T> {
+        let place = self.pages.get_mut(index.0 as usize / PAGE)?.get_mut(index.0 as usize % PAGE)?;
+        let node = place.as_mut()?;
+        self.digest ^= node.digest(&self.acls);
+        self.data_bytes -= node.bytes.len() as u64;
+        let result = change(node, &mut self.acls);
+        self.digest ^= node.digest(&self.acls);
+        self.data_bytes += node.bytes.len() as u64;
+        Some(result)
+    }
+
+    /// All nodes, in the order of their places.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Node> {
+        self.pages.iter().flatten().flatten()
+    }
+}

@@ -1,0 +1,243 @@
+//! What one step of a write comes to: the checks, in ZooKeeper's order, and the change that follows from them.
+//!
+//! Computed from [`Meta`]s alone, so that every shard that takes part in an operation computes the same.
+
+use crate::tree::meta::{Kind, Meta};
+use crate::wire::{
+    Caller, Code, Create, EventKind, Mode, Permission, SessionId, Update, allowed, fixed, parent_of,
+    sequential_name, validate,
+};
+use std::borrow::Cow;
+use std::sync::Arc;
+
+/// The longest time to live, in milliseconds.
+const TTL_MAX: i64 = 0xff_ffff_ffff;
+/// The longest name of a child, in bytes.
+const NAME_BYTES_MAX: usize = u16::MAX as usize;
+
+/// Where metas come from.
+pub(crate) trait View {
+    fn meta(&self, path: &str) -> Option<Meta>;
+}
+
+/// Who writes, and when.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Writer<'a> {
+    pub(crate) caller: &'a Caller,
+    pub(crate) session: SessionId,
+    pub(crate) ttl_allowed: bool,
+    pub(crate) stamp: u64,
+    pub(crate) time: u64,
+}
+
+/// What is to become of a node, and of its parent.
+#[derive(Clone, Debug)]
+pub(crate) struct Change<'a> {
+    pub(crate) path: Cow<'a, str>,
+    /// What is told to those who watch the node; nothing is told of ACLs.
+    pub(crate) event: Option<EventKind>,
+    pub(crate) before: Option<Meta>,
+    pub(crate) after: Option<Meta>,
+    /// Its new data.
+    pub(crate) data: Option<Option<&'a [u8]>>,
+    /// The parent as it is after a coming or going.
+    pub(crate) parent: Option<Meta>,
+}
+
+/// What the user is answered.
+#[derive(Clone, Debug)]
+pub(crate) enum Outcome<'a> {
+    /// A node, with its meta if the request asked for it.
+    Created(Cow<'a, str>, Option<Meta>),
+    Deleted,
+    /// Data or ACL were set.
+    Set(Meta),
+    Checked,
+}
+
+/// A version after the present one. Never -1, which stands for "any".
+fn next_version(found: i32, expected: i32) -> Result<i32, Code> {
+    if expected != -1 && expected != found {
+        return Err(Code::BadVersion);
+    }
+    Ok(match found.wrapping_add(1) {
+        -1 => 0,
+        next => next,
+    })
+}
+
+/// Checks a step and says what it changes.
+pub(crate) fn plan<'a>(
+    update: &Update<'a>,
+    view: &impl View,
+    writer: &Writer<'_>,
+) -> Result<(Option<Change<'a>>, Outcome<'a>), Code> {
+    match update {
+        Update::Create(create) => plan_create(create, view, writer),
+        Update::Delete { path, version } => plan_delete(path, *version, view, writer),
+        Update::SetData { path, data, version } => {
+            let before = existing(path, view)?;
+            allowed(&before.acl, Permission::WRITE, writer.caller)?;
+            let after = Meta {
+                version: next_version(before.version, *version)?,
+                mzxid: writer.stamp,
+                mtime: writer.time,
+                data_len: data.map_or(0, <[u8]>::len) as u32,
+                ..before.clone()
+            };
+            Ok(changed(path, Some(EventKind::DataChanged), before, after, Some(*data)))
+        }
+        Update::SetAcl { path, acl, version } => {
+            validate(path)?;
+            let acl = fixed(acl, writer.caller)?;
+            let before = existing(path, view)?;
+            allowed(&before.acl, Permission::ADMIN, writer.caller)?;
+            let aversion = next_version(before.aversion, *version)?;
+            let after = Meta { aversion, acl: acl.into(), ..before.clone() };
+            Ok(changed(path, None, before, after, None))
+        }
+        Update::Check { path, version } => {
+            let found = existing(path, view)?;
+            allowed(&found.acl, Permission::READ, writer.caller)?;
+            next_version(found.version, *version)?;
+            Ok((None, Outcome::Checked))
+        }
+        Update::CheckSame { path, czxid, mzxid, aversion } => {
+            let found = existing(path, view)?;
+            allowed(&found.acl, Permission::READ, writer.caller)?;
+            let same =
+                (found.czxid as i64, found.mzxid as i64, found.aversion) == (*czxid, *mzxid, *aversion);
+            if same { Ok((None, Outcome::Checked)) } else { Err(Code::BadVersion) }
+        }
+    }
+}
+
+fn existing(path: &str, view: &impl View) -> Result<Meta, Code> {
+    validate(path)?;
+    view.meta(path).ok_or(Code::NoNode)
+}
+
+fn changed<'a>(
+    path: &'a str,
+    event: Option<EventKind>,
+    before: Meta,
+    after: Meta,
+    data: Option<Option<&'a [u8]>>,
+) -> (Option<Change<'a>>, Outcome<'a>) {
+    let outcome = Outcome::Set(after.clone());
+    let (before, after) = (Some(before), Some(after));
+    (Some(Change { path: Cow::Borrowed(path), event, before, after, data, parent: None }), outcome)
+}
+
+fn kind_of(create: &Create<'_>, writer: &Writer<'_>) -> Result<Kind, Code> {
+    let (mode, _) = Mode::of_flags(create.flags).ok_or(Code::BadArguments)?;
+    if mode == Mode::Ttl && !writer.ttl_allowed {
+        return Err(Code::Unimplemented);
+    }
+    let ttl_fits = if mode == Mode::Ttl { (1..=TTL_MAX).contains(&create.ttl) } else { create.ttl < 0 };
+    if !ttl_fits {
+        return Err(Code::BadArguments);
+    }
+    Ok(match mode {
+        Mode::Persistent => Kind::Persistent,
+        Mode::Ephemeral => Kind::Ephemeral(writer.session),
+        Mode::Container => Kind::Container,
+        Mode::Ttl => Kind::Ttl(create.ttl as u64),
+    })
+}
+
+fn plan_create<'a>(
+    create: &Create<'a>,
+    view: &impl View,
+    writer: &Writer<'_>,
+) -> Result<(Option<Change<'a>>, Outcome<'a>), Code> {
+    let kind = kind_of(create, writer)?;
+    let parent_path = parent_of(create.path).ok_or(Code::BadArguments)?;
+    if create.path.contains('\0') {
+        return Err(Code::BadArguments);
+    }
+    let acl = fixed(&create.acl, writer.caller)?;
+    let parent = view.meta(parent_path).ok_or(Code::NoNode)?;
+    allowed(&parent.acl, Permission::CREATE, writer.caller)?;
+    let path: Cow<'a, str> = if create.is_sequential() {
+        sequential_name(create.path, parent.creates).into()
+    } else {
+        create.path.into()
+    };
+    validate(&path)?;
+    if crate::wire::name_of(&path).len() > NAME_BYTES_MAX {
+        return Err(Code::BadArguments);
+    }
+    if view.meta(&path).is_some() {
+        return Err(Code::NodeExists);
+    }
+    if matches!(parent.kind, Kind::Ephemeral(_)) {
+        return Err(Code::NoChildrenForEphemerals);
+    }
+    let after = Meta {
+        czxid: writer.stamp,
+        mzxid: writer.stamp,
+        pzxid: writer.stamp,
+        ctime: writer.time,
+        mtime: writer.time,
+        version: 0,
+        creates: 0,
+        aversion: 0,
+        kind,
+        children: 0,
+        data_len: create.data.map_or(0, <[u8]>::len) as u32,
+        acl: Arc::from(acl),
+    };
+    let parent = Meta {
+        pzxid: writer.stamp,
+        creates: parent.creates.wrapping_add(1),
+        children: parent.children + 1,
+        ..parent
+    };
+    let outcome = Outcome::Created(path.clone(), create.with_stat.then(|| after.clone()));
+    let change = Change {
+        path,
+        event: Some(EventKind::Created),
+        before: None,
+        after: Some(after),
+        data: Some(create.data),
+        parent: Some(parent),
+    };
+    Ok((Some(change), outcome))
+}
+
+/// Nodes that are always there.
+pub(crate) const ESSENTIAL: [&str; 4] = ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"];
+
+fn plan_delete<'a>(
+    path: &'a str,
+    version: i32,
+    view: &impl View,
+    writer: &Writer<'_>,
+) -> Result<(Option<Change<'a>>, Outcome<'a>), Code> {
+    let parent_path = parent_of(path).ok_or(Code::BadArguments)?;
+    if path.contains('\0') || ESSENTIAL.contains(&path) {
+        return Err(Code::BadArguments);
+    }
+    let parent = view.meta(parent_path).ok_or(Code::NoNode)?;
+    allowed(&parent.acl, Permission::DELETE, writer.caller)?;
+    let before = view.meta(path).ok_or(Code::NoNode)?;
+    next_version(before.version, version)?;
+    if before.children > 0 {
+        return Err(Code::NotEmpty);
+    }
+    Ok((Some(removal(path, before, parent, writer.stamp)), Outcome::Deleted))
+}
+
+/// The going of a node without children.
+pub(crate) fn removal(path: &str, before: Meta, parent: Meta, stamp: u64) -> Change<'_> {
+    let parent = Meta { pzxid: stamp, children: parent.children.saturating_sub(1), ..parent };
+    Change {
+        path: Cow::Borrowed(path),
+        event: Some(EventKind::Deleted),
+        before: Some(before),
+        after: None,
+        data: None,
+        parent: Some(parent),
+    }
+}

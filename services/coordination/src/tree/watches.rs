@@ -1,0 +1,183 @@
+//! What gateways watch here: one entry a gateway and path, however many sessions of it watch.
+
+use crate::tree::Znodes;
+use crate::wire::{Acl, Event, EventKind, WatchSeq, parent_of};
+use kernel::NodeId;
+use mason::ShardOut;
+use std::collections::BTreeMap;
+
+/// Fires once, on changes of data and existence.
+pub(crate) const DATA: u8 = 1;
+/// Fires once, on changes of children and deletion.
+pub(crate) const CHILD: u8 = 2;
+/// Fires always, on both.
+pub(crate) const PERSISTENT: u8 = 4;
+/// Fires always, on changes of data and existence of the node and all below.
+pub(crate) const RECURSIVE: u8 = 8;
+
+#[derive(Clone, Copy, Debug)]
+struct Watch {
+    reader: NodeId,
+    kinds: u8,
+    /// Its last registration.
+    seq: WatchSeq,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Watches {
+    paths: BTreeMap<Box<str>, Vec<Watch>>,
+    /// How many entries are recursive: without any, nobody walks up the tree.
+    recursive: usize,
+}
+
+/// What is to be told, by reader.
+#[derive(Debug, Default)]
+pub(crate) struct Notices(BTreeMap<NodeId, Vec<u8>>);
+
+impl Notices {
+    pub(crate) fn add(&mut self, reader: NodeId, position: u32, event: EventKind, path: &str, acl: &[Acl]) {
+        Event::write(position, event as i32, path, acl, self.0.entry(reader).or_default());
+    }
+
+    pub(crate) fn send(self, out: &mut ShardOut) {
+        for (reader, body) in self.0 {
+            out.notify(reader, body);
+        }
+    }
+}
+
+impl Watches {
+    pub(crate) fn register(&mut self, reader: NodeId, path: &str, kinds: u8, seq: WatchSeq) {
+        if !self.paths.contains_key(path) {
+            self.paths.insert(path.into(), Vec::new());
+        }
+        let Some(watches) = self.paths.get_mut(path) else { return };
+        match watches.iter_mut().find(|watch| watch.reader == reader) {
+            Some(watch) => {
+                self.recursive += usize::from(kinds & !watch.kinds & RECURSIVE != 0);
+                watch.kinds |= kinds;
+                watch.seq = watch.seq.max(seq);
+            }
+            None => {
+                self.recursive += usize::from(kinds & RECURSIVE != 0);
+                watches.push(Watch { reader, kinds, seq });
+            }
+        }
+    }
+
+    /// Drops the reader's entry unless it was registered after `through`.
+    pub(crate) fn forget(&mut self, reader: NodeId, path: &str, through: WatchSeq) {
+        let keep = |watch: &Watch| watch.reader != reader || watch.seq > through;
+        if let Some(watches) = self.paths.get_mut(path) {
+            self.recursive -= retain(watches, keep);
+            if watches.is_empty() {
+                self.paths.remove(path);
+            }
+        }
+    }
+
+    pub(crate) fn forget_reader(&mut self, reader: NodeId) {
+        for watches in self.paths.values_mut() {
+            self.recursive -= retain(watches, |watch| watch.reader != reader);
+        }
+        self.paths.retain(|_, watches| !watches.is_empty());
+    }
+
+    /// Notes whom an event concerns, and takes back what fires once.
+    pub(crate) fn fire(
+        &mut self,
+        event: EventKind,
+        path: &str,
+        acl: &[Acl],
+        position: u32,
+        notices: &mut Notices,
+    ) {
+        if self.paths.is_empty() {
+            return;
+        }
+        let (concerned, spent) = match event {
+            EventKind::Created | EventKind::DataChanged => (DATA | PERSISTENT | RECURSIVE, DATA),
+            EventKind::Deleted => (DATA | CHILD | PERSISTENT | RECURSIVE, DATA | CHILD),
+            EventKind::ChildrenChanged => (CHILD | PERSISTENT, CHILD),
+        };
+        let mut readers = Vec::new();
+        if let Some(watches) = self.paths.get_mut(path) {
+            readers.extend(
+                watches.iter().filter(|watch| watch.kinds & concerned != 0).map(|watch| watch.reader),
+            );
+            for watch in watches.iter_mut() {
+                watch.kinds &= !spent;
+            }
+            retain(watches, |watch| watch.kinds != 0);
+            if watches.is_empty() {
+                self.paths.remove(path);
+            }
+        }
+        if self.recursive > 0 && event != EventKind::ChildrenChanged {
+            self.recursive_readers(path, &mut readers);
+        }
+        readers.sort_unstable();
+        readers.dedup();
+        for reader in readers {
+            notices.add(reader, position, event, path, acl);
+        }
+    }
+
+    fn recursive_readers(&self, path: &str, readers: &mut Vec<NodeId>) {
+        let mut at = path;
+        while let Some(above) = parent_of(at).filter(|&above| above != at) {
+            let watches = self.paths.get(above).into_iter().flatten();
+            readers.extend(watches.filter(|watch| watch.kinds & RECURSIVE != 0).map(|watch| watch.reader));
+            at = above;
+        }
+    }
+}
+
+/// Keeps what `keep` says, and counts the recursive ones that go.
+fn retain(watches: &mut Vec<Watch>, keep: impl Fn(&Watch) -> bool) -> usize {
+    let recursive = |watches: &[Watch]| watches.iter().filter(|watch| watch.kinds & RECURSIVE != 0).count();
+    let before = recursive(watches);
+    watches.retain(keep);
+    before - recursive(watches)
+}
+
+impl Znodes {
+    /// After a snapshot was installed: whatever watched node has changed since is told as one event.
+    pub(crate) fn tell_missed(&mut self, notices: &mut Notices) {
+        let Some(since) = self.missed_since.take() else { return };
+        let watched: Vec<(Box<str>, u8)> = self
+            .watches
+            .paths
+            .iter()
+            .map(|(path, watches)| (path.clone(), watches.iter().fold(0, |kinds, watch| kinds | watch.kinds)))
+            .collect();
+        let open = self.table.acls.open().clone();
+        for (path, kinds) in watched {
+            if !self.owns(&path) {
+                continue;
+            }
+            match self.table.meta(&path) {
+                // One that watches a node's absence does not mind; its gateway drops what nobody waits for.
+                None => self.watches.fire(EventKind::Deleted, &path, &open, 0, notices),
+                Some(meta) => {
+                    if meta.czxid > since {
+                        self.watches.fire(EventKind::Created, &path, &meta.acl, 0, notices);
+                    } else if meta.mzxid > since {
+                        self.watches.fire(EventKind::DataChanged, &path, &meta.acl, 0, notices);
+                    }
+                    if meta.pzxid > since && kinds & (CHILD | PERSISTENT) != 0 {
+                        self.watches.fire(EventKind::ChildrenChanged, &path, &meta.acl, 1, notices);
+                    }
+                }
+            }
+        }
+        if self.watches.recursive > 0 {
+            let changed: Vec<_> =
+                self.table.iter().map(|node| (node.path().to_owned(), node.meta(&self.table.acls))).collect();
+            for (path, meta) in changed.iter().filter(|(_, meta)| meta.mzxid > since) {
+                let event = if meta.czxid > since { EventKind::Created } else { EventKind::DataChanged };
+                self.watches.fire(event, path, &meta.acl, 2, notices);
+            }
+        }
+    }
+}

@@ -1,0 +1,24 @@
+//! The words of the service: ZooKeeper's own (jute, big-endian) towards users, and what travels inside operations and reads.
+
+mod acl;
+mod code;
+mod jute;
+mod operation;
+mod path;
+mod query;
+mod reply;
+mod request;
+mod stat;
+
+pub use acl::{Acl, Caller, Identity, OPEN, Permission, allowed, fixed, is_open, read_acls, write_acls};
+pub use code::Code;
+pub use jute::{JuteInput, JuteOutput, Malformed};
+pub use operation::{Body, ConnectionEpoch, Origin, SessionAnswer, SessionId, Told, WriteHead};
+pub use path::{is_sequential, name_of, parent_of, sequential_name, validate};
+pub use query::{Event, Fired, Query, Reapable, WatchSeq};
+pub use reply::{
+    ConnectRequest, EventKind, NOTIFICATION_XID, PING_XID, connect_response, frame, notification,
+    reply_header,
+};
+pub use request::{Create, Mode, Operation, Request, SetWatches, Update, op};
+pub use stat::Stat;

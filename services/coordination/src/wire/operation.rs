@@ -1,0 +1,336 @@
+//! What is sequenced: writes of users and the life of sessions, as a gateway submits them and stubs and shards read them.
+
+use crate::wire::{Caller, JuteInput, JuteOutput, Malformed, Operation};
+use kernel::NodeId;
+use mason::Space;
+
+kernel::number! {
+    /// A user's session: its home group plus one in the upper 16 bits, a counter below. Never 0, never negative: those would
+    /// be taken for other kinds of owners.
+    pub struct SessionId(u64);
+}
+
+kernel::number! {
+    /// Counts the connections of a session: operations of an older one are refused.
+    pub struct ConnectionEpoch(u64);
+}
+
+/// Where a session's connection ends.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Origin {
+    /// The gateway.
+    pub gateway: NodeId,
+    /// The connection there.
+    pub connection: NodeId,
+}
+
+/// Who writes, and what.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WriteHead {
+    /// The session.
+    pub session: SessionId,
+    /// Its connection.
+    pub epoch: ConnectionEpoch,
+    /// Whether it creates ephemeral nodes.
+    pub ephemeral: bool,
+    /// Whether nodes with a time to live may be made.
+    pub ttl_allowed: bool,
+    /// As whom the user has been authenticated.
+    pub caller: Caller,
+    /// The opcode of what follows.
+    pub opcode: i32,
+}
+
+/// The body of an operation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Body<'a> {
+    /// A new session.
+    Open {
+        /// For whom.
+        origin: Origin,
+        /// Drawn by the gateway; makes the password differ from that of an earlier life's session.
+        nonce: u64,
+        /// In milliseconds, as the user asks.
+        timeout: i32,
+    },
+    /// A session comes back on another connection.
+    Attach {
+        /// Which.
+        session: SessionId,
+        /// The proof.
+        password: &'a [u8],
+        /// From where.
+        origin: Origin,
+        /// In milliseconds, as the user asks.
+        timeout: i32,
+    },
+    /// These were heard from.
+    Touch {
+        /// Sessions and the connections they were heard on.
+        sessions: Vec<(SessionId, ConnectionEpoch)>,
+    },
+    /// The user closes the session.
+    Close {
+        /// Which.
+        session: SessionId,
+        /// On which connection.
+        epoch: ConnectionEpoch,
+    },
+    /// A user's write.
+    Write {
+        /// Who writes.
+        head: WriteHead,
+        /// The request's bytes, for [`Operation::read`].
+        request: &'a [u8],
+    },
+    /// A session has ended: its ephemeral nodes vanish.
+    Bury {
+        /// Whose.
+        session: SessionId,
+        /// Where it has made some, parents included.
+        spaces: Vec<Space>,
+    },
+    /// A container or a node with a time to live may have served its time; executed only if it has.
+    Reap {
+        /// Which.
+        path: &'a str,
+    },
+}
+
+const OPEN: u8 = 1;
+const ATTACH: u8 = 2;
+const TOUCH: u8 = 3;
+const CLOSE: u8 = 4;
+const WRITE: u8 = 5;
+const BURY: u8 = 6;
+const REAP: u8 = 7;
+
+impl<'a> Body<'a> {
+    /// Appends it.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Open { origin, nonce, timeout } => {
+                out.push(OPEN);
+                origin.write(out);
+                out.put_u64(*nonce);
+                out.put_i32(*timeout);
+            }
+            Self::Attach { session, password, origin, timeout } => {
+                out.push(ATTACH);
+                out.put_u64(session.0);
+                out.put_buffer(Some(password));
+                origin.write(out);
+                out.put_i32(*timeout);
+            }
+            Self::Touch { sessions } => {
+                out.push(TOUCH);
+                out.put_count(sessions.len());
+                for (session, epoch) in sessions {
+                    out.put_u64(session.0);
+                    out.put_u64(epoch.0);
+                }
+            }
+            Self::Close { session, epoch } => {
+                out.push(CLOSE);
+                out.put_u64(session.0);
+                out.put_u64(epoch.0);
+            }
+            Self::Write { head, request } => {
+                out.push(WRITE);
+                head.write(out);
+                out.extend_from_slice(request);
+            }
+            Self::Bury { session, spaces } => {
+                out.push(BURY);
+                out.put_u64(session.0);
+                out.put_count(spaces.len());
+                for space in spaces {
+                    out.put_u16(space.0);
+                }
+            }
+            Self::Reap { path } => {
+                out.push(REAP);
+                out.put_text(path);
+            }
+        }
+    }
+
+    /// It on its own.
+    pub fn written(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        self.write(&mut out);
+        out
+    }
+
+    /// Reads it.
+    pub fn read(bytes: &'a [u8]) -> Result<Self, Malformed> {
+        let mut input = JuteInput(bytes);
+        let input = &mut input;
+        Ok(match input.u8()? {
+            OPEN => Self::Open { origin: Origin::read(input)?, nonce: input.u64()?, timeout: input.i32()? },
+            ATTACH => Self::Attach {
+                session: SessionId(input.u64()?),
+                password: input.buffer()?.unwrap_or_default(),
+                origin: Origin::read(input)?,
+                timeout: input.i32()?,
+            },
+            TOUCH => {
+                let count = input.count(16)?.unwrap_or(0);
+                let pair =
+                    |input: &mut JuteInput<'a>| Ok((SessionId(input.u64()?), ConnectionEpoch(input.u64()?)));
+                Self::Touch { sessions: (0..count).map(|_| pair(input)).collect::<Result<_, _>>()? }
+            }
+            CLOSE => Self::Close { session: SessionId(input.u64()?), epoch: ConnectionEpoch(input.u64()?) },
+            WRITE => Self::Write { head: WriteHead::read(input)?, request: input.0 },
+            BURY => {
+                let session = SessionId(input.u64()?);
+                let count = input.count(2)?.unwrap_or(0);
+                let spaces = (0..count).map(|_| input.u16().map(Space)).collect::<Result<_, _>>()?;
+                Self::Bury { session, spaces }
+            }
+            REAP => Self::Reap { path: input.text()? },
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+impl Origin {
+    pub(crate) fn write(self, out: &mut Vec<u8>) {
+        out.put_u64(self.gateway.as_u64());
+        out.put_u64(self.connection.as_u64());
+    }
+
+    pub(crate) fn read(input: &mut JuteInput<'_>) -> Result<Self, Malformed> {
+        let gateway = NodeId::from_u64(input.u64()?);
+        Ok(Self { gateway, connection: NodeId::from_u64(input.u64()?) })
+    }
+}
+
+impl WriteHead {
+    fn write(&self, out: &mut Vec<u8>) {
+        out.put_u64(self.session.0);
+        out.put_u64(self.epoch.0);
+        out.push(u8::from(self.ephemeral) | u8::from(self.ttl_allowed) << 1);
+        self.caller.write(out);
+        out.put_i32(self.opcode);
+    }
+
+    fn read(input: &mut JuteInput<'_>) -> Result<Self, Malformed> {
+        let (session, epoch) = (SessionId(input.u64()?), ConnectionEpoch(input.u64()?));
+        let flags = input.u8()?;
+        let (ephemeral, ttl_allowed) = (flags & 1 != 0, flags & 2 != 0);
+        Ok(Self {
+            session,
+            epoch,
+            ephemeral,
+            ttl_allowed,
+            caller: Caller::read(input)?,
+            opcode: input.i32()?,
+        })
+    }
+
+    /// The steps that follow.
+    pub fn operation<'a>(&self, request: &'a [u8]) -> Result<Operation<'a>, Malformed> {
+        Operation::read(self.opcode, &mut JuteInput(request))?.ok_or(Malformed)
+    }
+}
+
+/// What a home group answers about sessions.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum SessionAnswer {
+    /// The session is attached to the connection that asked.
+    Attached {
+        /// Which.
+        session: SessionId,
+        /// The connection's number.
+        epoch: ConnectionEpoch,
+        /// The proof for the next time.
+        password: [u8; 16],
+        /// In milliseconds, as granted.
+        timeout: i32,
+    },
+    /// There is no such session, or the password is wrong, or there are too many sessions.
+    Refused,
+    /// Understood.
+    Done,
+}
+
+impl SessionAnswer {
+    /// It on its own.
+    pub fn written(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        match self {
+            Self::Attached { session, epoch, password, timeout } => {
+                out.push(1);
+                out.put_u64(session.0);
+                out.put_u64(epoch.0);
+                out.extend_from_slice(password);
+                out.put_i32(*timeout);
+            }
+            Self::Refused => out.push(2),
+            Self::Done => out.push(3),
+        }
+        out
+    }
+
+    /// Reads it.
+    pub fn read(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut input = JuteInput(bytes);
+        Ok(match input.u8()? {
+            1 => Self::Attached {
+                session: SessionId(input.u64()?),
+                epoch: ConnectionEpoch(input.u64()?),
+                password: input.take(16)?.try_into().map_err(|_| Malformed)?,
+                timeout: input.i32()?,
+            },
+            2 => Self::Refused,
+            3 => Self::Done,
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+/// What a home group tells a gateway unasked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Told {
+    /// The session has another connection now: close this one.
+    Moved {
+        /// The connection that is to be closed.
+        connection: NodeId,
+        /// The session.
+        session: SessionId,
+    },
+    /// The session has ended, and its nodes are gone for all that ask from now on.
+    Ended {
+        /// Its last connection.
+        connection: NodeId,
+        /// The session.
+        session: SessionId,
+    },
+}
+
+impl Told {
+    /// It on its own.
+    pub fn written(self) -> Vec<u8> {
+        let (tag, connection, session) = match self {
+            Self::Moved { connection, session } => (1, connection, session),
+            Self::Ended { connection, session } => (2, connection, session),
+        };
+        let mut out = vec![tag];
+        out.put_u64(connection.as_u64());
+        out.put_u64(session.0);
+        out
+    }
+
+    /// Reads it.
+    pub fn read(bytes: &[u8]) -> Result<Self, Malformed> {
+        let mut input = JuteInput(bytes);
+        let tag = input.u8()?;
+        let (connection, session) = (NodeId::from_u64(input.u64()?), SessionId(input.u64()?));
+        match tag {
+            1 => Ok(Self::Moved { connection, session }),
+            2 => Ok(Self::Ended { connection, session }),
+            _ => Err(Malformed),
+        }
+    }
+}

@@ -1,0 +1,520 @@
+//! A cluster in memory, without the engine: gateways, stubs and shards on several hosts, and one order that every host
+//! executes at its own pace, as the dice say.
+
+use coordination::{Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
+use kernel::{
+    Bytes, Cx, Effect, Effects, HostId, Instant, NodeId, Place, Position, Rng, Role, Situation, Wall,
+};
+use mason::client::{
+    Answer, Answers, BarrierPassed, ClientIn, Connected, ConnectionIn, Disconnected, Input, Notice, Progress,
+    ReadAnswer, ReadAnswers, Told,
+};
+use mason::proxy::ProxyIn;
+use mason::shard::ShardIn;
+use mason::{
+    Group, GroupTime, Mason, Message, Number, Order, Placed, Shard, ShardOut, Space, Stamp, Stub, StubOut,
+    Verdict,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+/// An operation that has its place.
+struct Sequenced {
+    order: Order,
+    body: Bytes,
+    void: bool,
+    /// Who hears of it.
+    origin: Option<(NodeId, Group, u64, u64)>,
+    /// By participant, as soon as one replica of it has come so far.
+    inputs: BTreeMap<Space, Bytes>,
+}
+
+/// One shard's server on one host.
+struct Server {
+    znodes: Znodes,
+    /// How much of the log it has looked at.
+    at: usize,
+    executed: u64,
+    /// Reads that wait: log length that must be reached, least stamp, reads.
+    reads: VecDeque<(usize, u64, NodeId, Vec<mason::shard::Query>)>,
+    readers: Vec<NodeId>,
+    told: u64,
+}
+
+struct Home {
+    stub: Sessions,
+    now: u64,
+    /// By origin: incarnation and the next tag.
+    expected: BTreeMap<NodeId, (u64, u64)>,
+}
+
+struct Host {
+    gateway: Gateway,
+    node: NodeId,
+    effects: Effects<Mason>,
+    servers: Vec<Server>,
+}
+
+/// See the file's head.
+pub(crate) struct Cluster {
+    pub(crate) rng: Rng,
+    pub(crate) now: Instant,
+    hosts: Vec<Host>,
+    homes: Vec<Home>,
+    log: Vec<Sequenced>,
+    numbers: Vec<u64>,
+    stamp: u64,
+    /// What was written to connections.
+    outputs: BTreeMap<NodeId, Vec<u8>>,
+    pub(crate) closed: BTreeMap<NodeId, String>,
+    pub(crate) paused: BTreeMap<NodeId, bool>,
+    next_place: u32,
+    /// Which servers may execute; a held one falls behind.
+    pub(crate) held: Vec<(usize, Space)>,
+    /// The share of submissions that is lost.
+    pub(crate) loss: f64,
+    pub(crate) rejected: Vec<&'static str>,
+    /// Messages on their way to gateways.
+    pending: VecDeque<(usize, NodeId, ClientIn)>,
+    placement: Arc<Placement>,
+}
+
+fn proxy(host: usize, group: usize) -> NodeId {
+    NodeId::new(HostId(host as u32 + 1), Place(100 + group as u32))
+}
+
+fn server(host: usize, space: usize) -> NodeId {
+    NodeId::new(HostId(host as u32 + 1), Place(200 + space as u32))
+}
+
+/// How a cluster is built.
+pub(crate) struct Shape {
+    pub(crate) hosts: usize,
+    pub(crate) groups: u16,
+    pub(crate) shards: u16,
+    pub(crate) seed: u64,
+}
+
+impl Cluster {
+    pub(crate) fn new(hosts: usize, groups: u16, shards: u16, seed: u64) -> Self {
+        Self::with(Shape { hosts, groups, shards, seed }, |_| {})
+    }
+
+    pub(crate) fn with(shape: Shape, adjust: impl Fn(&mut Settings)) -> Self {
+        let placement = Arc::new(Placement::new(shape.shards));
+        let sessions = SessionSettings::new(placement.clone(), [7; 32]);
+        let homes = (0..shape.groups).map(|group| Home {
+            stub: Sessions::new(Group(group), sessions.clone()),
+            now: 0,
+            expected: BTreeMap::new(),
+        });
+        let hosts = (0..shape.hosts).map(|host| {
+            let routes = Routes {
+                proxies: (0..usize::from(shape.groups)).map(|group| proxy(host, group)).collect(),
+                shards: (0..usize::from(shape.shards)).map(|space| server(host, space)).collect(),
+            };
+            let mut settings = Settings::new(routes, placement.clone());
+            adjust(&mut settings);
+            let servers = placement.spaces().map(|space| Server {
+                znodes: Znodes::new(space, placement.clone(), host as u64),
+                at: 0,
+                executed: 0,
+                reads: VecDeque::new(),
+                readers: Vec::new(),
+                told: 0,
+            });
+            Host {
+                gateway: Gateway::new(settings),
+                node: NodeId::new(HostId(host as u32 + 1), Place(1)),
+                effects: Effects::new(Position(0), false),
+                servers: servers.collect(),
+            }
+        });
+        let mut cluster = Self {
+            rng: Rng::seeded(shape.seed),
+            now: Instant(1),
+            hosts: hosts.collect(),
+            homes: homes.collect(),
+            log: Vec::new(),
+            numbers: vec![0; usize::from(shape.shards)],
+            stamp: 0,
+            outputs: BTreeMap::new(),
+            closed: BTreeMap::new(),
+            paused: BTreeMap::new(),
+            next_place: 1000,
+            held: Vec::new(),
+            loss: 0.0,
+            rejected: Vec::new(),
+            pending: VecDeque::new(),
+            placement,
+        };
+        for host in 0..cluster.hosts.len() {
+            cluster.call(host, |gateway, cx| gateway.on_start(cx));
+        }
+        cluster.settle();
+        cluster
+    }
+
+    fn call(&mut self, host: usize, call: impl FnOnce(&mut Gateway, &mut Cx<'_, Gateway>)) {
+        let wall = 1_700_000_000_000_000_000 + self.now.0;
+        let found = &mut self.hosts[host];
+        let mut cx = Cx::new(
+            Situation {
+                node: found.node,
+                now: self.now,
+                wall: Wall { earliest: wall, latest: wall },
+                rng: &mut self.rng,
+            },
+            &mut found.effects,
+        );
+        call(&mut found.gateway, &mut cx);
+        found.gateway.on_burst_end(&mut cx);
+        self.hosts[host].effects.clear_records();
+        let effects: Vec<_> = self.hosts[host].effects.drain().collect();
+        for effect in effects {
+            match effect {
+                // Journals are durable at once here.
+                Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
+                    self.deliver(host, to, message);
+                }
+                Effect::Reject { reason } => self.rejected.push(reason),
+                _ => {}
+            }
+        }
+    }
+
+    fn deliver(&mut self, host: usize, to: NodeId, message: Message) {
+        // What a gateway sends passes the codec, as it will on a wire.
+        let bytes = Bytes::from(kernel::Encode::encoded(&message));
+        assert_eq!(<Message as kernel::Decode>::decoded(&bytes), Ok(message.clone()));
+        match message {
+            Message::Proxy(ProxyIn::Submit(submit)) => {
+                if !self.rng.chance(self.loss) {
+                    let group = (to.place().0 - 100) as usize;
+                    for operation in submit.operations {
+                        self.on_operation(group, operation);
+                    }
+                }
+            }
+            Message::Proxy(ProxyIn::Barrier(barrier)) => {
+                let group = Group((to.place().0 - 100) as u16);
+                // All hosts hold the whole log at any time here, and execute it when they like.
+                self.tell(host, ClientIn::from(BarrierPassed { group, id: barrier.id }));
+            }
+            Message::Shard(ShardIn::Read(read)) => {
+                let (space, length) = ((to.place().0 - 200) as usize, self.log.len());
+                let reader = self.hosts[host].node;
+                self.hosts[host].servers[space].reads.push_back((
+                    length,
+                    read.at_least.0,
+                    reader,
+                    read.reads,
+                ));
+            }
+            Message::Shard(ShardIn::Attach(_)) => {
+                let (space, reader) = ((to.place().0 - 200) as usize, self.hosts[host].node);
+                let server = &mut self.hosts[host].servers[space];
+                server.znodes.forget_reader(reader);
+                server.readers.push(reader);
+            }
+            Message::Connection(ConnectionIn::Output(output)) => {
+                self.outputs.entry(to).or_default().extend_from_slice(&output.bytes);
+            }
+            Message::Connection(ConnectionIn::Close(close)) => {
+                self.closed.insert(to, close.reason);
+            }
+            Message::Connection(ConnectionIn::Pause(pause)) => {
+                self.paused.insert(to, pause.paused);
+            }
+            Message::Sequencer(_)
+            | Message::Client(_)
+            | Message::Log(_)
+            | Message::Proxy(_)
+            | Message::Shard(_) => panic!("a gateway sent {message:?}"),
+        }
+    }
+
+    /// Messages to a gateway come later, in order: they are queued behind what is called now.
+    fn tell(&mut self, host: usize, message: ClientIn) {
+        let from = NodeId::ZERO;
+        self.pending.push_back((host, from, message));
+    }
+
+    fn on_operation(&mut self, group: usize, operation: mason::Operation) {
+        let expected =
+            self.homes[group].expected.entry(operation.origin).or_insert((operation.incarnation, 1));
+        if *expected != (operation.incarnation, operation.tag) {
+            assert!(
+                operation.tag <= expected.1 || self.loss > 0.0,
+                "tag {} is not {expected:?}",
+                operation.tag
+            );
+            return;
+        }
+        expected.1 += 1;
+        let spaces = self.homes[group].stub.spaces(&operation.body);
+        let order = self.order(spaces);
+        let mut out = StubOut::default();
+        let now = GroupTime(self.homes[group].now);
+        let verdict = self.homes[group].stub.apply(&operation.body, order.as_ref(), now, &mut out);
+        let origin = (operation.origin, Group(group as u16), operation.incarnation, operation.tag);
+        let answer = self.carry_out(group, out);
+        if let Some(body) = answer {
+            self.answer(origin, Stamp(0), body);
+        }
+        if let Some(order) = order {
+            let void = verdict == Verdict::Void;
+            let origin = (!void).then_some(origin);
+            self.log.push(Sequenced { order, body: operation.body, void, origin, inputs: BTreeMap::new() });
+        }
+    }
+
+    fn order(&mut self, spaces: Vec<Space>) -> Option<Order> {
+        assert!(spaces.is_sorted() && spaces.iter().all(|space| space.0 < self.placement.shards()));
+        if spaces.is_empty() {
+            return None;
+        }
+        // Stamps have holes.
+        self.stamp += 1 + self.rng.below(3);
+        let numbers = spaces.into_iter().map(|space| {
+            let number = &mut self.numbers[usize::from(space.0)];
+            *number += 1;
+            Placed { space, number: Number(*number) }
+        });
+        let numbers = numbers.collect();
+        Some(Order { numbers, stamp: Stamp(self.stamp), time: 1_700_000_000_000 + self.now.0 / 1_000_000 })
+    }
+
+    fn carry_out(&mut self, group: usize, out: StubOut) -> Option<Bytes> {
+        let (answer, tells, follow_ups) = out.into_parts();
+        for (to, body) in tells {
+            if let Some(host) = self.hosts.iter().position(|host| host.node == to) {
+                self.tell(host, ClientIn::from(Told { group: Group(group as u16), body }));
+            }
+        }
+        for body in follow_ups {
+            let spaces = self.homes[group].stub.spaces(&body);
+            let order = self.order(spaces);
+            let mut out = StubOut::default();
+            let now = GroupTime(self.homes[group].now);
+            self.homes[group].stub.apply_follow_up(&body, order.as_ref(), now, &mut out);
+            if let Some(order) = order {
+                self.log.push(Sequenced { order, body, void: false, origin: None, inputs: BTreeMap::new() });
+            }
+            assert!(self.carry_out(group, out).is_none());
+        }
+        answer
+    }
+
+    fn answer(
+        &mut self,
+        (to, group, incarnation, tag): (NodeId, Group, u64, u64),
+        stamp: Stamp,
+        body: Bytes,
+    ) {
+        if let Some(host) = self.hosts.iter().position(|host| host.node == to) {
+            let answers = vec![Answer { incarnation, tag, stamp, body }];
+            self.tell(host, ClientIn::from(Answers { group, answers }));
+        }
+    }
+
+    /// One server does one thing, if it can.
+    fn serve(&mut self, host: usize, space: usize) -> bool {
+        let id = Space(space as u16);
+        if self.held.contains(&(host, id)) {
+            return false;
+        }
+        let server = &mut self.hosts[host].servers[space];
+        if let Some((length, at_least, ..)) = server.reads.front() {
+            let pending =
+                self.log[server.at..].iter().enumerate().find(|(_, op)| op.order.number_in(id).is_some());
+            let behind = pending
+                .is_some_and(|(skipped, op)| server.at + skipped < *length || op.order.stamp.0 <= *at_least);
+            if !behind && *at_least <= self.stamp {
+                self.answer_reads(host, space);
+                return true;
+            }
+        }
+        let server = &mut self.hosts[host].servers[space];
+        let Some(sequenced) = self.log.get_mut(server.at) else { return self.progress(host, space) };
+        if sequenced.order.number_in(id).is_none() {
+            server.at += 1;
+            return true;
+        }
+        if !sequenced.inputs.contains_key(&id) && !sequenced.void {
+            let mut inputs = Vec::new();
+            server.znodes.inputs(&sequenced.body, &sequenced.order, &mut inputs);
+            sequenced.inputs.insert(id, inputs.into());
+            return true;
+        }
+        if !sequenced.void && sequenced.inputs.len() < sequenced.order.numbers.len() {
+            return false;
+        }
+        self.execute(host, space);
+        true
+    }
+
+    fn execute(&mut self, host: usize, space: usize) {
+        let id = Space(space as u16);
+        let server = &mut self.hosts[host].servers[space];
+        let sequenced = &mut self.log[server.at];
+        server.at += 1;
+        server.executed = sequenced.order.stamp.0;
+        if sequenced.void {
+            return;
+        }
+        let mut own = Vec::new();
+        server.znodes.inputs(&sequenced.body, &sequenced.order, &mut own);
+        assert_eq!(sequenced.inputs[&id], own, "replicas differ in what they tell others");
+        let others: Vec<(Space, Bytes)> = sequenced
+            .inputs
+            .iter()
+            .filter(|(of, _)| **of != id)
+            .map(|(of, bytes)| (*of, bytes.clone()))
+            .collect();
+        let mut out = ShardOut::default();
+        server.znodes.execute(&sequenced.body, &sequenced.order, &others, &mut out);
+        let (answer, notices) = out.into_parts();
+        let (stamp, first) = (sequenced.order.stamp, sequenced.order.numbers[0].space == id);
+        let origin = sequenced.origin.filter(|_| first);
+        for (to, body) in notices {
+            assert_eq!(to, self.hosts[host].node);
+            self.tell(host, ClientIn::from(Notice { space: id, stamp, body }));
+        }
+        if let Some(origin) = origin.filter(|(to, ..)| *to == self.hosts[host].node) {
+            self.answer(origin, stamp, answer.into());
+        }
+    }
+
+    fn answer_reads(&mut self, host: usize, space: usize) {
+        let server = &mut self.hosts[host].servers[space];
+        let Some((.., reader, reads)) = server.reads.pop_front() else { return };
+        let answers = reads.into_iter().map(|query| {
+            let mut body = Vec::new();
+            server.znodes.read(reader, &query.body, &mut body);
+            ReadAnswer { tag: query.tag, body: body.into() }
+        });
+        let (answers, executed) = (answers.collect(), Stamp(server.executed));
+        self.tell(host, ClientIn::from(ReadAnswers { space: Space(space as u16), executed, answers }));
+    }
+
+    /// Nothing is left to execute: everything up to the last stamp is covered.
+    fn progress(&mut self, host: usize, space: usize) -> bool {
+        let through = self.stamp;
+        let server = &mut self.hosts[host].servers[space];
+        if server.told == through || server.readers.is_empty() {
+            return false;
+        }
+        server.told = through;
+        self.tell(host, ClientIn::from(Progress { space: Space(space as u16), through: Stamp(through) }));
+        true
+    }
+
+    /// Lets everybody work, in an order that the dice choose, until nothing is left to do.
+    pub(crate) fn settle(&mut self) {
+        let (hosts, shards) = (self.hosts.len(), self.numbers.len());
+        let mut idle = 0;
+        while idle < 3 * hosts * shards || !self.pending.is_empty() {
+            if self.rng.chance(0.5)
+                && let Some((host, from, message)) = self.pending.pop_front()
+            {
+                self.call(host, |gateway, cx| gateway.on_message(from, message, cx));
+                idle = 0;
+                continue;
+            }
+            let (host, space) = (self.rng.index(hosts), self.rng.index(shards));
+            idle = if self.serve(host, space) { 0 } else { idle + 1 };
+            if idle >= 3 * hosts * shards {
+                // The dice may have passed somebody over.
+                let all = (0..hosts).flat_map(|host| (0..shards).map(move |space| (host, space)));
+                if all.collect::<Vec<_>>().into_iter().any(|(host, space)| self.serve(host, space)) {
+                    idle = 0;
+                }
+            }
+        }
+    }
+
+    /// Time passes; gateways and groups notice every 50 ms.
+    pub(crate) fn pass(&mut self, millis: u64) {
+        for _ in 0..millis.div_ceil(50) {
+            self.now.0 += 50_000_000;
+            for host in 0..self.hosts.len() {
+                self.call(host, |gateway, cx| {
+                    gateway.on_timer(coordination::gateway::GatewayTimer::Tick, cx)
+                });
+            }
+            for group in 0..self.homes.len() {
+                self.homes[group].now += 50;
+                self.clock(group, false);
+            }
+            self.settle();
+        }
+    }
+
+    /// A new leader begins to count a group's time.
+    pub(crate) fn clock(&mut self, group: usize, new_leader: bool) {
+        let (mut out, now) = (StubOut::default(), GroupTime(self.homes[group].now));
+        self.homes[group].stub.on_clock(now, new_leader, &mut out);
+        assert!(self.carry_out(group, out).is_none());
+    }
+
+    pub(crate) fn connect(&mut self, host: usize) -> NodeId {
+        let node = NodeId::new(HostId(host as u32 + 1), Place(self.next_place));
+        self.next_place += 1;
+        let message = Connected { address: "10.1.2.3".to_owned(), certificate: None };
+        self.call(host, |gateway, cx| gateway.on_message(node, message.into(), cx));
+        node
+    }
+
+    pub(crate) fn input(&mut self, node: NodeId, bytes: Vec<u8>) {
+        let host = node.host().0 as usize - 1;
+        let message = Input { bytes: bytes.into() };
+        self.call(host, |gateway, cx| gateway.on_message(node, message.into(), cx));
+    }
+
+    pub(crate) fn disconnect(&mut self, node: NodeId) {
+        let host = node.host().0 as usize - 1;
+        self.call(host, |gateway, cx| gateway.on_message(node, Disconnected {}.into(), cx));
+    }
+
+    /// Takes what was written to a connection.
+    pub(crate) fn output(&mut self, node: NodeId) -> Vec<u8> {
+        self.outputs.remove(&node).unwrap_or_default()
+    }
+
+    pub(crate) fn metrics(&self, host: usize) -> coordination::gateway::Metrics {
+        self.hosts[host].gateway.metrics()
+    }
+
+    pub(crate) fn space_of(&self, path: &str) -> Space {
+        self.placement.space_of(path)
+    }
+
+    pub(crate) fn sessions(&self, group: usize) -> usize {
+        self.homes[group].stub.len()
+    }
+
+    /// A group's replica that starts from a snapshot takes over.
+    pub(crate) fn reload_group(&mut self, group: usize) {
+        let mut saved = Vec::new();
+        self.homes[group].stub.save(&mut saved);
+        let settings = SessionSettings::new(self.placement.clone(), [7; 32]);
+        let mut stub = Sessions::new(Group(group as u16), settings);
+        assert_eq!(stub.load(&saved), Ok(()));
+        self.homes[group].stub = stub;
+    }
+
+    /// All replicas of every shard have the same state.
+    pub(crate) fn agree(&mut self) {
+        self.settle();
+        for space in 0..self.numbers.len() {
+            let digests: Vec<u64> =
+                self.hosts.iter().map(|host| host.servers[space].znodes.digest()).collect();
+            assert!(
+                digests.windows(2).all(|pair| pair[0] == pair[1]),
+                "replicas of shard {space}: {digests:?}"
+            );
+        }
+        assert_eq!(self.rejected, Vec::<&str>::new());
+    }
+}

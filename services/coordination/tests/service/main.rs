@@ -1,0 +1,5 @@
+//! The whole service in memory: raw ZooKeeper bytes in, raw bytes out, with one shard and with four.
+
+mod client;
+mod driver;
+mod requests;
