@@ -100,8 +100,9 @@ impl Cluster {
         };
         let write = |path: PathBuf, text: String| std::fs::write(path, text).expect("the folder is writable");
         write(self.folder.join("cluster.toml"), text(lines(&mut self.hosts.iter().take(self.members))));
-        for host in self.hosts.iter().skip(self.members) {
-            let mut known = self.hosts.iter().take(self.members).chain([host]);
+        // Whoever joins must reach the leader, and that may be one who joined before.
+        for (index, host) in self.hosts.iter().enumerate().skip(self.members) {
+            let mut known = self.hosts.iter().take(index + 1);
             write(self.folder.join(format!("{}.toml", host.name)), text(lines(&mut known)));
         }
     }
