@@ -99,6 +99,11 @@ impl<F: Family> Effects<F> {
         self.next
     }
 
+    /// Counts what a node was sent and has no role for; see [`Cx::reject`].
+    pub fn reject(&mut self, reason: &'static str) {
+        self.effects.push(Effect::Reject { reason });
+    }
+
     /// True if nothing was pushed since the last drain.
     pub fn is_empty(&self) -> bool {
         self.effects.is_empty() && self.record_ends.is_empty()
@@ -125,10 +130,11 @@ impl<F: Family> Effects<F> {
     }
 
     /// Takes over what a role of another family, hosted inside a node of this one, has pushed since it was given this buffer's
-    /// cursor. Embedded roles answer no local calls: there is nobody whom they could answer.
+    /// cursor.
     pub(crate) fn absorb<G: Family>(&mut self, inner: &mut Effects<G>)
     where
         F::Message: From<G::Message>,
+        F::Response: From<G::Response>,
     {
         let journaled = self.journal.len();
         self.journal.append(&mut inner.journal);
@@ -145,7 +151,7 @@ impl<F: Family> Effects<F> {
             Effect::Reject { reason } => Effect::Reject { reason },
             Effect::Mark { name } => Effect::Mark { name },
             Effect::Note { text } => Effect::Note { text },
-            Effect::Respond { .. } => Effect::Reject { reason: "embedded role answered a local call" },
+            Effect::Respond { id, response } => Effect::Respond { id, response: response.into() },
         }));
     }
 

@@ -39,6 +39,7 @@ impl<N: Node> Embedded<N> {
         call: impl FnOnce(&mut N, &mut Effects<N::Family>),
     ) where
         F::Message: From<<N::Family as Family>::Message>,
+        F::Response: From<<N::Family as Family>::Response>,
     {
         self.effects.follow(outer);
         call(&mut self.node, &mut self.effects);

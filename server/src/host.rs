@@ -1,9 +1,12 @@
 //! One host of a cluster: its roles, its journal, its ports.
 
 use crate::cluster::{ClusterFile, Durability, RoleName};
+use crate::family::{KvMember, Node};
 use crate::native::{Gate, Native};
+use crate::zookeeper::ZooKeeper;
 use kernel::{HostId, NodeId, Place};
 use kv::Store;
+use mason::Deployment;
 use paxos::multipaxos::acceptor::Acceptor;
 use paxos::multipaxos::batcher::Batcher;
 use paxos::multipaxos::client::Client;
@@ -20,9 +23,6 @@ use std::net::TcpListener;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// What a host runs.
-pub type Node = Member<Store>;
-
 /// The client role that serves this host's HTTP API.
 pub const GATEWAY: Place = Place(7);
 
@@ -35,6 +35,8 @@ pub struct Sockets {
     pub peer: TcpListener,
     /// For clients of the native protocol.
     pub native: TcpListener,
+    /// For ZooKeeper's clients, if the coordination service is on.
+    pub zookeeper: Option<TcpListener>,
 }
 
 /// A failure to start.
@@ -98,19 +100,45 @@ pub fn start(
         },
         tls: tls.as_ref().map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
     };
+    let mut front_ends = vec![front_end];
+    if let (Some(listen), Some(coordination)) = (sockets.zookeeper, &file.coordination) {
+        let gateway = Deployment::gateway(HostId::named(name));
+        front_ends.push(FrontEndConfig {
+            listen,
+            build: Box::new(move || Box::new(ZooKeeper { gateway })),
+            limits: ClientLimits {
+                connections_max,
+                connections_per_address_max: file.limits.connections_per_address_max,
+                input_bytes_max: coordination.request_bytes_max + 4,
+                output_bytes_max: file.limits.client_backlog_bytes_max,
+                output_bytes_max_total: file.limits.backlog_bytes_max,
+                handshake_within: Duration::from_secs(10),
+            },
+            tls: tls.as_ref().map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
+        });
+    }
     let (file, name) = (file.clone(), name.to_owned());
-    Ok(Host::start(config, move || nodes(&file, &name, joins), vec![front_end])?)
+    Ok(Host::start(config, move || all_nodes(&file, &name, joins), front_ends)?)
 }
 
-/// The roles placed on a host; all of them on one that joins.
-fn nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, Node)> {
+fn all_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, Node)> {
+    let mut nodes: Vec<(Place, Node)> =
+        kv_nodes(file, name, joins).into_iter().map(|(place, member)| (place, member.into())).collect();
+    if let Some(coordination) = file.coordination.as_ref().filter(|_| !joins) {
+        nodes.extend(crate::ensemble::nodes(file, coordination, name));
+    }
+    nodes
+}
+
+/// The roles of the key-value store placed on a host; all of them on one that joins.
+fn kv_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, KvMember)> {
     let host = HostId::named(name);
     let first = file.placement.configuration();
     let known = Configurations::starting_with(first.clone());
     let parameters = || file.parameters.clone();
     let at = |role: RoleName| Place(role as u32);
-    let mut nodes: Vec<(Place, Node)> = Vec::new();
-    let mut plays = |placed: &[NodeId], role: RoleName, build: &dyn Fn() -> Node| {
+    let mut nodes: Vec<(Place, KvMember)> = Vec::new();
+    let mut plays = |placed: &[NodeId], role: RoleName, build: &dyn Fn() -> KvMember| {
         if joins || placed.iter().any(|node| node.host() == host) {
             nodes.push((at(role), build()));
         }

@@ -5,12 +5,15 @@ mod admin;
 mod bench;
 mod cluster;
 mod commands;
+mod ensemble;
 mod failure;
+mod family;
 mod host;
 mod log;
 mod members;
 mod native;
 mod status;
+mod zookeeper;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

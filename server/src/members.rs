@@ -1,7 +1,7 @@
 //! Keeps a host's links and its gate to what the log says of the membership: the cluster file only says how it began.
 
 use crate::cluster::{ClusterFile, RoleName};
-use crate::host::Node;
+use crate::family::Node;
 use crate::log::Log;
 use crate::native::Gate;
 use crate::status::{Membership, Status};

@@ -1,10 +1,11 @@
 //! The native protocol's front end: prefaces and frames in, messages for the batcher of this host out.
 
+use crate::family::{self, Ordinate};
 use bytes::BytesMut;
 use kernel::{Bytes, Decode, FrameReader, FrameWriter, NodeId, Reader};
 use ordinate_client::protocol;
+use paxos::Message;
 use paxos::multipaxos::batcher::BatcherIn;
-use paxos::{Message, Paxos};
 use runtime::{CloseReason, FrontEnd, Session, SessionCx};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -34,8 +35,8 @@ const SENT_ELSEWHERE: CloseReason = CloseReason("other hosts serve clients");
 /// What the writer keeps of its memory between two messages.
 const WRITER_KEPT_BYTES: usize = 256 << 10;
 
-impl FrontEnd<Paxos> for Native {
-    fn open(&mut self, _client: NodeId, _address: SocketAddr) -> Box<dyn Session<Paxos>> {
+impl FrontEnd<Ordinate> for Native {
+    fn open(&mut self, _client: NodeId, _address: SocketAddr) -> Box<dyn Session<Ordinate>> {
         Box::new(Connection {
             batcher: self.batcher,
             frames: FrameReader { body_max: self.body_max },
@@ -99,8 +100,12 @@ struct Connection {
     writer: Rc<RefCell<FrameWriter>>,
 }
 
-impl Session<Paxos> for Connection {
-    fn on_input(&mut self, input: &mut BytesMut, cx: &mut SessionCx<'_, Paxos>) -> Result<(), CloseReason> {
+impl Session<Ordinate> for Connection {
+    fn on_input(
+        &mut self,
+        input: &mut BytesMut,
+        cx: &mut SessionCx<'_, Ordinate>,
+    ) -> Result<(), CloseReason> {
         if !self.greeted && !self.greet(input, cx)? {
             return Ok(());
         }
@@ -121,9 +126,10 @@ impl Session<Paxos> for Connection {
     fn on_message(
         &mut self,
         _from: NodeId,
-        message: Message,
-        cx: &mut SessionCx<'_, Paxos>,
+        message: family::Message,
+        cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<(), CloseReason> {
+        let family::Message::Kv(message) = message else { return Ok(()) };
         let mut writer = self.writer.borrow_mut();
         writer.message(&message);
         let bytes = writer.bytes();
@@ -133,13 +139,13 @@ impl Session<Paxos> for Connection {
         Ok(())
     }
 
-    fn on_tick(&mut self, _cx: &mut SessionCx<'_, Paxos>) -> Result<(), CloseReason> {
+    fn on_tick(&mut self, _cx: &mut SessionCx<'_, Ordinate>) -> Result<(), CloseReason> {
         if self.greeted && self.gate.is_closed() { Err(SENT_ELSEWHERE) } else { Ok(()) }
     }
 }
 
 impl Connection {
-    fn greet(&mut self, input: &mut BytesMut, cx: &mut SessionCx<'_, Paxos>) -> Result<bool, CloseReason> {
+    fn greet(&mut self, input: &mut BytesMut, cx: &mut SessionCx<'_, Ordinate>) -> Result<bool, CloseReason> {
         let Some(preface) = input.first_chunk::<{ protocol::PREFACE_BYTES }>() else { return Ok(false) };
         let Some(version) = protocol::version_of(preface) else {
             return Err(CloseReason("not the native protocol"));
@@ -162,7 +168,7 @@ impl Connection {
     }
 
     /// Hands a frame's messages to the batcher; what only servers may say closes the connection.
-    fn take(&mut self, body: Bytes, cx: &mut SessionCx<'_, Paxos>) -> Result<(), CloseReason> {
+    fn take(&mut self, body: Bytes, cx: &mut SessionCx<'_, Ordinate>) -> Result<(), CloseReason> {
         let mut body = Reader::new(body);
         while body.remaining() > 0 {
             let message = Bytes::decode(&mut body).map_err(|_| CloseReason("message cut short"))?;
@@ -172,9 +178,9 @@ impl Connection {
                 Err(_) => return Err(CloseReason("message that does not decode")),
             };
             match message {
-                BatcherIn::Submit(message) => cx.send(self.batcher, message),
-                BatcherIn::Query(message) => cx.send(self.batcher, message),
-                BatcherIn::Reconfigure(message) => cx.send(self.batcher, message),
+                BatcherIn::Submit(message) => cx.send(self.batcher, Message::from(message)),
+                BatcherIn::Query(message) => cx.send(self.batcher, Message::from(message)),
+                BatcherIn::Reconfigure(message) => cx.send(self.batcher, Message::from(message)),
                 BatcherIn::PreReadAck(_)
                 | BatcherIn::Superseded(_)
                 | BatcherIn::Heartbeat(_)

@@ -1,7 +1,7 @@
 //! What a host knows of itself and its cluster, for status pages, readiness and metrics.
 
 use crate::cluster::{ClusterFile, RoleName};
-use crate::host::Node;
+use crate::family::{KvMember, Node};
 use kernel::{HostId, NodeId};
 use paxos::{Configuration, Member};
 use runtime::{HostHandle, LinkStatus, Metrics, PeerConfig};
@@ -149,7 +149,7 @@ impl Status {
     pub async fn of(handle: &HostHandle<Node>, file: &ClusterFile, host: &str) -> Option<(Self, Metrics)> {
         let (file, host) = (file.clone(), host.to_owned());
         let view = handle.inspect(move |view| {
-            let nodes: Vec<&Node> = view.nodes().map(|(_, node)| node).collect();
+            let nodes: Vec<&KvMember> = view.nodes().filter_map(|(_, node)| node.as_kv()).collect();
             let mut status = Self::from_nodes(&nodes, view.metrics(), &file, &host);
             status.links = view.links().iter().map(Link::of).collect();
             status.refused_by = view.links().iter().filter_map(refusal).collect();
@@ -159,7 +159,7 @@ impl Status {
         tokio::time::timeout(ANSWER_WITHIN, view).await.ok()?.ok()
     }
 
-    fn from_nodes(nodes: &[&Node], metrics: &Metrics, file: &ClusterFile, host: &str) -> Self {
+    fn from_nodes(nodes: &[&KvMember], metrics: &Metrics, file: &ClusterFile, host: &str) -> Self {
         let mut status = Self {
             version: env!("CARGO_PKG_VERSION"),
             cluster: file.cluster.clone(),
@@ -190,7 +190,7 @@ impl Status {
         status
     }
 
-    fn add(&mut self, node: &Node, file: &ClusterFile, newest: &mut u64) {
+    fn add(&mut self, node: &KvMember, file: &ClusterFile, newest: &mut u64) {
         let mut learn = |status: &mut Self, configuration: &Configuration| {
             if configuration.version >= *newest {
                 *newest = configuration.version;

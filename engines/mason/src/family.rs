@@ -20,7 +20,21 @@ pub struct Mason;
 impl Family for Mason {
     type Message = Message;
     type Request = Bytes;
-    type Response = Bytes;
+    type Response = Response;
+}
+
+/// A gateway's answer to a local call, in the service's encoding.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Response(pub Bytes);
+
+impl From<paxos::Outcome> for Response {
+    /// For completeness of the types: roles of a proxy's log are asked nothing by local applications.
+    fn from(outcome: paxos::Outcome) -> Self {
+        match outcome {
+            paxos::Outcome::Done(bytes) => Self(bytes),
+            paxos::Outcome::Refused(_) => Self(Bytes::new()),
+        }
+    }
 }
 
 /// Everything that travels between Mason's nodes, by who receives it.

@@ -52,7 +52,7 @@ pub mod topology;
 pub mod view;
 
 pub use deployment::{Deployment, GATEWAY, HostParts};
-pub use family::{Mason, Member, Message};
+pub use family::{Mason, Member, Message, Response};
 pub use order::{Cut, Group, GroupTime, Number, Operation, Order, Placed, Range, Space, Stamp};
 pub use outbox::{Life, Outbox};
 pub use service::{Shard, ShardOut, Stub, StubOut, Verdict};

@@ -4,7 +4,7 @@ mod history;
 mod invariants;
 
 use ::mason::proxy::SpacesOf;
-use ::mason::{Deployment, Group, HostParts, Parameters, Space, Stub};
+use ::mason::{Deployment, Group, HostParts, Parameters, Response, Space, Stub};
 use history::History;
 use invariants::Invariants;
 use kernel::{Bytes, Encode, HostId, NodeId, Place, RequestId, Rng};
@@ -199,8 +199,14 @@ impl Scenario for MasonScenario {
         self.history.asked(id, node, spaces, label, control.cluster.now());
     }
 
-    fn on_response(&mut self, _node: NodeId, id: RequestId, order: Bytes, control: &mut Control<'_, Node>) {
-        self.history.answered(id, &order, control.cluster.now());
+    fn on_response(
+        &mut self,
+        _node: NodeId,
+        id: RequestId,
+        order: Response,
+        control: &mut Control<'_, Node>,
+    ) {
+        self.history.answered(id, &order.0, control.cluster.now());
     }
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {

@@ -4,6 +4,7 @@
 //! `value_base64`. A write that timed out may have been executed (504); 4xx were never executed.
 
 use super::Admin;
+use crate::family;
 use crate::host::GATEWAY;
 use axum::Json;
 use axum::body::Bytes;
@@ -220,18 +221,24 @@ async fn ask(admin: &Admin, query: &Query<'_>, level: Level) -> Result<Answer, R
 }
 
 async fn call(admin: &Admin, call: Call) -> Result<Answer, Response> {
-    let outcome = tokio::time::timeout(ANSWER_WITHIN, admin.handle.request(GATEWAY, call)).await;
+    let outcome =
+        tokio::time::timeout(ANSWER_WITHIN, admin.handle.request(GATEWAY, family::Request::Kv(call))).await;
     let unknown = "no answer in time; a write may have been executed: read before you send it again";
     match outcome {
         Err(_) => Err(error(StatusCode::GATEWAY_TIMEOUT, unknown)),
         Ok(Err(_)) => Err(error(StatusCode::SERVICE_UNAVAILABLE, "the host is stopping")),
-        Ok(Ok(Outcome::Refused(Refusal::MaybeExecuted))) => Err(error(StatusCode::GATEWAY_TIMEOUT, unknown)),
-        Ok(Ok(Outcome::Refused(Refusal::Malformed | Refusal::Conflict))) => Err(error(
+        Ok(Ok(family::Response::Kv(Outcome::Refused(Refusal::MaybeExecuted)))) => {
+            Err(error(StatusCode::GATEWAY_TIMEOUT, unknown))
+        }
+        Ok(Ok(family::Response::Kv(Outcome::Refused(Refusal::Malformed | Refusal::Conflict)))) => Err(error(
             StatusCode::PAYLOAD_TOO_LARGE,
             "the request is larger than paxos.batch_bytes_max allows",
         )),
-        Ok(Ok(Outcome::Done(bytes))) => {
+        Ok(Ok(family::Response::Kv(Outcome::Done(bytes)))) => {
             Answer::decode(&bytes).map_err(|why| error(StatusCode::INTERNAL_SERVER_ERROR, &why.to_string()))
+        }
+        Ok(Ok(family::Response::Coordination(_))) => {
+            Err(error(StatusCode::INTERNAL_SERVER_ERROR, "the answer of another service"))
         }
     }
 }

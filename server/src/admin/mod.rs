@@ -5,7 +5,7 @@ mod metrics;
 mod page;
 
 use crate::cluster::ClusterFile;
-use crate::host::Node;
+use crate::family::Node;
 use crate::status::Status;
 use axum::Router;
 use axum::extract::State;

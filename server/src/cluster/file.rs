@@ -59,6 +59,33 @@ pub struct Listen {
     pub native: String,
     /// HTTP.
     pub admin: String,
+    /// ZooKeeper's protocol, if the coordination service is on.
+    pub zookeeper: String,
+}
+
+/// The coordination service.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Coordination {
+    /// True for shards under Mason, false for one replicated state machine.
+    pub sharded: bool,
+    /// How many shards.
+    pub shards: u16,
+    /// How many proxies.
+    pub proxies: u16,
+    /// True if reads promise no more than ZooKeeper's.
+    pub sequential_reads: bool,
+    /// The range of session timeouts.
+    pub session_timeouts: (Duration, Duration),
+    /// The largest request.
+    pub request_bytes_max: usize,
+    /// Requests of one connection under way.
+    pub outstanding_max: usize,
+    /// Paths watched by one connection.
+    pub watches_max: usize,
+    /// What passwords are made from.
+    pub secret: String,
+    /// Who may do everything.
+    pub super_digest: Option<String>,
 }
 
 /// Certificates.
@@ -113,6 +140,8 @@ pub struct ClusterFile {
     pub parameters: paxos::Parameters,
     /// Bounds on clients.
     pub limits: Limits,
+    /// The coordination service, if it is on.
+    pub coordination: Option<Coordination>,
     /// Certificates, if TLS is on.
     pub tls: Option<TlsFiles>,
     /// Who plays which role.
@@ -257,6 +286,7 @@ impl ClusterFile {
             listen: Listen {
                 native: values.text("listen.native").unwrap_or_default(),
                 admin: values.text("listen.admin").unwrap_or_default(),
+                zookeeper: values.text("listen.zookeeper").unwrap_or_default(),
             },
             durability: match values.text("durability.ack").as_deref() {
                 Some("memory") => Durability::Memory,
@@ -264,6 +294,7 @@ impl ClusterFile {
             },
             parameters: values.parameters(),
             limits: values.limits(),
+            coordination: values.coordination(),
             tls: values.tls()?,
             placement,
             hosts: raw.hosts,
@@ -321,6 +352,27 @@ impl Values<'_> {
             snapshot_every_bytes: self.size("paxos.snapshot_every_bytes") as u64,
             ..paxos::Parameters::default()
         }
+    }
+
+    fn coordination(&self) -> Option<Coordination> {
+        let engine = self.text("coordination.engine").filter(|engine| engine != "none")?;
+        let sharded = engine == "mason";
+        let count = |name| if sharded { self.number(name).unwrap_or(1) as u16 } else { 1 };
+        Some(Coordination {
+            sharded,
+            shards: count("coordination.shards"),
+            proxies: count("coordination.proxies"),
+            sequential_reads: self.text("coordination.reads").as_deref() == Some("sequential"),
+            session_timeouts: (
+                self.duration("coordination.session_timeout_min"),
+                self.duration("coordination.session_timeout_max"),
+            ),
+            request_bytes_max: self.size("coordination.request_bytes_max"),
+            outstanding_max: self.number("coordination.outstanding_max").unwrap_or(0) as usize,
+            watches_max: self.number("coordination.watches_max").unwrap_or(0) as usize,
+            secret: self.text("coordination.secret").or_else(|| self.text("cluster")).unwrap_or_default(),
+            super_digest: self.text("coordination.super_digest"),
+        })
     }
 
     fn limits(&self) -> Limits {

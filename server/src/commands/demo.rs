@@ -6,7 +6,8 @@ use crate::admin::{self, Admin};
 use crate::cluster::ClusterFile;
 use crate::cluster::file::Overrides;
 use crate::failure::Failure;
-use crate::host::{self, Node, Sockets};
+use crate::family::Node;
+use crate::host::{self, Sockets};
 use crate::native::Gate;
 use crate::status::Status;
 use ordinate_client::{CallError, Client, Level};
@@ -27,6 +28,9 @@ pub struct Demo {
     /// The first port to try; the next free ones are taken
     #[arg(long, default_value_t = 7070)]
     port: u16,
+    /// The first port to try for ZooKeeper's clients; the next free ones are taken
+    #[arg(long, default_value_t = 2181)]
+    zookeeper: u16,
 }
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -48,6 +52,7 @@ struct Member {
     running: Option<Running>,
     peer: u16,
     native: u16,
+    zookeeper: u16,
     admin: u16,
     paused: bool,
 }
@@ -110,7 +115,11 @@ impl Demo {
 
     fn start(&self) -> Result<Cluster, Failure> {
         let ports = free_ports_from(self.port, 9)?;
-        let mut text = format!("cluster = \"demo\"\n[durability]\nack = \"{}\"\n[hosts]\n", self.durability);
+        let zookeeper = free_ports_from(self.zookeeper, 3)?;
+        let mut text = format!(
+            "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[coordination]\nengine = \"mason\"\n[hosts]\n",
+            self.durability
+        );
         for (name, port) in NAMES.iter().zip(&ports[6..]) {
             text += &format!("{name} = \"127.0.0.1:{port}\"\n");
         }
@@ -123,6 +132,7 @@ impl Demo {
             running: None,
             peer: ports[6 + index],
             native: ports[3 + index],
+            zookeeper: zookeeper[index],
             admin: ports[index],
             paused: false,
         };
@@ -156,7 +166,11 @@ impl Cluster {
             TcpListener::bind(("127.0.0.1", port))
                 .map_err(|error| failed("a port of the demo was taken", error))
         };
-        let sockets = Sockets { peer: listen(member.peer)?, native: listen(member.native)? };
+        let sockets = Sockets {
+            peer: listen(member.peer)?,
+            native: listen(member.native)?,
+            zookeeper: Some(listen(member.zookeeper)?),
+        };
         let admin = listen(member.admin)?;
         let host = host::start(&self.file, name, false, sockets, Gate::default(), None)
             .map_err(|error| failed("a host did not start", error))?;
@@ -222,6 +236,9 @@ impl Cluster {
         let a = &self.members["a"];
         println!();
         println!("  Web page   http://127.0.0.1:{}", a.admin);
+        let zookeeper: Vec<String> =
+            self.members.values().map(|member| format!("127.0.0.1:{}", member.zookeeper)).collect();
+        println!("  ZooKeeper  {}   (4 shards, ordered by Mason)", zookeeper.join(","));
         println!("  HTTP       curl 127.0.0.1:{}/v1/kv/bank/001", a.admin);
         println!("  Native     ordinate kv get bank/001 --endpoints 127.0.0.1:{}", a.native);
         println!("  Status     ordinate status --admin 127.0.0.1:{}", a.admin);

@@ -4,7 +4,8 @@ use crate::admin::{self, Admin};
 use crate::cluster::file::Overrides;
 use crate::cluster::{ClusterFile, Durability, keys};
 use crate::failure::Failure;
-use crate::host::{self, Node, Sockets, StartError};
+use crate::family::Node;
+use crate::host::{self, Sockets, StartError};
 use crate::log::Log;
 use crate::members;
 use crate::native::Gate;
@@ -52,6 +53,10 @@ impl Serve {
         let sockets = Sockets {
             peer: bind(&line.address, "[hosts]")?,
             native: bind(&file.listen.native, "listen.native")?,
+            zookeeper: match file.coordination {
+                Some(_) => Some(bind(&file.listen.zookeeper, "listen.zookeeper")?),
+                None => None,
+            },
         };
         let admin = bind(&file.listen.admin, "listen.admin")?;
         fit_connections(&mut file);
@@ -94,6 +99,13 @@ impl Serve {
             }
         }
         eprintln!("  native      {}{}", file.listen.native, if file.tls.is_some() { "   (TLS)" } else { "" });
+        if let Some(coordination) = &file.coordination {
+            let engine = match coordination.sharded {
+                true => format!("mason, {} shards, {} proxies", coordination.shards, coordination.proxies),
+                false => "paxos, one replicated state machine".to_owned(),
+            };
+            eprintln!("  zookeeper   {}   ({engine})", file.listen.zookeeper);
+        }
         eprintln!("  web page    http://{}", file.listen.admin);
         if std::io::stderr().is_terminal() {
             eprintln!("  try         ordinate kv put greeting hello --endpoints {}", file.listen.native);

@@ -3,7 +3,7 @@
 use kernel::{Bytes, Cx, NodeId, Position, RequestId, Role};
 use mason::client::ClientIn;
 use mason::shard::Attach;
-use mason::{Group, Life, Mason, Outbox};
+use mason::{Group, Life, Mason, Outbox, Response};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -67,14 +67,14 @@ impl Role for Gateway {
                     if self.outbox.answered(message.group, &answer, cx.now())
                         && let Some(id) = self.calls.remove(&(message.group, answer.tag))
                     {
-                        cx.respond(id, answer.body);
+                        cx.respond(id, Response(answer.body));
                     }
                 }
             }
             ClientIn::Skipped(_) => {
                 self.begin_life(cx);
                 for (_, id) in std::mem::take(&mut self.calls) {
-                    cx.respond(id, UNKNOWN);
+                    cx.respond(id, Response(UNKNOWN));
                 }
             }
             ClientIn::Progress(_) => {}
@@ -96,7 +96,7 @@ impl Role for Gateway {
 
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
         if self.proxies.is_empty() {
-            return cx.respond(id, Bytes::new());
+            return cx.respond(id, Response(Bytes::new()));
         }
         let group = Group(self.next_group % self.proxies.len() as u16);
         self.next_group = (group.0 + 1) % self.proxies.len() as u16;

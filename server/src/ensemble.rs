@@ -1,0 +1,69 @@
+//! The coordination service's roles on one host.
+
+use crate::cluster::{ClusterFile, Coordination};
+use crate::family::{CoordinationMember, Node};
+use coordination::{Consistency, Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
+use kernel::{HostId, Place};
+use mason::proxy::SpacesOf;
+use mason::{Deployment, HostParts, Stub as _};
+use paxos::HostEntry;
+use std::sync::Arc;
+
+/// Which role of which host is where.
+pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment {
+    let entry = |host: &crate::cluster::HostLine| HostEntry {
+        name: host.name.clone(),
+        address: host.address.clone(),
+    };
+    let hosts: Vec<HostEntry> = file.hosts.iter().map(entry).collect();
+    let sequencers = if coordination.sharded { hosts.len() } else { 0 };
+    let (proxies, shards) = (coordination.proxies, coordination.shards);
+    Deployment::new(hosts, proxies, shards, sequencers, mason::Parameters::default(), file.parameters.clone())
+}
+
+/// The roles of the host `name`.
+pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str) -> Vec<(Place, Node)> {
+    let host = HostId::named(name);
+    let deployment = deployment(file, coordination);
+    let placement = Arc::new(Placement::new(coordination.shards));
+    let sessions = SessionSettings {
+        timeout_min: coordination.session_timeouts.0.as_millis() as u32,
+        timeout_max: coordination.session_timeouts.1.as_millis() as u32,
+        ..SessionSettings::new(placement.clone(), key_of(&coordination.secret))
+    };
+    let routes = Routes { proxies: deployment.proxies_of(host), shards: deployment.servers_of(host) };
+    let settings = Settings {
+        consistency: if coordination.sequential_reads {
+            Consistency::Sequential
+        } else {
+            Consistency::Linearizable
+        },
+        frame_bytes_max: coordination.request_bytes_max,
+        outstanding_max: coordination.outstanding_max,
+        watches_max: coordination.watches_max,
+        super_digest: coordination.super_digest.clone(),
+        mode: if file.hosts.len() == 1 { "standalone".to_owned() } else { "follower".to_owned() },
+        connections_max: file.limits.connections_max,
+        ..Settings::new(routes, placement.clone())
+    };
+    let stub = sessions.clone();
+    let counting = Sessions::new(mason::Group(0), sessions);
+    let spaces_of: SpacesOf = Arc::new(move |body| counting.spaces(body));
+    let parts = HostParts {
+        stub: &|group| Sessions::new(group, stub.clone()),
+        shard: &|space| Znodes::new(space, placement.clone(), u64::from(std::process::id())),
+        gateway: Gateway::new(settings),
+    };
+    let nodes: Vec<(Place, CoordinationMember)> = deployment.build(host, &spaces_of, parts);
+    nodes.into_iter().map(|(place, member)| (place, member.into())).collect()
+}
+
+/// A key of 32 bytes from any text.
+fn key_of(secret: &str) -> [u8; 32] {
+    let mut key = [0; 32];
+    for (index, part) in key.chunks_mut(8).enumerate() {
+        let salted = [secret.as_bytes(), &[index as u8]].concat();
+        part.copy_from_slice(&parts::digest(&salted).to_le_bytes());
+    }
+    key
+}

@@ -1,0 +1,209 @@
+//! What a host runs: the roles of the key-value store and of the coordination service, side by side on one reactor.
+
+use coordination::{Gateway, Sessions, Znodes};
+use kernel::{
+    Bytes, Decode, DecodeError, Effects, Embedded, Encode, Family, NodeId, Position, Reader, RequestId,
+    Situation, TimerIndex,
+};
+use kv::Store;
+
+/// The family of all services.
+#[derive(Debug)]
+pub struct Ordinate;
+
+impl Family for Ordinate {
+    type Message = Message;
+    type Request = Request;
+    type Response = Response;
+}
+
+/// Everything that travels between hosts, and between the roles of one.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Message {
+    /// Of the key-value store.
+    Kv(paxos::Message),
+    /// Of the coordination service.
+    Coordination(mason::Message),
+}
+
+/// What a local application asks.
+#[derive(Clone, Debug)]
+pub enum Request {
+    /// Of the key-value store.
+    Kv(paxos::Call),
+}
+
+/// What it is answered.
+#[derive(Clone, Debug)]
+pub enum Response {
+    /// By the key-value store.
+    Kv(paxos::Outcome),
+    /// By the coordination service.
+    Coordination(mason::Response),
+}
+
+impl Encode for Message {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Kv(message) => {
+                out.push(1);
+                message.encode(out);
+            }
+            Self::Coordination(message) => {
+                out.push(2);
+                message.encode(out);
+            }
+        }
+    }
+}
+
+impl Decode for Message {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        match u8::decode(input)? {
+            1 => Decode::decode(input).map(Self::Kv),
+            2 => Decode::decode(input).map(Self::Coordination),
+            tag => Err(DecodeError::UnknownTag("message", tag)),
+        }
+    }
+}
+
+impl From<paxos::Message> for Message {
+    fn from(message: paxos::Message) -> Self {
+        Self::Kv(message)
+    }
+}
+
+impl From<mason::Message> for Message {
+    fn from(message: mason::Message) -> Self {
+        Self::Coordination(message)
+    }
+}
+
+impl From<paxos::Outcome> for Response {
+    fn from(outcome: paxos::Outcome) -> Self {
+        Self::Kv(outcome)
+    }
+}
+
+impl From<mason::Response> for Response {
+    fn from(response: mason::Response) -> Self {
+        Self::Coordination(response)
+    }
+}
+
+/// A role of the key-value store.
+pub type KvMember = paxos::Member<Store>;
+/// A role of the coordination service.
+pub type CoordinationMember = mason::Member<Sessions, Znodes, Gateway>;
+
+/// Any role.
+pub enum Node {
+    /// Of the key-value store.
+    Kv(Box<Embedded<KvMember>>),
+    /// Of the coordination service.
+    Coordination(Box<Embedded<CoordinationMember>>),
+}
+
+impl Node {
+    /// The role of the key-value store that it is, if it is one.
+    pub fn as_kv(&self) -> Option<&KvMember> {
+        match self {
+            Self::Kv(embedded) => Some(embedded.node()),
+            Self::Coordination(_) => None,
+        }
+    }
+
+    /// The role of the coordination service that it is, if it is one.
+    pub fn as_coordination(&self) -> Option<&CoordinationMember> {
+        match self {
+            Self::Coordination(embedded) => Some(embedded.node()),
+            Self::Kv(_) => None,
+        }
+    }
+}
+
+impl From<KvMember> for Node {
+    fn from(member: KvMember) -> Self {
+        Self::Kv(Box::new(Embedded::new(member)))
+    }
+}
+
+impl From<CoordinationMember> for Node {
+    fn from(member: CoordinationMember) -> Self {
+        Self::Coordination(Box::new(Embedded::new(member)))
+    }
+}
+
+macro_rules! either {
+    ($self:ident, $effects:ident, |$node:ident, $inner:ident| $call:expr) => {
+        match $self {
+            Self::Kv(embedded) => embedded.call($effects, |$node, $inner| $call),
+            Self::Coordination(embedded) => embedded.call($effects, |$node, $inner| $call),
+        }
+    };
+}
+
+impl kernel::Node for Node {
+    type Family = Ordinate;
+
+    fn restore(&mut self, position: Position, record: Bytes) -> Result<(), DecodeError> {
+        match self {
+            Self::Kv(embedded) => embedded.node_mut().restore(position, record),
+            Self::Coordination(embedded) => embedded.node_mut().restore(position, record),
+        }
+    }
+
+    fn on_start(&mut self, situation: Situation<'_>, effects: &mut Effects<Ordinate>) {
+        either!(self, effects, |node, inner| node.on_start(situation, inner));
+    }
+
+    fn on_message(
+        &mut self,
+        from: NodeId,
+        message: Message,
+        situation: Situation<'_>,
+        effects: &mut Effects<Ordinate>,
+    ) {
+        match (self, message) {
+            (Self::Kv(embedded), Message::Kv(message)) => {
+                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
+            }
+            (Self::Coordination(embedded), Message::Coordination(message)) => {
+                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
+            }
+            (Self::Kv(_), Message::Coordination(_)) | (Self::Coordination(_), Message::Kv(_)) => {
+                effects.reject("message of another service");
+            }
+        }
+    }
+
+    fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<Ordinate>) {
+        either!(self, effects, |node, inner| node.on_timer(timer, situation, inner));
+    }
+
+    fn on_request(
+        &mut self,
+        id: RequestId,
+        request: Request,
+        situation: Situation<'_>,
+        effects: &mut Effects<Ordinate>,
+    ) {
+        match (self, request) {
+            (Self::Kv(embedded), Request::Kv(call)) => {
+                embedded.call(effects, |node, inner| node.on_request(id, call, situation, inner));
+            }
+            (Self::Coordination(_), Request::Kv(_)) => effects.reject("request of another service"),
+        }
+    }
+
+    fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Ordinate>) {
+        either!(self, effects, |node, inner| node.on_burst_end(situation, inner));
+    }
+
+    fn role_name(&self) -> &'static str {
+        match self {
+            Self::Kv(embedded) => embedded.node().role_name(),
+            Self::Coordination(embedded) => embedded.node().role_name(),
+        }
+    }
+}

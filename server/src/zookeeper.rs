@@ -1,0 +1,71 @@
+//! ZooKeeper's port: bytes in, bytes out; the gateway role of this host does the rest.
+
+use crate::family::{Message, Ordinate};
+use bytes::BytesMut;
+use kernel::NodeId;
+use mason::client::{Connected, ConnectionIn, Disconnected, Input};
+use runtime::{CloseReason, FrontEnd, Session, SessionCx};
+use std::net::SocketAddr;
+
+/// Serves ZooKeeper's protocol on one port.
+pub struct ZooKeeper {
+    /// The gateway of this host.
+    pub gateway: NodeId,
+}
+
+impl FrontEnd<Ordinate> for ZooKeeper {
+    fn open(&mut self, _client: NodeId, address: SocketAddr) -> Box<dyn Session<Ordinate>> {
+        Box::new(Connection { gateway: self.gateway, address, announced: false })
+    }
+}
+
+struct Connection {
+    gateway: NodeId,
+    address: SocketAddr,
+    announced: bool,
+}
+
+impl Connection {
+    fn tell(&self, message: impl Into<mason::Message>, cx: &mut SessionCx<'_, Ordinate>) {
+        cx.send(self.gateway, message.into());
+    }
+}
+
+impl Session<Ordinate> for Connection {
+    fn on_input(
+        &mut self,
+        input: &mut BytesMut,
+        cx: &mut SessionCx<'_, Ordinate>,
+    ) -> Result<(), CloseReason> {
+        if !self.announced {
+            self.announced = true;
+            self.tell(Connected { address: self.address.ip().to_string(), certificate: None }, cx);
+        }
+        self.tell(Input { bytes: input.split().freeze() }, cx);
+        Ok(())
+    }
+
+    fn on_message(
+        &mut self,
+        _from: NodeId,
+        message: Message,
+        cx: &mut SessionCx<'_, Ordinate>,
+    ) -> Result<(), CloseReason> {
+        let Message::Coordination(mason::Message::Connection(message)) = message else { return Ok(()) };
+        match message {
+            ConnectionIn::Output(message) => {
+                cx.established();
+                cx.output().extend_from_slice(&message.bytes);
+            }
+            ConnectionIn::Pause(message) => cx.pause_input(message.paused),
+            ConnectionIn::Close(_) => cx.finish(CloseReason("closed by the coordination service")),
+        }
+        Ok(())
+    }
+
+    fn on_close(&mut self, cx: &mut SessionCx<'_, Ordinate>) {
+        if self.announced {
+            self.tell(Disconnected {}, cx);
+        }
+    }
+}
