@@ -5,6 +5,7 @@ mod cluster;
 mod history;
 mod invariants;
 mod membership;
+pub mod smallest;
 
 use ::paxos::multipaxos::client::Client;
 use ::paxos::{Call, Configuration, Level, Member, Outcome, Parameters};
@@ -43,8 +44,18 @@ pub struct PaxosScenario {
     healed: bool,
     /// Whether hosts that left are switched off.
     switches_off: bool,
-    /// Whether sessions are few and copies of messages many.
-    forgetful: bool,
+    focus: Focus,
+}
+
+/// What a run is made for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Focus {
+    /// Everything.
+    None,
+    /// Few sessions and many late copies of messages.
+    Sessions,
+    /// Hosts are replaced one after the other, and each time somebody plots against it.
+    Changes,
 }
 
 /// What a sweep must reach.
@@ -83,6 +94,7 @@ const MARKS: &[&str] = &[
     "replica.wrote_a_snapshot",
     "scenario.brought_a_deposed_leader_back",
     "scenario.hid_the_votes_for_a_change",
+    "scenario.left_old_members_in_a_backwater",
     "scenario.paused_the_leader_in_the_middle_of_a_change",
 ];
 
@@ -101,7 +113,11 @@ impl PaxosScenario {
     pub fn draw(rng: &mut Rng) -> Self {
         let ms = Duration::from_millis;
         let window = 8 << rng.below(4);
-        let forgetful = rng.chance(0.15);
+        let focus = match rng.below(8) {
+            0 => Focus::Sessions,
+            1 => Focus::Changes,
+            _ => Focus::None,
+        };
         let parameters = Parameters {
             election_timeout: ms(rng.between(100, 400)),
             heartbeat_every: ms(rng.between(15, 40)),
@@ -114,11 +130,12 @@ impl PaxosScenario {
             snapshot_every_bytes: 500 << rng.below(8),
             snapshot_chunk_bytes: 64 << rng.below(6),
             retained_bytes_max: 2_000 << rng.below(6),
-            sessions_max: if forgetful { rng.between(1, 2) as usize } else { 64 },
+            sessions_max: if focus == Focus::Sessions { rng.between(1, 2) as usize } else { 64 },
             outstanding_max: 64,
             ..Parameters::default()
         };
-        let layout = Layout::draw(if forgetful { 3 } else { 1 }, rng);
+        let clients_min = if focus == Focus::None { 1 } else { 3 };
+        let layout = Layout::draw(focus == Focus::Changes, clients_min, rng);
         Self {
             layout,
             parameters,
@@ -129,11 +146,11 @@ impl PaxosScenario {
             wanted: Vec::new(),
             files: BTreeMap::new(),
             gone: BTreeSet::new(),
-            ambushes: rng.chance(0.7),
+            ambushes: rng.chance(0.5) || focus == Focus::Changes,
             plots: Vec::new(),
             healed: false,
             switches_off: rng.chance(0.5),
-            forgetful,
+            focus,
         }
     }
 
@@ -187,10 +204,13 @@ impl Scenario for PaxosScenario {
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
         let tuning =
             Tuning { safety: (s(20), s(60)), operations: (20, 150), liveness: s(60), ..Tuning::default() };
-        if self.forgetful {
-            return Tuning { message_rate: (0.01, 0.2), think: (ms(1), ms(100)), ..tuning };
+        match self.focus {
+            Focus::None => tuning,
+            Focus::Sessions => Tuning { message_rate: (0.01, 0.2), think: (ms(1), ms(100)), ..tuning },
+            Focus::Changes => {
+                Tuning { blows: (0.3, 10.0), think: (ms(1), ms(100)), operations: (100, 300), ..tuning }
+            }
         }
-        tuning
     }
 
     fn strikes(&self) -> Vec<StrikeKind> {
@@ -321,6 +341,7 @@ impl Scenario for PaxosScenario {
                 }
             }
             (4, _) => return self.replace_a_host(rng, control),
+            (5, _) if self.focus == Focus::Changes => return self.replace_a_host(rng, control),
             (5, _) => return self.grow_or_shrink(rng, control),
             (6, _) => return self.coup(rng, control),
             _ => return false,
