@@ -3,7 +3,7 @@
 use super::cluster::hosts_of;
 use super::{Node, PaxosScenario};
 use kernel::{HostId, Rng};
-use parts::{Ballot, Tally};
+use parts::{Ballot, Slot, Tally};
 use paxos::multipaxos::acceptor::Acceptor;
 use paxos::multipaxos::leader::Leader;
 use paxos::{Configuration, Member, Value};
@@ -250,12 +250,18 @@ fn advance_backwater(
     mut until: u64,
     control: &mut Control<'_, Node>,
 ) -> Option<Plot> {
-    let votes = |acceptor: &Acceptor| acceptor.votes().next().is_some();
-    let comer_votes = acceptors(&control.cluster).any(|(host, acceptor)| host == comer && votes(acceptor));
+    let last_vote = |of: HostId| {
+        let mut votes = acceptors(&control.cluster).filter(|(host, _)| *host == of);
+        votes.next().and_then(|(_, acceptor)| acceptor.votes().last()).map(|(slot, _, _)| slot)
+    };
+    // A read there would wait for a vote whose fate is not known.
+    let idle = |host: &HostId| last_vote(*host) < executed(&control.cluster, *host);
     let now = control.cluster.now();
-    if !cut && comer_votes && now < until {
+    if !cut && last_vote(comer).is_some() && stays.iter().all(idle) && now < until {
         control.mark("scenario.left_old_members_in_a_backwater");
-        (cut, until) = (true, now + 2_000 * MS);
+        (cut, until) = (true, now + 3_000 * MS);
+        // Whoever restarts there knows the founders' configuration again.
+        control.crash(leaver, Loss::None, Duration::from_millis(20), &mut Rng::seeded(now));
         stays.iter().for_each(|&host| sever_or_mend(&[leader, comer], host, true, control));
     }
     if now < until {
@@ -329,6 +335,14 @@ pub(super) fn leaders<'a>(
 fn acceptors<'a>(cluster: &Cluster<'a, Node>) -> impl Iterator<Item = (HostId, &'a Acceptor)> + use<'a> {
     cluster.nodes().filter_map(|(id, node)| match node {
         Member::Acceptor(acceptor) => Some((id.host(), acceptor)),
+        _ => None,
+    })
+}
+
+/// The slot after the last one executed on `host`.
+fn executed(cluster: &Cluster<'_, Node>, host: HostId) -> Option<Slot> {
+    cluster.nodes_of(host).find_map(|(_, node)| match node {
+        Member::Replica(replica) => Some(replica.executed()),
         _ => None,
     })
 }

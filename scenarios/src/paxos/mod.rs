@@ -64,11 +64,13 @@ const MARKS: &[&str] = &[
     "acceptor.admitted_by_a_configuration",
     "acceptor.refused_because_it_lost_its_votes",
     "acceptor.read_of_a_superseded_configuration",
+    "acceptor.stood_by_its_leader",
     "batcher.resent_a_batch",
     "batcher.asked_acceptors_again",
     "client.lost_its_session",
     "client.sent_again",
     "leader.assigned_again",
+    "leader.bears_longer_silence",
     "leader.began_phase1",
     "leader.filled_idle_slots_for_a_read",
     "leader.found_gaps",
@@ -87,6 +89,7 @@ const MARKS: &[&str] = &[
     "proxy_leader.assigned_under_an_unknown_configuration",
     "proxy_leader.resent_phase2a",
     "replica.asked_the_leader_for_entries",
+    "replica.compared_with_a_peer",
     "replica.executed_a_configuration",
     "replica.fetched_from_a_peer",
     "replica.read_waited_for_its_slot",
@@ -149,7 +152,7 @@ impl PaxosScenario {
             ambushes: rng.chance(0.5) || focus == Focus::Changes,
             plots: Vec::new(),
             healed: false,
-            switches_off: rng.chance(0.5),
+            switches_off: rng.chance(0.5) && focus != Focus::Changes,
             focus,
         }
     }
@@ -207,9 +210,13 @@ impl Scenario for PaxosScenario {
         match self.focus {
             Focus::None => tuning,
             Focus::Sessions => Tuning { message_rate: (0.01, 0.2), think: (ms(1), ms(100)), ..tuning },
-            Focus::Changes => {
-                Tuning { blows: (0.3, 10.0), think: (ms(1), ms(100)), operations: (100, 300), ..tuning }
-            }
+            Focus::Changes => Tuning {
+                safety: (s(10), s(20)),
+                blows: (0.3, 10.0),
+                think: (ms(2), ms(50)),
+                operations: (200, 500),
+                ..tuning
+            },
         }
     }
 

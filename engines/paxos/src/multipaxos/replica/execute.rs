@@ -58,9 +58,11 @@ impl<S: StateMachine> Replica<S> {
         }
         while let Some(value) = self.log.get_mut(self.state.executed).and_then(|entry| entry.value.take()) {
             let slot = self.state.executed;
+            self.state.digest.add_value(slot, &value);
             self.apply(slot, &value, cx);
             self.retain(slot, value);
             self.state.executed = slot.next();
+            self.checkpoints.passed(self.state.executed, self.state.digest);
             self.log.advance(self.state.executed);
         }
         if self.state.executed > before {
@@ -155,6 +157,7 @@ impl<S: StateMachine> Replica<S> {
                         self.scratch.clear();
                         self.machine.apply(command.bytes, &mut self.scratch);
                         self.state.sessions.record(group.session, command.sequence, &self.scratch);
+                        self.state.digest.add_answer(&self.scratch);
                         (Status::Done, &self.scratch)
                     }
                     Admission::Again(answer) => (Status::Done, answer),
