@@ -6,7 +6,7 @@ use super::{Scope, Spent, StepKind};
 use crate::draw::mix;
 use crate::scenario::RequestOf;
 use kernel::{Bytes, Decode, Encode, Family, HostId, Node, NodeId, Place, Position, RequestId, TimerIndex};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::rc::Rc;
 
@@ -104,15 +104,16 @@ pub(super) struct World<'a, S: Scope> {
     requests: Vec<(NodeId, Vec<RequestOf<S::Node>>)>,
     pub(super) marks: BTreeMap<&'static str, u64>,
     pub(super) scratch: Vec<u8>,
-    /// Whether a packet changes nothing at a host, by the hash of both.
-    late: HashMap<u64, bool, BuildHasherDefault<Fingerprint>>,
+    /// Packets that change nothing at a host, and those that do, by the hash of both.
+    late: HashSet<u64, BuildHasherDefault<Fingerprint>>,
+    timely: HashSet<u64, BuildHasherDefault<Fingerprint>>,
 }
 
 impl<'a, S: Scope> World<'a, S> {
     pub(super) fn new(scope: &'a S) -> Self {
         let (requests, bounds) = (scope.requests(), scope.bounds());
-        let (marks, late) = (BTreeMap::new(), HashMap::default());
-        Self { scope, bounds, requests, marks, scratch: Vec::new(), late }
+        let (late, timely) = (HashSet::default(), HashSet::default());
+        Self { scope, bounds, requests, marks: BTreeMap::new(), scratch: Vec::new(), late, timely }
     }
 
     /// Whether any client has something to ask.
@@ -282,13 +283,17 @@ impl<S: Scope> State<S> {
     fn is_late(&self, packet: u64, host: usize, world: &mut World<'_, S>) -> bool {
         let before = self.hosts[host].fingerprint;
         let key = mix(packet, before);
-        if let Some(&late) = world.late.get(&key) {
-            return late;
+        if world.late.contains(&key) || world.timely.contains(&key) {
+            return world.late.contains(&key);
         }
         let mut after = self.clone();
         after.deliver(packet, false, world);
         let late = after.hosts[host].fingerprint == before && after.flying.len() + 1 == self.flying.len();
-        world.late.insert(key, late);
+        if late {
+            world.late.insert(key)
+        } else {
+            world.timely.insert(key)
+        };
         late
     }
 

@@ -257,8 +257,10 @@ impl<S: StateMachine> Replica<S> {
         }
         let Some(incoming) = &mut self.snapshots.incoming else { return };
         if stalled(incoming.progress_at) {
+            cx.mark("replica.gave_up_a_transfer");
             self.snapshots.incoming = None;
         } else if now.since(incoming.asked_at) > PULL_AGAIN_AFTER {
+            cx.mark("replica.pulled_a_chunk_again");
             incoming.asked_at = now;
             let index = incoming.chunks.len() as u64;
             cx.send(incoming.peer, PullSnapshot { transfer: incoming.transfer, index });
@@ -300,6 +302,7 @@ impl<S: StateMachine> Replica<S> {
         }
         if message.index > *index {
             // The receiver has the last chunk and says so.
+            cx.mark("replica.served_a_snapshot");
             self.snapshots.job = None;
         }
     }
