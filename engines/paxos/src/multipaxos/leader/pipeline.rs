@@ -206,6 +206,9 @@ impl Leader {
         let State::Leading(pipeline) = &mut self.state else { return };
         if pipeline.next < message.through {
             cx.mark("leader.filled_idle_slots_for_a_read");
+            if self.configurations.latest().acceptors.groups().len() > 1 {
+                cx.mark("leader.filled_the_slots_of_another_group");
+            }
         }
         pipeline.fill_to = pipeline.fill_to.max(message.through.min(furthest));
         self.fill_window(cx);
