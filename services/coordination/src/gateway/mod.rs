@@ -168,6 +168,9 @@ impl Gateway {
 
     fn on_disconnected(&mut self, node: NodeId) {
         if let Some(mut connection) = self.connections.remove(&node) {
+            if connection.stage == Stage::Open && connection.heard {
+                self.upkeep.departed.push((connection.session, connection.epoch));
+            }
             let unwatched = self.watchers.remove_all(&mut connection, &self.settings.placement);
             self.forget(unwatched);
         }

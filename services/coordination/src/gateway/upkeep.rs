@@ -26,6 +26,8 @@ pub(crate) struct Upkeep {
     touched: Instant,
     looked: Instant,
     reap_at: Instant,
+    /// Heard from before they left.
+    pub(crate) departed: Vec<(SessionId, ConnectionEpoch)>,
     /// Handshakes that wait for a random number.
     pub(crate) handshakes: Vec<(NodeId, EntrySeq)>,
 }
@@ -68,11 +70,13 @@ impl Gateway {
 
     fn touch(&mut self) {
         let mut heard: BTreeMap<usize, Vec<(SessionId, ConnectionEpoch)>> = BTreeMap::new();
-        for connection in self.connections.values_mut() {
-            if connection.stage == Stage::Open && std::mem::take(&mut connection.heard) {
-                let home = home_of(connection.session).map_or(0, |group| usize::from(group.0));
-                heard.entry(home).or_default().push((connection.session, connection.epoch));
-            }
+        let open = self.connections.values_mut().filter(|connection| connection.stage == Stage::Open);
+        let open = open.filter_map(|connection| {
+            std::mem::take(&mut connection.heard).then_some((connection.session, connection.epoch))
+        });
+        for (session, epoch) in open.chain(std::mem::take(&mut self.upkeep.departed)) {
+            let home = home_of(session).map_or(0, |group| usize::from(group.0));
+            heard.entry(home).or_default().push((session, epoch));
         }
         for (home, sessions) in heard {
             for sessions in sessions.chunks(TOUCH_MAX) {

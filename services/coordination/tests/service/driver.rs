@@ -397,20 +397,31 @@ impl Cluster {
         true
     }
 
+    /// Somebody does one thing, or has nothing to do.
+    fn step(&mut self) -> bool {
+        if self.rng.chance(0.5)
+            && let Some((host, from, message)) = self.pending.pop_front()
+        {
+            self.call(host, |gateway, cx| gateway.on_message(from, message, cx));
+            return true;
+        }
+        let (host, space) = (self.rng.index(self.hosts.len()), self.rng.index(self.numbers.len()));
+        self.serve(host, space)
+    }
+
+    /// A few things happen.
+    pub(crate) fn work(&mut self, steps: usize) {
+        for _ in 0..steps {
+            self.step();
+        }
+    }
+
     /// Lets everybody work, in an order that the dice choose, until nothing is left to do.
     pub(crate) fn settle(&mut self) {
         let (hosts, shards) = (self.hosts.len(), self.numbers.len());
         let mut idle = 0;
         while idle < 3 * hosts * shards || !self.pending.is_empty() {
-            if self.rng.chance(0.5)
-                && let Some((host, from, message)) = self.pending.pop_front()
-            {
-                self.call(host, |gateway, cx| gateway.on_message(from, message, cx));
-                idle = 0;
-                continue;
-            }
-            let (host, space) = (self.rng.index(hosts), self.rng.index(shards));
-            idle = if self.serve(host, space) { 0 } else { idle + 1 };
+            idle = if self.step() { 0 } else { idle + 1 };
             if idle >= 3 * hosts * shards {
                 // The dice may have passed somebody over.
                 let all = (0..hosts).flat_map(|host| (0..shards).map(move |space| (host, space)));

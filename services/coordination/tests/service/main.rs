@@ -3,3 +3,5 @@
 mod client;
 mod driver;
 mod requests;
+mod sessions;
+mod watches;
