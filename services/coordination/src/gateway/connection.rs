@@ -196,8 +196,12 @@ pub(crate) struct Connection {
     pub(crate) first: EntrySeq,
     /// The first entry that is not under way.
     pub(crate) next: EntrySeq,
+    /// Sent, and their answers not written yet: until then they may have to be asked again.
     pub(crate) reads_under_way: usize,
+    /// Submitted and not answered.
     pub(crate) writes_under_way: usize,
+    /// The largest stamp of its own writes.
+    pub(crate) written: u64,
     /// The largest stamp that the client was shown.
     pub(crate) seen: u64,
     /// By stamp, and place within the operation.
@@ -237,6 +241,7 @@ impl Connection {
             next: EntrySeq(1),
             reads_under_way: 0,
             writes_under_way: 0,
+            written: 0,
             seen: 0,
             events: BTreeMap::new(),
             watched_spaces: BTreeMap::new(),
@@ -261,6 +266,7 @@ impl Connection {
     /// A sequenced operation was answered.
     pub(crate) fn answer_write(&mut self, seq: EntrySeq, reply: Reply) {
         self.writes_under_way = self.writes_under_way.saturating_sub(1);
+        self.written = self.written.max(reply.shows);
         if let Some(entry) = self.entry(seq) {
             entry.work = Work::Done(reply);
         }

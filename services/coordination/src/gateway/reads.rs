@@ -196,7 +196,7 @@ impl Gateway {
             let Some(connection) = self.connections.get_mut(&node) else { return };
             let seq = connection.next;
             let (reads, writes) = (connection.reads_under_way, connection.writes_under_way);
-            let (seen, session) = (connection.seen, connection.session);
+            let (floor, session) = (connection.seen.max(connection.written), connection.session);
             let epoch = connection.epoch;
             let home = crate::sessions::home_of(session).map_or(0, |group| usize::from(group.0));
             let Some(entry) = connection.entry(seq) else { return };
@@ -242,15 +242,13 @@ impl Gateway {
                     }
                     read.sent = true;
                     // What a newcomer claims to have seen may not exist.
-                    let seen = if matches!(read.purpose, Purpose::Greeting { .. }) { 0 } else { seen };
+                    let floor = if matches!(read.purpose, Purpose::Greeting { .. }) { 0 } else { floor };
                     for (at, part) in read.parts.iter().enumerate() {
-                        let target = Target::Part { node, seq, part: at, at_least: seen };
-                        self.reads.ask(part.space, part.query.clone(), seen, target);
+                        let target = Target::Part { node, seq, part: at, at_least: floor };
+                        self.reads.ask(part.space, part.query.clone(), floor, target);
                     }
                     let blocks = matches!(read.purpose, Purpose::Greeting { .. } | Purpose::Survey(_));
-                    if read.unanswered > 0 {
-                        connection.reads_under_way += 1;
-                    }
+                    connection.reads_under_way += 1;
                     if blocks {
                         return;
                     }
@@ -270,13 +268,11 @@ impl Gateway {
         let Some(part) = read.parts.get_mut(at) else { return };
         part.answer = None;
         read.unanswered += 1;
-        let first = read.unanswered == 1;
         let (space, query) = (part.space, part.query.clone());
         let path = match &read.purpose {
             Purpose::Node { path, watch: true, .. } => Some(path.clone()),
             _ => None,
         };
-        connection.reads_under_way += usize::from(first);
         if let Some(path) = path {
             // What the first answer left is void: the client never sees that answer.
             connection.events.retain(|_, event| event.after != seq);
@@ -333,7 +329,6 @@ impl Gateway {
         read.unanswered -= 1;
         let whole = read.unanswered == 0;
         if whole {
-            connection.reads_under_way -= 1;
             self.stirred.insert(node);
         }
         for (path, kinds) in left {

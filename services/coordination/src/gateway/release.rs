@@ -135,6 +135,13 @@ impl Gateway {
             }
         });
         connection.sent += 1;
+        if matches!(entry.work, Work::Read(_)) {
+            connection.reads_under_way = connection.reads_under_way.saturating_sub(1);
+        }
+        if !connection.queue.is_empty() || !connection.input.is_empty() {
+            // What had to wait for this answer may go on its way.
+            self.stirred.insert(node);
+        }
         if reply.last {
             connection.stage = Stage::Closed;
         }
@@ -146,8 +153,12 @@ impl Gateway {
     pub(crate) fn advance_blocking_read(&mut self, node: NodeId, seq: EntrySeq) {
         let Some(connection) = self.connections.get_mut(&node) else { return };
         let Some(entry) = connection.entry(seq) else { return };
-        let Work::Read(read) = &mut entry.work else { return };
+        let Work::Read(read) = &entry.work else { return };
         let answers: Vec<PartAnswer> = read.parts.iter().filter_map(|part| part.answer.clone()).collect();
+        if matches!(read.purpose, Purpose::Greeting { .. } | Purpose::Survey(_)) {
+            connection.reads_under_way = connection.reads_under_way.saturating_sub(1);
+        }
+        let Some(Work::Read(read)) = connection.entry(seq).map(|entry| &entry.work) else { return };
         match &read.purpose {
             Purpose::Greeting { last_zxid, hello } => {
                 let (last_zxid, hello) = (*last_zxid, hello.clone());

@@ -194,6 +194,41 @@ fn a_multi_read_shows_one_moment() {
     assert!(moved > 5, "no read was ever overtaken: {moved}");
 }
 
+// Two reads of one session, sent together to two shards: the second must not show an older state than the first.
+#[test]
+fn pipelined_reads_do_not_go_back_in_time() {
+    let (mut new, mut again) = (0, 0);
+    for seed in 0..150 {
+        let mut cluster = Cluster::new(2, 2, 4, 1200 + seed);
+        let c = &mut cluster;
+        let (mut reader, mut writer) = (Client::connect(c, 0), Client::connect(c, 1));
+        let paths: Vec<String> = (0..6).map(|n| format!("/k{n}")).collect();
+        paths.iter().for_each(|path| assert_eq!(writer.ask(c, op::CREATE, &create(path, b"0", 0)).error, 0));
+        let xids: Vec<i32> =
+            paths.iter().map(|path| reader.send(c, op::GET_DATA, &read(path, false))).collect();
+        // Written from the last to the first: who sees a new one sees all behind it.
+        for path in paths.iter().rev() {
+            let steps = c.rng.index(15);
+            c.work(steps);
+            writer.send(c, op::SET_DATA, &set(path, b"1", -1));
+        }
+        c.settle();
+        let heard = reader.hear(c);
+        let values: Vec<Vec<u8>> = heard
+            .iter()
+            .map(|heard| match heard {
+                Heard::Reply(reply) => reply.data(),
+                Heard::Event { .. } => panic!("nothing is watched"),
+            })
+            .collect();
+        assert_eq!(values.len(), xids.len());
+        assert!(values.is_sorted(), "seed {seed}: {values:?}");
+        new += u32::from(values[0] != values[5]);
+        again += c.metrics(0).reads_again;
+    }
+    assert!(new > 5 && again > 5, "{new} {again}");
+}
+
 // An error of one part is that part's alone.
 #[test]
 fn a_multi_read_reports_errors_one_by_one() {

@@ -84,7 +84,7 @@ fn header(kind: i32, done: u8, error: i32, out: &mut Vec<u8>) {
 }
 
 fn random_path(rng: &mut Rng) -> String {
-    const NAMES: [&str; 5] = ["a", "b", "q-0000000001", "s0000000002", "zz"];
+    const NAMES: [&str; 5] = ["a", "b", "a0000000001", "a0000000002", "b0000000001"];
     let depth = 1 + rng.index(3);
     (0..depth).map(|_| format!("/{}", NAMES[rng.index(NAMES.len())])).collect()
 }
