@@ -79,6 +79,8 @@ pub struct Gateway {
     next_home: usize,
     /// Connections that may have something to do at the end of the burst.
     stirred: BTreeSet<NodeId>,
+    /// Connections that wait for some shard's mark.
+    blocked: BTreeSet<NodeId>,
     upkeep: Upkeep,
     metrics: Metrics,
     now: Instant,
@@ -98,6 +100,7 @@ impl Gateway {
             highest: 0,
             next_home: 0,
             stirred: BTreeSet::new(),
+            blocked: BTreeSet::new(),
             upkeep: Upkeep::default(),
             metrics: Metrics::default(),
             now: Instant::default(),
@@ -122,7 +125,7 @@ impl Gateway {
         }
     }
 
-    fn on_answers(&mut self, message: Answers) {
+    fn on_answers(&mut self, message: Answers, cx: &mut Cx<'_, Self>) {
         for answer in message.answers {
             self.highest = self.highest.max(answer.stamp.0);
             let Some(submitter) = self.groups.get_mut(usize::from(message.group.0)) else { return };
@@ -131,7 +134,8 @@ impl Gateway {
                     self.stirred.insert(node);
                     self.on_answered(node, seq, answer);
                 }
-                Some(Asker::Upkeep) | None => {}
+                Some(Asker::Upkeep) => self.on_upkeep_answered(&answer.body, cx),
+                None => {}
             }
         }
     }
@@ -175,6 +179,7 @@ impl Gateway {
             self.forget(unwatched);
         }
         self.stirred.remove(&node);
+        self.blocked.remove(&node);
     }
 
     /// Says the last words and forgets the connection.
@@ -256,7 +261,7 @@ impl Role for Gateway {
             ClientIn::Connected(message) => self.on_connected(from, message, cx),
             ClientIn::Input(message) => self.on_input(from, &message.bytes, cx),
             ClientIn::Disconnected(_) => self.on_disconnected(from),
-            ClientIn::Answers(message) => self.on_answers(message),
+            ClientIn::Answers(message) => self.on_answers(message, cx),
             ClientIn::Notice(message) => self.on_notice(&message, cx),
             ClientIn::Progress(message) => {
                 if let Some(through) = self.through.get_mut(usize::from(message.space.0)) {
@@ -284,10 +289,7 @@ impl Role for Gateway {
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
         if std::mem::take(&mut self.reads.progressed) {
-            // Only what waits for progress can be released by it.
-            let waits =
-                |connection: &&Connection| !connection.watched.is_empty() || !connection.events.is_empty();
-            self.stirred.extend(self.connections.values().filter(waits).map(|connection| connection.node));
+            self.stirred.append(&mut self.blocked);
         }
         self.settle(cx);
     }

@@ -51,6 +51,7 @@ impl Gateway {
                 }
                 Front::Goes(reply) => {
                     if reply.shows > bound {
+                        self.blocked.insert(node);
                         break;
                     }
                     self.write_reply(node, reply);
@@ -65,6 +66,9 @@ impl Gateway {
         let bound = connection.bound(&self.through);
         let told = write_events(connection, bound);
         self.metrics.notifications += told;
+        if !connection.events.is_empty() {
+            self.blocked.insert(node);
+        }
         if !connection.output.is_empty() {
             let bytes = Bytes::from(std::mem::take(&mut connection.output));
             cx.send(node, Output { bytes });

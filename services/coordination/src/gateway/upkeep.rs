@@ -1,7 +1,7 @@
 //! What a gateway does unasked: sends again, tells home groups who was heard from, drops who waits in vain, reaps nodes.
 
 use crate::gateway::Gateway;
-use crate::gateway::connection::{EntrySeq, Stage, Work};
+use crate::gateway::connection::{Connection, EntrySeq, Stage, Work};
 use crate::gateway::submitter::Asker;
 use crate::sessions::home_of;
 use crate::wire::{Body, ConnectionEpoch, SessionAnswer, SessionId};
@@ -81,6 +81,17 @@ impl Gateway {
         for (home, sessions) in heard {
             for sessions in sessions.chunks(TOUCH_MAX) {
                 self.submit(home, Body::Touch { sessions: sessions.to_vec() }.written(), Asker::Upkeep);
+            }
+        }
+    }
+
+    /// Some sessions that were said to be alive are not, or not here: the word of it was lost on its way.
+    pub(crate) fn on_upkeep_answered(&mut self, body: &[u8], cx: &mut Cx<'_, Self>) {
+        let Ok(SessionAnswer::Gone { sessions }) = SessionAnswer::read(body) else { return };
+        for gone in sessions {
+            let is_it = |connection: &&Connection| (connection.session, connection.epoch) == gone;
+            if let Some(node) = self.connections.values().find(is_it).map(|connection| connection.node) {
+                self.close(node, "the session has ended or moved", cx);
             }
         }
     }

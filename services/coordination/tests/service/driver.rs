@@ -74,6 +74,8 @@ pub(crate) struct Cluster {
     /// The share of submissions that is lost.
     pub(crate) loss: f64,
     pub(crate) rejected: Vec<&'static str>,
+    /// The words of groups do not arrive.
+    pub(crate) deaf: bool,
     /// Messages on their way to gateways.
     pending: VecDeque<(usize, NodeId, ClientIn)>,
     placement: Arc<Placement>,
@@ -145,6 +147,7 @@ impl Cluster {
             held: Vec::new(),
             loss: 0.0,
             rejected: Vec::new(),
+            deaf: false,
             pending: VecDeque::new(),
             placement,
         };
@@ -280,7 +283,7 @@ impl Cluster {
     fn carry_out(&mut self, group: usize, out: StubOut) -> Option<Bytes> {
         let (answer, tells, follow_ups) = out.into_parts();
         for (to, body) in tells {
-            if let Some(host) = self.hosts.iter().position(|host| host.node == to) {
+            if let Some(host) = self.hosts.iter().position(|host| host.node == to && !self.deaf) {
                 self.tell(host, ClientIn::from(Told { group: Group(group as u16), body }));
             }
         }

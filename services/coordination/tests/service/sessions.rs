@@ -214,3 +214,18 @@ fn lost_submissions_are_sent_again() {
         xids.iter().enumerate().map(|(n, xid)| (*xid, format!("/s-{n:010}"))).collect();
     assert_eq!(names, expected);
 }
+
+// A group's word that is lost must not leave a connection that reads on for a session that has moved.
+#[test]
+fn a_connection_learns_of_the_move_all_the_same() {
+    let mut cluster = Cluster::new(2, 2, 4, 19);
+    let c = &mut cluster;
+    let first = Client::connect(c, 0);
+    c.deaf = true;
+    let second = Client::resume(c, 1, first.session, &first.password, 0, 10_000).expect("renewed");
+    assert!(!c.closed.contains_key(&first.node));
+    first.send_as(c, -2, op::PING, &[]);
+    c.pass(1000);
+    assert!(c.closed.contains_key(&first.node));
+    assert!(!c.closed.contains_key(&second.node));
+}

@@ -300,3 +300,52 @@ fn a_snapshot_is_of_the_moment_it_began() {
         trial.compare();
     }
 }
+
+// A server that jumps ahead by a snapshot executes nothing on the way: what was watched meanwhile must be told.
+#[test]
+fn watches_outlive_an_installed_snapshot() {
+    let (reader, admin) =
+        (kernel::NodeId::from_u64(7), Caller { identities: vec![Identity::new("super", "")] });
+    let mut told = 0;
+    for seed in 0..40 {
+        let mut trial = Trial::new(2000 + seed, 1);
+        (0..60).for_each(|_| trial.one());
+        let mut lagging = trial.shards.copy(0, 1 << 20, |_| {});
+        let before = trial.twin.clone();
+        let paths: Vec<String> = (0..12).map(|_| random_path(&mut trial.rng)).collect();
+        for (path, opcode) in paths.iter().flat_map(|path| [(path, op::EXISTS), (path, op::GET_CHILDREN)]) {
+            let watch = Some(coordination::wire::WatchSeq(1));
+            let query = Query::Node { caller: admin.clone(), opcode, path, watch };
+            lagging.read(reader, &query.written(), &mut Vec::new());
+        }
+        (0..20).for_each(|_| trial.one());
+        trial.shards.shards[0].begin_snapshot();
+        let mut chunk = Vec::new();
+        while trial.shards.shards[0].snapshot_step(1 << 20, &mut chunk) == kernel::SnapshotStep::More {}
+        lagging.reset();
+        assert_eq!(lagging.install(&chunk), Ok(()));
+        let mut out = mason::ShardOut::default();
+        lagging.installed(&mut out);
+        let notices = out.into_parts().1;
+        let events: Vec<(i32, String)> = notices
+            .iter()
+            .flat_map(|(_, body)| coordination::wire::Event::read_all(body).expect("as shards write it"))
+            .map(|event| (event.kind, event.path.to_owned()))
+            .collect();
+        for path in &paths {
+            let (old, new) = (before.nodes.get(path), trial.twin.nodes.get(path));
+            let has = |kind: i32| events.contains(&(kind, path.clone()));
+            match (old, new) {
+                (None, None) => assert!(!has(1) && !has(2) && !has(3) && !has(4), "seed {seed} {path}"),
+                (None, Some(_)) => assert!(has(1), "seed {seed} {path}"),
+                (Some(_), None) => assert!(has(2), "seed {seed} {path}"),
+                (Some(old), Some(new)) => {
+                    assert_eq!(has(1) || has(3), old.stat.mzxid != new.stat.mzxid, "seed {seed} {path}");
+                    assert_eq!(has(4), old.stat.pzxid != new.stat.pzxid, "seed {seed} {path}");
+                }
+            }
+        }
+        told += events.len();
+    }
+    assert!(told > 40, "{told} events only");
+}
