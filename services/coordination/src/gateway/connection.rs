@@ -126,6 +126,19 @@ impl Read {
     pub(crate) fn new(purpose: Purpose, parts: Vec<Part>, barrier: u64, watch: WatchSeq) -> Self {
         Self { purpose, unanswered: parts.len(), parts, barrier, tries: 0, sent: false, watch }
     }
+
+    /// Its registration, if its answer may leave watches.
+    pub(crate) fn leaves(&self) -> Option<WatchSeq> {
+        match &self.purpose {
+            Purpose::Node { watch, .. } => watch.then_some(self.watch),
+            Purpose::SetWatches { .. } | Purpose::AddWatch { .. } => Some(self.watch),
+            Purpose::Nodes { .. }
+            | Purpose::Ephemerals
+            | Purpose::Descendants
+            | Purpose::Greeting { .. }
+            | Purpose::Survey(_) => None,
+        }
+    }
 }
 
 /// What is to be done for a request.

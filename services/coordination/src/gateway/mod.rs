@@ -28,6 +28,7 @@ mod settings;
 mod submitter;
 mod subtree;
 mod upkeep;
+mod useless;
 mod watchers;
 mod words;
 
@@ -38,6 +39,7 @@ use crate::gateway::connection::{Connection, Stage};
 use crate::gateway::reads::Reads;
 use crate::gateway::submitter::{Asker, Submitter};
 use crate::gateway::upkeep::Upkeep;
+use crate::gateway::useless::Useless;
 use crate::gateway::watchers::Watchers;
 use crate::wire::{SessionAnswer, Told};
 use kernel::{Bytes, Cx, Instant, NodeId, Position, Role};
@@ -71,6 +73,7 @@ pub struct Gateway {
     groups: Vec<Submitter>,
     reads: Reads,
     watchers: Watchers,
+    useless: Useless,
     /// By space: every event up to this stamp has arrived.
     through: Vec<u64>,
     /// The largest stamp known.
@@ -96,6 +99,7 @@ impl Gateway {
             groups,
             reads: Reads::new(settings.routes.proxies.len()),
             watchers: Watchers::default(),
+            useless: Useless::default(),
             through: vec![0; settings.routes.shards.len()],
             highest: 0,
             next_home: 0,

@@ -12,7 +12,7 @@
 use crate::gateway::Gateway;
 use crate::gateway::connection::{Connection, EntrySeq, Part, PartAnswer, Purpose, Read, Reply, Stage, Work};
 use crate::gateway::watchers::Unwatched;
-use crate::wire::{Code, JuteInput, JuteOutput, Stat, frame, notification, op, reply_header};
+use crate::wire::{Code, JuteInput, JuteOutput, NO_ZXID, Stat, frame, notification, op, reply_header};
 use kernel::{Bytes, Cx, NodeId};
 use mason::client::Output;
 
@@ -130,7 +130,7 @@ impl Gateway {
         connection.seen = connection.seen.max(reply.shows);
         let zxid = connection.seen;
         for (kind, path) in &reply.missed {
-            notification(*kind, path, zxid, &mut connection.output);
+            notification(*kind, path, NO_ZXID, &mut connection.output);
         }
         frame(&mut connection.output, |out| {
             reply_header(entry.xid, zxid, reply.error, out);

@@ -53,6 +53,7 @@ impl Gateway {
         if now.since(self.upkeep.touched) >= TOUCH_EVERY {
             self.upkeep.touched = now;
             self.touch();
+            self.send_useless();
         }
         if now.since(self.upkeep.looked) >= LOOK_EVERY {
             self.upkeep.looked = now;

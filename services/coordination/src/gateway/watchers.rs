@@ -2,7 +2,7 @@
 
 use crate::gateway::connection::{Connection, EntrySeq, Waiting};
 use crate::placement::Placement;
-use crate::wire::{Event, EventKind, Permission, WatchSeq, allowed, parent_of};
+use crate::wire::{Event, EventKind, Permission, allowed, parent_of};
 use kernel::NodeId;
 use mason::Space;
 use std::collections::BTreeMap;
@@ -54,15 +54,15 @@ struct Watcher {
 #[derive(Debug, Default)]
 struct Watched {
     watchers: Vec<Watcher>,
-    /// The last registration at the shard that was answered.
-    seq: WatchSeq,
+    /// Whether a recursive watch was ever among them: then every shard knows the path.
+    recursive: bool,
 }
 
 /// A path that nobody watches any more.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Unwatched {
     pub(crate) path: Arc<str>,
-    pub(crate) through: WatchSeq,
+    /// On every shard, and not only on the path's own.
     pub(crate) recursive: bool,
 }
 
@@ -90,11 +90,11 @@ impl Watchers {
         connection: &mut Connection,
         path: &Arc<str>,
         kinds: Kinds,
-        (since, seq): (EntrySeq, WatchSeq),
+        since: EntrySeq,
         placement: &Placement,
     ) {
         let watched = self.paths.entry(path.clone()).or_default();
-        watched.seq = watched.seq.max(seq);
+        watched.recursive |= kinds.has(Kinds::RECURSIVE);
         let node = connection.node;
         let at = match watched.watchers.iter().position(|watcher| watcher.connection == node) {
             Some(at) => at,
@@ -157,7 +157,7 @@ impl Watchers {
             return None;
         }
         let (path, watched) = self.paths.remove_entry(path)?;
-        Some(Unwatched { path, through: watched.seq, recursive })
+        Some(Unwatched { path, recursive: watched.recursive })
     }
 
     /// The answer of this request is asked for anew: what it left does not count.
@@ -169,6 +169,10 @@ impl Watchers {
         placement: &Placement,
     ) -> Option<Unwatched> {
         self.take(connection, path, |_, left_by| left_by == since, placement.space_of(path))
+    }
+
+    pub(crate) fn knows(&self, path: &str) -> bool {
+        self.paths.contains_key(path)
     }
 
     /// Which of `kinds` the connection has on the path.

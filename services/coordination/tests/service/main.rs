@@ -4,4 +4,5 @@ mod client;
 mod driver;
 mod requests;
 mod sessions;
+mod storm;
 mod watches;
