@@ -112,8 +112,10 @@ impl Watchers {
         };
         let watcher = &mut watched.watchers[at];
         let new = Kinds(kinds.0 & !watcher.kinds.0);
-        for bit in (0..4).filter(|bit| new.0 >> bit & 1 != 0) {
-            watcher.since[bit] = since;
+        for bit in (0..4).filter(|bit| kinds.0 >> bit & 1 != 0) {
+            // Answers of several shards come in any order: the oldest request counts, whose answer comes first.
+            let known = new.0 >> bit & 1 == 0;
+            watcher.since[bit] = if known { watcher.since[bit].min(since) } else { since };
         }
         watcher.kinds = watcher.kinds.or(kinds);
         if new.has(Kinds::RECURSIVE) {
