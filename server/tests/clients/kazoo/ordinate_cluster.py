@@ -26,6 +26,8 @@ for absent in ("OpenSSL", "jks"):
 from kazoo.testing import harness  # noqa: E402
 
 log = logging.getLogger(__name__)
+# Clients that outlive the cluster would complain on stderr for ever.
+logging.lastResort = None
 HOSTS = 3
 # What kazoo's harness gives ZooKeeper's superuser: the password "test".
 SUPER_DIGEST = "super:D/InIHSb7yEEbrWz8b9l71RjZJU="
