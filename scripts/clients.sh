@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Installs what ZooKeeper compatibility is tested with, pinned, into target/clients: kazoo and its suite (venv/), Apache
+# ZooKeeper with its Java client, and Curator (jars/, classes/). Needs python3, a JDK and maven; the Go client is fetched by
+# its own module file. Does nothing that is done already.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+peers=server/tests/clients
+into=${ORDINATE_PEERS:-target/clients}
+mkdir -p "$into"
+into=$(cd "$into" && pwd)
+
+say() { echo "clients: $*" >&2; }
+# Whether `mark` was made of this very file.
+fresh() { cmp --silent "$1" "$into/$2"; }
+
+python() {
+  fresh $peers/peers/requirements.txt requirements.done && return
+  say "kazoo and its tests into $into/venv"
+  python3 -m venv "$into/venv"
+  "$into/venv/bin/pip" install --quiet --require-hashes --requirement $peers/peers/requirements.txt
+  cp $peers/peers/requirements.txt "$into/requirements.done"
+}
+
+java_jars() {
+  fresh $peers/peers/SHA256SUMS jars.done && return
+  say "Apache ZooKeeper and Curator into $into/jars"
+  rm -rf "$into/jars"
+  mvn --quiet --batch-mode --no-transfer-progress --file $peers/peers/pom.xml \
+    org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+    -DoutputDirectory="$into/jars" -DincludeScope=runtime
+  (cd "$into/jars" && sha256sum --check --quiet --strict) < $peers/peers/SHA256SUMS
+  cp $peers/peers/SHA256SUMS "$into/jars.done"
+}
+
+java_classes() {
+  cat $peers/java/*.java > "$into/java.now"
+  cmp --silent "$into/java.now" "$into/java.done" && return
+  say "the Java tests into $into/classes"
+  mkdir -p "$into/classes"
+  javac -nowarn -d "$into/classes" -classpath "$into/jars/*" $peers/java/*.java
+  mv "$into/java.now" "$into/java.done"
+}
+
+wanted=${*:-python java}
+case " $wanted " in *" python "*) python ;; esac
+case " $wanted " in *" java "*) java_jars; java_classes ;; esac

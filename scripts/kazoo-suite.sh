@@ -1,0 +1,18 @@
+#!/usr/bin/env bash
+# Runs kazoo's own test suite against three hosts of Ordinate.
+# Usage: scripts/kazoo-suite.sh [mason|paxos] [pytest arguments]
+# ORDINATE_BINARY: the server to test (target/release/ordinate). ORDINATE_KAZOO_ONLY: a pattern of test names.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+engine=${1:-mason}
+shift || true
+scripts/clients.sh python
+case $engine in
+  mason) export ORDINATE_COORDINATION=$'engine = "mason"\nshards = 4' ;;
+  paxos) export ORDINATE_COORDINATION='engine = "paxos"' ;;
+  *) echo "no engine $engine: mason or paxos" >&2; exit 2 ;;
+esac
+export ORDINATE_BINARY=${ORDINATE_BINARY:-${CARGO_TARGET_DIR:-target}/release/ordinate}
+export PYTHONPATH=server/tests/clients/kazoo PYTHONDONTWRITEBYTECODE=1
+exec "${ORDINATE_PEERS:-target/clients}/venv/bin/python" -m pytest -p ordinate_cluster -p no:cacheprovider \
+  --timeout 120 --rootdir server/tests/clients/kazoo -q -rfEs --tb=short "$@" --pyargs kazoo.tests
