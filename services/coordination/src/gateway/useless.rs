@@ -74,3 +74,21 @@ impl Gateway {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A registration that was executed and is not heard of yet would be taken back with those that are known.
+    #[test]
+    fn what_is_under_way_bounds_what_is_known() {
+        let mut useless = Useless::default();
+        [3, 5, 5].into_iter().for_each(|watch| useless.sent(WatchSeq(watch)));
+        assert_eq!(useless.known(WatchSeq(9)), WatchSeq(2));
+        useless.answered(WatchSeq(3));
+        useless.answered(WatchSeq(5));
+        assert_eq!(useless.known(WatchSeq(9)), WatchSeq(4), "one of two answers is missing");
+        useless.answered(WatchSeq(5));
+        assert_eq!(useless.known(WatchSeq(9)), WatchSeq(9));
+    }
+}
