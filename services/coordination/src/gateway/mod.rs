@@ -230,7 +230,8 @@ impl Gateway {
         self.groups = self.settings.routes.proxies.iter().map(|proxy| Submitter::new(*proxy)).collect();
     }
 
-    /// A server of this host skipped operations, perhaps some that are waited for here: whether they were executed is not known.
+    /// A server of this host skipped operations, perhaps some that are waited for here: whether they were executed is not known. Of
+    /// what is watched it has told what was missed.
     fn on_skipped(&mut self, cx: &mut Cx<'_, Self>) {
         self.begin_life(cx);
         let waits = |connection: &&Connection| {
@@ -239,16 +240,6 @@ impl Gateway {
         let waiting: Vec<NodeId> = self.connections.values().filter(waits).map(|found| found.node).collect();
         for node in waiting {
             self.close(node, "operations were skipped by a server that had lagged", cx);
-        }
-        // Events of what was skipped are lost to every watch in that shard: clients compare when they come back.
-        let watching: Vec<NodeId> = self
-            .connections
-            .values()
-            .filter(|connection| !connection.watched.is_empty() || connection.recursive > 0)
-            .map(|connection| connection.node)
-            .collect();
-        for node in watching {
-            self.close(node, "events were skipped by a server that had lagged", cx);
         }
     }
 
