@@ -304,7 +304,8 @@ impl Acceptor {
     }
 
     fn on_phase1a(&mut self, from: NodeId, message: Phase1a, cx: &mut Cx<'_, Self>) {
-        let hears_another = self.heard_leader(cx.now()).is_some_and(|leader| leader != message.ballot.leader);
+        let now = cx.now();
+        let hears_another = self.heard_leader(now).is_some_and(|leader| leader != message.ballot.leader);
         let Some(summary) = self.active() else { return };
         if message.ballot < summary.promised {
             let promised = summary.promised;
@@ -333,6 +334,8 @@ impl Acceptor {
         if more.is_some() {
             cx.mark("acceptor.phase1b_in_pages");
         }
+        // A candidate that is being told many pages is not to be overtaken by another one.
+        self.heard = Some((message.ballot.leader, now));
         cx.send_durable(
             from,
             leader::Phase1b {
