@@ -8,7 +8,7 @@ mod sessions;
 mod slots;
 
 pub use ballot::Ballot;
-pub use deterministic::{Map, Set, digest};
+pub use deterministic::{FixedHasher, Map, Set, digest};
 pub use quorum::{Acceptors, Group, Shape, Tally};
 pub use sessions::{Admission, Answer, Sequence, SessionId, Sessions};
 pub use slots::{Slot, SlotRing};

@@ -104,6 +104,9 @@ pub trait Shard: Sized + 'static {
     /// Takes one chunk, in the order they were written.
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError>;
 
+    /// The last chunk was installed: tells readers what they missed.
+    fn installed(&mut self, _out: &mut ShardOut) {}
+
     /// A digest of the whole replicated state; equal on servers that have executed the same numbers.
     fn digest(&self) -> u64;
 }

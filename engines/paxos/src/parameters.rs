@@ -30,6 +30,8 @@ pub struct Parameters {
     pub snapshot_every_bytes: u64,
     /// The size of a snapshot's chunks.
     pub snapshot_chunk_bytes: usize,
+    /// A page of an acceptor's answer in Phase 1 holds about this many bytes of votes.
+    pub page_bytes: usize,
     /// Executed entries that a replica keeps for lagging peers, in bytes.
     pub retained_bytes_max: usize,
     /// Open client sessions; the least recently used leaves first.
@@ -55,6 +57,7 @@ impl Default for Parameters {
             thrifty: false,
             snapshot_every_bytes: 64 << 20,
             snapshot_chunk_bytes: 256 << 10,
+            page_bytes: 1 << 20,
             retained_bytes_max: 64 << 20,
             sessions_max: 65_536,
             outstanding_max: 4_096,

@@ -145,6 +145,7 @@ fn messages() -> Vec<Message> {
         .into(),
         replica::Heartbeat { pulse: pulse() }.into(),
         replica::Describe {}.into(),
+        replica::Checkpoint { executed: slot, digest: id }.into(),
         unbatcher::Results {
             batch: Some(BatchId { batcher: node(1, 1), number: 4 }),
             executed: slot,

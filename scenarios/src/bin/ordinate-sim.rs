@@ -1,18 +1,24 @@
 //! Shows that the simulation would notice: runs each known mistake until an invariant breaks.
 //!
-//! `ordinate-sim mutants --all [--json]`, or `ordinate-sim mutants P01 P07`.
+//! `ordinate-sim mutants --all [--json]`, or `ordinate-sim mutants P01 P07`. `ordinate-sim explore` visits every state of the
+//! smallest cluster, with a planted bug if one is named.
 #![forbid(unsafe_code)]
 
 use scenarios::mutants::{Hunted, MUTANTS, hunt};
+use scenarios::paxos::smallest::{CANDIDACIES, CRASHES, FAULTS, Smallest};
 use std::process::ExitCode;
 use std::time::Duration;
 
 const SEEDS_MAX: u64 = 2_000;
 const BUDGET: Duration = Duration::from_secs(60);
-const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json]";
+const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json]\n\
+                     \u{20}      ordinate-sim explore (candidacies | faults | crashes) [ID]";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
+    if let Some(("explore", rest)) = arguments.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
+        return explore(rest);
+    }
     let (names, flags): (Vec<&String>, Vec<&String>) =
         arguments.iter().partition(|argument| !argument.starts_with("--"));
     let json = flags.iter().any(|flag| *flag == "--json");
@@ -44,6 +50,22 @@ fn main() -> ExitCode {
         print(&id, &hunted, json);
     }
     if survivors > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn explore(arguments: &[String]) -> ExitCode {
+    let bounds = match arguments.first().map(String::as_str) {
+        Some("candidacies") => CANDIDACIES,
+        Some("faults") => FAULTS,
+        Some("crashes") => CRASHES,
+        Some(_) | None => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    kernel::plant(arguments.get(1).and_then(|name| kernel::planted_named(name)));
+    let found = sim::explore(&Smallest { leaders: 2, bounds });
+    println!("{}", found.to_json());
+    if found.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn print(id: &str, hunted: &Hunted, json: bool) {

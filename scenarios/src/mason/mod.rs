@@ -25,6 +25,9 @@ pub struct MasonScenario {
     history: History,
     invariants: Invariants,
     lost: BTreeSet<HostId>,
+    /// Acceptors that have been seen to vote: a group is born when all its acceptors have been heard once, and a machine that is
+    /// lost before is one that an operator has to replace.
+    voting: BTreeSet<NodeId>,
 }
 
 /// What a sweep must reach.
@@ -107,6 +110,7 @@ impl MasonScenario {
             history: History::default(),
             invariants: Invariants::default(),
             lost: BTreeSet::new(),
+            voting: BTreeSet::new(),
         }
     }
 
@@ -150,12 +154,11 @@ impl Scenario for MasonScenario {
             .without(sim::Class::Upgrade)
             .without(sim::Class::ClockLie)
             .without(sim::Class::Membership)
-            .without(sim::Class::DiskLost)
     }
 
     fn tuning(&self) -> Tuning {
         let s = Duration::from_secs;
-        Tuning { safety: (s(10), s(30)), operations: (20, 150), liveness: s(60), ..Tuning::default() }
+        Tuning { safety: (s(10), s(30)), operations: (20, 150), liveness: s(120), ..Tuning::default() }
     }
 
     fn strikes(&self) -> Vec<StrikeKind> {
@@ -211,6 +214,15 @@ impl Scenario for MasonScenario {
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         self.invariants.check_host(host, cluster);
+        if self.voting.len() < self.hosts.len() * self.deployment.topology().groups.len() {
+            let voting = cluster.nodes_of(host).filter(|(_, node)| match node {
+                Node::Log(embedded) => {
+                    matches!(embedded.node(), paxos::Member::Acceptor(acceptor) if acceptor.is_active())
+                }
+                Node::Sequencer(_) | Node::Proxy(_) | Node::Shard(_) | Node::Gateway(_) => false,
+            });
+            self.voting.extend(voting.map(|(id, _)| id));
+        }
     }
 
     fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
@@ -237,6 +249,12 @@ impl Scenario for MasonScenario {
             _ => return false,
         }
         true
+    }
+
+    fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
+        let sound = self.hosts.iter().filter(|&&other| other != host && !self.is_bad(other, cluster)).count();
+        let born = self.voting.len() == self.hosts.len() * self.deployment.topology().groups.len();
+        born && sound > self.hosts.len() / 2
     }
 
     fn on_disk_lost(&mut self, host: HostId, _cluster: &Cluster<'_, Node>) -> sim::Replacement {

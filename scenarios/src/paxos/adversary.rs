@@ -1,8 +1,9 @@
 //! Plots: faults that wait for a dangerous moment and strike just then.
 
+use super::cluster::hosts_of;
 use super::{Node, PaxosScenario};
 use kernel::{HostId, Rng};
-use parts::{Ballot, Tally};
+use parts::{Ballot, Slot, Tally};
 use paxos::multipaxos::acceptor::Acceptor;
 use paxos::multipaxos::leader::Leader;
 use paxos::{Configuration, Member, Value};
@@ -18,6 +19,9 @@ pub(super) enum Plot {
     /// The leader is gone, with proposals on their way to it; when another leads, everybody who promised that one a vote
     /// crashes and loses what is not synced, and then the old leader goes on.
     Coup { old: HostId, ballot: Ballot, way: Removal, stage: CoupStage, until: u64 },
+    /// A host that leaves does not learn of it; when the change is in force, members that stay are cut off too: the two
+    /// could go on reading by the old configuration.
+    Backwater { leader: HostId, leaver: HostId, comer: HostId, stays: Vec<HostId>, cut: bool, until: u64 },
     /// The members that learn of a change are not those that voted for it; then its leader is paused.
     Usurpation {
         version: u64,
@@ -33,7 +37,7 @@ impl Plot {
     /// One change of membership is plotted against at a time.
     pub(super) fn concerns_a_change(&self) -> bool {
         match self {
-            Self::Ambush { .. } | Self::Usurpation { .. } => true,
+            Self::Ambush { .. } | Self::Backwater { .. } | Self::Usurpation { .. } => true,
             Self::Coup { .. } => false,
         }
     }
@@ -84,6 +88,9 @@ impl PaxosScenario {
             }
             Plot::Coup { old, ballot, way, stage, until } => {
                 self.advance_coup(old, ballot, way, stage, until, control)
+            }
+            Plot::Backwater { leader, leaver, comer, stays, cut, until } => {
+                advance_backwater(leader, leaver, comer, stays, cut, until, control)
             }
             Plot::Usurpation { version, leader, witnesses, deaf, told, until } => {
                 advance_usurpation(version, leader, witnesses, deaf, told, until, control)
@@ -208,6 +215,71 @@ impl PaxosScenario {
     }
 }
 
+impl PaxosScenario {
+    /// Hides a change from the host that leaves; false if this change does not allow that.
+    pub(super) fn strand(
+        &mut self,
+        old: &Configuration,
+        new: &Configuration,
+        control: &mut Control<'_, Node>,
+    ) -> bool {
+        let Some(leader) = self.leader(&control.cluster).filter(|_| self.layout.is_colocated()) else {
+            return false;
+        };
+        let (before, after) = (hosts_of(old), hosts_of(new));
+        let leaver = before.iter().copied().find(|host| !after.contains(host) && *host != leader);
+        let comer = after.iter().copied().find(|host| !before.contains(host));
+        let (Some(leaver), Some(comer)) = (leaver, comer) else { return false };
+        // The leader and the comer can do without so many.
+        let mut stays: Vec<HostId> =
+            after.iter().copied().filter(|host| before.contains(host) && *host != leader).collect();
+        stays.truncate((after.len() - 1) / 2);
+        control.sever(leader, leaver);
+        let until = control.cluster.now() + 6_000 * MS;
+        self.plots.push(Plot::Backwater { leader, leaver, comer, stays, cut: false, until });
+        true
+    }
+}
+
+fn advance_backwater(
+    leader: HostId,
+    leaver: HostId,
+    comer: HostId,
+    stays: Vec<HostId>,
+    mut cut: bool,
+    mut until: u64,
+    control: &mut Control<'_, Node>,
+) -> Option<Plot> {
+    let last_vote = |of: HostId| {
+        let mut votes = acceptors(&control.cluster).filter(|(host, _)| *host == of);
+        votes.next().and_then(|(_, acceptor)| acceptor.votes().last()).map(|(slot, _, _)| slot)
+    };
+    // A read there would wait for a vote whose fate is not known.
+    let idle = |host: &HostId| last_vote(*host) < executed(&control.cluster, *host);
+    let now = control.cluster.now();
+    if !cut && last_vote(comer).is_some() && stays.iter().all(idle) && now < until {
+        control.mark("scenario.left_old_members_in_a_backwater");
+        (cut, until) = (true, now + 3_000 * MS);
+        // Whoever restarts there knows the founders' configuration again.
+        control.crash(leaver, Loss::None, Duration::from_millis(20), &mut Rng::seeded(now));
+        stays.iter().for_each(|&host| sever_or_mend(&[leader, comer], host, true, control));
+    }
+    if now < until {
+        return Some(Plot::Backwater { leader, leaver, comer, stays, cut, until });
+    }
+    control.mend(leader, leaver);
+    if cut {
+        stays.iter().for_each(|&host| sever_or_mend(&[leader, comer], host, false, control));
+    }
+    None
+}
+
+fn sever_or_mend(speakers: &[HostId], to: HostId, severed: bool, control: &mut Control<'_, Node>) {
+    for &from in speakers {
+        if severed { control.sever(from, to) } else { control.mend(from, to) }
+    }
+}
+
 fn advance_usurpation(
     version: u64,
     leader: HostId,
@@ -263,6 +335,14 @@ pub(super) fn leaders<'a>(
 fn acceptors<'a>(cluster: &Cluster<'a, Node>) -> impl Iterator<Item = (HostId, &'a Acceptor)> + use<'a> {
     cluster.nodes().filter_map(|(id, node)| match node {
         Member::Acceptor(acceptor) => Some((id.host(), acceptor)),
+        _ => None,
+    })
+}
+
+/// The slot after the last one executed on `host`.
+fn executed(cluster: &Cluster<'_, Node>, host: HostId) -> Option<Slot> {
+    cluster.nodes_of(host).find_map(|(_, node)| match node {
+        Member::Replica(replica) => Some(replica.executed()),
         _ => None,
     })
 }

@@ -12,12 +12,12 @@ use paxos::multipaxos::unbatcher::Unbatcher;
 use paxos::{Configuration, Configurations, HostEntry, Member, Parameters};
 use sim::HostSpec;
 
-const BATCHER: Place = Place(1);
-const LEADER: Place = Place(2);
-const PROXY_LEADER: Place = Place(3);
-const ACCEPTOR: Place = Place(4);
-const REPLICA: Place = Place(5);
-const UNBATCHER: Place = Place(6);
+pub(super) const BATCHER: Place = Place(1);
+pub(super) const LEADER: Place = Place(2);
+pub(super) const PROXY_LEADER: Place = Place(3);
+pub(super) const ACCEPTOR: Place = Place(4);
+pub(super) const REPLICA: Place = Place(5);
+pub(super) const UNBATCHER: Place = Place(6);
 const CLIENT: Place = Place(7);
 
 /// Hosts, spares and clients of one run.
@@ -173,10 +173,11 @@ fn suffices(group: &Group, members: &[NodeId]) -> bool {
 }
 
 impl Layout {
-    pub(super) fn draw(clients_min: u64, rng: &mut Rng) -> Self {
-        let colocated_placement = rng.chance(0.6);
+    /// With `plain`, three hosts that play every role.
+    pub(super) fn draw(plain: bool, clients_min: u64, rng: &mut Rng) -> Self {
+        let colocated_placement = rng.chance(0.6) || plain;
         let first = if colocated_placement {
-            let count = if rng.chance(0.2) { 5 } else { 3 };
+            let count = if rng.chance(0.2) && !plain { 5 } else { 3 };
             colocated(0, &(1..=count).map(HostId).collect::<Vec<_>>())
         } else {
             compartmentalized(rng)

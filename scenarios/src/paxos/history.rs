@@ -17,8 +17,13 @@ pub(super) enum Asked {
     SequentialGet,
     EventualGet,
     Put(String),
-    CompareAndSet { version: u64, value: String },
+    CompareAndSet {
+        version: u64,
+        value: String,
+    },
     Delete,
+    /// More than a batch holds.
+    TooLarge,
 }
 
 struct Open {
@@ -54,7 +59,7 @@ impl Histories {
     pub(super) fn asked(&mut self, id: RequestId, node: NodeId, key: &'static str, asked: Asked, now: u64) {
         let call = match &asked {
             Asked::Get => Some(KvCall::Get),
-            Asked::SequentialGet | Asked::EventualGet => None,
+            Asked::SequentialGet | Asked::EventualGet | Asked::TooLarge => None,
             Asked::Put(value) => Some(KvCall::Put(Value::from(value.as_str()))),
             Asked::CompareAndSet { version, value } => Some(KvCall::CompareAndSet {
                 expected: Expected::Version(Version(*version)),
@@ -71,8 +76,12 @@ impl Histories {
     pub(super) fn answered(&mut self, node: NodeId, id: RequestId, outcome: Outcome, now: u64) {
         let Some(open) = self.open.remove(&id) else { return };
         let answer = match outcome {
+            Outcome::Done(_) if matches!(open.asked, Asked::TooLarge) => {
+                panic!("BOUND: a command larger than a batch was executed")
+            }
             Outcome::Done(bytes) => decode(&bytes),
             Outcome::Refused(Refusal::MaybeExecuted) => return self.unknown(node, open),
+            Outcome::Refused(Refusal::Malformed) if matches!(open.asked, Asked::TooLarge) => return,
             Outcome::Refused(refusal @ (Refusal::Malformed | Refusal::Conflict)) => {
                 panic!("LIN: a sound request was refused as {refusal:?}")
             }

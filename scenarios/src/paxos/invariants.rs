@@ -13,7 +13,8 @@ type Node = Member<Store>;
 #[derive(Default)]
 pub(super) struct Invariants {
     chosen: BTreeMap<Slot, Value>,
-    digests: BTreeMap<Slot, u64>,
+    /// Of the machine, and of everything executed and answered.
+    digests: BTreeMap<Slot, (u64, u64)>,
     checked: BTreeMap<NodeId, Slot>,
     /// What has come true, whoever still knows it.
     pub(super) truth: Truth,
@@ -108,7 +109,13 @@ impl Invariants {
         for known in replica.configurations().all() {
             self.truth.configurations.entry(known.version).or_insert_with(|| known.clone());
         }
-        let digest = replica.machine().digest();
+        let digest = (replica.machine().digest(), replica.digest());
+        kernel::invariant!(
+            PREFIX,
+            replica.diverged().is_none(),
+            "{id} stopped: most replicas stood otherwise after slot {:?}",
+            replica.diverged()
+        );
         let known = *self.digests.entry(executed).or_insert(digest);
         kernel::invariant!(
             PREFIX,

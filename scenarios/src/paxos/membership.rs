@@ -27,11 +27,15 @@ impl PaxosScenario {
         }
         self.wanted.push(wanted.clone());
         // The dangerous moment of a change is a new leader just when it was executed.
-        if self.ambushes
-            && !self.plots.iter().any(Plot::concerns_a_change)
-            && !(rng.chance(0.7) && self.usurp(&latest, &wanted, control))
-        {
-            self.ambush(wanted.version, control);
+        if self.ambushes && !self.plots.iter().any(Plot::concerns_a_change) {
+            let plotted = match rng.below(5) {
+                0 | 1 => self.usurp(&latest, &wanted, control),
+                2 | 3 => self.strand(&latest, &wanted, control) || self.usurp(&latest, &wanted, control),
+                _ => false,
+            };
+            if !plotted {
+                self.ambush(wanted.version, control);
+            }
         }
         let client = self.layout.client_nodes()[0];
         let id = control.request(client, Call::Reconfigure(Arc::new(wanted.clone())));

@@ -5,6 +5,7 @@ mod cluster;
 mod history;
 mod invariants;
 mod membership;
+pub mod smallest;
 
 use ::paxos::multipaxos::client::Client;
 use ::paxos::{Call, Configuration, Level, Member, Outcome, Parameters};
@@ -43,23 +44,41 @@ pub struct PaxosScenario {
     healed: bool,
     /// Whether hosts that left are switched off.
     switches_off: bool,
-    /// Whether sessions are few and copies of messages many.
-    forgetful: bool,
+    focus: Focus,
+}
+
+/// What a run is made for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Focus {
+    /// Everything.
+    None,
+    /// Few sessions and many late copies of messages.
+    Sessions,
+    /// Hosts are replaced one after the other, and each time somebody plots against it.
+    Changes,
 }
 
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
-    "acceptor.truncated",
     "acceptor.admitted_by_a_configuration",
-    "acceptor.refused_because_it_lost_its_votes",
+    "acceptor.phase1b_in_pages",
     "acceptor.read_of_a_superseded_configuration",
-    "batcher.resent_a_batch",
+    "acceptor.refused_because_it_lost_its_votes",
+    "acceptor.stood_by_its_leader",
+    "acceptor.truncated",
     "batcher.asked_acceptors_again",
+    "batcher.refused_a_change_that_lost",
+    "batcher.refused_a_read_as_busy",
+    "batcher.refused_as_busy",
+    "batcher.refused_as_malformed",
+    "batcher.resent_a_batch",
     "client.lost_its_session",
     "client.sent_again",
     "leader.assigned_again",
+    "leader.bears_longer_silence",
     "leader.began_phase1",
     "leader.filled_idle_slots_for_a_read",
+    "leader.filled_the_slots_of_another_group",
     "leader.found_gaps",
     "leader.leads",
     "leader.left_the_cluster",
@@ -73,18 +92,29 @@ const MARKS: &[&str] = &[
     "leader.waited_for_a_replica",
     "leader.waited_for_replicas_to_catch_up",
     "leader.waited_for_the_last_change_to_settle",
+    "proxy_leader.asked_beyond_a_thrifty_quorum",
     "proxy_leader.assigned_under_an_unknown_configuration",
     "proxy_leader.resent_phase2a",
     "replica.asked_the_leader_for_entries",
+    "replica.compared_with_a_peer",
     "replica.executed_a_configuration",
     "replica.fetched_from_a_peer",
+    "replica.gave_up_a_transfer",
+    "replica.pulled_a_chunk_again",
     "replica.read_waited_for_its_slot",
+    "replica.refused_a_lost_session",
+    "replica.served_a_snapshot",
     "replica.took_a_snapshot_from_a_peer",
     "replica.wrote_a_snapshot",
     "scenario.brought_a_deposed_leader_back",
     "scenario.hid_the_votes_for_a_change",
+    "scenario.left_old_members_in_a_backwater",
     "scenario.paused_the_leader_in_the_middle_of_a_change",
+    "scenario.replaced_a_host_of_a_compartmentalized_cluster",
 ];
+
+/// A batch that holds no more than this turns a value as large away.
+const TOO_LARGE: usize = 64 << 10;
 
 const STRIKES: [StrikeKind; 7] = [
     StrikeKind { name: "kill the leader", class: Class::Strike },
@@ -101,7 +131,11 @@ impl PaxosScenario {
     pub fn draw(rng: &mut Rng) -> Self {
         let ms = Duration::from_millis;
         let window = 8 << rng.below(4);
-        let forgetful = rng.chance(0.15);
+        let focus = match rng.below(8) {
+            0 => Focus::Sessions,
+            1 => Focus::Changes,
+            _ => Focus::None,
+        };
         let parameters = Parameters {
             election_timeout: ms(rng.between(100, 400)),
             heartbeat_every: ms(rng.between(15, 40)),
@@ -111,14 +145,18 @@ impl PaxosScenario {
             batches_in_flight_max: rng.between(1, 8) as usize,
             read_batches_in_flight_max: rng.between(1, 8) as usize,
             thrifty: rng.chance(0.3),
+            page_bytes: 200 << rng.below(8),
+            batch_bytes_max: if rng.chance(0.2) { TOO_LARGE } else { 256 << 10 },
+            pending_bytes_max: if rng.chance(0.1) { 300 } else { 64 << 20 },
             snapshot_every_bytes: 500 << rng.below(8),
             snapshot_chunk_bytes: 64 << rng.below(6),
             retained_bytes_max: 2_000 << rng.below(6),
-            sessions_max: if forgetful { rng.between(1, 2) as usize } else { 64 },
+            sessions_max: if focus == Focus::Sessions { rng.between(1, 2) as usize } else { 64 },
             outstanding_max: 64,
             ..Parameters::default()
         };
-        let layout = Layout::draw(if forgetful { 3 } else { 1 }, rng);
+        let clients_min = if focus == Focus::None { 1 } else { 3 };
+        let layout = Layout::draw(focus == Focus::Changes, clients_min, rng);
         Self {
             layout,
             parameters,
@@ -129,11 +167,11 @@ impl PaxosScenario {
             wanted: Vec::new(),
             files: BTreeMap::new(),
             gone: BTreeSet::new(),
-            ambushes: rng.chance(0.7),
+            ambushes: rng.chance(0.5) || focus == Focus::Changes,
             plots: Vec::new(),
             healed: false,
-            switches_off: rng.chance(0.5),
-            forgetful,
+            switches_off: rng.chance(0.5) && focus != Focus::Changes,
+            focus,
         }
     }
 
@@ -187,10 +225,17 @@ impl Scenario for PaxosScenario {
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
         let tuning =
             Tuning { safety: (s(20), s(60)), operations: (20, 150), liveness: s(60), ..Tuning::default() };
-        if self.forgetful {
-            return Tuning { message_rate: (0.01, 0.2), think: (ms(1), ms(100)), ..tuning };
+        match self.focus {
+            Focus::None => tuning,
+            Focus::Sessions => Tuning { message_rate: (0.01, 0.2), think: (ms(1), ms(100)), ..tuning },
+            Focus::Changes => Tuning {
+                safety: (s(10), s(20)),
+                blows: (0.3, 10.0),
+                think: (ms(2), ms(50)),
+                operations: (200, 500),
+                ..tuning
+            },
         }
-        tuning
     }
 
     fn strikes(&self) -> Vec<StrikeKind> {
@@ -260,6 +305,11 @@ impl Scenario for PaxosScenario {
                 None => (read(Level::Linearizable), history::Asked::Get),
             },
             8 if deletes => (write(Command::Delete { key: bytes }), history::Asked::Delete),
+            9 if self.parameters.batch_bytes_max == TOO_LARGE && rng.chance(0.03) => {
+                let large = vec![b'x'; TOO_LARGE];
+                let command = Command::Put { key: bytes, value: &large };
+                (write(command), history::Asked::TooLarge)
+            }
             _ => {
                 let command = Command::Put { key: bytes, value: value.as_bytes() };
                 (write(command), history::Asked::Put(value))
@@ -278,6 +328,9 @@ impl Scenario for PaxosScenario {
     ) {
         if let Some(wanted) = self.reconfigurations.remove(&id) {
             if matches!(outcome, Outcome::Done(_)) {
+                if !self.layout.is_colocated() {
+                    control.mark("scenario.replaced_a_host_of_a_compartmentalized_cluster");
+                }
                 self.retire(&wanted, control);
             }
             return;
@@ -321,6 +374,7 @@ impl Scenario for PaxosScenario {
                 }
             }
             (4, _) => return self.replace_a_host(rng, control),
+            (5, _) if self.focus == Focus::Changes => return self.replace_a_host(rng, control),
             (5, _) => return self.grow_or_shrink(rng, control),
             (6, _) => return self.coup(rng, control),
             _ => return false,

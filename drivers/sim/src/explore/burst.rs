@@ -115,6 +115,7 @@ impl<S: Scope> Burst<'_, '_, S> {
                 Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
                     self.send(id, to, message)
                 }
+                Effect::SetTimer { timer, .. } if !self.world.scope.awaits(id, timer) => {}
                 Effect::SetTimer { timer, .. } => self.host.seats[index].timers |= 1 << timer.0,
                 Effect::StopTimer { timer } => self.host.seats[index].timers &= !(1 << timer.0),
                 Effect::Respond { id: request, response } => {
@@ -138,6 +139,9 @@ impl<S: Scope> Burst<'_, '_, S> {
     fn send(&mut self, from: NodeId, to: NodeId, message: Message<S::Node>) {
         if to.host() == self.host.id {
             self.local.push_back((from, to, message));
+            return;
+        }
+        if !self.world.scope.carries(from, to, &message) {
             return;
         }
         let scratch = &mut self.world.scratch;

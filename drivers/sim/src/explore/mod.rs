@@ -14,10 +14,12 @@ pub use search::explore;
 pub use state::ExploredCluster;
 
 use crate::scenario::{RequestOf, ResponseOf};
-use kernel::{HostId, Node, NodeId, Place, RequestId};
+use kernel::{Family, HostId, Node, NodeId, Place, RequestId, TimerIndex};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::time::Duration;
+
+type FamilyOf<S> = <<S as Scope>::Node as Node>::Family;
 
 /// A small closed world.
 pub trait Scope {
@@ -40,6 +42,23 @@ pub trait Scope {
 
     /// Whether `host` may crash; leaving out hosts that forget nothing saves many states.
     fn may_crash(&self, _host: HostId) -> bool {
+        true
+    }
+
+    /// Whether the scope looks at a message between two hosts; one that it does not look at is lost.
+    fn carries(&self, _from: NodeId, _to: NodeId, _message: &<FamilyOf<Self> as Family>::Message) -> bool {
+        true
+    }
+
+    /// Whether a message that would change nothing at `to` now can never change anything there later, so that it may be
+    /// lost at once: that saves most states. True of answers that come too late; not of questions to a node that may
+    /// forget in a crash why it turned them away.
+    fn loses_the_late(&self, _to: NodeId) -> bool {
+        false
+    }
+
+    /// Whether the scope looks at a timer; one that it does not look at never runs out.
+    fn awaits(&self, _node: NodeId, _timer: TimerIndex) -> bool {
         true
     }
 
@@ -66,6 +85,9 @@ pub trait Scope {
 
     /// A client crashed before it was answered.
     fn on_lost(&self, _monitor: &mut Self::Monitor, _node: NodeId, _id: RequestId) {}
+
+    /// Looks at the cluster after every burst, to remember what may be gone later.
+    fn observe(&self, _monitor: &mut Self::Monitor, _cluster: &ExploredCluster<'_, Self::Node>) {}
 
     /// Checks invariants in every state; panics as [`kernel::invariant!`] does.
     fn check(&self, monitor: &Self::Monitor, cluster: &ExploredCluster<'_, Self::Node>);

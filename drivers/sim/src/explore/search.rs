@@ -59,7 +59,8 @@ pub fn explore<S: Scope>(scope: &S) -> Exploration {
     let bounds = world.bounds;
     report.never_taken = StepKind::ALL.into_iter().filter(|kind| !report.taken.contains_key(kind)).collect();
     report.never_taken.retain(|kind| match kind {
-        StepKind::Request | StepKind::Deliver => true,
+        StepKind::Deliver => true,
+        StepKind::Request => world.asks(),
         StepKind::Duplicate => bounds.duplications > 0,
         StepKind::Lose => bounds.losses > 0,
         StepKind::Timer => bounds.timers > 0,

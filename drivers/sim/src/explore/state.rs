@@ -6,8 +6,8 @@ use super::{Scope, Spent, StepKind};
 use crate::draw::mix;
 use crate::scenario::RequestOf;
 use kernel::{Bytes, Decode, Encode, Family, HostId, Node, NodeId, Place, Position, RequestId, TimerIndex};
-use std::collections::{BTreeMap, VecDeque};
-use std::hash::{Hash, Hasher};
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::rc::Rc;
 
 /// A message under way.
@@ -104,12 +104,21 @@ pub(super) struct World<'a, S: Scope> {
     requests: Vec<(NodeId, Vec<RequestOf<S::Node>>)>,
     pub(super) marks: BTreeMap<&'static str, u64>,
     pub(super) scratch: Vec<u8>,
+    /// Packets that change nothing at a host, and those that do, by the hash of both.
+    late: HashSet<u64, BuildHasherDefault<Fingerprint>>,
+    timely: HashSet<u64, BuildHasherDefault<Fingerprint>>,
 }
 
 impl<'a, S: Scope> World<'a, S> {
     pub(super) fn new(scope: &'a S) -> Self {
         let (requests, bounds) = (scope.requests(), scope.bounds());
-        Self { scope, bounds, requests, marks: BTreeMap::new(), scratch: Vec::new() }
+        let (late, timely) = (HashSet::default(), HashSet::default());
+        Self { scope, bounds, requests, marks: BTreeMap::new(), scratch: Vec::new(), late, timely }
+    }
+
+    /// Whether any client has something to ask.
+    pub(super) fn asks(&self) -> bool {
+        self.requests.iter().any(|(_, requests)| !requests.is_empty())
     }
 }
 
@@ -249,6 +258,46 @@ impl<S: Scope> State<S> {
 
     /// Takes a step; false if this state does not have it (on a shortened path).
     pub(super) fn step(&mut self, step: Step, world: &mut World<'_, S>) -> bool {
+        let taken = self.take(step, world);
+        if taken {
+            self.lose_the_late(world);
+            let cluster = ExploredCluster { hosts: &self.hosts };
+            world.scope.observe(Rc::make_mut(&mut self.monitor), &cluster);
+        }
+        taken
+    }
+
+    fn lose_the_late(&mut self, world: &mut World<'_, S>) {
+        let mut at = 0;
+        while let Some(flying) = self.flying.get(at) {
+            let (packet, to) = (flying.hash, flying.to);
+            let host = self.host_of(to).filter(|_| world.scope.loses_the_late(to));
+            if host.is_some_and(|host| self.is_late(packet, host, world)) {
+                self.take_off(packet);
+            } else {
+                at += 1;
+            }
+        }
+    }
+
+    fn is_late(&self, packet: u64, host: usize, world: &mut World<'_, S>) -> bool {
+        let before = self.hosts[host].fingerprint;
+        let key = mix(packet, before);
+        if world.late.contains(&key) || world.timely.contains(&key) {
+            return world.late.contains(&key);
+        }
+        let mut after = self.clone();
+        after.deliver(packet, false, world);
+        let late = after.hosts[host].fingerprint == before && after.flying.len() + 1 == self.flying.len();
+        if late {
+            world.late.insert(key)
+        } else {
+            world.timely.insert(key)
+        };
+        late
+    }
+
+    fn take(&mut self, step: Step, world: &mut World<'_, S>) -> bool {
         match step {
             Step::Request { client } => return self.request(client, world),
             Step::Deliver { packet } => return self.deliver(packet, false, world),

@@ -42,6 +42,8 @@ struct Numbers {
     rows: Vec<Range>,
     stamp: Stamp,
     cut: Option<Cut>,
+    /// The wall clock when the numbers came: the same however often the batch is proposed.
+    time: u64,
 }
 
 /// What a leader knows of the sequencer.
@@ -59,6 +61,8 @@ struct Sequencing {
     asked_at: Instant,
     /// How long the next silence may last; grows while no sequencer comes up.
     patience: Duration,
+    /// When a standby was last called, or patience last shrank.
+    called_at: Instant,
     /// The highest epoch that was asked to take over.
     called: u64,
     /// Where `Sealed` goes when the log has the seal.
@@ -101,9 +105,16 @@ struct Collecting {
 
 impl Sequencing {
     fn is_well(&mut self, now: Instant) {
-        (self.heard_at, self.patience) = (now, Duration::ZERO);
+        self.heard_at = now;
+        // Where sequencers had to be called often, because disks or links are slow, patience is lost slowly.
+        if now.since(self.called_at) >= CALM_AFTER * self.patience {
+            (self.patience, self.called_at) = (self.patience / 2, now);
+        }
     }
 }
+
+/// How long all must be well before patience shrinks, in units of it.
+const CALM_AFTER: u32 = 16;
 
 /// The longest silence that is borne, in units of the shortest.
 const PATIENCE_GROWS_TO: u32 = 16;
@@ -128,6 +139,7 @@ impl Lead {
                 heard_at: now,
                 asked_at: now,
                 patience: Duration::ZERO,
+                called_at: now,
                 called: 0,
                 sealing: None,
                 filling: None,
@@ -261,16 +273,17 @@ impl Lead {
     }
 
     fn ask_for_numbers(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let time = now_in_ms(cx);
         for place in 0..self.pending.len() {
             let Stage::New = self.pending[place].stage else { continue };
             let counts = count(&self.pending[place].items);
             let operations =
                 self.pending[place].items.iter().filter(|item| !item.spaces.is_empty()).count() as u64;
             let stage = if counts.is_empty() {
-                let none = Numbers { request: 0, rows: Vec::new(), stamp: Stamp(0), cut: None };
+                let none = Numbers { request: 0, rows: Vec::new(), stamp: Stamp(0), cut: None, time };
                 Stage::Numbered(none)
             } else if frame.topology.sequencers.is_empty() {
-                Stage::Numbered(self.number_alone(&counts, operations))
+                Stage::Numbered(self.number_alone(&counts, operations, time))
             } else {
                 let request = self.sequencing.next_request;
                 self.sequencing.next_request += 1;
@@ -283,7 +296,7 @@ impl Lead {
     }
 
     /// The one group's log is the order: its leader counts, and batches of leaders before it are void.
-    fn number_alone(&mut self, counts: &[(Space, u64)], operations: u64) -> Numbers {
+    fn number_alone(&mut self, counts: &[(Space, u64)], operations: u64, time: u64) -> Numbers {
         let mut rows = Vec::new();
         for &(space, count) in counts {
             let Some((_, next)) = self.own.iter_mut().find(|(known, _)| *known == space) else { continue };
@@ -293,7 +306,7 @@ impl Lead {
         let stamp = self.own_stamp;
         self.own_stamp = stamp.plus(operations);
         let next = self.own.iter().map(|&(space, number)| Placed { space, number }).collect();
-        Numbers { request: 0, rows, stamp, cut: Some(Cut { stamp: self.own_stamp, next }) }
+        Numbers { request: 0, rows, stamp, cut: Some(Cut { stamp: self.own_stamp, next }), time }
     }
 
     fn request(
@@ -321,12 +334,12 @@ impl Lead {
         let waits = |pending: &&mut Pending| matches!(pending.stage, Stage::Asked { request } if request == allocation.request);
         let Some(pending) = self.pending.iter_mut().find(waits) else { return };
         let Allocation { request, rows, stamp, cut } = allocation;
-        pending.stage = Stage::Numbered(Numbers { request, rows, stamp, cut: Some(cut) });
+        pending.stage =
+            Stage::Numbered(Numbers { request, rows, stamp, cut: Some(cut), time: now_in_ms(cx) });
         self.propose_numbered(frame, cx);
     }
 
     fn propose_numbered(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
-        let time = cx.wall().midpoint() / 1_000_000;
         for pending in &mut self.pending {
             match &pending.stage {
                 Stage::Proposed { .. } => continue,
@@ -337,7 +350,7 @@ impl Lead {
                     pending.stage = Stage::Proposed { index: self.index, numbers: numbers.clone() };
                 }
             }
-            propose_batch(pending, self.epoch, self.sequencing.epoch, time, frame, cx);
+            propose_batch(pending, self.epoch, self.sequencing.epoch, frame, cx);
         }
     }
 
@@ -385,7 +398,8 @@ impl Lead {
                 continue;
             }
             let Allocation { request, rows, stamp, cut } = allocation;
-            let stage = Stage::Numbered(Numbers { request, rows, stamp, cut: Some(cut) });
+            let stage =
+                Stage::Numbered(Numbers { request, rows, stamp, cut: Some(cut), time: now_in_ms(cx) });
             self.pending.push_back(Pending { items: Vec::new(), lost: true, stage, since: cx.now() });
         }
         self.advance(frame, cx);
@@ -413,6 +427,7 @@ impl Lead {
         sequencing.called = sequencing.called.max(sequencing.epoch) + 1;
         // A recovery that takes longer than the patience would be overtaken by the next one, again and again.
         let longest = PATIENCE_GROWS_TO * frame.parameters.suspect_after;
+        sequencing.called_at = cx.now();
         sequencing.patience = (2 * sequencing.patience).clamp(frame.parameters.suspect_after, longest);
         sequencing.heard_at = cx.now();
         if let Some(standby) = frame.topology.sequencer(sequencing.called) {
@@ -439,8 +454,11 @@ impl Lead {
             return;
         }
         // A recovery is under way: give it time before the next one is called.
-        self.sequencing.called = self.sequencing.called.max(message.epoch);
-        self.sequencing.heard_at = now;
+        // Once: one that seals and seals and hears nobody must not keep the next one from being called.
+        if message.epoch > self.sequencing.called {
+            self.sequencing.called = message.epoch;
+            self.sequencing.heard_at = now;
+        }
         self.sequencing.sealing = Some((message.epoch, from, now));
         if planted!(M01) {
             let (group, epoch) = (frame.group, message.epoch);
@@ -535,14 +553,14 @@ impl Lead {
     }
 
     fn propose_again(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
-        let (now, time) = (cx.now(), cx.wall().midpoint() / 1_000_000);
+        let now = cx.now();
         let (epoch, sequencer) = (self.epoch, self.sequencing.epoch);
         for pending in &mut self.pending {
             let late = now.since(pending.since) >= 2 * frame.parameters.resend_after;
             if late && matches!(pending.stage, Stage::Proposed { .. }) {
                 pending.since = now;
                 cx.mark("proxy.proposed_again");
-                propose_batch(pending, epoch, sequencer, time, frame, cx);
+                propose_batch(pending, epoch, sequencer, frame, cx);
             }
         }
     }
@@ -719,6 +737,10 @@ fn count_intervals(view: &crate::view::View, firsts: &[Placed], interval: u64) -
     counted.collect()
 }
 
+fn now_in_ms(cx: &Cx<'_, Proxy>) -> u64 {
+    cx.wall().midpoint() / 1_000_000
+}
+
 /// How many numbers of which space the items need.
 fn count(items: &[Item]) -> Vec<(Space, u64)> {
     let mut counts: BTreeMap<Space, u64> = BTreeMap::new();
@@ -728,16 +750,9 @@ fn count(items: &[Item]) -> Vec<(Space, u64)> {
     counts.into_iter().collect()
 }
 
-fn propose_batch(
-    pending: &Pending,
-    epoch: u64,
-    sequencer: u64,
-    time: u64,
-    frame: &Frame<'_>,
-    cx: &mut Cx<'_, Proxy>,
-) {
+fn propose_batch(pending: &Pending, epoch: u64, sequencer: u64, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
     let Stage::Proposed { index, numbers } = &pending.stage else { return };
-    let Numbers { request, rows, stamp, cut } = numbers.clone();
+    let Numbers { request, rows, stamp, cut, time } = numbers.clone();
     let items = pending.items.clone();
     let batch = Batch { epoch, index: *index, sequencer, request, rows, stamp, cut, time, items };
     propose(&Entry::Batch(batch), frame, cx);

@@ -146,8 +146,6 @@ struct Vote {
 
 /// The longest span of slots between the oldest vote kept and the newest.
 const VOTES_SPAN_MAX: usize = 1 << 22;
-/// A page of votes in Phase 1b holds about this many bytes.
-const PAGE_BYTES: usize = 1 << 20;
 const ENLIST_EVERY: Duration = Duration::from_millis(50);
 
 /// Votes in the slots of its group.
@@ -322,10 +320,10 @@ impl Acceptor {
                 cx.append(&AcceptorRecord::Promise { ballot: message.ballot });
             }
         }
-        let truncated_below = summary.truncated_below;
+        let (truncated_below, page_bytes) = (summary.truncated_below, self.parameters.page_bytes);
         let (mut votes, mut bytes, mut more) = (Vec::new(), 0, None);
         for (slot, vote) in self.votes.iter_from(message.from) {
-            if bytes >= PAGE_BYTES {
+            if bytes >= page_bytes {
                 more = Some(slot);
                 break;
             }

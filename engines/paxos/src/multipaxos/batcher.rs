@@ -233,6 +233,7 @@ impl Batcher {
     fn on_submit(&mut self, from: NodeId, message: Submit, cx: &mut Cx<'_, Self>) {
         let Submit { session, acknowledged, kind, commands } = message;
         if !commands.is_sound() || commands.size() > self.parameters.batch_bytes_max {
+            cx.mark("batcher.refused_as_malformed");
             return self.refuse(from, session, &commands, client::Status::Malformed, cx);
         }
         if self.waiting_bytes() + commands.size() > self.parameters.pending_bytes_max {
@@ -446,8 +447,14 @@ impl Batcher {
             let status = match configurations.with_version(version) {
                 _ if configurations.latest().version < version => return true,
                 // Came and went while nothing was heard: whether it was this one is not known any more.
-                None => client::Status::SessionLost,
-                Some(found) if !found.is_like(&wanted.configuration) => client::Status::Conflict,
+                None => {
+                    cx.mark("batcher.lost_track_of_a_change");
+                    client::Status::SessionLost
+                }
+                Some(found) if !found.is_like(&wanted.configuration) => {
+                    cx.mark("batcher.refused_a_change_that_lost");
+                    client::Status::Conflict
+                }
                 Some(found) if truncate_below <= found.first_slot && !planted!(P26) => return true,
                 Some(_) => client::Status::Done,
             };

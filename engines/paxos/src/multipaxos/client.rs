@@ -326,6 +326,11 @@ impl Client {
         let mut sequences = sequences.iter().peekable();
         while let Some(sequence) = sequences.next() {
             if let Some(Outstanding { call: Call::Write(command), .. }) = self.writes.get(sequence) {
+                // One that is too large must not have its neighbours refused with it.
+                if !row.is_empty() && row.len() + command.len() > ROW_BYTES_MAX {
+                    let commands = Commands::from_row(std::mem::take(&mut row));
+                    cx.send(to, batcher::Submit { session, acknowledged, kind, commands });
+                }
                 Commands::push(&mut row, *sequence, command);
             }
             if !row.is_empty() && (row.len() >= ROW_BYTES_MAX || sequences.peek().is_none()) {

@@ -140,6 +140,9 @@ impl ProxyLeader {
         let phase2a = acceptor::Phase2a { ballot: pending.ballot, slot, value: pending.value.clone() };
         let group = configuration.group(slot);
         if pending.attempts > 0 {
+            if self.parameters.thrifty && pending.attempts == 1 {
+                cx.mark("proxy_leader.asked_beyond_a_thrifty_quorum");
+            }
             let silent =
                 group.members().iter().enumerate().filter(|&(index, _)| !pending.tally.contains(index));
             return cx.multicast(silent.map(|(_, &acceptor)| acceptor), phase2a);

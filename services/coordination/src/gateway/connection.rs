@@ -126,6 +126,19 @@ impl Read {
     pub(crate) fn new(purpose: Purpose, parts: Vec<Part>, barrier: u64, watch: WatchSeq) -> Self {
         Self { purpose, unanswered: parts.len(), parts, barrier, tries: 0, sent: false, watch }
     }
+
+    /// Its registration, if its answer may leave watches.
+    pub(crate) fn leaves(&self) -> Option<WatchSeq> {
+        match &self.purpose {
+            Purpose::Node { watch, .. } => watch.then_some(self.watch),
+            Purpose::SetWatches { .. } | Purpose::AddWatch { .. } => Some(self.watch),
+            Purpose::Nodes { .. }
+            | Purpose::Ephemerals
+            | Purpose::Descendants
+            | Purpose::Greeting { .. }
+            | Purpose::Survey(_) => None,
+        }
+    }
 }
 
 /// What is to be done for a request.
@@ -196,8 +209,12 @@ pub(crate) struct Connection {
     pub(crate) first: EntrySeq,
     /// The first entry that is not under way.
     pub(crate) next: EntrySeq,
+    /// Sent, and their answers not written yet: until then they may have to be asked again.
     pub(crate) reads_under_way: usize,
+    /// Submitted and not answered.
     pub(crate) writes_under_way: usize,
+    /// The largest stamp of its own writes.
+    pub(crate) written: u64,
     /// The largest stamp that the client was shown.
     pub(crate) seen: u64,
     /// By stamp, and place within the operation.
@@ -237,6 +254,7 @@ impl Connection {
             next: EntrySeq(1),
             reads_under_way: 0,
             writes_under_way: 0,
+            written: 0,
             seen: 0,
             events: BTreeMap::new(),
             watched_spaces: BTreeMap::new(),
@@ -261,6 +279,7 @@ impl Connection {
     /// A sequenced operation was answered.
     pub(crate) fn answer_write(&mut self, seq: EntrySeq, reply: Reply) {
         self.writes_under_way = self.writes_under_way.saturating_sub(1);
+        self.written = self.written.max(reply.shows);
         if let Some(entry) = self.entry(seq) {
             entry.work = Work::Done(reply);
         }

@@ -28,6 +28,7 @@ mod settings;
 mod submitter;
 mod subtree;
 mod upkeep;
+mod useless;
 mod watchers;
 mod words;
 
@@ -38,6 +39,7 @@ use crate::gateway::connection::{Connection, Stage};
 use crate::gateway::reads::Reads;
 use crate::gateway::submitter::{Asker, Submitter};
 use crate::gateway::upkeep::Upkeep;
+use crate::gateway::useless::Useless;
 use crate::gateway::watchers::Watchers;
 use crate::wire::{SessionAnswer, Told};
 use kernel::{Bytes, Cx, Instant, NodeId, Position, Role};
@@ -70,6 +72,7 @@ pub struct Gateway {
     groups: Vec<Submitter>,
     reads: Reads,
     watchers: Watchers,
+    useless: Useless,
     /// By space: every event up to this stamp has arrived.
     through: Vec<u64>,
     /// The largest stamp known.
@@ -78,6 +81,8 @@ pub struct Gateway {
     next_home: usize,
     /// Connections that may have something to do at the end of the burst.
     stirred: BTreeSet<NodeId>,
+    /// Connections that wait for some shard's mark.
+    blocked: BTreeSet<NodeId>,
     upkeep: Upkeep,
     metrics: Metrics,
     now: Instant,
@@ -93,10 +98,12 @@ impl Gateway {
             groups,
             reads: Reads::new(settings.routes.proxies.len()),
             watchers: Watchers::default(),
+            useless: Useless::default(),
             through: vec![0; settings.routes.shards.len()],
             highest: 0,
             next_home: 0,
             stirred: BTreeSet::new(),
+            blocked: BTreeSet::new(),
             upkeep: Upkeep::default(),
             metrics: Metrics::default(),
             now: Instant::default(),
@@ -121,7 +128,7 @@ impl Gateway {
         }
     }
 
-    fn on_answers(&mut self, message: Answers) {
+    fn on_answers(&mut self, message: Answers, cx: &mut Cx<'_, Self>) {
         for answer in message.answers {
             if answer.incarnation != self.life.incarnation {
                 continue;
@@ -133,7 +140,8 @@ impl Gateway {
                     self.stirred.insert(node);
                     self.on_answered(node, seq, answer);
                 }
-                Some(Asker::Upkeep) | None => {}
+                Some(Asker::Upkeep) => self.on_upkeep_answered(&answer.body, cx),
+                None => {}
             }
         }
     }
@@ -170,10 +178,14 @@ impl Gateway {
 
     fn on_disconnected(&mut self, node: NodeId) {
         if let Some(mut connection) = self.connections.remove(&node) {
+            if connection.stage == Stage::Open && connection.heard {
+                self.upkeep.departed.push((connection.session, connection.epoch));
+            }
             let unwatched = self.watchers.remove_all(&mut connection, &self.settings.placement);
             self.forget(unwatched);
         }
         self.stirred.remove(&node);
+        self.blocked.remove(&node);
     }
 
     /// Says the last words and forgets the connection.
@@ -218,7 +230,8 @@ impl Gateway {
         self.groups = self.settings.routes.proxies.iter().map(|proxy| Submitter::new(*proxy)).collect();
     }
 
-    /// A server of this host skipped operations, perhaps some that are waited for here: whether they were executed is not known.
+    /// A server of this host skipped operations, perhaps some that are waited for here: whether they were executed is not known. Of
+    /// what is watched it has told what was missed.
     fn on_skipped(&mut self, cx: &mut Cx<'_, Self>) {
         self.begin_life(cx);
         let waits = |connection: &&Connection| {
@@ -227,16 +240,6 @@ impl Gateway {
         let waiting: Vec<NodeId> = self.connections.values().filter(waits).map(|found| found.node).collect();
         for node in waiting {
             self.close(node, "operations were skipped by a server that had lagged", cx);
-        }
-        // Events of what was skipped are lost to every watch in that shard: clients compare when they come back.
-        let watching: Vec<NodeId> = self
-            .connections
-            .values()
-            .filter(|connection| !connection.watched.is_empty() || connection.recursive > 0)
-            .map(|connection| connection.node)
-            .collect();
-        for node in watching {
-            self.close(node, "events were skipped by a server that had lagged", cx);
         }
     }
 
@@ -284,7 +287,7 @@ impl Role for Gateway {
             ClientIn::Connected(message) => self.on_connected(from, message, cx),
             ClientIn::Input(message) => self.on_input(from, &message.bytes, cx),
             ClientIn::Disconnected(_) => self.on_disconnected(from),
-            ClientIn::Answers(message) => self.on_answers(message),
+            ClientIn::Answers(message) => self.on_answers(message, cx),
             ClientIn::Notice(message) => self.on_notice(&message, cx),
             ClientIn::Progress(message) => {
                 if let Some(through) = self.through.get_mut(usize::from(message.space.0)) {
@@ -313,10 +316,7 @@ impl Role for Gateway {
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
         if std::mem::take(&mut self.reads.progressed) {
-            // Only what waits for progress can be released by it.
-            let waits =
-                |connection: &&Connection| !connection.watched.is_empty() || !connection.events.is_empty();
-            self.stirred.extend(self.connections.values().filter(waits).map(|connection| connection.node));
+            self.stirred.append(&mut self.blocked);
         }
         self.settle(cx);
     }

@@ -20,9 +20,16 @@ const BARRIERS_MAX: usize = 4;
 const BARRIER_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
 /// What an answer is for.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 enum Target {
-    Part { node: NodeId, seq: EntrySeq, part: usize, at_least: u64 },
+    Part {
+        node: NodeId,
+        seq: EntrySeq,
+        part: usize,
+        at_least: u64,
+        /// The registration that it may leave, and the question itself.
+        watch: Option<(WatchSeq, Bytes)>,
+    },
     Sizes(Space),
     Reapable,
     Nothing,
@@ -112,33 +119,16 @@ impl Reads {
         self.ask(space, Query::Sizes.written().into(), 0, Target::Sizes(space));
     }
 
+    pub(crate) fn ask_to_forget(&mut self, space: Space, query: &Query<'_>) {
+        self.ask(space, query.written().into(), 0, Target::Nothing);
+    }
+
     pub(crate) fn ask_reapable(&mut self, space: Space, now: u64, limit: u16) {
         self.ask(space, Query::Reapable { now, limit }.written().into(), 0, Target::Reapable);
     }
 }
 
 impl Gateway {
-    /// Tells the shards what nobody watches any more.
-    pub(crate) fn forget(&mut self, unwatched: impl IntoIterator<Item = Unwatched>) {
-        let mut by_space: BTreeMap<Space, (WatchSeq, Vec<Arc<str>>)> = BTreeMap::new();
-        for Unwatched { path, through, recursive } in unwatched {
-            let here = self.settings.placement.space_of(&path);
-            for space in self.settings.placement.spaces().filter(|&space| recursive || space == here) {
-                let query = Query::Forget { through, paths: vec![&path] };
-                let (least, paths) = by_space.entry(space).or_insert((through, Vec::new()));
-                if *least == through {
-                    paths.push(path.clone());
-                } else {
-                    self.reads.ask(space, query.written().into(), 0, Target::Nothing);
-                }
-            }
-        }
-        for (space, (through, paths)) in by_space {
-            let query = Query::Forget { through, paths: paths.iter().map(|path| &**path).collect() };
-            self.reads.ask(space, query.written().into(), 0, Target::Nothing);
-        }
-    }
-
     pub(crate) fn send_barriers(&mut self, cx: &mut Cx<'_, Self>) {
         if !self.reads.wanted || self.reads.under_way.len() >= BARRIERS_MAX {
             return;
@@ -196,7 +186,7 @@ impl Gateway {
             let Some(connection) = self.connections.get_mut(&node) else { return };
             let seq = connection.next;
             let (reads, writes) = (connection.reads_under_way, connection.writes_under_way);
-            let (seen, session) = (connection.seen, connection.session);
+            let (floor, session) = (connection.seen.max(connection.written), connection.session);
             let epoch = connection.epoch;
             let home = crate::sessions::home_of(session).map_or(0, |group| usize::from(group.0));
             let Some(entry) = connection.entry(seq) else { return };
@@ -242,14 +232,12 @@ impl Gateway {
                     }
                     read.sent = true;
                     // What a newcomer claims to have seen may not exist.
-                    let seen = if matches!(read.purpose, Purpose::Greeting { .. }) { 0 } else { seen };
-                    for (at, part) in read.parts.iter().enumerate() {
-                        let target = Target::Part { node, seq, part: at, at_least: seen };
-                        self.reads.ask(part.space, part.query.clone(), seen, target);
-                    }
+                    let floor = if matches!(read.purpose, Purpose::Greeting { .. }) { 0 } else { floor };
                     let blocks = matches!(read.purpose, Purpose::Greeting { .. } | Purpose::Survey(_));
-                    if read.unanswered > 0 {
-                        connection.reads_under_way += 1;
+                    let (watch, parts) = (read.leaves(), read.parts.clone());
+                    connection.reads_under_way += 1;
+                    for (at, part) in parts.into_iter().enumerate() {
+                        self.ask_part((node, seq, at), part.space, part.query, floor, watch);
                     }
                     if blocks {
                         return;
@@ -270,13 +258,12 @@ impl Gateway {
         let Some(part) = read.parts.get_mut(at) else { return };
         part.answer = None;
         read.unanswered += 1;
-        let first = read.unanswered == 1;
         let (space, query) = (part.space, part.query.clone());
+        let watch = read.leaves();
         let path = match &read.purpose {
             Purpose::Node { path, watch: true, .. } => Some(path.clone()),
             _ => None,
         };
-        connection.reads_under_way += usize::from(first);
         if let Some(path) = path {
             // What the first answer left is void: the client never sees that answer.
             connection.events.retain(|_, event| event.after != seq);
@@ -285,7 +272,20 @@ impl Gateway {
             self.forget(unwatched);
         }
         self.metrics.reads_again += 1;
-        self.reads.ask(space, query, at_least, Target::Part { node, seq, part: at, at_least });
+        self.ask_part((node, seq, at), space, query, at_least, watch);
+    }
+
+    fn ask_part(
+        &mut self,
+        (node, seq, part): (NodeId, EntrySeq, usize),
+        space: Space,
+        query: Bytes,
+        at_least: u64,
+        watch: Option<WatchSeq>,
+    ) {
+        watch.into_iter().for_each(|watch| self.useless.sent(watch));
+        let watch = watch.map(|watch| (watch, query.clone()));
+        self.reads.ask(space, query, at_least, Target::Part { node, seq, part, at_least, watch });
     }
 
     pub(crate) fn on_read_answers(&mut self, message: ReadAnswers) {
@@ -298,10 +298,16 @@ impl Gateway {
             let (Ok(shows), Ok(error)) = (input.u64(), input.i32()) else { continue };
             let body = answer.body.slice(12..);
             match target {
-                Target::Part { node, seq, part, at_least } => {
+                Target::Part { node, seq, part, at_least, watch } => {
                     let shows = if shows == 0 { executed } else { shows };
                     let answer = PartAnswer { shows, covers: through.max(at_least), error, body };
-                    self.on_part(node, seq, part, answer);
+                    let taken = self.on_part(node, seq, part, answer);
+                    if let Some((watch, query)) = watch {
+                        self.useless.answered(watch);
+                        if !taken {
+                            self.forget(paths_of(&query));
+                        }
+                    }
                 }
                 Target::Sizes(space) => {
                     if let Ok(sizes) = Sizes::read(&body) {
@@ -322,26 +328,26 @@ impl Gateway {
         }
     }
 
-    fn on_part(&mut self, node: NodeId, seq: EntrySeq, at: usize, answer: PartAnswer) {
-        let Some(connection) = self.connections.get_mut(&node) else { return };
-        let Some(entry) = connection.entry(seq) else { return };
-        let Work::Read(read) = &mut entry.work else { return };
-        let Some(part) = read.parts.get_mut(at).filter(|part| part.answer.is_none()) else { return };
+    /// False if nobody waits for it any more.
+    fn on_part(&mut self, node: NodeId, seq: EntrySeq, at: usize, answer: PartAnswer) -> bool {
+        let Some(connection) = self.connections.get_mut(&node) else { return false };
+        let Some(entry) = connection.entry(seq) else { return false };
+        let Work::Read(read) = &mut entry.work else { return false };
+        let Some(part) = read.parts.get_mut(at).filter(|part| part.answer.is_none()) else { return false };
         let left = watches_left(&read.purpose, at, &answer);
-        let watch = read.watch;
         part.answer = Some(answer);
         read.unanswered -= 1;
         let whole = read.unanswered == 0;
         if whole {
-            connection.reads_under_way -= 1;
             self.stirred.insert(node);
         }
         for (path, kinds) in left {
-            self.watchers.register(connection, &path, kinds, (seq, watch), &self.settings.placement);
+            self.watchers.register(connection, &path, kinds, seq, &self.settings.placement);
         }
         if whole {
             self.advance_blocking_read(node, seq);
         }
+        true
     }
 
     /// Operations of a group have come back: shards' answers begin with a code, the group's own are about sessions.
@@ -376,6 +382,19 @@ impl Gateway {
             }
             Work::Read(_) | Work::Sync { .. } | Work::CheckWatches { .. } | Work::Done(_) => {}
         }
+    }
+}
+
+/// The paths that a question may have registered.
+fn paths_of(query: &[u8]) -> Vec<Unwatched> {
+    let unwatched = |path: &str, recursive| Unwatched { path: path.into(), recursive };
+    match Query::read(query) {
+        Ok(Query::Node { path, .. }) => vec![unwatched(path, false)],
+        Ok(Query::SetWatches { paths, lasting: [persistent, recursive], .. }) => {
+            let plain = paths.iter().flatten().chain(&persistent).map(|path| unwatched(path, false));
+            plain.chain(recursive.iter().map(|path| unwatched(path, true))).collect()
+        }
+        _ => Vec::new(),
     }
 }
 

@@ -12,7 +12,7 @@
 use crate::gateway::Gateway;
 use crate::gateway::connection::{Connection, EntrySeq, Part, PartAnswer, Purpose, Read, Reply, Stage, Work};
 use crate::gateway::watchers::Unwatched;
-use crate::wire::{Code, JuteInput, JuteOutput, Stat, frame, notification, op, reply_header};
+use crate::wire::{Code, JuteInput, JuteOutput, NO_ZXID, Stat, frame, notification, op, reply_header};
 use kernel::{Bytes, Cx, NodeId};
 use mason::client::Output;
 
@@ -51,6 +51,7 @@ impl Gateway {
                 }
                 Front::Goes(reply) => {
                     if reply.shows > bound {
+                        self.blocked.insert(node);
                         break;
                     }
                     self.write_reply(node, reply);
@@ -65,6 +66,9 @@ impl Gateway {
         let bound = connection.bound(&self.through);
         let told = write_events(connection, bound);
         self.metrics.notifications += told;
+        if !connection.events.is_empty() {
+            self.blocked.insert(node);
+        }
         if !connection.output.is_empty() {
             let bytes = Bytes::from(std::mem::take(&mut connection.output));
             cx.send(node, Output { bytes });
@@ -126,7 +130,7 @@ impl Gateway {
         connection.seen = connection.seen.max(reply.shows);
         let zxid = connection.seen;
         for (kind, path) in &reply.missed {
-            notification(*kind, path, zxid, &mut connection.output);
+            notification(*kind, path, NO_ZXID, &mut connection.output);
         }
         frame(&mut connection.output, |out| {
             reply_header(entry.xid, zxid, reply.error, out);
@@ -135,6 +139,13 @@ impl Gateway {
             }
         });
         connection.sent += 1;
+        if matches!(entry.work, Work::Read(_)) {
+            connection.reads_under_way = connection.reads_under_way.saturating_sub(1);
+        }
+        if !connection.queue.is_empty() || !connection.input.is_empty() {
+            // What had to wait for this answer may go on its way.
+            self.stirred.insert(node);
+        }
         if reply.last {
             connection.stage = Stage::Closed;
         }
@@ -146,8 +157,12 @@ impl Gateway {
     pub(crate) fn advance_blocking_read(&mut self, node: NodeId, seq: EntrySeq) {
         let Some(connection) = self.connections.get_mut(&node) else { return };
         let Some(entry) = connection.entry(seq) else { return };
-        let Work::Read(read) = &mut entry.work else { return };
+        let Work::Read(read) = &entry.work else { return };
         let answers: Vec<PartAnswer> = read.parts.iter().filter_map(|part| part.answer.clone()).collect();
+        if matches!(read.purpose, Purpose::Greeting { .. } | Purpose::Survey(_)) {
+            connection.reads_under_way = connection.reads_under_way.saturating_sub(1);
+        }
+        let Some(Work::Read(read)) = connection.entry(seq).map(|entry| &entry.work) else { return };
         match &read.purpose {
             Purpose::Greeting { last_zxid, hello } => {
                 let (last_zxid, hello) = (*last_zxid, hello.clone());

@@ -1,7 +1,7 @@
 //! What a gateway does unasked: sends again, tells home groups who was heard from, drops who waits in vain, reaps nodes.
 
 use crate::gateway::Gateway;
-use crate::gateway::connection::{EntrySeq, Stage, Work};
+use crate::gateway::connection::{Connection, EntrySeq, Stage, Work};
 use crate::gateway::submitter::Asker;
 use crate::sessions::home_of;
 use crate::wire::{Body, ConnectionEpoch, SessionAnswer, SessionId};
@@ -25,6 +25,8 @@ pub(crate) struct Upkeep {
     touched: Instant,
     looked: Instant,
     reap_at: Instant,
+    /// Heard from before they left.
+    pub(crate) departed: Vec<(SessionId, ConnectionEpoch)>,
     /// Handshakes that wait for a random number.
     pub(crate) handshakes: Vec<(NodeId, EntrySeq)>,
 }
@@ -51,6 +53,7 @@ impl Gateway {
         if now.since(self.upkeep.touched) >= TOUCH_EVERY {
             self.upkeep.touched = now;
             self.touch();
+            self.send_useless();
         }
         if now.since(self.upkeep.looked) >= LOOK_EVERY {
             self.upkeep.looked = now;
@@ -69,15 +72,28 @@ impl Gateway {
 
     fn touch(&mut self) {
         let mut heard: BTreeMap<usize, Vec<(SessionId, ConnectionEpoch)>> = BTreeMap::new();
-        for connection in self.connections.values_mut() {
-            if connection.stage == Stage::Open && std::mem::take(&mut connection.heard) {
-                let home = home_of(connection.session).map_or(0, |group| usize::from(group.0));
-                heard.entry(home).or_default().push((connection.session, connection.epoch));
-            }
+        let open = self.connections.values_mut().filter(|connection| connection.stage == Stage::Open);
+        let open = open.filter_map(|connection| {
+            std::mem::take(&mut connection.heard).then_some((connection.session, connection.epoch))
+        });
+        for (session, epoch) in open.chain(std::mem::take(&mut self.upkeep.departed)) {
+            let home = home_of(session).map_or(0, |group| usize::from(group.0));
+            heard.entry(home).or_default().push((session, epoch));
         }
         for (home, sessions) in heard {
             for sessions in sessions.chunks(TOUCH_MAX) {
                 self.submit(home, Body::Touch { sessions: sessions.to_vec() }.written(), Asker::Upkeep);
+            }
+        }
+    }
+
+    /// Some sessions that were said to be alive are not, or not here: the word of it was lost on its way.
+    pub(crate) fn on_upkeep_answered(&mut self, body: &[u8], cx: &mut Cx<'_, Self>) {
+        let Ok(SessionAnswer::Gone { sessions }) = SessionAnswer::read(body) else { return };
+        for gone in sessions {
+            let is_it = |connection: &&Connection| (connection.session, connection.epoch) == gone;
+            if let Some(node) = self.connections.values().find(is_it).map(|connection| connection.node) {
+                self.close(node, "the session has ended or moved", cx);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::gateway::connection::{Connection, EntrySeq, Waiting};
 use crate::placement::Placement;
-use crate::wire::{Event, EventKind, Permission, WatchSeq, allowed, parent_of};
+use crate::wire::{Event, EventKind, Permission, allowed, parent_of};
 use kernel::NodeId;
 use mason::Space;
 use std::collections::BTreeMap;
@@ -54,15 +54,15 @@ struct Watcher {
 #[derive(Debug, Default)]
 struct Watched {
     watchers: Vec<Watcher>,
-    /// The last registration at the shard that was answered.
-    seq: WatchSeq,
+    /// Whether a recursive watch was ever among them: then every shard knows the path.
+    recursive: bool,
 }
 
 /// A path that nobody watches any more.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Unwatched {
     pub(crate) path: Arc<str>,
-    pub(crate) through: WatchSeq,
+    /// On every shard, and not only on the path's own.
     pub(crate) recursive: bool,
 }
 
@@ -90,11 +90,11 @@ impl Watchers {
         connection: &mut Connection,
         path: &Arc<str>,
         kinds: Kinds,
-        (since, seq): (EntrySeq, WatchSeq),
+        since: EntrySeq,
         placement: &Placement,
     ) {
         let watched = self.paths.entry(path.clone()).or_default();
-        watched.seq = watched.seq.max(seq);
+        watched.recursive |= kinds.has(Kinds::RECURSIVE);
         let node = connection.node;
         let at = match watched.watchers.iter().position(|watcher| watcher.connection == node) {
             Some(at) => at,
@@ -112,8 +112,10 @@ impl Watchers {
         };
         let watcher = &mut watched.watchers[at];
         let new = Kinds(kinds.0 & !watcher.kinds.0);
-        for bit in (0..4).filter(|bit| new.0 >> bit & 1 != 0) {
-            watcher.since[bit] = since;
+        for bit in (0..4).filter(|bit| kinds.0 >> bit & 1 != 0) {
+            // Answers of several shards come in any order: the oldest request counts, whose answer comes first.
+            let known = new.0 >> bit & 1 == 0;
+            watcher.since[bit] = if known { watcher.since[bit].min(since) } else { since };
         }
         watcher.kinds = watcher.kinds.or(kinds);
         if new.has(Kinds::RECURSIVE) {
@@ -157,7 +159,7 @@ impl Watchers {
             return None;
         }
         let (path, watched) = self.paths.remove_entry(path)?;
-        Some(Unwatched { path, through: watched.seq, recursive })
+        Some(Unwatched { path, recursive: watched.recursive })
     }
 
     /// The answer of this request is asked for anew: what it left does not count.
@@ -169,6 +171,10 @@ impl Watchers {
         placement: &Placement,
     ) -> Option<Unwatched> {
         self.take(connection, path, |_, left_by| left_by == since, placement.space_of(path))
+    }
+
+    pub(crate) fn knows(&self, path: &str) -> bool {
+        self.paths.contains_key(path)
     }
 
     /// Which of `kinds` the connection has on the path.

@@ -17,7 +17,7 @@ impl Gateway {
         if !self.settings.words.contains(&word) {
             text = format!("{word} is not executed because it is not in the whitelist.\n");
         } else if self.say(&word, &mut text).is_err() {
-            text.push_str("\n");
+            text.push('\n');
         }
         if let Some(connection) = self.connections.get_mut(&node) {
             connection.output.extend_from_slice(text.as_bytes());

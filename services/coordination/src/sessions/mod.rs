@@ -246,12 +246,10 @@ impl mason::Stub for Sessions {
                 self.on_attach((session, password), origin, timeout, now, out)
             }
             Ok(Body::Touch { sessions }) => {
-                for (id, epoch) in sessions {
-                    if self.admit(id, epoch).is_ok() {
-                        self.touch(id, now);
-                    }
-                }
-                SessionAnswer::Done
+                let (alive, gone): (Vec<_>, Vec<_>) =
+                    sessions.into_iter().partition(|&(id, epoch)| self.admit(id, epoch).is_ok());
+                alive.into_iter().for_each(|(id, _)| self.touch(id, now));
+                if gone.is_empty() { SessionAnswer::Done } else { SessionAnswer::Gone { sessions: gone } }
             }
             Ok(Body::Close { session, epoch }) => self.on_close(session, epoch, out),
             // A burial is the group's own follow-up: from anybody else it would bury the living.

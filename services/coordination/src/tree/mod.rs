@@ -15,7 +15,7 @@ use crate::tree::meta::{Kind, Meta};
 use crate::tree::snapshot::Snapshot;
 use crate::tree::table::{NodeIndex, Table};
 use crate::tree::transaction::{Change, ESSENTIAL};
-use crate::tree::watches::{Notices, Watches};
+use crate::tree::watches::{Missed, Notices, Watches};
 use crate::wire::{Acl, EventKind, Identity, Permission, SessionId, name_of, parent_of};
 use kernel::{Bytes, DecodeError, NodeId, SnapshotStep};
 use mason::{Order, ShardOut, Space};
@@ -36,8 +36,8 @@ pub struct Znodes {
     snapshot: Option<Snapshot>,
     /// Of the last operation executed.
     stamp: u64,
-    /// The stamp before a snapshot was installed, until readers are told what they missed.
-    missed_since: Option<u64>,
+    /// What was watched before a snapshot was installed, until readers are told what they missed.
+    missed: Option<Missed>,
     /// The node whose children's names the next chunk of a snapshot may go on with.
     last_installed: Option<NodeIndex>,
 }
@@ -55,7 +55,7 @@ impl Znodes {
             watches: Watches::default(),
             snapshot: None,
             stamp: 0,
-            missed_since: None,
+            missed: None,
             last_installed: None,
         };
         znodes.plant_essential();
@@ -209,7 +209,7 @@ impl mason::Shard for Znodes {
     }
 
     fn reset(&mut self) {
-        self.missed_since.get_or_insert(self.stamp);
+        self.remember_watched();
         self.table.clear();
         self.ephemerals.clear();
         self.mortal.clear();
@@ -220,6 +220,12 @@ impl mason::Shard for Znodes {
 
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
         self.install_chunk(chunk).map_err(|_| DecodeError::Invalid("snapshot of znodes"))
+    }
+
+    fn installed(&mut self, out: &mut ShardOut) {
+        let mut notices = Notices::default();
+        self.tell_missed(&mut notices);
+        notices.send(out);
     }
 
     fn digest(&self) -> u64 {

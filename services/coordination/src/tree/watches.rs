@@ -141,42 +141,53 @@ fn retain(watches: &mut Vec<Watch>, keep: impl Fn(&Watch) -> bool) -> usize {
     before - recursive(watches)
 }
 
+/// What was watched when a snapshot was about to replace everything.
+#[derive(Debug)]
+pub(crate) struct Missed {
+    since: u64,
+    /// Watched paths, and whether a node was there.
+    watched: BTreeMap<Box<str>, bool>,
+}
+
 impl Znodes {
-    /// After a snapshot was installed: whatever watched node has changed since is told as one event.
+    /// Before a snapshot replaces everything; a second one does not make the first forgotten.
+    pub(crate) fn remember_watched(&mut self) {
+        if self.watches.paths.is_empty() || self.missed.is_some() {
+            return;
+        }
+        let here = |path: &str| self.table.find(path).is_some();
+        let mut watched: BTreeMap<Box<str>, bool> =
+            self.watches.paths.keys().map(|path| (path.clone(), here(path))).collect();
+        if self.watches.recursive > 0 {
+            watched.extend(self.table.iter().map(|node| (node.path().into(), true)));
+        }
+        self.missed = Some(Missed { since: self.stamp, watched });
+    }
+
+    /// After a snapshot was installed: what has become of a watched node since is told as one event.
     pub(crate) fn tell_missed(&mut self, notices: &mut Notices) {
-        let Some(since) = self.missed_since.take() else { return };
-        let watched: Vec<(Box<str>, u8)> = self
-            .watches
-            .paths
-            .iter()
-            .map(|(path, watches)| (path.clone(), watches.iter().fold(0, |kinds, watch| kinds | watch.kinds)))
-            .collect();
-        let open = self.table.acls.open().clone();
-        for (path, kinds) in watched {
-            if !self.owns(&path) {
-                continue;
-            }
-            match self.table.meta(&path) {
-                // One that watches a node's absence does not mind; its gateway drops what nobody waits for.
-                None => self.watches.fire(EventKind::Deleted, &path, &open, 0, notices),
-                Some(meta) => {
-                    if meta.czxid > since {
-                        self.watches.fire(EventKind::Created, &path, &meta.acl, 0, notices);
-                    } else if meta.mzxid > since {
-                        self.watches.fire(EventKind::DataChanged, &path, &meta.acl, 0, notices);
-                    }
-                    if meta.pzxid > since && kinds & (CHILD | PERSISTENT) != 0 {
-                        self.watches.fire(EventKind::ChildrenChanged, &path, &meta.acl, 1, notices);
-                    }
-                }
+        let Some(Missed { since, mut watched }) = self.missed.take() else { return };
+        if self.watches.recursive > 0 {
+            for node in self.table.iter() {
+                watched.entry(node.path().into()).or_insert(false);
             }
         }
-        if self.watches.recursive > 0 {
-            let changed: Vec<_> =
-                self.table.iter().map(|node| (node.path().to_owned(), node.meta(&self.table.acls))).collect();
-            for (path, meta) in changed.iter().filter(|(_, meta)| meta.mzxid > since) {
-                let event = if meta.czxid > since { EventKind::Created } else { EventKind::DataChanged };
-                self.watches.fire(event, path, &meta.acl, 2, notices);
+        let open = self.table.acls.open().clone();
+        let own = watched.into_iter().filter(|(path, _)| self.placement.space_of(path) == self.space);
+        for (path, existed) in own {
+            let meta = self.table.meta(&path);
+            let event = match (existed, &meta) {
+                (false, None) => None,
+                (true, None) => Some(EventKind::Deleted),
+                (false, Some(_)) => Some(EventKind::Created),
+                (true, Some(meta)) => (meta.mzxid > since).then_some(EventKind::DataChanged),
+            };
+            let acl = meta.as_ref().map_or(&open, |meta| &meta.acl);
+            if let Some(event) = event {
+                self.watches.fire(event, &path, acl, 0, notices);
+            }
+            if let Some(meta) = meta.as_ref().filter(|meta| existed && meta.pzxid > since) {
+                self.watches.fire(EventKind::ChildrenChanged, &path, &meta.acl, 1, notices);
             }
         }
     }

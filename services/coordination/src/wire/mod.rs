@@ -17,7 +17,7 @@ pub use operation::{Body, ConnectionEpoch, Origin, SessionAnswer, SessionId, Tol
 pub use path::{is_sequential, name_of, parent_of, sequential_name, validate};
 pub use query::{Event, Fired, Query, Reapable, WatchSeq};
 pub use reply::{
-    ConnectRequest, EventKind, NOTIFICATION_XID, PING_XID, connect_response, frame, notification,
+    ConnectRequest, EventKind, NO_ZXID, NOTIFICATION_XID, PING_XID, connect_response, frame, notification,
     reply_header,
 };
 pub use request::{Create, Mode, Operation, Request, SetWatches, Update, op};

@@ -124,11 +124,7 @@ impl<'a> Body<'a> {
             }
             Self::Touch { sessions } => {
                 out.push(TOUCH);
-                out.put_count(sessions.len());
-                for (session, epoch) in sessions {
-                    out.put_u64(session.0);
-                    out.put_u64(epoch.0);
-                }
+                write_touched(sessions, out);
             }
             Self::Close { session, epoch } => {
                 out.push(CLOSE);
@@ -174,12 +170,7 @@ impl<'a> Body<'a> {
                 origin: Origin::read(input)?,
                 timeout: input.i32()?,
             },
-            TOUCH => {
-                let count = input.count(16)?.unwrap_or(0);
-                let pair =
-                    |input: &mut JuteInput<'a>| Ok((SessionId(input.u64()?), ConnectionEpoch(input.u64()?)));
-                Self::Touch { sessions: (0..count).map(|_| pair(input)).collect::<Result<_, _>>()? }
-            }
+            TOUCH => Self::Touch { sessions: read_touched(input)? },
             CLOSE => Self::Close { session: SessionId(input.u64()?), epoch: ConnectionEpoch(input.u64()?) },
             WRITE => Self::Write { head: WriteHead::read(input)?, request: input.0 },
             BURY => {
@@ -192,6 +183,19 @@ impl<'a> Body<'a> {
             _ => return Err(Malformed),
         })
     }
+}
+
+fn write_touched(sessions: &[(SessionId, ConnectionEpoch)], out: &mut Vec<u8>) {
+    out.put_count(sessions.len());
+    for (session, epoch) in sessions {
+        out.put_u64(session.0);
+        out.put_u64(epoch.0);
+    }
+}
+
+fn read_touched(input: &mut JuteInput<'_>) -> Result<Vec<(SessionId, ConnectionEpoch)>, Malformed> {
+    let count = input.count(16)?.unwrap_or(0);
+    (0..count).map(|_| Ok((SessionId(input.u64()?), ConnectionEpoch(input.u64()?)))).collect()
 }
 
 impl Origin {
@@ -253,6 +257,11 @@ pub enum SessionAnswer {
     Refused,
     /// Understood.
     Done,
+    /// These were touched in vain: they have ended, or have another connection.
+    Gone {
+        /// As they were named.
+        sessions: Vec<(SessionId, ConnectionEpoch)>,
+    },
 }
 
 impl SessionAnswer {
@@ -269,6 +278,10 @@ impl SessionAnswer {
             }
             Self::Refused => out.push(2),
             Self::Done => out.push(3),
+            Self::Gone { sessions } => {
+                out.push(4);
+                write_touched(sessions, &mut out);
+            }
         }
         out
     }
@@ -285,6 +298,7 @@ impl SessionAnswer {
             },
             2 => Self::Refused,
             3 => Self::Done,
+            4 => Self::Gone { sessions: read_touched(&mut input)? },
             _ => return Err(Malformed),
         })
     }

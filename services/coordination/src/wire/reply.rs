@@ -4,6 +4,8 @@ use crate::wire::{JuteInput, JuteOutput, Malformed};
 
 /// The xid of notifications.
 pub const NOTIFICATION_XID: i32 = -1;
+/// The zxid of a notification that makes up for what was missed: -1.
+pub const NO_ZXID: u64 = u64::MAX;
 /// The xid of pings.
 pub const PING_XID: i32 = -2;
 

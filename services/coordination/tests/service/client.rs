@@ -66,7 +66,26 @@ impl Reply {
 }
 
 pub(crate) fn open_acl() -> Vec<Acl> {
-    vec![Acl { permissions: 31, who: Identity::new("world", "anyone") }]
+    vec![acl(31, "world", "anyone")]
+}
+
+pub(crate) fn acl(permissions: i32, scheme: &str, id: &str) -> Acl {
+    Acl { permissions, who: Identity::new(scheme, id) }
+}
+
+pub(crate) fn auth(scheme: &str, token: &[u8]) -> Vec<u8> {
+    let mut out = vec![0; 4];
+    out.put_text(scheme);
+    out.put_buffer(Some(token));
+    out
+}
+
+pub(crate) fn rename(from: &str, to: &str, limit: i32) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_text(from);
+    out.put_text(to);
+    out.put_i32(limit);
+    out
 }
 
 pub(crate) fn create(path: &str, data: &[u8], flags: i32) -> Vec<u8> {

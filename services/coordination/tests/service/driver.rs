@@ -74,6 +74,8 @@ pub(crate) struct Cluster {
     /// The share of submissions that is lost.
     pub(crate) loss: f64,
     pub(crate) rejected: Vec<&'static str>,
+    /// The words of groups do not arrive.
+    pub(crate) deaf: bool,
     /// Messages on their way to gateways.
     pending: VecDeque<(usize, NodeId, ClientIn)>,
     placement: Arc<Placement>,
@@ -145,6 +147,7 @@ impl Cluster {
             held: Vec::new(),
             loss: 0.0,
             rejected: Vec::new(),
+            deaf: false,
             pending: VecDeque::new(),
             placement,
         };
@@ -288,7 +291,7 @@ impl Cluster {
     fn carry_out(&mut self, group: usize, out: StubOut) -> Option<Bytes> {
         let (answer, tells, follow_ups) = out.into_parts();
         for (to, body) in tells {
-            if let Some(host) = self.hosts.iter().position(|host| host.node == to) {
+            if let Some(host) = self.hosts.iter().position(|host| host.node == to && !self.deaf) {
                 self.tell(host, ClientIn::from(Told { group: Group(group as u16), body }));
             }
         }
@@ -330,7 +333,8 @@ impl Cluster {
                 self.log[server.at..].iter().enumerate().find(|(_, op)| op.order.number_in(id).is_some());
             let behind = pending
                 .is_some_and(|(skipped, op)| server.at + skipped < *length || op.order.stamp.0 <= *at_least);
-            if !behind && *at_least <= self.stamp {
+            // A read may be served later than it could.
+            if !behind && *at_least <= self.stamp && (server.at == self.log.len() || self.rng.chance(0.3)) {
                 self.answer_reads(host, space);
                 return true;
             }
@@ -410,20 +414,31 @@ impl Cluster {
         true
     }
 
+    /// Somebody does one thing, or has nothing to do.
+    fn step(&mut self) -> bool {
+        if self.rng.chance(0.5)
+            && let Some((host, from, message)) = self.pending.pop_front()
+        {
+            self.call(host, |gateway, cx| gateway.on_message(from, message, cx));
+            return true;
+        }
+        let (host, space) = (self.rng.index(self.hosts.len()), self.rng.index(self.numbers.len()));
+        self.serve(host, space)
+    }
+
+    /// A few things happen.
+    pub(crate) fn work(&mut self, steps: usize) {
+        for _ in 0..steps {
+            self.step();
+        }
+    }
+
     /// Lets everybody work, in an order that the dice choose, until nothing is left to do.
     pub(crate) fn settle(&mut self) {
         let (hosts, shards) = (self.hosts.len(), self.numbers.len());
         let mut idle = 0;
         while idle < 3 * hosts * shards || !self.pending.is_empty() {
-            if self.rng.chance(0.5)
-                && let Some((host, from, message)) = self.pending.pop_front()
-            {
-                self.call(host, |gateway, cx| gateway.on_message(from, message, cx));
-                idle = 0;
-                continue;
-            }
-            let (host, space) = (self.rng.index(hosts), self.rng.index(shards));
-            idle = if self.serve(host, space) { 0 } else { idle + 1 };
+            idle = if self.step() { 0 } else { idle + 1 };
             if idle >= 3 * hosts * shards {
                 // The dice may have passed somebody over.
                 let all = (0..hosts).flat_map(|host| (0..shards).map(move |space| (host, space)));

@@ -3,3 +3,6 @@
 mod client;
 mod driver;
 mod requests;
+mod sessions;
+mod storm;
+mod watches;

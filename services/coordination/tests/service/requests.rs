@@ -1,8 +1,10 @@
 //! Requests one by one, and what they are answered.
 
-use crate::client::{Client, create, delete, multi, path_and_int, read, set};
-use crate::driver::Cluster;
-use coordination::wire::op;
+use crate::client::{
+    Client, Heard, Reply, acl, auth, create, create_with, delete, multi, path_and_int, read, rename, set,
+};
+use crate::driver::{Cluster, Shape};
+use coordination::wire::{JuteInput, JuteOutput, Stat, op};
 
 /// Every test runs with one shard and with four.
 fn clusters() -> impl Iterator<Item = Cluster> {
@@ -51,4 +53,463 @@ fn nodes_are_made_read_changed_and_deleted() {
         assert!(c.closed.contains_key(&client.node));
         c.agree();
     }
+}
+
+// Traps 6 and 8: a create that does not ask the parent, and a sequential name that is looked for elsewhere.
+#[test]
+fn parents_are_asked_and_sequences_follow_them() {
+    for mut cluster in clusters() {
+        let c = &mut cluster;
+        let (mut ann, mut eve) = (Client::connect(c, 0), Client::connect(c, 0));
+        ann.send_as(c, -4, op::AUTH, &auth("digest", b"ann:secret"));
+        c.settle();
+        assert_eq!(ann.hear(c).len(), 1);
+        let mine = [acl(31, "auth", ""), acl(1, "world", "anyone")];
+        assert_eq!(ann.ask(c, op::CREATE, &create_with("/own", b"", 0, &mine)).error, 0);
+        for name in ["x", "y", "z", "w"] {
+            let path = format!("/own/{name}");
+            assert_eq!(eve.ask(c, op::CREATE, &create(&path, b"", 0)).error, -102);
+            assert_eq!(ann.ask(c, op::CREATE, &create(&path, b"", 1)).error, 0);
+            assert_eq!(eve.ask(c, op::CREATE, &create(&format!("{path}/c"), b"", 0)).error, -108);
+            assert_eq!(eve.ask(c, op::DELETE, &delete(&path, -1)).error, -102);
+        }
+        assert_eq!(
+            eve.ask(c, op::CREATE, &create_with("/a", b"", 0, &mine)).error,
+            -114,
+            "nobody is authenticated"
+        );
+        // Counters count every create, failed ones do not count, names sort as they were made.
+        let names: Vec<String> =
+            (0..5).map(|_| ann.ask(c, op::CREATE, &create("/own/n-", b"", 2)).text()).collect();
+        assert_eq!(names[0], "/own/n-0000000004");
+        assert!(names.is_sorted());
+        for name in &names {
+            assert_eq!(ann.ask(c, op::GET_DATA, &read(name, false)).error, 0);
+        }
+        let listed = eve.ask(c, op::GET_ACL, &read("/own", false)[..8]);
+        assert!(String::from_utf8_lossy(&listed.body).contains("ann:x"), "the digest is hidden");
+        c.agree();
+    }
+}
+
+// Trap 7, and names that one step makes and the next one counts.
+#[test]
+fn multi_is_whole_or_nothing() {
+    for mut cluster in clusters() {
+        let c = &mut cluster;
+        let mut client = Client::connect(c, 0);
+        let failing = multi(&[
+            (op::CREATE, create("/a", b"", 0)),
+            (op::CHECK, path_and_int("/none", -1)),
+            (op::DELETE, delete("/a", -1)),
+        ]);
+        let reply = client.ask(c, op::MULTI, &failing);
+        assert_eq!((reply.error, reply.steps()), (0, vec![(-1, 0), (-1, -101), (-1, -2)]));
+        assert_eq!(client.ask(c, op::EXISTS, &read("/a", false)).error, -101);
+        assert_eq!(client.ask(c, op::MULTI, &multi(&[])).steps(), []);
+        let sequences = multi(&[
+            (op::CREATE, create("/d", b"", 0)),
+            (op::CREATE, create("/d/s", b"", 2)),
+            (op::CREATE2, create("/d/s", b"", 2)),
+            (op::DELETE, delete("/d/s0000000000", -1)),
+            (op::SET_DATA, set("/d/s0000000001", b"x", 0)),
+        ]);
+        let reply = client.ask(c, op::MULTI, &sequences);
+        assert_eq!(reply.steps(), [(1, 0), (1, 0), (15, 0), (2, 0), (5, 0)]);
+        let stat = client.ask(c, op::GET_CHILDREN2, &read("/d", false)).stat();
+        assert_eq!((stat.czxid, stat.pzxid, stat.cversion), (reply.zxid, reply.zxid, 3));
+        // A step of a kind that a multi does not know.
+        let closes = multi(&[(op::CLOSE, vec![])]);
+        assert_eq!(client.ask(c, op::MULTI, &closes).error, -5);
+        c.agree();
+    }
+}
+
+// A client that pipelines relies on its requests being executed in the order sent.
+#[test]
+fn pipelined_requests_are_executed_in_order() {
+    for seed in 0..30 {
+        let shape = Shape { hosts: 2, groups: 2, shards: 4, seed: 40 + seed };
+        let mut cluster = Cluster::with(shape, |settings| {
+            // Without barriers nothing but the session's own order makes a read wait.
+            if seed % 3 == 0 {
+                settings.consistency = coordination::Consistency::Sequential;
+            }
+        });
+        let c = &mut cluster;
+        let mut client = Client::connect(c, (seed % 2) as usize);
+        let mut expected = Vec::new();
+        // A write that is lost is late, and what was asked after it must wait.
+        c.loss = if seed % 3 == 0 { 0.3 } else { 0.0 };
+        for n in 0..12 {
+            let path = format!("/p{n}");
+            expected.push((client.send(c, op::EXISTS, &read(&path, false)), -101));
+            expected.push((client.send(c, op::CREATE, &create(&path, b"0", 0)), 0));
+            expected.push((client.send(c, op::GET_DATA, &read(&path, false)), 0));
+            expected.push((client.send(c, op::SET_DATA, &set(&path, b"1", 0)), 0));
+            expected.push((client.send(c, op::SET_DATA, &set(&path, b"2", 0)), -103));
+            expected.push((client.send(c, op::DELETE, &delete(&path, 1)), 0));
+            let steps = c.rng.index(20);
+            c.work(steps);
+        }
+        c.pass(if seed % 3 == 0 { 9000 } else { 0 });
+        c.settle();
+        let heard: Vec<(i32, i32)> = client
+            .hear(c)
+            .into_iter()
+            .map(|heard| match heard {
+                Heard::Reply(reply) => (reply.xid, reply.error),
+                Heard::Event { .. } => panic!("nothing is watched"),
+            })
+            .collect();
+        assert_eq!(heard, expected, "seed {seed}");
+    }
+}
+
+// A read of several shards that mixes two moments shows a state that never was.
+#[test]
+fn a_multi_read_shows_one_moment() {
+    let mut moved = 0;
+    for seed in 0..60 {
+        let mut cluster = Cluster::new(2, 2, 4, 700 + seed);
+        let c = &mut cluster;
+        let (mut reader, mut writer) = (Client::connect(c, 0), Client::connect(c, 1));
+        let paths: Vec<String> = (0..6).map(|n| format!("/k{n}")).collect();
+        paths.iter().for_each(|path| assert_eq!(writer.ask(c, op::CREATE, &create(path, b"0", 0)).error, 0));
+        let all: Vec<(i32, Vec<u8>)> = paths.iter().map(|path| (op::GET_DATA, read(path, false))).collect();
+        let xid = reader.send(c, op::MULTI_READ, &multi(&all));
+        for round in 1..4u8 {
+            let steps = c.rng.index(25);
+            c.work(steps);
+            // All at once: a moment shows the same number everywhere.
+            let sets: Vec<(i32, Vec<u8>)> =
+                paths.iter().map(|path| (op::SET_DATA, set(path, &[b'0' + round], -1))).collect();
+            writer.send(c, op::MULTI, &multi(&sets));
+        }
+        c.settle();
+        let heard = reader.hear(c);
+        let [Heard::Reply(reply)] = &heard[..] else { panic!("{heard:?}") };
+        assert_eq!(reply.xid, xid);
+        let mut input = JuteInput(&reply.body);
+        let mut values = Vec::new();
+        while let (Ok(op::GET_DATA), Ok(false), Ok(0)) = (input.i32(), input.bool(), input.i32()) {
+            values.push(input.buffer().expect("data").expect("not null").to_vec());
+            Stat::read(&mut input).expect("a stat");
+        }
+        assert_eq!(values.len(), paths.len());
+        assert!(values.windows(2).all(|pair| pair[0] == pair[1]), "seed {seed}: {values:?}");
+        moved += u32::from(values[0] != b"0");
+    }
+    assert!(moved > 5, "no read was ever overtaken: {moved}");
+}
+
+// Two reads of one session, sent together to two shards: the second must not show an older state than the first.
+#[test]
+fn pipelined_reads_do_not_go_back_in_time() {
+    let (mut new, mut again) = (0, 0);
+    for seed in 0..150 {
+        let mut cluster = Cluster::new(2, 2, 4, 1200 + seed);
+        let c = &mut cluster;
+        let (mut reader, mut writer) = (Client::connect(c, 0), Client::connect(c, 1));
+        let paths: Vec<String> = (0..6).map(|n| format!("/k{n}")).collect();
+        paths.iter().for_each(|path| assert_eq!(writer.ask(c, op::CREATE, &create(path, b"0", 0)).error, 0));
+        let xids: Vec<i32> =
+            paths.iter().map(|path| reader.send(c, op::GET_DATA, &read(path, false))).collect();
+        // Written from the last to the first: who sees a new one sees all behind it.
+        for path in paths.iter().rev() {
+            let steps = c.rng.index(15);
+            c.work(steps);
+            writer.send(c, op::SET_DATA, &set(path, b"1", -1));
+        }
+        c.settle();
+        let heard = reader.hear(c);
+        let values: Vec<Vec<u8>> = heard
+            .iter()
+            .map(|heard| match heard {
+                Heard::Reply(reply) => reply.data(),
+                Heard::Event { .. } => panic!("nothing is watched"),
+            })
+            .collect();
+        assert_eq!(values.len(), xids.len());
+        assert!(values.is_sorted(), "seed {seed}: {values:?}");
+        new += u32::from(values[0] != values[5]);
+        again += c.metrics(0).reads_again;
+    }
+    assert!(new > 5 && again > 5, "{new} {again}");
+}
+
+// An error of one part is that part's alone.
+#[test]
+fn a_multi_read_reports_errors_one_by_one() {
+    for mut cluster in clusters() {
+        let c = &mut cluster;
+        let mut client = Client::connect(c, 0);
+        client.ask(c, op::CREATE, &create("/a", b"x", 0));
+        let parts = [
+            (op::GET_CHILDREN, read("/", false)),
+            (op::GET_DATA, read("/none", false)),
+            (op::GET_DATA, read("/a", false)),
+        ];
+        let reply = client.ask(c, op::MULTI_READ, &multi(&parts));
+        let mut input = JuteInput(&reply.body);
+        assert_eq!((input.i32(), input.bool(), input.i32()), (Ok(op::GET_CHILDREN), Ok(false), Ok(0)));
+        assert_eq!(input.texts(), Ok(vec!["a", "zookeeper"]));
+        assert_eq!(
+            (input.i32(), input.bool(), input.i32(), input.i32()),
+            (Ok(-1), Ok(false), Ok(-101), Ok(-101))
+        );
+        assert_eq!((input.i32(), input.bool(), input.i32()), (Ok(op::GET_DATA), Ok(false), Ok(0)));
+        assert_eq!(input.buffer(), Ok(Some(&b"x"[..])));
+    }
+}
+
+// Who may do what, and as whom, decides over every secret in the tree.
+#[test]
+fn users_are_who_they_prove_to_be() {
+    let shape = Shape { hosts: 1, groups: 1, shards: 4, seed: 31 };
+    let mut cluster = Cluster::with(shape, |settings| {
+        settings.super_digest = Some("super:D/InIHSb7yEEbrWz8b9l71RjZJU=".to_owned());
+    });
+    let c = &mut cluster;
+    let (mut client, mut admin) = (Client::connect(c, 0), Client::connect(c, 0));
+    let nobody = [acl(31, "digest", "x:y")];
+    assert_eq!(client.ask(c, op::CREATE, &create_with("/secret", b"s", 0, &nobody)).error, 0);
+    assert_eq!(client.ask(c, op::GET_DATA, &read("/secret", false)).error, -102);
+    assert_eq!(client.ask(c, op::EXISTS, &read("/secret", true)).error, -102);
+    let by_address = [acl(31, "ip", "10.1.0.0/16")];
+    assert_eq!(client.ask(c, op::CREATE, &create_with("/net", b"s", 0, &by_address)).error, 0);
+    assert_eq!(client.ask(c, op::GET_DATA, &read("/net", false)).error, 0);
+    admin.send_as(c, -4, op::AUTH, &auth("digest", b"super:test"));
+    assert_eq!(admin.hear(c), [Heard::Reply(Reply { xid: -4, zxid: 0, error: 0, body: vec![] })]);
+    assert_eq!(admin.ask(c, op::GET_DATA, &read("/secret", false)).data(), b"s");
+    let who = admin.ask(c, op::WHO_AM_I, &[]);
+    let text = String::from_utf8_lossy(&who.body).into_owned();
+    assert!(text.contains("10.1.2.3") && text.contains("digest") && !text.contains("D/InIHSb"), "{text}");
+    client.send_as(c, -4, op::AUTH, &auth("kerberos", b""));
+    assert!(matches!(&client.hear(c)[..], [Heard::Reply(Reply { error: -115, .. })]));
+    assert!(c.closed.contains_key(&client.node));
+}
+
+// An answer that clients do not expect makes them close; a frame that is too long must not be read.
+#[test]
+fn what_is_not_understood_is_refused_in_zookeepers_way() {
+    let mut cluster = Cluster::new(1, 1, 4, 33);
+    let c = &mut cluster;
+    let mut client = Client::connect(c, 0);
+    assert_eq!(client.ask(c, op::GET_DATA, &[0, 0, 0, 9, b'/']).error, -5);
+    assert_eq!(client.ask(c, op::RECONFIG, &[]).error, -123);
+    for (flags, ttl, error) in [(5, 100, 0), (5, 0, -8), (0, 7, -8), (9, -1, -8), (6, 1 << 50, -8)] {
+        let mut body = create("/ttl", b"", flags);
+        body.put_i64(ttl);
+        assert_eq!(client.ask(c, op::CREATE_TTL, &body).error, error, "flags {flags} ttl {ttl}");
+    }
+    for path in ["/", "/zookeeper", "/zookeeper/config", "relative"] {
+        assert_eq!(client.ask(c, op::DELETE, &delete(path, -1)).error, -8, "{path}");
+    }
+    assert_eq!(client.ask(c, op::CREATE, &create("/a//b", b"", 0)).error, -101);
+    assert_eq!(client.ask(c, op::CREATE, &create("/a\u{1}", b"", 0)).error, -8);
+    assert_eq!(client.ask(c, op::CREATE, &create("/", b"", 0)).error, -110);
+    let unknown = client.ask(c, 500, &[]);
+    assert_eq!(unknown.error, -6);
+    assert!(c.closed.contains_key(&client.node), "closed behind the answer");
+    let other = Client::connect(c, 0);
+    c.input(other.node, vec![0, 0x20, 0, 0]);
+    assert!(c.closed.contains_key(&other.node));
+    assert_eq!(c.metrics(0).frames_refused, 1);
+}
+
+// Trap 9: Curator replaces its list of servers by what it finds in this node.
+#[test]
+fn the_config_node_says_what_the_gateway_was_told() {
+    for config in ["", "server.1=gw1:2888:3888:participant;gw1:2181\nversion=100000000"] {
+        let shape = Shape { hosts: 1, groups: 1, shards: 4, seed: 35 };
+        let mut cluster = Cluster::with(shape, |settings| config.clone_into(&mut settings.config));
+        let c = &mut cluster;
+        let mut client = Client::connect(c, 0);
+        let reply = client.ask(c, op::GET_DATA, &read("/zookeeper/config", true));
+        assert_eq!(
+            (reply.data(), reply.stat().data_length),
+            (config.as_bytes().to_vec(), config.len() as i32)
+        );
+        assert_eq!(client.ask(c, op::SET_DATA, &set("/zookeeper/config", b"", -1)).error, -102);
+    }
+}
+
+// What the session owns, and how much there is below a path.
+#[test]
+fn ephemerals_and_descendants_are_found_on_all_shards() {
+    for mut cluster in clusters() {
+        let c = &mut cluster;
+        let mut client = Client::connect(c, 0);
+        client.ask(c, op::CREATE, &create("/d", b"", 0));
+        for n in 0..9 {
+            client.ask(c, op::CREATE, &create(&format!("/d/{n}"), b"", n % 2));
+        }
+        let owned = client.ask(c, op::GET_EPHEMERALS, &path_and_int("/d", 0)[..6]).names();
+        assert_eq!(owned, ["/d/1", "/d/3", "/d/5", "/d/7"]);
+        let count = |reply: &Reply| JuteInput(&reply.body).i32();
+        let reply = client.ask(c, op::GET_ALL_CHILDREN_NUMBER, &path_and_int("/d", 0)[..6]);
+        assert_eq!(count(&reply), Ok(9));
+        let reply = client.ask(c, op::GET_ALL_CHILDREN_NUMBER, &path_and_int("/", 0)[..5]);
+        assert_eq!(count(&reply), Ok(13));
+        assert_eq!(client.ask(c, op::GET_ALL_CHILDREN_NUMBER, &path_and_int("/x", 0)[..6]).error, -101);
+    }
+}
+
+// A container that stays fills the tree, one that goes too early takes its children's home away.
+#[test]
+fn containers_and_old_nodes_are_reaped() {
+    for mut cluster in clusters() {
+        let c = &mut cluster;
+        let mut client = Client::connect(c, 0);
+        for path in ["/used", "/unused", "/full"] {
+            assert_eq!(client.ask(c, op::CREATE_CONTAINER, &create(path, b"", 4)).error, 0);
+        }
+        for path in ["/used/c", "/full/c"] {
+            assert_eq!(client.ask(c, op::CREATE, &create(path, b"", 0)).error, 0);
+        }
+        assert_eq!(client.ask(c, op::DELETE, &delete("/used/c", -1)).error, 0);
+        for (path, ttl) in [("/short", 5000), ("/long", 5_000_000)] {
+            let mut body = create(path, b"", 5);
+            body.put_i64(ttl);
+            assert_eq!(client.ask(c, op::CREATE_TTL, &body).error, 0);
+        }
+        for _ in 0..30 {
+            c.pass(5000);
+            client.send_as(c, -2, op::PING, &[]);
+            client.hear(c);
+        }
+        let names = client.ask(c, op::GET_CHILDREN, &read("/", false)).names();
+        assert_eq!(names, ["full", "long", "unused", "zookeeper"]);
+        c.agree();
+    }
+}
+
+// A subtree that is moved or removed in part is worse than one that stays.
+#[test]
+fn subtrees_are_removed_and_renamed_at_once() {
+    for mut cluster in clusters() {
+        let c = &mut cluster;
+        let mut client = Client::connect(c, 0);
+        for path in ["/t", "/t/a", "/t/b", "/t/a/x", "/t/a/y", "/t/b/z", "/to"] {
+            assert_eq!(client.ask(c, op::CREATE, &create(path, path.as_bytes(), 0)).error, 0);
+        }
+        let count = |reply: &Reply| (reply.error, JuteInput(&reply.body).i32().ok());
+        let reply = client.ask(c, op::RENAME, &rename("/t", "/to/t2", 100));
+        assert_eq!(count(&reply), (0, Some(6)));
+        assert_eq!(client.ask(c, op::EXISTS, &read("/t", false)).error, -101);
+        let moved = client.ask(c, op::GET_DATA, &read("/to/t2/a/y", false));
+        assert_eq!((moved.data(), moved.stat().czxid), (b"/t/a/y".to_vec(), reply.zxid));
+        assert_eq!(client.ask(c, op::RENAME, &rename("/to/t2", "/none/t", 100)).error, -101);
+        assert_eq!(
+            client.ask(c, op::RENAME, &rename("/to/t2", "/to/t3", 5)).error,
+            -8,
+            "more than the limit"
+        );
+        assert_eq!(client.ask(c, op::REMOVE_RECURSIVE, &path_and_int("/to/t2", 5)).error, -8);
+        let removed = client.ask(c, op::REMOVE_RECURSIVE, &path_and_int("/to/t2", 6));
+        assert_eq!(count(&removed), (0, Some(6)));
+        assert_eq!(client.ask(c, op::GET_CHILDREN, &read("/to", false)).names(), [""; 0]);
+        assert_eq!(client.ask(c, op::REMOVE_RECURSIVE, &path_and_int("/to/t2", 6)).error, -101);
+        c.agree();
+    }
+}
+
+// A removal that races with creates below must take them along or be repeated, and never leave an orphan.
+#[test]
+fn a_removal_that_races_leaves_no_orphans() {
+    for seed in 0..30 {
+        let mut cluster = Cluster::new(2, 2, 4, 900 + seed);
+        let c = &mut cluster;
+        let (mut client, mut writer) = (Client::connect(c, 0), Client::connect(c, 1));
+        for path in ["/t", "/t/a", "/t/a/x"] {
+            assert_eq!(client.ask(c, op::CREATE, &create(path, b"", 0)).error, 0);
+        }
+        let xid = client.send(c, op::REMOVE_RECURSIVE, &path_and_int("/t", 100));
+        for n in 0..4 {
+            let steps = c.rng.index(30);
+            c.work(steps);
+            writer.send(c, op::CREATE, &create(&format!("/t/a/n{n}"), b"", 0));
+        }
+        c.settle();
+        let heard = client.hear(c);
+        assert!(
+            matches!(&heard[..], [Heard::Reply(reply)] if reply.xid == xid && reply.error == 0),
+            "{heard:?}"
+        );
+        writer.hear(c);
+        assert_eq!(writer.ask(c, op::EXISTS, &read("/t", false)).error, -101);
+        let reply = writer.ask(c, op::GET_ALL_CHILDREN_NUMBER, &path_and_int("/", 0)[..5]);
+        assert_eq!(JuteInput(&reply.body).i32(), Ok(3), "orphans");
+        c.agree();
+    }
+}
+
+// Probes and exporters speak before any frame, and take every other text for a dead server.
+#[test]
+fn four_letter_words_are_answered() {
+    let mut cluster = Cluster::new(1, 1, 4, 37);
+    let c = &mut cluster;
+    let mut client = Client::connect(c, 0);
+    client.ask(c, op::CREATE, &create("/e", b"", 1));
+    client.ask(c, op::GET_DATA, &read("/e", true));
+    c.pass(2000);
+    let mut say = |word: &str| {
+        let node = c.connect(0);
+        c.input(node, word.as_bytes().to_vec());
+        c.settle();
+        assert!(c.closed.contains_key(&node));
+        String::from_utf8(c.output(node)).expect("text")
+    };
+    assert_eq!((say("ruok"), say("isro")), ("imok".to_owned(), "rw".to_owned()));
+    let server = say("srvr\n");
+    for line in
+        ["Zookeeper version: 3.9", "Latency min/avg/max: ", "Mode: standalone", "Node count: 6", "Zxid: 0x"]
+    {
+        assert!(server.contains(line), "{line} in {server}");
+    }
+    let numbers = say("mntr");
+    for line in ["zk_znode_count\t5\n", "zk_ephemerals_count\t1\n", "zk_watch_count\t1\n", "zk_version\t3.9"]
+    {
+        assert!(numbers.contains(line), "{line} in {numbers}");
+    }
+    assert!(say("wchp").starts_with("/e\n\t0x1"));
+    assert!(say("stat").contains("Clients:\n /10.1.2.3"));
+    for word in ["cons", "conf", "dump", "envi", "wchs", "wchc", "dirs"] {
+        assert!(!say(word).is_empty(), "{word}");
+    }
+    assert_eq!(say("srst"), "srst is not executed because it is not in the whitelist.\n");
+}
+
+// One that asks faster than it is answered must be stopped, and go on when there is room.
+#[test]
+fn the_fast_are_paused_and_lose_nothing() {
+    let shape = Shape { hosts: 1, groups: 1, shards: 4, seed: 39 };
+    let mut cluster = Cluster::with(shape, |settings| settings.outstanding_max = 10);
+    let c = &mut cluster;
+    let mut client = Client::connect(c, 0);
+    c.held.extend((0..4).map(|space| (0, mason::Space(space))));
+    let xids: Vec<i32> = (0..50).map(|_| client.send(c, op::CREATE, &create("/s-", b"", 2))).collect();
+    c.settle();
+    assert_eq!((c.paused.get(&client.node), c.metrics(0).outstanding), (Some(&true), 10));
+    c.held.clear();
+    c.settle();
+    let heard = client.hear(c);
+    assert_eq!(heard.len(), xids.len());
+    assert_eq!(c.paused.get(&client.node), Some(&false));
+}
+
+// A client whose shards are silent must get the chance to try elsewhere.
+#[test]
+fn who_is_not_answered_is_let_go() {
+    let mut cluster = Cluster::new(2, 1, 4, 41);
+    let c = &mut cluster;
+    let mut client = Client::connect(c, 0);
+    c.held.extend((0..4).map(|space| (0, mason::Space(space))));
+    client.send(c, op::GET_DATA, &read("/", false));
+    c.pass(9000);
+    assert!(!c.closed.contains_key(&client.node));
+    c.pass(3000);
+    assert!(c.closed.contains_key(&client.node));
+    assert_eq!(c.metrics(0).stalled, 1);
 }

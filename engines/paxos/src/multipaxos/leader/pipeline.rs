@@ -98,7 +98,7 @@ impl Pipeline {
         if self.queue_bytes + value.size() > QUEUE_BYTES_MAX {
             return false;
         }
-        if let Some(name) = batch_name(&value)
+        if let Some(name) = name_of(&value)
             && !self.under_way.insert(name)
         {
             return false;
@@ -116,7 +116,7 @@ impl Pipeline {
     fn forget_executed(&mut self, known: Slot) {
         while self.log.start() < known && !self.log.is_empty() {
             let first = self.log.start();
-            if let Some(name) = self.log.get(first).and_then(|proposal| batch_name(&proposal.value)) {
+            if let Some(name) = self.log.get(first).and_then(|proposal| name_of(&proposal.value)) {
                 self.under_way.remove(&name);
             }
             self.log.advance(first.next());
@@ -139,10 +139,16 @@ impl Pipeline {
     }
 }
 
-fn batch_name(value: &Value) -> Option<(NodeId, u64)> {
-    let Value::Batch(batch) = value else { return None };
-    let id = BatchId::decode(&mut Reader::new(Bytes::clone(batch))).ok()?;
-    Some((id.batcher, id.number))
+/// What tells a value that was sent again from a new one: a batch's name, an entry's contents.
+fn name_of(value: &Value) -> Option<(NodeId, u64)> {
+    match value {
+        Value::Batch(batch) => {
+            let id = BatchId::decode(&mut Reader::new(Bytes::clone(batch))).ok()?;
+            Some((id.batcher, id.number))
+        }
+        Value::Entry(entry) => Some((NodeId::ZERO, parts::digest(entry))),
+        Value::Noop | Value::Configure(_) => None,
+    }
 }
 
 impl Leader {
@@ -200,6 +206,9 @@ impl Leader {
         let State::Leading(pipeline) = &mut self.state else { return };
         if pipeline.next < message.through {
             cx.mark("leader.filled_idle_slots_for_a_read");
+            if self.configurations.latest().acceptors.groups().len() > 1 {
+                cx.mark("leader.filled_the_slots_of_another_group");
+            }
         }
         pipeline.fill_to = pipeline.fill_to.max(message.through.min(furthest));
         self.fill_window(cx);

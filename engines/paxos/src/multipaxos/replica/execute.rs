@@ -58,10 +58,12 @@ impl<S: StateMachine> Replica<S> {
         }
         while let Some(value) = self.log.get_mut(self.state.executed).and_then(|entry| entry.value.take()) {
             let slot = self.state.executed;
+            self.state.digest.add_value(slot, &value);
             self.apply(slot, &value, cx);
             self.tell_notices(cx);
             self.retain(slot, value);
             self.state.executed = slot.next();
+            self.checkpoints.passed(self.state.executed, self.state.digest);
             self.log.advance(self.state.executed);
         }
         if self.state.executed > before {
@@ -129,7 +131,7 @@ impl<S: StateMachine> Replica<S> {
         let commands = batch.groups.iter().flat_map(|group| group.commands.iter());
         self.machine.anticipate(commands.map(|command| command.bytes));
         for group in &batch.groups {
-            let opened = self.apply_group(slot, group, &mut results, answers);
+            let opened = self.apply_group(slot, group, &mut results, answers, cx);
             // A client may have every answer; a row without any would look like the answer to an opening.
             if answers && (opened.is_some() || !results.is_empty()) {
                 let results = std::mem::take(&mut results);
@@ -144,13 +146,23 @@ impl<S: StateMachine> Replica<S> {
     }
 
     /// Returns the slot in which the session was opened, if that is what the group asks.
-    fn apply_group(&mut self, slot: Slot, group: &Group, results: &mut Row, answers: bool) -> Option<Slot> {
+    fn apply_group(
+        &mut self,
+        slot: Slot,
+        group: &Group,
+        results: &mut Row,
+        answers: bool,
+        cx: &mut Cx<'_, Self>,
+    ) -> Option<Slot> {
         match group.kind {
             GroupKind::Open => return Some(self.state.sessions.open(group.session, slot)),
             GroupKind::Close => self.state.sessions.close(group.session),
             GroupKind::ExecuteIn(opened)
                 if !planted!(P20) && self.state.sessions.opened(group.session) != Some(opened) =>
             {
+                if answers {
+                    cx.mark("replica.refused_a_lost_session");
+                }
                 for command in group.commands.iter().filter(|_| answers) {
                     results.push(command.sequence, Status::SessionLost, &[]);
                 }
@@ -167,12 +179,16 @@ impl<S: StateMachine> Replica<S> {
                         self.scratch.clear();
                         self.machine.apply(command.bytes, &mut self.scratch);
                         self.state.sessions.record(group.session, command.sequence, &self.scratch);
+                        self.state.digest.add_answer(&self.scratch);
                         (Status::Done, &self.scratch)
                     }
                     Admission::Again(answer) => (Status::Done, answer),
                     Admission::Acknowledged => continue,
                     Admission::Unknown => (Status::SessionLost, &[]),
-                    Admission::TooMany => (Status::Busy, &[]),
+                    Admission::TooMany => {
+                        cx.mark("replica.refused_too_many_of_a_session");
+                        (Status::Busy, &[])
+                    }
                 };
             if answers {
                 results.push(command.sequence, status, answer);

@@ -1,8 +1,10 @@
 //! The replica: executes the chosen values in slot order and answers (the paper's sections 2.3, 3.3, 3.4).
 //!
-//! `execute` runs commands and reads, `catch_up` closes gaps from peers, `snapshot` writes, serves and takes snapshots.
+//! `execute` runs commands and reads, `catch_up` closes gaps from peers, `snapshot` writes, serves and takes snapshots,
+//! `divergence` compares what replicas did.
 
 mod catch_up;
+mod divergence;
 mod execute;
 mod snapshot;
 
@@ -105,6 +107,13 @@ kernel::messages! {
         },
         /// From a leader: tell me your configurations.
         10 => Describe {},
+        /// From a peer: how I stand after a slot that all compare.
+        11 => Checkpoint {
+            /// Everything below is executed.
+            executed: Slot,
+            /// What was executed, and what was answered.
+            digest: u64,
+        },
     }
 }
 
@@ -148,6 +157,8 @@ struct Replicated {
     executed: Slot,
     sessions: Sessions,
     configurations: Configurations,
+    /// Of all slots, values and answers so far.
+    digest: divergence::Digest,
 }
 
 /// Executes the log on a state machine.
@@ -174,6 +185,7 @@ pub struct Replica<S> {
     reported: Option<(Slot, Slot)>,
     catch_up: catch_up::CatchUp,
     snapshots: snapshot::Snapshots,
+    checkpoints: divergence::Checkpoints,
     scratch: Vec<u8>,
     notices: Vec<(NodeId, Bytes)>,
 }
@@ -185,7 +197,12 @@ impl<S: StateMachine> Replica<S> {
         Self {
             parameters,
             machine,
-            state: Replicated { executed: Slot(0), sessions, configurations },
+            state: Replicated {
+                executed: Slot(0),
+                sessions,
+                configurations,
+                digest: divergence::Digest::default(),
+            },
             log: SlotRing::new(Slot(0), LOG_SPAN_MAX),
             waiting_reads: VecDeque::new(),
             waiting_read_bytes: 0,
@@ -199,6 +216,7 @@ impl<S: StateMachine> Replica<S> {
             reported: None,
             catch_up: catch_up::CatchUp::default(),
             snapshots: snapshot::Snapshots::default(),
+            checkpoints: divergence::Checkpoints::default(),
             scratch: Vec::new(),
             notices: Vec::new(),
         }
@@ -223,6 +241,16 @@ impl<S: StateMachine> Replica<S> {
     /// The machine, for reading.
     pub fn machine(&self) -> &S {
         &self.machine
+    }
+
+    /// A digest of every slot, value and answer up to the last executed slot.
+    pub fn digest(&self) -> u64 {
+        self.state.digest.value()
+    }
+
+    /// The slot after which half of the others, at least, stood otherwise: this replica has stopped.
+    pub fn diverged(&self) -> Option<Slot> {
+        self.checkpoints.diverged()
     }
 
     /// The configurations as of the last executed slot.
@@ -267,6 +295,9 @@ impl<S: StateMachine> Role for Replica<S> {
     }
 
     fn on_message(&mut self, from: NodeId, message: ReplicaIn, cx: &mut Cx<'_, Self>) {
+        if self.checkpoints.diverged().is_some() {
+            return;
+        }
         match message {
             ReplicaIn::Chosen(message) => self.on_chosen(message, cx),
             ReplicaIn::Voted(message) => self.on_voted(message, cx),
@@ -277,6 +308,7 @@ impl<S: StateMachine> Role for Replica<S> {
             ReplicaIn::PullSnapshot(message) => self.on_pull_snapshot(from, message, cx),
             ReplicaIn::SnapshotChunk(message) => self.on_snapshot_chunk(from, message, cx),
             ReplicaIn::Heartbeat(message) => self.on_heartbeat(message, cx),
+            ReplicaIn::Checkpoint(message) => self.on_checkpoint(from, message, cx),
             ReplicaIn::Describe(Describe {}) if self.joining => {}
             ReplicaIn::Describe(Describe {}) => {
                 let configurations = Some(self.state.configurations.clone());
@@ -286,9 +318,13 @@ impl<S: StateMachine> Role for Replica<S> {
     }
 
     fn on_timer(&mut self, timer: ReplicaTimer, cx: &mut Cx<'_, Self>) {
+        if self.checkpoints.diverged().is_some() {
+            return;
+        }
         match timer {
             ReplicaTimer::CatchUp => {
                 cx.set_timer(ReplicaTimer::CatchUp, CATCH_UP_EVERY);
+                self.tell_checkpoint(cx);
                 self.seek_what_is_missing(cx);
                 self.report_to_all(cx);
             }
@@ -299,6 +335,9 @@ impl<S: StateMachine> Role for Replica<S> {
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
         self.read_bytes = 0;
+        if self.checkpoints.diverged().is_some() {
+            return;
+        }
         self.step_snapshot(cx);
         if self.reported != Some((self.state.executed, self.snapshot_through())) {
             self.report(cx);

@@ -3,6 +3,7 @@
 //! A snapshot is a row of chunks: a preamble, the replicated state in pieces, then the machine's own chunks. It is taken
 //! while commands go on; the machine keeps what it needs for that.
 
+use super::divergence::Digest;
 use super::{PullSnapshot, Replica, Replicated, SnapshotChunk};
 use crate::configuration::Configurations;
 use kernel::{
@@ -119,9 +120,12 @@ impl Writer {
 fn encode_state(state: &Replicated) -> Vec<u8> {
     let mut out = Vec::new();
     state.configurations.encode(&mut out);
-    if !planted!(P08) {
+    if planted!(P08) {
+        parts::Sessions::default().encode(&mut out);
+    } else {
         state.sessions.encode(&mut out);
     }
+    state.digest.value().encode(&mut out);
     out
 }
 
@@ -204,10 +208,9 @@ impl<S: StateMachine> Replica<S> {
         }
         let mut state = Reader::new(rest[..pieces].concat().into());
         let configurations = Configurations::decode(&mut state)?;
-        self.state.sessions.clear();
-        if state.remaining() > 0 {
-            self.state.sessions.install(&mut state)?;
-        }
+        self.checkpoints.forget();
+        self.state.sessions.install(&mut state)?;
+        self.state.digest = Digest::of(u64::decode(&mut state)?);
         self.machine.reset();
         for chunk in &rest[pieces..] {
             self.machine.install(chunk)?;
@@ -254,8 +257,10 @@ impl<S: StateMachine> Replica<S> {
         }
         let Some(incoming) = &mut self.snapshots.incoming else { return };
         if stalled(incoming.progress_at) {
+            cx.mark("replica.gave_up_a_transfer");
             self.snapshots.incoming = None;
         } else if now.since(incoming.asked_at) > PULL_AGAIN_AFTER {
+            cx.mark("replica.pulled_a_chunk_again");
             incoming.asked_at = now;
             let index = incoming.chunks.len() as u64;
             cx.send(incoming.peer, PullSnapshot { transfer: incoming.transfer, index });
@@ -297,6 +302,7 @@ impl<S: StateMachine> Replica<S> {
         }
         if message.index > *index {
             // The receiver has the last chunk and says so.
+            cx.mark("replica.served_a_snapshot");
             self.snapshots.job = None;
         }
     }

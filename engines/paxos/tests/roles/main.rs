@@ -1,5 +1,8 @@
 //! One input, exact effects: the decisions of the roles, one by one.
 
+mod membership;
+mod replica;
+
 use kernel::{
     Bytes, Cx, Effect, Effects, Family, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role,
 };

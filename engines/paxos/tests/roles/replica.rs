@@ -1,0 +1,170 @@
+//! What a replica executes, answers and compares.
+
+use super::*;
+use kernel::{DecodeError, SnapshotStep, StateMachine};
+use paxos::multipaxos::replica::{self, ReadGroup, Replica, ReplicaIn, ReplicaTimer};
+use paxos::{Batch, BatchId};
+
+/// Answers how many commands it has executed.
+#[derive(Debug, Default)]
+struct Counter(u64);
+
+impl StateMachine for Counter {
+    fn apply(&mut self, _command: &[u8], response: &mut Vec<u8>) {
+        self.0 += 1;
+        response.extend_from_slice(&self.0.to_le_bytes());
+    }
+
+    fn query(&self, _query: &[u8], response: &mut Vec<u8>) {
+        response.extend_from_slice(&self.0.to_le_bytes());
+    }
+
+    fn begin_snapshot(&mut self) {}
+
+    fn snapshot_step(&mut self, _budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
+        chunk.extend_from_slice(&self.0.to_le_bytes());
+        SnapshotStep::Done
+    }
+
+    fn reset(&mut self) {
+        self.0 = 0;
+    }
+
+    fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
+        self.0 = u64::from_le_bytes(chunk.try_into().map_err(|_| DecodeError::Truncated)?);
+        Ok(())
+    }
+
+    fn digest(&self) -> u64 {
+        self.0
+    }
+}
+
+fn replica() -> Bench<Replica<Counter>> {
+    let replica = Replica::new(Parameters::default(), configurations(1), Counter::default());
+    Bench::new(replica, node(1, REPLICA))
+}
+
+fn batch(number: u64) -> Value {
+    let id = BatchId { batcher: node(1, BATCHER), number };
+    let batch = Batch { id, unbatcher: node(1, UNBATCHER), groups: Vec::new() };
+    Value::Batch(kernel::Encode::encoded(&batch).into())
+}
+
+fn chosen(slot: u64, round: u64, value: Option<Value>) -> replica::Chosen {
+    replica::Chosen { ballot: ballot(round), slot: Slot(slot), value }
+}
+
+// Executed out of order, twice, or past a hole, a command sees a state that it has on no other replica.
+#[test]
+fn a_replica_executes_in_order_and_once() {
+    let mut bench = replica();
+    assert!(sends(&bench.hear(node(1, PROXY), chosen(1, 1, Some(batch(1))))).is_empty());
+    assert_eq!(bench.role.executed(), Slot(0));
+    let did = bench.hear(node(1, PROXY), chosen(0, 1, Some(batch(0))));
+    assert_eq!(bench.role.executed(), Slot(2));
+    assert_eq!(sends(&did).len(), 2, "the clients of this host are answered from here");
+    assert!(sends(&bench.hear(node(1, PROXY), chosen(0, 1, Some(batch(7))))).is_empty());
+    assert_eq!(bench.role.executed(), Slot(2));
+}
+
+// A vote of an older ballot may have lost; only one of the ballot that won, or a later one, is the chosen value.
+#[test]
+fn a_replica_takes_the_vote_of_the_winning_ballot() {
+    let mut bench = replica();
+    let voted = |round, value| replica::Voted { ballot: ballot(round), slot: Slot(0), value };
+    bench.hear(node(1, ACCEPTOR), voted(1, batch(1)));
+    bench.hear(node(1, PROXY), chosen(0, 2, None));
+    assert_eq!(bench.role.executed(), Slot(0));
+    bench.hear(node(1, ACCEPTOR), voted(2, batch(2)));
+    assert_eq!(bench.role.retained().map(|(_, value)| value.clone()).collect::<Vec<_>>(), [batch(2)]);
+}
+
+// A read answered before its slot is executed misses a write that was acknowledged.
+#[test]
+fn a_read_waits_for_its_slot_and_has_idle_ones_filled() {
+    let mut bench = replica();
+    bench.hear(node(1, LEADER), replica::Heartbeat { pulse: pulse(1) });
+    let mut row = Vec::new();
+    Commands::push(&mut row, Sequence(1), b"get");
+    let reads =
+        vec![ReadGroup { client: node(9, CLIENT), session: SessionId(4), queries: Commands::from_row(row) }];
+    let read = replica::Read { through: Slot(1), unbatcher: node(1, UNBATCHER), reads };
+    let did = bench.hear(node(1, BATCHER), read);
+    assert_eq!(did.last(), now(node(1, LEADER), leader::Wanted { through: Slot(1) }).last());
+    assert!(sends(&did).iter().all(|(to, _)| *to != node(1, UNBATCHER)));
+    let did = bench.hear(node(1, PROXY), chosen(0, 1, Some(Value::Noop)));
+    assert_eq!(sends(&did).iter().map(|(to, _)| *to).collect::<Vec<_>>(), [node(1, UNBATCHER)]);
+}
+
+// A peer that lags is helped with entries as long as they are kept, and sent nothing that was not executed.
+#[test]
+fn a_replica_gives_what_it_has_executed() {
+    let mut bench = replica();
+    for slot in 0..3 {
+        bench.hear(node(1, PROXY), chosen(slot, 1, Some(Value::Noop)));
+    }
+    let did = bench.hear(node(2, REPLICA), replica::Fetch { from: Slot(1) });
+    let values = vec![Value::Noop; 2];
+    let entries = replica::Entries { from: Slot(1), values, executed: Slot(3) };
+    assert_eq!(did, now(node(2, REPLICA), entries));
+    assert!(bench.hear(node(2, REPLICA), replica::Fetch { from: Slot(3) }).is_empty());
+    bench.hear(node(1, LEADER), replica::Heartbeat { pulse: Pulse { truncate_below: Slot(2), ..pulse(1) } });
+    let did = bench.hear(node(2, REPLICA), replica::Fetch { from: Slot(1) });
+    assert_eq!(did, now(node(2, REPLICA), replica::Behind { executed: Slot(3) }));
+}
+
+// By hearsay a joining replica would execute slots under a configuration that never governed them.
+#[test]
+fn a_joining_replica_waits_for_a_snapshot() {
+    let joining = Replica::joining(
+        Parameters::default(),
+        Configurations::hearsay(configurations(1).latest().clone()),
+        Counter::default(),
+    );
+    let mut bench = Bench::new(joining, node(4, REPLICA));
+    bench.hear(node(1, PROXY), chosen(0, 1, Some(batch(0))));
+    assert_eq!(bench.role.executed(), Slot(0));
+    assert!(bench.hear(node(1, LEADER), replica::Describe {}).is_empty(), "it has no word to give");
+    let pulls = |bench: &mut Bench<Replica<Counter>>| {
+        let did = bench.call(|role, cx| role.on_timer(ReplicaTimer::CatchUp, cx));
+        let begins = |message: &Message| matches!(message, Message::Replica(ReplicaIn::PullSnapshot(pull)) if pull.index == 0);
+        sends(&did).iter().filter(|(_, message)| begins(message)).count()
+    };
+    assert_eq!((pulls(&mut bench), pulls(&mut bench)), (1, 0), "one transfer at a time");
+}
+
+// A replica whose state went another way answers clients what never happened, as long as nobody compares.
+#[test]
+fn a_replica_that_most_others_contradict_stops() {
+    let run = |values: [u64; 16]| {
+        let mut bench = replica();
+        for (slot, number) in (0..).zip(values) {
+            bench.hear(node(1, PROXY), chosen(slot, 1, Some(batch(number))));
+        }
+        bench
+    };
+    let same = [3; 16];
+    let mut other = same;
+    other[5] = 4;
+    let (mut good, mut bad) = (run(same), run(other));
+    let told = |bench: &mut Bench<Replica<Counter>>| {
+        let did = bench.call(|role, cx| role.on_timer(ReplicaTimer::CatchUp, cx));
+        sends(&did).into_iter().find_map(|(_, message)| match message {
+            Message::Replica(ReplicaIn::Checkpoint(checkpoint)) => Some(checkpoint),
+            _ => None,
+        })
+    };
+    let right = told(&mut good).expect("sixteen slots are a checkpoint");
+    let wrong = told(&mut bad).expect("sixteen slots are a checkpoint");
+    assert_ne!(right.digest, wrong.digest);
+    good.hear(node(2, REPLICA), wrong);
+    good.hear(node(3, REPLICA), right.clone());
+    assert_eq!(good.role.diverged(), None, "one of three is wrong, and it is not this one");
+    bad.hear(node(2, REPLICA), right.clone());
+    assert_eq!(bad.role.diverged(), None, "one against one");
+    let did = bad.hear(node(3, REPLICA), right);
+    assert_eq!(bad.role.diverged(), Some(Slot(16)));
+    assert!(matches!(did[..], [Effect::Reject { .. }]), "{did:?}");
+    assert!(bad.hear(node(2, REPLICA), replica::Fetch { from: Slot(0) }).is_empty(), "it helps nobody");
+}

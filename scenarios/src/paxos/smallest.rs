@@ -1,0 +1,317 @@
+//! The smallest MultiPaxos cluster, for the explorer: three acceptors, and hosts that may lead, each with a value of its
+//! own. Agreement is checked in every state.
+//!
+//! Left out, as if lost: heartbeats to other hosts and their answers, refusals, what one replica tells another, and the
+//! pre-votes of the last acceptor. None of them is needed to choose a value, and a lost message is nothing that the
+//! protocol need not bear. The acceptors are past their birth.
+
+use super::cluster::{ACCEPTOR, BATCHER, LEADER, PROXY_LEADER, REPLICA, UNBATCHER};
+use kernel::{
+    Bytes, Cx, DecodeError, Effects, Encode, HostId, Node, NodeId, Place, Position, RequestId, Role,
+    Situation, SnapshotStep, StateMachine, TimerIndex, TimerKey,
+};
+use parts::{Acceptors, Group, Slot};
+use paxos::multipaxos::acceptor::{Acceptor, AcceptorIn, AcceptorRecord};
+use paxos::multipaxos::batcher::BatcherIn;
+use paxos::multipaxos::leader::{self, Leader, LeaderIn, LeaderTimer};
+use paxos::multipaxos::proxy_leader::{ProxyLeader, ProxyLeaderIn};
+use paxos::multipaxos::replica::Replica;
+use paxos::multipaxos::{Message, Paxos};
+use paxos::{Batch, BatchId, Call, Configuration, Configurations, Member, Outcome, Parameters, Value};
+use sim::{Bounds, ExploredCluster, Scope};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::fmt::Write as _;
+use std::hash::Hasher;
+use std::time::Duration;
+
+/// How many leaders there are, and how far they may go.
+#[derive(Clone, Copy, Debug)]
+pub struct Smallest {
+    /// Hosts that may lead.
+    pub leaders: u32,
+    /// The bounds of each path and of the whole. `timers` counts candidacies.
+    pub bounds: Bounds,
+}
+
+/// Two candidacies without any fault: some 244,000 states.
+pub const CANDIDACIES: Bounds = Bounds {
+    timers: 2,
+    losses: 0,
+    duplications: 0,
+    crashes: 0,
+    depth: 1_000,
+    states: 20_000_000,
+    time: Duration::from_secs(170),
+};
+
+/// One candidacy with a crash, a lost message and a repeated one: some 109,000 states.
+pub const FAULTS: Bounds = Bounds { timers: 1, losses: 1, duplications: 1, crashes: 1, ..CANDIDACIES };
+
+/// Two candidacies and a crash anywhere: more states than every test run can afford.
+pub const CRASHES: Bounds = Bounds { crashes: 1, time: Duration::from_secs(3_600), ..CANDIDACIES };
+
+/// What was chosen, by slot; part of the state, because nobody may choose otherwise later.
+#[derive(Clone, Hash, Debug, Default)]
+pub struct Chosen(BTreeMap<u64, Vec<u8>>);
+
+/// Executes nothing.
+#[derive(Clone, Debug)]
+pub struct Nothing;
+
+impl StateMachine for Nothing {
+    fn apply(&mut self, _command: &[u8], _response: &mut Vec<u8>) {}
+
+    fn query(&self, _query: &[u8], _response: &mut Vec<u8>) {}
+
+    fn begin_snapshot(&mut self) {}
+
+    fn snapshot_step(&mut self, _budget: usize, _chunk: &mut Vec<u8>) -> SnapshotStep {
+        SnapshotStep::Done
+    }
+
+    fn reset(&mut self) {}
+
+    fn install(&mut self, _chunk: &[u8]) -> Result<(), DecodeError> {
+        Ok(())
+    }
+
+    fn digest(&self) -> u64 {
+        0
+    }
+}
+
+/// Stands in for the batcher of a leader's host: it proposes one value each time it hears that this host leads.
+#[derive(Clone, Debug)]
+pub struct Proposer;
+
+/// What the hosts run.
+#[derive(Clone, Debug)]
+pub enum Part {
+    /// A role of the protocol.
+    Role(Box<Member<Nothing>>),
+    /// Who proposes.
+    Proposer(Proposer),
+}
+
+impl Role for Proposer {
+    type Family = Paxos;
+    type In = BatcherIn;
+    type Timer = Infallible;
+    type Record = Infallible;
+
+    fn restore(&mut self, _position: Position, record: Infallible) {
+        match record {}
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        // A leader waits for a replica's word before it stands.
+        let nothing = leader::Executed {
+            executed: Slot(0),
+            version: 0,
+            snapshot: Slot(0),
+            configurations: None,
+            hears: None,
+        };
+        cx.send(NodeId::new(cx.node().host(), LEADER), nothing);
+    }
+
+    fn on_message(&mut self, _from: NodeId, message: BatcherIn, cx: &mut Cx<'_, Self>) {
+        if let BatcherIn::Heartbeat(message) = message {
+            let host = cx.node().host();
+            let id = BatchId { batcher: cx.node(), number: message.pulse.ballot.round };
+            let batch = Batch { id, unbatcher: NodeId::new(host, UNBATCHER), groups: Vec::new() };
+            let value = Value::Batch(batch.encoded().into());
+            cx.send(NodeId::new(host, LEADER), leader::Propose { value });
+        }
+    }
+}
+
+impl Node for Part {
+    type Family = Paxos;
+
+    fn restore(&mut self, position: Position, record: Bytes) -> Result<(), DecodeError> {
+        match self {
+            Self::Role(role) => role.restore(position, record),
+            Self::Proposer(_) => Err(DecodeError::Invalid("record of a proposer")),
+        }
+    }
+
+    fn on_start(&mut self, situation: Situation<'_>, effects: &mut Effects<Paxos>) {
+        match self {
+            Self::Role(role) => role.on_start(situation, effects),
+            Self::Proposer(proposer) => proposer.on_start(&mut Cx::new(situation, effects)),
+        }
+    }
+
+    fn on_message(
+        &mut self,
+        from: NodeId,
+        message: Message,
+        situation: Situation<'_>,
+        effects: &mut Effects<Paxos>,
+    ) {
+        match (self, message) {
+            (Self::Role(role), message) => role.on_message(from, message, situation, effects),
+            (Self::Proposer(proposer), Message::Batcher(message)) => {
+                proposer.on_message(from, message, &mut Cx::new(situation, effects));
+            }
+            (Self::Proposer(_), _) => {}
+        }
+    }
+
+    fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<Paxos>) {
+        if let Self::Role(role) = self {
+            role.on_timer(timer, situation, effects);
+        }
+    }
+
+    fn on_request(
+        &mut self,
+        id: RequestId,
+        request: Call,
+        situation: Situation<'_>,
+        effects: &mut Effects<Paxos>,
+    ) {
+        if let Self::Role(role) = self {
+            role.on_request(id, request, situation, effects);
+        }
+    }
+
+    fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Paxos>) {
+        if let Self::Role(role) = self {
+            role.on_burst_end(situation, effects);
+        }
+    }
+
+    fn role_name(&self) -> &'static str {
+        match self {
+            Self::Role(role) => role.role_name(),
+            Self::Proposer(_) => "proposer",
+        }
+    }
+}
+
+const ACCEPTORS: u32 = 3;
+const LEADERS_FROM: u32 = 11;
+
+impl Smallest {
+    fn leader_hosts(&self) -> impl Iterator<Item = HostId> {
+        (LEADERS_FROM..LEADERS_FROM + self.leaders).map(HostId)
+    }
+
+    fn configurations(&self) -> Configurations {
+        let on = |place| self.leader_hosts().map(|host| NodeId::new(host, place)).collect::<Vec<_>>();
+        let voters = (1..=ACCEPTORS).map(|host| NodeId::new(HostId(host), ACCEPTOR)).collect();
+        let group = Group::majority(voters).expect("hosts are different");
+        Configurations::starting_with(Configuration {
+            version: 0,
+            first_slot: Slot(0),
+            acceptors: Acceptors::new(vec![group]).expect("one group"),
+            leaders: on(LEADER),
+            proxy_leaders: on(PROXY_LEADER),
+            replicas: on(REPLICA),
+            batchers: on(BATCHER),
+            unbatchers: on(UNBATCHER),
+            hosts: Vec::new(),
+            joined: Vec::new(),
+        })
+    }
+}
+
+impl Scope for Smallest {
+    type Node = Part;
+    type Monitor = Chosen;
+
+    const FAMILY: &'static str = "paxos";
+
+    fn hosts(&self) -> Vec<HostId> {
+        (1..=ACCEPTORS).map(HostId).chain(self.leader_hosts()).collect()
+    }
+
+    fn build(&self, host: HostId, _life: u32) -> Vec<(Place, Part)> {
+        let known = self.configurations();
+        let parameters = Parameters { thrifty: true, window: 2, ..Parameters::default() };
+        let role = |member| Part::Role(Box::new(member));
+        if host.0 <= ACCEPTORS {
+            let members = (1..=ACCEPTORS).map(|host| (NodeId::new(HostId(host), ACCEPTOR), 1)).collect();
+            let mut acceptor = Acceptor::new(parameters, known, None);
+            acceptor.restore(Position(0), AcceptorRecord::Blank { incarnation: 1 });
+            acceptor.restore(Position(0), AcceptorRecord::Active { members });
+            return vec![(ACCEPTOR, role(Member::Acceptor(acceptor)))];
+        }
+        vec![
+            (BATCHER, Part::Proposer(Proposer)),
+            (LEADER, role(Member::Leader(Leader::new(parameters.clone(), known.clone())))),
+            (PROXY_LEADER, role(Member::ProxyLeader(ProxyLeader::new(parameters.clone(), known.clone())))),
+            (REPLICA, role(Member::Replica(Replica::new(parameters, known, Nothing)))),
+        ]
+    }
+
+    fn requests(&self) -> Vec<(NodeId, Vec<Call>)> {
+        Vec::new()
+    }
+
+    fn carries(&self, _from: NodeId, to: NodeId, message: &Message) -> bool {
+        match message {
+            Message::Acceptor(AcceptorIn::PreVote(_)) => to.host().0 < ACCEPTORS,
+            Message::Acceptor(AcceptorIn::Phase1a(_) | AcceptorIn::Phase2a(_))
+            | Message::Leader(LeaderIn::PreVoteAck(_) | LeaderIn::Phase1b(_))
+            | Message::ProxyLeader(ProxyLeaderIn::Phase2b(_)) => true,
+            Message::Acceptor(_)
+            | Message::Leader(_)
+            | Message::ProxyLeader(_)
+            | Message::Replica(_)
+            | Message::Batcher(_)
+            | Message::Unbatcher(_)
+            | Message::Client(_) => false,
+        }
+    }
+
+    fn loses_the_late(&self, to: NodeId) -> bool {
+        to.host().0 >= LEADERS_FROM
+    }
+
+    fn awaits(&self, node: NodeId, timer: TimerIndex) -> bool {
+        node.place() == LEADER && timer == LeaderTimer::Election.index()
+    }
+
+    fn monitor(&self) -> Chosen {
+        Chosen::default()
+    }
+
+    fn on_request(&self, _monitor: &mut Chosen, _node: NodeId, _id: RequestId, _request: &Call) {}
+
+    fn on_response(&self, _monitor: &mut Chosen, _node: NodeId, _id: RequestId, _response: Outcome) {}
+
+    fn observe(&self, monitor: &mut Chosen, cluster: &ExploredCluster<'_, Part>) {
+        for (id, node) in cluster.nodes() {
+            let Part::Role(role) = node else { continue };
+            let Member::Replica(replica) = &**role else { continue };
+            for (slot, value) in replica.retained() {
+                let value = value.encoded();
+                let known = monitor.0.entry(slot.0).or_insert_with(|| value.clone());
+                kernel::invariant!(AGREE, *known == value, "{id} executed another value in slot {slot}");
+            }
+        }
+    }
+
+    fn check(&self, _monitor: &Chosen, _cluster: &ExploredCluster<'_, Part>) {}
+
+    fn fingerprint(&self, node: &Part, hasher: &mut impl Hasher) {
+        struct Text<'a, H>(&'a mut H);
+        impl<H: Hasher> std::fmt::Write for Text<'_, H> {
+            fn write_str(&mut self, text: &str) -> std::fmt::Result {
+                self.0.write(text.as_bytes());
+                Ok(())
+            }
+        }
+        // Every field of every role is in its debug text.
+        let written = write!(Text(hasher), "{node:?}");
+        debug_assert!(written.is_ok(), "a hasher takes everything");
+    }
+
+    fn bounds(&self) -> Bounds {
+        self.bounds
+    }
+}

@@ -1,0 +1,94 @@
+//! What shards still watch for this gateway though nobody here does: told to them in time, but never so that a registration
+//! on its way is taken back with it.
+
+use crate::gateway::Gateway;
+use crate::gateway::watchers::Unwatched;
+use crate::wire::{Query, WatchSeq};
+use mason::Space;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// At most so many paths in one message.
+const FORGET_MAX: usize = 1000;
+
+#[derive(Debug, Default)]
+pub(crate) struct Useless {
+    /// Whether all shards may know the path, and the last registration when it became useless.
+    paths: BTreeMap<Arc<str>, (bool, WatchSeq)>,
+    /// Registrations that were sent and are not answered, and by how many questions.
+    under_way: BTreeMap<WatchSeq, u32>,
+}
+
+impl Useless {
+    pub(crate) fn sent(&mut self, watch: WatchSeq) {
+        *self.under_way.entry(watch).or_default() += 1;
+    }
+
+    pub(crate) fn answered(&mut self, watch: WatchSeq) {
+        if let Some(count) = self.under_way.get_mut(&watch) {
+            *count -= 1;
+            if *count == 0 {
+                self.under_way.remove(&watch);
+            }
+        }
+    }
+
+    /// Every registration up to here is known to this gateway, if it was executed.
+    fn known(&self, last: WatchSeq) -> WatchSeq {
+        self.under_way.keys().next().map_or(last, |first| WatchSeq(first.0 - 1))
+    }
+}
+
+impl Gateway {
+    /// Nobody watches these any more; the shards are told in time.
+    pub(crate) fn forget(&mut self, unwatched: impl IntoIterator<Item = Unwatched>) {
+        let last = self.reads.last_watch();
+        for Unwatched { path, recursive } in unwatched {
+            let (everywhere, noted) = self.useless.paths.entry(path).or_insert((recursive, last));
+            (*everywhere, *noted) = (*everywhere || recursive, last);
+        }
+    }
+
+    /// Tells the shards what nobody watches.
+    pub(crate) fn send_useless(&mut self) {
+        let through = self.useless.known(self.reads.last_watch());
+        let mut by_space: BTreeMap<Space, Vec<Arc<str>>> = BTreeMap::new();
+        let watchers = &self.watchers;
+        self.useless.paths.retain(|path, (everywhere, noted)| {
+            if watchers.knows(path) {
+                // Watched anew: it becomes useless again later, or not.
+                return *everywhere;
+            }
+            let here = self.settings.placement.space_of(path);
+            for space in self.settings.placement.spaces().filter(|&space| *everywhere || space == here) {
+                by_space.entry(space).or_default().push(path.clone());
+            }
+            // Until a registration that was under way then is answered, the shards may keep it.
+            *noted > through
+        });
+        for (space, paths) in by_space {
+            for paths in paths.chunks(FORGET_MAX) {
+                let query = Query::Forget { through, paths: paths.iter().map(|path| &**path).collect() };
+                self.reads.ask_to_forget(space, &query);
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A registration that was executed and is not heard of yet would be taken back with those that are known.
+    #[test]
+    fn what_is_under_way_bounds_what_is_known() {
+        let mut useless = Useless::default();
+        [3, 5, 5].into_iter().for_each(|watch| useless.sent(WatchSeq(watch)));
+        assert_eq!(useless.known(WatchSeq(9)), WatchSeq(2));
+        useless.answered(WatchSeq(3));
+        useless.answered(WatchSeq(5));
+        assert_eq!(useless.known(WatchSeq(9)), WatchSeq(4), "one of two answers is missing");
+        useless.answered(WatchSeq(5));
+        assert_eq!(useless.known(WatchSeq(9)), WatchSeq(9));
+    }
+}

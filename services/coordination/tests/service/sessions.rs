@@ -1,0 +1,231 @@
+//! Sessions: opened, moved, expired, closed, and what becomes of their nodes.
+
+use crate::client::{Client, connect_frame, create, read, set};
+use crate::driver::Cluster;
+use coordination::wire::{JuteInput, op};
+
+fn response(cluster: &mut Cluster, host: usize, frame: Vec<u8>) -> (Vec<u8>, bool) {
+    let node = cluster.connect(host);
+    cluster.input(node, frame);
+    cluster.settle();
+    (cluster.output(node), cluster.closed.contains_key(&node))
+}
+
+// A client of another age that is answered a byte too many takes the next frame for garbage.
+#[test]
+fn handshakes_of_all_shapes() {
+    let mut cluster = Cluster::new(2, 2, 4, 1);
+    let c = &mut cluster;
+    let (old, _) = response(c, 0, connect_frame(0, 10_000, 0, &[0; 16], false));
+    assert_eq!(old.len(), 4 + 36);
+    let (new, _) = response(c, 0, connect_frame(0, 10_000, 0, &[0; 16], true));
+    assert_eq!(new.len(), 4 + 37);
+    let granted = |bytes: &[u8]| JuteInput(&bytes[8..]).i32();
+    for (asked, expected) in [(1, 4000), (10_000, 10_000), (1_000_000, 40_000), (-5, 4000)] {
+        let (bytes, _) = response(c, 1, connect_frame(0, asked, 0, &[0; 16], true));
+        assert_eq!(granted(&bytes), Ok(expected));
+    }
+    for garbage in [vec![0, 0, 0, 3, 1, 2, 3], vec![0xff; 4], vec![0x7f, 0xff, 0xff, 0xff], vec![0; 4]] {
+        let (bytes, closed) = response(c, 0, garbage);
+        assert!(bytes.is_empty() && closed);
+    }
+    // A request before the handshake is a handshake that is none.
+    let (bytes, closed) =
+        response(c, 0, crate::client::framed(&[0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1, b'/', 0]));
+    assert!(bytes.is_empty() && closed);
+}
+
+// A session that a stranger can take over, or that lives on in two places, protects nothing.
+#[test]
+fn sessions_move_and_passwords_protect() {
+    for shards in [1, 4] {
+        let mut cluster = Cluster::new(2, 2, shards, 3);
+        let c = &mut cluster;
+        let mut first = Client::connect(c, 0);
+        assert_eq!(first.ask(c, op::CREATE, &create("/e", b"", 1)).error, 0);
+        assert!(Client::resume(c, 1, first.session, &[9; 16], 0, 10_000).is_none(), "a wrong password");
+        assert!(!c.closed.contains_key(&first.node));
+        let mut second =
+            Client::resume(c, 1, first.session, &first.password, first.last_zxid, 8000).expect("renewed");
+        assert_eq!((second.session, second.timeout), (first.session, 8000));
+        assert!(c.closed.contains_key(&first.node), "the old connection is closed");
+        let owner = second.ask(c, op::EXISTS, &read("/e", false)).stat().ephemeral_owner;
+        assert_eq!(owner, first.session);
+        assert_eq!(second.ask(c, op::SET_DATA, &set("/e", b"x", -1)).error, 0);
+        c.agree();
+    }
+}
+
+// A write of a connection that has been superseded must not land after one of its successor.
+#[test]
+fn an_old_connection_writes_nothing() {
+    let mut cluster = Cluster::new(2, 1, 4, 5);
+    let c = &mut cluster;
+    let mut first = Client::connect(c, 0);
+    assert_eq!(first.ask(c, op::CREATE, &create("/a", b"", 0)).error, 0);
+    // The gateway of the first does not hear of the move before the write is on its way.
+    let node = c.connect(1);
+    c.input(node, connect_frame(0, 10_000, first.session, &first.password, true));
+    c.pass(0);
+    let xid = first.send(c, op::SET_DATA, &set("/a", b"late", -1));
+    c.settle();
+    let heard = first.hear(c);
+    assert!(heard.is_empty() || format!("{heard:?}").contains("-118"), "{xid}: {heard:?}");
+    let mut other = Client::connect(c, 0);
+    assert_eq!(other.ask(c, op::GET_DATA, &read("/a", false)).stat().version, 0);
+    c.agree();
+}
+
+// Expiry that is early kills the healthy, expiry that is partial leaves locks that nobody holds.
+#[test]
+fn sessions_expire_late_and_whole() {
+    for shards in [1, 4] {
+        let mut cluster = Cluster::new(2, 2, shards, 7);
+        let c = &mut cluster;
+        let mut owner = Client::connect(c, 0);
+        let mut watcher = Client::connect(c, 1);
+        assert_eq!(owner.ask(c, op::CREATE, &create("/dir", b"", 0)).error, 0);
+        for n in 0..12 {
+            assert_eq!(owner.ask(c, op::CREATE, &create(&format!("/dir/e{n}"), b"", 1)).error, 0);
+        }
+        assert_eq!(owner.ask(c, op::CREATE, &create("/dir/s-", b"", 3)).text(), "/dir/s-0000000012");
+        // Pings keep it alive.
+        for _ in 0..8 {
+            c.pass(3000);
+            owner.send_as(c, -2, op::PING, &[]);
+            watcher.send_as(c, -2, op::PING, &[]);
+            c.settle();
+            assert_eq!((owner.hear(c).len(), watcher.hear(c).len()), (1, 1));
+        }
+        c.disconnect(owner.node);
+        let children = watcher.ask(c, op::GET_CHILDREN, &read("/dir", true)).names();
+        assert_eq!(children.len(), 13);
+        c.pass(9500);
+        assert_eq!(watcher.ask(c, op::GET_CHILDREN, &read("/dir", false)).names().len(), 13, "too early");
+        // Not earlier than the timeout, not much later than it.
+        c.pass(2500);
+        let (heard, reply) = watcher.ask_heard(c, op::GET_CHILDREN2, &read("/dir", false));
+        assert_eq!((reply.names().len(), reply.stat().cversion), (0, 26));
+        assert!(matches!(&heard[..], [crate::client::Heard::Event { kind: 4, .. }]), "{heard:?}");
+        assert!(Client::resume(c, 1, owner.session, &owner.password, 0, 10_000).is_none());
+        let stamps: Vec<i64> =
+            (0..3).map(|_| watcher.ask(c, op::EXISTS, &read("/dir", false)).stat().pzxid).collect();
+        assert!(stamps.windows(2).all(|pair| pair[0] == pair[1]));
+        c.agree();
+    }
+}
+
+// A group whose leader was away for long must not take its own silence for that of its sessions.
+#[test]
+fn a_new_leader_and_a_loaded_snapshot_expire_nobody_early() {
+    let mut cluster = Cluster::new(1, 1, 4, 9);
+    let c = &mut cluster;
+    let mut client = Client::connect(c, 0);
+    assert_eq!(client.ask(c, op::CREATE, &create("/e", b"", 1)).error, 0);
+    c.pass(9000);
+    c.reload_group(0);
+    c.clock(0, true);
+    c.pass(9000);
+    assert_eq!(c.sessions(0), 1, "expired by the old deadline");
+    assert_eq!(client.ask(c, op::EXISTS, &read("/e", false)).error, 0);
+    c.disconnect(client.node);
+    c.reload_group(0);
+    c.pass(12_000);
+    assert_eq!(c.sessions(0), 0, "a loaded session never expires");
+    let mut other = Client::connect(c, 0);
+    assert_eq!(other.ask(c, op::EXISTS, &read("/e", false)).error, -101);
+}
+
+// A close that is answered before the nodes are gone lets the next owner find the lock taken.
+#[test]
+fn closing_removes_all_nodes_under_one_stamp() {
+    for shards in [1, 4] {
+        let mut cluster = Cluster::new(2, 2, shards, 11);
+        let c = &mut cluster;
+        let (mut owner, mut other) = (Client::connect(c, 0), Client::connect(c, 1));
+        for parent in ["/p", "/q"] {
+            assert_eq!(owner.ask(c, op::CREATE, &create(parent, b"", 0)).error, 0);
+            for n in 0..5 {
+                assert_eq!(owner.ask(c, op::CREATE, &create(&format!("{parent}/{n}"), b"", 1)).error, 0);
+            }
+        }
+        let reply = owner.ask(c, op::CLOSE, &[]);
+        assert_eq!(reply.error, 0);
+        assert!(c.closed.contains_key(&owner.node));
+        let stats = ["/p", "/q"].map(|path| other.ask(c, op::EXISTS, &read(path, false)).stat());
+        assert_eq!(stats.map(|stat| stat.num_children), [0, 0]);
+        assert_eq!(stats[0].pzxid, stats[1].pzxid, "one event, one stamp");
+        assert!(Client::resume(c, 0, owner.session, &owner.password, 0, 10_000).is_none());
+        c.agree();
+    }
+}
+
+// Ids that collide with what stands for "container" or "time to live" make ephemeral nodes immortal.
+#[test]
+fn session_ids_are_positive_and_distinct() {
+    let mut cluster = Cluster::new(1, 7, 1, 13);
+    let c = &mut cluster;
+    let mut ids: Vec<i64> = (0..30).map(|_| Client::connect(c, 0).session).collect();
+    assert!(ids.iter().all(|id| *id > 0 && (id >> 56) as u8 != 0xff));
+    ids.sort_unstable();
+    ids.dedup();
+    assert_eq!(ids.len(), 30);
+    let homes: std::collections::BTreeSet<i64> = ids.iter().map(|id| id >> 48).collect();
+    assert_eq!(homes.len(), 7, "sessions are spread over the groups");
+}
+
+// A gateway that takes a liar for a client from the future, or the reverse, shows it an older view.
+#[test]
+fn a_client_from_the_future_is_turned_away() {
+    let mut cluster = Cluster::new(2, 2, 4, 15);
+    let c = &mut cluster;
+    let mut writer = Client::connect(c, 0);
+    for n in 0..10 {
+        assert_eq!(writer.ask(c, op::CREATE, &create(&format!("/n{n}"), b"", 0)).error, 0);
+    }
+    let (zxid, session, password) = (writer.last_zxid, writer.session, writer.password.clone());
+    let (bytes, closed) = response(c, 1, connect_frame(zxid + 1000, 10_000, session, &password, true));
+    assert!(bytes.is_empty() && closed, "{bytes:?}");
+    assert_eq!(c.metrics(1).from_the_future, 1);
+    assert!(Client::resume(c, 1, session, &password, zxid, 10_000).is_some());
+}
+
+// Submissions that are lost must be made up for, in order and once.
+#[test]
+fn lost_submissions_are_sent_again() {
+    let mut cluster = Cluster::new(1, 2, 4, 17);
+    let c = &mut cluster;
+    let mut client = Client::connect(c, 0);
+    c.loss = 0.5;
+    let xids: Vec<i32> = (0..40).map(|_| client.send(c, op::CREATE, &create("/s-", b"", 2))).collect();
+    let mut heard = Vec::new();
+    for _ in 0..60 {
+        c.pass(200);
+        heard.extend(client.hear(c));
+    }
+    let names: Vec<(i32, String)> = heard
+        .iter()
+        .map(|heard| match heard {
+            crate::client::Heard::Reply(reply) => (reply.xid, reply.text()),
+            other => panic!("{other:?}"),
+        })
+        .collect();
+    let expected: Vec<(i32, String)> =
+        xids.iter().enumerate().map(|(n, xid)| (*xid, format!("/s-{n:010}"))).collect();
+    assert_eq!(names, expected);
+}
+
+// A group's word that is lost must not leave a connection that reads on for a session that has moved.
+#[test]
+fn a_connection_learns_of_the_move_all_the_same() {
+    let mut cluster = Cluster::new(2, 2, 4, 19);
+    let c = &mut cluster;
+    let first = Client::connect(c, 0);
+    c.deaf = true;
+    let second = Client::resume(c, 1, first.session, &first.password, 0, 10_000).expect("renewed");
+    assert!(!c.closed.contains_key(&first.node));
+    first.send_as(c, -2, op::PING, &[]);
+    c.pass(1000);
+    assert!(c.closed.contains_key(&first.node));
+    assert!(!c.closed.contains_key(&second.node));
+}
