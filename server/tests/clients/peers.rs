@@ -78,7 +78,7 @@ impl ZooKeeper {
             .expect("java runs, or its peers would not be there");
         let it = Self { address, folder, child };
         let deadline = Instant::now() + PATIENCE;
-        while !raw::word(address, "ruok").is_ok_and(|said| said == "imok") {
+        while !raw::word(address, "srvr").is_ok_and(|said| said.contains("Mode:")) {
             assert!(Instant::now() < deadline, "ZooKeeper does not start");
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
