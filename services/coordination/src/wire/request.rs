@@ -182,10 +182,13 @@ impl<'a> Operation<'a> {
             if done {
                 return Ok(Some(Self::Multi(updates)));
             }
-            updates.push(match kind {
-                op::SET_ACL => return Err(Malformed),
-                _ => Update::read(kind, input)?.ok_or(Malformed)?,
-            });
+            let update = match kind {
+                op::SET_ACL => None,
+                _ => Update::read(kind, input)?,
+            };
+            // ZooKeeper makes its own objects of a multi's steps, and fails for one whose mode has no time to live.
+            let is_mixed = |update: &Update<'_>| matches!(update, Update::Create(create) if create.ttl < 0 && matches!(create.flags, 5 | 6));
+            updates.push(update.filter(|update| !is_mixed(update)).ok_or(Malformed)?);
         }
     }
 
