@@ -9,6 +9,7 @@ mod serve;
 mod sim;
 mod tls;
 mod verdict;
+mod zk;
 
 pub use cluster::columns_of;
 
@@ -37,6 +38,8 @@ enum Verb {
     /// The key-value service
     #[command(subcommand)]
     Kv(kv::Kv),
+    /// The coordination service, by ZooKeeper's protocol
+    Zk(zk::Zk),
     /// The cluster file
     #[command(subcommand)]
     Config(config::Config),
@@ -76,6 +79,7 @@ pub fn run() -> ExitCode {
         Verb::Status(status) => status.run(),
         Verb::Cluster(cluster) => cluster.run(),
         Verb::Kv(kv) => kv.run(),
+        Verb::Zk(zk) => zk.run(),
         Verb::Config(config) => config.run(),
         Verb::Tls(tls) => tls.run(),
         Verb::Bench(Bench::Kv(bench)) => return bench.run(),
