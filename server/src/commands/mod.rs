@@ -60,6 +60,8 @@ enum Verb {
 enum Bench {
     /// The key-value service
     Kv(crate::bench::Kv),
+    /// A service that speaks ZooKeeper's protocol
+    Zk(crate::bench::Zk),
 }
 
 /// A span of time as a flag gives it: any number of seconds (or minutes) a machine can wait for.
@@ -83,6 +85,7 @@ pub fn run() -> ExitCode {
         Verb::Config(config) => config.run(),
         Verb::Tls(tls) => tls.run(),
         Verb::Bench(Bench::Kv(bench)) => return bench.run(),
+        Verb::Bench(Bench::Zk(bench)) => return bench.run(),
         Verb::Sim(sim) => return sim.run(),
         Verb::Check(check) => return ExitCode::from(consistency::cli::run(check)),
     };
