@@ -94,3 +94,15 @@ pub fn run() -> ExitCode {
         Err(failure) => failure.report(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Arguments;
+    use clap::CommandFactory as _;
+
+    // A flag that is defined twice ends the program when its verb is used, and only then.
+    #[test]
+    fn every_verb_and_flag_is_sound() {
+        Arguments::command().debug_assert();
+    }
+}

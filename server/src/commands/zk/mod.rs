@@ -50,7 +50,7 @@ enum Verb {
         /// The data; `-` reads standard input
         data: String,
         /// Only if the node has this version
-        #[arg(long, default_value_t = -1)]
+        #[arg(long = "if-version", default_value_t = -1, allow_negative_numbers = true)]
         version: i32,
     },
     /// Create a node
@@ -78,7 +78,7 @@ enum Verb {
         #[arg(long, short)]
         recursive: bool,
         /// Only if the node has this version
-        #[arg(long, default_value_t = -1)]
+        #[arg(long = "if-version", default_value_t = -1, allow_negative_numbers = true)]
         version: i32,
     },
     /// Rename a node and all below it, at once or not at all
