@@ -80,6 +80,11 @@ impl Raw {
         Ok(raw)
     }
 
+    /// Waits so long for an answer, and no longer.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.stream.set_read_timeout(Some(patience)).expect("more than nothing");
+    }
+
     /// Puts a request behind those that wait to be sent; its xid.
     pub fn push(&mut self, opcode: i32, body: &[u8]) -> i32 {
         self.xid += 1;

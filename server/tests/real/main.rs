@@ -7,6 +7,7 @@
 
 mod cluster;
 mod disk_full;
+mod ensemble;
 mod failover;
 mod http;
 mod input;

@@ -50,8 +50,8 @@ enum Verb {
         /// The data; `-` reads standard input
         data: String,
         /// Only if the node has this version
-        #[arg(long = "if-version", default_value_t = -1, allow_negative_numbers = true)]
-        version: i32,
+        #[arg(long, default_value_t = -1, allow_negative_numbers = true)]
+        if_version: i32,
     },
     /// Create a node
     Create {
@@ -78,8 +78,8 @@ enum Verb {
         #[arg(long, short)]
         recursive: bool,
         /// Only if the node has this version
-        #[arg(long = "if-version", default_value_t = -1, allow_negative_numbers = true)]
-        version: i32,
+        #[arg(long, default_value_t = -1, allow_negative_numbers = true)]
+        if_version: i32,
     },
     /// Rename a node and all below it, at once or not at all
     Rename {
@@ -175,11 +175,11 @@ fn execute(session: &mut ZkClient, verb: Verb, json: bool) -> Result<(), ZkError
             }
         }
         Verb::Stat { path } => print_stat(&path, &get(session, &path)?.1, json),
-        Verb::Set { path, data, version } => {
+        Verb::Set { path, data, if_version } => {
             let mut body = Vec::new();
             body.put_text(&path);
             body.put_buffer(Some(&input(data)?));
-            body.put_i32(version);
+            body.put_i32(if_version);
             let reply = session.ask(op::SET_DATA, &body)?;
             let stat = Stat::read(&mut JuteInput(&reply))?;
             if json { print_stat(&path, &stat, true) } else { println!("version {}", stat.version) }
@@ -192,10 +192,10 @@ fn execute(session: &mut ZkClient, verb: Verb, json: bool) -> Result<(), ZkError
             let made = create(session, &path, &input(data)?, flags)?;
             if json { println!("{}", json!(made)) } else { println!("{made}") }
         }
-        Verb::Rm { path, recursive, version } => {
+        Verb::Rm { path, recursive, if_version } => {
             let mut body = Vec::new();
             body.put_text(&path);
-            body.put_i32(if recursive { SUBTREE_MAX } else { version });
+            body.put_i32(if recursive { SUBTREE_MAX } else { if_version });
             session.ask(if recursive { op::REMOVE_RECURSIVE } else { op::DELETE }, &body)?;
         }
         Verb::Rename { from, to } => {

@@ -1,9 +1,9 @@
 //! Reads on their way: barriers that make them linearizable, and questions to this host's shards.
 
+use crate::gateway::Asker;
 use crate::gateway::Gateway;
 use crate::gateway::connection::{EntrySeq, PartAnswer, Purpose, Reply, Work};
 use crate::gateway::metrics::Sizes;
-use crate::gateway::submitter::Asker;
 use crate::gateway::watchers::{Kinds, Unwatched};
 use crate::wire::{Body, Code, EventKind, JuteInput, Malformed, Query, WatchSeq, op};
 use kernel::{Bytes, Cx, Instant, NodeId};
@@ -323,7 +323,7 @@ impl Gateway {
     fn reap(&mut self, body: &[u8]) {
         let mut input = JuteInput(body);
         while let Ok(path) = input.text() {
-            let home = self.next_home % self.groups.len().max(1);
+            let home = self.next_home % self.outbox.groups().max(1);
             self.submit(home, Body::Reap { path }.written(), Asker::Upkeep);
         }
     }

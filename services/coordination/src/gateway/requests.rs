@@ -33,7 +33,7 @@ impl Gateway {
         while let Some(connection) = self.connections.get(&node) {
             let rest = &input[at..];
             let full = connection.queue.len() >= self.settings.outstanding_max
-                || self.groups.iter().any(|group| group.len() >= self.settings.window_max);
+                || self.outbox.longest() >= self.settings.window_max;
             let takes = match connection.stage {
                 Stage::New => true,
                 Stage::Connecting | Stage::Closed => false,

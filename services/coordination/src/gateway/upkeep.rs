@@ -1,12 +1,11 @@
 //! What a gateway does unasked: sends again, tells home groups who was heard from, drops who waits in vain, reaps nodes.
 
+use crate::gateway::Asker;
 use crate::gateway::Gateway;
 use crate::gateway::connection::{Connection, EntrySeq, Stage, Work};
-use crate::gateway::submitter::Asker;
 use crate::sessions::home_of;
 use crate::wire::{Body, ConnectionEpoch, SessionAnswer, SessionId};
 use kernel::{Cx, Instant, NodeId};
-use mason::proxy::Submit;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -42,13 +41,7 @@ impl Gateway {
     }
 
     pub(crate) fn on_tick(&mut self, cx: &mut Cx<'_, Self>) {
-        let (origin, incarnation, now) = (cx.node(), self.life.incarnation, self.now);
-        for submitter in &mut self.groups {
-            let operations = submitter.overdue(origin, incarnation, now);
-            if !operations.is_empty() {
-                cx.send_durable(submitter.proxy, Submit { operations });
-            }
-        }
+        let now = self.now;
         self.ask_barriers_again(cx);
         if now.since(self.upkeep.touched) >= TOUCH_EVERY {
             self.upkeep.touched = now;
