@@ -20,6 +20,8 @@ const HANG_GAP_MAX: Duration = Duration::from_secs(2);
 #[derive(Default)]
 struct Shared {
     stop: AtomicBool,
+    /// Grows when all writers are to go back to the host they began at: else all would end up at the same one.
+    home_again: AtomicU64,
     acknowledged: Mutex<Vec<Instant>>,
     /// The last number acknowledged to each writer.
     last: [AtomicU64; WRITERS],
@@ -81,7 +83,12 @@ fn write_on(writer: usize, addresses: &[SocketAddr], shared: &Shared) {
             let _ = session.call(op::CREATE, &create(&format!("{}-alive", path_of(writer)), 1));
         }
         pass = session.pass.clone();
+        let round = shared.home_again.load(Ordering::Relaxed);
         while !shared.stop.load(Ordering::Relaxed) {
+            if shared.home_again.load(Ordering::Relaxed) != round {
+                at = writer;
+                break;
+            }
             number += 1;
             let mut body = Vec::new();
             body.put_text(&path_of(writer));
@@ -165,10 +172,10 @@ fn hosts_of_the_coordination_service_die_and_hang() {
         }
         for host in 0..3 {
             let struck = Instant::now();
-            cluster.signal(host, "STOP");
+            cluster.signal(host, "-STOP");
             until_acknowledged(&shared, 300).await;
             hangs.push(shared.gap_since(struck));
-            cluster.signal(host, "CONT");
+            cluster.signal(host, "-CONT");
             until_acknowledged(&shared, 300).await;
         }
         cluster.kill_all();
