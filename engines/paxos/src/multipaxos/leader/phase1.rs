@@ -186,6 +186,11 @@ impl Leader {
             cx.mark("leader.waited_for_replicas_to_catch_up");
             return;
         }
+        if self.version_in_force() > phase1.latest_version() {
+            // Its acceptors were not asked: what they chose meanwhile is not known.
+            cx.mark("leader.was_overtaken_by_a_change");
+            return self.follow(cx);
+        }
         let State::Recovering(phase1) = std::mem::replace(&mut self.state, State::Following) else { return };
         self.lead(phase1, cx);
     }
