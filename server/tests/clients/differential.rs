@@ -17,7 +17,7 @@ use std::path::Path;
 const SESSIONS: usize = 4;
 const TIMEOUT: i32 = 30_000;
 /// How much of what went before is shown with a difference.
-const SHOWN: usize = 40;
+const SHOWN: usize = 60;
 /// At most so many requests are under way at a time.
 const BATCH_MAX: u64 = 8;
 
@@ -92,7 +92,7 @@ impl Duel {
         }
         pair.reference.flush().map_err(failed)?;
         pair.ours.flush().map_err(failed)?;
-        for ask in asks {
+        for (at, ask) in asks.iter().enumerate() {
             self.asked += 1;
             let theirs = self.pairs[session].reference.reply();
             let ours = self.pairs[session].ours.reply();
@@ -100,8 +100,17 @@ impl Duel {
                 reply.as_ref().map_or_else(ToString::to_string, |reply| reply.error.to_string())
             };
             self.note(format!("{session}: {} -> {}, here {}", ask.text, said(&theirs), said(&ours)));
-            let (theirs, ours) = (theirs.map_err(failed)?, ours.map_err(|error| format!("here: {error}"))?);
-            self.compare(session, ask, &theirs, &ours)?;
+            let verdict = match (theirs, ours) {
+                (Ok(theirs), Ok(ours)) => self.compare(session, ask, &theirs, &ours),
+                (Err(error), _) => Err(format!("the reference: {error}")),
+                (_, Err(error)) => Err(format!("here: {error}")),
+            };
+            if verdict.is_err() {
+                asks[at + 1..]
+                    .iter()
+                    .for_each(|ask| self.note(format!("{session}: under way: {}", ask.text)));
+                return verdict;
+            }
         }
         Ok(())
     }
@@ -148,19 +157,16 @@ impl Duel {
         let pair = &mut self.pairs[session];
         let (theirs, ours) =
             (std::mem::take(&mut pair.reference.events), std::mem::take(&mut pair.ours.events));
-        let read = |event: &Reply| {
-            let mut input = JuteInput(&event.body);
-            (input.i32(), input.i32(), input.text().map(str::to_owned))
-        };
-        let told: Vec<_> = theirs.iter().map(read).collect();
-        let told_here: Vec<_> = ours.iter().map(read).collect();
-        if told != told_here {
-            return Err(format!("session {session}: events\n  {told:?}, here\n  {told_here:?}"));
+        let (told, told_here) = (in_order(&theirs), in_order(&ours));
+        let said = |events: &[Told]| events.iter().map(|(_, what)| what.clone()).collect::<Vec<_>>();
+        if said(&told) != said(&told_here) {
+            return Err(format!("session {session}: events\n  {told:x?}, here\n  {told_here:x?}"));
         }
-        for (theirs, ours) in theirs.iter().zip(&ours) {
+        for ((theirs, _), (ours, _)) in told.iter().zip(&told_here) {
             self.events += 1;
-            if theirs.zxid > 0 {
-                self.matching.stamps(theirs.zxid, ours.zxid).map_err(|why| format!("event: {why}"))?;
+            // What setWatches tells has no stamp.
+            if *theirs > 0 {
+                self.matching.stamps(*theirs, *ours).map_err(|why| format!("event: {why}"))?;
             }
         }
         Ok(())
@@ -183,6 +189,10 @@ impl Duel {
         let session = self.generator.rng.index(self.pairs.len());
         if self.generator.rng.chance(0.01) {
             return self.part(session);
+        }
+        if self.generator.rng.chance(0.02) {
+            let ask = self.generator.hasty();
+            return self.ask(session, &[ask]);
         }
         let count = self.generator.rng.between(1, BATCH_MAX);
         let asks: Vec<Ask> = (0..count).map(|_| self.generator.next(&self.matching)).collect();
@@ -270,6 +280,26 @@ impl Duel {
         body.put_i32(-1);
         self.ask(broom, &[plain(op::DELETE, body, path)])
     }
+}
+
+/// A stamp, and what is told of it: kind, state, path.
+type Told = (i64, (i32, i32, String));
+
+/// Events in their order; those of one stamp, whose order ZooKeeper leaves open (it buries a session's nodes in the order of a
+/// hash table, and tells what was missed list by list), in the order of their paths and each once.
+fn in_order(events: &VecDeque<Reply>) -> Vec<Told> {
+    let read = |event: &Reply| -> Option<Told> {
+        let mut input = JuteInput(&event.body);
+        let what = (input.i32().ok()?, input.i32().ok()?, input.text().ok()?.to_owned());
+        Some((event.zxid, what))
+    };
+    let mut told: Vec<Told> = events.iter().filter_map(read).collect();
+    assert_eq!(told.len(), events.len(), "an event that is none");
+    for same in told.chunk_by_mut(|one, other| one.0 == other.0) {
+        same.sort();
+    }
+    told.dedup();
+    told
 }
 
 fn plain(opcode: i32, body: Vec<u8>, text: &str) -> Ask {

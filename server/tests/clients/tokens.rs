@@ -50,11 +50,13 @@ fn body_tokens(opcode: i32, input: &mut JuteInput<'_>, out: &mut Vec<Token>) -> 
         op::GET_ACL => {
             let count = input.i32()?;
             out.push(Token::Int(count.into()));
+            let mut lines = Vec::new();
             for _ in 0..count {
-                out.push(Token::Int(input.i32()?.into()));
-                out.push(Token::Text(input.text()?.to_owned()));
-                out.push(Token::Text(input.text()?.to_owned()));
+                lines.push(format!("{} {} {}", input.i32()?, input.text()?, input.text()?));
             }
+            // ZooKeeper replaces `auth` by what the caller has proven, in the order of a hash table.
+            lines.sort_unstable();
+            out.push(Token::Texts(lines));
             stat(input, out)?;
         }
         op::GET_CHILDREN | op::GET_EPHEMERALS => texts(input, out)?,

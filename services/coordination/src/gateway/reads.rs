@@ -187,11 +187,18 @@ impl Gateway {
             let seq = connection.next;
             let (reads, writes) = (connection.reads_under_way, connection.writes_under_way);
             let (floor, session) = (connection.seen.max(connection.written), connection.session);
-            let epoch = connection.epoch;
+            let (epoch, first) = (connection.epoch, connection.first);
             let home = crate::sessions::home_of(session).map_or(0, |group| usize::from(group.0));
             let Some(entry) = connection.entry(seq) else { return };
             match &mut entry.work {
-                Work::Done(_) | Work::CheckWatches { .. } => {}
+                Work::Done(_) => {}
+                Work::CheckWatches { .. } => {
+                    // Its turn is when it is the first, and nothing behind it is under way: what that leaves is not its business.
+                    if seq == first {
+                        connection.next = seq.next();
+                    }
+                    return;
+                }
                 Work::Write { body, survey, sent } => {
                     if reads > 0 || *sent {
                         return;
