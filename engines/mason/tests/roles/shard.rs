@@ -1,0 +1,331 @@
+//! A shard's server.
+
+use super::{Bench, Did, all, at, gateway, one, operation, proxy, sends, server, topology};
+use kernel::{Bytes, Decode, DecodeError, Effect, NodeId, Position, Role, SnapshotStep};
+use mason::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers, Skipped};
+use mason::proxy::entry::Delivered;
+use mason::proxy::{Lacking, ShardDurable};
+use mason::shard::{
+    Attach, Behind, Deliver, Inputs, PullSnapshot, Query, Reach, Read, Settled, ShardIn, ShardRecord,
+    ShardServer, ShardTimer, WantInputs,
+};
+use mason::{Cut, Group, Message, Number, Order, Parameters, Placed, Shard, ShardOut, Space, Stamp};
+use std::time::Duration;
+
+/// Writes down what it executes, and notifies whoever has read last.
+#[derive(Default, Debug)]
+struct Diary {
+    text: Vec<u8>,
+    reader: Option<NodeId>,
+    writing: Vec<u8>,
+}
+
+impl Shard for Diary {
+    fn inputs(&self, _body: &[u8], _order: &Order, out: &mut Vec<u8>) {
+        out.extend_from_slice(&self.text);
+    }
+
+    fn execute(&mut self, body: &Bytes, _order: &Order, others: &[(Space, Bytes)], out: &mut ShardOut) {
+        self.text.extend_from_slice(body);
+        others.iter().for_each(|(_, said)| self.text.extend_from_slice(said));
+        out.answer().extend_from_slice(&self.text);
+        if let Some(reader) = self.reader {
+            out.notify(reader, body.clone());
+        }
+    }
+
+    fn read(&mut self, reader: NodeId, query: &[u8], out: &mut Vec<u8>) {
+        self.reader = Some(reader);
+        out.extend_from_slice(query);
+        out.extend_from_slice(&self.text);
+    }
+
+    fn forget_reader(&mut self, _reader: NodeId) {
+        self.reader = None;
+    }
+
+    fn begin_snapshot(&mut self) {
+        self.writing = self.text.clone();
+    }
+
+    fn snapshot_step(&mut self, _budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
+        let half = self.writing.split_off(self.writing.len() / 2);
+        chunk.append(&mut self.writing);
+        self.writing = half;
+        if chunk.is_empty() {
+            chunk.append(&mut self.writing);
+        }
+        if self.writing.is_empty() { SnapshotStep::Done } else { SnapshotStep::More }
+    }
+
+    fn reset(&mut self) {
+        self.text.clear();
+    }
+
+    fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
+        self.text.extend_from_slice(chunk);
+        Ok(())
+    }
+
+    fn digest(&self) -> u64 {
+        parts::digest(&self.text)
+    }
+}
+
+type Server = ShardServer<Diary>;
+
+fn bench(host: u32, space: u32, snapshot_every_bytes: u64) -> Bench<Server> {
+    let parameters = Parameters { snapshot_every_bytes, ..Parameters::default() };
+    let server_ = ShardServer::new(Space(space as u16), topology(), parameters, Diary::default());
+    Bench::new(server_, server(host, space))
+}
+
+fn shard() -> Bench<Server> {
+    bench(1, 0, u64::MAX)
+}
+
+fn executes(numbers: &[Placed], stamp: u64, tag: u64, body: &'static [u8]) -> Delivered {
+    let order = Order { numbers: numbers.to_vec(), stamp: Stamp(stamp), time: 0 };
+    Delivered { order, operation: Some(operation(tag, body)) }
+}
+
+fn deliver(entries: Vec<Delivered>) -> Deliver {
+    Deliver { group: Group(1), entries, cut: None }
+}
+
+fn simple(number: u64, body: &'static [u8]) -> Deliver {
+    deliver(vec![executes(&[at(0, number)], 10 * number, number, body)])
+}
+
+fn replica() -> NodeId {
+    super::node(1, 0x99)
+}
+
+fn text(bench: &Bench<Server>) -> &[u8] {
+    &bench.role.service().text
+}
+
+fn answer(tag: u64, stamp: u64, body: &'static [u8]) -> Answer {
+    Answer { incarnation: 1, tag, stamp: Stamp(stamp), body: Bytes::from_static(body) }
+}
+
+fn to_gateway(message: impl Into<Message>) -> Vec<(NodeId, Message)> {
+    one(gateway(1), message)
+}
+
+fn tick(bench: &mut Bench<Server>) -> Vec<(NodeId, Message)> {
+    bench.now += Parameters::default().ask_after.as_nanos() as u64;
+    sends(&bench.call(|role, cx| role.on_timer(ShardTimer::Tick, cx)))
+}
+
+// A shard that executes past a hole, twice, or out of order is not the others' equal.
+#[test]
+fn numbers_are_executed_in_order_and_once() {
+    let mut bench = shard();
+    assert_eq!(bench.burst(replica(), simple(2, b"b")), []);
+    assert_eq!((bench.role.next(), bench.role.backlog()), (Number(1), 1));
+    let no_op = Order { numbers: vec![at(0, 1)], stamp: Stamp(0), time: 0 };
+    let no_op = deliver(vec![Delivered { order: no_op, operation: None }]);
+    let did = sends(&bench.burst(replica(), no_op.clone()));
+    assert_eq!(did, to_gateway(Answers { group: Group(1), answers: vec![answer(2, 20, b"b")] }));
+    assert_eq!(bench.burst(replica(), no_op), [], "executed already");
+    assert_eq!(bench.burst(replica(), simple(2, b"B")), []);
+    assert_eq!((bench.role.next(), text(&bench)), (Number(3), b"b".as_slice()));
+    let stray = executes(&[at(1, 3)], 30, 3, b"stray");
+    assert!(super::rejects(&bench.hear(replica(), deliver(vec![stray]))));
+}
+
+// One server answers an origin: the one on its host.
+#[test]
+fn the_server_on_the_origins_host_answers() {
+    let mut far = bench(2, 0, u64::MAX);
+    assert_eq!(far.burst(replica(), simple(1, b"a")), []);
+    assert_eq!(text(&far), b"a");
+}
+
+// A missing number that nobody asks for stops the shard for ever.
+#[test]
+fn what_is_missing_is_asked_for() {
+    let mut bench = shard();
+    bench.burst(replica(), simple(3, b"c"));
+    assert_eq!(tick(&mut bench), [], "it may be on its way");
+    let lacking = Lacking { from: at(0, 1) };
+    assert_eq!(tick(&mut bench), all([proxy(1, 0), proxy(1, 1)], lacking));
+}
+
+// Executed without the others' inputs, or with another operation's, an operation over two shards ends in two ways.
+#[test]
+fn an_operation_over_two_shards_waits_for_the_other_ones_inputs() {
+    let (mut first, mut second) = (shard(), bench(1, 1, u64::MAX));
+    first.burst(replica(), simple(1, b"a"));
+    let both = || deliver(vec![executes(&[at(0, 2), at(1, 1)], 20, 2, b"both")]);
+    let did = sends(&first.burst(replica(), both()));
+    let said = |number, space, inputs: &'static [u8]| Inputs {
+        number: Number(number),
+        space: Space(space),
+        inputs: Bytes::from_static(inputs),
+    };
+    assert_eq!(did, one(server(1, 1), said(1, 0, b"a")), "to the server of this host, once");
+    assert_eq!(first.burst(replica(), both()), []);
+    assert_eq!(first.role.next(), Number(2));
+    second.hear(server(1, 0), said(1, 0, b"a"));
+    let did = sends(&second.burst(replica(), both()));
+    assert_eq!(did, one(server(1, 0), said(2, 1, b"")), "the first space's server answers, not this one");
+    assert_eq!(text(&second), b"botha");
+    first.burst(server(1, 1), said(3, 1, b"of a later one"));
+    assert_eq!(first.role.next(), Number(2));
+    let did = sends(&first.burst(server(1, 1), said(2, 1, b"")));
+    assert_eq!(did, to_gateway(Answers { group: Group(1), answers: vec![answer(2, 20, b"aboth")] }));
+}
+
+// Inputs that were lost are asked for, sent again, and kept until enough servers need them no more.
+#[test]
+fn inputs_are_kept_until_the_others_are_durable() {
+    let mut bench = shard();
+    let both = deliver(vec![executes(&[at(0, 1), at(1, 1)], 20, 1, b"both")]);
+    bench.burst(replica(), both);
+    tick(&mut bench);
+    let want = WantInputs { number: Number(1), wanted_at: Number(1) };
+    assert_eq!(tick(&mut bench), all((1..=3).map(|host| server(host, 1)), want.clone()));
+    let inputs = Inputs { number: Number(1), space: Space(1), inputs: Bytes::from_static(b"x") };
+    bench.burst(server(1, 1), inputs);
+    let sent = Inputs { number: Number(1), space: Space(0), inputs: Bytes::new() };
+    assert_eq!(sends(&bench.hear(server(2, 1), want.clone())), one(server(2, 1), sent.clone()));
+    bench.hear(server(1, 1), Settled { below: at(1, 2) });
+    bench.hear(server(2, 1), Settled { below: at(1, 1) });
+    bench.hear(server(2, 0), Settled { below: at(1, 2) });
+    assert_eq!(sends(&bench.hear(server(3, 1), want.clone())), one(server(3, 1), sent), "one is not enough");
+    bench.hear(server(2, 1), Settled { below: at(1, 2) });
+    let behind = Behind { durable: Number(2) };
+    assert_eq!(sends(&bench.hear(server(3, 1), want)), one(server(3, 1), behind));
+}
+
+// A read that is answered before what it must see is executed is stale.
+#[test]
+fn reads_wait_for_what_they_must_see() {
+    let mut bench = shard();
+    let read = |tag, at_least| Read {
+        at_least: Stamp(at_least),
+        reads: vec![Query { tag, body: Bytes::from_static(b"?") }],
+    };
+    let answer = |tag, executed, body: &'static [u8]| ReadAnswers {
+        space: Space(0),
+        executed: Stamp(executed),
+        answers: vec![ReadAnswer { tag, body: Bytes::from_static(body) }],
+    };
+    let did = sends(&bench.burst(gateway(2), read(1, 0)));
+    assert_eq!(did, one(gateway(2), answer(1, 0, b"?")));
+    bench.hear(proxy(1, 0), Reach { through: Number(2) });
+    bench.hear(proxy(1, 1), Reach { through: Number(1) });
+    assert_eq!(bench.burst(gateway(2), read(2, 0)), []);
+    assert_eq!(bench.burst(gateway(2), read(3, 25)), []);
+    let notice = |number: u64, body: &'static [u8]| {
+        let body = Bytes::from_static(body);
+        (gateway(2), Message::from(Notice { space: Space(0), stamp: Stamp(10 * number), body }))
+    };
+    let did = sends(&bench.burst(replica(), simple(1, b"a")));
+    assert_eq!(did[0], notice(1, b"a"));
+    assert!(
+        did.iter().all(|(_, it)| !matches!(it, Message::Client(mason::client::ClientIn::ReadAnswers(_))))
+    );
+    let did = sends(&bench.burst(replica(), simple(2, b"b")));
+    let answers = to_gateway(Answers { group: Group(1), answers: vec![super::shard::answer(2, 20, b"ab")] });
+    let expected = [vec![notice(2, b"b")], answers, one(gateway(2), answer(2, 20, b"?ab"))];
+    assert_eq!(did, expected.concat(), "what was noticed comes before what is read");
+    let cut = Some(Cut { stamp: Stamp(26), next: vec![at(0, 3)] });
+    let did = sends(&bench.burst(replica(), Deliver { group: Group(0), entries: Vec::new(), cut }));
+    assert_eq!(did, one(gateway(2), answer(3, 20, b"?ab")), "a cut covers what concerns other shards");
+}
+
+// A gateway that believes a shard to be further than it is skips events.
+#[test]
+fn progress_is_told_when_it_is_covered() {
+    let mut bench = shard();
+    let told = |through| one(gateway(1), Progress { space: Space(0), through: Stamp(through) });
+    assert_eq!(sends(&bench.burst(gateway(1), Attach {})), told(0));
+    let cut = |stamp, next| Deliver {
+        group: Group(0),
+        entries: Vec::new(),
+        cut: Some(Cut { stamp: Stamp(stamp), next: vec![at(0, next)] }),
+    };
+    assert_eq!(sends(&bench.burst(replica(), cut(8, 1))), told(7));
+    assert_eq!(sends(&bench.burst(replica(), cut(30, 2))), [], "number 1 is missing");
+    let did = sends(&bench.burst(replica(), simple(1, b"a")));
+    let answers = to_gateway(Answers { group: Group(1), answers: vec![answer(1, 10, b"a")] });
+    assert_eq!(did, [answers, told(29)].concat());
+}
+
+/// Executes `numbers` operations, then writes its snapshot as far as it is due.
+fn with_snapshot(host: u32) -> (Bench<Server>, Did) {
+    let mut bench = bench(host, 0, 60);
+    bench.burst(replica(), simple(1, b"a"));
+    bench.burst(replica(), simple(2, b"b"));
+    let mut did = Did::new();
+    for _ in 0..8 {
+        bench.now += Duration::from_millis(2).as_nanos() as u64;
+        did.extend(bench.call(|role, cx| role.on_burst_end(cx)));
+    }
+    (bench, did)
+}
+
+// What proxies forget because a snapshot holds it is gone if the snapshot is not durable, whole and right.
+#[test]
+fn a_snapshot_is_told_of_when_it_is_durable_and_reads_back() {
+    let (mut bench, did) = with_snapshot(1);
+    let records: Vec<ShardRecord> = bench
+        .journal()
+        .iter()
+        .map(|record| ShardRecord::decoded(record).expect("what was just encoded"))
+        .collect();
+    assert_eq!(records.first(), Some(&ShardRecord::Begin { below: Number(3) }));
+    assert_eq!(records.last(), Some(&ShardRecord::End));
+    assert!(did.contains(&Effect::Trim { before: Position(0) }));
+    let told = bench.call(|role, cx| role.on_timer(ShardTimer::Tick, cx));
+    let durable: Vec<NodeId> = told
+        .iter()
+        .filter_map(|effect| match effect {
+            Effect::SendDurable { to, message, after } if after.0 == records.len() as u64 => {
+                let proxies = *message == ShardDurable { below: at(0, 3) }.into();
+                (proxies || *message == Settled { below: at(0, 3) }.into()).then_some(*to)
+            }
+            _ => None,
+        })
+        .collect();
+    let proxies = (0..2).flat_map(|group| (1..=3).map(move |host| proxy(host, group)));
+    assert_eq!(durable, proxies.chain((1..=3).map(|host| server(host, 1))).collect::<Vec<_>>());
+    let mut again = ShardServer::new(Space(0), topology(), Parameters::default(), Diary::default());
+    for (at, record) in records.into_iter().enumerate() {
+        again.restore(Position(at as u64), record);
+    }
+    assert_eq!((again.next(), again.durable_below()), (Number(3), Number(3)));
+    assert_eq!(again.service().text, b"ab");
+}
+
+// A server that lacks what nobody keeps must get it whole from a peer, and say what it has not executed itself.
+#[test]
+fn a_server_that_is_behind_takes_a_peers_snapshot() {
+    let (mut peer, _) = with_snapshot(2);
+    let mut bench = shard();
+    bench.hear(gateway(1), Attach {});
+    assert_eq!(bench.hear(proxy(1, 0), Behind { durable: Number(1) }), [], "nothing is lacked");
+    bench.burst(replica(), simple(4, b"d"));
+    let mut asked = sends(&bench.hear(proxy(1, 0), Behind { durable: Number(3) }));
+    assert!(bench.hear(proxy(2, 0), Behind { durable: Number(3) }).is_empty(), "one transfer at a time");
+    let mut told = Vec::new();
+    for _ in 0..6 {
+        let Some((_, Message::Shard(ShardIn::PullSnapshot(pull)))) = asked.first().cloned() else { break };
+        // Whoever was asked: here it is host 2 that answers.
+        let PullSnapshot { transfer, index } = pull;
+        let peer_id = asked[0].0;
+        let chunks = sends(&peer.hear(server(1, 0), PullSnapshot { transfer, index }));
+        let Some((_, Message::Shard(ShardIn::SnapshotChunk(chunk)))) = chunks.first().cloned() else { break };
+        assert_eq!(bench.hear(server(3, 1), chunk.clone()), [], "somebody else's chunk");
+        asked = sends(&bench.hear(peer_id, chunk.clone()));
+        told.extend(asked.clone());
+        assert_eq!(bench.hear(peer_id, chunk), [], "a repeated chunk");
+    }
+    assert!(told.contains(&(gateway(1), Skipped { space: Space(0) }.into())), "{told:?}");
+    assert_eq!((bench.role.next(), text(&bench)), (Number(3), b"ab".as_slice()));
+    bench.burst(replica(), simple(3, b"c"));
+    assert_eq!((bench.role.next(), text(&bench)), (Number(5), b"abcd".as_slice()));
+}
