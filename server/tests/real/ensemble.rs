@@ -22,6 +22,8 @@ struct Shared {
     stop: AtomicBool,
     /// Grows when all writers are to go back to the host they began at: else all would end up at the same one.
     home_again: AtomicU64,
+    /// Grows when all writers are to go back to the host they began at: else all would end up at the same one.
+    home_again: AtomicU64,
     acknowledged: Mutex<Vec<Instant>>,
     /// The last number acknowledged to each writer.
     last: [AtomicU64; WRITERS],
@@ -168,6 +170,7 @@ fn hosts_of_the_coordination_service_die_and_hang() {
             cluster
                 .until("the host is back", Duration::from_secs(60), |cluster| cluster.is_ready(host))
                 .await;
+            shared.home_again.fetch_add(1, Ordering::Relaxed);
             until_acknowledged(&shared, 300).await;
         }
         for host in 0..3 {
@@ -176,6 +179,7 @@ fn hosts_of_the_coordination_service_die_and_hang() {
             until_acknowledged(&shared, 300).await;
             hangs.push(shared.gap_since(struck));
             cluster.signal(host, "-CONT");
+            shared.home_again.fetch_add(1, Ordering::Relaxed);
             until_acknowledged(&shared, 300).await;
         }
         cluster.kill_all();
