@@ -22,8 +22,6 @@ struct Shared {
     stop: AtomicBool,
     /// Grows when all writers are to go back to the host they began at: else all would end up at the same one.
     home_again: AtomicU64,
-    /// Grows when all writers are to go back to the host they began at: else all would end up at the same one.
-    home_again: AtomicU64,
     acknowledged: Mutex<Vec<Instant>>,
     /// The last number acknowledged to each writer.
     last: [AtomicU64; WRITERS],
