@@ -161,7 +161,7 @@ impl<'a> Update<'a> {
     /// What it is as a step of a multi. ZooKeeper makes objects of its own of the steps: it fails for a mode that it does not
     /// know, and for a time to live in a request that has none; the mode alone decides whether one counts, and whether the
     /// result has a `Stat`.
-    fn as_step(self) -> Option<Self> {
+    fn into_step(self) -> Option<Self> {
         let Self::Create(create) = self else { return Some(self) };
         let (mode, _) = Mode::of_flags(create.flags)?;
         Some(match mode {
@@ -205,7 +205,7 @@ impl<'a> Operation<'a> {
                 op::SET_ACL => None,
                 _ => Update::read(kind, input)?,
             };
-            updates.push(update.and_then(Update::as_step).ok_or(Malformed)?);
+            updates.push(update.and_then(Update::into_step).ok_or(Malformed)?);
         }
     }
 
