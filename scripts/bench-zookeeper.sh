@@ -7,7 +7,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-5}
 mixes=${BENCH_MIXES:-set create get mixed}
-loads=${BENCH_LOADS:-3x1 30x32}
+loads=${BENCH_LOADS:-30x32 3x1}
 engines=${BENCH_ENGINES:-zookeeper mason mason-sequential paxos}
 ordinate=$(realpath "${ORDINATE_BINARY:-${CARGO_TARGET_DIR:-target}/release/ordinate}")
 scripts/clients.sh java

@@ -5,7 +5,7 @@ use crate::gateway::connection::{Connection, EntrySeq, Hello, Part, Purpose, Rea
 use crate::sessions::home_of;
 use crate::wire::{
     Body, Code, ConnectRequest, Identity, Origin, Query, SessionAnswer, SessionId, connect_response, frame,
-    reply_header,
+    op, reply_header,
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -170,10 +170,13 @@ impl Gateway {
     /// The session has ended; true if its user had asked for that.
     pub(crate) fn on_session_ended(&mut self, node: NodeId) -> bool {
         let Some(connection) = self.connections.get_mut(&node) else { return false };
-        let Some(entry) = connection.queue.iter_mut().find(|entry| matches!(entry.work, Work::Close)) else {
+        // Told twice, it must not be taken for an expiry while the answer waits for its turn.
+        let Some(entry) = connection.queue.iter_mut().find(|entry| entry.opcode == op::CLOSE) else {
             return false;
         };
-        entry.work = Work::Done(Reply { last: true, ..Reply::new(0, 0, Bytes::new()) });
+        if matches!(entry.work, Work::Close) {
+            entry.work = Work::Done(Reply { last: true, ..Reply::new(0, 0, Bytes::new()) });
+        }
         self.stirred.insert(node);
         true
     }

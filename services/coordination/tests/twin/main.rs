@@ -202,6 +202,16 @@ impl Trial {
         header(-1, 1, -1, &mut bytes);
         let answer = self.write(op::MULTI, &bytes, session, user);
         expected.put_i32(0);
+        // As a step of a multi, whatever makes a container answers with its stat.
+        let as_step = |step: &Step| {
+            let mut step = step.clone();
+            if let Step::Create { flags: 4, with_stat, .. } = &mut step {
+                *with_stat = true;
+            }
+            step
+        };
+        let steps: Vec<Step> = steps.iter().map(as_step).collect();
+        let steps = &steps[..];
         match self.twin.multi(steps, session, user, self.stamp as i64, self.time as i64) {
             Ok(results) => {
                 for (step, found) in steps.iter().zip(&results) {

@@ -58,7 +58,9 @@ impl Twin {
         for path in ["/", "/zookeeper", "/zookeeper/quota", "/zookeeper/config"] {
             let bits = if path == "/zookeeper/config" { 1 } else { 31 };
             let acl = (bits, String::new());
-            let (data, stat) = (Vec::new(), Stat::default());
+            // ZooKeeper sets the list of this node with version -1.
+            let aversion = if path == "/zookeeper/config" { -1 } else { 0 };
+            let (data, stat) = (Vec::new(), Stat { aversion, ..Stat::default() });
             twin.nodes.insert(path.to_owned(), Node { data, stat, acl, creates: 0, flags: 0, ttl: -1 });
         }
         for (path, count) in [("/", 1), ("/zookeeper", 2)] {
