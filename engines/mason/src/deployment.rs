@@ -144,7 +144,7 @@ impl Deployment {
         let mut nodes = Vec::new();
         if self.topology.sequencers.iter().any(|sequencer| sequencer.host() == host) {
             let sequencer = Sequencer::new(self.topology.clone(), self.parameters.clone());
-            nodes.push((SEQUENCER, Member::Sequencer(sequencer)));
+            nodes.push((SEQUENCER, Member::Sequencer(Box::new(sequencer))));
         }
         for group in self.topology.groups() {
             self.build_group(host, group, spaces_of, &parts, &mut nodes);

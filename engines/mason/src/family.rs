@@ -95,7 +95,7 @@ impl From<paxos::Message> for Message {
 /// Any role of a service over Mason: `T` is the service's stub, `S` its shard, `G` its gateway.
 pub enum Member<T: Stub, S: Shard, G> {
     /// Allocates numbers.
-    Sequencer(Sequencer),
+    Sequencer(Box<Sequencer>),
     /// Assigns them.
     Proxy(Box<Proxy>),
     /// Executes a space.
@@ -118,7 +118,7 @@ macro_rules! each_role {
     ($self:ident, $situation:ident, $effects:ident, |$role:ident, $cx:ident| $call:expr, |$node:ident, $inner:ident| $log:expr) => {
         match $self {
             Self::Sequencer($role) => {
-                let $cx = &mut Cx::<Sequencer>::new($situation, $effects);
+                let ($role, $cx) = (&mut **$role, &mut Cx::<Sequencer>::new($situation, $effects));
                 $call
             }
             Self::Proxy($role) => {
