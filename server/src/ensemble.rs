@@ -41,6 +41,7 @@ pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str) -> Vec
         frame_bytes_max: coordination.request_bytes_max,
         outstanding_max: coordination.outstanding_max,
         watches_max: coordination.watches_max,
+        reap_every: coordination.reap_every,
         super_digest: coordination.super_digest.clone(),
         mode: if file.hosts.len() == 1 { "standalone".to_owned() } else { "follower".to_owned() },
         connections_max: file.limits.connections_max,

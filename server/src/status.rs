@@ -1,7 +1,7 @@
 //! What a host knows of itself and its cluster, for status pages, readiness and metrics.
 
 use crate::cluster::{ClusterFile, RoleName};
-use crate::family::{KvMember, Node};
+use crate::family::{CoordinationMember, KvMember, Node};
 use kernel::{HostId, NodeId};
 use paxos::{Configuration, Member};
 use runtime::{HostHandle, LinkStatus, Metrics, PeerConfig};
@@ -55,6 +55,45 @@ pub struct Status {
     pub disk_full: bool,
     /// Why this host cannot serve; none if it can.
     pub waits_for: Option<String>,
+    /// The coordination service here, if it is on.
+    pub coordination: Option<Coordination>,
+}
+
+/// What a host does for the coordination service.
+#[derive(Clone, Debug, Default, Serialize)]
+pub struct Coordination {
+    /// The epoch of the sequencer here, if it is the active one.
+    pub sequencer: Option<u64>,
+    /// The groups whose proxies lead here, each with the epoch of the sequencer that it asks.
+    pub leads: BTreeMap<u16, u64>,
+    /// How far each shard's server is, in words.
+    pub shards: BTreeMap<u16, String>,
+    /// Sessions, of all groups.
+    pub sessions: usize,
+    /// What the gateway counts, by ZooKeeper's names.
+    pub monitor: BTreeMap<String, String>,
+}
+
+impl Coordination {
+    fn add(&mut self, member: &CoordinationMember) {
+        match member {
+            mason::Member::Sequencer(sequencer) => self.sequencer = sequencer.active_epoch(),
+            mason::Member::Proxy(proxy) => {
+                if proxy.is_leading() {
+                    self.leads.insert(proxy.group().0, proxy.sequencer_epoch().unwrap_or(0));
+                }
+            }
+            mason::Member::Shard(server) => {
+                self.shards.insert(server.space().0, server.standing());
+            }
+            mason::Member::Gateway(gateway) => self.monitor = gateway.metrics().rows().into_iter().collect(),
+            mason::Member::Log(embedded) => {
+                if let Member::Replica(replica) = embedded.node() {
+                    self.sessions += replica.machine().stub().len();
+                }
+            }
+        }
+    }
 }
 
 /// A link to another host.
@@ -154,6 +193,11 @@ impl Status {
             status.links = view.links().iter().map(Link::of).collect();
             status.refused_by = view.links().iter().filter_map(refusal).collect();
             status.waits_for = status.not_ready();
+            for (_, node) in view.nodes() {
+                if let Some(member) = node.as_coordination() {
+                    status.coordination.get_or_insert_default().add(member);
+                }
+            }
             (status, view.metrics().clone())
         });
         tokio::time::timeout(ANSWER_WITHIN, view).await.ok()?.ok()
@@ -182,6 +226,7 @@ impl Status {
             clients: metrics.clients,
             disk_full: metrics.disk_full,
             waits_for: None,
+            coordination: None,
         };
         let mut newest = 0;
         for node in nodes {

@@ -4,29 +4,39 @@ use crate::client::Answer;
 use crate::order::{Group, Operation};
 use crate::proxy::Submit;
 use kernel::{Bytes, Instant, NodeId, Wall};
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::time::Duration;
 
-/// Operations of one origin that have no answer yet, by group.
+/// Operations of one origin that have no answer yet, by group; `A` says who waits for the answer.
 #[derive(Clone, Debug)]
-pub struct Outbox {
+pub struct Outbox<A> {
     incarnation: u64,
-    groups: Vec<Lane>,
+    lanes: Vec<Lane<A>>,
     resend_after: Duration,
 }
 
+/// The way to one group.
 #[derive(Clone, Debug)]
-struct Lane {
+struct Lane<A> {
     proxy: NodeId,
-    next: u64,
-    unsent_from: u64,
-    unanswered: BTreeMap<u64, Bytes>,
+    pending: VecDeque<Pending<A>>,
+    /// The tag of the first pending one.
+    first: u64,
+    /// The first tag that was never sent.
+    unsent: u64,
     heard_at: Instant,
+}
+
+#[derive(Clone, Debug)]
+struct Pending<A> {
+    body: Bytes,
+    /// None once it is answered; it stays until those before it are, too.
+    asker: Option<A>,
 }
 
 /// Operations of one message.
 const PER_MESSAGE_MAX: usize = 4_096;
-/// Bytes of one message.
+/// Bytes of one message, unless one operation is longer.
 const BYTES_PER_MESSAGE_MAX: usize = 256 << 10;
 
 kernel::record! {
@@ -46,80 +56,97 @@ impl Life {
     }
 }
 
-impl Outbox {
+impl<A> Lane<A> {
+    fn new(proxy: NodeId) -> Self {
+        Self { proxy, pending: VecDeque::new(), first: 1, unsent: 1, heard_at: Instant(0) }
+    }
+}
+
+impl<A> Outbox<A> {
     /// An outbox of the origin's life `incarnation`; `proxies` are those of its host, by group.
     pub fn new(incarnation: u64, proxies: &[NodeId], resend_after: Duration) -> Self {
-        let lane = |&proxy: &NodeId| Lane {
-            proxy,
-            next: 1,
-            unsent_from: 1,
-            unanswered: BTreeMap::new(),
-            heard_at: Instant(0),
-        };
-        Self { incarnation, groups: proxies.iter().map(lane).collect(), resend_after }
+        let lanes = proxies.iter().map(|&proxy| Lane::new(proxy)).collect();
+        Self { incarnation, lanes, resend_after }
     }
 
-    /// Adds an operation, to be sent by the next `flush`. Returns its tag.
-    pub fn push(&mut self, group: Group, body: Bytes) -> u64 {
-        let lane = &mut self.groups[usize::from(group.0)];
-        let tag = lane.next;
-        lane.next += 1;
-        lane.unanswered.insert(tag, body);
-        tag
+    /// How many groups there are.
+    pub fn groups(&self) -> usize {
+        self.lanes.len()
     }
 
-    /// An answer has come: the operation need not be sent again. False if it had one before, or is another life's.
-    pub fn answered(&mut self, group: Group, answer: &Answer, now: Instant) -> bool {
-        let Some(lane) = self.groups.get_mut(usize::from(group.0)) else { return false };
-        if answer.incarnation != self.incarnation {
-            return false;
+    /// Adds an operation, to be sent by the next `flush`. Nothing happens if there is no such group.
+    pub fn push(&mut self, group: Group, body: Bytes, asker: A, now: Instant) {
+        let Some(lane) = self.lanes.get_mut(usize::from(group.0)) else { return };
+        if lane.pending.is_empty() {
+            lane.heard_at = now;
         }
+        lane.pending.push_back(Pending { body, asker: Some(asker) });
+    }
+
+    /// An answer has come: the operation need not be sent again. None if it had one before, or is another life's.
+    pub fn answered(&mut self, group: Group, answer: &Answer, now: Instant) -> Option<A> {
+        let lane = self.lanes.get_mut(usize::from(group.0))?;
+        if answer.incarnation != self.incarnation {
+            return None;
+        }
+        let at = usize::try_from(answer.tag.checked_sub(lane.first)?).ok()?;
+        let asker = lane.pending.get_mut(at)?.asker.take()?;
         lane.heard_at = now;
-        lane.unanswered.remove(&answer.tag).is_some()
+        while lane.pending.front().is_some_and(|pending| pending.asker.is_none()) {
+            lane.pending.pop_front();
+            lane.first += 1;
+        }
+        lane.unsent = lane.unsent.max(lane.first);
+        Some(asker)
     }
 
     /// Gives up everything unanswered, and numbers what follows anew: some of it may have been executed, some may be yet, until
-    /// the first operation of the new life is admitted.
-    pub fn restart(&mut self, incarnation: u64) {
+    /// the first operation of the new life is admitted. Returns who waited.
+    pub fn restart(&mut self, incarnation: u64) -> Vec<A> {
         self.incarnation = incarnation;
-        for lane in &mut self.groups {
-            (lane.next, lane.unsent_from) = (1, 1);
-            lane.unanswered.clear();
+        let mut waited = Vec::new();
+        for lane in &mut self.lanes {
+            waited.extend(lane.pending.drain(..).filter_map(|pending| pending.asker));
+            *lane = Lane::new(lane.proxy);
         }
+        waited
     }
 
-    /// Operations without an answer.
-    pub fn outstanding(&self) -> usize {
-        self.groups.iter().map(|lane| lane.unanswered.len()).sum()
+    /// Operations of the longest lane.
+    pub fn longest(&self) -> usize {
+        self.lanes.iter().map(|lane| lane.pending.len()).max().unwrap_or(0)
     }
 
     /// What is to be sent now: what is new, and everything unanswered where nothing has been heard for long.
     pub fn flush(&mut self, origin: NodeId, now: Instant, mut send: impl FnMut(NodeId, Submit)) {
         let incarnation = self.incarnation;
-        for lane in &mut self.groups {
-            if lane.unanswered.is_empty() {
-                lane.heard_at = now;
-                lane.unsent_from = lane.next;
+        for lane in &mut self.lanes {
+            if lane.pending.is_empty() {
                 continue;
             }
-            if now.since(lane.heard_at) >= self.resend_after {
+            if lane.first < lane.unsent && now.since(lane.heard_at) >= self.resend_after {
                 lane.heard_at = now;
-                lane.unsent_from = 1;
+                lane.unsent = lane.first;
             }
             let (mut operations, mut bytes) = (Vec::new(), 0);
-            for (&tag, body) in lane.unanswered.range(lane.unsent_from..) {
-                bytes += body.len();
-                operations.push(Operation { origin, incarnation, tag, body: body.clone() });
-                if operations.len() >= PER_MESSAGE_MAX || bytes >= BYTES_PER_MESSAGE_MAX {
+            let skip = (lane.unsent - lane.first) as usize;
+            for (tag, pending) in (lane.unsent..).zip(lane.pending.iter().skip(skip)) {
+                if operations.len() >= PER_MESSAGE_MAX || bytes + pending.body.len() > BYTES_PER_MESSAGE_MAX {
                     bytes = 0;
-                    send(lane.proxy, Submit { operations: std::mem::take(&mut operations) });
+                    send_if_any(lane.proxy, &mut operations, &mut send);
                 }
+                bytes += pending.body.len();
+                operations.push(Operation { origin, incarnation, tag, body: pending.body.clone() });
             }
-            if !operations.is_empty() {
-                send(lane.proxy, Submit { operations });
-            }
-            lane.unsent_from = lane.next;
+            send_if_any(lane.proxy, &mut operations, &mut send);
+            lane.unsent = lane.first + lane.pending.len() as u64;
         }
+    }
+}
+
+fn send_if_any(proxy: NodeId, operations: &mut Vec<Operation>, send: &mut impl FnMut(NodeId, Submit)) {
+    if !operations.is_empty() {
+        send(proxy, Submit { operations: std::mem::take(operations) });
     }
 }
 
@@ -128,38 +155,45 @@ mod tests {
     use super::*;
     use kernel::{HostId, Place};
 
+    const PATIENCE: Duration = Duration::from_millis(100);
+
     fn node(place: u32) -> NodeId {
         NodeId::new(HostId(1), Place(place))
+    }
+
+    fn answer(incarnation: u64, tag: u64) -> Answer {
+        Answer { incarnation, tag, stamp: crate::Stamp(1), body: Bytes::new() }
+    }
+
+    fn sent(outbox: &mut Outbox<char>, now: u64) -> Vec<(NodeId, u64)> {
+        let mut sent = Vec::new();
+        outbox.flush(node(7), Instant(now), |to, submit| {
+            sent.extend(submit.operations.iter().map(|operation| (to, operation.tag)));
+        });
+        sent
     }
 
     // An outbox that leaves a gap when it sends again stops its origin for good: tags are admitted in their order.
     #[test]
     fn what_is_unanswered_is_sent_again_in_order() {
-        let mut outbox = Outbox::new(9, &[node(1), node(2)], Duration::from_millis(100));
-        let tags = |outbox: &mut Outbox, now: u64| {
-            let mut sent = Vec::new();
-            outbox.flush(node(7), Instant(now), |to, submit| {
-                sent.extend(submit.operations.iter().map(|operation| (to, operation.tag)));
-            });
-            sent
-        };
-        assert_eq!(outbox.push(Group(0), Bytes::from_static(b"a")), 1);
-        assert_eq!(outbox.push(Group(0), Bytes::from_static(b"b")), 2);
-        assert_eq!(outbox.push(Group(1), Bytes::from_static(b"c")), 1);
-        assert_eq!(tags(&mut outbox, 0), [(node(1), 1), (node(1), 2), (node(2), 1)]);
-        assert_eq!(tags(&mut outbox, 1), []);
-        assert_eq!(outbox.push(Group(0), Bytes::from_static(b"d")), 3);
-        let answer =
-            |incarnation, tag| Answer { incarnation, tag, stamp: crate::Stamp(1), body: Bytes::new() };
-        assert!(!outbox.answered(Group(0), &answer(8, 1), Instant(2)), "of another life");
-        assert!(outbox.answered(Group(0), &answer(9, 1), Instant(2)));
-        assert!(!outbox.answered(Group(0), &answer(9, 1), Instant(2)));
-        assert_eq!(tags(&mut outbox, 3), [(node(1), 3)]);
+        let mut outbox = Outbox::new(9, &[node(1), node(2)], PATIENCE);
+        let body = || Bytes::from_static(b"x");
+        outbox.push(Group(0), body(), 'a', Instant(0));
+        outbox.push(Group(0), body(), 'b', Instant(0));
+        outbox.push(Group(1), body(), 'c', Instant(0));
+        assert_eq!(sent(&mut outbox, 0), [(node(1), 1), (node(1), 2), (node(2), 1)]);
+        assert_eq!(sent(&mut outbox, 1), []);
+        outbox.push(Group(0), body(), 'd', Instant(1));
+        assert_eq!(outbox.answered(Group(0), &answer(8, 2), Instant(2)), None, "of another life");
+        assert_eq!(outbox.answered(Group(0), &answer(9, 2), Instant(2)), Some('b'));
+        assert_eq!(outbox.answered(Group(0), &answer(9, 2), Instant(2)), None, "answered twice");
+        assert_eq!(sent(&mut outbox, 3), [(node(1), 3)]);
         let late = 200_000_000;
-        assert_eq!(tags(&mut outbox, late), [(node(1), 2), (node(1), 3), (node(2), 1)]);
-        assert_eq!(outbox.outstanding(), 3);
-        outbox.restart(10);
-        assert_eq!(outbox.outstanding(), 0);
-        assert_eq!(outbox.push(Group(0), Bytes::from_static(b"e")), 1);
+        assert_eq!(sent(&mut outbox, late), [(node(1), 1), (node(1), 2), (node(1), 3), (node(2), 1)]);
+        assert_eq!(outbox.answered(Group(0), &answer(9, 1), Instant(late)), Some('a'));
+        assert_eq!(sent(&mut outbox, 2 * late), [(node(1), 3), (node(2), 1)]);
+        assert_eq!(outbox.restart(10), ['d', 'c']);
+        outbox.push(Group(0), body(), 'e', Instant(0));
+        assert_eq!(sent(&mut outbox, 0), [(node(1), 1)], "a new life counts anew");
     }
 }

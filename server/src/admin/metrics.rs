@@ -32,6 +32,11 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     page.counters_by("rejects", "reason", "Messages turned away", metrics.rejects.iter());
     page.counters_by("marks", "situation", "Rare situations reached", metrics.marks.iter());
     page.counters_by("drops", "reason", "Messages dropped", metrics.drops.iter());
+    for (name, value) in status.coordination.iter().flat_map(|it| &it.monitor) {
+        if let Ok(value) = value.parse() {
+            page.plain(name, value);
+        }
+    }
     page.counters_by("client_closes", "reason", "Client connections closed", metrics.closes.iter());
     let gauges = [
         ("clients", "Client connections", metrics.clients as f64),
@@ -114,6 +119,11 @@ impl Page {
         for (key, value) in values {
             let _ = writeln!(self.0, "ordinate_{name}_total{{{label}=\"{}\"}} {value}", escaped(key));
         }
+    }
+
+    /// Under ZooKeeper's own name, for dashboards that know it.
+    fn plain(&mut self, name: &str, value: f64) {
+        let _ = writeln!(self.0, "# TYPE {name} gauge\n{name} {value}");
     }
 
     fn links(&mut self, status: &Status) {

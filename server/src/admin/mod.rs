@@ -1,5 +1,6 @@
 //! The admin port: health, metrics, status, and the key-value service over HTTP and JSON.
 
+mod commands;
 mod kv;
 mod metrics;
 mod page;
@@ -55,6 +56,8 @@ fn routes(admin: Arc<Admin>) -> Router {
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
         .route("/metrics", get(metrics::metrics))
+        .route("/commands", get(commands::list))
+        .route("/commands/{name}", get(commands::command))
         .route("/v1/status", get(status))
         .route("/v1/kv", get(kv::scan).post(kv::batch))
         .route("/v1/kv/{*key}", get(kv::get).put(kv::put).delete(kv::delete).post(kv::increment))

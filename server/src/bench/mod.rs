@@ -3,5 +3,7 @@
 mod kv;
 mod load;
 pub mod local;
+mod zk;
 
 pub use kv::Kv;
+pub use zk::Zk;

@@ -82,6 +82,8 @@ pub struct Coordination {
     pub outstanding_max: usize,
     /// Paths watched by one connection.
     pub watches_max: usize,
+    /// How often nodes that have served their time are looked for.
+    pub reap_every: Duration,
     /// What passwords are made from.
     pub secret: String,
     /// Who may do everything.
@@ -370,6 +372,7 @@ impl Values<'_> {
             request_bytes_max: self.size("coordination.request_bytes_max"),
             outstanding_max: self.number("coordination.outstanding_max").unwrap_or(0) as usize,
             watches_max: self.number("coordination.watches_max").unwrap_or(0) as usize,
+            reap_every: self.duration("coordination.reap_every"),
             secret: self.text("coordination.secret").or_else(|| self.text("cluster")).unwrap_or_default(),
             super_digest: self.text("coordination.super_digest"),
         })

@@ -148,6 +148,13 @@ pub const KEYS: &[Key] = &[
         "too many: one client takes the memory of all",
     ),
     key(
+        "coordination.reap_every",
+        Kind::Duration,
+        "60s",
+        "how often empty containers and nodes whose time to live is over are looked for",
+        "too short: each look costs a pass over all such nodes; too long: they stay that much longer",
+    ),
+    key(
         "coordination.secret",
         Kind::Text,
         "",

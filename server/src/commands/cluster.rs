@@ -100,6 +100,20 @@ impl ShowStatus {
             "disk        {}",
             if status["disk_full"] == Value::Bool(true) { "FULL: clients wait" } else { "ok" }
         );
+        if let Some(coordination) = status["coordination"].as_object() {
+            let leads = coordination["leads"].as_object().map_or(0, serde_json::Map::len);
+            let sequencer = coordination["sequencer"].as_u64();
+            println!(
+                "zookeeper   leads {leads} proxies{}   sessions {}   znodes {}   watches {}",
+                sequencer.map_or_else(String::new, |epoch| format!("   is sequencer {epoch}")),
+                coordination["sessions"],
+                coordination["monitor"]["znode_count"].as_str().unwrap_or("0"),
+                coordination["monitor"]["watch_count"].as_str().unwrap_or("0"),
+            );
+            for (space, standing) in coordination["shards"].as_object().into_iter().flatten() {
+                println!("  shard {space:<4}{}", standing.as_str().unwrap_or(""));
+            }
+        }
         print_members(&status);
         Ok(())
     }

@@ -9,6 +9,7 @@ mod serve;
 mod sim;
 mod tls;
 mod verdict;
+mod zk;
 
 pub use cluster::columns_of;
 
@@ -37,6 +38,8 @@ enum Verb {
     /// The key-value service
     #[command(subcommand)]
     Kv(kv::Kv),
+    /// The coordination service, by ZooKeeper's protocol
+    Zk(zk::Zk),
     /// The cluster file
     #[command(subcommand)]
     Config(config::Config),
@@ -57,6 +60,8 @@ enum Verb {
 enum Bench {
     /// The key-value service
     Kv(crate::bench::Kv),
+    /// A service that speaks ZooKeeper's protocol
+    Zk(crate::bench::Zk),
 }
 
 /// A span of time as a flag gives it: any number of seconds (or minutes) a machine can wait for.
@@ -76,14 +81,28 @@ pub fn run() -> ExitCode {
         Verb::Status(status) => status.run(),
         Verb::Cluster(cluster) => cluster.run(),
         Verb::Kv(kv) => kv.run(),
+        Verb::Zk(zk) => zk.run(),
         Verb::Config(config) => config.run(),
         Verb::Tls(tls) => tls.run(),
         Verb::Bench(Bench::Kv(bench)) => return bench.run(),
+        Verb::Bench(Bench::Zk(bench)) => return bench.run(),
         Verb::Sim(sim) => return sim.run(),
         Verb::Check(check) => return ExitCode::from(consistency::cli::run(check)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => failure.report(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Arguments;
+    use clap::CommandFactory as _;
+
+    // A flag that is defined twice ends the program when its verb is used, and only then.
+    #[test]
+    fn every_verb_and_flag_is_sound() {
+        Arguments::command().debug_assert();
     }
 }

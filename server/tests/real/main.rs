@@ -1,11 +1,13 @@
 //! Real `ordinate serve` processes on loopback: killed, paused, cut off, starved of disk, fed with garbage.
 //!
 //! `cargo test -p server --test real -- --nocapture` prints what was measured. Tests take turns, because most of them
-//! measure time. `ORDINATE_ROUNDS` sets the rounds of the power-loss test, `ORDINATE_CONNECTIONS` those of the flood.
+//! measure time. `ORDINATE_ROUNDS` sets the rounds of the power-loss test, `ORDINATE_CONNECTIONS` those of the flood,
+//! `ORDINATE_PACKETS` and `ORDINATE_SUBSCRIBERS` what ZooKeeper's port is fed with.
 #![forbid(unsafe_code)]
 
 mod cluster;
 mod disk_full;
+mod ensemble;
 mod failover;
 mod http;
 mod input;
@@ -14,8 +16,12 @@ mod membership;
 mod partition;
 mod placement;
 mod power_loss;
+#[allow(dead_code)]
+#[path = "../clients/raw.rs"]
+mod raw;
 mod tls;
 mod web;
+mod zookeeper;
 
 use std::future::Future;
 use std::sync::{Mutex, PoisonError};

@@ -4,7 +4,6 @@ use kernel::{Bytes, Cx, NodeId, Position, RequestId, Role};
 use mason::client::ClientIn;
 use mason::shard::Attach;
 use mason::{Group, Life, Mason, Outbox, Response};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 kernel::timers! {
@@ -24,8 +23,7 @@ pub struct Gateway {
     proxies: Vec<NodeId>,
     shards: Vec<NodeId>,
     life: Life,
-    outbox: Outbox,
-    calls: BTreeMap<(Group, u64), RequestId>,
+    outbox: Outbox<RequestId>,
     next_group: u16,
 }
 
@@ -35,12 +33,12 @@ impl Gateway {
     /// A gateway that uses these proxies of its host, by group, in turn, and hears from these servers, by space.
     pub fn new(proxies: Vec<NodeId>, shards: Vec<NodeId>) -> Self {
         let outbox = Outbox::new(0, &proxies, RESEND_AFTER);
-        Self { proxies, shards, life: Life { incarnation: 0 }, outbox, calls: BTreeMap::new(), next_group: 0 }
+        Self { proxies, shards, life: Life { incarnation: 0 }, outbox, next_group: 0 }
     }
 
-    /// Calls without an answer.
+    /// Calls without an answer, in the group where there are most.
     pub fn outstanding(&self) -> usize {
-        self.outbox.outstanding()
+        self.outbox.longest()
     }
 }
 
@@ -64,16 +62,13 @@ impl Role for Gateway {
         match message {
             ClientIn::Answers(message) => {
                 for answer in message.answers {
-                    if self.outbox.answered(message.group, &answer, cx.now())
-                        && let Some(id) = self.calls.remove(&(message.group, answer.tag))
-                    {
+                    if let Some(id) = self.outbox.answered(message.group, &answer, cx.now()) {
                         cx.respond(id, Response(answer.body));
                     }
                 }
             }
             ClientIn::Skipped(_) => {
-                self.begin_life(cx);
-                for (_, id) in std::mem::take(&mut self.calls) {
+                for id in self.begin_life(cx) {
                     cx.respond(id, Response(UNKNOWN));
                 }
             }
@@ -100,8 +95,7 @@ impl Role for Gateway {
         }
         let group = Group(self.next_group % self.proxies.len() as u16);
         self.next_group = (group.0 + 1) % self.proxies.len() as u16;
-        let tag = self.outbox.push(group, request);
-        self.calls.insert((group, tag), id);
+        self.outbox.push(group, request, id, cx.now());
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
@@ -114,10 +108,11 @@ impl Role for Gateway {
 }
 
 impl Gateway {
-    fn begin_life(&mut self, cx: &mut Cx<'_, Self>) {
+    /// Returns the calls that the life before leaves unanswered.
+    fn begin_life(&mut self, cx: &mut Cx<'_, Self>) -> Vec<RequestId> {
         self.life = self.life.next(cx.wall());
         let position = cx.append(&self.life);
         cx.trim(position);
-        self.outbox.restart(self.life.incarnation);
+        self.outbox.restart(self.life.incarnation)
     }
 }

@@ -269,6 +269,11 @@ impl Proxy {
         self.lead.as_ref().is_some_and(Lead::has_begun)
     }
 
+    /// Its group.
+    pub fn group(&self) -> Group {
+        self.group
+    }
+
     /// The sequencer's epoch, as a leader knows it.
     pub fn sequencer_epoch(&self) -> Option<u64> {
         self.lead.as_ref().map(Lead::sequencer_epoch)

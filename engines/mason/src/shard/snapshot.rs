@@ -3,7 +3,7 @@
 //! A snapshot is a row of chunks: a head with everything that is a function of the executed numbers, then the service's own.
 
 use super::{Behind, PullSnapshot, Sent, Settled, ShardServer, ShardTimer, SnapshotChunk};
-use crate::client::Skipped;
+use crate::client::{Notice, Skipped};
 use crate::order::{Number, Placed, Stamp};
 use crate::proxy;
 use crate::service::Shard;
@@ -347,6 +347,10 @@ impl<S: Shard> ShardServer<S> {
         match self.install(&chunks) {
             Ok(_) => {
                 cx.mark("shard.took_a_snapshot_from_a_peer");
+                self.service.installed(&mut self.out);
+                for (reader, body) in self.out.notices.drain(..) {
+                    cx.send(reader, Notice { space: self.space, stamp: self.executed, body });
+                }
                 for &observer in &self.observers {
                     cx.send(observer, Skipped { space: self.space });
                 }

@@ -108,6 +108,14 @@ fn votes_of_the_new_acceptors_are_adopted() {
     }
 }
 
+// A leader that others have overtaken knows nothing of what the new acceptors chose, and would choose again.
+#[test]
+fn an_overtaken_leader_resigns() {
+    let (mut bench, _) = leading(Vec::new(), Vec::new());
+    let did = bench.hear(node(1, REPLICA), executed(FIRST + 1));
+    assert!(!bench.role.is_leading() && assigned(&did).is_empty(), "{did:?}");
+}
+
 // A candidate of a configuration long gone unseats the leader that everybody else hears, for ever.
 #[test]
 fn an_acceptor_stands_by_the_leader_it_hears() {

@@ -93,13 +93,13 @@ impl Gateway {
     ) -> Option<(usize, Vec<u8>)> {
         let origin = Origin { gateway, connection: node };
         if hello.session == 0 {
-            let home = self.next_home % self.groups.len().max(1);
+            let home = self.next_home % self.outbox.groups().max(1);
             self.next_home = home + 1;
             return Some((home, Body::Open { origin, nonce, timeout: hello.timeout }.written()));
         }
         let session = SessionId(hello.session);
         let home =
-            home_of(session).map(|group| usize::from(group.0)).filter(|&home| home < self.groups.len())?;
+            home_of(session).map(|group| usize::from(group.0)).filter(|&home| home < self.outbox.groups())?;
         let body = Body::Attach { session, password: &hello.password, origin, timeout: hello.timeout };
         Some((home, body.written()))
     }

@@ -25,7 +25,6 @@ mod reads;
 mod release;
 mod requests;
 mod settings;
-mod submitter;
 mod subtree;
 mod upkeep;
 mod useless;
@@ -35,17 +34,16 @@ mod words;
 pub use metrics::{Metrics, Sizes};
 pub use settings::{Consistency, Routes, Settings};
 
+use crate::gateway::connection::EntrySeq;
 use crate::gateway::connection::{Connection, Stage};
 use crate::gateway::reads::Reads;
-use crate::gateway::submitter::{Asker, Submitter};
 use crate::gateway::upkeep::Upkeep;
 use crate::gateway::useless::Useless;
 use crate::gateway::watchers::Watchers;
 use crate::wire::{SessionAnswer, Told};
 use kernel::{Bytes, Cx, Instant, NodeId, Position, Role};
 use mason::client::{Answers, ClientIn, Close, Notice, Output, Pause};
-use mason::proxy::Submit;
-use mason::{Life, Mason};
+use mason::{Group, Life, Mason, Outbox};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -62,6 +60,18 @@ kernel::timers! {
 /// The period of the gateway's timer.
 const TICK: Duration = Duration::from_millis(50);
 
+/// Whose operation it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Asker {
+    /// A request of a connection.
+    Request(NodeId, EntrySeq),
+    /// The gateway itself; nobody waits for the answer.
+    Upkeep,
+}
+
+/// Without any answer for this long, what is not answered is sent again.
+const RESEND_AFTER: Duration = Duration::from_millis(150);
+
 /// See the file's head.
 #[derive(Debug)]
 pub struct Gateway {
@@ -69,7 +79,7 @@ pub struct Gateway {
     /// Tells this life's operations from those of an earlier one.
     life: Life,
     connections: BTreeMap<NodeId, Connection>,
-    groups: Vec<Submitter>,
+    outbox: Outbox<Asker>,
     reads: Reads,
     watchers: Watchers,
     useless: Useless,
@@ -91,11 +101,11 @@ pub struct Gateway {
 impl Gateway {
     /// A gateway without connections.
     pub fn new(settings: Settings) -> Self {
-        let groups = settings.routes.proxies.iter().map(|proxy| Submitter::new(*proxy)).collect();
+        let outbox = Outbox::new(0, &settings.routes.proxies, RESEND_AFTER);
         Self {
             life: Life { incarnation: 0 },
             connections: BTreeMap::new(),
-            groups,
+            outbox,
             reads: Reads::new(settings.routes.proxies.len()),
             watchers: Watchers::default(),
             useless: Useless::default(),
@@ -123,19 +133,14 @@ impl Gateway {
 
     fn submit(&mut self, group: usize, body: impl Into<Bytes>, asker: Asker) {
         let now = self.now;
-        if let Some(submitter) = self.groups.get_mut(group) {
-            submitter.push(body.into(), asker, now);
-        }
+        self.outbox.push(Group(group as u16), body.into(), asker, now);
     }
 
     fn on_answers(&mut self, message: Answers, cx: &mut Cx<'_, Self>) {
         for answer in message.answers {
-            if answer.incarnation != self.life.incarnation {
-                continue;
-            }
+            let asker = self.outbox.answered(message.group, &answer, self.now);
             self.highest = self.highest.max(answer.stamp.0);
-            let Some(submitter) = self.groups.get_mut(usize::from(message.group.0)) else { return };
-            match submitter.answer(answer.tag, self.now) {
+            match asker {
                 Some(Asker::Request(node, seq)) => {
                     self.stirred.insert(node);
                     self.on_answered(node, seq, answer);
@@ -211,15 +216,10 @@ impl Gateway {
         }
         self.send_barriers(cx);
         self.send_reads(cx);
-        let (origin, incarnation) = (cx.node(), self.life.incarnation);
-        for submitter in &mut self.groups {
-            loop {
-                let operations = submitter.batch(origin, incarnation);
-                if operations.is_empty() {
-                    break;
-                }
-                cx.send_durable(submitter.proxy, Submit { operations });
-            }
+        let mut sends = Vec::new();
+        self.outbox.flush(cx.node(), self.now, |proxy, submit| sends.push((proxy, submit)));
+        for (proxy, submit) in sends {
+            cx.send_durable(proxy, submit);
         }
     }
 
@@ -227,10 +227,11 @@ impl Gateway {
         self.life = self.life.next(cx.wall());
         let position = cx.append(&self.life);
         cx.trim(position);
-        self.groups = self.settings.routes.proxies.iter().map(|proxy| Submitter::new(*proxy)).collect();
+        self.outbox.restart(self.life.incarnation);
     }
 
-    /// A server of this host skipped operations, perhaps some that are waited for here: whether they were executed is not known.
+    /// A server of this host skipped operations, perhaps some that are waited for here: whether they were executed is not known. Of
+    /// what is watched it has told what was missed.
     fn on_skipped(&mut self, cx: &mut Cx<'_, Self>) {
         self.begin_life(cx);
         let waits = |connection: &&Connection| {
@@ -240,21 +241,11 @@ impl Gateway {
         for node in waiting {
             self.close(node, "operations were skipped by a server that had lagged", cx);
         }
-        // Events of what was skipped are lost to every watch in that shard: clients compare when they come back.
-        let watching: Vec<NodeId> = self
-            .connections
-            .values()
-            .filter(|connection| !connection.watched.is_empty() || connection.recursive > 0)
-            .map(|connection| connection.node)
-            .collect();
-        for node in watching {
-            self.close(node, "events were skipped by a server that had lagged", cx);
-        }
     }
 
     /// Stops and resumes users that ask faster than they are answered.
     fn press_back(&mut self, node: NodeId, cx: &mut Cx<'_, Self>) {
-        let full = self.groups.iter().any(|group| group.len() >= self.settings.window_max);
+        let full = self.outbox.longest() >= self.settings.window_max;
         let Some(connection) = self.connections.get_mut(&node) else { return };
         let many = connection.queue.len() >= self.settings.outstanding_max;
         let few = connection.queue.len() <= self.settings.outstanding_max / 2 && !full;

@@ -1,9 +1,9 @@
 //! Reads on their way: barriers that make them linearizable, and questions to this host's shards.
 
+use crate::gateway::Asker;
 use crate::gateway::Gateway;
 use crate::gateway::connection::{EntrySeq, PartAnswer, Purpose, Reply, Work};
 use crate::gateway::metrics::Sizes;
-use crate::gateway::submitter::Asker;
 use crate::gateway::watchers::{Kinds, Unwatched};
 use crate::wire::{Body, Code, EventKind, JuteInput, Malformed, Query, WatchSeq, op};
 use kernel::{Bytes, Cx, Instant, NodeId};
@@ -187,11 +187,18 @@ impl Gateway {
             let seq = connection.next;
             let (reads, writes) = (connection.reads_under_way, connection.writes_under_way);
             let (floor, session) = (connection.seen.max(connection.written), connection.session);
-            let epoch = connection.epoch;
+            let (epoch, first) = (connection.epoch, connection.first);
             let home = crate::sessions::home_of(session).map_or(0, |group| usize::from(group.0));
             let Some(entry) = connection.entry(seq) else { return };
             match &mut entry.work {
-                Work::Done(_) | Work::CheckWatches { .. } => {}
+                Work::Done(_) => {}
+                Work::CheckWatches { .. } => {
+                    // Its turn is when it is the first, and nothing behind it is under way: what that leaves is not its business.
+                    if seq == first {
+                        connection.next = seq.next();
+                    }
+                    return;
+                }
                 Work::Write { body, survey, sent } => {
                     if reads > 0 || *sent {
                         return;
@@ -323,7 +330,7 @@ impl Gateway {
     fn reap(&mut self, body: &[u8]) {
         let mut input = JuteInput(body);
         while let Ok(path) = input.text() {
-            let home = self.next_home % self.groups.len().max(1);
+            let home = self.next_home % self.outbox.groups().max(1);
             self.submit(home, Body::Reap { path }.written(), Asker::Upkeep);
         }
     }

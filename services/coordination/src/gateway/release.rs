@@ -4,6 +4,7 @@
 //! - W1: events go out in the order of their stamps, up to M, each after the answer that announced its watch.
 //! - W2: an answer that shows the state at stamp z goes out when M >= z, and after all events up to z.
 //! - W3: the zxid of a header is the largest stamp shown so far: everything up to it that the session watches has been told.
+//! - W1 also waits for the session's own writes: an event does not overtake the answer to an earlier write.
 //! - W4: events and answers share one stream.
 //!
 //! An answer must not show an older state than what went out before it: a read that does (it was under way at another shard
@@ -54,7 +55,9 @@ impl Gateway {
                         self.blocked.insert(node);
                         break;
                     }
-                    self.write_reply(node, reply);
+                    if self.write_reply(node, reply) {
+                        self.stirred.insert(node);
+                    }
                 }
             }
         }
@@ -63,9 +66,11 @@ impl Gateway {
 
     fn finish(&mut self, node: NodeId, cx: &mut Cx<'_, Self>) {
         let Some(connection) = self.connections.get_mut(&node) else { return };
-        let bound = connection.bound(&self.through);
-        let told = write_events(connection, bound);
-        self.metrics.notifications += told;
+        // The stamp of a write under way is not known: an event must not overtake the answer to an earlier write.
+        if connection.writes_under_way == 0 {
+            let bound = connection.bound(&self.through);
+            self.metrics.notifications += write_events(connection, bound);
+        }
         if !connection.events.is_empty() {
             self.blocked.insert(node);
         }
@@ -92,7 +97,7 @@ impl Gateway {
             Work::CheckWatches { path, kinds, remove } => {
                 let (path, kinds, remove) = (path.clone(), *kinds, *remove);
                 let Some(kinds) = kinds else {
-                    return Front::Goes(Reply::new(0, Code::BadArguments.number(), Bytes::new()));
+                    return Front::Goes(Reply::new(0, Code::MarshallingError.number(), Bytes::new()));
                 };
                 if !self.watchers.has(node, &path, kinds) {
                     return Front::Goes(Reply::new(0, Code::NoWatcher.number(), Bytes::new()));
@@ -122,10 +127,11 @@ impl Gateway {
         }
     }
 
-    fn write_reply(&mut self, node: NodeId, reply: Reply) {
-        let Some(connection) = self.connections.get_mut(&node) else { return };
+    /// True if it has held up what is behind it, or what is behind it waited to be the first.
+    fn write_reply(&mut self, node: NodeId, reply: Reply) -> bool {
+        let Some(connection) = self.connections.get_mut(&node) else { return false };
         let told = write_events(connection, reply.shows);
-        let Some(entry) = connection.queue.pop_front() else { return };
+        let Some(entry) = connection.queue.pop_front() else { return false };
         connection.first = connection.first.next();
         connection.seen = connection.seen.max(reply.shows);
         let zxid = connection.seen;
@@ -150,7 +156,12 @@ impl Gateway {
             connection.stage = Stage::Closed;
         }
         self.metrics.notifications += told + reply.missed.len() as u64;
+        let next = connection.queue.front().map(|next| &next.work);
+        let held_up = [Some(&entry.work), next].into_iter().flatten();
+        let mut held_up = held_up.filter(|work| matches!(work, Work::CheckWatches { .. }));
+        let held_up = held_up.next().is_some();
         self.metrics.answered(entry.opcode, self.now.since(entry.since));
+        held_up
     }
 
     /// A read that only prepares something has been answered.

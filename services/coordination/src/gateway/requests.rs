@@ -7,7 +7,6 @@ use crate::gateway::watchers::Kinds;
 use crate::gateway::words;
 use crate::wire::{
     Body, Code, JuteInput, JuteOutput, Operation, PING_XID, Query, Request, SetWatches, WriteHead, op,
-    validate,
 };
 use kernel::{Bytes, Cx, NodeId};
 use mason::Space;
@@ -33,7 +32,7 @@ impl Gateway {
         while let Some(connection) = self.connections.get(&node) {
             let rest = &input[at..];
             let full = connection.queue.len() >= self.settings.outstanding_max
-                || self.groups.iter().any(|group| group.len() >= self.settings.window_max);
+                || self.outbox.longest() >= self.settings.window_max;
             let takes = match connection.stage {
                 Stage::New => true,
                 Stage::Connecting | Stage::Closed => false,
@@ -146,7 +145,7 @@ impl Gateway {
                 self.read(node, Purpose::Ephemerals, parts)
             }
             Request::GetAllChildrenNumber { path } => {
-                let first = self.node_query(node, op::EXISTS, path, false);
+                let first = self.node_query(node, op::GET_DATA, path, false);
                 let parts = std::iter::once(first).chain(self.everywhere(&Query::Descendants { path }));
                 self.read(node, Purpose::Descendants, parts.collect())
             }
@@ -248,8 +247,6 @@ impl Gateway {
     }
 
     fn work_of_set_watches(&mut self, node: NodeId, watches: &SetWatches<'_>) -> Work {
-        let caller =
-            self.connections.get(&node).map(|connection| connection.caller.clone()).unwrap_or_default();
         let placement = self.settings.placement.clone();
         type Lists<'a> = ([Vec<&'a str>; 3], [Vec<&'a str>; 2]);
         let mut by_space: BTreeMap<Space, Lists<'_>> = BTreeMap::new();
@@ -271,7 +268,7 @@ impl Gateway {
         for (space, (paths, lasting)) in by_space {
             kept.push(paths.clone().map(|paths| paths.into_iter().map(Arc::from).collect()));
             let relative_zxid = watches.relative_zxid;
-            let query = Query::SetWatches { caller: caller.clone(), seq, relative_zxid, paths, lasting };
+            let query = Query::SetWatches { seq, relative_zxid, paths, lasting };
             parts.push(Part { space, query: query.written().into(), answer: None });
         }
         let persistent = watches.persistent.iter().map(|path| (Arc::from(*path), Kinds::PERSISTENT));
@@ -281,15 +278,15 @@ impl Gateway {
     }
 
     fn work_of_add_watch(&mut self, node: NodeId, path: &str, mode: i32) -> Work {
-        let kinds = match (mode, validate(path)) {
-            (0, Ok(())) => Kinds::PERSISTENT,
-            (1, Ok(())) => Kinds::RECURSIVE,
-            _ => return Work::Done(Reply::new(0, Code::BadArguments.number(), Bytes::new())),
+        // Nobody looks at the path here: where there can be no node, nothing ever happens.
+        let kinds = match mode {
+            0 => Kinds::PERSISTENT,
+            1 => Kinds::RECURSIVE,
+            _ => return Work::Done(Reply::new(0, Code::MarshallingError.number(), Bytes::new())),
         };
         let seq = self.reads.next_watch();
         let lasting = if mode == 0 { [vec![path], vec![]] } else { [vec![], vec![path]] };
-        let caller = Default::default();
-        let query = Query::SetWatches { caller, seq, relative_zxid: 0, paths: Default::default(), lasting };
+        let query = Query::SetWatches { seq, relative_zxid: 0, paths: Default::default(), lasting };
         let parts = if mode == 0 { vec![self.part(path, &query)] } else { self.everywhere(&query) };
         self.read(node, Purpose::AddWatch { path: path.into(), kinds }, parts)
     }

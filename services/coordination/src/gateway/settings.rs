@@ -58,6 +58,8 @@ pub struct Settings {
     pub super_digest: Option<String>,
     /// Whether nodes with a time to live may be made.
     pub ttl_allowed: bool,
+    /// How often containers and nodes with a time to live that have served their time are looked for.
+    pub reap_every: Duration,
     /// The four-letter words that are answered.
     pub words: BTreeSet<String>,
     /// A connection that has not shaken hands by then is closed.
@@ -84,6 +86,7 @@ impl Settings {
             subtree_max: 1000,
             super_digest: None,
             ttl_allowed: true,
+            reap_every: Duration::from_secs(60),
             words: words.split(' ').map(str::to_owned).collect(),
             handshake_within: Duration::from_secs(10),
         }

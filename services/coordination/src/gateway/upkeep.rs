@@ -1,12 +1,11 @@
 //! What a gateway does unasked: sends again, tells home groups who was heard from, drops who waits in vain, reaps nodes.
 
+use crate::gateway::Asker;
 use crate::gateway::Gateway;
 use crate::gateway::connection::{Connection, EntrySeq, Stage, Work};
-use crate::gateway::submitter::Asker;
 use crate::sessions::home_of;
 use crate::wire::{Body, ConnectionEpoch, SessionAnswer, SessionId};
 use kernel::{Cx, Instant, NodeId};
-use mason::proxy::Submit;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -14,9 +13,8 @@ use std::time::Duration;
 const TOUCH_EVERY: Duration = Duration::from_millis(400);
 /// How often it is looked after those who wait in vain, and sizes are asked for.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
-/// How often nodes that have served their time are looked for; every gateway does, a random while apart.
-const REAP_EVERY: Duration = Duration::from_secs(60);
-/// At most so many a time and shard.
+/// At most so many nodes that have served their time are looked for at a time and shard. Every gateway does, a random while
+/// apart.
 const REAP_MAX: u16 = 1000;
 /// At most so many sessions in one sign of life.
 const TOUCH_MAX: usize = 10_000;
@@ -35,20 +33,15 @@ pub(crate) struct Upkeep {
 impl Gateway {
     pub(crate) fn begin_upkeep(&mut self, cx: &mut Cx<'_, Self>) {
         (self.upkeep.touched, self.upkeep.looked) = (self.now, self.now);
-        self.upkeep.reap_at = self.now + cx.rng().duration(Duration::from_secs(1), REAP_EVERY);
+        self.upkeep.reap_at =
+            self.now + cx.rng().duration(self.settings.reap_every / 60, self.settings.reap_every);
         for space in self.settings.placement.spaces() {
             self.reads.ask_sizes(space);
         }
     }
 
     pub(crate) fn on_tick(&mut self, cx: &mut Cx<'_, Self>) {
-        let (origin, incarnation, now) = (cx.node(), self.life.incarnation, self.now);
-        for submitter in &mut self.groups {
-            let operations = submitter.overdue(origin, incarnation, now);
-            if !operations.is_empty() {
-                cx.send_durable(submitter.proxy, Submit { operations });
-            }
-        }
+        let now = self.now;
         self.ask_barriers_again(cx);
         if now.since(self.upkeep.touched) >= TOUCH_EVERY {
             self.upkeep.touched = now;
@@ -63,7 +56,8 @@ impl Gateway {
             self.settings.placement.spaces().for_each(|space| self.reads.ask_sizes(space));
         }
         if now >= self.upkeep.reap_at {
-            self.upkeep.reap_at = now + cx.rng().duration(REAP_EVERY, REAP_EVERY * 5 / 4);
+            let every = self.settings.reap_every;
+            self.upkeep.reap_at = now + cx.rng().duration(every, every * 5 / 4);
             let wall = cx.wall().midpoint() / 1_000_000;
             self.settings.placement.spaces().for_each(|space| self.reads.ask_reapable(space, wall, REAP_MAX));
         }

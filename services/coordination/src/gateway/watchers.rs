@@ -33,8 +33,8 @@ impl Kinds {
     /// The bits of a removeWatches or checkWatches request.
     pub(crate) fn of_request(kind: i32) -> Option<Self> {
         Some(match kind {
-            1 => Self::CHILD.or(Self::PERSISTENT),
-            2 => Self::DATA.or(Self::PERSISTENT).or(Self::RECURSIVE),
+            1 => Self::CHILD,
+            2 => Self::DATA,
             3 => Self(15),
             4 => Self::PERSISTENT,
             5 => Self::RECURSIVE,

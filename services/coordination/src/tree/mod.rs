@@ -66,7 +66,9 @@ impl Znodes {
         let readable: Arc<[Acl]> =
             Arc::new([Acl { permissions: Permission::READ.0, who: Identity::new("world", "anyone") }]);
         for path in ESSENTIAL {
-            let acl = if path == "/zookeeper/config" { &readable } else { self.table.acls.open() };
+            // ZooKeeper sets this node's list with version -1, and keeps that.
+            let (acl, aversion) =
+                if path == "/zookeeper/config" { (&readable, -1) } else { (self.table.acls.open(), 0) };
             let meta = Meta {
                 czxid: 0,
                 mzxid: 0,
@@ -75,7 +77,7 @@ impl Znodes {
                 mtime: 0,
                 version: 0,
                 creates: 0,
-                aversion: 0,
+                aversion,
                 kind: Kind::Persistent,
                 children: 0,
                 data_len: 0,

@@ -6,8 +6,7 @@ use crate::tree::meta::Meta;
 use crate::tree::table::Node;
 use crate::tree::watches::{CHILD, DATA, PERSISTENT, RECURSIVE};
 use crate::wire::{
-    Acl, Caller, Code, EventKind, Identity, JuteOutput, Permission, Query, WatchSeq, allowed, op, validate,
-    write_acls,
+    Acl, Caller, Code, EventKind, Identity, JuteOutput, Permission, Query, WatchSeq, allowed, op, write_acls,
 };
 use kernel::NodeId;
 
@@ -35,9 +34,9 @@ impl Znodes {
                 }
             }
             Query::Nodes { caller, reads } => self.read_nodes(&caller, &reads, out),
-            Query::SetWatches { caller, seq, relative_zxid, paths, lasting } => {
+            Query::SetWatches { seq, relative_zxid, paths, lasting } => {
                 begin(0, out);
-                self.set_watches(reader, &caller, (seq, relative_zxid), paths, out);
+                self.set_watches(reader, (seq, relative_zxid), paths, out);
                 for (kinds, paths) in [PERSISTENT, RECURSIVE].into_iter().zip(lasting) {
                     paths.iter().for_each(|path| self.watches.register(reader, path, kinds, seq));
                 }
@@ -112,7 +111,10 @@ impl Znodes {
     }
 
     fn readable(&self, caller: &Caller, opcode: i32, path: &str) -> Result<(&Node, Meta), Code> {
-        validate(path)?;
+        // ZooKeeper looks at no other path before it looks for the node.
+        if opcode == op::EXISTS && path.contains('\0') {
+            return Err(Code::BadArguments);
+        }
         let (_, node) = self.table.find(path).ok_or(Code::NoNode)?;
         let meta = node.meta(&self.table.acls);
         let permission = if opcode == op::GET_ACL { Permission::READ_OR_ADMIN } else { Permission::READ };
@@ -156,7 +158,6 @@ impl Znodes {
     fn set_watches(
         &mut self,
         reader: NodeId,
-        caller: &Caller,
         (seq, relative_zxid): (WatchSeq, i64),
         paths: [Vec<&str>; 3],
         out: &mut Vec<u8>,
@@ -173,10 +174,7 @@ impl Znodes {
         let kinds = [EventKind::DataChanged, EventKind::Created, EventKind::ChildrenChanged];
         for (kind, paths) in kinds.into_iter().zip([data, exist, child]) {
             for path in paths {
-                let meta = self.table.meta(path);
-                let visible =
-                    meta.as_ref().is_none_or(|meta| allowed(&meta.acl, Permission::READ, caller).is_ok());
-                match missed(meta.as_ref(), kind).filter(|_| visible) {
+                match missed(self.table.meta(path).as_ref(), kind) {
                     Some(event) => {
                         out.put_i32(event as i32);
                         out.put_text(path);

@@ -32,8 +32,6 @@ pub enum Query<'a> {
     },
     /// Watches of a returning client: what it missed is answered, the rest is registered.
     SetWatches {
-        /// As whom.
-        caller: Caller,
         /// The registration's number.
         seq: WatchSeq,
         /// The last stamp the client has seen.
@@ -124,9 +122,8 @@ impl<'a> Query<'a> {
                     out.put_text(path);
                 }
             }
-            Self::SetWatches { caller, seq, relative_zxid, paths, lasting } => {
+            Self::SetWatches { seq, relative_zxid, paths, lasting } => {
                 out.push(SET_WATCHES);
-                caller.write(&mut out);
                 out.put_u64(seq.0);
                 out.put_i64(*relative_zxid);
                 paths.iter().chain(lasting).for_each(|texts| put_texts(texts, &mut out));
@@ -173,7 +170,6 @@ impl<'a> Query<'a> {
                 Self::Nodes { caller, reads: (0..count).map(|_| read(input)).collect::<Result<_, _>>()? }
             }
             SET_WATCHES => Self::SetWatches {
-                caller: Caller::read(input)?,
                 seq: WatchSeq(input.u64()?),
                 relative_zxid: input.i64()?,
                 paths: [input.texts()?, input.texts()?, input.texts()?],

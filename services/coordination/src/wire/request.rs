@@ -86,6 +86,8 @@ pub struct Create<'a> {
     pub flags: i32,
     /// Milliseconds; -1 where the request has none.
     pub ttl: i64,
+    /// Whether it is a createTTL.
+    pub has_ttl: bool,
     /// Whether the node's `Stat` is answered, too.
     pub with_stat: bool,
 }
@@ -123,6 +125,7 @@ impl<'a> Update<'a> {
                 acl: read_acls(input)?,
                 flags: input.i32()?,
                 ttl: if opcode == op::CREATE_TTL { input.i64()? } else { -1 },
+                has_ttl: opcode == op::CREATE_TTL,
                 with_stat: opcode != op::CREATE,
             }),
             op::DELETE => Self::Delete { path: input.text()?, version: input.i32()? },
@@ -155,6 +158,22 @@ impl<'a> Update<'a> {
         }
     }
 
+    /// What it is as a step of a multi. ZooKeeper makes objects of its own of the steps: it fails for a mode that it does not
+    /// know, and for a time to live in a request that has none; the mode alone decides whether one counts, and whether the
+    /// result has a `Stat`.
+    fn into_step(self) -> Option<Self> {
+        let Self::Create(create) = self else { return Some(self) };
+        let (mode, _) = Mode::of_flags(create.flags)?;
+        Some(match mode {
+            Mode::Persistent | Mode::Ephemeral => {
+                Self::Create(Create { ttl: -1, with_stat: create.with_stat && !create.has_ttl, ..create })
+            }
+            Mode::Container => Self::Create(Create { ttl: -1, with_stat: true, ..create }),
+            Mode::Ttl if create.has_ttl => Self::Create(create),
+            Mode::Ttl => return None,
+        })
+    }
+
     /// Whether it makes an ephemeral node.
     pub fn is_ephemeral(&self) -> bool {
         matches!(self, Self::Create(create) if create.is_ephemeral())
@@ -182,10 +201,11 @@ impl<'a> Operation<'a> {
             if done {
                 return Ok(Some(Self::Multi(updates)));
             }
-            updates.push(match kind {
-                op::SET_ACL => return Err(Malformed),
-                _ => Update::read(kind, input)?.ok_or(Malformed)?,
-            });
+            let update = match kind {
+                op::SET_ACL => None,
+                _ => Update::read(kind, input)?,
+            };
+            updates.push(update.and_then(Update::into_step).ok_or(Malformed)?);
         }
     }
 

@@ -241,6 +241,11 @@ impl Leader {
         )
     }
 
+    /// The configuration of the last slot executed.
+    fn version_in_force(&self) -> u64 {
+        self.configurations.governing(Slot(self.known.0.saturating_sub(1))).version
+    }
+
     fn may_lead(&self, me: NodeId) -> bool {
         self.configurations.latest().leaders.contains(&me)
     }

@@ -18,6 +18,8 @@ pub(super) struct Phase1 {
     configurations: Vec<Configuration>,
     promised: Vec<Tallies>,
     done: BTreeSet<NodeId>,
+    /// Where the next page of an acceptor starts that has told some.
+    pages: BTreeMap<NodeId, Slot>,
     votes: BTreeMap<Slot, (Ballot, Value)>,
     truncated_below: Slot,
 }
@@ -39,6 +41,7 @@ impl Phase1 {
             configurations,
             promised,
             done: BTreeSet::new(),
+            pages: BTreeMap::new(),
             votes: BTreeMap::new(),
             truncated_below: Slot(0),
         };
@@ -61,13 +64,14 @@ impl Phase1 {
         self.configurations.last().map_or(0, |configuration| configuration.version)
     }
 
-    /// (Re)sends the first question to every acceptor that has not told everything.
+    /// (Re)sends the question to every acceptor that has not told everything: for the first page that is missing.
     pub(super) fn ask(&self, cx: &mut Cx<'_, Leader>) {
         let acceptors: BTreeSet<NodeId> =
             self.configurations.iter().flat_map(|configuration| configuration.acceptors.nodes()).collect();
         for &acceptor in acceptors.difference(&self.done) {
             // The promise must not be asked for in a round that a crash could make this node use again.
-            let question = acceptor::Phase1a { ballot: self.ballot, from: self.from, inquiry: self.inquiry };
+            let from = self.pages.get(&acceptor).copied().unwrap_or(self.from);
+            let question = acceptor::Phase1a { ballot: self.ballot, from, inquiry: self.inquiry };
             cx.send_durable(acceptor, question);
         }
     }
@@ -88,6 +92,11 @@ impl Phase1 {
             }
         }
         if let Some(next) = message.more {
+            // A page told twice asks for no other one twice.
+            if self.pages.get(&from) >= Some(&next) {
+                return false;
+            }
+            self.pages.insert(from, next);
             cx.send(from, acceptor::Phase1a { ballot: self.ballot, from: next, inquiry: self.inquiry });
             return false;
         }
@@ -151,8 +160,12 @@ impl Leader {
     pub(super) fn on_phase1b(&mut self, from: NodeId, message: Phase1b, cx: &mut Cx<'_, Self>) {
         match &mut self.state {
             State::Recovering(phase1) if phase1.ballot == message.ballot => {
+                let paging = message.more > phase1.pages.get(&from).copied();
                 if phase1.on_phase1b(from, message, cx) {
                     self.finish_phase1(cx);
+                } else if paging {
+                    // Many pages take their time.
+                    self.await_phase1(cx);
                 }
             }
             State::Leading(pipeline) if pipeline.ballot() == message.ballot => {
@@ -172,6 +185,11 @@ impl Leader {
             // Slots that acceptors have forgotten are chosen; a replica must tell how far, and which configurations.
             cx.mark("leader.waited_for_replicas_to_catch_up");
             return;
+        }
+        if self.version_in_force() > phase1.latest_version() {
+            // Its acceptors were not asked: what they chose meanwhile is not known.
+            cx.mark("leader.was_overtaken_by_a_change");
+            return self.follow(cx);
         }
         let State::Recovering(phase1) = std::mem::replace(&mut self.state, State::Following) else { return };
         self.lead(phase1, cx);

@@ -156,7 +156,6 @@ impl Leader {
         let ballot = phase1.ballot();
         cx.mark("leader.leads");
         cx.note(|| format!("leads in ballot {ballot:?} from slot {}", self.known));
-        let last_executed = Slot(self.known.0.saturating_sub(1));
         let phase1_version = self.configurations.latest().version;
         let mut pipeline = Pipeline {
             ballot,
@@ -168,7 +167,7 @@ impl Leader {
             queue: VecDeque::new(),
             queue_bytes: 0,
             under_way: Set::default(),
-            active_version: self.configurations.governing(last_executed).version,
+            active_version: self.version_in_force(),
             phase1_version: phase1_version.min(phase1.latest_version()),
             activating: None,
             recall: None,
@@ -217,8 +216,17 @@ impl Leader {
     /// What becomes possible when execution or knowledge has advanced.
     pub(super) fn advance(&mut self, cx: &mut Cx<'_, Self>) {
         self.retry_finish(cx);
-        let known = self.known;
+        let (known, in_force) = (self.known, self.version_in_force());
         if let State::Leading(pipeline) = &mut self.state {
+            if in_force > pipeline.phase1_version {
+                // Others have gone on without this leader, under acceptors that never promised it anything.
+                cx.mark("leader.was_overtaken_by_a_change");
+                return self.follow(cx);
+            }
+            if in_force > pipeline.active_version {
+                pipeline.active_version = in_force;
+                pipeline.activating = None;
+            }
             pipeline.forget_executed(known);
             self.activate_next(cx);
             self.fill_window(cx);
@@ -249,6 +257,13 @@ impl Leader {
             let slot = pipeline.next;
             pipeline.next = slot.next();
             let configuration = self.configurations.governing(slot);
+            kernel::invariant!(
+                AGREE,
+                configuration.version <= pipeline.phase1_version,
+                "slot {slot} belongs to configuration {}, and Phase 1 went as far as {}",
+                configuration.version,
+                pipeline.phase1_version
+            );
             let proxy = proxies[(slot.0 % proxies.len() as u64) as usize];
             let assign = proxy_leader::Assign {
                 ballot: pipeline.ballot,

@@ -13,13 +13,18 @@ use crate::value::Value;
 use kernel::{Cx, Instant, NodeId};
 use parts::{Ballot, Slot};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// How long a recall for other slots may keep one waiting.
+const RECALL_STALLED_AFTER: Duration = Duration::from_secs(2);
 
 #[derive(Clone, Debug)]
 pub(super) struct Recall {
-    replica: NodeId,
+    replicas: BTreeSet<NodeId>,
     from: Slot,
     inquiry: u64,
     begun_at: Instant,
+    asked_at: Instant,
     configurations: Vec<Configuration>,
     answered: Vec<Tallies>,
     votes: BTreeMap<Slot, (Ballot, Value)>,
@@ -31,6 +36,12 @@ impl Recall {
     pub(super) fn inquiry(&self) -> u64 {
         self.inquiry
     }
+
+    fn ask(&self, ballot: Ballot, cx: &mut Cx<'_, Leader>) {
+        let acceptors: BTreeSet<NodeId> =
+            self.configurations.iter().flat_map(|configuration| configuration.acceptors.nodes()).collect();
+        cx.multicast(acceptors, acceptor::Phase1a { ballot, from: self.from, inquiry: self.inquiry });
+    }
 }
 
 impl Leader {
@@ -38,32 +49,41 @@ impl Leader {
         let now = cx.now();
         let inquiry = self.next_inquiry();
         let State::Leading(pipeline) = &mut self.state else { return };
-        let busy = pipeline
-            .recall
-            .as_ref()
-            .is_some_and(|recall| now.since(recall.begun_at) < 2 * self.parameters.resend_after);
-        if busy || message.from >= self.known {
+        if message.from >= self.known {
             return;
+        }
+        let ballot = pipeline.ballot();
+        if let Some(recall) = &mut pipeline.recall {
+            if recall.from == message.from {
+                // The same question again, not another one: answers may take longer than the replica's patience.
+                recall.replicas.insert(from);
+                if now.since(recall.asked_at) >= 2 * self.parameters.resend_after {
+                    recall.asked_at = now;
+                    recall.ask(ballot, cx);
+                }
+                return;
+            }
+            if now.since(recall.begun_at) < RECALL_STALLED_AFTER {
+                return;
+            }
         }
         // A replica at slot `i` knows who governs every slot before `i + window`, and no other slot is answered: under the
         // wrong acceptors a vote that was never chosen could look like the last one.
         let through = self.known.min(message.from.plus(self.parameters.window));
         let mut configurations = relevant(&message.configurations, message.from);
         configurations.retain(|configuration| configuration.first_slot < through);
-        let acceptors: BTreeSet<NodeId> =
-            configurations.iter().flat_map(|configuration| configuration.acceptors.nodes()).collect();
-        let ballot = pipeline.ballot();
-        cx.multicast(acceptors, acceptor::Phase1a { ballot, from: message.from, inquiry });
-        pipeline.recall = Some(Recall {
-            replica: from,
+        let recall = pipeline.recall.insert(Recall {
+            replicas: BTreeSet::from([from]),
             from: message.from,
             inquiry,
             begun_at: now,
+            asked_at: now,
             answered: vec![Tallies::default(); configurations.len()],
             configurations,
             votes: BTreeMap::new(),
             through,
         });
+        recall.ask(ballot, cx);
     }
 
     pub(super) fn on_recalled(&mut self, from: NodeId, message: Phase1b, cx: &mut Cx<'_, Self>) {
@@ -102,6 +122,6 @@ impl Leader {
             slot = slot.next();
         }
         cx.mark("leader.recalled_entries_for_a_replica");
-        cx.send(recall.replica, replica::Entries { from: recall.from, values, executed: known });
+        cx.multicast(recall.replicas, replica::Entries { from: recall.from, values, executed: known });
     }
 }

@@ -1,14 +1,20 @@
 //! The acceptor: promises, votes, and tells how far it has voted.
+//!
+//! `birth` decides who may vote at all, `record` is what must not be forgotten.
+
+mod birth;
+mod record;
 
 use super::{Message, Paxos, Pulse};
 use crate::configuration::Configurations;
 use crate::multipaxos::{batcher, leader, proxy_leader, replica};
 use crate::parameters::Parameters;
 use crate::value::Value;
-use kernel::{Cx, Encode, Instant, NodeId, Position, Role, planted};
+use kernel::{Cx, Instant, NodeId, Position, Role, planted};
 use parts::{Ballot, Slot, SlotRing};
 use std::collections::BTreeMap;
-use std::time::Duration;
+
+pub use record::{AcceptorRecord, Summary};
 
 kernel::messages! {
     /// Everything an acceptor can be sent.
@@ -81,62 +87,6 @@ kernel::timers! {
     }
 }
 
-/// What an acceptor must not forget.
-#[derive(Clone, PartialEq, Debug)]
-pub enum AcceptorRecord {
-    /// Its journal was born blank.
-    Blank {
-        /// Drawn at random.
-        incarnation: u64,
-    },
-    /// It may vote: the cluster was born with these acceptors, or it was made a member later (then the row is empty).
-    Active {
-        /// The acceptors at the cluster's birth.
-        members: Vec<(NodeId, u64)>,
-    },
-    /// It promised a ballot.
-    Promise {
-        /// The ballot.
-        ballot: Ballot,
-    },
-    /// It voted.
-    Vote {
-        /// In which ballot.
-        ballot: Ballot,
-        /// For which slot.
-        slot: Slot,
-        /// The value.
-        value: Value,
-    },
-    /// It stopped answering reads of older configurations.
-    Sealed {
-        /// The first version it still answers.
-        version: u64,
-    },
-    /// All of the above but the votes, so that older records can go.
-    Summary(Summary),
-}
-
-kernel::record! {
-    /// Everything an acceptor remembers apart from its votes.
-    pub struct Summary {
-        /// Drawn when its journal was born.
-        incarnation: u64,
-        /// It may vote.
-        active: bool,
-        /// The acceptors at the cluster's birth, if it was there.
-        members: Vec<(NodeId, u64)>,
-        /// The highest ballot promised.
-        promised: Ballot,
-        /// The slot after the highest one it has voted in.
-        voted_through: Slot,
-        /// Votes below are forgotten: those slots are chosen, and in the snapshots of enough replicas.
-        truncated_below: Slot,
-        /// The first configuration whose reads it answers.
-        sealed: u64,
-    }
-}
-
 #[derive(Clone, Debug)]
 struct Vote {
     ballot: Ballot,
@@ -146,7 +96,6 @@ struct Vote {
 
 /// The longest span of slots between the oldest vote kept and the newest.
 const VOTES_SPAN_MAX: usize = 1 << 22;
-const ENLIST_EVERY: Duration = Duration::from_millis(50);
 
 /// Votes in the slots of its group.
 ///
@@ -304,7 +253,8 @@ impl Acceptor {
     }
 
     fn on_phase1a(&mut self, from: NodeId, message: Phase1a, cx: &mut Cx<'_, Self>) {
-        let hears_another = self.heard_leader(cx.now()).is_some_and(|leader| leader != message.ballot.leader);
+        let now = cx.now();
+        let hears_another = self.heard_leader(now).is_some_and(|leader| leader != message.ballot.leader);
         let Some(summary) = self.active() else { return };
         if message.ballot < summary.promised {
             let promised = summary.promised;
@@ -333,6 +283,8 @@ impl Acceptor {
         if more.is_some() {
             cx.mark("acceptor.phase1b_in_pages");
         }
+        // A candidate that is being told many pages is not to be overtaken by another one.
+        self.heard = Some((message.ballot.leader, now));
         cx.send_durable(
             from,
             leader::Phase1b {
@@ -430,164 +382,5 @@ impl Acceptor {
         let oldest = self.votes.iter().map(|(_, vote)| vote.position).min().unwrap_or(kept);
         cx.trim(oldest.min(kept));
         cx.mark("acceptor.truncated");
-    }
-}
-
-/// Who may vote: an acceptor that has lost its votes must not.
-///
-/// At a cluster's birth every acceptor of the first configuration is blank; each becomes active when it has heard all the
-/// others, and remembers with which incarnations. One that is blank later was there and has lost its votes: the others
-/// tell it so. A newcomer is counted, by its incarnation, in the configuration that makes it a member.
-impl Acceptor {
-    fn enlist(&mut self, cx: &mut Cx<'_, Self>) {
-        let Some(summary) = &self.summary else { return };
-        if summary.active {
-            return;
-        }
-        cx.set_timer(AcceptorTimer::Enlist, ENLIST_EVERY);
-        let (me, incarnation) = (cx.node(), summary.incarnation);
-        let latest = self.configurations.latest();
-        // Durably: an incarnation that is forgotten again would be counted and never come back.
-        for &leader in &latest.leaders {
-            cx.send_durable(leader, leader::Enlist { incarnation });
-        }
-        if planted!(P23) && self.joins && latest.acceptors.nodes().any(|acceptor| acceptor == me) {
-            return self.activate(Vec::new(), cx);
-        }
-        if self.joins || latest.version > 0 {
-            return;
-        }
-        let peers: Vec<NodeId> = latest.acceptors.nodes().filter(|&peer| peer != me).collect();
-        for &peer in &peers {
-            cx.send_durable(peer, Blank { incarnation });
-        }
-        if !self.refused && peers.iter().all(|peer| self.blank.contains_key(peer)) {
-            let members =
-                self.blank.iter().map(|(&peer, &life)| (peer, life)).chain([(me, incarnation)]).collect();
-            self.activate(members, cx);
-        }
-    }
-
-    fn activate(&mut self, members: Vec<(NodeId, u64)>, cx: &mut Cx<'_, Self>) {
-        if let Some(summary) = &mut self.summary {
-            self.refused = false;
-            summary.active = true;
-            summary.members = members.clone();
-            cx.append(&AcceptorRecord::Active { members });
-        }
-    }
-
-    fn on_blank(&mut self, from: NodeId, message: Blank, cx: &mut Cx<'_, Self>) {
-        let Some(summary) = &self.summary else { return };
-        if summary.active {
-            // Only durable memories are shared: a birth that is forgotten again was none.
-            return cx.send_durable(from, Born { members: summary.members.clone() });
-        }
-        if self.configurations.latest().acceptors.nodes().any(|acceptor| acceptor == from) {
-            self.blank.insert(from, message.incarnation);
-        }
-    }
-
-    fn on_born(&mut self, message: Born, cx: &mut Cx<'_, Self>) {
-        let Some(summary) = &self.summary else { return };
-        let mine = message.members.iter().find(|(member, _)| *member == cx.node());
-        match mine {
-            Some(_) if summary.active => {}
-            Some(&(_, incarnation)) if incarnation == summary.incarnation => {
-                self.activate(message.members, cx)
-            }
-            Some(_) => self.refuse(cx),
-            None => {}
-        }
-    }
-
-    fn refuse(&mut self, cx: &mut Cx<'_, Self>) {
-        if !self.refused {
-            cx.mark("acceptor.refused_because_it_lost_its_votes");
-            cx.note(|| "lost its votes and must be replaced by a change of membership".to_owned());
-            self.refused = true;
-        }
-    }
-
-    /// A configuration that counts this very incarnation makes it a member; one that counts another refuses it.
-    fn learn(&mut self, configurations: &Configurations, cx: &mut Cx<'_, Self>) {
-        self.configurations.adopt(configurations);
-        let Some(summary) = &self.summary else { return };
-        if summary.active {
-            return;
-        }
-        match configurations.counts(cx.node()) {
-            Some(incarnation) if incarnation == summary.incarnation => {
-                cx.mark("acceptor.admitted_by_a_configuration");
-                self.activate(Vec::new(), cx);
-            }
-            Some(_) => self.refuse(cx),
-            None => {}
-        }
-    }
-
-    fn restored(&mut self) -> &mut Summary {
-        self.summary.get_or_insert_with(|| Summary::blank(0))
-    }
-}
-
-impl Summary {
-    fn blank(incarnation: u64) -> Self {
-        Self {
-            incarnation,
-            active: false,
-            members: Vec::new(),
-            promised: Ballot::ZERO,
-            voted_through: Slot(0),
-            truncated_below: Slot(0),
-            sealed: 0,
-        }
-    }
-}
-
-impl Encode for AcceptorRecord {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Blank { incarnation } => {
-                out.push(1);
-                incarnation.encode(out);
-            }
-            Self::Active { members } => {
-                out.push(2);
-                members.encode(out);
-            }
-            Self::Promise { ballot } => {
-                out.push(3);
-                ballot.encode(out);
-            }
-            Self::Vote { ballot, slot, value } => {
-                out.push(4);
-                ballot.encode(out);
-                slot.encode(out);
-                value.encode(out);
-            }
-            Self::Sealed { version } => {
-                out.push(5);
-                version.encode(out);
-            }
-            Self::Summary(summary) => {
-                out.push(6);
-                summary.encode(out);
-            }
-        }
-    }
-}
-
-impl kernel::Decode for AcceptorRecord {
-    fn decode(input: &mut kernel::Reader) -> Result<Self, kernel::DecodeError> {
-        Ok(match u8::decode(input)? {
-            1 => Self::Blank { incarnation: input.field()? },
-            2 => Self::Active { members: input.field()? },
-            3 => Self::Promise { ballot: input.field()? },
-            4 => Self::Vote { ballot: input.field()?, slot: input.field()?, value: input.field()? },
-            5 => Self::Sealed { version: input.field()? },
-            6 => Self::Summary(input.field()?),
-            tag => return Err(kernel::DecodeError::UnknownTag("acceptor record", tag)),
-        })
     }
 }

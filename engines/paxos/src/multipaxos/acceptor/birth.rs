@@ -1,0 +1,105 @@
+//! Who may vote: an acceptor that has lost its votes must not.
+
+use super::{Acceptor, AcceptorRecord, AcceptorTimer, Blank, Born, Summary};
+use crate::configuration::Configurations;
+use crate::multipaxos::leader;
+use kernel::{Cx, NodeId, planted};
+use std::time::Duration;
+
+const ENLIST_EVERY: Duration = Duration::from_millis(50);
+
+/// At a cluster's birth every acceptor of the first configuration is blank; each becomes active when it has heard all the
+/// others, and remembers with which incarnations. One that is blank later was there and has lost its votes: the others
+/// tell it so. A newcomer is counted, by its incarnation, in the configuration that makes it a member.
+impl Acceptor {
+    pub(super) fn enlist(&mut self, cx: &mut Cx<'_, Self>) {
+        let Some(summary) = &self.summary else { return };
+        if summary.active {
+            return;
+        }
+        cx.set_timer(AcceptorTimer::Enlist, ENLIST_EVERY);
+        let (me, incarnation) = (cx.node(), summary.incarnation);
+        let latest = self.configurations.latest();
+        // Durably: an incarnation that is forgotten again would be counted and never come back.
+        for &leader in &latest.leaders {
+            cx.send_durable(leader, leader::Enlist { incarnation });
+        }
+        if planted!(P23) && self.joins && latest.acceptors.nodes().any(|acceptor| acceptor == me) {
+            return self.activate(Vec::new(), cx);
+        }
+        if self.joins || latest.version > 0 {
+            return;
+        }
+        let peers: Vec<NodeId> = latest.acceptors.nodes().filter(|&peer| peer != me).collect();
+        for &peer in &peers {
+            cx.send_durable(peer, Blank { incarnation });
+        }
+        if !self.refused && peers.iter().all(|peer| self.blank.contains_key(peer)) {
+            let members =
+                self.blank.iter().map(|(&peer, &life)| (peer, life)).chain([(me, incarnation)]).collect();
+            self.activate(members, cx);
+        }
+    }
+
+    fn activate(&mut self, members: Vec<(NodeId, u64)>, cx: &mut Cx<'_, Self>) {
+        if let Some(summary) = &mut self.summary {
+            self.refused = false;
+            summary.active = true;
+            summary.members = members.clone();
+            cx.append(&AcceptorRecord::Active { members });
+        }
+    }
+
+    pub(super) fn on_blank(&mut self, from: NodeId, message: Blank, cx: &mut Cx<'_, Self>) {
+        let Some(summary) = &self.summary else { return };
+        if summary.active {
+            // Only durable memories are shared: a birth that is forgotten again was none.
+            return cx.send_durable(from, Born { members: summary.members.clone() });
+        }
+        if self.configurations.latest().acceptors.nodes().any(|acceptor| acceptor == from) {
+            self.blank.insert(from, message.incarnation);
+        }
+    }
+
+    pub(super) fn on_born(&mut self, message: Born, cx: &mut Cx<'_, Self>) {
+        let Some(summary) = &self.summary else { return };
+        let mine = message.members.iter().find(|(member, _)| *member == cx.node());
+        match mine {
+            Some(_) if summary.active => {}
+            Some(&(_, incarnation)) if incarnation == summary.incarnation => {
+                self.activate(message.members, cx)
+            }
+            Some(_) => self.refuse(cx),
+            None => {}
+        }
+    }
+
+    fn refuse(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.refused {
+            cx.mark("acceptor.refused_because_it_lost_its_votes");
+            cx.note(|| "lost its votes and must be replaced by a change of membership".to_owned());
+            self.refused = true;
+        }
+    }
+
+    /// A configuration that counts this very incarnation makes it a member; one that counts another refuses it.
+    pub(super) fn learn(&mut self, configurations: &Configurations, cx: &mut Cx<'_, Self>) {
+        self.configurations.adopt(configurations);
+        let Some(summary) = &self.summary else { return };
+        if summary.active {
+            return;
+        }
+        match configurations.counts(cx.node()) {
+            Some(incarnation) if incarnation == summary.incarnation => {
+                cx.mark("acceptor.admitted_by_a_configuration");
+                self.activate(Vec::new(), cx);
+            }
+            Some(_) => self.refuse(cx),
+            None => {}
+        }
+    }
+
+    pub(super) fn restored(&mut self) -> &mut Summary {
+        self.summary.get_or_insert_with(|| Summary::blank(0))
+    }
+}

@@ -1,0 +1,122 @@
+//! What an acceptor writes to its journal.
+
+use crate::value::Value;
+use kernel::{Decode, DecodeError, Encode, NodeId, Reader};
+use parts::{Ballot, Slot};
+
+/// What an acceptor must not forget.
+#[derive(Clone, PartialEq, Debug)]
+pub enum AcceptorRecord {
+    /// Its journal was born blank.
+    Blank {
+        /// Drawn at random.
+        incarnation: u64,
+    },
+    /// It may vote: the cluster was born with these acceptors, or it was made a member later (then the row is empty).
+    Active {
+        /// The acceptors at the cluster's birth.
+        members: Vec<(NodeId, u64)>,
+    },
+    /// It promised a ballot.
+    Promise {
+        /// The ballot.
+        ballot: Ballot,
+    },
+    /// It voted.
+    Vote {
+        /// In which ballot.
+        ballot: Ballot,
+        /// For which slot.
+        slot: Slot,
+        /// The value.
+        value: Value,
+    },
+    /// It stopped answering reads of older configurations.
+    Sealed {
+        /// The first version it still answers.
+        version: u64,
+    },
+    /// All of the above but the votes, so that older records can go.
+    Summary(Summary),
+}
+
+kernel::record! {
+    /// Everything an acceptor remembers apart from its votes.
+    pub struct Summary {
+        /// Drawn when its journal was born.
+        incarnation: u64,
+        /// It may vote.
+        active: bool,
+        /// The acceptors at the cluster's birth, if it was there.
+        members: Vec<(NodeId, u64)>,
+        /// The highest ballot promised.
+        promised: Ballot,
+        /// The slot after the highest one it has voted in.
+        voted_through: Slot,
+        /// Votes below are forgotten: those slots are chosen, and in the snapshots of enough replicas.
+        truncated_below: Slot,
+        /// The first configuration whose reads it answers.
+        sealed: u64,
+    }
+}
+
+impl Summary {
+    pub(super) fn blank(incarnation: u64) -> Self {
+        Self {
+            incarnation,
+            active: false,
+            members: Vec::new(),
+            promised: Ballot::ZERO,
+            voted_through: Slot(0),
+            truncated_below: Slot(0),
+            sealed: 0,
+        }
+    }
+}
+
+impl Encode for AcceptorRecord {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Blank { incarnation } => {
+                out.push(1);
+                incarnation.encode(out);
+            }
+            Self::Active { members } => {
+                out.push(2);
+                members.encode(out);
+            }
+            Self::Promise { ballot } => {
+                out.push(3);
+                ballot.encode(out);
+            }
+            Self::Vote { ballot, slot, value } => {
+                out.push(4);
+                ballot.encode(out);
+                slot.encode(out);
+                value.encode(out);
+            }
+            Self::Sealed { version } => {
+                out.push(5);
+                version.encode(out);
+            }
+            Self::Summary(summary) => {
+                out.push(6);
+                summary.encode(out);
+            }
+        }
+    }
+}
+
+impl Decode for AcceptorRecord {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        Ok(match u8::decode(input)? {
+            1 => Self::Blank { incarnation: input.field()? },
+            2 => Self::Active { members: input.field()? },
+            3 => Self::Promise { ballot: input.field()? },
+            4 => Self::Vote { ballot: input.field()?, slot: input.field()?, value: input.field()? },
+            5 => Self::Sealed { version: input.field()? },
+            6 => Self::Summary(input.field()?),
+            tag => return Err(DecodeError::UnknownTag("acceptor record", tag)),
+        })
+    }
+}

@@ -1,0 +1,359 @@
+//! `ordinate bench zk`: a closed loop of ZooKeeper's protocol, against whatever serves it.
+
+use super::local::cpu_time;
+use crate::failure::Failure;
+use coordination::wire::{JuteInput, JuteOutput, frame, op};
+use hdrhistogram::Histogram;
+use kernel::Rng;
+use mio::net::TcpStream;
+use mio::{Events, Interest, Poll, Token};
+use std::collections::VecDeque;
+use std::io::{self, Read as _, Write as _};
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+/// Measure a service that speaks ZooKeeper's protocol: this one, or another.
+#[derive(clap::Args)]
+pub struct Zk {
+    /// Client addresses of all servers, separated by commas
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', required = true)]
+    endpoints: Vec<SocketAddr>,
+    /// What is asked: setData, getData, create, or mixed: 80 % getData, 20 % setData
+    #[arg(long, default_value = "set", value_parser = ["set", "get", "create", "mixed"])]
+    mix: String,
+    /// Sessions, spread over the servers
+    #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=10_000))]
+    sessions: u64,
+    /// Requests that each session has under way
+    #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    outstanding: u64,
+    /// Bytes of a node
+    #[arg(long, default_value_t = 100)]
+    value: usize,
+    /// Nodes that are read and written, drawn uniformly
+    #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
+    nodes: u64,
+    /// Seconds measured, after a fifth of that as warm-up
+    #[arg(long, default_value = "5", value_parser = crate::commands::seconds)]
+    seconds: Duration,
+    /// Processes of the servers, whose processor time is measured
+    #[arg(long, value_name = "IDS", value_delimiter = ',')]
+    processes: Vec<u32>,
+    /// Output
+    #[arg(short, long, default_value = "table", value_parser = ["table", "json"])]
+    output: String,
+}
+
+/// A session that makes no progress for this long ends the run with an error.
+const STUCK_AFTER: Duration = Duration::from_secs(20);
+const SESSION_TIMEOUT_MS: i32 = 30_000;
+const FOLDER: &str = "/bench";
+
+struct Session {
+    stream: TcpStream,
+    open: bool,
+    input: Vec<u8>,
+    output: Vec<u8>,
+    written: usize,
+    under_way: VecDeque<Instant>,
+    xid: i32,
+}
+
+struct Tally {
+    rng: Rng,
+    chunk: Vec<u8>,
+    latency: Histogram<u64>,
+    operations: u64,
+    failed: u64,
+    from: Instant,
+    /// Names this run's new nodes.
+    run: u32,
+    created: u64,
+    /// The node that is created next while the nodes are prepared; `None` behind.
+    preparing: Option<u64>,
+    prepared: u64,
+    /// How many there will be, with their folder.
+    to_prepare: u64,
+}
+
+impl Zk {
+    /// Runs and prints.
+    pub fn run(self) -> ExitCode {
+        match self.measure() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                let remedy = "echo srvr | nc ADDRESS PORT";
+                Failure::failed("O7001", "nothing could be measured", error.to_string(), remedy).report()
+            }
+        }
+    }
+
+    fn measure(&self) -> io::Result<()> {
+        let mut tally = Tally {
+            rng: Rng::seeded(u64::from(std::process::id())),
+            chunk: vec![0; 64 << 10],
+            latency: Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(io::Error::other)?,
+            operations: 0,
+            failed: 0,
+            from: Instant::now(),
+            run: std::process::id(),
+            created: 0,
+            preparing: Some(0),
+            prepared: 0,
+            to_prepare: self.nodes + 1,
+        };
+        let mut poll = Poll::new()?;
+        let mut sessions = Vec::new();
+        for index in 0..self.sessions as usize {
+            let mut stream = TcpStream::connect(self.endpoints[index % self.endpoints.len()])?;
+            poll.registry().register(&mut stream, Token(index), Interest::READABLE | Interest::WRITABLE)?;
+            sessions.push(Session::new(stream));
+        }
+        self.turn(&mut poll, &mut sessions, &mut tally, |tally| tally.preparing.is_none())?;
+        let begun = Instant::now();
+        tally.from = begun + self.seconds / 5;
+        let (from, until) = (tally.from, tally.from + self.seconds);
+        self.turn(&mut poll, &mut sessions, &mut tally, |_| Instant::now() >= from)?;
+        let cpu_of = || self.processes.iter().map(|&process| cpu_time(process)).sum::<Option<Duration>>();
+        let before = cpu_of();
+        self.turn(&mut poll, &mut sessions, &mut tally, |_| Instant::now() >= until)?;
+        let seconds = from.elapsed().as_secs_f64();
+        let cpu = match (before, cpu_of()) {
+            (Some(before), Some(after)) if !self.processes.is_empty() => Some(after - before),
+            _ => None,
+        };
+        self.print(&tally, seconds, cpu);
+        Ok(())
+    }
+
+    /// Serves all sessions until `ended`.
+    fn turn(
+        &self,
+        poll: &mut Poll,
+        sessions: &mut [Session],
+        tally: &mut Tally,
+        ended: impl Fn(&Tally) -> bool,
+    ) -> io::Result<()> {
+        let mut events = Events::with_capacity(1024);
+        let mut progress_at = Instant::now();
+        // Nothing may be under way at all, so nothing would wake us.
+        for session in sessions.iter_mut().filter(|session| session.open) {
+            session.serve(self, tally)?;
+        }
+        while !ended(tally) {
+            poll.poll(&mut events, Some(Duration::from_millis(20)))?;
+            if !events.is_empty() {
+                progress_at = Instant::now();
+            } else if progress_at.elapsed() > STUCK_AFTER {
+                return Err(io::Error::other("the servers give no answers"));
+            }
+            for event in &events {
+                let session = &mut sessions[event.token().0];
+                session.serve(self, tally)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn print(&self, tally: &Tally, seconds: f64, cpu: Option<Duration>) {
+        let per_second = tally.operations as f64 / seconds;
+        let micros = |quantile: f64| tally.latency.value_at_quantile(quantile) as f64 / 1000.0;
+        let cpu = cpu.map(|cpu| cpu.as_secs_f64() * 1e6 / tally.operations.max(1) as f64);
+        if self.output == "json" {
+            let json = serde_json::json!({
+                "service": "zookeeper", "mix": self.mix, "sessions": self.sessions, "outstanding": self.outstanding,
+                "value_bytes": self.value, "nodes": self.nodes, "seconds": seconds, "operations": tally.operations,
+                "failed": tally.failed, "ops_per_second": per_second, "p50_us": micros(0.5),
+                "p99_us": micros(0.99), "p999_us": micros(0.999), "server_cpu_us_per_op": cpu,
+            });
+            println!("{json}");
+            return;
+        }
+        println!(
+            "zookeeper  {}  {} sessions x {} outstanding  {} B  {} nodes",
+            self.mix, self.sessions, self.outstanding, self.value, self.nodes
+        );
+        println!(
+            "throughput   {per_second:.0} ops/s   ({} operations, {} failed)",
+            tally.operations, tally.failed
+        );
+        let latency = [0.5, 0.99, 0.999].map(micros);
+        println!(
+            "latency      p50 {:.0} us   p99 {:.0} us   p99.9 {:.0} us",
+            latency[0], latency[1], latency[2]
+        );
+        match cpu {
+            Some(cpu) => println!("server CPU   {cpu:.1} us per operation, all servers together"),
+            None => println!("server CPU   not measured: --processes was not given"),
+        }
+    }
+}
+
+impl Session {
+    fn new(stream: TcpStream) -> Self {
+        let mut output = Vec::new();
+        frame(&mut output, |out| {
+            out.put_i32(0);
+            out.put_i64(0);
+            out.put_i32(SESSION_TIMEOUT_MS);
+            out.put_i64(0);
+            out.put_buffer(Some(&[0; 16]));
+            out.push(0);
+        });
+        let (input, under_way) = (Vec::new(), VecDeque::new());
+        Self { stream, open: false, input, output, written: 0, under_way, xid: 0 }
+    }
+
+    fn serve(&mut self, bench: &Zk, tally: &mut Tally) -> io::Result<()> {
+        self.receive(tally)?;
+        if self.open {
+            let outstanding = bench.outstanding as usize;
+            while self.under_way.len() < outstanding && self.ask(bench, tally) {}
+        }
+        self.flush()
+    }
+
+    fn receive(&mut self, tally: &mut Tally) -> io::Result<()> {
+        loop {
+            match self.stream.read(&mut tally.chunk) {
+                Ok(0) => return Err(io::Error::other("a server closed a connection")),
+                Ok(count) => {
+                    self.input.extend_from_slice(&tally.chunk[..count]);
+                    if count < tally.chunk.len() {
+                        break;
+                    }
+                }
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) =>
+                {
+                    break;
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        let (mut at, now) = (0, Instant::now());
+        while let Some(len) = self.input[at..].first_chunk::<4>() {
+            let end = at + 4 + u32::from_be_bytes(*len) as usize;
+            let Some(body) = self.input.get(at + 4..end) else { break };
+            at = end;
+            if !self.open {
+                self.open = true;
+                continue;
+            }
+            let mut body = JuteInput(body);
+            let header = (body.i32(), body.i64(), body.i32());
+            let (Ok(_), Ok(_), Ok(error)) = header else {
+                return Err(io::Error::other("a reply without header"));
+            };
+            let Some(sent_at) = self.under_way.pop_front() else { continue };
+            tally.answered(error, now, sent_at);
+        }
+        self.input.drain(..at);
+        Ok(())
+    }
+
+    /// Asks for one thing more; false if there is none.
+    fn ask(&mut self, bench: &Zk, tally: &mut Tally) -> bool {
+        self.xid += 1;
+        let xid = self.xid;
+        if let Some(next) = tally.preparing {
+            if next >= tally.to_prepare {
+                return false;
+            }
+            // The first is the folder: the others come when it is there.
+            if next == 1 && tally.prepared == 0 {
+                return false;
+            }
+            tally.preparing = Some(next + 1);
+            let path = if next == 0 { FOLDER.to_owned() } else { node(next - 1) };
+            self.create(xid, &path, bench.value);
+        } else {
+            let path = node(tally.rng.below(bench.nodes));
+            let reads = match bench.mix.as_str() {
+                "get" => true,
+                "mixed" => tally.rng.chance(0.8),
+                _ => false,
+            };
+            if bench.mix == "create" {
+                tally.created += 1;
+                let path = format!("{FOLDER}/new-{}x{}x", tally.run, tally.created);
+                self.create(xid, &path, bench.value);
+            } else if reads {
+                self.request(xid, op::GET_DATA, |out| {
+                    out.put_text(&path);
+                    out.push(0);
+                });
+            } else {
+                self.request(xid, op::SET_DATA, |out| {
+                    out.put_text(&path);
+                    out.put_buffer(Some(&vec![b'v'; bench.value]));
+                    out.put_i32(-1);
+                });
+            }
+        }
+        self.under_way.push_back(Instant::now());
+        true
+    }
+
+    fn create(&mut self, xid: i32, path: &str, value: usize) {
+        self.request(xid, op::CREATE, |out| {
+            out.put_text(path);
+            out.put_buffer(Some(&vec![b'v'; value]));
+            out.put_i32(1);
+            out.put_i32(31);
+            out.put_text("world");
+            out.put_text("anyone");
+            out.put_i32(0);
+        });
+    }
+
+    fn request(&mut self, xid: i32, opcode: i32, body: impl FnOnce(&mut Vec<u8>)) {
+        frame(&mut self.output, |out| {
+            out.put_i32(xid);
+            out.put_i32(opcode);
+            body(out);
+        });
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        while self.written < self.output.len() {
+            match self.stream.write(&self.output[self.written..]) {
+                Ok(count) => self.written += count,
+                Err(error)
+                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) =>
+                {
+                    return Ok(());
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        self.output.clear();
+        self.written = 0;
+        Ok(())
+    }
+}
+
+impl Tally {
+    fn answered(&mut self, error: i32, now: Instant, sent_at: Instant) {
+        if self.preparing.is_some() {
+            self.prepared += 1;
+            // What an earlier run has left is as good.
+            if self.prepared == self.to_prepare {
+                self.preparing = None;
+            }
+            return;
+        }
+        if error != 0 {
+            self.failed += 1;
+        } else if now >= self.from {
+            self.operations += 1;
+            // A latency beyond the histogram's range is its maximum.
+            self.latency.saturating_record((now - sent_at).as_nanos() as u64);
+        }
+    }
+}
+
+fn node(number: u64) -> String {
+    format!("{FOLDER}/node-{number}x")
+}

@@ -1,0 +1,188 @@
+//! A small blocking client of ZooKeeper's protocol: one request at a time, for the command line.
+
+use coordination::wire::{JuteInput, JuteOutput as _, Malformed, frame, op};
+use std::io::{self, Read as _, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::time::Duration;
+
+/// How long a server may take to take a connection, and to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The session timeout asked for, in milliseconds.
+const SESSION_TIMEOUT: i32 = 10_000;
+/// Replies beyond this are refused: nothing that fits on a terminal is longer.
+const REPLY_BYTES_MAX: usize = 64 << 20;
+const PING: i32 = -2;
+const NOTIFICATION: i32 = -1;
+
+/// Why a request has no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum ZkError {
+    /// No server could be reached.
+    #[error("no server answers at {0}: {1}")]
+    Unreachable(String, String),
+    /// The connection broke: the request may have been executed.
+    #[error("the connection broke: {0}; a change may have been made")]
+    Broken(#[from] io::Error),
+    /// The server refused the request; it was not executed.
+    #[error("{}", words(*.0))]
+    Refused(i32),
+    /// The server said what this client does not understand.
+    #[error("the server's reply is not ZooKeeper's protocol")]
+    Strange,
+}
+
+impl From<Malformed> for ZkError {
+    fn from(_: Malformed) -> Self {
+        Self::Strange
+    }
+}
+
+fn words(code: i32) -> String {
+    let known = match code {
+        -4 => "the connection is lost",
+        -6 => "the server does not know this request",
+        -8 => "bad arguments",
+        -101 => "no such node",
+        -102 => "not allowed by the node's access list",
+        -103 => "the node has another version",
+        -108 => "an ephemeral node has no children",
+        -110 => "the node exists already",
+        -111 => "the node has children",
+        -112 => "the session has expired",
+        -114 => "the access list is not valid",
+        -125 => "a quota is exceeded",
+        -127 => "the server asks to slow down",
+        _ => return format!("error {code}"),
+    };
+    format!("{known} (ZooKeeper error {code})")
+}
+
+/// A change that was watched for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Event {
+    /// What happened.
+    pub what: &'static str,
+    /// Where.
+    pub path: String,
+}
+
+/// One session.
+pub struct ZkClient {
+    stream: TcpStream,
+    xid: i32,
+    /// The session's number.
+    pub session: i64,
+    events: Vec<Event>,
+}
+
+impl ZkClient {
+    /// Connects to the first of `servers` (`host:port`, comma-separated) that answers.
+    pub fn connect(servers: &str) -> Result<Self, ZkError> {
+        let mut last = "no address".to_owned();
+        for server in servers.split(',').map(str::trim) {
+            for address in server.to_socket_addrs().into_iter().flatten() {
+                match TcpStream::connect_timeout(&address, PATIENCE) {
+                    Ok(stream) => return Self::greet(stream),
+                    Err(error) => last = error.to_string(),
+                }
+            }
+        }
+        Err(ZkError::Unreachable(servers.to_owned(), last))
+    }
+
+    fn greet(stream: TcpStream) -> Result<Self, ZkError> {
+        stream.set_read_timeout(Some(PATIENCE))?;
+        stream.set_nodelay(true)?;
+        let mut client = Self { stream, xid: 0, session: 0, events: Vec::new() };
+        let mut hello = Vec::new();
+        frame(&mut hello, |out| {
+            out.put_i32(0);
+            out.put_i64(0);
+            out.put_i32(SESSION_TIMEOUT);
+            out.put_i64(0);
+            out.put_buffer(Some(&[0; 16]));
+            out.push(0);
+        });
+        client.stream.write_all(&hello)?;
+        let answer = client.receive()?;
+        let mut answer = JuteInput(&answer);
+        answer.i32()?;
+        answer.i32()?;
+        client.session = answer.i64()?;
+        Ok(client)
+    }
+
+    /// Sends one request and waits for its answer's body.
+    pub fn ask(&mut self, opcode: i32, body: &[u8]) -> Result<Vec<u8>, ZkError> {
+        self.xid += 1;
+        self.send(self.xid, opcode, body)?;
+        loop {
+            let (xid, error, body) = self.next()?;
+            if xid == self.xid {
+                return if error == 0 { Ok(body) } else { Err(ZkError::Refused(error)) };
+            }
+        }
+    }
+
+    fn send(&mut self, xid: i32, opcode: i32, body: &[u8]) -> Result<(), ZkError> {
+        let mut bytes = Vec::with_capacity(body.len() + 12);
+        frame(&mut bytes, |out| {
+            out.put_i32(xid);
+            out.put_i32(opcode);
+            out.extend_from_slice(body);
+        });
+        Ok(self.stream.write_all(&bytes)?)
+    }
+
+    /// The next reply; notifications are put aside.
+    fn next(&mut self) -> Result<(i32, i32, Vec<u8>), ZkError> {
+        loop {
+            let bytes = self.receive()?;
+            let mut input = JuteInput(&bytes);
+            let xid = input.i32()?;
+            input.i64()?;
+            let error = input.i32()?;
+            if xid == NOTIFICATION {
+                let what = match input.i32()? {
+                    1 => "created",
+                    2 => "deleted",
+                    3 => "data changed",
+                    4 => "children changed",
+                    _ => "changed",
+                };
+                input.i32()?;
+                self.events.push(Event { what, path: input.text()?.to_owned() });
+                continue;
+            }
+            return Ok((xid, error, input.0.to_vec()));
+        }
+    }
+
+    fn receive(&mut self) -> Result<Vec<u8>, ZkError> {
+        let mut length = [0; 4];
+        self.stream.read_exact(&mut length)?;
+        let length = usize::try_from(i32::from_be_bytes(length)).unwrap_or(usize::MAX);
+        if length > REPLY_BYTES_MAX {
+            return Err(ZkError::Strange);
+        }
+        let mut bytes = vec![0; length];
+        self.stream.read_exact(&mut bytes)?;
+        Ok(bytes)
+    }
+
+    /// Waits for something watched to happen, and keeps the session alive meanwhile.
+    pub fn wait_for_event(&mut self) -> Result<Event, ZkError> {
+        self.stream.set_read_timeout(Some(Duration::from_millis(SESSION_TIMEOUT as u64)))?;
+        loop {
+            if !self.events.is_empty() {
+                return Ok(self.events.remove(0));
+            }
+            // The answer to a ping ends the wait for it; an event that came before is found above.
+            self.send(PING, op::PING, &[])?;
+            self.next()?;
+            if self.events.is_empty() {
+                std::thread::sleep(Duration::from_millis(100));
+            }
+        }
+    }
+}

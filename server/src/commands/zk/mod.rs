@@ -1,0 +1,339 @@
+//! `ordinate zk`: the coordination service from the command line. Works with Apache ZooKeeper as well.
+
+mod client;
+
+use crate::failure::Failure;
+use clap::Subcommand;
+use client::{ZkClient, ZkError};
+use coordination::wire::{Acl, Identity, JuteInput, JuteOutput as _, Stat, op, write_acls};
+use serde_json::json;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+
+/// The coordination service.
+#[derive(clap::Args)]
+pub struct Zk {
+    /// Servers of ZooKeeper's protocol, comma-separated; the first that answers is used
+    #[arg(long, short, global = true, default_value = "127.0.0.1:2181", env = "ORDINATE_ZOOKEEPER")]
+    servers: String,
+    /// How results are printed
+    #[arg(long, short, global = true, default_value = "table", value_parser = ["table", "json"])]
+    output: String,
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// List a node's children
+    Ls {
+        /// The node
+        #[arg(default_value = "/")]
+        path: String,
+        /// All descendants
+        #[arg(long, short)]
+        recursive: bool,
+    },
+    /// Print a node's data
+    Get {
+        /// The node
+        path: String,
+    },
+    /// Print what is known of a node
+    Stat {
+        /// The node
+        path: String,
+    },
+    /// Set a node's data
+    Set {
+        /// The node
+        path: String,
+        /// The data; `-` reads standard input
+        data: String,
+        /// Only if the node has this version
+        #[arg(long, default_value_t = -1, allow_negative_numbers = true)]
+        if_version: i32,
+    },
+    /// Create a node
+    Create {
+        /// The node
+        path: String,
+        /// The data; `-` reads standard input
+        #[arg(default_value = "")]
+        data: String,
+        /// Append a number that grows
+        #[arg(long)]
+        sequential: bool,
+        /// Delete it when it has lost its last child
+        #[arg(long)]
+        container: bool,
+        /// Create missing parents
+        #[arg(long, short)]
+        parents: bool,
+    },
+    /// Delete a node
+    Rm {
+        /// The node
+        path: String,
+        /// And all below it, at once or not at all
+        #[arg(long, short)]
+        recursive: bool,
+        /// Only if the node has this version
+        #[arg(long, default_value_t = -1, allow_negative_numbers = true)]
+        if_version: i32,
+    },
+    /// Rename a node and all below it, at once or not at all
+    Rename {
+        /// The node
+        from: String,
+        /// Its new path
+        to: String,
+    },
+    /// Print changes below a node as they happen, until interrupted or `--count` have come
+    Watch {
+        /// The node
+        path: String,
+        /// Stop after so many
+        #[arg(long)]
+        count: Option<u64>,
+    },
+    /// Read commands from standard input: ls, get, set, create, rm, stat, rename
+    Shell,
+}
+
+/// Nodes that a recursive request may concern.
+const SUBTREE_MAX: i32 = 1000;
+
+impl Zk {
+    /// Runs one verb.
+    pub fn run(self) -> Result<(), Failure> {
+        let mut session = ZkClient::connect(&self.servers).map_err(|error| explain(&error, &self.servers))?;
+        let json = self.output == "json";
+        let outcome = match self.verb {
+            Verb::Shell => shell(&mut session, json),
+            verb => execute(&mut session, verb, json),
+        };
+        // A session that is closed leaves nothing behind; one that is not expires.
+        let _ = session.ask(op::CLOSE, &[]);
+        outcome.map_err(|error| explain(&error, &self.servers))
+    }
+}
+
+fn explain(error: &ZkError, servers: &str) -> Failure {
+    match error {
+        ZkError::Refused(_) => {
+            Failure::failed("O4101", "the request was refused", error.to_string(), "ordinate zk stat PATH")
+        }
+        ZkError::Unreachable(..) => Failure::failed(
+            "O4102",
+            "no server can be reached",
+            error.to_string(),
+            "ordinate demo, or give --servers HOST:PORT",
+        ),
+        ZkError::Broken(_) | ZkError::Strange => Failure::failed(
+            "O4103",
+            "the conversation failed",
+            format!("{error} ({servers})"),
+            "ordinate zk ... again",
+        ),
+    }
+}
+
+fn execute(session: &mut ZkClient, verb: Verb, json: bool) -> Result<(), ZkError> {
+    match verb {
+        Verb::Ls { path, recursive } => {
+            let mut pending = vec![path];
+            while let Some(path) = pending.pop() {
+                let children = children(session, &path)?;
+                for child in &children {
+                    let whole = if path == "/" { format!("/{child}") } else { format!("{path}/{child}") };
+                    let shown = if recursive { &whole } else { child };
+                    if json {
+                        println!("{}", json!(shown))
+                    } else {
+                        println!("{shown}")
+                    }
+                    if recursive {
+                        pending.push(whole);
+                    }
+                }
+            }
+        }
+        Verb::Get { path } => {
+            let (data, stat) = get(session, &path)?;
+            if json {
+                let text = String::from_utf8_lossy(&data);
+                println!(
+                    "{}",
+                    json!({ "path": path, "data": text, "version": stat.version, "mzxid": stat.mzxid })
+                );
+            } else {
+                let mut out = std::io::stdout();
+                let _ = out.write_all(&data);
+                if out.is_terminal() {
+                    println!();
+                }
+            }
+        }
+        Verb::Stat { path } => print_stat(&path, &get(session, &path)?.1, json),
+        Verb::Set { path, data, if_version } => {
+            let mut body = Vec::new();
+            body.put_text(&path);
+            body.put_buffer(Some(&input(data)?));
+            body.put_i32(if_version);
+            let reply = session.ask(op::SET_DATA, &body)?;
+            let stat = Stat::read(&mut JuteInput(&reply))?;
+            if json { print_stat(&path, &stat, true) } else { println!("version {}", stat.version) }
+        }
+        Verb::Create { path, data, sequential, container, parents } => {
+            if parents {
+                make_parents(session, &path)?;
+            }
+            let flags = if container { 4 } else { 2 * i32::from(sequential) };
+            let made = create(session, &path, &input(data)?, flags)?;
+            if json { println!("{}", json!(made)) } else { println!("{made}") }
+        }
+        Verb::Rm { path, recursive, if_version } => {
+            let mut body = Vec::new();
+            body.put_text(&path);
+            body.put_i32(if recursive { SUBTREE_MAX } else { if_version });
+            session.ask(if recursive { op::REMOVE_RECURSIVE } else { op::DELETE }, &body)?;
+        }
+        Verb::Rename { from, to } => {
+            let mut body = Vec::new();
+            body.put_text(&from);
+            body.put_text(&to);
+            body.put_i32(SUBTREE_MAX);
+            session.ask(op::RENAME, &body)?;
+        }
+        Verb::Watch { path, count } => {
+            let mut body = Vec::new();
+            body.put_text(&path);
+            body.put_i32(1);
+            session.ask(op::ADD_WATCH, &body)?;
+            for _ in 0..count.unwrap_or(u64::MAX) {
+                let event = session.wait_for_event()?;
+                if json {
+                    println!("{}", json!({ "path": event.path, "what": event.what }));
+                } else {
+                    println!("{:<18}{}", event.what, event.path);
+                }
+            }
+        }
+        Verb::Shell => {}
+    }
+    Ok(())
+}
+
+fn children(session: &mut ZkClient, path: &str) -> Result<Vec<String>, ZkError> {
+    let mut body = Vec::new();
+    body.put_text(path);
+    body.push(0);
+    let reply = session.ask(op::GET_CHILDREN, &body)?;
+    let mut names: Vec<String> = JuteInput(&reply).texts()?.into_iter().map(str::to_owned).collect();
+    names.sort();
+    Ok(names)
+}
+
+fn get(session: &mut ZkClient, path: &str) -> Result<(Vec<u8>, Stat), ZkError> {
+    let mut body = Vec::new();
+    body.put_text(path);
+    body.push(0);
+    let reply = session.ask(op::GET_DATA, &body)?;
+    let mut reply = JuteInput(&reply);
+    let data = reply.buffer()?.unwrap_or_default().to_vec();
+    Ok((data, Stat::read(&mut reply)?))
+}
+
+fn create(session: &mut ZkClient, path: &str, data: &[u8], flags: i32) -> Result<String, ZkError> {
+    let mut body = Vec::new();
+    body.put_text(path);
+    body.put_buffer(Some(data));
+    write_acls(&[Acl { permissions: 31, who: Identity::new("world", "anyone") }], &mut body);
+    body.put_i32(flags);
+    let opcode = if flags == 4 { op::CREATE_CONTAINER } else { op::CREATE };
+    let reply = session.ask(opcode, &body)?;
+    Ok(JuteInput(&reply).text()?.to_owned())
+}
+
+fn make_parents(session: &mut ZkClient, path: &str) -> Result<(), ZkError> {
+    for (at, _) in path.match_indices('/').filter(|(at, _)| *at > 0) {
+        match create(session, &path[..at], &[], 0) {
+            Ok(_) | Err(ZkError::Refused(-110)) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn input(data: String) -> Result<Vec<u8>, ZkError> {
+    if data != "-" {
+        return Ok(data.into_bytes());
+    }
+    let mut bytes = Vec::new();
+    std::io::Read::read_to_end(&mut std::io::stdin(), &mut bytes)?;
+    Ok(bytes)
+}
+
+fn print_stat(path: &str, stat: &Stat, json: bool) {
+    let fields = [
+        ("czxid", stat.czxid),
+        ("mzxid", stat.mzxid),
+        ("pzxid", stat.pzxid),
+        ("ctime", stat.ctime),
+        ("mtime", stat.mtime),
+        ("version", i64::from(stat.version)),
+        ("cversion", i64::from(stat.cversion)),
+        ("aversion", i64::from(stat.aversion)),
+        ("ephemeralOwner", stat.ephemeral_owner),
+        ("dataLength", i64::from(stat.data_length)),
+        ("numChildren", i64::from(stat.num_children)),
+    ];
+    if json {
+        let fields: serde_json::Map<String, serde_json::Value> =
+            fields.iter().map(|(name, value)| ((*name).to_owned(), json!(value))).collect();
+        println!("{}", json!({ "path": path, "stat": fields }));
+        return;
+    }
+    for (name, value) in fields {
+        println!("{name:<16}{value}");
+    }
+}
+
+/// One command a line, as on the command line; an error is printed and the next line goes on.
+fn shell(session: &mut ZkClient, json: bool) -> Result<(), ZkError> {
+    let interactive = std::io::stdin().is_terminal();
+    let prompt = || {
+        if interactive {
+            print!("zk> ");
+            let _ = std::io::stdout().flush();
+        }
+    };
+    prompt();
+    for line in std::io::stdin().lock().lines() {
+        let line = line?;
+        let words: Vec<&str> = line.split_whitespace().collect();
+        if words == ["quit"] {
+            break;
+        }
+        if !words.is_empty() {
+            let parsed = <Line as clap::Parser>::try_parse_from(std::iter::once("zk").chain(words));
+            match parsed {
+                Ok(Line { verb: Verb::Shell }) => println!("this is the shell"),
+                Ok(Line { verb }) => match execute(session, verb, json) {
+                    Ok(()) => {}
+                    Err(error @ ZkError::Refused(_)) => println!("{error}"),
+                    Err(error) => return Err(error),
+                },
+                Err(error) => println!("{error}"),
+            }
+        }
+        prompt();
+    }
+    Ok(())
+}
+
+#[derive(clap::Parser)]
+struct Line {
+    #[command(subcommand)]
+    verb: Verb,
+}

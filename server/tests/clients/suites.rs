@@ -1,0 +1,63 @@
+//! Other people's tests.
+
+use crate::alone;
+use crate::cluster::{ORDINATE, free_address};
+use crate::peers;
+use std::process::Command;
+
+/// What runs of kazoo's suite by default: no waiting for timeouts. `scripts/kazoo-suite.sh` runs all of it.
+const KAZOO_BOUNDED: &str =
+    "test_(barrier|cache|counter|election|lease|lock|party|queue|watchers|client|partitioner)\\.py";
+
+fn kazoo(engine: &str) {
+    let Some(_) = peers::installed("python") else { return };
+    let only = std::env::var("ORDINATE_KAZOO_ONLY").unwrap_or_else(|_| KAZOO_BOUNDED.to_owned());
+    // The block of ports that this process has claimed is longer than the twelve that follow.
+    let port = free_address().port() + 100;
+    let output = Command::new(peers::root().join("scripts/kazoo-suite.sh"))
+        .arg(engine)
+        .env("ORDINATE_BINARY", ORDINATE)
+        .env("ORDINATE_KAZOO_ONLY", only)
+        .env("ORDINATE_PORT", port.to_string())
+        .output()
+        .expect("the script is in the repository");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    let verdict = said.lines().rev().find(|line| line.contains(" passed")).unwrap_or_default();
+    assert!(!verdict.is_empty(), "no test of kazoo ran: {said}");
+    println!("kazoo over {engine}: {verdict}");
+}
+
+// A client library that its own authors have tested against ZooKeeper behaves differently here: with shards ...
+#[test]
+fn kazoos_own_suite_passes_over_mason() {
+    alone(async { kazoo("mason") });
+}
+
+// ... or without.
+#[test]
+fn kazoos_own_suite_passes_over_paxos() {
+    alone(async { kazoo("paxos") });
+}
+
+// The official client refuses what it does not know: a code, an order of answers, a stamp that goes back.
+#[test]
+fn the_java_client_and_curators_recipes_work() {
+    alone(async {
+        let Some(folder) = peers::installed("java") else { return };
+        for coordination in
+            ["[coordination]\nengine = \"mason\"\nshards = 4", "[coordination]\nengine = \"paxos\""]
+        {
+            let (_cluster, addresses) = peers::ordinate(coordination).await;
+            let servers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            let classes = format!("{0}/classes:{0}/jars/*", folder.display());
+            let output = Command::new("java").args(["-cp", &classes, "Smoke", &servers.join(",")]).output();
+            let output = output.expect("java runs, or its peers would not be there");
+            let said = String::from_utf8_lossy(&output.stdout);
+            assert!(output.status.success(), "{coordination}\n{said}");
+            let verdict = said.lines().last().unwrap_or_default();
+            assert!(verdict.ends_with("17 checks passed"), "{said}");
+            println!("Java over {}: {verdict}", coordination.replace('\n', " "));
+        }
+    });
+}
