@@ -65,12 +65,20 @@ planted_bugs! {
     M06,
     /// A standby has the holes of one space filled only.
     M07,
+    /// A proxy's leader that is asked to seal has no-ops executed for what it has proposed, before the log says what of it counts.
+    M08,
+    /// A proxy's leader hands operations to its host's shards before they are in the log.
+    M09,
+    /// A proxy's log holds the numbers without the operations, which its leader hands to the shards itself.
+    M10,
     /// A new proxy leader fills the last of its predecessors' lost requests only.
     M11,
     /// A sequencer remembers requests without telling proxies apart.
     M13,
     /// A proxy accepts the answers of a sequencer that it has sealed.
     M14,
+    /// A sequencer numbers a request over several spaces in two steps, and others in between.
+    M17,
 }
 
 #[cfg(not(feature = "planted"))]

@@ -4,11 +4,16 @@
 //! sweeps must find.
 #![forbid(unsafe_code)]
 
+pub mod coordination;
 pub mod mason;
 pub mod mutants;
 pub mod paxos;
 
 /// Every family, for programs that list, run and sweep them.
 pub fn families() -> Vec<Box<dyn sim::Experiment>> {
-    vec![sim::experiment(paxos::PaxosScenario::draw), sim::experiment(mason::MasonScenario::draw)]
+    vec![
+        sim::experiment(paxos::PaxosScenario::draw),
+        sim::experiment(mason::MasonScenario::draw),
+        sim::experiment(coordination::CoordinationScenario::draw),
+    ]
 }

@@ -56,7 +56,24 @@ pub const MUTANTS: &[Mutant] = &[
     paxos(Planted::P24, &["PREFIX", "LIN"]),
     paxos(Planted::P25, &["LIN"]),
     paxos(Planted::P26, &["DUR"]),
+    mason(Planted::M01, &["UNIQ", "RT"]),
+    mason(Planted::M02, &["UNIQ"]),
+    mason(Planted::M04, &["UNIQ", "RT"]),
+    mason(Planted::M05, &["UNIQ"]),
+    mason(Planted::M06, &["CONTIG"]),
+    mason(Planted::M07, &["CONTIG"]),
+    mason(Planted::M08, &["PREFIX", "DUR"]),
+    mason(Planted::M09, &["PREFIX", "DUR"]),
+    mason(Planted::M10, &["PREFIX", "DUR"]),
+    mason(Planted::M11, &["CONTIG"]),
+    mason(Planted::M13, &["UNIQ"]),
+    mason(Planted::M14, &["UNIQ"]),
+    mason(Planted::M17, &["MSO"]),
 ];
+
+const fn mason(planted: Planted, expected: &'static [&'static str]) -> Mutant {
+    Mutant { planted, family: "mason", expected }
+}
 
 const fn paxos(planted: Planted, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "paxos", expected }

@@ -2,7 +2,8 @@
 
 use super::Node;
 use ::mason::Shard as _;
-use ::mason::{Number, Placed, Space};
+use ::mason::view::View;
+use ::mason::{Number, Placed, Space, Stamp};
 use kernel::{HostId, NodeId, invariant};
 use sim::Cluster;
 use std::collections::BTreeMap;
@@ -32,6 +33,7 @@ impl Invariants {
             let known = *self.digests.entry((server.space(), next)).or_insert(digest);
             invariant!(PREFIX, known == digest, "{id} differs from another server below number {next}");
         }
+        self.check_order(host, cluster);
         let active = cluster.nodes().filter_map(|(_, node)| match node {
             Node::Sequencer(sequencer) => sequencer.active_epoch(),
             _ => None,
@@ -43,6 +45,31 @@ impl Invariants {
             epochs.windows(2).all(|pair| pair[0] != pair[1]),
             "two sequencers of one epoch: {epochs:?}"
         );
+    }
+
+    /// What is to be executed next stands in the order of its stamps.
+    fn check_order(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        for (id, node) in cluster.nodes_of(host) {
+            let Node::Shard(server) = node else { continue };
+            let mut before = Stamp(0);
+            for (number, delivered) in server.waiting().filter(|(_, entry)| entry.operation.is_some()) {
+                let stamp = delivered.order.stamp;
+                invariant!(MSO, stamp > before, "{id} has stamp {before} below {number}, and {stamp} there");
+                before = stamp;
+            }
+        }
+    }
+
+    /// A hole that is there long after everything was healed is one for ever.
+    pub(super) fn check_contiguity(&self, core: &[HostId], cluster: &Cluster<'_, Node>) {
+        let mut view = View::default();
+        for (_, node) in cluster.nodes().filter(|(id, _)| core.contains(&id.host())) {
+            let Node::Log(embedded) = node else { continue };
+            let paxos::Member::Replica(replica) = embedded.node() else { continue };
+            view.merge(replica.machine().view());
+        }
+        let holes = view.holes();
+        invariant!(CONTIG, holes.is_empty(), "nobody has filled {holes:?}");
     }
 
     /// Every server of the core has executed the same numbers, and none is missing that any proxy has assigned.

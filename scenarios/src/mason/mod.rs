@@ -28,7 +28,11 @@ pub struct MasonScenario {
     /// Acceptors that have been seen to vote: a group is born when all its acceptors have been heard once, and a machine that is
     /// lost before is one that an operator has to replace.
     voting: BTreeSet<NodeId>,
+    core: Vec<HostId>,
 }
+
+/// How long after the heal every hole must be filled: less than a core has to converge.
+const CONTIGUOUS_AFTER: Duration = Duration::from_secs(110);
 
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
@@ -111,6 +115,7 @@ impl MasonScenario {
             invariants: Invariants::default(),
             lost: BTreeSet::new(),
             voting: BTreeSet::new(),
+            core: Vec::new(),
         }
     }
 
@@ -273,6 +278,15 @@ impl Scenario for MasonScenario {
             sound.remove(rng.index(sound.len()));
         }
         Core::Hosts(sound)
+    }
+
+    fn on_heal(&mut self, core: &[HostId], control: &mut Control<'_, Node>) {
+        self.core = core.to_vec();
+        control.alarm(CONTIGUOUS_AFTER, 0);
+    }
+
+    fn on_alarm(&mut self, _token: u64, control: &mut Control<'_, Node>) {
+        self.invariants.check_contiguity(&self.core, &control.cluster);
     }
 
     fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {

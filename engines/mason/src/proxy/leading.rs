@@ -1,5 +1,7 @@
 //! The volatile part of the proxy that leads its group: what waits for numbers, and what waits for the log.
 
+mod early;
+
 use super::entry::{Batch, Entry, Item, Question};
 use super::{
     Active, Allocated, Applied, Began, Collect, Complete, DidFill, DidSeal, Fill, FollowUp, Frame, NotActive,
@@ -460,6 +462,11 @@ impl Lead {
             self.sequencing.heard_at = now;
         }
         self.sequencing.sealing = Some((message.epoch, from, now));
+        if planted!(M08) {
+            for pending in &self.pending {
+                early::have_no_ops_executed(pending, frame, cx);
+            }
+        }
         if planted!(M01) {
             let (group, epoch) = (frame.group, message.epoch);
             let view = self.collecting.view.clone();
@@ -753,7 +760,10 @@ fn count(items: &[Item]) -> Vec<(Space, u64)> {
 fn propose_batch(pending: &Pending, epoch: u64, sequencer: u64, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
     let Stage::Proposed { index, numbers } = &pending.stage else { return };
     let Numbers { request, rows, stamp, cut, time } = numbers.clone();
-    let items = pending.items.clone();
+    if planted!(M09) || planted!(M10) {
+        early::have_executed(pending, frame, cx);
+    }
+    let items = if planted!(M10) { Vec::new() } else { pending.items.clone() };
     let batch = Batch { epoch, index: *index, sequencer, request, rows, stamp, cut, time, items };
     propose(&Entry::Batch(batch), frame, cx);
 }

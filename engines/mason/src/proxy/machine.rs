@@ -110,6 +110,11 @@ impl<S: Stub> ProxyMachine<S> {
         }
     }
 
+    /// Its group.
+    pub fn group(&self) -> Group {
+        self.group
+    }
+
     /// The numbers assigned, for invariants.
     pub fn view(&self) -> &View {
         &self.state.view

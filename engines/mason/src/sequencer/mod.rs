@@ -219,7 +219,11 @@ impl Sequencer {
         }
         served.proxy_epoch = proxy_epoch;
         served.remembered = served.remembered.split_off(&(committed.min(served.highest) + 1));
-        if let Some(allocation) = served.remembered.get(&request) {
+        if let Some(allocation) = served.remembered.get_mut(&request) {
+            if planted!(M17) {
+                take_rows(&mut counters.next, counts.get(allocation.rows.len()..).unwrap_or_default())
+                    .for_each(|row| allocation.rows.push(row));
+            }
             cx.mark("sequencer.answered_a_request_again");
             return cx.send(from, proxy::Allocated { epoch, allocation: allocation.clone() });
         }
@@ -228,22 +232,17 @@ impl Sequencer {
             return;
         }
         served.highest = request;
-        let rows: Vec<Range> = counts
-            .iter()
-            .map(|&(space, count)| {
-                let next = &mut counters.next[usize::from(space.0)];
-                let first = *next;
-                *next = next.plus(count);
-                Range { space, first, count }
-            })
-            .collect();
+        let at_once = if planted!(M17) { counts.len().min(1) } else { counts.len() };
+        let rows: Vec<Range> = take_rows(&mut counters.next, &counts[..at_once]).collect();
         let stamp = counters.stamp;
         counters.stamp = stamp.plus(operations);
         let allocation = Allocation { request, rows, stamp, cut: counters.cut() };
         if let Some(served) = counters.served.get_mut(&group) {
             served.remembered.insert(request, allocation.clone());
         }
-        cx.send(from, proxy::Allocated { epoch, allocation });
+        if at_once == counts.len() {
+            cx.send(from, proxy::Allocated { epoch, allocation });
+        }
     }
 
     fn on_probe(&mut self, from: NodeId, message: Probe, cx: &mut Cx<'_, Self>) {
@@ -267,6 +266,15 @@ impl Sequencer {
             cx.send(from, proxy::Pong { epoch: message.epoch });
         }
     }
+}
+
+fn take_rows(next: &mut [Number], counts: &[(Space, u64)]) -> impl Iterator<Item = Range> {
+    counts.iter().map(|&(space, count)| {
+        let next = &mut next[usize::from(space.0)];
+        let first = *next;
+        *next = next.plus(count);
+        Range { space, first, count }
+    })
 }
 
 impl Counters {

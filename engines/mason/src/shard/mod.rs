@@ -248,6 +248,11 @@ impl<S: Shard> ShardServer<S> {
         self.waiting.len()
     }
 
+    /// The operations that wait, for invariants.
+    pub fn waiting(&self) -> impl Iterator<Item = (Number, &Delivered)> {
+        self.waiting.iter().map(|(&number, entry)| (number, &entry.delivered))
+    }
+
     /// Where it stands, in words.
     pub fn standing(&self) -> String {
         let waits = match self.waiting.get(&self.next) {

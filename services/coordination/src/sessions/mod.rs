@@ -75,6 +75,11 @@ impl Sessions {
         self.sessions.len()
     }
 
+    /// Whether this session has not ended; it may be closing.
+    pub fn contains(&self, session: SessionId) -> bool {
+        self.sessions.contains_key(&session)
+    }
+
     /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()

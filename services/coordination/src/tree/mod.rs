@@ -109,6 +109,16 @@ impl Znodes {
         self.table.len() == 0
     }
 
+    /// The paths of the nodes that live here, for invariants.
+    pub fn paths(&self) -> impl Iterator<Item = &str> {
+        self.table.iter().map(|node| node.path())
+    }
+
+    /// The sessions that own ephemeral nodes here, for invariants.
+    pub fn owners(&self) -> impl Iterator<Item = SessionId> {
+        self.ephemerals.keys().copied()
+    }
+
     /// Carries out what lives here of a change, and notes whom to tell. `position`: of the step within its operation.
     fn apply(&mut self, change: &Change<'_>, position: u32, notices: &mut Notices) {
         let path = &*change.path;

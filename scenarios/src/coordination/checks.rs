@@ -1,0 +1,397 @@
+//! What users were told, and what must hold of it.
+
+use super::user::{Armed, Awaited, User, Watched};
+use super::words::{Ask, BAD_VERSION, Body, NO_NODE, NODE_EXISTS, SEQUENTIAL, Step};
+use consistency::kv::{Expected, KvCall, KvHistory, KvReply, KvVerdict};
+use consistency::{Process, Time, Value, Version};
+use coordination::wire::{Stat, parent_of};
+use kernel::invariant;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Nodes that are made once and never deleted.
+pub(super) const LASTING: [&str; 3] = ["/r0", "/r1", "/r2"];
+/// Nodes that are only made and set together.
+pub(super) const TWINS: [&str; 2] = ["/t0", "/t1"];
+/// Nodes that come and go.
+pub(super) const FLEETING: [&str; 6] = ["/d0", "/d1", "/d0/c0", "/d0/c1", "/d1/c0", "/d1/c1"];
+/// Where sequential nodes are made, and ephemeral ones that queue for a lock.
+pub(super) const QUEUE: &str = "/q";
+pub(super) const LOCK: &str = "/lock";
+
+#[derive(Clone, PartialEq, Debug)]
+struct Fact {
+    czxid: u64,
+    version: i32,
+    value: Option<String>,
+}
+
+/// All that was told in one run.
+#[derive(Default)]
+pub(super) struct Checks {
+    kv: KvHistory,
+    processes: u64,
+    /// What a node was at each of its zxids.
+    facts: BTreeMap<String, BTreeMap<u64, Fact>>,
+    /// When a node came, changed or went, as far as it was told; when children came or went.
+    changes: BTreeMap<(Watched, String), BTreeSet<u64>>,
+    /// True where it came, false where it went.
+    lives: BTreeMap<String, BTreeMap<u64, bool>>,
+    /// It is not known whether these came or went.
+    doubtful: BTreeSet<String>,
+    /// Sequential names by their parents and zxids.
+    names: BTreeMap<String, BTreeMap<u64, String>>,
+    /// Sessions that have been closed by their users, and when that was answered.
+    closed: BTreeMap<u64, u64>,
+    /// Sessions of which somebody has seen that they are over, and when.
+    doomed: BTreeMap<u64, u64>,
+    pub(super) answered: u64,
+}
+
+/// One answer, with all that is known of it.
+pub(super) struct Told<'a> {
+    pub(super) awaited: &'a Awaited,
+    pub(super) zxid: u64,
+    pub(super) error: i32,
+    pub(super) body: Option<Body>,
+    pub(super) now: u64,
+    pub(super) session: u64,
+}
+
+fn is_recorded(path: &str) -> bool {
+    LASTING.contains(&path) || TWINS.contains(&path) || FLEETING.contains(&path)
+}
+
+fn number_of(path: &str) -> u64 {
+    let digits = path.len().saturating_sub(10);
+    path.get(digits..).and_then(|digits| digits.parse().ok()).unwrap_or(0)
+}
+
+impl Checks {
+    fn record(&mut self, path: &str, call: KvCall, reply: Option<KvReply>, told: (u64, u64)) {
+        if !is_recorded(path) {
+            return;
+        }
+        self.processes += 1;
+        let (asked, now) = told;
+        let operation = self.kv.invoke(Process(self.processes), path, call, Time(asked));
+        match reply {
+            Some(reply) => self.kv.complete(operation, reply, Time(now)),
+            None => self.kv.unknown(operation),
+        }
+    }
+
+    /// Nobody will ever tell what became of it.
+    pub(super) fn unknown(&mut self, awaited: &Awaited) {
+        let span = (awaited.at, awaited.at);
+        match &awaited.ask {
+            Ask::Create { path, value, .. } => {
+                self.doubtful.insert(path.clone());
+                self.record(path, create(value), None, span);
+            }
+            Ask::Delete { path, .. } => {
+                self.doubtful.insert(path.clone());
+                self.record(path, KvCall::Delete, None, span);
+            }
+            Ask::Set { path, value, .. } => {
+                self.record(path, KvCall::Put(Value::from(value.as_str())), None, span);
+            }
+            Ask::SetAll { paths, value } => {
+                for path in paths {
+                    self.record(path, KvCall::Put(Value::from(value.as_str())), None, span);
+                }
+            }
+            Ask::CreateAll { paths, value } => {
+                for path in paths {
+                    self.doubtful.insert(path.clone());
+                    self.record(path, create(value), None, span);
+                }
+            }
+            Ask::Exists { .. }
+            | Ask::Get { .. }
+            | Ask::Children { .. }
+            | Ask::GetAll { .. }
+            | Ask::SetWatches { .. }
+            | Ask::Ping
+            | Ask::Close => {}
+        }
+    }
+
+    /// An answer that says that it was done.
+    fn on_done(&mut self, told: &Told<'_>, believed: Option<u64>, body: &Body) {
+        let span = (told.awaited.at, told.now);
+        match (&told.awaited.ask, body) {
+            (Ask::Exists { path, .. }, Body::Stat(stat)) => self.on_stat(path, stat, None, told),
+            (Ask::Get { path, .. }, Body::Data(value, stat)) => self.on_value(path, value, stat, told),
+            (Ask::Create { path, value, flags }, Body::Created(made, stat)) => {
+                self.on_write(told);
+                self.on_stat(made, stat, Some(value), told);
+                self.came(made, stat.czxid as u64);
+                if flags & SEQUENTIAL != 0 {
+                    self.on_name(made, stat.czxid as u64);
+                } else {
+                    invariant!(WIRE, made == path, "{path} was asked for and {made} was made");
+                    self.record(path, create(value), written(stat.czxid), span);
+                }
+            }
+            (Ask::Set { path, value, version }, Body::Stat(stat)) => {
+                self.on_write(told);
+                self.on_stat(path, stat, Some(value), told);
+                self.changed(path, stat.mzxid as u64);
+                let call = match believed.filter(|_| *version >= 0 && LASTING.contains(&path.as_str())) {
+                    Some(zxid) => KvCall::CompareAndSet {
+                        expected: Expected::Version(Version(zxid)),
+                        value: Value::from(value.as_str()),
+                    },
+                    None => KvCall::Put(Value::from(value.as_str())),
+                };
+                self.record(path, call, written(stat.mzxid), span);
+            }
+            (Ask::Delete { path, .. }, Body::Nothing) => {
+                self.on_write(told);
+                self.lives.entry(path.clone()).or_default().insert(told.zxid, false);
+                self.changed(path, told.zxid);
+                self.child_changed(path, told.zxid);
+                self.record(path, KvCall::Delete, written(told.zxid as i64), span);
+            }
+            (Ask::SetAll { paths, value } | Ask::CreateAll { paths, value }, Body::Steps(steps)) => {
+                self.on_multi(told, paths, value, steps);
+            }
+            (Ask::GetAll { paths }, Body::Steps(steps)) => self.on_multi_read(told, paths, steps),
+            (Ask::Close, Body::Nothing) => {
+                self.closed.insert(told.session, told.now);
+            }
+            _ => {}
+        }
+    }
+
+    /// An answer has come.
+    pub(super) fn on_answer(&mut self, told: &Told<'_>, believed: Option<u64>) {
+        self.answered += 1;
+        let span = (told.awaited.at, told.now);
+        if told.error == 0 {
+            let body = told.body.clone();
+            invariant!(WIRE, body.is_some(), "an answer to {:?} that does not decode", told.awaited.ask);
+            if let Some(body) = body {
+                self.on_done(told, believed, &body);
+            }
+            return;
+        }
+        match (&told.awaited.ask, told.error) {
+            (Ask::Exists { path, .. } | Ask::Get { path, .. } | Ask::Set { path, .. }, NO_NODE) => {
+                self.record(path, KvCall::Get, Some(KvReply::absent()), span);
+            }
+            (Ask::Delete { path, .. }, NO_NODE) => {
+                self.record(path, KvCall::Delete, Some(KvReply::absent()), span);
+            }
+            (Ask::Create { path, flags, .. }, NODE_EXISTS) if flags & SEQUENTIAL != 0 => {
+                panic!("UNIQ: a sequential name under {path} had been given before");
+            }
+            (Ask::Create { path, value, .. }, NODE_EXISTS) => {
+                let refused = KvReply::Found { value: None, version: None };
+                self.record(path, create(value), Some(refused), span);
+            }
+            (Ask::Set { path, value, .. }, BAD_VERSION) => {
+                let Some(zxid) = believed.filter(|_| LASTING.contains(&path.as_str())) else { return };
+                let expected = Expected::Version(Version(zxid));
+                let call = KvCall::CompareAndSet { expected, value: Value::from(value.as_str()) };
+                self.record(path, call, Some(KvReply::Found { value: None, version: None }), span);
+            }
+            _ => {}
+        }
+    }
+
+    fn on_multi(&mut self, told: &Told<'_>, paths: &[String], value: &str, steps: &[Result<Step, i32>]) {
+        let span = (told.awaited.at, told.now);
+        let creates = matches!(told.awaited.ask, Ask::CreateAll { .. });
+        let mut zxids = BTreeSet::new();
+        for (path, step) in paths.iter().zip(steps) {
+            match step {
+                Ok(Step::Stat(stat) | Step::Data(_, stat)) => {
+                    zxids.insert(stat.mzxid);
+                    self.on_stat(path, stat, Some(value), told);
+                    self.changed(path, stat.mzxid as u64);
+                    let call = if creates { create(value) } else { KvCall::Put(Value::from(value)) };
+                    self.record(path, call, written(stat.mzxid), span);
+                }
+                Err(NO_NODE) => self.record(path, KvCall::Get, Some(KvReply::absent()), span),
+                Err(_) => {}
+            }
+        }
+        let failed = steps.iter().filter(|step| step.is_err()).count();
+        let whole = failed == 0 && zxids.len() == 1 || failed == steps.len();
+        invariant!(ATOMIC, whole && steps.len() == paths.len(), "a multi came to {steps:?}");
+        if failed == 0 {
+            self.on_write(told);
+        }
+    }
+
+    fn on_multi_read(&mut self, told: &Told<'_>, paths: &[String], steps: &[Result<Step, i32>]) {
+        let mut seen = Vec::new();
+        for (path, step) in paths.iter().zip(steps) {
+            match step {
+                Ok(Step::Data(value, stat)) => {
+                    seen.push(Some((stat.mzxid, value.clone())));
+                    self.on_value(path, value, stat, told);
+                }
+                Ok(Step::Stat(_)) | Err(_) => seen.push(None),
+            }
+        }
+        invariant!(
+            ATOMIC,
+            seen.windows(2).all(|pair| pair[0] == pair[1]),
+            "what is only written together was read as {seen:?}"
+        );
+    }
+
+    fn on_value(&mut self, path: &str, value: &str, stat: &Stat, told: &Told<'_>) {
+        self.on_stat(path, stat, Some(value), told);
+        let reply = KvReply::found(Value::from(value), Version(stat.mzxid as u64));
+        self.record(path, KvCall::Get, Some(reply), (told.awaited.at, told.now));
+    }
+
+    /// A node at one zxid is one state, and its versions count what was done to it.
+    fn on_stat(&mut self, path: &str, stat: &Stat, value: Option<&str>, told: &Told<'_>) {
+        let (czxid, mzxid, version) = (stat.czxid as u64, stat.mzxid as u64, stat.version);
+        let sound = czxid <= mzxid && (version == 0) == (czxid == mzxid);
+        invariant!(STAT, sound, "{path}: {stat:?}");
+        let owner = stat.ephemeral_owner as u64;
+        let closed = self.closed.get(&owner).copied().unwrap_or(u64::MAX);
+        invariant!(
+            EPH,
+            owner == 0 || closed >= told.awaited.at,
+            "{path} of session {owner:x} was seen after that was closed"
+        );
+        let facts = self.facts.entry(path.to_owned()).or_default();
+        let fact = facts.entry(mzxid).or_insert(Fact { czxid, version, value: None });
+        let same = (fact.czxid, fact.version) == (czxid, version)
+            && (fact.value.is_none() || value.is_none() || fact.value.as_deref() == value);
+        invariant!(STAT, same, "{path} at {mzxid}: {fact:?}, then {stat:?} {value:?}");
+        if fact.value.is_none() {
+            fact.value = value.map(str::to_owned);
+        }
+        let before = facts.range(..mzxid).next_back().map(|(_, fact)| (fact.czxid, fact.version));
+        let after = facts.range(mzxid + 1..).next().map(|(_, fact)| (fact.czxid, fact.version));
+        let rises = before.is_none_or(|before| before < (czxid, version))
+            && after.is_none_or(|after| after > (czxid, version));
+        invariant!(STAT, rises, "{path} at {mzxid}: {stat:?} between {before:?} and {after:?}");
+    }
+
+    fn came(&mut self, path: &str, zxid: u64) {
+        self.lives.entry(path.to_owned()).or_default().insert(zxid, true);
+        self.changed(path, zxid);
+        self.child_changed(path, zxid);
+    }
+
+    fn changed(&mut self, path: &str, zxid: u64) {
+        self.changes.entry((Watched::Data, path.to_owned())).or_default().insert(zxid);
+    }
+
+    fn child_changed(&mut self, path: &str, zxid: u64) {
+        if let Some(parent) = parent_of(path) {
+            self.changes.entry((Watched::Children, parent.to_owned())).or_default().insert(zxid);
+        }
+    }
+
+    /// A name is given once, and a later one is larger.
+    fn on_name(&mut self, path: &str, zxid: u64) {
+        let parent = parent_of(path).unwrap_or("/").to_owned();
+        let names = self.names.entry(parent).or_default();
+        let other = names.iter().find(|(at, name)| **at != zxid && *name == path);
+        invariant!(UNIQ, other.is_none(), "{path} was given at {zxid} and at {other:?}");
+        names.insert(zxid, path.to_owned());
+        let before = names.range(..zxid).next_back().map_or(0, |(_, name)| number_of(name) + 1);
+        let after = names.range(zxid + 1..).next().map_or(u64::MAX, |(_, name)| number_of(name));
+        let number = number_of(path);
+        invariant!(
+            UNIQ,
+            before <= number && number < after,
+            "{path} at {zxid} lies between {before} and {after}"
+        );
+    }
+
+    /// A session that others know to be over writes no more.
+    fn on_write(&mut self, told: &Told<'_>) {
+        let doomed = self.doomed.get(&told.session).copied().unwrap_or(u64::MAX);
+        invariant!(
+            EPH,
+            doomed > told.awaited.at,
+            "session {:x} lost an ephemeral node at {doomed} and wrote at {}",
+            told.session,
+            told.awaited.at
+        );
+    }
+
+    /// Who queues for the lock was seen: whoever is not there and has not left has lost the session.
+    pub(super) fn on_queue(&mut self, names: &[String], asked: u64, now: u64, users: &[User]) {
+        for place in users.iter().filter_map(|user| user.place.as_ref()) {
+            let there = names.iter().any(|name| place.path.ends_with(name.as_str()));
+            if there {
+                let closed = self.closed.get(&place.session).copied().unwrap_or(u64::MAX);
+                invariant!(EPH, closed >= asked, "{} outlives its session", place.path);
+            } else if !place.leaving && place.since < asked {
+                self.doomed.entry(place.session).or_insert(now);
+            }
+        }
+    }
+
+    /// An event ends these watches.
+    pub(super) fn on_event(&self, path: &str, kind: i32, zxid: i64, armed: &[Armed]) {
+        for armed in armed.iter().filter(|_| zxid > 0) {
+            invariant!(
+                WATCH,
+                zxid as u64 > armed.shown,
+                "event {kind} of {path} at {zxid} came after answers that show {}",
+                armed.shown
+            );
+        }
+    }
+
+    /// A watch whose event never came although answers have shown what came after, or although all is at rest.
+    pub(super) fn lost_watch(&self, user: &User, at_rest: bool) -> Option<String> {
+        for ((kind, path), armed) in &user.watches {
+            let Some(changes) = self.changes.get(&(*kind, path.clone())) else { continue };
+            let until = if at_rest { u64::MAX } else { armed.shown };
+            if armed.since < until
+                && let Some(zxid) = changes.range(armed.since + 1..=until).next()
+            {
+                return Some(format!("{kind:?} of {path} changed at {zxid} and {armed:?} was not told"));
+            }
+        }
+        None
+    }
+
+    /// The whole history. `linearizable`: whether reads promise to be.
+    pub(super) fn check(&self, linearizable: bool) {
+        for (path, lives) in &self.lives {
+            let Some(parent) = parent_of(path).filter(|parent| FLEETING.contains(parent)) else { continue };
+            for (&zxid, _) in lives.iter().filter(|(_, comes)| **comes) {
+                let known = self.lives.get(parent).and_then(|lives| lives.range(..zxid).next_back());
+                let gone = known.is_some_and(|(_, comes)| !comes) && !self.doubtful.contains(parent);
+                invariant!(ATOMIC, !gone, "{path} was made at {zxid}, when {parent} was not there");
+            }
+            let goings = self.lives.get(parent).into_iter().flatten().filter(|(_, comes)| !**comes);
+            for (&zxid, _) in goings {
+                let child = lives.range(..zxid).next_back();
+                let there = child.is_some_and(|(_, comes)| *comes) && !self.doubtful.contains(path);
+                invariant!(ATOMIC, !there, "{parent} was deleted at {zxid}, when {path} was there");
+            }
+        }
+        if linearizable && let KvVerdict::Violated { sentences, .. } = self.kv.check_linearizable() {
+            panic!("LIN: {sentences:?}");
+        }
+    }
+
+    pub(super) fn to_text(&self) -> Option<String> {
+        let mut out = Vec::new();
+        self.kv.write_jsonl(&mut out).ok()?;
+        String::from_utf8(out).ok()
+    }
+}
+
+fn create(value: &str) -> KvCall {
+    KvCall::CompareAndSet { expected: Expected::Value(Value::Nil), value: Value::from(value) }
+}
+
+fn written(zxid: i64) -> Option<KvReply> {
+    Some(KvReply::written(Version(zxid as u64)))
+}

@@ -1,0 +1,616 @@
+//! The coordination service: real gateways, sessions and shards of znodes over Mason, and users that speak ZooKeeper's bytes.
+
+mod checks;
+mod node;
+mod rest;
+mod user;
+mod words;
+mod workload;
+
+pub use node::{Seat, Socket};
+
+use checks::{Checks, LOCK, Told};
+use coordination::{Consistency, Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
+use kernel::{Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
+use mason::proxy::SpacesOf;
+use mason::{Deployment, Group, HostParts, Member, Parameters, Response, Stub as _};
+use rest::Servers;
+use sim::{
+    Class, Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind, Tuning,
+};
+use std::sync::Arc;
+use std::time::Duration;
+use user::{Awaited, News, Place as QueuePlace, Session, User, Watched};
+use words::{Ask, EPHEMERAL, NO_NODE, SEQUENTIAL};
+
+/// One cluster with its users, drawn from a seed.
+pub struct CoordinationScenario {
+    hosts: Vec<HostId>,
+    /// Where the users' operations wait; the users themselves are the scenario.
+    desk: HostId,
+    deployment: Deployment,
+    placement: Arc<Placement>,
+    sessions: SessionSettings,
+    consistency: Consistency,
+    users: Vec<User>,
+    rng: Rng,
+    values: u64,
+    checks: Checks,
+    servers: Servers,
+    core: Vec<HostId>,
+    healed_at: Option<u64>,
+}
+
+const MARKS: &[&str] = &[
+    "coordination.attached_anew",
+    "coordination.closed_a_session",
+    "coordination.heard_an_event",
+    "coordination.heard_of_a_missed_event",
+    "coordination.held_the_lock",
+    "coordination.lost_a_session",
+    "coordination.multi_was_refused",
+    "coordination.set_watches_again",
+    "coordination.version_did_not_match",
+];
+
+const STRIKES: [StrikeKind; 4] = [
+    StrikeKind { name: "break a user's connection", class: Class::Strike },
+    StrikeKind { name: "kill a user's host", class: Class::Strike },
+    StrikeKind { name: "kill the sequencer", class: Class::Strike },
+    StrikeKind { name: "silence a user until its session is over", class: Class::Strike },
+];
+
+const SOCKETS: u32 = 0x8000;
+const DESKS: u32 = 0x9000;
+/// A user's connections to one host take turns among so many nodes, so that what one was sent late is not another's.
+const SOCKETS_PER_USER: u32 = 8;
+const TICK: Duration = Duration::from_millis(150);
+/// How long after the heal all must be at rest: less than a core has to converge.
+const AT_REST_AFTER: Duration = Duration::from_secs(110);
+const AT_REST: u64 = 1 << 32;
+
+fn nanos(duration: Duration) -> u64 {
+    duration.as_nanos() as u64
+}
+
+impl CoordinationScenario {
+    /// A cluster of `rng`'s choice.
+    pub fn draw(rng: &mut Rng) -> Self {
+        let ms = Duration::from_millis;
+        let entries: Vec<paxos::HostEntry> = (0..3)
+            .map(|number| paxos::HostEntry { name: format!("h{number}"), address: format!("h{number}:1") })
+            .collect();
+        let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
+        let alone = rng.chance(0.2);
+        let groups = if alone { 1 } else { rng.between(1, 4) as u16 };
+        let shards = rng.between(1, 4) as u16;
+        let parameters = Parameters {
+            tick: ms(rng.between(10, 40)),
+            resend_after: ms(rng.between(30, 120)),
+            suspect_after: ms(rng.between(80, 400)),
+            clock_every: ms(rng.between(100, 300)),
+            collect_every: ms(rng.between(100, 1_000)),
+            collect_interval: rng.between(4, 64),
+            ask_after: ms(rng.between(20, 80)),
+            snapshot_every_bytes: 2_000 << rng.below(6),
+            snapshot_chunk_bytes: 256 << rng.below(4),
+            page_bytes: 512 << rng.below(6),
+            ..Parameters::default()
+        };
+        let log = paxos::Parameters {
+            election_timeout: ms(rng.between(100, 300)),
+            heartbeat_every: ms(rng.between(15, 40)),
+            resend_after: ms(rng.between(50, 150)),
+            window: 32 << rng.below(4),
+            snapshot_every_bytes: 4_000 << rng.below(6),
+            retained_bytes_max: 8_000 << rng.below(6),
+            ..paxos::Parameters::default()
+        };
+        let sequencers = if alone { 0 } else { 3 };
+        let placement = Arc::new(Placement::new(shards));
+        let sessions = SessionSettings {
+            timeout_min: 1_000,
+            timeout_max: 8_000,
+            ..SessionSettings::new(placement.clone(), [7; 32])
+        };
+        let consistency = if rng.chance(0.75) { Consistency::Linearizable } else { Consistency::Sequential };
+        let users = (0..rng.between(3, 6)).map(|_| User::new(rng.between(1_500, 6_000) as i32)).collect();
+        Self {
+            hosts,
+            desk: HostId::named("users"),
+            deployment: Deployment::new(entries, groups, shards, sequencers, parameters, log),
+            placement,
+            sessions,
+            consistency,
+            users,
+            rng: Rng::seeded(rng.bits()),
+            values: 0,
+            checks: Checks::default(),
+            servers: Servers::default(),
+            core: Vec::new(),
+            healed_at: None,
+        }
+    }
+
+    fn value(&mut self) -> String {
+        self.values += 1;
+        format!("v{}", self.values)
+    }
+
+    fn desk_of(&self, user: usize) -> NodeId {
+        NodeId::new(self.desk, Place(DESKS + user as u32))
+    }
+
+    fn user_of(&self, desk: NodeId) -> usize {
+        (desk.place().0 - DESKS) as usize
+    }
+
+    fn settings(&self, host: HostId) -> Settings {
+        let routes =
+            Routes { proxies: self.deployment.proxies_of(host), shards: self.deployment.servers_of(host) };
+        Settings { consistency: self.consistency, ..Settings::new(routes, self.placement.clone()) }
+    }
+
+    fn is_linearizable(&self) -> bool {
+        self.consistency == Consistency::Linearizable
+    }
+}
+
+/// Connections.
+impl CoordinationScenario {
+    fn connect(&mut self, number: usize, control: &mut Control<'_, Seat>) {
+        let now = control.cluster.now();
+        let within = if self.healed_at.is_some() { &self.core } else { &self.hosts };
+        let servers: Vec<HostId> = within.iter().copied().filter(|host| self.hosts.contains(host)).collect();
+        let Some(&host) = self.rng.pick(&servers) else { return };
+        let user = &mut self.users[number];
+        user.attempts += 1;
+        let turn = user.attempts % SOCKETS_PER_USER;
+        let socket = NodeId::new(host, Place(SOCKETS + number as u32 * SOCKETS_PER_USER + turn));
+        control.request(socket, Bytes::from_static(&[node::CONNECT]));
+        send(socket, node::INPUT, &user.greeting(), control);
+        let poll = control.request(socket, Bytes::from_static(&[node::POLL]));
+        user.connected(host, socket, poll, now);
+    }
+
+    /// The connection is broken, by the user or by somebody else.
+    fn disconnect(&mut self, number: usize, now: u64, control: Option<&mut Control<'_, Seat>>) {
+        let user = &mut self.users[number];
+        if let (Some(link), Some(control)) = (&user.link, control) {
+            send(link.socket, node::DISCONNECT, &[], control);
+        }
+        user.retry_at = now + nanos(self.rng.duration(Duration::from_millis(20), Duration::from_millis(600)));
+        for awaited in self.users[number].disconnected() {
+            self.lose(number, &awaited);
+        }
+    }
+
+    fn lose(&mut self, number: usize, awaited: &Awaited) {
+        self.checks.unknown(awaited);
+        let healed = self.healed_at.is_some();
+        let user = &mut self.users[number];
+        if let (Ask::Delete { path, .. }, Some(place)) = (&awaited.ask, &mut user.place)
+            && place.path == *path
+        {
+            place.leaving = true;
+        }
+        if let Some(task) = user.task.as_mut().filter(|_| awaited.of_task) {
+            // Who asks again is not told twice; but after the heal only an answer counts.
+            task.asks.clear();
+            if healed {
+                task.asks.push_back(Ask::Exists { path: "/".to_owned(), watch: false });
+            }
+        }
+    }
+
+    fn hear(&mut self, number: usize, answer: &[u8], control: &mut Control<'_, Seat>) {
+        let now = control.cluster.now();
+        match answer.split_first() {
+            Some((&node::OUTPUT, bytes)) => {
+                if let Some(link) = &mut self.users[number].link {
+                    link.poll = control.request(link.socket, Bytes::from_static(&[node::POLL]));
+                }
+                self.users[number].feed(bytes);
+                while let Some(news) = self.users[number].hear(now) {
+                    self.on_news(number, news, control);
+                }
+            }
+            Some((&node::CLOSED, _)) => self.disconnect(number, now, Some(control)),
+            Some(_) | None => {}
+        }
+        self.pump(number, control);
+    }
+
+    fn on_news(&mut self, number: usize, news: News, control: &mut Control<'_, Seat>) {
+        match news {
+            News::Attached => {
+                if let Some(ask) = self.users[number].set_watches() {
+                    control.mark("coordination.set_watches_again");
+                    self.say(number, ask, false, control);
+                }
+            }
+            News::Refused(session) => {
+                if let Some(session) = session {
+                    control.mark("coordination.lost_a_session");
+                    self.check_refusal(number, &session, control.cluster.now());
+                }
+                self.session_is_over(number);
+            }
+            News::Event { kind, path, zxid, armed } => {
+                control.mark(if zxid > 0 {
+                    "coordination.heard_an_event"
+                } else {
+                    "coordination.heard_of_a_missed_event"
+                });
+                self.checks.on_event(&path, kind, zxid, &armed);
+            }
+            News::Answer { awaited, zxid, error, body } => {
+                self.on_answer(number, &awaited, (zxid, error), &body, control);
+            }
+        }
+    }
+
+    /// Nobody loses a session whose user was there all the time, as far as a healed core is concerned.
+    fn check_refusal(&self, number: usize, session: &Session, now: u64) {
+        let Some(healed_at) = self.healed_at else { return };
+        let calm = session.attached_at > healed_at + nanos(Duration::from_secs(30));
+        let away = now.saturating_sub(session.heard_at);
+        invariant!(
+            SESS,
+            !calm || away > session.timeout / 2,
+            "user {number} lost session {:x} though it was heard {away} ns before",
+            session.id
+        );
+    }
+
+    fn session_is_over(&mut self, number: usize) {
+        let lost = self.checks.lost_watch(&self.users[number], false);
+        invariant!(WATCH, lost.is_none(), "{lost:?}");
+        let user = &mut self.users[number];
+        (user.session, user.place, user.last_zxid) = (None, None, 0);
+        user.watches.clear();
+    }
+}
+
+/// Requests and answers.
+impl CoordinationScenario {
+    fn say(&mut self, number: usize, ask: Ask, of_task: bool, control: &mut Control<'_, Seat>) {
+        let now = control.cluster.now();
+        let user = &mut self.users[number];
+        if let (Ask::Delete { path, .. }, Some(place)) = (&ask, &mut user.place)
+            && place.path == *path
+        {
+            place.leaving = true;
+        }
+        if let Some((socket, bytes)) = user.ask(ask, of_task, now) {
+            send(socket, node::INPUT, &bytes, control);
+        }
+    }
+
+    /// Sends what can be sent, or says that the operation is done.
+    fn pump(&mut self, number: usize, control: &mut Control<'_, Seat>) {
+        loop {
+            let user = &mut self.users[number];
+            let Some(link) = user.link.as_ref().filter(|link| link.greeted) else { break };
+            let waits = link.awaited.iter().any(|awaited| awaited.of_task);
+            let Some(task) = user.task.as_mut().filter(|task| task.pipelined || !waits) else { break };
+            let Some(ask) = task.asks.pop_front() else { break };
+            self.say(number, ask, true, control);
+        }
+        let user = &mut self.users[number];
+        let waits = user.link.as_ref().is_some_and(|link| link.awaited.iter().any(|it| it.of_task));
+        if !waits && user.task.as_ref().is_some_and(|task| task.asks.is_empty()) {
+            user.task = None;
+            if let Some(ticket) = user.ticket.take() {
+                send(self.desk_of(number), node::RELEASE, &ticket.0.to_le_bytes(), control);
+            }
+        }
+    }
+
+    fn on_answer(
+        &mut self,
+        number: usize,
+        awaited: &Awaited,
+        (zxid, error): (u64, i32),
+        body: &[u8],
+        control: &mut Control<'_, Seat>,
+    ) {
+        let now = control.cluster.now();
+        let session = self.users[number].session.as_ref().map_or(0, |session| session.id);
+        let believed = match &awaited.ask {
+            Ask::Set { path, version, .. } => {
+                let known = self.users[number].known.get(path);
+                known.filter(|(known, _)| known == version).map(|(_, zxid)| *zxid)
+            }
+            _ => None,
+        };
+        let body = if error == 0 { awaited.ask.read_answer(body) } else { None };
+        let told = Told { awaited, zxid, error, body: body.clone(), now, session };
+        self.checks.on_answer(&told, believed);
+        self.mark_answer(&told, control);
+        let watch = watch_left(&awaited.ask, error);
+        self.users[number].shown(zxid, watch);
+        match (&awaited.ask, &body) {
+            (Ask::Get { path, .. }, Some(words::Body::Data(_, stat)))
+            | (Ask::Set { path, .. }, Some(words::Body::Stat(stat))) => {
+                self.users[number].known.insert(path.clone(), (stat.version, stat.mzxid as u64));
+            }
+            (Ask::Create { flags, .. }, Some(words::Body::Created(path, _)))
+                if *flags == EPHEMERAL | SEQUENTIAL =>
+            {
+                let place = QueuePlace { path: path.clone(), session, since: now, leaving: false };
+                self.users[number].place = Some(place);
+            }
+            (Ask::Delete { path, .. }, _) => {
+                let user = &mut self.users[number];
+                user.place.take_if(|place| place.path == *path);
+            }
+            (Ask::Children { path, .. }, Some(words::Body::Names(names, _)))
+                if path == LOCK && self.is_linearizable() =>
+            {
+                self.checks.on_queue(names, awaited.at, now, &self.users);
+                self.mark_holder(number, names, control);
+            }
+            (Ask::Close, _) => {
+                control.mark("coordination.closed_a_session");
+                self.session_is_over(number);
+            }
+            _ => {}
+        }
+        if error == NO_NODE {
+            let value = self.value();
+            let remedy = workload::remedy(&awaited.ask, value);
+            if let (Some(ask), Some(task)) = (remedy, &mut self.users[number].task) {
+                task.asks.push_front(ask);
+            }
+        }
+    }
+
+    fn mark_answer(&self, told: &Told<'_>, control: &mut Control<'_, Seat>) {
+        if told.error == words::BAD_VERSION {
+            control.mark("coordination.version_did_not_match");
+        }
+        if let Some(words::Body::Steps(steps)) = &told.body
+            && steps.iter().any(Result::is_err)
+        {
+            control.mark("coordination.multi_was_refused");
+        }
+    }
+
+    fn mark_holder(&self, number: usize, names: &[String], control: &mut Control<'_, Seat>) {
+        let first = names.iter().min();
+        if let (Some(place), Some(first)) = (&self.users[number].place, first)
+            && place.path.ends_with(first.as_str())
+        {
+            control.mark("coordination.held_the_lock");
+        }
+    }
+
+    /// What a client library does now and then.
+    fn tick(&mut self, number: usize, control: &mut Control<'_, Seat>) {
+        let now = control.cluster.now();
+        let timeout = self.users[number].session.as_ref().map_or(u64::MAX, |session| session.timeout);
+        let Some(link) = &self.users[number].link else {
+            if now >= self.users[number].retry_at {
+                control.mark("coordination.attached_anew");
+                self.connect(number, control);
+            }
+            return;
+        };
+        let asked = link.awaited.front().map(|awaited| awaited.at);
+        let silent = asked.into_iter().chain(link.pinged_at).min().map_or(0, |at| now - at);
+        let late = if link.greeted { silent > timeout / 3 * 2 } else { now - link.began_at > 1_500_000_000 };
+        if late {
+            return self.disconnect(number, now, Some(control));
+        }
+        if link.greeted && link.pinged_at.is_none() && now - link.said_at > timeout / 3 {
+            self.say(number, Ask::Ping, false, control);
+        }
+    }
+}
+
+fn send(to: NodeId, kind: u8, bytes: &[u8], control: &mut Control<'_, Seat>) {
+    control.request(to, [&[kind], bytes].concat().into());
+}
+
+fn watch_left(ask: &Ask, error: i32) -> Option<(Watched, String, bool)> {
+    match ask {
+        Ask::Exists { path, watch: true } if error == 0 || error == NO_NODE => {
+            Some((Watched::Data, path.clone(), error != 0))
+        }
+        Ask::Get { path, watch: true } if error == 0 => Some((Watched::Data, path.clone(), false)),
+        Ask::Children { path, watch: true } if error == 0 => Some((Watched::Children, path.clone(), false)),
+        _ => None,
+    }
+}
+
+impl Scenario for CoordinationScenario {
+    type Node = Seat;
+
+    const FAMILY: &'static str = "coordination";
+
+    fn hosts(&self) -> Vec<HostSpec> {
+        let servers = self.hosts.iter().map(|&host| HostSpec::server(host));
+        servers.chain([HostSpec::client(self.desk)]).collect()
+    }
+
+    fn clients(&self) -> Vec<NodeId> {
+        (0..self.users.len()).map(|user| self.desk_of(user)).collect()
+    }
+
+    fn classes(&self) -> Classes {
+        [
+            Class::Upgrade,
+            Class::ClockLie,
+            Class::Membership,
+            Class::BitRot,
+            Class::MisdirectedWrite,
+            Class::DiskLost,
+        ]
+        .into_iter()
+        .fold(Classes::ALL, Classes::without)
+    }
+
+    fn tuning(&self) -> Tuning {
+        let s = Duration::from_secs;
+        Tuning { safety: (s(10), s(40)), operations: (30, 200), liveness: s(120), ..Tuning::default() }
+    }
+
+    fn strikes(&self) -> Vec<StrikeKind> {
+        STRIKES.to_vec()
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        MARKS
+    }
+
+    fn build(&mut self, life: Life) -> Vec<(Place, Seat)> {
+        self.servers.forget(life.host);
+        let socket = |place| (Place(place), Seat::Socket(Socket::default()));
+        let users = self.users.len() as u32;
+        if life.host == self.desk {
+            return (0..users).map(|user| socket(DESKS + user)).collect();
+        }
+        let (sessions, placement) = (self.sessions.clone(), self.placement.clone());
+        let counting = Sessions::new(Group(0), sessions.clone());
+        let spaces_of: SpacesOf = Arc::new(move |body| counting.spaces(body));
+        let parts = HostParts {
+            stub: &|group| Sessions::new(group, sessions.clone()),
+            shard: &|space| Znodes::new(space, placement.clone(), u64::from(life.number)),
+            gateway: Gateway::new(self.settings(life.host)),
+        };
+        let members: Vec<(Place, Member<_, _, _>)> = self.deployment.build(life.host, &spaces_of, parts);
+        let members = members.into_iter().map(|(place, member)| (place, Seat::Member(Box::new(member))));
+        members.chain((0..users * SOCKETS_PER_USER).map(|number| socket(SOCKETS + number))).collect()
+    }
+
+    fn on_begin(&mut self, control: &mut Control<'_, Seat>) {
+        for user in 0..self.users.len() {
+            control.alarm(TICK, user as u64);
+        }
+    }
+
+    fn operate(&mut self, _: OperationId, node: NodeId, rng: &mut Rng, control: &mut Control<'_, Seat>) {
+        let number = self.user_of(node);
+        let ticket = control.request(node, Bytes::from_static(&[node::HOLD]));
+        self.users[number].ticket = Some(ticket);
+        if self.users[number].task.is_none() {
+            let value = self.value();
+            self.users[number].task = Some(workload::draw(&self.users[number], number, value, rng));
+        }
+        self.pump(number, control);
+    }
+
+    fn on_response(&mut self, _: NodeId, id: RequestId, answer: Response, control: &mut Control<'_, Seat>) {
+        let polls = |user: &User| user.link.as_ref().is_some_and(|link| link.poll == id);
+        if let Some(number) = self.users.iter().position(polls) {
+            self.hear(number, &answer.0, control);
+        }
+    }
+
+    fn on_lost(&mut self, _node: NodeId, id: RequestId) {
+        for number in 0..self.users.len() {
+            let user = &mut self.users[number];
+            user.ticket.take_if(|ticket| *ticket == id);
+            if user.link.as_ref().is_some_and(|link| link.poll == id) {
+                let at = user.retry_at;
+                self.disconnect(number, at, None);
+            }
+        }
+    }
+
+    fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Seat>) {
+        if token == AT_REST {
+            let lost = self.users.iter().find_map(|user| self.checks.lost_watch(user, true));
+            invariant!(WATCH, lost.is_none(), "{lost:?}");
+            if let Err((invariant, what)) = rest::sound(&self.core, &control.cluster) {
+                panic!("{invariant}: {what}");
+            }
+            return;
+        }
+        let number = token as usize;
+        self.tick(number, control);
+        self.pump(number, control);
+        control.alarm(TICK, token);
+    }
+
+    fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) {
+        self.servers.check_host(host, cluster);
+    }
+
+    fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Seat>) -> bool {
+        let number = rng.index(self.users.len());
+        let now = control.cluster.now();
+        let host = self.users[number].link.as_ref().map(|link| link.host);
+        let down = rng.duration(Duration::from_millis(50), Duration::from_secs(2));
+        let sequencer = control.cluster.nodes().find_map(|(id, node)| match node {
+            Seat::Member(member) => match &**member {
+                Member::Sequencer(sequencer) => sequencer.active_epoch().map(|_| id.host()),
+                _ => None,
+            },
+            Seat::Socket(_) => None,
+        });
+        match (which, host, sequencer) {
+            (0, Some(_), _) => self.disconnect(number, now, Some(control)),
+            (1, Some(host), _) | (2, _, Some(host)) => control.crash(host, Loss::All, down, rng),
+            (3, Some(_), _) => {
+                self.disconnect(number, now, Some(control));
+                let user = &mut self.users[number];
+                user.retry_at = now + user.timeout as u64 * 1_500_000;
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn core(&mut self, cluster: &Cluster<'_, Seat>, rng: &mut Rng) -> Core {
+        let mut sound: Vec<HostId> =
+            self.hosts.iter().copied().filter(|&host| !cluster.is_lost(host)).collect();
+        if sound.len() < 2 {
+            return Core::Excused("no majority has kept its journal".to_owned());
+        }
+        while sound.len() > 2 && rng.chance(0.7) {
+            sound.remove(rng.index(sound.len()));
+        }
+        sound.push(self.desk);
+        Core::Hosts(sound)
+    }
+
+    fn on_heal(&mut self, core: &[HostId], control: &mut Control<'_, Seat>) {
+        let now = control.cluster.now();
+        self.core = core.iter().copied().filter(|host| self.hosts.contains(host)).collect();
+        self.healed_at = Some(now);
+        for number in 0..self.users.len() {
+            let host = self.users[number].link.as_ref().map(|link| link.host);
+            if host.is_some_and(|host| !self.core.contains(&host)) {
+                self.disconnect(number, now, Some(control));
+            }
+            self.users[number].retry_at = now;
+        }
+        control.alarm(AT_REST_AFTER, AT_REST);
+    }
+
+    fn converged(&self, _core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), String> {
+        rest::agreed(&self.core, cluster)?;
+        if let Some(lost) = self.users.iter().find_map(|user| self.checks.lost_watch(user, true)) {
+            return Err(lost);
+        }
+        rest::sound(&self.core, cluster).map_err(|(_, what)| what)
+    }
+
+    fn standing(&self, cluster: &Cluster<'_, Seat>) -> String {
+        rest::standing(cluster)
+    }
+
+    fn finish(&mut self, _cluster: &Cluster<'_, Seat>) {
+        for user in &self.users {
+            let lost = self.checks.lost_watch(user, false);
+            invariant!(WATCH, lost.is_none(), "{lost:?}");
+        }
+        self.checks.check(self.is_linearizable());
+    }
+
+    fn history(&self) -> Option<String> {
+        self.checks.to_text()
+    }
+}

@@ -1,0 +1,177 @@
+//! What a host runs: Mason's roles with the coordination service's parts, and the ends of users' connections.
+
+use coordination::{Gateway, Sessions, Znodes};
+use kernel::{
+    Bytes, Cx, DecodeError, Effects, Node, NodeId, Position, RequestId, Role, Situation, TimerIndex,
+};
+use mason::client::{Connected, ConnectionIn, Disconnected, Input};
+use mason::{Deployment, Mason, Member, Message, Response};
+use std::collections::VecDeque;
+use std::convert::Infallible;
+
+/// A node of the coordination service, or the end of a user's connection.
+pub enum Seat {
+    /// A role of the cluster.
+    Member(Box<Member<Sessions, Znodes, Gateway>>),
+    /// A user's connection, or the place where its operations wait.
+    Socket(Socket),
+}
+
+/// What the scenario asks of a socket, by the first byte; what follows are its arguments.
+pub(super) const CONNECT: u8 = 0;
+/// See [`CONNECT`]: bytes for the gateway.
+pub(super) const INPUT: u8 = 1;
+/// See [`CONNECT`].
+pub(super) const DISCONNECT: u8 = 2;
+/// See [`CONNECT`]: answered when there is output.
+pub(super) const POLL: u8 = 3;
+/// See [`CONNECT`]: not answered before it is released.
+pub(super) const HOLD: u8 = 4;
+/// See [`CONNECT`]: the number of a request that is held.
+pub(super) const RELEASE: u8 = 5;
+
+/// How an answer begins: it tells nothing.
+pub(super) const NOTHING: u8 = 0;
+/// How an answer begins: what follows was written to the user.
+pub(super) const OUTPUT: u8 = 1;
+/// How an answer begins: the connection is closed, for the reason that follows.
+pub(super) const CLOSED: u8 = 2;
+
+/// Passes bytes on: the scenario is the user. A stream's bytes arrive whole and in order, or the connection is broken.
+#[derive(Default, Debug)]
+pub struct Socket {
+    answers: VecDeque<Bytes>,
+    polled: Option<RequestId>,
+}
+
+fn answer(kind: u8, bytes: &[u8]) -> Bytes {
+    [&[kind], bytes].concat().into()
+}
+
+impl Socket {
+    fn hand_over(&mut self, cx: &mut Cx<'_, Self>) {
+        if let Some(id) = self.polled
+            && let Some(answer) = self.answers.pop_front()
+        {
+            self.polled = None;
+            cx.respond(id, Response(answer));
+        }
+    }
+}
+
+impl Role for Socket {
+    type Family = Mason;
+    type In = ConnectionIn;
+    type Timer = Infallible;
+    type Record = Infallible;
+
+    fn restore(&mut self, _position: Position, record: Infallible) {
+        match record {}
+    }
+
+    fn on_message(&mut self, _from: NodeId, message: ConnectionIn, cx: &mut Cx<'_, Self>) {
+        match message {
+            ConnectionIn::Output(output) => self.answers.push_back(answer(OUTPUT, &output.bytes)),
+            ConnectionIn::Close(close) => self.answers.push_back(answer(CLOSED, close.reason.as_bytes())),
+            // Users ask so little that nobody has to be slowed down.
+            ConnectionIn::Pause(_) => {}
+        }
+        self.hand_over(cx);
+    }
+
+    fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
+        let gateway = Deployment::gateway(cx.node().host());
+        let nothing = || Response(answer(NOTHING, &[]));
+        match request.first() {
+            Some(&CONNECT) => {
+                self.answers.clear();
+                cx.send(gateway, Connected { address: "10.0.0.1".to_owned(), certificate: None });
+                cx.respond(id, nothing());
+            }
+            Some(&INPUT) => {
+                cx.send(gateway, Input { bytes: request.slice(1..) });
+                cx.respond(id, nothing());
+            }
+            Some(&DISCONNECT) => {
+                cx.send(gateway, Disconnected {});
+                cx.respond(id, nothing());
+            }
+            Some(&POLL) => {
+                self.polled = Some(id);
+                self.hand_over(cx);
+            }
+            Some(&HOLD) => {}
+            Some(&RELEASE) => {
+                let held = request.get(1..9).and_then(|bytes| bytes.try_into().ok()).map(u64::from_le_bytes);
+                held.into_iter().for_each(|held| cx.respond(RequestId(held), nothing()));
+                cx.respond(id, nothing());
+            }
+            Some(_) | None => cx.respond(id, nothing()),
+        }
+    }
+}
+
+impl Node for Seat {
+    type Family = Mason;
+
+    fn restore(&mut self, position: Position, record: Bytes) -> Result<(), DecodeError> {
+        match self {
+            Self::Member(member) => member.restore(position, record),
+            Self::Socket(_) => Ok(()),
+        }
+    }
+
+    fn on_start(&mut self, situation: Situation<'_>, effects: &mut Effects<Mason>) {
+        if let Self::Member(member) = self {
+            member.on_start(situation, effects);
+        }
+    }
+
+    fn on_message(
+        &mut self,
+        from: NodeId,
+        message: Message,
+        situation: Situation<'_>,
+        effects: &mut Effects<Mason>,
+    ) {
+        match (self, message) {
+            (Self::Member(member), message) => member.on_message(from, message, situation, effects),
+            (Self::Socket(socket), Message::Connection(message)) => {
+                Role::on_message(socket, from, message, &mut Cx::new(situation, effects));
+            }
+            (Self::Socket(_), _) => effects.reject("message for another role"),
+        }
+    }
+
+    fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<Mason>) {
+        if let Self::Member(member) = self {
+            member.on_timer(timer, situation, effects);
+        }
+    }
+
+    fn on_request(
+        &mut self,
+        id: RequestId,
+        request: Bytes,
+        situation: Situation<'_>,
+        effects: &mut Effects<Mason>,
+    ) {
+        match self {
+            Self::Member(member) => member.on_request(id, request, situation, effects),
+            Self::Socket(socket) => Role::on_request(socket, id, request, &mut Cx::new(situation, effects)),
+        }
+    }
+
+    fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Mason>) {
+        if let Self::Member(member) = self {
+            member.on_burst_end(situation, effects);
+        }
+    }
+
+    fn role_name(&self) -> &'static str {
+        match self {
+            Self::Member(member) => member.role_name(),
+            Self::Socket(_) => "socket",
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! What must hold after every burst, and when a healed core has come to rest.
+
+use super::node::Seat;
+use coordination::sessions::home_of;
+use coordination::wire::parent_of;
+use kernel::{HostId, NodeId, invariant};
+use mason::{Group, Member, Number, Shard as _, Space};
+use sim::Cluster;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What all servers have agreed on so far.
+#[derive(Default)]
+pub(super) struct Servers {
+    digests: BTreeMap<(Space, Number), u64>,
+    checked: BTreeMap<NodeId, Number>,
+}
+
+impl Servers {
+    pub(super) fn forget(&mut self, host: HostId) {
+        self.checked.retain(|node, _| node.host() != host);
+    }
+
+    pub(super) fn check_host(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) {
+        for (id, node) in cluster.nodes_of(host) {
+            let Seat::Member(member) = node else { continue };
+            let Member::Shard(server) = &**member else { continue };
+            let next = server.next();
+            if self.checked.insert(id, next) == Some(next) {
+                continue;
+            }
+            let digest = server.service().digest();
+            let known = *self.digests.entry((server.space(), next)).or_insert(digest);
+            invariant!(PREFIX, known == digest, "{id} differs from another server below number {next}");
+        }
+    }
+}
+
+fn members<'a>(
+    core: &'a [HostId],
+    cluster: &'a Cluster<'_, Seat>,
+) -> impl Iterator<Item = (NodeId, &'a Member<coordination::Sessions, coordination::Znodes, coordination::Gateway>)>
+{
+    cluster.nodes().filter(|(id, _)| core.contains(&id.host())).filter_map(|(id, node)| match node {
+        Seat::Member(member) => Some((id, &**member)),
+        Seat::Socket(_) => None,
+    })
+}
+
+/// All servers of the core have executed the same.
+pub(super) fn agreed(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), String> {
+    let mut reached: BTreeMap<Space, (Number, u64)> = BTreeMap::new();
+    for (id, member) in members(core, cluster) {
+        let Member::Shard(server) = member else { continue };
+        let at = (server.next(), server.service().digest());
+        let known = *reached.entry(server.space()).or_insert(at);
+        if known != at {
+            return Err(format!("{id} is at {at:?}, another server of its shard at {known:?}"));
+        }
+    }
+    Ok(())
+}
+
+/// No node without its parent, no ephemeral node without its session: the name of what is broken, and what.
+pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), (&'static str, String)> {
+    let Some(&host) = core.first() else { return Ok(()) };
+    let one = [host];
+    let (mut paths, mut owners) = (BTreeSet::new(), BTreeSet::new());
+    for (_, member) in members(&one, cluster) {
+        if let Member::Shard(server) = member {
+            paths.extend(server.service().paths());
+            owners.extend(server.service().owners());
+        }
+    }
+    for path in &paths {
+        if let Some(parent) = parent_of(path).filter(|parent| !paths.contains(parent)) {
+            return Err(("ATOMIC", format!("{path} is there and {parent} is not")));
+        }
+    }
+    let mut homes: BTreeMap<Group, Vec<&coordination::Sessions>> = BTreeMap::new();
+    for (_, member) in members(core, cluster) {
+        let Member::Log(embedded) = member else { continue };
+        let paxos::Member::Replica(replica) = embedded.node() else { continue };
+        homes.entry(replica.machine().group()).or_default().push(replica.machine().stub());
+    }
+    for owner in owners {
+        let home = home_of(owner).and_then(|group| homes.get(&group));
+        let lives = home.is_some_and(|replicas| replicas.iter().any(|sessions| sessions.contains(owner)));
+        if !lives {
+            return Err(("EPH", format!("session {owner} is over and owns nodes")));
+        }
+    }
+    Ok(())
+}
+
+/// How far everybody is.
+pub(super) fn standing(cluster: &Cluster<'_, Seat>) -> String {
+    let mut words = Vec::new();
+    for (id, node) in cluster.nodes() {
+        let Seat::Member(member) = node else { continue };
+        match &**member {
+            Member::Sequencer(sequencer) => {
+                words.extend(sequencer.active_epoch().map(|epoch| format!("{id} is sequencer {epoch}")));
+            }
+            Member::Proxy(proxy) if proxy.is_leading() => words.push(format!("{id} leads {proxy:?}")),
+            Member::Shard(server) => words.push(format!("{id} {}", server.standing())),
+            Member::Gateway(gateway) => {
+                words.push(format!("{id} has {} outstanding", gateway.metrics().outstanding));
+            }
+            Member::Proxy(_) | Member::Log(_) => {}
+        }
+    }
+    words.join(" | ")
+}

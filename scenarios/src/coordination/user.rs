@@ -1,0 +1,269 @@
+//! A user: one session after the other, one connection at a time, as a ZooKeeper client library keeps them.
+
+use super::words::{Ask, Heard, greeting, read_frame, read_greeting, take_frame};
+use kernel::{HostId, NodeId, RequestId, invariant};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What a watch is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Watched {
+    Data,
+    Children,
+}
+
+/// A watch whose event has not come.
+#[derive(Clone, Debug)]
+pub(super) struct Armed {
+    /// The zxid of the answer that left it.
+    pub(super) since: u64,
+    /// The largest zxid of an answer since.
+    pub(super) shown: u64,
+    /// There was no node.
+    pub(super) absent: bool,
+}
+
+/// A request without an answer.
+#[derive(Clone, Debug)]
+pub(super) struct Awaited {
+    xid: i32,
+    pub(super) ask: Ask,
+    pub(super) at: u64,
+    /// Part of the user's operation, and not the client library's own.
+    pub(super) of_task: bool,
+}
+
+#[derive(Debug)]
+pub(super) struct Link {
+    pub(super) host: HostId,
+    pub(super) socket: NodeId,
+    pub(super) poll: RequestId,
+    input: Vec<u8>,
+    pub(super) awaited: VecDeque<Awaited>,
+    pub(super) greeted: bool,
+    xid: i32,
+    pub(super) began_at: u64,
+    pub(super) said_at: u64,
+    pub(super) pinged_at: Option<u64>,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Session {
+    pub(super) id: u64,
+    password: Vec<u8>,
+    /// In nanoseconds.
+    pub(super) timeout: u64,
+    pub(super) attached_at: u64,
+    /// When it last got an answer to anything.
+    pub(super) heard_at: u64,
+}
+
+/// The operation at hand.
+#[derive(Clone, Debug)]
+pub(super) struct Task {
+    pub(super) asks: VecDeque<Ask>,
+    /// All are sent at once.
+    pub(super) pipelined: bool,
+}
+
+/// An ephemeral node in the queue for the lock.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) path: String,
+    pub(super) session: u64,
+    pub(super) since: u64,
+    pub(super) leaving: bool,
+}
+
+/// See the file's head.
+#[derive(Debug)]
+pub(super) struct User {
+    pub(super) link: Option<Link>,
+    pub(super) session: Option<Session>,
+    pub(super) retry_at: u64,
+    pub(super) attempts: u32,
+    /// In milliseconds; what it asks for.
+    pub(super) timeout: i32,
+    pub(super) last_zxid: u64,
+    pub(super) watches: BTreeMap<(Watched, String), Armed>,
+    pub(super) task: Option<Task>,
+    pub(super) ticket: Option<RequestId>,
+    /// Version and zxid of what it has last seen of a node.
+    pub(super) known: BTreeMap<String, (i32, u64)>,
+    pub(super) place: Option<Place>,
+}
+
+/// What a user is told.
+pub(super) enum News {
+    /// The session is granted.
+    Attached,
+    /// The session is refused: it is over.
+    Refused(Option<Session>),
+    Event {
+        kind: i32,
+        path: String,
+        zxid: i64,
+        armed: Vec<Armed>,
+    },
+    Answer {
+        awaited: Awaited,
+        zxid: u64,
+        error: i32,
+        body: Vec<u8>,
+    },
+}
+
+impl User {
+    pub(super) fn new(timeout: i32) -> Self {
+        Self {
+            link: None,
+            session: None,
+            retry_at: 0,
+            attempts: 0,
+            timeout,
+            last_zxid: 0,
+            watches: BTreeMap::new(),
+            task: None,
+            ticket: None,
+            known: BTreeMap::new(),
+            place: None,
+        }
+    }
+
+    /// The first frame for a new connection.
+    pub(super) fn greeting(&self) -> Vec<u8> {
+        match &self.session {
+            Some(session) => greeting(self.last_zxid, self.timeout, session.id, &session.password),
+            None => greeting(self.last_zxid, self.timeout, 0, &[0; 16]),
+        }
+    }
+
+    pub(super) fn connected(&mut self, host: HostId, socket: NodeId, poll: RequestId, now: u64) {
+        self.link = Some(Link {
+            host,
+            socket,
+            poll,
+            input: Vec::new(),
+            awaited: VecDeque::new(),
+            greeted: false,
+            xid: 0,
+            began_at: now,
+            said_at: now,
+            pinged_at: None,
+        });
+    }
+
+    /// The connection is gone; what was asked on it may have happened or not.
+    pub(super) fn disconnected(&mut self) -> Vec<Awaited> {
+        self.link.take().map(|link| link.awaited.into()).unwrap_or_default()
+    }
+
+    /// The bytes of a request, which counts as asked from now on; none where nobody is connected.
+    pub(super) fn ask(&mut self, ask: Ask, of_task: bool, now: u64) -> Option<(NodeId, Vec<u8>)> {
+        let link = self.link.as_mut()?;
+        link.said_at = now;
+        if ask == Ask::Ping {
+            link.pinged_at.get_or_insert(now);
+            return Some((link.socket, ask.framed(-2)));
+        }
+        let xid = if matches!(ask, Ask::SetWatches { .. }) {
+            -8
+        } else {
+            link.xid += 1;
+            link.xid
+        };
+        let bytes = ask.framed(xid);
+        link.awaited.push_back(Awaited { xid, ask, at: now, of_task });
+        Some((link.socket, bytes))
+    }
+
+    /// Bytes have arrived.
+    pub(super) fn feed(&mut self, bytes: &[u8]) {
+        if let Some(link) = &mut self.link {
+            link.input.extend_from_slice(bytes);
+        }
+    }
+
+    /// The next thing that the user learns.
+    pub(super) fn hear(&mut self, now: u64) -> Option<News> {
+        let link = self.link.as_mut()?;
+        let frame = take_frame(&mut link.input)?;
+        if !link.greeted {
+            let greeting = read_greeting(&frame);
+            invariant!(WIRE, greeting.is_some(), "no greeting: {frame:?}");
+            let (timeout, id, password) = greeting?;
+            if timeout == 0 {
+                return Some(News::Refused(self.session.take()));
+            }
+            link.greeted = true;
+            let same = self.session.as_ref().is_none_or(|session| session.id == id);
+            invariant!(SESS, same, "asked for session {:?} and got {id:x}", self.session);
+            let timeout = timeout as u64 * 1_000_000;
+            self.session = Some(Session { id, password, timeout, attached_at: now, heard_at: now });
+            return Some(News::Attached);
+        }
+        if let Some(session) = &mut self.session {
+            session.heard_at = now;
+        }
+        let heard = read_frame(&frame);
+        invariant!(WIRE, heard.is_some(), "neither an answer nor an event: {frame:?}");
+        match heard? {
+            Heard::Event { kind, path, zxid } => {
+                let armed = self.fire(kind, &path);
+                Some(News::Event { kind, path, zxid, armed })
+            }
+            Heard::Reply { xid: -2, .. } => {
+                link.pinged_at = None;
+                self.hear(now)
+            }
+            Heard::Reply { xid, zxid, error, body } => {
+                let awaited = link.awaited.pop_front();
+                let expected = awaited.as_ref().map(|awaited| awaited.xid);
+                invariant!(XID, expected == Some(xid), "answer {xid} came when {expected:?} was due");
+                let zxid = zxid.max(0) as u64;
+                let last = self.last_zxid;
+                invariant!(
+                    ZXID,
+                    zxid == 0 || zxid >= last,
+                    "zxid {zxid} after {last} in session {:?}",
+                    self.session
+                );
+                self.last_zxid = last.max(zxid);
+                Some(News::Answer { awaited: awaited?, zxid, error, body })
+            }
+        }
+    }
+
+    /// Takes away the watches that an event ends.
+    fn fire(&mut self, kind: i32, path: &str) -> Vec<Armed> {
+        let ends: &[Watched] = match kind {
+            1 | 3 => &[Watched::Data],
+            2 => &[Watched::Data, Watched::Children],
+            _ => &[Watched::Children],
+        };
+        ends.iter().filter_map(|&kind| self.watches.remove(&(kind, path.to_owned()))).collect()
+    }
+
+    /// An answer has shown the state up to `zxid`, and leaves a watch.
+    pub(super) fn shown(&mut self, zxid: u64, watch: Option<(Watched, String, bool)>) {
+        for armed in self.watches.values_mut() {
+            armed.shown = armed.shown.max(zxid);
+        }
+        if let Some((kind, path, absent)) = watch {
+            let since = self.last_zxid;
+            let armed = Armed { since, shown: since, absent };
+            self.watches.entry((kind, path)).or_insert(armed);
+        }
+    }
+
+    /// What a client that comes back says of its watches.
+    pub(super) fn set_watches(&self) -> Option<Ask> {
+        let of = |wanted: Watched, absent: bool| {
+            let found = self.watches.iter().filter(move |((kind, _), armed)| {
+                *kind == wanted && (wanted == Watched::Children || armed.absent == absent)
+            });
+            found.map(|((_, path), _)| path.clone()).collect::<Vec<_>>()
+        };
+        let lists = [of(Watched::Data, false), of(Watched::Data, true), of(Watched::Children, false)];
+        (!self.watches.is_empty()).then_some(Ask::SetWatches { since: self.last_zxid, lists })
+    }
+}

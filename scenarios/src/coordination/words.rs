@@ -1,0 +1,268 @@
+//! What users say and hear, in ZooKeeper's bytes.
+
+use coordination::wire::{JuteInput, JuteOutput, Stat, op};
+
+/// What a user asks.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Ask {
+    Exists {
+        path: String,
+        watch: bool,
+    },
+    Get {
+        path: String,
+        watch: bool,
+    },
+    Children {
+        path: String,
+        watch: bool,
+    },
+    Create {
+        path: String,
+        value: String,
+        flags: i32,
+    },
+    Set {
+        path: String,
+        value: String,
+        version: i32,
+    },
+    Delete {
+        path: String,
+        version: i32,
+    },
+    /// Sets all of these to one value, or none.
+    SetAll {
+        paths: Vec<String>,
+        value: String,
+    },
+    /// Makes all of these, or none.
+    CreateAll {
+        paths: Vec<String>,
+        value: String,
+    },
+    /// Reads all of these at one moment.
+    GetAll {
+        paths: Vec<String>,
+    },
+    SetWatches {
+        since: u64,
+        lists: [Vec<String>; 3],
+    },
+    Ping,
+    Close,
+}
+
+/// Flags of a create.
+pub(super) const EPHEMERAL: i32 = 1;
+pub(super) const SEQUENTIAL: i32 = 2;
+
+pub(super) const NO_NODE: i32 = -101;
+pub(super) const BAD_VERSION: i32 = -103;
+pub(super) const NODE_EXISTS: i32 = -110;
+
+/// The body of an answer without error.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Body {
+    Nothing,
+    Stat(Stat),
+    Data(String, Stat),
+    Names(Vec<String>, Stat),
+    Created(String, Stat),
+    /// Of each step: what it showed, or its error.
+    Steps(Vec<Result<Step, i32>>),
+}
+
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Step {
+    Stat(Stat),
+    Data(String, Stat),
+}
+
+/// What arrived.
+#[derive(Clone, PartialEq, Debug)]
+pub(super) enum Heard {
+    Event { kind: i32, path: String, zxid: i64 },
+    Reply { xid: i32, zxid: i64, error: i32, body: Vec<u8> },
+}
+
+fn put_acl(out: &mut Vec<u8>) {
+    out.put_count(1);
+    out.put_i32(31);
+    out.put_text("world");
+    out.put_text("anyone");
+}
+
+impl Ask {
+    pub(super) fn opcode(&self) -> i32 {
+        match self {
+            Self::Exists { .. } => op::EXISTS,
+            Self::Get { .. } => op::GET_DATA,
+            Self::Children { .. } => op::GET_CHILDREN2,
+            Self::Create { .. } => op::CREATE2,
+            Self::Set { .. } => op::SET_DATA,
+            Self::Delete { .. } => op::DELETE,
+            Self::SetAll { .. } | Self::CreateAll { .. } => op::MULTI,
+            Self::GetAll { .. } => op::MULTI_READ,
+            Self::SetWatches { .. } => op::SET_WATCHES,
+            Self::Ping => op::PING,
+            Self::Close => op::CLOSE,
+        }
+    }
+
+    fn put_body(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Exists { path, watch } | Self::Get { path, watch } | Self::Children { path, watch } => {
+                out.put_text(path);
+                out.push(u8::from(*watch));
+            }
+            Self::Create { path, value, flags } => {
+                out.put_text(path);
+                out.put_buffer(Some(value.as_bytes()));
+                put_acl(out);
+                out.put_i32(*flags);
+            }
+            Self::Set { path, value, version } => {
+                out.put_text(path);
+                out.put_buffer(Some(value.as_bytes()));
+                out.put_i32(*version);
+            }
+            Self::Delete { path, version } => {
+                out.put_text(path);
+                out.put_i32(*version);
+            }
+            Self::SetAll { paths, value } => {
+                put_steps(paths, out, |path| Self::Set { path, value: value.clone(), version: -1 })
+            }
+            Self::CreateAll { paths, value } => {
+                put_steps(paths, out, |path| Self::Create { path, value: value.clone(), flags: 0 })
+            }
+            Self::GetAll { paths } => put_steps(paths, out, |path| Self::Get { path, watch: false }),
+            Self::SetWatches { since, lists } => {
+                out.put_u64(*since);
+                for list in lists {
+                    out.put_count(list.len());
+                    list.iter().for_each(|path| out.put_text(path));
+                }
+            }
+            Self::Ping | Self::Close => {}
+        }
+    }
+
+    /// The whole request.
+    pub(super) fn framed(&self, xid: i32) -> Vec<u8> {
+        let mut body = Vec::new();
+        body.put_i32(xid);
+        body.put_i32(self.opcode());
+        self.put_body(&mut body);
+        framed(&body)
+    }
+
+    /// Reads the answer's body; `None` if it is not what such a request is answered.
+    pub(super) fn read_answer(&self, body: &[u8]) -> Option<Body> {
+        let mut input = JuteInput(body);
+        let input = &mut input;
+        Some(match self {
+            Self::Exists { .. } | Self::Set { .. } => Body::Stat(Stat::read(input).ok()?),
+            Self::Get { .. } => Body::Data(data(input)?, Stat::read(input).ok()?),
+            Self::Children { .. } => {
+                let names = input.texts().ok()?.into_iter().map(str::to_owned).collect();
+                Body::Names(names, Stat::read(input).ok()?)
+            }
+            Self::Create { .. } => {
+                let path = input.text().ok()?.to_owned();
+                Body::Created(path, Stat::read(input).ok()?)
+            }
+            Self::SetAll { .. } | Self::CreateAll { .. } | Self::GetAll { .. } => Body::Steps(steps(input)?),
+            Self::Delete { .. } | Self::SetWatches { .. } | Self::Ping | Self::Close => Body::Nothing,
+        })
+    }
+}
+
+fn data(input: &mut JuteInput<'_>) -> Option<String> {
+    String::from_utf8(input.buffer().ok()?.unwrap_or_default().to_vec()).ok()
+}
+
+fn steps(input: &mut JuteInput<'_>) -> Option<Vec<Result<Step, i32>>> {
+    let mut steps = Vec::new();
+    loop {
+        let (kind, done, error) = (input.i32().ok()?, input.bool().ok()?, input.i32().ok()?);
+        if done {
+            return Some(steps);
+        }
+        steps.push(match kind {
+            op::ERROR => {
+                input.i32().ok()?;
+                Err(error)
+            }
+            op::CREATE2 => {
+                input.text().ok()?;
+                Ok(Step::Stat(Stat::read(input).ok()?))
+            }
+            op::SET_DATA => Ok(Step::Stat(Stat::read(input).ok()?)),
+            op::GET_DATA => Ok(Step::Data(data(input)?, Stat::read(input).ok()?)),
+            _ => return None,
+        });
+    }
+}
+
+fn put_steps(paths: &[String], out: &mut Vec<u8>, step: impl Fn(String) -> Ask) {
+    for path in paths {
+        let step = step(path.clone());
+        out.put_i32(step.opcode());
+        out.push(0);
+        out.put_i32(-1);
+        step.put_body(out);
+    }
+    out.put_i32(-1);
+    out.push(1);
+    out.put_i32(-1);
+}
+
+fn framed(body: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    out.put_buffer(Some(body));
+    out
+}
+
+/// The first frame of a connection.
+pub(super) fn greeting(last_zxid: u64, timeout: i32, session: u64, password: &[u8]) -> Vec<u8> {
+    let mut body = Vec::new();
+    body.put_i32(0);
+    body.put_u64(last_zxid);
+    body.put_i32(timeout);
+    body.put_u64(session);
+    body.put_buffer(Some(password));
+    body.push(0);
+    framed(&body)
+}
+
+/// What a greeting is answered: timeout, session, password. The timeout is 0 if the session is refused.
+pub(super) fn read_greeting(frame: &[u8]) -> Option<(i32, u64, Vec<u8>)> {
+    let mut input = JuteInput(frame);
+    input.i32().ok()?;
+    Some((input.i32().ok()?, input.u64().ok()?, input.buffer().ok()??.to_vec()))
+}
+
+/// Takes the first whole frame.
+pub(super) fn take_frame(input: &mut Vec<u8>) -> Option<Vec<u8>> {
+    let head: [u8; 4] = input.get(..4)?.try_into().ok()?;
+    let end = 4 + usize::try_from(i32::from_be_bytes(head)).ok()?;
+    if input.len() < end {
+        return None;
+    }
+    let rest = input.split_off(end);
+    let frame = std::mem::replace(input, rest);
+    Some(frame[4..].to_vec())
+}
+
+/// Reads a frame that follows the handshake.
+pub(super) fn read_frame(frame: &[u8]) -> Option<Heard> {
+    let mut input = JuteInput(frame);
+    let (xid, zxid, error) = (input.i32().ok()?, input.i64().ok()?, input.i32().ok()?);
+    if xid != -1 {
+        return Some(Heard::Reply { xid, zxid, error, body: input.0.to_vec() });
+    }
+    let (kind, _state) = (input.i32().ok()?, input.i32().ok()?);
+    Some(Heard::Event { kind, path: input.text().ok()?.to_owned(), zxid })
+}

@@ -1,0 +1,69 @@
+//! What users do.
+
+use super::checks::{FLEETING, LASTING, LOCK, QUEUE, TWINS};
+use super::user::{Task, User};
+use super::words::{Ask, EPHEMERAL, SEQUENTIAL};
+use kernel::Rng;
+use std::collections::VecDeque;
+
+/// The next operation of a user. `value` is used once.
+pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> Task {
+    let pick = |paths: &[&str], rng: &mut Rng| (*rng.pick(paths).unwrap_or(&"/")).to_owned();
+    let (lasting, fleeting) = (pick(&LASTING, rng), pick(&FLEETING, rng));
+    let watch = rng.chance(0.4);
+    let twins = || TWINS.map(str::to_owned).to_vec();
+    let mine = format!("/e{number}");
+    let ask = match rng.below(100) {
+        0..=17 => Ask::Get { path: lasting, watch },
+        18..=27 => Ask::Set { path: lasting, value, version: -1 },
+        28..=37 => match user.known.get(&lasting) {
+            Some(&(version, _)) => Ask::Set { path: lasting, value, version },
+            None => Ask::Create { path: lasting, value, flags: 0 },
+        },
+        38..=49 => Ask::Create { path: fleeting, value, flags: 0 },
+        50..=56 => Ask::Delete { path: fleeting, version: -1 },
+        57..=61 => Ask::Get { path: fleeting, watch },
+        62..=64 => Ask::Exists { path: fleeting, watch },
+        65..=67 => Ask::Children { path: pick(&["/d0", "/d1", QUEUE, LOCK], rng), watch },
+        68..=73 => Ask::SetAll { paths: twins(), value },
+        74..=79 => Ask::GetAll { paths: twins() },
+        80..=84 => Ask::Create { path: format!("{QUEUE}/n-"), value, flags: SEQUENTIAL },
+        85..=86 => Ask::Create { path: mine, value, flags: EPHEMERAL },
+        87 => Ask::Delete { path: mine, version: -1 },
+        88..=89 => Ask::Get { path: format!("/e{}", rng.below(8)), watch: false },
+        90..=95 => return queue_for_the_lock(user, value, rng),
+        96..=98 => {
+            let asks = (0..4).map(|step| match step % 2 {
+                0 => Ask::Set { path: lasting.clone(), value: format!("{value}.{step}"), version: -1 },
+                _ => Ask::Get { path: lasting.clone(), watch: false },
+            });
+            return Task { asks: asks.collect(), pipelined: true };
+        }
+        _ => Ask::Close,
+    };
+    Task { asks: VecDeque::from([ask]), pipelined: false }
+}
+
+fn queue_for_the_lock(user: &User, value: String, rng: &mut Rng) -> Task {
+    let look = Ask::Children { path: LOCK.to_owned(), watch: false };
+    let asks = match &user.place {
+        None => vec![Ask::Create { path: format!("{LOCK}/n-"), value, flags: EPHEMERAL | SEQUENTIAL }, look],
+        Some(place) if !place.leaving && rng.chance(0.4) => {
+            vec![Ask::Delete { path: place.path.clone(), version: -1 }, look]
+        }
+        Some(_) => vec![look],
+    };
+    Task { asks: asks.into(), pipelined: false }
+}
+
+/// What has to be there for an operation that found nothing.
+pub(super) fn remedy(ask: &Ask, value: String) -> Option<Ask> {
+    let make = |path: &str| Ask::Create { path: path.to_owned(), value: value.clone(), flags: 0 };
+    match ask {
+        Ask::Create { path, .. } if path.starts_with(QUEUE) => Some(make(QUEUE)),
+        Ask::Create { path, .. } if path.starts_with(LOCK) => Some(make(LOCK)),
+        Ask::Get { path, .. } | Ask::Set { path, .. } if LASTING.contains(&path.as_str()) => Some(make(path)),
+        Ask::SetAll { paths, .. } => Some(Ask::CreateAll { paths: paths.clone(), value }),
+        _ => None,
+    }
+}
