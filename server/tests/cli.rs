@@ -301,7 +301,10 @@ fn certificates_are_made_once_and_kept_private() {
 fn the_simulator_runs_and_repeats() {
     let folder = Folder::new("sim");
     let list = run(&["sim", "list"]);
-    assert_eq!((list.code, list.out.as_str()), (Some(0), "paxos\n"));
+    let families: String =
+        scenarios::families().iter().map(|family| format!("{}\n", family.family())).collect();
+    assert_eq!((list.code, list.out.as_str()), (Some(0), families.as_str()));
+    assert!(families.starts_with("paxos\nmason\n"), "{families}");
     let sweep = folder.run(&["sim", "run", "paxos", "--seeds", "20", "--json", "report.json"]);
     // Whether the engine is right is for the scenarios to say; here, that nothing is kept from whoever asks.
     let told =

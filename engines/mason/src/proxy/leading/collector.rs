@@ -1,0 +1,112 @@
+//! The ring: which intervals of numbers are assigned, so that views need not remember their numbers (the paper's section 4.3).
+//!
+//! A round starts at the first group and visits each once, in order; its message says how many have counted, so that a repeated
+//! message, or a leader that follows another in the middle of a round, cannot count an interval twice.
+
+use super::{Lead, propose};
+use crate::order::Placed;
+use crate::proxy::entry::{Entry, Question};
+use crate::proxy::{Collect, Complete, Frame, Proxy, Viewed, ask_replica};
+use crate::view::View;
+use kernel::Cx;
+
+impl Lead {
+    pub(in crate::proxy) fn on_viewed(&mut self, message: Viewed) {
+        self.collecting.view = message.view;
+    }
+
+    pub(super) fn begin_round(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let due = cx.now().since(self.collecting.begun_at) >= frame.parameters.collect_every;
+        if frame.group.0 != 0 || !due {
+            return;
+        }
+        self.collecting.begun_at = cx.now();
+        self.collecting.round = self.collecting.round.wrapping_add(1);
+        // What is counted is the view of the round before: it can only have grown.
+        ask_replica(frame.log.replica, cx.node(), &Question::View, cx);
+        let interval = frame.parameters.collect_interval;
+        let view = &self.collecting.view;
+        let firsts: Vec<Placed> =
+            frame.topology.spaces().map(|space| Placed { space, number: view.floor(space) }).collect();
+        let counts = count_intervals(view, &firsts, interval);
+        self.collecting.firsts = firsts.clone();
+        let round = self.collecting.round;
+        self.pass_on(Collect { round, hops: 1, firsts, counts }, frame, cx);
+    }
+
+    pub(in crate::proxy) fn on_collect(
+        &mut self,
+        message: Collect,
+        frame: &Frame<'_>,
+        cx: &mut Cx<'_, Proxy>,
+    ) {
+        let Collect { round, hops, firsts, mut counts } = message;
+        let interval = frame.parameters.collect_interval;
+        if !self.begun || counts.len() != firsts.len() || hops as usize > frame.topology.groups.len() {
+            return;
+        }
+        if hops as usize == frame.topology.groups.len() {
+            if frame.group.0 == 0 && round == self.collecting.round && firsts == self.collecting.firsts {
+                self.end_round(firsts, &counts, frame, cx);
+            }
+            return;
+        }
+        if u32::from(frame.group.0) != hops {
+            return;
+        }
+        ask_replica(frame.log.replica, cx.node(), &Question::View, cx);
+        for (count, mine) in counts.iter_mut().zip(count_intervals(&self.collecting.view, &firsts, interval))
+        {
+            *count = count.saturating_add(mine);
+        }
+        self.pass_on(Collect { round, hops: hops + 1, firsts, counts }, frame, cx);
+    }
+
+    fn end_round(&mut self, firsts: Vec<Placed>, counts: &[u64], frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let interval = frame.parameters.collect_interval;
+        let complete = firsts.into_iter().zip(counts).filter(|(_, count)| **count >= interval);
+        let floors: Vec<Placed> = complete
+            .map(|(first, _)| Placed { space: first.space, number: first.number.plus(interval) })
+            .collect();
+        if !floors.is_empty() {
+            cx.mark("proxy.collected_an_interval");
+            self.on_complete(Complete { hops: 0, floors }, frame, cx);
+        }
+    }
+
+    pub(in crate::proxy) fn on_complete(
+        &mut self,
+        message: Complete,
+        frame: &Frame<'_>,
+        cx: &mut Cx<'_, Proxy>,
+    ) {
+        let Complete { hops, floors } = message;
+        if !self.begun || u32::from(frame.group.0) != hops {
+            return;
+        }
+        for floor in &floors {
+            self.collecting.view.collect(floor);
+        }
+        propose(&Entry::Collected { floors: floors.clone() }, frame, cx);
+        let next = crate::Group(frame.group.0 + 1);
+        let complete = Complete { hops: hops + 1, floors };
+        cx.multicast(frame.topology.proxies(next).iter().copied(), complete);
+    }
+
+    fn pass_on(&self, message: Collect, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let next = crate::Group((message.hops as usize % frame.topology.groups.len()) as u16);
+        cx.multicast(frame.topology.proxies(next).iter().copied(), message);
+    }
+}
+
+/// How many numbers of each interval a view has assigned itself; all of one that lies below its floor.
+fn count_intervals(view: &View, firsts: &[Placed], interval: u64) -> Vec<u64> {
+    let counted = firsts.iter().map(|first| {
+        let end = first.number.plus(interval);
+        if view.floor(first.space) >= end {
+            return interval;
+        }
+        view.count_between(first.space, first.number, end)
+    });
+    counted.collect()
+}

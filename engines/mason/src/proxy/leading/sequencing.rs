@@ -1,0 +1,195 @@
+//! A leader and the sequencer: suspicion, sealing, and what a leader before had asked for (the paper's sections 4.1 and 4.3).
+
+use super::{Lead, Numbers, PATIENCE_GROWS_TO, Pending, Sequencing, Stage, now_in_ms, propose};
+use crate::proxy::entry::Entry;
+use crate::proxy::{Active, DidFill, DidSeal, Fill, Frame, NotActive, Pong, Probed, Proxy, Seal};
+use crate::sequencer::{self, Allocation};
+use kernel::{Cx, Instant, NodeId, planted};
+use std::time::Duration;
+
+impl Lead {
+    pub(super) fn probe(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        self.sequencing.probing = true;
+        self.sequencing.asked_at = cx.now();
+        let Sequencing { epoch, committed, .. } = self.sequencing;
+        if let Some(sequencer) = frame.topology.sequencer(epoch) {
+            let (group, proxy_epoch) = (frame.group, self.epoch);
+            cx.send(sequencer, sequencer::Probe { group, proxy_epoch, epoch, after: committed });
+        }
+    }
+
+    /// What the leaders before asked for and did not put into the log is lost: those numbers get no-ops.
+    pub(in crate::proxy) fn on_probed(&mut self, message: Probed, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let Probed { epoch, highest, lost } = message;
+        if epoch != self.sequencing.epoch || !self.sequencing.probing {
+            return;
+        }
+        self.sequencing.probing = false;
+        self.sequencing.is_well(cx.now());
+        self.sequencing.next_request = highest.max(self.sequencing.committed) + 1;
+        if !lost.is_empty() {
+            cx.mark("proxy.filled_numbers_of_a_dead_leader");
+        }
+        for allocation in lost {
+            if planted!(M11) && allocation.request < highest {
+                continue;
+            }
+            let Allocation { request, rows, stamp, cut } = allocation;
+            let stage =
+                Stage::Numbered(Numbers { request, rows, stamp, cut: Some(cut), time: now_in_ms(cx) });
+            self.pending.push_back(Pending { items: Vec::new(), lost: true, stage, since: cx.now() });
+        }
+        self.advance(frame, cx);
+    }
+
+    pub(in crate::proxy) fn on_pong(&mut self, message: &Pong, cx: &mut Cx<'_, Proxy>) {
+        if message.epoch == self.sequencing.epoch {
+            self.sequencing.is_well(cx.now());
+        }
+    }
+
+    pub(in crate::proxy) fn on_not_active(
+        &mut self,
+        message: &NotActive,
+        frame: &Frame<'_>,
+        cx: &mut Cx<'_, Proxy>,
+    ) {
+        if message.asked != self.sequencing.epoch || message.recovering {
+            return;
+        }
+        // It has restarted, or was never more than a standby: no need to wait for its silence.
+        if message.epoch < message.asked && self.sequencing.called <= message.asked {
+            cx.mark("proxy.found_its_sequencer_restarted");
+            self.call_next(frame, cx);
+        }
+    }
+
+    pub(super) fn call_next(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let sequencing = &mut self.sequencing;
+        sequencing.called = sequencing.called.max(sequencing.epoch) + 1;
+        // A recovery that takes longer than the patience would be overtaken by the next one, again and again.
+        let longest = PATIENCE_GROWS_TO * frame.parameters.suspect_after;
+        sequencing.called_at = cx.now();
+        sequencing.patience = (2 * sequencing.patience).clamp(frame.parameters.suspect_after, longest);
+        sequencing.heard_at = cx.now();
+        if let Some(standby) = frame.topology.sequencer(sequencing.called) {
+            cx.send(standby, sequencer::Recover { epoch: sequencing.called });
+        }
+    }
+
+    pub(in crate::proxy) fn on_seal(
+        &mut self,
+        from: NodeId,
+        message: &Seal,
+        frame: &Frame<'_>,
+        cx: &mut Cx<'_, Proxy>,
+    ) {
+        let now = cx.now();
+        let fresh = |&(epoch, _, at): &(u64, NodeId, Instant)| {
+            epoch == message.epoch && now.since(at) < frame.parameters.resend_after
+        };
+        if !self.begun
+            || message.epoch < self.sequencing.epoch
+            || self.sequencing.sealing.as_ref().is_some_and(fresh)
+            || frame.topology.sequencer(message.epoch) != Some(from)
+        {
+            return;
+        }
+        // A recovery is under way: give it time before the next one is called.
+        // Once: one that seals and seals and hears nobody must not keep the next one from being called.
+        if message.epoch > self.sequencing.called {
+            self.sequencing.called = message.epoch;
+            self.sequencing.heard_at = now;
+        }
+        self.sequencing.sealing = Some((message.epoch, from, now));
+        if planted!(M08) {
+            for pending in &self.pending {
+                super::early::have_no_ops_executed(pending, frame, cx);
+            }
+        }
+        if planted!(M01) {
+            let (group, epoch) = (frame.group, message.epoch);
+            let view = self.collecting.view.clone();
+            cx.send(from, sequencer::Sealed { group, epoch, view, stamp: self.own_stamp });
+        }
+        propose(&Entry::Seal { epoch: message.epoch }, frame, cx);
+    }
+
+    /// From here on in the log, only answers of the new sequencer count: everything not applied asks again.
+    pub(in crate::proxy) fn on_did_seal(
+        &mut self,
+        message: DidSeal,
+        frame: &Frame<'_>,
+        cx: &mut Cx<'_, Proxy>,
+    ) {
+        let DidSeal { epoch, index, sequencer, view, stamp } = message;
+        if !self.begun || epoch != self.epoch {
+            return;
+        }
+        if let Some((sealed, standby, _)) = self.sequencing.sealing
+            && sealed == sequencer
+        {
+            let sealed =
+                sequencer::Sealed { group: frame.group, epoch: sequencer, view: view.clone(), stamp };
+            cx.send(standby, sealed);
+        }
+        self.collecting.view = view;
+        if sequencer == self.sequencing.epoch {
+            return;
+        }
+        cx.mark("proxy.sealed");
+        self.index = index;
+        let sequencing = &mut self.sequencing;
+        (sequencing.epoch, sequencing.next_request, sequencing.committed) = (sequencer, 1, 0);
+        sequencing.probing = false;
+        sequencing.heard_at = cx.now();
+        sequencing.called = sequencing.called.max(sequencer);
+        self.pending.retain(|pending| !pending.lost);
+        for pending in &mut self.pending {
+            pending.stage = Stage::New;
+        }
+        self.advance(frame, cx);
+    }
+
+    pub(in crate::proxy) fn on_active(
+        &mut self,
+        message: &Active,
+        frame: &Frame<'_>,
+        cx: &mut Cx<'_, Proxy>,
+    ) {
+        if message.epoch != self.sequencing.epoch {
+            return;
+        }
+        self.sequencing.is_well(cx.now());
+        self.ask_again(Duration::ZERO, frame, cx);
+    }
+
+    pub(in crate::proxy) fn on_fill(
+        &mut self,
+        from: NodeId,
+        message: Fill,
+        frame: &Frame<'_>,
+        cx: &mut Cx<'_, Proxy>,
+    ) {
+        let Fill { epoch, holes } = message;
+        if !self.begun || epoch != self.sequencing.epoch {
+            return;
+        }
+        self.sequencing.filling = Some((epoch, from));
+        propose(&Entry::Fill { epoch, holes }, frame, cx);
+    }
+
+    pub(in crate::proxy) fn on_did_fill(
+        &mut self,
+        message: &DidFill,
+        frame: &Frame<'_>,
+        cx: &mut Cx<'_, Proxy>,
+    ) {
+        if let Some((epoch, sequencer)) = self.sequencing.filling
+            && epoch == message.sequencer
+        {
+            cx.mark("proxy.filled_holes");
+            cx.send(sequencer, sequencer::Filled { group: frame.group, epoch });
+        }
+    }
+}
