@@ -12,7 +12,7 @@ engines=${BENCH_ENGINES:-zookeeper mason mason-sequential paxos}
 ordinate=$(realpath "${ORDINATE_BINARY:-${CARGO_TARGET_DIR:-target}/release/ordinate}")
 scripts/clients.sh java
 jars=$(realpath "${ORDINATE_PEERS:-target/clients}")/jars
-folder=$(mktemp -d "${BENCH_FOLDER:-/var/tmp}/ordinate-bench.XXXXXX")
+folder=$(mktemp -d --tmpdir="${BENCH_FOLDER:-/var/tmp}")
 port=${BENCH_PORT:-24100}
 pids=()
 stop() {
