@@ -328,7 +328,10 @@ fn the_simulator_runs_and_repeats() {
     expect_failure(
         &run(&["sim", "run", "nosuch"]),
         2,
-        "error[O6001]: no family nosuch; there are: paxos\n  -> ordinate sim list, or ordinate sim run --help",
+        &format!(
+            "error[O6001]: no family nosuch; there are: {}\n  -> ordinate sim list, or ordinate sim run --help",
+            families.trim_end().replace('\n', ", ")
+        ),
     );
     folder.write("broken.plan", "this is no plan\n");
     let broken = folder.run(&["sim", "replay", "paxos", "broken.plan"]);

@@ -27,12 +27,14 @@ impl Drop for Demo {
 
 impl Demo {
     fn start() -> Self {
-        // Free now; if it is taken meanwhile, the demo takes the next one.
-        let port =
-            TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr()).expect("a free port").port();
-        let port = port.min(60_000).to_string();
+        // Free now; if it is taken meanwhile, the demo takes the next one. Apart, so that demos side by side do not race for them.
+        let free = || {
+            let bound = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
+            bound.expect("a free port").port().min(60_000).to_string()
+        };
+        let (port, zookeeper) = (free(), free());
         let mut command = program();
-        command.args(["demo", "--port", &port, "--durability", "memory"]);
+        command.args(["demo", "--port", &port, "--zookeeper", &zookeeper, "--durability", "memory"]);
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = pipes.spawn().expect("the binary was built");
         let input = child.stdin.take();
