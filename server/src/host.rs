@@ -134,7 +134,11 @@ fn all_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, Node)> 
 fn kv_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, KvMember)> {
     let host = HostId::named(name);
     let first = file.placement.configuration();
-    let known = Configurations::starting_with(first.clone());
+    let known = if joins {
+        Configurations::hearsay(first.clone())
+    } else {
+        Configurations::starting_with(first.clone())
+    };
     let parameters = || file.parameters.clone();
     let at = |role: RoleName| Place(role as u32);
     let mut nodes: Vec<(Place, KvMember)> = Vec::new();
