@@ -4,6 +4,7 @@
 //! ignores what follows the fields it knows, a newer reader takes an absent last field as `None`.
 
 use bytes::Bytes;
+use smallvec::SmallVec;
 use std::fmt;
 
 /// Can be written to a wire or a journal.
@@ -264,6 +265,30 @@ impl<T: Decode> Decode for Vec<T> {
     }
 }
 
+impl<T: Encode, const N: usize> Encode for SmallVec<[T; N]> {
+    fn encode(&self, out: &mut Vec<u8>) {
+        length(self.len()).encode(out);
+        for item in self {
+            item.encode(out);
+        }
+    }
+}
+
+/// As a [`Vec`] on the wire; the first `N` items need no memory of their own.
+impl<T: Decode, const N: usize> Decode for SmallVec<[T; N]> {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        let count = u32::decode(input)? as usize;
+        let mut items = Self::with_capacity(count.min(input.remaining() / size_of::<T>().max(1)));
+        for _ in 0..count {
+            if input.remaining() == 0 {
+                return Err(DecodeError::Truncated);
+            }
+            items.push(T::decode(input)?);
+        }
+        Ok(items)
+    }
+}
+
 impl<A: Encode, B: Encode> Encode for (A, B) {
     fn encode(&self, out: &mut Vec<u8>) {
         self.0.encode(out);
@@ -328,6 +353,7 @@ mod tests {
         round_trip(0x0102_0304_0506_0708_u64);
         round_trip(String::from("größe"));
         round_trip(vec![Some(3u32), None]);
+        round_trip(SmallVec::<[u16; 2]>::from_slice(&[1, 2, 3]));
         round_trip((Bytes::from_static(b"ab"), true));
     }
 
@@ -336,6 +362,7 @@ mod tests {
     fn a_hostile_count_allocates_nothing() {
         let bytes = Bytes::from(vec![0xff, 0xff, 0xff, 0xff, 1, 2, 3, 4]);
         assert_eq!(Vec::<u64>::decoded(&bytes), Err(DecodeError::Truncated));
+        assert_eq!(SmallVec::<[u64; 1]>::decoded(&bytes), Err(DecodeError::Truncated));
         assert_eq!(Bytes::decode(&mut Reader::new(bytes)), Err(DecodeError::Truncated));
     }
 }

@@ -1,6 +1,7 @@
 //! Places in the multi-sequence: spaces, numbers, stamps (the paper's section 2.1).
 
 use kernel::{Bytes, NodeId};
+use smallvec::SmallVec;
 
 kernel::number! {
     /// A sequence space; each shard of a service has its own.
@@ -40,11 +41,14 @@ kernel::record! {
     }
 }
 
+/// A multi-sequence number; most are of one space.
+pub type MultiNumber = SmallVec<[Placed; 1]>;
+
 kernel::record! {
     /// An operation's place: its multi-sequence number, its stamp, and the time that its proxy saw.
     pub struct Order {
         /// Sorted by space, each once; never empty.
-        numbers: Vec<Placed>,
+        numbers: MultiNumber,
         /// Its place among all operations.
         stamp: Stamp,
         /// The wall clock of the proxy that had it ordered, in milliseconds since 1970.

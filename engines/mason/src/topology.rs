@@ -114,7 +114,7 @@ impl Default for Parameters {
             collect_interval: 4_096,
             stamp_gap: 1 << 20,
             ask_after: Duration::from_millis(40),
-            snapshot_every_bytes: 64 << 20,
+            snapshot_every_bytes: 16 << 20,
             snapshot_chunk_bytes: 256 << 10,
             page_bytes: 256 << 10,
         }

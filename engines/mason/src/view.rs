@@ -60,6 +60,15 @@ impl View {
         })
     }
 
+    /// True if any number of the row is known to be assigned.
+    pub fn intersects(&self, range: &Range) -> bool {
+        let (first, end) = (range.first.0, range.first.0.saturating_add(range.count));
+        self.spaces.get(&range.space).is_some_and(|space| {
+            let row = space.rows.range(..end).next_back();
+            first < end && (first < space.floor.0 || row.is_some_and(|(_, &row_end)| row_end > first))
+        })
+    }
+
     /// Everything below `floor` is assigned: single numbers below need not be known any more.
     pub fn collect(&mut self, floor: &Placed) {
         let space = self.spaces.entry(floor.space).or_default();
@@ -199,6 +208,9 @@ mod tests {
                 assert_eq!(holes, expected);
                 assert_eq!(view.end(SPACE), Number(end));
                 assert!((1..70).all(|n| view.contains(&placed(n)) == (n < floor || set.contains(&n))));
+                let (from, count) = (1 + rng.index(60) as u64, rng.index(8) as u64);
+                let touched = (from..from + count).any(|n| n < floor || set.contains(&n));
+                assert_eq!(view.intersects(&range(from, count)), touched);
                 let between = set.range(10..30).count() as u64;
                 assert_eq!(view.count_between(SPACE, Number(10), Number(30)), between);
             }

@@ -2,7 +2,8 @@
 
 use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place, Reader, Rng};
 use mason::client::{self, Answer, ReadAnswer};
-use mason::proxy::entry::{Batch, Delivered, Entry, Item, Question};
+use mason::proxy::delivery::{Run, Runs};
+use mason::proxy::entry::{Batch, Entry, Item, Question};
 use mason::proxy::{self, NextTag};
 use mason::sequencer::{self, Allocation};
 use mason::shard::{self, Query, ShardRecord};
@@ -41,7 +42,7 @@ fn cut() -> Cut {
 }
 
 fn order() -> Order {
-    Order { numbers: vec![placed()], stamp: Stamp(39), time: 1_000 }
+    Order { numbers: [placed()].into(), stamp: Stamp(39), time: 1_000 }
 }
 
 fn operation() -> Operation {
@@ -52,8 +53,15 @@ fn allocation() -> Allocation {
     Allocation { request: 8, rows: vec![range()], stamp: Stamp(37), cut: cut() }
 }
 
-fn delivered() -> Delivered {
-    Delivered { order: order(), operation: Some(operation()) }
+fn runs() -> Vec<Run> {
+    let (order, mut runs) = (order(), Runs::default());
+    for placed in &order.numbers {
+        runs.at(placed, order.time).push(&order.numbers, order.stamp, &operation());
+    }
+    let last = order.numbers.last().expect("an order has a number");
+    let next = Placed { space: last.space, number: last.number.next() };
+    runs.at(&next, order.time).push(std::slice::from_ref(&next), order.stamp.next(), &operation());
+    runs.finish()
 }
 
 fn batch() -> Batch {
@@ -66,7 +74,11 @@ fn batch() -> Batch {
         stamp: Stamp(37),
         cut: Some(cut()),
         time: 1_000,
-        items: vec![Item { spaces: vec![Space(1)], follow_up: Some(2), operation: operation() }],
+        items: vec![Item {
+            spaces: [Space(1)].as_slice().into(),
+            follow_up: Some(2),
+            operation: operation(),
+        }],
     }
 }
 
@@ -137,7 +149,7 @@ fn to_shards() -> Vec<Message> {
     vec![
         shard::Read { at_least: Stamp(39), reads: vec![Query { tag: 4, body: body() }] }.into(),
         shard::Attach {}.into(),
-        shard::Deliver { group: Group(1), entries: vec![delivered()], cut: Some(cut()) }.into(),
+        shard::Deliver { group: Group(1), runs: runs(), cut: Some(cut()) }.into(),
         shard::Behind { durable: number }.into(),
         shard::Reach { through: number }.into(),
         shard::Inputs { number, space, inputs: body() }.into(),

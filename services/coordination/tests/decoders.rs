@@ -94,7 +94,7 @@ fn bodies(rng: &mut Rng) -> Vec<u8> {
         epoch: ConnectionEpoch(1),
         ephemeral: rng.chance(0.5),
         ttl_allowed: rng.chance(0.5),
-        caller: Caller { identities: vec![Identity::new("ip", "::1")] },
+        caller: Caller::of(&[Identity::new("ip", "::1")]),
         opcode: [op::MULTI, op::CREATE, op::SET_DATA, op::DELETE][rng.index(4)],
     };
     let node = NodeId::from_u64(rng.below(9));

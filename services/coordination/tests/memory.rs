@@ -42,7 +42,7 @@ fn a_node_of_a_hundred_bytes_takes_little_more() {
     let mut execute = |shard: &mut Znodes, path: &str| {
         number += 1;
         let numbers = vec![Placed { space: Space(0), number: Number(number) }];
-        let order = Order { numbers, stamp: Stamp(number), time: 1 };
+        let order = Order { numbers: numbers.into(), stamp: Stamp(number), time: 1 };
         let mut out = ShardOut::default();
         shard.execute(&create(path, &data), &order, &[], &mut out);
         assert_eq!(out.into_parts().0[..4], [0; 4], "{path}");

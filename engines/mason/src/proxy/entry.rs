@@ -1,8 +1,9 @@
 //! What stands in a proxy's log.
 
-use crate::order::{Cut, GroupTime, Operation, Order, Placed, Range, Space, Stamp};
+use crate::order::{Cut, GroupTime, Operation, Placed, Range, Space, Stamp};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
 use parts::Ballot;
+use smallvec::SmallVec;
 
 /// One entry.
 #[derive(Clone, PartialEq, Debug)]
@@ -76,21 +77,11 @@ kernel::record! {
     /// An operation in a batch.
     pub struct Item {
         /// Where it is ordered; nowhere if it concerns the group alone.
-        spaces: Vec<Space>,
+        spaces: SmallVec<[Space; 4]>,
         /// Set for an operation of the group's own: its number among those.
         follow_up: Option<u64>,
         /// What it is. A follow-up has no origin.
         operation: Operation,
-    }
-}
-
-kernel::record! {
-    /// What a shard's server is given for one number.
-    pub struct Delivered {
-        /// The operation's place. A no-op has one number only.
-        order: Order,
-        /// The operation; none is a no-op.
-        operation: Option<Operation>,
     }
 }
 

@@ -1,9 +1,12 @@
 //! The replicated state of a proxy: what its log has assigned, executed alike on every replica of the group.
 
-use super::entry::{Batch, Delivered, Entry, Item, Question};
+use super::delivery::{Run, Runs};
+use super::entry::{Batch, Entry, Item, Question};
 use super::{Applied, Began, DidFill, DidSeal, FollowUp, NextTag, ProxyIn, Viewed};
 use crate::client::{Answer, Answers, ClientIn, Told};
-use crate::order::{Cut, Group, GroupTime, Number, Operation, Order, Placed, Range, Space, Stamp};
+use crate::order::{
+    Cut, Group, GroupTime, MultiNumber, Number, Operation, Order, Placed, Range, Space, Stamp,
+};
 use crate::service::{Stub, StubOut, Verdict};
 use crate::shard::{Behind, Deliver, ShardIn};
 use crate::topology::Topology;
@@ -51,17 +54,10 @@ impl Default for Assigned {
     }
 }
 
-kernel::record! {
-    /// One operation kept for shards, in a snapshot.
-    struct Kept {
-        at: Placed,
-        delivered: Delivered,
-    }
-}
-
 const STATE_CHUNK: u8 = 1;
 const STUB_CHUNK: u8 = 2;
-const KEPT_CHUNK: u8 = 3;
+// 3 was a page of single operations.
+const KEPT_CHUNK: u8 = 4;
 
 /// The state machine of a proxy's log.
 ///
@@ -74,8 +70,8 @@ pub struct ProxyMachine<S> {
     page_bytes: usize,
     stub: S,
     state: Assigned,
-    /// What shards may still ask for, by space and number.
-    kept: BTreeMap<(Space, Number), Delivered>,
+    /// What shards may still ask for, by space and first number.
+    kept: BTreeMap<(Space, Number), Run>,
     kept_bytes: usize,
     notices: Vec<(NodeId, Bytes)>,
     out: StubOut,
@@ -223,45 +219,48 @@ impl<S: Stub> ProxyMachine<S> {
         if batch.request > 0 {
             state.request = batch.request;
         }
-        let Batch { rows, cut, time, items, mut stamp, .. } = batch;
-        let mut delivered: BTreeMap<Space, Vec<Delivered>> = BTreeMap::new();
+        let Batch { rows, cut, time, items, stamp, .. } = batch;
+        let mut runs = Runs::default();
         if items.is_empty() {
-            self.assign_no_ops(&rows, time, &mut delivered);
+            self.assign_no_ops(&rows, time, &mut runs);
+        } else {
+            self.assign_items(&rows, items, (stamp, time), &mut runs);
         }
-        let mut next: Vec<(Space, Number)> = rows.iter().map(|row| (row.space, row.first)).collect();
-        for item in items {
-            let numbers: Option<Vec<Placed>> =
-                item.spaces.iter().map(|&space| take_number(&mut next, space)).collect();
-            // A leader counts what it asks for by the same rule.
-            let Some(numbers) = numbers else { continue };
-            if numbers.is_empty() {
-                self.apply_item(item, None);
-                continue;
-            }
-            let order = Order { numbers, stamp, time };
-            stamp = stamp.next();
-            self.apply_sequenced(item, order, &mut delivered);
-        }
-        self.deliver(delivered, cut);
+        self.deliver(runs.finish(), cut);
         let Assigned { epoch, index, sequencer, .. } = self.state;
         self.tell_proxy(Applied { epoch, index, sequencer });
     }
 
-    fn apply_sequenced(&mut self, item: Item, order: Order, delivered: &mut BTreeMap<Space, Vec<Delivered>>) {
-        self.state.stamp = self.state.stamp.max(order.stamp);
-        for placed in &order.numbers {
-            kernel::invariant!(UNIQ, !self.state.view.contains(placed), "{placed:?} is assigned twice");
-            self.state.view.insert(placed.clone());
+    fn assign_items(&mut self, rows: &[Range], items: Vec<Item>, from: (Stamp, u64), runs: &mut Runs) {
+        for row in rows {
+            kernel::invariant!(UNIQ, !self.state.view.intersects(row), "of {row:?} some is assigned twice");
+            self.state.view.insert_range(row);
         }
-        let operation = self.apply_item(item, Some(&order));
-        for placed in &order.numbers {
-            let order = match operation {
-                Some(_) => order.clone(),
-                None => Order { numbers: vec![placed.clone()], ..order.clone() },
-            };
-            let entry = Delivered { order, operation: operation.clone() };
-            self.keep(placed, &entry);
-            delivered.entry(placed.space).or_default().push(entry);
+        let (mut stamp, time) = from;
+        let mut next: Vec<(Space, Number)> = rows.iter().map(|row| (row.space, row.first)).collect();
+        for item in items {
+            // A leader counts what it asks for by the same rule.
+            let Some(numbers) = take_numbers(&mut next, &item.spaces) else { continue };
+            if numbers.is_empty() {
+                self.apply_item(item, None);
+                continue;
+            }
+            self.state.stamp = self.state.stamp.max(stamp);
+            let order = Order { numbers, stamp, time };
+            let operation = self.apply_item(item, Some(&order));
+            for placed in &order.numbers {
+                let run = runs.at(placed, time);
+                match &operation {
+                    Some(operation) => run.push(&order.numbers, stamp, operation),
+                    None => run.push_no_op(stamp),
+                }
+            }
+            stamp = stamp.next();
+        }
+        for (row, (space, rest)) in rows.iter().zip(next) {
+            for number in (rest.0..row.first.plus(row.count).0).map(Number) {
+                runs.at(&Placed { space, number }, time).push_no_op(Stamp(0));
+            }
         }
     }
 
@@ -329,18 +328,14 @@ impl<S: Stub> ProxyMachine<S> {
         }
     }
 
-    fn assign_no_ops(&mut self, rows: &[Range], time: u64, delivered: &mut BTreeMap<Space, Vec<Delivered>>) {
+    fn assign_no_ops(&mut self, rows: &[Range], time: u64, runs: &mut Runs) {
         for row in rows {
             for number in row.numbers() {
                 let placed = Placed { space: row.space, number };
-                if self.state.view.contains(&placed) {
-                    continue;
+                if !self.state.view.contains(&placed) {
+                    runs.at(&placed, time).push_no_op(Stamp(0));
+                    self.state.view.insert(placed);
                 }
-                self.state.view.insert(placed.clone());
-                let order = Order { numbers: vec![placed.clone()], stamp: Stamp(0), time };
-                let entry = Delivered { order, operation: None };
-                self.keep(&placed, &entry);
-                delivered.entry(row.space).or_default().push(entry);
             }
         }
     }
@@ -361,26 +356,30 @@ impl<S: Stub> ProxyMachine<S> {
         if epoch != self.state.sequencer {
             return;
         }
-        let mut delivered = BTreeMap::new();
-        self.assign_no_ops(holes, 0, &mut delivered);
-        self.deliver(delivered, None);
+        let mut runs = Runs::default();
+        self.assign_no_ops(holes, 0, &mut runs);
+        self.deliver(runs.finish(), None);
         self.tell_proxy(DidFill { sequencer: epoch });
     }
 
-    /// Hands the servers of this host what is new for them; every one gets the cut.
-    fn deliver(&mut self, mut delivered: BTreeMap<Space, Vec<Delivered>>, cut: Option<Cut>) {
+    /// Keeps what is new, and hands it to the servers of this host; every one gets the cut.
+    fn deliver(&mut self, mut runs: Vec<Run>, cut: Option<Cut>) {
+        runs.iter().for_each(|run| self.keep(run.clone()));
         for (space, server) in self.topology.servers_on(self.host) {
-            let entries = delivered.remove(&space).unwrap_or_default();
-            if !entries.is_empty() || cut.is_some() {
-                let deliver = ShardIn::from(Deliver { group: self.group, entries, cut: cut.clone() });
-                self.notices.push((server, deliver.encoded().into()));
+            let mine: Vec<Run> = runs.extract_if(.., |run| run.space == space).collect();
+            if !mine.is_empty() || cut.is_some() {
+                let bytes: usize = mine.iter().map(Run::size).sum();
+                let deliver = Deliver { group: self.group, runs: mine, cut: cut.clone() };
+                let mut notice = Vec::with_capacity(bytes + 256);
+                ShardIn::from(deliver).encode(&mut notice);
+                self.notices.push((server, notice.into()));
             }
         }
     }
 
-    fn keep(&mut self, placed: &Placed, entry: &Delivered) {
-        self.kept_bytes += size_of_kept(entry);
-        self.kept.insert((placed.space, placed.number), entry.clone());
+    fn keep(&mut self, run: Run) {
+        self.kept_bytes += run.size();
+        self.kept.insert((run.space, run.first), run);
     }
 
     fn forget_durable(&mut self, floors: &[Placed]) {
@@ -389,12 +388,13 @@ impl<S: Stub> ProxyMachine<S> {
                 Some(known) => known.number = known.number.max(floor.number),
                 None => self.state.durable.push(floor.clone()),
             }
-            while let Some((&key, _)) =
+            // A run is one batch's: the few before the first that reaches further are all that go.
+            while let Some((&key, run)) =
                 self.kept.range((floor.space, Number(0))..(floor.space, floor.number)).next()
+                && run.end() <= floor.number
             {
-                if let Some(entry) = self.kept.remove(&key) {
-                    self.kept_bytes -= size_of_kept(&entry);
-                }
+                self.kept_bytes -= run.size();
+                self.kept.remove(&key);
             }
         }
     }
@@ -404,32 +404,35 @@ impl<S: Stub> ProxyMachine<S> {
         if let Some(durable) = durable.filter(|durable| from.number < durable.number) {
             return Behind { durable: durable.number }.into();
         }
+        let kept = |range: std::ops::Range<Number>| {
+            self.kept.range((from.space, range.start)..(from.space, range.end)).map(|(_, run)| run)
+        };
+        let reaches = kept(Number(0)..from.number).next_back().filter(|run| run.end() > from.number);
         let mut bytes = 0;
-        let after = self.kept.range((from.space, from.number)..(from.space, Number(u64::MAX)));
-        let page = after.map(|(_, entry)| entry).take_while(|entry| {
+        let page = reaches.into_iter().chain(kept(from.number..Number(u64::MAX))).take_while(|run| {
             let fits = bytes < self.page_bytes;
-            bytes += size_of_kept(entry);
+            bytes += run.size();
             fits
         });
-        Deliver { group: self.group, entries: page.cloned().collect(), cut: None }.into()
+        Deliver { group: self.group, runs: page.cloned().collect(), cut: None }.into()
     }
 }
 
-fn take_number(next: &mut [(Space, Number)], space: Space) -> Option<Placed> {
-    let (_, number) = next.iter_mut().find(|(known, _)| *known == space)?;
-    let placed = Placed { space, number: *number };
-    *number = number.next();
-    Some(placed)
+/// The next number of each of the spaces; none if the rows have no such space.
+fn take_numbers(next: &mut [(Space, Number)], spaces: &[Space]) -> Option<MultiNumber> {
+    let taken = spaces.iter().map(|&space| {
+        let (_, number) = next.iter_mut().find(|(known, _)| *known == space)?;
+        let placed = Placed { space, number: *number };
+        *number = number.next();
+        Some(placed)
+    });
+    taken.collect()
 }
 
-fn encode_page(page: &Vec<Kept>) -> Bytes {
+fn encode_page(page: &Vec<Run>) -> Bytes {
     let mut chunk = vec![KEPT_CHUNK];
     page.encode(&mut chunk);
     chunk.into()
-}
-
-fn size_of_kept(entry: &Delivered) -> usize {
-    64 + entry.operation.as_ref().map_or(0, |operation| operation.body.len())
 }
 
 impl<S: Stub> StateMachine for ProxyMachine<S> {
@@ -470,11 +473,11 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
         let mut state = vec![STATE_CHUNK];
         self.state.encode(&mut state);
         self.writing = VecDeque::from([state.into(), stub.into()]);
-        let mut page: Vec<Kept> = Vec::new();
+        let mut page: Vec<Run> = Vec::new();
         let mut bytes = 0;
-        for (&(space, number), delivered) in &self.kept {
-            bytes += size_of_kept(delivered);
-            page.push(Kept { at: Placed { space, number }, delivered: delivered.clone() });
+        for run in self.kept.values() {
+            bytes += run.size();
+            page.push(run.clone());
             if bytes > self.page_bytes {
                 self.writing.push_back(encode_page(&std::mem::take(&mut page)));
                 bytes = 0;
@@ -504,9 +507,8 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
             STATE_CHUNK => self.state = Assigned::decoded(&Bytes::copy_from_slice(rest))?,
             STUB_CHUNK => self.stub.load(rest)?,
             KEPT_CHUNK => {
-                for Kept { at, delivered } in Vec::<Kept>::decoded(&Bytes::copy_from_slice(rest))? {
-                    self.keep(&at, &delivered);
-                }
+                let runs = Vec::<Run>::decoded(&Bytes::copy_from_slice(rest))?;
+                runs.into_iter().for_each(|run| self.keep(run));
             }
             kind => return Err(DecodeError::UnknownTag("chunk of a proxy's snapshot", kind)),
         }

@@ -2,8 +2,9 @@
 //! replicated log (the paper's Algorithms 2 and 3).
 //!
 //! `machine` is what the log makes of its entries, alike on every replica; `leading` is the volatile part of the one that leads;
-//! `entry` says what stands in the log.
+//! `entry` says what stands in the log, `delivery` what the shards are handed of it.
 
+pub mod delivery;
 pub mod entry;
 mod leading;
 pub mod machine;

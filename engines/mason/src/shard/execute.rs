@@ -6,6 +6,7 @@ use super::{
 };
 use crate::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers};
 use crate::order::{Number, Operation, Order, Placed, Space, Stamp};
+use crate::proxy::delivery::{Delivered, Run};
 use crate::service::Shard;
 use kernel::{Bytes, Cx, NodeId};
 use std::time::Duration;
@@ -15,16 +16,14 @@ const ASK_IDLE_AFTER: Duration = Duration::from_millis(500);
 
 impl<S: Shard> ShardServer<S> {
     pub(super) fn on_deliver(&mut self, message: Deliver, cx: &mut Cx<'_, Self>) {
-        let Deliver { group, entries, cut } = message;
-        for delivered in entries {
-            let Some(number) = delivered.order.number_in(self.space) else {
-                cx.reject("operation of another space");
+        let Deliver { group, runs, cut } = message;
+        let before = self.next;
+        for run in runs {
+            if run.space != self.space {
+                cx.reject("operations of another space");
                 continue;
-            };
-            if number >= self.next && self.waiting.len() < WAITING_MAX {
-                self.reach = self.reach.max(number);
-                self.waiting.entry(number).or_insert(Entry { group, delivered });
             }
+            self.take_run(group, &run, cx);
         }
         if let Some(cut) = cut {
             if self.cuts.len() >= CUTS_MAX {
@@ -32,27 +31,64 @@ impl<S: Shard> ShardServer<S> {
             }
             self.cuts.push_back(cut);
         }
-        self.execute(cx);
+        self.execute_waiting(cx);
+        self.has_executed(before, cx);
+    }
+
+    /// What is due is executed at once, what comes later waits.
+    fn take_run(&mut self, group: crate::Group, run: &Run, cx: &mut Cx<'_, Self>) {
+        if run.end() <= self.next {
+            return;
+        }
+        for row in run.iter() {
+            let Ok((number, delivered)) = row else { return cx.reject("a run with a row that is none") };
+            if number < self.next {
+                continue;
+            }
+            self.reach = self.reach.max(number);
+            let alone = delivered.order.numbers.len() == 1 || delivered.operation.is_none();
+            if number == self.next && alone && !self.is_installing_half() {
+                self.waiting.remove(&number);
+                self.execute_next(group, delivered, cx);
+            } else if self.waiting.len() < WAITING_MAX {
+                self.waiting.entry(number).or_insert(Entry { group, delivered });
+            }
+        }
     }
 
     /// Executes as far as the numbers, and the other participants' inputs, reach.
     pub(super) fn execute(&mut self, cx: &mut Cx<'_, Self>) {
+        let before = self.next;
+        self.execute_waiting(cx);
+        self.has_executed(before, cx);
+    }
+
+    fn execute_waiting(&mut self, cx: &mut Cx<'_, Self>) {
         if self.is_installing_half() {
             return;
         }
-        let before = self.next;
         while let Some(entry) = self.waiting.get(&self.next) {
             let numbers = &entry.delivered.order.numbers;
             if numbers.len() > 1 && entry.delivered.operation.is_some() && !self.has_inputs(cx) {
                 break;
             }
             let Some(Entry { group, delivered }) = self.waiting.remove(&self.next) else { break };
-            match delivered.operation {
-                Some(operation) => self.execute_operation(group, &operation, &delivered.order, cx),
-                None => self.snapshots.count_executed(16),
-            }
-            self.executed = self.executed.max(delivered.order.stamp);
-            self.next = self.next.next();
+            self.execute_next(group, delivered, cx);
+        }
+    }
+
+    fn execute_next(&mut self, group: crate::Group, delivered: Delivered, cx: &mut Cx<'_, Self>) {
+        match delivered.operation {
+            Some(operation) => self.execute_operation(group, &operation, &delivered.order, cx),
+            None => self.snapshots.count_executed(16),
+        }
+        self.executed = self.executed.max(delivered.order.stamp);
+        self.next = self.next.next();
+    }
+
+    fn has_executed(&mut self, before: Number, cx: &mut Cx<'_, Self>) {
+        if self.is_installing_half() {
+            return;
         }
         if self.next > before {
             self.stuck_since = None;

@@ -21,7 +21,7 @@ mod snapshot;
 use crate::client::Answer;
 use crate::order::{Cut, Group, Number, Placed, Space, Stamp};
 use crate::proxy;
-use crate::proxy::entry::Delivered;
+use crate::proxy::delivery::{Delivered, Run};
 use crate::service::{Shard, ShardOut};
 use crate::topology::{Parameters, Topology};
 use crate::{Mason, Message};
@@ -54,12 +54,12 @@ kernel::messages! {
         },
         /// From a gateway: it starts; tell it the progress from now on, and forget what it watched in an earlier life.
         2 => Attach {},
-        /// From a proxy's replica: operations of a group, with their numbers.
-        3 => Deliver {
+        /// From a proxy's replica: operations of a group, with their numbers. (3 was one operation a row.)
+        11 => Deliver {
             /// The group.
             group: Group,
             /// The operations.
-            entries: Vec<Delivered>,
+            runs: Vec<Run>,
             /// What the sequencer knew after the batch they were in.
             cut: Option<Cut>,
         },

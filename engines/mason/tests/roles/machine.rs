@@ -1,9 +1,11 @@
 //! What a proxy's log makes of its entries.
 
+use super::runs_of;
 use super::{at, gateway, operation, proxy, range, server, topology};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, StateMachine};
 use mason::client::{Answer, Answers, ClientIn, Told};
-use mason::proxy::entry::{Batch, Delivered, Entry, Item, Question};
+use mason::proxy::delivery::{Delivered, Run};
+use mason::proxy::entry::{Batch, Entry, Item, Question};
 use mason::proxy::machine::ProxyMachine;
 use mason::proxy::{Applied, Began, DidFill, DidSeal, FollowUp, NextTag, ProxyIn};
 use mason::shard::{Behind, Deliver, ShardIn};
@@ -97,7 +99,7 @@ fn batch(index: u64, rows: &[Range], items: Vec<Item>) -> Batch {
 }
 
 fn order(numbers: &[Placed], stamp: u64) -> Order {
-    Order { numbers: numbers.to_vec(), stamp: Stamp(stamp), time: 77 }
+    Order { numbers: numbers.into(), stamp: Stamp(stamp), time: 77 }
 }
 
 fn executes(numbers: &[Placed], stamp: u64, operation: Operation) -> Delivered {
@@ -105,7 +107,7 @@ fn executes(numbers: &[Placed], stamp: u64, operation: Operation) -> Delivered {
 }
 
 fn no_op(placed: Placed, stamp: u64, time: u64) -> Delivered {
-    Delivered { order: Order { numbers: vec![placed], stamp: Stamp(stamp), time }, operation: None }
+    Delivered { order: Order { numbers: [placed].into(), stamp: Stamp(stamp), time }, operation: None }
 }
 
 fn to_proxy(message: impl Into<ProxyIn>) -> (NodeId, Bytes) {
@@ -113,7 +115,8 @@ fn to_proxy(message: impl Into<ProxyIn>) -> (NodeId, Bytes) {
 }
 
 fn to_server(space: u32, entries: Vec<Delivered>, cut: Option<Cut>) -> (NodeId, Bytes) {
-    let deliver = ShardIn::from(Deliver { group: Group(0), entries, cut });
+    let runs = runs_of(space as u16, &entries);
+    let deliver = ShardIn::from(Deliver { group: Group(0), runs, cut });
     (server(1, space), deliver.encoded().into())
 }
 
@@ -125,13 +128,17 @@ fn applied(index: u64) -> (NodeId, Bytes) {
     to_proxy(Applied { epoch: 1, index, sequencer: 5 })
 }
 
+fn operations(runs: &[Run]) -> Vec<Delivered> {
+    runs.iter().flat_map(Run::iter).map(|row| row.expect("a row").1).collect()
+}
+
 /// What the first space was handed, of a batch that concerns it alone.
 fn first_space(notices: &Notices) -> Vec<Delivered> {
     let mut entries = Vec::new();
     for (to, bytes) in notices {
         if *to == server(1, 0) {
             let Ok(ShardIn::Deliver(deliver)) = ShardIn::decoded(bytes) else { panic!("{bytes:?}") };
-            entries.extend(deliver.entries);
+            entries.extend(operations(&deliver.runs));
         }
     }
     entries
@@ -208,7 +215,7 @@ fn tags_are_admitted_in_their_order_and_once() {
         let operation = Operation { incarnation, ..operation(tag, b"x") };
         let entry = Entry::Batch(batch(next, &[range(0, next, 1)], vec![item(operation, &[0])]));
         let entries = first_space(&apply(machine, entry));
-        assert_eq!(entries[0].order.numbers, [at(0, next)], "the number is used in any case");
+        assert_eq!(entries[0].order.numbers[..], [at(0, next)], "the number is used in any case");
         entries[0].operation.is_some()
     };
     assert!(!admitted(&mut machine, 1, 2));
@@ -306,15 +313,19 @@ fn lacking(machine: &Machine, number: u64) -> ShardIn {
 #[test]
 fn what_is_kept_is_handed_out_until_it_is_durable() {
     let mut machine = begun();
-    let items = (1..=3).map(|tag| item(operation(tag, b"x"), &[0])).collect();
-    apply(&mut machine, Entry::Batch(batch(1, &[range(0, 1, 3)], items)));
+    let items =
+        |tags: std::ops::RangeInclusive<u64>| tags.map(|tag| item(operation(tag, b"x"), &[0])).collect();
+    apply(&mut machine, Entry::Batch(batch(1, &[range(0, 1, 2)], items(1..=2))));
+    apply(&mut machine, Entry::Batch(batch(2, &[range(0, 3, 1)], items(3..=3))));
     let ShardIn::Deliver(page) = lacking(&machine, 2) else { panic!("operations are kept") };
-    assert_eq!(page.entries, [executes(&[at(0, 2)], 31, operation(2, b"x"))], "a page holds 64 bytes");
+    let whole = [1, 2].map(|n| executes(&[at(0, n)], 29 + n, operation(n, b"x")));
+    assert_eq!(operations(&page.runs), whole, "a page holds 64 bytes: the run that has it");
     let before = machine.kept_bytes();
     apply(&mut machine, Entry::Durable { floors: vec![at(0, 3)] });
     assert_eq!(lacking(&machine, 2), Behind { durable: Number(3) }.into());
     let ShardIn::Deliver(page) = lacking(&machine, 3) else { panic!("the third is kept") };
-    assert_eq!((page.entries.len(), machine.kept_bytes() * 3), (1, before));
+    assert_eq!(operations(&page.runs), [executes(&[at(0, 3)], 30, operation(3, b"x"))]);
+    assert!(machine.kept_bytes() < before);
 }
 
 // A replica that comes back from a snapshot and decides otherwise than the others.

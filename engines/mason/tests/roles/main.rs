@@ -7,6 +7,7 @@ mod shard;
 use kernel::{
     Bytes, Cx, Effect, Effects, HostId, Instant, NodeId, Place, Position, Rng, Role, Situation, Wall,
 };
+use mason::proxy::delivery::{Delivered, Run, Runs};
 use mason::{Group, Mason, Message, Number, Operation, Placed, ProxyGroup, Range, Response, Space, Topology};
 use std::sync::Arc;
 
@@ -129,4 +130,18 @@ fn rejects(did: &Did) -> bool {
 
 fn proxies(group: Group) -> Vec<NodeId> {
     topology().proxies(group).to_vec()
+}
+
+/// The runs of `space` in which the operations are handed over.
+fn runs_of(space: u16, entries: &[Delivered]) -> Vec<Run> {
+    let mut runs = Runs::default();
+    for Delivered { order, operation } in entries {
+        let number = order.number_in(Space(space)).expect("an operation of the space");
+        let run = runs.at(&Placed { space: Space(space), number }, order.time);
+        match operation {
+            Some(operation) => run.push(&order.numbers, order.stamp, operation),
+            None => run.push_no_op(order.stamp),
+        }
+    }
+    runs.finish()
 }

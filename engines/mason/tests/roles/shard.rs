@@ -1,9 +1,10 @@
 //! A shard's server.
 
+use super::runs_of;
 use super::{Bench, Did, all, at, gateway, one, operation, proxy, sends, server, topology};
 use kernel::{Bytes, Decode, DecodeError, Effect, NodeId, Position, Role, SnapshotStep};
 use mason::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers, Skipped};
-use mason::proxy::entry::Delivered;
+use mason::proxy::delivery::Delivered;
 use mason::proxy::{Lacking, ShardDurable};
 use mason::shard::{
     Attach, Behind, Deliver, Inputs, PullSnapshot, Query, Reach, Read, Settled, ShardIn, ShardRecord,
@@ -85,12 +86,12 @@ fn shard() -> Bench<Server> {
 }
 
 fn executes(numbers: &[Placed], stamp: u64, tag: u64, body: &'static [u8]) -> Delivered {
-    let order = Order { numbers: numbers.to_vec(), stamp: Stamp(stamp), time: 0 };
+    let order = Order { numbers: numbers.into(), stamp: Stamp(stamp), time: 0 };
     Delivered { order, operation: Some(operation(tag, body)) }
 }
 
 fn deliver(entries: Vec<Delivered>) -> Deliver {
-    Deliver { group: Group(1), entries, cut: None }
+    Deliver { group: Group(1), runs: runs_of(0, &entries), cut: None }
 }
 
 fn simple(number: u64, body: &'static [u8]) -> Deliver {
@@ -124,7 +125,7 @@ fn numbers_are_executed_in_order_and_once() {
     let mut bench = shard();
     assert_eq!(bench.burst(replica(), simple(2, b"b")), []);
     assert_eq!((bench.role.next(), bench.role.backlog()), (Number(1), 1));
-    let no_op = Order { numbers: vec![at(0, 1)], stamp: Stamp(0), time: 0 };
+    let no_op = Order { numbers: [at(0, 1)].into(), stamp: Stamp(0), time: 0 };
     let no_op = deliver(vec![Delivered { order: no_op, operation: None }]);
     let did = sends(&bench.burst(replica(), no_op.clone()));
     assert_eq!(did, to_gateway(Answers { group: Group(1), answers: vec![answer(2, 20, b"b")] }));
@@ -132,7 +133,9 @@ fn numbers_are_executed_in_order_and_once() {
     assert_eq!(bench.burst(replica(), simple(2, b"B")), []);
     assert_eq!((bench.role.next(), text(&bench)), (Number(3), b"b".as_slice()));
     let stray = executes(&[at(1, 3)], 30, 3, b"stray");
-    assert!(super::rejects(&bench.hear(replica(), deliver(vec![stray]))));
+    assert!(super::rejects(
+        &bench.hear(replica(), Deliver { group: Group(1), runs: runs_of(1, &[stray]), cut: None })
+    ));
 }
 
 // One server answers an origin: the one on its host.
@@ -158,18 +161,21 @@ fn what_is_missing_is_asked_for() {
 fn an_operation_over_two_shards_waits_for_the_other_ones_inputs() {
     let (mut first, mut second) = (shard(), bench(1, 1, u64::MAX));
     first.burst(replica(), simple(1, b"a"));
-    let both = || deliver(vec![executes(&[at(0, 2), at(1, 1)], 20, 2, b"both")]);
-    let did = sends(&first.burst(replica(), both()));
+    let both = |space| {
+        let entries = [executes(&[at(0, 2), at(1, 1)], 20, 2, b"both")];
+        Deliver { group: Group(1), runs: runs_of(space, &entries), cut: None }
+    };
+    let did = sends(&first.burst(replica(), both(0)));
     let said = |number, space, inputs: &'static [u8]| Inputs {
         number: Number(number),
         space: Space(space),
         inputs: Bytes::from_static(inputs),
     };
     assert_eq!(did, one(server(1, 1), said(1, 0, b"a")), "to the server of this host, once");
-    assert_eq!(first.burst(replica(), both()), []);
+    assert_eq!(first.burst(replica(), both(0)), []);
     assert_eq!(first.role.next(), Number(2));
     second.hear(server(1, 0), said(1, 0, b"a"));
-    let did = sends(&second.burst(replica(), both()));
+    let did = sends(&second.burst(replica(), both(1)));
     assert_eq!(did, one(server(1, 0), said(2, 1, b"")), "the first space's server answers, not this one");
     assert_eq!(text(&second), b"botha");
     first.burst(server(1, 1), said(3, 1, b"of a later one"));
@@ -233,7 +239,7 @@ fn reads_wait_for_what_they_must_see() {
     let expected = [vec![notice(2, b"b")], answers, one(gateway(2), answer(2, 20, b"?ab"))];
     assert_eq!(did, expected.concat(), "what was noticed comes before what is read");
     let cut = Some(Cut { stamp: Stamp(26), next: vec![at(0, 3)] });
-    let did = sends(&bench.burst(replica(), Deliver { group: Group(0), entries: Vec::new(), cut }));
+    let did = sends(&bench.burst(replica(), Deliver { group: Group(0), runs: Vec::new(), cut }));
     assert_eq!(did, one(gateway(2), answer(3, 20, b"?ab")), "a cut covers what concerns other shards");
 }
 
@@ -245,7 +251,7 @@ fn progress_is_told_when_it_is_covered() {
     assert_eq!(sends(&bench.burst(gateway(1), Attach {})), told(0));
     let cut = |stamp, next| Deliver {
         group: Group(0),
-        entries: Vec::new(),
+        runs: Vec::new(),
         cut: Some(Cut { stamp: Stamp(stamp), next: vec![at(0, next)] }),
     };
     assert_eq!(sends(&bench.burst(replica(), cut(8, 1))), told(7));

@@ -145,9 +145,9 @@ impl Gateway {
         };
         let code = if proven.is_some() { Code::Ok } else { Code::AuthFailed };
         for identity in proven.into_iter().flatten() {
-            if !connection.caller.identities.contains(&identity) && connection.caller.identities.len() < 1000
-            {
-                connection.caller.identities.push(identity);
+            let known = |(scheme, id)| (scheme, id) == (&*identity.scheme, &*identity.id);
+            if !connection.caller.identities().any(known) && connection.caller.identities().count() < 1000 {
+                connection.caller.add(&identity);
             }
         }
         frame(&mut connection.output, |out| reply_header(xid, 0, code.number(), out));

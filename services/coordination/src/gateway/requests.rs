@@ -183,7 +183,7 @@ impl Gateway {
             epoch: connection.epoch,
             ephemeral: operation.updates().iter().any(|update| update.is_ephemeral()),
             ttl_allowed: self.settings.ttl_allowed,
-            caller: connection.caller.clone(),
+            caller: connection.caller.borrowed(),
             opcode,
         };
         Work::Write { body: Body::Write { head, request }.written().into(), survey: None, sent: false }
@@ -293,13 +293,12 @@ impl Gateway {
 
     fn who_am_i(&self, node: NodeId) -> Reply {
         let mut body = Vec::new();
-        let identities = self.connections.get(&node).map(|connection| &connection.caller.identities[..]);
-        let identities = identities.unwrap_or_default();
-        body.put_count(identities.len());
-        for who in identities {
-            body.put_text(&who.scheme);
-            let user =
-                if &*who.scheme == "digest" { who.id.split(':').next().unwrap_or_default() } else { &who.id };
+        let caller = self.connections.get(&node).map(|connection| connection.caller.borrowed());
+        let caller = caller.unwrap_or_default();
+        body.put_count(caller.identities().count());
+        for (scheme, id) in caller.identities() {
+            body.put_text(scheme);
+            let user = if scheme == "digest" { id.split(':').next().unwrap_or_default() } else { id };
             body.put_text(user);
         }
         Reply::new(0, 0, body)

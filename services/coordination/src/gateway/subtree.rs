@@ -238,7 +238,7 @@ impl Gateway {
             epoch: connection.epoch,
             ephemeral: false,
             ttl_allowed: false,
-            caller: connection.caller.clone(),
+            caller: connection.caller.borrowed(),
             opcode: op::MULTI,
         };
         let body = Body::Write { head, request: &request }.written().into();

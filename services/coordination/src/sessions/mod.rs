@@ -191,7 +191,7 @@ impl Sessions {
 
     fn on_write(
         &mut self,
-        head: &crate::wire::WriteHead,
+        head: &crate::wire::WriteHead<'_>,
         order: Option<&Order>,
         now: GroupTime,
     ) -> Result<(), Code> {

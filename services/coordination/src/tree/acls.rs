@@ -1,8 +1,9 @@
 //! Access control lists, each kept once however many nodes have it.
 
-use crate::wire::{Acl, Identity, OPEN};
+use crate::wire::{Acl, Identity, OPEN, write_acls};
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use xxhash_rust::xxh3::xxh3_64;
 
 /// A list in the table; what it is depends on the history of this server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,6 +32,16 @@ impl Acls {
 
     pub(crate) fn list(&self, id: AclId) -> &Arc<[Acl]> {
         &self.lists[id.0 as usize].0
+    }
+
+    /// Of the list itself; where it stands in the table differs between servers.
+    pub(crate) fn digest(&self, id: AclId) -> u64 {
+        if id == AclId::default() {
+            return 0;
+        }
+        let mut text = Vec::new();
+        write_acls(self.list(id), &mut text);
+        xxh3_64(&text)
     }
 
     /// One more node has this list.

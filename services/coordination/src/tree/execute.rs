@@ -139,7 +139,7 @@ impl Znodes {
 
     fn execute_write(
         &mut self,
-        head: &WriteHead,
+        head: &WriteHead<'_>,
         request: &[u8],
         order: &Order,
         others: &[(Space, Bytes)],
@@ -166,7 +166,7 @@ impl Znodes {
                         answer.put_i32(Code::Ok.number());
                         write_outcome(&outcome, answer);
                         if let Some(change) = change {
-                            self.apply(&change, 0, notices);
+                            self.apply(&change, others.is_empty(), 0, notices);
                         }
                     }
                     Err(code) => answer.put_i32(code.number()),
@@ -175,7 +175,7 @@ impl Znodes {
             Operation::Multi(updates) => {
                 let changes = plan_multi(updates, self.known(others)?, &writer, answer);
                 for (position, change) in &changes {
-                    self.apply(change, *position, notices);
+                    self.apply(change, others.is_empty(), *position, notices);
                 }
             }
         }
@@ -221,7 +221,7 @@ impl Znodes {
             });
             let event = Some(crate::wire::EventKind::Deleted);
             let change = Change { path: path.into(), event, before, after: None, data: None, parent };
-            self.apply(&change, position as u32, notices);
+            self.apply(&change, others.is_empty(), position as u32, notices);
         }
         Ok(())
     }
@@ -239,7 +239,7 @@ impl Znodes {
             && matches!(meta.kind, Kind::Container | Kind::Ttl(_))
             && meta.has_served(order.time)
         {
-            self.apply(&removal(path, meta, parent, order.stamp.0), 0, notices);
+            self.apply(&removal(path, meta, parent, order.stamp.0), others.is_empty(), 0, notices);
         }
         Ok(())
     }

@@ -119,10 +119,11 @@ impl Znodes {
         self.ephemerals.keys().copied()
     }
 
-    /// Carries out what lives here of a change, and notes whom to tell. `position`: of the step within its operation.
-    fn apply(&mut self, change: &Change<'_>, position: u32, notices: &mut Notices) {
+    /// Carries out what lives here of a change, and notes whom to tell. `alone`: no other shard takes part in the operation.
+    /// `position`: of the step within its operation.
+    fn apply(&mut self, change: &Change<'_>, alone: bool, position: u32, notices: &mut Notices) {
         let path = &*change.path;
-        if self.owns(path) {
+        if alone || self.owns(path) {
             self.apply_to_node(change);
             let acl = change.after.as_ref().or(change.before.as_ref()).map(|meta| &meta.acl);
             if let (Some(event), Some(acl)) = (change.event, acl) {
@@ -130,7 +131,7 @@ impl Znodes {
             }
         }
         if let (Some(meta), Some(parent)) = (&change.parent, parent_of(path))
-            && self.owns(parent)
+            && (alone || self.owns(parent))
         {
             self.apply_to_parent(parent, meta, path, change.after.is_some());
             self.watches.fire(EventKind::ChildrenChanged, parent, &meta.acl, position * 2 + 1, notices);

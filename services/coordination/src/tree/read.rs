@@ -74,7 +74,7 @@ impl Znodes {
     }
 
     /// One of the plain reads; the code it is answered.
-    fn read_node(&self, caller: &Caller, opcode: i32, path: &str, out: &mut Vec<u8>) -> Code {
+    fn read_node(&self, caller: &Caller<'_>, opcode: i32, path: &str, out: &mut Vec<u8>) -> Code {
         let found = match self.readable(caller, opcode, path) {
             Ok(found) => found,
             Err(code) => {
@@ -110,7 +110,7 @@ impl Znodes {
         Code::Ok
     }
 
-    fn readable(&self, caller: &Caller, opcode: i32, path: &str) -> Result<(&Node, Meta), Code> {
+    fn readable(&self, caller: &Caller<'_>, opcode: i32, path: &str) -> Result<(&Node, Meta), Code> {
         // ZooKeeper looks at no other path before it looks for the node.
         if opcode == op::EXISTS && path.contains('\0') {
             return Err(Code::BadArguments);
@@ -123,7 +123,7 @@ impl Znodes {
     }
 
     /// Parts of a multiRead: each as in a multi's answer, each on its own merits.
-    fn read_nodes(&self, caller: &Caller, reads: &[(i32, &str)], out: &mut Vec<u8>) {
+    fn read_nodes(&self, caller: &Caller<'_>, reads: &[(i32, &str)], out: &mut Vec<u8>) {
         let at = out.len();
         begin(0, out);
         let mut shows = Some(1);

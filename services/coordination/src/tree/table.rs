@@ -124,11 +124,21 @@ impl Node {
     }
 
     fn digest(&self, acls: &Acls) -> u64 {
-        let mut text = Vec::with_capacity(128);
-        self.meta(acls).write(&mut text);
-        text.push(u8::from(self.has_data));
-        let names = self.directory.as_deref().map_or(0, |directory| directory.names.digest());
-        xxh3_64(&self.bytes) ^ xxh3_64_with_seed(&text, u64::from(self.path_len)) ^ names.rotate_left(17)
+        let fields = [
+            self.czxid,
+            self.mzxid,
+            self.ctime,
+            self.mtime,
+            self.number,
+            u64::from(self.version as u32) << 32 | u64::from(self.aversion as u32),
+            u64::from(self.path_len) << 16 | u64::from(self.tag) << 8 | u64::from(self.has_data),
+            acls.digest(self.acl),
+        ];
+        let directory = self.directory.as_deref().map_or([0; 3], |directory| {
+            [directory.pzxid, u64::from(directory.creates as u32), directory.names.digest()]
+        });
+        let mix = |hash: u64, field: u64| (hash ^ field).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        fields.into_iter().chain(directory).fold(xxh3_64(&self.bytes), mix)
     }
 }
 

@@ -23,7 +23,7 @@ pub(crate) trait View {
 /// Who writes, and when.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writer<'a> {
-    pub(crate) caller: &'a Caller,
+    pub(crate) caller: &'a Caller<'a>,
     pub(crate) session: SessionId,
     pub(crate) ttl_allowed: bool,
     pub(crate) stamp: u64,

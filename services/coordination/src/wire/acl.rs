@@ -1,6 +1,7 @@
 //! Who may do what: access control lists, the identities of a caller, and how one is held against the other.
 
 use crate::wire::{Code, JuteInput, JuteOutput, Malformed};
+use std::borrow::Cow;
 use std::net::IpAddr;
 
 /// What may be allowed; the bits of ZooKeeper.
@@ -59,49 +60,69 @@ fn is_anyone(who: &Identity) -> bool {
     &*who.scheme == "world" && &*who.id == "anyone"
 }
 
-/// Who asks.
+/// Who asks: as whom it has been authenticated. Kept as it travels, because nearly no operation needs to look inside.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Caller {
-    /// As whom it has been authenticated.
-    pub identities: Vec<Identity>,
+pub struct Caller<'a> {
+    /// Scheme and id of one after the other.
+    encoded: Cow<'a, [u8]>,
 }
 
-impl Caller {
+impl Caller<'static> {
+    /// Somebody with these identities.
+    pub fn of(identities: &[Identity]) -> Self {
+        let mut caller = Self::default();
+        identities.iter().for_each(|who| caller.add(who));
+        caller
+    }
+
+    /// One identity more.
+    pub fn add(&mut self, who: &Identity) {
+        let encoded = self.encoded.to_mut();
+        encoded.put_text(&who.scheme);
+        encoded.put_text(&who.id);
+    }
+}
+
+impl<'a> Caller<'a> {
+    /// The same, without a copy.
+    pub fn borrowed(&self) -> Caller<'_> {
+        Caller { encoded: Cow::Borrowed(&self.encoded) }
+    }
+
+    /// Schemes and ids.
+    pub fn identities(&self) -> impl Iterator<Item = (&str, &str)> {
+        let mut input = JuteInput(&self.encoded);
+        std::iter::from_fn(move || Some((input.text().ok()?, input.text().ok()?)))
+    }
+
+    fn is_super(&self) -> bool {
+        self.identities().any(|(scheme, _)| scheme == "super")
+    }
+
     /// Appends it.
     pub fn write(&self, out: &mut Vec<u8>) {
-        out.put_u16(u16::try_from(self.identities.len()).unwrap_or(u16::MAX));
-        for who in self.identities.iter().take(usize::from(u16::MAX)) {
-            out.put_text(&who.scheme);
-            out.put_text(&who.id);
-        }
+        out.put_buffer(Some(&self.encoded));
     }
 
     /// Reads it.
-    pub fn read(input: &mut JuteInput<'_>) -> Result<Self, Malformed> {
-        let count = input.u16()?;
-        let mut identities = Vec::with_capacity(usize::from(count).min(input.0.len() / 8));
-        for _ in 0..count {
-            identities.push(Identity::new(input.text()?, input.text()?));
-        }
-        Ok(Self { identities })
+    pub fn read(input: &mut JuteInput<'a>) -> Result<Self, Malformed> {
+        Ok(Self { encoded: Cow::Borrowed(input.buffer()?.unwrap_or_default()) })
     }
 }
 
 /// Whether the list allows the caller one of the bits of `permission`.
-pub fn allowed(acls: &[Acl], permission: Permission, caller: &Caller) -> Result<(), Code> {
+pub fn allowed(acls: &[Acl], permission: Permission, caller: &Caller<'_>) -> Result<(), Code> {
     let granted = |acl: &Acl| {
         acl.permissions & permission.0 != 0
-            && (is_anyone(&acl.who) || caller.identities.iter().any(|mine| matches(&acl.who, mine)))
+            && (is_anyone(&acl.who) || caller.identities().any(|mine| matches(&acl.who, mine)))
     };
-    let holds = is_open(acls)
-        || caller.identities.iter().any(|mine| &*mine.scheme == "super")
-        || acls.iter().any(granted);
+    let holds = is_open(acls) || caller.is_super() || acls.iter().any(granted);
     if holds { Ok(()) } else { Err(Code::NoAuth) }
 }
 
-fn matches(listed: &Identity, mine: &Identity) -> bool {
-    listed.scheme == mine.scheme
-        && if &*listed.scheme == "ip" { address_matches(&listed.id, &mine.id) } else { listed.id == mine.id }
+fn matches(listed: &Identity, (scheme, id): (&str, &str)) -> bool {
+    &*listed.scheme == scheme
+        && if scheme == "ip" { address_matches(&listed.id, id) } else { &*listed.id == id }
 }
 
 /// An address with the number of its leading bits that count.
@@ -127,7 +148,7 @@ fn address_matches(listed: &str, mine: &str) -> bool {
 }
 
 /// The list as it is stored: without duplicates, `auth` replaced by who the caller is, nothing invalid, never empty.
-pub fn fixed(asked: &[Acl], caller: &Caller) -> Result<Vec<Acl>, Code> {
+pub fn fixed(asked: &[Acl], caller: &Caller<'_>) -> Result<Vec<Acl>, Code> {
     let mut fixed = Vec::with_capacity(asked.len());
     for (at, acl) in asked.iter().enumerate() {
         if asked[..at].contains(acl) {
@@ -135,10 +156,10 @@ pub fn fixed(asked: &[Acl], caller: &Caller) -> Result<Vec<Acl>, Code> {
         }
         match &*acl.who.scheme {
             "auth" => {
-                let proven =
-                    caller.identities.iter().filter(|mine| matches!(&*mine.scheme, "digest" | "x509"));
+                let proven = caller.identities().filter(|(scheme, _)| matches!(*scheme, "digest" | "x509"));
                 let before = fixed.len();
-                fixed.extend(proven.map(|mine| Acl { permissions: acl.permissions, who: mine.clone() }));
+                let permissions = acl.permissions;
+                fixed.extend(proven.map(|(scheme, id)| Acl { permissions, who: Identity::new(scheme, id) }));
                 if fixed.len() == before {
                     return Err(Code::InvalidAcl);
                 }
@@ -189,8 +210,9 @@ mod tests {
         Acl { permissions, who: Identity::new(scheme, id) }
     }
 
-    fn caller(identities: &[(&str, &str)]) -> Caller {
-        Caller { identities: identities.iter().map(|(scheme, id)| Identity::new(scheme, id)).collect() }
+    fn caller(identities: &[(&str, &str)]) -> Caller<'static> {
+        let identities: Vec<_> = identities.iter().map(|(scheme, id)| Identity::new(scheme, id)).collect();
+        Caller::of(&identities)
     }
 
     // A mask that is off by one bit lets a neighbouring network in.

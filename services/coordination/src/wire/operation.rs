@@ -26,7 +26,7 @@ pub struct Origin {
 
 /// Who writes, and what.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct WriteHead {
+pub struct WriteHead<'a> {
     /// The session.
     pub session: SessionId,
     /// Its connection.
@@ -36,7 +36,7 @@ pub struct WriteHead {
     /// Whether nodes with a time to live may be made.
     pub ttl_allowed: bool,
     /// As whom the user has been authenticated.
-    pub caller: Caller,
+    pub caller: Caller<'a>,
     /// The opcode of what follows.
     pub opcode: i32,
 }
@@ -79,7 +79,7 @@ pub enum Body<'a> {
     /// A user's write.
     Write {
         /// Who writes.
-        head: WriteHead,
+        head: WriteHead<'a>,
         /// The request's bytes, for [`Operation::read`].
         request: &'a [u8],
     },
@@ -153,7 +153,10 @@ impl<'a> Body<'a> {
 
     /// It on its own.
     pub fn written(&self) -> Vec<u8> {
-        let mut out = Vec::new();
+        let mut out = match self {
+            Self::Write { request, .. } => Vec::with_capacity(request.len() + 96),
+            _ => Vec::new(),
+        };
         self.write(&mut out);
         out
     }
@@ -210,7 +213,7 @@ impl Origin {
     }
 }
 
-impl WriteHead {
+impl<'a> WriteHead<'a> {
     fn write(&self, out: &mut Vec<u8>) {
         out.put_u64(self.session.0);
         out.put_u64(self.epoch.0);
@@ -219,7 +222,7 @@ impl WriteHead {
         out.put_i32(self.opcode);
     }
 
-    fn read(input: &mut JuteInput<'_>) -> Result<Self, Malformed> {
+    fn read(input: &mut JuteInput<'a>) -> Result<Self, Malformed> {
         let (session, epoch) = (SessionId(input.u64()?), ConnectionEpoch(input.u64()?));
         let flags = input.u8()?;
         let (ephemeral, ttl_allowed) = (flags & 1 != 0, flags & 2 != 0);
@@ -234,7 +237,7 @@ impl WriteHead {
     }
 
     /// The steps that follow.
-    pub fn operation<'a>(&self, request: &'a [u8]) -> Result<Operation<'a>, Malformed> {
+    pub fn operation<'b>(&self, request: &'b [u8]) -> Result<Operation<'b>, Malformed> {
         Operation::read(self.opcode, &mut JuteInput(request))?.ok_or(Malformed)
     }
 }

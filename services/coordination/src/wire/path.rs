@@ -23,11 +23,12 @@ pub fn validate(path: &str) -> Result<(), Code> {
     }
     let Some(rest) = path.strip_prefix('/') else { return Err(Code::BadArguments) };
     let component_fits = |name: &str| !matches!(name, "" | "." | "..");
-    if rest.split('/').all(component_fits) && !path.chars().any(forbidden) {
-        Ok(())
+    let clean = if path.is_ascii() {
+        !path.bytes().any(|byte| byte < b' ' || byte == 0x7f)
     } else {
-        Err(Code::BadArguments)
-    }
+        !path.chars().any(forbidden)
+    };
+    if clean && rest.split('/').all(component_fits) { Ok(()) } else { Err(Code::BadArguments) }
 }
 
 fn forbidden(letter: char) -> bool {

@@ -15,7 +15,7 @@ pub enum Query<'a> {
     /// exists, getData, getACL, getChildren, getChildren2.
     Node {
         /// As whom.
-        caller: Caller,
+        caller: Caller<'a>,
         /// Which of them.
         opcode: i32,
         /// The node.
@@ -26,7 +26,7 @@ pub enum Query<'a> {
     /// Several of these, answered one behind the other.
     Nodes {
         /// As whom.
-        caller: Caller,
+        caller: Caller<'a>,
         /// Opcodes and paths.
         reads: Vec<(i32, &'a str)>,
     },

@@ -15,9 +15,9 @@ use mason::Shard;
 
 const USERS: [&str; 3] = ["", "ann:x", "bob:y"];
 
-fn caller(user: &str) -> Caller {
+fn caller(user: &str) -> Caller<'static> {
     let digest = (!user.is_empty()).then(|| Identity::new("digest", user));
-    Caller { identities: digest.into_iter().collect() }
+    Caller::of(digest.as_slice())
 }
 
 fn acls((bits, user): &(i32, String)) -> Vec<Acl> {
@@ -236,7 +236,7 @@ impl Trial {
     fn compare(&mut self) {
         let all: usize = self.shards.shards.iter().map(|shard| shard.len()).sum();
         assert_eq!(all, self.twin.nodes.len());
-        let admin = Caller { identities: vec![Identity::new("super", "")] };
+        let admin = Caller::of(&[Identity::new("super", "")]);
         for (path, node) in &self.twin.nodes {
             let query = |opcode| Query::Node { caller: admin.clone(), opcode, path, watch: None };
             let (code, data) = self.shards.read(path, &query(op::GET_DATA));
@@ -314,8 +314,7 @@ fn a_snapshot_is_of_the_moment_it_began() {
 // A server that jumps ahead by a snapshot executes nothing on the way: what was watched meanwhile must be told.
 #[test]
 fn watches_outlive_an_installed_snapshot() {
-    let (reader, admin) =
-        (kernel::NodeId::from_u64(7), Caller { identities: vec![Identity::new("super", "")] });
+    let (reader, admin) = (kernel::NodeId::from_u64(7), Caller::of(&[Identity::new("super", "")]));
     let mut told = 0;
     for seed in 0..40 {
         let mut trial = Trial::new(2000 + seed, 1);

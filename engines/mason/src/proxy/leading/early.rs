@@ -1,8 +1,8 @@
 //! Execution before the log has spoken: what planted bugs do and nobody else.
 
 use super::{Frame, Pending, Proxy, Stage};
-use crate::order::{Number, Order, Placed, Space};
-use crate::proxy::entry::Delivered;
+use crate::order::{Number, Placed, Space};
+use crate::proxy::delivery::{Run, RunWriter};
 use crate::shard::Deliver;
 use kernel::{Cx, NodeId, planted};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub(super) fn have_executed(pending: &Pending, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
     let Stage::Proposed { numbers, .. } = &pending.stage else { return };
     let mut next: BTreeMap<Space, Number> = numbers.rows.iter().map(|row| (row.space, row.first)).collect();
-    let mut stamp = numbers.stamp;
+    let (mut stamp, time) = (numbers.stamp, numbers.time);
     for item in &pending.items {
         let taken = item.spaces.iter().filter_map(|&space| {
             let number = next.get_mut(&space)?;
@@ -19,12 +19,12 @@ pub(super) fn have_executed(pending: &Pending, frame: &Frame<'_>, cx: &mut Cx<'_
             *number = number.next();
             Some(placed)
         });
-        let order = Order { numbers: taken.collect(), stamp, time: numbers.time };
-        stamp = stamp.next();
-        for space in &item.spaces {
-            let entry = Delivered { order: order.clone(), operation: Some(item.operation.clone()) };
-            deliver(*space, entry, frame, cx);
+        let numbers: Vec<Placed> = taken.collect();
+        for placed in &numbers {
+            let push = |run: &mut RunWriter| run.push(&numbers, stamp, &item.operation);
+            deliver(placed, time, push, frame, cx);
         }
+        stamp = stamp.next();
     }
 }
 
@@ -34,16 +34,25 @@ pub(super) fn have_no_ops_executed(pending: &Pending, frame: &Frame<'_>, cx: &mu
     for row in &numbers.rows {
         for number in row.numbers() {
             let placed = Placed { space: row.space, number };
-            let order = Order { numbers: vec![placed], stamp: numbers.stamp, time: numbers.time };
-            deliver(row.space, Delivered { order, operation: None }, frame, cx);
+            deliver(&placed, numbers.time, |run| run.push_no_op(numbers.stamp), frame, cx);
         }
     }
 }
 
-fn deliver(space: Space, entry: Delivered, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+fn deliver(
+    placed: &Placed,
+    time: u64,
+    push: impl FnOnce(&mut RunWriter),
+    frame: &Frame<'_>,
+    cx: &mut Cx<'_, Proxy>,
+) {
     let here = cx.node().host();
-    let servers = frame.topology.servers(space).iter().copied();
+    let servers = frame.topology.servers(placed.space).iter().copied();
     let servers: Vec<NodeId> = servers.filter(|server| planted!(M10) || server.host() == here).collect();
-    let deliver = Deliver { group: frame.group, entries: vec![entry], cut: None };
-    cx.multicast(servers, deliver);
+    let mut run = Run::begin(placed.space, placed.number, time, 0);
+    push(&mut run);
+    cx.multicast(
+        servers,
+        Deliver { group: frame.group, runs: run.finish().into_iter().collect(), cut: None },
+    );
 }

@@ -227,7 +227,7 @@ impl Lead {
             expected.1 += 1;
             self.queue_bytes += operation.body.len();
             let spaces = (frame.spaces_of)(&operation.body);
-            self.queue.push_back(Item { spaces, follow_up: None, operation });
+            self.queue.push_back(Item { spaces: spaces.into(), follow_up: None, operation });
         }
     }
 
@@ -240,7 +240,7 @@ impl Lead {
         let spaces = (frame.spaces_of)(&body);
         self.queue_bytes += body.len();
         let operation = Operation { origin: NodeId::ZERO, incarnation: 0, tag: 0, body };
-        self.queue.push_back(Item { spaces, follow_up: Some(id), operation });
+        self.queue.push_back(Item { spaces: spaces.into(), follow_up: Some(id), operation });
     }
 
     /// Makes batches, asks for their numbers, and puts those that are numbered into the log, in their order.
@@ -502,18 +502,42 @@ fn count(items: &[Item]) -> Vec<(Space, u64)> {
     counts.into_iter().collect()
 }
 
-fn propose_batch(pending: &Pending, epoch: u64, sequencer: u64, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+fn propose_batch(
+    pending: &mut Pending,
+    epoch: u64,
+    sequencer: u64,
+    frame: &Frame<'_>,
+    cx: &mut Cx<'_, Proxy>,
+) {
     let Stage::Proposed { index, numbers } = &pending.stage else { return };
     let Numbers { request, rows, stamp, cut, time } = numbers.clone();
+    let index = *index;
     if planted!(M09) || planted!(M10) {
         early::have_executed(pending, frame, cx);
     }
-    let items = if planted!(M10) { Vec::new() } else { pending.items.clone() };
-    let batch = Batch { epoch, index: *index, sequencer, request, rows, stamp, cut, time, items };
-    propose(&Entry::Batch(batch), frame, cx);
+    // Lent for the time of the encoding.
+    let items = std::mem::take(&mut pending.items);
+    let bytes: usize = items.iter().map(|item| item.operation.body.len() + 64).sum();
+    let mut value = Vec::with_capacity(bytes + 256);
+    let batch = Batch { epoch, index, sequencer, request, rows, stamp, cut, time, items };
+    if planted!(M10) {
+        Entry::Batch(Batch { items: Vec::new(), ..batch.clone() }).encode(&mut value);
+        pending.items = batch.items;
+    } else {
+        let entry = Entry::Batch(batch);
+        entry.encode(&mut value);
+        if let Entry::Batch(batch) = entry {
+            pending.items = batch.items;
+        }
+    }
+    propose_encoded(value, frame, cx);
 }
 
 fn propose(entry: &Entry, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
-    let value = Value::Entry(entry.encoded().into());
+    propose_encoded(entry.encoded(), frame, cx);
+}
+
+fn propose_encoded(entry: Vec<u8>, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+    let value = Value::Entry(entry.into());
     cx.send(frame.log.leader, paxos::Message::from(leader::Propose { value }));
 }
