@@ -441,3 +441,27 @@ fn a_client_turns_to_the_next_batcher() {
     bench.call(|role, cx| role.on_timer(client::ClientTimer::Resend, cx));
     assert_eq!(sends(&bench.call(|role, cx| role.on_burst_end(cx)))[0].0, node(2, BATCHER));
 }
+
+// A client that leaves whoever opened its session, because the opening took long, asks the dead in turn and never gets through.
+#[test]
+fn a_client_gives_writes_their_own_time_after_a_slow_opening() {
+    let mut bench = Bench::new(
+        Client::new(vec![node(1, BATCHER), node(2, BATCHER)], std::time::Duration::from_millis(100)),
+        node(9, CLIENT),
+    );
+    let call = Call::Write(Bytes::from_static(b"put"));
+    bench.call(|role, cx| role.on_request(RequestId(1), call, cx));
+    let opening = sends(&bench.call(|role, cx| role.on_burst_end(cx)));
+    let Message::Batcher(batcher::BatcherIn::Submit(open)) = &opening[0].1 else { panic!("{opening:?}") };
+    bench.now += 90_000_000;
+    let opened =
+        client::Results { session: open.session, executed: Slot(6), results: client::Row::default() };
+    bench.hear(node(1, UNBATCHER), opened);
+    assert_eq!(sends(&bench.call(|role, cx| role.on_burst_end(cx)))[0].0, node(1, BATCHER));
+    for (waited, turns) in [(10_000_000, false), (90_000_000, true)] {
+        bench.now += waited;
+        bench.call(|role, cx| role.on_timer(client::ClientTimer::Resend, cx));
+        let sent = sends(&bench.call(|role, cx| role.on_burst_end(cx)));
+        assert_eq!(sent.iter().any(|(to, _)| *to == node(2, BATCHER)), turns, "{sent:?}");
+    }
+}
