@@ -239,7 +239,8 @@ impl Acceptor {
         let hears_leader = self.heard_leader(cx.now()).is_some();
         if let Some(summary) = self.summary.as_ref().filter(|summary| !summary.active && !self.refused) {
             // Whoever counts on this vote may know of the configuration that admits it.
-            return cx.send_durable(from, leader::Enlist { incarnation: summary.incarnation });
+            let enlist = leader::Enlist { incarnation: summary.incarnation, acceptor: None };
+            return cx.send_durable(from, enlist);
         }
         let Some(summary) = self.active() else { return };
         let granted = message.ballot > summary.promised && !hears_leader;
@@ -311,7 +312,7 @@ impl Acceptor {
         }
         let repeated = self.votes.get(slot).is_some_and(|vote| vote.ballot == ballot);
         if !repeated {
-            let position = if planted!(P01) {
+            let position = if planted!(P01) || planted!(K01) {
                 cx.cursor()
             } else {
                 cx.append(&AcceptorRecord::Vote { ballot, slot, value: value.clone() })
