@@ -107,7 +107,7 @@ fn messages() -> Vec<Message> {
         leader::Wanted { through: slot }.into(),
         leader::Reconfigure { configuration: wanted() }.into(),
         leader::Sealed { ballot, version: 1 }.into(),
-        leader::Enlist { incarnation: 7 }.into(),
+        leader::Enlist { incarnation: 7, acceptor: Some(node(3, 4)) }.into(),
         leader::Stuck { from: slot, configurations: configurations() }.into(),
         leader::ProxyAlive {}.into(),
         proxy_leader::Assign { ballot, slot, version: 1, value: Value::Noop }.into(),

@@ -80,6 +80,7 @@ const MARKS: &[&str] = &[
     "leader.filled_idle_slots_for_a_read",
     "leader.filled_the_slots_of_another_group",
     "leader.found_gaps",
+    "leader.handed_a_newcomer_on",
     "leader.leads",
     "leader.left_the_cluster",
     "leader.proposed_a_configuration",

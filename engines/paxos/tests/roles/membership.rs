@@ -128,3 +128,17 @@ fn an_acceptor_stands_by_the_leader_it_hears() {
     acceptor.now += Parameters::default().election_timeout.as_nanos() as u64;
     assert_eq!(sends(&acceptor.hear(node(2, LEADER), ask(rival))).len(), 1, "silence ends that");
 }
+
+// A machine that joins knows members and perhaps not the leader; whoever keeps its asking to itself keeps it out for ever.
+#[test]
+fn a_newcomer_is_handed_on_to_the_leader() {
+    let comer = node(7, ACCEPTOR);
+    let mut follower = Bench::new(Leader::new(Parameters::default(), configurations(1)), node(2, LEADER));
+    let ask = leader::Enlist { incarnation: 5, acceptor: None };
+    assert!(sends(&follower.hear(comer, ask.clone())).is_empty(), "nobody is known to lead");
+    follower.hear(node(1, LEADER), leader::Heartbeat { pulse: pulse(1) });
+    let handed = leader::Enlist { incarnation: 5, acceptor: Some(comer) };
+    let did = follower.hear(comer, ask);
+    assert_eq!(sends(&did), vec![(node(1, LEADER), handed.clone().into())]);
+    assert!(sends(&follower.hear(node(1, LEADER), handed)).is_empty(), "handed on twice");
+}

@@ -104,10 +104,13 @@ kernel::messages! {
             /// The configuration sealed for.
             version: u64,
         },
-        /// From an acceptor: have me counted.
+        /// From an acceptor: have me counted. Whoever does not lead hands it on to the leader: a machine that joins knows
+        /// some members, and need not know the one that leads.
         11 => Enlist {
             /// Drawn when its journal was born.
             incarnation: u64,
+            /// Who is to be counted, if another hands it on.
+            acceptor: Option<NodeId>,
         },
         /// From a proxy leader: I hear you.
         13 => ProxyAlive {},
