@@ -65,6 +65,7 @@ const MARKS: &[&str] = &[
     "acceptor.read_of_a_superseded_configuration",
     "acceptor.refused_because_it_lost_its_votes",
     "acceptor.stood_by_its_leader",
+    "acceptor.told_a_candidate_of_later_configurations",
     "acceptor.truncated",
     "batcher.asked_acceptors_again",
     "batcher.refused_a_change_that_lost",

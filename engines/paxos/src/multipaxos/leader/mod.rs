@@ -114,6 +114,11 @@ kernel::messages! {
         },
         /// From a proxy leader: I hear you.
         13 => ProxyAlive {},
+        /// From an acceptor, to a candidate: what you know of the cluster governs nothing any more.
+        14 => Known {
+            /// What the acceptor knows.
+            configurations: Configurations,
+        },
         /// From a replica: no other replica gives me what was chosen from `from` on; ask the acceptors.
         12 => Stuck {
             /// The first slot it lacks.
@@ -283,6 +288,7 @@ impl Role for Leader {
             LeaderIn::Sealed(message) => self.on_sealed(from, message, cx),
             LeaderIn::Enlist(message) => self.on_enlist(from, message, cx),
             LeaderIn::ProxyAlive(ProxyAlive {}) => self.saw_alive(from, cx.now()),
+            LeaderIn::Known(message) => self.on_known(message, cx),
             LeaderIn::Stuck(message) => self.on_stuck(from, message, cx),
         }
     }
