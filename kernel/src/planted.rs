@@ -79,6 +79,20 @@ planted_bugs! {
     M14,
     /// A sequencer numbers a request over several spaces in two steps, and others in between.
     M17,
+    /// The coordination service answers writes that are not on any disk: P01 below it.
+    K01,
+    /// Sessions expire by what a replica knows and not by the log: one that reads its snapshot back lets them all go.
+    K02,
+    /// An answer goes out before the events that it must not overtake.
+    K04,
+    /// Versions are compared where a write is accepted, and no more where it is executed.
+    K05,
+    /// A node that lives in another shard than its parent is made without the parent's half.
+    K06,
+    /// Sequential names are counted by the children that are there, and not by the parent's own counter.
+    K07,
+    /// A replica hands its log on with a hole that nobody sees.
+    K13,
 }
 
 #[cfg(not(feature = "planted"))]

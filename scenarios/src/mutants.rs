@@ -69,7 +69,18 @@ pub const MUTANTS: &[Mutant] = &[
     mason(Planted::M13, &["UNIQ"]),
     mason(Planted::M14, &["UNIQ"]),
     mason(Planted::M17, &["MSO"]),
+    coordination(Planted::K01, &["AGREE", "UNIQ", "PREFIX", "LIN", "STAT", "ZXID", "SESS"]),
+    coordination(Planted::K02, &["PREFIX", "EPH"]),
+    coordination(Planted::K04, &["WATCH"]),
+    coordination(Planted::K05, &["LIN"]),
+    coordination(Planted::K06, &["ATOMIC"]),
+    coordination(Planted::K07, &["UNIQ"]),
+    paxos(Planted::K13, &["AGREE", "PREFIX"]),
 ];
+
+const fn coordination(planted: Planted, expected: &'static [&'static str]) -> Mutant {
+    Mutant { planted, family: "coordination", expected }
+}
 
 const fn mason(planted: Planted, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "mason", expected }

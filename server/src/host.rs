@@ -60,6 +60,14 @@ pub fn start(
     events: Option<EventSink>,
 ) -> Result<Host<Node>, StartError> {
     let peers = file.hosts.iter().filter(|host| host.name != name);
+    // The cluster file of a host that joined stays hearsay for the life of its data, whoever starts it how.
+    let remembered = match file.durability {
+        Durability::Memory => false,
+        Durability::MajorityFsync => {
+            runtime::has_joined(&file.data.join(name)).map_err(runtime::HostError::Data)?
+        }
+    };
+    let joins = joins || remembered;
     let storage = match file.durability {
         Durability::Memory => Storage::Memory,
         Durability::MajorityFsync => {
@@ -77,6 +85,7 @@ pub fn start(
             .map(|host| PeerConfig { name: host.name.clone(), address: host.address.clone() })
             .collect(),
         storage,
+        joins,
         newcomers_max: NEWCOMERS_MAX,
         tls: tls.as_ref().map(PeerTls::load).transpose()?,
         events,

@@ -56,6 +56,8 @@ pub enum DataError {
 
 const FORMAT: u32 = 1;
 const META: &str = "ordinate.meta";
+/// The line that says that a host joined a living cluster.
+const JOINED: &str = "began by-joining";
 const META_UNFINISHED: &str = "ordinate.meta.unfinished";
 
 /// An open data directory; the lock is held until it is dropped, or the process dies.
@@ -66,12 +68,13 @@ pub(crate) struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Opens `path` for a host, or makes it with `fresh` as its incarnation.
+    /// Opens `path` for a host, or makes it with `fresh` as its incarnation, and as that of a host that joins or does not.
     pub(crate) fn open(
         path: &Path,
         cluster: &str,
         host: &str,
         fresh: Incarnation,
+        joins: bool,
     ) -> Result<Self, DataError> {
         let io = |source| DataError::Io { path: path.to_owned(), source };
         std::fs::create_dir_all(path).map_err(io)?;
@@ -89,7 +92,7 @@ impl DataDirectory {
         let incarnation = match read_meta(path).map_err(io)? {
             Some(text) => parse_meta(path, &text, cluster, host)?,
             None => {
-                write_meta(path, cluster, host, fresh).map_err(io)?;
+                write_meta(path, cluster, host, fresh, joins).map_err(io)?;
                 fresh
             }
         };
@@ -106,9 +109,28 @@ fn read_meta(path: &Path) -> io::Result<Option<String>> {
     }
 }
 
-fn write_meta(path: &Path, cluster: &str, host: &str, incarnation: Incarnation) -> io::Result<()> {
-    let body =
-        format!("format {FORMAT}\ncluster {cluster}\nhost {host}\nincarnation {:032x}\n", incarnation.0);
+/// True if the data directory at `path` was made by a host that joined a living cluster ([`HostConfig::joins`]); false if
+/// there is none.
+///
+/// [`HostConfig::joins`]: crate::HostConfig::joins
+pub fn has_joined(path: &Path) -> Result<bool, DataError> {
+    let text = read_meta(path).map_err(|source| DataError::Io { path: path.to_owned(), source })?;
+    // A damaged file is an error of the start that follows.
+    Ok(text.is_some_and(|text| text.lines().any(|line| line == JOINED)))
+}
+
+fn write_meta(
+    path: &Path,
+    cluster: &str,
+    host: &str,
+    incarnation: Incarnation,
+    joins: bool,
+) -> io::Result<()> {
+    let joined = if joins { format!("{JOINED}\n") } else { String::new() };
+    let body = format!(
+        "format {FORMAT}\ncluster {cluster}\nhost {host}\nincarnation {:032x}\n{joined}",
+        incarnation.0
+    );
     let text = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()));
     let mut file = File::create(path.join(META_UNFINISHED))?;
     file.write_all(text.as_bytes())?;

@@ -55,6 +55,9 @@ pub struct HostConfig {
     pub peers: Vec<PeerConfig>,
     /// What survives a restart.
     pub storage: Storage,
+    /// This host joins a living cluster: a data directory that is made by this start remembers it, see
+    /// [`has_joined`](crate::has_joined).
+    pub joins: bool,
     /// Nodes that no longer live here, whose records may be forgotten.
     pub forget: Vec<Place>,
     /// The wall clock.
@@ -93,6 +96,7 @@ impl HostConfig {
             listen: None,
             peers: Vec::new(),
             storage: Storage::Memory,
+            joins: false,
             forget: Vec::new(),
             clock: ClockSource::Fixed { epsilon: Duration::from_millis(10) },
             admission: None,
@@ -276,7 +280,7 @@ fn open_storage(config: HostConfig) -> Result<(HostConfig, OpenStorage), HostErr
             OpenStorage { incarnation: Incarnation(0), journal, drawn, directory: None }
         }
         Storage::Directory { path, journal } => {
-            let directory = DataDirectory::open(path, &config.cluster.0, &config.name, fresh)?;
+            let directory = DataDirectory::open(path, &config.cluster.0, &config.name, fresh, config.joins)?;
             let disk = RealDisk::new(path.join("journal"))
                 .map_err(|source| HostError::Io { action: "make the journal's directory", source })?;
             let journal = Some((Arc::new(disk) as Arc<dyn Disk>, *journal));

@@ -178,6 +178,22 @@ fn a_directory_has_one_owner() {
     }
 }
 
+// A host that forgets how it began takes the file it was started with for the cluster's birth.
+#[test]
+fn a_directory_remembers_that_its_host_joined() {
+    for joins in [true, false] {
+        let directory = Scratch::new("joined");
+        let remembers = || runtime::has_joined(directory.path()).expect("it can be read");
+        assert!(!remembers(), "nothing is there yet");
+        // What a later start says changes nothing: the votes are those of the first one.
+        for said in [joins, !joins] {
+            let config = HostConfig { joins: said, ..config_in(directory.path()) };
+            Host::start(config, both, vec![]).expect("it starts").stop().expect("stopped in peace");
+            assert_eq!(remembers(), joins);
+        }
+    }
+}
+
 // A node that is no longer placed here must not lose its records in silence, nor keep the journal for ever.
 #[test]
 fn records_of_a_missing_node_are_an_error_until_they_are_given_up() {

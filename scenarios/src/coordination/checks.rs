@@ -36,6 +36,9 @@ pub(super) struct Checks {
     changes: BTreeMap<(Watched, String), BTreeSet<u64>>,
     /// True where it came, false where it went.
     lives: BTreeMap<String, BTreeMap<u64, bool>>,
+    /// By zxid, when a going was asked for; by path, when the first one was whose outcome nobody knows.
+    goings: BTreeMap<u64, u64>,
+    doubtful_goings: BTreeMap<String, u64>,
     /// It is not known whether these came or went.
     doubtful: BTreeSet<String>,
     /// Sequential names by their parents and zxids.
@@ -90,6 +93,8 @@ impl Checks {
             }
             Ask::Delete { path, .. } => {
                 self.doubtful.insert(path.clone());
+                let first = self.doubtful_goings.entry(path.clone()).or_insert(awaited.at);
+                *first = awaited.at.min(*first);
                 self.record(path, KvCall::Delete, None, span);
             }
             Ask::Set { path, value, .. } => {
@@ -149,6 +154,7 @@ impl Checks {
             (Ask::Delete { path, .. }, Body::Nothing) => {
                 self.on_write(told);
                 self.lives.entry(path.clone()).or_default().insert(told.zxid, false);
+                self.goings.insert(told.zxid, told.awaited.at);
                 self.changed(path, told.zxid);
                 self.child_changed(path, told.zxid);
                 self.record(path, KvCall::Delete, written(told.zxid as i64), span);
@@ -351,13 +357,27 @@ impl Checks {
         for ((kind, path), armed) in &user.watches {
             let Some(changes) = self.changes.get(&(*kind, path.clone())) else { continue };
             let until = if at_rest { u64::MAX } else { armed.shown };
-            if armed.since < until
-                && let Some(zxid) = changes.range(armed.since + 1..=until).next()
+            let Some(since) = self.missed_until(path, armed) else { continue };
+            if since < until
+                && let Some(zxid) = changes.range(since + 1..=until).next()
             {
                 return Some(format!("{kind:?} of {path} changed at {zxid} and {armed:?} was not told"));
             }
         }
         None
+    }
+
+    /// Up to which zxid nothing need be told of the watch: a node may have come and gone while its user was away. None if
+    /// that may be at any time.
+    fn missed_until(&self, path: &str, armed: &Armed) -> Option<u64> {
+        let Some(renewed) = armed.renewed_at else { return Some(armed.since) };
+        if self.doubtful_goings.get(path).is_some_and(|&asked| asked < renewed) {
+            return None;
+        }
+        let lives = self.lives.get(path).into_iter().flatten();
+        let goings = lives.filter(|(_, comes)| !**comes).map(|(&zxid, _)| zxid);
+        let before = goings.filter(|zxid| self.goings.get(zxid).is_some_and(|&asked| asked < renewed));
+        Some(before.max().unwrap_or(0).max(armed.since))
     }
 
     /// The whole history. `linearizable`: whether reads promise to be.

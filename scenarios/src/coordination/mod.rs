@@ -351,6 +351,7 @@ impl CoordinationScenario {
                 self.checks.on_queue(names, awaited.at, now, &self.users);
                 self.mark_holder(number, names, control);
             }
+            (Ask::SetWatches { .. }, _) => self.users[number].renewed(now),
             (Ask::Close, _) => {
                 control.mark("coordination.closed_a_session");
                 self.session_is_over(number);
@@ -399,8 +400,10 @@ impl CoordinationScenario {
         };
         let asked = link.awaited.front().map(|awaited| awaited.at);
         let silent = asked.into_iter().chain(link.pinged_at).min().map_or(0, |at| now - at);
-        let late = if link.greeted { silent > timeout / 3 * 2 } else { now - link.began_at > 1_500_000_000 };
+        let patience = u64::from(self.users[number].stretch) * 1_500_000_000;
+        let late = if link.greeted { silent > timeout / 3 * 2 } else { now - link.began_at > patience };
         if late {
+            self.users[number].waited_in_vain();
             return self.disconnect(number, now, Some(control));
         }
         if link.greeted && link.pinged_at.is_none() && now - link.said_at > timeout / 3 {
@@ -556,7 +559,8 @@ impl Scenario for CoordinationScenario {
             (3, Some(_), _) => {
                 self.disconnect(number, now, Some(control));
                 let user = &mut self.users[number];
-                user.retry_at = now + user.timeout as u64 * 1_500_000;
+                let timeout = user.session.as_ref().map_or(0, |session| session.timeout);
+                user.retry_at = now + timeout / 2 * 3;
             }
             _ => return false,
         }

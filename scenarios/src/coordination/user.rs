@@ -20,6 +20,9 @@ pub(super) struct Armed {
     pub(super) shown: u64,
     /// There was no node.
     pub(super) absent: bool,
+    /// When the user that came back was last told that there is still none: what came and went meanwhile is told to nobody,
+    /// as ZooKeeper has it.
+    pub(super) renewed_at: Option<u64>,
 }
 
 /// A request without an answer.
@@ -81,6 +84,8 @@ pub(super) struct User {
     pub(super) session: Option<Session>,
     pub(super) retry_at: u64,
     pub(super) attempts: u32,
+    /// How much longer it waits, and asks its session to last, since answers came too late: at most [`STRETCH_MAX`].
+    pub(super) stretch: u32,
     /// In milliseconds; what it asks for.
     pub(super) timeout: i32,
     pub(super) last_zxid: u64,
@@ -91,6 +96,9 @@ pub(super) struct User {
     pub(super) known: BTreeMap<String, (i32, u64)>,
     pub(super) place: Option<Place>,
 }
+
+/// Links may take a second for a message one way: whoever gives up sooner never gets an answer.
+const STRETCH_MAX: u32 = 8;
 
 /// What a user is told.
 pub(super) enum News {
@@ -119,6 +127,7 @@ impl User {
             session: None,
             retry_at: 0,
             attempts: 0,
+            stretch: 1,
             timeout,
             last_zxid: 0,
             watches: BTreeMap::new(),
@@ -131,9 +140,10 @@ impl User {
 
     /// The first frame for a new connection.
     pub(super) fn greeting(&self) -> Vec<u8> {
+        let timeout = self.timeout * self.stretch as i32;
         match &self.session {
-            Some(session) => greeting(self.last_zxid, self.timeout, session.id, &session.password),
-            None => greeting(self.last_zxid, self.timeout, 0, &[0; 16]),
+            Some(session) => greeting(self.last_zxid, timeout, session.id, &session.password),
+            None => greeting(self.last_zxid, timeout, 0, &[0; 16]),
         }
     }
 
@@ -150,6 +160,11 @@ impl User {
             said_at: now,
             pinged_at: None,
         });
+    }
+
+    /// An answer took longer than the user waited.
+    pub(super) fn waited_in_vain(&mut self) {
+        self.stretch = (2 * self.stretch).min(STRETCH_MAX);
     }
 
     /// The connection is gone; what was asked on it may have happened or not.
@@ -250,9 +265,14 @@ impl User {
         }
         if let Some((kind, path, absent)) = watch {
             let since = self.last_zxid;
-            let armed = Armed { since, shown: since, absent };
+            let armed = Armed { since, shown: since, absent, renewed_at: None };
             self.watches.entry((kind, path)).or_insert(armed);
         }
+    }
+
+    /// A client that came back was told what it missed; these watches are set again.
+    pub(super) fn renewed(&mut self, now: u64) {
+        self.watches.values_mut().filter(|armed| armed.absent).for_each(|armed| armed.renewed_at = Some(now));
     }
 
     /// What a client that comes back says of its watches.

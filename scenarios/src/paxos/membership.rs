@@ -20,7 +20,13 @@ impl PaxosScenario {
         if let Some(host) = boots {
             // What an operator who adds a machine writes into its cluster file: who plays, with or without the machine
             // itself, and nothing of what happened since the birth.
-            let listed = if rng.chance(0.5) { wanted.clone() } else { latest.clone() };
+            // Or the file of the birth, in which nobody stands who came later: those in it hand the machine on.
+            let listed = match rng.below(4) {
+                0 | 1 => &wanted,
+                2 => &latest,
+                _ => self.layout.first(),
+            };
+            let listed = listed.clone();
             let file = Configuration { version: 0, first_slot: Slot(0), joined: Vec::new(), ..listed };
             self.files.entry(host).or_insert(file);
             control.boot(host);

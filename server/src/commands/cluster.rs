@@ -197,7 +197,7 @@ impl Change {
                 CallError::TimedOut(_) => Failure::failed(
                     "O3003",
                     "the change is not in force yet",
-                    "a host that comes must be running (ordinate serve --join) and reach the leader, whom its [hosts] must list, before it is made a member",
+                    "a host that comes must be running (ordinate serve --join) and reach a member that may lead, which its [hosts] must list, before it is made a member",
                     "ordinate cluster members list, then the same command again",
                 ),
                 other => self.endpoint.explain(&other),

@@ -89,6 +89,11 @@ impl Cluster {
         self.hosts.len() - 1
     }
 
+    /// From its next start on, a host is not told that it joins.
+    pub fn forget_join(&mut self, host: usize) {
+        self.hosts[host].joins = false;
+    }
+
     /// Writes the file that members share, and one with itself in it for each host that joins.
     pub fn write_file(&self) {
         let lines = |hosts: &mut dyn Iterator<Item = &Host>| -> String {

@@ -84,6 +84,53 @@ fn hosts_come_and_go_under_load() {
     });
 }
 
+// A host that joined and is started again without the flag takes its cluster file for the founders' word. One that lists
+// founders only must be able to join under a leader that came later.
+#[test]
+fn joining_hosts_remember_it_and_are_handed_on() {
+    crate::alone(async {
+        // Replacing a by d puts d among those who may lead.
+        let places = "[[place]]\nrole = \"paxos.leader\"\non = [\"a\", \"b\"]\n";
+        let mut cluster = Cluster::start(3, "", places).await;
+        let d = cluster.plan_host(true);
+        cluster.launch(d);
+        let waits = |cluster: &Cluster, host: usize| {
+            cluster.status(host).is_some_and(|status| status["joining"] == true)
+        };
+        cluster.until("d joins", PATIENCE, |it| waits(it, d)).await;
+        cluster.kill(d);
+        cluster.forget_join(d);
+        cluster.launch(d);
+        cluster.until("d still joins", PATIENCE, |it| it.status(d).is_some()).await;
+        assert!(waits(&cluster, d), "d takes its cluster file for the cluster's birth: {}", cluster.log(d));
+        let d_line = format!("d={}", cluster.hosts[d].peer);
+        change(&cluster, 1, &["replace", "a", &d_line]).await;
+        cluster.until("d votes", PATIENCE, |it| votes(it, d)).await;
+
+        // Nobody but d can lead while b is away, and goes on when b is back.
+        cluster.kill(0);
+        cluster.kill(1);
+        cluster
+            .until("d leads", PATIENCE, |it| it.status(d).is_some_and(|status| status["leader"] == "d"))
+            .await;
+        cluster.launch(1);
+        cluster.until("b is back", PATIENCE, |it| it.is_ready(1)).await;
+        let e = cluster.plan_host(true);
+        let file = cluster.file_of(e);
+        let listed = std::fs::read_to_string(&file).expect("it was just written");
+        let founders: Vec<&str> = listed.lines().filter(|line| !line.starts_with("d = ")).collect();
+        std::fs::write(&file, founders.join("\n")).expect("the folder is writable");
+        cluster.launch(e);
+        let e_line = format!("e={}", cluster.hosts[e].peer);
+        change(&cluster, d, &["add", &e_line]).await;
+        cluster.until("e votes", PATIENCE, |it| votes(it, e) && it.is_ready(e)).await;
+        let leader = cluster.status_of(e).await["leader"].clone();
+        assert_eq!(leader, "d", "the case that this test is about");
+        let client = Client::connect([cluster.hosts[e].native.to_string()]).with_timeout(PATIENCE);
+        assert!(client.put("key", "value").await.is_ok());
+    });
+}
+
 // A host that lost its disk has forgotten its votes. If it votes again, a majority of those who are left can be a minority of
 // those who promised.
 #[test]

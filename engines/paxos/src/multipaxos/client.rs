@@ -381,6 +381,9 @@ impl Client {
         if !any && executed > Slot(0) && self.opened == Opened::Asked {
             self.opened = Opened::Yes(Slot(executed.0.saturating_sub(1)));
             self.unsent = self.writes.keys().copied().collect();
+            // They leave only now: whoever opened the session must not be turned away from before it could answer them.
+            let now = cx.now();
+            self.writes.values_mut().for_each(|outstanding| outstanding.sent_at = now);
         }
         if lost {
             self.lose_session(cx);

@@ -36,7 +36,7 @@
 //! - The leader prefers the proxy leader of its own host; spread over machines it takes them in turn.
 //! - A replica whose host has an acceptor takes the value from its vote, so that co-located hosts send each value once.
 //! - The unbatcher is the one where the client's connection ends, not a random one; the replica of that host answers,
-//!   and slot modulo replicas decides only where that host has none.
+//!   and a hash of the slot decides only where that host has none.
 //! - Linearizable reads are asked for by the batcher for many clients at once (the paper's read batches), always.
 //! - With several acceptor groups a read may wait for a slot that nobody has proposed; the replica then asks the leader
 //!   to fill it (`Wanted`), so an idle system does not block.

@@ -136,7 +136,7 @@ fn active_acceptor() -> Bench<Acceptor> {
 #[test]
 fn an_acceptor_promises_and_votes_durably_and_once() {
     let mut acceptor = active_acceptor();
-    let ask = acceptor::Phase1a { ballot: ballot(2), from: Slot(0), inquiry: 5 };
+    let ask = acceptor::Phase1a { ballot: ballot(2), from: Slot(0), inquiry: 5, version: Some(0) };
     let did = acceptor.hear(node(1, LEADER), ask);
     assert_eq!(acceptor.journal(), 1);
     assert!(matches!(did[..], [Effect::SendDurable { after: Position(1), .. }]), "{did:?}");
@@ -159,7 +159,7 @@ fn an_acceptor_refuses_lower_ballots() {
     let promised = ballot(5);
     let did = acceptor.hear(node(2, PROXY), noop(1, 4));
     assert_eq!(did, now(node(2, PROXY), proxy_leader::Nack { slot: Slot(1), promised }));
-    let ask = acceptor::Phase1a { ballot: ballot(4), from: Slot(0), inquiry: 1 };
+    let ask = acceptor::Phase1a { ballot: ballot(4), from: Slot(0), inquiry: 1, version: None };
     assert_eq!(acceptor.hear(node(2, LEADER), ask), now(node(2, LEADER), leader::Nack { promised }));
     let seal = acceptor::Seal { ballot: ballot(4), version: 3 };
     assert_eq!(acceptor.hear(node(2, LEADER), seal), now(node(2, LEADER), leader::Nack { promised }));
@@ -171,7 +171,7 @@ fn an_acceptor_refuses_lower_ballots() {
 fn an_acceptor_grants_no_vote_while_it_hears_a_leader() {
     let mut acceptor = active_acceptor();
     let asks = |bench: &mut Bench<Acceptor>| {
-        sends(&bench.hear(node(2, LEADER), acceptor::PreVote { ballot: ballot(9) }))
+        sends(&bench.hear(node(2, LEADER), acceptor::PreVote { ballot: ballot(9), version: Some(0) }))
     };
     let answer = |granted, promised| leader::PreVoteAck { ballot: ballot(9), granted, promised }.into();
     assert_eq!(asks(&mut acceptor), [(node(2, LEADER), answer(true, Ballot::ZERO))]);
@@ -440,4 +440,28 @@ fn a_client_turns_to_the_next_batcher() {
     bench.now += 100_000_000;
     bench.call(|role, cx| role.on_timer(client::ClientTimer::Resend, cx));
     assert_eq!(sends(&bench.call(|role, cx| role.on_burst_end(cx)))[0].0, node(2, BATCHER));
+}
+
+// A client that leaves whoever opened its session, because the opening took long, asks the dead in turn and never gets through.
+#[test]
+fn a_client_gives_writes_their_own_time_after_a_slow_opening() {
+    let mut bench = Bench::new(
+        Client::new(vec![node(1, BATCHER), node(2, BATCHER)], std::time::Duration::from_millis(100)),
+        node(9, CLIENT),
+    );
+    let call = Call::Write(Bytes::from_static(b"put"));
+    bench.call(|role, cx| role.on_request(RequestId(1), call, cx));
+    let opening = sends(&bench.call(|role, cx| role.on_burst_end(cx)));
+    let Message::Batcher(batcher::BatcherIn::Submit(open)) = &opening[0].1 else { panic!("{opening:?}") };
+    bench.now += 90_000_000;
+    let opened =
+        client::Results { session: open.session, executed: Slot(6), results: client::Row::default() };
+    bench.hear(node(1, UNBATCHER), opened);
+    assert_eq!(sends(&bench.call(|role, cx| role.on_burst_end(cx)))[0].0, node(1, BATCHER));
+    for (waited, turns) in [(10_000_000, false), (90_000_000, true)] {
+        bench.now += waited;
+        bench.call(|role, cx| role.on_timer(client::ClientTimer::Resend, cx));
+        let sent = sends(&bench.call(|role, cx| role.on_burst_end(cx)));
+        assert_eq!(sent.iter().any(|(to, _)| *to == node(2, BATCHER)), turns, "{sent:?}");
+    }
 }

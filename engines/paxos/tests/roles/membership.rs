@@ -1,6 +1,7 @@
 //! How a leader puts a configuration in force.
 
 use super::*;
+use paxos::multipaxos::leader::LeaderIn;
 
 const FIRST: u64 = 4;
 
@@ -122,9 +123,51 @@ fn an_acceptor_stands_by_the_leader_it_hears() {
     let mut acceptor = active_acceptor();
     acceptor.hear(node(1, LEADER), acceptor::Heartbeat { pulse: pulse(2) });
     let rival = Ballot { round: 7, leader: node(2, LEADER) };
-    let ask = |ballot| acceptor::Phase1a { ballot, from: Slot(0), inquiry: 1 };
+    let ask = |ballot| acceptor::Phase1a { ballot, from: Slot(0), inquiry: 1, version: Some(0) };
     assert!(sends(&acceptor.hear(node(2, LEADER), ask(rival))).is_empty());
     assert_eq!(sends(&acceptor.hear(node(1, LEADER), ask(ballot(3)))).len(), 1, "its leader may ask");
     acceptor.now += Parameters::default().election_timeout.as_nanos() as u64;
     assert_eq!(sends(&acceptor.hear(node(2, LEADER), ask(rival))).len(), 1, "silence ends that");
+}
+
+// A machine that joins knows members and perhaps not the leader; whoever keeps its asking to itself keeps it out for ever.
+#[test]
+fn a_newcomer_is_handed_on_to_the_leader() {
+    let comer = node(7, ACCEPTOR);
+    let mut follower = Bench::new(Leader::new(Parameters::default(), configurations(1)), node(2, LEADER));
+    let ask = leader::Enlist { incarnation: 5, acceptor: None };
+    assert!(sends(&follower.hear(comer, ask.clone())).is_empty(), "nobody is known to lead");
+    follower.hear(node(1, LEADER), leader::Heartbeat { pulse: pulse(1) });
+    let handed = leader::Enlist { incarnation: 5, acceptor: Some(comer) };
+    let did = follower.hear(comer, ask);
+    assert_eq!(sends(&did), vec![(node(1, LEADER), handed.clone().into())]);
+    assert!(sends(&follower.hear(node(1, LEADER), handed)).is_empty(), "handed on twice");
+}
+
+// Nobody leads for long whom a candidate of a cluster that is gone unseats again and again, and that candidate never learns.
+#[test]
+fn a_candidate_of_old_is_told_of_the_cluster_that_is() {
+    let mut acceptor = active_acceptor();
+    let now = Pulse { configurations: changed(), executed: Slot(FIRST + 2), ..pulse(2) };
+    acceptor.hear(node(1, LEADER), acceptor::Heartbeat { pulse: now });
+    acceptor.now += Parameters::default().election_timeout.as_nanos() as u64;
+    let rival = Ballot { round: 7, leader: node(3, LEADER) };
+    let ask =
+        |version| acceptor::Phase1a { ballot: rival, from: Slot(0), inquiry: 1, version: Some(version) };
+    acceptor.journal();
+    let told = sends(&acceptor.hear(node(3, LEADER), ask(0)));
+    let [(to, Message::Leader(LeaderIn::Known(known)))] = &told[..] else { panic!("{told:?}") };
+    assert_eq!((*to, known.configurations.latest().version), (node(3, LEADER), 1));
+    assert_eq!(acceptor.journal(), 0, "it promised");
+    let asked = acceptor::PreVote { ballot: rival, version: Some(0) };
+    assert!(matches!(
+        &sends(&acceptor.hear(node(3, LEADER), asked))[..],
+        [(_, Message::Leader(LeaderIn::Known(_)))]
+    ));
+    assert_eq!(sends(&acceptor.hear(node(2, LEADER), ask(1))).len(), 1, "whoever knows the cluster may ask");
+    assert_eq!(acceptor.journal(), 1);
+
+    let mut candidate = Bench::new(Leader::new(Parameters::default(), configurations(1)), node(2, LEADER));
+    candidate.hear(node(1, ACCEPTOR), known.clone());
+    assert_eq!(candidate.role.configurations().latest().version, 1);
 }

@@ -168,3 +168,24 @@ fn a_replica_that_most_others_contradict_stops() {
     assert!(matches!(did[..], [Effect::Reject { .. }]), "{did:?}");
     assert!(bad.hear(node(2, REPLICA), replica::Fetch { from: Slot(0) }).is_empty(), "it helps nobody");
 }
+
+// A batch that always falls to a dead replica, because another is proposed again in step with it, is never answered.
+#[test]
+fn batches_proposed_in_step_fall_to_every_replica_in_turn() {
+    let id = BatchId { batcher: node(8, BATCHER), number: 1 };
+    let abroad = Batch { id, unbatcher: node(8, UNBATCHER), groups: Vec::new() };
+    let abroad = Value::Batch(kernel::Encode::encoded(&abroad).into());
+    for stride in 1..=6 {
+        let mut bench = replica();
+        let mut answers = 0;
+        for slot in 0..60 * stride {
+            let value = if slot % stride == 0 { abroad.clone() } else { Value::Noop };
+            let did = bench.hear(node(1, PROXY), chosen(slot, 1, Some(value)));
+            answers += sends(&did).iter().filter(|(to, _)| *to == node(8, UNBATCHER)).count();
+        }
+        assert!(
+            (10..=30).contains(&answers),
+            "one of three replicas answered {answers} of 60, each {stride} apart"
+        );
+    }
+}

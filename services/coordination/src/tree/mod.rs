@@ -17,7 +17,7 @@ use crate::tree::table::{NodeIndex, Table};
 use crate::tree::transaction::{Change, ESSENTIAL};
 use crate::tree::watches::{Missed, Notices, Watches};
 use crate::wire::{Acl, EventKind, Identity, Permission, SessionId, name_of, parent_of};
-use kernel::{Bytes, DecodeError, NodeId, SnapshotStep};
+use kernel::{Bytes, DecodeError, NodeId, SnapshotStep, planted};
 use mason::{Order, ShardOut, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -132,6 +132,7 @@ impl Znodes {
         }
         if let (Some(meta), Some(parent)) = (&change.parent, parent_of(path))
             && (alone || self.owns(parent))
+            && (self.owns(path) || !planted!(K06))
         {
             self.apply_to_parent(parent, meta, path, change.after.is_some());
             self.watches.fire(EventKind::ChildrenChanged, parent, &meta.acl, position * 2 + 1, notices);

@@ -22,7 +22,7 @@ impl Acceptor {
         let latest = self.configurations.latest();
         // Durably: an incarnation that is forgotten again would be counted and never come back.
         for &leader in &latest.leaders {
-            cx.send_durable(leader, leader::Enlist { incarnation });
+            cx.send_durable(leader, leader::Enlist { incarnation, acceptor: None });
         }
         if planted!(P23) && self.joins && latest.acceptors.nodes().any(|acceptor| acceptor == me) {
             return self.activate(Vec::new(), cx);

@@ -23,6 +23,8 @@ kernel::messages! {
         1 => PreVote {
             /// The ballot it would use.
             ballot: Ballot,
+            /// The latest configuration it knows.
+            version: Option<u64>,
         },
         /// From a leader: promise not to vote below `ballot`, and tell your votes from `from` on.
         2 => Phase1a {
@@ -32,6 +34,8 @@ kernel::messages! {
             from: Slot,
             /// The leader's name for the question.
             inquiry: u64,
+            /// The latest configuration that a candidate knows; none from a leader that reads votes back.
+            version: Option<u64>,
         },
         /// From a proxy leader: vote.
         3 => Phase2a {
@@ -235,11 +239,28 @@ impl Role for Acceptor {
 
 /// Elections, votes, and reads.
 impl Acceptor {
+    /// True if a candidate's latest configuration governs no slot any more that is still to be executed. Its ballots would
+    /// unseat whoever leads, and it would go on waiting for replicas that are gone; it is told what it does not know.
+    fn turned_away(&self, candidate: NodeId, version: Option<u64>, cx: &mut Cx<'_, Self>) -> bool {
+        let known = &self.configurations;
+        let outdated =
+            version.is_some_and(|version| version < known.all()[0].version) && !known.are_hearsay();
+        if outdated {
+            cx.mark("acceptor.told_a_candidate_of_later_configurations");
+            cx.send(candidate, leader::Known { configurations: known.clone() });
+        }
+        outdated
+    }
+
     fn on_pre_vote(&mut self, from: NodeId, message: PreVote, cx: &mut Cx<'_, Self>) {
         let hears_leader = self.heard_leader(cx.now()).is_some();
         if let Some(summary) = self.summary.as_ref().filter(|summary| !summary.active && !self.refused) {
             // Whoever counts on this vote may know of the configuration that admits it.
-            return cx.send_durable(from, leader::Enlist { incarnation: summary.incarnation });
+            let enlist = leader::Enlist { incarnation: summary.incarnation, acceptor: None };
+            return cx.send_durable(from, enlist);
+        }
+        if self.turned_away(from, message.version, cx) {
+            return;
         }
         let Some(summary) = self.active() else { return };
         let granted = message.ballot > summary.promised && !hears_leader;
@@ -254,6 +275,9 @@ impl Acceptor {
 
     fn on_phase1a(&mut self, from: NodeId, message: Phase1a, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
+        if self.turned_away(from, message.version, cx) {
+            return;
+        }
         let hears_another = self.heard_leader(now).is_some_and(|leader| leader != message.ballot.leader);
         let Some(summary) = self.active() else { return };
         if message.ballot < summary.promised {
@@ -311,7 +335,7 @@ impl Acceptor {
         }
         let repeated = self.votes.get(slot).is_some_and(|vote| vote.ballot == ballot);
         if !repeated {
-            let position = if planted!(P01) {
+            let position = if planted!(P01) || planted!(K01) {
                 cx.cursor()
             } else {
                 cx.append(&AcceptorRecord::Vote { ballot, slot, value: value.clone() })

@@ -1,6 +1,6 @@
 //! Who leads: elections by timeouts, with a pre-vote among the acceptors, and leaders that resign when unheard.
 
-use super::{Executed, Heartbeat, HeartbeatAck, Leader, LeaderTimer, Nack, PreVoteAck, State};
+use super::{Executed, Heartbeat, HeartbeatAck, Known, Leader, LeaderTimer, Nack, PreVoteAck, State};
 use crate::configuration::{Configuration, Configurations};
 use crate::multipaxos::{Pulse, acceptor, batcher, proxy_leader, replica};
 use kernel::{Cx, Instant, NodeId};
@@ -124,8 +124,22 @@ impl Leader {
         let ballot =
             Ballot { round: self.highest.round.max(self.round), leader: NodeId::ZERO }.above(cx.node());
         self.state = State::PreVoting(PreVoting { ballot, granted: Tallies::default() });
-        let latest = self.configurations.governing(self.known);
-        cx.multicast(latest.acceptors.nodes(), acceptor::PreVote { ballot });
+        let version = Some(self.configurations.latest().version);
+        let governing = self.configurations.governing(self.known);
+        cx.multicast(governing.acceptors.nodes(), acceptor::PreVote { ballot, version });
+    }
+
+    /// The candidacy was made for a cluster that is gone; the next one asks those who vote now, if this node may lead at all.
+    pub(super) fn on_known(&mut self, message: Known, cx: &mut Cx<'_, Self>) {
+        match self.state {
+            // A leader learns of changes from replicas, which have executed them.
+            State::Leading(_) => {}
+            State::Following | State::PreVoting(_) | State::Recovering(_) => {
+                if self.configurations.adopt(&message.configurations) {
+                    self.follow(cx);
+                }
+            }
+        }
     }
 
     pub(super) fn on_pre_vote_ack(&mut self, from: NodeId, message: PreVoteAck, cx: &mut Cx<'_, Self>) {

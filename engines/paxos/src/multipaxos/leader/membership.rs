@@ -136,11 +136,19 @@ impl Leader {
     }
 
     pub(super) fn on_enlist(&mut self, from: NodeId, message: Enlist, cx: &mut Cx<'_, Self>) {
-        if self.newcomers.len() < NEWCOMERS_MAX || self.newcomers.contains_key(&from) {
-            self.newcomers.insert(from, message.incarnation);
+        let Enlist { incarnation, acceptor } = message;
+        let comer = acceptor.unwrap_or(from);
+        if self.newcomers.len() < NEWCOMERS_MAX || self.newcomers.contains_key(&comer) {
+            self.newcomers.insert(comer, incarnation);
         }
-        if self.configurations.counts(from).is_some() {
-            cx.send(from, acceptor::Known { configurations: self.configurations.clone() });
+        if self.configurations.counts(comer).is_some() {
+            cx.send(comer, acceptor::Known { configurations: self.configurations.clone() });
+        }
+        // Once: two that take each other for the leader must not pass it to and fro.
+        if let Some(ballot) = self.leader().filter(|ballot| acceptor.is_none() && ballot.leader != cx.node())
+        {
+            cx.mark("leader.handed_a_newcomer_on");
+            cx.send(ballot.leader, Enlist { incarnation, acceptor: Some(comer) });
         }
     }
 }

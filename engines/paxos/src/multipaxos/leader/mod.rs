@@ -104,13 +104,21 @@ kernel::messages! {
             /// The configuration sealed for.
             version: u64,
         },
-        /// From an acceptor: have me counted.
+        /// From an acceptor: have me counted. Whoever does not lead hands it on to the leader: a machine that joins knows
+        /// some members, and need not know the one that leads.
         11 => Enlist {
             /// Drawn when its journal was born.
             incarnation: u64,
+            /// Who is to be counted, if another hands it on.
+            acceptor: Option<NodeId>,
         },
         /// From a proxy leader: I hear you.
         13 => ProxyAlive {},
+        /// From an acceptor, to a candidate: what you know of the cluster governs nothing any more.
+        14 => Known {
+            /// What the acceptor knows.
+            configurations: Configurations,
+        },
         /// From a replica: no other replica gives me what was chosen from `from` on; ask the acceptors.
         12 => Stuck {
             /// The first slot it lacks.
@@ -280,6 +288,7 @@ impl Role for Leader {
             LeaderIn::Sealed(message) => self.on_sealed(from, message, cx),
             LeaderIn::Enlist(message) => self.on_enlist(from, message, cx),
             LeaderIn::ProxyAlive(ProxyAlive {}) => self.saw_alive(from, cx.now()),
+            LeaderIn::Known(message) => self.on_known(message, cx),
             LeaderIn::Stuck(message) => self.on_stuck(from, message, cx),
         }
     }

@@ -71,9 +71,13 @@ impl Phase1 {
         for &acceptor in acceptors.difference(&self.done) {
             // The promise must not be asked for in a round that a crash could make this node use again.
             let from = self.pages.get(&acceptor).copied().unwrap_or(self.from);
-            let question = acceptor::Phase1a { ballot: self.ballot, from, inquiry: self.inquiry };
-            cx.send_durable(acceptor, question);
+            cx.send_durable(acceptor, self.question(from));
         }
+    }
+
+    fn question(&self, from: Slot) -> acceptor::Phase1a {
+        let version = Some(self.latest_version());
+        acceptor::Phase1a { ballot: self.ballot, from, inquiry: self.inquiry, version }
     }
 
     /// Takes one page; true if that completes the read quorums.
@@ -97,7 +101,7 @@ impl Phase1 {
                 return false;
             }
             self.pages.insert(from, next);
-            cx.send(from, acceptor::Phase1a { ballot: self.ballot, from: next, inquiry: self.inquiry });
+            cx.send(from, self.question(next));
             return false;
         }
         self.done.insert(from);

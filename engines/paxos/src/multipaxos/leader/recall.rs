@@ -40,7 +40,10 @@ impl Recall {
     fn ask(&self, ballot: Ballot, cx: &mut Cx<'_, Leader>) {
         let acceptors: BTreeSet<NodeId> =
             self.configurations.iter().flat_map(|configuration| configuration.acceptors.nodes()).collect();
-        cx.multicast(acceptors, acceptor::Phase1a { ballot, from: self.from, inquiry: self.inquiry });
+        cx.multicast(
+            acceptors,
+            acceptor::Phase1a { ballot, from: self.from, inquiry: self.inquiry, version: None },
+        );
     }
 }
 

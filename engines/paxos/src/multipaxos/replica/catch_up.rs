@@ -3,7 +3,7 @@
 use super::{Behind, Entries, Fetch, Replica};
 use crate::multipaxos::leader;
 use crate::value::Value;
-use kernel::{Cx, NodeId, StateMachine};
+use kernel::{Cx, NodeId, StateMachine, planted};
 use parts::Slot;
 
 /// A reply to `Fetch` holds about this many bytes.
@@ -92,6 +92,7 @@ impl<S: StateMachine> Replica<S> {
             .iter_from(message.from)
             .take(ENTRIES_MAX)
             .map(|(_, value)| value.clone())
+            .filter(|value| !planted!(K13) || *value != Value::Noop)
             .take_while(|value| {
                 let fits = bytes < ENTRIES_BYTES;
                 bytes += value.size();

@@ -7,6 +7,9 @@ use crate::value::{Batch, Group, GroupKind, Value};
 use kernel::{Bytes, Cx, Decode, NodeId, StateMachine, planted};
 use parts::{Admission, Slot};
 
+/// 2^64 by the golden ratio: the upper half of the product is spread whatever the stride of the slots.
+const SPREADS: u64 = 0x9e37_79b9_7f4a_7c15;
+
 impl<S: StateMachine> Replica<S> {
     pub(super) fn on_chosen(&mut self, message: Chosen, cx: &mut Cx<'_, Self>) {
         let Chosen { ballot, slot, value } = message;
@@ -109,7 +112,9 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    /// One replica answers: the one where the clients' connections end, else slot modulo replicas.
+    /// One replica answers: the one where the clients' connections end, else one by a hash of the slot. The slot modulo
+    /// replicas would do where nobody fails: a batch that is proposed again and again in step with another one may meet
+    /// the same dead replica for ever.
     fn is_responsible(&self, slot: Slot, origin: NodeId, me: NodeId) -> bool {
         if origin.host() == me.host() {
             return true;
@@ -117,7 +122,7 @@ impl<S: StateMachine> Replica<S> {
         let configuration = self.state.configurations.governing(slot);
         let replicas = &configuration.replicas;
         !configuration.has_replica_on(origin.host())
-            && replicas.get((slot.0 % replicas.len() as u64) as usize) == Some(&me)
+            && replicas.get((slot.0.wrapping_mul(SPREADS) >> 32) as usize % replicas.len()) == Some(&me)
     }
 
     fn apply_batch(&mut self, slot: Slot, encoded: &Bytes, cx: &mut Cx<'_, Self>) {
