@@ -12,6 +12,7 @@ mod host;
 mod log;
 mod members;
 mod native;
+mod spaces;
 mod status;
 mod zookeeper;
 

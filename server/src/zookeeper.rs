@@ -51,7 +51,7 @@ impl Session<Ordinate> for Connection {
         message: Message,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<(), CloseReason> {
-        let Message::Coordination(mason::Message::Connection(message)) = message else { return Ok(()) };
+        let Message::Mason(mason::Message::Connection(message)) = message else { return Ok(()) };
         match message {
             ConnectionIn::Output(message) => {
                 cx.established();

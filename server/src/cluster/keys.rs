@@ -16,6 +16,8 @@ pub enum Kind {
     Duration,
     /// A number with a unit: `64KiB`, `1MiB`.
     Size,
+    /// Names, separated by commas.
+    Names,
     /// A path; relative ones start at the cluster file's folder.
     Path,
     /// `true` or `false`.
@@ -167,6 +169,20 @@ pub const KEYS: &[Key] = &[
         "",
         "user:base64(sha1(user:password)) of a user who may do everything",
         "who knows the password can",
+    ),
+    key(
+        "sequence.spaces",
+        Kind::Names,
+        "",
+        "names of the sequence's spaces, separated by commas; without it there is no sequence service",
+        "all hosts must agree on them and their order, from the first start on",
+    ),
+    key(
+        "sequence.proxies",
+        Kind::Number(1, 256),
+        "3",
+        "how many replicated proxies assign the sequence's numbers; their leaders are spread over the hosts",
+        "all hosts must agree, from the first start on",
     ),
     key(
         "kv.engine",

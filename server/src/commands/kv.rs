@@ -2,7 +2,7 @@
 
 use crate::failure::{Exit, Failure};
 use clap::Subcommand;
-use ordinate_client::{CallError, Client, Expect, Level, Swap, Tls, TlsFiles};
+use ordinate_client::{CallError, Client, Expect, Level, Sequence, Swap, Tls, TlsFiles};
 use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -49,6 +49,24 @@ impl Endpoint {
                 None => Client::connect(self.endpoints.clone()),
             };
             ask(client.with_timeout(self.timeout)).await
+        })
+    }
+
+    /// Runs `ask` with a client of the sequence.
+    pub fn with_sequence<T, F: Future<Output = Result<T, Failure>>>(
+        &self,
+        ask: impl FnOnce(Sequence) -> F,
+    ) -> Result<T, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime =
+            runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?;
+        let tls = self.tls()?;
+        runtime.block_on(async {
+            let sequence = match tls {
+                Some(tls) => Sequence::connect_tls(self.endpoints.clone(), tls),
+                None => Sequence::connect(self.endpoints.clone()),
+            };
+            ask(sequence.with_timeout(self.timeout)).await
         })
     }
 

@@ -101,8 +101,8 @@ fn bodies(rng: &mut Rng) -> Vec<u8> {
     let origin = Origin { gateway: node, connection: node };
     let session = SessionId(1 << 48 | rng.below(3));
     match rng.below(8) {
-        0 => Body::Open { origin, nonce: 1, timeout: rng.bits() as i32 }.written(),
-        1 => Body::Attach { session, password: &request, origin, timeout: 5 }.written(),
+        0 => Body::Open { origin, nonce: 1, timeout: rng.bits() as i32, address: "::1" }.written(),
+        1 => Body::Attach { session, password: &request, origin, timeout: 5, address: "::1" }.written(),
         2 => Body::Touch { sessions: vec![(session, ConnectionEpoch(1)); rng.index(4)] }.written(),
         3 => Body::Bury { session, spaces: vec![Space(rng.below(9) as u16); rng.index(4)] }.written(),
         4 => Body::Reap { path: "/a" }.written(),

@@ -26,6 +26,19 @@ pub enum ZkError {
     /// The server refused the request; it was not executed.
     #[error("{}", words(*.0))]
     Refused(i32),
+    /// A step of a multi was refused, so nothing was executed.
+    #[error("operation {at}, {text}: {}", words(*.code))]
+    Step {
+        /// From 1.
+        at: usize,
+        /// Its words.
+        text: String,
+        /// ZooKeeper's.
+        code: i32,
+    },
+    /// What was given cannot be sent.
+    #[error("{0}")]
+    Input(String),
     /// The server said what this client does not understand.
     #[error("the server's reply is not ZooKeeper's protocol")]
     Strange,

@@ -1,6 +1,9 @@
 //! `ordinate zk`: the coordination service from the command line. Works with Apache ZooKeeper as well.
 
 mod client;
+mod multi;
+mod sessions;
+mod words;
 
 use crate::failure::Failure;
 use clap::Subcommand;
@@ -96,7 +99,21 @@ enum Verb {
         #[arg(long)]
         count: Option<u64>,
     },
-    /// Read commands from standard input: ls, get, set, create, rm, stat, rename
+    /// Make several changes, all or none
+    ///
+    /// An operation is `create PATH [DATA] [--sequential] [--container]`, `set PATH DATA [--if-version N]`,
+    /// `rm PATH [--if-version N]` or `check PATH [VERSION]`; quotes keep spaces together.
+    Multi {
+        /// Operations, each one argument: 'create /a hello' 'set /b 2 --if-version 5'. With none, one a line from standard input
+        operations: Vec<String>,
+    },
+    /// List the sessions of all clients: timeout, when each expires unless it is heard from, ephemeral nodes, where it is connected
+    Sessions {
+        /// The admin address of a host
+        #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070")]
+        admin: String,
+    },
+    /// Read commands from standard input: ls, get, set, create, rm, stat, rename, multi
     Shell,
 }
 
@@ -106,8 +123,11 @@ const SUBTREE_MAX: i32 = 1000;
 impl Zk {
     /// Runs one verb.
     pub fn run(self) -> Result<(), Failure> {
-        let mut session = ZkClient::connect(&self.servers).map_err(|error| explain(&error, &self.servers))?;
         let json = self.output == "json";
+        if let Verb::Sessions { admin } = &self.verb {
+            return sessions::list(admin, json);
+        }
+        let mut session = ZkClient::connect(&self.servers).map_err(|error| explain(&error, &self.servers))?;
         let outcome = match self.verb {
             Verb::Shell => shell(&mut session, json),
             verb => execute(&mut session, verb, json),
@@ -122,6 +142,13 @@ fn explain(error: &ZkError, servers: &str) -> Failure {
     match error {
         ZkError::Refused(_) => {
             Failure::failed("O4101", "the request was refused", error.to_string(), "ordinate zk stat PATH")
+        }
+        ZkError::Step { .. } => {
+            let what = "the multi was refused, nothing was changed";
+            Failure::failed("O4101", what, error.to_string(), "ordinate zk stat PATH")
+        }
+        ZkError::Input(_) => {
+            Failure::input("O4104", "the input cannot be used", error.to_string(), "ordinate zk --help")
         }
         ZkError::Unreachable(..) => Failure::failed(
             "O4102",
@@ -219,7 +246,17 @@ fn execute(session: &mut ZkClient, verb: Verb, json: bool) -> Result<(), ZkError
                 }
             }
         }
-        Verb::Shell => {}
+        Verb::Multi { operations } => {
+            let multi = if operations.is_empty() {
+                let text = String::from_utf8(input("-".to_owned())?)
+                    .map_err(|_| ZkError::Input("standard input is no text".to_owned()))?;
+                multi::Multi::read(text.lines())?
+            } else {
+                multi::Multi::read(operations.iter().map(String::as_str))?
+            };
+            multi.execute(session, json)?;
+        }
+        Verb::Shell | Verb::Sessions { .. } => {}
     }
     Ok(())
 }
@@ -311,17 +348,32 @@ fn shell(session: &mut ZkClient, json: bool) -> Result<(), ZkError> {
     prompt();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let words: Vec<&str> = line.split_whitespace().collect();
+        let Some(words) = words::split(&line) else {
+            println!("a quote is not closed");
+            prompt();
+            continue;
+        };
         if words == ["quit"] {
             break;
         }
         if !words.is_empty() {
-            let parsed = <Line as clap::Parser>::try_parse_from(std::iter::once("zk").chain(words));
+            let parsed =
+                <Line as clap::Parser>::try_parse_from(std::iter::once("zk".to_owned()).chain(words));
             match parsed {
                 Ok(Line { verb: Verb::Shell }) => println!("this is the shell"),
+                Ok(Line { verb: Verb::Multi { operations } }) if operations.is_empty() => {
+                    println!("multi 'OPERATION' 'OPERATION' ...");
+                }
+                Ok(Line { verb: Verb::Sessions { admin } }) => {
+                    if let Err(failure) = sessions::list(&admin, json) {
+                        println!("{failure}");
+                    }
+                }
                 Ok(Line { verb }) => match execute(session, verb, json) {
                     Ok(()) => {}
-                    Err(error @ ZkError::Refused(_)) => println!("{error}"),
+                    Err(error @ (ZkError::Refused(_) | ZkError::Step { .. } | ZkError::Input(_))) => {
+                        println!("{error}");
+                    }
                     Err(error) => return Err(error),
                 },
                 Err(error) => println!("{error}"),

@@ -119,6 +119,11 @@ impl Znodes {
         self.ephemerals.keys().copied()
     }
 
+    /// How many ephemeral nodes a session has here.
+    pub fn ephemerals_of(&self, session: SessionId) -> usize {
+        self.ephemerals.get(&session).map_or(0, BTreeSet::len)
+    }
+
     /// Carries out what lives here of a change, and notes whom to tell. `position`: of the step within its operation.
     fn apply(&mut self, change: &Change<'_>, position: u32, notices: &mut Notices) {
         let path = &*change.path;
