@@ -12,6 +12,7 @@ const SESSION_TIMEOUT: i32 = 10_000;
 /// Replies beyond this are refused: nothing that fits on a terminal is longer.
 const REPLY_BYTES_MAX: usize = 64 << 20;
 const PING: i32 = -2;
+const AUTH: i32 = -4;
 const NOTIFICATION: i32 = -1;
 
 /// Why a request has no answer.
@@ -36,6 +37,17 @@ pub enum ZkError {
         /// ZooKeeper's.
         code: i32,
     },
+    /// One of many nodes was refused; those before it are done.
+    #[error("{path}: {}", words(*.code))]
+    Node {
+        /// Which.
+        path: String,
+        /// ZooKeeper's.
+        code: i32,
+    },
+    /// Files of a ZooKeeper cannot be used.
+    #[error(transparent)]
+    Files(#[from] super::files::FilesError),
     /// What was given cannot be sent.
     #[error("{0}")]
     Input(String),
@@ -63,6 +75,7 @@ fn words(code: i32) -> String {
         -111 => "the node has children",
         -112 => "the session has expired",
         -114 => "the access list is not valid",
+        -115 => "the proof of who you are is refused",
         -125 => "a quota is exceeded",
         -127 => "the server asks to slow down",
         _ => return format!("error {code}"),
@@ -135,6 +148,48 @@ impl ZkClient {
                 return if error == 0 { Ok(body) } else { Err(ZkError::Refused(error)) };
             }
         }
+    }
+
+    /// Sends one request and does not wait: [`Self::reply`] gives the answers in the order asked.
+    pub fn push(&mut self, opcode: i32, body: &[u8]) -> Result<i32, ZkError> {
+        self.xid += 1;
+        self.send(self.xid, opcode, body)?;
+        Ok(self.xid)
+    }
+
+    /// The next answer to what was pushed: its number, its error, its body.
+    pub fn reply(&mut self) -> Result<(i32, i32, Vec<u8>), ZkError> {
+        loop {
+            let (xid, error, body) = self.next()?;
+            if xid >= 0 {
+                return Ok((xid, error, body));
+            }
+        }
+    }
+
+    /// Proves who the user is: `SCHEME:TOKEN`.
+    pub fn authenticate(&mut self, auth: &str) -> Result<(), ZkError> {
+        let Some((scheme, token)) = auth.split_once(':') else {
+            return Err(ZkError::Input(format!("{auth} proves nothing: wanted SCHEME:TOKEN")));
+        };
+        let mut body = Vec::new();
+        body.put_i32(0);
+        body.put_text(scheme);
+        body.put_buffer(Some(token.as_bytes()));
+        self.send(AUTH, op::AUTH, &body)?;
+        let (_, error, _) = self.next()?;
+        if error == 0 { Ok(()) } else { Err(ZkError::Refused(error)) }
+    }
+
+    /// Keeps the session alive.
+    pub fn ping(&mut self) -> Result<(), ZkError> {
+        self.send(PING, op::PING, &[])?;
+        self.next().map(drop)
+    }
+
+    /// Closes the session; whatever is not closed expires.
+    pub fn close(&mut self) {
+        let _ = self.ask(op::CLOSE, &[]);
     }
 
     fn send(&mut self, xid: i32, opcode: i32, body: &[u8]) -> Result<(), ZkError> {

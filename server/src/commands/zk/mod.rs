@@ -1,8 +1,12 @@
 //! `ordinate zk`: the coordination service from the command line. Works with Apache ZooKeeper as well.
 
 mod client;
+mod files;
+mod import;
+mod migrate;
 mod multi;
 mod sessions;
+mod target;
 mod words;
 
 use crate::failure::Failure;
@@ -21,6 +25,15 @@ pub struct Zk {
     /// How results are printed
     #[arg(long, short, global = true, default_value = "table", value_parser = ["table", "json"])]
     output: String,
+    /// Who to be, for access lists: SCHEME:TOKEN, for example digest:user:password
+    #[arg(
+        long,
+        global = true,
+        value_name = "SCHEME:TOKEN",
+        env = "ORDINATE_ZOOKEEPER_AUTH",
+        hide_env_values = true
+    )]
+    auth: Option<String>,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -113,6 +126,10 @@ enum Verb {
         #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070")]
         admin: String,
     },
+    /// Bring the nodes of a ZooKeeper 3.5 to 3.9 from its snapshots and logs
+    Import(import::Import),
+    /// Bring the nodes of a living ZooKeeper, and follow it until its clients move
+    Migrate(migrate::Migrate),
     /// Read commands from standard input: ls, get, set, create, rm, stat, rename, multi
     Shell,
 }
@@ -127,7 +144,20 @@ impl Zk {
         if let Verb::Sessions { admin } = &self.verb {
             return sessions::list(admin, json);
         }
-        let mut session = ZkClient::connect(&self.servers).map_err(|error| explain(&error, &self.servers))?;
+        let connect = || {
+            let mut session = ZkClient::connect(&self.servers)?;
+            self.auth.iter().try_for_each(|auth| session.authenticate(auth))?;
+            Ok(session)
+        };
+        let brought = match &self.verb {
+            Verb::Import(import) => Some(import.run(connect, json)),
+            Verb::Migrate(migrate) => Some(connect().and_then(|session| migrate.run(session, json))),
+            _ => None,
+        };
+        if let Some(brought) = brought {
+            return brought.map_err(|error| explain(&error, &self.servers));
+        }
+        let mut session = connect().map_err(|error| explain(&error, &self.servers))?;
         let outcome = match self.verb {
             Verb::Shell => shell(&mut session, json),
             verb => execute(&mut session, verb, json),
@@ -147,6 +177,24 @@ fn explain(error: &ZkError, servers: &str) -> Failure {
             let what = "the multi was refused, nothing was changed";
             Failure::failed("O4101", what, error.to_string(), "ordinate zk stat PATH")
         }
+        ZkError::Node { code: -102, .. } => Failure::failed(
+            "O4101",
+            "an access list keeps this command out; what came before is done",
+            error.to_string(),
+            "set coordination.super_digest on the hosts, and give --auth digest:super:PASSWORD",
+        ),
+        ZkError::Node { .. } => Failure::failed(
+            "O4101",
+            "a node was refused; what came before is done",
+            error.to_string(),
+            "ordinate zk stat PATH, then the same with --merge",
+        ),
+        ZkError::Files(_) => Failure::input(
+            "O4105",
+            "ZooKeeper's files cannot be used",
+            error.to_string(),
+            "ordinate zk import --dry-run DIR, with the folders of another server of the ensemble",
+        ),
         ZkError::Input(_) => {
             Failure::input("O4104", "the input cannot be used", error.to_string(), "ordinate zk --help")
         }
@@ -256,7 +304,7 @@ fn execute(session: &mut ZkClient, verb: Verb, json: bool) -> Result<(), ZkError
             };
             multi.execute(session, json)?;
         }
-        Verb::Shell | Verb::Sessions { .. } => {}
+        Verb::Shell | Verb::Sessions { .. } | Verb::Import(_) | Verb::Migrate(_) => {}
     }
     Ok(())
 }
@@ -360,7 +408,9 @@ fn shell(session: &mut ZkClient, json: bool) -> Result<(), ZkError> {
             let parsed =
                 <Line as clap::Parser>::try_parse_from(std::iter::once("zk".to_owned()).chain(words));
             match parsed {
-                Ok(Line { verb: Verb::Shell }) => println!("this is the shell"),
+                Ok(Line { verb: Verb::Shell | Verb::Import(_) | Verb::Migrate(_) }) => {
+                    println!("not in the shell");
+                }
                 Ok(Line { verb: Verb::Multi { operations } }) if operations.is_empty() => {
                     println!("multi 'OPERATION' 'OPERATION' ...");
                 }

@@ -105,6 +105,7 @@ impl Metrics {
             | op::CREATE_TTL
             | op::CLOSE
             | op::RENAME
+            | op::RESTORE
             | op::REMOVE_RECURSIVE => self.writes.add(took),
             _ => self.reads.add(took),
         }

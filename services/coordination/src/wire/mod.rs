@@ -10,7 +10,9 @@ mod reply;
 mod request;
 mod stat;
 
-pub use acl::{Acl, Caller, Identity, OPEN, Permission, allowed, fixed, is_open, read_acls, write_acls};
+pub use acl::{
+    Acl, Caller, Identity, OPEN, Permission, allowed, fixed, is_open, plain, read_acls, write_acls,
+};
 pub use code::Code;
 pub use jute::{JuteInput, JuteOutput, Malformed};
 pub use operation::{Body, ConnectionEpoch, Origin, SessionAnswer, SessionId, Told, WriteHead};
@@ -20,5 +22,5 @@ pub use reply::{
     ConnectRequest, EventKind, NO_ZXID, NOTIFICATION_XID, PING_XID, connect_response, frame, notification,
     reply_header,
 };
-pub use request::{Create, Mode, Operation, Request, SetWatches, Update, op};
+pub use request::{Create, Mode, Operation, Request, Restore, SetWatches, Update, op};
 pub use stat::Stat;

@@ -4,7 +4,7 @@ use crate::client::{
     Client, Heard, Reply, acl, auth, create, create_with, delete, multi, path_and_int, read, rename, set,
 };
 use crate::driver::{Cluster, Shape};
-use coordination::wire::{JuteInput, JuteOutput, Stat, op};
+use coordination::wire::{JuteInput, JuteOutput, Restore, Stat, op};
 
 /// Every test runs with one shard and with four.
 fn clusters() -> impl Iterator<Item = Cluster> {
@@ -51,6 +51,71 @@ fn nodes_are_made_read_changed_and_deleted() {
         c.settle();
         assert_eq!(client.hear(c).len(), 1);
         assert!(c.closed.contains_key(&client.node));
+        c.agree();
+    }
+}
+
+// A node that is brought along without its counter gives out names that are taken; one that is made over by anybody is nobody's.
+#[test]
+fn nodes_are_restored_as_they_were() {
+    let restore = |path: &'static str, data: &'static [u8], creates: i32| Restore {
+        path,
+        data: Some(data),
+        acl: vec![acl(31, "sasl", "whoever"), acl(17, "world", "anyone")],
+        flags: 0,
+        ttl: -1,
+        version: 7,
+        creates,
+        aversion: 3,
+        ctime: 1_000,
+        mtime: 2_000,
+    };
+    let body = |restore: Restore<'_>| {
+        let mut body = Vec::new();
+        restore.write(&mut body);
+        body
+    };
+    for mut cluster in clusters() {
+        let c = &mut cluster;
+        let mut client = Client::connect(c, 0);
+        assert_eq!(client.ask(c, op::RESTORE, &body(restore("/x/y", b"", 0))).error, -101);
+        let open = Restore { acl: vec![acl(31, "world", "anyone")], ..restore("/r", b"one", 1000) };
+        for _again in 0..2 {
+            assert_eq!(client.ask(c, op::RESTORE, &body(open.clone())).error, 0);
+            for child in ["/r/a", "/r/b-0000000999"] {
+                let of = Restore { path: child, creates: 0, ..open.clone() };
+                assert_eq!(client.ask(c, op::RESTORE, &body(of)).error, 0);
+            }
+            let stat = client.ask(c, op::EXISTS, &read("/r", false)).stat();
+            assert_eq!((stat.version, stat.aversion, stat.ctime, stat.mtime), (7, 3, 1_000, 2_000));
+            assert_eq!((stat.num_children, stat.cversion), (2, 1998), "children do not count again");
+        }
+        let next = client.ask(c, op::CREATE, &create("/r/b-", b"", 2)).text();
+        assert_eq!(next, "/r/b-0000001000", "names go on where they were");
+        let empty = Restore { creates: 1, flags: 4, ..restore("/box", b"", 0) };
+        assert_eq!(client.ask(c, op::RESTORE, &body(empty.clone())).error, 0);
+        assert_eq!(
+            client.ask(c, op::RESTORE, &body(Restore { flags: 0, ..empty })).error,
+            -110,
+            "another kind"
+        );
+        // The list of /box lets nobody here write.
+        assert_eq!(
+            client.ask(c, op::RESTORE, &body(Restore { flags: 4, ..restore("/box", b"x", 0) })).error,
+            -102
+        );
+        assert_eq!(client.ask(c, op::RESTORE, &body(restore("/box/in", b"", 0))).error, -102);
+        for wrong in [
+            Restore { flags: 1, ..restore("/w", b"", 0) },
+            Restore { flags: 5, ttl: 0, ..restore("/w", b"", 0) },
+            Restore { ctime: -1, ..restore("/w", b"", 0) },
+        ] {
+            assert_eq!(client.ask(c, op::RESTORE, &body(wrong)).error, -8);
+        }
+        let auth = Restore { acl: vec![acl(31, "auth", "")], ..restore("/w", b"", 0) };
+        assert_eq!(client.ask(c, op::RESTORE, &body(auth)).error, -114);
+        let in_a_multi = client.ask(c, op::MULTI, &multi(&[(op::RESTORE, body(restore("/w", b"", 0)))]));
+        assert_eq!(in_a_multi.error, -5, "restoring is no step");
         c.agree();
     }
 }
