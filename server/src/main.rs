@@ -14,6 +14,7 @@ mod members;
 mod native;
 mod spaces;
 mod status;
+mod subject;
 mod zookeeper;
 
 #[global_allocator]

@@ -83,9 +83,9 @@ fn numbers_of(given: &[Given], space: usize) -> Vec<u64> {
 /// Every pair of places agrees in all spaces they share, and with their stamps; stamps respect real time.
 fn check_order(given: &mut [Given]) {
     given.sort_by_key(|given| given.stamp);
-    for space in 0..SPACES.len() {
+    for (space, name) in SPACES.iter().enumerate() {
         let numbers: Vec<u64> = given.iter().filter_map(|given| given.numbers.get(&space).copied()).collect();
-        assert!(numbers.is_sorted(), "numbers of {} and stamps disagree", SPACES[space]);
+        assert!(numbers.is_sorted(), "numbers of {name} and stamps disagree");
     }
     let mut latest_asked = None::<&Given>;
     for place in given.iter() {
@@ -121,10 +121,10 @@ fn numbers_are_unique_and_contiguous_while_hosts_die() {
         {
             // Nobody died yet: every number up to the highest was given, or is on its way to a caller.
             let given = record.given.lock().unwrap_or_else(PoisonError::into_inner).clone();
-            for space in 0..SPACES.len() {
+            for (space, name) in SPACES.iter().enumerate() {
                 let numbers = numbers_of(&given, space);
                 let missing = numbers.last().unwrap_or(&0) - numbers.len() as u64;
-                assert!(missing <= CALLERS as u64, "{missing} numbers of {} are nobody's", SPACES[space]);
+                assert!(missing <= CALLERS as u64, "{missing} numbers of {name} are nobody's");
             }
         }
         for host in 0..3 {

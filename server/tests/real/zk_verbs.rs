@@ -1,13 +1,13 @@
 //! `ordinate zk` against a real cluster.
 
 use crate::alone;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, ORDINATE, free_address};
 use crate::raw::{Pass, Raw};
 use crate::zookeeper::{cluster, create_body};
 use coordination::wire::op;
 use serde_json::Value;
 use std::net::SocketAddr;
-use std::process::Output;
+use std::process::{Command, Output};
 
 async fn zk(cluster: &Cluster, servers: SocketAddr, arguments: &[&str]) -> Output {
     let servers = servers.to_string();
@@ -91,5 +91,53 @@ fn several_changes_at_once_and_the_sessions() {
         }
         let table = said(&zk(&cluster, addresses[0], &["sessions"]).await).1;
         assert!(table.starts_with("SESSION ") && table.lines().count() >= 4, "{table}");
+    });
+}
+
+// A certificate that is checked and then forgotten opens nothing, or everything, to whoever has one.
+#[test]
+fn certificates_are_identities_of_access_lists() {
+    alone(async {
+        let settings = "[coordination]\nengine = \"mason\"\nshards = 4";
+        let mut cluster = Cluster::planned(3, settings, "");
+        let addresses: Vec<SocketAddr> = (0..3).map(|_| free_address()).collect();
+        let folder = cluster.folder.join("tls");
+        let made = Command::new(ORDINATE)
+            .args(["tls", "init", "--out"])
+            .arg(&folder)
+            .arg("--config")
+            .arg(cluster.file_of(0))
+            .output();
+        assert!(made.is_ok_and(|output| output.status.success()), "ordinate tls init");
+        for (host, address) in addresses.iter().enumerate() {
+            let name = cluster.hosts[host].name.clone();
+            for (key, file) in
+                [("CA", "ca.pem"), ("CERT", &format!("{name}.pem")), ("KEY", &format!("{name}.key"))]
+            {
+                let path = folder.join(file).display().to_string();
+                cluster.set_environment(host, &format!("ORDINATE_TLS__{key}"), &path);
+            }
+            cluster.set_environment(host, "ORDINATE_LISTEN__ZOOKEEPER", &address.to_string());
+        }
+        cluster.launch_all();
+        cluster.until_ready().await;
+        let file = |name: &str| folder.join(name).display().to_string();
+        let zk = async |who: &str, arguments: &[&str]| {
+            let (servers, ca) = (addresses[1].to_string(), file("ca.pem"));
+            let (cert, key) = (file(&format!("{who}.pem")), file(&format!("{who}.key")));
+            let flags =
+                ["zk", "--servers", &servers, "--tls-ca", &ca, "--tls-cert", &cert, "--tls-key", &key];
+            said(&cluster.ordinate(&[&flags[..], arguments].concat()).await)
+        };
+        let (code, out, err) = zk("client", &["whoami"]).await;
+        assert_eq!((code, out.as_str()), (Some(0), "ip:127.0.0.1\nx509:CN=client\n"), "{err}");
+        assert_eq!(zk("client", &["create", "/mine", "secret"]).await.0, Some(0));
+        assert_eq!(zk("client", &["acl", "/mine", "--set", "x509:CN=client:cdrwa"]).await.0, Some(0));
+        assert_eq!(zk("client", &["acl", "/mine"]).await.1, "x509:CN=client:cdrwa\n");
+        assert_eq!(zk("client", &["get", "/mine"]).await.1, "secret");
+        let (code, out, err) = zk("a", &["get", "/mine"]).await;
+        assert!(code == Some(1) && out.is_empty() && err.contains("ZooKeeper error -102"), "{out} {err}");
+        let plain = cluster.ordinate(&["zk", "--servers", &addresses[1].to_string(), "get", "/mine"]).await;
+        assert!(!plain.status.success(), "plaintext was answered");
     });
 }

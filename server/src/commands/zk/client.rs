@@ -1,7 +1,8 @@
 //! A small blocking client of ZooKeeper's protocol: one request at a time, for the command line.
 
 use coordination::wire::{JuteInput, JuteOutput as _, Malformed, frame, op};
-use std::io::{self, Read as _, Write as _};
+use ordinate_client::Tls;
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
@@ -92,9 +93,15 @@ pub struct Event {
     pub path: String,
 }
 
+/// Bytes both ways, in the clear or under TLS.
+trait Stream: Read + Write + Send {}
+impl<S: Read + Write + Send> Stream for S {}
+
 /// One session.
 pub struct ZkClient {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
+    /// The same socket, for its time-outs.
+    socket: TcpStream,
     xid: i32,
     /// The session's number.
     pub session: i64,
@@ -103,12 +110,12 @@ pub struct ZkClient {
 
 impl ZkClient {
     /// Connects to the first of `servers` (`host:port`, comma-separated) that answers.
-    pub fn connect(servers: &str) -> Result<Self, ZkError> {
+    pub fn connect(servers: &str, tls: Option<&Tls>) -> Result<Self, ZkError> {
         let mut last = "no address".to_owned();
         for server in servers.split(',').map(str::trim) {
             for address in server.to_socket_addrs().into_iter().flatten() {
                 match TcpStream::connect_timeout(&address, PATIENCE) {
-                    Ok(stream) => return Self::greet(stream),
+                    Ok(socket) => return Self::greet(server, socket, tls),
                     Err(error) => last = error.to_string(),
                 }
             }
@@ -116,10 +123,14 @@ impl ZkClient {
         Err(ZkError::Unreachable(servers.to_owned(), last))
     }
 
-    fn greet(stream: TcpStream) -> Result<Self, ZkError> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_nodelay(true)?;
-        let mut client = Self { stream, xid: 0, session: 0, events: Vec::new() };
+    fn greet(server: &str, socket: TcpStream, tls: Option<&Tls>) -> Result<Self, ZkError> {
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_nodelay(true)?;
+        let stream: Box<dyn Stream> = match tls {
+            Some(tls) => Box::new(tls.blocking(server, socket.try_clone()?)?),
+            None => Box::new(socket.try_clone()?),
+        };
+        let mut client = Self { stream, socket, xid: 0, session: 0, events: Vec::new() };
         let mut hello = Vec::new();
         frame(&mut hello, |out| {
             out.put_i32(0);
@@ -240,7 +251,7 @@ impl ZkClient {
 
     /// Waits for something watched to happen, and keeps the session alive meanwhile.
     pub fn wait_for_event(&mut self) -> Result<Event, ZkError> {
-        self.stream.set_read_timeout(Some(Duration::from_millis(SESSION_TIMEOUT as u64)))?;
+        self.socket.set_read_timeout(Some(Duration::from_millis(SESSION_TIMEOUT as u64)))?;
         loop {
             if !self.events.is_empty() {
                 return Ok(self.events.remove(0));

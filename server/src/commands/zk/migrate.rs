@@ -69,7 +69,8 @@ struct Pass {
 impl Migrate {
     /// Runs until the cutover.
     pub fn run(&self, target: ZkClient, json: bool) -> Result<(), ZkError> {
-        let mut source = ZkClient::connect(&self.from)?;
+        // What is left behind is reached in the clear.
+        let mut source = ZkClient::connect(&self.from, None)?;
         if let Some(auth) = &self.from_auth {
             source.authenticate(auth)?;
         }

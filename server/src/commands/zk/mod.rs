@@ -1,5 +1,6 @@
 //! `ordinate zk`: the coordination service from the command line. Works with Apache ZooKeeper as well.
 
+mod acl;
 mod client;
 mod files;
 mod import;
@@ -9,6 +10,7 @@ mod sessions;
 mod target;
 mod words;
 
+use crate::commands::kv::Certificates;
 use crate::failure::Failure;
 use clap::Subcommand;
 use client::{ZkClient, ZkError};
@@ -34,6 +36,8 @@ pub struct Zk {
         hide_env_values = true
     )]
     auth: Option<String>,
+    #[command(flatten)]
+    certificates: Certificates,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -112,6 +116,16 @@ enum Verb {
         #[arg(long)]
         count: Option<u64>,
     },
+    /// Print a node's access list, or set it
+    Acl {
+        /// The node
+        path: String,
+        /// The new list: SCHEME:ID:PERMISSIONS, separated by spaces or given again; permissions are letters of cdrwa
+        #[arg(long, value_name = "ENTRY", value_delimiter = ' ')]
+        set: Vec<String>,
+    },
+    /// Print who the server takes this client for
+    Whoami,
     /// Make several changes, all or none
     ///
     /// An operation is `create PATH [DATA] [--sequential] [--container]`, `set PATH DATA [--if-version N]`,
@@ -144,8 +158,9 @@ impl Zk {
         if let Verb::Sessions { admin } = &self.verb {
             return sessions::list(admin, json);
         }
+        let tls = self.certificates.load()?;
         let connect = || {
-            let mut session = ZkClient::connect(&self.servers)?;
+            let mut session = ZkClient::connect(&self.servers, tls.as_ref())?;
             self.auth.iter().try_for_each(|auth| session.authenticate(auth))?;
             Ok(session)
         };
@@ -294,6 +309,9 @@ fn execute(session: &mut ZkClient, verb: Verb, json: bool) -> Result<(), ZkError
                 }
             }
         }
+        Verb::Acl { path, set } if set.is_empty() => acl::print(session, &path, json)?,
+        Verb::Acl { path, set } => acl::set(session, &path, &set)?,
+        Verb::Whoami => acl::whoami(session, json)?,
         Verb::Multi { operations } => {
             let multi = if operations.is_empty() {
                 let text = String::from_utf8(input("-".to_owned())?)
