@@ -108,8 +108,10 @@ pub fn start(
             listen,
             build: Box::new(move || Box::new(ZooKeeper { gateway })),
             limits: ClientLimits {
-                connections_max,
-                connections_per_address_max: file.limits.connections_per_address_max,
+                connections_max: coordination.connections_max.unwrap_or(connections_max),
+                connections_per_address_max: coordination
+                    .connections_per_address_max
+                    .unwrap_or(file.limits.connections_per_address_max),
                 input_bytes_max: coordination.request_bytes_max + 4,
                 output_bytes_max: file.limits.client_backlog_bytes_max,
                 output_bytes_max_total: file.limits.backlog_bytes_max,

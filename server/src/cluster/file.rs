@@ -78,6 +78,18 @@ pub struct Coordination {
     pub session_timeouts: (Duration, Duration),
     /// The largest request.
     pub request_bytes_max: usize,
+    /// The largest data of a node.
+    pub node_bytes_max: usize,
+    /// Connections at this port; none: as `limits` has it.
+    pub connections_max: Option<usize>,
+    /// Those from one address.
+    pub connections_per_address_max: Option<usize>,
+    /// Sessions of the cluster.
+    pub sessions_max: usize,
+    /// Whether nodes with a time to live may be made.
+    pub ttl_nodes: bool,
+    /// Whether quotas' hard limits refuse.
+    pub enforce_quota: bool,
     /// Requests of one connection under way.
     pub outstanding_max: usize,
     /// Paths watched by one connection.
@@ -391,6 +403,14 @@ impl Values<'_> {
                 self.duration("coordination.session_timeout_max"),
             ),
             request_bytes_max: self.size("coordination.request_bytes_max"),
+            node_bytes_max: self.size("coordination.node_bytes_max"),
+            connections_max: self.number("coordination.connections_max").map(|max| max as usize),
+            connections_per_address_max: self
+                .number("coordination.connections_per_address_max")
+                .map(|max| max as usize),
+            sessions_max: self.number("coordination.sessions_max").unwrap_or(0) as usize,
+            ttl_nodes: self.text("coordination.ttl_nodes").as_deref() == Some("true"),
+            enforce_quota: self.text("coordination.enforce_quota").as_deref() == Some("true"),
             outstanding_max: self.number("coordination.outstanding_max").unwrap_or(0) as usize,
             watches_max: self.number("coordination.watches_max").unwrap_or(0) as usize,
             reap_every: self.duration("coordination.reap_every"),

@@ -203,6 +203,17 @@ impl<'a> Update<'a> {
         }))
     }
 
+    /// The length of the data that it writes.
+    pub fn data_len(&self) -> usize {
+        let data = match self {
+            Self::Create(create) => create.data,
+            Self::Restore(restore) => restore.data,
+            Self::SetData { data, .. } => *data,
+            Self::Delete { .. } | Self::SetAcl { .. } | Self::Check { .. } | Self::CheckSame { .. } => None,
+        };
+        data.map_or(0, <[u8]>::len)
+    }
+
     /// The node it is about.
     pub fn path(&self) -> &'a str {
         match self {
