@@ -221,6 +221,9 @@ fn plan_restore<'a>(
         (Some((Mode::Ttl, false)), ttl @ 1..=TTL_MAX) => Kind::Ttl(ttl as u64),
         _ => return Err(Code::BadArguments),
     };
+    if matches!(kind, Kind::Ttl(_)) && !writer.ttl_allowed {
+        return Err(Code::Unimplemented);
+    }
     let (Ok(ctime), Ok(mtime)) = (u64::try_from(restore.ctime), u64::try_from(restore.mtime)) else {
         return Err(Code::BadArguments);
     };

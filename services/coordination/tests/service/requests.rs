@@ -138,6 +138,21 @@ fn bounds_are_held_and_told() {
     let mut mortal = create("/mortal", b"", 5);
     mortal.put_i64(1000);
     assert_eq!(client.ask(c, op::CREATE_TTL, &mortal).error, -6, "they are switched off");
+    let mut brought = Vec::new();
+    let restore = Restore {
+        path: "/mortal",
+        data: None,
+        acl: vec![acl(31, "world", "anyone")],
+        flags: 5,
+        ttl: 1000,
+        version: 0,
+        creates: 0,
+        aversion: 0,
+        ctime: 0,
+        mtime: 0,
+    };
+    restore.write(&mut brought);
+    assert_eq!(client.ask(c, op::RESTORE, &brought).error, -6, "nor can they be brought");
     let metrics = c.metrics(0);
     assert_eq!((metrics.nodes_refused, metrics.watches_refused, metrics.watches), (3, 3, 3));
 }
