@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs what ZooKeeper compatibility is tested with, pinned, into target/clients: kazoo and its suite (venv/), Apache
-# ZooKeeper with its Java client, and Curator (jars/, classes/). Needs python3, a JDK and maven; the Go client is fetched by
-# its own module file. Does nothing that is done already.
+# ZooKeeper with its Java client, and Curator (jars/, classes/); with `go` named, the Go client (go-smoke). Needs python3, a JDK and
+# maven; go for the last. Does nothing that is done already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 peers=server/tests/clients
@@ -41,6 +41,16 @@ java_classes() {
   mv "$into/java.now" "$into/java.done"
 }
 
+go_client() {
+  command -v go > /dev/null || { say "there is no go"; return 1; }
+  cat $peers/go/* > "$into/go.now"
+  cmp --silent "$into/go.now" "$into/go.done" && return
+  say "the Go tests into $into/go-smoke"
+  (cd $peers/go && GOFLAGS=-mod=readonly GOTOOLCHAIN=local go build -o "$into/go-smoke" .)
+  mv "$into/go.now" "$into/go.done"
+}
+
 wanted=${*:-python java}
 case " $wanted " in *" python "*) python ;; esac
 case " $wanted " in *" java "*) java_jars; java_classes ;; esac
+case " $wanted " in *" go "*) go_client ;; esac

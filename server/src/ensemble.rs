@@ -29,6 +29,7 @@ pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str) -> Vec
     let sessions = SessionSettings {
         timeout_min: coordination.session_timeouts.0.as_millis() as u32,
         timeout_max: coordination.session_timeouts.1.as_millis() as u32,
+        sessions_max: coordination.sessions_max.div_ceil(usize::from(coordination.proxies)),
         ..SessionSettings::new(placement.clone(), key_of(&coordination.secret))
     };
     let routes = Routes { proxies: deployment.proxies_of(host), shards: deployment.servers_of(host) };
@@ -39,12 +40,18 @@ pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str) -> Vec
             Consistency::Linearizable
         },
         frame_bytes_max: coordination.request_bytes_max,
+        node_bytes_max: coordination.node_bytes_max,
+        ttl_allowed: coordination.ttl_nodes,
+        enforce_quota: coordination.enforce_quota,
         outstanding_max: coordination.outstanding_max,
         watches_max: coordination.watches_max,
         reap_every: coordination.reap_every,
         super_digest: coordination.super_digest.clone(),
         mode: if file.hosts.len() == 1 { "standalone".to_owned() } else { "follower".to_owned() },
-        connections_max: file.limits.connections_max,
+        connections_max: file.limits.connections_max.max(coordination.connections_max.unwrap_or(0)),
+        connections_per_address_max: coordination
+            .connections_per_address_max
+            .unwrap_or(file.limits.connections_per_address_max),
         ..Settings::new(routes, placement.clone())
     };
     let stub = sessions.clone();

@@ -1,4 +1,6 @@
-//! What a host runs: the roles of the key-value store and of the coordination service, side by side on one reactor.
+//! What a host runs: the roles of all services, side by side on one reactor.
+//!
+//! Services over one engine share its messages: places tell them apart, since no node plays a part in two of them.
 
 use coordination::{Gateway, Sessions, Znodes};
 use kernel::{
@@ -22,8 +24,8 @@ impl Family for Ordinate {
 pub enum Message {
     /// Of the key-value store.
     Kv(paxos::Message),
-    /// Of the coordination service.
-    Coordination(mason::Message),
+    /// Of a service over Mason.
+    Mason(mason::Message),
 }
 
 /// What a local application asks.
@@ -31,6 +33,8 @@ pub enum Message {
 pub enum Request {
     /// Of the key-value store.
     Kv(paxos::Call),
+    /// Of the sequence: an encoded [`sequence::Ask`].
+    Sequence(Bytes),
 }
 
 /// What it is answered.
@@ -38,8 +42,8 @@ pub enum Request {
 pub enum Response {
     /// By the key-value store.
     Kv(paxos::Outcome),
-    /// By the coordination service, whose users come over their own port and ask nothing this way.
-    Coordination,
+    /// By the sequence: see [`sequence::Gateway`].
+    Mason(mason::Response),
 }
 
 impl Encode for Message {
@@ -49,7 +53,7 @@ impl Encode for Message {
                 out.push(1);
                 message.encode(out);
             }
-            Self::Coordination(message) => {
+            Self::Mason(message) => {
                 out.push(2);
                 message.encode(out);
             }
@@ -61,7 +65,7 @@ impl Decode for Message {
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         match u8::decode(input)? {
             1 => Decode::decode(input).map(Self::Kv),
-            2 => Decode::decode(input).map(Self::Coordination),
+            2 => Decode::decode(input).map(Self::Mason),
             tag => Err(DecodeError::UnknownTag("message", tag)),
         }
     }
@@ -75,7 +79,7 @@ impl From<paxos::Message> for Message {
 
 impl From<mason::Message> for Message {
     fn from(message: mason::Message) -> Self {
-        Self::Coordination(message)
+        Self::Mason(message)
     }
 }
 
@@ -86,8 +90,8 @@ impl From<paxos::Outcome> for Response {
 }
 
 impl From<mason::Response> for Response {
-    fn from(_response: mason::Response) -> Self {
-        Self::Coordination
+    fn from(response: mason::Response) -> Self {
+        Self::Mason(response)
     }
 }
 
@@ -95,6 +99,8 @@ impl From<mason::Response> for Response {
 pub type KvMember = paxos::Member<Store>;
 /// A role of the coordination service.
 pub type CoordinationMember = mason::Member<Sessions, Znodes, Gateway>;
+/// A role of the sequence.
+pub type SequenceMember = mason::Member<sequence::Spaces, sequence::Labels, sequence::Gateway>;
 
 /// Any role.
 pub enum Node {
@@ -102,6 +108,8 @@ pub enum Node {
     Kv(Box<Embedded<KvMember>>),
     /// Of the coordination service.
     Coordination(Box<Embedded<CoordinationMember>>),
+    /// Of the sequence.
+    Sequence(Box<Embedded<SequenceMember>>),
 }
 
 impl Node {
@@ -109,7 +117,7 @@ impl Node {
     pub fn as_kv(&self) -> Option<&KvMember> {
         match self {
             Self::Kv(embedded) => Some(embedded.node()),
-            Self::Coordination(_) => None,
+            Self::Coordination(_) | Self::Sequence(_) => None,
         }
     }
 
@@ -117,7 +125,15 @@ impl Node {
     pub fn as_coordination(&self) -> Option<&CoordinationMember> {
         match self {
             Self::Coordination(embedded) => Some(embedded.node()),
-            Self::Kv(_) => None,
+            Self::Kv(_) | Self::Sequence(_) => None,
+        }
+    }
+
+    /// The role of the sequence that it is, if it is one.
+    pub fn as_sequence(&self) -> Option<&SequenceMember> {
+        match self {
+            Self::Sequence(embedded) => Some(embedded.node()),
+            Self::Kv(_) | Self::Coordination(_) => None,
         }
     }
 }
@@ -125,6 +141,12 @@ impl Node {
 impl From<KvMember> for Node {
     fn from(member: KvMember) -> Self {
         Self::Kv(Box::new(Embedded::new(member)))
+    }
+}
+
+impl From<SequenceMember> for Node {
+    fn from(member: SequenceMember) -> Self {
+        Self::Sequence(Box::new(Embedded::new(member)))
     }
 }
 
@@ -139,6 +161,7 @@ macro_rules! either {
         match $self {
             Self::Kv(embedded) => embedded.call($effects, |$node, $inner| $call),
             Self::Coordination(embedded) => embedded.call($effects, |$node, $inner| $call),
+            Self::Sequence(embedded) => embedded.call($effects, |$node, $inner| $call),
         }
     };
 }
@@ -150,6 +173,7 @@ impl kernel::Node for Node {
         match self {
             Self::Kv(embedded) => embedded.node_mut().restore(position, record),
             Self::Coordination(embedded) => embedded.node_mut().restore(position, record),
+            Self::Sequence(embedded) => embedded.node_mut().restore(position, record),
         }
     }
 
@@ -168,10 +192,14 @@ impl kernel::Node for Node {
             (Self::Kv(embedded), Message::Kv(message)) => {
                 embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
             }
-            (Self::Coordination(embedded), Message::Coordination(message)) => {
+            (Self::Coordination(embedded), Message::Mason(message)) => {
                 embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
             }
-            (Self::Kv(_), Message::Coordination(_)) | (Self::Coordination(_), Message::Kv(_)) => {
+            (Self::Sequence(embedded), Message::Mason(message)) => {
+                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
+            }
+            (Self::Kv(_), Message::Mason(_))
+            | (Self::Coordination(_) | Self::Sequence(_), Message::Kv(_)) => {
                 effects.reject("message of another service");
             }
         }
@@ -192,7 +220,13 @@ impl kernel::Node for Node {
             (Self::Kv(embedded), Request::Kv(call)) => {
                 embedded.call(effects, |node, inner| node.on_request(id, call, situation, inner));
             }
-            (Self::Coordination(_), Request::Kv(_)) => effects.reject("request of another service"),
+            (Self::Sequence(embedded), Request::Sequence(ask)) => {
+                embedded.call(effects, |node, inner| node.on_request(id, ask, situation, inner));
+            }
+            (Self::Coordination(_) | Self::Sequence(_), Request::Kv(_))
+            | (Self::Kv(_) | Self::Coordination(_), Request::Sequence(_)) => {
+                effects.reject("request of another service");
+            }
         }
     }
 
@@ -204,6 +238,7 @@ impl kernel::Node for Node {
         match self {
             Self::Kv(embedded) => embedded.node().role_name(),
             Self::Coordination(embedded) => embedded.node().role_name(),
+            Self::Sequence(embedded) => embedded.node().role_name(),
         }
     }
 }

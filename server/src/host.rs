@@ -94,10 +94,11 @@ pub fn start(
     let batcher = RoleName::Batcher.on(name);
     let body_max = file.limits.request_bytes_max;
     let connections_max = file.limits.connections_max;
+    let sequence = file.sequence.as_ref().map(|sequence| crate::spaces::gateway(file, sequence, name));
     let front_end = FrontEndConfig {
         listen: sockets.native,
         build: Box::new(move || {
-            Box::new(Native { batcher, body_max, gate, connections_max, writer: Rc::default() })
+            Box::new(Native { batcher, sequence, body_max, gate, connections_max, writer: Rc::default() })
         }),
         limits: ClientLimits {
             connections_max,
@@ -116,8 +117,10 @@ pub fn start(
             listen,
             build: Box::new(move || Box::new(ZooKeeper { gateway })),
             limits: ClientLimits {
-                connections_max,
-                connections_per_address_max: file.limits.connections_per_address_max,
+                connections_max: coordination.connections_max.unwrap_or(connections_max),
+                connections_per_address_max: coordination
+                    .connections_per_address_max
+                    .unwrap_or(file.limits.connections_per_address_max),
                 input_bytes_max: coordination.request_bytes_max + 4,
                 output_bytes_max: file.limits.client_backlog_bytes_max,
                 output_bytes_max_total: file.limits.backlog_bytes_max,
@@ -135,6 +138,9 @@ fn all_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, Node)> 
         kv_nodes(file, name, joins).into_iter().map(|(place, member)| (place, member.into())).collect();
     if let Some(coordination) = file.coordination.as_ref().filter(|_| !joins) {
         nodes.extend(crate::ensemble::nodes(file, coordination, name));
+    }
+    if let Some(sequence) = file.sequence.as_ref().filter(|_| !joins) {
+        nodes.extend(crate::spaces::nodes(file, sequence, name));
     }
     nodes
 }

@@ -12,7 +12,9 @@ mod host;
 mod log;
 mod members;
 mod native;
+mod spaces;
 mod status;
+mod subject;
 mod zookeeper;
 
 #[global_allocator]

@@ -2,7 +2,8 @@
 
 use crate::family::{self, Ordinate};
 use bytes::BytesMut;
-use kernel::{Bytes, Decode, FrameReader, FrameWriter, NodeId, Reader};
+use kernel::{Bytes, Decode, Encode as _, FrameReader, FrameWriter, NodeId, Reader};
+use mason::client::{ConnectionIn, Input};
 use ordinate_client::protocol;
 use paxos::Message;
 use paxos::multipaxos::batcher::BatcherIn;
@@ -18,6 +19,8 @@ use std::time::Duration;
 pub struct Native {
     /// The batcher of this host.
     pub batcher: NodeId,
+    /// The sequence's gateway of this host, if there is one.
+    pub sequence: Option<NodeId>,
     /// The largest frame of a client.
     pub body_max: usize,
     /// Whether clients are served here.
@@ -39,6 +42,7 @@ impl FrontEnd<Ordinate> for Native {
     fn open(&mut self, _client: NodeId, _address: SocketAddr) -> Box<dyn Session<Ordinate>> {
         Box::new(Connection {
             batcher: self.batcher,
+            sequence: self.sequence,
             frames: FrameReader { body_max: self.body_max },
             gate: self.gate.clone(),
             greeted: false,
@@ -94,6 +98,7 @@ impl Gate {
 
 struct Connection {
     batcher: NodeId,
+    sequence: Option<NodeId>,
     frames: FrameReader,
     gate: Gate,
     greeted: bool,
@@ -129,9 +134,15 @@ impl Session<Ordinate> for Connection {
         message: family::Message,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<(), CloseReason> {
-        let family::Message::Kv(message) = message else { return Ok(()) };
         let mut writer = self.writer.borrow_mut();
-        writer.message(&message);
+        match message {
+            family::Message::Kv(message) => writer.message(&message),
+            // The sequence's gateway writes the message itself.
+            family::Message::Mason(mason::Message::Connection(ConnectionIn::Output(message))) => {
+                message.bytes.encode(writer.body());
+            }
+            family::Message::Mason(_) => return Ok(()),
+        }
         let bytes = writer.bytes();
         cx.output().extend_from_slice(bytes);
         bytes.clear();
@@ -172,6 +183,13 @@ impl Connection {
         let mut body = Reader::new(body);
         while body.remaining() > 0 {
             let message = Bytes::decode(&mut body).map_err(|_| CloseReason("message cut short"))?;
+            if message.first() == Some(&sequence::native::TO_HOST) {
+                let Some(gateway) = self.sequence else {
+                    return Err(CloseReason("call of the sequence, which is off"));
+                };
+                cx.send(gateway, family::Message::Mason(Input { bytes: message }.into()));
+                continue;
+            }
             let message = match Message::decoded(&message) {
                 Ok(Message::Batcher(message)) => message,
                 Ok(_) => return Err(CloseReason("message that clients may not send")),

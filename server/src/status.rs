@@ -57,6 +57,8 @@ pub struct Status {
     pub waits_for: Option<String>,
     /// The coordination service here, if it is on.
     pub coordination: Option<Coordination>,
+    /// Places that each space of the sequence has given, as far as this host has executed them.
+    pub sequence: BTreeMap<String, u64>,
 }
 
 /// What a host does for the coordination service.
@@ -197,6 +199,12 @@ impl Status {
                 if let Some(member) = node.as_coordination() {
                     status.coordination.get_or_insert_default().add(member);
                 }
+                if let (Some(mason::Member::Shard(server)), Some(sequence)) =
+                    (node.as_sequence(), &file.sequence)
+                    && let Some(name) = sequence.spaces.get(usize::from(server.space().0))
+                {
+                    status.sequence.insert(name.clone(), server.service().given());
+                }
             }
             (status, view.metrics().clone())
         });
@@ -227,6 +235,7 @@ impl Status {
             disk_full: metrics.disk_full,
             waits_for: None,
             coordination: None,
+            sequence: BTreeMap::new(),
         };
         let mut newest = 0;
         for node in nodes {

@@ -1,6 +1,7 @@
 //! ZooKeeper's port: bytes in, bytes out; the gateway role of this host does the rest.
 
 use crate::family::{Message, Ordinate};
+use crate::subject;
 use bytes::BytesMut;
 use kernel::NodeId;
 use mason::client::{Connected, ConnectionIn, Disconnected, Input};
@@ -39,7 +40,8 @@ impl Session<Ordinate> for Connection {
     ) -> Result<(), CloseReason> {
         if !self.announced {
             self.announced = true;
-            self.tell(Connected { address: self.address.ip().to_string(), certificate: None }, cx);
+            let certificate = cx.certificate().and_then(subject::of);
+            self.tell(Connected { address: self.address.ip().to_string(), certificate }, cx);
         }
         self.tell(Input { bytes: input.split().freeze() }, cx);
         Ok(())
@@ -51,7 +53,7 @@ impl Session<Ordinate> for Connection {
         message: Message,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<(), CloseReason> {
-        let Message::Coordination(mason::Message::Connection(message)) = message else { return Ok(()) };
+        let Message::Mason(mason::Message::Connection(message)) = message else { return Ok(()) };
         match message {
             ConnectionIn::Output(message) => {
                 cx.established();

@@ -8,6 +8,7 @@ use ordinate_client::protocol;
 use parts::{Acceptors, Group, Sequence, SessionId, Slot};
 use paxos::multipaxos::{batcher, client};
 use paxos::{Commands, Configuration, GroupKind, HostEntry, Level, Message};
+use sequence::native::{Native, Next, Numbered, Outcome};
 use std::fmt::{Debug, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -323,6 +324,31 @@ fn answers_of_the_store() {
     vectors.compare();
 }
 
+// A number handed to another space's caller is a number used twice.
+#[test]
+fn calls_of_the_sequence() {
+    let about = "Messages of the sequence, without the length that precedes them in a frame.\nThe first byte is the receiver (20 the host's sequence, 21 its client), the second the message.";
+    let mut vectors = Vectors::new("sequence.txt", about);
+    let mut add = |name: &str, meaning: &str, message: Native| {
+        let read =
+            |bytes: &[u8]| Native::decoded(&Bytes::copy_from_slice(bytes)).expect("a vector is a message");
+        vectors.add(name, meaning, &message, &message.encoded(), read);
+    };
+    let spaces = vec!["orders".to_owned(), "payments".to_owned()];
+    let next = Next { id: 7, spaces, label: Bytes::from_static(b"o-17") };
+    add("next", "call 7: a place in orders and payments, for o-17", Native::Next(next));
+    let done = Numbered { id: 7, status: Outcome::Done as u8, numbers: vec![5, 9], stamp: 1200 };
+    add("done", "call 7: number 5 of orders, 9 of payments, stamp 1200", Native::Numbered(done.clone()));
+    for (word, outcome) in
+        [("busy", Outcome::Busy), ("unknown", Outcome::Unknown), ("malformed", Outcome::Malformed)]
+    {
+        assert_eq!(Outcome::of(outcome as u8), outcome);
+        let refused = Numbered { status: outcome as u8, numbers: Vec::new(), stamp: 0, ..done.clone() };
+        add(word, &format!("call 7 ended as {word}"), Native::Numbered(refused));
+    }
+    vectors.compare();
+}
+
 // A file that no test writes would go stale unseen.
 #[test]
 fn every_file_is_checked() {
@@ -330,7 +356,14 @@ fn every_file_is_checked() {
         .expect("the vectors are in the repository")
         .map(|entry| entry.expect("a readable folder").file_name().to_string_lossy().into_owned())
         .collect();
-    let checked =
-        ["frames.txt", "kv-answers.txt", "kv-commands.txt", "kv-queries.txt", "messages.txt", "preface.txt"];
+    let checked = [
+        "frames.txt",
+        "kv-answers.txt",
+        "kv-commands.txt",
+        "kv-queries.txt",
+        "messages.txt",
+        "preface.txt",
+        "sequence.txt",
+    ];
     assert_eq!(names.into_iter().collect::<Vec<_>>(), checked);
 }

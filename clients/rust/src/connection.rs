@@ -3,8 +3,7 @@
 use crate::protocol;
 use crate::tls::Tls;
 use bytes::{Buf, BytesMut};
-use kernel::{Decode, FrameReader, FrameWriter, Reader};
-use paxos::Message;
+use kernel::{Decode, Encode, FrameReader, FrameWriter, Reader};
 use std::io;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, ReadHalf, WriteHalf};
@@ -117,7 +116,7 @@ impl Connection {
 
 impl Writing {
     /// Queues a message.
-    pub(crate) fn push(&mut self, message: &Message) {
+    pub(crate) fn push(&mut self, message: &impl Encode) {
         self.writer.message(message);
         // Servers bound their frames; what is sent again after a fault may be much.
         if self.writer.open_bytes() >= FRAME_BYTES {
@@ -151,7 +150,7 @@ impl Writing {
 
 impl Reading {
     /// Waits for bytes and returns the messages that are whole. Cancelling loses nothing.
-    pub(crate) async fn receive(&mut self) -> io::Result<Vec<Message>> {
+    pub(crate) async fn receive<M: Decode>(&mut self) -> io::Result<Vec<M>> {
         let frames = FrameReader { body_max: protocol::BODY_BYTES_MAX };
         let mut messages = Vec::new();
         if self.stream.read_buf(&mut self.input).await? == 0 {
@@ -161,7 +160,7 @@ impl Reading {
             let mut body = Reader::new(body);
             while body.remaining() > 0 {
                 let message = kernel::Bytes::decode(&mut body).map_err(io::Error::other)?;
-                match Message::decoded(&message) {
+                match M::decoded(&message) {
                     Ok(message) => messages.push(message),
                     // A newer server may say what this client does not know.
                     Err(kernel::DecodeError::UnknownTag(..)) => {}

@@ -18,6 +18,7 @@
 mod connection;
 mod driver;
 pub mod protocol;
+mod sequence;
 mod tls;
 
 use kernel::Bytes;
@@ -27,6 +28,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
+pub use crate::sequence::{Place, Sequence};
 pub use kv::{Expect, Item, Versioned};
 pub use paxos::Level;
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -9,7 +9,7 @@ use tokio_rustls::client::TlsStream;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore, version};
+use tokio_rustls::rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, version};
 
 /// Certificates in PEM files, as `ordinate tls init` makes them.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -34,7 +34,7 @@ pub struct TlsError {
 
 /// TLS 1.3 with certificates of both sides, ready for use. Cheap to clone.
 #[derive(Clone)]
-pub struct Tls(TlsConnector);
+pub struct Tls(Arc<ClientConfig>);
 
 impl std::fmt::Debug for Tls {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -56,15 +56,30 @@ impl Tls {
             .with_root_certificates(roots)
             .with_client_auth_cert(certificates(&files.cert)?, key)
             .map_err(|error| failed(&files.cert, error))?;
-        Ok(Self(TlsConnector::from(Arc::new(config))))
+        Ok(Self(Arc::new(config)))
     }
 
     /// The handshake; `endpoint` is `name:port`, and the name must be in the host's certificate.
     pub(crate) async fn greet(&self, endpoint: &str, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
-        let name = endpoint.rsplit_once(':').map_or(endpoint, |(name, _)| name);
-        let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
-        self.0.connect(ServerName::try_from(name).map_err(io::Error::other)?, stream).await
+        TlsConnector::from(Arc::clone(&self.0)).connect(name_of(endpoint)?, stream).await
     }
+
+    /// The same for a socket that blocks: the handshake begins with the first byte.
+    pub fn blocking(
+        &self,
+        endpoint: &str,
+        stream: std::net::TcpStream,
+    ) -> io::Result<StreamOwned<ClientConnection, std::net::TcpStream>> {
+        let connection = ClientConnection::new(Arc::clone(&self.0), name_of(endpoint)?);
+        Ok(StreamOwned::new(connection.map_err(io::Error::other)?, stream))
+    }
+}
+
+/// The name or address in `name:port`.
+fn name_of(endpoint: &str) -> io::Result<ServerName<'static>> {
+    let name = endpoint.rsplit_once(':').map_or(endpoint, |(name, _)| name);
+    let name = name.trim_start_matches('[').trim_end_matches(']').to_owned();
+    ServerName::try_from(name).map_err(io::Error::other)
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

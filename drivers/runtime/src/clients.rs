@@ -335,6 +335,7 @@ impl<F: Family> Clients<F> {
         let before = client.output.len();
         let mut cx = SessionCx {
             client: client.id,
+            certificate: client.socket.peer_certificate(),
             now: outside.now,
             sends: &mut self.sends,
             output: &mut client.output,
@@ -452,6 +453,7 @@ impl<F: Family> Clients<F> {
         let mut nowhere = Vec::new();
         let mut cx = SessionCx {
             client: client.id,
+            certificate: client.socket.peer_certificate(),
             now: outside.now,
             sends: &mut self.sends,
             output: &mut nowhere,

@@ -57,6 +57,7 @@ pub struct CloseReason(pub &'static str);
 /// A session's window on the host during one call.
 pub struct SessionCx<'a, F: Family> {
     pub(crate) client: NodeId,
+    pub(crate) certificate: Option<&'a [u8]>,
     pub(crate) now: Instant,
     pub(crate) sends: &'a mut Vec<(NodeId, NodeId, F::Message)>,
     pub(crate) output: &'a mut Vec<u8>,
@@ -75,6 +76,11 @@ impl<F: Family> SessionCx<'_, F> {
     /// The node that this client is.
     pub fn client(&self) -> NodeId {
         self.client
+    }
+
+    /// The certificate that the client has shown, in DER; it was checked before a byte came.
+    pub fn certificate(&self) -> Option<&[u8]> {
+        self.certificate
     }
 
     /// The monotonic clock.

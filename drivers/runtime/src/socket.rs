@@ -81,6 +81,11 @@ impl Socket {
         Ok(())
     }
 
+    /// The other side's own certificate, in DER, if it has shown one.
+    pub(crate) fn peer_certificate(&self) -> Option<&[u8]> {
+        self.tls.as_ref()?.peer_certificates()?.first().map(|certificate| certificate.as_ref())
+    }
+
     /// Remembers that the other side has closed.
     pub(crate) fn note(&mut self, ready: Readiness) {
         self.closed |= ready.closed;

@@ -22,8 +22,11 @@ pub struct Deployment {
     topology: Arc<Topology>,
     parameters: Parameters,
     log: paxos::Parameters,
+    first: u32,
 }
 
+/// How many places one deployment may use.
+pub const PLACES_PER_DEPLOYMENT: u32 = 0x10_0000;
 /// The place of a host's gateway.
 pub const GATEWAY: Place = Place(0x101);
 const SEQUENCER: Place = Place(0x100);
@@ -43,8 +46,13 @@ enum Part {
     Proxy,
 }
 
-fn place(group: Group, part: Part) -> Place {
-    Place(FIRST_GROUP + PLACES_PER_GROUP * u32::from(group.0) + part as u32)
+/// Places of one deployment begin at `first`.
+fn place(first: u32, group: Group, part: Part) -> Place {
+    Place(first + FIRST_GROUP + PLACES_PER_GROUP * u32::from(group.0) + part as u32)
+}
+
+fn shard_place(first: u32, space: u16) -> Place {
+    Place(first + FIRST_SHARD + u32::from(space))
 }
 
 /// The service's parts of one host.
@@ -68,16 +76,30 @@ impl Deployment {
         parameters: Parameters,
         log: paxos::Parameters,
     ) -> Self {
+        Self::beginning_at(0, hosts, groups, shards, sequencers, parameters, log)
+    }
+
+    /// The same for one of several deployments of the same hosts: its places begin at `first`, a multiple of
+    /// [`PLACES_PER_DEPLOYMENT`].
+    pub fn beginning_at(
+        first: u32,
+        hosts: Vec<HostEntry>,
+        groups: u16,
+        shards: u16,
+        sequencers: usize,
+        parameters: Parameters,
+        log: paxos::Parameters,
+    ) -> Self {
         let ids: Vec<HostId> = hosts.iter().map(|host| HostId::named(&host.name)).collect();
         let on_all = |place: Place| ids.iter().map(|&host| NodeId::new(host, place)).collect::<Vec<_>>();
         let topology = Topology {
             groups: (0..groups)
-                .map(|group| ProxyGroup { proxies: on_all(self::place(Group(group), Part::Proxy)) })
+                .map(|group| ProxyGroup { proxies: on_all(self::place(first, Group(group), Part::Proxy)) })
                 .collect(),
-            sequencers: on_all(SEQUENCER).into_iter().take(sequencers).collect(),
-            shards: (0..shards).map(|shard| on_all(Place(FIRST_SHARD + u32::from(shard)))).collect(),
+            sequencers: on_all(Place(first + SEQUENCER.0)).into_iter().take(sequencers).collect(),
+            shards: (0..shards).map(|shard| on_all(shard_place(first, shard))).collect(),
         };
-        Self { hosts, topology: Arc::new(topology), parameters, log }
+        Self { hosts, topology: Arc::new(topology), parameters, log, first }
     }
 
     /// Who plays what.
@@ -85,22 +107,24 @@ impl Deployment {
         &self.topology
     }
 
-    /// The gateway of a host.
+    /// The gateway of a host, in the deployment that begins at 0.
     pub fn gateway(host: HostId) -> NodeId {
         NodeId::new(host, GATEWAY)
     }
 
+    /// The gateway of a host.
+    pub fn gateway_of(&self, host: HostId) -> NodeId {
+        NodeId::new(host, Place(self.first + GATEWAY.0))
+    }
+
     /// The proxies of a host, by group.
     pub fn proxies_of(&self, host: HostId) -> Vec<NodeId> {
-        self.topology.groups().map(|group| NodeId::new(host, place(group, Part::Proxy))).collect()
+        self.topology.groups().map(|group| NodeId::new(host, place(self.first, group, Part::Proxy))).collect()
     }
 
     /// The shards' servers of a host, by space.
     pub fn servers_of(&self, host: HostId) -> Vec<NodeId> {
-        self.topology
-            .spaces()
-            .map(|space| NodeId::new(host, Place(FIRST_SHARD + u32::from(space.0))))
-            .collect()
+        self.topology.spaces().map(|space| NodeId::new(host, shard_place(self.first, space.0))).collect()
     }
 
     /// The configuration of a group's log at its birth. The hosts stand in another order in each group, so that the first
@@ -109,7 +133,9 @@ impl Deployment {
         let mut ids: Vec<HostId> = self.hosts.iter().map(|host| HostId::named(&host.name)).collect();
         let count = ids.len();
         ids.rotate_left(usize::from(group.0) % count);
-        let on_all = |part| ids.iter().map(|&host| NodeId::new(host, place(group, part))).collect::<Vec<_>>();
+        let on_all = |part| {
+            ids.iter().map(|&host| NodeId::new(host, place(self.first, group, part))).collect::<Vec<_>>()
+        };
         let mut batchers = on_all(Part::Batcher);
         // Proxies hear the leader as batchers do: they, too, propose.
         batchers.extend(on_all(Part::Proxy));
@@ -144,7 +170,7 @@ impl Deployment {
         let mut nodes = Vec::new();
         if self.topology.sequencers.iter().any(|sequencer| sequencer.host() == host) {
             let sequencer = Sequencer::new(self.topology.clone(), self.parameters.clone());
-            nodes.push((SEQUENCER, Member::Sequencer(Box::new(sequencer))));
+            nodes.push((Place(self.first + SEQUENCER.0), Member::Sequencer(Box::new(sequencer))));
         }
         for group in self.topology.groups() {
             self.build_group(host, group, spaces_of, &parts, &mut nodes);
@@ -152,9 +178,9 @@ impl Deployment {
         for space in self.topology.spaces() {
             let service = (parts.shard)(space);
             let server = ShardServer::new(space, self.topology.clone(), self.parameters.clone(), service);
-            nodes.push((Place(FIRST_SHARD + u32::from(space.0)), Member::Shard(Box::new(server))));
+            nodes.push((shard_place(self.first, space.0), Member::Shard(Box::new(server))));
         }
-        nodes.push((GATEWAY, Member::Gateway(Box::new(parts.gateway))));
+        nodes.push((Place(self.first + GATEWAY.0), Member::Gateway(Box::new(parts.gateway))));
         nodes
     }
 
@@ -167,7 +193,7 @@ impl Deployment {
         nodes: &mut Vec<(Place, Member<T, S, G>)>,
     ) {
         let known = Configurations::starting_with(self.configuration(group));
-        let node = |part| NodeId::new(host, place(group, part));
+        let node = |part| NodeId::new(host, place(self.first, group, part));
         let log = || self.log.clone();
         let page_bytes = self.parameters.page_bytes;
         let machine = ProxyMachine::new(group, host, self.topology.clone(), page_bytes, (parts.stub)(group));
@@ -197,8 +223,8 @@ impl Deployment {
             (Part::Unbatcher, paxos::Member::Unbatcher(unbatcher::Unbatcher)),
         ];
         for (part, member) in members {
-            nodes.push((place(group, part), Member::Log(Box::new(Embedded::new(member)))));
+            nodes.push((place(self.first, group, part), Member::Log(Box::new(Embedded::new(member)))));
         }
-        nodes.push((place(group, Part::Proxy), Member::Proxy(Box::new(proxy))));
+        nodes.push((place(self.first, group, Part::Proxy), Member::Proxy(Box::new(proxy))));
     }
 }

@@ -4,6 +4,8 @@ mod commands;
 mod kv;
 mod metrics;
 mod page;
+mod sequence;
+mod sessions;
 
 use crate::cluster::ClusterFile;
 use crate::family::Node;
@@ -12,7 +14,7 @@ use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::routing::{get, post};
 use runtime::HostHandle;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -59,6 +61,8 @@ fn routes(admin: Arc<Admin>) -> Router {
         .route("/commands", get(commands::list))
         .route("/commands/{name}", get(commands::command))
         .route("/v1/status", get(status))
+        .route("/v1/sequence/next", post(sequence::next))
+        .route("/v1/zookeeper/sessions", get(sessions::list))
         .route("/v1/kv", get(kv::scan).post(kv::batch))
         .route("/v1/kv/{*key}", get(kv::get).put(kv::put).delete(kv::delete).post(kv::increment))
         .with_state(admin)

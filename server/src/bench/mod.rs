@@ -1,5 +1,6 @@
 //! Load generators: what a service does under a given load, with its durability level beside every figure.
 
+mod fanout;
 mod kv;
 mod load;
 pub mod local;

@@ -18,39 +18,43 @@ use std::time::{Duration, Instant};
 pub struct Zk {
     /// Client addresses of all servers, separated by commas
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', required = true)]
-    endpoints: Vec<SocketAddr>,
-    /// What is asked: setData, getData, create, or mixed: 80 % getData, 20 % setData
-    #[arg(long, default_value = "set", value_parser = ["set", "get", "create", "mixed"])]
+    pub(super) endpoints: Vec<SocketAddr>,
+    /// What is asked: setData, getData, create; mixed: 80 % getData and 20 % setData, mixed95: 95 and 5 %; multi: ten setData at
+    /// once; watch: how long until all sessions are told of a change
+    #[arg(long, default_value = "set", value_parser = ["set", "get", "create", "mixed", "mixed95", "multi", "watch"])]
     mix: String,
     /// Sessions, spread over the servers
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=10_000))]
-    sessions: u64,
+    pub(super) sessions: u64,
     /// Requests that each session has under way
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     outstanding: u64,
     /// Bytes of a node
     #[arg(long, default_value_t = 100)]
-    value: usize,
+    pub(super) value: usize,
     /// Nodes that are read and written, drawn uniformly
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
     nodes: u64,
     /// Seconds measured, after a fifth of that as warm-up
     #[arg(long, default_value = "5", value_parser = crate::commands::seconds)]
-    seconds: Duration,
+    pub(super) seconds: Duration,
     /// Processes of the servers, whose processor time is measured
     #[arg(long, value_name = "IDS", value_delimiter = ',')]
-    processes: Vec<u32>,
+    pub(super) processes: Vec<u32>,
     /// Output
     #[arg(short, long, default_value = "table", value_parser = ["table", "json"])]
     output: String,
 }
 
 /// A session that makes no progress for this long ends the run with an error.
-const STUCK_AFTER: Duration = Duration::from_secs(20);
+pub(super) const STUCK_AFTER: Duration = Duration::from_secs(20);
 const SESSION_TIMEOUT_MS: i32 = 30_000;
-const FOLDER: &str = "/bench";
+pub(super) const FOLDER: &str = "/bench";
 
-struct Session {
+/// Changes of one multi.
+const STEPS: usize = 10;
+
+pub(super) struct Session {
     stream: TcpStream,
     open: bool,
     input: Vec<u8>,
@@ -60,15 +64,15 @@ struct Session {
     xid: i32,
 }
 
-struct Tally {
+pub(super) struct Tally {
     rng: Rng,
     chunk: Vec<u8>,
-    latency: Histogram<u64>,
-    operations: u64,
+    pub(super) latency: Histogram<u64>,
+    pub(super) operations: u64,
     failed: u64,
     from: Instant,
     /// Names this run's new nodes.
-    run: u32,
+    pub(super) run: u32,
     created: u64,
     /// The node that is created next while the nodes are prepared; `None` behind.
     preparing: Option<u64>,
@@ -103,6 +107,11 @@ impl Zk {
             prepared: 0,
             to_prepare: self.nodes + 1,
         };
+        if self.mix == "watch" {
+            let (seconds, cpu) = super::fanout::measure(self, &mut tally)?;
+            self.print(&tally, seconds, cpu);
+            return Ok(());
+        }
         let mut poll = Poll::new()?;
         let mut sessions = Vec::new();
         for index in 0..self.sessions as usize {
@@ -174,6 +183,9 @@ impl Zk {
             "zookeeper  {}  {} sessions x {} outstanding  {} B  {} nodes",
             self.mix, self.sessions, self.outstanding, self.value, self.nodes
         );
+        if self.mix == "watch" {
+            println!("an operation is a notification; a latency is that of the last of a change");
+        }
         println!(
             "throughput   {per_second:.0} ops/s   ({} operations, {} failed)",
             tally.operations, tally.failed
@@ -191,7 +203,7 @@ impl Zk {
 }
 
 impl Session {
-    fn new(stream: TcpStream) -> Self {
+    pub(super) fn new(stream: TcpStream) -> Self {
         let mut output = Vec::new();
         frame(&mut output, |out| {
             out.put_i32(0);
@@ -214,24 +226,43 @@ impl Session {
         self.flush()
     }
 
-    fn receive(&mut self, tally: &mut Tally) -> io::Result<()> {
+    /// Reads what has arrived.
+    pub(super) fn take_in(&mut self, tally: &mut Tally) -> io::Result<()> {
         loop {
             match self.stream.read(&mut tally.chunk) {
                 Ok(0) => return Err(io::Error::other("a server closed a connection")),
                 Ok(count) => {
                     self.input.extend_from_slice(&tally.chunk[..count]);
                     if count < tally.chunk.len() {
-                        break;
+                        return Ok(());
                     }
                 }
                 Err(error)
                     if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) =>
                 {
-                    break;
+                    return Ok(());
                 }
                 Err(error) => return Err(error),
             }
         }
+    }
+
+    /// The next whole frame behind the handshake.
+    pub(super) fn next_body(&mut self) -> Option<Vec<u8>> {
+        loop {
+            let end = 4 + u32::from_be_bytes(*self.input.first_chunk::<4>()?) as usize;
+            if self.input.len() < end {
+                return None;
+            }
+            let body = self.input.drain(..end).skip(4).collect();
+            if std::mem::replace(&mut self.open, true) {
+                return Some(body);
+            }
+        }
+    }
+
+    fn receive(&mut self, tally: &mut Tally) -> io::Result<()> {
+        self.take_in(tally)?;
         let (mut at, now) = (0, Instant::now());
         while let Some(len) = self.input[at..].first_chunk::<4>() {
             let end = at + 4 + u32::from_be_bytes(*len) as usize;
@@ -273,6 +304,7 @@ impl Session {
             let reads = match bench.mix.as_str() {
                 "get" => true,
                 "mixed" => tally.rng.chance(0.8),
+                "mixed95" => tally.rng.chance(0.95),
                 _ => false,
             };
             if bench.mix == "create" {
@@ -284,19 +316,28 @@ impl Session {
                     out.put_text(&path);
                     out.push(0);
                 });
-            } else {
-                self.request(xid, op::SET_DATA, |out| {
-                    out.put_text(&path);
-                    out.put_buffer(Some(&vec![b'v'; bench.value]));
+            } else if bench.mix == "multi" {
+                let paths: Vec<String> = (0..STEPS).map(|_| node(tally.rng.below(bench.nodes))).collect();
+                self.request(xid, op::MULTI, |out| {
+                    for path in &paths {
+                        out.put_i32(op::SET_DATA);
+                        out.push(0);
+                        out.put_i32(-1);
+                        set_data(path, bench.value, out);
+                    }
+                    out.put_i32(-1);
+                    out.push(1);
                     out.put_i32(-1);
                 });
+            } else {
+                self.request(xid, op::SET_DATA, |out| set_data(&path, bench.value, out));
             }
         }
         self.under_way.push_back(Instant::now());
         true
     }
 
-    fn create(&mut self, xid: i32, path: &str, value: usize) {
+    pub(super) fn create(&mut self, xid: i32, path: &str, value: usize) {
         self.request(xid, op::CREATE, |out| {
             out.put_text(path);
             out.put_buffer(Some(&vec![b'v'; value]));
@@ -308,7 +349,7 @@ impl Session {
         });
     }
 
-    fn request(&mut self, xid: i32, opcode: i32, body: impl FnOnce(&mut Vec<u8>)) {
+    pub(super) fn request(&mut self, xid: i32, opcode: i32, body: impl FnOnce(&mut Vec<u8>)) {
         frame(&mut self.output, |out| {
             out.put_i32(xid);
             out.put_i32(opcode);
@@ -316,7 +357,7 @@ impl Session {
         });
     }
 
-    fn flush(&mut self) -> io::Result<()> {
+    pub(super) fn flush(&mut self) -> io::Result<()> {
         while self.written < self.output.len() {
             match self.stream.write(&self.output[self.written..]) {
                 Ok(count) => self.written += count,
@@ -352,6 +393,12 @@ impl Tally {
             self.latency.saturating_record((now - sent_at).as_nanos() as u64);
         }
     }
+}
+
+fn set_data(path: &str, value: usize, out: &mut Vec<u8>) {
+    out.put_text(path);
+    out.put_buffer(Some(&vec![b'v'; value]));
+    out.put_i32(-1);
 }
 
 fn node(number: u64) -> String {

@@ -2,7 +2,7 @@
 
 use super::keys::{self, Key, Kind};
 use super::placement::{Place, Placement};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -78,6 +78,18 @@ pub struct Coordination {
     pub session_timeouts: (Duration, Duration),
     /// The largest request.
     pub request_bytes_max: usize,
+    /// The largest data of a node.
+    pub node_bytes_max: usize,
+    /// Connections at this port; none: as `limits` has it.
+    pub connections_max: Option<usize>,
+    /// Those from one address.
+    pub connections_per_address_max: Option<usize>,
+    /// Sessions of the cluster.
+    pub sessions_max: usize,
+    /// Whether nodes with a time to live may be made.
+    pub ttl_nodes: bool,
+    /// Whether quotas' hard limits refuse.
+    pub enforce_quota: bool,
     /// Requests of one connection under way.
     pub outstanding_max: usize,
     /// Paths watched by one connection.
@@ -88,6 +100,15 @@ pub struct Coordination {
     pub secret: String,
     /// Who may do everything.
     pub super_digest: Option<String>,
+}
+
+/// The sequence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sequence {
+    /// The names of its spaces.
+    pub spaces: Vec<String>,
+    /// How many proxies.
+    pub proxies: u16,
 }
 
 /// Certificates.
@@ -144,6 +165,8 @@ pub struct ClusterFile {
     pub limits: Limits,
     /// The coordination service, if it is on.
     pub coordination: Option<Coordination>,
+    /// The sequence, if it has spaces.
+    pub sequence: Option<Sequence>,
     /// Certificates, if TLS is on.
     pub tls: Option<TlsFiles>,
     /// Who plays which role.
@@ -215,6 +238,7 @@ pub fn check_value(key: &Key, value: &str) -> Result<(), String> {
     let fits = match key.kind {
         Kind::Text | Kind::Path => !value.is_empty(),
         Kind::Word(words) => words.contains(&value),
+        Kind::Names => names_of(value).is_some(),
         Kind::Address => value.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()),
         Kind::Number(low, high) => value.parse::<u64>().is_ok_and(|number| (low..=high).contains(&number)),
         Kind::Duration => keys::parse_duration(value).is_some(),
@@ -222,6 +246,13 @@ pub fn check_value(key: &Key, value: &str) -> Result<(), String> {
         Kind::Switch => matches!(value, "true" | "false"),
     };
     if fits { Ok(()) } else { Err(format!("\"{value}\" is not {}", wanted(key.kind))) }
+}
+
+/// Names between commas, if each may be one and they differ.
+fn names_of(value: &str) -> Option<Vec<String>> {
+    let names: Vec<String> = value.split(',').map(|name| name.trim().to_owned()).collect();
+    let differ = names.iter().collect::<BTreeSet<_>>().len() == names.len();
+    (differ && names.len() <= 256 && names.iter().all(|name| is_host_name(name))).then_some(names)
 }
 
 /// What a kind of value looks like.
@@ -233,6 +264,7 @@ pub fn wanted(kind: Kind) -> String {
         Kind::Number(low, high) => format!("a whole number from {low} to {high}"),
         Kind::Duration => "a duration like 30ms or 2s".into(),
         Kind::Size => "a size like 64KiB or 1MiB".into(),
+        Kind::Names => "different names of letters, digits, dots, hyphens and underscores, separated by commas, at most 256".into(),
         Kind::Path => "a path".into(),
         Kind::Switch => "true or false".into(),
     }
@@ -297,6 +329,7 @@ impl ClusterFile {
             parameters: values.parameters(),
             limits: values.limits(),
             coordination: values.coordination(),
+            sequence: values.sequence(),
             tls: values.tls()?,
             placement,
             hosts: raw.hosts,
@@ -370,12 +403,25 @@ impl Values<'_> {
                 self.duration("coordination.session_timeout_max"),
             ),
             request_bytes_max: self.size("coordination.request_bytes_max"),
+            node_bytes_max: self.size("coordination.node_bytes_max"),
+            connections_max: self.number("coordination.connections_max").map(|max| max as usize),
+            connections_per_address_max: self
+                .number("coordination.connections_per_address_max")
+                .map(|max| max as usize),
+            sessions_max: self.number("coordination.sessions_max").unwrap_or(0) as usize,
+            ttl_nodes: self.text("coordination.ttl_nodes").as_deref() == Some("true"),
+            enforce_quota: self.text("coordination.enforce_quota").as_deref() == Some("true"),
             outstanding_max: self.number("coordination.outstanding_max").unwrap_or(0) as usize,
             watches_max: self.number("coordination.watches_max").unwrap_or(0) as usize,
             reap_every: self.duration("coordination.reap_every"),
             secret: self.text("coordination.secret").or_else(|| self.text("cluster")).unwrap_or_default(),
             super_digest: self.text("coordination.super_digest"),
         })
+    }
+
+    fn sequence(&self) -> Option<Sequence> {
+        let spaces = names_of(&self.text("sequence.spaces")?)?;
+        Some(Sequence { spaces, proxies: self.number("sequence.proxies").unwrap_or(1) as u16 })
     }
 
     fn limits(&self) -> Limits {
@@ -493,6 +539,10 @@ impl RawFile {
             toml::de::DeValue::String(text) => text.to_string(),
             toml::de::DeValue::Integer(number) => number.to_string(),
             toml::de::DeValue::Boolean(switch) => switch.to_string(),
+            toml::de::DeValue::Array(items) if key.kind == Kind::Names => {
+                let names = items.iter().map(|item| item.get_ref().as_str().unwrap_or_default());
+                names.collect::<Vec<_>>().join(",")
+            }
             toml::de::DeValue::Float(_)
             | toml::de::DeValue::Datetime(_)
             | toml::de::DeValue::Array(_)

@@ -16,6 +16,8 @@ pub enum Kind {
     Duration,
     /// A number with a unit: `64KiB`, `1MiB`.
     Size,
+    /// Names, separated by commas.
+    Names,
     /// A path; relative ones start at the cluster file's folder.
     Path,
     /// `true` or `false`.
@@ -134,6 +136,48 @@ pub const KEYS: &[Key] = &[
         "a client that sends more is disconnected",
     ),
     key(
+        "coordination.node_bytes_max",
+        Kind::Size,
+        "1048575",
+        "the largest data of one node",
+        "a longer write is refused with ZooKeeper's error -8 and counted in nodes_refused",
+    ),
+    key(
+        "coordination.connections_max",
+        Kind::Number(1, 1_000_000),
+        "",
+        "connections at a host's ZooKeeper port; without it limits.connections_max holds there, too",
+        "further ones are refused",
+    ),
+    key(
+        "coordination.connections_per_address_max",
+        Kind::Number(1, 1_000_000),
+        "",
+        "those of them from one address (ZooKeeper's maxClientCnxns); without it limits.connections_per_address_max",
+        "further ones are refused",
+    ),
+    key(
+        "coordination.sessions_max",
+        Kind::Number(1, 1_000_000_000),
+        "1000000",
+        "sessions of the whole cluster; each proxy takes an equal share",
+        "further ones are refused as expired ones are, and counted in sessions_refused; must be equal on all hosts",
+    ),
+    key(
+        "coordination.ttl_nodes",
+        Kind::Switch,
+        "true",
+        "whether nodes with a time to live may be made (ZooKeeper's extendedTypesEnabled, which is false there)",
+        "without them createTTL is answered with ZooKeeper's error -6",
+    ),
+    key(
+        "coordination.enforce_quota",
+        Kind::Switch,
+        "false",
+        "whether writes beyond the hard limits of quotas are refused (ZooKeeper's enforceQuota)",
+        "usage is counted once a second: a burst through several hosts can exceed a limit by what it writes meanwhile",
+    ),
+    key(
         "coordination.outstanding_max",
         Kind::Number(1, 1_000_000),
         "1000",
@@ -167,6 +211,20 @@ pub const KEYS: &[Key] = &[
         "",
         "user:base64(sha1(user:password)) of a user who may do everything",
         "who knows the password can",
+    ),
+    key(
+        "sequence.spaces",
+        Kind::Names,
+        "",
+        "names of the sequence's spaces, separated by commas; without it there is no sequence service",
+        "all hosts must agree on them and their order, from the first start on",
+    ),
+    key(
+        "sequence.proxies",
+        Kind::Number(1, 256),
+        "3",
+        "how many replicated proxies assign the sequence's numbers; their leaders are spread over the hosts",
+        "all hosts must agree, from the first start on",
     ),
     key(
         "kv.engine",

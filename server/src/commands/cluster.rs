@@ -114,6 +114,9 @@ impl ShowStatus {
                 println!("  shard {space:<4}{}", standing.as_str().unwrap_or(""));
             }
         }
+        for (space, given) in status["sequence"].as_object().into_iter().flatten() {
+            println!("sequence    {space}: {given} places given");
+        }
         print_members(&status);
         Ok(())
     }
@@ -132,13 +135,14 @@ fn print_members(status: &Value) {
     }
 }
 
-fn parse(admin: &str, text: &str) -> Result<Value, Failure> {
+/// The JSON in what [`fetch`] got.
+pub fn parse(admin: &str, text: &str) -> Result<Value, Failure> {
     serde_json::from_str(text)
         .map_err(|error| Failure::unreachable(admin, format!("it does not speak our HTTP: {error}")))
 }
 
 /// A GET without a library: one request, the body of the answer.
-fn fetch(admin: &str, path: &str) -> Result<String, Failure> {
+pub fn fetch(admin: &str, path: &str) -> Result<String, Failure> {
     let ask = || -> std::io::Result<String> {
         let address = admin
             .to_socket_addrs()?

@@ -2,7 +2,7 @@
 
 use crate::failure::{Exit, Failure};
 use clap::Subcommand;
-use ordinate_client::{CallError, Client, Expect, Level, Swap, Tls, TlsFiles};
+use ordinate_client::{CallError, Client, Expect, Level, Sequence, Swap, Tls, TlsFiles};
 use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -22,6 +22,13 @@ pub struct Endpoint {
     /// How long to wait for an answer, in seconds
     #[arg(long, default_value = "10", value_parser = super::seconds, global = true)]
     timeout: Duration,
+    #[command(flatten)]
+    certificates: Certificates,
+}
+
+/// TLS of a client.
+#[derive(clap::Args, Clone)]
+pub struct Certificates {
     /// The authority that signed the hosts' certificates; switches TLS on
     #[arg(long, env = "ORDINATE_TLS_CA", value_name = "FILE", requires = "tls_cert", global = true)]
     tls_ca: Option<PathBuf>,
@@ -33,6 +40,20 @@ pub struct Endpoint {
     tls_key: Option<PathBuf>,
 }
 
+impl Certificates {
+    /// Reads the files, if TLS is on.
+    pub fn load(&self) -> Result<Option<Tls>, Failure> {
+        let (Some(ca), Some(cert), Some(key)) = (&self.tls_ca, &self.tls_cert, &self.tls_key) else {
+            return Ok(None);
+        };
+        let files = TlsFiles { ca: ca.clone(), cert: cert.clone(), key: key.clone() };
+        Tls::load(&files).map(Some).map_err(|error| {
+            let remedy = "give --tls-ca, --tls-cert and --tls-key; `ordinate tls init` makes them";
+            Failure::input("O1006", "the TLS files cannot be used", error.to_string(), remedy)
+        })
+    }
+}
+
 impl Endpoint {
     /// Runs `ask` with a client.
     pub fn with_client<T, F: Future<Output = Result<T, Failure>>>(
@@ -42,7 +63,7 @@ impl Endpoint {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime =
             runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?;
-        let tls = self.tls()?;
+        let tls = self.certificates.load()?;
         runtime.block_on(async {
             let client = match tls {
                 Some(tls) => Client::connect_tls(self.endpoints.clone(), tls),
@@ -52,14 +73,21 @@ impl Endpoint {
         })
     }
 
-    fn tls(&self) -> Result<Option<Tls>, Failure> {
-        let (Some(ca), Some(cert), Some(key)) = (&self.tls_ca, &self.tls_cert, &self.tls_key) else {
-            return Ok(None);
-        };
-        let files = TlsFiles { ca: ca.clone(), cert: cert.clone(), key: key.clone() };
-        Tls::load(&files).map(Some).map_err(|error| {
-            let remedy = "give --tls-ca, --tls-cert and --tls-key; `ordinate tls init` makes them";
-            Failure::input("O1006", "the TLS files cannot be used", error.to_string(), remedy)
+    /// Runs `ask` with a client of the sequence.
+    pub fn with_sequence<T, F: Future<Output = Result<T, Failure>>>(
+        &self,
+        ask: impl FnOnce(Sequence) -> F,
+    ) -> Result<T, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime =
+            runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?;
+        let tls = self.certificates.load()?;
+        runtime.block_on(async {
+            let sequence = match tls {
+                Some(tls) => Sequence::connect_tls(self.endpoints.clone(), tls),
+                None => Sequence::connect(self.endpoints.clone()),
+            };
+            ask(sequence.with_timeout(self.timeout)).await
         })
     }
 

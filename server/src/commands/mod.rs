@@ -5,13 +5,14 @@ mod cluster;
 mod config;
 mod demo;
 mod kv;
+mod sequence;
 mod serve;
 mod sim;
 mod tls;
 mod verdict;
 mod zk;
 
-pub use cluster::columns_of;
+pub use cluster::{columns_of, fetch, parse};
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
@@ -38,6 +39,9 @@ enum Verb {
     /// The key-value service
     #[command(subcommand)]
     Kv(kv::Kv),
+    /// The sequence: contiguous numbers, in one order over all spaces
+    #[command(subcommand)]
+    Sequence(sequence::Sequence),
     /// The coordination service, by ZooKeeper's protocol
     Zk(zk::Zk),
     /// The cluster file
@@ -81,6 +85,7 @@ pub fn run() -> ExitCode {
         Verb::Status(status) => status.run(),
         Verb::Cluster(cluster) => cluster.run(),
         Verb::Kv(kv) => kv.run(),
+        Verb::Sequence(sequence) => sequence.run(),
         Verb::Zk(zk) => zk.run(),
         Verb::Config(config) => config.run(),
         Verb::Tls(tls) => tls.run(),

@@ -127,6 +127,12 @@ fn fit_connections(file: &mut ClusterFile) {
         );
         file.limits.connections_max = carried;
     }
+    let coordination =
+        file.coordination.as_mut().and_then(|coordination| coordination.connections_max.as_mut());
+    if let Some(max) = coordination.filter(|max| **max > carried) {
+        eprintln!("coordination.connections_max is {carried} instead of {max}, for the same reason");
+        *max = carried;
+    }
 }
 
 /// Reads and checks a cluster file with what the environment and `--set` say.

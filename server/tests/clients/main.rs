@@ -5,6 +5,7 @@
 //! `ORDINATE_SEED` its seed, `ORDINATE_DIFFERENCES` how many differences it looks for, each from an empty start, `ORDINATE_KAZOO_ONLY` which of kazoo's tests run (`.` for all).
 #![forbid(unsafe_code)]
 
+mod bring;
 #[allow(dead_code)]
 #[path = "../real/cluster.rs"]
 mod cluster;

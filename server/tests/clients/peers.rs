@@ -12,7 +12,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the server is a folder of the repository")
 }
 
-/// The folder of peers, with `what` (`python`, `java`) in it; `None`, with the reason printed, if they cannot be had.
+/// The folder of peers, with `what` (`python`, `java`, `go`) in it; `None`, with the reason printed, if they cannot be had.
 pub fn installed(what: &str) -> Option<PathBuf> {
     let folder =
         std::env::var_os("ORDINATE_PEERS").map_or_else(|| root().join("target/clients"), PathBuf::from);
@@ -51,6 +51,11 @@ pub struct ZooKeeper {
 impl ZooKeeper {
     /// Starts it and waits until it serves. `superuser`: the digest of who may do everything.
     pub fn start(peers: &Path, superuser: &str) -> Self {
+        Self::start_with(peers, superuser, &[])
+    }
+
+    /// The same with more words for Java.
+    pub fn start_with(peers: &Path, superuser: &str, more: &[&str]) -> Self {
         let address = free_address();
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("zookeeper-{}", address.port()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -67,6 +72,7 @@ impl ZooKeeper {
             // Empty containers stay, as they do on the other side.
             .arg("-Dznode.container.checkIntervalMs=36000000")
             .arg("-Dzookeeper.extendedTypesEnabled=true")
+            .args(more)
             .args(["-Xmx512m", "-cp"])
             .arg(peers.join("jars/*"))
             .arg("org.apache.zookeeper.server.ZooKeeperServerMain")
@@ -83,6 +89,18 @@ impl ZooKeeper {
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         it
+    }
+
+    /// Its `dataDir`.
+    pub fn data(&self) -> PathBuf {
+        self.folder.join("data")
+    }
+
+    /// `kill -9`; its files stay until it is dropped.
+    pub fn stop(&mut self) {
+        // Already gone is as good.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

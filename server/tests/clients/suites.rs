@@ -40,6 +40,28 @@ fn kazoos_own_suite_passes_over_paxos() {
     alone(async { kazoo("paxos") });
 }
 
+// The client of most programs in Go closes the connection upon what it does not expect.
+#[test]
+fn the_go_client_works() {
+    alone(async {
+        let Some(folder) = peers::installed("go") else { return };
+        for coordination in
+            ["[coordination]\nengine = \"mason\"\nshards = 4", "[coordination]\nengine = \"paxos\""]
+        {
+            let (_cluster, addresses) = peers::ordinate(coordination).await;
+            let servers: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+            let output = Command::new(folder.join("go-smoke")).arg(servers.join(",")).output();
+            let output = output.expect("it was built, or its peers would not be there");
+            let (said, trouble) =
+                (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            assert!(output.status.success(), "{coordination}\n{said}\n{trouble}");
+            let verdict = said.lines().last().unwrap_or_default();
+            assert_eq!(verdict, "9 checks passed", "{said}");
+            println!("Go over {}: {verdict}", coordination.replace('\n', " "));
+        }
+    });
+}
+
 // The official client refuses what it does not know: a code, an order of answers, a stamp that goes back.
 #[test]
 fn the_java_client_and_curators_recipes_work() {

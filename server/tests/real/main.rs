@@ -19,8 +19,10 @@ mod power_loss;
 #[allow(dead_code)]
 #[path = "../clients/raw.rs"]
 mod raw;
+mod sequence;
 mod tls;
 mod web;
+mod zk_verbs;
 mod zookeeper;
 
 use std::future::Future;

@@ -13,7 +13,8 @@ use std::time::{Duration, Instant};
 const OTHERS_WAIT_MAX: Duration = Duration::from_secs(10);
 const COORDINATION: &str = "[coordination]\nengine = \"mason\"\nshards = 4";
 
-async fn cluster(limits: &str) -> (Cluster, Vec<SocketAddr>) {
+/// A cluster of three with four shards, and where its hosts serve ZooKeeper's protocol.
+pub async fn cluster(limits: &str) -> (Cluster, Vec<SocketAddr>) {
     let mut cluster = Cluster::planned(3, &format!("{COORDINATION}\n{limits}"), "");
     let addresses: Vec<SocketAddr> = (0..3).map(|_| free_address()).collect();
     for (host, address) in addresses.iter().enumerate() {
@@ -35,7 +36,8 @@ fn session(address: SocketAddr) -> Raw {
     }
 }
 
-fn create_body(path: &str, data: &[u8], flags: i32) -> Vec<u8> {
+/// The body of a create that lets everybody do everything.
+pub fn create_body(path: &str, data: &[u8], flags: i32) -> Vec<u8> {
     let mut body = Vec::new();
     body.put_text(path);
     body.put_buffer(Some(data));

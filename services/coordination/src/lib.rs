@@ -15,5 +15,5 @@ pub mod wire;
 
 pub use gateway::{Consistency, Gateway, Routes, Settings};
 pub use placement::Placement;
-pub use sessions::{SessionSettings, Sessions};
+pub use sessions::{SessionSettings, SessionView, Sessions};
 pub use tree::Znodes;

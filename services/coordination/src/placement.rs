@@ -1,6 +1,6 @@
 //! Which shard a znode lives in.
 
-use crate::wire::{Operation, Update, is_sequential, parent_of};
+use crate::wire::{Operation, Restore, Update, is_sequential, parent_of};
 use mason::Space;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -119,7 +119,7 @@ impl Placement {
                     spaces.push(self.space_of_created(create.path, create.is_sequential()));
                     spaces.extend(parent_of(create.path).map(|parent| self.space_of(parent)));
                 }
-                Update::Delete { path, .. } => {
+                Update::Delete { path, .. } | Update::Restore(Restore { path, .. }) => {
                     spaces.push(self.space_of(path));
                     spaces.extend(parent_of(path).map(|parent| self.space_of(parent)));
                 }

@@ -2,15 +2,15 @@
 
 use coordination::gateway::Settings;
 use coordination::wire::{
-    Body, Caller, ConnectRequest, ConnectionEpoch, Event, Identity, JuteOutput, Operation, Origin, Query,
-    Request, SessionAnswer, SessionId, Told, WatchSeq, WriteHead, op,
+    Acl, Body, Caller, ConnectRequest, ConnectionEpoch, Event, Identity, JuteOutput, Operation, Origin,
+    Query, Request, Restore, SessionAnswer, SessionId, Told, WatchSeq, WriteHead, op,
 };
 use coordination::{Placement, SessionSettings, Sessions, Znodes};
 use kernel::{Bytes, NodeId, Rng};
 use mason::{Group, GroupTime, Number, Order, Placed, Shard, ShardOut, Space, Stamp, Stub, StubOut};
 use std::sync::Arc;
 
-const OPCODES: [i32; 30] = [
+const OPCODES: [i32; 31] = [
     op::CREATE,
     op::DELETE,
     op::EXISTS,
@@ -41,6 +41,7 @@ const OPCODES: [i32; 30] = [
     op::CLOSE,
     op::RENAME,
     op::REMOVE_RECURSIVE,
+    op::RESTORE,
 ];
 
 /// Something that begins well: small numbers, short texts, headers of multis.
@@ -87,22 +88,47 @@ fn mutated(rng: &mut Rng, mut bytes: Vec<u8>) -> Vec<u8> {
     bytes
 }
 
+fn restore(rng: &mut Rng) -> Vec<u8> {
+    let mut out = Vec::new();
+    let paths =
+        ["/", "/a", "/a/b", "/zookeeper/quota/a/zookeeper_limits", "/zookeeper/quota/zookeeper_limits", "x"];
+    Restore {
+        path: paths[rng.index(paths.len())],
+        data: Some(&[b'x'; 30][..rng.index(30)]),
+        acl: vec![Acl { permissions: 31, who: Identity::new("world", "anyone") }],
+        flags: [0, 0, 4, 5, 1, -1][rng.index(6)],
+        ttl: [-1, -1, 1, 0][rng.index(4)],
+        version: rng.bits() as i32,
+        creates: rng.bits() as i32,
+        aversion: rng.bits() as i32,
+        ctime: rng.bits() as i64,
+        mtime: rng.bits() as i64,
+    }
+    .write(&mut out);
+    out
+}
+
 fn bodies(rng: &mut Rng) -> Vec<u8> {
-    let request = plausible(rng);
+    let restores = rng.chance(0.2);
+    let request = if restores { restore(rng) } else { plausible(rng) };
     let head = WriteHead {
         session: SessionId(rng.below(3)),
         epoch: ConnectionEpoch(1),
         ephemeral: rng.chance(0.5),
         ttl_allowed: rng.chance(0.5),
         caller: Caller::of(&[Identity::new("ip", "::1")]),
-        opcode: [op::MULTI, op::CREATE, op::SET_DATA, op::DELETE][rng.index(4)],
+        opcode: if restores {
+            op::RESTORE
+        } else {
+            [op::MULTI, op::CREATE, op::SET_DATA, op::DELETE][rng.index(4)]
+        },
     };
     let node = NodeId::from_u64(rng.below(9));
     let origin = Origin { gateway: node, connection: node };
     let session = SessionId(1 << 48 | rng.below(3));
     match rng.below(8) {
-        0 => Body::Open { origin, nonce: 1, timeout: rng.bits() as i32 }.written(),
-        1 => Body::Attach { session, password: &request, origin, timeout: 5 }.written(),
+        0 => Body::Open { origin, nonce: 1, timeout: rng.bits() as i32, address: "::1" }.written(),
+        1 => Body::Attach { session, password: &request, origin, timeout: 5, address: "::1" }.written(),
         2 => Body::Touch { sessions: vec![(session, ConnectionEpoch(1)); rng.index(4)] }.written(),
         3 => Body::Bury { session, spaces: vec![Space(rng.below(9) as u16); rng.index(4)] }.written(),
         4 => Body::Reap { path: "/a" }.written(),
@@ -114,7 +140,8 @@ fn bodies(rng: &mut Rng) -> Vec<u8> {
 fn queries(rng: &mut Rng) -> Vec<u8> {
     let caller = Caller::default();
     let watch = Some(WatchSeq(rng.below(5)));
-    match rng.below(5) {
+    match rng.below(6) {
+        5 => Query::Quotas { paths: vec!["/", "/a", "/b"][..rng.index(4)].to_vec() },
         0 => Query::Node { caller, opcode: rng.below(14) as i32, path: "/a", watch },
         1 => Query::Nodes { caller, reads: vec![(4, "/a"), (8, "/")] },
         2 => Query::Forget { through: WatchSeq(3), paths: vec!["/a", "/b"] },

@@ -1,9 +1,11 @@
-//! Takes the calls of one host's users to the proxies.
+//! Takes the calls of one host's users to the proxies: local ones, and those of connections in the words of [`crate::native`].
 
-use kernel::{Bytes, Cx, NodeId, Position, RequestId, Role};
-use mason::client::ClientIn;
+use crate::native::{Native, Next, Numbered, Outcome};
+use crate::{Ask, LABEL_BYTES_MAX};
+use kernel::{Bytes, Cx, Decode, Encode, NodeId, Position, RequestId, Role};
+use mason::client::{ClientIn, Output};
 use mason::shard::Attach;
-use mason::{Group, Life, Mason, Outbox, Response};
+use mason::{Group, Life, Mason, Order, Outbox, Response, Space};
 use std::time::Duration;
 
 kernel::timers! {
@@ -23,9 +25,22 @@ pub struct Gateway {
     proxies: Vec<NodeId>,
     shards: Vec<NodeId>,
     life: Life,
-    outbox: Outbox<RequestId>,
+    outbox: Outbox<Asker>,
     next_group: u16,
+    names: Vec<String>,
 }
+
+/// Who waits for an answer.
+#[derive(Clone, Debug)]
+enum Asker {
+    /// A local application.
+    Call(RequestId),
+    /// A connection: its number for the call, and the spaces in the order it wants them.
+    Connection { node: NodeId, id: u64, spaces: Vec<Space> },
+}
+
+/// Calls of connections are answered busy beyond so many in a group.
+const OUTSTANDING_MAX: usize = 20_000;
 
 const RESEND_AFTER: Duration = Duration::from_millis(100);
 
@@ -33,7 +48,13 @@ impl Gateway {
     /// A gateway that uses these proxies of its host, by group, in turn, and hears from these servers, by space.
     pub fn new(proxies: Vec<NodeId>, shards: Vec<NodeId>) -> Self {
         let outbox = Outbox::new(0, &proxies, RESEND_AFTER);
-        Self { proxies, shards, life: Life { incarnation: 0 }, outbox, next_group: 0 }
+        Self { proxies, shards, life: Life { incarnation: 0 }, outbox, next_group: 0, names: Vec::new() }
+    }
+
+    /// The same with names for the spaces, by which connections ask for them.
+    #[must_use]
+    pub fn with_names(self, names: Vec<String>) -> Self {
+        Self { names, ..self }
     }
 
     /// Calls without an answer, in the group where there are most.
@@ -58,27 +79,30 @@ impl Role for Gateway {
         cx.multicast(self.shards.iter().copied(), Attach {});
     }
 
-    fn on_message(&mut self, _from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
+    fn on_message(&mut self, from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
         match message {
             ClientIn::Answers(message) => {
                 for answer in message.answers {
-                    if let Some(id) = self.outbox.answered(message.group, &answer, cx.now()) {
-                        cx.respond(id, Response(answer.body));
+                    if let Some(asker) = self.outbox.answered(message.group, &answer, cx.now()) {
+                        tell(asker, answer.body, cx);
                     }
                 }
             }
             ClientIn::Skipped(_) => {
-                for id in self.begin_life(cx) {
-                    cx.respond(id, Response(UNKNOWN));
+                for asker in self.begin_life(cx) {
+                    tell(asker, UNKNOWN, cx);
                 }
             }
+            ClientIn::Input(message) => match Native::decoded(&message.bytes) {
+                Ok(Native::Next(next)) => self.on_next(from, next, cx),
+                Ok(Native::Numbered(_)) | Err(_) => cx.reject("message that is no call"),
+            },
             ClientIn::Progress(_) => {}
             ClientIn::Notice(_)
             | ClientIn::ReadAnswers(_)
             | ClientIn::BarrierPassed(_)
             | ClientIn::Told(_)
             | ClientIn::Connected(_)
-            | ClientIn::Input(_)
             | ClientIn::Disconnected(_) => cx.reject("message that the sequence has no use for"),
         }
     }
@@ -93,9 +117,7 @@ impl Role for Gateway {
         if self.proxies.is_empty() {
             return cx.respond(id, Response(Bytes::new()));
         }
-        let group = Group(self.next_group % self.proxies.len() as u16);
-        self.next_group = (group.0 + 1) % self.proxies.len() as u16;
-        self.outbox.push(group, request, id, cx.now());
+        self.push(request, Asker::Call(id), cx);
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
@@ -108,11 +130,60 @@ impl Role for Gateway {
 }
 
 impl Gateway {
+    fn push(&mut self, ask: Bytes, asker: Asker, cx: &mut Cx<'_, Self>) {
+        let group = Group(self.next_group % self.proxies.len() as u16);
+        self.next_group = (group.0 + 1) % self.proxies.len() as u16;
+        self.outbox.push(group, ask, asker, cx.now());
+    }
+
+    fn on_next(&mut self, node: NodeId, next: Next, cx: &mut Cx<'_, Self>) {
+        let Next { id, spaces, label } = next;
+        let number = |name: &String| self.names.iter().position(|known| known == name);
+        let spaces: Option<Vec<Space>> =
+            spaces.iter().map(|name| number(name).map(|at| Space(at as u16))).collect();
+        let known = spaces.filter(|spaces| !spaces.is_empty() && label.len() <= LABEL_BYTES_MAX);
+        match known {
+            None => refuse(node, id, Outcome::Malformed, cx),
+            Some(_) if self.outstanding() >= OUTSTANDING_MAX => refuse(node, id, Outcome::Busy, cx),
+            Some(spaces) => {
+                let ask = Ask { spaces: spaces.clone(), label }.encoded();
+                self.push(ask.into(), Asker::Connection { node, id, spaces }, cx);
+            }
+        }
+    }
+
     /// Returns the calls that the life before leaves unanswered.
-    fn begin_life(&mut self, cx: &mut Cx<'_, Self>) -> Vec<RequestId> {
+    fn begin_life(&mut self, cx: &mut Cx<'_, Self>) -> Vec<Asker> {
         self.life = self.life.next(cx.wall());
         let position = cx.append(&self.life);
         cx.trim(position);
         self.outbox.restart(self.life.incarnation)
+    }
+}
+
+fn refuse(node: NodeId, id: u64, outcome: Outcome, cx: &mut Cx<'_, Gateway>) {
+    let refused = Numbered { id, status: outcome as u8, numbers: Vec::new(), stamp: 0 };
+    cx.send(node, Output { bytes: Native::Numbered(refused).encoded().into() });
+}
+
+/// `body`: an encoded order, or [`UNKNOWN`].
+fn tell(asker: Asker, body: Bytes, cx: &mut Cx<'_, Gateway>) {
+    let (node, id, spaces) = match asker {
+        Asker::Call(id) => return cx.respond(id, Response(body)),
+        Asker::Connection { node, id, spaces } => (node, id, spaces),
+    };
+    if body == UNKNOWN {
+        return refuse(node, id, Outcome::Unknown, cx);
+    }
+    let numbers = Order::decoded(&body).ok().and_then(|order| {
+        let numbers = spaces.iter().map(|&space| order.number_in(space).map(|number| number.0));
+        Some((numbers.collect::<Option<Vec<u64>>>()?, order.stamp.0))
+    });
+    match numbers {
+        None => refuse(node, id, Outcome::Malformed, cx),
+        Some((numbers, stamp)) => {
+            let done = Numbered { id, status: Outcome::Done as u8, numbers, stamp };
+            cx.send(node, Output { bytes: Native::Numbered(done).encoded().into() });
+        }
     }
 }

@@ -14,4 +14,4 @@ kernel::record! {
 }
 
 /// The longest label that is remembered whole.
-pub(crate) const LABEL_BYTES_MAX: usize = 256;
+pub const LABEL_BYTES_MAX: usize = 256;

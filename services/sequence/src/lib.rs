@@ -6,10 +6,11 @@
 
 mod gateway;
 mod label;
+pub mod native;
 mod shard;
 
 pub use gateway::{Gateway, UNKNOWN};
-pub use label::Ask;
+pub use label::{Ask, LABEL_BYTES_MAX};
 pub use shard::Labels;
 
 use kernel::{Bytes, Decode, DecodeError};

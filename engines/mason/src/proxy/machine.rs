@@ -121,6 +121,11 @@ impl<S: Stub> ProxyMachine<S> {
         &self.stub
     }
 
+    /// The group's clock.
+    pub fn now(&self) -> GroupTime {
+        self.state.now
+    }
+
     /// The sequencer in force.
     pub fn sequencer(&self) -> u64 {
         self.state.sequencer

@@ -1,7 +1,8 @@
 //! A small blocking client of ZooKeeper's protocol: one request at a time, for the command line.
 
 use coordination::wire::{JuteInput, JuteOutput as _, Malformed, frame, op};
-use std::io::{self, Read as _, Write as _};
+use ordinate_client::Tls;
+use std::io::{self, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ const SESSION_TIMEOUT: i32 = 10_000;
 /// Replies beyond this are refused: nothing that fits on a terminal is longer.
 const REPLY_BYTES_MAX: usize = 64 << 20;
 const PING: i32 = -2;
+const AUTH: i32 = -4;
 const NOTIFICATION: i32 = -1;
 
 /// Why a request has no answer.
@@ -26,6 +28,30 @@ pub enum ZkError {
     /// The server refused the request; it was not executed.
     #[error("{}", words(*.0))]
     Refused(i32),
+    /// A step of a multi was refused, so nothing was executed.
+    #[error("operation {at}, {text}: {}", words(*.code))]
+    Step {
+        /// From 1.
+        at: usize,
+        /// Its words.
+        text: String,
+        /// ZooKeeper's.
+        code: i32,
+    },
+    /// One of many nodes was refused; those before it are done.
+    #[error("{path}: {}", words(*.code))]
+    Node {
+        /// Which.
+        path: String,
+        /// ZooKeeper's.
+        code: i32,
+    },
+    /// Files of a ZooKeeper cannot be used.
+    #[error(transparent)]
+    Files(#[from] super::files::FilesError),
+    /// What was given cannot be sent.
+    #[error("{0}")]
+    Input(String),
     /// The server said what this client does not understand.
     #[error("the server's reply is not ZooKeeper's protocol")]
     Strange,
@@ -50,6 +76,7 @@ fn words(code: i32) -> String {
         -111 => "the node has children",
         -112 => "the session has expired",
         -114 => "the access list is not valid",
+        -115 => "the proof of who you are is refused",
         -125 => "a quota is exceeded",
         -127 => "the server asks to slow down",
         _ => return format!("error {code}"),
@@ -66,9 +93,15 @@ pub struct Event {
     pub path: String,
 }
 
+/// Bytes both ways, in the clear or under TLS.
+trait Stream: Read + Write + Send {}
+impl<S: Read + Write + Send> Stream for S {}
+
 /// One session.
 pub struct ZkClient {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
+    /// The same socket, for its time-outs.
+    socket: TcpStream,
     xid: i32,
     /// The session's number.
     pub session: i64,
@@ -77,12 +110,12 @@ pub struct ZkClient {
 
 impl ZkClient {
     /// Connects to the first of `servers` (`host:port`, comma-separated) that answers.
-    pub fn connect(servers: &str) -> Result<Self, ZkError> {
+    pub fn connect(servers: &str, tls: Option<&Tls>) -> Result<Self, ZkError> {
         let mut last = "no address".to_owned();
         for server in servers.split(',').map(str::trim) {
             for address in server.to_socket_addrs().into_iter().flatten() {
                 match TcpStream::connect_timeout(&address, PATIENCE) {
-                    Ok(stream) => return Self::greet(stream),
+                    Ok(socket) => return Self::greet(server, socket, tls),
                     Err(error) => last = error.to_string(),
                 }
             }
@@ -90,10 +123,14 @@ impl ZkClient {
         Err(ZkError::Unreachable(servers.to_owned(), last))
     }
 
-    fn greet(stream: TcpStream) -> Result<Self, ZkError> {
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_nodelay(true)?;
-        let mut client = Self { stream, xid: 0, session: 0, events: Vec::new() };
+    fn greet(server: &str, socket: TcpStream, tls: Option<&Tls>) -> Result<Self, ZkError> {
+        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_nodelay(true)?;
+        let stream: Box<dyn Stream> = match tls {
+            Some(tls) => Box::new(tls.blocking(server, socket.try_clone()?)?),
+            None => Box::new(socket.try_clone()?),
+        };
+        let mut client = Self { stream, socket, xid: 0, session: 0, events: Vec::new() };
         let mut hello = Vec::new();
         frame(&mut hello, |out| {
             out.put_i32(0);
@@ -122,6 +159,48 @@ impl ZkClient {
                 return if error == 0 { Ok(body) } else { Err(ZkError::Refused(error)) };
             }
         }
+    }
+
+    /// Sends one request and does not wait: [`Self::reply`] gives the answers in the order asked.
+    pub fn push(&mut self, opcode: i32, body: &[u8]) -> Result<i32, ZkError> {
+        self.xid += 1;
+        self.send(self.xid, opcode, body)?;
+        Ok(self.xid)
+    }
+
+    /// The next answer to what was pushed: its number, its error, its body.
+    pub fn reply(&mut self) -> Result<(i32, i32, Vec<u8>), ZkError> {
+        loop {
+            let (xid, error, body) = self.next()?;
+            if xid >= 0 {
+                return Ok((xid, error, body));
+            }
+        }
+    }
+
+    /// Proves who the user is: `SCHEME:TOKEN`.
+    pub fn authenticate(&mut self, auth: &str) -> Result<(), ZkError> {
+        let Some((scheme, token)) = auth.split_once(':') else {
+            return Err(ZkError::Input(format!("{auth} proves nothing: wanted SCHEME:TOKEN")));
+        };
+        let mut body = Vec::new();
+        body.put_i32(0);
+        body.put_text(scheme);
+        body.put_buffer(Some(token.as_bytes()));
+        self.send(AUTH, op::AUTH, &body)?;
+        let (_, error, _) = self.next()?;
+        if error == 0 { Ok(()) } else { Err(ZkError::Refused(error)) }
+    }
+
+    /// Keeps the session alive.
+    pub fn ping(&mut self) -> Result<(), ZkError> {
+        self.send(PING, op::PING, &[])?;
+        self.next().map(drop)
+    }
+
+    /// Closes the session; whatever is not closed expires.
+    pub fn close(&mut self) {
+        let _ = self.ask(op::CLOSE, &[]);
     }
 
     fn send(&mut self, xid: i32, opcode: i32, body: &[u8]) -> Result<(), ZkError> {
@@ -172,7 +251,7 @@ impl ZkClient {
 
     /// Waits for something watched to happen, and keeps the session alive meanwhile.
     pub fn wait_for_event(&mut self) -> Result<Event, ZkError> {
-        self.stream.set_read_timeout(Some(Duration::from_millis(SESSION_TIMEOUT as u64)))?;
+        self.socket.set_read_timeout(Some(Duration::from_millis(SESSION_TIMEOUT as u64)))?;
         loop {
             if !self.events.is_empty() {
                 return Ok(self.events.remove(0));

@@ -1,7 +1,16 @@
 //! `ordinate zk`: the coordination service from the command line. Works with Apache ZooKeeper as well.
 
+mod acl;
 mod client;
+mod files;
+mod import;
+mod migrate;
+mod multi;
+mod sessions;
+mod target;
+mod words;
 
+use crate::commands::kv::Certificates;
 use crate::failure::Failure;
 use clap::Subcommand;
 use client::{ZkClient, ZkError};
@@ -18,6 +27,17 @@ pub struct Zk {
     /// How results are printed
     #[arg(long, short, global = true, default_value = "table", value_parser = ["table", "json"])]
     output: String,
+    /// Who to be, for access lists: SCHEME:TOKEN, for example digest:user:password
+    #[arg(
+        long,
+        global = true,
+        value_name = "SCHEME:TOKEN",
+        env = "ORDINATE_ZOOKEEPER_AUTH",
+        hide_env_values = true
+    )]
+    auth: Option<String>,
+    #[command(flatten)]
+    certificates: Certificates,
     #[command(subcommand)]
     verb: Verb,
 }
@@ -96,7 +116,35 @@ enum Verb {
         #[arg(long)]
         count: Option<u64>,
     },
-    /// Read commands from standard input: ls, get, set, create, rm, stat, rename
+    /// Print a node's access list, or set it
+    Acl {
+        /// The node
+        path: String,
+        /// The new list: SCHEME:ID:PERMISSIONS, separated by spaces or given again; permissions are letters of cdrwa
+        #[arg(long, value_name = "ENTRY", value_delimiter = ' ')]
+        set: Vec<String>,
+    },
+    /// Print who the server takes this client for
+    Whoami,
+    /// Make several changes, all or none
+    ///
+    /// An operation is `create PATH [DATA] [--sequential] [--container]`, `set PATH DATA [--if-version N]`,
+    /// `rm PATH [--if-version N]` or `check PATH [VERSION]`; quotes keep spaces together.
+    Multi {
+        /// Operations, each one argument: 'create /a hello' 'set /b 2 --if-version 5'. With none, one a line from standard input
+        operations: Vec<String>,
+    },
+    /// List the sessions of all clients: timeout, when each expires unless it is heard from, ephemeral nodes, where it is connected
+    Sessions {
+        /// The admin address of a host
+        #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070")]
+        admin: String,
+    },
+    /// Bring the nodes of a ZooKeeper 3.5 to 3.9 from its snapshots and logs
+    Import(import::Import),
+    /// Bring the nodes of a living ZooKeeper, and follow it until its clients move
+    Migrate(migrate::Migrate),
+    /// Read commands from standard input: ls, get, set, create, rm, stat, rename, multi
     Shell,
 }
 
@@ -106,8 +154,25 @@ const SUBTREE_MAX: i32 = 1000;
 impl Zk {
     /// Runs one verb.
     pub fn run(self) -> Result<(), Failure> {
-        let mut session = ZkClient::connect(&self.servers).map_err(|error| explain(&error, &self.servers))?;
         let json = self.output == "json";
+        if let Verb::Sessions { admin } = &self.verb {
+            return sessions::list(admin, json);
+        }
+        let tls = self.certificates.load()?;
+        let connect = || {
+            let mut session = ZkClient::connect(&self.servers, tls.as_ref())?;
+            self.auth.iter().try_for_each(|auth| session.authenticate(auth))?;
+            Ok(session)
+        };
+        let brought = match &self.verb {
+            Verb::Import(import) => Some(import.run(connect, json)),
+            Verb::Migrate(migrate) => Some(connect().and_then(|session| migrate.run(session, json))),
+            _ => None,
+        };
+        if let Some(brought) = brought {
+            return brought.map_err(|error| explain(&error, &self.servers));
+        }
+        let mut session = connect().map_err(|error| explain(&error, &self.servers))?;
         let outcome = match self.verb {
             Verb::Shell => shell(&mut session, json),
             verb => execute(&mut session, verb, json),
@@ -122,6 +187,31 @@ fn explain(error: &ZkError, servers: &str) -> Failure {
     match error {
         ZkError::Refused(_) => {
             Failure::failed("O4101", "the request was refused", error.to_string(), "ordinate zk stat PATH")
+        }
+        ZkError::Step { .. } => {
+            let what = "the multi was refused, nothing was changed";
+            Failure::failed("O4101", what, error.to_string(), "ordinate zk stat PATH")
+        }
+        ZkError::Node { code: -102, .. } => Failure::failed(
+            "O4101",
+            "an access list keeps this command out; what came before is done",
+            error.to_string(),
+            "set coordination.super_digest on the hosts, and give --auth digest:super:PASSWORD",
+        ),
+        ZkError::Node { .. } => Failure::failed(
+            "O4101",
+            "a node was refused; what came before is done",
+            error.to_string(),
+            "ordinate zk stat PATH, then the same with --merge",
+        ),
+        ZkError::Files(_) => Failure::input(
+            "O4105",
+            "ZooKeeper's files cannot be used",
+            error.to_string(),
+            "ordinate zk import --dry-run DIR, with the folders of another server of the ensemble",
+        ),
+        ZkError::Input(_) => {
+            Failure::input("O4104", "the input cannot be used", error.to_string(), "ordinate zk --help")
         }
         ZkError::Unreachable(..) => Failure::failed(
             "O4102",
@@ -219,7 +309,20 @@ fn execute(session: &mut ZkClient, verb: Verb, json: bool) -> Result<(), ZkError
                 }
             }
         }
-        Verb::Shell => {}
+        Verb::Acl { path, set } if set.is_empty() => acl::print(session, &path, json)?,
+        Verb::Acl { path, set } => acl::set(session, &path, &set)?,
+        Verb::Whoami => acl::whoami(session, json)?,
+        Verb::Multi { operations } => {
+            let multi = if operations.is_empty() {
+                let text = String::from_utf8(input("-".to_owned())?)
+                    .map_err(|_| ZkError::Input("standard input is no text".to_owned()))?;
+                multi::Multi::read(text.lines())?
+            } else {
+                multi::Multi::read(operations.iter().map(String::as_str))?
+            };
+            multi.execute(session, json)?;
+        }
+        Verb::Shell | Verb::Sessions { .. } | Verb::Import(_) | Verb::Migrate(_) => {}
     }
     Ok(())
 }
@@ -311,17 +414,34 @@ fn shell(session: &mut ZkClient, json: bool) -> Result<(), ZkError> {
     prompt();
     for line in std::io::stdin().lock().lines() {
         let line = line?;
-        let words: Vec<&str> = line.split_whitespace().collect();
+        let Some(words) = words::split(&line) else {
+            println!("a quote is not closed");
+            prompt();
+            continue;
+        };
         if words == ["quit"] {
             break;
         }
         if !words.is_empty() {
-            let parsed = <Line as clap::Parser>::try_parse_from(std::iter::once("zk").chain(words));
+            let parsed =
+                <Line as clap::Parser>::try_parse_from(std::iter::once("zk".to_owned()).chain(words));
             match parsed {
-                Ok(Line { verb: Verb::Shell }) => println!("this is the shell"),
+                Ok(Line { verb: Verb::Shell | Verb::Import(_) | Verb::Migrate(_) }) => {
+                    println!("not in the shell");
+                }
+                Ok(Line { verb: Verb::Multi { operations } }) if operations.is_empty() => {
+                    println!("multi 'OPERATION' 'OPERATION' ...");
+                }
+                Ok(Line { verb: Verb::Sessions { admin } }) => {
+                    if let Err(failure) = sessions::list(&admin, json) {
+                        println!("{failure}");
+                    }
+                }
                 Ok(Line { verb }) => match execute(session, verb, json) {
                     Ok(()) => {}
-                    Err(error @ ZkError::Refused(_)) => println!("{error}"),
+                    Err(error @ (ZkError::Refused(_) | ZkError::Step { .. } | ZkError::Input(_))) => {
+                        println!("{error}");
+                    }
                     Err(error) => return Err(error),
                 },
                 Err(error) => println!("{error}"),

@@ -92,15 +92,17 @@ impl Gateway {
         gateway: NodeId,
     ) -> Option<(usize, Vec<u8>)> {
         let origin = Origin { gateway, connection: node };
+        let address = &*self.connections.get(&node)?.address;
         if hello.session == 0 {
             let home = self.next_home % self.outbox.groups().max(1);
             self.next_home = home + 1;
-            return Some((home, Body::Open { origin, nonce, timeout: hello.timeout }.written()));
+            return Some((home, Body::Open { origin, nonce, timeout: hello.timeout, address }.written()));
         }
         let session = SessionId(hello.session);
         let home =
             home_of(session).map(|group| usize::from(group.0)).filter(|&home| home < self.outbox.groups())?;
-        let body = Body::Attach { session, password: &hello.password, origin, timeout: hello.timeout };
+        let body =
+            Body::Attach { session, password: &hello.password, origin, timeout: hello.timeout, address };
         Some((home, body.written()))
     }
 

@@ -75,6 +75,13 @@ pub struct Metrics {
     pub watches: u64,
     pub watches_refused: u64,
     pub frames_refused: u64,
+    /// Writes of data longer than a node may have.
+    pub nodes_refused: u64,
+    /// Writes that a quota's hard limit does not allow.
+    pub quota_refused: u64,
+    pub quotas: u64,
+    /// Quotas of whose path more is used than they allow.
+    pub quotas_exceeded: u64,
     pub unimplemented: u64,
     pub auth_failed: u64,
     /// How often a user was told to wait.
@@ -105,6 +112,7 @@ impl Metrics {
             | op::CREATE_TTL
             | op::CLOSE
             | op::RENAME
+            | op::RESTORE
             | op::REMOVE_RECURSIVE => self.writes.add(took),
             _ => self.reads.add(took),
         }
@@ -163,6 +171,11 @@ impl Metrics {
             ("reads_repeated", self.reads_again),
             ("connections_stalled", self.stalled),
             ("frames_refused", self.frames_refused),
+            ("nodes_refused", self.nodes_refused),
+            ("quota_refused", self.quota_refused),
+            ("quotas", self.quotas),
+            ("quotas_exceeded", self.quotas_exceeded),
+            ("sessions_refused", self.sessions_refused),
             ("watches_refused", self.watches_refused),
             ("read_count", self.reads.count),
             ("write_count", self.writes.count),

@@ -21,6 +21,7 @@
 mod connection;
 mod handshake;
 mod metrics;
+mod quotas;
 mod reads;
 mod release;
 mod requests;
@@ -36,6 +37,7 @@ pub use settings::{Consistency, Routes, Settings};
 
 use crate::gateway::connection::EntrySeq;
 use crate::gateway::connection::{Connection, Stage};
+use crate::gateway::quotas::Quotas;
 use crate::gateway::reads::Reads;
 use crate::gateway::upkeep::Upkeep;
 use crate::gateway::useless::Useless;
@@ -81,6 +83,7 @@ pub struct Gateway {
     connections: BTreeMap<NodeId, Connection>,
     outbox: Outbox<Asker>,
     reads: Reads,
+    quotas: Quotas,
     watchers: Watchers,
     useless: Useless,
     /// By space: every event up to this stamp has arrived.
@@ -107,6 +110,7 @@ impl Gateway {
             connections: BTreeMap::new(),
             outbox,
             reads: Reads::new(settings.routes.proxies.len()),
+            quotas: Quotas::default(),
             watchers: Watchers::default(),
             useless: Useless::default(),
             through: vec![0; settings.routes.shards.len()],
@@ -128,6 +132,7 @@ impl Gateway {
         metrics.outstanding = self.connections.values().map(|connection| connection.queue.len() as u64).sum();
         metrics.watches = self.watchers.len() as u64;
         metrics.highest_zxid = self.highest;
+        (metrics.quotas, metrics.quotas_exceeded) = (self.quotas.len(), self.quotas.exceeded());
         metrics
     }
 

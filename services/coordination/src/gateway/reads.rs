@@ -31,6 +31,8 @@ enum Target {
         watch: Option<(WatchSeq, Bytes)>,
     },
     Sizes(Space),
+    /// Of this round.
+    Quotas(u64),
     Reapable,
     Nothing,
 }
@@ -117,6 +119,10 @@ impl Reads {
 
     pub(crate) fn ask_sizes(&mut self, space: Space) {
         self.ask(space, Query::Sizes.written().into(), 0, Target::Sizes(space));
+    }
+
+    pub(crate) fn ask_quotas(&mut self, space: Space, query: &Query<'_>, round: u64) {
+        self.ask(space, query.written().into(), 0, Target::Quotas(round));
     }
 
     pub(crate) fn ask_to_forget(&mut self, space: Space, query: &Query<'_>) {
@@ -321,6 +327,7 @@ impl Gateway {
                         self.metrics.sizes.insert(space, sizes);
                     }
                 }
+                Target::Quotas(round) => self.on_quotas(round, &body),
                 Target::Reapable => self.reap(&body),
                 Target::Nothing => {}
             }

@@ -2,6 +2,7 @@
 
 use crate::gateway::Gateway;
 use crate::gateway::connection::{Part, Purpose, Read, Reply, Stage, Work};
+use crate::gateway::quotas::refused_multi;
 use crate::gateway::subtree::Survey;
 use crate::gateway::watchers::Kinds;
 use crate::gateway::words;
@@ -176,7 +177,24 @@ impl Gateway {
         }
     }
 
-    fn work_of_write(&self, node: NodeId, opcode: i32, operation: &Operation<'_>, request: &[u8]) -> Work {
+    fn work_of_write(
+        &mut self,
+        node: NodeId,
+        opcode: i32,
+        operation: &Operation<'_>,
+        request: &[u8],
+    ) -> Work {
+        if operation.updates().iter().any(|update| update.data_len() > self.settings.node_bytes_max) {
+            self.metrics.nodes_refused += 1;
+            return Work::Done(Reply::new(0, Code::BadArguments.number(), Bytes::new()));
+        }
+        if let Some(at) = self.refused_by_quota(operation) {
+            let code = Code::QuotaExceeded;
+            return Work::Done(match operation {
+                Operation::Single(_) => Reply::new(0, code.number(), Bytes::new()),
+                Operation::Multi(updates) => Reply::new(0, 0, refused_multi(updates.len(), at, code)),
+            });
+        }
         let Some(connection) = self.connections.get(&node) else { return Work::Close };
         let head = WriteHead {
             session: connection.session,
@@ -216,13 +234,21 @@ impl Gateway {
     }
 
     fn work_of_read(&mut self, node: NodeId, opcode: i32, path: &str, watch: bool) -> Work {
-        let watches = self.connections.get(&node).map_or(0, |connection| connection.watched.len());
-        if watch && watches >= self.settings.watches_max {
-            self.metrics.watches_refused += 1;
-            return Work::Done(Reply::new(0, Code::Throttled.number(), Bytes::new()));
+        if watch && let Some(refused) = self.refuse_watches(node, 1) {
+            return refused;
         }
         let part = self.node_query(node, opcode, path, watch);
         self.read(node, Purpose::Node { opcode, path: path.into(), watch }, vec![part])
+    }
+
+    /// The answer to one who would watch more paths than it may.
+    fn refuse_watches(&mut self, node: NodeId, more: usize) -> Option<Work> {
+        let watches = self.connections.get(&node).map_or(0, |connection| connection.watched.len());
+        if watches + more <= self.settings.watches_max {
+            return None;
+        }
+        self.metrics.watches_refused += 1;
+        Some(Work::Done(Reply::new(0, Code::Throttled.number(), Bytes::new())))
     }
 
     fn work_of_multi_read(&mut self, node: NodeId, reads: &[(i32, &str)]) -> Work {
@@ -247,6 +273,10 @@ impl Gateway {
     }
 
     fn work_of_set_watches(&mut self, node: NodeId, watches: &SetWatches<'_>) -> Work {
+        let lists = [&watches.data, &watches.exist, &watches.child, &watches.persistent, &watches.recursive];
+        if let Some(refused) = self.refuse_watches(node, lists.map(Vec::len).iter().sum()) {
+            return refused;
+        }
         let placement = self.settings.placement.clone();
         type Lists<'a> = ([Vec<&'a str>; 3], [Vec<&'a str>; 2]);
         let mut by_space: BTreeMap<Space, Lists<'_>> = BTreeMap::new();
@@ -284,6 +314,9 @@ impl Gateway {
             1 => Kinds::RECURSIVE,
             _ => return Work::Done(Reply::new(0, Code::MarshallingError.number(), Bytes::new())),
         };
+        if let Some(refused) = self.refuse_watches(node, 1) {
+            return refused;
+        }
         let seq = self.reads.next_watch();
         let lasting = if mode == 0 { [vec![path], vec![]] } else { [vec![], vec![path]] };
         let query = Query::SetWatches { seq, relative_zxid: 0, paths: Default::default(), lasting };

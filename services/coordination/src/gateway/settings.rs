@@ -42,6 +42,10 @@ pub struct Settings {
     pub version: String,
     /// The longest request, in bytes (`jute.maxbuffer`).
     pub frame_bytes_max: usize,
+    /// The largest data of a node, in bytes.
+    pub node_bytes_max: usize,
+    /// Whether writes beyond the hard limits of quotas are refused.
+    pub enforce_quota: bool,
     /// How many requests of one connection may be under way before it is paused.
     pub outstanding_max: usize,
     /// How many operations may be under way at one group before all connections are paused.
@@ -78,6 +82,8 @@ impl Settings {
             mode: "standalone".to_owned(),
             version: concat!("3.9.3-ordinate-", env!("CARGO_PKG_VERSION")).to_owned(),
             frame_bytes_max: 1_048_575,
+            node_bytes_max: 1_048_575,
+            enforce_quota: false,
             outstanding_max: 1000,
             window_max: 20_000,
             connections_max: 100_000,

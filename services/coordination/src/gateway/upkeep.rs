@@ -54,6 +54,7 @@ impl Gateway {
             let paused = self.connections.values().filter(|found| found.paused).map(|found| found.node);
             self.stirred.extend(paused);
             self.settings.placement.spaces().for_each(|space| self.reads.ask_sizes(space));
+            self.ask_quotas();
         }
         if now >= self.upkeep.reap_at {
             let every = self.settings.reap_every;

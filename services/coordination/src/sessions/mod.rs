@@ -13,7 +13,7 @@ use crate::sessions::state::Session;
 use crate::wire::{
     Body, Code, ConnectionEpoch, Malformed, Origin, SessionAnswer, SessionId, Told, parent_of,
 };
-use kernel::{Bytes, DecodeError, planted};
+use kernel::{Bytes, DecodeError, NodeId, planted};
 use mason::{Group, GroupTime, Order, Space, StubOut, Verdict};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -40,6 +40,23 @@ impl SessionSettings {
     pub fn new(placement: Arc<Placement>, key: [u8; 32]) -> Self {
         Self { placement, key, timeout_min: 4000, timeout_max: 40_000, slack: 1000, sessions_max: 1_000_000 }
     }
+}
+
+/// What is known of a session, for those who run the service.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SessionView<'a> {
+    /// Which.
+    pub session: SessionId,
+    /// Where its last connection ended, or ends.
+    pub gateway: NodeId,
+    /// Where that connection came from.
+    pub address: &'a str,
+    /// In milliseconds.
+    pub timeout: u32,
+    /// Milliseconds until it expires unless it is heard from.
+    pub expires_in: u64,
+    /// It has ended, and its nodes are being deleted.
+    pub closing: bool,
 }
 
 /// The sessions whose home is one group.
@@ -80,6 +97,20 @@ impl Sessions {
         self.sessions.contains_key(&session)
     }
 
+    /// The sessions after `after`, in the order of their numbers, as of the group's time.
+    pub fn after(&self, after: SessionId, now: GroupTime) -> impl Iterator<Item = SessionView<'_>> {
+        self.sessions.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded)).map(
+            move |(id, session)| SessionView {
+                session: *id,
+                gateway: session.origin.gateway,
+                address: &session.address,
+                timeout: session.timeout,
+                expires_in: session.deadline.0.saturating_sub(now.0),
+                closing: session.closing,
+            },
+        )
+    }
+
     /// True if there is none.
     pub fn is_empty(&self) -> bool {
         self.sessions.is_empty()
@@ -102,14 +133,20 @@ impl Sessions {
         }
     }
 
-    fn on_open(&mut self, origin: Origin, nonce: u64, timeout: i32, now: GroupTime) -> SessionAnswer {
+    fn on_open(
+        &mut self,
+        (origin, address): (Origin, &str),
+        nonce: u64,
+        timeout: i32,
+        now: GroupTime,
+    ) -> SessionAnswer {
         if self.sessions.len() >= self.settings.sessions_max {
             return SessionAnswer::Refused;
         }
         self.opened += 1;
         let id = SessionId((u64::from(self.group.0) + 1) << 48 | (self.opened & 0xffff_ffff_ffff));
         let password = password::of(&self.settings.key, id, nonce);
-        self.sessions.insert(id, Session::new(password, origin, self.granted(timeout)));
+        self.sessions.insert(id, Session::new(password, origin, address, self.granted(timeout)));
         self.touch(id, now);
         self.attached(id)
     }
@@ -129,7 +166,7 @@ impl Sessions {
     fn on_attach(
         &mut self,
         (id, password): (SessionId, &[u8]),
-        origin: Origin,
+        (origin, address): (Origin, &str),
         timeout: i32,
         now: GroupTime,
         out: &mut StubOut,
@@ -141,6 +178,9 @@ impl Sessions {
         }
         let before = std::mem::replace(&mut session.origin, origin);
         session.epoch = session.epoch.next();
+        if *session.address != *address {
+            session.address = address.into();
+        }
         session.timeout = granted;
         if before != origin {
             let told = Told::Moved { connection: before.connection, session: id };
@@ -246,9 +286,11 @@ impl mason::Stub for Sessions {
                 }
             },
             Ok(Body::Reap { .. }) => return Verdict::Execute,
-            Ok(Body::Open { origin, nonce, timeout }) => self.on_open(origin, nonce, timeout, now),
-            Ok(Body::Attach { session, password, origin, timeout }) => {
-                self.on_attach((session, password), origin, timeout, now, out)
+            Ok(Body::Open { origin, nonce, timeout, address }) => {
+                self.on_open((origin, address), nonce, timeout, now)
+            }
+            Ok(Body::Attach { session, password, origin, timeout, address }) => {
+                self.on_attach((session, password), (origin, address), timeout, now, out)
             }
             Ok(Body::Touch { sessions }) => {
                 let (alive, gone): (Vec<_>, Vec<_>) =

@@ -9,6 +9,8 @@ pub(crate) struct Session {
     pub(crate) password: [u8; 16],
     pub(crate) epoch: ConnectionEpoch,
     pub(crate) origin: Origin,
+    /// Where the user's connection came from when it was last attached.
+    pub(crate) address: Box<str>,
     /// In milliseconds.
     pub(crate) timeout: u32,
     /// Not before this does it expire.
@@ -21,11 +23,12 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(password: [u8; 16], origin: Origin, timeout: u32) -> Self {
+    pub(crate) fn new(password: [u8; 16], origin: Origin, address: &str, timeout: u32) -> Self {
         Self {
             password,
             epoch: ConnectionEpoch(1),
             origin,
+            address: address.into(),
             timeout,
             deadline: GroupTime(0),
             spaces: BTreeSet::new(),
@@ -43,6 +46,7 @@ pub(crate) fn save(opened: u64, sessions: &BTreeMap<SessionId, Session>, out: &m
         out.extend_from_slice(&session.password);
         out.put_u64(session.epoch.0);
         session.origin.write(out);
+        out.put_text(&session.address);
         out.put_i32(session.timeout as i32);
         out.put_u64(session.deadline.0);
         out.push(u8::from(session.closing));
@@ -60,7 +64,7 @@ pub(crate) fn load(saved: &[u8]) -> Result<(u64, BTreeMap<SessionId, Session>), 
         let id = SessionId(input.u64()?);
         let password = input.take(16)?.try_into().map_err(|_| Malformed)?;
         let epoch = ConnectionEpoch(input.u64()?);
-        let mut session = Session::new(password, Origin::read(input)?, input.i32()? as u32);
+        let mut session = Session::new(password, Origin::read(input)?, input.text()?, input.i32()? as u32);
         session.epoch = epoch;
         session.deadline = GroupTime(input.u64()?);
         session.closing = input.bool()?;

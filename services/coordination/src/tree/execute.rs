@@ -93,7 +93,9 @@ impl Znodes {
                     *before = before.wrapping_add(1);
                     paths.insert(parent.into());
                 }
-                Update::Delete { .. } => paths.extend(parent.into_iter().chain([path]).map(Cow::Borrowed)),
+                Update::Delete { .. } | Update::Restore(_) => {
+                    paths.extend(parent.into_iter().chain([path]).map(Cow::Borrowed))
+                }
                 Update::SetData { .. }
                 | Update::SetAcl { .. }
                 | Update::Check { .. }
@@ -302,7 +304,7 @@ fn write_outcome(outcome: &Outcome<'_>, out: &mut Vec<u8>) {
             }
         }
         Outcome::Set(meta) => meta.stat().write(out),
-        Outcome::Deleted | Outcome::Checked => {}
+        Outcome::Deleted | Outcome::Checked | Outcome::Restored => {}
     }
 }
 
@@ -313,7 +315,8 @@ fn write_result(outcome: &Outcome<'_>, out: &mut Vec<u8>) {
         Outcome::Created(_, Some(_)) => op::CREATE2,
         Outcome::Deleted => op::DELETE,
         Outcome::Set(_) => op::SET_DATA,
-        Outcome::Checked => op::CHECK,
+        // Restoring is no step of a multi.
+        Outcome::Checked | Outcome::Restored => op::CHECK,
     };
     write_multi_header(kind, false, 0, out);
     write_outcome(outcome, out);

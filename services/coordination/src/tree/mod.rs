@@ -4,6 +4,7 @@ mod acls;
 mod execute;
 mod meta;
 mod names;
+mod quotas;
 mod read;
 mod snapshot;
 mod table;
@@ -12,8 +13,9 @@ mod watches;
 
 use crate::placement::Placement;
 use crate::tree::meta::{Kind, Meta};
+use crate::tree::quotas::Quotas;
 use crate::tree::snapshot::Snapshot;
-use crate::tree::table::{NodeIndex, Table};
+use crate::tree::table::{Node, NodeIndex, Table};
 use crate::tree::transaction::{Change, ESSENTIAL};
 use crate::tree::watches::{Missed, Notices, Watches};
 use crate::wire::{Acl, EventKind, Identity, Permission, SessionId, name_of, parent_of};
@@ -32,6 +34,7 @@ pub struct Znodes {
     ephemerals: BTreeMap<SessionId, BTreeSet<NodeIndex>>,
     /// Containers and nodes with a time to live that live here.
     mortal: BTreeSet<NodeIndex>,
+    quotas: Quotas,
     watches: Watches,
     snapshot: Option<Snapshot>,
     /// Of the last operation executed.
@@ -52,6 +55,7 @@ impl Znodes {
             table: Table::new(hash_seed),
             ephemerals: BTreeMap::new(),
             mortal: BTreeSet::new(),
+            quotas: Quotas::default(),
             watches: Watches::default(),
             snapshot: None,
             stamp: 0,
@@ -119,6 +123,11 @@ impl Znodes {
         self.ephemerals.keys().copied()
     }
 
+    /// How many ephemeral nodes a session has here.
+    pub fn ephemerals_of(&self, session: SessionId) -> usize {
+        self.ephemerals.get(&session).map_or(0, BTreeSet::len)
+    }
+
     /// Carries out what lives here of a change, and notes whom to tell. `alone`: no other shard takes part in the operation.
     /// `position`: of the step within its operation.
     fn apply(&mut self, change: &Change<'_>, alone: bool, position: u32, notices: &mut Notices) {
@@ -145,7 +154,9 @@ impl Znodes {
         match (found, &change.after) {
             (None, Some(meta)) => {
                 self.keep(self.table.next_place());
-                let index = self.table.insert(path, change.data.flatten(), meta);
+                let data = change.data.flatten();
+                let index = self.table.insert(path, data, meta);
+                self.quotas.inserted(index, path, data.map_or(0, <[u8]>::len));
                 match meta.kind {
                     Kind::Ephemeral(session) => {
                         self.ephemerals.entry(session).or_default().insert(index);
@@ -158,6 +169,10 @@ impl Znodes {
             }
             (Some((index, _)), Some(meta)) => {
                 self.keep(index);
+                if let Some(data) = change.data {
+                    let before = self.table.at(index).and_then(Node::data).map_or(0, <[u8]>::len);
+                    self.quotas.updated(path, before, data.map_or(0, <[u8]>::len));
+                }
                 self.table.change(index, |node, acls| {
                     if **acls.list(node.acl) != *meta.acl {
                         let held = acls.hold(&meta.acl);
@@ -168,6 +183,8 @@ impl Znodes {
             }
             (Some((index, kind)), None) => {
                 self.keep(index);
+                let bytes = self.table.at(index).and_then(Node::data).map_or(0, <[u8]>::len);
+                self.quotas.removed(index, path, bytes);
                 self.table.remove(index);
                 self.mortal.remove(&index);
                 if let Kind::Ephemeral(session) = kind
@@ -227,6 +244,7 @@ impl mason::Shard for Znodes {
         self.table.clear();
         self.ephemerals.clear();
         self.mortal.clear();
+        self.quotas.clear();
         self.snapshot = None;
         self.last_installed = None;
         self.stamp = 0;

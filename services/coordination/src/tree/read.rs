@@ -64,6 +64,10 @@ impl Znodes {
                 let served = served.filter(|node| node.meta(&self.table.acls).has_served(now));
                 served.take(usize::from(limit)).for_each(|node| out.put_text(node.path()));
             }
+            Query::Quotas { paths } => {
+                begin(1, out);
+                self.write_quotas(&paths, out);
+            }
             Query::Sizes => {
                 begin(1, out);
                 out.put_u64(self.table.len() as u64);

@@ -128,6 +128,7 @@ impl Znodes {
             return Err(Malformed);
         }
         let index = self.table.insert(path, data, meta);
+        self.quotas.inserted(index, path, data.map_or(0, <[u8]>::len));
         self.table.change(index, |node, _| {
             if meta.children > 0 || node.directory.is_some() {
                 node.update_directory(meta);

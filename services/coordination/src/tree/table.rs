@@ -102,8 +102,13 @@ impl Node {
 
     /// Takes over what an update of the node itself has changed, but its ACL.
     pub(crate) fn update(&mut self, meta: &Meta, data: Option<Option<&[u8]>>) {
-        (self.mzxid, self.mtime) = (meta.mzxid, meta.mtime);
+        (self.mzxid, self.ctime, self.mtime) = (meta.mzxid, meta.ctime, meta.mtime);
         (self.version, self.aversion) = (meta.version, meta.aversion);
+        let directory = self.directory.as_deref();
+        let counted = directory.map_or((self.czxid, 0), |directory| (directory.pzxid, directory.creates));
+        if counted != (meta.pzxid, meta.creates) {
+            self.update_directory(meta);
+        }
         if let Some(data) = data {
             let at = self.path_len as usize;
             self.has_data = data.is_some();

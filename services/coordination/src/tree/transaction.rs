@@ -4,8 +4,8 @@
 
 use crate::tree::meta::{Kind, Meta};
 use crate::wire::{
-    Caller, Code, Create, EventKind, Mode, Permission, SessionId, Update, allowed, fixed, parent_of,
-    sequential_name, validate,
+    Caller, Code, Create, EventKind, Mode, Permission, Restore, SessionId, Update, allowed, fixed, parent_of,
+    plain, sequential_name, validate,
 };
 use kernel::planted;
 use std::borrow::Cow;
@@ -54,6 +54,7 @@ pub(crate) enum Outcome<'a> {
     /// Data or ACL were set.
     Set(Meta),
     Checked,
+    Restored,
 }
 
 /// A version after the present one. Never -1, which stands for "any".
@@ -88,6 +89,7 @@ pub(crate) fn plan<'a>(
             };
             Ok(changed(path, Some(EventKind::DataChanged), before, after, Some(*data)))
         }
+        Update::Restore(restore) => plan_restore(restore, view, writer),
         Update::SetAcl { path, acl, version } => {
             validate(path)?;
             let acl = fixed(acl, writer.caller)?;
@@ -206,6 +208,68 @@ fn plan_create<'a>(
         parent: Some(parent),
     };
     Ok((Some(change), outcome))
+}
+
+/// A new node needs CREATE at its parent, one that is there WRITE and ADMIN. The parent's counter stays: it is restored itself.
+fn plan_restore<'a>(
+    restore: &Restore<'a>,
+    view: &impl View,
+    writer: &Writer<'_>,
+) -> Result<(Option<Change<'a>>, Outcome<'a>), Code> {
+    validate(restore.path)?;
+    let kind = match (Mode::of_flags(restore.flags), restore.ttl) {
+        (Some((Mode::Persistent, false)), -1) => Kind::Persistent,
+        (Some((Mode::Container, false)), -1) => Kind::Container,
+        (Some((Mode::Ttl, false)), ttl @ 1..=TTL_MAX) => Kind::Ttl(ttl as u64),
+        _ => return Err(Code::BadArguments),
+    };
+    if matches!(kind, Kind::Ttl(_)) && !writer.ttl_allowed {
+        return Err(Code::Unimplemented);
+    }
+    let (Ok(ctime), Ok(mtime)) = (u64::try_from(restore.ctime), u64::try_from(restore.mtime)) else {
+        return Err(Code::BadArguments);
+    };
+    let acl = plain(&restore.acl)?;
+    if crate::wire::name_of(restore.path).len() > NAME_BYTES_MAX {
+        return Err(Code::BadArguments);
+    }
+    let before = view.meta(restore.path);
+    let parent = match (&before, parent_of(restore.path)) {
+        (Some(before), _) => {
+            allowed(&before.acl, Permission::WRITE, writer.caller)?;
+            allowed(&before.acl, Permission::ADMIN, writer.caller)?;
+            if before.kind != kind {
+                return Err(Code::NodeExists);
+            }
+            None
+        }
+        (None, None) => return Err(Code::BadArguments),
+        (None, Some(parent)) => {
+            let parent = view.meta(parent).ok_or(Code::NoNode)?;
+            allowed(&parent.acl, Permission::CREATE, writer.caller)?;
+            if matches!(parent.kind, Kind::Ephemeral(_)) {
+                return Err(Code::NoChildrenForEphemerals);
+            }
+            Some(Meta { pzxid: writer.stamp, children: parent.children + 1, ..parent })
+        }
+    };
+    let after = Meta {
+        czxid: before.as_ref().map_or(writer.stamp, |before| before.czxid),
+        mzxid: writer.stamp,
+        pzxid: writer.stamp,
+        ctime,
+        mtime,
+        version: restore.version,
+        creates: restore.creates,
+        aversion: restore.aversion,
+        kind,
+        children: before.as_ref().map_or(0, |before| before.children),
+        data_len: restore.data.map_or(0, <[u8]>::len) as u32,
+        acl: acl.into(),
+    };
+    let event = Some(if before.is_some() { EventKind::DataChanged } else { EventKind::Created });
+    let (path, data) = (Cow::Borrowed(restore.path), Some(restore.data));
+    Ok((Some(Change { path, event, before, after: Some(after), data, parent }), Outcome::Restored))
 }
 
 /// Nodes that are always there.

@@ -171,6 +171,21 @@ pub fn fixed(asked: &[Acl], caller: &Caller<'_>) -> Result<Vec<Acl>, Code> {
     if fixed.is_empty() { Err(Code::InvalidAcl) } else { Ok(fixed) }
 }
 
+/// The list of a node that is restored as it is stored: what was proven elsewhere is not proven again, and schemes that nobody can
+/// prove here stay, so that nobody but a superuser is let in.
+pub fn plain(asked: &[Acl]) -> Result<Vec<Acl>, Code> {
+    let mut plain: Vec<Acl> = Vec::with_capacity(asked.len());
+    for acl in asked {
+        if acl.who.scheme.is_empty() || &*acl.who.scheme == "auth" {
+            return Err(Code::InvalidAcl);
+        }
+        if !plain.contains(acl) {
+            plain.push(acl.clone());
+        }
+    }
+    if plain.is_empty() { Err(Code::InvalidAcl) } else { Ok(plain) }
+}
+
 fn is_valid(who: &Identity) -> bool {
     match &*who.scheme {
         "world" => &*who.id == "anyone",

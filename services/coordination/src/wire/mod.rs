@@ -6,19 +6,23 @@ mod jute;
 mod operation;
 mod path;
 mod query;
+mod quota;
 mod reply;
 mod request;
 mod stat;
 
-pub use acl::{Acl, Caller, Identity, OPEN, Permission, allowed, fixed, is_open, read_acls, write_acls};
+pub use acl::{
+    Acl, Caller, Identity, OPEN, Permission, allowed, fixed, is_open, plain, read_acls, write_acls,
+};
 pub use code::Code;
 pub use jute::{JuteInput, JuteOutput, Malformed};
 pub use operation::{Body, ConnectionEpoch, Origin, SessionAnswer, SessionId, Told, WriteHead};
 pub use path::{is_sequential, name_of, parent_of, sequential_name, validate};
 pub use query::{Event, Fired, Query, Reapable, WatchSeq};
+pub use quota::{QuotaLimits, is_limits, limited_by, shown_by};
 pub use reply::{
     ConnectRequest, EventKind, NO_ZXID, NOTIFICATION_XID, PING_XID, connect_response, frame, notification,
     reply_header,
 };
-pub use request::{Create, Mode, Operation, Request, SetWatches, Update, op};
+pub use request::{Create, Mode, Operation, Request, Restore, SetWatches, Update, op};
 pub use stat::Stat;

@@ -52,6 +52,8 @@ pub enum Body<'a> {
         nonce: u64,
         /// In milliseconds, as the user asks.
         timeout: i32,
+        /// Where the user's connection comes from, as text.
+        address: &'a str,
     },
     /// A session comes back on another connection.
     Attach {
@@ -63,6 +65,8 @@ pub enum Body<'a> {
         origin: Origin,
         /// In milliseconds, as the user asks.
         timeout: i32,
+        /// Where the user's connection comes from, as text.
+        address: &'a str,
     },
     /// These were heard from.
     Touch {
@@ -109,18 +113,20 @@ impl<'a> Body<'a> {
     /// Appends it.
     pub fn write(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Open { origin, nonce, timeout } => {
+            Self::Open { origin, nonce, timeout, address } => {
                 out.push(OPEN);
                 origin.write(out);
                 out.put_u64(*nonce);
                 out.put_i32(*timeout);
+                out.put_text(address);
             }
-            Self::Attach { session, password, origin, timeout } => {
+            Self::Attach { session, password, origin, timeout, address } => {
                 out.push(ATTACH);
                 out.put_u64(session.0);
                 out.put_buffer(Some(password));
                 origin.write(out);
                 out.put_i32(*timeout);
+                out.put_text(address);
             }
             Self::Touch { sessions } => {
                 out.push(TOUCH);
@@ -166,12 +172,18 @@ impl<'a> Body<'a> {
         let mut input = JuteInput(bytes);
         let input = &mut input;
         Ok(match input.u8()? {
-            OPEN => Self::Open { origin: Origin::read(input)?, nonce: input.u64()?, timeout: input.i32()? },
+            OPEN => Self::Open {
+                origin: Origin::read(input)?,
+                nonce: input.u64()?,
+                timeout: input.i32()?,
+                address: input.text()?,
+            },
             ATTACH => Self::Attach {
                 session: SessionId(input.u64()?),
                 password: input.buffer()?.unwrap_or_default(),
                 origin: Origin::read(input)?,
                 timeout: input.i32()?,
+                address: input.text()?,
             },
             TOUCH => Self::Touch { sessions: read_touched(input)? },
             CLOSE => Self::Close { session: SessionId(input.u64()?), epoch: ConnectionEpoch(input.u64()?) },

@@ -69,6 +69,11 @@ pub enum Query<'a> {
     },
     /// Sizes, for the metrics page.
     Sizes,
+    /// Limits of quotas, and how much there is below these paths.
+    Quotas {
+        /// The paths.
+        paths: Vec<&'a str>,
+    },
 }
 
 /// A change that a returning client missed.
@@ -95,6 +100,7 @@ const EPHEMERALS: u8 = 5;
 const DESCENDANTS: u8 = 6;
 const REAPABLE: u8 = 7;
 const SIZES: u8 = 8;
+const QUOTAS: u8 = 9;
 
 fn put_texts(texts: &[&str], out: &mut Vec<u8>) {
     out.put_count(texts.len());
@@ -148,6 +154,10 @@ impl<'a> Query<'a> {
                 out.put_u16(*limit);
             }
             Self::Sizes => out.push(SIZES),
+            Self::Quotas { paths } => {
+                out.push(QUOTAS);
+                put_texts(paths, &mut out);
+            }
         }
         out
     }
@@ -180,6 +190,7 @@ impl<'a> Query<'a> {
             DESCENDANTS => Self::Descendants { path: input.text()? },
             REAPABLE => Self::Reapable { now: input.u64()?, limit: input.u16()? },
             SIZES => Self::Sizes,
+            QUOTAS => Self::Quotas { paths: input.texts()? },
             _ => return Err(Malformed),
         })
     }

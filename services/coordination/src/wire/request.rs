@@ -1,7 +1,7 @@
 //! What users ask: opcodes, and requests as they are read from a frame without copying.
 
-use crate::wire::acl::read_acls;
-use crate::wire::{Acl, JuteInput, Malformed};
+use crate::wire::acl::{read_acls, write_acls};
+use crate::wire::{Acl, JuteInput, JuteOutput, Malformed};
 
 /// Opcodes.
 #[allow(missing_docs)]
@@ -42,6 +42,8 @@ pub mod op {
     pub const REMOVE_RECURSIVE: i32 = 1001;
     /// Ours, inside of a multi: fails unless the node is the very one that was read.
     pub const CHECK_SAME: i32 = 1002;
+    /// Ours: makes a node, or makes it over, as it was elsewhere: with its versions, times and counter.
+    pub const RESTORE: i32 = 1003;
 }
 
 /// How a node lives.
@@ -104,6 +106,59 @@ impl Create<'_> {
     }
 }
 
+/// A node as it was elsewhere.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Restore<'a> {
+    /// Where.
+    pub path: &'a str,
+    /// Its data.
+    pub data: Option<&'a [u8]>,
+    /// Who may do what; taken as it is, since whoever proved an identity did so elsewhere.
+    pub acl: Vec<Acl>,
+    /// Flags of a create: 0, 4 or 5.
+    pub flags: i32,
+    /// Milliseconds; -1 where the node has none.
+    pub ttl: i64,
+    /// Its version.
+    pub version: i32,
+    /// How many children were ever created below it.
+    pub creates: i32,
+    /// The version of its list.
+    pub aversion: i32,
+    /// Milliseconds since 1970.
+    pub ctime: i64,
+    /// Milliseconds since 1970.
+    pub mtime: i64,
+}
+
+impl Restore<'_> {
+    /// The body of a request.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        out.put_text(self.path);
+        out.put_buffer(self.data);
+        write_acls(&self.acl, out);
+        out.put_i32(self.flags);
+        out.put_i64(self.ttl);
+        [self.version, self.creates, self.aversion].into_iter().for_each(|number| out.put_i32(number));
+        [self.ctime, self.mtime].into_iter().for_each(|time| out.put_i64(time));
+    }
+
+    fn read<'a>(input: &mut JuteInput<'a>) -> Result<Restore<'a>, Malformed> {
+        Ok(Restore {
+            path: input.text()?,
+            data: input.buffer()?,
+            acl: read_acls(input)?,
+            flags: input.i32()?,
+            ttl: input.i64()?,
+            version: input.i32()?,
+            creates: input.i32()?,
+            aversion: input.i32()?,
+            ctime: input.i64()?,
+            mtime: input.i64()?,
+        })
+    }
+}
+
 /// A step of a write.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs)]
@@ -114,6 +169,7 @@ pub enum Update<'a> {
     SetAcl { path: &'a str, acl: Vec<Acl>, version: i32 },
     Check { path: &'a str, version: i32 },
     CheckSame { path: &'a str, czxid: i64, mzxid: i64, aversion: i32 },
+    Restore(Restore<'a>),
 }
 
 impl<'a> Update<'a> {
@@ -142,14 +198,27 @@ impl<'a> Update<'a> {
                 mzxid: input.i64()?,
                 aversion: input.i32()?,
             },
+            op::RESTORE => Self::Restore(Restore::read(input)?),
             _ => return Ok(None),
         }))
+    }
+
+    /// The length of the data that it writes.
+    pub fn data_len(&self) -> usize {
+        let data = match self {
+            Self::Create(create) => create.data,
+            Self::Restore(restore) => restore.data,
+            Self::SetData { data, .. } => *data,
+            Self::Delete { .. } | Self::SetAcl { .. } | Self::Check { .. } | Self::CheckSame { .. } => None,
+        };
+        data.map_or(0, <[u8]>::len)
     }
 
     /// The node it is about.
     pub fn path(&self) -> &'a str {
         match self {
             Self::Create(create) => create.path,
+            Self::Restore(restore) => restore.path,
             Self::Delete { path, .. }
             | Self::SetData { path, .. }
             | Self::SetAcl { path, .. }
@@ -202,7 +271,7 @@ impl<'a> Operation<'a> {
                 return Ok(Some(Self::Multi(updates)));
             }
             let update = match kind {
-                op::SET_ACL => None,
+                op::SET_ACL | op::RESTORE => None,
                 _ => Update::read(kind, input)?,
             };
             updates.push(update.and_then(Update::into_step).ok_or(Malformed)?);

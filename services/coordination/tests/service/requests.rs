@@ -2,9 +2,10 @@
 
 use crate::client::{
     Client, Heard, Reply, acl, auth, create, create_with, delete, multi, path_and_int, read, rename, set,
+    set_watches,
 };
 use crate::driver::{Cluster, Shape};
-use coordination::wire::{JuteInput, JuteOutput, Stat, op};
+use coordination::wire::{JuteInput, JuteOutput, Restore, Stat, op};
 
 /// Every test runs with one shard and with four.
 fn clusters() -> impl Iterator<Item = Cluster> {
@@ -51,6 +52,169 @@ fn nodes_are_made_read_changed_and_deleted() {
         c.settle();
         assert_eq!(client.hear(c).len(), 1);
         assert!(c.closed.contains_key(&client.node));
+        c.agree();
+    }
+}
+
+// A quota that does not count what is there, or refuses what is allowed, is worse than none.
+#[test]
+fn quotas_count_and_refuse() {
+    for (shards, seed) in [(1, 1), (4, 2)] {
+        let mut cluster = Cluster::with(Shape { hosts: 3, groups: 2, shards, seed }, |settings| {
+            settings.enforce_quota = true;
+        });
+        let c = &mut cluster;
+        let mut client = Client::connect(c, 0);
+        for path in ["/app", "/app/a", "/app/a/b", "/application"] {
+            assert_eq!(client.ask(c, op::CREATE, &create(path, b"12345", 0)).error, 0);
+        }
+        let limits: &[u8] = b"count=3,bytes=-1=;byteHardLimit=100;countHardLimit=5";
+        for (path, data) in [
+            ("/zookeeper/quota/app", &b""[..]),
+            ("/zookeeper/quota/app/zookeeper_limits", limits),
+            ("/zookeeper/quota/app/zookeeper_stats", b"count=0,bytes=0"),
+        ] {
+            assert_eq!(client.ask(c, op::CREATE, &create(path, data, 0)).error, 0);
+        }
+        let stats = |c: &mut Cluster, client: &mut Client| {
+            // A round finds the quota, the next one counts.
+            (0..3).for_each(|_| c.pass(1100));
+            let got = client.ask(c, op::GET_DATA, &read("/zookeeper/quota/app/zookeeper_stats", false));
+            let text = String::from_utf8(got.data()).expect("text");
+            assert_eq!(got.stat().data_length as usize, text.len());
+            text
+        };
+        assert_eq!(stats(c, &mut client), "count=3,bytes=15");
+        assert_eq!(c.metrics(0).quotas_exceeded, 0);
+        assert_eq!(client.ask(c, op::CREATE, &create("/app/c", b"1", 0)).error, 0);
+        let steps = [(op::CREATE, create("/app/d", b"", 0)), (op::CREATE, create("/app/e", b"", 0))];
+        assert_eq!(client.ask(c, op::CREATE, &create("/app/big", &[b'x'; 90], 0)).error, -125, "bytes");
+        assert_eq!(client.ask(c, op::CREATE, &create("/app/d", b"", 0)).error, 0);
+        assert_eq!(client.ask(c, op::CREATE, &create("/app/e", b"", 0)).error, -125, "nodes");
+        let refused = client.ask(c, op::MULTI, &multi(&steps));
+        assert_eq!((refused.error, refused.steps()), (0, vec![(-1, -125), (-1, -2)]));
+        assert_eq!(client.ask(c, op::CREATE, &create("/application/free", b"", 0)).error, 0, "another path");
+        assert_eq!(client.ask(c, op::SET_DATA, &set("/app/a", b"123", -1)).error, 0);
+        assert_eq!(client.ask(c, op::DELETE, &delete("/app/c", -1)).error, 0);
+        assert_eq!(stats(c, &mut client), "count=4,bytes=13");
+        assert_eq!(
+            (c.metrics(0).quotas, c.metrics(0).quotas_exceeded, c.metrics(0).quota_refused),
+            (1, 1, 3)
+        );
+        assert_eq!(client.ask(c, op::CREATE, &create("/app/e", b"", 0)).error, 0, "there is room again");
+        assert_eq!(client.ask(c, op::DELETE, &delete("/zookeeper/quota/app/zookeeper_limits", -1)).error, 0);
+        (0..3).for_each(|_| c.pass(1100));
+        assert_eq!(
+            client.ask(c, op::CREATE, &create("/app/f", &[b'x'; 90], 0)).error,
+            0,
+            "no quota any more"
+        );
+        c.agree();
+    }
+}
+
+// A bound that is not held lets one client take the memory of all.
+#[test]
+fn bounds_are_held_and_told() {
+    let shape = Shape { hosts: 1, groups: 1, shards: 4, seed: 1 };
+    let mut cluster = Cluster::with(shape, |settings| {
+        (settings.node_bytes_max, settings.watches_max) = (10, 3);
+        settings.ttl_allowed = false;
+    });
+    let c = &mut cluster;
+    let mut client = Client::connect(c, 0);
+    assert_eq!(client.ask(c, op::CREATE, &create("/a", &[b'x'; 10], 0)).error, 0);
+    assert_eq!(client.ask(c, op::CREATE, &create("/b", &[b'x'; 11], 0)).error, -8);
+    assert_eq!(client.ask(c, op::SET_DATA, &set("/a", &[b'x'; 11], -1)).error, -8);
+    let both = multi(&[(op::SET_DATA, set("/a", b"", -1)), (op::CREATE, create("/b", &[b'x'; 11], 0))]);
+    assert_eq!(client.ask(c, op::MULTI, &both).error, -8);
+    assert_eq!(client.ask(c, op::GET_DATA, &read("/a", true)).stat().version, 0, "a part was executed");
+    assert_eq!(client.ask(c, op::ADD_WATCH, &path_and_int("/p", 0)).error, 0);
+    assert_eq!(client.ask(c, op::ADD_WATCH, &path_and_int("/q", 1)).error, 0);
+    assert_eq!(client.ask(c, op::ADD_WATCH, &path_and_int("/r", 1)).error, -127);
+    assert_eq!(client.ask(c, op::EXISTS, &read("/r", true)).error, -127);
+    let many = set_watches(0, [&["/r"], &[], &[]], None);
+    assert_eq!(client.ask(c, op::SET_WATCHES, &many).error, -127);
+    let mut mortal = create("/mortal", b"", 5);
+    mortal.put_i64(1000);
+    assert_eq!(client.ask(c, op::CREATE_TTL, &mortal).error, -6, "they are switched off");
+    let mut brought = Vec::new();
+    let restore = Restore {
+        path: "/mortal",
+        data: None,
+        acl: vec![acl(31, "world", "anyone")],
+        flags: 5,
+        ttl: 1000,
+        version: 0,
+        creates: 0,
+        aversion: 0,
+        ctime: 0,
+        mtime: 0,
+    };
+    restore.write(&mut brought);
+    assert_eq!(client.ask(c, op::RESTORE, &brought).error, -6, "nor can they be brought");
+    let metrics = c.metrics(0);
+    assert_eq!((metrics.nodes_refused, metrics.watches_refused, metrics.watches), (3, 3, 3));
+}
+
+// A node that is brought along without its counter gives out names that are taken; one that is made over by anybody is nobody's.
+#[test]
+fn nodes_are_restored_as_they_were() {
+    let restore = |path: &'static str, data: &'static [u8], creates: i32| Restore {
+        path,
+        data: Some(data),
+        acl: vec![acl(31, "sasl", "whoever"), acl(17, "world", "anyone")],
+        flags: 0,
+        ttl: -1,
+        version: 7,
+        creates,
+        aversion: 3,
+        ctime: 1_000,
+        mtime: 2_000,
+    };
+    let body = |restore: Restore<'_>| {
+        let mut body = Vec::new();
+        restore.write(&mut body);
+        body
+    };
+    for mut cluster in clusters() {
+        let c = &mut cluster;
+        let mut client = Client::connect(c, 0);
+        assert_eq!(client.ask(c, op::RESTORE, &body(restore("/x/y", b"", 0))).error, -101);
+        let open = Restore { acl: vec![acl(31, "world", "anyone")], ..restore("/r", b"one", 1000) };
+        for _again in 0..2 {
+            assert_eq!(client.ask(c, op::RESTORE, &body(open.clone())).error, 0);
+            for child in ["/r/a", "/r/b-0000000999"] {
+                let of = Restore { path: child, creates: 0, ..open.clone() };
+                assert_eq!(client.ask(c, op::RESTORE, &body(of)).error, 0);
+            }
+            let stat = client.ask(c, op::EXISTS, &read("/r", false)).stat();
+            assert_eq!((stat.version, stat.aversion, stat.ctime, stat.mtime), (7, 3, 1_000, 2_000));
+            assert_eq!((stat.num_children, stat.cversion), (2, 1998), "children do not count again");
+        }
+        let next = client.ask(c, op::CREATE, &create("/r/b-", b"", 2)).text();
+        assert_eq!(next, "/r/b-0000001000", "names go on where they were");
+        let other = Restore { flags: 4, ..open.clone() };
+        assert_eq!(client.ask(c, op::RESTORE, &body(other)).error, -110, "another kind");
+        let sealed = Restore { creates: 1, flags: 4, ..restore("/box", b"", 0) };
+        assert_eq!(client.ask(c, op::RESTORE, &body(sealed)).error, 0);
+        // The list of /box lets nobody here write.
+        assert_eq!(
+            client.ask(c, op::RESTORE, &body(Restore { flags: 4, ..restore("/box", b"x", 0) })).error,
+            -102
+        );
+        assert_eq!(client.ask(c, op::RESTORE, &body(restore("/box/in", b"", 0))).error, -102);
+        for wrong in [
+            Restore { flags: 1, ..restore("/w", b"", 0) },
+            Restore { flags: 5, ttl: 0, ..restore("/w", b"", 0) },
+            Restore { ctime: -1, ..restore("/w", b"", 0) },
+        ] {
+            assert_eq!(client.ask(c, op::RESTORE, &body(wrong)).error, -8);
+        }
+        let auth = Restore { acl: vec![acl(31, "auth", "")], ..restore("/w", b"", 0) };
+        assert_eq!(client.ask(c, op::RESTORE, &body(auth)).error, -114);
+        let in_a_multi = client.ask(c, op::MULTI, &multi(&[(op::RESTORE, body(restore("/w", b"", 0)))]));
+        assert_eq!(in_a_multi.error, -5, "restoring is no step");
         c.agree();
     }
 }

@@ -1,0 +1,64 @@
+//! `ordinate sequence`: numbers that are contiguous in every space, from the command line.
+
+use super::kv::{Endpoint, Output};
+use crate::failure::Failure;
+use clap::Subcommand;
+use serde_json::{Map, Value, json};
+
+/// The sequence: contiguous numbers, in one order over all spaces
+#[derive(Subcommand)]
+pub enum Sequence {
+    /// Take the next number of each space, at one place in the order of all
+    Next {
+        /// Names of spaces, separated by commas (sequence.spaces of the cluster file)
+        #[arg(long, value_delimiter = ',', required = true)]
+        spaces: Vec<String>,
+        /// How many places
+        #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+        count: u32,
+        /// What they are for; the spaces remember it
+        #[arg(long, default_value = "")]
+        label: String,
+        /// Output
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        endpoint: Endpoint,
+    },
+}
+
+/// Calls under way at a time.
+const UNDER_WAY_MAX: u32 = 1000;
+
+impl Sequence {
+    /// Does it.
+    pub fn run(self) -> Result<(), Failure> {
+        let Self::Next { spaces, count, label, output, endpoint } = self;
+        let (spaces, label, endpoint_of) = (&spaces, label.as_bytes(), &endpoint);
+        endpoint.with_sequence(|sequence| async move {
+            let mut left = count;
+            while left > 0 {
+                let now = left.min(UNDER_WAY_MAX);
+                left -= now;
+                let calls: Vec<_> = (0..now).map(|_| sequence.next(spaces, label)).collect();
+                for call in calls {
+                    let place = call.await.map_err(|error| endpoint_of.explain(&error))?;
+                    let numbers = spaces.iter().zip(&place.numbers);
+                    match output {
+                        Output::Table => {
+                            let words: Vec<String> =
+                                numbers.map(|(name, number)| format!("{name} {number}")).collect();
+                            println!("{}", words.join("   "));
+                        }
+                        Output::Json => {
+                            let numbers: Map<String, Value> =
+                                numbers.map(|(name, number)| (name.clone(), json!(number))).collect();
+                            println!("{}", json!({ "stamp": place.stamp, "numbers": numbers }));
+                        }
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+}

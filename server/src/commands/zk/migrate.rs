@@ -1,0 +1,297 @@
+//! `ordinate zk migrate`: the nodes of a living ZooKeeper, pass after pass, until its clients move.
+
+use super::client::{ZkClient, ZkError};
+use super::target::{Ask, Seen, Target, is_the_clusters_own, progress, walk};
+use coordination::wire::{JuteInput, Restore, Stat, read_acls};
+use serde_json::json;
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::io::BufRead as _;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+/// From where, and how.
+#[derive(clap::Args)]
+pub struct Migrate {
+    /// Servers of the living ZooKeeper, comma-separated
+    #[arg(long, value_name = "HOST:PORT")]
+    from: String,
+    /// Who to be there, for lists that do not let everybody read: SCHEME:TOKEN, for example digest:user:password
+    #[arg(long, value_name = "SCHEME:TOKEN", env = "ORDINATE_FROM_AUTH")]
+    from_auth: Option<String>,
+    /// Do not follow: end as soon as a pass finds nothing new and both sides are the same. Writers must be stopped
+    #[arg(long)]
+    cutover: bool,
+    /// Seconds between two passes while following
+    #[arg(long, default_value = "2", value_parser = crate::commands::seconds)]
+    every: Duration,
+    /// Into a cluster that has nodes already: those that the source has are made over, others stay. Resumes a migration
+    #[arg(long)]
+    merge: bool,
+}
+
+/// Passes at a cutover before it is said that somebody still writes.
+const CUTOVER_PASSES_MAX: u32 = 10;
+/// Sessions are kept alive at least this often.
+const PING_EVERY: Duration = Duration::from_secs(2);
+
+/// What decides whether a node has changed since it was copied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Mark {
+    czxid: i64,
+    mzxid: i64,
+    aversion: i32,
+    creates: i32,
+    version: i32,
+}
+
+fn creates_of(stat: &Stat) -> i32 {
+    // What is shown is twice the creates less the children that are left.
+    stat.cversion.wrapping_add(stat.num_children) / 2
+}
+
+impl Mark {
+    fn of(stat: &Stat) -> Self {
+        let Stat { czxid, mzxid, aversion, version, .. } = *stat;
+        Self { czxid, mzxid, aversion, creates: creates_of(stat), version }
+    }
+}
+
+/// What one pass did.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+struct Pass {
+    nodes: u64,
+    copied: u64,
+    deleted: u64,
+    ephemerals: u64,
+}
+
+impl Migrate {
+    /// Runs until the cutover.
+    pub fn run(&self, target: ZkClient, json: bool) -> Result<(), ZkError> {
+        // What is left behind is reached in the clear.
+        let mut source = ZkClient::connect(&self.from, None)?;
+        if let Some(auth) = &self.from_auth {
+            source.authenticate(auth)?;
+        }
+        let mut target = Target::new(target, self.merge)?;
+        let mut known = BTreeMap::new();
+        let first = self.pass(&mut source, &mut target, &mut known, "first pass")?;
+        say(json, "first pass", &first);
+        if !self.cutover {
+            self.follow(&mut source, &mut target, &mut known, json)?;
+        }
+        let mut passes = 0;
+        loop {
+            let pass = self.pass(&mut source, &mut target, &mut known, "last pass")?;
+            say(json, "last pass", &pass);
+            passes += 1;
+            if (pass.copied, pass.deleted) == (0, 0) {
+                break;
+            }
+            if passes == CUTOVER_PASSES_MAX {
+                return Err(ZkError::Input(format!(
+                    "the source still changes after {passes} passes: stop its writers, and migrate again with --merge --cutover"
+                )));
+            }
+        }
+        let differences = compare(&known, &mut source, &mut target.client)?;
+        if let Some(first) = differences.first() {
+            return Err(ZkError::Input(format!("{} nodes differ, {first} among them", differences.len())));
+        }
+        if json {
+            println!("{}", json!({ "cutover": true, "nodes": known.len(), "differences": 0 }));
+        } else {
+            println!(
+                "cutover: {} nodes, no difference. Clients can be pointed at the new servers.",
+                known.len()
+            );
+        }
+        target.client.close();
+        source.close();
+        Ok(())
+    }
+
+    fn follow(
+        &self,
+        source: &mut ZkClient,
+        target: &mut Target,
+        known: &mut BTreeMap<String, Mark>,
+        json: bool,
+    ) -> Result<(), ZkError> {
+        eprintln!("following. Stop the writers of the source, and press Enter for the cutover");
+        let cutover = enter_pressed();
+        loop {
+            let mut left = self.every;
+            while !left.is_zero() {
+                let nap = left.min(PING_EVERY);
+                left -= nap;
+                match cutover.recv_timeout(nap) {
+                    Ok(()) => return Ok(()),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    // Nobody can press anything: whoever started it ends it, and cuts over by --merge --cutover.
+                    Err(RecvTimeoutError::Disconnected) => std::thread::sleep(nap),
+                }
+                source.ping()?;
+                target.client.ping()?;
+            }
+            let pass = self.pass(source, target, known, "following")?;
+            if (pass.copied, pass.deleted) != (0, 0) {
+                say(json, "following", &pass);
+            }
+        }
+    }
+
+    /// Copies what has changed since `known`, and deletes what has gone.
+    fn pass(
+        &self,
+        source: &mut ZkClient,
+        target: &mut Target,
+        known: &mut BTreeMap<String, Mark>,
+        what: &str,
+    ) -> Result<Pass, ZkError> {
+        let bar = progress(None, what);
+        let mut pass = Pass::default();
+        let mut seen: BTreeMap<String, Mark> = BTreeMap::new();
+        let copied = RefCell::new((0_u64, BTreeMap::<String, Mark>::new()));
+        let mut data: Option<(Vec<u8>, Stat)> = None;
+        walk(
+            source,
+            |_, Seen { path, stat }, waiting| {
+                bar.inc(1);
+                if is_the_clusters_own(&path) {
+                    return Ok(());
+                }
+                if stat.ephemeral_owner != 0 {
+                    pass.ephemerals += 1;
+                    return Ok(());
+                }
+                pass.nodes += 1;
+                let mark = Mark::of(&stat);
+                if known.get(&path) != Some(&mark) {
+                    waiting.push_back(Ask::Data(path.clone()));
+                    waiting.push_back(Ask::Acl(path.clone()));
+                }
+                seen.insert(path, mark);
+                Ok(())
+            },
+            |ask, error, body| {
+                let (path, is_data) = match ask {
+                    Ask::Data(path) => (path, true),
+                    Ask::Acl(path) | Ask::Children(path) => (path, false),
+                };
+                match (error, is_data) {
+                    // It has gone meanwhile; the next pass finds out.
+                    (-101, _) => data = None,
+                    (0, true) => {
+                        let mut input = JuteInput(body);
+                        let found = input.buffer()?.unwrap_or_default().to_vec();
+                        data = Some((found, Stat::read(&mut input)?));
+                    }
+                    (0, false) => {
+                        if let Some((data, stat)) = data.take() {
+                            let acl = read_acls(&mut JuteInput(body))?;
+                            let restored = restored(&path, &data, &stat, acl);
+                            target.restore(&restored)?;
+                            let mut copied = copied.borrow_mut();
+                            copied.0 += 1;
+                            copied.1.insert(path, Mark::of(&stat));
+                        }
+                    }
+                    (code, _) => return Err(ZkError::Node { path, code }),
+                }
+                Ok(())
+            },
+        )?;
+        let (count, marks) = copied.into_inner();
+        pass.copied = count;
+        // Children before their parents.
+        for path in known.keys().rev().filter(|path| !seen.contains_key(*path)) {
+            target.delete(path)?;
+            pass.deleted += 1;
+        }
+        target.finish()?;
+        bar.finish_and_clear();
+        known.retain(|path, _| seen.contains_key(path));
+        known.extend(marks);
+        Ok(pass)
+    }
+}
+
+fn restored<'a>(
+    path: &'a str,
+    data: &'a [u8],
+    stat: &Stat,
+    acl: Vec<coordination::wire::Acl>,
+) -> Restore<'a> {
+    Restore {
+        path,
+        data: Some(data),
+        acl,
+        flags: 0,
+        ttl: -1,
+        version: stat.version,
+        creates: creates_of(stat),
+        aversion: stat.aversion,
+        ctime: stat.ctime.max(0),
+        mtime: stat.mtime.max(0),
+    }
+}
+
+fn say(json: bool, what: &str, pass: &Pass) {
+    let Pass { nodes, copied, deleted, ephemerals } = pass;
+    if json {
+        println!(
+            "{}",
+            json!({ "pass": what, "nodes": nodes, "copied": copied, "deleted": deleted, "ephemerals_dropped": ephemerals })
+        );
+    } else {
+        println!(
+            "{what}: {nodes} nodes, {copied} copied, {deleted} deleted; {ephemerals} ephemeral nodes left out"
+        );
+    }
+}
+
+/// Told once, when a line comes from standard input; hangs up when that ends without one.
+fn enter_pressed() -> Receiver<()> {
+    let (sender, receiver) = channel();
+    std::thread::spawn(move || {
+        let mut line = String::new();
+        if std::io::stdin().lock().read_line(&mut line).is_ok_and(|length| length > 0) {
+            // Whoever waits may have ended.
+            let _ = sender.send(());
+        }
+    });
+    receiver
+}
+
+/// Paths whose nodes are not the same on both sides, or only on one.
+fn compare(
+    known: &BTreeMap<String, Mark>,
+    source: &mut ZkClient,
+    target: &mut ZkClient,
+) -> Result<Vec<String>, ZkError> {
+    let mut here: BTreeMap<String, Stat> = BTreeMap::new();
+    let mut there: BTreeMap<String, Stat> = BTreeMap::new();
+    for (client, stats) in [(source, &mut there), (target, &mut here)] {
+        walk(
+            client,
+            |_, Seen { path, stat }, _| {
+                if stat.ephemeral_owner == 0 && !is_the_clusters_own(&path) {
+                    stats.insert(path, stat);
+                }
+                Ok(())
+            },
+            |_, _, _| Ok(()),
+        )?;
+    }
+    let same = |a: &Stat, b: &Stat| {
+        (a.version, a.aversion, a.ctime, a.mtime, a.data_length, creates_of(a))
+            == (b.version, b.aversion, b.ctime, b.mtime, b.data_length, creates_of(b))
+    };
+    let differs = |path: &&String| match (here.get(*path), there.get(*path)) {
+        (Some(here), Some(there)) => !same(here, there),
+        _ => true,
+    };
+    Ok(known.keys().chain(there.keys()).filter(differs).cloned().collect())
+}

@@ -1,0 +1,197 @@
+//! The cluster that nodes are brought to: many requests under way, an error names its node.
+
+use super::client::{ZkClient, ZkError};
+use coordination::wire::{JuteInput, JuteOutput as _, Restore, Stat, op};
+use indicatif::{ProgressBar, ProgressStyle};
+use std::collections::VecDeque;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+/// Requests under way at most, and their bytes.
+const UNDER_WAY_MAX: usize = 256;
+const BYTES_UNDER_WAY_MAX: usize = 512 << 10;
+
+/// Nodes that every cluster has, and that are its own.
+pub fn is_the_clusters_own(path: &str) -> bool {
+    matches!(path, "/zookeeper" | "/zookeeper/config" | "/zookeeper/quota")
+}
+
+/// A request that has no answer yet.
+struct UnderWay {
+    path: String,
+    length: usize,
+    deletes: bool,
+}
+
+/// Sends restored nodes.
+pub struct Target {
+    /// The session.
+    pub client: ZkClient,
+    under_way: VecDeque<UnderWay>,
+    bytes: usize,
+}
+
+impl Target {
+    /// Over a session. Unless `merge`, the cluster must be empty.
+    pub fn new(mut client: ZkClient, merge: bool) -> Result<Self, ZkError> {
+        let present = super::children(&mut client, "/")?;
+        if let Some(name) = present.iter().find(|name| *name != "zookeeper").filter(|_| !merge) {
+            return Err(ZkError::Input(format!(
+                "the target is not empty: it has /{name}; with --merge nodes that exist are made over, and others stay"
+            )));
+        }
+        Ok(Self { client, under_way: VecDeque::new(), bytes: 0 })
+    }
+
+    /// Makes a node, or makes it over. Parents come first.
+    pub fn restore(&mut self, restore: &Restore<'_>) -> Result<(), ZkError> {
+        let mut body = Vec::new();
+        restore.write(&mut body);
+        self.push(restore.path, op::RESTORE, &body)
+    }
+
+    /// Deletes a node.
+    pub fn delete(&mut self, path: &str) -> Result<(), ZkError> {
+        let mut body = Vec::new();
+        body.put_text(path);
+        body.put_i32(-1);
+        self.push(path, op::DELETE, &body)
+    }
+
+    fn push(&mut self, path: &str, opcode: i32, body: &[u8]) -> Result<(), ZkError> {
+        while self.under_way.len() >= UNDER_WAY_MAX
+            || (self.bytes + body.len() > BYTES_UNDER_WAY_MAX && !self.under_way.is_empty())
+        {
+            self.collect()?;
+        }
+        let deletes = opcode == op::DELETE;
+        self.under_way.push_back(UnderWay { path: path.to_owned(), length: body.len(), deletes });
+        self.bytes += body.len();
+        let sent = self.client.push(opcode, body);
+        sent.map(drop).map_err(|error| self.explain(error))
+    }
+
+    fn collect(&mut self) -> Result<(), ZkError> {
+        let answer = self.client.reply();
+        let (_, error, _) = answer.map_err(|error| self.explain(error))?;
+        let Some(UnderWay { path, length, deletes }) = self.under_way.pop_front() else { return Ok(()) };
+        self.bytes -= length;
+        match error {
+            0 => Ok(()),
+            // Gone already.
+            -101 if deletes => Ok(()),
+            code => Err(ZkError::Node { path, code }),
+        }
+    }
+
+    /// A server closes the connection upon a request that is too long.
+    fn explain(&self, error: ZkError) -> ZkError {
+        let largest = self.under_way.iter().max_by_key(|request| request.length);
+        match (error, largest) {
+            (ZkError::Broken(cause), Some(UnderWay { path, length, .. })) if *length > 1_000_000 => {
+                ZkError::Input(format!(
+                    "the target closed the connection ({cause}) while {path} with {length} bytes was on its way; is its \
+                 coordination.request_bytes_max smaller?"
+                ))
+            }
+            (error, _) => error,
+        }
+    }
+
+    /// Waits until everything is answered.
+    pub fn finish(&mut self) -> Result<(), ZkError> {
+        while !self.under_way.is_empty() {
+            self.collect()?;
+        }
+        Ok(())
+    }
+}
+
+/// A node as a client sees it.
+pub struct Seen {
+    /// Where.
+    pub path: String,
+    /// What is known of it.
+    pub stat: Stat,
+}
+
+/// Walks all nodes, parents first, with many requests under way; nodes that vanish meanwhile are left out.
+pub fn walk(
+    client: &mut ZkClient,
+    mut visit: impl FnMut(&mut ZkClient, Seen, &mut VecDeque<Ask>) -> Result<(), ZkError>,
+    mut answered: impl FnMut(Ask, i32, &[u8]) -> Result<(), ZkError>,
+) -> Result<(), ZkError> {
+    let mut waiting: VecDeque<Ask> = VecDeque::from([Ask::Children("/".to_owned())]);
+    let mut under_way: VecDeque<Ask> = VecDeque::new();
+    loop {
+        while under_way.len() < UNDER_WAY_MAX
+            && let Some(ask) = waiting.pop_front()
+        {
+            ask.send(client)?;
+            under_way.push_back(ask);
+        }
+        let Some(ask) = under_way.pop_front() else { return Ok(()) };
+        let (_, error, body) = client.reply()?;
+        let Ask::Children(path) = ask else {
+            answered(ask, error, &body)?;
+            continue;
+        };
+        match error {
+            0 => {}
+            -101 => continue,
+            code => return Err(ZkError::Node { path, code }),
+        }
+        let mut input = JuteInput(&body);
+        let names: Vec<String> = input.texts()?.into_iter().map(str::to_owned).collect();
+        let stat = Stat::read(&mut input)?;
+        let prefix = if path == "/" { String::new() } else { path.clone() };
+        // What is asked of this node goes out before what is asked of its children, so that it is answered first.
+        visit(client, Seen { path, stat }, &mut waiting)?;
+        waiting.extend(names.into_iter().map(|name| Ask::Children(format!("{prefix}/{name}"))));
+    }
+}
+
+/// A question of a walk.
+pub enum Ask {
+    /// Its children's names and its `Stat`.
+    Children(String),
+    /// Its data and `Stat`.
+    Data(String),
+    /// Its list.
+    Acl(String),
+}
+
+impl Ask {
+    fn send(&self, client: &mut ZkClient) -> Result<(), ZkError> {
+        let (opcode, path) = match self {
+            Self::Children(path) => (op::GET_CHILDREN2, path),
+            Self::Data(path) => (op::GET_DATA, path),
+            Self::Acl(path) => (op::GET_ACL, path),
+        };
+        let mut body = Vec::new();
+        body.put_text(path);
+        if opcode != op::GET_ACL {
+            body.push(0);
+        }
+        client.push(opcode, &body).map(drop)
+    }
+}
+
+/// A bar towards `length`, or a count without an end; nothing where nobody looks.
+pub fn progress(length: Option<u64>, what: &str) -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let (bar, template) = match length {
+        Some(length) => {
+            (ProgressBar::new(length), "{msg:<22} [{bar:32}] {human_pos}/{human_len}  {per_sec}  eta {eta}")
+        }
+        None => (ProgressBar::no_length(), "{msg:<22} {spinner} {human_pos}  {per_sec}"),
+    };
+    // The template is ours; were it wrong, the default one would do.
+    if let Ok(style) = ProgressStyle::with_template(template) {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar.with_message(what.to_owned())
+}

@@ -1,0 +1,50 @@
+//! The sequence's roles on one host: a deployment of Mason of its own, beside that of the coordination service.
+
+use crate::cluster::{ClusterFile, Sequence};
+use crate::family::{Node, SequenceMember};
+use ::sequence::{Gateway, Labels, Spaces};
+use kernel::{HostId, NodeId, Place};
+use mason::proxy::SpacesOf;
+use mason::{Deployment, HostParts, PLACES_PER_DEPLOYMENT, Stub as _};
+use paxos::HostEntry;
+use std::sync::Arc;
+
+/// Which role of which host is where.
+fn deployment(file: &ClusterFile, sequence: &Sequence) -> Deployment {
+    let entry = |host: &crate::cluster::HostLine| HostEntry {
+        name: host.name.clone(),
+        address: host.address.clone(),
+    };
+    let hosts: Vec<HostEntry> = file.hosts.iter().map(entry).collect();
+    let (sequencers, spaces) = (hosts.len(), sequence.spaces.len() as u16);
+    Deployment::beginning_at(
+        PLACES_PER_DEPLOYMENT,
+        hosts,
+        sequence.proxies,
+        spaces,
+        sequencers,
+        mason::Parameters::default(),
+        file.parameters.clone(),
+    )
+}
+
+/// The gateway of the host `name`.
+pub fn gateway(file: &ClusterFile, sequence: &Sequence, name: &str) -> NodeId {
+    deployment(file, sequence).gateway_of(HostId::named(name))
+}
+
+/// The roles of the host `name`.
+pub fn nodes(file: &ClusterFile, sequence: &Sequence, name: &str) -> Vec<(Place, Node)> {
+    let host = HostId::named(name);
+    let deployment = deployment(file, sequence);
+    let stub = Spaces { count: sequence.spaces.len() as u16 };
+    let spaces_of: SpacesOf = Arc::new(move |body| stub.spaces(body));
+    let gateway = Gateway::new(deployment.proxies_of(host), deployment.servers_of(host));
+    let parts = HostParts {
+        stub: &|_| stub,
+        shard: &|_| Labels::default(),
+        gateway: gateway.with_names(sequence.spaces.clone()),
+    };
+    let nodes: Vec<(Place, SequenceMember)> = deployment.build(host, &spaces_of, parts);
+    nodes.into_iter().map(|(place, member)| (place, member.into())).collect()
+}
