@@ -1,0 +1,12 @@
+//! Deployments in the cost simulator: what the papers measured on clusters, at their size, with the very roles that the server
+//! runs; and the least deployment that carries a load.
+//!
+//! A [`Profile`] says what a message costs on one kind of machine, [`multipaxos`] what a deployment is and how it is measured.
+#![forbid(unsafe_code)]
+
+pub mod multipaxos;
+mod profile;
+mod step;
+
+pub use profile::{Driver, Handle, Network, Profile, ProfileError};
+pub use step::{Step, Steps};
