@@ -167,7 +167,11 @@ impl Deployment {
             resend_after: Duration::from_secs(1),
             window: 1 << 14,
             // With one command a batch, bursts of one make them; see the tariff of clients.
-            batch_bytes_max: if self.batching.commands > 1 { self.batching.commands * bytes } else { 1 << 20 },
+            batch_bytes_max: if self.batching.commands > 1 {
+                self.batching.commands * bytes
+            } else {
+                1 << 20
+            },
             batch_delay: self.batching.delay,
             batches_in_flight_max: 1 << 20,
             read_batches_in_flight_max: 1 << 20,
@@ -328,8 +332,7 @@ impl Running {
 
 impl Builder<'_> {
     fn server(&mut self, station: &'static str, id: HostId, nodes: Vec<(Place, Seat)>, unreplicated: bool) {
-        let tariff =
-            if unreplicated { self.profile.tariff_unreplicated() } else { self.profile.tariff() };
+        let tariff = if unreplicated { self.profile.tariff_unreplicated() } else { self.profile.tariff() };
         let tariff = self.testbed.tariff(tariff);
         let machine = self.testbed.machine(self.profile.machine(1));
         self.testbed.host(HostPlan { id, machine, core: 0, tariff }, nodes);

@@ -51,7 +51,8 @@ impl Model {
                 sums.compartmentalized(deployment.clients, proxy_leaders, acceptors, replicas)
             }
             Shape::Colocated { .. } | Shape::Unreplicated => {
-                let nanos = sums.taken(Step::Unreplicated, sums.batch, &sums.propose) + sums.put(&sums.results);
+                let nanos =
+                    sums.taken(Step::Unreplicated, sums.batch, &sums.propose) + sums.put(&sums.results);
                 let nanos = nanos / sums.batch;
                 Model { demands: vec![Demand { station: "unreplicated", machines: 1, nanos }] }
             }
@@ -96,19 +97,15 @@ impl<'a> Sums<'a> {
         let (session, slot, ballot) = (SessionId(1), Slot(1), Ballot { round: 1, leader: node });
         let (put, get) = (rows(&workload.put(0)), rows(&workload.get(0)));
         let kind = GroupKind::ExecuteIn(slot);
-        let group = || Group {
-            client: node,
-            session,
-            acknowledged: Sequence(0),
-            kind,
-            commands: put.clone(),
-        };
+        let group =
+            || Group { client: node, session, acknowledged: Sequence(0), kind, commands: put.clone() };
         let batch = deployment.batching.commands.max(1);
         let read_group = || replica::ReadGroup { client: node, session, queries: get.clone() };
         let bytes_max = deployment.parameters(workload).batch_bytes_max;
         let read_batch = if batch > 1 { (bytes_max / get.size()).max(1) } else { 1 };
         let id = BatchId { batcher: node, number: 1 };
-        let batched = Batch { id: id.clone(), unbatcher: node, groups: (0..batch).map(|_| group()).collect() };
+        let batched =
+            Batch { id: id.clone(), unbatcher: node, groups: (0..batch).map(|_| group()).collect() };
         let value = Value::Batch(batched.encoded().into());
         let row = |bytes: usize| {
             let mut row = Row::default();
@@ -132,7 +129,8 @@ impl<'a> Sums<'a> {
             level: workload.level,
             batch: batch as f64,
             read_batch: read_batch as f64,
-            submit: batcher::Submit { session, acknowledged: Sequence(0), kind, commands: put.clone() }.into(),
+            submit: batcher::Submit { session, acknowledged: Sequence(0), kind, commands: put.clone() }
+                .into(),
             query: batcher::Query { session, level: workload.level, seen: slot, queries: get.clone() }.into(),
             propose: leader::Propose { value: value.clone() }.into(),
             assign: proxy_leader::Assign { ballot, slot, version: 0, value: value.clone() }.into(),
@@ -190,7 +188,8 @@ impl<'a> Sums<'a> {
         };
         let asked = if self.level == Level::Linearizable { asked as f64 } else { 0.0 };
         let (written, all, replicas_f) = (written as f64, acceptors.count() as f64, replicas as f64);
-        let leader = self.writes / batch * (self.taken(Step::Propose, batch, &self.propose) + self.put(&self.assign));
+        let leader =
+            self.writes / batch * (self.taken(Step::Propose, batch, &self.propose) + self.put(&self.assign));
         let proxy = self.taken(Step::Assign, batch, &self.assign)
             + written * (self.put(&self.phase2a) + self.taken(Step::Phase2b, 0.0, &self.phase2b))
             + replicas_f * self.put(&self.chosen);
@@ -208,7 +207,8 @@ impl<'a> Sums<'a> {
             Demand {
                 station: "acceptor",
                 machines: acceptors.count(),
-                nanos: self.writes / batch * vote * written / all + self.reads / read_batch * tell * asked / all,
+                nanos: self.writes / batch * vote * written / all
+                    + self.reads / read_batch * tell * asked / all,
             },
             Demand {
                 station: "replica",
@@ -225,7 +225,9 @@ impl<'a> Sums<'a> {
                 + self.put(&self.answer);
             let ask = self.put(&self.pre_read) + self.taken(Step::PreReadAck, 0.0, &self.pre_read_ack);
             let read = self.taken(Step::Query, 1.0, &self.query)
-                + (asked * ask + self.put(&self.read) + self.taken(Step::Unbatch, read_batch, &self.read_results))
+                + (asked * ask
+                    + self.put(&self.read)
+                    + self.taken(Step::Unbatch, read_batch, &self.read_results))
                     / read_batch
                 + self.put(&self.read_answer);
             let nanos = (self.writes * write + self.reads * read) / batchers as f64;

@@ -1,8 +1,8 @@
 //! What runs in a deployment: any role of MultiPaxos, or a store that nobody replicates.
 
 use kernel::{
-    Bytes, Cx, Decode, DecodeError, Effects, Node, NodeId, Position, RequestId, Role, Situation, StateMachine,
-    TimerIndex,
+    Bytes, Cx, Decode, DecodeError, Effects, Node, NodeId, Position, RequestId, Role, Situation,
+    StateMachine, TimerIndex,
 };
 use kv::Store;
 use parts::{Ballot, Slot};

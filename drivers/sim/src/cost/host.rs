@@ -3,11 +3,11 @@
 use super::machine::{Link, Machine};
 use super::price::{Cost, Scale, Tariff};
 use super::queue::{Event, Queue};
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
 use kernel::{
     Effect, Effects, Encode, Family, Instant, Node, NodeId, RequestId, Rng, Situation, TimerIndex, Wall,
 };
-use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 

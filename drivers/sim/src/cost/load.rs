@@ -1,7 +1,7 @@
 //! What clients ask for, how fast, and how they were served.
 
-use kernel::{Family, Rng};
 use hdrhistogram::Histogram;
+use kernel::{Family, Rng};
 use std::time::Duration;
 
 /// A class of calls that are counted together: reads, say.
@@ -52,10 +52,13 @@ pub struct Served {
     pub latency: Histogram<u64>,
 }
 
+/// Longer latencies count as this one: a minute.
+const LATENCY_NANOS_MAX: u64 = 60_000_000_000;
+
 impl Served {
     /// Nothing yet.
     fn new() -> Self {
-        let latency = Histogram::new(3).expect("3 digits are between 0 and 5");
+        let latency = Histogram::new_with_max(LATENCY_NANOS_MAX, 3).expect("bounds and digits are sound");
         Self { operations: 0, refused: 0, latency }
     }
 
