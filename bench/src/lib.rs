@@ -7,6 +7,7 @@
 
 pub mod figures;
 pub mod multipaxos;
+pub mod ordering;
 mod profile;
 mod step;
 

@@ -318,6 +318,28 @@ impl Profile {
         }
     }
 
+    /// As [`Profile::tariff`], for a role that all threads of its machine serve together, without waiting for each other: it costs
+    /// each of them its share.
+    pub fn tariff_of_threads(&self, threads: u64) -> Tariff {
+        let mut tariff = self.tariff();
+        let threads = threads.max(1);
+        for cost in [
+            &mut tariff.burst,
+            &mut tariff.read,
+            &mut tariff.write,
+            &mut tariff.receive,
+            &mut tariff.receive_byte,
+            &mut tariff.send,
+            &mut tariff.send_byte,
+        ] {
+            *cost = *cost / threads;
+        }
+        for handling in &mut tariff.handle {
+            (handling.message, handling.item) = (handling.message / threads, handling.item / threads);
+        }
+        tariff
+    }
+
     /// As [`Profile::tariff`], for the machine whose state is not replicated.
     pub fn tariff_unreplicated(&self) -> Tariff {
         let mut tariff = self.tariff();

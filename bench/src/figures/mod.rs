@@ -2,6 +2,7 @@
 
 mod compartmentalization;
 mod drawing;
+mod mason;
 mod measure;
 mod svg;
 
@@ -24,7 +25,7 @@ pub struct Figure {
 
 /// All figures, in the order of the papers.
 pub fn all() -> Vec<Figure> {
-    compartmentalization::FIGURES.to_vec()
+    mason::FIGURES.iter().chain(compartmentalization::FIGURES).copied().collect()
 }
 
 impl Figure {

@@ -252,7 +252,7 @@ fn draw_claims(canvas: &mut Canvas, claims: &[Claim], top: f64, width: f64) {
     if claims.is_empty() {
         return;
     }
-    let columns = [28.0, width * 0.47, width * 0.58, width * 0.69];
+    let columns = [28.0, width * 0.36, width * 0.45, width * 0.48];
     let style = format!("fill=\"{PALE}\" font-weight=\"600\"");
     let heads = [("claim", "start"), ("paper", "end"), ("here", "end"), ("", "start")];
     for (column, (head, anchor)) in columns.iter().zip(heads) {
@@ -269,6 +269,6 @@ fn draw_claims(canvas: &mut Canvas, claims: &[Claim], top: f64, width: f64) {
         canvas.text(columns[2], y, 12.5, "end", "font-weight=\"600\"", &number(claim.ours));
         let (mark, colour) = if claim.holds { ("holds", "#1a7f37") } else { ("differs", "#9a6700") };
         let mark = if claim.note.is_empty() { mark.to_owned() } else { format!("{mark}: {}", claim.note) };
-        canvas.text(columns[3] - 40.0, y, 12.0, "start", &format!("fill=\"{colour}\""), &mark);
+        canvas.text(columns[3], y, 12.0, "start", &format!("fill=\"{colour}\""), &mark);
     }
 }

@@ -123,7 +123,7 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
 
     /// Lets time pass without a load.
     pub fn run_for(&mut self, span: Duration) {
-        self.pass(span, &mut Idle);
+        self.run_load_for(span, &mut Idle);
     }
 
     /// Has `clients` ask from now on, and says what came of it. Call it once: calls under way at the end stay so.
@@ -137,12 +137,12 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
         load: &mut L,
         window: Window,
     ) -> Measured {
-        self.begin(clients, pace);
-        self.pass(window.warm_up, load);
+        self.begin_load(clients, pace);
+        self.run_load_for(window.warm_up, load);
         self.calls.measure_from(self.out.now);
         let busy: Vec<u64> = self.hosts.iter().map(|host| host.busy).collect();
         let sent: Vec<(u64, u64)> = self.traffic().collect();
-        self.pass(window.measured, load);
+        self.run_load_for(window.measured, load);
         let span = Cost::from(window.measured).0.max(1) as f64;
         let seconds = span / PICOS as f64;
         let used = self.hosts.iter().zip(busy).map(|(host, before)| (host.busy - before) as f64 / span);
@@ -162,7 +162,11 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
         self.out.machines.iter().map(|machine| (machine.bytes_out, machine.bytes_in))
     }
 
-    fn begin(&mut self, clients: &[NodeId], pace: Pace) {
+    /// Has `clients` ask from now on, while [`Testbed::run_load_for`] lets time pass.
+    ///
+    /// # Panics
+    /// If one of the clients is no node of the testbed.
+    pub fn begin_load(&mut self, clients: &[NodeId], pace: Pace) {
         self.calls.pace = pace;
         for &client in clients {
             let address = self.out.addresses.get(&client).copied();
@@ -181,7 +185,8 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
         }
     }
 
-    fn pass<L: Load<N::Family>>(&mut self, span: Duration, load: &mut L) {
+    /// Lets time pass under the load that was begun; for those who look at it in steps.
+    pub fn run_load_for<L: Load<N::Family>>(&mut self, span: Duration, load: &mut L) {
         let until = self.out.now + Cost::from(span).0;
         while self.started < self.hosts.len() {
             self.started += 1;
