@@ -5,9 +5,11 @@
 //! [`figures`] draws.
 #![forbid(unsafe_code)]
 
+pub mod calibrate;
 pub mod figures;
 pub mod multipaxos;
 pub mod ordering;
+pub mod plan;
 mod profile;
 mod step;
 

@@ -48,7 +48,7 @@ fn run(run: &Run) -> Result<Given, String> {
     let profile = Profile::d430();
     let deployment = Deployment::new(run.machines, run.spaces, run.machines / 3 * CLIENTS_PER_LEADERS);
     let mut running = Running::start(&deployment, &profile, 1).map_err(|error| error.to_string())?;
-    let window = Window { warm_up: Duration::from_millis(3), measured: Duration::from_millis(4) };
+    let window = Window { warm_up: Duration::from_millis(2), measured: Duration::from_millis(2) };
     let clients = running.clients.clone();
     let pace = Pace::Closed { outstanding: run.outstanding };
     let measured = running.testbed.run(&clients, pace, &mut Asks::of_all(run.spaces), window);
@@ -67,8 +67,8 @@ fn run(run: &Run) -> Result<Given, String> {
 
 fn ordering(watch: &Watch<'_>) -> Result<Drawing, String> {
     let machines = [12, 24, 48];
-    let spaces = [1, 4, 8];
-    let outstanding = [32, 128, 256, 512, 1_024];
+    let spaces = [1, 8];
+    let outstanding = [32, 128, 320, 640];
     let mut runs = Vec::new();
     for &spaces in &spaces {
         for &machines in &machines {
@@ -119,9 +119,9 @@ fn ordering(watch: &Watch<'_>) -> Result<Drawing, String> {
         Claim::rate("24 proxy machines, 1 space", 16.7e6, peak(1), 0.15),
         Claim::rate("48 proxy machines, 1 space", 31.5e6, peak(2), 0.15),
         Claim::ratio("48 machines over 24, 1 space", 31.5 / 16.7, peak(2) / peak(1), 0.1),
-        Claim::shape("48 machines over 24, 8 spaces", peak(8) / peak(7), peak(8) > 1.8 * peak(7))
+        Claim::shape("48 machines over 24, 8 spaces", peak(5) / peak(4), peak(5) > 1.8 * peak(4))
             .because("\"roughly doubles for each sequence space count\""),
-        Claim::shape("8 spaces over 1, 48 machines", peak(8) / peak(2), peak(8) < peak(2))
+        Claim::shape("8 spaces over 1, 48 machines", peak(5) / peak(2), peak(5) < peak(2))
             .because("\"as spaces increase, throughput per proxy machine decreases\""),
         Claim::shape("the sequencer's share of its time at 48 machines", sequencer, sequencer < 0.9)
             .because("\"we cannot saturate the sequencer\""),
@@ -136,7 +136,10 @@ const ENDS: Duration = Duration::from_secs(30);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const SPACES: u16 = 4;
 /// The load is small: contiguity and times are in question here, not throughput.
-const ASKS_PER_SECOND: f64 = 4_000.0;
+const ASKS_PER_SECOND: f64 = 2_000.0;
+/// Just before each failure there is as much under way as under full load, or a failure would strike nothing.
+const RUSH: Duration = Duration::from_millis(2);
+const RUSH_PER_SECOND: f64 = 500_000.0;
 /// The longest span without progress that counts as none.
 const FLAT_AFTER: Duration = Duration::from_millis(60);
 
@@ -187,8 +190,15 @@ fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
     let mut flat: Vec<(Duration, Duration)> = Vec::new();
     let mut progress_at = Duration::ZERO;
     for step in 1..=steps as usize {
-        running.testbed.run_load_for(LOOK_EVERY, &mut load);
         let now = LOOK_EVERY * step as u32;
+        if now == PROXIES_FAIL || now == SEQUENCER_FAILS {
+            running.testbed.run_load_for(LOOK_EVERY - RUSH, &mut load);
+            running.testbed.set_pace(Pace::Open { per_second: RUSH_PER_SECOND });
+            running.testbed.run_load_for(RUSH, &mut load);
+            running.testbed.set_pace(Pace::Open { per_second: ASKS_PER_SECOND });
+        } else {
+            running.testbed.run_load_for(LOOK_EVERY, &mut load);
+        }
         let before = spaces[0].reached;
         for (space, line) in spaces.iter_mut().zip(&mut lines) {
             space.look(&running, deployment.groups());
@@ -226,7 +236,7 @@ fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
         series,
         bars: Vec::new(),
     };
-    let expected = ASKS_PER_SECOND * ENDS.as_secs_f64();
+    let expected = ASKS_PER_SECOND * ENDS.as_secs_f64() + 2.0 * RUSH_PER_SECOND * RUSH.as_secs_f64();
     let reached = spaces[0].reached as f64;
     let claims = vec![
         Claim::shape(
@@ -242,7 +252,9 @@ fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
         )
         .because("suspected after 150 ms here, after 1 s in the paper"),
         Claim::shape("numbers reached over operations asked", reached / expected, reached > 0.98 * expected)
-            .because(format!("{gaps} numbers were assigned and not answered in time, or filled with no-ops")),
+            .because(format!(
+                "{gaps} of them not answered: no-ops, and what stopped replicas would have answered"
+            )),
         Claim::shape("spaces that advance together", f64::from(SPACES), together),
     ];
     let title = "A contiguous sequence over two failures".into();

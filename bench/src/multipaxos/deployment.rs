@@ -4,7 +4,7 @@ use super::node::{Seat, Unreplicated};
 use super::workload::Workload;
 use crate::profile::Profile;
 use crate::step::Steps;
-use kernel::{Encode, HostId, NodeId, Place};
+use kernel::{Encode, HostId, Node, NodeId, Place};
 use kv::Store;
 use parts::{Group, Sequence, SessionId, Slot};
 use paxos::multipaxos::acceptor::Acceptor;
@@ -14,7 +14,7 @@ use paxos::multipaxos::leader::Leader;
 use paxos::multipaxos::proxy_leader::ProxyLeader;
 use paxos::multipaxos::replica::Replica;
 use paxos::multipaxos::unbatcher::Unbatcher;
-use paxos::{Commands, Configuration, Configurations, GroupKind, HostEntry, Member, Parameters};
+use paxos::{Commands, Configuration, Configurations, GroupKind, HostEntry, Member, Parameters, Paxos};
 use sim::cost::{HostPlan, MachineSpec, Measured, Pace, Tariff, Testbed, Window};
 use std::time::Duration;
 
@@ -205,17 +205,19 @@ impl std::fmt::Display for NotBorn {
 impl std::error::Error for NotBorn {}
 
 /// A deployment that has its leader.
-pub struct Running {
+pub struct Running<N: Node = Seat> {
     /// The testbed.
-    pub testbed: Testbed<Seat, Steps>,
+    pub testbed: Testbed<N, Steps>,
     /// The clients' nodes.
     pub clients: Vec<NodeId>,
     /// What each host is for, in the order of [`Measured::busy`]; the leader that waits is "standby".
     pub stations: Vec<&'static str>,
 }
 
-struct Builder<'a> {
-    testbed: Testbed<Seat, Steps>,
+struct Builder<'a, N: Node, W> {
+    testbed: Testbed<N, Steps>,
+    /// What becomes of each node.
+    wrap: W,
     profile: &'a Profile,
     parameters: Parameters,
     known: Configurations,
@@ -292,9 +294,27 @@ impl Running {
         clients: usize,
         seed: u64,
     ) -> Result<Running, NotBorn> {
+        Self::start_as(deployment, profile, workload, clients, seed, |seat| seat)
+    }
+}
+
+impl<N: Node<Family = Paxos> + AsRef<Seat>> Running<N> {
+    /// As [`Running::start`], with something around each node.
+    ///
+    /// # Errors
+    /// If nobody leads after a while.
+    pub fn start_as(
+        deployment: &Deployment,
+        profile: &Profile,
+        workload: &Workload,
+        clients: usize,
+        seed: u64,
+        wrap: impl Fn(Seat) -> N,
+    ) -> Result<Running<N>, NotBorn> {
         let first = configuration(deployment);
         let mut builder = Builder {
             testbed: Testbed::new(seed, Steps, profile.link()),
+            wrap,
             profile,
             parameters: deployment.parameters(workload),
             known: Configurations::starting_with(first.clone()),
@@ -330,11 +350,12 @@ impl Running {
     }
 }
 
-impl Builder<'_> {
+impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> {
     fn server(&mut self, station: &'static str, id: HostId, nodes: Vec<(Place, Seat)>, unreplicated: bool) {
         let tariff = if unreplicated { self.profile.tariff_unreplicated() } else { self.profile.tariff() };
         let tariff = self.testbed.tariff(tariff);
         let machine = self.testbed.machine(self.profile.machine(1));
+        let nodes = nodes.into_iter().map(|(place, seat)| (place, (self.wrap)(seat)));
         self.testbed.host(HostPlan { id, machine, core: 0, tariff }, nodes);
         self.stations.push(station);
     }
@@ -405,7 +426,7 @@ impl Builder<'_> {
     }
 
     fn await_leader(&mut self, first: &Configuration, shape: Shape) -> Result<HostId, NotBorn> {
-        let leads = |node: &NodeId, testbed: &Testbed<Seat, Steps>| match testbed.node(*node) {
+        let leads = |node: &NodeId, testbed: &Testbed<N, Steps>| match testbed.node(*node).map(N::as_ref) {
             Some(Seat::Member(member)) => matches!(&**member, Member::Leader(leader) if leader.is_leading()),
             Some(Seat::Unreplicated(_)) => true,
             None => false,
@@ -448,6 +469,7 @@ impl Builder<'_> {
                 all.push(NodeId::new(id, place));
                 nodes.push((place, Member::Client(client).into()));
             }
+            let nodes = nodes.into_iter().map(|(place, seat)| (place, (self.wrap)(seat)));
             self.testbed.host(HostPlan { id, machine, core: index, tariff }, nodes);
             self.stations.push("clients");
         }

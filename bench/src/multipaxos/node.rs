@@ -120,6 +120,12 @@ pub enum Seat {
     Unreplicated(Box<Unreplicated>),
 }
 
+impl AsRef<Seat> for Seat {
+    fn as_ref(&self) -> &Seat {
+        self
+    }
+}
+
 impl From<Member<Store>> for Seat {
     fn from(member: Member<Store>) -> Self {
         Self::Member(Box::new(member))

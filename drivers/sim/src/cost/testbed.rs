@@ -185,6 +185,11 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
         }
     }
 
+    /// Changes the pace of the load that was begun, from one rate to another.
+    pub fn set_pace(&mut self, pace: Pace) {
+        self.calls.pace = pace;
+    }
+
     /// Lets time pass under the load that was begun; for those who look at it in steps.
     pub fn run_load_for<L: Load<N::Family>>(&mut self, span: Duration, load: &mut L) {
         let until = self.out.now + Cost::from(span).0;
