@@ -10,6 +10,7 @@
 //! - [`shrink`] takes faults and operations out of a failing run for as long as it fails; [`report()`] prints the rest.
 //! - [`experiment`] makes one object of a scenario, for programs that run many.
 //! - [`explore`] visits every state of a cluster small enough for that.
+//! - [`cost`] is the other physics: nothing fails, and everything takes time.
 //!
 //! # What is simulated
 //!
@@ -157,6 +158,7 @@
 
 mod class;
 mod clock;
+pub mod cost;
 mod disk;
 mod draw;
 mod experiment;

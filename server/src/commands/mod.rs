@@ -1,10 +1,13 @@
 //! The command line: nouns, then verbs. Exit codes are the same everywhere: 0 done, 1 failed, 2 bad input, 3 undecided,
 //! 4 unreachable, 5 consistency violated.
 
+mod calibrate;
 mod cluster;
 mod config;
 mod demo;
+mod figures;
 mod kv;
+mod plan;
 mod sequence;
 mod serve;
 mod sim;
@@ -53,6 +56,13 @@ enum Verb {
     /// Measure a service
     #[command(subcommand)]
     Bench(Bench),
+    /// The papers' figures, from the cost simulator
+    #[command(subcommand)]
+    Figures(figures::Figures),
+    /// The least deployment that carries a load
+    Plan(plan::Plan),
+    /// Measure this machine for ordinate plan
+    Calibrate(calibrate::Calibrate),
     /// The fault simulator
     #[command(subcommand)]
     Sim(sim::Sim),
@@ -91,6 +101,9 @@ pub fn run() -> ExitCode {
         Verb::Tls(tls) => tls.run(),
         Verb::Bench(Bench::Kv(bench)) => return bench.run(),
         Verb::Bench(Bench::Zk(bench)) => return bench.run(),
+        Verb::Figures(figures) => figures.run(),
+        Verb::Plan(plan) => plan.run(),
+        Verb::Calibrate(calibrate) => calibrate.run(),
         Verb::Sim(sim) => return sim.run(),
         Verb::Check(check) => return ExitCode::from(consistency::cli::run(check)),
     };

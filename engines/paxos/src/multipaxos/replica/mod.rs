@@ -130,6 +130,8 @@ kernel::timers! {
 const CATCH_UP_EVERY: Duration = Duration::from_millis(20);
 /// Chosen but not yet executed slots span at most this much.
 const LOG_SPAN_MAX: usize = 1 << 16;
+/// How often a replica tells the leader how far it has executed, while the leader's window passes by.
+const REPORTS_PER_WINDOW: u64 = 16;
 /// Answers to reads in one burst, in bytes: a few bytes of query may ask for a megabyte. Beyond, clients ask again.
 const READ_BYTES_PER_BURST_MAX: usize = 16 << 20;
 
@@ -339,7 +341,7 @@ impl<S: StateMachine> Role for Replica<S> {
             return;
         }
         self.step_snapshot(cx);
-        if self.reported != Some((self.state.executed, self.snapshot_through())) {
+        if self.has_news() {
             self.report(cx);
         }
     }
@@ -357,6 +359,15 @@ impl<S: StateMachine> Replica<S> {
             configurations,
             hears: self.leader.filter(|_| hears),
         }
+    }
+
+    /// Whether a report is worth the leader's time. Its window is far larger than the steps in which it is told of execution, and
+    /// what is left is told by the timer: a report for every slot of every replica would cost a leader more than its proposals.
+    fn has_news(&self) -> bool {
+        let step = (self.parameters.window / REPORTS_PER_WINDOW).max(1);
+        self.reported.is_none_or(|(executed, snapshot)| {
+            self.state.executed.0 >= executed.0 + step || self.snapshot_through() != snapshot
+        })
     }
 
     /// Tells the leader, whose window waits for it.

@@ -1,0 +1,160 @@
+//! What handlers cost: roles in the cost simulator, with a clock around every call.
+
+use crate::multipaxos::{Acceptors, Batching, Clients, Deployment, Running, Seat, Shape, Workload};
+use crate::profile::{Handle, Profile};
+use crate::step::{Step, Steps};
+use kernel::{Bytes, DecodeError, Effects, Node, NodeId, Position, RequestId, Situation, TimerIndex};
+use paxos::{Call, Level, Message, Paxos};
+use sim::cost::{Pace, Scale, Window};
+use std::cell::RefCell;
+use std::rc::Rc;
+use std::time::{Duration, Instant};
+
+/// What was spent on one step.
+#[derive(Clone, Copy, Debug, Default)]
+struct Spent {
+    messages: f64,
+    items: f64,
+    nanos: f64,
+}
+
+#[derive(Debug)]
+struct Books {
+    spent: Vec<Spent>,
+    /// Looking at the clock twice.
+    clock: f64,
+}
+
+/// A node with a clock around its calls; the end of a burst is booked on what the node handled last.
+pub struct Timed {
+    seat: Seat,
+    books: Rc<RefCell<Books>>,
+    last: Option<Step>,
+}
+
+impl AsRef<Seat> for Timed {
+    fn as_ref(&self) -> &Seat {
+        &self.seat
+    }
+}
+
+impl Timed {
+    fn book(&self, step: Step, messages: f64, items: f64, began: Instant) {
+        let nanos = began.elapsed().as_nanos() as f64;
+        let mut books = self.books.borrow_mut();
+        let clock = books.clock;
+        let spent = &mut books.spent[step as usize];
+        spent.messages += messages;
+        spent.items += items;
+        spent.nanos += (nanos - clock).max(0.0);
+    }
+}
+
+impl Node for Timed {
+    type Family = Paxos;
+
+    fn restore(&mut self, position: Position, record: Bytes) -> Result<(), DecodeError> {
+        self.seat.restore(position, record)
+    }
+
+    fn on_start(&mut self, situation: Situation<'_>, effects: &mut Effects<Paxos>) {
+        self.seat.on_start(situation, effects);
+    }
+
+    fn on_message(
+        &mut self,
+        from: NodeId,
+        message: Message,
+        situation: Situation<'_>,
+        effects: &mut Effects<Paxos>,
+    ) {
+        let weight = Scale::<Paxos>::weigh(&Steps, &message);
+        let step = Step::ALL.get(usize::from(weight.kind.0)).copied();
+        let began = Instant::now();
+        self.seat.on_message(from, message, situation, effects);
+        if let Some(step) = step {
+            self.book(step, 1.0, f64::from(weight.items), began);
+        }
+        self.last = step;
+    }
+
+    fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<Paxos>) {
+        self.last = None;
+        self.seat.on_timer(timer, situation, effects);
+    }
+
+    fn on_request(
+        &mut self,
+        id: RequestId,
+        request: Call,
+        situation: Situation<'_>,
+        effects: &mut Effects<Paxos>,
+    ) {
+        self.last = None;
+        self.seat.on_request(id, request, situation, effects);
+    }
+
+    fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Paxos>) {
+        let began = Instant::now();
+        self.seat.on_burst_end(situation, effects);
+        if let Some(step) = self.last.take() {
+            self.book(step, 0.0, 0.0, began);
+        }
+    }
+
+    fn role_name(&self) -> &'static str {
+        self.seat.role_name()
+    }
+}
+
+fn clock() -> f64 {
+    const LOOKS: u32 = 10_000;
+    let began = Instant::now();
+    let mut sum = Duration::ZERO;
+    for _ in 0..LOOKS {
+        sum += Instant::now().elapsed();
+    }
+    // What a look costs in all, of which about half falls between two.
+    (began.elapsed().as_nanos() as f64).max(sum.as_nanos() as f64) / f64::from(LOOKS) / 2.0
+}
+
+const WINDOW: Window = Window { warm_up: Duration::from_millis(60), measured: Duration::from_millis(60) };
+
+fn run(commands: usize, clients: usize) -> Vec<Spent> {
+    let workload = Workload::writes(100).with_reads(0.3, Level::Linearizable);
+    let shape = Shape::Compartmentalized { proxy_leaders: 2, acceptors: Acceptors::Majority(3), replicas: 2 };
+    let connect = Clients::Connect { batchers: 2 };
+    let deployment = Deployment { shape, clients: connect, batching: Batching::of(commands) };
+    let books =
+        Rc::new(RefCell::new(Books { spent: vec![Spent::default(); Step::ALL.len()], clock: clock() }));
+    let profile = Profile::m5_xlarge();
+    let wrap = |seat| Timed { seat, books: books.clone(), last: None };
+    if let Ok(mut running) = Running::start_as(&deployment, &profile, &workload, clients, 1, wrap) {
+        let nodes = running.clients.clone();
+        books.borrow_mut().spent.fill(Spent::default());
+        running.testbed.run(&nodes, Pace::Closed { outstanding: 1 }, &mut workload.clone(), WINDOW);
+    }
+    books.borrow().spent.clone()
+}
+
+/// From two runs, one with a command a batch and one with many: what a message costs, and each item in it.
+pub(super) fn measure() -> Vec<(Step, Handle)> {
+    let (one, many) = (run(1, 60), run(32, 600));
+    let mut handles = Vec::new();
+    for &step in Step::ALL {
+        let (one, many) = (one[step as usize], many[step as usize]);
+        if one.messages < 1.0 || many.messages < 1.0 {
+            continue;
+        }
+        let (mean_one, mean_many) = (one.nanos / one.messages, many.nanos / many.messages);
+        let (items_one, items_many) = (one.items / one.messages, many.items / many.messages);
+        let item = if items_many > items_one + 1.0 {
+            ((mean_many - mean_one) / (items_many - items_one)).max(0.0)
+        } else {
+            0.0
+        };
+        let message = (mean_one - item * items_one).max(0.0);
+        handles.push((step, Handle { message: message.round(), item: item.round() }));
+    }
+    handles
+}

@@ -1,0 +1,206 @@
+//! What a figure holds: panels with their series, and the paper's claims beside ours.
+
+use serde::Serialize;
+use std::fmt::Write as _;
+
+/// A whole figure.
+#[derive(Clone, Debug, Serialize)]
+pub struct Drawing {
+    /// Its title.
+    pub title: String,
+    /// Where it comes from, and on which machines.
+    pub subtitle: String,
+    /// Its panels, from left to right.
+    pub panels: Vec<Panel>,
+    /// What the paper claims, and what came out here.
+    pub claims: Vec<Claim>,
+}
+
+/// One pair of axes.
+#[derive(Clone, Debug, Serialize)]
+pub struct Panel {
+    /// Its title.
+    pub title: String,
+    /// Across.
+    pub x: Axis,
+    /// Up.
+    pub y: Axis,
+    /// What is drawn.
+    pub series: Vec<Series>,
+    /// The names of the bars, where there are bars.
+    pub bars: Vec<String>,
+}
+
+/// One axis.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Axis {
+    /// What it shows.
+    pub label: &'static str,
+    /// How its numbers are written.
+    pub unit: Unit,
+    /// Powers are equally far apart.
+    pub logarithmic: bool,
+}
+
+/// How numbers are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub enum Unit {
+    /// Commands a second: 150k, 1.2M.
+    PerSecond,
+    /// Milliseconds.
+    Millis,
+    /// Microseconds.
+    Micros,
+    /// Seconds.
+    Seconds,
+    /// A count.
+    Count,
+}
+
+/// How a series is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub enum Line {
+    /// What was simulated.
+    Ours,
+    /// What the paper says, in so many words or numbers.
+    Paper,
+    /// Bars.
+    Bars,
+}
+
+/// Points that belong together.
+#[derive(Clone, Debug, Serialize)]
+pub struct Series {
+    /// Its name.
+    pub name: String,
+    /// How it is drawn.
+    pub line: Line,
+    /// Which colour of the palette.
+    pub colour: usize,
+    /// The points.
+    pub points: Vec<Point>,
+}
+
+/// A point.
+#[derive(Clone, Debug, Serialize)]
+pub struct Point {
+    /// Across.
+    pub x: f64,
+    /// Up.
+    pub y: f64,
+    /// What it was measured with, or by what it was bound.
+    pub note: String,
+}
+
+/// A claim of the paper beside ours.
+#[derive(Clone, Debug, Serialize)]
+pub struct Claim {
+    /// What is claimed.
+    pub what: String,
+    /// The paper's number; none where it gives a figure and no number.
+    pub paper: Option<f64>,
+    /// Ours.
+    pub ours: f64,
+    /// A ratio, not a rate.
+    pub ratio: bool,
+    /// True if the shape holds.
+    pub holds: bool,
+    /// Why it differs, where it does.
+    pub note: String,
+}
+
+impl Axis {
+    /// An axis with equal steps.
+    pub const fn linear(label: &'static str, unit: Unit) -> Self {
+        Self { label, unit, logarithmic: false }
+    }
+
+    /// An axis with equal powers.
+    pub const fn logarithmic(label: &'static str, unit: Unit) -> Self {
+        Self { label, unit, logarithmic: true }
+    }
+}
+
+impl Series {
+    /// What was simulated.
+    pub fn ours(name: impl Into<String>, colour: usize, points: Vec<Point>) -> Self {
+        Self { name: name.into(), line: Line::Ours, colour, points }
+    }
+
+    /// The same in the paper.
+    pub fn paper(name: impl Into<String>, colour: usize, points: &[(f64, f64)]) -> Self {
+        let points = points.iter().map(|&(x, y)| Point { x, y, note: String::new() }).collect();
+        Self { name: name.into(), line: Line::Paper, colour, points }
+    }
+
+    /// The highest of its points.
+    pub fn highest(&self) -> f64 {
+        self.points.iter().map(|point| point.y).fold(0.0, f64::max)
+    }
+
+    /// The rightmost of its points.
+    pub fn furthest(&self) -> f64 {
+        self.points.iter().map(|point| point.x).fold(0.0, f64::max)
+    }
+}
+
+impl Claim {
+    /// A rate that should be near the paper's.
+    pub fn rate(what: impl Into<String>, paper: f64, ours: f64, band: f64) -> Self {
+        let holds = (ours / paper - 1.0).abs() <= band;
+        Self { what: what.into(), paper: Some(paper), ours, ratio: false, holds, note: String::new() }
+    }
+
+    /// A ratio that should be near the paper's.
+    pub fn ratio(what: impl Into<String>, paper: f64, ours: f64, band: f64) -> Self {
+        Self { ratio: true, ..Self::rate(what, paper, ours, band) }
+    }
+
+    /// A shape that the paper shows without a number.
+    pub fn shape(what: impl Into<String>, ours: f64, holds: bool) -> Self {
+        Self { what: what.into(), paper: None, ours, ratio: true, holds, note: String::new() }
+    }
+
+    /// Explained.
+    #[must_use]
+    pub fn because(self, note: impl Into<String>) -> Self {
+        Self { note: note.into(), ..self }
+    }
+}
+
+impl Drawing {
+    /// Every point on a line.
+    pub fn csv(&self) -> String {
+        let mut text = "panel,series,source,x,y,note\n".to_owned();
+        for panel in &self.panels {
+            for series in &panel.series {
+                let source = if series.line == Line::Paper { "paper" } else { "ordinate" };
+                for point in &series.points {
+                    let (panel, name, note) =
+                        (quoted(&panel.title), quoted(&series.name), quoted(&point.note));
+                    let _ = writeln!(text, "{panel},{name},{source},{},{},{note}", point.x, point.y);
+                }
+            }
+        }
+        text
+    }
+}
+
+fn quoted(text: &str) -> String {
+    if text.contains([',', '"']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+}
+
+impl Unit {
+    /// A number as people write it.
+    pub fn write(self, number: f64) -> String {
+        let short = |number: f64| {
+            let text = format!("{number:.2}");
+            text.trim_end_matches('0').trim_end_matches('.').to_owned()
+        };
+        match self {
+            Self::PerSecond if number >= 1e6 => format!("{}M", short(number / 1e6)),
+            Self::PerSecond if number >= 1e3 => format!("{}k", short(number / 1e3)),
+            Self::PerSecond | Self::Millis | Self::Micros | Self::Seconds | Self::Count => short(number),
+        }
+    }
+}

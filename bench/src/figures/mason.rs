@@ -1,0 +1,263 @@
+//! Hodsdon et al., *Mason: Scalable, Contiguous Sequencing for Building Consistent Services*, section 7.
+
+use super::Figure;
+use super::drawing::{Axis, Claim, Drawing, Panel, Point, Series, Unit};
+use super::measure::Watch;
+use crate::ordering::{Asks, Deployment, Running};
+use crate::profile::Profile;
+use mason::{Number, Parameters, Placed, Space};
+use sim::cost::{Pace, Window};
+use std::time::Duration;
+
+pub(super) const FIGURES: &[Figure] = &[
+    Figure {
+        name: "mason-3",
+        source: "Mason, Figure 3",
+        title: "Ordering by the number of proxies and of sequence spaces",
+        draw: ordering,
+    },
+    Figure {
+        name: "mason-6",
+        source: "Mason, Figure 6",
+        title: "A contiguous sequence over two failures",
+        draw: failures,
+    },
+];
+
+const TESTBED: &str =
+    "simulated d430 machines (costs from the paper's published rates), in memory, groups of 3";
+
+struct Run {
+    machines: usize,
+    spaces: u16,
+    outstanding: u32,
+}
+
+struct Given {
+    throughput: f64,
+    median: Duration,
+    tail: Duration,
+    busiest: (&'static str, f64),
+    sequencer: f64,
+}
+
+/// Clients' threads for each machine of leaders.
+const CLIENTS_PER_LEADERS: usize = 8;
+
+fn run(run: &Run) -> Result<Given, String> {
+    let profile = Profile::d430();
+    let deployment = Deployment::new(run.machines, run.spaces, run.machines / 3 * CLIENTS_PER_LEADERS);
+    let mut running = Running::start(&deployment, &profile, 1).map_err(|error| error.to_string())?;
+    let window = Window { warm_up: Duration::from_millis(2), measured: Duration::from_millis(2) };
+    let clients = running.clients.clone();
+    let pace = Pace::Closed { outstanding: run.outstanding };
+    let measured = running.testbed.run(&clients, pace, &mut Asks::of_all(run.spaces), window);
+    let busy = || running.stations.iter().copied().zip(measured.busy.iter().copied());
+    Ok(Given {
+        throughput: measured.throughput(),
+        median: measured.latency(0.5),
+        tail: measured.latency(0.99),
+        busiest: busy().max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("nobody", 0.0)),
+        sequencer: busy()
+            .filter(|(station, _)| *station == "sequencer")
+            .map(|(_, busy)| busy)
+            .fold(0.0, f64::max),
+    })
+}
+
+fn ordering(watch: &Watch<'_>) -> Result<Drawing, String> {
+    let machines = [12, 24, 48];
+    let spaces = [1, 8];
+    let outstanding = [32, 128, 320, 640];
+    let mut runs = Vec::new();
+    for &spaces in &spaces {
+        for &machines in &machines {
+            runs.extend(outstanding.iter().map(|&outstanding| Run { machines, spaces, outstanding }));
+        }
+    }
+    let given: Result<Vec<Given>, String> = watch.each(&runs, run).into_iter().collect();
+    let given = given?;
+    let rows: Vec<&[Given]> = given.chunks(outstanding.len()).collect();
+    let peak = |row: usize| rows[row].iter().map(|given| given.throughput).fold(0.0, f64::max);
+    let panels = spaces
+        .iter()
+        .enumerate()
+        .map(|(panel, spaces)| {
+            let series = machines.iter().enumerate().map(|(colour, machines)| {
+                let points = rows[panel * 3 + colour].iter().map(|given| Point {
+                    x: given.throughput,
+                    y: given.median.as_secs_f64() * 1e6,
+                    note: format!(
+                        "99 % within {:.0} us; {} {:.0} % busy, sequencer {:.0} %",
+                        given.tail.as_secs_f64() * 1e6,
+                        given.busiest.0,
+                        given.busiest.1 * 100.0,
+                        given.sequencer * 100.0
+                    ),
+                });
+                Series::ours(format!("{machines} proxy machines"), colour, points.collect())
+            });
+            let mut series: Vec<Series> = series.collect();
+            if *spaces == 1 {
+                series.push(Series::paper(
+                    "the paper, 24 and 48 machines",
+                    6,
+                    &[(16.7e6, 243.0), (31.5e6, 243.0)],
+                ));
+            }
+            Panel {
+                title: format!("{spaces} space{}", if *spaces == 1 { "" } else { "s" }),
+                x: Axis::linear("operations ordered a second", Unit::PerSecond),
+                y: Axis::linear("median latency (us)", Unit::Micros),
+                series,
+                bars: Vec::new(),
+            }
+        })
+        .collect();
+    let sequencer = rows[2].iter().map(|given| given.sequencer).fold(0.0, f64::max);
+    let claims = vec![
+        Claim::rate("24 proxy machines, 1 space", 16.7e6, peak(1), 0.15),
+        Claim::rate("48 proxy machines, 1 space", 31.5e6, peak(2), 0.15),
+        Claim::ratio("48 machines over 24, 1 space", 31.5 / 16.7, peak(2) / peak(1), 0.1),
+        Claim::shape("48 machines over 24, 8 spaces", peak(5) / peak(4), peak(5) > 1.8 * peak(4))
+            .because("\"roughly doubles for each sequence space count\""),
+        Claim::shape("8 spaces over 1, 48 machines", peak(5) / peak(2), peak(5) < peak(2))
+            .because("\"as spaces increase, throughput per proxy machine decreases\""),
+        Claim::shape("the sequencer's share of its time at 48 machines", sequencer, sequencer < 0.9)
+            .because("\"we cannot saturate the sequencer\""),
+    ];
+    let title = "Ordering by the number of proxies and of sequence spaces".into();
+    Ok(Drawing { title, subtitle: TESTBED.into(), panels, claims })
+}
+
+const PROXIES_FAIL: Duration = Duration::from_secs(10);
+const SEQUENCER_FAILS: Duration = Duration::from_secs(20);
+const ENDS: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+const SPACES: u16 = 4;
+/// The load is small: contiguity and times are in question here, not throughput.
+const ASKS_PER_SECOND: f64 = 2_000.0;
+/// Just before each failure there is as much under way as under full load, or a failure would strike nothing.
+const RUSH: Duration = Duration::from_millis(2);
+const RUSH_PER_SECOND: f64 = 500_000.0;
+/// The longest span without progress that counts as none.
+const FLAT_AFTER: Duration = Duration::from_millis(60);
+
+/// The highest number of a space up to which every one is assigned, looked at again and again.
+struct Contiguous {
+    space: Space,
+    reached: u64,
+}
+
+impl Contiguous {
+    fn look(&mut self, running: &Running, groups: usize) {
+        let assigned = |number: u64| {
+            let placed = Placed { space: self.space, number: Number(number) };
+            let knows = |group, member| {
+                running.machine(group, member).is_some_and(|machine| machine.view().contains(&placed))
+            };
+            // The second member of each group outlives both failures.
+            (0..groups).any(|group| knows(group, 1))
+        };
+        while assigned(self.reached + 1) {
+            self.reached += 1;
+        }
+    }
+}
+
+fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
+    let deployment = Deployment {
+        by_followers: true,
+        parameters: Parameters::default(),
+        // Raft's timeouts in the paper are between 1 and 2 seconds.
+        election_timeout: Duration::from_secs(1),
+        ..Deployment::new(6, SPACES, 4)
+    };
+    let mut running = Running::start(&deployment, &Profile::d430(), 1).map_err(|error| error.to_string())?;
+    let begins = running.testbed.now();
+    for host in running.leaders_of_machine(0) {
+        running.testbed.crash_at(host, begins + PROXIES_FAIL);
+    }
+    let sequencer = running.sequencer().ok_or("no sequencer is known")?;
+    running.testbed.crash_at(sequencer, begins + SEQUENCER_FAILS);
+    let clients = running.clients.clone();
+    running.testbed.begin_load(&clients, Pace::Open { per_second: ASKS_PER_SECOND });
+    let mut load = Asks::of_all(SPACES).kept(SPACES);
+    let mut spaces: Vec<Contiguous> =
+        (0..SPACES).map(|space| Contiguous { space: Space(space), reached: 0 }).collect();
+    let mut lines: Vec<Vec<Point>> = vec![Vec::new(); usize::from(SPACES)];
+    let steps = ENDS.as_millis() / LOOK_EVERY.as_millis();
+    let mut flat: Vec<(Duration, Duration)> = Vec::new();
+    let mut progress_at = Duration::ZERO;
+    for step in 1..=steps as usize {
+        let now = LOOK_EVERY * step as u32;
+        if now == PROXIES_FAIL || now == SEQUENCER_FAILS {
+            running.testbed.run_load_for(LOOK_EVERY - RUSH, &mut load);
+            running.testbed.set_pace(Pace::Open { per_second: RUSH_PER_SECOND });
+            running.testbed.run_load_for(RUSH, &mut load);
+            running.testbed.set_pace(Pace::Open { per_second: ASKS_PER_SECOND });
+        } else {
+            running.testbed.run_load_for(LOOK_EVERY, &mut load);
+        }
+        let before = spaces[0].reached;
+        for (space, line) in spaces.iter_mut().zip(&mut lines) {
+            space.look(&running, deployment.groups());
+            line.push(Point { x: now.as_secs_f64(), y: space.reached as f64, note: String::new() });
+        }
+        if spaces[0].reached > before {
+            if now - progress_at > FLAT_AFTER {
+                flat.push((progress_at, now - progress_at));
+            }
+            progress_at = now;
+        }
+        if step % 50 == 0 {
+            (watch.progress)(step, steps as usize);
+        }
+    }
+    let longest = |from: Duration| {
+        let near = flat
+            .iter()
+            .filter(|(at, _)| *at + Duration::from_secs(1) > from && *at < from + Duration::from_secs(9));
+        near.map(|(_, lasted)| lasted.as_secs_f64()).fold(0.0, f64::max)
+    };
+    let (proxies, sequencer) = (longest(PROXIES_FAIL), longest(SEQUENCER_FAILS));
+    let answered = load.answered.unwrap_or_default();
+    let gaps = answered.first().map_or(0, |numbers| spaces[0].reached.saturating_sub(numbers.len() as u64));
+    let together = spaces.iter().all(|space| space.reached.abs_diff(spaces[0].reached) <= 64);
+    let series = lines
+        .into_iter()
+        .enumerate()
+        .map(|(space, line)| Series::ours(format!("space {space}"), space, line))
+        .collect();
+    let panel = Panel {
+        title: "8 of 16 proxy leaders stop at 10 s, the sequencer at 20 s".into(),
+        x: Axis::linear("seconds", Unit::Seconds),
+        y: Axis::linear("highest number without a gap below it", Unit::PerSecond),
+        series,
+        bars: Vec::new(),
+    };
+    let expected = ASKS_PER_SECOND * ENDS.as_secs_f64() + 2.0 * RUSH_PER_SECOND * RUSH.as_secs_f64();
+    let reached = spaces[0].reached as f64;
+    let claims = vec![
+        Claim::shape(
+            "seconds without progress, proxies (the paper: 3.06)",
+            proxies,
+            proxies > 0.0 && proxies < 3.06,
+        )
+        .because("both wait at random for an election first"),
+        Claim::shape(
+            "seconds without progress, sequencer (the paper: 2.38)",
+            sequencer,
+            sequencer > 0.0 && sequencer < 2.38,
+        )
+        .because("suspected after 150 ms here, after 1 s in the paper"),
+        Claim::shape("numbers reached over operations asked", reached / expected, reached > 0.98 * expected)
+            .because(format!(
+                "{gaps} of them not answered: no-ops, and what stopped replicas would have answered"
+            )),
+        Claim::shape("spaces that advance together", f64::from(SPACES), together),
+    ];
+    let title = "A contiguous sequence over two failures".into();
+    let subtitle = format!("{TESTBED}; {ASKS_PER_SECOND:.0} operations a second on {SPACES} spaces");
+    Ok(Drawing { title, subtitle, panels: vec![panel], claims })
+}

@@ -1,0 +1,478 @@
+//! Which machine plays which role, and the testbed that comes of it.
+
+use super::node::{Seat, Unreplicated};
+use super::workload::Workload;
+use crate::profile::Profile;
+use crate::step::Steps;
+use kernel::{Encode, HostId, Node, NodeId, Place};
+use kv::Store;
+use parts::{Group, Sequence, SessionId, Slot};
+use paxos::multipaxos::acceptor::Acceptor;
+use paxos::multipaxos::batcher::Batcher;
+use paxos::multipaxos::client::Client;
+use paxos::multipaxos::leader::Leader;
+use paxos::multipaxos::proxy_leader::ProxyLeader;
+use paxos::multipaxos::replica::Replica;
+use paxos::multipaxos::unbatcher::Unbatcher;
+use paxos::{Commands, Configuration, Configurations, GroupKind, HostEntry, Member, Parameters, Paxos};
+use sim::cost::{HostPlan, MachineSpec, Measured, Pace, Tariff, Testbed, Window};
+use std::time::Duration;
+
+const BATCHER: Place = Place(1);
+const LEADER: Place = Place(2);
+const PROXY_LEADER: Place = Place(3);
+const ACCEPTOR: Place = Place(4);
+const REPLICA: Place = Place(5);
+const UNBATCHER: Place = Place(6);
+const FIRST_CLIENT: u32 = 0x100;
+
+/// How long a cluster has, of virtual time, to be born and to elect its leader.
+const BIRTH_WITHIN: Duration = Duration::from_secs(10);
+const BIRTH_STEP: Duration = Duration::from_millis(50);
+/// Machines that stand for the clients'.
+const CLIENT_MACHINES: usize = 8;
+
+/// Who votes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Acceptors {
+    /// So many, of whom most are a quorum.
+    Majority(usize),
+    /// A row is asked by reads, a column by writes (the paper's section 3.2).
+    Grid {
+        /// Rows.
+        rows: usize,
+        /// Columns.
+        columns: usize,
+    },
+}
+
+impl Acceptors {
+    /// How many there are.
+    pub fn count(self) -> usize {
+        match self {
+            Self::Majority(count) => count,
+            Self::Grid { rows, columns } => rows * columns,
+        }
+    }
+}
+
+/// Where clients' commands are gathered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Clients {
+    /// Batchers and unbatchers are part of the clients, as in the paper's deployments without any.
+    Gather,
+    /// On so many machines, each with a batcher and an unbatcher.
+    Connect {
+        /// Machines.
+        batchers: usize,
+    },
+}
+
+/// How commands share slots.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Batching {
+    /// Commands of a batch; 1: each has a slot of its own.
+    pub commands: usize,
+    /// How long a batch that is not full waits.
+    pub delay: Duration,
+}
+
+impl Batching {
+    /// None.
+    pub const NONE: Batching = Batching { commands: 1, delay: Duration::ZERO };
+
+    /// So many commands a batch.
+    pub fn of(commands: usize) -> Self {
+        let delay = if commands > 1 { Duration::from_millis(1) } else { Duration::ZERO };
+        Self { commands, delay }
+    }
+}
+
+/// Which roles there are, and on how many machines.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Shape {
+    /// Each role instance on a machine of its own (the paper's sections 3 and 4); two leaders, one of which waits.
+    Compartmentalized {
+        /// Proxy leaders.
+        proxy_leaders: usize,
+        /// Acceptors.
+        acceptors: Acceptors,
+        /// Replicas.
+        replicas: usize,
+    },
+    /// Classic MultiPaxos: so many machines play every role. Clients send to the leader's.
+    Colocated {
+        /// Machines.
+        hosts: usize,
+        /// Clients connect to all of them, and not to the leader's alone.
+        spread: bool,
+    },
+    /// One machine that is not replicated.
+    Unreplicated,
+}
+
+/// A deployment of the store.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Deployment {
+    /// The roles.
+    pub shape: Shape,
+    /// Where clients' commands are gathered. Co-located machines always have batchers of their own, beside those.
+    pub clients: Clients,
+    /// How commands share slots.
+    pub batching: Batching,
+}
+
+impl Deployment {
+    /// Machines, without the clients'.
+    pub fn machines(&self) -> usize {
+        let batchers = match self.clients {
+            Clients::Gather => 0,
+            Clients::Connect { batchers } => batchers,
+        };
+        match self.shape {
+            Shape::Compartmentalized { proxy_leaders, acceptors, replicas } => {
+                batchers + 2 + proxy_leaders + acceptors.count() + replicas
+            }
+            Shape::Colocated { hosts, .. } => hosts,
+            Shape::Unreplicated => 1 + batchers,
+        }
+    }
+
+    /// The deployment under `clients` clients with a call each under way, as `workload` asks.
+    pub fn measure(
+        &self,
+        profile: &Profile,
+        workload: &Workload,
+        clients: usize,
+        window: Window,
+    ) -> Result<Measured, NotBorn> {
+        let mut running = Running::start(self, profile, workload, clients, 1)?;
+        let nodes = running.clients.clone();
+        Ok(running.testbed.run(&nodes, Pace::Closed { outstanding: 1 }, &mut workload.clone(), window))
+    }
+
+    pub(super) fn parameters(&self, workload: &Workload) -> Parameters {
+        let bytes = if workload.reads >= 1.0 {
+            Commands::from_row(row(&workload.get(0))).size()
+        } else {
+            let commands = Commands::from_row(row(&workload.put(0)));
+            let kind = GroupKind::ExecuteIn(Slot(0));
+            let (client, session) = (NodeId::ZERO, SessionId(0));
+            let group = paxos::Group { client, session, acknowledged: Sequence(0), kind, commands };
+            group.encoded().len()
+        };
+        Parameters {
+            heartbeat_every: Duration::from_millis(20),
+            election_timeout: Duration::from_millis(200),
+            resend_after: Duration::from_secs(1),
+            window: 1 << 14,
+            // With one command a batch, bursts of one make them; see the tariff of clients.
+            batch_bytes_max: if self.batching.commands > 1 {
+                self.batching.commands * bytes
+            } else {
+                1 << 20
+            },
+            batch_delay: self.batching.delay,
+            batches_in_flight_max: 1 << 20,
+            read_batches_in_flight_max: 1 << 20,
+            thrifty: true,
+            snapshot_every_bytes: u64::MAX,
+            retained_bytes_max: 1 << 20,
+            ..Parameters::default()
+        }
+    }
+}
+
+fn row(command: &[u8]) -> Vec<u8> {
+    let mut row = Vec::new();
+    Commands::push(&mut row, Sequence(0), command);
+    row
+}
+
+/// No leader was elected in time, which no deployment without faults should show.
+#[derive(Clone, Debug)]
+pub struct NotBorn {
+    /// What was refused meanwhile.
+    pub rejects: Vec<(&'static str, u64)>,
+}
+
+impl std::fmt::Display for NotBorn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "no leader after {BIRTH_WITHIN:?} of virtual time; refused meanwhile: {:?}", self.rejects)
+    }
+}
+
+impl std::error::Error for NotBorn {}
+
+/// A deployment that has its leader.
+pub struct Running<N: Node = Seat> {
+    /// The testbed.
+    pub testbed: Testbed<N, Steps>,
+    /// The clients' nodes.
+    pub clients: Vec<NodeId>,
+    /// What each host is for, in the order of [`Measured::busy`]; the leader that waits is "standby".
+    pub stations: Vec<&'static str>,
+}
+
+struct Builder<'a, N: Node, W> {
+    testbed: Testbed<N, Steps>,
+    /// What becomes of each node.
+    wrap: W,
+    profile: &'a Profile,
+    parameters: Parameters,
+    known: Configurations,
+    stations: Vec<&'static str>,
+}
+
+/// Host names are numbers: whoever is first in a list leads.
+fn hosts(from: u32, count: usize) -> Vec<HostId> {
+    (from..from + count as u32).map(HostId).collect()
+}
+
+fn on(hosts: &[HostId], place: Place) -> Vec<NodeId> {
+    hosts.iter().map(|&host| NodeId::new(host, place)).collect()
+}
+
+const LEADERS: u32 = 0x100;
+const PROXIES: u32 = 0x200;
+const ACCEPTORS: u32 = 0x300;
+const REPLICAS: u32 = 0x400;
+const BATCHERS: u32 = 0x500;
+const COLOCATED: u32 = 0x600;
+const CLIENTS: u32 = 0x700;
+
+fn configuration(deployment: &Deployment) -> Configuration {
+    let fronts = match deployment.clients {
+        Clients::Gather => hosts(CLIENTS, CLIENT_MACHINES),
+        Clients::Connect { batchers } => hosts(BATCHERS, batchers),
+    };
+    let (leaders, proxies, replicas, acceptors, fronts) = match deployment.shape {
+        Shape::Compartmentalized { proxy_leaders, acceptors, replicas } => {
+            let members = on(&hosts(ACCEPTORS, acceptors.count()), ACCEPTOR);
+            let group = match acceptors {
+                Acceptors::Majority(_) => Group::majority(members),
+                Acceptors::Grid { columns, .. } => Group::grid(members, columns),
+            };
+            let group = group.expect("acceptors are different, and as many as rows times columns");
+            (hosts(LEADERS, 2), hosts(PROXIES, proxy_leaders), hosts(REPLICAS, replicas), group, fronts)
+        }
+        Shape::Colocated { hosts: count, .. } => {
+            let all = hosts(COLOCATED, count);
+            let group = Group::majority(on(&all, ACCEPTOR)).expect("hosts are different");
+            let fronts = if deployment.clients == Clients::Gather { fronts } else { all.clone() };
+            (all.clone(), all.clone(), all, group, fronts)
+        }
+        Shape::Unreplicated => {
+            let one = hosts(LEADERS, 1);
+            let group = Group::majority(on(&one, ACCEPTOR)).expect("one host");
+            (one.clone(), one.clone(), one, group, fronts)
+        }
+    };
+    Configuration {
+        version: 0,
+        first_slot: Slot(0),
+        acceptors: parts::Acceptors::new(vec![acceptors]).expect("one group"),
+        leaders: on(&leaders, LEADER),
+        proxy_leaders: on(&proxies, PROXY_LEADER),
+        replicas: on(&replicas, REPLICA),
+        batchers: on(&fronts, BATCHER),
+        unbatchers: on(&fronts, UNBATCHER),
+        hosts: Vec::<HostEntry>::new(),
+        joined: Vec::new(),
+    }
+}
+
+impl Running {
+    /// Builds the deployment on `profile`'s machines with `clients` clients, and waits for its leader.
+    ///
+    /// # Errors
+    /// If nobody leads after a while.
+    pub fn start(
+        deployment: &Deployment,
+        profile: &Profile,
+        workload: &Workload,
+        clients: usize,
+        seed: u64,
+    ) -> Result<Running, NotBorn> {
+        Self::start_as(deployment, profile, workload, clients, seed, |seat| seat)
+    }
+}
+
+impl<N: Node<Family = Paxos> + AsRef<Seat>> Running<N> {
+    /// As [`Running::start`], with something around each node.
+    ///
+    /// # Errors
+    /// If nobody leads after a while.
+    pub fn start_as(
+        deployment: &Deployment,
+        profile: &Profile,
+        workload: &Workload,
+        clients: usize,
+        seed: u64,
+        wrap: impl Fn(Seat) -> N,
+    ) -> Result<Running<N>, NotBorn> {
+        let first = configuration(deployment);
+        let mut builder = Builder {
+            testbed: Testbed::new(seed, Steps, profile.link()),
+            wrap,
+            profile,
+            parameters: deployment.parameters(workload),
+            known: Configurations::starting_with(first.clone()),
+            stations: Vec::new(),
+        };
+        builder.servers(deployment, &first);
+        if let (Clients::Connect { .. }, Shape::Compartmentalized { .. } | Shape::Unreplicated) =
+            (deployment.clients, deployment.shape)
+        {
+            for front in &first.batchers {
+                let nodes = builder.front(front.host());
+                builder.server("batcher", front.host(), nodes, false);
+            }
+        }
+        builder.testbed.run_for(Duration::from_millis(1));
+        let leader = builder.await_leader(&first, deployment.shape)?;
+        let clients = builder.clients(deployment, &first, clients, leader);
+        // The clients' own batchers hear the leader.
+        builder.testbed.run_for(BIRTH_STEP);
+        let mut stations = builder.stations;
+        for (station, host) in stations.iter_mut().zip(builder.testbed.hosts()) {
+            if *station == "leader" && *host != leader {
+                *station = "standby";
+            }
+        }
+        Ok(Running { testbed: builder.testbed, clients, stations })
+    }
+
+    /// The busiest station but the clients, and how busy it was.
+    pub fn bottleneck(&self, measured: &Measured) -> (&'static str, f64) {
+        let busy = self.stations.iter().copied().zip(measured.busy.iter().copied());
+        busy.max_by(|a, b| a.1.total_cmp(&b.1)).unwrap_or(("nobody", 0.0))
+    }
+}
+
+impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> {
+    fn server(&mut self, station: &'static str, id: HostId, nodes: Vec<(Place, Seat)>, unreplicated: bool) {
+        let tariff = if unreplicated { self.profile.tariff_unreplicated() } else { self.profile.tariff() };
+        let tariff = self.testbed.tariff(tariff);
+        let machine = self.testbed.machine(self.profile.machine(1));
+        let nodes = nodes.into_iter().map(|(place, seat)| (place, (self.wrap)(seat)));
+        self.testbed.host(HostPlan { id, machine, core: 0, tariff }, nodes);
+        self.stations.push(station);
+    }
+
+    fn servers(&mut self, deployment: &Deployment, first: &Configuration) {
+        match deployment.shape {
+            Shape::Compartmentalized { .. } => {
+                for leader in &first.leaders {
+                    let nodes = vec![(LEADER, self.leader())];
+                    self.server("leader", leader.host(), nodes, false);
+                }
+                for proxy in &first.proxy_leaders {
+                    let nodes = vec![(PROXY_LEADER, self.proxy_leader())];
+                    self.server("proxy leader", proxy.host(), nodes, false);
+                }
+                for acceptor in first.acceptors.nodes() {
+                    let nodes = vec![(ACCEPTOR, self.acceptor(None))];
+                    self.server("acceptor", acceptor.host(), nodes, false);
+                }
+                for replica in &first.replicas {
+                    let nodes = vec![(REPLICA, self.replica())];
+                    self.server("replica", replica.host(), nodes, false);
+                }
+            }
+            Shape::Colocated { .. } => {
+                for leader in &first.leaders {
+                    let host = leader.host();
+                    let replica = NodeId::new(host, REPLICA);
+                    let mut nodes = vec![
+                        (LEADER, self.leader()),
+                        (PROXY_LEADER, self.proxy_leader()),
+                        (ACCEPTOR, self.acceptor(Some(replica))),
+                        (REPLICA, self.replica()),
+                    ];
+                    if deployment.clients != Clients::Gather {
+                        nodes.extend(self.front(host));
+                    }
+                    self.server("leader", host, nodes, false);
+                }
+            }
+            Shape::Unreplicated => {
+                let role = Seat::Unreplicated(Box::new(Unreplicated::new(self.known.clone())));
+                self.server("unreplicated", first.leaders[0].host(), vec![(LEADER, role)], true);
+            }
+        }
+    }
+
+    fn leader(&self) -> Seat {
+        Member::Leader(Leader::new(self.parameters.clone(), self.known.clone())).into()
+    }
+
+    fn proxy_leader(&self) -> Seat {
+        Member::ProxyLeader(ProxyLeader::new(self.parameters.clone(), self.known.clone())).into()
+    }
+
+    fn acceptor(&self, replica: Option<NodeId>) -> Seat {
+        Member::Acceptor(Acceptor::new(self.parameters.clone(), self.known.clone(), replica)).into()
+    }
+
+    fn replica(&self) -> Seat {
+        Member::Replica(Replica::new(self.parameters.clone(), self.known.clone(), Store::new(1))).into()
+    }
+
+    fn front(&self, host: HostId) -> Vec<(Place, Seat)> {
+        let unbatcher = NodeId::new(host, UNBATCHER);
+        let batcher = Batcher::new(self.parameters.clone(), self.known.clone(), unbatcher);
+        vec![(BATCHER, Member::Batcher(batcher).into()), (UNBATCHER, Member::Unbatcher(Unbatcher).into())]
+    }
+
+    fn await_leader(&mut self, first: &Configuration, shape: Shape) -> Result<HostId, NotBorn> {
+        let leads = |node: &NodeId, testbed: &Testbed<N, Steps>| match testbed.node(*node).map(N::as_ref) {
+            Some(Seat::Member(member)) => matches!(&**member, Member::Leader(leader) if leader.is_leading()),
+            Some(Seat::Unreplicated(_)) => true,
+            None => false,
+        };
+        while self.testbed.now() < BIRTH_WITHIN {
+            if let Some(node) = first.leaders.iter().find(|node| leads(node, &self.testbed)) {
+                return Ok(node.host());
+            }
+            self.testbed.run_for(BIRTH_STEP);
+        }
+        debug_assert!(shape != Shape::Unreplicated, "it leads from the beginning");
+        Err(NotBorn { rejects: self.testbed.rejects().iter().map(|(&what, &count)| (what, count)).collect() })
+    }
+
+    /// Clients on machines that cost nothing, each a node of its own.
+    fn clients(
+        &mut self,
+        deployment: &Deployment,
+        first: &Configuration,
+        count: usize,
+        leader: HostId,
+    ) -> Vec<NodeId> {
+        let tariff = self.testbed.tariff(Tariff::free());
+        let machine = self.testbed.machine(MachineSpec { cores: CLIENT_MACHINES, bytes_per_second: None });
+        let mut all = Vec::with_capacity(count);
+        for (index, id) in hosts(CLIENTS, CLIENT_MACHINES).into_iter().enumerate() {
+            let mut nodes: Vec<(Place, Seat)> = match deployment.clients {
+                Clients::Gather => self.front(id),
+                Clients::Connect { .. } => Vec::new(),
+            };
+            let mine = (index..count).step_by(CLIENT_MACHINES);
+            for number in mine {
+                let batchers = match (deployment.clients, deployment.shape) {
+                    (Clients::Gather, _) => vec![NodeId::new(id, BATCHER)],
+                    (_, Shape::Colocated { spread: false, .. }) => vec![NodeId::new(leader, BATCHER)],
+                    _ => first.batchers.clone(),
+                };
+                let client = Client::new(batchers, Duration::from_secs(5)).starting_at(number);
+                let place = Place(FIRST_CLIENT + number as u32);
+                all.push(NodeId::new(id, place));
+                nodes.push((place, Member::Client(client).into()));
+            }
+            let nodes = nodes.into_iter().map(|(place, seat)| (place, (self.wrap)(seat)));
+            self.testbed.host(HostPlan { id, machine, core: index, tariff }, nodes);
+            self.stations.push("clients");
+        }
+        all
+    }
+}

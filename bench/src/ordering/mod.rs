@@ -1,0 +1,8 @@
+//! Bare ordering by Mason: proxies on machines of their own, and clients that are told the numbers they get (the paper's sections
+//! 7.1 and 7.4).
+
+mod deployment;
+mod service;
+
+pub use deployment::{Deployment, NotReady, Running};
+pub use service::{Asks, Numbers, Seat};

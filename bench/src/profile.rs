@@ -1,0 +1,364 @@
+//! Profiles: what steps cost on one kind of machine, published or measured.
+
+use crate::step::Step;
+use serde::{Deserialize, Serialize};
+use sim::cost::{Cost, Fsync, Handling, Link, MachineSpec, Tariff};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// What a kind of machine costs. Costs are nanoseconds of one core.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Profile {
+    /// Its name.
+    pub name: String,
+    /// Where its numbers come from.
+    pub about: String,
+    /// The network.
+    pub network: Network,
+    /// The driver: everything around the handlers.
+    pub driver: Driver,
+    /// The handlers, by step; what is not named costs what `other` does.
+    pub handle: BTreeMap<String, Handle>,
+}
+
+/// A network.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Network {
+    /// From card to card, in microseconds.
+    pub latency_us: f64,
+    /// Of a machine's card in each direction; 0: more than matters.
+    pub gigabits_per_second: f64,
+    /// On the wire, beside a message's own bytes.
+    pub overhead_bytes: u64,
+}
+
+/// What surrounds handlers.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Driver {
+    /// A burst.
+    pub burst: f64,
+    /// Reading from a peer, once a burst.
+    pub read: f64,
+    /// Writing to a peer, once a burst.
+    pub write: f64,
+    /// A message received.
+    pub receive: f64,
+    /// A byte received.
+    pub receive_byte: f64,
+    /// A message sent.
+    pub send: f64,
+    /// A byte sent.
+    pub send_byte: f64,
+    /// A byte put into the journal.
+    pub append_byte: f64,
+    /// A timer.
+    pub timer: f64,
+    /// Messages that are worked off together at most; 1: none are.
+    pub burst_inputs_max: usize,
+    /// An fsync, in microseconds; 0: journals are memory.
+    pub fsync_us: f64,
+    /// The core waits for an fsync.
+    pub fsync_blocks: bool,
+}
+
+/// What a handler costs.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Handle {
+    /// A message.
+    pub message: f64,
+    /// And each command, read or answer in it.
+    #[serde(default)]
+    pub item: f64,
+}
+
+/// Why a profile cannot be used.
+#[derive(Debug)]
+pub enum ProfileError {
+    /// No profile has this name, and there is no such file.
+    Unknown(String),
+    /// The file cannot be read.
+    Unreadable(std::io::Error),
+    /// It is no profile.
+    Malformed(String),
+    /// It names a step that no role knows.
+    NoSuchStep(String),
+}
+
+impl std::fmt::Display for ProfileError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Unknown(name) => {
+                let names: Vec<String> = Profile::named().into_iter().map(|profile| profile.name).collect();
+                write!(f, "no profile and no file is called {name}; profiles are {}", names.join(", "))
+            }
+            Self::Unreadable(error) => write!(f, "{error}"),
+            Self::Malformed(what) => write!(f, "{}", what.trim_end()),
+            Self::NoSuchStep(step) => write!(f, "no role has a step called {step}"),
+        }
+    }
+}
+
+impl std::error::Error for ProfileError {}
+
+fn handles(rows: &[(Step, f64, f64)]) -> BTreeMap<String, Handle> {
+    rows.iter().map(|&(step, message, item)| (step.name().to_owned(), Handle { message, item })).collect()
+}
+
+impl Profile {
+    /// The profiles that come with the program.
+    pub fn named() -> Vec<Profile> {
+        vec![Self::m5_xlarge(), Self::d430()]
+    }
+
+    /// The testbed of the compartmentalization paper: AWS m5.xlarge, Scala, Netty, one thread a role, nothing on disk.
+    ///
+    /// Section 8 publishes rates, and each gives one equation for the nanoseconds that one machine spends on a command of 16 bytes.
+    /// `in` and `out` are a message received and sent without its handler and bytes; `b` are the bytes of the messages named, a
+    /// nanosecond each (what copies through a managed heap and a serializer cost: an assumption, on which Figure 29 rests).
+    ///
+    /// | published | equation | so |
+    /// |---|---|---|
+    /// | unreplicated, 250,000/s (Figure 28a) | in + out + handle + b = 4000 | in + out < 4000 |
+    /// | 2 replicas, 135,000/s (Figure 31a, the plateau) | in + handle + out / 2 + b = 7407 | replica.chosen 5474 |
+    /// | more replicas, 150,000/s (Figure 31a, the end) | in + handle + out / 4 + b about 6667 | out large: in 500, out 2500 |
+    /// | the leader, the same | in + handle + out + b = 6667 | leader.propose 3401 |
+    /// | 2 proxy leaders, 70,000/s (Figure 31a, the second bar) | 3 in + 4 out + handlers + b = 28,571 | proxy_leader.assign 6305, .phase2b 5000 |
+    /// | 6 replicas, reads only, 650,000/s (Figure 32a) | in + handle + out + b = 9231 | replica.read 6101 |
+    /// | the same in batches of 50, 17.5 million/s (Figure 32b) | in + handle + 50 items + out + b = 17,143 | of that, 41 an item |
+    /// | 3 unbatchers, 800,000/s (Figure 28b) | out + item + b = 3750 | unbatcher.results 1140 an item |
+    /// | 2 batchers suffice for that | in + handle + b < 2500 | batcher.submit 1500 |
+    /// | unreplicated in batches, 1,000,000/s (Figure 28b) | item + b about 1000 | unreplicated.propose 770 an item |
+    ///
+    /// Acceptors are "never the bottleneck" for writes: 2000 for a vote is below what would make them one, and 1000 to say how far
+    /// they have voted. Plain MultiPaxos is no input: what the co-located roles come to is a result. The network is "never a
+    /// bottleneck"; its latency is what is usual within an availability zone.
+    pub fn m5_xlarge() -> Profile {
+        Profile {
+            name: "m5.xlarge".to_owned(),
+            about: "compartmentalization paper, section 8: AWS m5.xlarge, Scala and Netty, in memory"
+                .to_owned(),
+            network: Network { latency_us: 60.0, gigabits_per_second: 10.0, overhead_bytes: 66 },
+            driver: Driver {
+                burst: 0.0,
+                read: 0.0,
+                write: 0.0,
+                receive: 500.0,
+                receive_byte: 1.0,
+                send: 2_500.0,
+                send_byte: 1.0,
+                append_byte: 0.0,
+                timer: 1_000.0,
+                burst_inputs_max: 1,
+                fsync_us: 0.0,
+                fsync_blocks: false,
+            },
+            handle: handles(&[
+                (Step::Submit, 1_500.0, 0.0),
+                (Step::Query, 1_500.0, 0.0),
+                (Step::PreReadAck, 1_000.0, 0.0),
+                (Step::Done, 500.0, 0.0),
+                (Step::Propose, 3_401.0, 0.0),
+                (Step::Executed, 1_000.0, 0.0),
+                (Step::Assign, 6_305.0, 0.0),
+                (Step::Phase2b, 5_000.0, 0.0),
+                (Step::Phase2a, 2_000.0, 0.0),
+                (Step::PreRead, 1_000.0, 0.0),
+                (Step::Chosen, 5_317.0, 157.0),
+                (Step::Voted, 500.0, 0.0),
+                (Step::Read, 6_060.0, 41.0),
+                (Step::Unbatch, 500.0, 1_140.0),
+                (Step::Unreplicated, 0.0, 770.0),
+                (Step::Other, 1_000.0, 0.0),
+            ]),
+        }
+    }
+
+    /// The testbed of Mason's paper: Emulab d430 (two eight-core Haswells at 2.4 GHz, 10 Gb/s), C++, eRPC over DPDK, eight
+    /// threads a machine.
+    ///
+    /// Section 7 publishes: 31.5 million operations a second by 48 proxy machines (section 7.4 says what a proxy machine is: it
+    /// has 8 leaders or 8 followers, so a third of them lead, 128 leading threads), 246,000 a leading thread, or 4.06 microseconds an
+    /// operation; batches of about 8; a sequencer that serves 14.5 million a second at line rate, and is bound by its card,
+    /// not its core. RSMKeeper does 150,000 a second on one thread: 6.7 microseconds. A shard's one thread does 1.29 million: 0.78
+    /// microseconds. eRPC itself is published at about 5 million small messages a second and core in each direction: 100
+    /// nanoseconds a message in or out, and bursts are drained together.
+    ///
+    /// Our messages are not theirs (a client's operation comes in one message and is answered in one; numbers come for a batch;
+    /// the log's entry is a batch), so the handlers are set to make one operation of a batch of 8 on one space cost those 4.06
+    /// microseconds: 1200 for an operation to arrive and be queued, and the rest for replication and answers.
+    pub fn d430() -> Profile {
+        Profile {
+            name: "d430".to_owned(),
+            about: "Mason's paper, section 7: Emulab d430, C++ and eRPC over DPDK".to_owned(),
+            network: Network { latency_us: 6.0, gigabits_per_second: 10.0, overhead_bytes: 60 },
+            driver: Driver {
+                burst: 100.0,
+                read: 0.0,
+                write: 0.0,
+                receive: 100.0,
+                receive_byte: 0.1,
+                send: 100.0,
+                send_byte: 0.1,
+                append_byte: 0.0,
+                timer: 200.0,
+                burst_inputs_max: 32,
+                fsync_us: 0.0,
+                fsync_blocks: false,
+            },
+            handle: handles(&[
+                (Step::ProxySubmit, 200.0, 1_000.0),
+                (Step::Allocated, 400.0, 0.0),
+                (Step::Applied, 200.0, 0.0),
+                (Step::Allocate, 60.0, 5.0),
+                (Step::Propose, 500.0, 0.0),
+                (Step::Executed, 100.0, 0.0),
+                (Step::Assign, 500.0, 0.0),
+                (Step::Phase2a, 800.0, 0.0),
+                (Step::Phase2b, 300.0, 0.0),
+                (Step::Chosen, 300.0, 0.0),
+                (Step::ChosenEntry, 800.0, 20.0),
+                (Step::Voted, 100.0, 0.0),
+                (Step::Deliver, 100.0, 600.0),
+                (Step::ShardRead, 100.0, 600.0),
+                (Step::Submit, 300.0, 300.0),
+                (Step::Other, 100.0, 0.0),
+            ]),
+        }
+    }
+
+    /// A named profile, or one in a file.
+    ///
+    /// # Errors
+    /// If there is neither, or the file is no profile.
+    pub fn find(name: &str) -> Result<Profile, ProfileError> {
+        if let Some(profile) = Self::named().into_iter().find(|profile| profile.name == name) {
+            return Ok(profile);
+        }
+        match std::fs::read_to_string(name) {
+            Ok(text) => Self::parse(&text),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+                Err(ProfileError::Unknown(name.to_owned()))
+            }
+            Err(error) => Err(ProfileError::Unreadable(error)),
+        }
+    }
+
+    /// Reads what [`Profile::to_toml`] writes.
+    ///
+    /// # Errors
+    /// If it is no profile, or names what does not exist.
+    pub fn parse(text: &str) -> Result<Profile, ProfileError> {
+        let profile: Profile =
+            toml::from_str(text).map_err(|error| ProfileError::Malformed(error.to_string()))?;
+        let known = |name: &String| Step::ALL.iter().any(|step| step.name() == name);
+        match profile.handle.keys().find(|name| !known(name)) {
+            Some(name) => Err(ProfileError::NoSuchStep(name.clone())),
+            None => Ok(profile),
+        }
+    }
+
+    /// As a file.
+    pub fn to_toml(&self) -> String {
+        toml::to_string_pretty(self).expect("numbers and names are written without fail")
+    }
+
+    /// What a step's handler costs.
+    pub fn handle(&self, step: Step) -> Handle {
+        let handle = self.handle.get(step.name()).or_else(|| self.handle.get(Step::Other.name()));
+        handle.copied().unwrap_or_default()
+    }
+
+    /// Sets what a step's handler costs.
+    pub fn set(&mut self, step: Step, handle: Handle) {
+        self.handle.insert(step.name().to_owned(), handle);
+    }
+
+    /// The link between machines.
+    pub fn link(&self) -> Link {
+        let latency = Duration::from_nanos((self.network.latency_us * 1e3) as u64);
+        Link { latency, overhead_bytes: self.network.overhead_bytes }
+    }
+
+    /// A machine with so many cores in use.
+    pub fn machine(&self, cores: usize) -> MachineSpec {
+        let rate = self.network.gigabits_per_second;
+        let bytes_per_second = (rate > 0.0).then_some((rate * 1e9 / 8.0) as u64);
+        MachineSpec { cores, bytes_per_second }
+    }
+
+    /// What a host of this machine spends.
+    pub fn tariff(&self) -> Tariff {
+        let cost = Cost::nanos;
+        let driver = self.driver;
+        let handling = |&step: &Step| {
+            let Handle { message, item } = self.handle(step);
+            Handling { message: cost(message), item: cost(item) }
+        };
+        Tariff {
+            burst: cost(driver.burst),
+            read: cost(driver.read),
+            write: cost(driver.write),
+            receive: cost(driver.receive),
+            receive_byte: cost(driver.receive_byte),
+            send: cost(driver.send),
+            send_byte: cost(driver.send_byte),
+            append_byte: cost(driver.append_byte),
+            timer: cost(driver.timer),
+            request: Cost::ZERO,
+            handle: Step::ALL.iter().map(handling).collect(),
+            burst_inputs_max: driver.burst_inputs_max.max(1),
+            fsync: (driver.fsync_us > 0.0).then(|| Fsync {
+                latency: Duration::from_nanos((driver.fsync_us * 1e3) as u64),
+                blocks: driver.fsync_blocks,
+            }),
+        }
+    }
+
+    /// As [`Profile::tariff`], for a role that all threads of its machine serve together, without waiting for each other: it costs
+    /// each of them its share.
+    pub fn tariff_of_threads(&self, threads: u64) -> Tariff {
+        let mut tariff = self.tariff();
+        let threads = threads.max(1);
+        for cost in [
+            &mut tariff.burst,
+            &mut tariff.read,
+            &mut tariff.write,
+            &mut tariff.receive,
+            &mut tariff.receive_byte,
+            &mut tariff.send,
+            &mut tariff.send_byte,
+        ] {
+            *cost = *cost / threads;
+        }
+        for handling in &mut tariff.handle {
+            (handling.message, handling.item) = (handling.message / threads, handling.item / threads);
+        }
+        tariff
+    }
+
+    /// As [`Profile::tariff`], for the machine whose state is not replicated.
+    pub fn tariff_unreplicated(&self) -> Tariff {
+        let mut tariff = self.tariff();
+        tariff.handle[Step::Propose as usize] = tariff.handle[Step::Unreplicated as usize];
+        tariff
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A profile that does not read back cannot be kept.
+    #[test]
+    fn profiles_read_back() {
+        for profile in Profile::named() {
+            assert_eq!(Profile::parse(&profile.to_toml()).unwrap(), profile);
+        }
+        let wrong = Profile::m5_xlarge().to_toml().replace("leader.propose", "leader.propse");
+        assert!(matches!(Profile::parse(&wrong), Err(ProfileError::NoSuchStep(_))));
+    }
+}

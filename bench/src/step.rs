@@ -1,0 +1,171 @@
+//! Kinds of messages, as tariffs know them.
+
+use mason::client::ClientIn as GatewayIn;
+use mason::proxy::ProxyIn;
+use mason::sequencer::SequencerIn;
+use mason::shard::ShardIn;
+use paxos::Value;
+use paxos::multipaxos::acceptor::AcceptorIn;
+use paxos::multipaxos::batcher::BatcherIn;
+use paxos::multipaxos::client::ClientIn;
+use paxos::multipaxos::leader::LeaderIn;
+use paxos::multipaxos::proxy_leader::ProxyLeaderIn;
+use paxos::multipaxos::replica::ReplicaIn;
+use paxos::multipaxos::unbatcher::UnbatcherIn;
+use sim::cost::{Kind, Scale, Weight};
+
+macro_rules! steps {
+    ($( $(#[$doc:meta])* $Step:ident => $name:literal ),+ $(,)?) => {
+        /// What a role is asked to do by one message; profiles price them by name.
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+        pub enum Step { $( $(#[$doc])* $Step ),+ }
+
+        impl Step {
+            /// All of them.
+            pub const ALL: &'static [Step] = &[ $( Step::$Step ),+ ];
+
+            /// Its name in profiles: the role, then the message.
+            pub fn name(self) -> &'static str {
+                match self { $( Self::$Step => $name ),+ }
+            }
+        }
+    };
+}
+
+steps! {
+    /// A client's commands.
+    Submit => "batcher.submit",
+    /// A client's reads.
+    Query => "batcher.query",
+    /// An acceptor's answer to a read batch.
+    PreReadAck => "batcher.pre_read_ack",
+    /// A batch is through.
+    Done => "batcher.done",
+    /// A batch for the leader.
+    Propose => "leader.propose",
+    /// A replica's report.
+    Executed => "leader.executed",
+    /// The leader's assignment.
+    Assign => "proxy_leader.assign",
+    /// A vote.
+    Phase2b => "proxy_leader.phase2b",
+    /// A vote is asked for.
+    Phase2a => "acceptor.phase2a",
+    /// How far an acceptor has voted is asked for.
+    PreRead => "acceptor.pre_read",
+    /// A slot is chosen.
+    Chosen => "replica.chosen",
+    /// A vote of the same host.
+    Voted => "replica.voted",
+    /// Reads for a replica.
+    Read => "replica.read",
+    /// Results for an unbatcher.
+    Unbatch => "unbatcher.results",
+    /// A batch for a state machine that is not replicated.
+    Unreplicated => "unreplicated.propose",
+    /// Operations for a proxy of Mason.
+    ProxySubmit => "proxy.submit",
+    /// Numbers from the sequencer.
+    Allocated => "proxy.allocated",
+    /// A batch of numbers was applied.
+    Applied => "proxy.applied",
+    /// Numbers are asked for.
+    Allocate => "sequencer.allocate",
+    /// Operations for a shard.
+    Deliver => "shard.deliver",
+    /// Reads for a shard.
+    ShardRead => "shard.read",
+    /// A batch of numbered operations is chosen.
+    ChosenEntry => "replica.chosen_entry",
+    /// Everything else: heartbeats, elections, answers to clients.
+    Other => "other",
+}
+
+impl Step {
+    /// Its place in a tariff's table.
+    pub fn kind(self) -> Kind {
+        Kind(self as u16)
+    }
+
+    fn of(self, items: usize) -> Weight {
+        Weight { kind: self.kind(), items: items as u32 }
+    }
+}
+
+/// Weighs the messages of MultiPaxos and of Mason.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Steps;
+
+/// The commands of a batch lie behind its name (batcher, number) and its unbatcher: eight bytes each, then their number.
+const GROUPS_AT: usize = 24;
+
+fn items_of(value: &Value) -> usize {
+    let Value::Batch(bytes) = value else { return 0 };
+    let count = bytes.get(GROUPS_AT..GROUPS_AT + 4).and_then(|bytes| bytes.try_into().ok());
+    count.map_or(0, |count| u32::from_le_bytes(count) as usize)
+}
+
+fn weigh_log(message: &paxos::Message) -> Weight {
+    match message {
+        paxos::Message::Batcher(BatcherIn::Submit(_)) => Step::Submit.of(1),
+        paxos::Message::Batcher(BatcherIn::Query(_)) => Step::Query.of(1),
+        paxos::Message::Batcher(BatcherIn::PreReadAck(_)) => Step::PreReadAck.of(0),
+        paxos::Message::Batcher(BatcherIn::Done(_)) => Step::Done.of(0),
+        paxos::Message::Leader(LeaderIn::Propose(message)) => Step::Propose.of(items_of(&message.value)),
+        paxos::Message::Leader(LeaderIn::Executed(_)) => Step::Executed.of(0),
+        paxos::Message::ProxyLeader(ProxyLeaderIn::Assign(message)) => {
+            Step::Assign.of(items_of(&message.value))
+        }
+        paxos::Message::ProxyLeader(ProxyLeaderIn::Phase2b(_)) => Step::Phase2b.of(0),
+        paxos::Message::Acceptor(AcceptorIn::Phase2a(message)) => Step::Phase2a.of(items_of(&message.value)),
+        paxos::Message::Acceptor(AcceptorIn::PreRead(_)) => Step::PreRead.of(0),
+        paxos::Message::Replica(ReplicaIn::Chosen(message)) => match &message.value {
+            Some(Value::Entry(entry)) => Step::ChosenEntry.of(entry.len()),
+            Some(value) => Step::Chosen.of(items_of(value)),
+            // The value came with the vote of the same host.
+            None => Step::Chosen.of(0),
+        },
+        paxos::Message::Replica(ReplicaIn::Voted(message)) => match &message.value {
+            Value::Entry(entry) => Step::ChosenEntry.of(entry.len()),
+            value => Step::Voted.of(items_of(value)),
+        },
+        paxos::Message::Replica(ReplicaIn::Read(message)) => Step::Read.of(message.reads.len()),
+        paxos::Message::Unbatcher(UnbatcherIn::Results(message)) => Step::Unbatch.of(message.replies.len()),
+        paxos::Message::Client(ClientIn::Results(_) | ClientIn::Notice(_))
+        | paxos::Message::Batcher(_)
+        | paxos::Message::Leader(_)
+        | paxos::Message::ProxyLeader(_)
+        | paxos::Message::Acceptor(_)
+        | paxos::Message::Replica(_) => Step::Other.of(0),
+    }
+}
+
+impl Scale<paxos::Paxos> for Steps {
+    fn weigh(&self, message: &paxos::Message) -> Weight {
+        weigh_log(message)
+    }
+}
+
+impl Scale<mason::Mason> for Steps {
+    fn weigh(&self, message: &mason::Message) -> Weight {
+        match message {
+            mason::Message::Proxy(ProxyIn::Submit(message)) => Step::ProxySubmit.of(message.operations.len()),
+            mason::Message::Proxy(ProxyIn::Allocated(_)) => Step::Allocated.of(0),
+            mason::Message::Proxy(ProxyIn::Applied(_)) => Step::Applied.of(0),
+            mason::Message::Sequencer(SequencerIn::Allocate(message)) => {
+                Step::Allocate.of(message.counts.len())
+            }
+            mason::Message::Shard(ShardIn::Deliver(message)) => {
+                Step::Deliver.of(message.runs.iter().map(|run| run.count as usize).sum())
+            }
+            mason::Message::Shard(ShardIn::Read(message)) => Step::ShardRead.of(message.reads.len()),
+            mason::Message::Client(GatewayIn::Input(_)) => Step::Submit.of(1),
+            mason::Message::Log(message) => weigh_log(message),
+            mason::Message::Proxy(_)
+            | mason::Message::Sequencer(_)
+            | mason::Message::Shard(_)
+            | mason::Message::Client(_)
+            | mason::Message::Connection(_) => Step::Other.of(0),
+        }
+    }
+}

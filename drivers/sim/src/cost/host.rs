@@ -1,0 +1,460 @@
+//! A host: nodes that share a core and a journal, and work in bursts.
+
+use super::machine::{Link, Machine};
+use super::price::{Cost, Scale, Tariff};
+use super::queue::{Event, Queue};
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use kernel::{
+    Effect, Effects, Encode, Family, Instant, Node, NodeId, RequestId, Rng, Situation, TimerIndex, Wall,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::hash::{BuildHasherDefault, Hasher};
+
+/// The wall clock at the beginning, in nanoseconds since 1970.
+const EPOCH: u64 = 1_700_000_000_000_000_000;
+/// Local messages of one burst beyond which nodes are taken to wake each other without end.
+const CASCADE_MAX: usize = 1 << 24;
+
+/// What waits for a host's core.
+pub(super) enum Input<F: Family> {
+    Message { from_host: u32, from: NodeId, seat: u32, message: F::Message, bytes: u32 },
+    Timer { seat: u32, timer: TimerIndex, setting: u32 },
+    Request { seat: u32, id: RequestId, request: F::Request },
+    Synced,
+}
+
+pub(super) struct Packet<F: Family> {
+    pub(super) from_host: u32,
+    pub(super) from: NodeId,
+    pub(super) host: u32,
+    pub(super) seat: u32,
+    pub(super) bytes: u32,
+    pub(super) message: F::Message,
+}
+
+/// Where a node is.
+#[derive(Clone, Copy)]
+pub(super) struct Address {
+    pub(super) host: u32,
+    pub(super) seat: u32,
+}
+
+/// Mixes the bits of a node's identity, which are a hash already.
+#[derive(Default)]
+pub(super) struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    }
+}
+
+/// Never iterated over.
+pub(super) type Addresses = HashMap<NodeId, Address, BuildHasherDefault<Mixer>>;
+
+pub(super) struct Seat<N: Node> {
+    id: NodeId,
+    pub(super) node: N,
+    effects: Effects<N::Family>,
+    rng: Rng,
+    /// By timer: which setting is in force, if any.
+    timers: Vec<(u32, bool)>,
+    touched: bool,
+}
+
+struct Held<M> {
+    from: NodeId,
+    to: NodeId,
+    message: M,
+    target: u64,
+}
+
+pub(super) struct Host<N: Node> {
+    pub(super) core: usize,
+    pub(super) machine: usize,
+    pub(super) tariff: usize,
+    pub(super) alive: bool,
+    pub(super) wakes: bool,
+    pub(super) busy: u64,
+    pub(super) seats: Vec<Seat<N>>,
+    pub(super) inbox: VecDeque<Input<N::Family>>,
+    local: VecDeque<(NodeId, u32, <N::Family as Family>::Message)>,
+    held: VecDeque<Held<<N::Family as Family>::Message>>,
+    sends: Vec<(NodeId, NodeId, <N::Family as Family>::Message)>,
+    /// Bytes appended, and how far they are durable.
+    appended: u64,
+    durable: u64,
+    syncing: Option<u64>,
+    /// The burst in which each other host was read from and written to last.
+    read_in: Vec<u64>,
+    written_in: Vec<u64>,
+    bursts: u64,
+}
+
+/// The world as a host sees it.
+pub(super) struct Outside<F: Family, S> {
+    pub(super) now: u64,
+    pub(super) queue: Queue,
+    pub(super) scale: S,
+    pub(super) link: Link,
+    pub(super) tariffs: Vec<Tariff>,
+    pub(super) machines: Vec<Machine>,
+    /// When each core is free.
+    pub(super) cores: Vec<u64>,
+    /// The machine of each host.
+    pub(super) machine_of: Vec<usize>,
+    pub(super) addresses: Addresses,
+    pub(super) responses: Vec<(RequestId, F::Response, u64)>,
+    pub(super) marks: BTreeMap<&'static str, u64>,
+    pub(super) rejects: BTreeMap<&'static str, u64>,
+    packets: Vec<Option<Packet<F>>>,
+    free_packets: Vec<u32>,
+    scratch: Vec<u8>,
+}
+
+impl<F: Family, S: Scale<F>> Outside<F, S> {
+    pub(super) fn new(scale: S, link: Link) -> Self {
+        Self {
+            now: 0,
+            queue: Queue::default(),
+            scale,
+            link,
+            tariffs: Vec::new(),
+            machines: Vec::new(),
+            cores: Vec::new(),
+            machine_of: Vec::new(),
+            addresses: Addresses::default(),
+            responses: Vec::new(),
+            marks: BTreeMap::new(),
+            rejects: BTreeMap::new(),
+            packets: Vec::new(),
+            free_packets: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    pub(super) fn register(&mut self, node: NodeId, address: Address) -> bool {
+        match self.addresses.entry(node) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(vacant) => {
+                vacant.insert(address);
+                true
+            }
+        }
+    }
+
+    fn size_of(&mut self, message: &F::Message) -> u32 {
+        self.scratch.clear();
+        message.encode(&mut self.scratch);
+        self.scratch.len() as u32
+    }
+
+    /// Puts a packet on its way at `at`.
+    fn depart(&mut self, from_machine: usize, at: u64, packet: Packet<F>) {
+        let to_machine = self.machine_of[packet.host as usize];
+        let arrives = if from_machine == to_machine {
+            at + Cost::from(self.link.latency).0
+        } else {
+            let bytes = u64::from(packet.bytes) + self.link.overhead_bytes;
+            let sent = self.machines[from_machine].send(at, bytes);
+            self.machines[to_machine].receive(sent + Cost::from(self.link.latency).0, bytes)
+        };
+        let slot = match self.free_packets.pop() {
+            Some(slot) => {
+                self.packets[slot as usize] = Some(packet);
+                slot
+            }
+            None => {
+                self.packets.push(Some(packet));
+                self.packets.len() as u32 - 1
+            }
+        };
+        self.queue.push(arrives, Event::Deliver { packet: slot });
+    }
+
+    pub(super) fn arrived(&mut self, slot: u32) -> Packet<F> {
+        self.free_packets.push(slot);
+        self.packets[slot as usize].take().expect("each packet is delivered by one event")
+    }
+}
+
+impl<N: Node> Host<N> {
+    pub(super) fn new(machine: usize, core: usize, tariff: usize) -> Self {
+        Self {
+            core,
+            machine,
+            tariff,
+            alive: true,
+            wakes: false,
+            busy: 0,
+            seats: Vec::new(),
+            inbox: VecDeque::new(),
+            local: VecDeque::new(),
+            held: VecDeque::new(),
+            sends: Vec::new(),
+            appended: 0,
+            durable: 0,
+            syncing: None,
+            read_in: Vec::new(),
+            written_in: Vec::new(),
+            bursts: 0,
+        }
+    }
+
+    pub(super) fn seat(&mut self, id: NodeId, node: N, rng: Rng) {
+        let effects = Effects::new(kernel::Position(0), false);
+        self.seats.push(Seat { id, node, effects, rng, timers: Vec::new(), touched: false });
+    }
+
+    /// Hands the nodes everything that waits, or as much as a burst takes; a first burst starts them.
+    pub(super) fn burst<S: Scale<N::Family>>(
+        &mut self,
+        me: u32,
+        first: bool,
+        out: &mut Outside<N::Family, S>,
+    ) {
+        self.bursts += 1;
+        let tariff = self.tariff;
+        let appended_before = self.appended;
+        let mut cost = out.tariffs[tariff].burst;
+        if first {
+            for seat in 0..self.seats.len() {
+                self.call(seat, me, out, |node, situation, effects| node.on_start(situation, effects));
+            }
+        }
+        for _ in 0..self.inbox.len().min(out.tariffs[tariff].burst_inputs_max) {
+            let Some(input) = self.inbox.pop_front() else { break };
+            cost += self.hand_over(input, me, out);
+        }
+        cost += self.settle(me, out);
+        cost += out.tariffs[tariff].append_byte * (self.appended - appended_before);
+        cost += self.send_all(me, cost, out);
+        let ends = out.now + cost.0;
+        self.busy += cost.0;
+        out.cores[self.core] = ends;
+        self.sync(me, out);
+        for response in &mut out.responses {
+            response.2 = response.2.max(ends);
+        }
+    }
+
+    fn hand_over<S: Scale<N::Family>>(
+        &mut self,
+        input: Input<N::Family>,
+        me: u32,
+        out: &mut Outside<N::Family, S>,
+    ) -> Cost {
+        match input {
+            Input::Message { from_host, from, seat, message, bytes } => {
+                let tariff = &out.tariffs[self.tariff];
+                let mut cost = tariff.receive + tariff.receive_byte * u64::from(bytes);
+                cost += tariff.handling(out.scale.weigh(&message));
+                if is_first(&mut self.read_in, from_host, self.bursts) {
+                    cost += tariff.read;
+                }
+                self.call(seat as usize, me, out, |node, situation, effects| {
+                    node.on_message(from, message, situation, effects);
+                });
+                cost
+            }
+            Input::Timer { seat, timer, setting } => {
+                let slot = &mut self.seats[seat as usize].timers[usize::from(timer.0)];
+                if *slot != (setting, true) {
+                    return Cost::ZERO;
+                }
+                slot.1 = false;
+                self.call(seat as usize, me, out, |node, situation, effects| {
+                    node.on_timer(timer, situation, effects);
+                });
+                out.tariffs[self.tariff].timer
+            }
+            Input::Request { seat, id, request } => {
+                self.call(seat as usize, me, out, |node, situation, effects| {
+                    node.on_request(id, request, situation, effects);
+                });
+                out.tariffs[self.tariff].request
+            }
+            Input::Synced => {
+                self.durable = self.syncing.take().unwrap_or(self.durable);
+                for _ in 0..self.held.len() {
+                    let Some(held) = self.held.pop_front() else { break };
+                    if held.target > self.durable {
+                        // Targets only grow: so do those behind it.
+                        self.held.push_front(held);
+                        break;
+                    }
+                    self.route(held.from, held.to, held.message, me, out);
+                }
+                Cost::ZERO
+            }
+        }
+    }
+
+    /// Local messages until quiet, burst ends of the nodes that were called, until quiet.
+    fn settle<S: Scale<N::Family>>(&mut self, me: u32, out: &mut Outside<N::Family, S>) -> Cost {
+        let mut cost = Cost::ZERO;
+        let mut cascade = 0;
+        loop {
+            while let Some((from, seat, message)) = self.local.pop_front() {
+                cascade += 1;
+                assert!(cascade < CASCADE_MAX, "BOUND: local messages of one burst never end");
+                cost += out.tariffs[self.tariff].handling(out.scale.weigh(&message));
+                self.call(seat as usize, me, out, |node, situation, effects| {
+                    node.on_message(from, message, situation, effects);
+                });
+            }
+            for seat in 0..self.seats.len() {
+                if std::mem::take(&mut self.seats[seat].touched) {
+                    self.call(seat, me, out, |node, situation, effects| {
+                        node.on_burst_end(situation, effects);
+                    });
+                    self.seats[seat].touched = false;
+                }
+            }
+            if self.local.is_empty() {
+                return cost;
+            }
+        }
+    }
+
+    /// Everything leaves when the burst, sending included, is over; `spent` was before.
+    fn send_all<S: Scale<N::Family>>(
+        &mut self,
+        me: u32,
+        spent: Cost,
+        out: &mut Outside<N::Family, S>,
+    ) -> Cost {
+        let mut cost = Cost::ZERO;
+        let mut packets = Vec::with_capacity(self.sends.len());
+        for (from, to, message) in self.sends.drain(..) {
+            let Some(&Address { host, seat }) = out.addresses.get(&to) else {
+                *out.rejects.entry("message to nobody").or_default() += 1;
+                continue;
+            };
+            let bytes = out.size_of(&message);
+            let tariff = &out.tariffs[self.tariff];
+            cost += tariff.send + tariff.send_byte * u64::from(bytes);
+            if is_first(&mut self.written_in, host, self.bursts) {
+                cost += tariff.write;
+            }
+            packets.push(Packet { from_host: me, from, host, seat, bytes, message });
+        }
+        let at = out.now + (spent + cost).0;
+        for packet in packets {
+            out.depart(self.machine, at, packet);
+        }
+        cost
+    }
+
+    fn route<S: Scale<N::Family>>(
+        &mut self,
+        from: NodeId,
+        to: NodeId,
+        message: <N::Family as Family>::Message,
+        me: u32,
+        out: &mut Outside<N::Family, S>,
+    ) {
+        match out.addresses.get(&to) {
+            Some(address) if address.host == me => self.local.push_back((from, address.seat, message)),
+            _ => self.sends.push((from, to, message)),
+        }
+    }
+
+    fn call<S: Scale<N::Family>>(
+        &mut self,
+        index: usize,
+        me: u32,
+        out: &mut Outside<N::Family, S>,
+        call: impl FnOnce(&mut N, Situation<'_>, &mut Effects<N::Family>),
+    ) {
+        let nanos = out.now / 1_000;
+        let wall = Wall { earliest: EPOCH + nanos, latest: EPOCH + nanos };
+        let Seat { id, node, effects, rng, touched, .. } = &mut self.seats[index];
+        *touched = true;
+        call(node, Situation { node: *id, now: Instant(nanos), wall, rng }, effects);
+        if !effects.is_empty() {
+            self.carry_out(index, me, out);
+        }
+    }
+
+    fn carry_out<S: Scale<N::Family>>(&mut self, index: usize, me: u32, out: &mut Outside<N::Family, S>) {
+        let seat = &mut self.seats[index];
+        let id = seat.id;
+        let appended: usize = seat.effects.records().map(|record| record.bytes.len()).sum();
+        seat.effects.clear_records();
+        self.appended += appended as u64;
+        let is_memory = out.tariffs[self.tariff].fsync.is_none();
+        if is_memory {
+            self.durable = self.appended;
+        }
+        let target = self.appended;
+        let mut effects = std::mem::replace(&mut seat.effects, Effects::new(kernel::Position(0), false));
+        for effect in effects.drain() {
+            match effect {
+                Effect::SendDurable { to, message, .. } if target > self.durable => {
+                    self.held.push_back(Held { from: id, to, message, target });
+                }
+                Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
+                    self.route(id, to, message, me, out);
+                }
+                Effect::SetTimer { timer, after } => {
+                    let timers = &mut self.seats[index].timers;
+                    let slot = usize::from(timer.0);
+                    if timers.len() <= slot {
+                        timers.resize(slot + 1, (0, false));
+                    }
+                    timers[slot] = (timers[slot].0.wrapping_add(1), true);
+                    let setting = timers[slot].0;
+                    let at = out.now + Cost::from(after).0.max(1);
+                    let event = Event::Timer { host: me, seat: index as u32, timer: timer.0, setting };
+                    out.queue.push(at, event);
+                }
+                Effect::StopTimer { timer } => {
+                    if let Some(slot) = self.seats[index].timers.get_mut(usize::from(timer.0)) {
+                        slot.1 = false;
+                    }
+                }
+                Effect::Respond { id, response } => out.responses.push((id, response, 0)),
+                Effect::Reject { reason } => *out.rejects.entry(reason).or_default() += 1,
+                Effect::Mark { name } => *out.marks.entry(name).or_default() += 1,
+                Effect::Trim { .. } | Effect::Note { .. } => {}
+            }
+        }
+        self.seats[index].effects = effects;
+    }
+
+    /// Begins an fsync at the burst's end, if there is anything to sync and none is under way.
+    fn sync<S: Scale<N::Family>>(&mut self, me: u32, out: &mut Outside<N::Family, S>) {
+        let Some(fsync) = out.tariffs[self.tariff].fsync else { return };
+        if self.syncing.is_some() || self.durable == self.appended {
+            return;
+        }
+        self.syncing = Some(self.appended);
+        let returns = out.cores[self.core] + Cost::from(fsync.latency).0;
+        if fsync.blocks {
+            self.busy += Cost::from(fsync.latency).0;
+            out.cores[self.core] = returns;
+        }
+        out.queue.push(returns, Event::Synced { host: me });
+    }
+}
+
+/// True the first time that a host is named in a burst.
+fn is_first(seen: &mut Vec<u64>, host: u32, burst: u64) -> bool {
+    let host = host as usize;
+    if seen.len() <= host {
+        seen.resize(host + 1, 0);
+    }
+    std::mem::replace(&mut seen[host], burst) != burst
+}

@@ -1,0 +1,174 @@
+//! `ordinate plan`: the least deployment that carries a load.
+
+use crate::failure::Failure;
+use bench::multipaxos::{Acceptors, Clients, Deployment, Shape, Workload};
+use bench::plan::{FAULTS, Plan as Planned, Trial, Wanted};
+use bench::{Profile, figures::Unit};
+use paxos::Level;
+
+/// Deduce the least deployment of the key-value store that carries a load, and simulate it
+#[derive(clap::Args)]
+pub struct Plan {
+    /// Writes a second: 800k/s, 1.2M/s, 50000
+    #[arg(long, default_value = "0", value_parser = rate)]
+    writes: f64,
+    /// Reads a second
+    #[arg(long, default_value = "0", value_parser = rate)]
+    reads: f64,
+    /// Freshness of reads
+    #[arg(long, default_value = "linearizable", value_parser = ["linearizable", "sequential", "eventual"])]
+    consistency: String,
+    /// Bytes of a value
+    #[arg(long, default_value_t = 16, value_parser = value)]
+    value: usize,
+    /// What machines cost: a name, or a file that ordinate calibrate wrote
+    #[arg(long, default_value = "m5.xlarge", value_name = "NAME|FILE")]
+    profile: String,
+}
+
+/// Nobody asks for more, and counts stay exact.
+const RATE_MAX: f64 = 1e9;
+
+fn rate(text: &str) -> Result<f64, String> {
+    let number = text.strip_suffix("/s").unwrap_or(text);
+    let (number, unit) = match number.chars().last() {
+        Some('k' | 'K') => (&number[..number.len() - 1], 1e3),
+        Some('M') => (&number[..number.len() - 1], 1e6),
+        _ => (number, 1.0),
+    };
+    let rate = number.parse::<f64>().ok().map(|number| number * unit);
+    rate.filter(|rate| (0.0..=RATE_MAX).contains(rate))
+        .ok_or_else(|| "wanted: 50000, 800k/s, 1.2M/s".to_owned())
+}
+
+fn value(text: &str) -> Result<usize, String> {
+    let bytes = text.parse().map_err(|_| "not a number of bytes".to_owned())?;
+    if bytes <= kv::VALUE_BYTES_MAX { Ok(bytes) } else { Err(format!("at most {}", kv::VALUE_BYTES_MAX)) }
+}
+
+impl Plan {
+    /// Runs and prints.
+    pub fn run(self) -> Result<(), Failure> {
+        let per_second = self.writes + self.reads;
+        if per_second < 1.0 {
+            let remedy = "ordinate plan --writes 800k/s --value 16";
+            return Err(Failure::input("O8003", "no load is given", "neither writes nor reads", remedy));
+        }
+        let profile = Profile::find(&self.profile).map_err(|error| {
+            let what = format!("{} is no profile", self.profile);
+            Failure::input("O8004", what, error.to_string(), "ordinate calibrate --out machine.toml")
+        })?;
+        let level = match self.consistency.as_str() {
+            "sequential" => Level::Sequential,
+            "eventual" => Level::Eventual,
+            _ => Level::Linearizable,
+        };
+        let workload = Workload::writes(self.value).with_reads(self.reads / per_second, level);
+        let wanted = Wanted { per_second, workload };
+        let plan = wanted.plan(&profile).map_err(|error| {
+            let remedy = "ordinate plan with a smaller load, or with the profile of a faster machine";
+            Failure::failed("O8005", "no deployment carries this load", error.to_string(), remedy)
+        })?;
+        self.print(&wanted, &profile, &plan);
+        Ok(())
+    }
+
+    fn print(&self, wanted: &Wanted, profile: &Profile, plan: &Planned) {
+        let rate = |rate: f64| Unit::PerSecond.write(rate.round());
+        let Planned { deployment, model, trial, smaller } = plan;
+        println!(
+            "{}/s writes, {}/s {} reads, {} B values, on {} machines",
+            rate(self.writes),
+            rate(self.reads),
+            self.consistency,
+            self.value,
+            profile.name
+        );
+        println!("  {}", profile.about);
+        let batching = match deployment.batching.commands {
+            1 => "each command in a slot of its own".to_owned(),
+            commands => format!("batches of {commands}, or what came in {:?}", deployment.batching.delay),
+        };
+        println!("  {} machines survive {FAULTS} failure; {batching}", deployment.machines());
+        println!("  {:14} {:>8}   {:>12} {:>12}", "", "machines", "busy by hand", "simulated");
+        for (demand, busy) in wanted.busy_by_hand(plan) {
+            let simulated = trial.busy.iter().find(|(name, _)| *name == demand.station);
+            let note = match (demand.station, deployment.shape) {
+                ("leader", _) => "  and one that waits",
+                ("batcher", _) => "  each with an unbatcher: clients connect here",
+                ("acceptor", Shape::Compartmentalized { acceptors: Acceptors::Grid { .. }, .. }) => {
+                    "  in a grid"
+                }
+                _ => "",
+            };
+            println!(
+                "  {:14} {:>8}   {:>11.0}% {:>11.0}%{note}{}",
+                demand.station,
+                demand.machines,
+                busy * 100.0,
+                simulated.map_or(0.0, |(_, busy)| busy * 100.0),
+                grid(deployment, demand.station),
+            );
+        }
+        let bottleneck = model.bottleneck();
+        println!(
+            "  bottleneck     {}: none of its time is left at {}/s",
+            bottleneck.station,
+            rate(model.capacity())
+        );
+        println!("  simulated      {}", words(trial, wanted));
+        if smaller.is_empty() {
+            println!("  fewer          every station is as small as {FAULTS} failure allows");
+        }
+        for (station, trial) in smaller {
+            let count = count(&trial.deployment, station);
+            println!("  fewer          {count} of {station}: {}", words(trial, wanted));
+        }
+    }
+}
+
+fn words(trial: &Trial, wanted: &Wanted) -> String {
+    let rate = |rate: f64| Unit::PerSecond.write(rate.round());
+    let share = trial.answered / wanted.per_second;
+    let verdict = if share >= 0.99 { "carries it" } else { "does not carry it" };
+    format!(
+        "{verdict}: {}/s of {}/s answered, median {:.2} ms, 99 % within {:.2} ms",
+        rate(trial.answered),
+        rate(wanted.per_second),
+        trial.median.as_secs_f64() * 1e3,
+        trial.tail.as_secs_f64() * 1e3
+    )
+}
+
+fn count(deployment: &Deployment, station: &str) -> usize {
+    match (deployment.shape, deployment.clients, station) {
+        (Shape::Compartmentalized { proxy_leaders, .. }, _, "proxy leader") => proxy_leaders,
+        (Shape::Compartmentalized { acceptors, .. }, _, "acceptor") => acceptors.count(),
+        (Shape::Compartmentalized { replicas, .. }, _, "replica") => replicas,
+        (_, Clients::Connect { batchers }, "batcher") => batchers,
+        _ => 1,
+    }
+}
+
+fn grid(deployment: &Deployment, station: &str) -> String {
+    match (deployment.shape, station) {
+        (Shape::Compartmentalized { acceptors: Acceptors::Grid { rows, columns }, .. }, "acceptor") => {
+            format!(" of {rows} rows and {columns} columns")
+        }
+        _ => String::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::rate;
+
+    // A rate read wrongly by a thousand plans for nothing.
+    #[test]
+    fn rates_are_read_as_people_write_them() {
+        assert_eq!(rate("800k/s"), Ok(800_000.0));
+        assert_eq!(rate("1.2M"), Ok(1_200_000.0));
+        assert_eq!(rate("50"), Ok(50.0));
+        assert!(rate("-1").is_err() && rate("many").is_err() && rate("NaN").is_err());
+    }
+}
