@@ -20,6 +20,8 @@ pub struct Wanted {
 pub struct Trial {
     /// What was simulated.
     pub deployment: Deployment,
+    /// Commands that arrived a second: about as many as wanted, at random.
+    pub asked: f64,
     /// Commands answered a second.
     pub answered: f64,
     /// Median latency.
@@ -100,6 +102,13 @@ fn station(model: &Model, name: &str) -> f64 {
     model.demands.iter().find(|demand| demand.station == name).map_or(0.0, |demand| demand.nanos)
 }
 
+impl Trial {
+    /// True if what arrived was answered, and did not queue up.
+    pub fn carries(&self) -> bool {
+        self.answered >= ANSWERED * self.asked
+    }
+}
+
 impl Wanted {
     /// How busy a station is that spends so much on a command.
     fn busy(&self, demand: &Demand) -> f64 {
@@ -114,7 +123,7 @@ impl Wanted {
         let mut deployment = self.deduce(profile)?;
         let mut trial = self.simulate(&deployment, profile)?;
         let mut repairs = 0;
-        while !self.carries(&trial) {
+        while !trial.carries() {
             // The closed form has no bursts and no queues; it is a first guess where those count.
             repairs += 1;
             let worst =
@@ -131,7 +140,7 @@ impl Wanted {
             for name in ["proxy leader", "acceptor", "replica", "batcher"] {
                 let Some(fewer) = with_more(&deployment, name, -1) else { continue };
                 let tried = self.simulate(&fewer, profile)?;
-                if self.carries(&tried) {
+                if tried.carries() {
                     (deployment, trial) = (fewer, tried);
                     continue 'shrink;
                 }
@@ -141,10 +150,6 @@ impl Wanted {
         }
         let model = Model::of(&deployment, profile, &self.workload);
         Ok(Plan { deployment, model, trial, smaller })
-    }
-
-    fn carries(&self, trial: &Trial) -> bool {
-        trial.answered >= ANSWERED * self.per_second
     }
 
     /// The fewest machines by the closed form; of equals, the smaller batches.
@@ -207,7 +212,8 @@ impl Wanted {
             }
         }
         let (answered, median, tail) = (measured.throughput(), measured.latency(0.5), measured.latency(0.99));
-        Ok(Trial { deployment: *deployment, answered, median, tail, busy })
+        let asked = measured.asked as f64 / measured.seconds;
+        Ok(Trial { deployment: *deployment, asked, answered, median, tail, busy })
     }
 
     /// How busy each station is by the closed form.

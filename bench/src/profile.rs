@@ -189,7 +189,7 @@ impl Profile {
     ///
     /// Our messages are not theirs (a client's operation comes in one message and is answered in one; numbers come for a batch;
     /// the log's entry is a batch), so the handlers are set to make one operation of a batch of 8 on one space cost those 4.06
-    /// microseconds: 1200 for an operation to arrive and be queued, and the rest for replication and answers.
+    /// microseconds: 2100 nanoseconds for an operation to arrive and be queued, and the rest for replication and answers.
     pub fn d430() -> Profile {
         Profile {
             name: "d430".to_owned(),
@@ -210,7 +210,7 @@ impl Profile {
                 fsync_blocks: false,
             },
             handle: handles(&[
-                (Step::ProxySubmit, 200.0, 1_000.0),
+                (Step::ProxySubmit, 200.0, 2_000.0),
                 (Step::Allocated, 400.0, 0.0),
                 (Step::Applied, 200.0, 0.0),
                 (Step::Allocate, 60.0, 5.0),

@@ -11,11 +11,32 @@ use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 /// What was spent on one step.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Spent {
-    messages: f64,
     items: f64,
-    nanos: f64,
+    /// Of each message.
+    handled: Vec<f64>,
+    /// Of each burst that ended with it.
+    ended: Vec<f64>,
+}
+
+impl Spent {
+    fn messages(&self) -> f64 {
+        self.handled.len() as f64
+    }
+
+    /// Nanoseconds, without the calls in the middle of which the processor was given to somebody else.
+    fn nanos(&self) -> f64 {
+        undisturbed(&self.handled) + undisturbed(&self.ended)
+    }
+}
+
+/// The sum, with the longest hundredth taken for as long as the others.
+fn undisturbed(spans: &[f64]) -> f64 {
+    let mut sorted = spans.to_vec();
+    sorted.sort_unstable_by(f64::total_cmp);
+    let kept = &sorted[..sorted.len() - sorted.len() / 100];
+    kept.iter().sum::<f64>() * spans.len() as f64 / kept.len().max(1) as f64
 }
 
 #[derive(Debug)]
@@ -39,14 +60,19 @@ impl AsRef<Seat> for Timed {
 }
 
 impl Timed {
-    fn book(&self, step: Step, messages: f64, items: f64, began: Instant) {
+    /// Books a message with its items, or the end of a burst.
+    fn book(&self, step: Step, items: Option<u32>, began: Instant) {
         let nanos = began.elapsed().as_nanos() as f64;
         let mut books = self.books.borrow_mut();
-        let clock = books.clock;
+        let nanos = (nanos - books.clock).max(0.0);
         let spent = &mut books.spent[step as usize];
-        spent.messages += messages;
-        spent.items += items;
-        spent.nanos += (nanos - clock).max(0.0);
+        match items {
+            Some(items) => {
+                spent.items += f64::from(items);
+                spent.handled.push(nanos);
+            }
+            None => spent.ended.push(nanos),
+        }
     }
 }
 
@@ -73,7 +99,7 @@ impl Node for Timed {
         let began = Instant::now();
         self.seat.on_message(from, message, situation, effects);
         if let Some(step) = step {
-            self.book(step, 1.0, f64::from(weight.items), began);
+            self.book(step, Some(weight.items), began);
         }
         self.last = step;
     }
@@ -98,7 +124,7 @@ impl Node for Timed {
         let began = Instant::now();
         self.seat.on_burst_end(situation, effects);
         if let Some(step) = self.last.take() {
-            self.book(step, 0.0, 0.0, began);
+            self.book(step, None, began);
         }
     }
 
@@ -142,12 +168,12 @@ pub(super) fn measure() -> Vec<(Step, Handle)> {
     let (one, many) = (run(1, 60), run(32, 600));
     let mut handles = Vec::new();
     for &step in Step::ALL {
-        let (one, many) = (one[step as usize], many[step as usize]);
-        if one.messages < 1.0 || many.messages < 1.0 {
+        let (one, many) = (&one[step as usize], &many[step as usize]);
+        if one.handled.is_empty() || many.handled.is_empty() {
             continue;
         }
-        let (mean_one, mean_many) = (one.nanos / one.messages, many.nanos / many.messages);
-        let (items_one, items_many) = (one.items / one.messages, many.items / many.messages);
+        let (mean_one, mean_many) = (one.nanos() / one.messages(), many.nanos() / many.messages());
+        let (items_one, items_many) = (one.items / one.messages(), many.items / many.messages());
         let item = if items_many > items_one + 1.0 {
             ((mean_many - mean_one) / (items_many - items_one)).max(0.0)
         } else {

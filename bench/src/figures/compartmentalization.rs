@@ -220,7 +220,7 @@ fn bars(title: &str, bars: &[Bar], given: &[Given]) -> Panel {
         y: THROUGHPUT,
         series: vec![
             Series { name: "here".into(), line: Line::Bars, colour: 0, points: ours.collect() },
-            Series::paper("the paper, where its text gives a number", 1, &paper.collect::<Vec<_>>()),
+            Series::paper("the paper", 1, &paper.collect::<Vec<_>>()),
         ],
         bars: bars.iter().map(|bar| bar.name.to_owned()).collect(),
     }
@@ -300,7 +300,8 @@ fn by_replicas(level: Level, batching: Batching) -> Vec<Vec<Run>> {
         if batching.commands == 1 {
             // Enough to keep what bounds it busy, and no more than fits its capacity within a few milliseconds.
             let capacity = Model::of(&deployment, &Profile::m5_xlarge(), &workload).capacity();
-            return Run::new(deployment, workload, (capacity * 0.003) as usize + 100);
+            let clients = (capacity * 0.003) as usize + 100;
+            return Run { measured: Duration::from_millis(50), ..Run::new(deployment, workload, clients) };
         }
         let clients = if share >= 1.0 { 1_200 } else { 400 };
         Run {

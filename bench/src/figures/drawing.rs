@@ -92,6 +92,17 @@ pub struct Point {
     pub note: String,
 }
 
+/// How a claim's numbers are written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+pub enum Number {
+    /// Commands a second.
+    Rate,
+    /// So many times as much.
+    Ratio,
+    /// A number of its own kind; the claim says of which.
+    Plain,
+}
+
 /// A claim of the paper beside ours.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
@@ -101,8 +112,8 @@ pub struct Claim {
     pub paper: Option<f64>,
     /// Ours.
     pub ours: f64,
-    /// A ratio, not a rate.
-    pub ratio: bool,
+    /// How the numbers are written.
+    pub number: Number,
     /// True if the shape holds.
     pub holds: bool,
     /// Why it differs, where it does.
@@ -148,17 +159,36 @@ impl Claim {
     /// A rate that should be near the paper's.
     pub fn rate(what: impl Into<String>, paper: f64, ours: f64, band: f64) -> Self {
         let holds = (ours / paper - 1.0).abs() <= band;
-        Self { what: what.into(), paper: Some(paper), ours, ratio: false, holds, note: String::new() }
+        Self { what: what.into(), paper: Some(paper), ours, number: Number::Rate, holds, note: String::new() }
     }
 
     /// A ratio that should be near the paper's.
     pub fn ratio(what: impl Into<String>, paper: f64, ours: f64, band: f64) -> Self {
-        Self { ratio: true, ..Self::rate(what, paper, ours, band) }
+        Self { number: Number::Ratio, ..Self::rate(what, paper, ours, band) }
     }
 
     /// A shape that the paper shows without a number.
     pub fn shape(what: impl Into<String>, ours: f64, holds: bool) -> Self {
-        Self { what: what.into(), paper: None, ours, ratio: true, holds, note: String::new() }
+        Self { what: what.into(), paper: None, ours, number: Number::Ratio, holds, note: String::new() }
+    }
+
+    /// A number beside the paper's.
+    pub fn plain(what: impl Into<String>, paper: Option<f64>, ours: f64, holds: bool) -> Self {
+        Self { what: what.into(), paper, ours, number: Number::Plain, holds, note: String::new() }
+    }
+
+    /// A number of this claim as people write it.
+    pub fn write(&self, number: f64) -> String {
+        match self.number {
+            Number::Rate => Unit::PerSecond.write(number.round()),
+            Number::Ratio => format!("{number:.2}x"),
+            Number::Plain => format!("{number:.2}"),
+        }
+    }
+
+    /// What the paper says.
+    pub fn papers(&self) -> String {
+        self.paper.map_or_else(|| "shape".to_owned(), |number| self.write(number))
     }
 
     /// Explained.

@@ -48,7 +48,7 @@ fn run(run: &Run) -> Result<Given, String> {
     let profile = Profile::d430();
     let deployment = Deployment::new(run.machines, run.spaces, run.machines / 3 * CLIENTS_PER_LEADERS);
     let mut running = Running::start(&deployment, &profile, 1).map_err(|error| error.to_string())?;
-    let window = Window { warm_up: Duration::from_millis(2), measured: Duration::from_millis(2) };
+    let window = Window { warm_up: Duration::from_millis(3), measured: Duration::from_millis(2) };
     let clients = running.clients.clone();
     let pace = Pace::Closed { outstanding: run.outstanding };
     let measured = running.testbed.run(&clients, pace, &mut Asks::of_all(run.spaces), window);
@@ -68,7 +68,7 @@ fn run(run: &Run) -> Result<Given, String> {
 fn ordering(watch: &Watch<'_>) -> Result<Drawing, String> {
     let machines = [12, 24, 48];
     let spaces = [1, 8];
-    let outstanding = [32, 128, 320, 640];
+    let outstanding = [32, 128, 320];
     let mut runs = Vec::new();
     for &spaces in &spaces {
         for &machines in &machines {
@@ -239,23 +239,23 @@ fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
     let expected = ASKS_PER_SECOND * ENDS.as_secs_f64() + 2.0 * RUSH_PER_SECOND * RUSH.as_secs_f64();
     let reached = spaces[0].reached as f64;
     let claims = vec![
-        Claim::shape(
-            "seconds without progress, proxies (the paper: 3.06)",
+        Claim::plain(
+            "seconds without progress, proxies",
+            Some(3.06),
             proxies,
             proxies > 0.0 && proxies < 3.06,
         )
-        .because("both wait at random for an election first"),
-        Claim::shape(
-            "seconds without progress, sequencer (the paper: 2.38)",
+        .because("both wait 1 to 2 s at random for an election"),
+        Claim::plain(
+            "seconds without progress, sequencer",
+            Some(2.38),
             sequencer,
             sequencer > 0.0 && sequencer < 2.38,
         )
         .because("suspected after 150 ms here, after 1 s in the paper"),
-        Claim::shape("numbers reached over operations asked", reached / expected, reached > 0.98 * expected)
-            .because(format!(
-                "{gaps} of them not answered: no-ops, and what stopped replicas would have answered"
-            )),
-        Claim::shape("spaces that advance together", f64::from(SPACES), together),
+        Claim::shape("numbers reached over operations asked", reached / expected, reached > 0.95 * expected)
+            .because(format!("{gaps} of them not answered: no-ops, and what stopped replicas owed")),
+        Claim::plain("spaces that advance together", Some(4.0), f64::from(SPACES), together),
     ];
     let title = "A contiguous sequence over two failures".into();
     let subtitle = format!("{TESTBED}; {ASKS_PER_SECOND:.0} operations a second on {SPACES} spaces");

@@ -6,7 +6,7 @@ mod mason;
 mod measure;
 mod svg;
 
-pub use drawing::{Axis, Claim, Drawing, Line, Panel, Point, Series, Unit};
+pub use drawing::{Axis, Claim, Drawing, Line, Number, Panel, Point, Series, Unit};
 pub use measure::Watch;
 
 use std::path::{Path, PathBuf};

@@ -1,6 +1,6 @@
 //! Drawings as SVG: for a page or a talk, without a library.
 
-use super::drawing::{Axis, Claim, Drawing, Line, Panel, Series, Unit};
+use super::drawing::{Axis, Claim, Drawing, Line, Panel, Series};
 use std::fmt::Write as _;
 
 /// Told apart by people who see colours differently (Okabe and Ito).
@@ -44,7 +44,7 @@ impl Scale {
             return Self { from, to, start, length, logarithmic: true, ticks };
         }
         let step = step_of(highest);
-        let count = (highest * 1.04 / step).ceil();
+        let count = (highest * 1.001 / step).ceil();
         let ticks = (0..=count as u32).map(|tick| f64::from(tick) * step).collect();
         Self { from: 0.0, to: count * step, start, length, logarithmic: false, ticks }
     }
@@ -82,7 +82,7 @@ impl Canvas {
 
 /// The whole drawing.
 pub(super) fn render(drawing: &Drawing) -> String {
-    let width = (PANEL_WIDTH * drawing.panels.len() as f64).max(PANEL_WIDTH * 1.25);
+    let width = (PANEL_WIDTH * drawing.panels.len() as f64).max(PANEL_WIDTH * 2.0);
     let panel_width = width / drawing.panels.len().max(1) as f64;
     let legends = drawing.panels.iter().map(legend_rows).max().unwrap_or(0) as f64;
     let claims_at = HEAD + TOP + PLOT_HEIGHT + 62.0 + legends * LEGEND_ROW;
@@ -260,13 +260,9 @@ fn draw_claims(canvas: &mut Canvas, claims: &[Claim], top: f64, width: f64) {
     }
     for (row, claim) in claims.iter().enumerate() {
         let y = top + 34.0 + row as f64 * CLAIM_ROW;
-        let number = |number: f64| {
-            if claim.ratio { format!("{number:.2}x") } else { Unit::PerSecond.write(number.round()) }
-        };
         canvas.text(columns[0], y, 12.5, "start", "", &claim.what);
-        let paper = claim.paper.map_or_else(|| "shape".to_owned(), number);
-        canvas.text(columns[1], y, 12.5, "end", "", &paper);
-        canvas.text(columns[2], y, 12.5, "end", "font-weight=\"600\"", &number(claim.ours));
+        canvas.text(columns[1], y, 12.5, "end", "", &claim.papers());
+        canvas.text(columns[2], y, 12.5, "end", "font-weight=\"600\"", &claim.write(claim.ours));
         let (mark, colour) = if claim.holds { ("holds", "#1a7f37") } else { ("differs", "#9a6700") };
         let mark = if claim.note.is_empty() { mark.to_owned() } else { format!("{mark}: {}", claim.note) };
         canvas.text(columns[3], y, 12.0, "start", &format!("fill=\"{colour}\""), &mark);

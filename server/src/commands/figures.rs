@@ -1,7 +1,7 @@
 //! `ordinate figures`: the papers' figures from the cost simulator.
 
 use crate::failure::Failure;
-use bench::figures::{self, Claim, Drawing, Figure, Unit, Watch};
+use bench::figures::{self, Drawing, Figure, Watch};
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
@@ -84,14 +84,11 @@ fn draw(figure: &Figure, out: &Path, threads: usize) -> Result<(), Failure> {
 fn print(figure: &Figure, drawing: &Drawing, seconds: f64, files: &[PathBuf]) {
     println!("{}  {} ({seconds:.1} s)", figure.source, drawing.title);
     println!("  {:58} {:>9} {:>9}", "claim", "paper", "here");
-    for Claim { what, paper, ours, ratio, holds, note } in &drawing.claims {
-        let number = |number: f64| {
-            if *ratio { format!("{number:.2}") } else { Unit::PerSecond.write(number.round()) }
-        };
-        let paper = paper.map_or_else(|| "shape".to_owned(), number);
-        let verdict = if *holds { "holds" } else { "DIFFERS" };
-        let note = if note.is_empty() { String::new() } else { format!("  {note}") };
-        println!("  {what:58} {paper:>9} {:>9}  {verdict}{note}", number(*ours));
+    for claim in &drawing.claims {
+        let verdict = if claim.holds { "holds" } else { "DIFFERS" };
+        let note = if claim.note.is_empty() { String::new() } else { format!("  {}", claim.note) };
+        let (what, paper, here) = (&claim.what, claim.papers(), claim.write(claim.ours));
+        println!("  {what:58} {paper:>9} {here:>9}  {verdict}{note}");
     }
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     println!("  {}", names.join("  "));

@@ -116,25 +116,24 @@ impl Plan {
             bottleneck.station,
             rate(model.capacity())
         );
-        println!("  simulated      {}", words(trial, wanted));
+        println!("  simulated      {}", words(trial));
         if smaller.is_empty() {
             println!("  fewer          every station is as small as {FAULTS} failure allows");
         }
         for (station, trial) in smaller {
             let count = count(&trial.deployment, station);
-            println!("  fewer          {count} of {station}: {}", words(trial, wanted));
+            println!("  fewer          {count} of {station}: {}", words(trial));
         }
     }
 }
 
-fn words(trial: &Trial, wanted: &Wanted) -> String {
+fn words(trial: &Trial) -> String {
     let rate = |rate: f64| Unit::PerSecond.write(rate.round());
-    let share = trial.answered / wanted.per_second;
-    let verdict = if share >= 0.99 { "carries it" } else { "does not carry it" };
+    let verdict = if trial.carries() { "carries it" } else { "does not carry it" };
     format!(
         "{verdict}: {}/s of {}/s answered, median {:.2} ms, 99 % within {:.2} ms",
         rate(trial.answered),
-        rate(wanted.per_second),
+        rate(trial.asked),
         trial.median.as_secs_f64() * 1e3,
         trial.tail.as_secs_f64() * 1e3
     )

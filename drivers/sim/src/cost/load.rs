@@ -74,6 +74,8 @@ impl Served {
 pub struct Measured {
     /// Virtual seconds.
     pub seconds: f64,
+    /// Calls that were begun in that time.
+    pub asked: u64,
     /// By class.
     pub classes: Vec<Served>,
     /// The share of each host's time in which its core worked for it, in the order the hosts were added.
@@ -131,6 +133,7 @@ pub(super) struct Calls {
     calls: Vec<Option<Call>>,
     free: Vec<u32>,
     measure_from: u64,
+    asked: u64,
     classes: Vec<Served>,
     pub(super) next_arrival_at: usize,
 }
@@ -143,6 +146,7 @@ impl Calls {
             calls: Vec::new(),
             free: Vec::new(),
             measure_from: u64::MAX,
+            asked: 0,
             classes: Vec::new(),
             next_arrival_at: 0,
         }
@@ -150,6 +154,7 @@ impl Calls {
 
     pub(super) fn measure_from(&mut self, at: u64) {
         self.measure_from = at;
+        self.asked = 0;
         self.classes.clear();
     }
 
@@ -157,8 +162,13 @@ impl Calls {
         std::mem::take(&mut self.classes)
     }
 
+    pub(super) fn asked(&self) -> u64 {
+        self.asked
+    }
+
     /// Notes a call; the number names it.
     pub(super) fn begin(&mut self, call: Call) -> u64 {
+        self.asked += 1;
         match self.free.pop() {
             Some(slot) => {
                 self.calls[slot as usize] = Some(call);

@@ -152,6 +152,7 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
             seconds,
             busy: used.collect(),
             traffic: traffic.collect(),
+            asked: self.calls.asked(),
             classes: self.calls.measured(),
             events: self.events,
             hash: self.hash,
