@@ -128,7 +128,7 @@ impl Profile {
     /// | the leader, the same | in + handle + out + b = 6667 | leader.propose 3401 |
     /// | 2 proxy leaders, 70,000/s (Figure 31a, the second bar) | 3 in + 4 out + handlers + b = 28,571 | proxy_leader.assign 6305, .phase2b 5000 |
     /// | 6 replicas, reads only, 650,000/s (Figure 32a) | in + handle + out + b = 9231 | replica.read 6101 |
-    /// | the same in batches of 50, 17.5 million/s (Figure 32b) | in + handle + 50 items + out + b = 17,143 | of that, 41 an item |
+    /// | the same in batches of 50, 17.5 million/s (Figure 32b) | in + handle + 50 items + out + b = 17,143 | of that, 80 an item |
     /// | 3 unbatchers, 800,000/s (Figure 28b) | out + item + b = 3750 | unbatcher.results 1140 an item |
     /// | 2 batchers suffice for that | in + handle + b < 2500 | batcher.submit 1500 |
     /// | unreplicated in batches, 1,000,000/s (Figure 28b) | item + b about 1000 | unreplicated.propose 770 an item |
@@ -169,7 +169,7 @@ impl Profile {
                 (Step::PreRead, 1_000.0, 0.0),
                 (Step::Chosen, 5_317.0, 157.0),
                 (Step::Voted, 500.0, 0.0),
-                (Step::Read, 6_060.0, 41.0),
+                (Step::Read, 6_021.0, 80.0),
                 (Step::Unbatch, 500.0, 1_140.0),
                 (Step::Unreplicated, 0.0, 770.0),
                 (Step::Other, 1_000.0, 0.0),
