@@ -48,7 +48,7 @@ fn run(run: &Run) -> Result<Given, String> {
     let profile = Profile::d430();
     let deployment = Deployment::new(run.machines, run.spaces, run.machines / 3 * CLIENTS_PER_LEADERS);
     let mut running = Running::start(&deployment, &profile, 1).map_err(|error| error.to_string())?;
-    let window = Window { warm_up: Duration::from_millis(4), measured: Duration::from_millis(2) };
+    let window = Window { warm_up: Duration::from_millis(3), measured: Duration::from_millis(2) };
     let clients = running.clients.clone();
     let pace = Pace::Closed { outstanding: run.outstanding };
     let measured = running.testbed.run(&clients, pace, &mut Asks::of_all(run.spaces), window);
@@ -68,7 +68,7 @@ fn run(run: &Run) -> Result<Given, String> {
 fn ordering(watch: &Watch<'_>) -> Result<Drawing, String> {
     let machines = [12, 24, 48];
     let spaces = [1, 8];
-    let outstanding = [32, 128, 320, 512];
+    let outstanding = [32, 128, 320];
     let mut runs = Vec::new();
     for &spaces in &spaces {
         for &machines in &machines {
