@@ -189,3 +189,22 @@ fn batches_proposed_in_step_fall_to_every_replica_in_turn() {
         );
     }
 }
+
+// A leader that the latest change removes fills the slots up to that change: it must go on hearing how far replicas are, also
+// where nothing else happens.
+#[test]
+fn a_leader_that_is_to_go_hears_what_is_executed() {
+    let mut bench = replica();
+    let removed = Ballot { round: 3, leader: node(9, LEADER) };
+    bench.hear(removed.leader, replica::Heartbeat { pulse: Pulse { ballot: removed, ..pulse(3) } });
+    let done = replica::Chosen { ballot: removed, slot: Slot(0), value: Some(batch(0)) };
+    bench.hear(node(1, PROXY), done);
+    let did = bench.call(|role, cx| role.on_timer(ReplicaTimer::CatchUp, cx));
+    let told = did.iter().any(|effect| match effect {
+        Effect::SendDurable { to, message: Message::Leader(leader::LeaderIn::Executed(report)), .. } => {
+            *to == removed.leader && report.executed == Slot(1)
+        }
+        _ => false,
+    });
+    assert!(told, "{did:?}");
+}

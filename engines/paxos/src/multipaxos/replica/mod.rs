@@ -328,6 +328,10 @@ impl<S: StateMachine> Role for Replica<S> {
                 cx.set_timer(ReplicaTimer::CatchUp, CATCH_UP_EVERY);
                 self.tell_checkpoint(cx);
                 self.seek_what_is_missing(cx);
+                // The leader may be one that a change has just removed: it is none of "all" then, and has to end the change.
+                if self.reported != Some((self.state.executed, self.snapshot_through())) {
+                    self.report(cx);
+                }
                 self.report_to_all(cx);
             }
             // The burst's end does it.
