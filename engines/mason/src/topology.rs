@@ -16,8 +16,7 @@ pub struct ProxyGroup {
 pub struct Topology {
     /// The proxies, by group.
     pub groups: Vec<ProxyGroup>,
-    /// Who may be the sequencer: epoch `e` belongs to the one at `e` modulo their number. None: the one group there must be
-    /// numbers its operations itself, because its log is the order.
+    /// Who may be the sequencer. None: the one group there must be numbers its operations itself, because its log is the order.
     pub sequencers: Vec<NodeId>,
     /// The servers of each shard, by space.
     pub shards: Vec<Vec<NodeId>>,
@@ -34,8 +33,8 @@ impl Topology {
         (0..self.groups.len() as u16).map(Group)
     }
 
-    /// The sequencer of an epoch.
-    pub fn sequencer(&self, epoch: u64) -> Option<NodeId> {
+    /// Whom to ask to be the sequencer of `epoch`. Whose it is, the logs decide.
+    pub fn standby(&self, epoch: u64) -> Option<NodeId> {
         let count = self.sequencers.len() as u64;
         (count > 0).then(|| self.sequencers[(epoch % count) as usize])
     }

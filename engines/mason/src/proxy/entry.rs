@@ -17,10 +17,13 @@ pub enum Entry {
     },
     /// Operations with their numbers: what assigns them.
     Batch(Batch),
-    /// Answers of sequencers before `epoch` are void from here on (the paper's sealing).
+    /// Answers of sequencers before `epoch` are void from here on (the paper's sealing). The first claim to an epoch that a log
+    /// has is the only one it knows.
     Seal {
         /// The sequencer that takes over.
         epoch: u64,
+        /// Where it is; none in what versions before this one wrote.
+        claim: Option<Claim>,
     },
     /// No-ops for holes that a new sequencer has found.
     Fill {
@@ -46,6 +49,17 @@ pub enum Entry {
         /// One number a space.
         floors: Vec<Placed>,
     },
+}
+
+kernel::record! {
+    /// Whose an epoch is. A sequencer begins only when every group's log has the same claim, its own: so an epoch belongs to one
+    /// life of one node, whoever was asked to take over by whom.
+    pub struct Claim {
+        /// The node.
+        sequencer: NodeId,
+        /// Drawn by it when it was asked to take over.
+        attempt: u64,
+    }
 }
 
 kernel::record! {
@@ -97,9 +111,10 @@ impl Encode for Entry {
                 out.push(2);
                 batch.encode(out);
             }
-            Self::Seal { epoch } => {
+            Self::Seal { epoch, claim } => {
                 out.push(3);
                 epoch.encode(out);
+                claim.encode(out);
             }
             Self::Fill { epoch, holes } => {
                 out.push(4);
@@ -128,7 +143,7 @@ impl Decode for Entry {
         Ok(match u8::decode(input)? {
             1 => Self::Begin { ballot: input.field()?, leader: input.field()? },
             2 => Self::Batch(Batch::decode(input)?),
-            3 => Self::Seal { epoch: input.field()? },
+            3 => Self::Seal { epoch: input.field()?, claim: input.field()? },
             4 => Self::Fill { epoch: input.field()?, holes: input.field()? },
             5 => Self::Clock { epoch: input.field()?, now: input.field()? },
             6 => Self::Collected { floors: input.field()? },

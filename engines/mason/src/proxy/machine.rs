@@ -1,7 +1,7 @@
 //! The replicated state of a proxy: what its log has assigned, executed alike on every replica of the group.
 
 use super::delivery::{Run, Runs};
-use super::entry::{Batch, Entry, Item, Question};
+use super::entry::{Batch, Claim, Entry, Item, Question};
 use super::{Applied, Began, DidFill, DidSeal, FollowUp, NextTag, ProxyIn, Viewed};
 use crate::client::{Answer, Answers, ClientIn, Told};
 use crate::order::{
@@ -32,6 +32,8 @@ kernel::record! {
         next_follow_up: u64,
         /// Servers that lack operations below these numbers take a peer's snapshot.
         durable: Vec<Placed>,
+        /// Whose the sequencer's epoch is.
+        claim: Option<Claim>,
     }
 }
 
@@ -50,6 +52,7 @@ impl Default for Assigned {
             follow_ups: Vec::new(),
             next_follow_up: 1,
             durable: Vec::new(),
+            claim: None,
         }
     }
 }
@@ -163,7 +166,7 @@ impl<S: Stub> ProxyMachine<S> {
         match entry {
             Entry::Begin { ballot, leader } => self.begin(ballot, leader),
             Entry::Batch(batch) => self.assign(batch),
-            Entry::Seal { epoch } => self.seal(epoch),
+            Entry::Seal { epoch, claim } => self.seal(epoch, claim),
             Entry::Fill { epoch, holes } => self.fill(epoch, &holes),
             Entry::Clock { epoch, now } => {
                 if epoch == self.state.epoch && now > self.state.now {
@@ -205,6 +208,7 @@ impl<S: Stub> ProxyMachine<S> {
             now: state.now,
             tags: state.tags.clone(),
             follow_ups: state.follow_ups.clone(),
+            claim: state.claim.clone(),
         };
         self.tell_proxy(began);
     }
@@ -345,16 +349,16 @@ impl<S: Stub> ProxyMachine<S> {
         }
     }
 
-    fn seal(&mut self, epoch: u64) {
+    fn seal(&mut self, epoch: u64, claim: Option<Claim>) {
         if epoch < self.state.sequencer {
             return;
         }
         if epoch > self.state.sequencer {
-            (self.state.sequencer, self.state.request) = (epoch, 0);
+            (self.state.sequencer, self.state.request, self.state.claim) = (epoch, 0, claim);
         }
         let Assigned { epoch: leader, index, sequencer, stamp, .. } = self.state;
-        let view = self.state.view.clone();
-        self.tell_proxy(DidSeal { epoch: leader, index, sequencer, view, stamp });
+        let (view, claim) = (self.state.view.clone(), self.state.claim.clone());
+        self.tell_proxy(DidSeal { epoch: leader, index, sequencer, view, stamp, claim });
     }
 
     fn fill(&mut self, epoch: u64, holes: &[Range]) {

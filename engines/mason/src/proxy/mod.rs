@@ -16,7 +16,7 @@ use crate::shard::{self, ShardIn};
 use crate::topology::{Parameters, Topology};
 use crate::view::View;
 use crate::{Group, Mason, Message};
-use entry::Question;
+use entry::{Claim, Question};
 use kernel::{Bytes, Cx, Decode, Encode, Instant, NodeId, Position, Role};
 use leading::Lead;
 use parts::{Ballot, Sequence, SessionId, Slot};
@@ -90,6 +90,8 @@ kernel::messages! {
         7 => Seal {
             /// Its epoch.
             epoch: u64,
+            /// Drawn when it was asked to take over.
+            attempt: Option<u64>,
         },
         /// From the new sequencer: fill these holes with no-ops.
         8 => Fill {
@@ -158,6 +160,8 @@ kernel::messages! {
             tags: Vec<NextTag>,
             /// The group's own operations that are still to be ordered.
             follow_ups: Vec<FollowUp>,
+            /// Whose the sequencer's epoch is.
+            claim: Option<Claim>,
         },
         /// From this host's replica of the group: a batch was applied.
         21 => Applied {
@@ -180,6 +184,8 @@ kernel::messages! {
             view: View,
             /// The highest stamp assigned.
             stamp: Stamp,
+            /// Whose that sequencer's epoch is.
+            claim: Option<Claim>,
         },
         /// From this host's replica of the group: holes were filled.
         23 => DidFill {

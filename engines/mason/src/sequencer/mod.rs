@@ -65,6 +65,8 @@ kernel::messages! {
             view: View,
             /// The highest stamp assigned.
             stamp: Stamp,
+            /// Which attempt the log has: the first one for the epoch.
+            attempt: Option<u64>,
         },
         /// From a leading proxy: these holes are filled with no-ops, in the group's log.
         6 => Filled {

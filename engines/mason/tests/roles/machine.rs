@@ -1,11 +1,11 @@
 //! What a proxy's log makes of its entries.
 
 use super::runs_of;
-use super::{at, gateway, operation, proxy, range, server, topology};
+use super::{at, gateway, operation, proxy, range, sequencer, server, topology};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, StateMachine};
 use mason::client::{Answer, Answers, ClientIn, Told};
 use mason::proxy::delivery::{Delivered, Run};
-use mason::proxy::entry::{Batch, Entry, Item, Question};
+use mason::proxy::entry::{Batch, Claim, Entry, Item, Question};
 use mason::proxy::machine::ProxyMachine;
 use mason::proxy::{Applied, Began, DidFill, DidSeal, FollowUp, NextTag, ProxyIn};
 use mason::shard::{Behind, Deliver, ShardIn};
@@ -73,6 +73,14 @@ fn ballot(round: u64) -> Ballot {
     Ballot { round, leader: proxy(2, 0) }
 }
 
+fn claim(attempt: u64) -> Option<Claim> {
+    Some(Claim { sequencer: sequencer(1), attempt })
+}
+
+fn seal(epoch: u64) -> Entry {
+    Entry::Seal { epoch, claim: claim(epoch) }
+}
+
 fn begin(round: u64) -> Entry {
     Entry::Begin { ballot: ballot(round), leader: proxy(2, 0) }
 }
@@ -81,7 +89,7 @@ fn begin(round: u64) -> Entry {
 fn begun() -> Machine {
     let mut machine = machine();
     apply(&mut machine, begin(1));
-    apply(&mut machine, Entry::Seal { epoch: 5 });
+    apply(&mut machine, seal(5));
     machine
 }
 
@@ -161,6 +169,7 @@ fn a_leader_begins_with_all_that_the_log_has() {
         now: GroupTime(9),
         tags: vec![NextTag { origin: gateway(1), incarnation: 1, next: 2 }],
         follow_ups: vec![FollowUp { id: 1, body: Bytes::from_static(b"later") }],
+        claim: claim(5),
     };
     assert_eq!(apply(&mut machine, begin(3)), [to_proxy(began(2, 3))]);
     assert_eq!(apply(&mut machine, begin(3)), [to_proxy(began(2, 3))], "said again, and no new leader");
@@ -198,11 +207,13 @@ fn only_the_next_batch_of_the_leader_and_the_sequencer_in_force_counts() {
     assert_eq!(apply(&mut machine, Entry::Batch(of(1, 1))).len(), 3);
     assert_eq!(apply(&mut machine, Entry::Batch(of(1, 1))), [], "proposed again");
     let view = machine.view().clone();
-    let sealed = DidSeal { epoch: 1, index: 1, sequencer: 6, view, stamp: Stamp(30) };
-    assert_eq!(apply(&mut machine, Entry::Seal { epoch: 6 }), [to_proxy(sealed.clone())]);
+    let sealed = DidSeal { epoch: 1, index: 1, sequencer: 6, view, stamp: Stamp(30), claim: claim(6) };
+    assert_eq!(apply(&mut machine, seal(6)), [to_proxy(sealed.clone())]);
     assert_eq!(apply(&mut machine, Entry::Batch(of(2, 2))), [], "void after the seal");
-    assert_eq!(apply(&mut machine, Entry::Seal { epoch: 6 }), [to_proxy(sealed)], "the answer was lost");
-    assert_eq!(apply(&mut machine, Entry::Seal { epoch: 5 }), []);
+    assert_eq!(apply(&mut machine, seal(6)), [to_proxy(sealed.clone())], "the answer was lost");
+    let second = Entry::Seal { epoch: 6, claim: claim(7) };
+    assert_eq!(apply(&mut machine, second), [to_proxy(sealed)], "the epoch is another's");
+    assert_eq!(apply(&mut machine, seal(5)), []);
 }
 
 // An operation executed twice, or before an earlier one of its origin, or for an origin's life that is over.
@@ -252,7 +263,7 @@ fn the_replica_on_the_origins_host_speaks() {
     assert_eq!(apply(&mut near, say())[0], to_gateway(told));
     let mut far = ProxyMachine::new(Group(0), proxy(2, 0).host(), topology(), 64, Words::default());
     apply(&mut far, begin(1));
-    apply(&mut far, Entry::Seal { epoch: 5 });
+    apply(&mut far, seal(5));
     assert!(apply(&mut far, say()).iter().all(|(to, _)| *to != gateway(1)));
     assert_eq!(far.digest(), near.digest());
 }

@@ -7,7 +7,7 @@ mod sequencing;
 
 mod early;
 
-use super::entry::{Batch, Entry, Item};
+use super::entry::{Batch, Claim, Entry, Item};
 use super::{Allocated, Applied, Began, FollowUp, Frame, Proxy, ShardDurable, Submit};
 use crate::order::{Cut, GroupTime, Number, Operation, Placed, Range, Space, Stamp};
 use crate::sequencer::{self, Allocation};
@@ -55,6 +55,8 @@ struct Numbers {
 struct Sequencing {
     /// The epoch in force in the group's log.
     epoch: u64,
+    /// Whose it is.
+    claim: Option<Claim>,
     /// The next request.
     next_request: u64,
     /// The last request whose answer the log has.
@@ -69,8 +71,8 @@ struct Sequencing {
     called_at: Instant,
     /// The highest epoch that was asked to take over.
     called: u64,
-    /// Where `Sealed` goes when the log has the seal.
-    sealing: Option<(u64, NodeId, Instant)>,
+    /// The claim that is on its way to the log, for which epoch, and since when. `Sealed` goes there if the log has it.
+    sealing: Option<(u64, Claim, Instant)>,
     filling: Option<(u64, NodeId)>,
 }
 
@@ -108,6 +110,11 @@ struct Collecting {
 }
 
 impl Sequencing {
+    /// The sequencer in force.
+    fn node(&self) -> Option<NodeId> {
+        self.claim.as_ref().map(|claim| claim.sequencer)
+    }
+
     fn is_well(&mut self, now: Instant) {
         self.heard_at = now;
         // Where sequencers had to be called often, because disks or links are slow, patience is lost slowly.
@@ -137,6 +144,7 @@ impl Lead {
             pending: VecDeque::new(),
             sequencing: Sequencing {
                 epoch: 0,
+                claim: None,
                 next_request: 1,
                 committed: 0,
                 probing: false,
@@ -187,7 +195,7 @@ impl Lead {
         self.own = message.next.iter().map(|placed| (placed.space, placed.number)).collect();
         self.own_stamp = message.stamp.next();
         let sequencing = &mut self.sequencing;
-        sequencing.epoch = message.sequencer;
+        (sequencing.epoch, sequencing.claim) = (message.sequencer, message.claim);
         sequencing.committed = message.request;
         sequencing.called = message.sequencer;
         (sequencing.heard_at, sequencing.asked_at) = (now, now);
@@ -197,7 +205,7 @@ impl Lead {
         if frame.topology.sequencers.is_empty() {
             return;
         }
-        if self.sequencing.epoch == 0 {
+        if self.sequencing.node().is_none() {
             self.call_next(frame, cx);
         } else {
             self.probe(frame, cx);
@@ -322,7 +330,7 @@ impl Lead {
         cx: &mut Cx<'_, Proxy>,
     ) {
         let Sequencing { epoch, committed, .. } = self.sequencing;
-        let Some(sequencer) = frame.topology.sequencer(epoch) else { return };
+        let Some(sequencer) = self.sequencing.node() else { return };
         let (group, proxy_epoch) = (frame.group, self.epoch);
         let allocate =
             sequencer::Allocate { group, proxy_epoch, epoch, request, committed, counts, operations };
@@ -444,9 +452,8 @@ impl Lead {
             return self.call_next(frame, cx);
         }
         let epoch = self.sequencing.epoch;
-        if epoch > 0
-            && silence >= parameters.tick
-            && let Some(sequencer) = frame.topology.sequencer(epoch)
+        if silence >= parameters.tick
+            && let Some(sequencer) = self.sequencing.node()
         {
             cx.send(sequencer, sequencer::Ping { epoch });
         }
