@@ -8,7 +8,9 @@ use mason::proxy::{self, NextTag};
 use mason::sequencer::{self, Allocation};
 use mason::shard::{self, Query, ShardRecord};
 use mason::view::View;
-use mason::{Cut, Group, GroupTime, Life, Message, Number, Operation, Order, Placed, Range, Space, Stamp};
+use mason::{
+    Cut, Group, GroupTime, Life, Members, Message, Number, Operation, Order, Placed, Range, Space, Stamp,
+};
 use parts::Ballot;
 use paxos::Value;
 use paxos::multipaxos::leader;
@@ -39,6 +41,10 @@ fn view() -> View {
 
 fn claim() -> Option<Claim> {
     Some(Claim { sequencer: node(3, 0x100), attempt: 77 })
+}
+
+fn members() -> Members {
+    Members { version: 2, hosts: vec![paxos::HostEntry { name: "d".to_owned(), address: "d:1".to_owned() }] }
 }
 
 fn cut() -> Cut {
@@ -108,6 +114,7 @@ fn to_sequencers() -> Vec<Message> {
         sequencer::Recover { epoch }.into(),
         sequencer::Sealed { group, epoch, view: view(), stamp: Stamp(39), attempt: Some(77) }.into(),
         sequencer::Filled { group, epoch }.into(),
+        sequencer::Moved { members: members() }.into(),
     ]
 }
 
@@ -140,8 +147,10 @@ fn to_proxies() -> Vec<Message> {
             tags: vec![NextTag { origin: node(2, 7), incarnation: 6, next: 5 }],
             follow_ups: vec![proxy::FollowUp { id: 2, body: body() }],
             claim: claim(),
+            durable: Some(vec![placed()]),
         }
         .into(),
+        proxy::DidMove { members: members(), durable: vec![placed()] }.into(),
         proxy::Applied { epoch: 2, index: 3, sequencer: epoch }.into(),
         proxy::DidSeal {
             epoch: 2,
@@ -170,6 +179,7 @@ fn to_shards() -> Vec<Message> {
         shard::PullSnapshot { transfer: 6, index: 1 }.into(),
         shard::SnapshotChunk { transfer: 6, below: number, index: 1, chunk: body(), last: true }.into(),
         shard::Settled { below: placed() }.into(),
+        shard::Moved { members: members() }.into(),
     ]
 }
 
@@ -208,7 +218,8 @@ fn entries() -> Vec<Entry> {
         Entry::Fill { epoch: 5, holes: vec![range()] },
         Entry::Clock { epoch: 2, now: GroupTime(900) },
         Entry::Collected { floors: vec![placed()] },
-        Entry::Durable { floors: vec![placed()] },
+        Entry::Durable { floors: vec![placed()], version: Some(2) },
+        Entry::Members(members()),
     ]
 }
 

@@ -1,6 +1,7 @@
 //! What stands in a proxy's log.
 
 use crate::order::{Cut, GroupTime, Operation, Placed, Range, Space, Stamp};
+use crate::topology::Members;
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
 use parts::Ballot;
 use smallvec::SmallVec;
@@ -48,7 +49,11 @@ pub enum Entry {
     Durable {
         /// One number a space.
         floors: Vec<Placed>,
+        /// Of the servers of which members; void once there are others.
+        version: Option<u64>,
     },
+    /// The deployment's hosts are others.
+    Members(Members),
 }
 
 kernel::record! {
@@ -130,9 +135,14 @@ impl Encode for Entry {
                 out.push(6);
                 floors.encode(out);
             }
-            Self::Durable { floors } => {
+            Self::Durable { floors, version } => {
                 out.push(7);
                 floors.encode(out);
+                version.encode(out);
+            }
+            Self::Members(members) => {
+                out.push(8);
+                members.encode(out);
             }
         }
     }
@@ -147,7 +157,8 @@ impl Decode for Entry {
             4 => Self::Fill { epoch: input.field()?, holes: input.field()? },
             5 => Self::Clock { epoch: input.field()?, now: input.field()? },
             6 => Self::Collected { floors: input.field()? },
-            7 => Self::Durable { floors: input.field()? },
+            7 => Self::Durable { floors: input.field()?, version: input.field()? },
+            8 => Self::Members(Members::decode(input)?),
             tag => return Err(DecodeError::UnknownTag("proxy log entry", tag)),
         })
     }

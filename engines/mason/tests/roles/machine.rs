@@ -7,12 +7,15 @@ use mason::client::{Answer, Answers, ClientIn, Told};
 use mason::proxy::delivery::{Delivered, Run};
 use mason::proxy::entry::{Batch, Claim, Entry, Item, Question};
 use mason::proxy::machine::ProxyMachine;
-use mason::proxy::{Applied, Began, DidFill, DidSeal, FollowUp, NextTag, ProxyIn};
-use mason::shard::{Behind, Deliver, ShardIn};
+use mason::proxy::{Applied, Began, DidFill, DidMove, DidSeal, FollowUp, NextTag, ProxyIn};
+use mason::sequencer::{Moved, SequencerIn};
+use mason::shard::{self, Behind, Deliver, ShardIn};
 use mason::{
-    Cut, Group, GroupTime, Number, Operation, Order, Placed, Range, Space, Stamp, Stub, StubOut, Verdict,
+    Cut, Group, GroupTime, Members, Number, Operation, Order, Placed, Range, Space, Stamp, Stub, StubOut,
+    Verdict,
 };
 use parts::Ballot;
+use paxos::HostEntry;
 
 /// Voids what begins with `v`, answers it, asks for a follow-up after `f`, and tells its origin after `t`.
 #[derive(Default)]
@@ -170,6 +173,7 @@ fn a_leader_begins_with_all_that_the_log_has() {
         tags: vec![NextTag { origin: gateway(1), incarnation: 1, next: 2 }],
         follow_ups: vec![FollowUp { id: 1, body: Bytes::from_static(b"later") }],
         claim: claim(5),
+        durable: Some(vec![]),
     };
     assert_eq!(apply(&mut machine, begin(3)), [to_proxy(began(2, 3))]);
     assert_eq!(apply(&mut machine, begin(3)), [to_proxy(began(2, 3))], "said again, and no new leader");
@@ -332,7 +336,7 @@ fn what_is_kept_is_handed_out_until_it_is_durable() {
     let whole = [1, 2].map(|n| executes(&[at(0, n)], 29 + n, operation(n, b"x")));
     assert_eq!(operations(&page.runs), whole, "a page holds 64 bytes: the run that has it");
     let before = machine.kept_bytes();
-    apply(&mut machine, Entry::Durable { floors: vec![at(0, 3)] });
+    apply(&mut machine, Entry::Durable { floors: vec![at(0, 3)], version: Some(0) });
     assert_eq!(lacking(&machine, 2), Behind { durable: Number(3) }.into());
     let ShardIn::Deliver(page) = lacking(&machine, 3) else { panic!("the third is kept") };
     assert_eq!(operations(&page.runs), [executes(&[at(0, 3)], 30, operation(3, b"x"))]);
@@ -345,7 +349,7 @@ fn a_snapshot_is_the_machine() {
     let mut machine = begun();
     let items = vec![item(operation(1, b"f"), &[0, 1]), item(operation(2, b"x"), &[0])];
     apply(&mut machine, Entry::Batch(batch(1, &[range(0, 2, 2), range(1, 1, 1)], items)));
-    apply(&mut machine, Entry::Durable { floors: vec![at(1, 1)] });
+    apply(&mut machine, Entry::Durable { floors: vec![at(1, 1)], version: None });
     apply(&mut machine, Entry::Clock { epoch: 1, now: GroupTime(9) });
     machine.begin_snapshot();
     let mut chunks = Vec::new();
@@ -369,4 +373,56 @@ fn a_snapshot_is_the_machine() {
     let did = apply(&mut machine, next());
     assert!(did.len() == 3 && apply(&mut copy, next()) == did);
     assert_eq!(apply(&mut copy, begin(3)), apply(&mut machine, begin(3)));
+}
+
+fn moved(version: u64) -> Members {
+    let hosts = ["b", "c", "d"].map(|name| HostEntry { name: name.to_owned(), address: format!("{name}:1") });
+    Members { version, hosts: hosts.into() }
+}
+
+// Roles of a host that are not told speak to hosts that are gone; told of an earlier change after a later one, they would again.
+#[test]
+fn a_hosts_roles_are_told_of_its_members_once_a_life() {
+    let mut machine = begun();
+    let floor = Entry::Durable { floors: vec![at(0, 3)], version: Some(0) };
+    let settled = ShardIn::from(shard::Settled { below: at(0, 3) });
+    assert_eq!(apply(&mut machine, floor), [(server(1, 1), settled.encoded().into())]);
+    let told = |members: Members, durable: Vec<Placed>| {
+        let to_shard = ShardIn::from(shard::Moved { members: members.clone() }).encoded();
+        let to_standby = SequencerIn::from(Moved { members: members.clone() }).encoded();
+        vec![
+            to_proxy(DidMove { members, durable }),
+            (server(1, 0), to_shard.clone().into()),
+            (server(1, 1), to_shard.into()),
+            (sequencer(1), to_standby.into()),
+        ]
+    };
+    assert_eq!(apply(&mut machine, Entry::Members(moved(4))), told(moved(4), vec![at(0, 3)]));
+    assert_eq!(apply(&mut machine, Entry::Members(moved(4))), []);
+    assert_eq!(apply(&mut machine, Entry::Members(moved(3))), []);
+    assert_eq!(apply(&mut machine, Entry::Members(Members { version: 9, hosts: vec![] })), []);
+    machine.begin_snapshot();
+    let mut again = self::machine();
+    let mut last = false;
+    while !last {
+        let mut chunk = Vec::new();
+        last = machine.snapshot_step(64, &mut chunk) == kernel::SnapshotStep::Done;
+        again.install(&chunk).expect("its own chunk");
+    }
+    let clock = Entry::Clock { epoch: 1, now: GroupTime(9) };
+    assert_eq!(apply(&mut again, clock), told(moved(4), vec![at(0, 3)]), "it starts from a snapshot");
+}
+
+// A floor that was counted among hosts that left is reached by too few of those that stay: what is below would be lost with one.
+#[test]
+fn floors_of_other_members_are_void() {
+    let mut machine = begun();
+    apply(&mut machine, Entry::Batch(batch(1, &[range(0, 1, 1)], vec![item(operation(1, b"x"), &[0])])));
+    apply(&mut machine, Entry::Members(moved(1)));
+    let floor = |version| Entry::Durable { floors: vec![at(0, 2)], version };
+    assert_eq!(apply(&mut machine, floor(Some(0))), []);
+    assert_eq!(apply(&mut machine, floor(None)), []);
+    assert!(matches!(lacking(&machine, 1), ShardIn::Deliver(_)));
+    assert_eq!(apply(&mut machine, floor(Some(1))).len(), 1);
+    assert_eq!(lacking(&machine, 1), Behind { durable: Number(2) }.into());
 }

@@ -11,6 +11,7 @@ use super::entry::{Batch, Claim, Entry, Item};
 use super::{Allocated, Applied, Began, FollowUp, Frame, Proxy, ShardDurable, Submit};
 use crate::order::{Cut, GroupTime, Number, Operation, Placed, Range, Space, Stamp};
 use crate::sequencer::{self, Allocation};
+use crate::topology::{Members, Topology};
 use kernel::{Cx, Encode, Instant, NodeId, planted};
 use parts::Ballot;
 use paxos::Value;
@@ -94,6 +95,8 @@ pub(crate) struct Lead {
     own_stamp: Stamp,
     clock: GroupTime,
     clock_at: Instant,
+    /// When new members, or their log, were last proposed.
+    moved_at: Option<Instant>,
     durable: BTreeMap<(Space, NodeId), Number>,
     durable_logged: BTreeMap<Space, Number>,
     collecting: Collecting,
@@ -160,6 +163,7 @@ impl Lead {
             own_stamp: Stamp(0),
             clock: GroupTime(0),
             clock_at: now,
+            moved_at: None,
             durable: BTreeMap::new(),
             durable_logged: BTreeMap::new(),
             collecting: Collecting {
@@ -194,6 +198,7 @@ impl Lead {
         (self.clock, self.clock_at) = (message.now, now);
         self.own = message.next.iter().map(|placed| (placed.space, placed.number)).collect();
         self.own_stamp = message.stamp.next();
+        self.hold_floors(message.durable.unwrap_or_default());
         let sequencing = &mut self.sequencing;
         (sequencing.epoch, sequencing.claim) = (message.sequencer, message.claim);
         sequencing.committed = message.request;
@@ -467,7 +472,7 @@ impl Lead {
         _cx: &mut Cx<'_, Proxy>,
     ) {
         let Placed { space, number } = message.below;
-        if frame.topology.servers(space).contains(&from) {
+        if frame.topology.serves(space, from) {
             let known = self.durable.entry((space, from)).or_insert(number);
             *known = number.max(*known);
         }
@@ -477,13 +482,7 @@ impl Lead {
     fn log_durable(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let mut floors = Vec::new();
         for space in frame.topology.spaces() {
-            let servers = frame.topology.servers(space);
-            let mut numbers: Vec<Number> = servers
-                .iter()
-                .map(|&server| self.durable.get(&(space, server)).copied().unwrap_or(Number(0)))
-                .collect();
-            numbers.sort_unstable_by(|a, b| b.cmp(a));
-            let number = numbers.get((servers.len().saturating_sub(1)) / 2).copied().unwrap_or(Number(0));
+            let number = self.durable_at(space, frame.topology);
             let logged = self.durable_logged.entry(space).or_insert(Number(0));
             if number > *logged {
                 *logged = number;
@@ -491,8 +490,41 @@ impl Lead {
             }
         }
         if !floors.is_empty() {
-            propose(&Entry::Durable { floors }, frame, cx);
+            propose(&Entry::Durable { floors, version: Some(frame.topology.version) }, frame, cx);
         }
+    }
+
+    /// The number below which one server more than may fail has everything in durable snapshots.
+    fn durable_at(&self, space: Space, topology: &Topology) -> Number {
+        let servers = topology.servers(space);
+        let known = |server| self.durable.get(&(space, server)).copied().unwrap_or(Number(0));
+        let mut numbers: Vec<Number> = servers.iter().copied().map(known).collect();
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        numbers.get((servers.len().saturating_sub(1)) / 2).copied().unwrap_or(Number(0))
+    }
+
+    /// Those of the log, and no others.
+    pub(super) fn hold_floors(&mut self, floors: Vec<Placed>) {
+        self.durable_logged = floors.into_iter().map(|floor| (floor.space, floor.number)).collect();
+    }
+
+    /// True if enough of these servers are durable as far as the log's floors, of whichever servers those were counted.
+    pub(super) fn floors_are_reached(&self, topology: &Topology) -> bool {
+        self.durable_logged.iter().all(|(&space, &floor)| self.durable_at(space, topology) >= floor)
+    }
+
+    /// True once every `patience`.
+    pub(super) fn may_move(&mut self, now: Instant, patience: Duration) -> bool {
+        let due = self.begun && self.moved_at.is_none_or(|at| now.since(at) >= patience);
+        if due {
+            self.moved_at = Some(now);
+        }
+        due
+    }
+
+    pub(super) fn propose_members(members: &Members, log: NodeId, cx: &mut Cx<'_, Proxy>) {
+        let value = Value::Entry(Entry::Members(members.clone()).encoded().into());
+        cx.send(log, paxos::Message::from(leader::Propose { value }));
     }
 }
 
