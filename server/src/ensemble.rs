@@ -21,8 +21,8 @@ pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment
     Deployment::new(hosts, proxies, shards, sequencers, mason::Parameters::default(), file.parameters.clone())
 }
 
-/// The roles of the host `name`.
-pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str) -> Vec<(Place, Node)> {
+/// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
+pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins: bool) -> Vec<(Place, Node)> {
     let host = HostId::named(name);
     let deployment = deployment(file, coordination);
     let placement = Arc::new(Placement::new(coordination.shards));
@@ -62,6 +62,7 @@ pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str) -> Vec
         shard: &|space| Znodes::new(space, placement.clone(), u64::from(std::process::id())),
         gateway: Gateway::new(settings),
     };
+    let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };
     let nodes: Vec<(Place, CoordinationMember)> = deployment.build(host, &spaces_of, parts);
     nodes.into_iter().map(|(place, member)| (place, member.into())).collect()
 }

@@ -35,6 +35,8 @@ pub enum Request {
     Kv(paxos::Call),
     /// Of the sequence: an encoded [`sequence::Ask`].
     Sequence(Bytes),
+    /// Of a proxy of any service over Mason: encoded [`mason::Members`], for it to follow.
+    Follow(Bytes),
 }
 
 /// What it is answered.
@@ -223,7 +225,14 @@ impl kernel::Node for Node {
             (Self::Sequence(embedded), Request::Sequence(ask)) => {
                 embedded.call(effects, |node, inner| node.on_request(id, ask, situation, inner));
             }
-            (Self::Coordination(_) | Self::Sequence(_), Request::Kv(_))
+            (Self::Coordination(embedded), Request::Follow(members)) => {
+                embedded.call(effects, |node, inner| node.on_request(id, members, situation, inner));
+            }
+            (Self::Sequence(embedded), Request::Follow(members)) => {
+                embedded.call(effects, |node, inner| node.on_request(id, members, situation, inner));
+            }
+            (Self::Kv(_), Request::Follow(_))
+            | (Self::Coordination(_) | Self::Sequence(_), Request::Kv(_))
             | (Self::Kv(_) | Self::Coordination(_), Request::Sequence(_)) => {
                 effects.reject("request of another service");
             }

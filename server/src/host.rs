@@ -136,11 +136,11 @@ pub fn start(
 fn all_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, Node)> {
     let mut nodes: Vec<(Place, Node)> =
         kv_nodes(file, name, joins).into_iter().map(|(place, member)| (place, member.into())).collect();
-    if let Some(coordination) = file.coordination.as_ref().filter(|_| !joins) {
-        nodes.extend(crate::ensemble::nodes(file, coordination, name));
+    if let Some(coordination) = &file.coordination {
+        nodes.extend(crate::ensemble::nodes(file, coordination, name, joins));
     }
-    if let Some(sequence) = file.sequence.as_ref().filter(|_| !joins) {
-        nodes.extend(crate::spaces::nodes(file, sequence, name));
+    if let Some(sequence) = &file.sequence {
+        nodes.extend(crate::spaces::nodes(file, sequence, name, joins));
     }
     nodes
 }

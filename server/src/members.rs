@@ -1,10 +1,12 @@
 //! Keeps a host's links and its gate to what the log says of the membership: the cluster file only says how it began.
 
 use crate::cluster::{ClusterFile, RoleName};
-use crate::family::Node;
+use crate::family::{Node, Request};
 use crate::log::Log;
 use crate::native::Gate;
 use crate::status::{Membership, Status};
+use kernel::{Encode as _, HostId, Place};
+use mason::Deployment;
 use runtime::{HostHandle, PeerConfig};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -14,22 +16,56 @@ const WATCH_EVERY: Duration = Duration::from_millis(500);
 /// A host that left is dialled for so much longer, so that it learns of it.
 const LEFT_DIALLED_FOR: Duration = Duration::from_secs(10);
 
+/// The same where shards may have to take a snapshot of one that left.
+const LEFT_DIALLED_FOR_SHARDS: Duration = Duration::from_secs(600);
+
 /// Watches from a thread of its own until the host ends.
 pub fn watch(handle: HostHandle<Node>, file: ClusterFile, host: String, gate: Gate, log: Log) {
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
         let mut peers = Peers::new(file.hosts.iter().map(|it| (it.name.clone(), it.address.clone())), &host);
+        let proxies = proxies(&file, &host);
+        let left_dialled_for = if proxies.is_empty() { LEFT_DIALLED_FOR } else { LEFT_DIALLED_FOR_SHARDS };
         loop {
             log.tick();
             if let Some((status, _)) = runtime.block_on(Status::of(&handle, &file, &host)) {
                 gate.set(refusal(&status));
-                if let Some(changed) = peers.follow(&status.membership, status.executed, Instant::now()) {
+                follow(&handle, &proxies, &status.membership, &host);
+                if let Some(changed) =
+                    peers.follow(&status.membership, status.executed, left_dialled_for, Instant::now())
+                {
                     handle.set_peers(changed);
                 }
             }
             std::thread::sleep(WATCH_EVERY);
         }
     });
+}
+
+/// Where the proxies of this host's services over Mason are.
+fn proxies(file: &ClusterFile, host: &str) -> Vec<Place> {
+    let coordination = file.coordination.as_ref().map(|it| crate::ensemble::deployment(file, it));
+    let sequence = file.sequence.as_ref().map(|it| crate::spaces::deployment(file, it));
+    let of = |deployment: Deployment| deployment.proxies_of(HostId::named(host));
+    coordination.into_iter().chain(sequence).flat_map(of).map(|proxy| proxy.place()).collect()
+}
+
+/// Has the services over Mason follow a change: whichever proxy leads puts it into its group's log, once. Asked again and again,
+/// since who leads may change; the answers are for `ordinate status`, which looks for itself.
+fn follow(handle: &HostHandle<Node>, proxies: &[Place], membership: &Membership, host: &str) {
+    if membership.version == 0 || !membership.hosts.contains_key(host) {
+        return;
+    }
+    let entry = |(name, address): (&String, &String)| paxos::HostEntry {
+        name: name.clone(),
+        address: address.clone(),
+    };
+    let members =
+        mason::Members { version: membership.version, hosts: membership.hosts.iter().map(entry).collect() };
+    let members = members.encoded();
+    for &proxy in proxies {
+        drop(handle.request(proxy, Request::Follow(members.clone().into())));
+    }
 }
 
 /// Why clients are not served here, and who serves them; none if they are.
@@ -70,6 +106,7 @@ impl Peers {
         &mut self,
         membership: &Membership,
         executed: Option<u64>,
+        left_dialled_for: Duration,
         now: Instant,
     ) -> Option<Vec<PeerConfig>> {
         let before = self.known.clone();
@@ -85,7 +122,7 @@ impl Peers {
         }
         self.left.retain(|name, _| !membership.hosts.contains_key(name));
         let left = &self.left;
-        self.known.retain(|name, _| left.get(name).is_none_or(|since| now - *since < LEFT_DIALLED_FOR));
+        self.known.retain(|name, _| left.get(name).is_none_or(|since| now - *since < left_dialled_for));
         if self.known == before {
             return None;
         }
@@ -119,25 +156,38 @@ mod tests {
         let mut peers = Peers::new(file.into_iter(), "a");
         let start = Instant::now();
         let later = start + LEFT_DIALLED_FOR;
-        assert_eq!(names(peers.follow(&membership(0, &["a", "b", "c"]), Some(5), start)), None);
-        let replaced = membership(2, &["a", "b", "d"]);
-        assert_eq!(names(peers.follow(&replaced, Some(150), start)).as_deref(), Some("b c d"));
         assert_eq!(
-            names(peers.follow(&replaced, Some(199), later)),
+            names(peers.follow(&membership(0, &["a", "b", "c"]), Some(5), LEFT_DIALLED_FOR, start)),
+            None
+        );
+        let replaced = membership(2, &["a", "b", "d"]);
+        assert_eq!(
+            names(peers.follow(&replaced, Some(150), LEFT_DIALLED_FOR, start)).as_deref(),
+            Some("b c d")
+        );
+        assert_eq!(
+            names(peers.follow(&replaced, Some(199), LEFT_DIALLED_FOR, later)),
             None,
             "old slots are still to be executed"
         );
-        assert_eq!(names(peers.follow(&replaced, Some(200), later)), None);
-        assert_eq!(names(peers.follow(&replaced, Some(201), later + LEFT_DIALLED_FOR / 2)), None);
-        let gone = peers.follow(&replaced, Some(202), later + LEFT_DIALLED_FOR);
+        assert_eq!(names(peers.follow(&replaced, Some(200), LEFT_DIALLED_FOR, later)), None);
+        assert_eq!(
+            names(peers.follow(&replaced, Some(201), LEFT_DIALLED_FOR, later + LEFT_DIALLED_FOR / 2)),
+            None
+        );
+        let gone = peers.follow(&replaced, Some(202), LEFT_DIALLED_FOR, later + LEFT_DIALLED_FOR);
         assert_eq!(names(gone).as_deref(), Some("b d"));
         assert_eq!(
-            names(peers.follow(&membership(3, &["a", "b", "c", "d"]), Some(300), later)).as_deref(),
+            names(peers.follow(&membership(3, &["a", "b", "c", "d"]), Some(300), LEFT_DIALLED_FOR, later))
+                .as_deref(),
             Some("b c d")
         );
         // Whoever is no member knows nobody better than those it began with.
         let mut outsider = Peers::new([("a".to_owned(), "a.example:7072".to_owned())].into_iter(), "e");
-        assert_eq!(names(outsider.follow(&membership(2, &["b"]), None, start)).as_deref(), Some("a b"));
-        assert_eq!(names(outsider.follow(&membership(2, &["b"]), None, later)), None);
+        assert_eq!(
+            names(outsider.follow(&membership(2, &["b"]), None, LEFT_DIALLED_FOR, start)).as_deref(),
+            Some("a b")
+        );
+        assert_eq!(names(outsider.follow(&membership(2, &["b"]), None, LEFT_DIALLED_FOR, later)), None);
     }
 }

@@ -10,7 +10,7 @@ use paxos::HostEntry;
 use std::sync::Arc;
 
 /// Which role of which host is where.
-fn deployment(file: &ClusterFile, sequence: &Sequence) -> Deployment {
+pub fn deployment(file: &ClusterFile, sequence: &Sequence) -> Deployment {
     let entry = |host: &crate::cluster::HostLine| HostEntry {
         name: host.name.clone(),
         address: host.address.clone(),
@@ -33,8 +33,8 @@ pub fn gateway(file: &ClusterFile, sequence: &Sequence, name: &str) -> NodeId {
     deployment(file, sequence).gateway_of(HostId::named(name))
 }
 
-/// The roles of the host `name`.
-pub fn nodes(file: &ClusterFile, sequence: &Sequence, name: &str) -> Vec<(Place, Node)> {
+/// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
+pub fn nodes(file: &ClusterFile, sequence: &Sequence, name: &str, joins: bool) -> Vec<(Place, Node)> {
     let host = HostId::named(name);
     let deployment = deployment(file, sequence);
     let stub = Spaces { count: sequence.spaces.len() as u16 };
@@ -45,6 +45,7 @@ pub fn nodes(file: &ClusterFile, sequence: &Sequence, name: &str) -> Vec<(Place,
         shard: &|_| Labels::default(),
         gateway: gateway.with_names(sequence.spaces.clone()),
     };
+    let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };
     let nodes: Vec<(Place, SequenceMember)> = deployment.build(host, &spaces_of, parts);
     nodes.into_iter().map(|(place, member)| (place, member.into())).collect()
 }

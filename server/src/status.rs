@@ -68,6 +68,8 @@ pub struct Coordination {
     pub sequencer: Option<u64>,
     /// The groups whose proxies lead here, each with the epoch of the sequencer that it asks.
     pub leads: BTreeMap<u16, u64>,
+    /// Of those, the groups that need no host but the members of a version of the membership, each with that version.
+    pub settled: BTreeMap<u16, u64>,
     /// How far each shard's server is, in words.
     pub shards: BTreeMap<u16, String>,
     /// Sessions, of all groups.
@@ -83,6 +85,9 @@ impl Coordination {
             mason::Member::Proxy(proxy) => {
                 if proxy.is_leading() {
                     self.leads.insert(proxy.group().0, proxy.sequencer_epoch().unwrap_or(0));
+                    if let Some(version) = proxy.settled_on() {
+                        self.settled.insert(proxy.group().0, version);
+                    }
                 }
             }
             mason::Member::Shard(server) => {

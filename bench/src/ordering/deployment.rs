@@ -74,6 +74,7 @@ impl Deployment {
             proxies: (0..MEMBERS).map(|member| NodeId::new(host_of(group, member), PROXY)).collect(),
         };
         Topology {
+            version: 0,
             groups: (0..self.groups()).map(group).collect(),
             sequencers: (0..2)
                 .map(|number| NodeId::new(HostId(SEQUENCERS_FROM + number), SEQUENCER))
@@ -263,7 +264,7 @@ fn member_nodes(
         id,
         topology.clone(),
         deployment.parameters.clone(),
-        LogNodes { batcher: node(BATCHER), leader: node(LEADER), replica: node(REPLICA) },
+        LogNodes { batcher: node(BATCHER), leader: node(LEADER), replica: node(REPLICA), first: 0 },
         spaces_of,
     );
     let roles = [

@@ -8,7 +8,7 @@ use crate::proxy::{LogNodes, Proxy, SpacesOf};
 use crate::sequencer::Sequencer;
 use crate::service::{Shard, Stub};
 use crate::shard::ShardServer;
-use crate::topology::{Parameters, ProxyGroup, Topology};
+use crate::topology::{Members, Parameters, ProxyGroup, Topology};
 use kernel::{Embedded, HostId, NodeId, Place, Role};
 use parts::{Acceptors, Slot};
 use paxos::multipaxos::{acceptor, batcher, leader, proxy_leader, replica, unbatcher};
@@ -23,6 +23,7 @@ pub struct Deployment {
     parameters: Parameters,
     log: paxos::Parameters,
     first: u32,
+    joins: bool,
 }
 
 /// How many places one deployment may use.
@@ -53,6 +54,36 @@ fn place(first: u32, group: Group, part: Part) -> Place {
 
 fn shard_place(first: u32, space: u16) -> Place {
     Place(first + FIRST_SHARD + u32::from(space))
+}
+
+/// The configuration of a group's log on these hosts; none if they do not make a group of acceptors. The hosts stand in another order
+/// in each group, so that the first elections spread the leaders.
+pub(crate) fn configuration(
+    first: u32,
+    group: Group,
+    version: u64,
+    members: &Members,
+) -> Option<Configuration> {
+    let mut ids: Vec<HostId> = members.ids().collect();
+    let count = ids.len().max(1);
+    ids.rotate_left(usize::from(group.0) % count);
+    let on_all =
+        |part| ids.iter().map(|&host| NodeId::new(host, place(first, group, part))).collect::<Vec<_>>();
+    let mut batchers = on_all(Part::Batcher);
+    // Proxies hear the leader as batchers do: they, too, propose.
+    batchers.extend(on_all(Part::Proxy));
+    Some(Configuration {
+        version,
+        first_slot: Slot(0),
+        acceptors: Acceptors::new(vec![parts::Group::majority(on_all(Part::Acceptor))?])?,
+        leaders: on_all(Part::Leader),
+        proxy_leaders: on_all(Part::ProxyLeader),
+        replicas: on_all(Part::Replica),
+        batchers,
+        unbatchers: on_all(Part::Unbatcher),
+        hosts: members.hosts.clone(),
+        joined: Vec::new(),
+    })
 }
 
 /// The service's parts of one host.
@@ -93,13 +124,14 @@ impl Deployment {
         let ids: Vec<HostId> = hosts.iter().map(|host| HostId::named(&host.name)).collect();
         let on_all = |place: Place| ids.iter().map(|&host| NodeId::new(host, place)).collect::<Vec<_>>();
         let topology = Topology {
+            version: 0,
             groups: (0..groups)
                 .map(|group| ProxyGroup { proxies: on_all(self::place(first, Group(group), Part::Proxy)) })
                 .collect(),
             sequencers: on_all(Place(first + SEQUENCER.0)).into_iter().take(sequencers).collect(),
             shards: (0..shards).map(|shard| on_all(shard_place(first, shard))).collect(),
         };
-        Self { hosts, topology: Arc::new(topology), parameters, log, first }
+        Self { hosts, topology: Arc::new(topology), parameters, log, first, joins: false }
     }
 
     /// Who plays what.
@@ -127,32 +159,23 @@ impl Deployment {
         self.topology.spaces().map(|space| NodeId::new(host, shard_place(self.first, space.0))).collect()
     }
 
-    /// The configuration of a group's log at its birth. The hosts stand in another order in each group, so that the first
-    /// elections spread the leaders.
+    /// The configuration of a group's log at its birth.
     pub fn configuration(&self, group: Group) -> Configuration {
-        let mut ids: Vec<HostId> = self.hosts.iter().map(|host| HostId::named(&host.name)).collect();
-        let count = ids.len();
-        ids.rotate_left(usize::from(group.0) % count);
-        let on_all = |part| {
-            ids.iter().map(|&host| NodeId::new(host, place(self.first, group, part))).collect::<Vec<_>>()
-        };
-        let mut batchers = on_all(Part::Batcher);
-        // Proxies hear the leader as batchers do: they, too, propose.
-        batchers.extend(on_all(Part::Proxy));
-        Configuration {
-            version: 0,
-            first_slot: Slot(0),
-            acceptors: parts::Group::majority(on_all(Part::Acceptor))
-                .and_then(|group| Acceptors::new(vec![group]))
-                .expect("hosts have different names, and there are at most 64"),
-            leaders: on_all(Part::Leader),
-            proxy_leaders: on_all(Part::ProxyLeader),
-            replicas: on_all(Part::Replica),
-            batchers,
-            unbatchers: on_all(Part::Unbatcher),
-            hosts: self.hosts.clone(),
-            joined: Vec::new(),
-        }
+        configuration(self.first, group, 0, &Members { version: 0, hosts: self.hosts.clone() })
+            .expect("hosts have different names, and there are at most 64")
+    }
+
+    /// The same for a host that joins the running deployment: the hosts that it knows are hearsay, good for finding others.
+    #[must_use]
+    pub fn joining(&self, known: Vec<HostEntry>) -> Self {
+        let members = Members { version: 0, hosts: known };
+        let topology = Arc::new(self.topology.moved_to(&members));
+        Self { hosts: members.hosts, topology, joins: true, ..self.clone() }
+    }
+
+    /// The hosts that it was made of.
+    pub fn hosts(&self) -> &[HostEntry] {
+        &self.hosts
     }
 
     /// The nodes of one host.
@@ -168,7 +191,7 @@ impl Deployment {
         G: Role<Family = Mason, In = ClientIn>,
     {
         let mut nodes = Vec::new();
-        if self.topology.sequencers.iter().any(|sequencer| sequencer.host() == host) {
+        if !self.topology.sequencers.is_empty() {
             let sequencer = Sequencer::new(self.topology.clone(), self.parameters.clone());
             nodes.push((Place(self.first + SEQUENCER.0), Member::Sequencer(Box::new(sequencer))));
         }
@@ -192,7 +215,11 @@ impl Deployment {
         parts: &HostParts<'_, T, S, G>,
         nodes: &mut Vec<(Place, Member<T, S, G>)>,
     ) {
-        let known = Configurations::starting_with(self.configuration(group));
+        let first = self.configuration(group);
+        let known =
+            if self.joins { Configurations::hearsay(first) } else { Configurations::starting_with(first) };
+        let new_acceptor = if self.joins { acceptor::Acceptor::joining } else { acceptor::Acceptor::new };
+        let new_replica = if self.joins { replica::Replica::joining } else { replica::Replica::new };
         let node = |part| NodeId::new(host, place(self.first, group, part));
         let log = || self.log.clone();
         let page_bytes = self.parameters.page_bytes;
@@ -202,7 +229,7 @@ impl Deployment {
             group,
             self.topology.clone(),
             self.parameters.clone(),
-            LogNodes { batcher: node(Part::Batcher), leader: node(Part::Leader), replica },
+            LogNodes { batcher: node(Part::Batcher), leader: node(Part::Leader), replica, first: self.first },
             spaces_of.clone(),
         );
         let members = [
@@ -211,11 +238,8 @@ impl Deployment {
                 Part::ProxyLeader,
                 paxos::Member::ProxyLeader(proxy_leader::ProxyLeader::new(log(), known.clone())),
             ),
-            (
-                Part::Acceptor,
-                paxos::Member::Acceptor(acceptor::Acceptor::new(log(), known.clone(), Some(replica))),
-            ),
-            (Part::Replica, paxos::Member::Replica(replica::Replica::new(log(), known.clone(), machine))),
+            (Part::Acceptor, paxos::Member::Acceptor(new_acceptor(log(), known.clone(), Some(replica)))),
+            (Part::Replica, paxos::Member::Replica(new_replica(log(), known.clone(), machine))),
             (
                 Part::Batcher,
                 paxos::Member::Batcher(batcher::Batcher::new(log(), known, node(Part::Unbatcher))),

@@ -177,6 +177,13 @@ where
             (Self::Sequencer(role), Message::Sequencer(message)) => {
                 role.on_message(from, message, &mut Cx::new(situation, effects));
             }
+            (Self::Sequencer(role), Message::Log(message)) => {
+                let mut cx = Cx::<Sequencer>::new(situation, effects);
+                match notice(&message).map(SequencerIn::decoded) {
+                    Some(Ok(message)) => role.on_message(from, message, &mut cx),
+                    Some(Err(_)) | None => cx.reject("message of the log that a sequencer does not know"),
+                }
+            }
             (Self::Proxy(role), Message::Proxy(message)) => {
                 role.on_message(from, message, &mut Cx::new(situation, effects));
             }
@@ -235,7 +242,8 @@ where
     ) {
         match self {
             Self::Gateway(role) => role.on_request(id, request, &mut Cx::new(situation, effects)),
-            Self::Sequencer(_) | Self::Proxy(_) | Self::Shard(_) | Self::Log(_) => {
+            Self::Proxy(role) => role.on_request(id, request, &mut Cx::new(situation, effects)),
+            Self::Sequencer(_) | Self::Shard(_) | Self::Log(_) => {
                 Cx::<Proxy>::new(situation, effects).reject("request to a role that serves none");
             }
         }

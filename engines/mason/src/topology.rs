@@ -2,6 +2,7 @@
 
 use crate::order::{Group, Space};
 use kernel::{HostId, NodeId};
+use paxos::HostEntry;
 use std::time::Duration;
 
 /// One proxy: a replicated group.
@@ -11,13 +12,42 @@ pub struct ProxyGroup {
     pub proxies: Vec<NodeId>,
 }
 
-/// The placement of all roles. Equal on all hosts.
+kernel::record! {
+    /// The hosts of a deployment. Each plays every role, at the places at which all others play it.
+    pub struct Members {
+        /// 0 for the birth's, larger for each change.
+        version: u64,
+        /// The hosts.
+        hosts: Vec<HostEntry>,
+    }
+}
+
+impl Members {
+    /// Their identities.
+    pub fn ids(&self) -> impl Iterator<Item = HostId> + use<'_> {
+        self.hosts.iter().map(|host| HostId::named(&host.name))
+    }
+}
+
+/// The placement of all roles, as far as a host knows.
+///
+/// Hosts learn of a change at different times, each from its own replicas of the groups' logs. What an old one does:
+///
+/// | use | by an old one |
+/// |---|---|
+/// | whom to ask to be the sequencer | somebody else is asked; whose an epoch is, the logs say ([`crate::proxy::entry::Claim`]) |
+/// | whom a sequencer's seals, fillings and calls reach | a leader on a new host is not reached until the sequencer knows it, or until another is called; a recovery waits for every group |
+/// | which servers' snapshots make a floor | the entry names the version it was counted by, and the log ignores one of another |
+/// | which peer's snapshot to take | one that is gone gives none, and the next is asked |
+/// | who answers an origin | a host's own roles always do; for others' origins two may, and the second answer is nobody's |
+/// | to whom proxies pass operations on, what is on one's own host | places are the same everywhere: no list is asked |
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topology {
+    /// The version of the members that it places.
+    pub version: u64,
     /// The proxies, by group.
     pub groups: Vec<ProxyGroup>,
-    /// Who may be the sequencer: epoch `e` belongs to the one at `e` modulo their number. None: the one group there must be
-    /// numbers its operations itself, because its log is the order.
+    /// Who may be the sequencer. None: the one group there must be numbers its operations itself, because its log is the order.
     pub sequencers: Vec<NodeId>,
     /// The servers of each shard, by space.
     pub shards: Vec<Vec<NodeId>>,
@@ -34,8 +64,8 @@ impl Topology {
         (0..self.groups.len() as u16).map(Group)
     }
 
-    /// The sequencer of an epoch.
-    pub fn sequencer(&self, epoch: u64) -> Option<NodeId> {
+    /// Whom to ask to be the sequencer of `epoch`. Whose it is, the logs decide.
+    pub fn standby(&self, epoch: u64) -> Option<NodeId> {
         let count = self.sequencers.len() as u64;
         (count > 0).then(|| self.sequencers[(epoch % count) as usize])
     }
@@ -50,18 +80,48 @@ impl Topology {
         self.shards.get(usize::from(space.0)).map_or(&[], |servers| servers)
     }
 
-    /// The shards' servers on `host`.
+    /// The shards' servers on `host`, whether it is known to be a member or not.
     pub fn servers_on(&self, host: HostId) -> impl Iterator<Item = (Space, NodeId)> {
-        self.spaces().filter_map(move |space| {
-            let here = self.servers(space).iter().find(|server| server.host() == host);
-            here.map(|&server| (space, server))
-        })
+        self.spaces().filter_map(move |space| Some((space, moved(self.servers(space), host)?)))
+    }
+
+    /// A group's proxy on `host`.
+    pub fn proxy_on(&self, group: Group, host: HostId) -> Option<NodeId> {
+        moved(self.proxies(group), host)
+    }
+
+    /// The sequencer or standby on `host`; none if the order needs none.
+    pub fn sequencer_on(&self, host: HostId) -> Option<NodeId> {
+        moved(&self.sequencers, host)
+    }
+
+    /// True if `node` is at the place of the shard's servers.
+    pub fn serves(&self, space: Space, node: NodeId) -> bool {
+        moved(self.servers(space), node.host()) == Some(node)
+    }
+
+    /// The same roles on the hosts of `members`.
+    #[must_use]
+    pub fn moved_to(&self, members: &Members) -> Self {
+        let on_all =
+            |nodes: &[NodeId]| members.ids().filter_map(|host| moved(nodes, host)).collect::<Vec<_>>();
+        Self {
+            version: members.version,
+            groups: self.groups.iter().map(|group| ProxyGroup { proxies: on_all(&group.proxies) }).collect(),
+            sequencers: on_all(&self.sequencers),
+            shards: self.shards.iter().map(|servers| on_all(servers)).collect(),
+        }
     }
 
     /// The group whose proxy `node` is.
     pub fn group_of(&self, node: NodeId) -> Option<Group> {
         self.groups().find(|&group| self.proxies(group).contains(&node))
     }
+}
+
+/// The node of `host` at the place of these.
+fn moved(nodes: &[NodeId], host: HostId) -> Option<NodeId> {
+    nodes.first().map(|node| NodeId::new(host, node.place()))
 }
 
 /// Timeouts and bounds.

@@ -3,12 +3,14 @@
 use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place, Reader, Rng};
 use mason::client::{self, Answer, ReadAnswer};
 use mason::proxy::delivery::{Run, Runs};
-use mason::proxy::entry::{Batch, Entry, Item, Question};
+use mason::proxy::entry::{Batch, Claim, Entry, Item, Question};
 use mason::proxy::{self, NextTag};
 use mason::sequencer::{self, Allocation};
 use mason::shard::{self, Query, ShardRecord};
 use mason::view::View;
-use mason::{Cut, Group, GroupTime, Life, Message, Number, Operation, Order, Placed, Range, Space, Stamp};
+use mason::{
+    Cut, Group, GroupTime, Life, Members, Message, Number, Operation, Order, Placed, Range, Space, Stamp,
+};
 use parts::Ballot;
 use paxos::Value;
 use paxos::multipaxos::leader;
@@ -35,6 +37,14 @@ fn view() -> View {
     view.collect(&Placed { space: Space(1), number: Number(5) });
     view.insert_range(&range());
     view
+}
+
+fn claim() -> Option<Claim> {
+    Some(Claim { sequencer: node(3, 0x100), attempt: 77 })
+}
+
+fn members() -> Members {
+    Members { version: 2, hosts: vec![paxos::HostEntry { name: "d".to_owned(), address: "d:1".to_owned() }] }
 }
 
 fn cut() -> Cut {
@@ -102,8 +112,9 @@ fn to_sequencers() -> Vec<Message> {
         sequencer::Probe { group, proxy_epoch, epoch, after: 7 }.into(),
         sequencer::Ping { epoch }.into(),
         sequencer::Recover { epoch }.into(),
-        sequencer::Sealed { group, epoch, view: view(), stamp: Stamp(39) }.into(),
+        sequencer::Sealed { group, epoch, view: view(), stamp: Stamp(39), attempt: Some(77) }.into(),
         sequencer::Filled { group, epoch }.into(),
+        sequencer::Moved { members: members() }.into(),
     ]
 }
 
@@ -116,7 +127,7 @@ fn to_proxies() -> Vec<Message> {
         proxy::Probed { epoch, highest: 8, lost: vec![allocation()] }.into(),
         proxy::Pong { epoch }.into(),
         proxy::NotActive { asked: epoch, epoch: 4, recovering: true }.into(),
-        proxy::Seal { epoch }.into(),
+        proxy::Seal { epoch, attempt: Some(77) }.into(),
         proxy::Fill { epoch, holes: vec![range()] }.into(),
         proxy::Active { epoch }.into(),
         proxy::Lacking { from: placed() }.into(),
@@ -135,10 +146,21 @@ fn to_proxies() -> Vec<Message> {
             now: GroupTime(900),
             tags: vec![NextTag { origin: node(2, 7), incarnation: 6, next: 5 }],
             follow_ups: vec![proxy::FollowUp { id: 2, body: body() }],
+            claim: claim(),
+            durable: Some(vec![placed()]),
         }
         .into(),
+        proxy::DidMove { members: members(), durable: vec![placed()] }.into(),
         proxy::Applied { epoch: 2, index: 3, sequencer: epoch }.into(),
-        proxy::DidSeal { epoch: 2, index: 3, sequencer: epoch, view: view(), stamp: Stamp(39) }.into(),
+        proxy::DidSeal {
+            epoch: 2,
+            index: 3,
+            sequencer: epoch,
+            view: view(),
+            stamp: Stamp(39),
+            claim: claim(),
+        }
+        .into(),
         proxy::DidFill { sequencer: epoch }.into(),
         proxy::FollowUp { id: 2, body: body() }.into(),
     ]
@@ -157,6 +179,7 @@ fn to_shards() -> Vec<Message> {
         shard::PullSnapshot { transfer: 6, index: 1 }.into(),
         shard::SnapshotChunk { transfer: 6, below: number, index: 1, chunk: body(), last: true }.into(),
         shard::Settled { below: placed() }.into(),
+        shard::Moved { members: members() }.into(),
     ]
 }
 
@@ -191,11 +214,12 @@ fn entries() -> Vec<Entry> {
     vec![
         Entry::Begin { ballot: ballot(), leader: node(1, 7) },
         Entry::Batch(batch()),
-        Entry::Seal { epoch: 5 },
+        Entry::Seal { epoch: 5, claim: claim() },
         Entry::Fill { epoch: 5, holes: vec![range()] },
         Entry::Clock { epoch: 2, now: GroupTime(900) },
         Entry::Collected { floors: vec![placed()] },
-        Entry::Durable { floors: vec![placed()] },
+        Entry::Durable { floors: vec![placed()], version: Some(2) },
+        Entry::Members(members()),
     ]
 }
 

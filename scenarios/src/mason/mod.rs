@@ -2,12 +2,14 @@
 
 mod history;
 mod invariants;
+mod membership;
 
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, Parameters, Response, Space, Stub};
 use history::History;
 use invariants::Invariants;
 use kernel::{Bytes, Encode, HostId, NodeId, Place, RequestId, Rng};
+use membership::{ASK, Changes};
 use sequence::{Ask, Gateway, Labels, Spaces};
 use sim::{Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind, Tuning};
 use std::collections::BTreeSet;
@@ -29,6 +31,14 @@ pub struct MasonScenario {
     /// lost before is one that an operator has to replace.
     voting: BTreeSet<NodeId>,
     core: Vec<HostId>,
+    changes: Changes,
+}
+
+/// Machines that may join.
+const SPARES: usize = 3;
+
+fn entry(number: usize) -> paxos::HostEntry {
+    paxos::HostEntry { name: format!("h{number}"), address: format!("h{number}:1") }
 }
 
 /// How long after the heal every hole must be filled: less than a core has to converge.
@@ -41,10 +51,13 @@ const MARKS: &[&str] = &[
     "proxy.filled_numbers_of_a_dead_leader",
     "proxy.found_its_sequencer_restarted",
     "proxy.leads",
+    "proxy.logged_new_members",
+    "proxy.moves_its_log",
     "proxy.proposed_again",
     "proxy.refused_a_sealed_sequencers_answer",
     "proxy.sealed",
     "proxy.suspected_the_sequencer",
+    "scenario.changed_the_hosts",
     "sequencer.answered_a_request_again",
     "sequencer.began_a_recovery",
     "sequencer.found_holes",
@@ -59,13 +72,15 @@ const MARKS: &[&str] = &[
     "shard.wrote_a_snapshot",
 ];
 
-const STRIKES: [StrikeKind; 6] = [
+const STRIKES: [StrikeKind; 8] = [
     StrikeKind { name: "kill the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "pause the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "kill a proxy's leader", class: sim::Class::Strike },
     StrikeKind { name: "pause a proxy's leader", class: sim::Class::Strike },
     StrikeKind { name: "kill the sequencer and a proxy's leader", class: sim::Class::Strike },
     StrikeKind { name: "kill everybody", class: sim::Class::Strike },
+    StrikeKind { name: "replace a host", class: sim::Class::Membership },
+    StrikeKind { name: "grow or shrink", class: sim::Class::Membership },
 ];
 
 impl MasonScenario {
@@ -73,9 +88,9 @@ impl MasonScenario {
     pub fn draw(rng: &mut Rng) -> Self {
         let ms = Duration::from_millis;
         let count = if rng.chance(0.8) { 3 } else { 5 };
-        let entries: Vec<paxos::HostEntry> = (0..count)
-            .map(|number| paxos::HostEntry { name: format!("h{number}"), address: format!("h{number}:1") })
-            .collect();
+        let entries: Vec<paxos::HostEntry> = (0..count).map(entry).collect();
+        let spares = (count..count + SPARES).map(entry).collect();
+        let changes = Changes::new(entries.clone(), spares, rng.chance(0.5));
         let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let alone = rng.chance(0.15);
         let (groups, shards) =
@@ -116,7 +131,13 @@ impl MasonScenario {
             lost: BTreeSet::new(),
             voting: BTreeSet::new(),
             core: Vec::new(),
+            changes,
         }
+    }
+
+    /// True once every acceptor of the birth has been seen to vote.
+    fn is_born(&self) -> bool {
+        self.voting.len() >= self.hosts.len() * self.deployment.topology().groups.len()
     }
 
     fn sequencer(&self, cluster: &Cluster<'_, Node>) -> Option<HostId> {
@@ -146,19 +167,16 @@ impl Scenario for MasonScenario {
     const FAMILY: &'static str = "mason";
 
     fn hosts(&self) -> Vec<HostSpec> {
-        self.hosts.iter().map(|&host| HostSpec::server(host)).collect()
+        let first = self.hosts.iter().map(|&host| HostSpec::server(host));
+        first.chain(self.changes.spares().map(HostSpec::spare)).collect()
     }
 
     fn clients(&self) -> Vec<NodeId> {
-        let gateways = self.hosts.iter().map(|&host| Deployment::gateway(host));
-        gateways.flat_map(|gateway| [gateway; 3]).collect()
+        self.gateways().into_iter().flat_map(|gateway| [gateway; 3]).collect()
     }
 
     fn classes(&self) -> Classes {
-        Classes::ALL
-            .without(sim::Class::Upgrade)
-            .without(sim::Class::ClockLie)
-            .without(sim::Class::Membership)
+        Classes::ALL.without(sim::Class::Upgrade).without(sim::Class::ClockLie)
     }
 
     fn tuning(&self) -> Tuning {
@@ -187,7 +205,10 @@ impl Scenario for MasonScenario {
                 self.deployment.servers_of(life.host),
             ),
         };
-        self.deployment.build(life.host, &spaces_of, parts)
+        match self.changes.file(life.host) {
+            Some(known) => self.deployment.joining(known.clone()).build(life.host, &spaces_of, parts),
+            None => self.deployment.build(life.host, &spaces_of, parts),
+        }
     }
 
     fn operate(
@@ -214,12 +235,18 @@ impl Scenario for MasonScenario {
         order: Response,
         control: &mut Control<'_, Node>,
     ) {
-        self.history.answered(id, &order.0, control.cluster.now());
+        if !self.on_settled(id, &order, control) {
+            self.history.answered(id, &order.0, control.cluster.now());
+        }
+    }
+
+    fn on_lost(&mut self, _node: NodeId, id: RequestId) {
+        self.changes.lost(id);
     }
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         self.invariants.check_host(host, cluster);
-        if self.voting.len() < self.hosts.len() * self.deployment.topology().groups.len() {
+        if !self.is_born() && self.hosts.contains(&host) {
             let voting = cluster.nodes_of(host).filter(|(_, node)| match node {
                 Node::Log(embedded) => {
                     matches!(embedded.node(), paxos::Member::Acceptor(acceptor) if acceptor.is_active())
@@ -245,21 +272,26 @@ impl Scenario for MasonScenario {
                 }
             }
             (5, _, _) => {
-                for &host in &self.hosts {
+                for host in self.hosts.iter().copied().chain(self.changes.spares()) {
                     if control.cluster.is_up(host) {
                         control.crash(host, Loss::All, rng.duration(second / 10, second), rng);
                     }
                 }
             }
+            (6 | 7, _, _) => return self.replace_or_resize(which == 7, rng, control),
             _ => return false,
         }
         true
     }
 
     fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
-        let sound = self.hosts.iter().filter(|&&other| other != host && !self.is_bad(other, cluster)).count();
-        let born = self.voting.len() == self.hosts.len() * self.deployment.topology().groups.len();
-        born && sound > self.hosts.len() / 2
+        let bears = |hosts: &Vec<HostId>| {
+            let stays = |&&other: &&HostId| {
+                other != host && !self.is_bad(other, cluster) && !self.changes.leaves(other)
+            };
+            hosts.iter().filter(stays).count() > hosts.len() / 2
+        };
+        self.is_born() && self.changes.needed().iter().all(bears)
     }
 
     fn on_disk_lost(&mut self, host: HostId, _cluster: &Cluster<'_, Node>) -> sim::Replacement {
@@ -268,14 +300,22 @@ impl Scenario for MasonScenario {
     }
 
     fn core(&mut self, cluster: &Cluster<'_, Node>, rng: &mut Rng) -> Core {
+        let needed = self.changes.needed();
+        let is_core = |hosts: &[HostId]| {
+            needed.iter().all(|list| list.iter().filter(|host| hosts.contains(host)).count() > list.len() / 2)
+        };
         let mut sound: Vec<HostId> =
-            self.hosts.iter().copied().filter(|&host| !self.is_bad(host, cluster)).collect();
-        let quorum = self.hosts.len() / 2 + 1;
-        if sound.len() < quorum {
+            self.changes.members().into_iter().filter(|&host| !self.is_bad(host, cluster)).collect();
+        if !is_core(&sound) {
             return Core::Excused("no majority has kept its journal".to_owned());
         }
-        while sound.len() > quorum && rng.chance(0.7) {
-            sound.remove(rng.index(sound.len()));
+        while rng.chance(0.7) {
+            let mut fewer = sound.clone();
+            fewer.remove(rng.index(fewer.len()));
+            if !is_core(&fewer) {
+                break;
+            }
+            sound = fewer;
         }
         Core::Hosts(sound)
     }
@@ -285,11 +325,17 @@ impl Scenario for MasonScenario {
         control.alarm(CONTIGUOUS_AFTER, 0);
     }
 
-    fn on_alarm(&mut self, _token: u64, control: &mut Control<'_, Node>) {
+    fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Node>) {
+        if token == ASK {
+            return self.ask_whether_settled(control);
+        }
         self.invariants.check_contiguity(&self.core, &control.cluster);
     }
 
     fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
+        if let Some(missing) = self.changes.unsettled(core) {
+            return Err(missing);
+        }
         self.invariants.converged(core, cluster)
     }
 

@@ -2,7 +2,7 @@
 //! own and an ephemeral node, move to another host when theirs is gone.
 
 use crate::alone;
-use crate::cluster::{Cluster, free_address};
+use crate::cluster::{Cluster, PATIENCE, free_address};
 use crate::raw::{Pass, Raw};
 use coordination::wire::{Acl, Identity, JuteInput, JuteOutput as _, op, write_acls};
 use std::net::SocketAddr;
@@ -116,7 +116,8 @@ async fn until_acknowledged(shared: &Shared, more: usize) {
 }
 
 async fn start() -> (Cluster, Vec<SocketAddr>) {
-    let mut cluster = Cluster::planned(3, "[coordination]\nengine = \"mason\"\n", "");
+    let mut cluster =
+        Cluster::planned(3, "[coordination]\nengine = \"mason\"\nshards = 4\nproxies = 3\n", "");
     let addresses: Vec<SocketAddr> = (0..3).map(|_| free_address()).collect();
     for (host, address) in addresses.iter().enumerate() {
         cluster.set_environment(host, "ORDINATE_LISTEN__ZOOKEEPER", &address.to_string());
@@ -196,5 +197,58 @@ fn hosts_of_the_coordination_service_die_and_hang() {
         // The claims are for a machine that is not busy with other things in two rounds of three.
         assert!(kills[1] <= KILL_GAP_MAX, "gaps after kill -9: {kills:?}\n{}", cluster.logs());
         assert!(hangs[1] <= HANG_GAP_MAX, "gaps after hangs: {hangs:?}\n{}", cluster.logs());
+    });
+}
+
+/// True once the leaders of all groups say that they need none but the hosts of a change.
+fn has_settled(cluster: &Cluster, hosts: &[usize]) -> bool {
+    let settled = |host: &usize| {
+        let status = cluster.status(*host)?;
+        let groups = status["coordination"]["settled"].as_object()?.clone();
+        Some(groups.into_iter().filter(|(_, version)| version.as_u64() >= Some(1)).map(|(group, _)| group))
+    };
+    let groups: std::collections::BTreeSet<String> = hosts.iter().filter_map(settled).flatten().collect();
+    groups.len() == 3
+}
+
+// A newcomer that is listed and neither votes nor has what the dead one had: the next death stops the service or loses writes.
+#[test]
+fn a_dead_host_is_replaced_and_another_may_die() {
+    alone(async {
+        let (mut cluster, mut addresses) = start().await;
+        let d = cluster.plan_host(true);
+        addresses.push(free_address());
+        cluster.set_environment(d, "ORDINATE_LISTEN__ZOOKEEPER", &addresses[d].to_string());
+        let shared = Arc::new(Shared::default());
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| {
+                let (addresses, shared) = (addresses.clone(), shared.clone());
+                std::thread::spawn(move || write_on(writer, &addresses, &shared))
+            })
+            .collect();
+        until_acknowledged(&shared, 300).await;
+        cluster.kill(1);
+        until_acknowledged(&shared, 300).await;
+        cluster.launch(d);
+        let d_line = format!("d={}", cluster.hosts[d].peer);
+        let admin = cluster.hosts[0].admin.to_string();
+        let replace = ["cluster", "members", "replace", "b", &d_line, "--admin", &admin, "--timeout", "60"];
+        let output = cluster.ordinate(&replace).await;
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        cluster.until("all groups have followed", PATIENCE, |it| has_settled(it, &[0, 2, d])).await;
+        until_acknowledged(&shared, 300).await;
+        let struck = Instant::now();
+        cluster.kill(2);
+        until_acknowledged(&shared, 300).await;
+        let gap = shared.gap_since(struck);
+        shared.stop.store(true, Ordering::Relaxed);
+        writers.into_iter().for_each(|writer| writer.join().expect("a writer does not panic"));
+        println!(
+            "coordination: b replaced by d, then c killed: {} writes acknowledged, gap {gap:?}",
+            shared.count()
+        );
+        check(&addresses, &shared);
+        // And d alone has all of it, too.
+        check(&addresses[d..], &shared);
     });
 }

@@ -1,6 +1,7 @@
 //! What stands in a proxy's log.
 
 use crate::order::{Cut, GroupTime, Operation, Placed, Range, Space, Stamp};
+use crate::topology::Members;
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
 use parts::Ballot;
 use smallvec::SmallVec;
@@ -17,10 +18,13 @@ pub enum Entry {
     },
     /// Operations with their numbers: what assigns them.
     Batch(Batch),
-    /// Answers of sequencers before `epoch` are void from here on (the paper's sealing).
+    /// Answers of sequencers before `epoch` are void from here on (the paper's sealing). The first claim to an epoch that a log
+    /// has is the only one it knows.
     Seal {
         /// The sequencer that takes over.
         epoch: u64,
+        /// Where it is; none in what versions before this one wrote.
+        claim: Option<Claim>,
     },
     /// No-ops for holes that a new sequencer has found.
     Fill {
@@ -45,7 +49,22 @@ pub enum Entry {
     Durable {
         /// One number a space.
         floors: Vec<Placed>,
+        /// Of the servers of which members; void once there are others.
+        version: Option<u64>,
     },
+    /// The deployment's hosts are others.
+    Members(Members),
+}
+
+kernel::record! {
+    /// Whose an epoch is. A sequencer begins only when every group's log has the same claim, its own: so an epoch belongs to one
+    /// life of one node, whoever was asked to take over by whom.
+    pub struct Claim {
+        /// The node.
+        sequencer: NodeId,
+        /// Drawn by it when it was asked to take over.
+        attempt: u64,
+    }
 }
 
 kernel::record! {
@@ -97,9 +116,10 @@ impl Encode for Entry {
                 out.push(2);
                 batch.encode(out);
             }
-            Self::Seal { epoch } => {
+            Self::Seal { epoch, claim } => {
                 out.push(3);
                 epoch.encode(out);
+                claim.encode(out);
             }
             Self::Fill { epoch, holes } => {
                 out.push(4);
@@ -115,9 +135,14 @@ impl Encode for Entry {
                 out.push(6);
                 floors.encode(out);
             }
-            Self::Durable { floors } => {
+            Self::Durable { floors, version } => {
                 out.push(7);
                 floors.encode(out);
+                version.encode(out);
+            }
+            Self::Members(members) => {
+                out.push(8);
+                members.encode(out);
             }
         }
     }
@@ -128,11 +153,12 @@ impl Decode for Entry {
         Ok(match u8::decode(input)? {
             1 => Self::Begin { ballot: input.field()?, leader: input.field()? },
             2 => Self::Batch(Batch::decode(input)?),
-            3 => Self::Seal { epoch: input.field()? },
+            3 => Self::Seal { epoch: input.field()?, claim: input.field()? },
             4 => Self::Fill { epoch: input.field()?, holes: input.field()? },
             5 => Self::Clock { epoch: input.field()?, now: input.field()? },
             6 => Self::Collected { floors: input.field()? },
-            7 => Self::Durable { floors: input.field()? },
+            7 => Self::Durable { floors: input.field()?, version: input.field()? },
+            8 => Self::Members(Members::decode(input)?),
             tag => return Err(DecodeError::UnknownTag("proxy log entry", tag)),
         })
     }

@@ -1,15 +1,16 @@
 //! The replicated state of a proxy: what its log has assigned, executed alike on every replica of the group.
 
 use super::delivery::{Run, Runs};
-use super::entry::{Batch, Entry, Item, Question};
-use super::{Applied, Began, DidFill, DidSeal, FollowUp, NextTag, ProxyIn, Viewed};
+use super::entry::{Batch, Claim, Entry, Item, Question};
+use super::{Applied, Began, DidFill, DidMove, DidSeal, FollowUp, NextTag, ProxyIn, Viewed};
 use crate::client::{Answer, Answers, ClientIn, Told};
 use crate::order::{
     Cut, Group, GroupTime, MultiNumber, Number, Operation, Order, Placed, Range, Space, Stamp,
 };
+use crate::sequencer::{Moved, SequencerIn};
 use crate::service::{Stub, StubOut, Verdict};
-use crate::shard::{Behind, Deliver, ShardIn};
-use crate::topology::Topology;
+use crate::shard::{self, Behind, Deliver, Settled, ShardIn};
+use crate::topology::{Members, Topology};
 use crate::view::View;
 use kernel::{Bytes, Decode, DecodeError, Encode, HostId, NodeId, SnapshotStep, StateMachine, planted};
 use parts::Ballot;
@@ -32,6 +33,10 @@ kernel::record! {
         next_follow_up: u64,
         /// Servers that lack operations below these numbers take a peer's snapshot.
         durable: Vec<Placed>,
+        /// Whose the sequencer's epoch is.
+        claim: Option<Claim>,
+        /// The hosts, since they are others than at the birth.
+        members: Option<Members>,
     }
 }
 
@@ -50,6 +55,8 @@ impl Default for Assigned {
             follow_ups: Vec::new(),
             next_follow_up: 1,
             durable: Vec::new(),
+            claim: None,
+            members: None,
         }
     }
 }
@@ -66,6 +73,8 @@ const KEPT_CHUNK: u8 = 4;
 pub struct ProxyMachine<S> {
     group: Group,
     topology: Arc<Topology>,
+    /// The version of the members that this host's roles were told of.
+    told: u64,
     host: HostId,
     page_bytes: usize,
     stub: S,
@@ -94,6 +103,7 @@ impl<S: Stub> ProxyMachine<S> {
         Self {
             group,
             topology,
+            told: 0,
             host,
             page_bytes,
             stub,
@@ -137,7 +147,7 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     fn proxy(&self) -> Option<NodeId> {
-        self.topology.proxies(self.group).iter().copied().find(|proxy| proxy.host() == self.host)
+        self.topology.proxy_on(self.group, self.host)
     }
 
     fn tell_proxy(&mut self, message: impl Into<ProxyIn>) {
@@ -149,7 +159,7 @@ impl<S: Stub> ProxyMachine<S> {
     /// One replica speaks to an origin: the one on its host, else one chosen by `choice`.
     fn speaks_to(&self, origin: NodeId, choice: u64) -> bool {
         let proxies = self.topology.proxies(self.group);
-        if proxies.iter().any(|proxy| proxy.host() == origin.host()) {
+        if origin.host() == self.host || proxies.iter().any(|proxy| proxy.host() == origin.host()) {
             return origin.host() == self.host;
         }
         let chosen = &proxies[(choice % proxies.len() as u64) as usize];
@@ -163,7 +173,7 @@ impl<S: Stub> ProxyMachine<S> {
         match entry {
             Entry::Begin { ballot, leader } => self.begin(ballot, leader),
             Entry::Batch(batch) => self.assign(batch),
-            Entry::Seal { epoch } => self.seal(epoch),
+            Entry::Seal { epoch, claim } => self.seal(epoch, claim),
             Entry::Fill { epoch, holes } => self.fill(epoch, &holes),
             Entry::Clock { epoch, now } => {
                 if epoch == self.state.epoch && now > self.state.now {
@@ -176,7 +186,17 @@ impl<S: Stub> ProxyMachine<S> {
                     self.state.view.collect(floor);
                 }
             }
-            Entry::Durable { floors } => self.forget_durable(&floors),
+            Entry::Durable { floors, version } => {
+                // Counted among servers that have left, a floor would be one that too few reach.
+                if version.unwrap_or(0) == self.members_version() {
+                    self.forget_durable(&floors);
+                }
+            }
+            Entry::Members(members) => {
+                if members.version > self.members_version() && !members.hosts.is_empty() {
+                    self.state.members = Some(members);
+                }
+            }
         }
     }
 
@@ -205,6 +225,8 @@ impl<S: Stub> ProxyMachine<S> {
             now: state.now,
             tags: state.tags.clone(),
             follow_ups: state.follow_ups.clone(),
+            claim: state.claim.clone(),
+            durable: Some(state.durable.clone()),
         };
         self.tell_proxy(began);
     }
@@ -345,16 +367,16 @@ impl<S: Stub> ProxyMachine<S> {
         }
     }
 
-    fn seal(&mut self, epoch: u64) {
+    fn seal(&mut self, epoch: u64, claim: Option<Claim>) {
         if epoch < self.state.sequencer {
             return;
         }
         if epoch > self.state.sequencer {
-            (self.state.sequencer, self.state.request) = (epoch, 0);
+            (self.state.sequencer, self.state.request, self.state.claim) = (epoch, 0, claim);
         }
         let Assigned { epoch: leader, index, sequencer, stamp, .. } = self.state;
-        let view = self.state.view.clone();
-        self.tell_proxy(DidSeal { epoch: leader, index, sequencer, view, stamp });
+        let (view, claim) = (self.state.view.clone(), self.state.claim.clone());
+        self.tell_proxy(DidSeal { epoch: leader, index, sequencer, view, stamp, claim });
     }
 
     fn fill(&mut self, epoch: u64, holes: &[Range]) {
@@ -365,6 +387,29 @@ impl<S: Stub> ProxyMachine<S> {
         self.assign_no_ops(holes, 0, &mut runs);
         self.deliver(runs.finish(), None);
         self.tell_proxy(DidFill { sequencer: epoch });
+    }
+
+    fn members_version(&self) -> u64 {
+        self.state.members.as_ref().map_or(0, |members| members.version)
+    }
+
+    /// Tells this host's roles who the members are: when they change, and when a life or a snapshot has begun.
+    fn tell_of_members(&mut self) {
+        let Some(members) = self.state.members.clone().filter(|members| members.version > self.told) else {
+            return;
+        };
+        self.told = members.version;
+        if members.version > self.topology.version {
+            self.topology = Arc::new(self.topology.moved_to(&members));
+        }
+        let durable = self.state.durable.clone();
+        self.tell_proxy(DidMove { members: members.clone(), durable });
+        let servers = self.topology.servers_on(self.host).map(|(_, server)| server);
+        let moved = ShardIn::from(shard::Moved { members: members.clone() }).encoded();
+        self.notices.extend(servers.map(|server| (server, moved.clone().into())));
+        if let Some(sequencer) = self.topology.sequencer_on(self.host) {
+            self.notices.push((sequencer, SequencerIn::from(Moved { members }).encoded().into()));
+        }
     }
 
     /// Keeps what is new, and hands it to the servers of this host; every one gets the cut.
@@ -389,6 +434,11 @@ impl<S: Stub> ProxyMachine<S> {
 
     fn forget_durable(&mut self, floors: &[Placed]) {
         for floor in floors {
+            for (_, server) in self.topology.servers_on(self.host).filter(|(space, _)| *space != floor.space)
+            {
+                let settled = ShardIn::from(Settled { below: floor.clone() });
+                self.notices.push((server, settled.encoded().into()));
+            }
             match self.state.durable.iter_mut().find(|known| known.space == floor.space) {
                 Some(known) => known.number = known.number.max(floor.number),
                 None => self.state.durable.push(floor.clone()),
@@ -449,6 +499,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
         // Our own leaders wrote it; one of a newer version may have written what this one does not know.
         if let Ok(entry) = Entry::decoded(entry) {
             self.execute(entry);
+            self.tell_of_members();
         }
     }
 

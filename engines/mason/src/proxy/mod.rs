@@ -8,16 +8,17 @@ pub mod delivery;
 pub mod entry;
 mod leading;
 pub mod machine;
+pub mod moving;
 
 use crate::client;
 use crate::order::{GroupTime, Number, Operation, Placed, Range, Space, Stamp};
 use crate::sequencer::Allocation;
 use crate::shard::{self, ShardIn};
-use crate::topology::{Parameters, Topology};
+use crate::topology::{Members, Parameters, Topology};
 use crate::view::View;
 use crate::{Group, Mason, Message};
-use entry::Question;
-use kernel::{Bytes, Cx, Decode, Encode, Instant, NodeId, Position, Role};
+use entry::{Claim, Question};
+use kernel::{Bytes, Cx, Decode, Encode, Instant, NodeId, Position, RequestId, Role};
 use leading::Lead;
 use parts::{Ballot, Sequence, SessionId, Slot};
 use paxos::multipaxos::batcher::{self, BatcherIn};
@@ -90,6 +91,8 @@ kernel::messages! {
         7 => Seal {
             /// Its epoch.
             epoch: u64,
+            /// Drawn when it was asked to take over.
+            attempt: Option<u64>,
         },
         /// From the new sequencer: fill these holes with no-ops.
         8 => Fill {
@@ -158,6 +161,10 @@ kernel::messages! {
             tags: Vec<NextTag>,
             /// The group's own operations that are still to be ordered.
             follow_ups: Vec<FollowUp>,
+            /// Whose the sequencer's epoch is.
+            claim: Option<Claim>,
+            /// The floors that the log has: see [`entry::Entry::Durable`].
+            durable: Option<Vec<Placed>>,
         },
         /// From this host's replica of the group: a batch was applied.
         21 => Applied {
@@ -180,6 +187,8 @@ kernel::messages! {
             view: View,
             /// The highest stamp assigned.
             stamp: Stamp,
+            /// Whose that sequencer's epoch is.
+            claim: Option<Claim>,
         },
         /// From this host's replica of the group: holes were filled.
         23 => DidFill {
@@ -192,6 +201,13 @@ kernel::messages! {
             id: u64,
             /// What it is.
             body: Bytes,
+        },
+        /// From this host's replica of the group: the deployment's hosts are others.
+        25 => DidMove {
+            /// Who they are.
+            members: Members,
+            /// The floors that the log has: those on their way to it are void.
+            durable: Vec<Placed>,
         },
     }
 }
@@ -213,6 +229,8 @@ pub struct LogNodes {
     pub leader: NodeId,
     /// Executes them.
     pub replica: NodeId,
+    /// Where the deployment's places begin.
+    pub first: u32,
 }
 
 /// What a stub says of spaces; the part of it that a leader needs before the log has spoken.
@@ -227,6 +245,10 @@ pub struct Proxy {
     spaces_of: SpacesOf,
     /// Who leads the log, as far as is known.
     leader: Option<Ballot>,
+    /// Where the log is, as its leader says.
+    placed: Option<moving::LogPlaced>,
+    /// The members that the cluster wants.
+    wanted: Option<Members>,
     heard_leader_at: Instant,
     lead: Option<Lead>,
     barriers: BTreeMap<u64, (NodeId, u64)>,
@@ -258,6 +280,8 @@ impl Proxy {
             log,
             spaces_of,
             leader: None,
+            placed: None,
+            wanted: None,
             heard_leader_at: Instant(0),
             lead: None,
             barriers: BTreeMap::new(),
@@ -351,6 +375,7 @@ impl Role for Proxy {
             ProxyIn::FollowUp(message) => {
                 self.leading(cx, |lead, frame, _| lead.queue_follow_up(message, frame))
             }
+            ProxyIn::DidMove(message) => self.on_did_move(message),
         }
     }
 
@@ -359,8 +384,13 @@ impl Role for Proxy {
             ProxyTimer::Tick => {
                 cx.set_timer(ProxyTimer::Tick, self.parameters.tick);
                 self.leading(cx, |lead, frame, cx| lead.on_tick(frame, cx));
+                self.move_on(cx);
             }
         }
+    }
+
+    fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
+        self.on_wanted(id, &request, cx);
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
@@ -408,11 +438,9 @@ impl Proxy {
         if self.leads_here() {
             return self.leading(cx, |lead, frame, cx| lead.on_submit(message, frame, cx));
         }
-        let passed_on = self.topology.proxies(self.group).contains(&from);
-        let Some(leader) = self.leader.filter(|_| !passed_on) else { return };
-        let proxies = self.topology.proxies(self.group);
-        if let Some(&proxy) = proxies.iter().find(|proxy| proxy.host() == leader.leader.host()) {
-            cx.send(proxy, message);
+        let place = cx.node().place();
+        if let Some(leader) = self.leader.filter(|_| from.place() != place) {
+            cx.send(NodeId::new(leader.leader.host(), place), message);
         }
     }
 
@@ -459,6 +487,7 @@ impl Proxy {
                 if from == self.log.leader {
                     self.heard_leader_at = cx.now();
                 }
+                self.placed = Some(moving::LogPlaced::of(&message.pulse));
                 self.on_pulse(message.pulse.ballot, cx);
             }
             paxos::Message::Unbatcher(UnbatcherIn::Results(message)) => {

@@ -5,7 +5,7 @@
 mod recovery;
 
 use crate::order::{Cut, Group, Number, Placed, Range, Space, Stamp};
-use crate::topology::{Parameters, Topology};
+use crate::topology::{Members, Parameters, Topology};
 use crate::view::View;
 use crate::{Mason, Message, proxy};
 use kernel::{Cx, NodeId, Position, Role, planted};
@@ -65,6 +65,8 @@ kernel::messages! {
             view: View,
             /// The highest stamp assigned.
             stamp: Stamp,
+            /// Which attempt the log has: the first one for the epoch.
+            attempt: Option<u64>,
         },
         /// From a leading proxy: these holes are filled with no-ops, in the group's log.
         6 => Filled {
@@ -72,6 +74,11 @@ kernel::messages! {
             group: Group,
             /// The epoch that asked.
             epoch: u64,
+        },
+        /// From a group's replica on this host: the deployment's hosts are others.
+        7 => Moved {
+            /// Who they are.
+            members: Members,
         },
     }
 }
@@ -178,6 +185,8 @@ impl Role for Sequencer {
             SequencerIn::Recover(message) => self.on_recover(message, cx),
             SequencerIn::Sealed(message) => self.on_sealed(message, cx),
             SequencerIn::Filled(message) => self.on_filled(message),
+            SequencerIn::Moved(message) if from.host() == cx.node().host() => self.on_moved(&message),
+            SequencerIn::Moved(_) => cx.reject("members from another host"),
         }
     }
 
@@ -259,6 +268,12 @@ impl Sequencer {
             cx.mark("sequencer.told_a_new_leader_of_lost_requests");
         }
         cx.send(from, proxy::Probed { epoch, highest: served.highest, lost });
+    }
+
+    fn on_moved(&mut self, message: &Moved) {
+        if message.members.version > self.topology.version {
+            self.topology = Arc::new(self.topology.moved_to(&message.members));
+        }
     }
 
     fn on_ping(&mut self, from: NodeId, message: Ping, cx: &mut Cx<'_, Self>) {

@@ -11,7 +11,9 @@
 //!   |              |  Fill(holes)  |   Active(e)
 //!   |              |-------------->| (log: no-ops)
 //! ```
-//! Epochs are explicit and the largest counts, so that a recovery can be asked for any number of times by anybody. Nothing is
+//! Epochs are explicit and the largest counts, so that a recovery can be asked for any number of times by anybody. An epoch
+//! belongs to the first attempt that the logs were sealed for: two that are asked to be the same one, because who asks knows
+//! different standbys, or one that forgot that it has been, cannot both have every group's seal. Nothing is
 //! lost if the standby dies in the middle: the next one finds the holes that are still there.
 
 use super::{Counters, Filled, Recover, Sealed, Sequencer, SequencerTimer, State};
@@ -24,6 +26,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Clone, Debug)]
 pub(super) struct Recovery {
     missing: BTreeSet<Group>,
+    /// Tells this attempt from an earlier life's, and from others'.
+    attempt: u64,
     view: View,
     stamp: Stamp,
 }
@@ -38,15 +42,16 @@ impl Sequencer {
             cx.mark("sequencer.recovered_anew_in_the_middle");
         }
         self.epoch = message.epoch;
-        let missing = self.topology.groups().collect();
-        self.state = State::Recovering(Recovery { missing, view: View::default(), stamp: Stamp(0) });
+        let (missing, attempt) = (self.topology.groups().collect(), cx.rng().bits());
+        let recovery = Recovery { missing, attempt, view: View::default(), stamp: Stamp(0) };
+        self.state = State::Recovering(recovery);
         self.retry(cx);
     }
 
     pub(super) fn on_sealed(&mut self, message: Sealed, cx: &mut Cx<'_, Self>) {
-        let Sealed { group, epoch, view, stamp } = message;
+        let Sealed { group, epoch, view, stamp, attempt } = message;
         let State::Recovering(recovery) = &mut self.state else { return };
-        if epoch != self.epoch || !recovery.missing.remove(&group) {
+        if epoch != self.epoch || attempt != Some(recovery.attempt) || !recovery.missing.remove(&group) {
             return;
         }
         recovery.view.merge(&view);
@@ -106,8 +111,9 @@ impl Sequencer {
         match &self.state {
             State::Standby => return,
             State::Recovering(recovery) => {
+                let seal = proxy::Seal { epoch, attempt: Some(recovery.attempt) };
                 for &group in &recovery.missing {
-                    cx.multicast(self.topology.proxies(group).iter().copied(), proxy::Seal { epoch });
+                    cx.multicast(self.topology.proxies(group).iter().copied(), seal.clone());
                 }
             }
             State::Active(counters) if counters.filling.is_empty() => return,

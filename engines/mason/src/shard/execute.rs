@@ -137,7 +137,7 @@ impl<S: Shard> ShardServer<S> {
     /// One server answers: the one on the origin's host, else number modulo servers.
     fn answers_to(&self, origin: NodeId, number: Number, me: NodeId) -> bool {
         let servers = self.topology.servers(self.space);
-        if servers.iter().any(|server| server.host() == origin.host()) {
+        if origin.host() == me.host() || servers.iter().any(|server| server.host() == origin.host()) {
             return origin.host() == me.host();
         }
         servers[(number.0 % servers.len() as u64) as usize] == me
@@ -159,20 +159,14 @@ impl<S: Shard> ShardServer<S> {
             self.sent.insert(number, Sent { others: others.clone(), inputs: inputs.clone() });
             for other in others {
                 let message = Inputs { number: other.number, space: self.space, inputs: inputs.clone() };
-                for server in self.near_servers(other.space, cx.node()) {
-                    cx.send(server, message.clone());
+                let here = cx.node().host();
+                if let Some((_, server)) = self.topology.servers_on(here).find(|(at, _)| *at == other.space) {
+                    cx.send(server, message);
                 }
             }
         }
         let mut others = order.numbers.iter().filter(|placed| placed.space != self.space);
         others.all(|placed| self.inputs.contains_key(&(number, placed.space)))
-    }
-
-    /// The server of a shard on this host, or all of them where there is none.
-    fn near_servers(&self, space: Space, me: NodeId) -> Vec<NodeId> {
-        let servers = self.topology.servers(space);
-        let near: Vec<NodeId> = servers.iter().copied().filter(|server| server.host() == me.host()).collect();
-        if near.is_empty() { servers.to_vec() } else { near }
     }
 
     pub(super) fn on_inputs(&mut self, message: Inputs, cx: &mut Cx<'_, Self>) {
@@ -195,7 +189,7 @@ impl<S: Shard> ShardServer<S> {
             }
             return;
         };
-        let asks = |space: Space| self.topology.servers(space).contains(&from);
+        let asks = |space: Space| self.topology.serves(space, from);
         if let Some(other) = sent.others.iter().find(|placed| asks(placed.space)) {
             cx.mark("shard.sent_inputs_again");
             let (number, inputs) = (other.number, sent.inputs.clone());
@@ -203,22 +197,14 @@ impl<S: Shard> ShardServer<S> {
         }
     }
 
-    /// Inputs are kept until enough servers of every other participant need them no more.
-    pub(super) fn on_settled(&mut self, from: NodeId, message: Settled) {
+    /// Inputs are kept until enough servers of every other participant need them no more. That is the logs' word, and not the
+    /// servers': a floor that no log has, nobody waits for before the hosts that reach it are let go.
+    pub(super) fn on_settled(&mut self, message: &Settled) {
         let Placed { space, number } = message.below;
-        let servers = self.topology.servers(space);
-        if !servers.contains(&from) {
-            return;
-        }
-        let known = self.settled.entry((space, from)).or_insert(number);
+        let known = self.settled.entry(space).or_insert(number);
         *known = number.max(*known);
-        let settled = |placed: &Placed| {
-            let servers = self.topology.servers(placed.space);
-            let below = |server: &&NodeId| {
-                self.settled.get(&(placed.space, **server)).is_some_and(|&number| placed.number < number)
-            };
-            servers.iter().filter(below).count() > (servers.len() - 1) / 2
-        };
+        let settled =
+            |placed: &Placed| self.settled.get(&placed.space).is_some_and(|&number| placed.number < number);
         self.sent.retain(|_, sent| !sent.others.iter().all(settled));
     }
 }

@@ -23,7 +23,7 @@ use crate::order::{Cut, Group, Number, Placed, Space, Stamp};
 use crate::proxy;
 use crate::proxy::delivery::{Delivered, Run};
 use crate::service::{Shard, ShardOut};
-use crate::topology::{Parameters, Topology};
+use crate::topology::{Members, Parameters, Topology};
 use crate::{Mason, Message};
 use kernel::{Bytes, Cx, Instant, NodeId, Position, Role};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -109,10 +109,16 @@ kernel::messages! {
             /// No chunk follows.
             last: bool,
         },
-        /// From a participant's server: it has durable snapshots of everything below, and wants no inputs for it.
+        /// From a proxy's replica of this host: enough servers have durable snapshots of everything below, and inputs for it need not
+        /// be kept.
         10 => Settled {
-            /// Its space, and the number.
+            /// Their space, and the number.
             below: Placed,
+        },
+        /// From a proxy's replica of this host: the deployment's hosts are others.
+        12 => Moved {
+            /// Who they are.
+            members: Members,
         },
     }
 }
@@ -155,6 +161,8 @@ struct Sent {
 pub struct ShardServer<S> {
     space: Space,
     topology: Arc<Topology>,
+    /// Servers that left with the last change: nobody else may have a snapshot of what only they and lost ones had.
+    former: Vec<NodeId>,
     parameters: Parameters,
     service: S,
     /// The next number to execute.
@@ -167,8 +175,8 @@ pub struct ShardServer<S> {
     inputs: BTreeMap<(Number, Space), Bytes>,
     /// What this one has said.
     sent: BTreeMap<Number, Sent>,
-    /// How far participants are known to want nothing any more, by their space and server.
-    settled: BTreeMap<(Space, NodeId), Number>,
+    /// How far participants want nothing any more, by their space.
+    settled: BTreeMap<Space, Number>,
     cuts: VecDeque<Cut>,
     /// Everything with a stamp below this is executed, as far as it concerns this space.
     covered: Stamp,
@@ -200,6 +208,7 @@ impl<S: Shard> ShardServer<S> {
         Self {
             space,
             topology,
+            former: Vec::new(),
             parameters,
             service,
             next: Number(1),
@@ -270,13 +279,22 @@ impl<S: Shard> ShardServer<S> {
         format!("space {space} next {next}: {waits}; {behind} behind it{installs}")
     }
 
+    fn on_moved(&mut self, message: &Moved) {
+        if message.members.version > self.topology.version {
+            let before = self.topology.clone();
+            self.topology = Arc::new(before.moved_to(&message.members));
+            let now = self.topology.servers(self.space);
+            self.former = before.servers(self.space).iter().filter(|it| !now.contains(it)).copied().collect();
+            // Soon durable: the hosts that left are needed until enough of those that stay are.
+            self.snapshots.hurry();
+        }
+    }
+
     fn ask_proxies(&mut self, cx: &mut Cx<'_, Self>) {
         self.asked_at = cx.now();
         let from = Placed { space: self.space, number: self.next };
         for group in self.topology.groups() {
-            let proxies = self.topology.proxies(group);
-            let near = proxies.iter().find(|proxy| proxy.host() == cx.node().host()).copied();
-            if let Some(proxy) = near.or_else(|| cx.rng().pick(proxies).copied()) {
+            if let Some(proxy) = self.topology.proxy_on(group, cx.node().host()) {
                 cx.send(proxy, proxy::Lacking { from: from.clone() });
             }
         }
@@ -313,7 +331,11 @@ impl<S: Shard> Role for ShardServer<S> {
             ShardIn::WantInputs(message) => self.on_want_inputs(from, &message, cx),
             ShardIn::PullSnapshot(message) => self.on_pull_snapshot(from, message, cx),
             ShardIn::SnapshotChunk(message) => self.on_snapshot_chunk(from, message, cx),
-            ShardIn::Settled(message) => self.on_settled(from, message),
+            ShardIn::Settled(_) | ShardIn::Moved(_) if from.host() != cx.node().host() => {
+                cx.reject("a replica's word from another host");
+            }
+            ShardIn::Settled(message) => self.on_settled(&message),
+            ShardIn::Moved(message) => self.on_moved(&message),
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! A snapshot is a row of chunks: a head with everything that is a function of the executed numbers, then the service's own.
 
-use super::{Behind, PullSnapshot, Sent, Settled, ShardServer, ShardTimer, SnapshotChunk};
+use super::{Behind, PullSnapshot, Sent, ShardServer, ShardTimer, SnapshotChunk};
 use crate::client::{Notice, Skipped};
 use crate::order::{Number, Placed, Stamp};
 use crate::proxy;
@@ -122,6 +122,11 @@ impl Snapshots {
         self.incoming.is_some()
     }
 
+    /// The next snapshot is due.
+    pub(super) fn hurry(&mut self) {
+        self.executed_bytes = u64::MAX / 2;
+    }
+
     pub(super) fn count_executed(&mut self, bytes: usize) {
         self.executed_bytes += bytes as u64;
     }
@@ -192,11 +197,6 @@ impl<S: Shard> ShardServer<S> {
                 cx.send_durable(proxy, proxy::ShardDurable { below: below.clone() });
             }
         }
-        for space in self.topology.spaces().filter(|&space| space != self.space) {
-            for &server in self.topology.servers(space) {
-                cx.send_durable(server, Settled { below: below.clone() });
-            }
-        }
     }
 
     pub(super) fn restore_snapshot(&mut self, record: ShardRecord) {
@@ -256,8 +256,14 @@ impl<S: Shard> ShardServer<S> {
         if self.snapshots.incoming.is_some() {
             return;
         }
-        let peers: Vec<NodeId> =
-            self.topology.servers(self.space).iter().copied().filter(|&server| server != cx.node()).collect();
+        let peers: Vec<NodeId> = self
+            .topology
+            .servers(self.space)
+            .iter()
+            .chain(&self.former)
+            .copied()
+            .filter(|&server| server != cx.node())
+            .collect();
         let Some(peer) = cx.rng().pick(&peers).copied() else { return };
         let (transfer, now) = (cx.rng().bits(), cx.now());
         let (below, chunks) = (Number(0), Vec::new());
@@ -354,7 +360,7 @@ impl<S: Shard> ShardServer<S> {
                 for &observer in &self.observers {
                     cx.send(observer, Skipped { space: self.space });
                 }
-                self.snapshots.executed_bytes = u64::MAX / 2;
+                self.snapshots.hurry();
                 self.execute(cx);
             }
             Err(_) => cx.reject("snapshot that does not decode"),

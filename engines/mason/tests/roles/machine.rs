@@ -1,18 +1,21 @@
 //! What a proxy's log makes of its entries.
 
 use super::runs_of;
-use super::{at, gateway, operation, proxy, range, server, topology};
+use super::{at, gateway, operation, proxy, range, sequencer, server, topology};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, StateMachine};
 use mason::client::{Answer, Answers, ClientIn, Told};
 use mason::proxy::delivery::{Delivered, Run};
-use mason::proxy::entry::{Batch, Entry, Item, Question};
+use mason::proxy::entry::{Batch, Claim, Entry, Item, Question};
 use mason::proxy::machine::ProxyMachine;
-use mason::proxy::{Applied, Began, DidFill, DidSeal, FollowUp, NextTag, ProxyIn};
-use mason::shard::{Behind, Deliver, ShardIn};
+use mason::proxy::{Applied, Began, DidFill, DidMove, DidSeal, FollowUp, NextTag, ProxyIn};
+use mason::sequencer::{Moved, SequencerIn};
+use mason::shard::{self, Behind, Deliver, ShardIn};
 use mason::{
-    Cut, Group, GroupTime, Number, Operation, Order, Placed, Range, Space, Stamp, Stub, StubOut, Verdict,
+    Cut, Group, GroupTime, Members, Number, Operation, Order, Placed, Range, Space, Stamp, Stub, StubOut,
+    Verdict,
 };
 use parts::Ballot;
+use paxos::HostEntry;
 
 /// Voids what begins with `v`, answers it, asks for a follow-up after `f`, and tells its origin after `t`.
 #[derive(Default)]
@@ -73,6 +76,14 @@ fn ballot(round: u64) -> Ballot {
     Ballot { round, leader: proxy(2, 0) }
 }
 
+fn claim(attempt: u64) -> Option<Claim> {
+    Some(Claim { sequencer: sequencer(1), attempt })
+}
+
+fn seal(epoch: u64) -> Entry {
+    Entry::Seal { epoch, claim: claim(epoch) }
+}
+
 fn begin(round: u64) -> Entry {
     Entry::Begin { ballot: ballot(round), leader: proxy(2, 0) }
 }
@@ -81,7 +92,7 @@ fn begin(round: u64) -> Entry {
 fn begun() -> Machine {
     let mut machine = machine();
     apply(&mut machine, begin(1));
-    apply(&mut machine, Entry::Seal { epoch: 5 });
+    apply(&mut machine, seal(5));
     machine
 }
 
@@ -161,6 +172,8 @@ fn a_leader_begins_with_all_that_the_log_has() {
         now: GroupTime(9),
         tags: vec![NextTag { origin: gateway(1), incarnation: 1, next: 2 }],
         follow_ups: vec![FollowUp { id: 1, body: Bytes::from_static(b"later") }],
+        claim: claim(5),
+        durable: Some(vec![]),
     };
     assert_eq!(apply(&mut machine, begin(3)), [to_proxy(began(2, 3))]);
     assert_eq!(apply(&mut machine, begin(3)), [to_proxy(began(2, 3))], "said again, and no new leader");
@@ -198,11 +211,13 @@ fn only_the_next_batch_of_the_leader_and_the_sequencer_in_force_counts() {
     assert_eq!(apply(&mut machine, Entry::Batch(of(1, 1))).len(), 3);
     assert_eq!(apply(&mut machine, Entry::Batch(of(1, 1))), [], "proposed again");
     let view = machine.view().clone();
-    let sealed = DidSeal { epoch: 1, index: 1, sequencer: 6, view, stamp: Stamp(30) };
-    assert_eq!(apply(&mut machine, Entry::Seal { epoch: 6 }), [to_proxy(sealed.clone())]);
+    let sealed = DidSeal { epoch: 1, index: 1, sequencer: 6, view, stamp: Stamp(30), claim: claim(6) };
+    assert_eq!(apply(&mut machine, seal(6)), [to_proxy(sealed.clone())]);
     assert_eq!(apply(&mut machine, Entry::Batch(of(2, 2))), [], "void after the seal");
-    assert_eq!(apply(&mut machine, Entry::Seal { epoch: 6 }), [to_proxy(sealed)], "the answer was lost");
-    assert_eq!(apply(&mut machine, Entry::Seal { epoch: 5 }), []);
+    assert_eq!(apply(&mut machine, seal(6)), [to_proxy(sealed.clone())], "the answer was lost");
+    let second = Entry::Seal { epoch: 6, claim: claim(7) };
+    assert_eq!(apply(&mut machine, second), [to_proxy(sealed)], "the epoch is another's");
+    assert_eq!(apply(&mut machine, seal(5)), []);
 }
 
 // An operation executed twice, or before an earlier one of its origin, or for an origin's life that is over.
@@ -252,7 +267,7 @@ fn the_replica_on_the_origins_host_speaks() {
     assert_eq!(apply(&mut near, say())[0], to_gateway(told));
     let mut far = ProxyMachine::new(Group(0), proxy(2, 0).host(), topology(), 64, Words::default());
     apply(&mut far, begin(1));
-    apply(&mut far, Entry::Seal { epoch: 5 });
+    apply(&mut far, seal(5));
     assert!(apply(&mut far, say()).iter().all(|(to, _)| *to != gateway(1)));
     assert_eq!(far.digest(), near.digest());
 }
@@ -321,7 +336,7 @@ fn what_is_kept_is_handed_out_until_it_is_durable() {
     let whole = [1, 2].map(|n| executes(&[at(0, n)], 29 + n, operation(n, b"x")));
     assert_eq!(operations(&page.runs), whole, "a page holds 64 bytes: the run that has it");
     let before = machine.kept_bytes();
-    apply(&mut machine, Entry::Durable { floors: vec![at(0, 3)] });
+    apply(&mut machine, Entry::Durable { floors: vec![at(0, 3)], version: Some(0) });
     assert_eq!(lacking(&machine, 2), Behind { durable: Number(3) }.into());
     let ShardIn::Deliver(page) = lacking(&machine, 3) else { panic!("the third is kept") };
     assert_eq!(operations(&page.runs), [executes(&[at(0, 3)], 30, operation(3, b"x"))]);
@@ -334,7 +349,7 @@ fn a_snapshot_is_the_machine() {
     let mut machine = begun();
     let items = vec![item(operation(1, b"f"), &[0, 1]), item(operation(2, b"x"), &[0])];
     apply(&mut machine, Entry::Batch(batch(1, &[range(0, 2, 2), range(1, 1, 1)], items)));
-    apply(&mut machine, Entry::Durable { floors: vec![at(1, 1)] });
+    apply(&mut machine, Entry::Durable { floors: vec![at(1, 1)], version: None });
     apply(&mut machine, Entry::Clock { epoch: 1, now: GroupTime(9) });
     machine.begin_snapshot();
     let mut chunks = Vec::new();
@@ -358,4 +373,56 @@ fn a_snapshot_is_the_machine() {
     let did = apply(&mut machine, next());
     assert!(did.len() == 3 && apply(&mut copy, next()) == did);
     assert_eq!(apply(&mut copy, begin(3)), apply(&mut machine, begin(3)));
+}
+
+fn moved(version: u64) -> Members {
+    let hosts = ["b", "c", "d"].map(|name| HostEntry { name: name.to_owned(), address: format!("{name}:1") });
+    Members { version, hosts: hosts.into() }
+}
+
+// Roles of a host that are not told speak to hosts that are gone; told of an earlier change after a later one, they would again.
+#[test]
+fn a_hosts_roles_are_told_of_its_members_once_a_life() {
+    let mut machine = begun();
+    let floor = Entry::Durable { floors: vec![at(0, 3)], version: Some(0) };
+    let settled = ShardIn::from(shard::Settled { below: at(0, 3) });
+    assert_eq!(apply(&mut machine, floor), [(server(1, 1), settled.encoded().into())]);
+    let told = |members: Members, durable: Vec<Placed>| {
+        let to_shard = ShardIn::from(shard::Moved { members: members.clone() }).encoded();
+        let to_standby = SequencerIn::from(Moved { members: members.clone() }).encoded();
+        vec![
+            to_proxy(DidMove { members, durable }),
+            (server(1, 0), to_shard.clone().into()),
+            (server(1, 1), to_shard.into()),
+            (sequencer(1), to_standby.into()),
+        ]
+    };
+    assert_eq!(apply(&mut machine, Entry::Members(moved(4))), told(moved(4), vec![at(0, 3)]));
+    assert_eq!(apply(&mut machine, Entry::Members(moved(4))), []);
+    assert_eq!(apply(&mut machine, Entry::Members(moved(3))), []);
+    assert_eq!(apply(&mut machine, Entry::Members(Members { version: 9, hosts: vec![] })), []);
+    machine.begin_snapshot();
+    let mut again = self::machine();
+    let mut last = false;
+    while !last {
+        let mut chunk = Vec::new();
+        last = machine.snapshot_step(64, &mut chunk) == kernel::SnapshotStep::Done;
+        again.install(&chunk).expect("its own chunk");
+    }
+    let clock = Entry::Clock { epoch: 1, now: GroupTime(9) };
+    assert_eq!(apply(&mut again, clock), told(moved(4), vec![at(0, 3)]), "it starts from a snapshot");
+}
+
+// A floor that was counted among hosts that left is reached by too few of those that stay: what is below would be lost with one.
+#[test]
+fn floors_of_other_members_are_void() {
+    let mut machine = begun();
+    apply(&mut machine, Entry::Batch(batch(1, &[range(0, 1, 1)], vec![item(operation(1, b"x"), &[0])])));
+    apply(&mut machine, Entry::Members(moved(1)));
+    let floor = |version| Entry::Durable { floors: vec![at(0, 2)], version };
+    assert_eq!(apply(&mut machine, floor(Some(0))), []);
+    assert_eq!(apply(&mut machine, floor(None)), []);
+    assert!(matches!(lacking(&machine, 1), ShardIn::Deliver(_)));
+    assert_eq!(apply(&mut machine, floor(Some(1))).len(), 1);
+    assert_eq!(lacking(&machine, 1), Behind { durable: Number(2) }.into());
 }

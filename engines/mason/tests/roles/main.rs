@@ -34,10 +34,11 @@ fn gateway(host: u32) -> NodeId {
     node(host, GATEWAY)
 }
 
-/// Two groups and two shards on hosts 1 to 3. The sequencer of epoch `e` is on host `e % 3 + 1`.
+/// Two groups and two shards on hosts 1 to 3. Epoch `e` is offered to host `e % 3 + 1`.
 fn topology() -> Arc<Topology> {
     let on_all = |at: &dyn Fn(u32) -> NodeId| (1..=3).map(at).collect::<Vec<_>>();
     Arc::new(Topology {
+        version: 0,
         groups: (0..2).map(|group| ProxyGroup { proxies: on_all(&|host| proxy(host, group)) }).collect(),
         sequencers: on_all(&sequencer),
         shards: (0..2).map(|space| on_all(&|host| server(host, space))).collect(),

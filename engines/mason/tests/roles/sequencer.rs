@@ -14,8 +14,13 @@ fn view(ranges: &[Range]) -> View {
     view
 }
 
+/// What a bench's first recovery draws.
+fn first() -> Option<u64> {
+    Some(kernel::Rng::seeded(1).bits())
+}
+
 fn sealed(group: u16, epoch: u64, ranges: &[Range], stamp: u64) -> Sealed {
-    Sealed { group: Group(group), epoch, view: view(ranges), stamp: Stamp(stamp) }
+    Sealed { group: Group(group), epoch, view: view(ranges), stamp: Stamp(stamp), attempt: first() }
 }
 
 fn parameters() -> Parameters {
@@ -136,13 +141,20 @@ fn a_standby_takes_over_when_all_groups_are_sealed() {
     let mut bench = standby();
     let everybody = || [proxies(Group(0)), proxies(Group(1))].concat();
     let did = bench.hear(proxy(1, 0), Recover { epoch: 4 });
-    assert_eq!(sends(&did), all(everybody(), Seal { epoch: 4 }));
+    assert_eq!(sends(&did), all(everybody(), Seal { epoch: 4, attempt: first() }));
     assert!(sends(&bench.hear(proxy(1, 0), Recover { epoch: 4 })).is_empty(), "it is under way");
     assert_eq!(bench.hear(proxy(1, 0), sealed(0, 4, &[range(0, 1, 3)], 7)), []);
     assert_eq!(bench.hear(proxy(2, 0), sealed(0, 4, &[range(0, 1, 3)], 7)), [], "a group counts once");
     assert_eq!(bench.hear(proxy(2, 1), sealed(1, 3, &[], 0)), [], "sealed for another sequencer");
+    let other = Sealed { attempt: Some(7), ..sealed(1, 4, &[], 0) };
+    bench.hear(proxy(2, 1), other);
+    assert_eq!(bench.role.active_epoch(), None, "an earlier life's seal says nothing of what that life gave");
     let retry = bench.call(|role, cx| kernel::Role::on_timer(role, SequencerTimer::Retry, cx));
-    assert_eq!(sends(&retry), all(proxies(Group(1)), Seal { epoch: 4 }), "only who is missing");
+    assert_eq!(
+        sends(&retry),
+        all(proxies(Group(1)), Seal { epoch: 4, attempt: first() }),
+        "only who is missing"
+    );
     assert_eq!(bench.role.active_epoch(), None);
     let did = bench.hear(proxy(2, 1), sealed(1, 4, &[range(0, 6, 2), range(1, 2, 1)], 9));
     let fill = |space, first, count| Fill { epoch: 4, holes: vec![range(space, first, count)] };

@@ -7,10 +7,11 @@ mod sequencing;
 
 mod early;
 
-use super::entry::{Batch, Entry, Item};
+use super::entry::{Batch, Claim, Entry, Item};
 use super::{Allocated, Applied, Began, FollowUp, Frame, Proxy, ShardDurable, Submit};
 use crate::order::{Cut, GroupTime, Number, Operation, Placed, Range, Space, Stamp};
 use crate::sequencer::{self, Allocation};
+use crate::topology::{Members, Topology};
 use kernel::{Cx, Encode, Instant, NodeId, planted};
 use parts::Ballot;
 use paxos::Value;
@@ -55,6 +56,8 @@ struct Numbers {
 struct Sequencing {
     /// The epoch in force in the group's log.
     epoch: u64,
+    /// Whose it is.
+    claim: Option<Claim>,
     /// The next request.
     next_request: u64,
     /// The last request whose answer the log has.
@@ -69,8 +72,8 @@ struct Sequencing {
     called_at: Instant,
     /// The highest epoch that was asked to take over.
     called: u64,
-    /// Where `Sealed` goes when the log has the seal.
-    sealing: Option<(u64, NodeId, Instant)>,
+    /// The claim that is on its way to the log, for which epoch, and since when. `Sealed` goes there if the log has it.
+    sealing: Option<(u64, Claim, Instant)>,
     filling: Option<(u64, NodeId)>,
 }
 
@@ -92,6 +95,8 @@ pub(crate) struct Lead {
     own_stamp: Stamp,
     clock: GroupTime,
     clock_at: Instant,
+    /// When new members, or their log, were last proposed.
+    moved_at: Option<Instant>,
     durable: BTreeMap<(Space, NodeId), Number>,
     durable_logged: BTreeMap<Space, Number>,
     collecting: Collecting,
@@ -108,6 +113,11 @@ struct Collecting {
 }
 
 impl Sequencing {
+    /// The sequencer in force.
+    fn node(&self) -> Option<NodeId> {
+        self.claim.as_ref().map(|claim| claim.sequencer)
+    }
+
     fn is_well(&mut self, now: Instant) {
         self.heard_at = now;
         // Where sequencers had to be called often, because disks or links are slow, patience is lost slowly.
@@ -137,6 +147,7 @@ impl Lead {
             pending: VecDeque::new(),
             sequencing: Sequencing {
                 epoch: 0,
+                claim: None,
                 next_request: 1,
                 committed: 0,
                 probing: false,
@@ -152,6 +163,7 @@ impl Lead {
             own_stamp: Stamp(0),
             clock: GroupTime(0),
             clock_at: now,
+            moved_at: None,
             durable: BTreeMap::new(),
             durable_logged: BTreeMap::new(),
             collecting: Collecting {
@@ -186,8 +198,9 @@ impl Lead {
         (self.clock, self.clock_at) = (message.now, now);
         self.own = message.next.iter().map(|placed| (placed.space, placed.number)).collect();
         self.own_stamp = message.stamp.next();
+        self.hold_floors(message.durable.unwrap_or_default());
         let sequencing = &mut self.sequencing;
-        sequencing.epoch = message.sequencer;
+        (sequencing.epoch, sequencing.claim) = (message.sequencer, message.claim);
         sequencing.committed = message.request;
         sequencing.called = message.sequencer;
         (sequencing.heard_at, sequencing.asked_at) = (now, now);
@@ -197,7 +210,7 @@ impl Lead {
         if frame.topology.sequencers.is_empty() {
             return;
         }
-        if self.sequencing.epoch == 0 {
+        if self.sequencing.node().is_none() {
             self.call_next(frame, cx);
         } else {
             self.probe(frame, cx);
@@ -322,7 +335,7 @@ impl Lead {
         cx: &mut Cx<'_, Proxy>,
     ) {
         let Sequencing { epoch, committed, .. } = self.sequencing;
-        let Some(sequencer) = frame.topology.sequencer(epoch) else { return };
+        let Some(sequencer) = self.sequencing.node() else { return };
         let (group, proxy_epoch) = (frame.group, self.epoch);
         let allocate =
             sequencer::Allocate { group, proxy_epoch, epoch, request, committed, counts, operations };
@@ -444,9 +457,8 @@ impl Lead {
             return self.call_next(frame, cx);
         }
         let epoch = self.sequencing.epoch;
-        if epoch > 0
-            && silence >= parameters.tick
-            && let Some(sequencer) = frame.topology.sequencer(epoch)
+        if silence >= parameters.tick
+            && let Some(sequencer) = self.sequencing.node()
         {
             cx.send(sequencer, sequencer::Ping { epoch });
         }
@@ -460,7 +472,7 @@ impl Lead {
         _cx: &mut Cx<'_, Proxy>,
     ) {
         let Placed { space, number } = message.below;
-        if frame.topology.servers(space).contains(&from) {
+        if frame.topology.serves(space, from) {
             let known = self.durable.entry((space, from)).or_insert(number);
             *known = number.max(*known);
         }
@@ -470,13 +482,7 @@ impl Lead {
     fn log_durable(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let mut floors = Vec::new();
         for space in frame.topology.spaces() {
-            let servers = frame.topology.servers(space);
-            let mut numbers: Vec<Number> = servers
-                .iter()
-                .map(|&server| self.durable.get(&(space, server)).copied().unwrap_or(Number(0)))
-                .collect();
-            numbers.sort_unstable_by(|a, b| b.cmp(a));
-            let number = numbers.get((servers.len().saturating_sub(1)) / 2).copied().unwrap_or(Number(0));
+            let number = self.durable_at(space, frame.topology);
             let logged = self.durable_logged.entry(space).or_insert(Number(0));
             if number > *logged {
                 *logged = number;
@@ -484,8 +490,41 @@ impl Lead {
             }
         }
         if !floors.is_empty() {
-            propose(&Entry::Durable { floors }, frame, cx);
+            propose(&Entry::Durable { floors, version: Some(frame.topology.version) }, frame, cx);
         }
+    }
+
+    /// The number below which one server more than may fail has everything in durable snapshots.
+    fn durable_at(&self, space: Space, topology: &Topology) -> Number {
+        let servers = topology.servers(space);
+        let known = |server| self.durable.get(&(space, server)).copied().unwrap_or(Number(0));
+        let mut numbers: Vec<Number> = servers.iter().copied().map(known).collect();
+        numbers.sort_unstable_by(|a, b| b.cmp(a));
+        numbers.get((servers.len().saturating_sub(1)) / 2).copied().unwrap_or(Number(0))
+    }
+
+    /// Those of the log, and no others.
+    pub(super) fn hold_floors(&mut self, floors: Vec<Placed>) {
+        self.durable_logged = floors.into_iter().map(|floor| (floor.space, floor.number)).collect();
+    }
+
+    /// True if enough of these servers are durable as far as the log's floors, of whichever servers those were counted.
+    pub(super) fn floors_are_reached(&self, topology: &Topology) -> bool {
+        self.durable_logged.iter().all(|(&space, &floor)| self.durable_at(space, topology) >= floor)
+    }
+
+    /// True once every `patience`.
+    pub(super) fn may_move(&mut self, now: Instant, patience: Duration) -> bool {
+        let due = self.begun && self.moved_at.is_none_or(|at| now.since(at) >= patience);
+        if due {
+            self.moved_at = Some(now);
+        }
+        due
+    }
+
+    pub(super) fn propose_members(members: &Members, log: NodeId, cx: &mut Cx<'_, Proxy>) {
+        let value = Value::Entry(Entry::Members(members.clone()).encoded().into());
+        cx.send(log, paxos::Message::from(leader::Propose { value }));
     }
 }
 

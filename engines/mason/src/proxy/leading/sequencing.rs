@@ -1,7 +1,7 @@
 //! A leader and the sequencer: suspicion, sealing, and what a leader before had asked for (the paper's sections 4.1 and 4.3).
 
 use super::{Lead, Numbers, PATIENCE_GROWS_TO, Pending, Sequencing, Stage, now_in_ms, propose};
-use crate::proxy::entry::Entry;
+use crate::proxy::entry::{Claim, Entry};
 use crate::proxy::{Active, DidFill, DidSeal, Fill, Frame, NotActive, Pong, Probed, Proxy, Seal};
 use crate::sequencer::{self, Allocation};
 use kernel::{Cx, Instant, NodeId, planted};
@@ -12,7 +12,7 @@ impl Lead {
         self.sequencing.probing = true;
         self.sequencing.asked_at = cx.now();
         let Sequencing { epoch, committed, .. } = self.sequencing;
-        if let Some(sequencer) = frame.topology.sequencer(epoch) {
+        if let Some(sequencer) = self.sequencing.node() {
             let (group, proxy_epoch) = (frame.group, self.epoch);
             cx.send(sequencer, sequencer::Probe { group, proxy_epoch, epoch, after: committed });
         }
@@ -72,7 +72,7 @@ impl Lead {
         sequencing.called_at = cx.now();
         sequencing.patience = (2 * sequencing.patience).clamp(frame.parameters.suspect_after, longest);
         sequencing.heard_at = cx.now();
-        if let Some(standby) = frame.topology.sequencer(sequencing.called) {
+        if let Some(standby) = frame.topology.standby(sequencing.called) {
             cx.send(standby, sequencer::Recover { epoch: sequencing.called });
         }
     }
@@ -85,15 +85,21 @@ impl Lead {
         cx: &mut Cx<'_, Proxy>,
     ) {
         let now = cx.now();
-        let fresh = |&(epoch, _, at): &(u64, NodeId, Instant)| {
-            epoch == message.epoch && now.since(at) < frame.parameters.resend_after
+        let claim = Claim { sequencer: from, attempt: message.attempt.unwrap_or(0) };
+        let fresh = |(epoch, known, at): &(u64, Claim, Instant)| {
+            *epoch == message.epoch && *known == claim && now.since(*at) < frame.parameters.resend_after
         };
         if !self.begun
             || message.epoch < self.sequencing.epoch
             || self.sequencing.sealing.as_ref().is_some_and(fresh)
-            || frame.topology.sequencer(message.epoch) != Some(from)
         {
             return;
+        }
+        if message.epoch == self.sequencing.epoch
+            && self.sequencing.claim.as_ref().is_some_and(|known| *known != claim)
+        {
+            // The log has given the epoch to another, or to an earlier life of this one, whose numbers may be under way.
+            return cx.mark("proxy.refused_a_second_claim");
         }
         // A recovery is under way: give it time before the next one is called.
         // Once: one that seals and seals and hears nobody must not keep the next one from being called.
@@ -101,7 +107,7 @@ impl Lead {
             self.sequencing.called = message.epoch;
             self.sequencing.heard_at = now;
         }
-        self.sequencing.sealing = Some((message.epoch, from, now));
+        self.sequencing.sealing = Some((message.epoch, claim.clone(), now));
         if planted!(M08) {
             for pending in &self.pending {
                 super::early::have_no_ops_executed(pending, frame, cx);
@@ -109,10 +115,10 @@ impl Lead {
         }
         if planted!(M01) {
             let (group, epoch) = (frame.group, message.epoch);
-            let view = self.collecting.view.clone();
-            cx.send(from, sequencer::Sealed { group, epoch, view, stamp: self.own_stamp });
+            let (view, attempt) = (self.collecting.view.clone(), message.attempt);
+            cx.send(from, sequencer::Sealed { group, epoch, view, stamp: self.own_stamp, attempt });
         }
-        propose(&Entry::Seal { epoch: message.epoch }, frame, cx);
+        propose(&Entry::Seal { epoch: message.epoch, claim: Some(claim) }, frame, cx);
     }
 
     /// From here on in the log, only answers of the new sequencer count: everything not applied asks again.
@@ -122,18 +128,19 @@ impl Lead {
         frame: &Frame<'_>,
         cx: &mut Cx<'_, Proxy>,
     ) {
-        let DidSeal { epoch, index, sequencer, view, stamp } = message;
+        let DidSeal { epoch, index, sequencer, view, stamp, claim } = message;
         if !self.begun || epoch != self.epoch {
             return;
         }
-        if let Some((sealed, standby, _)) = self.sequencing.sealing
-            && sealed == sequencer
+        if let Some((sealed, standby, _)) = &self.sequencing.sealing
+            && *sealed == sequencer
+            && claim.as_ref() == Some(standby)
         {
-            let sealed =
-                sequencer::Sealed { group: frame.group, epoch: sequencer, view: view.clone(), stamp };
-            cx.send(standby, sealed);
+            let (group, view, attempt) = (frame.group, view.clone(), Some(standby.attempt));
+            cx.send(standby.sequencer, sequencer::Sealed { group, epoch: sequencer, view, stamp, attempt });
         }
         self.collecting.view = view;
+        self.sequencing.claim = claim;
         if sequencer == self.sequencing.epoch {
             return;
         }

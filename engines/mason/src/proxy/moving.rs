@@ -1,0 +1,123 @@
+//! How a group follows the cluster when its hosts change.
+//!
+//! ```text
+//! host's server     proxy that leads      log                  every host's replica
+//!   | Members(v)        |                  |                       |
+//!   |------------------>| Members(v)       |                       |
+//!   |                   |----------------->| (chosen)   DidMove    |
+//!   |                   |   Reconfigure    |---------------------->| proxy, shards, standby
+//!   |                   |----------------->| (newcomers vote, old ones are sealed)
+//!   |  settled          |
+//!   |<------------------|
+//! ```
+//! Settled is what the group can do without the hosts that left: its log is on the new ones, and of the new shard servers as many
+//! as may fail, plus one, have everything below the floors in durable snapshots. What is above, the logs have.
+
+use super::leading::Lead;
+use super::{DidMove, Proxy};
+use crate::Response;
+use crate::deployment;
+use crate::topology::Members;
+use kernel::{Bytes, Cx, Decode, HostId, RequestId};
+use paxos::multipaxos::Pulse;
+use paxos::multipaxos::leader;
+use std::sync::Arc;
+
+/// Where a group's log is.
+#[derive(Clone, Debug)]
+pub(super) struct LogPlaced {
+    version: u64,
+    hosts: Vec<HostId>,
+    /// Every slot of the configurations before is in durable snapshots of this one's replicas.
+    settled: bool,
+}
+
+impl LogPlaced {
+    pub(super) fn of(pulse: &Pulse) -> Self {
+        let latest = pulse.configurations.latest();
+        let mut hosts: Vec<HostId> = latest.acceptors.nodes().map(|acceptor| acceptor.host()).collect();
+        hosts.sort_unstable();
+        let settled = latest.version == 0 || pulse.truncate_below > latest.first_slot;
+        Self { version: latest.version, hosts, settled }
+    }
+
+    fn is_on(&self, members: &Members) -> bool {
+        let mut hosts: Vec<HostId> = members.ids().collect();
+        hosts.sort_unstable();
+        hosts == self.hosts
+    }
+}
+
+/// What a proxy answers to [`Members`]: the group needs no host but those.
+pub const SETTLED: Bytes = Bytes::from_static(b"settled");
+/// What it answers while that is not so, or not known here.
+pub const UNSETTLED: Bytes = Bytes::from_static(b"unsettled");
+
+impl Proxy {
+    /// True if the group needs none but these hosts, as far as its leader is here and knows.
+    pub fn is_settled_on(&self, members: &Members) -> bool {
+        let on_them = |placed: &LogPlaced| placed.is_on(members) && placed.settled;
+        self.topology.version >= members.version
+            && self.placed.as_ref().is_some_and(on_them)
+            && self
+                .lead
+                .as_ref()
+                .is_some_and(|lead| lead.has_begun() && lead.floors_are_reached(&self.topology))
+    }
+
+    /// The version of the members that the group has followed to the end; none while it may need hosts that have left, and where it
+    /// is not known because another host's proxy leads.
+    pub fn settled_on(&self) -> Option<u64> {
+        match &self.wanted {
+            Some(wanted) => self.is_settled_on(wanted).then_some(wanted.version),
+            None => self.is_leading().then_some(0),
+        }
+    }
+
+    pub(super) fn on_wanted(&mut self, id: RequestId, request: &Bytes, cx: &mut Cx<'_, Self>) {
+        let Ok(members) = Members::decoded(request) else { return cx.reject("request that does not decode") };
+        let settled = self.is_settled_on(&members);
+        if !members.hosts.is_empty()
+            && self.wanted.as_ref().is_none_or(|known| known.version < members.version)
+        {
+            self.wanted = Some(members);
+        }
+        cx.respond(id, Response(if settled { SETTLED } else { UNSETTLED }));
+    }
+
+    pub(super) fn on_did_move(&mut self, message: DidMove) {
+        let DidMove { members, durable } = message;
+        if members.version > self.topology.version {
+            self.topology = Arc::new(self.topology.moved_to(&members));
+        }
+        // What the log has is what every later leader goes on with, whether its own host's server has spoken or not.
+        if self.wanted.as_ref().is_none_or(|known| known.version < members.version) {
+            self.wanted = Some(members);
+        }
+        if let Some(lead) = &mut self.lead {
+            lead.hold_floors(durable);
+        }
+    }
+
+    /// First the members, so that newcomers find them in the log; then the log itself.
+    pub(super) fn move_on(&mut self, cx: &mut Cx<'_, Self>) {
+        let (Some(wanted), Some(placed)) = (&self.wanted, &self.placed) else { return };
+        let resend_after = self.parameters.resend_after;
+        if !self.lead.as_mut().is_some_and(|lead| lead.may_move(cx.now(), resend_after)) {
+            return;
+        }
+        if wanted.version > self.topology.version {
+            cx.mark("proxy.logged_new_members");
+            return Lead::propose_members(wanted, self.log.leader, cx);
+        }
+        if wanted.version < self.topology.version || placed.is_on(wanted) {
+            return;
+        }
+        let configuration = deployment::configuration(self.log.first, self.group, placed.version + 1, wanted);
+        if let Some(configuration) = configuration {
+            cx.mark("proxy.moves_its_log");
+            let message = leader::Reconfigure { configuration: Arc::new(configuration) };
+            cx.send(self.log.leader, paxos::Message::from(message));
+        }
+    }
+}
