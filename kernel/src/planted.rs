@@ -91,6 +91,12 @@ planted_bugs! {
     K06,
     /// Sequential names are counted by the children that are there, and not by the parent's own counter.
     K07,
+    /// A log is read without asking how far the logs of the proxies have come.
+    C10,
+    /// A participant of an append to several logs does not heed what the others refuse.
+    C11,
+    /// A snapshot of the logs leaves the segments out that are still written to.
+    C12,
     /// A replica hands its log on with a hole that nobody sees.
     K13,
 }

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod coordination;
+pub mod log;
 pub mod mason;
 pub mod mutants;
 pub mod paxos;
@@ -15,5 +16,6 @@ pub fn families() -> Vec<Box<dyn sim::Experiment>> {
         sim::experiment(paxos::PaxosScenario::draw),
         sim::experiment(mason::MasonScenario::draw),
         sim::experiment(coordination::CoordinationScenario::draw),
+        sim::experiment(log::LogScenario::draw),
     ]
 }

@@ -75,11 +75,18 @@ pub const MUTANTS: &[Mutant] = &[
     coordination(Planted::K05, &["LIN"]),
     coordination(Planted::K06, &["ATOMIC"]),
     coordination(Planted::K07, &["UNIQ"]),
+    log(Planted::C10, &["LIN"]),
+    log(Planted::C11, &["ATOMIC", "PREFIX", "DUR"]),
+    log(Planted::C12, &["DUR"]),
     paxos(Planted::K13, &["AGREE", "PREFIX"]),
 ];
 
 const fn coordination(planted: Planted, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "coordination", expected }
+}
+
+const fn log(planted: Planted, expected: &'static [&'static str]) -> Mutant {
+    Mutant { planted, family: "log", expected }
 }
 
 const fn mason(planted: Planted, expected: &'static [&'static str]) -> Mutant {

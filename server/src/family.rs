@@ -37,6 +37,8 @@ pub enum Request {
     Sequence(Bytes),
     /// Of a proxy of any service over Mason: encoded [`mason::Members`], for it to follow.
     Follow(Bytes),
+    /// Of the logs: an encoded [`shared_log::Request`].
+    Log(Bytes),
 }
 
 /// What it is answered.
@@ -104,6 +106,9 @@ pub type CoordinationMember = mason::Member<Sessions, Znodes, Gateway>;
 /// A role of the sequence.
 pub type SequenceMember = mason::Member<sequence::Spaces, sequence::Labels, sequence::Gateway>;
 
+/// A role of the shared log.
+pub type LogMember = mason::Member<shared_log::Names, shared_log::Logs, shared_log::Gateway>;
+
 /// Any role.
 pub enum Node {
     /// Of the key-value store.
@@ -112,6 +117,8 @@ pub enum Node {
     Coordination(Box<Embedded<CoordinationMember>>),
     /// Of the sequence.
     Sequence(Box<Embedded<SequenceMember>>),
+    /// Of the shared log.
+    Log(Box<Embedded<LogMember>>),
 }
 
 impl Node {
@@ -119,7 +126,7 @@ impl Node {
     pub fn as_kv(&self) -> Option<&KvMember> {
         match self {
             Self::Kv(embedded) => Some(embedded.node()),
-            Self::Coordination(_) | Self::Sequence(_) => None,
+            Self::Coordination(_) | Self::Sequence(_) | Self::Log(_) => None,
         }
     }
 
@@ -127,7 +134,7 @@ impl Node {
     pub fn as_coordination(&self) -> Option<&CoordinationMember> {
         match self {
             Self::Coordination(embedded) => Some(embedded.node()),
-            Self::Kv(_) | Self::Sequence(_) => None,
+            Self::Kv(_) | Self::Sequence(_) | Self::Log(_) => None,
         }
     }
 
@@ -135,7 +142,7 @@ impl Node {
     pub fn as_sequence(&self) -> Option<&SequenceMember> {
         match self {
             Self::Sequence(embedded) => Some(embedded.node()),
-            Self::Kv(_) | Self::Coordination(_) => None,
+            Self::Kv(_) | Self::Coordination(_) | Self::Log(_) => None,
         }
     }
 }
@@ -152,6 +159,12 @@ impl From<SequenceMember> for Node {
     }
 }
 
+impl From<LogMember> for Node {
+    fn from(member: LogMember) -> Self {
+        Self::Log(Box::new(Embedded::new(member)))
+    }
+}
+
 impl From<CoordinationMember> for Node {
     fn from(member: CoordinationMember) -> Self {
         Self::Coordination(Box::new(Embedded::new(member)))
@@ -164,6 +177,7 @@ macro_rules! either {
             Self::Kv(embedded) => embedded.call($effects, |$node, $inner| $call),
             Self::Coordination(embedded) => embedded.call($effects, |$node, $inner| $call),
             Self::Sequence(embedded) => embedded.call($effects, |$node, $inner| $call),
+            Self::Log(embedded) => embedded.call($effects, |$node, $inner| $call),
         }
     };
 }
@@ -176,6 +190,7 @@ impl kernel::Node for Node {
             Self::Kv(embedded) => embedded.node_mut().restore(position, record),
             Self::Coordination(embedded) => embedded.node_mut().restore(position, record),
             Self::Sequence(embedded) => embedded.node_mut().restore(position, record),
+            Self::Log(embedded) => embedded.node_mut().restore(position, record),
         }
     }
 
@@ -200,8 +215,11 @@ impl kernel::Node for Node {
             (Self::Sequence(embedded), Message::Mason(message)) => {
                 embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
             }
+            (Self::Log(embedded), Message::Mason(message)) => {
+                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
+            }
             (Self::Kv(_), Message::Mason(_))
-            | (Self::Coordination(_) | Self::Sequence(_), Message::Kv(_)) => {
+            | (Self::Coordination(_) | Self::Sequence(_) | Self::Log(_), Message::Kv(_)) => {
                 effects.reject("message of another service");
             }
         }
@@ -231,9 +249,13 @@ impl kernel::Node for Node {
             (Self::Sequence(embedded), Request::Follow(members)) => {
                 embedded.call(effects, |node, inner| node.on_request(id, members, situation, inner));
             }
-            (Self::Kv(_), Request::Follow(_))
-            | (Self::Coordination(_) | Self::Sequence(_), Request::Kv(_))
-            | (Self::Kv(_) | Self::Coordination(_), Request::Sequence(_)) => {
+            (Self::Log(embedded), Request::Follow(members)) => {
+                embedded.call(effects, |node, inner| node.on_request(id, members, situation, inner));
+            }
+            (Self::Log(embedded), Request::Log(request)) => {
+                embedded.call(effects, |node, inner| node.on_request(id, request, situation, inner));
+            }
+            (Self::Kv(_) | Self::Coordination(_) | Self::Sequence(_) | Self::Log(_), _) => {
                 effects.reject("request of another service");
             }
         }
@@ -248,6 +270,7 @@ impl kernel::Node for Node {
             Self::Kv(embedded) => embedded.node().role_name(),
             Self::Coordination(embedded) => embedded.node().role_name(),
             Self::Sequence(embedded) => embedded.node().role_name(),
+            Self::Log(embedded) => embedded.node().role_name(),
         }
     }
 }

@@ -95,10 +95,19 @@ pub fn start(
     let body_max = file.limits.request_bytes_max;
     let connections_max = file.limits.connections_max;
     let sequence = file.sequence.as_ref().map(|sequence| crate::spaces::gateway(file, sequence, name));
+    let logs = file.logs.as_ref().map(|logs| crate::logs::gateway(file, logs, name));
     let front_end = FrontEndConfig {
         listen: sockets.native,
         build: Box::new(move || {
-            Box::new(Native { batcher, sequence, body_max, gate, connections_max, writer: Rc::default() })
+            Box::new(Native {
+                batcher,
+                sequence,
+                logs,
+                body_max,
+                gate,
+                connections_max,
+                writer: Rc::default(),
+            })
         }),
         limits: ClientLimits {
             connections_max,
@@ -141,6 +150,9 @@ fn all_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, Node)> 
     }
     if let Some(sequence) = &file.sequence {
         nodes.extend(crate::spaces::nodes(file, sequence, name, joins));
+    }
+    if let Some(logs) = file.logs.as_ref().filter(|_| !joins) {
+        nodes.extend(crate::logs::nodes(file, logs, name));
     }
     nodes
 }

@@ -10,6 +10,7 @@ mod failure;
 mod family;
 mod host;
 mod log;
+mod logs;
 mod members;
 mod native;
 mod spaces;

@@ -21,6 +21,8 @@ pub struct Native {
     pub batcher: NodeId,
     /// The sequence's gateway of this host, if there is one.
     pub sequence: Option<NodeId>,
+    /// The log's gateway of this host, if there is one.
+    pub logs: Option<NodeId>,
     /// The largest frame of a client.
     pub body_max: usize,
     /// Whether clients are served here.
@@ -43,6 +45,7 @@ impl FrontEnd<Ordinate> for Native {
         Box::new(Connection {
             batcher: self.batcher,
             sequence: self.sequence,
+            logs: self.logs,
             frames: FrameReader { body_max: self.body_max },
             gate: self.gate.clone(),
             greeted: false,
@@ -99,6 +102,7 @@ impl Gate {
 struct Connection {
     batcher: NodeId,
     sequence: Option<NodeId>,
+    logs: Option<NodeId>,
     frames: FrameReader,
     gate: Gate,
     greeted: bool,
@@ -137,7 +141,7 @@ impl Session<Ordinate> for Connection {
         let mut writer = self.writer.borrow_mut();
         match message {
             family::Message::Kv(message) => writer.message(&message),
-            // The sequence's gateway writes the message itself.
+            // The gateways of the sequence and of the log write the message themselves.
             family::Message::Mason(mason::Message::Connection(ConnectionIn::Output(message))) => {
                 message.bytes.encode(writer.body());
             }
@@ -186,6 +190,13 @@ impl Connection {
             if message.first() == Some(&sequence::native::TO_HOST) {
                 let Some(gateway) = self.sequence else {
                     return Err(CloseReason("call of the sequence, which is off"));
+                };
+                cx.send(gateway, family::Message::Mason(Input { bytes: message }.into()));
+                continue;
+            }
+            if message.first() == Some(&shared_log::native::TO_HOST) {
+                let Some(gateway) = self.logs else {
+                    return Err(CloseReason("call of the log, which is off"));
                 };
                 cx.send(gateway, family::Message::Mason(Input { bytes: message }.into()));
                 continue;

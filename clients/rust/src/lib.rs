@@ -17,6 +17,7 @@
 
 mod connection;
 mod driver;
+mod log;
 pub mod protocol;
 mod sequence;
 mod tls;
@@ -28,9 +29,11 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
+pub use crate::log::{Log, LogEntries, LogError};
 pub use crate::sequence::{Place, Sequence};
 pub use kv::{Expect, Item, Versioned};
 pub use paxos::Level;
+pub use shared_log::{LogStat, Rows};
 pub use tls::{Tls, TlsError, TlsFiles};
 
 /// Why a call failed.

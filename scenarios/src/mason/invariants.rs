@@ -1,28 +1,32 @@
 //! What must hold after every burst, and when a healed core has come to rest.
 
-use super::Node;
-use ::mason::Shard as _;
+use ::mason::client::ClientIn;
 use ::mason::view::View;
-use ::mason::{Number, Placed, Space, Stamp};
-use kernel::{HostId, NodeId, invariant};
+use ::mason::{Mason, Member, Number, Placed, Shard, Space, Stamp, Stub};
+use kernel::{HostId, NodeId, Role, invariant};
 use sim::Cluster;
 use std::collections::BTreeMap;
 
 /// What all servers have agreed on so far.
 #[derive(Default)]
-pub(super) struct Invariants {
+pub(crate) struct Invariants {
     digests: BTreeMap<(Space, Number), u64>,
     checked: BTreeMap<NodeId, Number>,
 }
 
 impl Invariants {
-    pub(super) fn forget(&mut self, host: HostId) {
+    pub(crate) fn forget(&mut self, host: HostId) {
         self.checked.retain(|node, _| node.host() != host);
     }
 
-    pub(super) fn check_host(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+    pub(crate) fn check_host<T, S, G>(&mut self, host: HostId, cluster: &Cluster<'_, Member<T, S, G>>)
+    where
+        T: Stub,
+        S: Shard,
+        G: Role<Family = Mason, In = ClientIn>,
+    {
         for (id, node) in cluster.nodes_of(host) {
-            let Node::Shard(server) = node else { continue };
+            let Member::Shard(server) = node else { continue };
             let next = server.next();
             if self.checked.get(&id) == Some(&next) {
                 continue;
@@ -35,7 +39,7 @@ impl Invariants {
         }
         self.check_order(host, cluster);
         let active = cluster.nodes().filter_map(|(_, node)| match node {
-            Node::Sequencer(sequencer) => sequencer.active_epoch(),
+            Member::Sequencer(sequencer) => sequencer.active_epoch(),
             _ => None,
         });
         let mut epochs: Vec<u64> = active.collect();
@@ -48,9 +52,14 @@ impl Invariants {
     }
 
     /// What is to be executed next stands in the order of its stamps.
-    fn check_order(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+    fn check_order<T, S, G>(&mut self, host: HostId, cluster: &Cluster<'_, Member<T, S, G>>)
+    where
+        T: Stub,
+        S: Shard,
+        G: Role<Family = Mason, In = ClientIn>,
+    {
         for (id, node) in cluster.nodes_of(host) {
-            let Node::Shard(server) = node else { continue };
+            let Member::Shard(server) = node else { continue };
             let mut before = Stamp(0);
             for (number, delivered) in server.waiting().filter(|(_, entry)| entry.operation.is_some()) {
                 let stamp = delivered.order.stamp;
@@ -61,10 +70,15 @@ impl Invariants {
     }
 
     /// A hole that is there long after everything was healed is one for ever.
-    pub(super) fn check_contiguity(&self, core: &[HostId], cluster: &Cluster<'_, Node>) {
+    pub(crate) fn check_contiguity<T, S, G>(&self, core: &[HostId], cluster: &Cluster<'_, Member<T, S, G>>)
+    where
+        T: Stub,
+        S: Shard,
+        G: Role<Family = Mason, In = ClientIn>,
+    {
         let mut view = View::default();
         for (_, node) in cluster.nodes().filter(|(id, _)| core.contains(&id.host())) {
-            let Node::Log(embedded) = node else { continue };
+            let Member::Log(embedded) = node else { continue };
             let paxos::Member::Replica(replica) = embedded.node() else { continue };
             view.merge(replica.machine().view());
         }
@@ -73,10 +87,19 @@ impl Invariants {
     }
 
     /// Every server of the core has executed the same numbers, and none is missing that any proxy has assigned.
-    pub(super) fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
+    pub(crate) fn converged<T, S, G>(
+        &self,
+        core: &[HostId],
+        cluster: &Cluster<'_, Member<T, S, G>>,
+    ) -> Result<(), String>
+    where
+        T: Stub,
+        S: Shard,
+        G: Role<Family = Mason, In = ClientIn>,
+    {
         let mut reached: BTreeMap<Space, (Number, u64)> = BTreeMap::new();
         for (id, node) in cluster.nodes().filter(|(id, _)| core.contains(&id.host())) {
-            let Node::Shard(server) = node else { continue };
+            let Member::Shard(server) = node else { continue };
             let at = (server.next(), server.service().digest());
             let known = *reached.entry(server.space()).or_insert(at);
             if known != at {
@@ -84,7 +107,7 @@ impl Invariants {
             }
         }
         for (id, node) in cluster.nodes().filter(|(id, _)| core.contains(&id.host())) {
-            let Node::Log(embedded) = node else { continue };
+            let Member::Log(embedded) = node else { continue };
             let paxos::Member::Replica(replica) = embedded.node() else { continue };
             for (&space, &(next, _)) in &reached {
                 let end = replica.machine().view().end(space);
@@ -99,26 +122,34 @@ impl Invariants {
 }
 
 /// Who leads, who is the sequencer, and how far everybody is.
-pub(super) fn standing(cluster: &Cluster<'_, Node>) -> String {
+pub(crate) fn standing<T, S, G>(
+    cluster: &Cluster<'_, Member<T, S, G>>,
+    outstanding: fn(&G) -> usize,
+) -> String
+where
+    T: Stub,
+    S: Shard,
+    G: Role<Family = Mason, In = ClientIn>,
+{
     let mut words = Vec::new();
     for (id, node) in cluster.nodes() {
         match node {
-            Node::Sequencer(sequencer) => {
+            Member::Sequencer(sequencer) => {
                 if let Some(epoch) = sequencer.active_epoch() {
                     words.push(format!("{id} is sequencer {epoch}"));
                 }
             }
-            Node::Proxy(proxy) if proxy.is_leading() => {
+            Member::Proxy(proxy) if proxy.is_leading() => {
                 words.push(format!("{id} leads {proxy:?}"));
             }
-            Node::Shard(server) => {
+            Member::Shard(server) => {
                 words.push(format!("{id} {}", server.standing()));
             }
-            Node::Gateway(gateway) if gateway.outstanding() > 0 => {
-                words.push(format!("{id} waits for {}", gateway.outstanding()));
+            Member::Gateway(gateway) if outstanding(gateway) > 0 => {
+                words.push(format!("{id} waits for {}", outstanding(gateway)));
             }
-            Node::Proxy(_) | Node::Gateway(_) => {}
-            Node::Log(embedded) => match embedded.node() {
+            Member::Proxy(_) | Member::Gateway(_) => {}
+            Member::Log(embedded) => match embedded.node() {
                 paxos::Member::Leader(leader) => words.push(format!("{id} {}", leader.standing())),
                 paxos::Member::Replica(replica) => {
                     words.push(format!("{id} executed {}", replica.executed()))

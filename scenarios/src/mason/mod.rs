@@ -1,7 +1,7 @@
 //! Mason under the bare sequence: every host plays every role.
 
 mod history;
-mod invariants;
+pub(crate) mod invariants;
 mod membership;
 
 use ::mason::proxy::SpacesOf;
@@ -340,7 +340,7 @@ impl Scenario for MasonScenario {
     }
 
     fn standing(&self, cluster: &Cluster<'_, Node>) -> String {
-        invariants::standing(cluster)
+        invariants::standing(cluster, Gateway::outstanding)
     }
 
     fn finish(&mut self, cluster: &Cluster<'_, Node>) {

@@ -2,6 +2,7 @@
 
 mod commands;
 mod kv;
+mod logs;
 mod metrics;
 mod page;
 mod sequence;
@@ -62,6 +63,8 @@ fn routes(admin: Arc<Admin>) -> Router {
         .route("/commands/{name}", get(commands::command))
         .route("/v1/status", get(status))
         .route("/v1/sequence/next", post(sequence::next))
+        .route("/v1/log/{name}", get(logs::read).put(logs::create))
+        .route("/v1/log/{name}/append", post(logs::append))
         .route("/v1/zookeeper/sessions", get(sessions::list))
         .route("/v1/kv", get(kv::scan).post(kv::batch))
         .route("/v1/kv/{*key}", get(kv::get).put(kv::put).delete(kv::delete).post(kv::increment))

@@ -111,6 +111,17 @@ pub struct Sequence {
     pub proxies: u16,
 }
 
+/// The shared log.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Logs {
+    /// Among how many spaces the logs are spread.
+    pub spaces: u16,
+    /// How many proxies.
+    pub proxies: u16,
+    /// What the logs of one space may be created to hold together, in bytes.
+    pub space_bytes: u64,
+}
+
 /// Certificates.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFiles {
@@ -167,6 +178,8 @@ pub struct ClusterFile {
     pub coordination: Option<Coordination>,
     /// The sequence, if it has spaces.
     pub sequence: Option<Sequence>,
+    /// The shared log, if it has spaces.
+    pub logs: Option<Logs>,
     /// Certificates, if TLS is on.
     pub tls: Option<TlsFiles>,
     /// Who plays which role.
@@ -330,6 +343,7 @@ impl ClusterFile {
             limits: values.limits(),
             coordination: values.coordination(),
             sequence: values.sequence(),
+            logs: values.logs(),
             tls: values.tls()?,
             placement,
             hosts: raw.hosts,
@@ -422,6 +436,13 @@ impl Values<'_> {
     fn sequence(&self) -> Option<Sequence> {
         let spaces = names_of(&self.text("sequence.spaces")?)?;
         Some(Sequence { spaces, proxies: self.number("sequence.proxies").unwrap_or(1) as u16 })
+    }
+
+    fn logs(&self) -> Option<Logs> {
+        let spaces = self.number("log.spaces").unwrap_or(0) as u16;
+        let proxies = self.number("log.proxies").unwrap_or(1) as u16;
+        let space_bytes = self.size("log.space_bytes") as u64;
+        (spaces > 0).then_some(Logs { spaces, proxies, space_bytes })
     }
 
     fn limits(&self) -> Limits {

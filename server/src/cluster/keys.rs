@@ -227,6 +227,28 @@ pub const KEYS: &[Key] = &[
         "all hosts must agree, from the first start on",
     ),
     key(
+        "log.spaces",
+        Kind::Number(0, 256),
+        "0",
+        "among how many spaces the logs are spread by their names, each executed by itself; 0: there is no shared log",
+        "all hosts must agree, from the first start on",
+    ),
+    key(
+        "log.proxies",
+        Kind::Number(1, 256),
+        "3",
+        "how many replicated proxies order the log's appends; their leaders are spread over the hosts",
+        "all hosts must agree, from the first start on",
+    ),
+    key(
+        "log.space_bytes",
+        Kind::Size,
+        "268435456",
+        "what the logs of one space may be created to hold together: they are in memory, on every host",
+        "too large: hosts run out of memory (reckon with three times what logs hold); too small: \
+         logs cannot be created",
+    ),
+    key(
         "kv.engine",
         Kind::Word(&["paxos"]),
         "paxos",

@@ -2,7 +2,7 @@
 
 use crate::failure::{Exit, Failure};
 use clap::Subcommand;
-use ordinate_client::{CallError, Client, Expect, Level, Sequence, Swap, Tls, TlsFiles};
+use ordinate_client::{CallError, Client, Expect, Level, Log, Sequence, Swap, Tls, TlsFiles};
 use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -88,6 +88,24 @@ impl Endpoint {
                 None => Sequence::connect(self.endpoints.clone()),
             };
             ask(sequence.with_timeout(self.timeout)).await
+        })
+    }
+
+    /// Runs `ask` with a client of the shared log.
+    pub fn with_log<T, F: Future<Output = Result<T, Failure>>>(
+        &self,
+        ask: impl FnOnce(Log) -> F,
+    ) -> Result<T, Failure> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime =
+            runtime.map_err(|error| Failure::failed("O1000", "cannot start", error.to_string(), ""))?;
+        let tls = self.certificates.load()?;
+        runtime.block_on(async {
+            let log = match tls {
+                Some(tls) => Log::connect_tls(self.endpoints.clone(), tls),
+                None => Log::connect(self.endpoints.clone()),
+            };
+            ask(log.with_timeout(self.timeout)).await
         })
     }
 

@@ -7,6 +7,7 @@ mod config;
 mod demo;
 mod figures;
 mod kv;
+mod log;
 mod plan;
 mod sequence;
 mod serve;
@@ -45,6 +46,9 @@ enum Verb {
     /// The sequence: contiguous numbers, in one order over all spaces
     #[command(subcommand)]
     Sequence(sequence::Sequence),
+    /// The shared log: named logs without holes
+    #[command(subcommand)]
+    Log(log::Log),
     /// The coordination service, by ZooKeeper's protocol
     Zk(zk::Zk),
     /// The cluster file
@@ -96,6 +100,7 @@ pub fn run() -> ExitCode {
         Verb::Cluster(cluster) => cluster.run(),
         Verb::Kv(kv) => kv.run(),
         Verb::Sequence(sequence) => sequence.run(),
+        Verb::Log(log) => log.run(),
         Verb::Zk(zk) => zk.run(),
         Verb::Config(config) => config.run(),
         Verb::Tls(tls) => tls.run(),

@@ -12,6 +12,7 @@ mod failover;
 mod http;
 mod input;
 mod load;
+mod log;
 mod membership;
 mod partition;
 mod placement;

@@ -1,0 +1,410 @@
+//! Calls of the shared log: a task with one connection at a time.
+
+use crate::connection::{Connection, DialError, Reading, Writing};
+use crate::{CallError, Tls};
+use kernel::Bytes;
+use shared_log::native::{Call, Native, Reply};
+use shared_log::{
+    Answer, Append, Create, List, LogStat, Named, Part, READ_BYTES_MAX, Read, Refused, Request, Rows, Trim,
+    Why,
+};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// How long a host may take to take a connection.
+const DIAL_WITHIN: Duration = Duration::from_millis(500);
+/// The pause after a failed dial.
+const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// A host that says it is busy is asked again after this.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// Why a call of the log failed.
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+pub enum LogError {
+    /// As for any call.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// There is no such log.
+    #[error("there is no log {0}")]
+    NoSuchLog(String),
+    /// There is one already.
+    #[error("there is a log {0} already")]
+    Exists(String),
+    /// Nothing can be appended any more.
+    #[error("the log {name} is sealed at {tail}")]
+    Sealed {
+        /// The log.
+        name: String,
+        /// Where it ends.
+        tail: u64,
+    },
+    /// The tail is not where the append expects it; nothing was appended.
+    #[error("the tail of {name} is {tail}, and not where the append expects it")]
+    Moved {
+        /// The log.
+        name: String,
+        /// Where it ends.
+        tail: u64,
+    },
+    /// The entries asked for are gone.
+    #[error("entries of {name} below {resume_from} are gone: resume there")]
+    Trimmed {
+        /// The log.
+        name: String,
+        /// The first position that is left.
+        resume_from: u64,
+    },
+    /// There is no such position yet.
+    #[error("the log {name} ends at {tail}")]
+    BeyondTail {
+        /// The log.
+        name: String,
+        /// Where it ends.
+        tail: u64,
+    },
+    /// No room for a log that may hold so much.
+    #[error(
+        "no room for {name}: {free} bytes are free where it would live (log.space_bytes of the cluster file)"
+    )]
+    Full {
+        /// The log.
+        name: String,
+        /// What is free.
+        free: u64,
+    },
+    /// The entries of one append are too large.
+    #[error("one append may hold 1 MiB, each entry counted with 8 bytes more; nothing was appended")]
+    TooLarge,
+}
+
+/// Entries that were read.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct LogEntries {
+    /// The position of the first entry.
+    pub first: u64,
+    /// The log's tail.
+    pub tail: u64,
+    /// The tail is final.
+    pub sealed: bool,
+    /// The entries, one position after the other.
+    pub entries: Vec<Bytes>,
+}
+
+impl LogEntries {
+    /// Where to read on.
+    pub fn next(&self) -> u64 {
+        self.first + self.entries.len() as u64
+    }
+}
+
+struct Order {
+    request: Request,
+    answer: oneshot::Sender<Result<Answer, CallError>>,
+}
+
+/// A client of the shared log. Cheap to clone; must be made inside a tokio runtime.
+///
+/// Appends that are under way at once are appended in the order of the calls, as long as their connection lives and the host is not
+/// too busy to take one of them.
+#[derive(Clone, Debug)]
+pub struct Log {
+    orders: mpsc::UnboundedSender<Order>,
+    timeout: Duration,
+}
+
+impl Log {
+    /// A client of the cluster behind `endpoints`: native addresses of one or more hosts. Returns at once.
+    pub fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
+        Self::start(endpoints.into_iter().map(Into::into).collect(), None)
+    }
+
+    /// The same over TLS.
+    pub fn connect_tls<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, tls: Tls) -> Self {
+        Self::start(endpoints.into_iter().map(Into::into).collect(), Some(tls))
+    }
+
+    fn start(endpoints: Vec<String>, tls: Option<Tls>) -> Self {
+        let (orders, taken) = mpsc::unbounded_channel();
+        // Without endpoints nobody listens, and calls say that the client is closed.
+        if !endpoints.is_empty() {
+            tokio::spawn(run(endpoints, tls, taken));
+        }
+        Self { orders, timeout: Duration::from_secs(10) }
+    }
+
+    /// The same client with another time limit per call (10 s unless said).
+    #[must_use]
+    pub fn with_timeout(mut self, timeout: Duration) -> Self {
+        self.timeout = timeout;
+        self
+    }
+
+    /// The call is on its way when this returns.
+    fn call(
+        &self,
+        request: Request,
+        patience: Duration,
+    ) -> impl Future<Output = Result<Answer, LogError>> + use<> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.orders.send(Order { request, answer });
+        let timeout = self.timeout + patience;
+        async move {
+            sent.map_err(|_| CallError::Closed)?;
+            let answer = match tokio::time::timeout(timeout, answered).await {
+                Err(_) => return Err(CallError::TimedOut(timeout).into()),
+                Ok(Err(_)) => return Err(CallError::Closed.into()),
+                Ok(Ok(outcome)) => outcome?,
+            };
+            match answer {
+                Answer::Refused(refused) => Err(error_of(refused)),
+                answer => Ok(answer),
+            }
+        }
+    }
+
+    async fn done(&self, request: Request) -> Result<(), LogError> {
+        match self.call(request, Duration::ZERO).await? {
+            Answer::Done => Ok(()),
+            _ => Err(unreadable()),
+        }
+    }
+
+    /// Makes a log that holds `retain_bytes` (at least 1 MiB; each entry costs 8 bytes more than it holds), and entries for as long
+    /// as `retain` says, if it says anything. What is beyond goes, the oldest first.
+    pub async fn create(
+        &self,
+        name: &str,
+        retain_bytes: u64,
+        retain: Option<Duration>,
+    ) -> Result<(), LogError> {
+        let retain_ms = retain.map_or(0, |retain| retain.as_millis().max(1) as u64);
+        self.done(Request::Create(Create { name: name.to_owned(), retain_bytes, retain_ms, capacity: 0 }))
+            .await
+    }
+
+    /// Appends entries to one log, at positions that follow one another; returns the first. The call is on its way when this
+    /// returns; its answer comes by the future.
+    ///
+    /// [`CallError::MaybeExecuted`] and [`CallError::TimedOut`]: they may have been appended. Appends are never sent twice.
+    pub fn append(&self, name: &str, entries: Rows) -> impl Future<Output = Result<u64, LogError>> + use<> {
+        self.append_if(name, None, entries)
+    }
+
+    /// The same, and nothing is appended unless the first entry gets the position `expect`.
+    pub fn append_if(
+        &self,
+        name: &str,
+        expect: Option<u64>,
+        entries: Rows,
+    ) -> impl Future<Output = Result<u64, LogError>> + use<> {
+        let parts = vec![Part { name: name.to_owned(), expect, entries: entries.into_bytes() }];
+        let call = self.call(Request::Append(Append { parts }), Duration::ZERO);
+        async move {
+            match call.await? {
+                Answer::Appended(firsts) => firsts.first().copied().ok_or_else(unreadable),
+                _ => Err(unreadable()),
+            }
+        }
+    }
+
+    /// Appends to several logs at once, all or nothing; returns the first position in each.
+    pub async fn append_to_all(&self, parts: Vec<(String, Rows)>) -> Result<Vec<u64>, LogError> {
+        let part =
+            |(name, entries): (String, Rows)| Part { name, expect: None, entries: entries.into_bytes() };
+        let parts = parts.into_iter().map(part).collect();
+        match self.call(Request::Append(Append { parts }), Duration::ZERO).await? {
+            Answer::Appended(firsts) => Ok(firsts),
+            _ => Err(unreadable()),
+        }
+    }
+
+    /// Reads entries from position `from` on: at most `entries_max`, and about 1 MiB. At the tail it waits for an entry as long as
+    /// `wait` says (30 s at most), and returns none if there is none.
+    pub async fn read(
+        &self,
+        name: &str,
+        from: u64,
+        entries_max: u32,
+        wait: Duration,
+    ) -> Result<LogEntries, LogError> {
+        let (name, bytes_max, wait_ms) = (name.to_owned(), READ_BYTES_MAX, wait.as_millis() as u32);
+        let read = Request::Read(Read { name, from, entries_max, bytes_max, wait_ms });
+        match self.call(read, wait).await? {
+            Answer::Entries(read) => {
+                let entries = Rows::iter(&read.rows).map(|entry| read.rows.slice_ref(entry)).collect();
+                Ok(LogEntries { first: read.first, tail: read.tail, sealed: read.sealed, entries })
+            }
+            _ => Err(unreadable()),
+        }
+    }
+
+    /// Drops the entries below position `before`.
+    pub async fn trim(&self, name: &str, before: u64) -> Result<(), LogError> {
+        self.done(Request::Trim(Trim { name: name.to_owned(), before })).await
+    }
+
+    /// Lets nothing be appended any more.
+    pub async fn seal(&self, name: &str) -> Result<(), LogError> {
+        self.done(Request::Seal(Named { name: name.to_owned() })).await
+    }
+
+    /// Drops a log with its entries; one of the same name begins at 0 again.
+    pub async fn delete(&self, name: &str) -> Result<(), LogError> {
+        self.done(Request::Delete(Named { name: name.to_owned() })).await
+    }
+
+    /// How far a log goes.
+    pub async fn stat(&self, name: &str) -> Result<LogStat, LogError> {
+        match self.call(Request::Stat(Named { name: name.to_owned() }), Duration::ZERO).await? {
+            Answer::Logs(logs) => logs.into_iter().next().ok_or_else(unreadable),
+            _ => Err(unreadable()),
+        }
+    }
+
+    /// Logs whose names come after `after`, at most `limit` (and at most 1,000), sorted by name.
+    pub async fn list(&self, after: &str, limit: u32) -> Result<Vec<LogStat>, LogError> {
+        match self.call(Request::List(List { after: after.to_owned(), limit }), Duration::ZERO).await? {
+            Answer::Logs(logs) => Ok(logs),
+            _ => Err(unreadable()),
+        }
+    }
+}
+
+fn unreadable() -> LogError {
+    CallError::Unreadable("an answer of another kind".to_owned()).into()
+}
+
+fn error_of(Refused { why, name, at }: Refused) -> LogError {
+    match why {
+        Why::Busy | Why::Unknown => CallError::MaybeExecuted.into(),
+        Why::Malformed => CallError::Refused.into(),
+        Why::NoSuchLog => LogError::NoSuchLog(name),
+        Why::Exists => LogError::Exists(name),
+        Why::Sealed => LogError::Sealed { name, tail: at },
+        Why::Moved => LogError::Moved { name, tail: at },
+        Why::Trimmed => LogError::Trimmed { name, resume_from: at },
+        Why::BeyondTail => LogError::BeyondTail { name, tail: at },
+        Why::Full => LogError::Full { name, free: at },
+        Why::TooLarge => LogError::TooLarge,
+    }
+}
+
+/// Calls of one connection.
+struct Calls {
+    reading: Reading,
+    writing: Writing,
+    under_way: BTreeMap<u64, Order>,
+    next: u64,
+}
+
+enum Event {
+    Order(Option<Order>),
+    Replies(Vec<Native>),
+    Broken,
+    Again,
+}
+
+async fn run(endpoints: Vec<String>, tls: Option<Tls>, mut orders: mpsc::UnboundedReceiver<Order>) {
+    let mut waiting: VecDeque<Order> = VecDeque::new();
+    let mut at = 0;
+    loop {
+        // Nobody is dialled before somebody asks.
+        if waiting.is_empty() {
+            match orders.recv().await {
+                Some(order) => waiting.push_back(order),
+                None => return,
+            }
+        }
+        let endpoint = endpoints[at % endpoints.len()].clone();
+        at += 1;
+        match Connection::dial(endpoint, tls.clone(), DIAL_WITHIN).await {
+            Err(DialError::Broken | DialError::Refused(_)) => {
+                while let Ok(order) = orders.try_recv() {
+                    waiting.push_back(order);
+                }
+                // Those whose callers have stopped waiting need no connection.
+                waiting.retain(|order| !order.answer.is_closed());
+                tokio::time::sleep(DIAL_AGAIN_AFTER).await;
+            }
+            Ok(connection) => {
+                let Connection { reading, writing } = connection;
+                let mut calls = Calls { reading, writing, under_way: BTreeMap::new(), next: 0 };
+                let open = calls.serve(&mut orders, &mut waiting).await;
+                for order in calls.under_way.into_values() {
+                    if order.request.written().is_empty() {
+                        waiting.push_back(order);
+                    } else {
+                        // Whoever asked may have stopped waiting.
+                        let _ = order.answer.send(Err(CallError::MaybeExecuted));
+                    }
+                }
+                if !open {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl Calls {
+    /// Until the connection breaks (true) or every handle is dropped (false).
+    async fn serve(
+        &mut self,
+        orders: &mut mpsc::UnboundedReceiver<Order>,
+        waiting: &mut VecDeque<Order>,
+    ) -> bool {
+        let mut again_at: Option<tokio::time::Instant> = None;
+        loop {
+            if again_at.is_none() {
+                waiting.drain(..).for_each(|order| self.send(order));
+            }
+            let pause = async {
+                match again_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let event = tokio::select! {
+                order = orders.recv() => Event::Order(order),
+                received = self.reading.receive() => received.map_or(Event::Broken, Event::Replies),
+                _ = self.writing.progress() => Event::Broken,
+                () = pause => Event::Again,
+            };
+            match event {
+                Event::Order(None) => return false,
+                Event::Order(Some(order)) => waiting.push_back(order),
+                Event::Broken => return true,
+                Event::Again => again_at = None,
+                Event::Replies(replies) => {
+                    for reply in replies {
+                        if let Native::Reply(reply) = reply
+                            && let Some(busy) = self.take(reply)
+                        {
+                            waiting.push_back(busy);
+                            again_at = Some(tokio::time::Instant::now() + BUSY_PAUSE);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, order: Order) {
+        self.next += 1;
+        self.writing.push(&Native::Call(Call { id: self.next, request: order.request.clone() }));
+        self.under_way.insert(self.next, order);
+    }
+
+    /// Returns the call if it is to be made again.
+    fn take(&mut self, reply: Reply) -> Option<Order> {
+        let order = self.under_way.remove(&reply.id)?;
+        if matches!(&reply.answer, Answer::Refused(refused) if refused.why == Why::Busy) {
+            return Some(order);
+        }
+        // Whoever asked may have stopped waiting.
+        let _ = order.answer.send(Ok(reply.answer));
+        None
+    }
+}

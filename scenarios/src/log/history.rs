@@ -1,0 +1,239 @@
+//! What users asked for and were answered, what the servers hold, and what must be true of both.
+
+use super::Node;
+use kernel::{Bytes, Decode, HostId, NodeId, RequestId, invariant};
+use shared_log::{Answer, Request, Rows, Why};
+use sim::Cluster;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+type Entry = Vec<u8>;
+
+struct Asked {
+    node: NodeId,
+    request: Request,
+    at: u64,
+    /// The tails that anybody had been told of when this was asked: nothing older may be the answer.
+    tails: BTreeMap<String, u64>,
+    answered: Option<(u64, Answer)>,
+}
+
+/// All calls of one run, and every entry that anybody has seen.
+#[derive(Default)]
+pub(super) struct History {
+    calls: BTreeMap<RequestId, Asked>,
+    tails: BTreeMap<String, u64>,
+    firsts: BTreeMap<String, u64>,
+    entries: BTreeMap<(String, u64), Entry>,
+    /// Where each entry of a log is.
+    places: BTreeMap<(String, Entry), u64>,
+    looked: BTreeMap<(NodeId, String), u64>,
+}
+
+impl History {
+    /// The tail of a log, as far as users know.
+    pub(super) fn tail(&self, name: &str) -> u64 {
+        self.tails.get(name).copied().unwrap_or(0)
+    }
+
+    pub(super) fn asked(&mut self, id: RequestId, node: NodeId, request: Request, at: u64) {
+        let asked = Asked { node, request, at, tails: self.tails.clone(), answered: None };
+        self.calls.insert(id, asked);
+    }
+
+    /// The host starts anew: what it holds is looked at again.
+    pub(super) fn forget(&mut self, host: HostId) {
+        self.looked.retain(|(node, _), _| node.host() != host);
+    }
+
+    fn is_at(&mut self, name: &str, position: u64, entry: &[u8], who: &dyn std::fmt::Display) {
+        let known = self.entries.entry((name.to_owned(), position)).or_insert_with(|| entry.to_vec());
+        let words = |entry: &[u8]| String::from_utf8_lossy(entry).into_owned();
+        invariant!(
+            UNIQ,
+            *known == entry,
+            "{who}: position {position} of {name} holds {} and {}",
+            words(known),
+            words(entry)
+        );
+        let place = *self.places.entry((name.to_owned(), entry.to_vec())).or_insert(position);
+        invariant!(
+            UNIQ,
+            place == position,
+            "{who}: {} is at {place} and at {position} of {name}",
+            words(entry)
+        );
+    }
+
+    fn has_tail(&mut self, name: &str, tail: u64) {
+        let known = self.tails.entry(name.to_owned()).or_insert(tail);
+        *known = tail.max(*known);
+    }
+
+    pub(super) fn answered(&mut self, id: RequestId, answer: &Bytes, now: u64) {
+        let Some(asked) = self.calls.get_mut(&id) else { return };
+        let answer = Answer::decoded(answer).expect("gateways answer in their own words");
+        asked.answered = Some((now, answer.clone()));
+        let (request, tails) = (asked.request.clone(), std::mem::take(&mut asked.tails));
+        let floor = |name: &str| tails.get(name).copied().unwrap_or(0);
+        let recent = |name: &str, tail: u64| {
+            invariant!(LIN, tail >= floor(name), "{}: {name} ends at {tail}, not {}", id.0, floor(name));
+        };
+        match (request, answer) {
+            (Request::Append(append), Answer::Appended(firsts)) => {
+                invariant!(UNIQ, firsts.len() == append.parts.len(), "{}: {firsts:?}", id.0);
+                for (part, first) in append.parts.iter().zip(firsts) {
+                    recent(&part.name, first);
+                    invariant!(UNIQ, part.expect.is_none_or(|at| at == first), "{}: not at {first}", id.0);
+                    for (position, entry) in (first..).zip(Rows::iter(&part.entries)) {
+                        self.is_at(&part.name, position, entry, &id.0);
+                        self.has_tail(&part.name, position + 1);
+                    }
+                }
+            }
+            (Request::Read(read), Answer::Entries(entries)) => {
+                let count = Rows::count(&entries.rows).map(|count| count as u64);
+                let whole = entries.first == read.from && count == Some(entries.next - entries.first);
+                invariant!(CONTIG, whole, "{}: a hole among {} to {}", id.0, entries.first, entries.next);
+                invariant!(CONTIG, entries.next <= entries.tail, "{}: beyond the tail", id.0);
+                invariant!(
+                    CONTIG,
+                    entries.next > entries.first || entries.tail == entries.first,
+                    "{}: nothing at {} below the tail",
+                    id.0,
+                    entries.first
+                );
+                recent(&read.name, entries.tail);
+                for (position, entry) in (entries.first..).zip(Rows::iter(&entries.rows)) {
+                    self.is_at(&read.name, position, entry, &id.0);
+                }
+                self.has_tail(&read.name, entries.tail);
+            }
+            (Request::Stat(_) | Request::List(_), Answer::Logs(logs)) => {
+                let sorted = logs.windows(2).all(|pair| pair[0].name < pair[1].name);
+                invariant!(LIN, sorted, "{}: logs out of order", id.0);
+                for log in logs {
+                    recent(&log.name, log.next);
+                    self.has_tail(&log.name, log.next);
+                }
+            }
+            (_, Answer::Refused(refused)) => match refused.why {
+                // Whoever knows of an entry knows that there is a log.
+                Why::NoSuchLog => recent(&refused.name, 0),
+                Why::Sealed | Why::Moved | Why::BeyondTail => recent(&refused.name, refused.at),
+                Why::Trimmed => {
+                    let first = self.firsts.entry(refused.name.clone()).or_insert(0);
+                    *first = refused.at.max(*first);
+                }
+                Why::Exists | Why::Unknown | Why::Busy => {}
+                Why::Malformed | Why::Full | Why::TooLarge => {
+                    invariant!(LIVE, false, "{}: {refused:?}", id.0);
+                }
+            },
+            (Request::Create(_) | Request::Trim(_) | Request::Seal(_), Answer::Done) => {}
+            (request, answer) => invariant!(UNIQ, false, "{}: {request:?} -> {answer:?}", id.0),
+        }
+    }
+
+    /// What the servers of a host hold agrees with all that was seen before, and lacks nothing between its ends.
+    pub(super) fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        for (node, member) in cluster.nodes_of(host) {
+            let Node::Shard(server) = member else { continue };
+            for (name, log) in server.service().logs() {
+                let (first, next) = log.range();
+                let key = (node, name.to_owned());
+                let mut at = self.looked.get(&key).copied().unwrap_or(0).max(first);
+                if at > next {
+                    // It has taken an older snapshot of its own after a restart.
+                    at = first;
+                }
+                for (position, entry) in log.entries(at) {
+                    invariant!(DUR, position == at, "{node} holds {position} of {name} after {at}");
+                    self.is_at(name, position, entry, &node);
+                    at += 1;
+                }
+                invariant!(DUR, at == next, "{node} says that {name} ends at {next}, and lacks {at}");
+                self.looked.insert(key, at);
+            }
+        }
+    }
+
+    pub(super) fn check(&self, cluster: &Cluster<'_, Node>) {
+        self.check_acknowledged(cluster);
+        self.check_atomicity();
+        self.check_order();
+    }
+
+    /// Every acknowledged entry is at its place, or was trimmed there.
+    fn check_acknowledged(&self, cluster: &Cluster<'_, Node>) {
+        let mut tails: BTreeMap<&str, u64> = BTreeMap::new();
+        for (_, member) in cluster.nodes() {
+            let Node::Shard(server) = member else { continue };
+            for (name, log) in server.service().logs() {
+                let tail = tails.entry(name).or_insert(0);
+                *tail = log.range().1.max(*tail);
+            }
+        }
+        if tails.is_empty() {
+            return;
+        }
+        for (name, &known) in &self.tails {
+            let tail = tails.get(name.as_str()).copied().unwrap_or(0);
+            invariant!(DUR, known <= tail, "{name} ends at {tail}; users were told of {known}");
+        }
+    }
+
+    /// An append is in all of its logs or in none, as far as the logs are known from end to end.
+    fn check_atomicity(&self) {
+        let mut counts: BTreeMap<&str, (u64, u64)> = BTreeMap::new();
+        for (name, position) in self.entries.keys() {
+            let (count, end) = counts.entry(name).or_default();
+            *count += 1;
+            *end = position + 1;
+        }
+        let whole = |name: &str| counts.get(name).is_some_and(|(count, end)| count == end);
+        for (id, asked) in &self.calls {
+            let Request::Append(append) = &asked.request else { continue };
+            let known = append.parts.iter().filter(|part| whole(&part.name));
+            let there: Vec<bool> = known
+                .flat_map(|part| Rows::iter(&part.entries).map(|entry| (part.name.clone(), entry.to_vec())))
+                .map(|place| self.places.contains_key(&place))
+                .collect();
+            let all = there.windows(2).all(|pair| pair[0] == pair[1]);
+            invariant!(ATOMIC, all, "{}: one part was appended without another: {there:?}", id.0);
+        }
+    }
+
+    /// Two appends that share two logs stand in the same order in both.
+    fn check_order(&self) {
+        let mut in_both: BTreeMap<(&str, &str), Vec<(u64, u64)>> = BTreeMap::new();
+        for asked in self.calls.values() {
+            let Request::Append(append) = &asked.request else { continue };
+            let at = append.parts.iter().filter_map(|part| {
+                let entry = Rows::iter(&part.entries).next()?.to_vec();
+                Some((part.name.as_str(), *self.places.get(&(part.name.clone(), entry))?))
+            });
+            let at: Vec<(&str, u64)> = at.collect();
+            for (nth, &(one, first)) in at.iter().enumerate() {
+                for &(other, second) in &at[nth + 1..] {
+                    in_both.entry((one, other)).or_default().push((first, second));
+                }
+            }
+        }
+        for (names, mut pairs) in in_both {
+            pairs.sort_unstable();
+            let agree = pairs.windows(2).all(|pair| pair[0].1 < pair[1].1);
+            invariant!(MSO, agree, "{names:?} disagree on the order of their appends: {pairs:?}");
+        }
+    }
+
+    pub(super) fn to_text(&self) -> String {
+        let mut text = String::new();
+        for (id, Asked { node, request, at, answered, .. }) in &self.calls {
+            let outcome = answered.as_ref().map(|(at, answer)| format!("{at} {answer:?}"));
+            let outcome = outcome.unwrap_or_else(|| "unknown".to_owned());
+            let _ = writeln!(text, "{} {node} {at} {request:?} -> {outcome}", id.0);
+        }
+        text
+    }
+}

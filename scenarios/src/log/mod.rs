@@ -1,0 +1,315 @@
+//! The shared log over Mason: every host plays every role.
+
+mod history;
+
+use crate::mason::invariants::{self, Invariants};
+use ::mason::proxy::SpacesOf;
+use ::mason::{Deployment, Group, HostParts, Parameters, Response, Space, Stub};
+use history::History;
+use kernel::{Encode, HostId, NodeId, Place, RequestId, Rng};
+use shared_log::{
+    Append, Create, Gateway, List, Logs, Named, Names, Part, RETAIN_BYTES_MIN, Read, Request, Routes, Rows,
+    Trim,
+};
+use sim::{Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind, Tuning};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What a host runs.
+type Node = ::mason::Member<Names, Logs, Gateway>;
+
+/// One cluster, drawn from a seed.
+pub struct LogScenario {
+    hosts: Vec<HostId>,
+    spaces: u16,
+    segment_bytes: usize,
+    deployment: Deployment,
+    history: History,
+    invariants: Invariants,
+    lost: BTreeSet<HostId>,
+    /// Acceptors that have been seen to vote: see the family `mason`.
+    voting: BTreeSet<NodeId>,
+}
+
+/// The logs that users know of.
+const NAMES: [&str; 5] = ["audit", "orders", "payments", "retained", "trimmed"];
+/// The one whose entries are kept for a second.
+const RETAINED: &str = "retained";
+/// The one that is sealed some time.
+const SEALED: &str = "audit";
+
+/// What a sweep must reach.
+const MARKS: &[&str] = &[
+    "log.lost_track_of_calls",
+    "log.refused_a_late_writer",
+    "log.refused_to_break_a_seal",
+    "log.told_a_reader_where_to_resume",
+    "log.woke_a_reader",
+    "proxy.filled_holes",
+    "sequencer.took_over",
+    "shard.asked_for_inputs",
+    "shard.took_a_snapshot_from_a_peer",
+    "shard.wrote_a_snapshot",
+];
+
+const STRIKES: [StrikeKind; 3] = [
+    StrikeKind { name: "kill a proxy's leader", class: sim::Class::Strike },
+    StrikeKind { name: "pause the sequencer", class: sim::Class::Strike },
+    StrikeKind { name: "kill everybody", class: sim::Class::Strike },
+];
+
+impl LogScenario {
+    /// A cluster of `rng`'s choice.
+    pub fn draw(rng: &mut Rng) -> Self {
+        let ms = Duration::from_millis;
+        let count = if rng.chance(0.8) { 3 } else { 5 };
+        let entries: Vec<paxos::HostEntry> = (0..count)
+            .map(|number| paxos::HostEntry { name: format!("h{number}"), address: format!("h{number}:1") })
+            .collect();
+        let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
+        let (groups, spaces) = (rng.between(1, 3) as u16, rng.between(1, 4) as u16);
+        let parameters = Parameters {
+            suspect_after: ms(rng.between(80, 400)),
+            batches_max: rng.between(1, 6) as usize,
+            batch_operations_max: if rng.chance(0.3) { 2 } else { 64 },
+            collect_every: ms(rng.between(100, 1_000)),
+            collect_interval: rng.between(4, 64),
+            ask_after: ms(rng.between(20, 80)),
+            snapshot_every_bytes: 500 << rng.below(6),
+            snapshot_chunk_bytes: 256 << rng.below(4),
+            page_bytes: 128 << rng.below(6),
+            ..Parameters::default()
+        };
+        let log = paxos::Parameters {
+            election_timeout: ms(rng.between(100, 300)),
+            heartbeat_every: ms(rng.between(15, 40)),
+            resend_after: ms(rng.between(50, 150)),
+            window: 8 << rng.below(4),
+            snapshot_every_bytes: 2_000 << rng.below(6),
+            snapshot_chunk_bytes: 128 << rng.below(5),
+            retained_bytes_max: 4_000 << rng.below(6),
+            ..paxos::Parameters::default()
+        };
+        Self {
+            hosts,
+            spaces,
+            segment_bytes: 32 << rng.below(5),
+            deployment: Deployment::new(entries, groups, spaces, count, parameters, log),
+            history: History::default(),
+            invariants: Invariants::default(),
+            lost: BTreeSet::new(),
+            voting: BTreeSet::new(),
+        }
+    }
+
+    fn is_bad(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
+        self.lost.contains(&host) || cluster.is_lost(host) || cluster.is_damaged(host)
+    }
+
+    fn is_born(&self) -> bool {
+        self.voting.len() == self.hosts.len() * self.deployment.topology().groups.len()
+    }
+
+    /// Entries whose words occur once in a run.
+    fn append(&self, names: &[&str], operation: OperationId, expect: Option<u64>, rng: &mut Rng) -> Request {
+        let parts = names.iter().map(|name| {
+            let mut rows = Rows::default();
+            for nth in 0..rng.between(1, 4) {
+                rows.push(format!("{}.{}.{nth}", operation.client, operation.nth).as_bytes());
+            }
+            Part { name: (*name).to_owned(), expect, entries: rows.into_bytes() }
+        });
+        Request::Append(Append { parts: parts.collect() })
+    }
+
+    fn draw_request(&self, operation: OperationId, rng: &mut Rng) -> Request {
+        let one = *rng.pick(&NAMES).unwrap_or(&SEALED);
+        let name = || one.to_owned();
+        match rng.below(100) {
+            _ if operation.nth < NAMES.len() as u32 => {
+                let name = NAMES[operation.nth as usize];
+                let retain_ms = if name == RETAINED { 1_000 } else { 0 };
+                let (name, retain_bytes) = (name.to_owned(), RETAIN_BYTES_MIN);
+                Request::Create(Create { name, retain_bytes, retain_ms, capacity: 0 })
+            }
+            0..45 => self.append(&[one], operation, None, rng),
+            45..50 => {
+                // Some writers know the tail, some are late.
+                let expect = Some(self.history.tail(one).saturating_sub(rng.below(2)));
+                self.append(&[one], operation, expect, rng)
+            }
+            50..70 => {
+                let mut names: Vec<&str> = NAMES.into_iter().filter(|_| rng.chance(0.5)).collect();
+                if names.is_empty() {
+                    names.push(one);
+                }
+                self.append(&names, operation, None, rng)
+            }
+            70..90 => {
+                let tail = self.history.tail(one);
+                let from = if rng.chance(0.5) { tail } else { rng.below(tail + 1) };
+                let (entries_max, bytes_max) = (rng.between(1, 40) as u32, 1 << rng.between(2, 10));
+                let wait_ms = if rng.chance(0.5) { 400 } else { 0 };
+                Request::Read(Read { name: name(), from, entries_max, bytes_max, wait_ms })
+            }
+            90..95 => Request::Stat(Named { name: name() }),
+            95..97 => Request::List(List { after: String::new(), limit: 10 }),
+            97..99 => {
+                let (name, before) = ("trimmed".to_owned(), self.history.tail("trimmed") / 2);
+                Request::Trim(Trim { name, before })
+            }
+            _ if operation.nth > 30 => Request::Seal(Named { name: SEALED.to_owned() }),
+            _ => Request::Stat(Named { name: name() }),
+        }
+    }
+}
+
+impl Scenario for LogScenario {
+    type Node = Node;
+
+    const FAMILY: &'static str = "log";
+
+    fn hosts(&self) -> Vec<HostSpec> {
+        self.hosts.iter().map(|&host| HostSpec::server(host)).collect()
+    }
+
+    fn clients(&self) -> Vec<NodeId> {
+        let gateways = self.hosts.iter().map(|&host| Deployment::gateway(host));
+        gateways.flat_map(|gateway| [gateway; 3]).collect()
+    }
+
+    fn classes(&self) -> Classes {
+        Classes::ALL
+            .without(sim::Class::Upgrade)
+            .without(sim::Class::ClockLie)
+            .without(sim::Class::Membership)
+    }
+
+    fn tuning(&self) -> Tuning {
+        let s = Duration::from_secs;
+        Tuning { safety: (s(10), s(30)), operations: (30, 150), liveness: s(120), ..Tuning::default() }
+    }
+
+    fn strikes(&self) -> Vec<StrikeKind> {
+        STRIKES.to_vec()
+    }
+
+    fn marks(&self) -> &'static [&'static str] {
+        MARKS
+    }
+
+    fn build(&mut self, life: Life) -> Vec<(Place, Node)> {
+        self.invariants.forget(life.host);
+        self.history.forget(life.host);
+        let stub = Names { spaces: self.spaces };
+        let spaces_of: SpacesOf = Arc::new(move |body| stub.spaces(body));
+        let (proxies, shards) =
+            (self.deployment.proxies_of(life.host), self.deployment.servers_of(life.host));
+        let parts = HostParts {
+            stub: &|_: Group| stub,
+            shard: &|space: Space| Logs::new(space, self.spaces).with_segments_of(self.segment_bytes),
+            gateway: Gateway::new(Routes { proxies, shards, capacity: 64 << 20 }),
+        };
+        self.deployment.build(life.host, &spaces_of, parts)
+    }
+
+    fn operate(
+        &mut self,
+        operation: OperationId,
+        node: NodeId,
+        rng: &mut Rng,
+        control: &mut Control<'_, Node>,
+    ) {
+        let request = self.draw_request(operation, rng);
+        let id = control.request(node, request.encoded().into());
+        self.history.asked(id, node, request, control.cluster.now());
+    }
+
+    fn on_response(
+        &mut self,
+        _node: NodeId,
+        id: RequestId,
+        answer: Response,
+        control: &mut Control<'_, Node>,
+    ) {
+        self.history.answered(id, &answer.0, control.cluster.now());
+    }
+
+    fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        self.invariants.check_host(host, cluster);
+        self.history.look(host, cluster);
+        if !self.is_born() {
+            let voting = cluster.nodes_of(host).filter(|(_, node)| match node {
+                Node::Log(embedded) => {
+                    matches!(embedded.node(), paxos::Member::Acceptor(acceptor) if acceptor.is_active())
+                }
+                Node::Sequencer(_) | Node::Proxy(_) | Node::Shard(_) | Node::Gateway(_) => false,
+            });
+            self.voting.extend(voting.map(|(id, _)| id));
+        }
+    }
+
+    fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
+        let second = Duration::from_secs(1);
+        let down = rng.duration(second / 20, 2 * second);
+        let cluster = &control.cluster;
+        let leading = |node: &Node| matches!(node, Node::Proxy(proxy) if proxy.is_leading());
+        let active = |node: &Node| matches!(node, Node::Sequencer(one) if one.active_epoch().is_some());
+        let wanted: &dyn Fn(&Node) -> bool = if which == 0 { &leading } else { &active };
+        let hosts: Vec<HostId> =
+            cluster.nodes().filter(|(_, node)| wanted(node)).map(|(id, _)| id.host()).collect();
+        match (which, rng.pick(&hosts).copied()) {
+            (0, Some(host)) => control.crash(host, Loss::All, down, rng),
+            (1, Some(host)) => control.pause(host, down),
+            (2, _) => {
+                for &host in &self.hosts {
+                    if control.cluster.is_up(host) {
+                        control.crash(host, Loss::All, rng.duration(second / 10, second), rng);
+                    }
+                }
+            }
+            _ => return false,
+        }
+        true
+    }
+
+    fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
+        let sound = self.hosts.iter().filter(|&&other| other != host && !self.is_bad(other, cluster)).count();
+        self.is_born() && sound > self.hosts.len() / 2
+    }
+
+    fn on_disk_lost(&mut self, host: HostId, _cluster: &Cluster<'_, Node>) -> sim::Replacement {
+        self.lost.insert(host);
+        sim::Replacement::StayDown
+    }
+
+    fn core(&mut self, cluster: &Cluster<'_, Node>, rng: &mut Rng) -> Core {
+        let mut sound: Vec<HostId> =
+            self.hosts.iter().copied().filter(|&host| !self.is_bad(host, cluster)).collect();
+        let quorum = self.hosts.len() / 2 + 1;
+        if sound.len() < quorum {
+            return Core::Excused("no majority has kept its journal".to_owned());
+        }
+        while sound.len() > quorum && rng.chance(0.7) {
+            sound.remove(rng.index(sound.len()));
+        }
+        Core::Hosts(sound)
+    }
+
+    fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
+        self.invariants.converged(core, cluster)
+    }
+
+    fn standing(&self, cluster: &Cluster<'_, Node>) -> String {
+        invariants::standing(cluster, |gateway: &Gateway| gateway.outstanding() + gateway.reading())
+    }
+
+    fn finish(&mut self, cluster: &Cluster<'_, Node>) {
+        self.history.check(cluster);
+    }
+
+    fn history(&self) -> Option<String> {
+        Some(self.history.to_text())
+    }
+}

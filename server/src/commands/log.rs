@@ -1,0 +1,379 @@
+//! `ordinate log`: the shared log from the command line.
+
+use super::kv::{Endpoint, Output};
+use crate::cluster::keys;
+use crate::failure::Failure;
+use clap::Subcommand;
+use indicatif::{ProgressBar, ProgressStyle};
+use ordinate_client::{LogError, LogStat, Rows};
+use serde_json::json;
+use std::collections::VecDeque;
+use std::future::Future;
+use std::io::{BufRead as _, BufReader, BufWriter, IsTerminal as _, Write as _};
+use std::pin::Pin;
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// The shared log: named logs without holes
+#[derive(Subcommand)]
+pub enum Log {
+    /// Make a log
+    Create {
+        /// Its name: letters, digits, '.', '_' and '-'
+        name: String,
+        /// What it may hold, at least 1MiB; beyond it the oldest entries go
+        #[arg(long, default_value = "64MiB", value_parser = size)]
+        retain_bytes: u64,
+        /// How long entries are kept, as in 12h or 90s; for ever unless given
+        #[arg(long, value_parser = age)]
+        retain: Option<Duration>,
+        #[command(flatten)]
+        endpoint: Endpoint,
+    },
+    /// The logs there are
+    List {
+        /// Output
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        endpoint: Endpoint,
+    },
+    /// Append the lines of the standard input, each as an entry
+    Append {
+        /// The log
+        name: String,
+        #[command(flatten)]
+        endpoint: Endpoint,
+    },
+    /// Append one entry to each of several logs, all or nothing
+    MultiAppend {
+        /// LOG=TEXT, two or more
+        #[arg(required = true, num_args = 2.., value_parser = assignment)]
+        entries: Vec<(String, String)>,
+        #[command(flatten)]
+        endpoint: Endpoint,
+    },
+    /// Write entries to the standard output, each as a line
+    Read {
+        /// The log
+        name: String,
+        /// The first position; the first that is left unless given
+        #[arg(long)]
+        from: Option<u64>,
+        /// How many at most; up to the tail as it is now unless given
+        #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+        limit: Option<u64>,
+        #[command(flatten)]
+        endpoint: Endpoint,
+    },
+    /// Write the last entries, and with --follow those to come
+    Tail {
+        /// The log
+        name: String,
+        /// How many of those that are there
+        #[arg(short = 'n', long, default_value_t = 10)]
+        lines: u64,
+        /// Go on until interrupted, or until the log is sealed
+        #[arg(short, long)]
+        follow: bool,
+        #[command(flatten)]
+        endpoint: Endpoint,
+    },
+    /// Drop the entries below a position
+    Trim {
+        /// The log
+        name: String,
+        /// The first position to keep
+        #[arg(long)]
+        before: u64,
+        #[command(flatten)]
+        endpoint: Endpoint,
+    },
+    /// Let nothing be appended any more
+    Seal {
+        /// The log
+        name: String,
+        #[command(flatten)]
+        endpoint: Endpoint,
+    },
+    /// Drop a log with its entries
+    Delete {
+        /// The log
+        name: String,
+        #[command(flatten)]
+        endpoint: Endpoint,
+    },
+    /// How far a log goes
+    Stat {
+        /// The log
+        name: String,
+        /// Output
+        #[arg(short, long, value_enum, default_value = "table")]
+        output: Output,
+        #[command(flatten)]
+        endpoint: Endpoint,
+    },
+}
+
+/// Bytes of lines in one append, and appends under way at a time.
+const BATCH_BYTES: usize = 64 << 10;
+const UNDER_WAY_MAX: usize = 16;
+/// Entries of one read.
+const PAGE: u32 = 10_000;
+/// Logs of one page of the list.
+const LISTED: u32 = 500;
+/// How long one read of a follower waits.
+const FOLLOW_WAIT: Duration = Duration::from_secs(20);
+
+fn size(text: &str) -> Result<u64, String> {
+    keys::parse_size(text).ok_or_else(|| "wanted: a size like 64MiB".to_owned())
+}
+
+fn age(text: &str) -> Result<Duration, String> {
+    keys::parse_duration(text).ok_or_else(|| "wanted: a span of time like 12h".to_owned())
+}
+
+fn assignment(text: &str) -> Result<(String, String), String> {
+    let (name, entry) = text.split_once('=').ok_or("wanted: LOG=TEXT")?;
+    Ok((name.to_owned(), entry.to_owned()))
+}
+
+impl Log {
+    /// Does it.
+    pub fn run(self) -> Result<(), Failure> {
+        match self {
+            Self::Create { name, retain_bytes, retain, endpoint } => endpoint.with_log(|log| async move {
+                let created = log.create(&name, retain_bytes, retain).await;
+                created.map_err(|error| failure(&error))
+            }),
+            Self::List { output, endpoint } => list(&endpoint, output),
+            Self::Append { name, endpoint } => append(&endpoint, &name),
+            Self::MultiAppend { entries, endpoint } => multi_append(&endpoint, &entries),
+            Self::Read { name, from, limit, endpoint } => read(&endpoint, &name, from, limit),
+            Self::Tail { name, lines, follow, endpoint } => tail(&endpoint, &name, lines, follow),
+            Self::Trim { name, before, endpoint } => endpoint.with_log(|log| async move {
+                log.trim(&name, before).await.map_err(|error| failure(&error))
+            }),
+            Self::Seal { name, endpoint } => {
+                endpoint.with_log(|log| async move { log.seal(&name).await.map_err(|error| failure(&error)) })
+            }
+            Self::Delete { name, endpoint } => endpoint
+                .with_log(|log| async move { log.delete(&name).await.map_err(|error| failure(&error)) }),
+            Self::Stat { name, output, endpoint } => endpoint.with_log(|log| async move {
+                let stat = log.stat(&name).await.map_err(|error| failure(&error))?;
+                print(&[stat], output);
+                Ok(())
+            }),
+        }
+    }
+}
+
+/// A failed call in the user's terms.
+fn failure(error: &LogError) -> Failure {
+    let said = error.to_string();
+    match error {
+        LogError::Call(ordinate_client::CallError::TimedOut(_)) => {
+            Failure::failed("O1010", "the log did not answer in time", said, "ordinate status")
+        }
+        LogError::Call(ordinate_client::CallError::MaybeExecuted) => Failure::failed(
+            "O1011",
+            "the entries may have been appended",
+            said,
+            "ordinate log tail NAME, and append what is missing",
+        ),
+        LogError::Call(_) | LogError::TooLarge => {
+            Failure::input("O1012", "the log refused the call", said, "ordinate log --help")
+        }
+        LogError::NoSuchLog(name) => {
+            let remedy = format!("ordinate log create {name}");
+            Failure::input("O1013", "there is no such log", said, remedy)
+        }
+        LogError::Trimmed { name, resume_from } => {
+            let remedy = format!("ordinate log read {name} --from {resume_from}");
+            Failure::input("O1014", "the entries are gone", said, remedy)
+        }
+        LogError::Exists(_)
+        | LogError::Sealed { .. }
+        | LogError::Moved { .. }
+        | LogError::BeyondTail { .. }
+        | LogError::Full { .. } => {
+            Failure::input("O1015", "the log cannot do this", said, "ordinate log list")
+        }
+    }
+}
+
+fn broken(what: &'static str) -> impl Fn(std::io::Error) -> Failure {
+    move |error| Failure::failed("O1016", what, error.to_string(), "")
+}
+
+fn print(logs: &[LogStat], output: Output) {
+    for LogStat { name, first, next, bytes, retain_bytes, retain_ms, sealed } in logs {
+        match output {
+            Output::Table => {
+                let sealed = if *sealed { "   sealed" } else { "" };
+                println!("{name}   first {first}   tail {next}   {bytes} of {retain_bytes} bytes{sealed}");
+            }
+            Output::Json => println!(
+                "{}",
+                json!({ "name": name, "first": first, "tail": next, "bytes": bytes,
+                    "retain_bytes": retain_bytes, "retain_ms": retain_ms, "sealed": sealed })
+            ),
+        }
+    }
+}
+
+fn list(endpoint: &Endpoint, output: Output) -> Result<(), Failure> {
+    endpoint.with_log(|log| async move {
+        let mut after = String::new();
+        loop {
+            let logs = log.list(&after, LISTED).await.map_err(|error| failure(&error))?;
+            print(&logs, output);
+            match logs.last() {
+                Some(last) if logs.len() == LISTED as usize => after.clone_from(&last.name),
+                Some(_) | None => return Ok(()),
+            }
+        }
+    })
+}
+
+/// Lines to append, and how many.
+type Batch = (u64, Rows);
+/// An append that was sent, and how many lines it holds.
+type Sent = (u64, Pin<Box<dyn Future<Output = Result<u64, LogError>>>>);
+
+/// Reads lines, and sends a batch when it is full or the input has no more for now.
+fn read_lines(batches: &mpsc::Sender<Batch>) -> std::io::Result<()> {
+    let mut input = BufReader::with_capacity(BATCH_BYTES, std::io::stdin().lock());
+    let (mut rows, mut lines, mut line) = (Rows::default(), 0, Vec::new());
+    loop {
+        line.clear();
+        let ended = input.read_until(b'\n', &mut line)? == 0;
+        if !ended {
+            rows.push(line.strip_suffix(b"\n").unwrap_or(&line));
+            lines += 1;
+        }
+        let due = ended || rows.len() >= BATCH_BYTES || input.buffer().is_empty();
+        if due && lines > 0 {
+            let batch = (std::mem::take(&mut lines), std::mem::take(&mut rows));
+            if batches.blocking_send(batch).is_err() {
+                return Ok(());
+            }
+        }
+        if ended {
+            return Ok(());
+        }
+    }
+}
+
+fn append(endpoint: &Endpoint, name: &str) -> Result<(), Failure> {
+    endpoint.with_log(|log| async move {
+        let bar = std::io::stderr().is_terminal().then(progress);
+        let (sender, mut batches) = mpsc::channel::<Batch>(UNDER_WAY_MAX);
+        // A line that is waited for must not hold up the answers to those before.
+        let reading = std::thread::spawn(move || read_lines(&sender));
+        let mut under_way: VecDeque<Sent> = VecDeque::new();
+        let (mut done, mut open) = (0, true);
+        let mut outcome = Ok(());
+        while outcome.is_ok() && (open || !under_way.is_empty()) {
+            let room = open && under_way.len() < UNDER_WAY_MAX;
+            let oldest = async {
+                match under_way.front_mut() {
+                    Some((lines, answer)) => answer.await.map(|_| *lines),
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                answer = oldest => {
+                    under_way.pop_front();
+                    outcome = answer.map(|lines| done += lines);
+                }
+                batch = batches.recv(), if room => match batch {
+                    Some((lines, rows)) => under_way.push_back((lines, Box::pin(log.append(name, rows)))),
+                    None => open = false,
+                },
+            }
+            if let Some(bar) = &bar {
+                bar.set_position(done);
+            }
+        }
+        if let Some(bar) = bar {
+            bar.finish_and_clear();
+        }
+        eprintln!("{done} entries appended");
+        outcome.map_err(|error| failure(&error))?;
+        match reading.join() {
+            Ok(read) => read.map_err(broken("the input cannot be read")),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
+}
+
+fn progress() -> ProgressBar {
+    let bar = ProgressBar::new_spinner();
+    if let Ok(style) = ProgressStyle::with_template("{spinner} {human_pos} entries appended, {per_sec}") {
+        bar.set_style(style);
+    }
+    bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+fn multi_append(endpoint: &Endpoint, entries: &[(String, String)]) -> Result<(), Failure> {
+    endpoint.with_log(|log| async move {
+        let parts = entries.iter().map(|(name, entry)| {
+            let mut rows = Rows::default();
+            rows.push(entry.as_bytes());
+            (name.clone(), rows)
+        });
+        let firsts = log.append_to_all(parts.collect()).await.map_err(|error| failure(&error))?;
+        for ((name, _), first) in entries.iter().zip(firsts) {
+            println!("{name} {first}");
+        }
+        Ok(())
+    })
+}
+
+fn read(endpoint: &Endpoint, name: &str, from: Option<u64>, limit: Option<u64>) -> Result<(), Failure> {
+    endpoint.with_log(|log| async move {
+        let stat = log.stat(name).await.map_err(|error| failure(&error))?;
+        let mut at = from.unwrap_or(stat.first);
+        let end = limit.map_or(stat.next, |limit| at.saturating_add(limit).min(stat.next));
+        let mut output = BufWriter::new(std::io::stdout().lock());
+        // A first position that is gone, or not there yet, is refused by the read.
+        loop {
+            let most = end.saturating_sub(at).min(PAGE.into()) as u32;
+            let page = log.read(name, at, most, Duration::ZERO).await.map_err(|error| failure(&error))?;
+            write_lines(&mut output, &page.entries)?;
+            at = page.next();
+            if at >= end {
+                break;
+            }
+        }
+        output.flush().map_err(broken("the output cannot be written"))
+    })
+}
+
+fn write_lines(output: &mut impl std::io::Write, entries: &[impl AsRef<[u8]>]) -> Result<(), Failure> {
+    for entry in entries {
+        let written = output.write_all(entry.as_ref()).and_then(|()| output.write_all(b"\n"));
+        written.map_err(broken("the output cannot be written"))?;
+    }
+    Ok(())
+}
+
+fn tail(endpoint: &Endpoint, name: &str, lines: u64, follow: bool) -> Result<(), Failure> {
+    endpoint.with_log(|log| async move {
+        let stat = log.stat(name).await.map_err(|error| failure(&error))?;
+        let mut at = stat.next.saturating_sub(lines).max(stat.first);
+        let mut output = std::io::stdout().lock();
+        loop {
+            let wait = if follow { FOLLOW_WAIT } else { Duration::ZERO };
+            let page = log.read(name, at, PAGE, wait).await.map_err(|error| failure(&error))?;
+            write_lines(&mut output, &page.entries)?;
+            output.flush().map_err(broken("the output cannot be written"))?;
+            at = page.next();
+            if at >= page.tail && (!follow || page.sealed) {
+                return Ok(());
+            }
+        }
+    })
+}

@@ -1,0 +1,422 @@
+//! Takes the calls of one host's users: changes to the proxies, reads to this host's shards behind a barrier.
+//!
+//! A read asks every group how far its log has come (leaderless, see [`mason`]), and then this host's shard. One that waits for an
+//! entry registers at the shard and is asked again when something is appended.
+
+use crate::native::{Call, Native, Reply};
+use crate::wire::{Answer, Entries, List, LogStat, READ_BYTES_MAX, Request, Why, space_of};
+use kernel::{Bytes, Cx, Decode, Encode, Instant, NodeId, Position, RequestId, Role};
+use mason::client::{BarrierPassed, ClientIn, Output, ReadAnswers};
+use mason::proxy::Barrier;
+use mason::shard::{Attach, Query, Read};
+use mason::{Group, Life, Mason, Outbox, Response, Space, Stamp};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+kernel::timers! {
+    /// The gateway's timers.
+    pub enum GatewayTimer {
+        /// Send again what has no answer, and end what has waited long enough.
+        Tick,
+    }
+}
+
+/// Whom the gateway of a host asks.
+#[derive(Clone, Debug)]
+pub struct Routes {
+    /// The proxies of its host, by group.
+    pub proxies: Vec<NodeId>,
+    /// The shards' servers of its host, by space.
+    pub shards: Vec<NodeId>,
+    /// What the logs of one space may be created to hold together, in bytes.
+    pub capacity: u64,
+}
+
+/// A call is an encoded [`Request`]; its answer an encoded [`Answer`].
+#[derive(Clone, Debug)]
+pub struct Gateway {
+    routes: Routes,
+    life: Life,
+    outbox: Outbox<Waiting>,
+    /// What the operations without an answer hold, in bytes.
+    outstanding_bytes: usize,
+    next_group: u16,
+    reads: BTreeMap<u64, Reading>,
+    next_read: u64,
+    barrier: u64,
+    barriers: BTreeMap<u64, UnderWay>,
+    /// Reads that wait for the barrier that is sent next.
+    wanted: bool,
+    /// What goes to each shard when the burst ends.
+    queries: BTreeMap<Space, Vec<Query>>,
+}
+
+/// Who waits for an answer.
+#[derive(Clone, Copy, Debug)]
+enum Asker {
+    /// A local application.
+    Call(RequestId),
+    /// A connection, and its number for the call.
+    Connection { node: NodeId, id: u64 },
+}
+
+#[derive(Clone, Debug)]
+struct Waiting {
+    asker: Asker,
+    bytes: usize,
+}
+
+#[derive(Clone, Debug)]
+struct UnderWay {
+    missing: BTreeSet<u16>,
+    asked: Instant,
+}
+
+/// A read on its way.
+#[derive(Clone, Debug)]
+struct Reading {
+    asker: Asker,
+    request: Request,
+    state: State,
+    /// When it is answered even if there is nothing.
+    until: Instant,
+    asked: Instant,
+}
+
+#[derive(Clone, Debug)]
+enum State {
+    /// Until this barrier has passed.
+    Barred(u64),
+    /// For these spaces; what the others said.
+    Asked(BTreeSet<Space>, Vec<LogStat>),
+    /// For something to be appended.
+    Idle,
+}
+
+const TICK: Duration = Duration::from_millis(100);
+const RESEND_AFTER: Duration = Duration::from_millis(100);
+/// A barrier or a read without an answer is asked for again.
+const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
+/// Barriers under way; the reads that come meanwhile share the next one.
+const BARRIERS_MAX: usize = 4;
+/// Reads at a time; more are answered busy.
+const READS_MAX: usize = 10_000;
+/// Operations without an answer in one group; more are answered busy.
+const OUTSTANDING_MAX: usize = 20_000;
+/// Bytes of operations without an answer; more are answered busy.
+const OUTSTANDING_BYTES_MAX: usize = 64 << 20;
+/// The longest that a read waits for an entry.
+const WAIT_MS_MAX: u32 = 30_000;
+/// Logs of one answer.
+const LIST_MAX: u32 = 1_000;
+
+impl Gateway {
+    /// The gateway of a host.
+    pub fn new(routes: Routes) -> Self {
+        let outbox = Outbox::new(0, &routes.proxies, RESEND_AFTER);
+        Self {
+            routes,
+            life: Life { incarnation: 0 },
+            outbox,
+            outstanding_bytes: 0,
+            next_group: 0,
+            reads: BTreeMap::new(),
+            next_read: 0,
+            barrier: 0,
+            barriers: BTreeMap::new(),
+            wanted: false,
+            queries: BTreeMap::new(),
+        }
+    }
+
+    /// Changes without an answer, in the group where there are most.
+    pub fn outstanding(&self) -> usize {
+        self.outbox.longest()
+    }
+
+    /// Reads without an answer.
+    pub fn reading(&self) -> usize {
+        self.reads.len()
+    }
+}
+
+impl Role for Gateway {
+    type Family = Mason;
+    type In = ClientIn;
+    type Timer = GatewayTimer;
+    type Record = Life;
+
+    fn restore(&mut self, _position: Position, record: Life) {
+        self.life = record;
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        self.begin_life(cx);
+        cx.set_timer(GatewayTimer::Tick, TICK);
+        cx.multicast(self.routes.shards.iter().copied(), Attach {});
+    }
+
+    fn on_message(&mut self, from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
+        match message {
+            ClientIn::Answers(message) => {
+                for answer in message.answers {
+                    if let Some(waiting) = self.outbox.answered(message.group, &answer, cx.now()) {
+                        self.outstanding_bytes -= waiting.bytes;
+                        let answer = Answer::decoded(&answer.body);
+                        tell(waiting.asker, answer.unwrap_or(Answer::refused(Why::Malformed)), cx);
+                    }
+                }
+            }
+            ClientIn::Skipped(_) => {
+                cx.mark("log.lost_track_of_calls");
+                for waiting in self.begin_life(cx) {
+                    tell(waiting.asker, Answer::refused(Why::Unknown), cx);
+                }
+            }
+            ClientIn::Input(message) => match Native::decoded(&message.bytes) {
+                Ok(Native::Call(Call { id, request })) => {
+                    self.take(Asker::Connection { node: from, id }, request, cx);
+                }
+                Ok(Native::Reply(_)) | Err(_) => cx.reject("message that is no call"),
+            },
+            ClientIn::BarrierPassed(message) => self.on_barrier_passed(&message),
+            ClientIn::ReadAnswers(message) => self.on_read_answers(message, cx),
+            ClientIn::Notice(message) => {
+                let Ok(name) = std::str::from_utf8(&message.body) else { return };
+                if self.wake(name, cx.now()) {
+                    cx.mark("log.woke_a_reader");
+                }
+            }
+            ClientIn::Progress(_) => {}
+            ClientIn::Told(_) | ClientIn::Connected(_) | ClientIn::Disconnected(_) => {
+                cx.reject("message that the log has no use for");
+            }
+        }
+    }
+
+    fn on_timer(&mut self, timer: GatewayTimer, cx: &mut Cx<'_, Self>) {
+        match timer {
+            GatewayTimer::Tick => {
+                cx.set_timer(GatewayTimer::Tick, TICK);
+                self.ask_again(cx);
+            }
+        }
+    }
+
+    fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
+        match Request::decoded(&request) {
+            Ok(request) => self.take(Asker::Call(id), request, cx),
+            Err(_) => tell(Asker::Call(id), Answer::refused(Why::Malformed), cx),
+        }
+    }
+
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        let mut sends = Vec::new();
+        self.outbox.flush(cx.node(), cx.now(), |proxy, submit| sends.push((proxy, submit)));
+        for (proxy, submit) in sends {
+            cx.send_durable(proxy, submit);
+        }
+        if self.wanted && self.barriers.len() < BARRIERS_MAX {
+            self.wanted = false;
+            self.barrier += 1;
+            let missing = (0..self.routes.proxies.len() as u16).collect();
+            self.barriers.insert(self.barrier, UnderWay { missing, asked: cx.now() });
+            cx.multicast(self.routes.proxies.iter().copied(), Barrier { id: self.barrier });
+        }
+        for (space, reads) in std::mem::take(&mut self.queries) {
+            if let Some(&shard) = self.routes.shards.get(usize::from(space.0)) {
+                cx.send(shard, Read { at_least: Stamp(0), reads });
+            }
+        }
+    }
+}
+
+impl Gateway {
+    fn take(&mut self, asker: Asker, mut request: Request, cx: &mut Cx<'_, Self>) {
+        if let Some(why) = request.fault() {
+            return tell(asker, Answer::refused(why), cx);
+        }
+        if request.written().is_empty() {
+            return self.read(asker, request, cx);
+        }
+        if let Request::Create(create) = &mut request {
+            create.capacity = self.routes.capacity;
+        }
+        let body = Bytes::from(request.encoded());
+        let bytes = body.len();
+        let full = self.outstanding_bytes + bytes > OUTSTANDING_BYTES_MAX;
+        if full || self.outstanding() >= OUTSTANDING_MAX || self.routes.proxies.is_empty() {
+            return tell(asker, Answer::refused(Why::Busy), cx);
+        }
+        let groups = self.routes.proxies.len() as u64;
+        let group = match asker {
+            // One group admits what it is sent in the order sent, so a connection's appends stay in their order.
+            Asker::Connection { node, .. } => (u64::from(node.place().0) % groups) as u16,
+            Asker::Call(_) => {
+                self.next_group = ((u64::from(self.next_group) + 1) % groups) as u16;
+                self.next_group
+            }
+        };
+        self.outstanding_bytes += bytes;
+        self.outbox.push(Group(group), body, Waiting { asker, bytes }, cx.now());
+    }
+
+    /// Returns who waits for answers that the life before leaves open.
+    fn begin_life(&mut self, cx: &mut Cx<'_, Self>) -> Vec<Waiting> {
+        self.life = self.life.next(cx.wall());
+        let position = cx.append(&self.life);
+        cx.trim(position);
+        self.outstanding_bytes = 0;
+        self.outbox.restart(self.life.incarnation)
+    }
+
+    fn read(&mut self, asker: Asker, mut request: Request, cx: &mut Cx<'_, Self>) {
+        if self.reads.len() >= READS_MAX {
+            return tell(asker, Answer::refused(Why::Busy), cx);
+        }
+        let mut until = cx.now();
+        match &mut request {
+            Request::Read(read) => {
+                read.bytes_max = read.bytes_max.min(READ_BYTES_MAX);
+                until = until + Duration::from_millis(read.wait_ms.min(WAIT_MS_MAX).into());
+            }
+            Request::List(list) => list.limit = list.limit.clamp(1, LIST_MAX),
+            _ => {}
+        }
+        self.next_read += 1;
+        self.wanted = true;
+        let state = State::Barred(self.barrier + 1);
+        self.reads.insert(self.next_read, Reading { asker, request, state, until, asked: cx.now() });
+        if kernel::planted!(C10) {
+            self.ask(self.next_read, cx.now());
+        }
+    }
+
+    fn on_barrier_passed(&mut self, message: &BarrierPassed) {
+        let Some(under_way) = self.barriers.get_mut(&message.id) else { return };
+        under_way.missing.remove(&message.group.0);
+        if !under_way.missing.is_empty() {
+            return;
+        }
+        let asked = under_way.asked;
+        // What a later barrier has waited for includes what an earlier one waits for.
+        self.barriers = self.barriers.split_off(&(message.id + 1));
+        let passed = |reading: &Reading| matches!(reading.state, State::Barred(id) if id <= message.id);
+        let free: Vec<u64> =
+            self.reads.iter().filter(|(_, reading)| passed(reading)).map(|(&tag, _)| tag).collect();
+        for tag in free {
+            self.ask(tag, asked);
+        }
+    }
+
+    /// Asks the shards that know.
+    fn ask(&mut self, tag: u64, now: Instant) {
+        let spaces = self.routes.shards.len() as u16;
+        let Some(reading) = self.reads.get_mut(&tag) else { return };
+        let asked: BTreeSet<Space> = match &reading.request {
+            Request::Read(read) => BTreeSet::from([space_of(&read.name, spaces)]),
+            Request::Stat(named) => BTreeSet::from([space_of(&named.name, spaces)]),
+            _ => (0..spaces).map(Space).collect(),
+        };
+        let body = Bytes::from(reading.request.encoded());
+        reading.asked = now;
+        for &space in &asked {
+            self.queries.entry(space).or_default().push(Query { tag, body: body.clone() });
+        }
+        reading.state = State::Asked(asked, Vec::new());
+    }
+
+    fn on_read_answers(&mut self, message: ReadAnswers, cx: &mut Cx<'_, Self>) {
+        for answer in message.answers {
+            let Some(reading) = self.reads.get_mut(&answer.tag) else { continue };
+            // An answer that was given up and asked for again may come twice.
+            let State::Asked(missing, logs) = &mut reading.state else { continue };
+            if !missing.remove(&message.space) {
+                continue;
+            }
+            let answered = Answer::decoded(&answer.body).unwrap_or(Answer::refused(Why::Malformed));
+            let answered = match (answered, &reading.request) {
+                (Answer::Logs(more), Request::List(list)) => {
+                    logs.extend(more);
+                    if !missing.is_empty() {
+                        continue;
+                    }
+                    Answer::Logs(first_of(std::mem::take(logs), list))
+                }
+                (Answer::Entries(Entries { first, next, sealed: false, .. }), _)
+                    if first == next && reading.until > cx.now() =>
+                {
+                    reading.state = State::Idle;
+                    continue;
+                }
+                (answered, _) => answered,
+            };
+            tell(reading.asker, answered, cx);
+            self.reads.remove(&answer.tag);
+        }
+    }
+
+    /// The log has changed: whoever waits for it looks again.
+    fn wake(&mut self, name: &str, now: Instant) -> bool {
+        let waits = |reading: &Reading| {
+            matches!(reading.state, State::Idle)
+                && matches!(&reading.request, Request::Read(read) if read.name == name)
+        };
+        let woken: Vec<u64> =
+            self.reads.iter().filter(|(_, reading)| waits(reading)).map(|(&tag, _)| tag).collect();
+        for &tag in &woken {
+            self.ask(tag, now);
+        }
+        !woken.is_empty()
+    }
+
+    /// A proxy that had no leader may have dropped a barrier, and a shard a read; reads that have waited long enough look a
+    /// last time.
+    fn ask_again(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        for (&id, under_way) in &mut self.barriers {
+            if now.since(under_way.asked) >= ASK_AGAIN_AFTER {
+                under_way.asked = now;
+                let proxies = &self.routes.proxies;
+                let missing = under_way.missing.iter();
+                let missing: Vec<NodeId> =
+                    missing.filter_map(|&group| proxies.get(usize::from(group)).copied()).collect();
+                cx.multicast(missing, Barrier { id });
+            }
+        }
+        let due = |reading: &Reading| match reading.state {
+            State::Barred(_) => false,
+            State::Asked(..) => now.since(reading.asked) >= ASK_AGAIN_AFTER,
+            State::Idle => now >= reading.until,
+        };
+        let due: Vec<u64> =
+            self.reads.iter().filter(|(_, reading)| due(reading)).map(|(&tag, _)| tag).collect();
+        for tag in due {
+            self.ask(tag, now);
+        }
+    }
+}
+
+/// The first logs of several shards' answers, by name.
+fn first_of(mut logs: Vec<LogStat>, list: &List) -> Vec<LogStat> {
+    logs.sort_unstable_by(|one, other| one.name.cmp(&other.name));
+    logs.truncate(list.limit as usize);
+    logs
+}
+
+fn tell(asker: Asker, answer: Answer, cx: &mut Cx<'_, Gateway>) {
+    if let Answer::Refused(refused) = &answer {
+        match refused.why {
+            Why::Moved => cx.mark("log.refused_a_late_writer"),
+            Why::Sealed => cx.mark("log.refused_to_break_a_seal"),
+            Why::Trimmed => cx.mark("log.told_a_reader_where_to_resume"),
+            _ => {}
+        }
+    }
+    match asker {
+        Asker::Call(id) => cx.respond(id, Response(answer.encoded().into())),
+        Asker::Connection { node, id } => {
+            cx.send(node, Output { bytes: Native::Reply(Reply { id, answer }).encoded().into() });
+        }
+    }
+}

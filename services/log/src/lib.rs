@@ -1,0 +1,68 @@
+//! The shared log: named logs whose positions have no holes, and appends to several logs at once (Mason's paper, section 6.2).
+//!
+//! **Promised.** Positions of a log are contiguous from 0; each holds one entry for good, until it is trimmed. An append over
+//! several logs is in all of them or in none, and logs that share appends agree on their order. What was answered survives the
+//! loss of a minority of hosts and of everything that was not fsynced. Reads are linearizable.
+//!
+//! **Where we differ from Corfu-Mason, and why.** There, a position is the number that the sequencer gives. Here a log's name decides
+//! which space it lives in, and its positions are counted by the space's shard as it executes: spaces have no holes, so neither have
+//! logs, no-ops take no position, and there may be many more logs than spaces. An append that the log refuses (it is sealed, or
+//! its tail is not where the writer expects it) takes no position either. Entries live in the shard's memory and in its
+//! snapshots, bounded by what each log was created to hold; there is no chain of storage servers.
+#![forbid(unsafe_code)]
+
+mod gateway;
+pub mod native;
+mod rows;
+mod segment;
+mod shard;
+mod wire;
+
+pub use gateway::{Gateway, Routes};
+pub use rows::Rows;
+pub use shard::{LogView, Logs};
+pub use wire::{
+    APPEND_BYTES_MAX, Answer, Append, Create, Entries, LOGS_MAX, List, LogStat, NAME_BYTES_MAX, Named,
+    PARTS_MAX, Part, READ_BYTES_MAX, RETAIN_BYTES_MIN, Read, Refused, Request, Trim, Why, is_name, space_of,
+};
+
+use kernel::{Bytes, Decode, DecodeError};
+use mason::{GroupTime, Order, Space, Stub, StubOut, Verdict};
+
+/// The proxies' part: operations go to the spaces of the logs they name.
+#[derive(Clone, Copy, Debug)]
+pub struct Names {
+    /// How many spaces there are.
+    pub spaces: u16,
+}
+
+impl Stub for Names {
+    fn spaces(&self, body: &[u8]) -> Vec<Space> {
+        let request = Request::decoded(&Bytes::copy_from_slice(body));
+        let Ok(request) = request else { return Vec::new() };
+        let mut spaces: Vec<Space> =
+            request.written().into_iter().map(|name| space_of(name, self.spaces)).collect();
+        spaces.sort_unstable();
+        spaces.dedup();
+        spaces
+    }
+
+    fn apply(&mut self, _body: &Bytes, order: Option<&Order>, _now: GroupTime, out: &mut StubOut) -> Verdict {
+        if order.is_none() {
+            // It names no log: there is nothing to order.
+            out.answer(Bytes::new());
+            return Verdict::Void;
+        }
+        Verdict::Execute
+    }
+
+    fn on_clock(&mut self, _now: GroupTime, _new_leader: bool, _out: &mut StubOut) {}
+
+    fn apply_follow_up(&mut self, _: &Bytes, _: Option<&Order>, _: GroupTime, _: &mut StubOut) {}
+
+    fn save(&self, _out: &mut Vec<u8>) {}
+
+    fn load(&mut self, _saved: &[u8]) -> Result<(), DecodeError> {
+        Ok(())
+    }
+}

@@ -1,0 +1,354 @@
+//! What is asked of the logs, and what they answer.
+
+use crate::rows::{ROW_OVERHEAD, Rows};
+use kernel::{Bytes, Decode, DecodeError, Encode, Reader};
+use mason::Space;
+
+/// The longest name, in bytes.
+pub const NAME_BYTES_MAX: usize = 128;
+/// What the entries of one append may cost; each costs 8 bytes more than it holds.
+pub const APPEND_BYTES_MAX: usize = 1 << 20;
+/// Logs of one append.
+pub const PARTS_MAX: usize = 64;
+/// The least that a log may be created to hold.
+pub const RETAIN_BYTES_MIN: u64 = 1 << 20;
+/// The most that one read returns, unless a single entry is larger.
+pub const READ_BYTES_MAX: u32 = 1 << 20;
+/// Logs of one space.
+pub const LOGS_MAX: usize = 4_096;
+
+kernel::record! {
+    /// Makes a log.
+    pub struct Create {
+        /// Its name.
+        name: String,
+        /// What it may hold, in bytes; beyond it the oldest entries go. Each entry costs 8 bytes more than it holds.
+        retain_bytes: u64,
+        /// How long entries are kept, in milliseconds; 0: for ever. Looked at whenever something is appended.
+        retain_ms: u64,
+        /// What all logs of its space may be created to hold together. The host fills it in.
+        capacity: u64,
+    }
+}
+
+kernel::record! {
+    /// Entries for one log.
+    pub struct Part {
+        /// The log.
+        name: String,
+        /// Nothing is appended unless the first entry gets this position.
+        expect: Option<u64>,
+        /// See [`crate::Rows`].
+        entries: Bytes,
+    }
+}
+
+kernel::record! {
+    /// Appends to one log or to several: everything or nothing.
+    pub struct Append {
+        /// Each log once.
+        parts: Vec<Part>,
+    }
+}
+
+kernel::record! {
+    /// Drops entries.
+    pub struct Trim {
+        /// The log.
+        name: String,
+        /// Positions below this one go.
+        before: u64,
+    }
+}
+
+kernel::record! {
+    /// Names a log.
+    pub struct Named {
+        /// The log.
+        name: String,
+    }
+}
+
+kernel::record! {
+    /// Reads entries in order.
+    pub struct Read {
+        /// The log.
+        name: String,
+        /// The first position.
+        from: u64,
+        /// So many at most.
+        entries_max: u32,
+        /// So many bytes at most (and never more than [`READ_BYTES_MAX`]), unless the first entry is larger.
+        bytes_max: u32,
+        /// How long to wait for an entry where there is none yet, in milliseconds; at most 30,000.
+        wait_ms: u32,
+    }
+}
+
+kernel::record! {
+    /// Asks which logs there are.
+    pub struct List {
+        /// Those whose names come after this one.
+        after: String,
+        /// So many at most.
+        limit: u32,
+    }
+}
+
+/// A call.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Request {
+    /// Makes a log.
+    Create(Create),
+    /// Appends.
+    Append(Append),
+    /// Drops entries.
+    Trim(Trim),
+    /// Lets nothing be appended any more.
+    Seal(Named),
+    /// Drops a log with its entries.
+    Delete(Named),
+    /// Reads entries.
+    Read(Read),
+    /// Asks how far a log goes.
+    Stat(Named),
+    /// Asks which logs there are.
+    List(List),
+}
+
+impl Request {
+    /// The logs that it changes; none for a read.
+    pub fn written(&self) -> Vec<&str> {
+        match self {
+            Self::Create(create) => vec![&create.name],
+            Self::Append(append) => append.parts.iter().map(|part| part.name.as_str()).collect(),
+            Self::Trim(trim) => vec![&trim.name],
+            Self::Seal(named) | Self::Delete(named) => vec![&named.name],
+            Self::Read(_) | Self::Stat(_) | Self::List(_) => Vec::new(),
+        }
+    }
+
+    /// What is wrong with it, whatever the logs hold.
+    pub fn fault(&self) -> Option<Why> {
+        let named = |name: &str| (!is_name(name)).then_some(Why::Malformed);
+        match self {
+            Self::Create(create) if create.retain_bytes < RETAIN_BYTES_MIN => Some(Why::Malformed),
+            Self::Create(create) => named(&create.name),
+            Self::Append(append) => append.fault(),
+            Self::Trim(trim) => named(&trim.name),
+            Self::Seal(log) | Self::Delete(log) | Self::Stat(log) => named(&log.name),
+            Self::Read(read) => named(&read.name),
+            Self::List(_) => None,
+        }
+    }
+}
+
+impl Append {
+    fn fault(&self) -> Option<Why> {
+        let mut names: Vec<&str> = self.parts.iter().map(|part| part.name.as_str()).collect();
+        names.sort_unstable();
+        let repeated = names.windows(2).any(|pair| pair[0] == pair[1]);
+        if names.is_empty() || names.len() > PARTS_MAX || repeated || !names.iter().all(|name| is_name(name))
+        {
+            return Some(Why::Malformed);
+        }
+        let mut bytes = 0;
+        for part in &self.parts {
+            match Rows::count(&part.entries) {
+                None | Some(0) => return Some(Why::Malformed),
+                Some(count) => bytes += part.entries.len() + count * (ROW_OVERHEAD - 4),
+            }
+        }
+        (bytes > APPEND_BYTES_MAX).then_some(Why::TooLarge)
+    }
+}
+
+/// Letters, digits, `.`, `_` and `-`: at least one, at most [`NAME_BYTES_MAX`].
+pub fn is_name(name: &str) -> bool {
+    let sound = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(sound)
+}
+
+/// The space where a log lives.
+pub fn space_of(name: &str, spaces: u16) -> Space {
+    Space((parts::digest(name.as_bytes()) % u64::from(spaces.max(1))) as u16)
+}
+
+/// Why nothing was done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Why {
+    /// Too many calls wait at this host.
+    Busy = 1,
+    /// It is not known whether it was done: the host lost track of the call.
+    Unknown = 2,
+    /// No such call: a name that is none, a log named twice, entries that are none.
+    Malformed = 3,
+    /// There is no such log.
+    NoSuchLog = 4,
+    /// There is one already.
+    Exists = 5,
+    /// The log is sealed; `at` is its tail.
+    Sealed = 6,
+    /// The tail is not where the writer expects it; `at` is where it is.
+    Moved = 7,
+    /// Entries from there on are gone; `at` is the first that is left, where a reader may resume.
+    Trimmed = 8,
+    /// There is no such position yet; `at` is the tail.
+    BeyondTail = 9,
+    /// The space has no room for such a log; `at` is what is free, in bytes.
+    Full = 10,
+    /// The entries of one append cost more than [`APPEND_BYTES_MAX`].
+    TooLarge = 11,
+}
+
+impl Why {
+    /// The reason with this number; what is not known is taken for a malformed call.
+    pub fn of(number: u8) -> Self {
+        const ALL: [Why; 11] = [
+            Why::Busy,
+            Why::Unknown,
+            Why::Malformed,
+            Why::NoSuchLog,
+            Why::Exists,
+            Why::Sealed,
+            Why::Moved,
+            Why::Trimmed,
+            Why::BeyondTail,
+            Why::Full,
+            Why::TooLarge,
+        ];
+        ALL.into_iter().find(|why| *why as u8 == number).unwrap_or(Why::Malformed)
+    }
+}
+
+impl Encode for Why {
+    fn encode(&self, out: &mut Vec<u8>) {
+        out.push(*self as u8);
+    }
+}
+
+impl Decode for Why {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        u8::decode(input).map(Self::of)
+    }
+}
+
+kernel::record! {
+    /// How far a log goes.
+    pub struct LogStat {
+        /// Its name.
+        name: String,
+        /// The first position that is left.
+        first: u64,
+        /// The tail: the position of the next entry.
+        next: u64,
+        /// What its entries cost, in bytes.
+        bytes: u64,
+        /// What they may cost.
+        retain_bytes: u64,
+        /// How long they are kept, in milliseconds; 0: for ever.
+        retain_ms: u64,
+        /// Nothing can be appended any more.
+        sealed: bool,
+    }
+}
+
+kernel::record! {
+    /// Entries that were read.
+    pub struct Entries {
+        /// The position of the first.
+        first: u64,
+        /// The position after the last, where to read on.
+        next: u64,
+        /// The log's tail.
+        tail: u64,
+        /// The log is sealed: the tail is final.
+        sealed: bool,
+        /// See [`crate::Rows`].
+        rows: Bytes,
+    }
+}
+
+kernel::record! {
+    /// Nothing was done.
+    pub struct Refused {
+        /// Why.
+        why: Why,
+        /// The log that it is about, if it is about one.
+        name: String,
+        /// See [`Why`].
+        at: u64,
+    }
+}
+
+/// The answer to a call.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Answer {
+    /// It is done.
+    Done,
+    /// The position of the first entry in each log, in the order asked.
+    Appended(Vec<u64>),
+    /// What was read.
+    Entries(Entries),
+    /// The logs asked for, sorted by name.
+    Logs(Vec<LogStat>),
+    /// Nothing was done.
+    Refused(Refused),
+}
+
+impl Answer {
+    /// A refusal that is about no log in particular.
+    pub fn refused(why: Why) -> Self {
+        Self::about(why, "", 0)
+    }
+
+    pub(crate) fn about(why: Why, name: &str, at: u64) -> Self {
+        Self::Refused(Refused { why, name: name.to_owned(), at })
+    }
+}
+
+/// The codec of an enum whose variants hold one value each.
+macro_rules! tagged {
+    ($Name:ident, $what:literal, $($tag:literal => $Variant:ident),*) => {
+        impl Encode for $Name {
+            fn encode(&self, out: &mut Vec<u8>) {
+                match self {
+                    $( Self::$Variant(value) => {
+                        out.push($tag);
+                        value.encode(out);
+                    } )*
+                    #[allow(unreachable_patterns, reason = "one of the two has a variant that holds nothing")]
+                    _ => out.push(0),
+                }
+            }
+        }
+
+        impl Decode for $Name {
+            fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+                match u8::decode(input)? {
+                    $( $tag => Decode::decode(input).map(Self::$Variant), )*
+                    tag => Self::bare(tag).ok_or(DecodeError::UnknownTag($what, tag)),
+                }
+            }
+        }
+    };
+}
+
+impl Request {
+    fn bare(_tag: u8) -> Option<Self> {
+        None
+    }
+}
+
+impl Answer {
+    fn bare(tag: u8) -> Option<Self> {
+        (tag == 0).then_some(Self::Done)
+    }
+}
+
+tagged!(
+    Request, "log request",
+    1 => Create, 2 => Append, 3 => Trim, 4 => Seal, 5 => Delete, 6 => Read, 7 => Stat, 8 => List
+);
+tagged!(Answer, "log answer", 1 => Appended, 2 => Entries, 3 => Logs, 4 => Refused);

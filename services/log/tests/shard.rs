@@ -1,0 +1,236 @@
+//! The logs of one space and of two, given operations as the proxies' logs would hand them over.
+
+use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place, SnapshotStep};
+use mason::{Number, Order, Placed, Shard, ShardOut, Space, Stamp};
+use shared_log::{
+    APPEND_BYTES_MAX, Answer, Append, Create, Entries, Logs, Named, Part, RETAIN_BYTES_MIN, Read, Refused,
+    Request, Rows, Trim, Why, space_of,
+};
+
+const READER: NodeId = NodeId::ZERO;
+
+fn order(stamp: u64, spaces: &[u16], time: u64) -> Order {
+    let numbers = spaces.iter().map(|&space| Placed { space: Space(space), number: Number(stamp) }).collect();
+    Order { numbers, stamp: Stamp(stamp), time }
+}
+
+struct One {
+    logs: Logs,
+    stamp: u64,
+    time: u64,
+    told: Vec<(NodeId, Bytes)>,
+}
+
+impl One {
+    fn new() -> Self {
+        Self { logs: Logs::new(Space(0), 1), stamp: 0, time: 1_000, told: Vec::new() }
+    }
+
+    fn ask(&mut self, request: &Request) -> Answer {
+        self.stamp += 1;
+        let mut out = ShardOut::default();
+        let body = Bytes::from(request.encoded());
+        self.logs.execute(&body, &order(self.stamp, &[0], self.time), &[], &mut out);
+        let (answer, told) = out.into_parts();
+        self.told.extend(told);
+        Answer::decoded(&answer.into()).expect("shards answer in their own words")
+    }
+
+    fn create(&mut self, name: &str, retain_ms: u64) -> Answer {
+        let (retain_bytes, capacity) = (RETAIN_BYTES_MIN, 3 * RETAIN_BYTES_MIN);
+        self.ask(&Request::Create(Create { name: name.to_owned(), retain_bytes, retain_ms, capacity }))
+    }
+
+    fn read(&mut self, from: u64, entries_max: u32, bytes_max: u32, wait_ms: u32) -> Answer {
+        let read = Read { name: "a".to_owned(), from, entries_max, bytes_max, wait_ms };
+        let mut out = Vec::new();
+        self.logs.read(READER, &Request::Read(read).encoded(), &mut out);
+        Answer::decoded(&out.into()).expect("shards answer in their own words")
+    }
+
+    fn words(&mut self, from: u64) -> Vec<String> {
+        let Answer::Entries(Entries { rows, .. }) = self.read(from, 100, 1 << 20, 0) else {
+            return Vec::new();
+        };
+        Rows::iter(&rows).map(|entry| String::from_utf8_lossy(entry).into_owned()).collect()
+    }
+}
+
+fn part(name: &str, expect: Option<u64>, entries: &[&[u8]]) -> Part {
+    let mut rows = Rows::default();
+    entries.iter().for_each(|entry| rows.push(entry));
+    Part { name: name.to_owned(), expect, entries: rows.into_bytes() }
+}
+
+fn append(name: &str, entries: &[&[u8]]) -> Request {
+    Request::Append(Append { parts: vec![part(name, None, entries)] })
+}
+
+fn refusal(answer: &Answer) -> Option<(Why, u64)> {
+    match answer {
+        Answer::Refused(Refused { why, at, .. }) => Some((*why, *at)),
+        _ => None,
+    }
+}
+
+// A position given twice, or left out, is what a log is there to prevent.
+#[test]
+fn positions_follow_one_another_and_refused_appends_take_none() {
+    let mut one = One::new();
+    assert_eq!(refusal(&one.ask(&append("a", &[b"x"]))), Some((Why::NoSuchLog, 0)));
+    assert_eq!(one.create("a", 0), Answer::Done);
+    assert_eq!(refusal(&one.create("a", 0)), Some((Why::Exists, 0)));
+    assert_eq!(one.ask(&append("a", &[b"0", b"1"])), Answer::Appended(vec![0]));
+    let expecting = |at| Request::Append(Append { parts: vec![part("a", Some(at), &[b"2"])] });
+    assert_eq!(refusal(&one.ask(&expecting(1))), Some((Why::Moved, 2)));
+    assert_eq!(one.ask(&expecting(2)), Answer::Appended(vec![2]));
+    assert_eq!(refusal(&one.ask(&expecting(2))), Some((Why::Moved, 3)), "a repetition changes nothing");
+    assert_eq!(one.ask(&Request::Seal(Named { name: "a".to_owned() })), Answer::Done);
+    assert_eq!(refusal(&one.ask(&append("a", &[b"3"]))), Some((Why::Sealed, 3)));
+    assert_eq!(one.words(0), ["0", "1", "2"]);
+}
+
+// A reader that is told nothing of what is gone reads on as if it had seen it.
+#[test]
+fn readers_are_told_of_what_is_gone_and_of_what_is_not_there_yet() {
+    let mut one = One::new();
+    one.create("a", 0);
+    one.ask(&append("a", &[b"0", b"1", b"2", b"3"]));
+    assert_eq!(one.ask(&Request::Trim(Trim { name: "a".to_owned(), before: 2 })), Answer::Done);
+    assert_eq!(refusal(&one.read(1, 9, 99, 0)), Some((Why::Trimmed, 2)));
+    assert_eq!(refusal(&one.read(5, 9, 99, 0)), Some((Why::BeyondTail, 4)));
+    assert_eq!(one.words(2), ["2", "3"]);
+    let Answer::Entries(few) = one.read(2, 9, 1, 0) else { panic!("entries are there") };
+    assert_eq!((few.next, few.tail), (3, 4), "one entry always comes, however few bytes are wanted");
+    assert_eq!(one.words(4), Vec::<String>::new());
+    one.ask(&Request::Trim(Trim { name: "a".to_owned(), before: 99 }));
+    assert_eq!(one.ask(&append("a", &[b"4"])), Answer::Appended(vec![4]), "positions are not used again");
+    assert_eq!(one.words(4), ["4"]);
+}
+
+// A log that forgets its bounds takes the host's memory.
+#[test]
+fn logs_hold_what_they_were_created_to_hold() {
+    let mut one = One::new();
+    for name in ["a", "b", "c"] {
+        assert_eq!(one.create(name, if name == "b" { 50 } else { 0 }), Answer::Done);
+    }
+    assert_eq!(refusal(&one.create("d", 0)), Some((Why::Full, 0)));
+    let large = vec![7; 100_000];
+    let entries: Vec<&[u8]> = vec![&large; 9];
+    for _ in 0..10 {
+        one.ask(&append("a", &entries));
+        assert!(one.logs.bytes() <= RETAIN_BYTES_MIN);
+    }
+    let (first, next) = one.logs.logs().next().map(|(_, log)| log.range()).expect("a is there");
+    assert!(next == 90 && first > 0 && first < next, "{first} to {next}");
+    let entries: Vec<&[u8]> = vec![&large; 11];
+    assert_eq!(refusal(&one.ask(&append("a", &entries))), Some((Why::TooLarge, 0)));
+    let nothing = vec![b"".as_slice(); APPEND_BYTES_MAX / 8];
+    assert!(matches!(one.ask(&append("a", &nothing)), Answer::Appended(_)), "an empty entry costs 8 bytes");
+    // By age, whole segments at a time.
+    let before = one.logs.bytes();
+    one.ask(&append("b", &[&large, &large]));
+    one.time += 100;
+    one.ask(&append("b", &[&large, &large]));
+    assert_eq!(one.logs.bytes(), before + 2 * 100_008);
+    assert_eq!(one.ask(&Request::Delete(Named { name: "b".to_owned() })), Answer::Done);
+    assert_eq!(one.create("d", 0), Answer::Done, "a deleted log makes room");
+}
+
+// A waiting reader that nobody wakes waits for ever.
+#[test]
+fn whoever_waits_is_told_once() {
+    let mut one = One::new();
+    one.create("a", 0);
+    one.read(0, 9, 99, 100);
+    one.ask(&append("a", &[b"0"]));
+    assert_eq!(one.told, [(READER, Bytes::from_static(b"a"))]);
+    one.ask(&append("a", &[b"1"]));
+    assert_eq!(one.told.len(), 1);
+    one.read(2, 9, 99, 100);
+    one.logs.forget_reader(NodeId::new(HostId(1), Place(1)));
+    one.logs.forget_reader(READER);
+    one.ask(&append("a", &[b"2"]));
+    assert_eq!(one.told.len(), 1);
+}
+
+// A snapshot that mixes in what came later puts an entry into two places once the log is replayed on it.
+#[test]
+fn a_snapshot_is_of_the_moment_it_began() {
+    let mut one = One::new();
+    one.logs = Logs::new(Space(0), 1).with_segments_of(64);
+    one.create("a", 0);
+    for nth in 0..40_u32 {
+        one.ask(&append("a", &[format!("entry {nth}").as_bytes()]));
+    }
+    one.ask(&Request::Trim(Trim { name: "a".to_owned(), before: 7 }));
+    let digest = one.logs.digest();
+    one.logs.begin_snapshot();
+    let mut chunks = Vec::new();
+    loop {
+        let mut chunk = Vec::new();
+        let step = one.logs.snapshot_step(100, &mut chunk);
+        chunks.push(chunk);
+        one.ask(&append("a", &[b"later"]));
+        if step == SnapshotStep::Done {
+            break;
+        }
+    }
+    assert!(chunks.len() > 3);
+    let mut copy = One { logs: Logs::new(Space(0), 1), ..One::new() };
+    copy.create("gone", 0);
+    copy.logs.reset();
+    chunks.iter().for_each(|chunk| copy.logs.install(chunk).expect("a chunk reads back"));
+    assert_eq!(copy.logs.digest(), digest);
+    assert_eq!(copy.words(7), (7..40).map(|nth| format!("entry {nth}")).collect::<Vec<_>>());
+    assert_eq!(copy.logs.logs().count(), 1);
+    assert!(copy.logs.install(&chunks[0][..chunks[0].len() - 1]).is_err());
+}
+
+// Half an append over two spaces is what nobody can repair later.
+#[test]
+fn an_append_over_two_spaces_is_in_both_or_in_none() {
+    let name_in =
+        |space| ["a", "b", "c", "d", "e", "f"].into_iter().find(|name| space_of(name, 2) == Space(space));
+    let (zero, one) = (name_in(0).expect("a name"), name_in(1).expect("a name"));
+    let mut shards = [Logs::new(Space(0), 2), Logs::new(Space(1), 2)];
+    let mut stamp = 0;
+    let mut on = |shards: &mut [Logs; 2], spaces: &[u16], request: &Request| {
+        stamp += 1;
+        let (body, order) = (Bytes::from(request.encoded()), order(stamp, spaces, 1));
+        let inputs: Vec<(Space, Bytes)> = spaces
+            .iter()
+            .map(|&space| {
+                let mut inputs = Vec::new();
+                shards[usize::from(space)].inputs(&body, &order, &mut inputs);
+                (Space(space), inputs.into())
+            })
+            .collect();
+        let answers: Vec<Vec<u8>> = spaces
+            .iter()
+            .map(|&space| {
+                let mut others = inputs.clone();
+                others.retain(|(other, _)| *other != Space(space));
+                let mut out = ShardOut::default();
+                shards[usize::from(space)].execute(&body, &order, &others, &mut out);
+                out.into_parts().0
+            })
+            .collect();
+        assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "participants answer alike");
+        Answer::decoded(&Bytes::from(answers[0].clone())).expect("shards answer in their own words")
+    };
+    let create = |name: &str| {
+        let (retain_bytes, capacity) = (RETAIN_BYTES_MIN, RETAIN_BYTES_MIN);
+        Request::Create(Create { name: name.to_owned(), retain_bytes, retain_ms: 0, capacity })
+    };
+    on(&mut shards, &[0], &create(zero));
+    let both = Request::Append(Append { parts: vec![part(one, None, &[b"x"]), part(zero, None, &[b"y"])] });
+    assert_eq!(refusal(&on(&mut shards, &[0, 1], &both)), Some((Why::NoSuchLog, 0)));
+    assert_eq!(shards[0].bytes(), 0, "the log that exists took nothing either");
+    on(&mut shards, &[1], &create(one));
+    on(&mut shards, &[1], &append(one, &[b"before"]));
+    assert_eq!(on(&mut shards, &[0, 1], &both), Answer::Appended(vec![1, 0]));
+    let twice = Request::Append(Append { parts: vec![part(one, None, &[b"x"]), part(one, None, &[b"y"])] });
+    assert_eq!(refusal(&on(&mut shards, &[1], &twice)), Some((Why::Malformed, 0)));
+}
