@@ -151,8 +151,8 @@ fn all_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, Node)> 
     if let Some(sequence) = &file.sequence {
         nodes.extend(crate::spaces::nodes(file, sequence, name, joins));
     }
-    if let Some(logs) = file.logs.as_ref().filter(|_| !joins) {
-        nodes.extend(crate::logs::nodes(file, logs, name));
+    if let Some(logs) = &file.logs {
+        nodes.extend(crate::logs::nodes(file, logs, name, joins));
     }
     nodes
 }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 const FIRST_PLACE: u32 = 2 * PLACES_PER_DEPLOYMENT;
 
 /// Which role of which host is where.
-fn deployment(file: &ClusterFile, logs: &Logs) -> Deployment {
+pub fn deployment(file: &ClusterFile, logs: &Logs) -> Deployment {
     let entry = |host: &crate::cluster::HostLine| HostEntry {
         name: host.name.clone(),
         address: host.address.clone(),
@@ -29,8 +29,8 @@ pub fn gateway(file: &ClusterFile, logs: &Logs, name: &str) -> NodeId {
     deployment(file, logs).gateway_of(HostId::named(name))
 }
 
-/// The roles of the host `name`.
-pub fn nodes(file: &ClusterFile, logs: &Logs, name: &str) -> Vec<(Place, Node)> {
+/// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
+pub fn nodes(file: &ClusterFile, logs: &Logs, name: &str, joins: bool) -> Vec<(Place, Node)> {
     let host = HostId::named(name);
     let deployment = deployment(file, logs);
     let stub = Names { spaces: logs.spaces };
@@ -41,6 +41,7 @@ pub fn nodes(file: &ClusterFile, logs: &Logs, name: &str) -> Vec<(Place, Node)> 
         shard: &|space| shared_log::Logs::new(space, logs.spaces),
         gateway: Gateway::new(Routes { proxies, shards, capacity: logs.space_bytes }),
     };
+    let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };
     let nodes: Vec<(Place, LogMember)> = deployment.build(host, &spaces_of, parts);
     nodes.into_iter().map(|(place, member)| (place, member.into())).collect()
 }

@@ -46,8 +46,9 @@ pub fn watch(handle: HostHandle<Node>, file: ClusterFile, host: String, gate: Ga
 fn proxies(file: &ClusterFile, host: &str) -> Vec<Place> {
     let coordination = file.coordination.as_ref().map(|it| crate::ensemble::deployment(file, it));
     let sequence = file.sequence.as_ref().map(|it| crate::spaces::deployment(file, it));
+    let logs = file.logs.as_ref().map(|it| crate::logs::deployment(file, it));
     let of = |deployment: Deployment| deployment.proxies_of(HostId::named(host));
-    coordination.into_iter().chain(sequence).flat_map(of).map(|proxy| proxy.place()).collect()
+    coordination.into_iter().chain(sequence).chain(logs).flat_map(of).map(|proxy| proxy.place()).collect()
 }
 
 /// Has the services over Mason follow a change: whichever proxy leads puts it into its group's log, once. Asked again and again,
