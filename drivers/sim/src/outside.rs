@@ -41,6 +41,7 @@ pub(crate) struct Outside<F: Family> {
     pub(crate) responses: Vec<(NodeId, RequestId, F::Response)>,
     /// Aimed faults whose moment has come, by their numbers among those that have begun.
     pub(crate) triggered: Vec<u32>,
+    pub(crate) record_bytes_max: usize,
     /// Whose code runs.
     pub(crate) current: Option<HostId>,
     packets: Vec<Option<Packet>>,
@@ -50,7 +51,13 @@ pub(crate) struct Outside<F: Family> {
 }
 
 impl<F: Family> Outside<F> {
-    pub(crate) fn new(hosts: &[HostSpec], network: Network, trace: Trace, swarm: Swarm) -> Self {
+    pub(crate) fn new(
+        hosts: &[HostSpec],
+        network: Network,
+        trace: Trace,
+        swarm: Swarm,
+        record_bytes_max: usize,
+    ) -> Self {
         let mut index: Vec<_> = hosts.iter().enumerate().map(|(i, host)| (host.id, i as HostIndex)).collect();
         index.sort_unstable();
         Self {
@@ -64,6 +71,7 @@ impl<F: Family> Outside<F> {
             rejects: BTreeMap::new(),
             responses: Vec::new(),
             triggered: Vec::new(),
+            record_bytes_max,
             current: None,
             packets: Vec::new(),
             free: Vec::new(),

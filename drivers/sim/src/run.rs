@@ -112,7 +112,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     let clock_error = Duration::from_nanos(swarm.clock_error);
     let mut run = Run {
         hosts: (0..).zip(&hosts).map(|(index, host)| Host::new(host.id, index, clock_error)).collect(),
-        out: Outside::new(&hosts, network, trace, swarm),
+        out: Outside::new(&hosts, network, trace, swarm, tuning.record_bytes_max),
         clients: Vec::new(),
         asked: BTreeMap::new(),
         requests: 0,

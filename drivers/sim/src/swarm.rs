@@ -37,6 +37,8 @@ pub struct Tuning {
     pub blows: (f64, f64),
     /// The probability that a message is struck by a class that is on; log-uniform.
     pub message_rate: (f64, f64),
+    /// What a journal takes in one record: the runtime's bound, unless a scenario whose pages are smaller sets a closer one.
+    pub record_bytes_max: usize,
 }
 
 impl Default for Tuning {
@@ -55,6 +57,7 @@ impl Default for Tuning {
             clock_error: (us(10), ms(50)),
             blows: (0.3, 30.0),
             message_rate: (0.0003, 0.1),
+            record_bytes_max: 4 << 20,
         }
     }
 }

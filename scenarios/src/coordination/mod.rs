@@ -456,7 +456,13 @@ impl Scenario for CoordinationScenario {
 
     fn tuning(&self) -> Tuning {
         let s = Duration::from_secs;
-        Tuning { safety: (s(10), s(40)), operations: (30, 200), liveness: s(120), ..Tuning::default() }
+        Tuning {
+            safety: (s(10), s(40)),
+            operations: (30, 200),
+            liveness: s(120),
+            record_bytes_max: 16 << 10,
+            ..Tuning::default()
+        }
     }
 
     fn strikes(&self) -> Vec<StrikeKind> {

@@ -188,7 +188,13 @@ impl Scenario for LogScenario {
 
     fn tuning(&self) -> Tuning {
         let s = Duration::from_secs;
-        Tuning { safety: (s(10), s(30)), operations: (30, 150), liveness: s(120), ..Tuning::default() }
+        Tuning {
+            safety: (s(10), s(30)),
+            operations: (30, 150),
+            liveness: s(120),
+            record_bytes_max: 16 << 10,
+            ..Tuning::default()
+        }
     }
 
     fn strikes(&self) -> Vec<StrikeKind> {

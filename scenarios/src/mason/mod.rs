@@ -181,7 +181,13 @@ impl Scenario for MasonScenario {
 
     fn tuning(&self) -> Tuning {
         let s = Duration::from_secs;
-        Tuning { safety: (s(10), s(30)), operations: (20, 150), liveness: s(120), ..Tuning::default() }
+        Tuning {
+            safety: (s(10), s(30)),
+            operations: (20, 150),
+            liveness: s(120),
+            record_bytes_max: 16 << 10,
+            ..Tuning::default()
+        }
     }
 
     fn strikes(&self) -> Vec<StrikeKind> {

@@ -1,7 +1,7 @@
 //! One space: its numbers are the state.
 
 use crate::label::{Ask, LABEL_BYTES_MAX};
-use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep};
+use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, SnapshotStep};
 use mason::{Order, Shard, ShardOut, Space, Stamp};
 use std::collections::VecDeque;
 
@@ -15,13 +15,22 @@ kernel::record! {
     }
 }
 
+kernel::record! {
+    /// A chunk of a snapshot: what is not in pages stands in each.
+    struct Page {
+        given: u64,
+        digest: u64,
+        latest: Vec<Given>,
+    }
+}
+
 /// The latest labels of one space, and a digest of all there were.
 #[derive(Clone, Debug, Default)]
 pub struct Labels {
     latest: VecDeque<Given>,
     given: u64,
     digest: u64,
-    writing: Option<Vec<u8>>,
+    writing: Option<Page>,
 }
 
 /// Labels that are remembered in each space.
@@ -68,16 +77,20 @@ impl Shard for Labels {
     fn forget_reader(&mut self, _reader: NodeId) {}
 
     fn begin_snapshot(&mut self) {
-        let mut chunk = Vec::new();
-        self.given.encode(&mut chunk);
-        self.digest.encode(&mut chunk);
-        self.latest.iter().cloned().collect::<Vec<_>>().encode(&mut chunk);
-        self.writing = Some(chunk);
+        let latest = self.latest.iter().cloned().collect();
+        self.writing = Some(Page { given: self.given, digest: self.digest, latest });
     }
 
-    fn snapshot_step(&mut self, _budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
-        chunk.extend(self.writing.take().unwrap_or_default());
-        SnapshotStep::Done
+    fn snapshot_step(&mut self, budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
+        let Some(Page { given, digest, mut latest }) = self.writing.take() else { return SnapshotStep::Done };
+        let at_once = (budget / (LABEL_BYTES_MAX + 16)).max(1);
+        let later = latest.split_off(at_once.min(latest.len()));
+        Page { given, digest, latest }.encode(chunk);
+        if later.is_empty() {
+            return SnapshotStep::Done;
+        }
+        self.writing = Some(Page { given, digest, latest: later });
+        SnapshotStep::More
     }
 
     fn reset(&mut self) {
@@ -85,10 +98,9 @@ impl Shard for Labels {
     }
 
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
-        let mut input = Reader::new(Bytes::copy_from_slice(chunk));
-        self.given = input.field()?;
-        self.digest = input.field()?;
-        self.latest = Vec::<Given>::decode(&mut input)?.into();
+        let Page { given, digest, latest } = Page::decoded(&Bytes::copy_from_slice(chunk))?;
+        (self.given, self.digest) = (given, digest);
+        self.latest.extend(latest);
         Ok(())
     }
 

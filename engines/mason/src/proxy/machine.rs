@@ -65,6 +65,8 @@ const STATE_CHUNK: u8 = 1;
 const STUB_CHUNK: u8 = 2;
 // 3 was a page of single operations.
 const KEPT_CHUNK: u8 = 4;
+/// The beginning of what a later chunk of another kind ends.
+const PIECE_CHUNK: u8 = 5;
 
 /// The state machine of a proxy's log.
 ///
@@ -85,6 +87,8 @@ pub struct ProxyMachine<S> {
     notices: Vec<(NodeId, Bytes)>,
     out: StubOut,
     writing: VecDeque<Bytes>,
+    /// The pieces that were installed of what is not complete.
+    installing: Vec<u8>,
 }
 
 // Out of the derive: the buffer of stub calls is empty between calls.
@@ -113,6 +117,7 @@ impl<S: Stub> ProxyMachine<S> {
             notices: Vec::new(),
             out: StubOut::default(),
             writing: VecDeque::new(),
+            installing: Vec::new(),
         }
     }
 
@@ -484,6 +489,16 @@ fn take_numbers(next: &mut [(Space, Number)], spaces: &[Space]) -> Option<MultiN
     taken.collect()
 }
 
+/// Chunks of at most `piece_bytes` and one byte. A journal bounds its records, and this grows with the sessions of a service.
+fn pieces_of(kind: u8, bytes: &[u8], piece_bytes: usize) -> VecDeque<Bytes> {
+    let last = bytes.len().saturating_sub(1) / piece_bytes;
+    let piece = |index: usize| {
+        let bytes = &bytes[index * piece_bytes..bytes.len().min((index + 1) * piece_bytes)];
+        [&[if index < last { PIECE_CHUNK } else { kind }], bytes].concat().into()
+    };
+    (0..=last).map(piece).collect()
+}
+
 fn encode_page(page: &Vec<Run>) -> Bytes {
     let mut chunk = vec![KEPT_CHUNK];
     page.encode(&mut chunk);
@@ -524,11 +539,10 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
     }
 
     fn begin_snapshot(&mut self) {
-        let mut stub = vec![STUB_CHUNK];
+        let mut stub = Vec::new();
         self.stub.save(&mut stub);
-        let mut state = vec![STATE_CHUNK];
-        self.state.encode(&mut state);
-        self.writing = VecDeque::from([state.into(), stub.into()]);
+        self.writing = pieces_of(STATE_CHUNK, &self.state.encoded(), self.page_bytes);
+        self.writing.append(&mut pieces_of(STUB_CHUNK, &stub, self.page_bytes));
         let mut page: Vec<Run> = Vec::new();
         let mut bytes = 0;
         for run in self.kept.values() {
@@ -555,13 +569,22 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
         self.kept_bytes = 0;
         self.notices.clear();
         self.writing.clear();
+        self.installing.clear();
     }
 
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
         let (&kind, rest) = chunk.split_first().ok_or(DecodeError::Truncated)?;
         match kind {
-            STATE_CHUNK => self.state = Assigned::decoded(&Bytes::copy_from_slice(rest))?,
-            STUB_CHUNK => self.stub.load(rest)?,
+            PIECE_CHUNK => self.installing.extend_from_slice(rest),
+            STATE_CHUNK | STUB_CHUNK => {
+                self.installing.extend_from_slice(rest);
+                let whole = Bytes::from(std::mem::take(&mut self.installing));
+                if kind == STATE_CHUNK {
+                    self.state = Assigned::decoded(&whole)?;
+                } else {
+                    self.stub.load(&whole)?;
+                }
+            }
             KEPT_CHUNK => {
                 let runs = Vec::<Run>::decoded(&Bytes::copy_from_slice(rest))?;
                 runs.into_iter().for_each(|run| self.keep(run));

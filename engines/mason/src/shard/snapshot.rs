@@ -1,6 +1,7 @@
 //! Snapshots of a shard: written to the journal so that proxies may forget what is in them, and handed to servers that lag.
 //!
-//! A snapshot is a row of chunks: a head with everything that is a function of the executed numbers, then the service's own.
+//! A snapshot is a row of chunks: a preamble, the pieces of a head with everything that is a function of the executed numbers,
+//! then the service's own. No chunk grows with what a shard holds: each becomes one record of the journal, which has a bound.
 
 use super::{Behind, PullSnapshot, Sent, ShardServer, ShardTimer, SnapshotChunk};
 use crate::client::{Notice, Skipped};
@@ -82,7 +83,15 @@ struct Incoming {
 #[derive(Debug)]
 struct Writer {
     below: Number,
-    head: VecDeque<Bytes>,
+    pieces: VecDeque<Bytes>,
+}
+
+kernel::record! {
+    /// The first chunk.
+    struct Preamble {
+        /// How many of the next chunks hold the head.
+        pieces: u32,
+    }
 }
 
 kernel::record! {
@@ -104,8 +113,8 @@ kernel::record! {
 
 impl Writer {
     fn next<S: Shard>(&mut self, service: &mut S, chunk_bytes: usize) -> (Bytes, bool) {
-        if let Some(head) = self.head.pop_front() {
-            return (head, false);
+        if let Some(piece) = self.pieces.pop_front() {
+            return (piece, false);
         }
         let mut chunk = Vec::with_capacity(chunk_bytes + 1024);
         let step = service.snapshot_step(chunk_bytes, &mut chunk);
@@ -150,7 +159,13 @@ impl<S: Shard> ShardServer<S> {
             // The operation at hand may have been announced already; it is announced anew when it is executed.
             sent: sent.filter(|sent| sent.number < self.next).collect(),
         };
-        Writer { below: self.next, head: VecDeque::from([head.encoded().into()]) }
+        let head = Bytes::from(head.encoded());
+        let piece_bytes = self.parameters.snapshot_chunk_bytes;
+        let pieces = (0..head.len()).step_by(piece_bytes);
+        let mut pieces: VecDeque<Bytes> =
+            pieces.map(|start| head.slice(start..head.len().min(start + piece_bytes))).collect();
+        pieces.push_front(Preamble { pieces: pieces.len() as u32 }.encoded().into());
+        Writer { below: self.next, pieces }
     }
 
     pub(super) fn step_snapshot(&mut self, cx: &mut Cx<'_, Self>) {
@@ -223,8 +238,10 @@ impl<S: Shard> ShardServer<S> {
     }
 
     fn install(&mut self, chunks: &[Bytes]) -> Result<Number, DecodeError> {
-        let (head, rest) = chunks.split_first().ok_or(DecodeError::Truncated)?;
-        let Head { below, executed, covered, sent } = Head::decoded(head)?;
+        let (preamble, rest) = chunks.split_first().ok_or(DecodeError::Truncated)?;
+        let pieces = Preamble::decoded(preamble)?.pieces as usize;
+        let (head, rest) = rest.split_at_checked(pieces).ok_or(DecodeError::Truncated)?;
+        let Head { below, executed, covered, sent } = Head::decoded(&head.concat().into())?;
         self.service.reset();
         for chunk in rest {
             self.service.install(chunk)?;
