@@ -135,13 +135,19 @@ fn an_acceptor_stands_by_the_leader_it_hears() {
 fn a_newcomer_is_handed_on_to_the_leader() {
     let comer = node(7, ACCEPTOR);
     let mut follower = Bench::new(Leader::new(Parameters::default(), configurations(1)), node(2, LEADER));
-    let ask = leader::Enlist { incarnation: 5, acceptor: None };
-    assert!(sends(&follower.hear(comer, ask.clone())).is_empty(), "nobody is known to lead");
+    let ask = || leader::Enlist { incarnation: 5, acceptor: None };
+    assert!(sends(&follower.hear(comer, ask())).is_empty(), "nobody is known to lead");
     follower.hear(node(1, LEADER), leader::Heartbeat { pulse: pulse(1) });
     let handed = leader::Enlist { incarnation: 5, acceptor: Some(comer) };
-    let did = follower.hear(comer, ask);
+    let did = follower.hear(comer, ask());
     assert_eq!(sends(&did), vec![(node(1, LEADER), handed.clone().into())]);
-    assert!(sends(&follower.hear(node(1, LEADER), handed)).is_empty(), "handed on twice");
+    assert!(sends(&follower.hear(node(1, LEADER), handed.clone())).is_empty(), "handed on twice");
+    // One whose own candidacy came to nothing has a higher ballot than the leader that acceptors stand by.
+    let mut candidate = Bench::new(Leader::new(Parameters::default(), configurations(1)), node(2, LEADER));
+    let promised = Ballot { round: 7, leader: node(2, LEADER) };
+    candidate.hear(node(1, ACCEPTOR), leader::Nack { promised });
+    candidate.hear(node(1, LEADER), leader::Heartbeat { pulse: pulse(1) });
+    assert_eq!(sends(&candidate.hear(comer, ask())), vec![(node(1, LEADER), handed.into())]);
 }
 
 // Nobody leads for long whom a candidate of a cluster that is gone unseats again and again, and that candidate never learns.

@@ -170,7 +170,15 @@ impl Leader {
 
     pub(super) fn on_heartbeat(&mut self, message: Heartbeat, cx: &mut Cx<'_, Self>) {
         let Pulse { ballot, configurations, .. } = message.pulse;
-        if ballot < self.highest || ballot.leader == cx.node() {
+        if ballot.leader == cx.node() {
+            return;
+        }
+        if ballot < self.highest {
+            // The higher one may be of a candidacy that came to nothing. Whom acceptors stand by is theirs to say, but newcomers
+            // are handed on to whoever leads.
+            if self.heard.is_none_or(|(known, _)| known <= ballot) {
+                self.heard = Some((ballot, cx.now()));
+            }
             return;
         }
         self.highest = ballot;
