@@ -99,6 +99,8 @@ planted_bugs! {
     C12,
     /// A replica hands its log on with a hole that nobody sees.
     K13,
+    /// A gateway answers pings although the session's home group does not hear of them.
+    K14,
 }
 
 #[cfg(not(feature = "planted"))]

@@ -75,6 +75,7 @@ pub const MUTANTS: &[Mutant] = &[
     coordination(Planted::K05, &["LIN"]),
     coordination(Planted::K06, &["ATOMIC"]),
     coordination(Planted::K07, &["UNIQ"]),
+    coordination(Planted::K14, &["PING"]),
     log(Planted::C10, &["LIN"]),
     log(Planted::C11, &["ATOMIC", "PREFIX", "DUR"]),
     log(Planted::C12, &["DUR"]),

@@ -96,6 +96,7 @@ pub fn start(
     let connections_max = file.limits.connections_max;
     let sequence = file.sequence.as_ref().map(|sequence| crate::spaces::gateway(file, sequence, name));
     let logs = file.logs.as_ref().map(|logs| crate::logs::gateway(file, logs, name));
+    let zookeeper_gate = gate.clone();
     let front_end = FrontEndConfig {
         listen: sockets.native,
         build: Box::new(move || {
@@ -124,7 +125,7 @@ pub fn start(
         let gateway = Deployment::gateway(HostId::named(name));
         front_ends.push(FrontEndConfig {
             listen,
-            build: Box::new(move || Box::new(ZooKeeper { gateway })),
+            build: Box::new(move || Box::new(ZooKeeper { gateway, gate: zookeeper_gate })),
             limits: ClientLimits {
                 connections_max: coordination.connections_max.unwrap_or(connections_max),
                 connections_per_address_max: coordination

@@ -89,7 +89,8 @@ impl Gate {
         *self.0.why.lock().unwrap_or_else(PoisonError::into_inner) = closed.unwrap_or_default();
     }
 
-    fn is_closed(&self) -> bool {
+    /// True while clients are not served.
+    pub fn is_closed(&self) -> bool {
         self.0.is_closed.load(Ordering::Acquire)
     }
 

@@ -1,6 +1,7 @@
 //! ZooKeeper's port: bytes in, bytes out; the gateway role of this host does the rest.
 
 use crate::family::{Message, Ordinate};
+use crate::native::Gate;
 use crate::subject;
 use bytes::BytesMut;
 use kernel::NodeId;
@@ -12,16 +13,19 @@ use std::net::SocketAddr;
 pub struct ZooKeeper {
     /// The gateway of this host.
     pub gateway: NodeId,
+    /// Whether clients are served here at all.
+    pub gate: Gate,
 }
 
 impl FrontEnd<Ordinate> for ZooKeeper {
     fn open(&mut self, _client: NodeId, address: SocketAddr) -> Box<dyn Session<Ordinate>> {
-        Box::new(Connection { gateway: self.gateway, address, announced: false })
+        Box::new(Connection { gateway: self.gateway, gate: self.gate.clone(), address, announced: false })
     }
 }
 
 struct Connection {
     gateway: NodeId,
+    gate: Gate,
     address: SocketAddr,
     announced: bool,
 }
@@ -38,6 +42,10 @@ impl Session<Ordinate> for Connection {
         input: &mut BytesMut,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<(), CloseReason> {
+        // Also of those who came while this host was a member: they ping, and are to look for another one.
+        if self.gate.is_closed() {
+            return Err(CloseReason("this host is no member of the cluster"));
+        }
         if !self.announced {
             self.announced = true;
             let certificate = cx.certificate().and_then(subject::of);

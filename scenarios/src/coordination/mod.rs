@@ -236,6 +236,7 @@ impl CoordinationScenario {
                 }
                 self.session_is_over(number);
             }
+            News::Pong { pinged_at } => self.check_pong(number, pinged_at),
             News::Event { kind, path, zxid, armed } => {
                 control.mark(if zxid > 0 {
                     "coordination.heard_an_event"
@@ -259,6 +260,18 @@ impl CoordinationScenario {
             SESS,
             !calm || away > session.timeout / 2,
             "user {number} lost session {:x} though it was heard {away} ns before",
+            session.id
+        );
+    }
+
+    /// Nobody is told for long that a session lives which is over: its user may hold a lock that is another's by now.
+    fn check_pong(&self, number: usize, pinged_at: u64) {
+        let Some(session) = &self.users[number].session else { return };
+        let over_at = self.servers.over_at(session.id);
+        invariant!(
+            PING,
+            over_at.is_none_or(|over_at| pinged_at < over_at + session.timeout),
+            "user {number} had a ping of {pinged_at} answered in session {:x}, which was over at {over_at:?}",
             session.id
         );
     }
@@ -545,6 +558,8 @@ impl Scenario for CoordinationScenario {
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) {
         self.servers.check_host(host, cluster);
+        let sessions = self.users.iter().filter_map(|user| user.session.as_ref());
+        self.servers.watch_sessions(host, sessions.map(|session| session.id), cluster);
     }
 
     fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Seat>) -> bool {

@@ -2,6 +2,7 @@
 
 use super::node::Seat;
 use coordination::sessions::home_of;
+use coordination::wire::SessionId;
 use coordination::wire::parent_of;
 use kernel::{HostId, NodeId, invariant};
 use mason::{Group, Member, Number, Shard as _, Space};
@@ -13,11 +14,40 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Servers {
     digests: BTreeMap<(Space, Number), u64>,
     checked: BTreeMap<NodeId, Number>,
+    /// Which replica of a home group had which session.
+    held: BTreeSet<(NodeId, u64)>,
+    /// When a replica was first seen without a session that it had.
+    over: BTreeMap<u64, u64>,
 }
 
 impl Servers {
     pub(super) fn forget(&mut self, host: HostId) {
         self.checked.retain(|node, _| node.host() != host);
+        self.held.retain(|(node, _)| node.host() != host);
+    }
+
+    pub(super) fn over_at(&self, session: u64) -> Option<u64> {
+        self.over.get(&session).copied()
+    }
+
+    /// Notes which of these sessions end.
+    pub(super) fn watch_sessions(
+        &mut self,
+        host: HostId,
+        sessions: impl Iterator<Item = u64>,
+        cluster: &Cluster<'_, Seat>,
+    ) {
+        for session in sessions {
+            let homes = stubs(cluster.nodes_of(host))
+                .filter(|(_, group, _)| home_of(SessionId(session)) == Some(*group));
+            for (node, _, stub) in homes {
+                if stub.contains(SessionId(session)) {
+                    self.held.insert((node, session));
+                } else if self.held.remove(&(node, session)) {
+                    self.over.entry(session).or_insert(cluster.now());
+                }
+            }
+        }
     }
 
     pub(super) fn check_host(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) {
@@ -43,6 +73,18 @@ fn members<'a>(
     cluster.nodes().filter(|(id, _)| core.contains(&id.host())).filter_map(|(id, node)| match node {
         Seat::Member(member) => Some((id, &**member)),
         Seat::Socket(_) => None,
+    })
+}
+
+/// The home groups' replicas among these.
+fn stubs<'a>(
+    nodes: impl Iterator<Item = (NodeId, &'a Seat)>,
+) -> impl Iterator<Item = (NodeId, Group, &'a coordination::Sessions)> {
+    nodes.filter_map(|(node, seat)| {
+        let Seat::Member(member) = seat else { return None };
+        let Member::Log(embedded) = &**member else { return None };
+        let paxos::Member::Replica(replica) = embedded.node() else { return None };
+        Some((node, replica.machine().group(), replica.machine().stub()))
     })
 }
 
@@ -77,10 +119,8 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
         }
     }
     let mut homes: BTreeMap<Group, Vec<&coordination::Sessions>> = BTreeMap::new();
-    for (_, member) in members(core, cluster) {
-        let Member::Log(embedded) = member else { continue };
-        let paxos::Member::Replica(replica) = embedded.node() else { continue };
-        homes.entry(replica.machine().group()).or_default().push(replica.machine().stub());
+    for (_, group, stub) in stubs(cluster.nodes()).filter(|(node, _, _)| core.contains(&node.host())) {
+        homes.entry(group).or_default().push(stub);
     }
     for owner in owners {
         let home = home_of(owner).and_then(|group| homes.get(&group));

@@ -106,6 +106,10 @@ pub(super) enum News {
     Attached,
     /// The session is refused: it is over.
     Refused(Option<Session>),
+    /// A ping sent then is answered.
+    Pong {
+        pinged_at: u64,
+    },
     Event {
         kind: i32,
         path: String,
@@ -226,10 +230,7 @@ impl User {
                 let armed = self.fire(kind, &path);
                 Some(News::Event { kind, path, zxid, armed })
             }
-            Heard::Reply { xid: -2, .. } => {
-                link.pinged_at = None;
-                self.hear(now)
-            }
+            Heard::Reply { xid: -2, .. } => Some(News::Pong { pinged_at: link.pinged_at.take()? }),
             Heard::Reply { xid, zxid, error, body } => {
                 let awaited = link.awaited.pop_front();
                 let expected = awaited.as_ref().map(|awaited| awaited.xid);

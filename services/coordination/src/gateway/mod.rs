@@ -67,6 +67,8 @@ const TICK: Duration = Duration::from_millis(50);
 pub(crate) enum Asker {
     /// A request of a connection.
     Request(NodeId, EntrySeq),
+    /// The gateway itself, which tells a home group who was heard from.
+    Touch(Instant),
     /// The gateway itself; nobody waits for the answer.
     Upkeep,
 }
@@ -150,8 +152,8 @@ impl Gateway {
                     self.stirred.insert(node);
                     self.on_answered(node, seq, answer);
                 }
-                Some(Asker::Upkeep) => self.on_upkeep_answered(&answer.body, cx),
-                None => {}
+                Some(Asker::Touch(at)) => self.on_touch_answered(message.group, at, &answer.body, cx),
+                Some(Asker::Upkeep) | None => {}
             }
         }
     }
@@ -233,6 +235,7 @@ impl Gateway {
         let position = cx.append(&self.life);
         cx.trim(position);
         self.outbox.restart(self.life.incarnation);
+        self.upkeep.forget_touches();
     }
 
     /// A server of this host skipped operations, perhaps some that are waited for here: whether they were executed is not known. Of

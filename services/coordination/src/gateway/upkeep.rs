@@ -6,13 +6,14 @@ use crate::gateway::connection::{Connection, EntrySeq, Stage, Work};
 use crate::sessions::home_of;
 use crate::wire::{Body, ConnectionEpoch, SessionAnswer, SessionId};
 use kernel::{Cx, Instant, NodeId};
-use std::collections::BTreeMap;
+use mason::Group;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 /// How often home groups are told who was heard from.
 const TOUCH_EVERY: Duration = Duration::from_millis(400);
 /// How often it is looked after those who wait in vain, and sizes are asked for.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// At most so many nodes that have served their time are looked for at a time and shard. Every gateway does, a random while
 /// apart.
 const REAP_MAX: u16 = 1000;
@@ -28,6 +29,21 @@ pub(crate) struct Upkeep {
     pub(crate) departed: Vec<(SessionId, ConnectionEpoch)>,
     /// Handshakes that wait for a random number.
     pub(crate) handshakes: Vec<(NodeId, EntrySeq)>,
+    /// When home groups were told what they have not answered, by group.
+    touches: BTreeMap<usize, VecDeque<Instant>>,
+}
+
+impl Upkeep {
+    /// They will not be answered.
+    pub(crate) fn forget_touches(&mut self) {
+        self.touches.clear();
+    }
+
+    /// For how long a home group has left unanswered who was heard from.
+    fn unanswered_for(&self, home: usize, now: Instant) -> Duration {
+        let oldest = self.touches.get(&home).and_then(VecDeque::front);
+        oldest.map_or(Duration::ZERO, |&at| now.since(at))
+    }
 }
 
 impl Gateway {
@@ -76,13 +92,24 @@ impl Gateway {
         }
         for (home, sessions) in heard {
             for sessions in sessions.chunks(TOUCH_MAX) {
-                self.submit(home, Body::Touch { sessions: sessions.to_vec() }.written(), Asker::Upkeep);
+                let body = Body::Touch { sessions: sessions.to_vec() }.written();
+                self.submit(home, body, Asker::Touch(self.now));
+                self.upkeep.touches.entry(home).or_default().push_back(self.now);
             }
         }
     }
 
     /// Some sessions that were said to be alive are not, or not here: the word of it was lost on its way.
-    pub(crate) fn on_upkeep_answered(&mut self, body: &[u8], cx: &mut Cx<'_, Self>) {
+    pub(crate) fn on_touch_answered(
+        &mut self,
+        group: Group,
+        at: Instant,
+        body: &[u8],
+        cx: &mut Cx<'_, Self>,
+    ) {
+        if let Some(touches) = self.upkeep.touches.get_mut(&usize::from(group.0)) {
+            while touches.pop_front_if(|&mut before| before <= at).is_some() {}
+        }
         let Ok(SessionAnswer::Gone { sessions }) = SessionAnswer::read(body) else { return };
         for gone in sessions {
             let is_it = |connection: &&Connection| (connection.session, connection.epoch) == gone;
@@ -92,7 +119,8 @@ impl Gateway {
         }
     }
 
-    /// A client that gets no answer must be able to look for another gateway.
+    /// A client that gets no answer must be able to look for another gateway. So must one whose session's home group does not answer:
+    /// its pings are answered here, and yet the session expires there.
     fn drop_stalled(&mut self, cx: &mut Cx<'_, Self>) {
         let stalled = self.connections.values().filter(|connection| match connection.stage {
             Stage::New | Stage::Connecting | Stage::Closed => {
@@ -100,7 +128,9 @@ impl Gateway {
             }
             Stage::Open => {
                 let patience = Duration::from_millis(u64::try_from(connection.timeout).unwrap_or(0));
+                let home = home_of(connection.session).map_or(0, |group| usize::from(group.0));
                 connection.queue.front().is_some_and(|entry| self.now.since(entry.since) > patience)
+                    || !kernel::planted!(K14) && self.upkeep.unanswered_for(home, self.now) > patience * 2 / 3
             }
         });
         let stalled: Vec<NodeId> = stalled.map(|connection| connection.node).collect();
