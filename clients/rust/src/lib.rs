@@ -15,6 +15,7 @@
 //! Calls are sent again, to another host if need be, until they are answered or time out; a command is executed once.
 #![forbid(unsafe_code)]
 
+mod calls;
 mod connection;
 mod driver;
 mod log;
@@ -35,6 +36,9 @@ pub use kv::{Expect, Item, Versioned};
 pub use paxos::Level;
 pub use shared_log::{LogStat, Rows};
 pub use tls::{Tls, TlsError, TlsFiles};
+
+/// How long calls wait unless their client was told otherwise.
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a call failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -123,7 +127,7 @@ impl Client {
         if !endpoints.is_empty() {
             tokio::spawn(driver::run(endpoints, tls, orders, Arc::clone(&refusals)));
         }
-        Self { calls, timeout: Duration::from_secs(10), refusals }
+        Self { calls, timeout: TIMEOUT, refusals }
     }
 
     /// The same client with another time limit per call (10 s unless said).

@@ -1,24 +1,15 @@
-//! Calls of the shared log: a task with one connection at a time.
+//! Calls of the shared log.
 
-use crate::connection::{Connection, DialError, Reading, Writing};
-use crate::{CallError, Tls};
+use crate::calls::{Ask, Calls};
+use crate::{CallError, TIMEOUT, Tls};
 use kernel::Bytes;
 use shared_log::native::{Call, Native, Reply};
 use shared_log::{
     Answer, Append, Create, List, LogStat, Named, Part, READ_BYTES_MAX, Read, Refused, Request, Rows, Trim,
     Why,
 };
-use std::collections::{BTreeMap, VecDeque};
 use std::future::Future;
 use std::time::Duration;
-use tokio::sync::{mpsc, oneshot};
-
-/// How long a host may take to take a connection.
-const DIAL_WITHIN: Duration = Duration::from_millis(500);
-/// The pause after a failed dial.
-const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// A host that says it is busy is asked again after this.
-const BUSY_PAUSE: Duration = Duration::from_millis(20);
 
 /// Why a call of the log failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -99,9 +90,30 @@ impl LogEntries {
     }
 }
 
-struct Order {
-    request: Request,
-    answer: oneshot::Sender<Result<Answer, CallError>>,
+impl Ask for Request {
+    type Message = Native;
+    type Reply = Answer;
+    type Answer = Answer;
+
+    fn message(&self, id: u64) -> Native {
+        Native::Call(Call { id, request: self.clone() })
+    }
+
+    fn reply(message: Native) -> Option<(u64, Answer)> {
+        match message {
+            Native::Reply(Reply { id, answer }) => Some((id, answer)),
+            Native::Call(_) => None,
+        }
+    }
+
+    fn outcome(&self, answer: Answer) -> Option<Result<Answer, CallError>> {
+        let busy = matches!(&answer, Answer::Refused(refused) if refused.why == Why::Busy);
+        (!busy).then_some(Ok(answer))
+    }
+
+    fn may_repeat(&self) -> bool {
+        self.written().is_empty()
+    }
 }
 
 /// A client of the shared log. Cheap to clone; must be made inside a tokio runtime.
@@ -110,28 +122,19 @@ struct Order {
 /// too busy to take one of them.
 #[derive(Clone, Debug)]
 pub struct Log {
-    orders: mpsc::UnboundedSender<Order>,
+    calls: Calls<Request>,
     timeout: Duration,
 }
 
 impl Log {
     /// A client of the cluster behind `endpoints`: native addresses of one or more hosts. Returns at once.
     pub fn connect<E: Into<String>>(endpoints: impl IntoIterator<Item = E>) -> Self {
-        Self::start(endpoints.into_iter().map(Into::into).collect(), None)
+        Self { calls: Calls::begin(endpoints, None), timeout: TIMEOUT }
     }
 
     /// The same over TLS.
     pub fn connect_tls<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, tls: Tls) -> Self {
-        Self::start(endpoints.into_iter().map(Into::into).collect(), Some(tls))
-    }
-
-    fn start(endpoints: Vec<String>, tls: Option<Tls>) -> Self {
-        let (orders, taken) = mpsc::unbounded_channel();
-        // Without endpoints nobody listens, and calls say that the client is closed.
-        if !endpoints.is_empty() {
-            tokio::spawn(run(endpoints, tls, taken));
-        }
-        Self { orders, timeout: Duration::from_secs(10) }
+        Self { calls: Calls::begin(endpoints, Some(tls)), timeout: TIMEOUT }
     }
 
     /// The same client with another time limit per call (10 s unless said).
@@ -147,17 +150,9 @@ impl Log {
         request: Request,
         patience: Duration,
     ) -> impl Future<Output = Result<Answer, LogError>> + use<> {
-        let (answer, answered) = oneshot::channel();
-        let sent = self.orders.send(Order { request, answer });
-        let timeout = self.timeout + patience;
+        let call = self.calls.call(request, self.timeout + patience);
         async move {
-            sent.map_err(|_| CallError::Closed)?;
-            let answer = match tokio::time::timeout(timeout, answered).await {
-                Err(_) => return Err(CallError::TimedOut(timeout).into()),
-                Ok(Err(_)) => return Err(CallError::Closed.into()),
-                Ok(Ok(outcome)) => outcome?,
-            };
-            match answer {
+            match call.await? {
                 Answer::Refused(refused) => Err(error_of(refused)),
                 answer => Ok(answer),
             }
@@ -288,123 +283,5 @@ fn error_of(Refused { why, name, at }: Refused) -> LogError {
         Why::BeyondTail => LogError::BeyondTail { name, tail: at },
         Why::Full => LogError::Full { name, free: at },
         Why::TooLarge => LogError::TooLarge,
-    }
-}
-
-/// Calls of one connection.
-struct Calls {
-    reading: Reading,
-    writing: Writing,
-    under_way: BTreeMap<u64, Order>,
-    next: u64,
-}
-
-enum Event {
-    Order(Option<Order>),
-    Replies(Vec<Native>),
-    Broken,
-    Again,
-}
-
-async fn run(endpoints: Vec<String>, tls: Option<Tls>, mut orders: mpsc::UnboundedReceiver<Order>) {
-    let mut waiting: VecDeque<Order> = VecDeque::new();
-    let mut at = 0;
-    loop {
-        // Nobody is dialled before somebody asks.
-        if waiting.is_empty() {
-            match orders.recv().await {
-                Some(order) => waiting.push_back(order),
-                None => return,
-            }
-        }
-        let endpoint = endpoints[at % endpoints.len()].clone();
-        at += 1;
-        match Connection::dial(endpoint, tls.clone(), DIAL_WITHIN).await {
-            Err(DialError::Broken | DialError::Refused(_)) => {
-                while let Ok(order) = orders.try_recv() {
-                    waiting.push_back(order);
-                }
-                // Those whose callers have stopped waiting need no connection.
-                waiting.retain(|order| !order.answer.is_closed());
-                tokio::time::sleep(DIAL_AGAIN_AFTER).await;
-            }
-            Ok(connection) => {
-                let Connection { reading, writing } = connection;
-                let mut calls = Calls { reading, writing, under_way: BTreeMap::new(), next: 0 };
-                let open = calls.serve(&mut orders, &mut waiting).await;
-                for order in calls.under_way.into_values() {
-                    if order.request.written().is_empty() {
-                        waiting.push_back(order);
-                    } else {
-                        // Whoever asked may have stopped waiting.
-                        let _ = order.answer.send(Err(CallError::MaybeExecuted));
-                    }
-                }
-                if !open {
-                    return;
-                }
-            }
-        }
-    }
-}
-
-impl Calls {
-    /// Until the connection breaks (true) or every handle is dropped (false).
-    async fn serve(
-        &mut self,
-        orders: &mut mpsc::UnboundedReceiver<Order>,
-        waiting: &mut VecDeque<Order>,
-    ) -> bool {
-        let mut again_at: Option<tokio::time::Instant> = None;
-        loop {
-            if again_at.is_none() {
-                waiting.drain(..).for_each(|order| self.send(order));
-            }
-            let pause = async {
-                match again_at {
-                    Some(at) => tokio::time::sleep_until(at).await,
-                    None => std::future::pending().await,
-                }
-            };
-            let event = tokio::select! {
-                order = orders.recv() => Event::Order(order),
-                received = self.reading.receive() => received.map_or(Event::Broken, Event::Replies),
-                _ = self.writing.progress() => Event::Broken,
-                () = pause => Event::Again,
-            };
-            match event {
-                Event::Order(None) => return false,
-                Event::Order(Some(order)) => waiting.push_back(order),
-                Event::Broken => return true,
-                Event::Again => again_at = None,
-                Event::Replies(replies) => {
-                    for reply in replies {
-                        if let Native::Reply(reply) = reply
-                            && let Some(busy) = self.take(reply)
-                        {
-                            waiting.push_back(busy);
-                            again_at = Some(tokio::time::Instant::now() + BUSY_PAUSE);
-                        }
-                    }
-                }
-            }
-        }
-    }
-
-    fn send(&mut self, order: Order) {
-        self.next += 1;
-        self.writing.push(&Native::Call(Call { id: self.next, request: order.request.clone() }));
-        self.under_way.insert(self.next, order);
-    }
-
-    /// Returns the call if it is to be made again.
-    fn take(&mut self, reply: Reply) -> Option<Order> {
-        let order = self.under_way.remove(&reply.id)?;
-        if matches!(&reply.answer, Answer::Refused(refused) if refused.why == Why::Busy) {
-            return Some(order);
-        }
-        // Whoever asked may have stopped waiting.
-        let _ = order.answer.send(Ok(reply.answer));
-        None
     }
 }

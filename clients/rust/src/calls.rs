@@ -1,0 +1,202 @@
+//! Calls of a service that answers each by one message: a task with one connection at a time.
+
+use crate::connection::{Connection, DialError, Reading, Writing};
+use crate::{CallError, Tls};
+use kernel::{Decode, Encode};
+use std::collections::{BTreeMap, VecDeque};
+use std::future::Future;
+use std::time::Duration;
+use tokio::sync::{mpsc, oneshot};
+
+/// How long a host may take to take a connection.
+const DIAL_WITHIN: Duration = Duration::from_millis(500);
+/// The pause after a failed dial.
+const DIAL_AGAIN_AFTER: Duration = Duration::from_millis(50);
+/// A host that says it is busy is asked again after this.
+const BUSY_PAUSE: Duration = Duration::from_millis(20);
+
+/// What is asked of a service, and how it is said.
+pub(crate) trait Ask: Send + 'static {
+    /// A message of either direction.
+    type Message: Encode + Decode + Send;
+    /// What a host says.
+    type Reply;
+    /// What the caller gets.
+    type Answer: Send;
+
+    /// The message of call `id`.
+    fn message(&self, id: u64) -> Self::Message;
+
+    /// The call that a message answers, and how; none if it is no reply.
+    fn reply(message: Self::Message) -> Option<(u64, Self::Reply)>;
+
+    /// What the reply comes to; none if the host is busy, has done nothing and is to be asked again.
+    fn outcome(&self, reply: Self::Reply) -> Option<Result<Self::Answer, CallError>>;
+
+    /// True if it may be executed twice: then a broken connection is no reason to give it up.
+    fn may_repeat(&self) -> bool;
+}
+
+/// Calls on their way to a cluster. Cheap to clone.
+#[derive(Debug)]
+pub(crate) struct Calls<A: Ask>(mpsc::UnboundedSender<Order<A>>);
+
+impl<A: Ask> Clone for Calls<A> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+#[derive(Debug)]
+struct Order<A: Ask> {
+    ask: A,
+    answer: oneshot::Sender<Result<A::Answer, CallError>>,
+}
+
+impl<A: Ask> Calls<A> {
+    /// Begins a task of the runtime that this is called in; it ends with the last handle.
+    pub(crate) fn begin<E: Into<String>>(endpoints: impl IntoIterator<Item = E>, tls: Option<Tls>) -> Self {
+        let (orders, taken) = mpsc::unbounded_channel();
+        let endpoints: Vec<String> = endpoints.into_iter().map(Into::into).collect();
+        // Without endpoints nobody listens, and calls say that the client is closed.
+        if !endpoints.is_empty() {
+            tokio::spawn(run(endpoints, tls, taken));
+        }
+        Self(orders)
+    }
+
+    /// The call is on its way when this returns; its answer comes by the future.
+    pub(crate) fn call(
+        &self,
+        ask: A,
+        timeout: Duration,
+    ) -> impl Future<Output = Result<A::Answer, CallError>> + use<A> {
+        let (answer, answered) = oneshot::channel();
+        let sent = self.0.send(Order { ask, answer });
+        async move {
+            sent.map_err(|_| CallError::Closed)?;
+            match tokio::time::timeout(timeout, answered).await {
+                Err(_) => Err(CallError::TimedOut(timeout)),
+                Ok(Err(_)) => Err(CallError::Closed),
+                Ok(Ok(outcome)) => outcome,
+            }
+        }
+    }
+}
+
+/// Calls of one connection.
+struct Served<A: Ask> {
+    reading: Reading,
+    writing: Writing,
+    under_way: BTreeMap<u64, Order<A>>,
+    next: u64,
+}
+
+enum Event<A: Ask> {
+    Order(Option<Order<A>>),
+    Messages(Vec<A::Message>),
+    Broken,
+    Again,
+}
+
+async fn run<A: Ask>(
+    endpoints: Vec<String>,
+    tls: Option<Tls>,
+    mut orders: mpsc::UnboundedReceiver<Order<A>>,
+) {
+    let mut waiting: VecDeque<Order<A>> = VecDeque::new();
+    let mut at = 0;
+    loop {
+        // Nobody is dialled before somebody asks.
+        if waiting.is_empty() {
+            match orders.recv().await {
+                Some(order) => waiting.push_back(order),
+                None => return,
+            }
+        }
+        let endpoint = endpoints[at % endpoints.len()].clone();
+        at += 1;
+        match Connection::dial(endpoint, tls.clone(), DIAL_WITHIN).await {
+            Err(DialError::Broken | DialError::Refused(_)) => {
+                while let Ok(order) = orders.try_recv() {
+                    waiting.push_back(order);
+                }
+                // Those whose callers have stopped waiting need no connection.
+                waiting.retain(|order| !order.answer.is_closed());
+                tokio::time::sleep(DIAL_AGAIN_AFTER).await;
+            }
+            Ok(Connection { reading, writing }) => {
+                let mut served = Served { reading, writing, under_way: BTreeMap::new(), next: 0 };
+                let open = served.serve(&mut orders, &mut waiting).await;
+                for order in served.under_way.into_values() {
+                    if order.ask.may_repeat() {
+                        waiting.push_back(order);
+                    } else {
+                        // Whoever asked may have stopped waiting.
+                        let _ = order.answer.send(Err(CallError::MaybeExecuted));
+                    }
+                }
+                if !open {
+                    return;
+                }
+            }
+        }
+    }
+}
+
+impl<A: Ask> Served<A> {
+    /// Until the connection breaks (true) or every handle is dropped (false).
+    async fn serve(
+        &mut self,
+        orders: &mut mpsc::UnboundedReceiver<Order<A>>,
+        waiting: &mut VecDeque<Order<A>>,
+    ) -> bool {
+        let mut again_at: Option<tokio::time::Instant> = None;
+        loop {
+            if again_at.is_none() {
+                waiting.drain(..).for_each(|order| self.send(order));
+            }
+            let pause = async {
+                match again_at {
+                    Some(at) => tokio::time::sleep_until(at).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let event = tokio::select! {
+                order = orders.recv() => Event::<A>::Order(order),
+                received = self.reading.receive() => received.map_or(Event::Broken, Event::Messages),
+                _ = self.writing.progress() => Event::Broken,
+                () = pause => Event::Again,
+            };
+            match event {
+                Event::Order(None) => return false,
+                Event::Order(Some(order)) => waiting.push_back(order),
+                Event::Broken => return true,
+                Event::Again => again_at = None,
+                Event::Messages(messages) => {
+                    for (id, reply) in messages.into_iter().filter_map(A::reply) {
+                        if let Some(busy) = self.take(id, reply) {
+                            waiting.push_back(busy);
+                            again_at = Some(tokio::time::Instant::now() + BUSY_PAUSE);
+                        }
+                    }
+                }
+            }
+        }
+    }
+
+    fn send(&mut self, order: Order<A>) {
+        self.next += 1;
+        self.writing.push(&order.ask.message(self.next));
+        self.under_way.insert(self.next, order);
+    }
+
+    /// Returns the call if it is to be made again.
+    fn take(&mut self, id: u64, reply: A::Reply) -> Option<Order<A>> {
+        let order = self.under_way.remove(&id)?;
+        let Some(outcome) = order.ask.outcome(reply) else { return Some(order) };
+        // Whoever asked may have stopped waiting.
+        let _ = order.answer.send(outcome);
+        None
+    }
+}

@@ -1,0 +1,48 @@
+//! Every simulated family, as far as every test run can afford it; `ordinate sim run FAMILY --seeds N` goes on.
+
+use sim::{Experiment, Options, Sweep};
+
+/// How many seeds are swept: the more of a family's run is its rare cases, the more.
+fn seeds_of(family: &dyn Experiment) -> u64 {
+    match family.family() {
+        "mason" | "paxos" => 100,
+        _ => 60,
+    }
+}
+
+// A role that depends on a map's order or a real clock makes every failing seed worthless.
+#[test]
+fn the_same_seed_gives_the_same_run() {
+    for family in scenarios::families() {
+        let diverged = family.determinism(0..20, &Options::default());
+        assert!(diverged.is_empty(), "{}: {diverged:?}", family.family());
+    }
+}
+
+// Any broken promise, or a service that stands still, on fresh ground.
+#[test]
+fn a_short_sweep_is_clean() {
+    for family in scenarios::families() {
+        let report = family.sweep(&Sweep { threads: 2, ..Sweep::of(0..seeds_of(family.as_ref())) });
+        assert_eq!(report.violations, 0, "{}: {:#?}", family.family(), report.found);
+        assert!(report.operations > 10_000 && report.excused <= 1, "{}", report.to_json());
+    }
+}
+
+// An invariant that no mistake can break guards nothing.
+#[cfg(feature = "planted")]
+#[test]
+fn planted_bugs_are_caught_as_expected() {
+    use scenarios::mutants::{MUTANTS, hunt};
+    use std::time::Duration;
+
+    // These need more seeds than a test run has time for; `ordinate-sim mutants --all` hunts them all.
+    let slow = ["P02", "P12", "P20", "P23", "P24", "P25", "P26", "M02", "M14"];
+    let families = scenarios::families();
+    for mutant in MUTANTS.iter().filter(|mutant| !slow.contains(&format!("{:?}", mutant.planted).as_str())) {
+        let family = families.iter().find(|family| family.family() == mutant.family);
+        let family = family.expect("every family is listed");
+        let hunted = hunt(family.as_ref(), *mutant, 2_000, Duration::from_secs(60));
+        assert!(hunted.is_caught(), "{hunted:?}");
+    }
+}
