@@ -218,11 +218,7 @@ fn has_settled(cluster: &Cluster, hosts: &[usize]) -> bool {
 }
 
 // A newcomer that is listed and neither votes nor has what the dead one had: the next death stops the service or loses writes.
-//
-// It failed in two runs of twelve, by a session's node that was gone: whether its creation had been acknowledged was not asked
-// then. Until many runs have passed it is run by name: `cargo test -p server --test real a_dead_host -- --ignored`.
 #[test]
-#[ignore = "not trusted yet; see above"]
 fn a_dead_host_is_replaced_and_another_may_die() {
     alone(async {
         let (mut cluster, mut addresses) = start().await;
@@ -257,6 +253,8 @@ fn a_dead_host_is_replaced_and_another_may_die() {
             "coordination: b replaced by d, then c killed: {} writes acknowledged, gap {gap:?}",
             shared.count()
         );
+        // The newcomer may still be taking its snapshots when another host dies.
+        assert!(gap <= HANG_GAP_MAX, "gap {gap:?}\n{}", cluster.logs());
         check(&addresses, &shared);
         // And d alone has all of it, too.
         check(&addresses[d..], &shared);

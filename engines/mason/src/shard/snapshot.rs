@@ -32,6 +32,8 @@ pub enum ShardRecord {
 }
 
 const TRANSFER_STALLED_AFTER: Duration = Duration::from_secs(2);
+/// A peer that has sent nothing of a snapshot is given up sooner, for it may be gone; the next one is given twice the time.
+const FIRST_CHUNK_WITHIN: Duration = Duration::from_millis(250);
 const PULL_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// The least time between two chunks written, so that a snapshot does not crowd out the votes.
 const CHUNK_EVERY: Duration = Duration::from_millis(2);
@@ -46,6 +48,8 @@ pub(super) struct Snapshots {
     job: Option<Job>,
     restoring: Option<(Number, Vec<Bytes>)>,
     incoming: Option<Incoming>,
+    /// Peers in a row that were given up.
+    given_up: u32,
     /// A snapshot of a peer that turned out not to decode is half installed: nothing may be executed on it.
     half: bool,
 }
@@ -303,8 +307,11 @@ impl<S: Shard> ShardServer<S> {
             }
             return;
         };
-        if stalled(incoming.progress_at) {
+        let begun = !incoming.chunks.is_empty();
+        let given = FIRST_CHUNK_WITHIN * 2u32.pow(self.snapshots.given_up.min(3));
+        if stalled(incoming.progress_at) || !begun && now.since(incoming.progress_at) > given {
             self.snapshots.incoming = None;
+            self.snapshots.given_up += 1;
         } else if now.since(incoming.asked_at) > PULL_AGAIN_AFTER {
             incoming.asked_at = now;
             let index = incoming.chunks.len() as u64;
@@ -356,6 +363,7 @@ impl<S: Shard> ShardServer<S> {
             return;
         }
         incoming.chunks.push(message.chunk);
+        self.snapshots.given_up = 0;
         (incoming.progress_at, incoming.asked_at) = (cx.now(), cx.now());
         cx.send(from, PullSnapshot { transfer: message.transfer, index: expected + 1 });
         if !message.last {

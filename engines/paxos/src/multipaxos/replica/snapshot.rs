@@ -33,6 +33,8 @@ pub enum ReplicaRecord {
 
 /// How long a transfer may stand still before it is given up.
 const TRANSFER_STALLED_AFTER: Duration = Duration::from_secs(2);
+/// A peer that has sent nothing of a snapshot is given up sooner, for it may be gone; the next one is given twice the time.
+const FIRST_CHUNK_WITHIN: Duration = Duration::from_millis(250);
 const PULL_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// The least time between two chunks written, so that a snapshot does not crowd out the votes.
 const CHUNK_EVERY: Duration = Duration::from_millis(2);
@@ -44,6 +46,8 @@ pub(super) struct Snapshots {
     job: Option<Job>,
     restoring: Option<Restoring>,
     incoming: Option<Incoming>,
+    /// Peers in a row that were given up.
+    given_up: u32,
 }
 
 #[derive(Clone, Debug)]
@@ -256,9 +260,12 @@ impl<S: StateMachine> Replica<S> {
             self.snapshots.job = None;
         }
         let Some(incoming) = &mut self.snapshots.incoming else { return };
-        if stalled(incoming.progress_at) {
+        let begun = !incoming.chunks.is_empty();
+        let given = FIRST_CHUNK_WITHIN * 2u32.pow(self.snapshots.given_up.min(3));
+        if stalled(incoming.progress_at) || !begun && now.since(incoming.progress_at) > given {
             cx.mark("replica.gave_up_a_transfer");
             self.snapshots.incoming = None;
+            self.snapshots.given_up += 1;
         } else if now.since(incoming.asked_at) > PULL_AGAIN_AFTER {
             cx.mark("replica.pulled_a_chunk_again");
             incoming.asked_at = now;
@@ -321,6 +328,7 @@ impl<S: StateMachine> Replica<S> {
             return;
         }
         incoming.chunks.push(message.chunk);
+        self.snapshots.given_up = 0;
         incoming.progress_at = cx.now();
         incoming.asked_at = cx.now();
         // After the last chunk this pull tells the peer that it can let go.
