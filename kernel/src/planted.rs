@@ -79,6 +79,12 @@ planted_bugs! {
     M14,
     /// A sequencer numbers a request over several spaces in two steps, and others in between.
     M17,
+    /// A standby seals groups that were added and does not wait for what they have assigned.
+    M18,
+    /// A group is taken out, and what it had assigned is forgotten with it.
+    M19,
+    /// Groups that are to be removed are left out at once, before they are drained.
+    M16,
     /// The coordination service answers writes that are not on any disk: P01 below it.
     K01,
     /// Sessions expire by what a replica knows and not by the log: one that reads its snapshot back lets them all go.
@@ -91,6 +97,12 @@ planted_bugs! {
     K06,
     /// Sequential names are counted by the children that are there, and not by the parent's own counter.
     K07,
+    /// A barrier does not ask groups that were added since the gateway last heard how many there are.
+    K21,
+    /// A group that has not got its sessions yet takes those that it does not know for expired.
+    K22,
+    /// Writes go to a session's new group before the answers to those at the old one have come.
+    K23,
     /// A log is read without asking how far the logs of the proxies have come.
     C10,
     /// A participant of an append to several logs does not heed what the others refuse.

@@ -1,7 +1,6 @@
 //! What must hold after every burst, and when a healed core has come to rest.
 
 use super::node::Seat;
-use coordination::sessions::home_of;
 use coordination::wire::SessionId;
 use coordination::wire::parent_of;
 use kernel::{HostId, NodeId, invariant};
@@ -15,7 +14,7 @@ pub(super) struct Servers {
     digests: BTreeMap<(Space, Number), u64>,
     checked: BTreeMap<NodeId, Number>,
     /// Which replica of a home group had which session.
-    held: BTreeSet<(NodeId, u64)>,
+    held: BTreeSet<(HostId, u64)>,
     /// When a replica was first seen without a session that it had.
     over: BTreeMap<u64, u64>,
 }
@@ -23,7 +22,7 @@ pub(super) struct Servers {
 impl Servers {
     pub(super) fn forget(&mut self, host: HostId) {
         self.checked.retain(|node, _| node.host() != host);
-        self.held.retain(|(node, _)| node.host() != host);
+        self.held.retain(|(held_by, _)| *held_by != host);
     }
 
     pub(super) fn over_at(&self, session: u64) -> Option<u64> {
@@ -38,12 +37,10 @@ impl Servers {
         cluster: &Cluster<'_, Seat>,
     ) {
         for session in sessions {
-            let homes = stubs(cluster.nodes_of(host))
-                .filter(|(_, group, _)| home_of(SessionId(session)) == Some(*group));
-            for (node, _, stub) in homes {
+            for (_, _, stub) in stubs(cluster.nodes_of(host)) {
                 if stub.contains(SessionId(session)) {
-                    self.held.insert((node, session));
-                } else if self.held.remove(&(node, session)) {
+                    self.held.insert((host, session));
+                } else if stub.has_ended(SessionId(session)) && self.held.remove(&(host, session)) {
                     self.over.entry(session).or_insert(cluster.now());
                 }
             }
@@ -118,13 +115,10 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
             return Err(("ATOMIC", format!("{path} is there and {parent} is not")));
         }
     }
-    let mut homes: BTreeMap<Group, Vec<&coordination::Sessions>> = BTreeMap::new();
-    for (_, group, stub) in stubs(cluster.nodes()).filter(|(node, _, _)| core.contains(&node.host())) {
-        homes.entry(group).or_default().push(stub);
-    }
     for owner in owners {
-        let home = home_of(owner).and_then(|group| homes.get(&group));
-        let lives = home.is_some_and(|replicas| replicas.iter().any(|sessions| sessions.contains(owner)));
+        // Whichever group has come to be its home.
+        let stubs = stubs(cluster.nodes()).filter(|(node, _, _)| core.contains(&node.host()));
+        let lives = stubs.into_iter().any(|(_, _, sessions)| sessions.contains(owner));
         if !lives {
             return Err(("EPH", format!("session {owner} is over and owns nodes")));
         }

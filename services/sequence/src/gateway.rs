@@ -2,10 +2,11 @@
 
 use crate::native::{Native, Next, Numbered, Outcome};
 use crate::{Ask, LABEL_BYTES_MAX};
-use kernel::{Bytes, Cx, Decode, Encode, NodeId, Position, RequestId, Role};
+use kernel::{Bytes, Cx, Decode, Encode, Instant, NodeId, Position, RequestId, Role};
 use mason::client::{ClientIn, Output};
+use mason::proxy::Barrier;
 use mason::shard::Attach;
-use mason::{Group, Life, Mason, Order, Outbox, Response, Space};
+use mason::{Group, Layout, Life, Mason, Order, Outbox, Response, Space};
 use std::time::Duration;
 
 kernel::timers! {
@@ -27,6 +28,9 @@ pub struct Gateway {
     life: Life,
     outbox: Outbox<Asker>,
     next_group: u16,
+    /// How many groups there are, as far as is known.
+    layout: Layout,
+    looked_at: Instant,
     names: Vec<String>,
 }
 
@@ -43,18 +47,28 @@ enum Asker {
 const OUTSTANDING_MAX: usize = 20_000;
 
 const RESEND_AFTER: Duration = Duration::from_millis(100);
+/// How often the first group is asked how many groups there are.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Gateway {
     /// A gateway that uses these proxies of its host, by group, in turn, and hears from these servers, by space.
     pub fn new(proxies: Vec<NodeId>, shards: Vec<NodeId>) -> Self {
         let outbox = Outbox::new(0, &proxies, RESEND_AFTER);
-        Self { proxies, shards, life: Life { incarnation: 0 }, outbox, next_group: 0, names: Vec::new() }
+        let layout = Layout::of_birth(proxies.len() as u16);
+        let (life, names) = (Life { incarnation: 0 }, Vec::new());
+        Self { proxies, shards, life, outbox, next_group: 0, layout, looked_at: Instant(0), names }
     }
 
     /// The same with names for the spaces, by which connections ask for them.
     #[must_use]
     pub fn with_names(self, names: Vec<String>) -> Self {
         Self { names, ..self }
+    }
+
+    /// The same with fewer groups in use at first than there is room for.
+    #[must_use]
+    pub fn with_layout(self, layout: Layout) -> Self {
+        Self { layout, ..self }
     }
 
     /// Calls without an answer, in the group where there are most.
@@ -88,6 +102,13 @@ impl Role for Gateway {
                     }
                 }
             }
+            ClientIn::Elsewhere(message) => {
+                self.learn_layout(&message.layout);
+                if let Some((asker, ask)) = self.outbox.turned_away(&message, cx.now()) {
+                    cx.mark("sequence.asked_another_group");
+                    self.push(ask, asker, cx);
+                }
+            }
             ClientIn::Skipped(_) => {
                 for asker in self.begin_life(cx) {
                     tell(asker, UNKNOWN, cx);
@@ -97,10 +118,12 @@ impl Role for Gateway {
                 Ok(Native::Next(next)) => self.on_next(from, next, cx),
                 Ok(Native::Numbered(_)) | Err(_) => cx.reject("message that is no call"),
             },
+            ClientIn::BarrierPassed(message) => {
+                message.layout.iter().for_each(|layout| self.learn_layout(layout));
+            }
             ClientIn::Progress(_) => {}
             ClientIn::Notice(_)
             | ClientIn::ReadAnswers(_)
-            | ClientIn::BarrierPassed(_)
             | ClientIn::Told(_)
             | ClientIn::Connected(_)
             | ClientIn::Disconnected(_) => cx.reject("message that the sequence has no use for"),
@@ -109,7 +132,14 @@ impl Role for Gateway {
 
     fn on_timer(&mut self, timer: GatewayTimer, cx: &mut Cx<'_, Self>) {
         match timer {
-            GatewayTimer::Resend => cx.set_timer(GatewayTimer::Resend, RESEND_AFTER),
+            GatewayTimer::Resend => {
+                cx.set_timer(GatewayTimer::Resend, RESEND_AFTER);
+                if cx.now().since(self.looked_at) >= LOOK_EVERY {
+                    self.looked_at = cx.now();
+                    // Nobody waits for this barrier: its answer says how many groups there are.
+                    cx.multicast(self.proxies.iter().copied().take(1), Barrier { id: 0 });
+                }
+            }
         }
     }
 
@@ -130,9 +160,15 @@ impl Role for Gateway {
 }
 
 impl Gateway {
+    fn learn_layout(&mut self, layout: &Layout) {
+        if layout.version > self.layout.version {
+            self.layout = layout.clone();
+        }
+    }
+
     fn push(&mut self, ask: Bytes, asker: Asker, cx: &mut Cx<'_, Self>) {
-        let group = Group(self.next_group % self.proxies.len() as u16);
-        self.next_group = (group.0 + 1) % self.proxies.len() as u16;
+        let group = Group(self.next_group % self.layout.serving.max(1));
+        self.next_group = group.0 + 1;
         self.outbox.push(group, ask, asker, cx.now());
     }
 

@@ -1,8 +1,10 @@
 //! The replicated state of a proxy: what its log has assigned, executed alike on every replica of the group.
 
+mod arrangement;
+
 use super::delivery::{Run, Runs};
 use super::entry::{Batch, Claim, Entry, Item, Question};
-use super::{Applied, Began, DidFill, DidMove, DidSeal, FollowUp, NextTag, ProxyIn, Viewed};
+use super::{Applied, Began, DidFill, DidMove, DidSeal, FollowUp, NextTag, ProxyIn, Reached, Viewed};
 use crate::client::{Answer, Answers, ClientIn, Told};
 use crate::order::{
     Cut, Group, GroupTime, MultiNumber, Number, Operation, Order, Placed, Range, Space, Stamp,
@@ -10,8 +12,9 @@ use crate::order::{
 use crate::sequencer::{Moved, SequencerIn};
 use crate::service::{Stub, StubOut, Verdict};
 use crate::shard::{self, Behind, Deliver, Settled, ShardIn};
-use crate::topology::{Members, Topology};
+use crate::topology::{Layout, Members, Topology};
 use crate::view::View;
+use arrangement::Arrangement;
 use kernel::{Bytes, Decode, DecodeError, Encode, HostId, NodeId, SnapshotStep, StateMachine, planted};
 use parts::Ballot;
 use std::collections::{BTreeMap, VecDeque};
@@ -37,6 +40,8 @@ kernel::record! {
         claim: Option<Claim>,
         /// The hosts, since they are others than at the birth.
         members: Option<Members>,
+        /// How many groups are in use, since that is not as at the birth.
+        arrangement: Option<Arrangement>,
     }
 }
 
@@ -57,6 +62,7 @@ impl Default for Assigned {
             durable: Vec::new(),
             claim: None,
             members: None,
+            arrangement: None,
         }
     }
 }
@@ -77,6 +83,11 @@ pub struct ProxyMachine<S> {
     topology: Arc<Topology>,
     /// The version of the members that this host's roles were told of.
     told: u64,
+    /// How many groups were in use at the birth.
+    birth: Layout,
+    /// This host's proxies are to be told where the group stands, and what it hands over.
+    standing_due: bool,
+    pages_due: bool,
     host: HostId,
     page_bytes: usize,
     stub: S,
@@ -106,6 +117,9 @@ impl<S: Stub> ProxyMachine<S> {
     pub fn new(group: Group, host: HostId, topology: Arc<Topology>, page_bytes: usize, stub: S) -> Self {
         Self {
             group,
+            birth: topology.layout.clone(),
+            standing_due: true,
+            pages_due: true,
             topology,
             told: 0,
             host,
@@ -202,6 +216,10 @@ impl<S: Stub> ProxyMachine<S> {
                     self.state.members = Some(members);
                 }
             }
+            Entry::Layout { layout, below, stamp } => self.lay_out(layout, &below, stamp),
+            Entry::Page(page) => self.take_page(&page, self.state.now),
+            Entry::Arrived { at, version } => self.forget_pages(at, version),
+            Entry::Retire { version } => self.retire(version),
         }
     }
 
@@ -221,11 +239,7 @@ impl<S: Stub> ProxyMachine<S> {
             leader,
             sequencer: state.sequencer,
             request: state.request,
-            next: self
-                .topology
-                .spaces()
-                .map(|space| Placed { space, number: state.view.end(space) })
-                .collect(),
+            next: placed_below(&state.view, &self.topology),
             stamp: state.stamp,
             now: state.now,
             tags: state.tags.clone(),
@@ -245,6 +259,10 @@ impl<S: Stub> ProxyMachine<S> {
         let state = &mut self.state;
         let follows = batch.epoch == state.epoch && batch.index == state.index + 1;
         if !follows || (batch.sequencer != state.sequencer && !planted!(M02)) {
+            return;
+        }
+        let retired = state.arrangement.as_ref().is_some_and(|arrangement| arrangement.retired);
+        if retired && !batch.rows.is_empty() {
             return;
         }
         state.index = batch.index;
@@ -310,6 +328,10 @@ impl<S: Stub> ProxyMachine<S> {
         if !self.admit(&operation) {
             return None;
         }
+        if self.group.0 >= self.layout().serving {
+            self.turn_away(&operation);
+            return None;
+        }
         let verdict = self.stub.apply(&operation.body, order, now, &mut self.out);
         self.carry_out(Some(&operation));
         (verdict == Verdict::Execute).then_some(operation)
@@ -337,7 +359,10 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     fn carry_out(&mut self, operation: Option<&Operation>) {
-        let StubOut { answer, tells, follow_ups } = std::mem::take(&mut self.out);
+        let StubOut { answer, elsewhere, tells, follow_ups } = std::mem::take(&mut self.out);
+        if let Some(operation) = operation.filter(|_| elsewhere) {
+            self.turn_away(operation);
+        }
         if let (Some(body), Some(operation)) = (answer, operation)
             && self.speaks_to(operation.origin, operation.tag)
         {
@@ -378,14 +403,19 @@ impl<S: Stub> ProxyMachine<S> {
         }
         if epoch > self.state.sequencer {
             (self.state.sequencer, self.state.request, self.state.claim) = (epoch, 0, claim);
+            if let Some(arrangement) = &mut self.state.arrangement {
+                arrangement.sealed = arrangement.layout.version;
+                self.standing_due = true;
+            }
         }
         let Assigned { epoch: leader, index, sequencer, stamp, .. } = self.state;
         let (view, claim) = (self.state.view.clone(), self.state.claim.clone());
-        self.tell_proxy(DidSeal { epoch: leader, index, sequencer, view, stamp, claim });
+        let layout = Some(self.layout().clone());
+        self.tell_proxy(DidSeal { epoch: leader, index, sequencer, view, stamp, claim, layout });
     }
 
     fn fill(&mut self, epoch: u64, holes: &[Range]) {
-        if epoch != self.state.sequencer {
+        if epoch != self.state.sequencer || self.is_retired() {
             return;
         }
         let mut runs = Runs::default();
@@ -438,6 +468,7 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     fn forget_durable(&mut self, floors: &[Placed]) {
+        self.standing_due |= self.is_retired();
         for floor in floors {
             for (_, server) in self.topology.servers_on(self.host).filter(|(space, _)| *space != floor.space)
             {
@@ -476,6 +507,11 @@ impl<S: Stub> ProxyMachine<S> {
         });
         Deliver { group: self.group, runs: page.cloned().collect(), cut: None }.into()
     }
+}
+
+/// The number after the last one assigned, in each space.
+fn placed_below(view: &View, topology: &Topology) -> Vec<Placed> {
+    topology.spaces().map(|space| Placed { space, number: view.end(space) }).collect()
 }
 
 /// The next number of each of the spaces; none if the rows have no such space.
@@ -521,12 +557,9 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
     fn query(&self, query: &[u8], response: &mut Vec<u8>) {
         match Question::read(query) {
             Ok(Question::Reach) => {
-                let view = &self.state.view;
-                let reach = self
-                    .topology
-                    .spaces()
-                    .map(|space| Placed { space, number: Number(view.end(space).0 - 1) });
-                reach.collect::<Vec<_>>().encode(response);
+                let mut numbers = placed_below(&self.state.view, &self.topology);
+                numbers.iter_mut().for_each(|placed| placed.number = Number(placed.number.0 - 1));
+                Reached { numbers, layout: Some(self.layout().clone()) }.encode(response);
             }
             Ok(Question::View) => ProxyIn::from(Viewed { view: self.state.view.clone() }).encode(response),
             Ok(Question::Lacking { from }) => self.answer_lacking(&from).encode(response),
@@ -535,6 +568,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
     }
 
     fn take_notices(&mut self, notices: &mut Vec<(NodeId, Bytes)>) {
+        self.tell_standing();
         notices.append(&mut self.notices);
     }
 
@@ -565,6 +599,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
 
     fn reset(&mut self) {
         self.state = Assigned::default();
+        (self.standing_due, self.pages_due) = (true, true);
         self.kept.clear();
         self.kept_bytes = 0;
         self.notices.clear();
@@ -583,6 +618,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
                     self.state = Assigned::decoded(&whole)?;
                 } else {
                     self.stub.load(&whole)?;
+                    self.arrange_stub();
                 }
             }
             KEPT_CHUNK => {

@@ -211,6 +211,10 @@ pub(crate) struct Connection {
     pub(crate) next: EntrySeq,
     /// Sent, and their answers not written yet: until then they may have to be asked again.
     pub(crate) reads_under_way: usize,
+    /// The group that the last write was submitted to.
+    pub(crate) home: usize,
+    /// The session comes to another group, which may not have it yet: one write at a time, so that none overtakes another.
+    pub(crate) rehoming: bool,
     /// Submitted and not answered.
     pub(crate) writes_under_way: usize,
     /// The largest stamp of its own writes.
@@ -253,6 +257,8 @@ impl Connection {
             first: EntrySeq(1),
             next: EntrySeq(1),
             reads_under_way: 0,
+            home: 0,
+            rehoming: false,
             writes_under_way: 0,
             written: 0,
             seen: 0,

@@ -36,16 +36,18 @@ pub use metrics::{Metrics, Sizes};
 pub use settings::{Consistency, Routes, Settings};
 
 use crate::gateway::connection::EntrySeq;
-use crate::gateway::connection::{Connection, Stage};
+use crate::gateway::connection::{Connection, Stage, Work};
 use crate::gateway::quotas::Quotas;
 use crate::gateway::reads::Reads;
 use crate::gateway::upkeep::Upkeep;
 use crate::gateway::useless::Useless;
 use crate::gateway::watchers::Watchers;
-use crate::wire::{SessionAnswer, Told};
+use crate::sessions::home_of;
+use crate::wire::{SessionAnswer, SessionId, Told};
 use kernel::{Bytes, Cx, Instant, NodeId, Position, Role};
+use mason::client::Elsewhere;
 use mason::client::{Answers, ClientIn, Close, Notice, Output, Pause};
-use mason::{Group, Life, Mason, Outbox};
+use mason::{Group, Layout, Life, Mason, Outbox};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -92,8 +94,12 @@ pub struct Gateway {
     through: Vec<u64>,
     /// The largest stamp known.
     highest: u64,
+    /// How many groups there are, as far as is known.
+    layout: Layout,
     /// The group where the next session will be at home.
     next_home: usize,
+    /// Connections whose group had turned them away: they try again with the next tick.
+    homeless: BTreeSet<NodeId>,
     /// Connections that may have something to do at the end of the burst.
     stirred: BTreeSet<NodeId>,
     /// Connections that wait for some shard's mark.
@@ -111,13 +117,15 @@ impl Gateway {
             life: Life { incarnation: 0 },
             connections: BTreeMap::new(),
             outbox,
-            reads: Reads::new(settings.routes.proxies.len()),
+            reads: Reads::new(),
             quotas: Quotas::default(),
             watchers: Watchers::default(),
             useless: Useless::default(),
             through: vec![0; settings.routes.shards.len()],
             highest: 0,
+            layout: settings.layout.clone(),
             next_home: 0,
+            homeless: BTreeSet::new(),
             stirred: BTreeSet::new(),
             blocked: BTreeSet::new(),
             upkeep: Upkeep::default(),
@@ -156,6 +164,39 @@ impl Gateway {
                 Some(Asker::Upkeep) | None => {}
             }
         }
+    }
+
+    fn learn_layout(&mut self, layout: &Layout) {
+        if layout.version > self.layout.version {
+            self.layout = layout.clone();
+        }
+    }
+
+    /// Where a session is at home.
+    pub(crate) fn home(&self, session: SessionId) -> usize {
+        usize::from(self.layout.home(home_of(session).unwrap_or_default()).0)
+    }
+
+    /// A group does not serve the session any more, or not yet: what it was asked is asked again, in the same order.
+    fn on_elsewhere(&mut self, message: &Elsewhere, cx: &mut Cx<'_, Self>) {
+        self.learn_layout(&message.layout);
+        let asker = self.outbox.turned_away(message, self.now).map(|(asker, _)| asker);
+        if let Some(Asker::Touch(at)) = asker {
+            self.upkeep.touch_answered(message.group, at);
+        }
+        let Some(Asker::Request(node, seq)) = asker else { return };
+        let Some(connection) = self.connections.get_mut(&node) else { return };
+        connection.writes_under_way = connection.writes_under_way.saturating_sub(1);
+        connection.rehoming = true;
+        let next = connection.next;
+        if let Some(entry) = connection.entry(seq) {
+            if let Work::Write { sent, .. } = &mut entry.work {
+                *sent = false;
+            }
+            connection.next = next.min(seq);
+            cx.mark("coordination.asked_another_group");
+        }
+        self.homeless.insert(node);
     }
 
     fn on_told(&mut self, body: &[u8], cx: &mut Cx<'_, Self>) {
@@ -198,6 +239,7 @@ impl Gateway {
         }
         self.stirred.remove(&node);
         self.blocked.remove(&node);
+        self.homeless.remove(&node);
     }
 
     /// Says the last words and forgets the connection.
@@ -305,7 +347,8 @@ impl Role for Gateway {
                 }
             }
             ClientIn::ReadAnswers(message) => self.on_read_answers(message),
-            ClientIn::BarrierPassed(message) => self.on_barrier_passed(message),
+            ClientIn::BarrierPassed(message) => self.on_barrier_passed(message, cx),
+            ClientIn::Elsewhere(message) => self.on_elsewhere(&message, cx),
             ClientIn::Skipped(_) => self.on_skipped(cx),
             ClientIn::Told(message) => self.on_told(&message.body, cx),
         }

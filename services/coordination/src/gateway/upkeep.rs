@@ -7,6 +7,7 @@ use crate::sessions::home_of;
 use crate::wire::{Body, ConnectionEpoch, SessionAnswer, SessionId};
 use kernel::{Cx, Instant, NodeId};
 use mason::Group;
+use mason::proxy::Barrier;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
@@ -39,6 +40,13 @@ impl Upkeep {
         self.touches.clear();
     }
 
+    /// The group has taken note of what it was told then, or has nothing to do with it any more.
+    pub(crate) fn touch_answered(&mut self, group: Group, at: Instant) {
+        if let Some(touches) = self.touches.get_mut(&usize::from(group.0)) {
+            while touches.pop_front_if(|&mut before| before <= at).is_some() {}
+        }
+    }
+
     /// For how long a home group has left unanswered who was heard from.
     fn unanswered_for(&self, home: usize, now: Instant) -> Duration {
         let oldest = self.touches.get(&home).and_then(VecDeque::front);
@@ -59,6 +67,7 @@ impl Gateway {
     pub(crate) fn on_tick(&mut self, cx: &mut Cx<'_, Self>) {
         let now = self.now;
         self.ask_barriers_again(cx);
+        self.stirred.append(&mut self.homeless);
         if now.since(self.upkeep.touched) >= TOUCH_EVERY {
             self.upkeep.touched = now;
             self.touch();
@@ -67,6 +76,8 @@ impl Gateway {
         if now.since(self.upkeep.looked) >= LOOK_EVERY {
             self.upkeep.looked = now;
             self.drop_stalled(cx);
+            // Nobody waits for this one: its answer says how many groups there are.
+            cx.multicast(self.settings.routes.proxies.iter().copied().take(1), Barrier { id: 0 });
             let paused = self.connections.values().filter(|found| found.paused).map(|found| found.node);
             self.stirred.extend(paused);
             self.settings.placement.spaces().for_each(|space| self.reads.ask_sizes(space));
@@ -87,7 +98,7 @@ impl Gateway {
             std::mem::take(&mut connection.heard).then_some((connection.session, connection.epoch))
         });
         for (session, epoch) in open.chain(std::mem::take(&mut self.upkeep.departed)) {
-            let home = home_of(session).map_or(0, |group| usize::from(group.0));
+            let home = usize::from(self.layout.home(home_of(session).unwrap_or_default()).0);
             heard.entry(home).or_default().push((session, epoch));
         }
         for (home, sessions) in heard {
@@ -107,9 +118,7 @@ impl Gateway {
         body: &[u8],
         cx: &mut Cx<'_, Self>,
     ) {
-        if let Some(touches) = self.upkeep.touches.get_mut(&usize::from(group.0)) {
-            while touches.pop_front_if(|&mut before| before <= at).is_some() {}
-        }
+        self.upkeep.touch_answered(group, at);
         let Ok(SessionAnswer::Gone { sessions }) = SessionAnswer::read(body) else { return };
         for gone in sessions {
             let is_it = |connection: &&Connection| (connection.session, connection.epoch) == gone;
@@ -128,7 +137,7 @@ impl Gateway {
             }
             Stage::Open => {
                 let patience = Duration::from_millis(u64::try_from(connection.timeout).unwrap_or(0));
-                let home = home_of(connection.session).map_or(0, |group| usize::from(group.0));
+                let home = self.home(connection.session);
                 connection.queue.front().is_some_and(|entry| self.now.since(entry.since) > patience)
                     || !kernel::planted!(K14) && self.upkeep.unanswered_for(home, self.now) > patience * 2 / 3
             }
@@ -147,7 +156,12 @@ impl Gateway {
             let Some(Work::Handshake { hello }) = work.map(|entry| &entry.work) else { continue };
             let hello = hello.clone();
             match self.body_of_hello(node, &hello, cx.rng().bits(), cx.node()) {
-                Some((home, body)) => self.submit(home, body, Asker::Request(node, seq)),
+                Some((home, body)) => {
+                    if let Some(connection) = self.connections.get_mut(&node) {
+                        connection.home = home;
+                    }
+                    self.submit(home, body, Asker::Request(node, seq));
+                }
                 None => self.on_handshake_answered(node, seq, &SessionAnswer::Refused),
             }
         }

@@ -6,14 +6,14 @@ use kernel::{
     Bytes, Cx, Effect, Effects, HostId, Instant, NodeId, Place, Position, Rng, Role, Situation, Wall,
 };
 use mason::client::{
-    Answer, Answers, BarrierPassed, ClientIn, Connected, ConnectionIn, Disconnected, Input, Notice, Progress,
-    ReadAnswer, ReadAnswers, Told,
+    Answer, Answers, BarrierPassed, ClientIn, Connected, ConnectionIn, Disconnected, Elsewhere, Input,
+    Notice, Progress, ReadAnswer, ReadAnswers, Told,
 };
 use mason::proxy::ProxyIn;
 use mason::shard::ShardIn;
 use mason::{
-    Group, GroupTime, Mason, Message, Number, Order, Placed, Shard, ShardOut, Space, Stamp, Stub, StubOut,
-    Verdict,
+    Group, GroupTime, Layout, Mason, Message, Number, Order, Placed, Shard, ShardOut, Space, Stamp, Stub,
+    StubOut, Verdict,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -79,6 +79,9 @@ pub(crate) struct Cluster {
     /// Messages on their way to gateways.
     pending: VecDeque<(usize, NodeId, ClientIn)>,
     placement: Arc<Placement>,
+    pub(crate) layout: Layout,
+    /// What stubs have handed over and nobody has yet.
+    pages: Vec<(Group, Bytes)>,
 }
 
 fn proxy(host: usize, group: usize) -> NodeId {
@@ -150,6 +153,8 @@ impl Cluster {
             deaf: false,
             pending: VecDeque::new(),
             placement,
+            layout: Layout::of_birth(shape.groups),
+            pages: Vec::new(),
         };
         for host in 0..cluster.hosts.len() {
             cluster.call(host, |gateway, cx| gateway.on_start(cx));
@@ -202,7 +207,14 @@ impl Cluster {
             Message::Proxy(ProxyIn::Barrier(barrier)) => {
                 let group = Group((to.place().0 - 100) as u16);
                 // All hosts hold the whole log at any time here, and execute it when they like.
-                self.tell(host, ClientIn::from(BarrierPassed { group, id: barrier.id }));
+                self.tell(
+                    host,
+                    ClientIn::from(BarrierPassed {
+                        group,
+                        id: barrier.id,
+                        layout: Some(self.layout.clone()),
+                    }),
+                );
             }
             Message::Shard(ShardIn::Read(read)) => {
                 let (space, length) = ((to.place().0 - 200) as usize, self.log.len());
@@ -261,9 +273,15 @@ impl Cluster {
         let now = GroupTime(self.homes[group].now);
         let verdict = self.homes[group].stub.apply(&operation.body, order.as_ref(), now, &mut out);
         let origin = (operation.origin, Group(group as u16), operation.incarnation, operation.tag);
+        let elsewhere = out.is_elsewhere();
         let answer = self.carry_out(group, out);
         if let Some(body) = answer {
             self.answer(origin, Stamp(0), body);
+        }
+        if elsewhere && let Some(host) = self.hosts.iter().position(|host| host.node == origin.0) {
+            let (_, group, incarnation, tag) = origin;
+            let layout = self.layout.clone();
+            self.tell(host, ClientIn::from(Elsewhere { group, incarnation, tag, layout }));
         }
         if let Some(order) = order {
             let void = verdict == Verdict::Void;
@@ -507,6 +525,24 @@ impl Cluster {
 
     pub(crate) fn sessions(&self, group: usize) -> usize {
         self.homes[group].stub.len()
+    }
+
+    /// The groups below `serving` serve from here on; what the others' stubs hand over does not arrive before `hand_over`.
+    pub(crate) fn lay_out(&mut self, serving: u16) {
+        let spanning = self.homes.len() as u16;
+        self.layout = Layout { version: self.layout.version + 1, serving, spanning };
+        for home in &mut self.homes {
+            home.stub.arrange(&self.layout, &[Group(9)]);
+            self.pages.extend(home.stub.depart(1));
+        }
+    }
+
+    pub(crate) fn hand_over(&mut self) {
+        for (to, page) in std::mem::take(&mut self.pages) {
+            let home = &mut self.homes[usize::from(to.0)];
+            assert_eq!(home.stub.arrive(&page, GroupTime(home.now)), Ok(()));
+        }
+        self.homes.iter_mut().for_each(|home| home.stub.arrange(&self.layout, &[]));
     }
 
     /// A group's replica that starts from a snapshot takes over.

@@ -229,3 +229,51 @@ fn a_connection_learns_of_the_move_all_the_same() {
     assert!(c.closed.contains_key(&first.node));
     assert!(!c.closed.contains_key(&second.node));
 }
+
+// A session that comes to another group with its connection, and loses a write, the order of its writes, or its nodes on the way.
+#[test]
+fn sessions_come_to_another_group_while_they_write() {
+    let mut cluster = Cluster::new(2, 2, 4, 17);
+    let c = &mut cluster;
+    let mut users: Vec<Client> = (0..4).map(|user| Client::connect(c, user % 2)).collect();
+    for (number, user) in users.iter_mut().enumerate() {
+        assert_eq!(user.ask(c, op::CREATE, &create(&format!("/e{number}"), b"", 1)).error, 0);
+    }
+    assert_eq!((c.sessions(0), c.sessions(1)), (2, 2));
+    // The gateways do not know, and ask the group that does not serve any more; then the one that has not got the sessions yet.
+    c.lay_out(1);
+    assert_eq!(c.sessions(1), 0);
+    for (number, user) in users.iter_mut().enumerate() {
+        for version in 0..3 {
+            user.send(c, op::SET_DATA, &set(&format!("/e{number}"), &[version as u8], version));
+        }
+    }
+    c.pass(400);
+    c.hand_over();
+    for (number, user) in users.iter_mut().enumerate() {
+        // One more on the way before it is known that the first of them will be taken.
+        user.send(c, op::SET_DATA, &set(&format!("/e{number}"), b"3", 3));
+    }
+    c.pass(1000);
+    assert_eq!((c.sessions(0), c.sessions(1)), (4, 0));
+    for (number, user) in users.iter_mut().enumerate() {
+        let heard = user.hear(c);
+        let versions = heard.iter().filter_map(|heard| match heard {
+            crate::client::Heard::Reply(reply) if reply.error == 0 => Some(reply.stat().version),
+            _ => None,
+        });
+        assert_eq!(versions.collect::<Vec<_>>(), [1, 2, 3, 4], "user {number}: {heard:?}");
+    }
+    // And back, with nobody writing: who has nothing to say keeps its session, too.
+    c.lay_out(2);
+    c.hand_over();
+    c.pass(9000);
+    assert_eq!((c.sessions(0), c.sessions(1)), (2, 2));
+    for (number, user) in users.iter_mut().enumerate() {
+        user.send(c, op::PING, &[]);
+        c.pass(100);
+        let stat = user.ask(c, op::EXISTS, &read(&format!("/e{number}"), false)).stat();
+        assert_eq!(stat.ephemeral_owner, user.session, "user {number}");
+    }
+    c.agree();
+}
