@@ -266,8 +266,8 @@ impl Scenario for MasonScenario {
             return;
         }
         match self.arranging.on_answer(id, &order) {
-            Some(true) => return control.mark("scenario.changed_the_groups"),
-            Some(false) => return,
+            Some(true) => control.mark("scenario.changed_the_groups"),
+            Some(false) => {}
             None => self.history.answered(id, &order.0, control.cluster.now()),
         }
     }
