@@ -272,6 +272,7 @@ fn sessions_come_to_another_group_while_they_write() {
     for (number, user) in users.iter_mut().enumerate() {
         user.send(c, op::PING, &[]);
         c.pass(100);
+        assert_eq!(user.hear(c).len(), 1);
         let stat = user.ask(c, op::EXISTS, &read(&format!("/e{number}"), false)).stat();
         assert_eq!(stat.ephemeral_owner, user.session, "user {number}");
     }
