@@ -328,7 +328,9 @@ impl<S: Stub> ProxyMachine<S> {
         if !self.admit(&operation) {
             return None;
         }
-        if self.group.0 >= self.layout().serving {
+        // Its leader gave it no numbers where the group was not in use yet, and by now it is.
+        let unnumbered = order.is_none() && !self.stub.spaces(&operation.body).is_empty();
+        if unnumbered || self.group.0 >= self.layout().serving {
             self.turn_away(&operation);
             return None;
         }
