@@ -40,7 +40,11 @@ impl Servers {
             for (_, _, stub) in stubs(cluster.nodes_of(host)) {
                 if stub.contains(SessionId(session)) {
                     self.held.insert((host, session));
-                } else if stub.has_ended(SessionId(session)) && self.held.remove(&(host, session)) {
+                } else if stub.has_ended(SessionId(session))
+                    // A replica that lags may have been the session's home before.
+                    && !stubs(cluster.nodes()).any(|(_, _, stub)| stub.contains(SessionId(session)))
+                    && self.held.remove(&(host, session))
+                {
                     self.over.entry(session).or_insert(cluster.now());
                 }
             }
