@@ -28,6 +28,7 @@ const PIPE_CLOSED: i32 = 141;
 
 fn main() -> std::process::ExitCode {
     runtime::memory::keep_freed(FREED_MEMORY_KEPT);
+    runtime::memory::avoid_huge_pages();
     end_quietly_without_reader();
     commands::run()
 }

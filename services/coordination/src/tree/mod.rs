@@ -9,6 +9,7 @@ mod read;
 mod snapshot;
 mod table;
 mod transaction;
+mod votes;
 mod watches;
 
 use crate::placement::Placement;
