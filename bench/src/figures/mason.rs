@@ -41,7 +41,7 @@ struct Given {
     sequencer: f64,
 }
 
-/// Clients' threads for each machine of leaders.
+/// Clients' threads for each machine of leaders: each speaks to one leader, as the paper's do.
 const CLIENTS_PER_LEADERS: usize = 8;
 
 fn run(run: &Run) -> Result<Given, String> {
@@ -68,7 +68,7 @@ fn run(run: &Run) -> Result<Given, String> {
 fn ordering(watch: &Watch<'_>) -> Result<Drawing, String> {
     let machines = [12, 24, 48];
     let spaces = [1, 8];
-    let outstanding = [32, 128, 320];
+    let outstanding = [4, 16, 32, 64, 128];
     let mut runs = Vec::new();
     for &spaces in &spaces {
         for &machines in &machines {
@@ -201,7 +201,7 @@ fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
         }
         let before = spaces[0].reached;
         for (space, line) in spaces.iter_mut().zip(&mut lines) {
-            space.look(&running, deployment.groups());
+            space.look(&running, deployment.groups);
             line.push(Point { x: now.as_secs_f64(), y: space.reached as f64, note: String::new() });
         }
         if spaces[0].reached > before {

@@ -27,6 +27,8 @@ pub struct Gateway {
     life: Life,
     outbox: Outbox<Asker>,
     next_group: u16,
+    /// All calls go to the next group, and none after it has its turn.
+    stays: bool,
     names: Vec<String>,
 }
 
@@ -48,7 +50,14 @@ impl Gateway {
     /// A gateway that uses these proxies of its host, by group, in turn, and hears from these servers, by space.
     pub fn new(proxies: Vec<NodeId>, shards: Vec<NodeId>) -> Self {
         let outbox = Outbox::new(0, &proxies, RESEND_AFTER);
-        Self { proxies, shards, life: Life { incarnation: 0 }, outbox, next_group: 0, names: Vec::new() }
+        let life = Life { incarnation: 0 };
+        Self { proxies, shards, life, outbox, next_group: 0, stays: false, names: Vec::new() }
+    }
+
+    /// The same with one proxy for all calls, as in the paper's clients: its group's.
+    #[must_use]
+    pub fn staying_with(self, group: Group) -> Self {
+        Self { next_group: group.0, stays: true, ..self }
     }
 
     /// The same with names for the spaces, by which connections ask for them.
@@ -132,7 +141,9 @@ impl Role for Gateway {
 impl Gateway {
     fn push(&mut self, ask: Bytes, asker: Asker, cx: &mut Cx<'_, Self>) {
         let group = Group(self.next_group % self.proxies.len() as u16);
-        self.next_group = (group.0 + 1) % self.proxies.len() as u16;
+        if !self.stays {
+            self.next_group = (group.0 + 1) % self.proxies.len() as u16;
+        }
         self.outbox.push(group, ask, asker, cx.now());
     }
 
