@@ -57,6 +57,10 @@ impl Serve {
                 Some(_) => Some(bind(&file.listen.zookeeper, "listen.zookeeper")?),
                 None => None,
             },
+            kafka: match file.logs.as_ref().and_then(|logs| logs.kafka.as_ref()) {
+                Some(kafka) => Some(bind(&kafka.listen, "listen.kafka")?),
+                None => None,
+            },
         };
         let admin = bind(&file.listen.admin, "listen.admin")?;
         fit_connections(&mut file);
@@ -105,6 +109,9 @@ impl Serve {
                 false => "paxos, one replicated state machine".to_owned(),
             };
             eprintln!("  zookeeper   {}   ({engine})", file.listen.zookeeper);
+        }
+        if let Some(kafka) = file.logs.as_ref().and_then(|logs| logs.kafka.as_ref()) {
+            eprintln!("  kafka       {}", kafka.listen);
         }
         eprintln!("  web page    http://{}", file.listen.admin);
         if std::io::stderr().is_terminal() {

@@ -19,7 +19,7 @@ mod shard;
 mod wire;
 
 pub use gateway::{Gateway, Routes};
-pub use rows::Rows;
+pub use rows::{ROW_OVERHEAD, Rows};
 pub use shard::{LogView, Logs};
 pub use wire::{
     APPEND_BYTES_MAX, Answer, Append, Create, Entries, LOGS_MAX, List, LogStat, NAME_BYTES_MAX, Named,
