@@ -151,7 +151,10 @@ pub fn start(
             ::kafka::Settings { creates_topics: kafka.creates_topics, retain_bytes: kafka.retain_bytes };
         front_ends.push(FrontEndConfig {
             listen,
-            build: Box::new(move || Box::new(Kafka { gateway, directory, settings, request_bytes_max })),
+            build: Box::new(move || {
+                let producer_ids = kafka::producer_ids();
+                Box::new(Kafka { gateway, directory, settings, producer_ids, request_bytes_max })
+            }),
             limits: ClientLimits {
                 connections_max,
                 connections_per_address_max: file.limits.connections_per_address_max,

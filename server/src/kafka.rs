@@ -3,12 +3,14 @@
 use crate::cluster::{ClusterFile, Logs};
 use crate::family::{Message, Node, Ordinate};
 use crate::status::Status;
-use ::kafka::{Broker, Brokers, Connection, Fault, Outgoing, Settings, node_of};
+use ::kafka::{Broker, Brokers, Connection, Fault, Outgoing, ProducerIds, Settings, node_of};
 use bytes::BytesMut;
 use kernel::{Decode as _, Encode as _, HostId, NodeId};
 use mason::client::{ConnectionIn, Input};
 use runtime::{CloseReason, FrontEnd, HostHandle, Session, SessionCx};
 use shared_log::native::{Call, Native, Reply};
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -21,8 +23,16 @@ pub struct Kafka {
     pub directory: Directory,
     /// What it is configured with.
     pub settings: Settings,
+    /// Numbers for producers.
+    pub producer_ids: ProducerIds,
     /// The largest request.
     pub request_bytes_max: usize,
+}
+
+/// Numbers for producers that no other start of a host gives.
+pub fn producer_ids() -> ProducerIds {
+    // The standard library's hasher is seeded by the system; its output is as good a number as any.
+    ProducerIds::beginning_at(RandomState::new().build_hasher().finish())
 }
 
 /// Waiting responses are looked at this often.
@@ -35,7 +45,7 @@ impl FrontEnd<Ordinate> for Kafka {
             gateway: self.gateway,
             directory: self.directory.clone(),
             request_bytes_max: self.request_bytes_max,
-            connection: Connection::new(self.settings),
+            connection: Connection::new(self.settings, self.producer_ids.clone()),
         })
     }
 

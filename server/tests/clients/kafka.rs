@@ -91,3 +91,13 @@ fn the_java_clients_records_survive_a_killed_host() {
         goes_in_and_comes_out(|| java(&folder), "plain", "snappy").await;
     });
 }
+
+// A record that is there twice because the host died between append and answer: what idempotent producers are for.
+#[test]
+fn idempotent_producers_records_are_there_once() {
+    alone(async {
+        let Some(folder) = peers::installed("kafka") else { return };
+        goes_in_and_comes_out(|| python(&folder), "idempotent", "lz4").await;
+        goes_in_and_comes_out(|| java(&folder), "idempotent", "gzip").await;
+    });
+}

@@ -21,6 +21,15 @@ pub struct Sender {
     pub sequence: i32,
 }
 
+impl Sender {
+    /// As what the records after `count` more are sent: numbers wrap at 2^31.
+    #[must_use]
+    pub fn after(self, count: u32) -> Self {
+        let sequence = (self.sequence as u32).wrapping_add(count) & i32::MAX as u32;
+        Self { sequence: sequence as i32, ..self }
+    }
+}
+
 /// Records for one append.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Chunk {
@@ -101,7 +110,8 @@ impl Head {
         input.i64()?;
         let sender = Sender { producer: input.i64()?, epoch: input.i16()?, sequence: input.i32()? };
         let count = input.i32()?;
-        if count < 1 || last_offset_delta != count - 1 {
+        let numbered = sender.producer < 0 || (sender.epoch >= 0 && sender.sequence >= 0);
+        if count < 1 || last_offset_delta != count - 1 || !numbered {
             return Err(Malformed);
         }
         Ok(Self { attributes, base_timestamp, sender, count })

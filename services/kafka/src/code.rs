@@ -37,6 +37,12 @@ impl Code {
     pub const UNSUPPORTED_FOR_MESSAGE_FORMAT: Self = Self(43);
     /// The log is sealed, or there is no room for it.
     pub const POLICY_VIOLATION: Self = Self(44);
+    /// A producer's batch is not the one that comes next.
+    pub const OUT_OF_ORDER_SEQUENCE: Self = Self(45);
+    /// A producer has begun a later epoch.
+    pub const INVALID_PRODUCER_EPOCH: Self = Self(47);
+    /// Nothing is known of a producer any more: it asks for another number.
+    pub const UNKNOWN_PRODUCER: Self = Self(59);
     /// A codec that is none.
     pub const UNSUPPORTED_COMPRESSION_TYPE: Self = Self(76);
     /// A batch that breaks its own rules.

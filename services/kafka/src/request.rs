@@ -31,6 +31,8 @@ pub mod key {
     pub const CREATE_TOPICS: i16 = 19;
     /// Drops topics.
     pub const DELETE_TOPICS: i16 = 20;
+    /// Asks for a producer's number.
+    pub const INIT_PRODUCER_ID: i16 = 22;
 }
 
 /// All that is spoken. Clients switch features off where the oldest version is too new for them, so these are as old as batches of
@@ -43,6 +45,7 @@ pub const APIS: &[Api] = &[
     Api { key: key::API_VERSIONS, min: 0, max: 3 },
     Api { key: key::CREATE_TOPICS, min: 2, max: 4 },
     Api { key: key::DELETE_TOPICS, min: 1, max: 3 },
+    Api { key: key::INIT_PRODUCER_ID, min: 0, max: 1 },
 ];
 
 /// What comes before every request.
@@ -152,6 +155,8 @@ pub enum Request {
     CreateTopics(CreateTopics),
     /// Drops the topics of these names.
     DeleteTopics(Vec<Arc<str>>),
+    /// Wants a number for a producer; of a transaction, if it names one.
+    InitProducerId(Option<String>),
 }
 
 /// Topics or partitions of one request; more are malformed.
@@ -181,6 +186,11 @@ impl Request {
                 input.i32()?;
                 Self::DeleteTopics(names)
             }
+            key::INIT_PRODUCER_ID => {
+                let transactional = input.text_or_null()?;
+                input.i32()?;
+                Self::InitProducerId(transactional)
+            }
             // What the client says of itself is of no use here.
             key::API_VERSIONS => return Ok((head, Self::ApiVersions)),
             _ => return Err(Malformed),
@@ -191,7 +201,7 @@ impl Request {
 
     fn parts(&self) -> usize {
         match self {
-            Self::ApiVersions | Self::NewerApiVersions => 0,
+            Self::ApiVersions | Self::NewerApiVersions | Self::InitProducerId(_) => 0,
             Self::Metadata(metadata) => metadata.topics.as_ref().map_or(0, Vec::len),
             Self::Produce(produce) => produce.parts.len(),
             Self::Fetch(fetch) => fetch.parts.len(),

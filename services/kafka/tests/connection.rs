@@ -1,8 +1,8 @@
 //! A connection over the logs of one space, whose answers may be held back.
 
 use kafka::{
-    APIS, Broker, Brokers, Connection, Fault, Input, NO_TIMESTAMP, Outgoing, Output as _, Record, Settings,
-    key, write_batch,
+    APIS, Broker, Brokers, Connection, Fault, Input, NO_TIMESTAMP, Outgoing, Output as _, ProducerIds,
+    Record, Settings, key, write_batch,
 };
 use kernel::{Decode as _, Encode as _, Instant, NodeId};
 use mason::{Number, Order, Placed, Shard as _, ShardOut, Space, Stamp};
@@ -29,7 +29,7 @@ impl Twin {
         Self {
             logs: Logs::new(Space(0), 1),
             stamp: 0,
-            connection: Connection::new(settings),
+            connection: Connection::new(settings, ProducerIds::beginning_at(u64::MAX)),
             brokers: Brokers { cluster: "c".to_owned(), all: vec![broker] },
             now: Instant::default(),
             calls: Vec::new(),
@@ -248,6 +248,44 @@ fn appends_that_cannot_be_are_refused_in_kafkas_codes() {
     twin.send(key::PRODUCE, 7, 1, &produce(0, "t", 0, &sound)).expect("it is sound");
     assert_eq!(twin.settle(), Err(Fault::UnacknowledgedAppend));
     assert!(twin.output.is_empty());
+}
+
+fn sent_by(mut batch: Vec<u8>, producer: i64, epoch: i16, sequence: i32) -> Vec<u8> {
+    batch[43..51].copy_from_slice(&producer.to_be_bytes());
+    batch[51..53].copy_from_slice(&epoch.to_be_bytes());
+    batch[53..57].copy_from_slice(&sequence.to_be_bytes());
+    let crc = crc32c::crc32c(&batch[21..]);
+    batch[17..21].copy_from_slice(&crc.to_be_bytes());
+    batch
+}
+
+// A batch that is sent again because its answer was lost must not be there twice, also where it took several appends.
+#[test]
+fn what_an_idempotent_producer_sends_again_is_there_once() {
+    let mut twin = Twin::with_log();
+    let mut ids = Vec::new();
+    for body in [&[255, 255, 0, 0, 0, 1], &[255, 255, 0, 0, 0, 1]] {
+        twin.send(key::INIT_PRODUCER_ID, 1, 1, body).expect("it is sound");
+        let (_, mut input) = twin.response().expect("a response");
+        assert_eq!((input.i32(), input.i16()), (Ok(0), Ok(0)));
+        ids.push((input.i64().expect("a number"), input.i16().expect("an epoch")));
+    }
+    assert_eq!(ids, [(i64::MAX, 0), (0, 0)]);
+    let large = "x".repeat(400_000);
+    let three = batch(&[&large, &large, &large]);
+    let cases: [(Vec<u8>, (i16, i64)); 6] = [
+        (sent_by(three.clone(), 5, 0, 0), (0, 0)),
+        (sent_by(three, 5, 0, 0), (0, 0)),
+        (sent_by(batch(&["b"]), 5, 0, 4), (45, -1)),
+        (sent_by(batch(&["a"]), 5, 0, 3), (0, 3)),
+        (sent_by(batch(&["a"]), 5, 1, 0), (0, 4)),
+        (sent_by(batch(&["b"]), 6, 0, 9), (59, -1)),
+    ];
+    for (batch, expected) in cases {
+        twin.send(key::PRODUCE, 7, 1, &produce(-1, "t", 0, &batch)).expect("it is sound");
+        twin.settle().expect("it is sound");
+        assert_eq!(produced(&mut twin.response().expect("a response").1), expected);
+    }
 }
 
 // An append without an answer must not hold up the connection for ever.

@@ -6,6 +6,7 @@
 mod fetch;
 mod offsets;
 mod produce;
+mod producer_id;
 mod topics;
 
 use crate::brokers::Brokers;
@@ -13,8 +14,10 @@ use crate::code::Code;
 use crate::request::{APIS, Head, Request};
 use crate::wire::{Malformed, Output as _};
 use kernel::{Bytes, Instant};
-use shared_log::{Answer, Read, Refused, Why};
+use shared_log::{Answer, Read, Refused, Rejected, Why};
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +28,23 @@ pub struct Settings {
     pub creates_topics: bool,
     /// What a topic may hold unless its maker says, in bytes.
     pub retain_bytes: u64,
+}
+
+/// Where numbers for producers come from. Cheap to clone; all clones are one.
+#[derive(Clone, Debug)]
+pub struct ProducerIds(Rc<Cell<u64>>);
+
+impl ProducerIds {
+    /// Numbers from `first` on, which is drawn at random for each start of a host: then no two hosts give the same.
+    pub fn beginning_at(first: u64) -> Self {
+        Self(Rc::new(Cell::new(first)))
+    }
+
+    fn draw(&self) -> i64 {
+        let number = self.0.get();
+        self.0.set(number.wrapping_add(1));
+        (number & i64::MAX as u64) as i64
+    }
 }
 
 /// Why a connection is closed.
@@ -54,6 +74,7 @@ pub struct Outgoing {
 /// The state of a connection.
 pub struct Connection {
     settings: Settings,
+    producer_ids: ProducerIds,
     /// Requests that have come while there were enough.
     frames: VecDeque<Bytes>,
     queue: VecDeque<Waiting>,
@@ -157,9 +178,10 @@ const WATCHES_MAX: usize = 1_000;
 
 impl Connection {
     /// A connection that has just been opened.
-    pub fn new(settings: Settings) -> Self {
+    pub fn new(settings: Settings, producer_ids: ProducerIds) -> Self {
         Self {
             settings,
+            producer_ids,
             frames: VecDeque::new(),
             queue: VecDeque::new(),
             next_request: 0,
@@ -234,6 +256,9 @@ impl Connection {
             Request::ListOffsets(parts) => Box::new(offsets::Offsets::new(parts)),
             Request::CreateTopics(create) => Box::new(topics::Create::new(create, &self.settings)),
             Request::DeleteTopics(names) => Box::new(topics::Delete::new(names)),
+            Request::InitProducerId(None) => Box::new(producer_id::Given(Ok(self.producer_ids.draw()))),
+            // Transactions are not there.
+            Request::InitProducerId(Some(_)) => Box::new(producer_id::Given(Err(Code::INVALID_REQUEST))),
         };
         let number = self.next_request;
         self.next_request += 1;
@@ -398,6 +423,9 @@ fn code_of(refused: &Refused) -> Code {
 fn code_of_other(answer: &Answer) -> Code {
     match answer {
         Answer::Refused(refused) => code_of(refused),
+        Answer::Rejected(Rejected::OutOfSequence(_)) => Code::OUT_OF_ORDER_SEQUENCE,
+        Answer::Rejected(Rejected::Fenced(_)) => Code::INVALID_PRODUCER_EPOCH,
+        Answer::Rejected(Rejected::Unknown(_)) => Code::UNKNOWN_PRODUCER,
         Answer::Done | Answer::Appended(_) | Answer::Entries(_) | Answer::Logs(_) => Code::REQUEST_TIMED_OUT,
     }
 }

@@ -1,7 +1,7 @@
 //! Produce: every batch is appended, and what came of it is told.
 
 use super::{Fault, Job, JobCx, NO_THROTTLE, Wanted, code_of_other, put_by_topic};
-use crate::batch::{Batch, Chunk};
+use crate::batch::{Batch, Chunk, Sender};
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::compression::PLAIN_BYTES_MAX;
@@ -40,6 +40,8 @@ struct Part {
 struct Pending {
     part: usize,
     chunk: Chunk,
+    /// Of an idempotent producer.
+    sender: Option<Sender>,
 }
 
 impl Produce {
@@ -57,14 +59,22 @@ impl Produce {
                 (Code::NONE, _) => Err(Code::UNKNOWN_TOPIC_OR_PARTITION),
                 (code, _) => Err(code),
             };
-            let (code, of_it) = match batch {
-                Ok(batch) => (Code::NONE, batch.chunks),
-                Err(code) => (code, Vec::new()),
+            let begin = chunks.len();
+            let code = match batch {
+                Ok(batch) => {
+                    let mut sender = batch.sender;
+                    for chunk in batch.chunks {
+                        bytes += chunk.rows.len();
+                        let (count, idempotent) = (chunk.count, sender.producer >= 0);
+                        chunks.push(Pending { part: index, chunk, sender: idempotent.then_some(sender) });
+                        sender = sender.after(count);
+                    }
+                    Code::NONE
+                }
+                Err(code) => code,
             };
-            bytes += of_it.iter().map(|chunk| chunk.rows.len()).sum::<usize>();
-            let unanswered = of_it.len();
+            let unanswered = chunks.len() - begin;
             parts.push(Part { topic, partition, code, base: NO_OFFSET, next: NO_OFFSET, unanswered });
-            chunks.extend(of_it.into_iter().map(|chunk| Pending { part: index, chunk }));
         }
         let timeout = Duration::from_millis(request.timeout_ms.max(0) as u64).min(TIMEOUT_MAX);
         Self { acks: request.acks, timeout, parts, chunks, bytes }
@@ -93,15 +103,25 @@ impl Job for Produce {
     }
 
     fn ask(&mut self, slot: usize, cx: &mut JobCx) {
-        let Pending { part, chunk } = &mut self.chunks[slot];
+        let Pending { part, chunk, sender } = &mut self.chunks[slot];
         let name = self.parts[*part].topic.to_string();
         let entries = std::mem::take(&mut chunk.rows);
-        let parts = vec![shared_log::Part { name, expect: None, entries }];
-        cx.calls.push((slot, shared_log::Request::Append(Append { parts })));
+        let request = match *sender {
+            None => {
+                let parts = vec![shared_log::Part { name, expect: None, entries }];
+                shared_log::Request::Append(Append { parts })
+            }
+            Some(Sender { producer, epoch, sequence }) => {
+                let (producer, epoch, sequence) = (producer as u64, epoch as u16, sequence as u32);
+                let produce = shared_log::Produce { name, producer, epoch, sequence, entries };
+                shared_log::Request::Produce(produce)
+            }
+        };
+        cx.calls.push((slot, request));
     }
 
     fn on_answer(&mut self, slot: usize, answer: Answer, _cx: &mut JobCx) {
-        let Pending { part, chunk } = &self.chunks[slot];
+        let Pending { part, chunk, .. } = &self.chunks[slot];
         let part = &mut self.parts[*part];
         part.unanswered -= 1;
         match answer {
