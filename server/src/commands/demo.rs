@@ -186,12 +186,7 @@ impl Cluster {
         let admin = listen(member.admin)?;
         let host = host::start(&self.file, name, false, sockets, Gate::default(), None)
             .map_err(|error| failed("a host did not start", error))?;
-        let shared = Admin {
-            handle: host.handle(),
-            file: self.file.clone(),
-            host: name.to_owned(),
-            started: Instant::now(),
-        };
+        let shared = Admin::new(host.handle(), self.file.clone(), name, Instant::now());
         let _admin =
             admin::serve(admin, shared).map_err(|error| failed("the admin port cannot be served", error))?;
         member.running = Some(Running { host, _admin });

@@ -74,7 +74,7 @@ impl Serve {
         let host = host::start(&file, &self.host, self.join, sockets, gate.clone(), Some(events))
             .map_err(|error| explain(&error, &file, &self.host))?;
         let handle = host.handle();
-        let shared = Admin { handle: handle.clone(), file: file.clone(), host: self.host.clone(), started };
+        let shared = Admin::new(handle.clone(), file.clone(), &self.host, started);
         let stop_admin = admin::serve(admin, shared).map_err(|error| {
             Failure::failed(
                 "O2003",

@@ -17,6 +17,7 @@ mod generate;
 mod http;
 mod kafka;
 mod peers;
+mod python;
 #[allow(dead_code)]
 mod raw;
 mod suites;
