@@ -9,6 +9,7 @@ mod ensemble;
 mod failure;
 mod family;
 mod host;
+mod kafka;
 mod log;
 mod logs;
 mod members;

@@ -57,6 +57,10 @@ impl Serve {
                 Some(_) => Some(bind(&file.listen.zookeeper, "listen.zookeeper")?),
                 None => None,
             },
+            kafka: match file.logs.as_ref().and_then(|logs| logs.kafka.as_ref()) {
+                Some(kafka) => Some(bind(&kafka.listen, "listen.kafka")?),
+                None => None,
+            },
         };
         let admin = bind(&file.listen.admin, "listen.admin")?;
         fit_connections(&mut file);
@@ -70,7 +74,7 @@ impl Serve {
         let host = host::start(&file, &self.host, self.join, sockets, gate.clone(), Some(events))
             .map_err(|error| explain(&error, &file, &self.host))?;
         let handle = host.handle();
-        let shared = Admin { handle: handle.clone(), file: file.clone(), host: self.host.clone(), started };
+        let shared = Admin::new(handle.clone(), file.clone(), &self.host, started);
         let stop_admin = admin::serve(admin, shared).map_err(|error| {
             Failure::failed(
                 "O2003",
@@ -105,6 +109,9 @@ impl Serve {
                 false => "paxos, one replicated state machine".to_owned(),
             };
             eprintln!("  zookeeper   {}   ({engine})", file.listen.zookeeper);
+        }
+        if let Some(kafka) = file.logs.as_ref().and_then(|logs| logs.kafka.as_ref()) {
+            eprintln!("  kafka       {}", kafka.listen);
         }
         eprintln!("  web page    http://{}", file.listen.admin);
         if std::io::stderr().is_terminal() {

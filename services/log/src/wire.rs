@@ -14,6 +14,8 @@ pub const PARTS_MAX: usize = 64;
 pub const RETAIN_BYTES_MIN: u64 = 1 << 20;
 /// The most that one read returns, unless a single entry is larger.
 pub const READ_BYTES_MAX: u32 = 1 << 20;
+/// Producers' numbers of entries begin anew here.
+pub(crate) const SEQUENCES: u32 = 1 << 31;
 /// Logs of one space.
 pub const LOGS_MAX: usize = 4_096;
 
@@ -48,6 +50,22 @@ kernel::record! {
     pub struct Append {
         /// Each log once.
         parts: Vec<Part>,
+    }
+}
+
+kernel::record! {
+    /// Appends to one log what a producer numbers: once, however often it is sent. See [`Rejected`].
+    pub struct Produce {
+        /// The log.
+        name: String,
+        /// The producer: a number that no other has.
+        producer: u64,
+        /// A producer's later epoch fences off earlier ones, and begins with 0 again.
+        epoch: u16,
+        /// The number of the first entry: for each log from 0 on, without gaps, below 2^31; then from 0 again.
+        sequence: u32,
+        /// See [`crate::Rows`].
+        entries: Bytes,
     }
 }
 
@@ -114,6 +132,8 @@ pub enum Request {
     Stat(Named),
     /// Asks which logs there are.
     List(List),
+    /// Appends what a producer numbers.
+    Produce(Produce),
 }
 
 impl Request {
@@ -122,6 +142,7 @@ impl Request {
         match self {
             Self::Create(create) => vec![&create.name],
             Self::Append(append) => append.parts.iter().map(|part| part.name.as_str()).collect(),
+            Self::Produce(produce) => vec![&produce.name],
             Self::Trim(trim) => vec![&trim.name],
             Self::Seal(named) | Self::Delete(named) => vec![&named.name],
             Self::Read(_) | Self::Stat(_) | Self::List(_) => Vec::new(),
@@ -135,6 +156,10 @@ impl Request {
             Self::Create(create) if create.retain_bytes < RETAIN_BYTES_MIN => Some(Why::Malformed),
             Self::Create(create) => named(&create.name),
             Self::Append(append) => append.fault(),
+            Self::Produce(Produce { name, sequence, .. }) if !is_name(name) || *sequence >= SEQUENCES => {
+                Some(Why::Malformed)
+            }
+            Self::Produce(produce) => fault_of_entries([&produce.entries].into_iter()),
             Self::Trim(trim) => named(&trim.name),
             Self::Seal(log) | Self::Delete(log) | Self::Stat(log) => named(&log.name),
             Self::Read(read) => named(&read.name),
@@ -152,15 +177,19 @@ impl Append {
         {
             return Some(Why::Malformed);
         }
-        let mut bytes = 0;
-        for part in &self.parts {
-            match Rows::count(&part.entries) {
-                None | Some(0) => return Some(Why::Malformed),
-                Some(count) => bytes += part.entries.len() + count * (ROW_OVERHEAD - 4),
-            }
-        }
-        (bytes > APPEND_BYTES_MAX).then_some(Why::TooLarge)
+        fault_of_entries(self.parts.iter().map(|part| &part.entries))
     }
+}
+
+fn fault_of_entries<'a>(parts: impl Iterator<Item = &'a Bytes>) -> Option<Why> {
+    let mut bytes = 0;
+    for entries in parts {
+        match Rows::count(entries) {
+            None | Some(0) => return Some(Why::Malformed),
+            Some(count) => bytes += entries.len() + count * (ROW_OVERHEAD - 4),
+        }
+    }
+    (bytes > APPEND_BYTES_MAX).then_some(Why::TooLarge)
 }
 
 /// Letters, digits, `.`, `_` and `-`: at least one, at most [`NAME_BYTES_MAX`].
@@ -282,6 +311,17 @@ kernel::record! {
     }
 }
 
+/// What a producer sent is not what comes next: nothing was appended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rejected {
+    /// The next entry has this number, and another one came.
+    OutOfSequence(u64),
+    /// The producer has begun this later epoch.
+    Fenced(u64),
+    /// Nothing is known of the producer (any more), and its entries do not begin with 0; the log's tail.
+    Unknown(u64),
+}
+
 /// The answer to a call.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
@@ -295,6 +335,8 @@ pub enum Answer {
     Logs(Vec<LogStat>),
     /// Nothing was done.
     Refused(Refused),
+    /// Nothing was appended of what a producer sent.
+    Rejected(Rejected),
 }
 
 impl Answer {
@@ -318,7 +360,7 @@ macro_rules! tagged {
                         out.push($tag);
                         value.encode(out);
                     } )*
-                    #[allow(unreachable_patterns, reason = "one of the two has a variant that holds nothing")]
+                    #[allow(unreachable_patterns, reason = "one of them has a variant that holds nothing")]
                     _ => out.push(0),
                 }
             }
@@ -341,6 +383,12 @@ impl Request {
     }
 }
 
+impl Rejected {
+    fn bare(_tag: u8) -> Option<Self> {
+        None
+    }
+}
+
 impl Answer {
     fn bare(tag: u8) -> Option<Self> {
         (tag == 0).then_some(Self::Done)
@@ -349,6 +397,7 @@ impl Answer {
 
 tagged!(
     Request, "log request",
-    1 => Create, 2 => Append, 3 => Trim, 4 => Seal, 5 => Delete, 6 => Read, 7 => Stat, 8 => List
+    1 => Create, 2 => Append, 3 => Trim, 4 => Seal, 5 => Delete, 6 => Read, 7 => Stat, 8 => List, 9 => Produce
 );
-tagged!(Answer, "log answer", 1 => Appended, 2 => Entries, 3 => Logs, 4 => Refused);
+tagged!(Answer, "log answer", 1 => Appended, 2 => Entries, 3 => Logs, 4 => Refused, 5 => Rejected);
+tagged!(Rejected, "log rejection", 1 => OutOfSequence, 2 => Fenced, 3 => Unknown);
