@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod advertise;
 mod bench;
 mod cluster;
 mod commands;

@@ -3,6 +3,7 @@
 use super::kv::end_of_prefix;
 use super::verdict::{Verdict, Watch};
 use crate::admin::{self, Admin};
+use crate::advertise::Advertised;
 use crate::cluster::ClusterFile;
 use crate::cluster::file::Overrides;
 use crate::failure::Failure;
@@ -14,7 +15,7 @@ use ordinate_client::{CallError, Client, Level};
 use runtime::{Direction, Host, LinkFault};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -186,6 +187,9 @@ impl Cluster {
         let admin = listen(member.admin)?;
         let host = host::start(&self.file, name, false, sockets, Gate::default(), None)
             .map_err(|error| failed("a host did not start", error))?;
+        let hosts = self.file.hosts.iter().map(|host| (host.name.clone(), host.address.clone())).collect();
+        let listen = SocketAddr::from(([127, 0, 0, 1], member.zookeeper));
+        Advertised::new(name, listen).say(&host.handle(), &hosts, Instant::now());
         let shared = Admin::new(host.handle(), self.file.clone(), name, Instant::now());
         let _admin =
             admin::serve(admin, shared).map_err(|error| failed("the admin port cannot be served", error))?;

@@ -1,6 +1,7 @@
 //! `ordinate serve`: one host of a cluster, until it is told to stop.
 
 use crate::admin::{self, Admin};
+use crate::advertise::Advertised;
 use crate::cluster::file::Overrides;
 use crate::cluster::{ClusterFile, Durability, keys};
 use crate::failure::Failure;
@@ -62,6 +63,8 @@ impl Serve {
                 None => None,
             },
         };
+        let listen = sockets.zookeeper.as_ref().and_then(|listener| listener.local_addr().ok());
+        let advertised = listen.map(|listen| Advertised::new(&self.host, listen));
         let admin = bind(&file.listen.admin, "listen.admin")?;
         fit_connections(&mut file);
         // Whoever reads the log may go; the host stays.
@@ -85,7 +88,7 @@ impl Serve {
         })?;
         self.banner(&file, started);
         stop_on_signal(handle.clone())?;
-        members::watch(handle, file.clone(), self.host.clone(), gate, log);
+        members::watch(handle, file.clone(), self.host.clone(), gate, log, advertised);
         let ended = host.join();
         drop(stop_admin);
         ended.map_err(|error| explain(&StartError::Host(error), &file, &self.host))

@@ -43,7 +43,7 @@ use crate::gateway::upkeep::Upkeep;
 use crate::gateway::useless::Useless;
 use crate::gateway::watchers::Watchers;
 use crate::wire::{SessionAnswer, Told};
-use kernel::{Bytes, Cx, Instant, NodeId, Position, Role};
+use kernel::{Bytes, Cx, Instant, NodeId, Position, RequestId, Role};
 use mason::client::{Answers, ClientIn, Close, Notice, Output, Pause};
 use mason::{Group, Life, Mason, Outbox};
 use std::collections::{BTreeMap, BTreeSet};
@@ -309,6 +309,14 @@ impl Role for Gateway {
             ClientIn::Skipped(_) => self.on_skipped(cx),
             ClientIn::Told(message) => self.on_told(&message.body, cx),
         }
+    }
+
+    /// From the host's server: where this gateway is to be reached, as an operation. What it comes to, the shard knows.
+    fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
+        self.now = cx.now();
+        let home = self.next_home % self.outbox.groups().max(1);
+        self.submit(home, request, Asker::Upkeep);
+        cx.respond(id, mason::Response(Bytes::new()));
     }
 
     fn on_timer(&mut self, timer: GatewayTimer, cx: &mut Cx<'_, Self>) {

@@ -33,9 +33,6 @@ pub struct Settings {
     pub placement: Arc<Placement>,
     /// What reads promise.
     pub consistency: Consistency,
-    /// What `/zookeeper/config` reads as: the client addresses of all gateways, as ZooKeeper writes them, or nothing. Clients
-    /// replace their list of servers by it.
-    pub config: String,
     /// What the server calls itself: `standalone`, `leader`, `follower`.
     pub mode: String,
     /// The version that is reported.
@@ -78,7 +75,6 @@ impl Settings {
             routes,
             placement,
             consistency: Consistency::Linearizable,
-            config: String::new(),
             mode: "standalone".to_owned(),
             version: concat!("3.9.3-ordinate-", env!("CARGO_PKG_VERSION")).to_owned(),
             frame_bytes_max: 1_048_575,

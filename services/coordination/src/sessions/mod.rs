@@ -10,6 +10,7 @@ mod state;
 use crate::placement::Placement;
 use crate::sessions::expiry::Deadlines;
 use crate::sessions::state::Session;
+use crate::tree::CONFIG;
 use crate::wire::{
     Body, Code, ConnectionEpoch, Malformed, Origin, SessionAnswer, SessionId, Told, parent_of,
 };
@@ -258,6 +259,7 @@ impl mason::Stub for Sessions {
             Ok(Body::Write { head, request }) => {
                 head.operation(request).map(|operation| placement.spaces_of(&operation)).unwrap_or_default()
             }
+            Ok(Body::Advertise { .. }) => vec![placement.space_of(CONFIG)],
             Ok(Body::Reap { path }) => {
                 let named = [Some(path), parent_of(path)].into_iter().flatten();
                 let mut spaces: Vec<Space> = named.map(|path| placement.space_of(path)).collect();
@@ -285,7 +287,7 @@ impl mason::Stub for Sessions {
                     return Verdict::Void;
                 }
             },
-            Ok(Body::Reap { .. }) => return Verdict::Execute,
+            Ok(Body::Reap { .. } | Body::Advertise { .. }) => return Verdict::Execute,
             Ok(Body::Open { origin, nonce, timeout, address }) => {
                 self.on_open((origin, address), nonce, timeout, now)
             }

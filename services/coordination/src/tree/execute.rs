@@ -61,6 +61,8 @@ impl Znodes {
                     graves.iter().filter(|path| parent_of(path).is_some_and(|above| !self.owns(above)));
                 abroad.for_each(|path| out.put_text(path));
             }
+            // One shard knows all of it.
+            Ok(Body::Advertise { .. }) => {}
             // The life of sessions concerns no shard.
             Ok(Body::Open { .. } | Body::Attach { .. } | Body::Touch { .. } | Body::Close { .. })
             | Err(Malformed) => {}
@@ -133,6 +135,10 @@ impl Znodes {
             }
             Ok(Body::Bury { session, .. }) => self.bury(session, order, others, notices),
             Ok(Body::Reap { path }) => self.reap(path, order, others, notices),
+            Ok(Body::Advertise { host, line, members }) => {
+                self.advertise((host, line), &members, order, notices);
+                Ok(())
+            }
             Ok(Body::Open { .. } | Body::Attach { .. } | Body::Touch { .. } | Body::Close { .. })
             | Err(Malformed) => Err(Malformed),
         };
