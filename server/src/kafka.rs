@@ -192,3 +192,47 @@ pub fn watch(handle: HostHandle<Node>, file: ClusterFile, host: String, director
         }
     });
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::file::Overrides;
+    use std::path::Path;
+
+    fn parse(settings: &str) -> Result<ClusterFile, String> {
+        let text = format!(
+            "cluster = \"c\"\n{settings}\n[hosts]\na = \"a.example:7072\"\nb = \"b.example:7072\"\nd = \"[::1]:7072\""
+        );
+        ClusterFile::parse(&text, Path::new("."), &Overrides::default()).map_err(|error| error.what)
+    }
+
+    // An address that clients cannot reach lets them connect to the first host and time out at the others.
+    #[test]
+    fn clients_are_sent_where_hosts_are() {
+        let kafka = "[listen]\nkafka = \"0.0.0.0:9092\"\n[log]\nspaces = 1\n[kafka]\nbrokers = \"b=far.example:19092\"";
+        let file = parse(kafka).expect("it is sound");
+        let logs = file.logs.as_ref().expect("it has logs");
+        let brokers = Directory::new(&file, logs, "a").brokers();
+        let all = brokers.all.iter().map(|broker| (broker.address.as_str(), broker.port, broker.is_up));
+        let mut all: Vec<_> = all.collect();
+        all.sort_unstable();
+        assert_eq!(all, [("::1", 9092, false), ("a.example", 9092, true), ("far.example", 19092, false)]);
+        assert!(brokers.all.is_sorted_by_key(|broker| broker.node));
+    }
+
+    // Topics that are nowhere, or an address that is dropped without a word.
+    #[test]
+    fn what_cannot_be_served_is_refused() {
+        let refused = |settings: &str| parse(settings).expect_err("it is wrong");
+        assert!(refused("[listen]\nkafka = \"0.0.0.0:9092\"").contains("no shared log"));
+        let wrong = "[log]\nspaces = 1\n[kafka]\nbrokers = \"b\"";
+        assert!(
+            refused(wrong).contains("kafka.brokers: \"b\" is not hosts with addresses"),
+            "{}",
+            refused(wrong)
+        );
+        assert!(
+            parse("[log]\nspaces = 1").expect("it is sound").logs.is_some_and(|logs| logs.kafka.is_none())
+        );
+    }
+}

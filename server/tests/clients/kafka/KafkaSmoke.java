@@ -40,7 +40,7 @@ public final class KafkaSmoke {
 
   private static void produce(String servers, int count, boolean idempotent, String compression) throws Exception {
     try (Admin admin = Admin.create(Map.of("bootstrap.servers", servers))) {
-      NewTopic topic = new NewTopic(TOPIC, 1, (short) 1).configs(Map.of("retention.bytes", "209715200"));
+      NewTopic topic = new NewTopic(TOPIC, 1, (short) 1).configs(Map.of("retention.bytes", "419430400"));
       admin.createTopics(List.of(topic)).all().get();
     }
     Map<String, Object> settings = Map.of(

@@ -104,7 +104,7 @@ IDEMPOTENT = sys.argv[4] == "idempotent"
 servers, count = sys.argv[1], int(sys.argv[2])
 if sys.argv[3] == "produce":
     admin = AdminClient({"bootstrap.servers": servers})
-    topic = NewTopic(TOPIC, 1, config={"retention.bytes": str(200 << 20)})
+    topic = NewTopic(TOPIC, 1, config={"retention.bytes": str(400 << 20)})
     admin.create_topics([topic])[TOPIC].result(30)
     metadata = admin.list_topics(TOPIC, 30)
     print(f"leader {metadata.brokers[metadata.topics[TOPIC].partitions[0].leader].port}", flush=True)
