@@ -3,7 +3,7 @@
 use crate::cluster::{ClusterFile, Logs};
 use crate::family::{Message, Node, Ordinate};
 use crate::status::Status;
-use ::kafka::{Broker, Brokers, Connection, Fault, Outgoing, ProducerIds, Settings, node_of};
+use ::kafka::{Broker, Brokers, Connection, Fault, Outgoing, ProducerIds, Settings, Shared, node_of};
 use bytes::BytesMut;
 use kernel::{Decode as _, Encode as _, HostId, NodeId};
 use mason::client::{ConnectionIn, Input};
@@ -12,6 +12,7 @@ use shared_log::native::{Call, Native, Reply};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,16 +24,17 @@ pub struct Kafka {
     pub directory: Directory,
     /// What it is configured with.
     pub settings: Settings,
-    /// Numbers for producers.
-    pub producer_ids: ProducerIds,
+    /// What its connections share.
+    pub shared: Shared,
     /// The largest request.
     pub request_bytes_max: usize,
 }
 
-/// Numbers for producers that no other start of a host gives.
-pub fn producer_ids() -> ProducerIds {
+/// What the connections of a host share, at its start.
+pub fn shared() -> Shared {
     // The standard library's hasher is seeded by the system; its output is as good a number as any.
-    ProducerIds::beginning_at(RandomState::new().build_hasher().finish())
+    let first = RandomState::new().build_hasher().finish();
+    Shared { producer_ids: ProducerIds::beginning_at(first), groups: Rc::default() }
 }
 
 /// Waiting responses are looked at this often.
@@ -45,7 +47,7 @@ impl FrontEnd<Ordinate> for Kafka {
             gateway: self.gateway,
             directory: self.directory.clone(),
             request_bytes_max: self.request_bytes_max,
-            connection: Connection::new(self.settings, self.producer_ids.clone()),
+            connection: Connection::new(self.settings, self.shared.clone()),
         })
     }
 
