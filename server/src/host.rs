@@ -147,13 +147,16 @@ pub fn start(
         && let Some(kafka) = file.logs.as_ref().and_then(|logs| logs.kafka.as_ref())
     {
         let (directory, request_bytes_max) = (directory.clone(), body_max);
-        let settings =
-            ::kafka::Settings { creates_topics: kafka.creates_topics, retain_bytes: kafka.retain_bytes };
+        let settings = ::kafka::Settings {
+            creates_topics: kafka.creates_topics,
+            retain_bytes: kafka.retain_bytes,
+            node: ::kafka::node_of(HostId::named(name)),
+        };
         front_ends.push(FrontEndConfig {
             listen,
             build: Box::new(move || {
-                let producer_ids = kafka::producer_ids();
-                Box::new(Kafka { gateway, directory, settings, producer_ids, request_bytes_max })
+                let shared = kafka::shared();
+                Box::new(Kafka { gateway, directory, settings, shared, request_bytes_max })
             }),
             limits: ClientLimits {
                 connections_max,

@@ -3,7 +3,7 @@
 use crate::cluster::{ClusterFile, Logs};
 use crate::family::{Message, Node, Ordinate};
 use crate::status::Status;
-use ::kafka::{Broker, Brokers, Connection, Fault, Outgoing, ProducerIds, Settings, node_of};
+use ::kafka::{Broker, Brokers, Connection, Fault, Outgoing, ProducerIds, Settings, Shared, node_of};
 use bytes::BytesMut;
 use kernel::{Decode as _, Encode as _, HostId, NodeId};
 use mason::client::{ConnectionIn, Input};
@@ -12,6 +12,7 @@ use shared_log::native::{Call, Native, Reply};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -23,16 +24,17 @@ pub struct Kafka {
     pub directory: Directory,
     /// What it is configured with.
     pub settings: Settings,
-    /// Numbers for producers.
-    pub producer_ids: ProducerIds,
+    /// What its connections share.
+    pub shared: Shared,
     /// The largest request.
     pub request_bytes_max: usize,
 }
 
-/// Numbers for producers that no other start of a host gives.
-pub fn producer_ids() -> ProducerIds {
+/// What the connections of a host share, at its start.
+pub fn shared() -> Shared {
     // The standard library's hasher is seeded by the system; its output is as good a number as any.
-    ProducerIds::beginning_at(RandomState::new().build_hasher().finish())
+    let first = RandomState::new().build_hasher().finish();
+    Shared { producer_ids: ProducerIds::beginning_at(first), groups: Rc::default() }
 }
 
 /// Waiting responses are looked at this often.
@@ -45,7 +47,7 @@ impl FrontEnd<Ordinate> for Kafka {
             gateway: self.gateway,
             directory: self.directory.clone(),
             request_bytes_max: self.request_bytes_max,
-            connection: Connection::new(self.settings, self.producer_ids.clone()),
+            connection: Connection::new(self.settings, self.shared.clone()),
         })
     }
 
@@ -191,4 +193,48 @@ pub fn watch(handle: HostHandle<Node>, file: ClusterFile, host: String, director
             std::thread::sleep(WATCH_EVERY);
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cluster::file::Overrides;
+    use std::path::Path;
+
+    fn parse(settings: &str) -> Result<ClusterFile, String> {
+        let text = format!(
+            "cluster = \"c\"\n{settings}\n[hosts]\na = \"a.example:7072\"\nb = \"b.example:7072\"\nd = \"[::1]:7072\""
+        );
+        ClusterFile::parse(&text, Path::new("."), &Overrides::default()).map_err(|error| error.what)
+    }
+
+    // An address that clients cannot reach lets them connect to the first host and time out at the others.
+    #[test]
+    fn clients_are_sent_where_hosts_are() {
+        let kafka = "[listen]\nkafka = \"0.0.0.0:9092\"\n[log]\nspaces = 1\n[kafka]\nbrokers = \"b=far.example:19092\"";
+        let file = parse(kafka).expect("it is sound");
+        let logs = file.logs.as_ref().expect("it has logs");
+        let brokers = Directory::new(&file, logs, "a").brokers();
+        let all = brokers.all.iter().map(|broker| (broker.address.as_str(), broker.port, broker.is_up));
+        let mut all: Vec<_> = all.collect();
+        all.sort_unstable();
+        assert_eq!(all, [("::1", 9092, false), ("a.example", 9092, true), ("far.example", 19092, false)]);
+        assert!(brokers.all.is_sorted_by_key(|broker| broker.node));
+    }
+
+    // Topics that are nowhere, or an address that is dropped without a word.
+    #[test]
+    fn what_cannot_be_served_is_refused() {
+        let refused = |settings: &str| parse(settings).expect_err("it is wrong");
+        assert!(refused("[listen]\nkafka = \"0.0.0.0:9092\"").contains("no shared log"));
+        let wrong = "[log]\nspaces = 1\n[kafka]\nbrokers = \"b\"";
+        assert!(
+            refused(wrong).contains("kafka.brokers: \"b\" is not hosts with addresses"),
+            "{}",
+            refused(wrong)
+        );
+        assert!(
+            parse("[log]\nspaces = 1").expect("it is sound").logs.is_some_and(|logs| logs.kafka.is_none())
+        );
+    }
 }

@@ -74,6 +74,10 @@ pub async fn tail(
         Ok(_) => return other_answer().into_response(),
         Err(refused) => return refused.into_response(),
     };
+    if stat[0].sealed && resumed == Some(stat[0].next) {
+        // The one answer after which browsers do not come back.
+        return StatusCode::NO_CONTENT.into_response();
+    }
     let next = resumed.or(begin.from).unwrap_or(stat[0].next);
     let reader = Reader { admin, name, next, events: VecDeque::new(), ended: false, _permit: permit };
     let events = stream::unfold(reader, |mut reader| async move {

@@ -3,6 +3,8 @@
 use crate::alone;
 use crate::cluster::{Cluster, PATIENCE, free_address};
 use crate::peers;
+use kafka::{Broker, Brokers, node_of};
+use kernel::HostId;
 use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -72,6 +74,38 @@ async fn goes_in_and_comes_out(client: impl Fn() -> Command, producer: &str, com
     let (said, trouble) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{said}\n{trouble}\n{}", cluster.logs());
     println!("{verdict}; {}", said.trim());
+    read_by_a_group(&mut cluster, &addresses, &client).await;
+}
+
+/// A group reads it all while the host that coordinates the group is killed.
+async fn read_by_a_group(cluster: &mut Cluster, addresses: &[SocketAddr], client: &impl Fn() -> Command) {
+    let broker = |host: &crate::cluster::Host| Broker {
+        node: node_of(HostId::named(&host.name)),
+        address: host.name.clone(),
+        port: 0,
+        is_up: true,
+    };
+    let mut all: Vec<Broker> = cluster.hosts.iter().map(broker).collect();
+    all.sort_by_key(|broker| broker.node);
+    let brokers = Brokers { cluster: String::new(), all };
+    let coordinator = brokers.coordinator_of("readers/1").expect("there are hosts").address.clone();
+    let coordinator = cluster.hosts.iter().position(|host| host.name == coordinator).expect("it is a host");
+    let servers = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let mut command = client();
+    command.args([&servers, &records().to_string(), "group", "plain"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it runs, or its peers would not be there");
+    let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+    let (mut verdict, mut killed) = (String::new(), false);
+    for line in lines {
+        if !killed && line.starts_with("acknowledged ") {
+            cluster.kill(coordinator);
+            killed = true;
+        }
+        verdict = line;
+    }
+    assert!(child.wait().expect("it can be waited for").success(), "{verdict}\n{}", cluster.logs());
+    assert!(killed && verdict.ends_with("by two members of a group"), "{verdict}");
+    println!("{verdict}");
 }
 
 // A record that a client was told is durable and that nobody can read, or reads with another key, header or time.

@@ -283,6 +283,8 @@ fn a_log_is_followed_over_http() {
         let rest = [entry(2, "c"), entry(3, "\"q"), sealed];
         assert_eq!(again.await.expect("it ends"), rest);
         assert_eq!(tail.await.expect("it ends"), rest);
+        let over = follows("/v1/log/news/tail", Some("3"), "sealed").await.expect("it ends");
+        assert!(over.is_empty(), "who has seen all is not told again: {over:?}");
         let done = cluster.ordinate(&["log", "trim", "news", "--before", "3"]).await;
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         let gone = follows("/v1/log/news/tail?from=1", None, "trimmed").await.expect("it ends");

@@ -30,6 +30,13 @@ pub fn node_of(host: HostId) -> i32 {
 }
 
 impl Brokers {
+    /// Who coordinates the group `name`, as far as this host sees.
+    pub fn coordinator_of(&self, name: &str) -> Option<&Broker> {
+        // A group and a topic of one name need not be at one host.
+        let node = self.leader_of(&format!("group {name}"));
+        self.all.iter().find(|broker| broker.node == node)
+    }
+
     /// Who of those that are up is to serve `name`. Any host could: this only spreads clients, and lets all hosts that see the same
     /// name the same one.
     pub fn leader_of(&self, name: &str) -> i32 {

@@ -17,12 +17,28 @@ impl Code {
     pub const REQUEST_TIMED_OUT: Self = Self(7);
     /// A record is larger than one append may be.
     pub const MESSAGE_TOO_LARGE: Self = Self(10);
+    /// What a group notes about an offset is too long.
+    pub const OFFSET_METADATA_TOO_LARGE: Self = Self(12);
+    /// The coordinator did not get an answer from the log: clients look for it again.
+    pub const COORDINATOR_NOT_AVAILABLE: Self = Self(15);
+    /// Another host coordinates the group.
+    pub const NOT_COORDINATOR: Self = Self(16);
     /// A name that no log can have.
     pub const INVALID_TOPIC: Self = Self(17);
     /// Nothing was done, and the same may succeed later: the host is busy.
     pub const NOT_ENOUGH_REPLICAS: Self = Self(19);
     /// Acknowledgements other than -1, 0 and 1.
     pub const INVALID_REQUIRED_ACKS: Self = Self(21);
+    /// The group is in another generation.
+    pub const ILLEGAL_GENERATION: Self = Self(22);
+    /// A group of another kind, or members that have no protocol together.
+    pub const INCONSISTENT_GROUP_PROTOCOL: Self = Self(23);
+    /// A name that no group can have, or a member that says too much of itself.
+    pub const INVALID_GROUP_ID: Self = Self(24);
+    /// The host knows no such member: it joins anew.
+    pub const UNKNOWN_MEMBER_ID: Self = Self(25);
+    /// The members are to join anew.
+    pub const REBALANCE_IN_PROGRESS: Self = Self(27);
     /// A version that is not spoken here.
     pub const UNSUPPORTED_VERSION: Self = Self(35);
     /// There is a log of this name already.
@@ -45,6 +61,8 @@ impl Code {
     pub const UNKNOWN_PRODUCER: Self = Self(59);
     /// A codec that is none.
     pub const UNSUPPORTED_COMPRESSION_TYPE: Self = Self(76);
+    /// Too many groups, or members of one.
+    pub const GROUP_MAX_SIZE_REACHED: Self = Self(81);
     /// A batch that breaks its own rules.
     pub const INVALID_RECORD: Self = Self(87);
 }

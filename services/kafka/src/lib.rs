@@ -1,5 +1,5 @@
-//! Kafka's protocol over the shared log: ApiVersions, Metadata, Produce, Fetch, ListOffsets, CreateTopics, DeleteTopics and
-//! InitProducerId, in versions without compact fields.
+//! Kafka's protocol over the shared log: ApiVersions, Metadata, Produce, Fetch, ListOffsets, CreateTopics, DeleteTopics,
+//! InitProducerId and consumer groups, in versions without compact fields.
 //!
 //! **Mapping.** A topic is a log of the same name, and it has one partition, 0, whose offsets are the log's positions: a log is the unit
 //! that has one gapless sequence, and spaces are only where logs live. What Kafka spreads over partitions is spread over logs here, and one
@@ -20,6 +20,7 @@ mod code;
 mod compression;
 mod connection;
 mod entry;
+mod groups;
 mod request;
 mod wire;
 
@@ -27,7 +28,8 @@ pub use batch::{Batch, Chunk, Sender, write as write_batch};
 pub use brokers::{Broker, Brokers, node_of};
 pub use code::Code;
 pub use compression::PLAIN_BYTES_MAX;
-pub use connection::{Connection, Fault, Outgoing, ProducerIds, Settings};
+pub use connection::{Connection, Fault, Outgoing, ProducerIds, Settings, Shared};
 pub use entry::{NO_TIMESTAMP, Record};
-pub use request::{APIS, Api, Head, Request, key};
+pub use groups::{Groups, Join, Joined, Next};
+pub use request::{APIS, Api, Committed, Head, Membership, Part, Request, key};
 pub use wire::{Input, Malformed, Output};

@@ -1,5 +1,6 @@
 //! Requests, in the versions that are spoken here: all without compact fields, apart from ApiVersions.
 
+use crate::groups::Join;
 use crate::wire::{Input, Malformed};
 use kernel::Bytes;
 use std::sync::Arc;
@@ -25,6 +26,20 @@ pub mod key {
     pub const LIST_OFFSETS: i16 = 2;
     /// Asks which hosts and topics there are.
     pub const METADATA: i16 = 3;
+    /// Keeps how far a group has come.
+    pub const OFFSET_COMMIT: i16 = 8;
+    /// Asks how far a group has come.
+    pub const OFFSET_FETCH: i16 = 9;
+    /// Asks who coordinates a group.
+    pub const FIND_COORDINATOR: i16 = 10;
+    /// Joins a group.
+    pub const JOIN_GROUP: i16 = 11;
+    /// Says that a member lives.
+    pub const HEARTBEAT: i16 = 12;
+    /// Leaves a group.
+    pub const LEAVE_GROUP: i16 = 13;
+    /// Gives or gets assignments.
+    pub const SYNC_GROUP: i16 = 14;
     /// Asks what is spoken.
     pub const API_VERSIONS: i16 = 18;
     /// Makes topics.
@@ -42,6 +57,13 @@ pub const APIS: &[Api] = &[
     Api { key: key::FETCH, min: 4, max: 11 },
     Api { key: key::LIST_OFFSETS, min: 1, max: 5 },
     Api { key: key::METADATA, min: 1, max: 8 },
+    Api { key: key::OFFSET_COMMIT, min: 2, max: 7 },
+    Api { key: key::OFFSET_FETCH, min: 1, max: 5 },
+    Api { key: key::FIND_COORDINATOR, min: 0, max: 2 },
+    Api { key: key::JOIN_GROUP, min: 2, max: 5 },
+    Api { key: key::HEARTBEAT, min: 0, max: 3 },
+    Api { key: key::LEAVE_GROUP, min: 0, max: 3 },
+    Api { key: key::SYNC_GROUP, min: 0, max: 3 },
     Api { key: key::API_VERSIONS, min: 0, max: 3 },
     Api { key: key::CREATE_TOPICS, min: 2, max: 4 },
     Api { key: key::DELETE_TOPICS, min: 1, max: 3 },
@@ -136,6 +158,26 @@ pub struct CreateTopics {
     pub only_checks: bool,
 }
 
+/// A member of a group, in a generation.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Membership {
+    /// The group.
+    pub group: Arc<str>,
+    /// The generation; -1 outside of any.
+    pub generation: i32,
+    /// The member.
+    pub member: String,
+}
+
+/// How far a group has come in a partition.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Committed {
+    /// The offset that is read next.
+    pub offset: i64,
+    /// The group's note.
+    pub note: Option<String>,
+}
+
 /// A request.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Request {
@@ -157,6 +199,20 @@ pub enum Request {
     DeleteTopics(Vec<Arc<str>>),
     /// Wants a number for a producer; of a transaction, if it names one.
     InitProducerId(Option<String>),
+    /// Who coordinates the group of this name? Or, with another kind than 0, something else.
+    FindCoordinator(Arc<str>, i8),
+    /// Joins a group.
+    JoinGroup(Join),
+    /// Gives assignments, if it leads, and gets its own.
+    SyncGroup(Membership, Vec<(String, Bytes)>),
+    /// Says that it lives.
+    Heartbeat(Membership),
+    /// These members of a group go.
+    LeaveGroup(Arc<str>, Vec<String>),
+    /// Keeps how far the group has come.
+    OffsetCommit(Membership, Vec<Part<Committed>>),
+    /// Asks how far a group has come in these partitions; none for all.
+    OffsetFetch(Arc<str>, Option<Vec<Part<()>>>),
 }
 
 /// Topics or partitions of one request; more are malformed.
@@ -191,6 +247,29 @@ impl Request {
                 input.i32()?;
                 Self::InitProducerId(transactional)
             }
+            key::FIND_COORDINATOR => {
+                Self::FindCoordinator(read_name(input)?, if version >= 1 { input.i8()? } else { 0 })
+            }
+            key::JOIN_GROUP => Self::JoinGroup(read_join(input, version)?),
+            key::SYNC_GROUP => {
+                let membership = Membership::read(input, version >= 3)?;
+                let assignments =
+                    input.items(6, |input| Ok((input.text()?, input.bytes()?.unwrap_or_default())))?;
+                Self::SyncGroup(membership, assignments)
+            }
+            key::HEARTBEAT => Self::Heartbeat(Membership::read(input, version >= 3)?),
+            key::LEAVE_GROUP => Self::read_leave(input, version)?,
+            key::OFFSET_COMMIT => Self::read_commit(input, version)?,
+            key::OFFSET_FETCH => {
+                let group = read_name(input)?;
+                let parts = input.array(6, |input| {
+                    let topic = read_name(input)?;
+                    input.items(4, |input| {
+                        Ok(Part { topic: topic.clone(), partition: input.i32()?, asked: () })
+                    })
+                })?;
+                Self::OffsetFetch(group, parts.map(|parts| parts.into_iter().flatten().collect()))
+            }
             // What the client says of itself is of no use here.
             key::API_VERSIONS => return Ok((head, Self::ApiVersions)),
             _ => return Err(Malformed),
@@ -201,7 +280,16 @@ impl Request {
 
     fn parts(&self) -> usize {
         match self {
-            Self::ApiVersions | Self::NewerApiVersions | Self::InitProducerId(_) => 0,
+            Self::ApiVersions
+            | Self::NewerApiVersions
+            | Self::InitProducerId(_)
+            | Self::FindCoordinator(..)
+            | Self::Heartbeat(_) => 0,
+            Self::JoinGroup(join) => join.protocols.len(),
+            Self::SyncGroup(_, assignments) => assignments.len(),
+            Self::LeaveGroup(_, members) => members.len(),
+            Self::OffsetCommit(_, parts) => parts.len(),
+            Self::OffsetFetch(_, parts) => parts.as_ref().map_or(0, Vec::len),
             Self::Metadata(metadata) => metadata.topics.as_ref().map_or(0, Vec::len),
             Self::Produce(produce) => produce.parts.len(),
             Self::Fetch(fetch) => fetch.parts.len(),
@@ -210,6 +298,62 @@ impl Request {
             Self::DeleteTopics(names) => names.len(),
         }
     }
+}
+
+impl Request {
+    fn read_leave(input: &mut Input, version: i16) -> Result<Self, Malformed> {
+        let group = read_name(input)?;
+        if version < 3 {
+            return Ok(Self::LeaveGroup(group, vec![input.text()?]));
+        }
+        let members = input.items(4, |input| {
+            let member = input.text()?;
+            input.text_or_null()?;
+            Ok(member)
+        })?;
+        Ok(Self::LeaveGroup(group, members))
+    }
+
+    fn read_commit(input: &mut Input, version: i16) -> Result<Self, Malformed> {
+        let membership = Membership::read(input, version >= 7)?;
+        if version <= 4 {
+            // How long to keep it: as long as there is room.
+            input.i64()?;
+        }
+        let parts = read_parts(input, 10, |input| {
+            let offset = input.i64()?;
+            if version >= 6 {
+                input.i32()?;
+            }
+            Ok(Committed { offset, note: input.text_or_null()? })
+        })?;
+        Ok(Self::OffsetCommit(membership, parts))
+    }
+}
+
+impl Membership {
+    fn read(input: &mut Input, has_instance: bool) -> Result<Self, Malformed> {
+        let membership = Self { group: read_name(input)?, generation: input.i32()?, member: input.text()? };
+        if has_instance {
+            // Names of members that outlive them: they are given new ones here.
+            input.text_or_null()?;
+        }
+        Ok(membership)
+    }
+}
+
+fn read_join(input: &mut Input, version: i16) -> Result<Join, Malformed> {
+    let (group, session_ms, rebalance_ms) = (read_name(input)?, input.i32()?, input.i32()?);
+    let member = input.text()?;
+    if version >= 5 {
+        input.text_or_null()?;
+    }
+    let kind = input.text()?;
+    let protocols = input.items(6, |input| {
+        let bytes = |bytes: Option<Bytes>| Bytes::copy_from_slice(&bytes.unwrap_or_default());
+        Ok((input.text()?, bytes(input.bytes()?)))
+    })?;
+    Ok(Join { group, member, session_ms, rebalance_ms, kind, protocols })
 }
 
 fn read_name(input: &mut Input) -> Result<Arc<str>, Malformed> {

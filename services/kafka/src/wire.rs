@@ -162,6 +162,8 @@ pub trait Output {
     fn put_varbytes(&mut self, value: Option<&[u8]>);
     /// `NULLABLE_STRING`, and `STRING`.
     fn put_text(&mut self, value: Option<&str>);
+    /// `BYTES`.
+    fn put_bytes(&mut self, value: &[u8]);
     /// An array's length.
     fn put_count(&mut self, count: usize);
     /// `ARRAY`.
@@ -210,6 +212,11 @@ impl Output for Vec<u8> {
                 self.extend_from_slice(&text.as_bytes()[..length]);
             }
         }
+    }
+
+    fn put_bytes(&mut self, value: &[u8]) {
+        self.put_count(value.len());
+        self.extend_from_slice(value);
     }
 
     fn put_count(&mut self, count: usize) {

@@ -2,11 +2,12 @@
 
 use kafka::{
     APIS, Broker, Brokers, Connection, Fault, Input, NO_TIMESTAMP, Outgoing, Output as _, ProducerIds,
-    Record, Settings, key, write_batch,
+    Record, Settings, Shared, key, write_batch,
 };
 use kernel::{Decode as _, Encode as _, Instant, NodeId};
 use mason::{Number, Order, Placed, Shard as _, ShardOut, Space, Stamp};
 use shared_log::{Answer, Append, Create, Logs, Named, Part, RETAIN_BYTES_MIN, Request, Rows, Trim};
+use std::rc::Rc;
 use std::time::Duration;
 
 struct Twin {
@@ -25,11 +26,12 @@ struct Twin {
 impl Twin {
     fn new() -> Self {
         let broker = Broker { node: 5, address: "here".to_owned(), port: 9092, is_up: true };
-        let settings = Settings { creates_topics: true, retain_bytes: RETAIN_BYTES_MIN };
+        let settings = Settings { creates_topics: true, retain_bytes: RETAIN_BYTES_MIN, node: 5 };
+        let shared = Shared { producer_ids: ProducerIds::beginning_at(u64::MAX), groups: Rc::default() };
         Self {
             logs: Logs::new(Space(0), 1),
             stamp: 0,
-            connection: Connection::new(settings, ProducerIds::beginning_at(u64::MAX)),
+            connection: Connection::new(settings, shared),
             brokers: Brokers { cluster: "c".to_owned(), all: vec![broker] },
             now: Instant::default(),
             calls: Vec::new(),

@@ -1,12 +1,13 @@
 //! The logs of one space.
 
 use crate::Rows;
+use crate::groups::Groups;
 use crate::producers::{Judged, Known, Producers, Taken};
 use crate::rows::ROW_OVERHEAD;
 use crate::segment::{SEGMENT_BYTES, Segment};
 use crate::wire::{
-    Answer, Append, Create, Entries, LOGS_MAX, LogStat, Part, Produce, READ_BYTES_MAX, Read, Rejected,
-    Request, Trim, Why, space_of,
+    Answer, Append, Create, Entries, GroupState, LOGS_MAX, LogStat, Part, Produce, READ_BYTES_MAX, Read,
+    Rejected, Request, Trim, Why, space_of,
 };
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep};
 use mason::{Order, Shard, ShardOut, Space};
@@ -59,6 +60,7 @@ pub struct Logs {
     /// What the logs were created to hold, together.
     reserved: u64,
     producers: Producers,
+    groups: Groups,
     digest: u64,
     /// Who is told when something is appended; this server's own.
     watchers: BTreeMap<String, BTreeSet<NodeId>>,
@@ -87,6 +89,7 @@ enum Item {
     Log(LogStat),
     Segment(Arc<Segment>),
     Producer(Known),
+    Group(GroupState),
 }
 
 impl Log {
@@ -190,6 +193,7 @@ impl Logs {
             logs: BTreeMap::new(),
             reserved: 0,
             producers: Producers::default(),
+            groups: Groups::default(),
             digest: 0,
             watchers: BTreeMap::new(),
             writing: VecDeque::new(),
@@ -347,7 +351,10 @@ impl Logs {
                 let logs = self.logs.range(range).take(list.limit as usize);
                 Answer::Logs(logs.map(|(name, log)| log.stat(name)).collect())
             }
+            Request::GroupOf(group) => Answer::Group(self.groups.state(&group.name)),
             Request::Create(_)
+            | Request::BeginGeneration(_)
+            | Request::Commit(_)
             | Request::Append(_)
             | Request::Produce(_)
             | Request::Trim(_)
@@ -374,6 +381,8 @@ impl Shard for Logs {
                 (Some(why), _) => Answer::refused(why),
                 (None, Request::Append(append)) => self.append(&append, order, others, out),
                 (None, Request::Produce(produce)) => self.produce(&produce, order, out),
+                (None, Request::BeginGeneration(group)) => self.groups.begin(&group.name),
+                (None, Request::Commit(commit)) => self.groups.commit(commit),
                 (None, Request::Create(create)) => self.create(create),
                 (None, Request::Trim(Trim { name, before })) => self.change(&name, |log| log.trim(before)),
                 (None, Request::Seal(named)) => {
@@ -386,7 +395,7 @@ impl Shard for Logs {
                     self.notify(&named.name, out);
                     deleted
                 }
-                (None, Request::Read(_) | Request::Stat(_) | Request::List(_)) => {
+                (None, Request::Read(_) | Request::Stat(_) | Request::List(_) | Request::GroupOf(_)) => {
                     Answer::refused(Why::Malformed)
                 }
             },
@@ -423,6 +432,7 @@ impl Shard for Logs {
             self.writing.extend(segments.cloned().map(Item::Segment));
         }
         self.writing.extend(self.producers.all().map(Item::Producer));
+        self.writing.extend(self.groups.all().map(Item::Group));
     }
 
     fn snapshot_step(&mut self, budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
@@ -447,6 +457,10 @@ impl Shard for Logs {
                     chunk.push(4);
                     known.encode(chunk);
                 }
+                Item::Group(state) => {
+                    chunk.push(5);
+                    state.encode(chunk);
+                }
             }
         }
         if self.writing.is_empty() { SnapshotStep::Done } else { SnapshotStep::More }
@@ -456,6 +470,7 @@ impl Shard for Logs {
     fn reset(&mut self) {
         self.logs.clear();
         self.producers.clear();
+        self.groups.clear();
         (self.reserved, self.digest, self.installing) = (0, 0, None);
     }
 
@@ -484,6 +499,7 @@ impl Shard for Logs {
                     log.segments.push_back(Arc::new(segment));
                 }
                 4 => self.producers.install(Known::decode(&mut input)?),
+                5 => self.groups.install(GroupState::decode(&mut input)?),
                 tag => return Err(DecodeError::UnknownTag("snapshot item", tag)),
             }
         }

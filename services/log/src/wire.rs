@@ -14,6 +14,10 @@ pub const PARTS_MAX: usize = 64;
 pub const RETAIN_BYTES_MIN: u64 = 1 << 20;
 /// The most that one read returns, unless a single entry is larger.
 pub const READ_BYTES_MAX: u32 = 1 << 20;
+/// The longest name of a group of readers, in bytes.
+pub const GROUP_BYTES_MAX: usize = 256;
+/// The longest note of a group about a log, in bytes.
+pub const NOTE_BYTES_MAX: usize = 1_024;
 /// Producers' numbers of entries begin anew here.
 pub(crate) const SEQUENCES: u32 = 1 << 31;
 /// Logs of one space.
@@ -66,6 +70,49 @@ kernel::record! {
         sequence: u32,
         /// See [`crate::Rows`].
         entries: Bytes,
+    }
+}
+
+kernel::record! {
+    /// How far a group of readers has come in a log.
+    pub struct Progress {
+        /// The log.
+        log: String,
+        /// The position that it reads next.
+        position: u64,
+        /// The readers' own words; at most [`NOTE_BYTES_MAX`].
+        note: String,
+    }
+}
+
+kernel::record! {
+    /// Keeps how far a group of readers has come.
+    pub struct Commit {
+        /// The group.
+        group: String,
+        /// Nothing is kept unless this is the group's latest generation; none for readers that are in none.
+        generation: Option<u32>,
+        /// Each log once.
+        progress: Vec<Progress>,
+    }
+}
+
+kernel::record! {
+    /// What is known of a group of readers.
+    pub struct GroupState {
+        /// Its name.
+        group: String,
+        /// The generation that was begun last; 0: none was.
+        generation: u32,
+        /// How far it has come, sorted by log.
+        progress: Vec<Progress>,
+    }
+}
+
+impl GroupState {
+    /// Of a group that nothing is known of.
+    pub fn of(group: &str) -> Self {
+        Self { group: group.to_owned(), generation: 0, progress: Vec::new() }
     }
 }
 
@@ -134,6 +181,12 @@ pub enum Request {
     List(List),
     /// Appends what a producer numbers.
     Produce(Produce),
+    /// Begins the next generation of a group of readers.
+    BeginGeneration(Named),
+    /// Keeps how far a group has come.
+    Commit(Commit),
+    /// Asks how far a group has come.
+    GroupOf(Named),
 }
 
 impl Request {
@@ -143,9 +196,11 @@ impl Request {
             Self::Create(create) => vec![&create.name],
             Self::Append(append) => append.parts.iter().map(|part| part.name.as_str()).collect(),
             Self::Produce(produce) => vec![&produce.name],
+            Self::BeginGeneration(group) => vec![&group.name],
+            Self::Commit(commit) => vec![&commit.group],
             Self::Trim(trim) => vec![&trim.name],
             Self::Seal(named) | Self::Delete(named) => vec![&named.name],
-            Self::Read(_) | Self::Stat(_) | Self::List(_) => Vec::new(),
+            Self::Read(_) | Self::Stat(_) | Self::List(_) | Self::GroupOf(_) => Vec::new(),
         }
     }
 
@@ -158,6 +213,15 @@ impl Request {
             Self::Append(append) => append.fault(),
             Self::Produce(Produce { name, sequence, .. }) if !is_name(name) || *sequence >= SEQUENCES => {
                 Some(Why::Malformed)
+            }
+            Self::BeginGeneration(group) | Self::GroupOf(group) => {
+                (!is_group(&group.name)).then_some(Why::Malformed)
+            }
+            Self::Commit(commit) => {
+                let sound =
+                    |progress: &Progress| is_name(&progress.log) && progress.note.len() <= NOTE_BYTES_MAX;
+                let sound = is_group(&commit.group) && commit.progress.iter().all(sound);
+                (!sound).then_some(Why::Malformed)
             }
             Self::Produce(produce) => fault_of_entries([&produce.entries].into_iter()),
             Self::Trim(trim) => named(&trim.name),
@@ -190,6 +254,11 @@ fn fault_of_entries<'a>(parts: impl Iterator<Item = &'a Bytes>) -> Option<Why> {
         }
     }
     (bytes > APPEND_BYTES_MAX).then_some(Why::TooLarge)
+}
+
+/// Any text of 1 to [`GROUP_BYTES_MAX`] bytes.
+pub fn is_group(name: &str) -> bool {
+    (1..=GROUP_BYTES_MAX).contains(&name.len())
 }
 
 /// Letters, digits, `.`, `_` and `-`: at least one, at most [`NAME_BYTES_MAX`].
@@ -316,7 +385,7 @@ kernel::record! {
 pub enum Rejected {
     /// The next entry has this number, and another one came.
     OutOfSequence(u64),
-    /// The producer has begun this later epoch.
+    /// The producer has begun this later epoch; the group this later generation.
     Fenced(u64),
     /// Nothing is known of the producer (any more), and its entries do not begin with 0; the log's tail.
     Unknown(u64),
@@ -335,8 +404,10 @@ pub enum Answer {
     Logs(Vec<LogStat>),
     /// Nothing was done.
     Refused(Refused),
-    /// Nothing was appended of what a producer sent.
+    /// Nothing was appended of what a producer sent, or kept of what a group committed.
     Rejected(Rejected),
+    /// What is known of a group.
+    Group(GroupState),
 }
 
 impl Answer {
@@ -397,7 +468,8 @@ impl Answer {
 
 tagged!(
     Request, "log request",
-    1 => Create, 2 => Append, 3 => Trim, 4 => Seal, 5 => Delete, 6 => Read, 7 => Stat, 8 => List, 9 => Produce
+    1 => Create, 2 => Append, 3 => Trim, 4 => Seal, 5 => Delete, 6 => Read, 7 => Stat, 8 => List, 9 => Produce, 10 => BeginGeneration,
+    11 => Commit, 12 => GroupOf
 );
-tagged!(Answer, "log answer", 1 => Appended, 2 => Entries, 3 => Logs, 4 => Refused, 5 => Rejected);
+tagged!(Answer, "log answer", 1 => Appended, 2 => Entries, 3 => Logs, 4 => Refused, 5 => Rejected, 6 => Group);
 tagged!(Rejected, "log rejection", 1 => OutOfSequence, 2 => Fenced, 3 => Unknown);

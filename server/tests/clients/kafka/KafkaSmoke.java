@@ -10,17 +10,19 @@ import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.kafka.clients.admin.Admin;
 import org.apache.kafka.clients.admin.NewTopic;
+import org.apache.kafka.clients.consumer.CommitFailedException;
 import org.apache.kafka.clients.consumer.ConsumerRecord;
 import org.apache.kafka.clients.consumer.KafkaConsumer;
 import org.apache.kafka.clients.producer.KafkaProducer;
 import org.apache.kafka.clients.producer.ProducerRecord;
 import org.apache.kafka.common.TopicPartition;
+import org.apache.kafka.common.errors.RebalanceInProgressException;
 import org.apache.kafka.common.header.Header;
 import org.apache.kafka.common.header.internals.RecordHeader;
 import org.apache.kafka.common.serialization.ByteArrayDeserializer;
 import org.apache.kafka.common.serialization.ByteArraySerializer;
 
-/** Kafka's Java client against a cluster: KafkaSmoke SERVERS COUNT produce|consume plain|idempotent [COMPRESSION]. */
+/** Kafka's Java client against a cluster: KafkaSmoke SERVERS COUNT produce|consume|group plain|idempotent [COMPRESSION]. */
 public final class KafkaSmoke {
   private static final String TOPIC = "smoke-java";
   private static final TopicPartition PARTITION = new TopicPartition(TOPIC, 0);
@@ -40,7 +42,7 @@ public final class KafkaSmoke {
 
   private static void produce(String servers, int count, boolean idempotent, String compression) throws Exception {
     try (Admin admin = Admin.create(Map.of("bootstrap.servers", servers))) {
-      NewTopic topic = new NewTopic(TOPIC, 1, (short) 1).configs(Map.of("retention.bytes", "209715200"));
+      NewTopic topic = new NewTopic(TOPIC, 1, (short) 1).configs(Map.of("retention.bytes", "419430400"));
       admin.createTopics(List.of(topic)).all().get();
     }
     Map<String, Object> settings = Map.of(
@@ -102,10 +104,48 @@ public final class KafkaSmoke {
     }
   }
 
+  /** Two members of a group, one after the other: what one has committed the other does not see again. */
+  private static void group(String servers, int count) {
+    Map<String, Object> settings = Map.of(
+        "bootstrap.servers", servers, "group.id", "readers/1", "enable.auto.commit", false,
+        "auto.offset.reset", "earliest", "session.timeout.ms", 6_000, "max.poll.records", 1_000);
+    Set<Integer> seen = new HashSet<>();
+    long offset = 0;
+    long end = 0;
+    for (int member = 0; member < 2; member++) {
+      try (KafkaConsumer<byte[], byte[]> consumer =
+          new KafkaConsumer<>(settings, new ByteArrayDeserializer(), new ByteArrayDeserializer())) {
+        end = consumer.endOffsets(List.of(PARTITION)).get(PARTITION);
+        consumer.subscribe(List.of(TOPIC));
+        long until = member == 0 ? end / 2 : end;
+        long deadline = System.nanoTime() + 60_000_000_000L;
+        while (offset < until) {
+          if (System.nanoTime() > deadline) throw new AssertionError("nothing after " + offset);
+          for (ConsumerRecord<byte[], byte[]> got : consumer.poll(Duration.ofSeconds(1))) {
+            deadline = System.nanoTime() + 60_000_000_000L;
+            if (got.offset() < offset) continue;
+            if (got.offset() != offset++) throw new AssertionError("offset " + got.offset() + " after " + (offset - 2));
+            seen.add((int) ((got.timestamp() - BEGINNING) / 3));
+          }
+          try {
+            consumer.commitSync();
+            System.out.println("acknowledged " + offset);
+          } catch (CommitFailedException | RebalanceInProgressException error) {
+            // The members join anew; what was read meanwhile comes again.
+          }
+        }
+        if (consumer.committed(Set.of(PARTITION)).get(PARTITION).offset() < until) throw new AssertionError("not committed");
+      }
+    }
+    if (seen.size() != count) throw new AssertionError(count - seen.size() + " records are missing");
+    System.out.println(end + " records by two members of a group");
+  }
+
   public static void main(String[] arguments) throws Exception {
     boolean idempotent = arguments[3].equals("idempotent");
     int count = Integer.parseInt(arguments[1]);
     if (arguments[2].equals("produce")) produce(arguments[0], count, idempotent, arguments[4]);
+    else if (arguments[2].equals("group")) group(arguments[0], count);
     else consume(arguments[0], count, idempotent);
   }
 }

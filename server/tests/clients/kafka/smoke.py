@@ -1,13 +1,13 @@
 """confluent-kafka (librdkafka) against a cluster: what is produced comes back byte for byte.
 
-usage: smoke.py SERVERS COUNT produce|consume plain|idempotent [COMPRESSION]
+usage: smoke.py SERVERS COUNT produce|consume|group plain|idempotent [COMPRESSION]
 Produce prints which host leads, and every 1,000 acknowledged records, so that whoever started it can kill that host meanwhile.
 """
 
 import sys
 import time
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 TOPIC = "smoke"
@@ -100,16 +100,82 @@ def consume(servers, count):
     print(f"{count} records, {twice} of them again, in {time.monotonic() - begun:.2f} s")
 
 
+def group(servers, count):
+    """Two members of a group, one after the other: what one has committed the other does not see again."""
+    settings = {
+        "bootstrap.servers": servers,
+        "group.id": "readers/1",
+        "enable.auto.commit": False,
+        "auto.offset.reset": "earliest",
+        "session.timeout.ms": 6_000,
+    }
+    next_offset, numbers = 0, set()
+
+    def read(consumer, until):
+        nonlocal next_offset
+        while next_offset < until:
+            message = consumer.poll(60)
+            if message is None:
+                sys.exit(f"nothing after {next_offset}")
+            if message.error():
+                sys.exit(f"{message.error()}")
+            if message.offset() < next_offset:
+                continue
+            if message.offset() != next_offset:
+                sys.exit(f"offset {message.offset()} where {next_offset} was expected")
+            next_offset += 1
+            numbers.add((message.timestamp()[1] - 1_600_000_000_000) // 3)
+            if next_offset % 2000 == 0:
+                commit(consumer)
+
+    def commit(consumer):
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                consumer.commit(offsets=[TopicPartition(TOPIC, 0, next_offset)], asynchronous=False)
+                return print(f"acknowledged {next_offset}", flush=True)
+            except KafkaException as error:
+                if time.monotonic() > deadline or not error.args[0].retriable():
+                    # The members are to join anew, which the next poll does; what is read meanwhile comes again.
+                    if error.args[0].code() not in JOIN_ANEW or time.monotonic() > deadline:
+                        raise
+                    return
+
+    first, second = Consumer(settings), Consumer(settings)
+    high = first.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=30)[1]
+    first.subscribe([TOPIC])
+    read(first, high // 2)
+    commit(first)
+    second.subscribe([TOPIC])
+    second.poll(1)
+    first.close()
+    read(second, high)
+    second.commit(offsets=[TopicPartition(TOPIC, 0, next_offset)], asynchronous=False)
+    committed = second.committed([TopicPartition(TOPIC, 0)], timeout=30)[0].offset
+    second.close()
+    if committed != high or numbers != set(range(count)):
+        sys.exit(f"committed {committed} of {high}, {count - len(numbers)} records are missing")
+    print(f"{high} records by two members of a group", flush=True)
+
+
+JOIN_ANEW = (
+    KafkaError.UNKNOWN_MEMBER_ID,
+    KafkaError.ILLEGAL_GENERATION,
+    KafkaError.REBALANCE_IN_PROGRESS,
+    KafkaError._STATE,
+)
 IDEMPOTENT = sys.argv[4] == "idempotent"
 servers, count = sys.argv[1], int(sys.argv[2])
 if sys.argv[3] == "produce":
     admin = AdminClient({"bootstrap.servers": servers})
-    topic = NewTopic(TOPIC, 1, config={"retention.bytes": str(200 << 20)})
+    topic = NewTopic(TOPIC, 1, config={"retention.bytes": str(400 << 20)})
     admin.create_topics([topic])[TOPIC].result(30)
     metadata = admin.list_topics(TOPIC, 30)
     print(f"leader {metadata.brokers[metadata.topics[TOPIC].partitions[0].leader].port}", flush=True)
     begun = time.monotonic()
     produce(servers, count, sys.argv[5])
     print(f"{count} records produced in {time.monotonic() - begun:.2f} s")
+elif sys.argv[3] == "group":
+    group(servers, count)
 else:
     consume(servers, count)

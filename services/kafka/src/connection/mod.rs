@@ -3,7 +3,9 @@
 //! Appends of all requests that have come are under way together; everything else waits until it is the oldest request, so that
 //! what a connection can make the host hold is bounded by one response.
 
+mod commits;
 mod fetch;
+mod membership;
 mod offsets;
 mod produce;
 mod producer_id;
@@ -11,11 +13,12 @@ mod topics;
 
 use crate::brokers::Brokers;
 use crate::code::Code;
+use crate::groups::Groups;
 use crate::request::{APIS, Head, Request};
 use crate::wire::{Malformed, Output as _};
 use kernel::{Bytes, Instant};
 use shared_log::{Answer, Read, Refused, Rejected, Why};
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -28,6 +31,17 @@ pub struct Settings {
     pub creates_topics: bool,
     /// What a topic may hold unless its maker says, in bytes.
     pub retain_bytes: u64,
+    /// This host.
+    pub node: i32,
+}
+
+/// What the connections of a host share. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Shared {
+    /// Numbers for producers.
+    pub producer_ids: ProducerIds,
+    /// The groups that it coordinates.
+    pub groups: Rc<RefCell<Groups>>,
 }
 
 /// Where numbers for producers come from. Cheap to clone; all clones are one.
@@ -74,7 +88,7 @@ pub struct Outgoing {
 /// The state of a connection.
 pub struct Connection {
     settings: Settings,
-    producer_ids: ProducerIds,
+    shared: Shared,
     /// Requests that have come while there were enough.
     frames: VecDeque<Bytes>,
     queue: VecDeque<Waiting>,
@@ -140,6 +154,9 @@ trait Job {
 
     fn ask(&mut self, slot: usize, cx: &mut JobCx);
 
+    /// Comes again and again while it has its turn, for what waits for more than the log.
+    fn poll(&mut self, _cx: &mut JobCx) {}
+
     fn on_answer(&mut self, slot: usize, answer: Answer, cx: &mut JobCx);
 
     /// True if it is done, where `asked` says that all slots were asked for and nothing is in flight.
@@ -178,10 +195,10 @@ const WATCHES_MAX: usize = 1_000;
 
 impl Connection {
     /// A connection that has just been opened.
-    pub fn new(settings: Settings, producer_ids: ProducerIds) -> Self {
+    pub fn new(settings: Settings, shared: Shared) -> Self {
         Self {
             settings,
-            producer_ids,
+            shared,
             frames: VecDeque::new(),
             queue: VecDeque::new(),
             next_request: 0,
@@ -206,7 +223,7 @@ impl Connection {
         out: &mut Outgoing,
     ) -> Result<(), Fault> {
         if self.frames.is_empty() && !self.is_full() {
-            self.take(frame, now, out)?;
+            self.take(frame, brokers, now, out)?;
         } else {
             self.frames.push_back(Bytes::copy_from_slice(&frame));
         }
@@ -245,7 +262,13 @@ impl Connection {
         self.advance(brokers, now, out)
     }
 
-    fn take(&mut self, frame: Bytes, now: Instant, out: &mut Outgoing) -> Result<(), Fault> {
+    fn take(
+        &mut self,
+        frame: Bytes,
+        brokers: &Brokers,
+        now: Instant,
+        out: &mut Outgoing,
+    ) -> Result<(), Fault> {
         let (head, request) = Request::read(frame)?;
         let job: Box<dyn Job> = match request {
             Request::ApiVersions => Box::new(Versions { code: Code::NONE }),
@@ -256,9 +279,33 @@ impl Connection {
             Request::ListOffsets(parts) => Box::new(offsets::Offsets::new(parts)),
             Request::CreateTopics(create) => Box::new(topics::Create::new(create, &self.settings)),
             Request::DeleteTopics(names) => Box::new(topics::Delete::new(names)),
-            Request::InitProducerId(None) => Box::new(producer_id::Given(Ok(self.producer_ids.draw()))),
+            Request::InitProducerId(None) => {
+                Box::new(producer_id::Given(Ok(self.shared.producer_ids.draw())))
+            }
             // Transactions are not there.
             Request::InitProducerId(Some(_)) => Box::new(producer_id::Given(Err(Code::INVALID_REQUEST))),
+            Request::FindCoordinator(group, kind) => Box::new(membership::Find::new(group, kind)),
+            Request::JoinGroup(join) => {
+                let coordinator = self.coordinator(&join.group, brokers);
+                Box::new(membership::JoinGroup::new(join, coordinator))
+            }
+            Request::SyncGroup(membership, assignments) => {
+                let coordinator = self.coordinator(&membership.group, brokers);
+                Box::new(membership::SyncGroup::new(membership, assignments, coordinator))
+            }
+            Request::Heartbeat(membership) => {
+                let coordinator = self.coordinator(&membership.group, brokers);
+                Box::new(membership::Heartbeat::new(membership, coordinator))
+            }
+            Request::LeaveGroup(group, members) => {
+                let coordinator = self.coordinator(&group, brokers);
+                Box::new(membership::LeaveGroup::new(group, members, coordinator))
+            }
+            Request::OffsetCommit(membership, parts) => {
+                let coordinator = self.coordinator(&membership.group, brokers);
+                Box::new(commits::Commit::new(membership, parts, coordinator))
+            }
+            Request::OffsetFetch(group, parts) => Box::new(commits::Committed::new(group, parts)),
         };
         let number = self.next_request;
         self.next_request += 1;
@@ -268,6 +315,16 @@ impl Connection {
             self.ask(self.queue.len() - 1, now, out);
         }
         Ok(())
+    }
+
+    /// The groups of this host, if it coordinates this one.
+    fn coordinator(&self, group: &str, brokers: &Brokers) -> membership::Coordinator {
+        let is_here = brokers.coordinator_of(group).is_some_and(|broker| broker.node == self.settings.node);
+        membership::Coordinator(if is_here {
+            Ok(self.shared.groups.clone())
+        } else {
+            Err(Code::NOT_COORDINATOR)
+        })
     }
 
     /// Asks the log on behalf of the request at `index`, as far as it may.
@@ -321,6 +378,9 @@ impl Connection {
         loop {
             while !self.queue.is_empty() {
                 self.ask(0, now, out);
+                let mut cx = JobCx { now, settings: self.settings, calls: Vec::new(), watches: Vec::new() };
+                self.queue[0].job.poll(&mut cx);
+                self.send(self.queue[0].number, cx, out);
                 let waiting = &self.queue[0];
                 let asked = waiting.asked == waiting.job.slots() && waiting.in_flight == 0;
                 let late = waiting.until.is_some_and(|until| now >= until);
@@ -340,7 +400,7 @@ impl Connection {
                 return Ok(());
             }
             let Some(frame) = self.frames.pop_front() else { return Ok(()) };
-            self.take(frame, now, out)?;
+            self.take(frame, brokers, now, out)?;
         }
     }
 }
@@ -426,7 +486,9 @@ fn code_of_other(answer: &Answer) -> Code {
         Answer::Rejected(Rejected::OutOfSequence(_)) => Code::OUT_OF_ORDER_SEQUENCE,
         Answer::Rejected(Rejected::Fenced(_)) => Code::INVALID_PRODUCER_EPOCH,
         Answer::Rejected(Rejected::Unknown(_)) => Code::UNKNOWN_PRODUCER,
-        Answer::Done | Answer::Appended(_) | Answer::Entries(_) | Answer::Logs(_) => Code::REQUEST_TIMED_OUT,
+        Answer::Done | Answer::Appended(_) | Answer::Entries(_) | Answer::Logs(_) | Answer::Group(_) => {
+            Code::REQUEST_TIMED_OUT
+        }
     }
 }
 
