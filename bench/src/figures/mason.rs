@@ -41,8 +41,8 @@ struct Given {
     sequencer: f64,
 }
 
-/// Clients' threads for each machine of leaders: each speaks to one leader, as the paper's do.
-const CLIENTS_PER_LEADERS: usize = 8;
+/// Clients' threads for each machine of leaders: two a leader, and each speaks to one, as the paper's do.
+const CLIENTS_PER_LEADERS: usize = 16;
 
 fn run(run: &Run) -> Result<Given, String> {
     let profile = Profile::d430();
@@ -68,7 +68,7 @@ fn run(run: &Run) -> Result<Given, String> {
 fn ordering(watch: &Watch<'_>) -> Result<Drawing, String> {
     let machines = [12, 24, 48];
     let spaces = [1, 8];
-    let outstanding = [4, 16, 32, 64, 128];
+    let outstanding = [2, 8, 32, 64, 128];
     let mut runs = Vec::new();
     for &spaces in &spaces {
         for &machines in &machines {

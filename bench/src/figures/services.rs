@@ -30,8 +30,8 @@ const WINDOW: Window = Window { warm_up: Duration::from_millis(3), measured: Dur
 const LEADERS_PER_CHAIN: usize = 6;
 /// "2 proxies per shard".
 const LEADERS_PER_SHARD: usize = 2;
-/// Leading threads of a machine; each has a client's thread.
-const THREADS: usize = 8;
+/// Clients' threads for each machine of leaders: two a leader.
+const CLIENTS_PER_LEADERS: usize = 16;
 const ENTRY_BYTES: usize = 64;
 
 #[derive(Clone, Copy)]
@@ -94,8 +94,8 @@ fn run(run: &Run) -> Result<Given, String> {
         }
         System::Mason { service, leader_machines } => {
             let clients = match service {
-                Service::Alone => THREADS,
-                Service::Log { .. } | Service::Shards { .. } => leader_machines * THREADS,
+                Service::Alone => CLIENTS_PER_LEADERS / 2,
+                Service::Log { .. } | Service::Shards { .. } => leader_machines * CLIENTS_PER_LEADERS,
             };
             let deployment = Deployment { service, leader_machines, clients };
             let mut running = deployment.start(&profile, 1).map_err(|error| error.to_string())?;
@@ -165,7 +165,7 @@ fn panel(title: &str, series: Vec<Series>) -> Panel {
 fn logs(watch: &Watch<'_>) -> Result<Drawing, String> {
     let chains = [1, 2, 4];
     let corfu: [u32; 5] = [1, 3, 7, 14, 28];
-    let masons: [u32; 4] = [4, 12, 32, 64];
+    let masons: [u32; 5] = [2, 6, 16, 48, 128];
     let mut curves: Vec<(System, &[u32])> =
         chains.iter().map(|&chains| (System::Corfu { chains }, &corfu[..])).collect();
     curves.extend(chains.iter().map(|&chains| {
@@ -215,7 +215,7 @@ fn logs(watch: &Watch<'_>) -> Result<Drawing, String> {
 fn shards(watch: &Watch<'_>) -> Result<Drawing, String> {
     let counts: [u16; 4] = [1, 2, 4, 8];
     let alone: [u32; 4] = [1, 2, 4, 8];
-    let loads: [u32; 4] = [4, 12, 24, 48];
+    let loads: [u32; 4] = [2, 6, 16, 48];
     let mut curves: Vec<(System, &[u32])> =
         vec![(System::Mason { service: Service::Alone, leader_machines: 1 }, &alone[..])];
     curves.extend(counts.iter().map(|&shards| {

@@ -77,7 +77,8 @@ impl std::fmt::Display for NoPlan {
 
 impl std::error::Error for NoPlan {}
 
-const THREADS: usize = 8;
+/// Clients' threads for each machine of leaders: two a leader.
+const CLIENTS_PER_LEADERS: usize = 16;
 const MEMBERS: usize = 3;
 /// Operations of a trial, about: as many as make chance a matter of less than a hundredth.
 const OPERATIONS: f64 = 40_000.0;
@@ -178,7 +179,7 @@ impl Wanted {
         pace: Pace,
         window: Window,
     ) -> Result<(Measured, Vec<&'static str>), NoPlan> {
-        let clients = size.leader_machines * THREADS;
+        let clients = size.leader_machines * CLIENTS_PER_LEADERS;
         match self.ordered {
             Ordered::Sequence { spaces } => {
                 let deployment = ordering::Deployment::new(size.leader_machines * MEMBERS, spaces, clients);

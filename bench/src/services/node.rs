@@ -127,9 +127,9 @@ impl Relay {
 
     fn on_deliver(&mut self, message: Deliver, cx: &mut Cx<'_, Self>) {
         match self {
-            Self::Forward { server } => {
-                cx.send(*server, mason::Message::from(message));
-            }
+            // What the sequencer knew after a batch is for gateways that read or watch, and here none does.
+            Self::Forward { .. } if message.runs.is_empty() => {}
+            Self::Forward { server } => cx.send(*server, mason::Message::from(message)),
             Self::Chains { chains, group: Some(_), writing, .. } => {
                 for (number, delivered) in message.runs.iter().flat_map(|run| run.iter()).flatten() {
                     // Nothing fails here, so nothing is a no-op.
