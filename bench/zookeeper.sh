@@ -10,18 +10,9 @@ seconds=${1:-5}
 # Large loads, one request at a time by many and by one, sessions that are told of a change.
 workloads=${BENCH_WORKLOADS:-set:30x64 create:30x64 get:30x64 mixed95:30x64 multi:30x64 set:100x1 get:100x1 set:1x1 get:1x1 watch:300x1}
 engines=${BENCH_ENGINES:-zookeeper mason mason-sequential}
-ordinate=$(realpath "${ORDINATE_BINARY:-${CARGO_TARGET_DIR:-target}/release/ordinate}")
+source bench/lib/servers.sh
 scripts/clients.sh java
 jars=$(realpath "${ORDINATE_PEERS:-target/clients}")/jars
-folder=$(mktemp -d --tmpdir="${BENCH_FOLDER:-/var/tmp}")
-port=${BENCH_PORT:-24100}
-pids=()
-stop() {
-  for pid in "${pids[@]}"; do kill "$pid" 2>/dev/null || true; done
-  for pid in "${pids[@]}"; do wait "$pid" 2>/dev/null || true; done
-  pids=()
-}
-trap 'stop; rm -rf "$folder"' EXIT
 endpoints=127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))
 
 start_zookeeper() {
@@ -61,9 +52,6 @@ until_served() {
   return 1
 }
 
-results=$folder.results
-: > "$results"
-trap 'stop; rm -rf "$folder" "$results"' EXIT
 for engine in $engines; do
   case $engine in
     zookeeper) start_zookeeper ;;
@@ -77,31 +65,10 @@ for engine in $engines; do
     mix=${workload%%:*} load=${workload#*:}
     echo "$engine $workload" >&2
     json=$("$ordinate" bench zk --endpoints "$endpoints" --mix "$mix" --sessions "${load%x*}" --outstanding "${load#*x}" \
-      --seconds "$seconds" --processes "$(IFS=,; echo "${pids[*]}")" --output json) || json=null
-    printf '%s\t%s\t%s\n' "$engine" "$workload" "$json" >> "$results"
+      --seconds "$seconds" --processes "$(processes)" --output json) || json=null
+    record "$engine" "$workload" "$json"
   done
-  stop
-  rm -rf "${folder:?}"/*
+  next_server
 done
-python3 - "$results" <<'PY'
-import json, sys
-
-rows = [line.rstrip("\n").split("\t") for line in open(sys.argv[1])]
-found = {(engine, workload): json.loads(text) for engine, workload, text in rows}
-workloads = list(dict.fromkeys(workload for _, workload, _ in rows))
-engines = list(dict.fromkeys(engine for engine, _, _ in rows))
-print("%-18s %-17s %10s %7s %9s %9s %9s %7s" % ("workload", "server", "ops/s", "ratio", "p50_us", "p99_us", "cpu_us/op", "ratio"))
-for workload in workloads:
-    base = found.get(("zookeeper", workload))
-    for engine in engines:
-        it = found.get((engine, workload))
-        if not it:
-            print("%-18s %-17s failed" % (workload, engine))
-            continue
-        ratio = lambda key: "%.2f" % (it[key] / base[key]) if base and base.get(key) and it.get(key) else "-"
-        cpu = it.get("server_cpu_us_per_op")
-        print("%-18s %-17s %10.0f %7s %9.0f %9.0f %9s %7s" % (
-            workload, engine, it["ops_per_second"], ratio("ops_per_second"), it["p50_us"], it["p99_us"],
-            "-" if cpu is None else "%.1f" % cpu, ratio("server_cpu_us_per_op")))
-print("multi: an operation is a multi of ten setData. watch: an operation is a notification, a latency that of the last session told.")
-PY
+print_table zookeeper
+echo "multi: an operation is a multi of ten setData. watch: an operation is a notification, a latency that of the last session told."

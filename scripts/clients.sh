@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Installs what ZooKeeper compatibility is tested with, pinned, into target/clients: kazoo and its suite (venv/), Apache
-# ZooKeeper with its Java client, and Curator (jars/, classes/); with `go` named, the Go client (go-smoke). Needs python3, a JDK and
-# maven; go for the last. Does nothing that is done already.
+# Installs what compatibility is tested with, pinned, into target/clients: kazoo and its suite (venv/), Apache ZooKeeper with its Java
+# client, and Curator (jars/, classes/); with `go` named, the Go client (go-smoke); with `kafka` named, librdkafka's Python
+# client and Kafka's Java client (kafka/). Needs python3, a JDK and maven; go for its client. Does nothing that is done already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 peers=server/tests/clients
@@ -50,7 +50,23 @@ go_client() {
   mv "$into/go.now" "$into/go.done"
 }
 
+kafka_clients() {
+  cat $peers/kafka/* > "$into/kafka.now"
+  cmp --silent "$into/kafka.now" "$into/kafka.done" && return
+  say "Kafka's clients into $into/kafka"
+  rm -rf "$into/kafka"
+  python3 -m venv "$into/kafka/venv"
+  "$into/kafka/venv/bin/pip" install --quiet --require-hashes --requirement $peers/kafka/requirements.txt
+  mvn --quiet --batch-mode --no-transfer-progress --file $peers/kafka/pom.xml \
+    org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+    -DoutputDirectory="$into/kafka/jars" -DincludeScope=runtime
+  (cd "$into/kafka/jars" && sha256sum --check --quiet --strict) < $peers/kafka/SHA256SUMS
+  javac -nowarn -d "$into/kafka/classes" -classpath "$into/kafka/jars/*" $peers/kafka/*.java
+  mv "$into/kafka.now" "$into/kafka.done"
+}
+
 wanted=${*:-python java}
 case " $wanted " in *" python "*) python ;; esac
 case " $wanted " in *" java "*) java_jars; java_classes ;; esac
 case " $wanted " in *" go "*) go_client ;; esac
+case " $wanted " in *" kafka "*) kafka_clients ;; esac

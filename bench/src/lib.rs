@@ -11,6 +11,7 @@ pub mod multipaxos;
 pub mod ordering;
 pub mod plan;
 mod profile;
+pub mod services;
 mod step;
 
 pub use profile::{Driver, Handle, Network, Profile, ProfileError};

@@ -1,9 +1,11 @@
 //! The least deployment of the store that carries a load: deduced in closed form, then held against a simulation (what the
 //! compartmentalization paper leaves as future work, section 8.4).
 
+pub mod mason;
+
 use crate::multipaxos::{Acceptors, Batching, Clients, Demand, Deployment, Model, Running, Shape, Workload};
 use crate::profile::Profile;
-use sim::cost::{Pace, Window};
+use sim::cost::{Measured, Pace, Window};
 use std::time::Duration;
 
 /// A load.
@@ -17,9 +19,9 @@ pub struct Wanted {
 
 /// What a simulation of a deployment under the load gave.
 #[derive(Clone, Debug)]
-pub struct Trial {
+pub struct Trial<D = Deployment> {
     /// What was simulated.
-    pub deployment: Deployment,
+    pub deployment: D,
     /// Commands that arrived a second: about as many as wanted, at random.
     pub asked: f64,
     /// Commands answered a second.
@@ -102,7 +104,32 @@ fn station(model: &Model, name: &str) -> f64 {
     model.demands.iter().find(|demand| demand.station == name).map_or(0.0, |demand| demand.nanos)
 }
 
-impl Trial {
+impl<D> Trial<D> {
+    /// What a run under an open load came to; `stations` say what its hosts were for, and clients do not count.
+    fn of(deployment: D, measured: &Measured, stations: &[&'static str]) -> Self {
+        let mut busy: Vec<(&'static str, f64)> = Vec::new();
+        for (&name, &share) in stations.iter().zip(&measured.busy) {
+            match busy.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, most)) => *most = most.max(share),
+                None if name != "clients" && name != "standby" => busy.push((name, share)),
+                None => {}
+            }
+        }
+        Self {
+            deployment,
+            asked: measured.asked as f64 / measured.seconds,
+            answered: measured.throughput(),
+            median: measured.latency(0.5),
+            tail: measured.latency(0.99),
+            busy,
+        }
+    }
+
+    /// The station whose busiest machine has least time left.
+    fn busiest(&self) -> &'static str {
+        self.busy.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("nobody", |&(name, _)| name)
+    }
+
     /// True if what arrived was answered, and did not queue up.
     pub fn carries(&self) -> bool {
         self.answered >= ANSWERED * self.asked
@@ -126,9 +153,7 @@ impl Wanted {
         while !trial.carries() {
             // The closed form has no bursts and no queues; it is a first guess where those count.
             repairs += 1;
-            let worst =
-                trial.busy.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map_or("nobody", |&(name, _)| name);
-            match with_more(&deployment, worst, 1).filter(|_| repairs <= REPAIRS_MAX) {
+            match with_more(&deployment, trial.busiest(), 1).filter(|_| repairs <= REPAIRS_MAX) {
                 Some(larger) => deployment = larger,
                 None => return Err(NoPlan::Disagree(Box::new(trial))),
             }
@@ -203,17 +228,7 @@ impl Wanted {
         let window = Window { warm_up: Duration::from_millis(60), measured: Duration::from_millis(60) };
         let pace = Pace::Open { per_second: self.per_second };
         let measured = running.testbed.run(&clients, pace, &mut self.workload.clone(), window);
-        let mut busy: Vec<(&'static str, f64)> = Vec::new();
-        for (&name, &share) in running.stations.iter().zip(&measured.busy) {
-            match busy.iter_mut().find(|(known, _)| *known == name) {
-                Some((_, most)) => *most = most.max(share),
-                None if name != "clients" && name != "standby" => busy.push((name, share)),
-                None => {}
-            }
-        }
-        let (answered, median, tail) = (measured.throughput(), measured.latency(0.5), measured.latency(0.99));
-        let asked = measured.asked as f64 / measured.seconds;
-        Ok(Trial { deployment: *deployment, asked, answered, median, tail, busy })
+        Ok(Trial::of(*deployment, &measured, &running.stations))
     }
 
     /// How busy each station is by the closed form.

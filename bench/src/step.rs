@@ -1,5 +1,8 @@
 //! Kinds of messages, as tariffs know them.
 
+use crate::services::Services;
+use corfu::sequencer::SequencerIn as CorfuSequencerIn;
+use corfu::storage::StorageIn;
 use mason::client::ClientIn as GatewayIn;
 use mason::proxy::ProxyIn;
 use mason::sequencer::SequencerIn;
@@ -77,6 +80,12 @@ steps! {
     ShardRead => "shard.read",
     /// A batch of numbered operations is chosen.
     ChosenEntry => "replica.chosen_entry",
+    /// A position is asked for.
+    NextPosition => "corfu.next",
+    /// An entry for a storage server.
+    StorageWrite => "storage.write",
+    /// A storage server is asked for an entry.
+    StorageRead => "storage.read",
     /// Everything else: heartbeats, elections, answers to clients.
     Other => "other",
 }
@@ -92,7 +101,7 @@ impl Step {
     }
 }
 
-/// Weighs the messages of MultiPaxos and of Mason.
+/// Weighs the messages of every engine.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Steps;
 
@@ -166,6 +175,31 @@ impl Scale<mason::Mason> for Steps {
             | mason::Message::Shard(_)
             | mason::Message::Client(_)
             | mason::Message::Connection(_) => Step::Other.of(0),
+        }
+    }
+}
+
+impl Scale<corfu::Corfu> for Steps {
+    fn weigh(&self, message: &corfu::Message) -> Weight {
+        match message {
+            corfu::Message::Sequencer(CorfuSequencerIn::Next(_) | CorfuSequencerIn::Tail(_)) => {
+                Step::NextPosition.of(1)
+            }
+            corfu::Message::Storage(StorageIn::Write(_)) => Step::StorageWrite.of(1),
+            corfu::Message::Storage(StorageIn::Read(_)) => Step::StorageRead.of(1),
+            corfu::Message::Sequencer(_)
+            | corfu::Message::Storage(_)
+            | corfu::Message::Auxiliary(_)
+            | corfu::Message::Client(_) => Step::Other.of(0),
+        }
+    }
+}
+
+impl Scale<Services> for Steps {
+    fn weigh(&self, message: &crate::services::Message) -> Weight {
+        match message {
+            crate::services::Message::Mason(message) => Scale::<mason::Mason>::weigh(self, message),
+            crate::services::Message::Corfu(message) => Scale::<corfu::Corfu>::weigh(self, message),
         }
     }
 }

@@ -103,12 +103,32 @@ planted_bugs! {
     K22,
     /// Writes go to a session's new group before the answers to those at the old one have come.
     K23,
+    /// A client takes an append for done when the head of the chain has it.
+    C01,
+    /// A client reads from the head of a chain, whose tail may not have it.
+    C02,
+    /// A storage server writes a position a second time.
+    C04,
+    /// A storage server lets junk take the place of an entry.
+    C05,
+    /// A sealed storage server goes on serving the epoch before.
+    C06,
+    /// A sequencer that restarts serves its epoch again, from the beginning.
+    C07,
+    /// A storage server that was not sealed stays in the projection.
+    C08,
+    /// A new sequencer starts above the server that is written least far.
+    C09,
     /// A log is read without asking how far the logs of the proxies have come.
     C10,
     /// A participant of an append to several logs does not heed what the others refuse.
     C11,
     /// A snapshot of the logs leaves the segments out that are still written to.
     C12,
+    /// An auxiliary proposes its own projection whatever the others have accepted.
+    C13,
+    /// A client whose epoch was sealed under its write takes another position without looking.
+    C14,
     /// A replica hands its log on with a hole that nobody sees.
     K13,
     /// A gateway answers pings although the session's home group does not hear of them.

@@ -5,6 +5,7 @@
 #![forbid(unsafe_code)]
 
 pub mod coordination;
+pub mod corfu;
 pub mod log;
 pub mod mason;
 pub mod mutants;
@@ -17,5 +18,6 @@ pub fn families() -> Vec<Box<dyn sim::Experiment>> {
         sim::experiment(mason::MasonScenario::draw),
         sim::experiment(coordination::CoordinationScenario::draw),
         sim::experiment(log::LogScenario::draw),
+        sim::experiment(corfu::CorfuScenario::draw),
     ]
 }

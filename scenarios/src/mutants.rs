@@ -85,8 +85,22 @@ pub const MUTANTS: &[Mutant] = &[
     log(Planted::C10, &["LIN"]),
     log(Planted::C11, &["ATOMIC", "PREFIX", "DUR"]),
     log(Planted::C12, &["DUR"]),
+    corfu(Planted::C01, &["DUR", "LIN"]),
+    corfu(Planted::C02, &["DUR", "LIN", "UNIQ"]),
+    corfu(Planted::C04, &["UNIQ", "DUR"]),
+    corfu(Planted::C05, &["DUR", "UNIQ"]),
+    corfu(Planted::C06, &["RT", "UNIQ", "LIN", "DUR"]),
+    corfu(Planted::C07, &["RT"]),
+    corfu(Planted::C08, &["RT", "UNIQ", "LIN", "DUR"]),
+    corfu(Planted::C09, &["RT"]),
+    corfu(Planted::C13, &["AGREE"]),
+    corfu(Planted::C14, &["UNIQ"]),
     paxos(Planted::K13, &["AGREE", "PREFIX"]),
 ];
+
+const fn corfu(planted: Planted, expected: &'static [&'static str]) -> Mutant {
+    Mutant { planted, family: "corfu", expected }
+}
 
 const fn coordination(planted: Planted, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "coordination", expected }

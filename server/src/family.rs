@@ -37,6 +37,8 @@ pub enum Request {
     Sequence(Bytes),
     /// Of a proxy of any service over Mason: encoded [`mason::Members`], for it to follow.
     Follow(Bytes),
+    /// Of the coordination service's gateway: what it is to say of itself, as an operation.
+    Advertise(Bytes),
     /// Of the logs: an encoded [`shared_log::Request`].
     Log(Bytes),
 }
@@ -243,8 +245,8 @@ impl kernel::Node for Node {
             (Self::Sequence(embedded), Request::Sequence(ask)) => {
                 embedded.call(effects, |node, inner| node.on_request(id, ask, situation, inner));
             }
-            (Self::Coordination(embedded), Request::Follow(members)) => {
-                embedded.call(effects, |node, inner| node.on_request(id, members, situation, inner));
+            (Self::Coordination(embedded), Request::Follow(request) | Request::Advertise(request)) => {
+                embedded.call(effects, |node, inner| node.on_request(id, request, situation, inner));
             }
             (Self::Sequence(embedded), Request::Follow(members)) => {
                 embedded.call(effects, |node, inner| node.on_request(id, members, situation, inner));

@@ -2,6 +2,7 @@
 
 use crate::cluster::{ClusterFile, Durability, RoleName};
 use crate::family::{KvMember, Node};
+use crate::kafka::{self, Directory, Kafka};
 use crate::native::{Gate, Native};
 use crate::zookeeper::ZooKeeper;
 use kernel::{HostId, NodeId, Place};
@@ -37,6 +38,8 @@ pub struct Sockets {
     pub native: TcpListener,
     /// For ZooKeeper's clients, if the coordination service is on.
     pub zookeeper: Option<TcpListener>,
+    /// For Kafka's clients, if they are served.
+    pub kafka: Option<TcpListener>,
 }
 
 /// A failure to start.
@@ -139,8 +142,42 @@ pub fn start(
             tls: tls.as_ref().map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
         });
     }
-    let (file, name) = (file.clone(), name.to_owned());
-    Ok(Host::start(config, move || all_nodes(&file, &name, joins), front_ends)?)
+    let directory = file.logs.as_ref().map(|logs| Directory::new(file, logs, name));
+    if let (Some(listen), Some(gateway), Some(directory)) = (sockets.kafka, logs, &directory)
+        && let Some(kafka) = file.logs.as_ref().and_then(|logs| logs.kafka.as_ref())
+    {
+        let (directory, request_bytes_max) = (directory.clone(), body_max);
+        let settings = ::kafka::Settings {
+            creates_topics: kafka.creates_topics,
+            retain_bytes: kafka.retain_bytes,
+            node: ::kafka::node_of(HostId::named(name)),
+        };
+        front_ends.push(FrontEndConfig {
+            listen,
+            build: Box::new(move || {
+                let shared = kafka::shared();
+                Box::new(Kafka { gateway, directory, settings, shared, request_bytes_max })
+            }),
+            limits: ClientLimits {
+                connections_max,
+                connections_per_address_max: file.limits.connections_per_address_max,
+                input_bytes_max: request_bytes_max + 4,
+                output_bytes_max: file.limits.client_backlog_bytes_max,
+                output_bytes_max_total: file.limits.backlog_bytes_max,
+                handshake_within: Duration::from_secs(10),
+            },
+            tls: tls.as_ref().map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
+        });
+    }
+    let roles = {
+        let (file, name) = (file.clone(), name.to_owned());
+        move || all_nodes(&file, &name, joins)
+    };
+    let host = Host::start(config, roles, front_ends)?;
+    if let Some(directory) = directory {
+        kafka::watch(host.handle(), file.clone(), name.to_owned(), &directory);
+    }
+    Ok(host)
 }
 
 fn all_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, Node)> {

@@ -2,6 +2,7 @@
 #![forbid(unsafe_code)]
 
 mod admin;
+mod advertise;
 mod bench;
 mod cluster;
 mod commands;
@@ -9,6 +10,7 @@ mod ensemble;
 mod failure;
 mod family;
 mod host;
+mod kafka;
 mod log;
 mod logs;
 mod members;
@@ -28,6 +30,7 @@ const PIPE_CLOSED: i32 = 141;
 
 fn main() -> std::process::ExitCode {
     runtime::memory::keep_freed(FREED_MEMORY_KEPT);
+    runtime::memory::avoid_huge_pages();
     end_quietly_without_reader();
     commands::run()
 }

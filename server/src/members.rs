@@ -1,5 +1,6 @@
 //! Keeps a host's links and its gate to what the log says of the membership: the cluster file only says how it began.
 
+use crate::advertise::Advertised;
 use crate::cluster::{ClusterFile, RoleName};
 use crate::family::{Node, Request};
 use crate::log::Log;
@@ -20,7 +21,14 @@ const LEFT_DIALLED_FOR: Duration = Duration::from_secs(10);
 const LEFT_DIALLED_FOR_SHARDS: Duration = Duration::from_secs(600);
 
 /// Watches from a thread of its own until the host ends.
-pub fn watch(handle: HostHandle<Node>, file: ClusterFile, host: String, gate: Gate, log: Log) {
+pub fn watch(
+    handle: HostHandle<Node>,
+    file: ClusterFile,
+    host: String,
+    gate: Gate,
+    log: Log,
+    mut advertised: Option<Advertised>,
+) {
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
         let mut peers = Peers::new(file.hosts.iter().map(|it| (it.name.clone(), it.address.clone())), &host);
@@ -31,6 +39,9 @@ pub fn watch(handle: HostHandle<Node>, file: ClusterFile, host: String, gate: Ga
             if let Some((status, _)) = runtime.block_on(Status::of(&handle, &file, &host)) {
                 gate.set(refusal(&status));
                 follow(&handle, &proxies, &status.membership, &host);
+                if let Some(advertised) = &mut advertised {
+                    advertised.say(&handle, &status.membership.hosts, Instant::now());
+                }
                 if let Some(changed) =
                     peers.follow(&status.membership, status.executed, left_dialled_for, Instant::now())
                 {

@@ -5,6 +5,7 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 mod demo;
+mod figures;
 
 /// What a run came to.
 #[derive(Debug)]

@@ -16,6 +16,8 @@ fn allowed(from: &str, to: &str) -> bool {
         "engines" => matches!(to, "kernel" | "parts" | "engines/paxos" | "consistency"),
         // The store is a state machine for any engine: it needs none.
         "services" if from == "services/kv" => to == "kernel",
+        // A foreign protocol over a service that has one of its own.
+        "services" if from == "services/kafka" && to == "services/log" => true,
         "services" => matches!(to_kind.as_str(), "kernel" | "parts" | "engines" | "consistency"),
         "clients" => matches!(to_kind.as_str(), "kernel" | "parts" | "engines" | "services" | "consistency"),
         // These, and tests, know engines and drivers alike.

@@ -349,6 +349,69 @@ fn calls_of_the_sequence() {
     vectors.compare();
 }
 
+// Log calls that another client would write or read otherwise.
+#[test]
+fn calls_of_the_log() {
+    use shared_log::native::{Call, Native, Reply};
+    use shared_log::{
+        Answer, Append, Create, Entries, List, LogStat, Named, Part, Produce, Read, Refused, Rejected,
+        Request, Rows, Trim, Why,
+    };
+    let about = "Messages of the log, without the length that precedes them in a frame.\nThe first byte is the receiver (22 the host's logs, 23 their client), the second the message.";
+    let mut vectors = Vectors::new("log.txt", about);
+    let mut add = |name: &str, meaning: &str, message: Native| {
+        let read =
+            |bytes: &[u8]| Native::decoded(&Bytes::copy_from_slice(bytes)).expect("a vector is a message");
+        vectors.add(name, meaning, &message, &message.encoded(), read);
+    };
+    let name = || "jobs".to_owned();
+    let rows = |entries: &[&[u8]]| {
+        let mut rows = Rows::default();
+        entries.iter().for_each(|entry| rows.push(entry));
+        rows.into_bytes()
+    };
+    let mut call = |word: &str, meaning: &str, request: Request| {
+        add(word, &format!("call 7: {meaning}"), Native::Call(Call { id: 7, request }));
+    };
+    let create = Create { name: name(), retain_bytes: 1 << 20, retain_ms: 60_000, capacity: 0 };
+    call("create", "a log jobs of 1 MiB, entries kept for a minute", Request::Create(create));
+    let one = Part { name: name(), expect: None, entries: rows(&[b"a", b""]) };
+    let other = Part { name: "audit".to_owned(), expect: Some(5), entries: rows(&[b"b"]) };
+    let append = Append { parts: vec![one, other] };
+    call("append", "a and an empty entry to jobs, b to audit at 5", Request::Append(append));
+    call("trim", "drops jobs below 9", Request::Trim(Trim { name: name(), before: 9 }));
+    call("seal", "seals jobs", Request::Seal(Named { name: name() }));
+    call("delete", "deletes jobs", Request::Delete(Named { name: name() }));
+    let read = Read { name: name(), from: 9, entries_max: 100, bytes_max: 1 << 20, wait_ms: 500 };
+    call("read", "100 entries of jobs from 9 on, waiting 500 ms", Request::Read(read));
+    call("stat", "how far jobs goes", Request::Stat(Named { name: name() }));
+    call("list", "10 logs after jobs", Request::List(List { after: name(), limit: 10 }));
+    let produce = Produce { name: name(), producer: 0x1122, epoch: 1, sequence: 4, entries: rows(&[b"a"]) };
+    call("produce", "a to jobs as entry 4 of producer 1122 in epoch 1", Request::Produce(produce));
+    let mut reply = |word: &str, meaning: &str, answer: Answer| {
+        add(word, &format!("call 7 answered: {meaning}"), Native::Reply(Reply { id: 7, answer }));
+    };
+    reply("done", "done", Answer::Done);
+    reply("appended", "the first entries are at 3 and 5", Answer::Appended(vec![3, 5]));
+    let entries = Entries { first: 9, next: 11, tail: 12, sealed: true, rows: rows(&[b"a", b""]) };
+    reply("entries", "a and an empty entry from 9 on, the tail is 12 for good", Answer::Entries(entries));
+    let stat = LogStat {
+        name: name(),
+        first: 9,
+        next: 12,
+        bytes: 300,
+        retain_bytes: 1 << 20,
+        retain_ms: 60_000,
+        sealed: false,
+    };
+    reply("logs", "jobs has 9 to 12, 300 bytes", Answer::Logs(vec![stat]));
+    let refused = Refused { why: Why::Trimmed, name: name(), at: 9 };
+    reply("trimmed", "jobs begins at 9", Answer::Refused(refused));
+    reply("busy", "busy", Answer::Refused(Refused { why: Why::Busy, name: String::new(), at: 0 }));
+    reply("rejected", "entry 3 comes next", Answer::Rejected(Rejected::OutOfSequence(3)));
+    vectors.compare();
+}
+
 // A file that no test writes would go stale unseen.
 #[test]
 fn every_file_is_checked() {
@@ -361,6 +424,7 @@ fn every_file_is_checked() {
         "kv-answers.txt",
         "kv-commands.txt",
         "kv-queries.txt",
+        "log.txt",
         "messages.txt",
         "preface.txt",
         "sequence.txt",

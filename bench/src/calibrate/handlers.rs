@@ -1,10 +1,13 @@
 //! What handlers cost: roles in the cost simulator, with a clock around every call.
 
 use crate::multipaxos::{Acceptors, Batching, Clients, Deployment, Running, Seat, Shape, Workload};
+use crate::ordering::MayLead;
 use crate::profile::{Handle, Profile};
+use crate::services::{self, Operations, Service};
 use crate::step::{Step, Steps};
-use kernel::{Bytes, DecodeError, Effects, Node, NodeId, Position, RequestId, Situation, TimerIndex};
-use paxos::{Call, Level, Message, Paxos};
+use kernel::{Bytes, DecodeError, Effects, Family, Node, NodeId, Position, RequestId, Situation, TimerIndex};
+use mason::proxy::Proxy;
+use paxos::Level;
 use sim::cost::{Pace, Scale, Window};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -47,8 +50,8 @@ struct Books {
 }
 
 /// A node with a clock around its calls; the end of a burst is booked on what the node handled last.
-pub struct Timed {
-    seat: Seat,
+pub struct Timed<N = Seat> {
+    seat: N,
     books: Rc<RefCell<Books>>,
     last: Option<Step>,
 }
@@ -59,7 +62,13 @@ impl AsRef<Seat> for Timed {
     }
 }
 
-impl Timed {
+impl MayLead for Timed<services::Seat> {
+    fn proxy(&self) -> Option<&Proxy> {
+        self.seat.proxy()
+    }
+}
+
+impl<N> Timed<N> {
     /// Books a message with its items, or the end of a burst.
     fn book(&self, step: Step, items: Option<u32>, began: Instant) {
         let nanos = began.elapsed().as_nanos() as f64;
@@ -76,25 +85,28 @@ impl Timed {
     }
 }
 
-impl Node for Timed {
-    type Family = Paxos;
+impl<N: Node> Node for Timed<N>
+where
+    Steps: Scale<N::Family>,
+{
+    type Family = N::Family;
 
     fn restore(&mut self, position: Position, record: Bytes) -> Result<(), DecodeError> {
         self.seat.restore(position, record)
     }
 
-    fn on_start(&mut self, situation: Situation<'_>, effects: &mut Effects<Paxos>) {
+    fn on_start(&mut self, situation: Situation<'_>, effects: &mut Effects<N::Family>) {
         self.seat.on_start(situation, effects);
     }
 
     fn on_message(
         &mut self,
         from: NodeId,
-        message: Message,
+        message: <N::Family as Family>::Message,
         situation: Situation<'_>,
-        effects: &mut Effects<Paxos>,
+        effects: &mut Effects<N::Family>,
     ) {
-        let weight = Scale::<Paxos>::weigh(&Steps, &message);
+        let weight = Scale::<N::Family>::weigh(&Steps, &message);
         let step = Step::ALL.get(usize::from(weight.kind.0)).copied();
         let began = Instant::now();
         self.seat.on_message(from, message, situation, effects);
@@ -104,7 +116,7 @@ impl Node for Timed {
         self.last = step;
     }
 
-    fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<Paxos>) {
+    fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<N::Family>) {
         self.last = None;
         self.seat.on_timer(timer, situation, effects);
     }
@@ -112,15 +124,15 @@ impl Node for Timed {
     fn on_request(
         &mut self,
         id: RequestId,
-        request: Call,
+        request: <N::Family as Family>::Request,
         situation: Situation<'_>,
-        effects: &mut Effects<Paxos>,
+        effects: &mut Effects<N::Family>,
     ) {
         self.last = None;
         self.seat.on_request(id, request, situation, effects);
     }
 
-    fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Paxos>) {
+    fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<N::Family>) {
         let began = Instant::now();
         self.seat.on_burst_end(situation, effects);
         if let Some(step) = self.last.take() {
@@ -145,14 +157,19 @@ fn clock() -> f64 {
 }
 
 const WINDOW: Window = Window { warm_up: Duration::from_millis(60), measured: Duration::from_millis(60) };
+const SERVICE_WINDOW: Window =
+    Window { warm_up: Duration::from_millis(5), measured: Duration::from_millis(10) };
 
-fn run(commands: usize, clients: usize) -> Vec<Spent> {
+fn books() -> Rc<RefCell<Books>> {
+    Rc::new(RefCell::new(Books { spent: vec![Spent::default(); Step::ALL.len()], clock: clock() }))
+}
+
+fn run_store(commands: usize, clients: usize) -> Vec<Spent> {
     let workload = Workload::writes(100).with_reads(0.3, Level::Linearizable);
     let shape = Shape::Compartmentalized { proxy_leaders: 2, acceptors: Acceptors::Majority(3), replicas: 2 };
     let connect = Clients::Connect { batchers: 2 };
     let deployment = Deployment { shape, clients: connect, batching: Batching::of(commands) };
-    let books =
-        Rc::new(RefCell::new(Books { spent: vec![Spent::default(); Step::ALL.len()], clock: clock() }));
+    let books = books();
     let profile = Profile::m5_xlarge();
     let wrap = |seat| Timed { seat, books: books.clone(), last: None };
     if let Ok(mut running) = Running::start_as(&deployment, &profile, &workload, clients, 1, wrap) {
@@ -163,9 +180,33 @@ fn run(commands: usize, clients: usize) -> Vec<Spent> {
     books.borrow().spent.clone()
 }
 
-/// From two runs, one with a command a batch and one with many: what a message costs, and each item in it.
+/// A service over Mason: one machine of leaders, one shard.
+fn run_service(outstanding: u32) -> Vec<Spent> {
+    let deployment =
+        services::Deployment { service: Service::Shards { shards: 1 }, leader_machines: 1, clients: 8 };
+    let books = books();
+    let wrap = |seat| Timed { seat, books: books.clone(), last: None };
+    if let Ok(mut running) = deployment.start_as(&Profile::d430(), 1, wrap) {
+        let nodes = running.clients.clone();
+        books.borrow_mut().spent.fill(Spent::default());
+        let pace = Pace::Closed { outstanding };
+        running.testbed.run(&nodes, pace, &mut Operations::over(1, 100), SERVICE_WINDOW);
+    }
+    books.borrow().spent.clone()
+}
+
+/// What the roles of the store and of a service over Mason cost; what both have is the store's.
 pub(super) fn measure() -> Vec<(Step, Handle)> {
-    let (one, many) = (run(1, 60), run(32, 600));
+    let mut handles = solve(&run_store(1, 60), &run_store(32, 600));
+    let of_services = solve(&run_service(1), &run_service(64));
+    let is_new = |step: &Step| !handles.iter().any(|(known, _)| known == step);
+    let new: Vec<_> = of_services.into_iter().filter(|(step, _)| is_new(step)).collect();
+    handles.extend(new);
+    handles
+}
+
+/// From two runs, one with a command a batch and one with many: what a message costs, and each item in it.
+fn solve(one: &[Spent], many: &[Spent]) -> Vec<(Step, Handle)> {
     let mut handles = Vec::new();
     for &step in Step::ALL {
         let (one, many) = (&one[step as usize], &many[step as usize]);

@@ -41,8 +41,8 @@ struct Given {
     sequencer: f64,
 }
 
-/// Clients' threads for each machine of leaders.
-const CLIENTS_PER_LEADERS: usize = 8;
+/// Clients' threads for each machine of leaders: two a leader, and each speaks to one, as the paper's do.
+const CLIENTS_PER_LEADERS: usize = 16;
 
 fn run(run: &Run) -> Result<Given, String> {
     let profile = Profile::d430();
@@ -68,7 +68,7 @@ fn run(run: &Run) -> Result<Given, String> {
 fn ordering(watch: &Watch<'_>) -> Result<Drawing, String> {
     let machines = [12, 24, 48];
     let spaces = [1, 8];
-    let outstanding = [32, 128, 320];
+    let outstanding = [2, 8, 32, 64, 128];
     let mut runs = Vec::new();
     for &spaces in &spaces {
         for &machines in &machines {
@@ -201,7 +201,7 @@ fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
         }
         let before = spaces[0].reached;
         for (space, line) in spaces.iter_mut().zip(&mut lines) {
-            space.look(&running, deployment.groups());
+            space.look(&running, deployment.groups);
             line.push(Point { x: now.as_secs_f64(), y: space.reached as f64, note: String::new() });
         }
         if spaces[0].reached > before {

@@ -4,6 +4,7 @@ mod compartmentalization;
 mod drawing;
 mod mason;
 mod measure;
+mod services;
 mod svg;
 
 pub use drawing::{Axis, Claim, Drawing, Line, Number, Panel, Point, Series, Unit};
@@ -25,7 +26,10 @@ pub struct Figure {
 
 /// All figures, in the order of the papers.
 pub fn all() -> Vec<Figure> {
-    mason::FIGURES.iter().chain(compartmentalization::FIGURES).copied().collect()
+    let mut figures = [mason::FIGURES, services::FIGURES].concat();
+    figures.sort_by_key(|figure| figure.name);
+    figures.extend(compartmentalization::FIGURES);
+    figures
 }
 
 impl Figure {

@@ -44,7 +44,7 @@ impl Scale {
             return Self { from, to, start, length, logarithmic: true, ticks };
         }
         let step = step_of(highest);
-        let count = (highest * 1.001 / step).ceil();
+        let count = (highest * 0.9999 / step).ceil();
         let ticks = (0..=count as u32).map(|tick| f64::from(tick) * step).collect();
         Self { from: 0.0, to: count * step, start, length, logarithmic: false, ticks }
     }

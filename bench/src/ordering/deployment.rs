@@ -3,16 +3,16 @@
 use super::service::{Numbers, Seat};
 use crate::profile::Profile;
 use crate::step::Steps;
-use kernel::{Embedded, HostId, NodeId, Place};
+use kernel::{Embedded, HostId, Node, NodeId, Place};
 use mason::proxy::machine::ProxyMachine;
 use mason::proxy::{LogNodes, Proxy, SpacesOf};
 use mason::sequencer::Sequencer;
-use mason::{Group, Layout, Member, Parameters, ProxyGroup, Stub, Topology};
+use mason::{Group, Layout, Member, Parameters, ProxyGroup, Shard, Space, Stub, Topology};
 use parts::{Acceptors, Slot};
 use paxos::multipaxos::{acceptor, batcher, leader, proxy_leader, replica, unbatcher};
 use paxos::{Configuration, Configurations};
-use sequence::Gateway;
-use sim::cost::{HostPlan, MachineIndex, MachineSpec, Tariff, Testbed};
+use sequence::{Gateway, Labels};
+use sim::cost::{HostPlan, MachineIndex, MachineSpec, Scale, Tariff, Testbed};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -35,15 +35,17 @@ const THREADS: usize = 8;
 const READY_WITHIN: Duration = Duration::from_secs(20);
 const STEP: Duration = Duration::from_millis(50);
 
-/// Bare ordering.
+/// Proxies, and clients that speak to one of them each.
 #[derive(Clone, Debug)]
 pub struct Deployment {
-    /// Proxy machines; a third of them hold leaders, the others followers, eight each. A multiple of three.
-    pub proxy_machines: usize,
+    /// Replicated groups: each leading thread has one, and a machine holds eight leaders or eight followers.
+    pub groups: usize,
     /// Sequence spaces.
     pub spaces: u16,
-    /// Clients' threads, each an origin of operations.
+    /// Clients' threads, each an origin of operations, spread over the groups.
     pub clients: usize,
+    /// The group's own log is the order: there is no sequencer, and one group.
+    pub alone: bool,
     /// Clients speak to their groups' second members, who pass operations on: those outlive a leader.
     pub by_followers: bool,
     /// Mason's numbers.
@@ -53,40 +55,46 @@ pub struct Deployment {
 }
 
 impl Deployment {
-    /// So many machines, with patience enough for any load.
+    /// So many proxy machines, of which a third hold leaders, with patience enough for any load.
     pub fn new(proxy_machines: usize, spaces: u16, clients: usize) -> Self {
         let parameters = Parameters {
             resend_after: Duration::from_secs(2),
             suspect_after: Duration::from_secs(2),
+            // Nothing restarts here.
+            snapshot_every_bytes: u64::MAX,
             ..Parameters::default()
         };
-        let election_timeout = Duration::from_secs(2);
-        Self { proxy_machines, spaces, clients, by_followers: false, parameters, election_timeout }
+        Self {
+            groups: proxy_machines / MEMBERS * THREADS,
+            spaces,
+            clients,
+            alone: false,
+            by_followers: false,
+            parameters,
+            election_timeout: Duration::from_secs(2),
+        }
     }
 
-    /// Replicated groups: each leading thread has one.
-    pub fn groups(&self) -> usize {
-        self.proxy_machines / MEMBERS * THREADS
-    }
-
-    fn topology(&self) -> Topology {
+    /// Who plays what; `server` says where the shards' servers are taken to be by the replicas of a host.
+    pub(crate) fn topology(&self, server: impl Fn(Space) -> Vec<NodeId>) -> Topology {
         let group = |group: usize| ProxyGroup {
             proxies: (0..MEMBERS).map(|member| NodeId::new(host_of(group, member), PROXY)).collect(),
         };
+        let sequencers = if self.alone { 0 } else { 2 };
         Topology {
             version: 0,
-            groups: (0..self.groups()).map(group).collect(),
-            layout: Layout::of_birth(self.groups() as u16),
-            sequencers: (0..2)
+            groups: (0..self.groups).map(group).collect(),
+            layout: Layout::of_birth(self.groups as u16),
+            sequencers: (0..sequencers)
                 .map(|number| NodeId::new(HostId(SEQUENCERS_FROM + number), SEQUENCER))
                 .collect(),
-            // Spaces without servers: nothing is executed.
-            shards: vec![Vec::new(); usize::from(self.spaces)],
+            shards: (0..self.spaces).map(|space| server(Space(space))).collect(),
         }
     }
 }
 
-fn host_of(group: usize, member: usize) -> HostId {
+/// The host of a group's member.
+pub(crate) fn host_of(group: usize, member: usize) -> HostId {
     HostId(GROUPS_FROM + (group * MEMBERS + member) as u32)
 }
 
@@ -140,50 +148,98 @@ pub struct Running {
     pub stations: Vec<&'static str>,
 }
 
+/// A node that may be a proxy.
+pub(crate) trait MayLead {
+    /// The proxy that it is.
+    fn proxy(&self) -> Option<&Proxy>;
+}
+
+impl<T: Stub, S: Shard, G> MayLead for Member<T, S, G> {
+    fn proxy(&self) -> Option<&Proxy> {
+        match self {
+            Self::Proxy(proxy) => Some(proxy),
+            Self::Sequencer(_) | Self::Shard(_) | Self::Gateway(_) | Self::Log(_) => None,
+        }
+    }
+}
+
+/// A testbed under construction.
+pub(crate) struct Site<N: Node, S> {
+    pub(crate) testbed: Testbed<N, S>,
+    /// What each host is for.
+    pub(crate) stations: Vec<&'static str>,
+    pub(crate) clients: Vec<NodeId>,
+}
+
+impl<N: Node + MayLead, S: Scale<N::Family>> Site<N, S> {
+    pub(crate) fn new(seed: u64, scale: S, profile: &Profile) -> Self {
+        let testbed = Testbed::new(seed, scale, profile.link());
+        Self { testbed, stations: Vec::new(), clients: Vec::new() }
+    }
+
+    /// Sequencers and groups; `wrap` makes them this testbed's nodes, and `beside` are more nodes of a group's member.
+    pub(crate) fn proxies<T: Stub + Copy + Send + Sync>(
+        &mut self,
+        deployment: &Deployment,
+        topology: &Arc<Topology>,
+        profile: &Profile,
+        stub: T,
+        wrap: impl Fn(Member<T, Labels, Gateway>) -> N,
+        beside: impl Fn(usize, usize) -> Vec<(Place, N)>,
+    ) -> Result<(), NotReady> {
+        let tariff = self.testbed.tariff(profile.tariff_of_threads(THREADS as u64));
+        for sequencer in &topology.sequencers {
+            let machine = self.testbed.machine(profile.machine(1));
+            let role = Sequencer::new(topology.clone(), deployment.parameters.clone());
+            let plan = HostPlan { id: sequencer.host(), machine, core: 0, tariff };
+            self.testbed.host(plan, [(SEQUENCER, wrap(Member::Sequencer(Box::new(role))))]);
+            self.stations.push("sequencer");
+        }
+        let tariff = self.testbed.tariff(profile.tariff());
+        let mut machines: Vec<MachineIndex> = Vec::new();
+        for group in 0..deployment.groups {
+            if group % THREADS == 0 {
+                machines = (0..MEMBERS).map(|_| self.testbed.machine(profile.machine(THREADS))).collect();
+            }
+            for (member, &machine) in machines.iter().enumerate() {
+                let nodes = member_nodes(deployment, topology, group, member, stub);
+                let nodes = nodes.into_iter().map(|(place, node)| (place, wrap(node)));
+                let plan = HostPlan { id: host_of(group, member), machine, core: group % THREADS, tariff };
+                self.testbed.host(plan, nodes.chain(beside(group, member)));
+                self.stations.push(if member == 0 { "proxy leader" } else { "proxy follower" });
+            }
+        }
+        self.testbed.run_for(Duration::from_millis(1));
+        await_leaders(&mut self.testbed, deployment)?;
+        let free = self.testbed.tariff(Tariff::free());
+        for number in 0..deployment.clients {
+            let machine = self.testbed.machine(MachineSpec { cores: 1, bytes_per_second: None });
+            let id = HostId(CLIENTS_FROM + number as u32);
+            let member = usize::from(deployment.by_followers);
+            let proxies = topology.groups.iter().map(|group| group.proxies[member]).collect();
+            let group = Group((number % deployment.groups) as u16);
+            let gateway = Gateway::new(proxies, Vec::new()).staying_with(group);
+            let plan = HostPlan { id, machine, core: 0, tariff: free };
+            self.testbed.host(plan, [(GATEWAY, wrap(Member::Gateway(Box::new(gateway))))]);
+            self.stations.push("clients");
+            self.clients.push(NodeId::new(id, GATEWAY));
+        }
+        Ok(())
+    }
+}
+
 impl Running {
     /// Builds the deployment and waits for its leaders.
     ///
     /// # Errors
     /// If one is missing after a while.
     pub fn start(deployment: &Deployment, profile: &Profile, seed: u64) -> Result<Running, NotReady> {
-        let topology = Arc::new(deployment.topology());
-        let mut testbed = Testbed::new(seed, Steps, profile.link());
-        let mut stations = Vec::new();
-        let tariff = testbed.tariff(profile.tariff_of_threads(THREADS as u64));
-        for sequencer in &topology.sequencers {
-            let machine = testbed.machine(profile.machine(1));
-            let role = Sequencer::new(topology.clone(), deployment.parameters.clone());
-            let plan = HostPlan { id: sequencer.host(), machine, core: 0, tariff };
-            testbed.host(plan, [(SEQUENCER, Member::Sequencer(Box::new(role)))]);
-            stations.push("sequencer");
-        }
-        let tariff = testbed.tariff(profile.tariff());
-        let mut machines: Vec<MachineIndex> = Vec::new();
-        for group in 0..deployment.groups() {
-            if group % THREADS == 0 {
-                machines = (0..MEMBERS).map(|_| testbed.machine(profile.machine(THREADS))).collect();
-            }
-            for (member, &machine) in machines.iter().enumerate() {
-                let nodes = member_nodes(deployment, &topology, group, member);
-                let plan = HostPlan { id: host_of(group, member), machine, core: group % THREADS, tariff };
-                testbed.host(plan, nodes);
-                stations.push(if member == 0 { "proxy leader" } else { "proxy follower" });
-            }
-        }
-        testbed.run_for(Duration::from_millis(1));
-        await_leaders(&mut testbed, deployment.groups())?;
-        let free = testbed.tariff(Tariff::free());
-        let mut clients = Vec::new();
-        for number in 0..deployment.clients {
-            let machine = testbed.machine(MachineSpec { cores: 1, bytes_per_second: None });
-            let id = HostId(CLIENTS_FROM + number as u32);
-            let member = usize::from(deployment.by_followers);
-            let proxies = topology.groups.iter().map(|group| group.proxies[member]).collect();
-            let gateway = Member::Gateway(Box::new(Gateway::new(proxies, Vec::new())));
-            testbed.host(HostPlan { id, machine, core: 0, tariff: free }, [(GATEWAY, gateway)]);
-            stations.push("clients");
-            clients.push(NodeId::new(id, GATEWAY));
-        }
+        // Spaces without servers: nothing is executed.
+        let topology = Arc::new(deployment.topology(|_| Vec::new()));
+        let mut site = Site::new(seed, Steps, profile);
+        let numbers = Numbers { spaces: deployment.spaces };
+        site.proxies(deployment, &topology, profile, numbers, |node| node, |_, _| Vec::new())?;
+        let Site { testbed, stations, clients } = site;
         Ok(Running { testbed, clients, stations })
     }
 
@@ -218,15 +274,20 @@ impl Running {
     }
 }
 
-fn await_leaders(testbed: &mut Testbed<Seat, Steps>, groups: usize) -> Result<(), NotReady> {
+fn await_leaders<N: Node + MayLead, S: Scale<N::Family>>(
+    testbed: &mut Testbed<N, S>,
+    deployment: &Deployment,
+) -> Result<(), NotReady> {
     loop {
         let leads = |group: &usize| {
             let node = testbed.node(NodeId::new(host_of(*group, 0), PROXY));
-            matches!(node, Some(Member::Proxy(proxy))
-                if proxy.is_leading() && proxy.sequencer_epoch().is_some_and(|epoch| epoch > 0))
+            node.and_then(MayLead::proxy).is_some_and(|proxy| {
+                let ordered = deployment.alone || proxy.sequencer_epoch().is_some_and(|epoch| epoch > 0);
+                proxy.is_leading() && ordered
+            })
         };
-        let leading = (0..groups).filter(leads).count();
-        if leading == groups {
+        let leading = (0..deployment.groups).filter(leads).count();
+        if leading == deployment.groups {
             return Ok(());
         }
         if testbed.now() > READY_WITHIN {
@@ -237,12 +298,13 @@ fn await_leaders(testbed: &mut Testbed<Seat, Steps>, groups: usize) -> Result<()
     }
 }
 
-fn member_nodes(
+fn member_nodes<T: Stub + Copy + Send + Sync>(
     deployment: &Deployment,
     topology: &Arc<Topology>,
     group: usize,
     member: usize,
-) -> Vec<(Place, Seat)> {
+    stub: T,
+) -> Vec<(Place, Member<T, Labels, Gateway>)> {
     let host = host_of(group, member);
     let id = Group(group as u16);
     let known = Configurations::starting_with(configuration(group));
@@ -257,10 +319,9 @@ fn member_nodes(
         ..paxos::Parameters::default()
     };
     let node = |place| NodeId::new(host, place);
-    let numbers = Numbers { spaces: deployment.spaces };
     let page_bytes = deployment.parameters.page_bytes;
-    let machine = ProxyMachine::new(id, host, topology.clone(), page_bytes, numbers);
-    let spaces_of: SpacesOf = Arc::new(move |body| numbers.spaces(body));
+    let machine = ProxyMachine::new(id, host, topology.clone(), page_bytes, stub);
+    let spaces_of: SpacesOf = Arc::new(move |body| stub.spaces(body));
     let proxy = Proxy::new(
         id,
         topology.clone(),
@@ -282,7 +343,7 @@ fn member_nodes(
         (BATCHER, paxos::Member::Batcher(batcher::Batcher::new(log, known, node(UNBATCHER)))),
         (UNBATCHER, paxos::Member::Unbatcher(unbatcher::Unbatcher)),
     ];
-    let mut nodes: Vec<(Place, Seat)> = roles
+    let mut nodes: Vec<(Place, Member<T, Labels, Gateway>)> = roles
         .into_iter()
         .map(|(place, member)| (place, Member::Log(Box::new(Embedded::new(member)))))
         .collect();

@@ -5,4 +5,5 @@ mod deployment;
 mod service;
 
 pub use deployment::{Deployment, NotReady, Running};
+pub(crate) use deployment::{MayLead, Site, host_of};
 pub use service::{Asks, Numbers, Seat};

@@ -1,4 +1,4 @@
-//! Settings of the process's allocator (mimalloc).
+//! How the process uses memory: its allocator (mimalloc), and pages.
 
 use std::time::Duration;
 
@@ -13,4 +13,12 @@ pub fn keep_freed(delay: Duration) {
     // SAFETY: sets one word under mimalloc's own rules for concurrent use; the option exists (see above), and an unknown
     // one would be ignored.
     unsafe { libmimalloc_sys::mi_option_set(PURGE_DELAY, milliseconds) }
+}
+
+/// Asks the kernel for pages of 4 KiB. It clears a huge page whole when its first byte is touched: with them, a fifth of a loaded
+/// server's time went into clearing memory of which it used little before it gave it back.
+pub fn avoid_huge_pages() {
+    // SAFETY: sets a flag of the process and touches no memory of ours. A kernel that does not know it refuses, which changes
+    // nothing.
+    unsafe { libc::prctl(libc::PR_SET_THP_DISABLE, 1, 0, 0, 0) };
 }

@@ -96,8 +96,12 @@ impl MasonScenario {
         let changes = &mut self.changes;
         let next = Members { version: changes.members.version + 1 + rng.below(2), hosts: wanted };
         if let Some(host) = boots {
-            // What an operator writes into the file of a machine that joins: who is wanted, or the file of the birth.
-            let listed = if rng.chance(0.5) { next.hosts.clone() } else { self.deployment.hosts().to_vec() };
+            // What an operator writes into the file of a machine that joins: who is wanted, or the file of the birth, as long as
+            // every majority has one of those that it names.
+            let birth = self.deployment.hosts();
+            let stay = birth.iter().filter(|host| next.hosts.contains(host)).count();
+            let is_old = rng.chance(0.5) && 2 * stay > next.hosts.len();
+            let listed = if is_old { birth.to_vec() } else { next.hosts.clone() };
             changes.files.insert(host, listed);
             control.boot(host);
         }

@@ -69,7 +69,7 @@ pub async fn create(
     let create = Create { name, retain_bytes, retain_ms: retention.retain_ms, capacity: 0 };
     match ask(&admin, &Request::Create(create), 0).await {
         Ok(_) => (StatusCode::CREATED, Json(json!({}))).into_response(),
-        Err(response) => response,
+        Err(failed) => failed.into_response(),
     }
 }
 
@@ -88,8 +88,8 @@ pub async fn append(
         Ok(Answer::Appended(firsts)) => {
             Json(json!({ "first": firsts.first(), "count": count })).into_response()
         }
-        Ok(_) => unreadable(),
-        Err(response) => response,
+        Ok(_) => other_answer().into_response(),
+        Err(failed) => failed.into_response(),
     }
 }
 
@@ -111,12 +111,12 @@ pub async fn read(
                 json!({ "first": first, "next": next, "tail": tail, "sealed": sealed, "entries": entries });
             Json(page).into_response()
         }
-        Ok(_) => unreadable(),
-        Err(response) => response,
+        Ok(_) => other_answer().into_response(),
+        Err(failed) => failed.into_response(),
     }
 }
 
-fn entry_of(position: u64, entry: &[u8]) -> Value {
+pub(super) fn entry_of(position: u64, entry: &[u8]) -> Value {
     match std::str::from_utf8(entry) {
         Ok(text) => json!({ "position": position, "text": text }),
         Err(_) => {
@@ -126,24 +126,47 @@ fn entry_of(position: u64, entry: &[u8]) -> Value {
     }
 }
 
-async fn ask(admin: &Admin, request: &Request, wait_ms: u32) -> Result<Answer, Response> {
+/// A call that came to nothing.
+pub(super) struct Failed {
+    status: StatusCode,
+    /// What the client is told.
+    pub(super) body: Value,
+    /// What the log says.
+    pub(super) why: Option<Refused>,
+}
+
+impl IntoResponse for Failed {
+    fn into_response(self) -> Response {
+        (self.status, Json(self.body)).into_response()
+    }
+}
+
+impl Failed {
+    pub(super) fn new(status: StatusCode, what: &str) -> Self {
+        Self { status, body: json!({ "error": what }), why: None }
+    }
+}
+
+/// Asks the log, and waits longer than it does.
+pub(super) async fn ask(admin: &Admin, request: &Request, wait_ms: u32) -> Result<Answer, Failed> {
     let Some(file) = &admin.file.logs else {
-        return Err(error(StatusCode::NOT_FOUND, "there is no shared log: log.spaces is 0", None));
+        return Err(Failed::new(StatusCode::NOT_FOUND, "there is no shared log: log.spaces is 0"));
     };
     let gateway = logs::gateway(&admin.file, file, &admin.host).place();
     let call = admin.handle.request(gateway, family::Request::Log(request.encoded().into()));
     let within = ANSWER_WITHIN + Duration::from_millis(wait_ms.into());
-    let late = || error(StatusCode::GATEWAY_TIMEOUT, "no answer in time; it may have been done", None);
+    let late = || Failed::new(StatusCode::GATEWAY_TIMEOUT, "no answer in time; it may have been done");
     let answer = tokio::time::timeout(within, call).await.ok().and_then(Result::ok).ok_or_else(late)?;
-    let family::Response::Mason(mason::Response(body)) = answer else { return Err(unreadable()) };
+    let family::Response::Mason(mason::Response(body)) = answer else { return Err(other_answer()) };
     match Answer::decoded(&body) {
-        Ok(Answer::Refused(refused)) => Err(refusal(&refused)),
+        Ok(Answer::Refused(refused)) => Err(refusal(refused)),
         Ok(answer) => Ok(answer),
-        Err(_) => Err(unreadable()),
+        Err(_) => Err(other_answer()),
     }
 }
 
-fn refusal(Refused { why, name, at }: &Refused) -> Response {
+fn refusal(refused: Refused) -> Failed {
+    let Refused { why, name, at } = &refused;
     let (status, what, at) = match why {
         Why::Busy => (StatusCode::SERVICE_UNAVAILABLE, "the host is busy".to_owned(), None),
         Why::Unknown => {
@@ -165,17 +188,13 @@ fn refusal(Refused { why, name, at }: &Refused) -> Response {
         }
         Why::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "one append may hold 1 MiB".to_owned(), None),
     };
-    error(status, &what, at)
-}
-
-fn unreadable() -> Response {
-    error(StatusCode::INTERNAL_SERVER_ERROR, "an answer of another kind", None)
-}
-
-fn error(status: StatusCode, what: &str, at: Option<(&str, &u64)>) -> Response {
-    let mut body = json!({ "error": what });
+    let mut failed = Failed::new(status, &what);
     if let Some((name, at)) = at {
-        body[name] = json!(at);
+        failed.body[name] = json!(at);
     }
-    (status, Json(body)).into_response()
+    Failed { why: Some(refused), ..failed }
+}
+
+pub(super) fn other_answer() -> Failed {
+    Failed::new(StatusCode::INTERNAL_SERVER_ERROR, "an answer of another kind")
 }

@@ -8,6 +8,7 @@ mod page;
 mod proxies;
 mod sequence;
 mod sessions;
+mod tail;
 
 use crate::cluster::ClusterFile;
 use crate::family::Node;
@@ -20,6 +21,7 @@ use axum::routing::{get, post};
 use runtime::HostHandle;
 use std::net::TcpListener;
 use std::sync::Arc;
+use tokio::sync::Semaphore;
 
 /// What handlers share.
 pub struct Admin {
@@ -31,6 +33,16 @@ pub struct Admin {
     pub host: String,
     /// When it started.
     pub started: std::time::Instant,
+    /// Room for those who follow logs.
+    tails: Arc<Semaphore>,
+}
+
+impl Admin {
+    /// What handlers share from a host's start on.
+    pub fn new(handle: HostHandle<Node>, file: ClusterFile, host: &str, started: std::time::Instant) -> Self {
+        let tails = Arc::new(Semaphore::new(tail::READERS_MAX));
+        Self { handle, file, host: host.to_owned(), started, tails }
+    }
 }
 
 /// Serves on a thread of its own until the process ends or `stop` is dropped.
@@ -66,6 +78,7 @@ fn routes(admin: Arc<Admin>) -> Router {
         .route("/v1/sequence/next", post(sequence::next))
         .route("/v1/log/{name}", get(logs::read).put(logs::create))
         .route("/v1/log/{name}/append", post(logs::append))
+        .route("/v1/log/{name}/tail", get(tail::tail))
         .route("/v1/zookeeper/sessions", get(sessions::list))
         .route("/v1/zookeeper/proxies", get(proxies::show).put(proxies::change))
         .route("/v1/kv", get(kv::scan).post(kv::batch))

@@ -120,6 +120,21 @@ pub struct Logs {
     pub proxies: u16,
     /// What the logs of one space may be created to hold together, in bytes.
     pub space_bytes: u64,
+    /// Kafka's protocol over them, if it is on.
+    pub kafka: Option<Kafka>,
+}
+
+/// Kafka's protocol.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Kafka {
+    /// Where a host listens.
+    pub listen: String,
+    /// Where clients reach hosts, by name, if not there.
+    pub brokers: BTreeMap<String, String>,
+    /// Whether topics are made when clients ask for them.
+    pub creates_topics: bool,
+    /// What a topic may hold unless its maker says, in bytes.
+    pub retain_bytes: u64,
 }
 
 /// Certificates.
@@ -252,13 +267,27 @@ pub fn check_value(key: &Key, value: &str) -> Result<(), String> {
         Kind::Text | Kind::Path => !value.is_empty(),
         Kind::Word(words) => words.contains(&value),
         Kind::Names => names_of(value).is_some(),
-        Kind::Address => value.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()),
+        Kind::Address => is_address(value),
+        Kind::Addresses => addresses_of(value).is_some(),
         Kind::Number(low, high) => value.parse::<u64>().is_ok_and(|number| (low..=high).contains(&number)),
         Kind::Duration => keys::parse_duration(value).is_some(),
         Kind::Size => keys::parse_size(value).is_some(),
         Kind::Switch => matches!(value, "true" | "false"),
     };
     if fits { Ok(()) } else { Err(format!("\"{value}\" is not {}", wanted(key.kind))) }
+}
+
+fn is_address(value: &str) -> bool {
+    value.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok())
+}
+
+/// Hosts' names, each with an address, between commas.
+fn addresses_of(value: &str) -> Option<BTreeMap<String, String>> {
+    let pair = |pair: &str| {
+        let (name, address) = pair.trim().split_once('=')?;
+        (is_host_name(name) && is_address(address)).then(|| (name.to_owned(), address.to_owned()))
+    };
+    value.split(',').map(pair).collect()
 }
 
 /// Names between commas, if each may be one and they differ.
@@ -274,6 +303,7 @@ pub fn wanted(kind: Kind) -> String {
         Kind::Text => "a name".into(),
         Kind::Word(words) => format!("one of: {}", words.join(", ")),
         Kind::Address => "an address like 127.0.0.1:7070".into(),
+        Kind::Addresses => "hosts with addresses, separated by commas, like a=a.example.net:9092".into(),
         Kind::Number(low, high) => format!("a whole number from {low} to {high}"),
         Kind::Duration => "a duration like 30ms or 2s".into(),
         Kind::Size => "a size like 64KiB or 1MiB".into(),
@@ -343,7 +373,7 @@ impl ClusterFile {
             limits: values.limits(),
             coordination: values.coordination(),
             sequence: values.sequence(),
-            logs: values.logs(),
+            logs: values.logs()?,
             tls: values.tls()?,
             placement,
             hosts: raw.hosts,
@@ -438,11 +468,25 @@ impl Values<'_> {
         Some(Sequence { spaces, proxies: self.number("sequence.proxies").unwrap_or(1) as u16 })
     }
 
-    fn logs(&self) -> Option<Logs> {
+    fn logs(&self) -> Result<Option<Logs>, FileError> {
         let spaces = self.number("log.spaces").unwrap_or(0) as u16;
+        let kafka = self.kafka();
+        if spaces == 0 && kafka.is_some() {
+            let help = "give log.spaces, for example 4; or leave listen.kafka out";
+            return Err(FileError::new(None, "listen.kafka is set, but there is no shared log", help));
+        }
         let proxies = self.number("log.proxies").unwrap_or(1) as u16;
         let space_bytes = self.size("log.space_bytes") as u64;
-        (spaces > 0).then_some(Logs { spaces, proxies, space_bytes })
+        Ok((spaces > 0).then_some(Logs { spaces, proxies, space_bytes, kafka }))
+    }
+
+    fn kafka(&self) -> Option<Kafka> {
+        Some(Kafka {
+            listen: self.text("listen.kafka")?,
+            brokers: self.text("kafka.brokers").and_then(|text| addresses_of(&text)).unwrap_or_default(),
+            creates_topics: self.text("kafka.create_topics").as_deref() == Some("true"),
+            retain_bytes: self.size("kafka.retain_bytes") as u64,
+        })
     }
 
     fn limits(&self) -> Limits {

@@ -10,6 +10,8 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// `host:port`.
     Address,
+    /// `name=host:port`, separated by commas.
+    Addresses,
     /// A whole number in the range.
     Number(u64, u64),
     /// A number with a unit: `30ms`, `2s`.
@@ -85,6 +87,13 @@ pub const KEYS: &[Key] = &[
         "127.0.0.1:2181",
         "where ZooKeeper's clients connect, if coordination.engine is set",
         "an occupied port is an error at start",
+    ),
+    key(
+        "listen.kafka",
+        Kind::Address,
+        "",
+        "where Kafka's clients connect; without it they are not served. The logs of log.spaces are their topics",
+        "an occupied port is an error at start; it must be set on all hosts, since clients are sent to any of them",
     ),
     key(
         "coordination.engine",
@@ -247,6 +256,28 @@ pub const KEYS: &[Key] = &[
         "what the logs of one space may be created to hold together: they are in memory, on every host",
         "too large: hosts run out of memory (reckon with three times what logs hold); too small: \
          logs cannot be created",
+    ),
+    key(
+        "kafka.brokers",
+        Kind::Addresses,
+        "",
+        "where Kafka's clients reach hosts, like a=a.example.net:9092,b=...; without it (or for hosts left out) where \
+         [hosts] has them, at the port of listen.kafka",
+        "an address that clients cannot reach: they connect, and then time out",
+    ),
+    key(
+        "kafka.create_topics",
+        Kind::Switch,
+        "true",
+        "whether a topic is made when a client asks for one that is not there (Kafka's auto.create.topics.enable)",
+        "with it, a mistyped name takes memory",
+    ),
+    key(
+        "kafka.retain_bytes",
+        Kind::Size,
+        "16MiB",
+        "what a topic may hold, in bytes, unless its maker gives retention.bytes; beyond it the oldest records go",
+        "too large: log.space_bytes is used up by few topics; too small: slow consumers miss records",
     ),
     key(
         "kv.engine",

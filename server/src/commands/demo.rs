@@ -3,6 +3,7 @@
 use super::kv::end_of_prefix;
 use super::verdict::{Verdict, Watch};
 use crate::admin::{self, Admin};
+use crate::advertise::Advertised;
 use crate::cluster::ClusterFile;
 use crate::cluster::file::Overrides;
 use crate::failure::Failure;
@@ -14,7 +15,7 @@ use ordinate_client::{CallError, Client, Level};
 use runtime::{Direction, Host, LinkFault};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
-use std::net::TcpListener;
+use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -31,6 +32,9 @@ pub struct Demo {
     /// The first port to try for ZooKeeper's clients; the next free ones are taken
     #[arg(long, default_value_t = 2181)]
     zookeeper: u16,
+    /// The first port to try for Kafka's clients; the next free ones are taken
+    #[arg(long, default_value_t = 9092)]
+    kafka: u16,
 }
 
 const NAMES: [&str; 3] = ["a", "b", "c"];
@@ -53,6 +57,7 @@ struct Member {
     peer: u16,
     native: u16,
     zookeeper: u16,
+    kafka: u16,
     admin: u16,
     paused: bool,
 }
@@ -116,9 +121,15 @@ impl Demo {
     fn start(&self) -> Result<Cluster, Failure> {
         let ports = free_ports_from(self.port, 9)?;
         let zookeeper = free_ports_from(self.zookeeper, 3)?;
+        let kafka = free_ports_from(self.kafka, 3)?;
+        let brokers: Vec<String> =
+            NAMES.iter().zip(&kafka).map(|(name, port)| format!("{name}=127.0.0.1:{port}")).collect();
         let mut text = format!(
-            "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[coordination]\nengine = \"mason\"\n[hosts]\n",
-            self.durability
+            "cluster = \"demo\"\n[durability]\nack = \"{}\"\n[coordination]\nengine = \"mason\"\n[log]\nspaces = 2\n\
+             [listen]\nkafka = \"127.0.0.1:{}\"\n[kafka]\nbrokers = \"{}\"\n[hosts]\n",
+            self.durability,
+            kafka[0],
+            brokers.join(",")
         );
         for (name, port) in NAMES.iter().zip(&ports[6..]) {
             text += &format!("{name} = \"127.0.0.1:{port}\"\n");
@@ -133,6 +144,7 @@ impl Demo {
             peer: ports[6 + index],
             native: ports[3 + index],
             zookeeper: zookeeper[index],
+            kafka: kafka[index],
             admin: ports[index],
             paused: false,
         };
@@ -170,16 +182,15 @@ impl Cluster {
             peer: listen(member.peer)?,
             native: listen(member.native)?,
             zookeeper: Some(listen(member.zookeeper)?),
+            kafka: Some(listen(member.kafka)?),
         };
         let admin = listen(member.admin)?;
         let host = host::start(&self.file, name, false, sockets, Gate::default(), None)
             .map_err(|error| failed("a host did not start", error))?;
-        let shared = Admin {
-            handle: host.handle(),
-            file: self.file.clone(),
-            host: name.to_owned(),
-            started: Instant::now(),
-        };
+        let hosts = self.file.hosts.iter().map(|host| (host.name.clone(), host.address.clone())).collect();
+        let listen = SocketAddr::from(([127, 0, 0, 1], member.zookeeper));
+        Advertised::new(name, listen).say(&host.handle(), &hosts, Instant::now());
+        let shared = Admin::new(host.handle(), self.file.clone(), name, Instant::now());
         let _admin =
             admin::serve(admin, shared).map_err(|error| failed("the admin port cannot be served", error))?;
         member.running = Some(Running { host, _admin });
@@ -239,6 +250,9 @@ impl Cluster {
         let zookeeper: Vec<String> =
             self.members.values().map(|member| format!("127.0.0.1:{}", member.zookeeper)).collect();
         println!("  ZooKeeper  {}   (4 shards, ordered by Mason)", zookeeper.join(","));
+        let kafka: Vec<String> =
+            self.members.values().map(|member| format!("127.0.0.1:{}", member.kafka)).collect();
+        println!("  Kafka      {}   (topics are logs)", kafka.join(","));
         println!("  HTTP       curl 127.0.0.1:{}/v1/kv/bank/001", a.admin);
         println!("  Native     ordinate kv get bank/001 --endpoints 127.0.0.1:{}", a.native);
         println!("  Status     ordinate status --admin 127.0.0.1:{}", a.admin);

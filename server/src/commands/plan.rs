@@ -1,12 +1,15 @@
-//! `ordinate plan`: the least deployment that carries a load.
+//! `ordinate plan`: the least deployment that carries a load, of the store or of a service over Mason.
 
 use crate::failure::Failure;
 use bench::multipaxos::{Acceptors, Clients, Deployment, Shape, Workload};
-use bench::plan::{FAULTS, Plan as Planned, Trial, Wanted};
+use bench::plan::{FAULTS, Plan as Planned, Trial, Wanted, mason};
 use bench::{Profile, figures::Unit};
 use paxos::Level;
 
-/// Deduce the least deployment of the key-value store that carries a load, and simulate it
+/// Deduce the least deployment that carries a load, and simulate it
+///
+/// Of the key-value store with --writes and --reads; of the sequence with --numbers; of the coordination service over Mason with
+/// --operations.
 #[derive(clap::Args)]
 pub struct Plan {
     /// Writes a second: 800k/s, 1.2M/s, 50000
@@ -15,15 +18,24 @@ pub struct Plan {
     /// Reads a second
     #[arg(long, default_value = "0", value_parser = rate)]
     reads: f64,
+    /// Multi-sequence numbers a second, of the sequence
+    #[arg(long, value_parser = rate, conflicts_with_all = ["writes", "reads", "operations"])]
+    numbers: Option<f64>,
+    /// Spaces that each multi-sequence number is of
+    #[arg(long, default_value_t = 1, requires = "numbers", value_parser = clap::value_parser!(u16).range(1..=64))]
+    spaces: u16,
+    /// Writes a second of the coordination service, each executed by one shard
+    #[arg(long, value_parser = rate, conflicts_with_all = ["writes", "reads"])]
+    operations: Option<f64>,
     /// Freshness of reads
     #[arg(long, default_value = "linearizable", value_parser = ["linearizable", "sequential", "eventual"])]
     consistency: String,
     /// Bytes of a value
     #[arg(long, default_value_t = 16, value_parser = value)]
     value: usize,
-    /// What machines cost: a name, or a file that ordinate calibrate wrote
-    #[arg(long, default_value = "m5.xlarge", value_name = "NAME|FILE")]
-    profile: String,
+    /// What machines cost: a name, or a file that ordinate calibrate wrote [default: m5.xlarge, and d430 for services over Mason]
+    #[arg(long, value_name = "NAME|FILE")]
+    profile: Option<String>,
 }
 
 /// Nobody asks for more, and counts stay exact.
@@ -49,15 +61,34 @@ fn value(text: &str) -> Result<usize, String> {
 impl Plan {
     /// Runs and prints.
     pub fn run(self) -> Result<(), Failure> {
-        let per_second = self.writes + self.reads;
+        let ordered = match (self.numbers, self.operations) {
+            (Some(per_second), _) => Some((per_second, mason::Ordered::Sequence { spaces: self.spaces })),
+            (_, Some(per_second)) => Some((per_second, mason::Ordered::Operations { bytes: self.value })),
+            (None, None) => None,
+        };
+        let per_second = ordered.map_or(self.writes + self.reads, |(per_second, _)| per_second);
         if per_second < 1.0 {
             let remedy = "ordinate plan --writes 800k/s --value 16";
             return Err(Failure::input("O8003", "no load is given", "neither writes nor reads", remedy));
         }
-        let profile = Profile::find(&self.profile).map_err(|error| {
-            let what = format!("{} is no profile", self.profile);
+        let usual = if ordered.is_some() { "d430" } else { "m5.xlarge" };
+        let name = self.profile.as_deref().unwrap_or(usual);
+        let profile = Profile::find(name).map_err(|error| {
+            let what = format!("{name} is no profile");
             Failure::input("O8004", what, error.to_string(), "ordinate calibrate --out machine.toml")
         })?;
+        match ordered {
+            Some((per_second, ordered)) => {
+                let wanted = mason::Wanted { per_second, ordered };
+                let plan = wanted.plan(&profile).map_err(|error| none(&error))?;
+                print_ordered(&wanted, &profile, &plan);
+            }
+            None => self.plan_store(per_second, &profile)?,
+        }
+        Ok(())
+    }
+
+    fn plan_store(&self, per_second: f64, profile: &Profile) -> Result<(), Failure> {
         let level = match self.consistency.as_str() {
             "sequential" => Level::Sequential,
             "eventual" => Level::Eventual,
@@ -65,11 +96,8 @@ impl Plan {
         };
         let workload = Workload::writes(self.value).with_reads(self.reads / per_second, level);
         let wanted = Wanted { per_second, workload };
-        let plan = wanted.plan(&profile).map_err(|error| {
-            let remedy = "ordinate plan with a smaller load, or with the profile of a faster machine";
-            Failure::failed("O8005", "no deployment carries this load", error.to_string(), remedy)
-        })?;
-        self.print(&wanted, &profile, &plan);
+        let plan = wanted.plan(profile).map_err(|error| none(&error))?;
+        self.print(&wanted, profile, &plan);
         Ok(())
     }
 
@@ -127,7 +155,60 @@ impl Plan {
     }
 }
 
-fn words(trial: &Trial) -> String {
+fn none(error: &dyn std::error::Error) -> Failure {
+    let remedy = "ordinate plan with a smaller load, or with the profile of a faster machine";
+    Failure::failed("O8005", "no deployment carries this load", error.to_string(), remedy)
+}
+
+fn print_ordered(wanted: &mason::Wanted, profile: &Profile, plan: &mason::Plan) {
+    let rate = Unit::PerSecond.write(wanted.per_second.round());
+    match wanted.ordered {
+        mason::Ordered::Sequence { spaces } => {
+            println!(
+                "{rate}/s numbers of {spaces} space{}, on {} machines",
+                plural(spaces.into()),
+                profile.name
+            );
+        }
+        mason::Ordered::Operations { bytes } => {
+            println!("{rate}/s operations of {bytes} B over Mason, on {} machines", profile.name);
+        }
+    }
+    println!("  {}", profile.about);
+    let mason::Plan { size, trial, smaller } = plan;
+    println!("  {} machines survive {FAULTS} failure of each kind", size.machines());
+    println!("  {:14} {:>8}   {:>12}", "", "machines", "simulated");
+    let rows = [
+        ("sequencer", 1, "  and one that waits"),
+        ("proxy leader", size.leader_machines, "  of 8 leaders each"),
+        ("proxy follower", 2 * size.leader_machines, ""),
+        ("shard server", 3 * size.shards, "  of one shard each"),
+    ];
+    for (station, machines, note) in rows.into_iter().filter(|(_, machines, _)| *machines > 0) {
+        let busy = trial.busy.iter().find(|(name, _)| *name == station).map_or(0.0, |(_, busy)| *busy);
+        println!("  {station:14} {machines:>8}   {:>11.0}%{note}", busy * 100.0);
+    }
+    println!("  simulated      {}", words(trial));
+    if smaller.is_empty() {
+        println!("  fewer          there is one of each kind");
+    }
+    for (station, trial) in smaller {
+        let what = match *station {
+            "shard server" => format!("{} shard{}", trial.deployment.shards, plural(trial.deployment.shards)),
+            _ => {
+                let count = trial.deployment.leader_machines;
+                format!("{count} machine{} of proxy leaders", plural(count))
+            }
+        };
+        println!("  fewer          {what}: {}", words(trial));
+    }
+}
+
+fn plural(count: usize) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+fn words<D>(trial: &Trial<D>) -> String {
     let rate = |rate: f64| Unit::PerSecond.write(rate.round());
     let verdict = if trial.carries() { "carries it" } else { "does not carry it" };
     format!(

@@ -1,6 +1,7 @@
 //! `ordinate serve`: one host of a cluster, until it is told to stop.
 
 use crate::admin::{self, Admin};
+use crate::advertise::Advertised;
 use crate::cluster::file::Overrides;
 use crate::cluster::{ClusterFile, Durability, keys};
 use crate::failure::Failure;
@@ -57,7 +58,13 @@ impl Serve {
                 Some(_) => Some(bind(&file.listen.zookeeper, "listen.zookeeper")?),
                 None => None,
             },
+            kafka: match file.logs.as_ref().and_then(|logs| logs.kafka.as_ref()) {
+                Some(kafka) => Some(bind(&kafka.listen, "listen.kafka")?),
+                None => None,
+            },
         };
+        let listen = sockets.zookeeper.as_ref().and_then(|listener| listener.local_addr().ok());
+        let advertised = listen.map(|listen| Advertised::new(&self.host, listen));
         let admin = bind(&file.listen.admin, "listen.admin")?;
         fit_connections(&mut file);
         // Whoever reads the log may go; the host stays.
@@ -70,7 +77,7 @@ impl Serve {
         let host = host::start(&file, &self.host, self.join, sockets, gate.clone(), Some(events))
             .map_err(|error| explain(&error, &file, &self.host))?;
         let handle = host.handle();
-        let shared = Admin { handle: handle.clone(), file: file.clone(), host: self.host.clone(), started };
+        let shared = Admin::new(handle.clone(), file.clone(), &self.host, started);
         let stop_admin = admin::serve(admin, shared).map_err(|error| {
             Failure::failed(
                 "O2003",
@@ -81,7 +88,7 @@ impl Serve {
         })?;
         self.banner(&file, started);
         stop_on_signal(handle.clone())?;
-        members::watch(handle, file.clone(), self.host.clone(), gate, log);
+        members::watch(handle, file.clone(), self.host.clone(), gate, log, advertised);
         let ended = host.join();
         drop(stop_admin);
         ended.map_err(|error| explain(&StartError::Host(error), &file, &self.host))
@@ -105,6 +112,9 @@ impl Serve {
                 false => "paxos, one replicated state machine".to_owned(),
             };
             eprintln!("  zookeeper   {}   ({engine})", file.listen.zookeeper);
+        }
+        if let Some(kafka) = file.logs.as_ref().and_then(|logs| logs.kafka.as_ref()) {
+            eprintln!("  kafka       {}", kafka.listen);
         }
         eprintln!("  web page    http://{}", file.listen.admin);
         if std::io::stderr().is_terminal() {

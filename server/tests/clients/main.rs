@@ -1,4 +1,5 @@
-//! ZooKeeper's compatibility: the official clients, kazoo's own suite, and a differential test against Apache ZooKeeper.
+//! Compatibility. Of ZooKeeper's protocol: the official clients, kazoo's own suite, and a differential test against Apache
+//! ZooKeeper. Of Kafka's: librdkafka and the official Java client; `ORDINATE_RECORDS` sets how many records they send.
 //!
 //! `scripts/clients.sh` installs what they need. A test whose peers are missing and cannot be installed says so and passes;
 //! with `ORDINATE_PEERS_REQUIRED` set it fails. `ORDINATE_OPERATIONS` sets the length of the differential test,
@@ -14,7 +15,9 @@ mod generate;
 #[allow(dead_code)]
 #[path = "../real/http.rs"]
 mod http;
+mod kafka;
 mod peers;
+mod python;
 #[allow(dead_code)]
 mod raw;
 mod suites;

@@ -12,7 +12,7 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the server is a folder of the repository")
 }
 
-/// The folder of peers, with `what` (`python`, `java`, `go`) in it; `None`, with the reason printed, if they cannot be had.
+/// The folder of peers, with `what` (`python`, `java`, `go`, `kafka`) in it; `None`, with the reason printed, if they cannot be had.
 pub fn installed(what: &str) -> Option<PathBuf> {
     let folder =
         std::env::var_os("ORDINATE_PEERS").map_or_else(|| root().join("target/clients"), PathBuf::from);

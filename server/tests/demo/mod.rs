@@ -32,9 +32,10 @@ impl Demo {
             let bound = TcpListener::bind("127.0.0.1:0").and_then(|it| it.local_addr());
             bound.expect("a free port").port().min(60_000).to_string()
         };
-        let (port, zookeeper) = (free(), free());
+        let (port, zookeeper, kafka) = (free(), free(), free());
         let mut command = program();
-        command.args(["demo", "--port", &port, "--zookeeper", &zookeeper, "--durability", "memory"]);
+        command.args(["demo", "--port", &port, "--zookeeper", &zookeeper]);
+        command.args(["--kafka", &kafka, "--durability", "memory"]);
         let pipes = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = pipes.spawn().expect("the binary was built");
         let input = child.stdin.take();
@@ -137,6 +138,11 @@ fn a_killed_host_loses_nothing() {
     let mut demo = Demo::start();
     let page = demo.until("Web page").split("http://").nth(1).expect("an address").to_owned();
     page_fits_its_data(&fetch(&page, "/"), &fetch(&page, "/v1/status"));
+    let kafka = demo.until("Kafka").split_whitespace().nth(1).expect("addresses").to_owned();
+    assert_eq!(
+        kafka.split(',').map(|address| TcpStream::connect(address).is_ok()).collect::<Vec<_>>(),
+        [true; 3]
+    );
     let http = demo.until("HTTP").split("curl ").nth(1).expect("a command").to_owned();
     let (address, path) = http.split_at(http.find('/').expect("a path"));
     assert!(fetch(address, path).contains("\"value\":\"100\""), "{http}");

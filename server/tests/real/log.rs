@@ -5,7 +5,8 @@ use crate::{alone, http, number};
 use ordinate_client::{CallError, Log, LogError, Rows};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
-use std::io::{BufWriter, Write as _};
+use std::io::{BufRead as _, BufReader, BufWriter, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::process::{Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -221,5 +222,76 @@ fn the_log_says_what_is_wrong_and_where_to_resume() {
         let listed = cluster.ordinate(&["log", "list"]).await;
         let said = String::from_utf8_lossy(&listed.stdout).into_owned();
         assert!(said.starts_with("web   first 1   tail 2   ") && said.contains("sealed"), "{said}");
+    });
+}
+
+/// The events of a stream up to the last one wanted: id, kind and data of each.
+fn events(admin: SocketAddr, path: &str, last_event_id: Option<&str>, until: &str) -> Vec<[String; 3]> {
+    let mut stream = TcpStream::connect(admin).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+    let id = last_event_id.map_or(String::new(), |id| format!("Last-Event-ID: {id}\r\n"));
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {admin}\r\n{id}\r\n").expect("it listens");
+    let mut events = Vec::new();
+    let mut event: [String; 3] = Default::default();
+    for line in BufReader::new(stream).lines() {
+        let line = line.expect("events are text");
+        match line.split_once(": ") {
+            Some(("id", id)) => event[0] = id.to_owned(),
+            Some(("event", kind)) => event[1] = kind.to_owned(),
+            Some(("data", data)) => event[2] = data.to_owned(),
+            None if line.is_empty() && !event[2].is_empty() => {
+                let is_last = event.iter().any(|part| part.contains(until));
+                events.push(std::mem::take(&mut event));
+                if is_last {
+                    break;
+                }
+            }
+            _ => {}
+        }
+    }
+    events
+}
+
+// A browser that comes back and misses an entry, or sees one twice; one that is never told that there is no more.
+#[test]
+fn a_log_is_followed_over_http() {
+    alone(async {
+        let cluster = start().await;
+        let admin = cluster.hosts[0].admin;
+        let ask = |method: &str, path: &str, body: &str| {
+            http::ask(admin, method, path, body.as_bytes()).expect("it answers").code
+        };
+        assert_eq!(ask("GET", "/v1/log/news/tail", ""), 404);
+        assert_eq!(ask("PUT", "/v1/log/news", ""), 201);
+        assert_eq!(ask("POST", "/v1/log/news/append", "a\nb"), 200);
+        let follows = |path: &'static str, last: Option<&'static str>, until: &'static str| {
+            tokio::task::spawn_blocking(move || events(admin, path, last, until))
+        };
+        let first = follows("/v1/log/news/tail?from=0", None, "\"c\"");
+        let tail = follows("/v1/log/news/tail", None, "sealed");
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        assert_eq!(ask("POST", "/v1/log/news/append", "c\n\"q"), 200);
+        let entry = |position: u64, text: &str| {
+            let data = serde_json::json!({ "position": position, "text": text }).to_string();
+            [position.to_string(), String::new(), data]
+        };
+        assert_eq!(first.await.expect("it ends"), [entry(0, "a"), entry(1, "b"), entry(2, "c")]);
+        let again = follows("/v1/log/news/tail?from=0", Some("1"), "sealed");
+        let done = cluster.ordinate(&["log", "seal", "news"]).await;
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let sealed = [String::new(), "sealed".to_owned(), "{\"tail\":4}".to_owned()];
+        let rest = [entry(2, "c"), entry(3, "\"q"), sealed];
+        assert_eq!(again.await.expect("it ends"), rest);
+        assert_eq!(tail.await.expect("it ends"), rest);
+        let over = follows("/v1/log/news/tail", Some("3"), "sealed").await.expect("it ends");
+        assert!(over.is_empty(), "who has seen all is not told again: {over:?}");
+        let done = cluster.ordinate(&["log", "trim", "news", "--before", "3"]).await;
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        let gone = follows("/v1/log/news/tail?from=1", None, "trimmed").await.expect("it ends");
+        assert_eq!(gone, [["2".to_owned(), "trimmed".to_owned(), "{\"resume_from\":3}".to_owned()]]);
+        assert_eq!(
+            follows("/v1/log/news/tail", Some("2"), "sealed").await.expect("it ends")[..1],
+            rest[1..2]
+        );
     });
 }

@@ -318,7 +318,7 @@ impl Gateway {
         let Some(reading) = self.reads.get_mut(&tag) else { return };
         let asked: BTreeSet<Space> = match &reading.request {
             Request::Read(read) => BTreeSet::from([space_of(&read.name, spaces)]),
-            Request::Stat(named) => BTreeSet::from([space_of(&named.name, spaces)]),
+            Request::Stat(named) | Request::GroupOf(named) => BTreeSet::from([space_of(&named.name, spaces)]),
             _ => (0..spaces).map(Space).collect(),
         };
         let body = Bytes::from(reading.request.encoded());

@@ -12,18 +12,21 @@
 #![forbid(unsafe_code)]
 
 mod gateway;
+mod groups;
 pub mod native;
+mod producers;
 mod rows;
 mod segment;
 mod shard;
 mod wire;
 
 pub use gateway::{Gateway, Routes};
-pub use rows::Rows;
+pub use rows::{ROW_OVERHEAD, Rows};
 pub use shard::{LogView, Logs};
 pub use wire::{
-    APPEND_BYTES_MAX, Answer, Append, Create, Entries, LOGS_MAX, List, LogStat, NAME_BYTES_MAX, Named,
-    PARTS_MAX, Part, READ_BYTES_MAX, RETAIN_BYTES_MIN, Read, Refused, Request, Trim, Why, is_name, space_of,
+    APPEND_BYTES_MAX, Answer, Append, Commit, Create, Entries, GROUP_BYTES_MAX, GroupState, LOGS_MAX, List,
+    LogStat, NAME_BYTES_MAX, NOTE_BYTES_MAX, Named, PARTS_MAX, Part, Produce, Progress, READ_BYTES_MAX,
+    RETAIN_BYTES_MIN, Read, Refused, Rejected, Request, Trim, Why, is_group, is_name, space_of,
 };
 
 use kernel::{Bytes, Decode, DecodeError};

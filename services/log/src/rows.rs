@@ -7,7 +7,7 @@ use kernel::Bytes;
 pub struct Rows(Vec<u8>);
 
 /// What an entry costs beside its bytes: its length, and its place in the index.
-pub(crate) const ROW_OVERHEAD: usize = 8;
+pub const ROW_OVERHEAD: usize = 8;
 
 impl Rows {
     /// Adds an entry.

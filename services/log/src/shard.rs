@@ -1,11 +1,13 @@
 //! The logs of one space.
 
 use crate::Rows;
+use crate::groups::Groups;
+use crate::producers::{Judged, Known, Producers, Taken};
 use crate::rows::ROW_OVERHEAD;
 use crate::segment::{SEGMENT_BYTES, Segment};
 use crate::wire::{
-    Answer, Append, Create, Entries, LOGS_MAX, LogStat, Part, READ_BYTES_MAX, Read, Request, Trim, Why,
-    space_of,
+    Answer, Append, Create, Entries, GroupState, LOGS_MAX, LogStat, Part, Produce, READ_BYTES_MAX, Read,
+    Rejected, Request, Trim, Why, space_of,
 };
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep};
 use mason::{Order, Shard, ShardOut, Space};
@@ -57,6 +59,8 @@ pub struct Logs {
     logs: BTreeMap<String, Log>,
     /// What the logs were created to hold, together.
     reserved: u64,
+    producers: Producers,
+    groups: Groups,
     digest: u64,
     /// Who is told when something is appended; this server's own.
     watchers: BTreeMap<String, BTreeSet<NodeId>>,
@@ -84,6 +88,8 @@ enum Item {
     Head(Head),
     Log(LogStat),
     Segment(Arc<Segment>),
+    Producer(Known),
+    Group(GroupState),
 }
 
 impl Log {
@@ -186,6 +192,8 @@ impl Logs {
             segment_bytes: SEGMENT_BYTES,
             logs: BTreeMap::new(),
             reserved: 0,
+            producers: Producers::default(),
+            groups: Groups::default(),
             digest: 0,
             watchers: BTreeMap::new(),
             writing: VecDeque::new(),
@@ -258,6 +266,28 @@ impl Logs {
         Answer::Appended(firsts)
     }
 
+    /// What was taken already is answered as it was then, whatever has become of the log.
+    fn produce(&mut self, produce: &Produce, order: &Order, out: &mut ShardOut) -> Answer {
+        let Produce { name, producer, epoch, sequence, entries } = produce;
+        let Some(log) = self.logs.get_mut(name) else { return Answer::about(Why::NoSuchLog, name, 0) };
+        let count = Rows::count(entries).unwrap_or(0) as u32;
+        match self.producers.judge(name, *producer, *epoch, *sequence, count) {
+            Judged::Again(first) => return Answer::Appended(vec![first]),
+            Judged::OutOfSequence(next) => return Answer::Rejected(Rejected::OutOfSequence(next)),
+            Judged::Fenced(by) => return Answer::Rejected(Rejected::Fenced(by.into())),
+            Judged::Unknown => return Answer::Rejected(Rejected::Unknown(log.next)),
+            Judged::Next => {}
+        }
+        let (why, first) = log.place(None);
+        if why != FITS {
+            return Answer::about(Why::of(why), name, first);
+        }
+        log.append(entries, order.time, self.segment_bytes);
+        self.producers.took(name, *producer, *epoch, Taken { sequence: *sequence, count, first });
+        self.notify(name, out);
+        Answer::Appended(vec![first])
+    }
+
     fn notify(&mut self, name: &str, out: &mut ShardOut) {
         for reader in self.watchers.remove(name).unwrap_or_default() {
             out.notify(reader, Bytes::copy_from_slice(name.as_bytes()));
@@ -295,6 +325,7 @@ impl Logs {
             None => Answer::about(Why::NoSuchLog, name, 0),
             Some(log) => {
                 self.reserved -= log.retain_bytes;
+                self.producers.forget(name);
                 Answer::Done
             }
         }
@@ -320,8 +351,12 @@ impl Logs {
                 let logs = self.logs.range(range).take(list.limit as usize);
                 Answer::Logs(logs.map(|(name, log)| log.stat(name)).collect())
             }
+            Request::GroupOf(group) => Answer::Group(self.groups.state(&group.name)),
             Request::Create(_)
+            | Request::BeginGeneration(_)
+            | Request::Commit(_)
             | Request::Append(_)
+            | Request::Produce(_)
             | Request::Trim(_)
             | Request::Seal(_)
             | Request::Delete(_) => Answer::refused(Why::Malformed),
@@ -345,6 +380,9 @@ impl Shard for Logs {
             Ok(request) => match (request.fault(), request) {
                 (Some(why), _) => Answer::refused(why),
                 (None, Request::Append(append)) => self.append(&append, order, others, out),
+                (None, Request::Produce(produce)) => self.produce(&produce, order, out),
+                (None, Request::BeginGeneration(group)) => self.groups.begin(&group.name),
+                (None, Request::Commit(commit)) => self.groups.commit(commit),
                 (None, Request::Create(create)) => self.create(create),
                 (None, Request::Trim(Trim { name, before })) => self.change(&name, |log| log.trim(before)),
                 (None, Request::Seal(named)) => {
@@ -357,7 +395,7 @@ impl Shard for Logs {
                     self.notify(&named.name, out);
                     deleted
                 }
-                (None, Request::Read(_) | Request::Stat(_) | Request::List(_)) => {
+                (None, Request::Read(_) | Request::Stat(_) | Request::List(_) | Request::GroupOf(_)) => {
                     Answer::refused(Why::Malformed)
                 }
             },
@@ -393,6 +431,8 @@ impl Shard for Logs {
             let segments = log.segments.iter().take(log.segments.len().saturating_sub(open));
             self.writing.extend(segments.cloned().map(Item::Segment));
         }
+        self.writing.extend(self.producers.all().map(Item::Producer));
+        self.writing.extend(self.groups.all().map(Item::Group));
     }
 
     fn snapshot_step(&mut self, budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
@@ -413,6 +453,14 @@ impl Shard for Logs {
                     let (first, last_time) = (segment.first, segment.last_time);
                     SavedSegment { first, last_time, rows: segment.rows_bytes() }.encode(chunk);
                 }
+                Item::Producer(known) => {
+                    chunk.push(4);
+                    known.encode(chunk);
+                }
+                Item::Group(state) => {
+                    chunk.push(5);
+                    state.encode(chunk);
+                }
             }
         }
         if self.writing.is_empty() { SnapshotStep::Done } else { SnapshotStep::More }
@@ -421,6 +469,8 @@ impl Shard for Logs {
     /// What a snapshot that is being written holds, and who watches, stay.
     fn reset(&mut self) {
         self.logs.clear();
+        self.producers.clear();
+        self.groups.clear();
         (self.reserved, self.digest, self.installing) = (0, 0, None);
     }
 
@@ -448,6 +498,8 @@ impl Shard for Logs {
                     log.bytes += segment.bytes() as u64;
                     log.segments.push_back(Arc::new(segment));
                 }
+                4 => self.producers.install(Known::decode(&mut input)?),
+                5 => self.groups.install(GroupState::decode(&mut input)?),
                 tag => return Err(DecodeError::UnknownTag("snapshot item", tag)),
             }
         }

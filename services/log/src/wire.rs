@@ -14,6 +14,12 @@ pub const PARTS_MAX: usize = 64;
 pub const RETAIN_BYTES_MIN: u64 = 1 << 20;
 /// The most that one read returns, unless a single entry is larger.
 pub const READ_BYTES_MAX: u32 = 1 << 20;
+/// The longest name of a group of readers, in bytes.
+pub const GROUP_BYTES_MAX: usize = 256;
+/// The longest note of a group about a log, in bytes.
+pub const NOTE_BYTES_MAX: usize = 1_024;
+/// Producers' numbers of entries begin anew here.
+pub(crate) const SEQUENCES: u32 = 1 << 31;
 /// Logs of one space.
 pub const LOGS_MAX: usize = 4_096;
 
@@ -48,6 +54,65 @@ kernel::record! {
     pub struct Append {
         /// Each log once.
         parts: Vec<Part>,
+    }
+}
+
+kernel::record! {
+    /// Appends to one log what a producer numbers: once, however often it is sent. See [`Rejected`].
+    pub struct Produce {
+        /// The log.
+        name: String,
+        /// The producer: a number that no other has.
+        producer: u64,
+        /// A producer's later epoch fences off earlier ones, and begins with 0 again.
+        epoch: u16,
+        /// The number of the first entry: for each log from 0 on, without gaps, below 2^31; then from 0 again.
+        sequence: u32,
+        /// See [`crate::Rows`].
+        entries: Bytes,
+    }
+}
+
+kernel::record! {
+    /// How far a group of readers has come in a log.
+    pub struct Progress {
+        /// The log.
+        log: String,
+        /// The position that it reads next.
+        position: u64,
+        /// The readers' own words; at most [`NOTE_BYTES_MAX`].
+        note: String,
+    }
+}
+
+kernel::record! {
+    /// Keeps how far a group of readers has come.
+    pub struct Commit {
+        /// The group.
+        group: String,
+        /// Nothing is kept unless this is the group's latest generation; none for readers that are in none.
+        generation: Option<u32>,
+        /// Each log once.
+        progress: Vec<Progress>,
+    }
+}
+
+kernel::record! {
+    /// What is known of a group of readers.
+    pub struct GroupState {
+        /// Its name.
+        group: String,
+        /// The generation that was begun last; 0: none was.
+        generation: u32,
+        /// How far it has come, sorted by log.
+        progress: Vec<Progress>,
+    }
+}
+
+impl GroupState {
+    /// Of a group that nothing is known of.
+    pub fn of(group: &str) -> Self {
+        Self { group: group.to_owned(), generation: 0, progress: Vec::new() }
     }
 }
 
@@ -114,6 +179,14 @@ pub enum Request {
     Stat(Named),
     /// Asks which logs there are.
     List(List),
+    /// Appends what a producer numbers.
+    Produce(Produce),
+    /// Begins the next generation of a group of readers.
+    BeginGeneration(Named),
+    /// Keeps how far a group has come.
+    Commit(Commit),
+    /// Asks how far a group has come.
+    GroupOf(Named),
 }
 
 impl Request {
@@ -122,9 +195,12 @@ impl Request {
         match self {
             Self::Create(create) => vec![&create.name],
             Self::Append(append) => append.parts.iter().map(|part| part.name.as_str()).collect(),
+            Self::Produce(produce) => vec![&produce.name],
+            Self::BeginGeneration(group) => vec![&group.name],
+            Self::Commit(commit) => vec![&commit.group],
             Self::Trim(trim) => vec![&trim.name],
             Self::Seal(named) | Self::Delete(named) => vec![&named.name],
-            Self::Read(_) | Self::Stat(_) | Self::List(_) => Vec::new(),
+            Self::Read(_) | Self::Stat(_) | Self::List(_) | Self::GroupOf(_) => Vec::new(),
         }
     }
 
@@ -135,6 +211,19 @@ impl Request {
             Self::Create(create) if create.retain_bytes < RETAIN_BYTES_MIN => Some(Why::Malformed),
             Self::Create(create) => named(&create.name),
             Self::Append(append) => append.fault(),
+            Self::Produce(Produce { name, sequence, .. }) if !is_name(name) || *sequence >= SEQUENCES => {
+                Some(Why::Malformed)
+            }
+            Self::BeginGeneration(group) | Self::GroupOf(group) => {
+                (!is_group(&group.name)).then_some(Why::Malformed)
+            }
+            Self::Commit(commit) => {
+                let sound =
+                    |progress: &Progress| is_name(&progress.log) && progress.note.len() <= NOTE_BYTES_MAX;
+                let sound = is_group(&commit.group) && commit.progress.iter().all(sound);
+                (!sound).then_some(Why::Malformed)
+            }
+            Self::Produce(produce) => fault_of_entries([&produce.entries].into_iter()),
             Self::Trim(trim) => named(&trim.name),
             Self::Seal(log) | Self::Delete(log) | Self::Stat(log) => named(&log.name),
             Self::Read(read) => named(&read.name),
@@ -152,15 +241,24 @@ impl Append {
         {
             return Some(Why::Malformed);
         }
-        let mut bytes = 0;
-        for part in &self.parts {
-            match Rows::count(&part.entries) {
-                None | Some(0) => return Some(Why::Malformed),
-                Some(count) => bytes += part.entries.len() + count * (ROW_OVERHEAD - 4),
-            }
-        }
-        (bytes > APPEND_BYTES_MAX).then_some(Why::TooLarge)
+        fault_of_entries(self.parts.iter().map(|part| &part.entries))
     }
+}
+
+fn fault_of_entries<'a>(parts: impl Iterator<Item = &'a Bytes>) -> Option<Why> {
+    let mut bytes = 0;
+    for entries in parts {
+        match Rows::count(entries) {
+            None | Some(0) => return Some(Why::Malformed),
+            Some(count) => bytes += entries.len() + count * (ROW_OVERHEAD - 4),
+        }
+    }
+    (bytes > APPEND_BYTES_MAX).then_some(Why::TooLarge)
+}
+
+/// Any text of 1 to [`GROUP_BYTES_MAX`] bytes.
+pub fn is_group(name: &str) -> bool {
+    (1..=GROUP_BYTES_MAX).contains(&name.len())
 }
 
 /// Letters, digits, `.`, `_` and `-`: at least one, at most [`NAME_BYTES_MAX`].
@@ -282,6 +380,17 @@ kernel::record! {
     }
 }
 
+/// What a producer sent is not what comes next: nothing was appended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rejected {
+    /// The next entry has this number, and another one came.
+    OutOfSequence(u64),
+    /// The producer has begun this later epoch; the group this later generation.
+    Fenced(u64),
+    /// Nothing is known of the producer (any more), and its entries do not begin with 0; the log's tail.
+    Unknown(u64),
+}
+
 /// The answer to a call.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Answer {
@@ -295,6 +404,10 @@ pub enum Answer {
     Logs(Vec<LogStat>),
     /// Nothing was done.
     Refused(Refused),
+    /// Nothing was appended of what a producer sent, or kept of what a group committed.
+    Rejected(Rejected),
+    /// What is known of a group.
+    Group(GroupState),
 }
 
 impl Answer {
@@ -318,7 +431,7 @@ macro_rules! tagged {
                         out.push($tag);
                         value.encode(out);
                     } )*
-                    #[allow(unreachable_patterns, reason = "one of the two has a variant that holds nothing")]
+                    #[allow(unreachable_patterns, reason = "one of them has a variant that holds nothing")]
                     _ => out.push(0),
                 }
             }
@@ -341,6 +454,12 @@ impl Request {
     }
 }
 
+impl Rejected {
+    fn bare(_tag: u8) -> Option<Self> {
+        None
+    }
+}
+
 impl Answer {
     fn bare(tag: u8) -> Option<Self> {
         (tag == 0).then_some(Self::Done)
@@ -349,6 +468,8 @@ impl Answer {
 
 tagged!(
     Request, "log request",
-    1 => Create, 2 => Append, 3 => Trim, 4 => Seal, 5 => Delete, 6 => Read, 7 => Stat, 8 => List
+    1 => Create, 2 => Append, 3 => Trim, 4 => Seal, 5 => Delete, 6 => Read, 7 => Stat, 8 => List, 9 => Produce, 10 => BeginGeneration,
+    11 => Commit, 12 => GroupOf
 );
-tagged!(Answer, "log answer", 1 => Appended, 2 => Entries, 3 => Logs, 4 => Refused);
+tagged!(Answer, "log answer", 1 => Appended, 2 => Entries, 3 => Logs, 4 => Refused, 5 => Rejected, 6 => Group);
+tagged!(Rejected, "log rejection", 1 => OutOfSequence, 2 => Fenced, 3 => Unknown);

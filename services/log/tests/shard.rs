@@ -3,8 +3,8 @@
 use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place, SnapshotStep};
 use mason::{Number, Order, Placed, Shard, ShardOut, Space, Stamp};
 use shared_log::{
-    APPEND_BYTES_MAX, Answer, Append, Create, Entries, Logs, Named, Part, RETAIN_BYTES_MIN, Read, Refused,
-    Request, Rows, Trim, Why, space_of,
+    APPEND_BYTES_MAX, Answer, Append, Create, Entries, Logs, Named, Part, Produce, RETAIN_BYTES_MIN, Read,
+    Refused, Rejected, Request, Rows, Trim, Why, space_of,
 };
 
 const READER: NodeId = NodeId::ZERO;
@@ -106,6 +106,38 @@ fn readers_are_told_of_what_is_gone_and_of_what_is_not_there_yet() {
     one.ask(&Request::Trim(Trim { name: "a".to_owned(), before: 99 }));
     assert_eq!(one.ask(&append("a", &[b"4"])), Answer::Appended(vec![4]), "positions are not used again");
     assert_eq!(one.words(4), ["4"]);
+}
+
+// A record that is in the log twice because an answer was lost, or lost because a later one came first.
+#[test]
+fn what_a_producer_sends_again_is_appended_once() {
+    let mut one = One::new();
+    one.create("a", 0);
+    let produce = |epoch, sequence, entries: &[&[u8]]| {
+        let entries = part("a", None, entries).entries;
+        Request::Produce(Produce { name: "a".to_owned(), producer: 7, epoch, sequence, entries })
+    };
+    assert_eq!(one.ask(&produce(0, 3, &[b"x"])), Answer::Rejected(Rejected::Unknown(0)));
+    assert_eq!(one.ask(&produce(0, 0, &[b"0", b"1"])), Answer::Appended(vec![0]));
+    assert_eq!(one.ask(&append("a", &[b"other"])), Answer::Appended(vec![2]));
+    assert_eq!(one.ask(&produce(0, 3, &[b"3"])), Answer::Rejected(Rejected::OutOfSequence(2)));
+    assert_eq!(one.ask(&produce(0, 2, &[b"2"])), Answer::Appended(vec![3]));
+    one.logs.begin_snapshot();
+    let mut chunk = Vec::new();
+    while one.logs.snapshot_step(1 << 20, &mut chunk) == SnapshotStep::More {}
+    let mut copy = One { logs: Logs::new(Space(0), 1), ..One::new() };
+    copy.logs.install(&chunk).expect("a chunk reads back");
+    for one in [&mut one, &mut copy] {
+        assert_eq!(one.ask(&produce(0, 0, &[b"0", b"1"])), Answer::Appended(vec![0]));
+        assert_eq!(one.ask(&produce(0, 2, &[b"2"])), Answer::Appended(vec![3]));
+        assert_eq!(one.words(0), ["0", "1", "other", "2"]);
+        one.ask(&Request::Seal(Named { name: "a".to_owned() }));
+        assert_eq!(one.ask(&produce(0, 2, &[b"2"])), Answer::Appended(vec![3]), "what is done is done");
+        assert_eq!(refusal(&one.ask(&produce(0, 3, &[b"3"]))), Some((Why::Sealed, 4)));
+        one.ask(&Request::Delete(Named { name: "a".to_owned() }));
+        one.create("a", 0);
+        assert_eq!(one.ask(&produce(0, 3, &[b"3"])), Answer::Rejected(Rejected::Unknown(0)), "another log");
+    }
 }
 
 // A log that forgets its bounds takes the host's memory.

@@ -28,6 +28,8 @@ pub struct Gateway {
     life: Life,
     outbox: Outbox<Asker>,
     next_group: u16,
+    /// All calls go to the next group, and none after it has its turn.
+    stays: bool,
     /// How many groups there are, as far as is known.
     layout: Layout,
     looked_at: Instant,
@@ -55,8 +57,23 @@ impl Gateway {
     pub fn new(proxies: Vec<NodeId>, shards: Vec<NodeId>) -> Self {
         let outbox = Outbox::new(0, &proxies, RESEND_AFTER);
         let layout = Layout::of_birth(proxies.len() as u16);
-        let (life, names) = (Life { incarnation: 0 }, Vec::new());
-        Self { proxies, shards, life, outbox, next_group: 0, layout, looked_at: Instant(0), names }
+        Self {
+            proxies,
+            shards,
+            life: Life { incarnation: 0 },
+            outbox,
+            next_group: 0,
+            stays: false,
+            layout,
+            looked_at: Instant(0),
+            names: Vec::new(),
+        }
+    }
+
+    /// The same with one proxy for all calls, as in the paper's clients: its group's.
+    #[must_use]
+    pub fn staying_with(self, group: Group) -> Self {
+        Self { next_group: group.0, stays: true, ..self }
     }
 
     /// The same with names for the spaces, by which connections ask for them.
@@ -168,7 +185,9 @@ impl Gateway {
 
     fn push(&mut self, ask: Bytes, asker: Asker, cx: &mut Cx<'_, Self>) {
         let group = Group(self.next_group % self.layout.serving.max(1));
-        self.next_group = group.0 + 1;
+        if !self.stays {
+            self.next_group = group.0 + 1;
+        }
         self.outbox.push(group, ask, asker, cx.now());
     }
 

@@ -1,7 +1,8 @@
 //! Snapshots of a shard: written to the journal so that proxies may forget what is in them, and handed to servers that lag.
 //!
-//! A snapshot is a row of chunks: a preamble, the pieces of a head with everything that is a function of the executed numbers,
-//! then the service's own. No chunk grows with what a shard holds: each becomes one record of the journal, which has a bound.
+//! A snapshot is a row of chunks: a head, pages of inputs that others may still ask for, an empty page, then the service's own. No
+//! chunk grows with what a shard holds, for each becomes one record of the journal, which has a bound; and none costs more than
+//! a burst may last.
 
 use super::{Behind, PullSnapshot, Sent, ShardServer, ShardTimer, SnapshotChunk};
 use crate::client::{Notice, Skipped};
@@ -11,7 +12,7 @@ use crate::service::Shard;
 use kernel::{
     Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, SnapshotStep, invariant,
 };
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// What a server must not forget: its snapshots.
@@ -87,15 +88,16 @@ struct Incoming {
 #[derive(Debug)]
 struct Writer {
     below: Number,
-    pieces: VecDeque<Bytes>,
+    stage: Writing,
 }
 
-kernel::record! {
-    /// The first chunk.
-    struct Preamble {
-        /// How many of the next chunks hold the head.
-        pieces: u32,
-    }
+/// What comes next.
+#[derive(Debug)]
+enum Writing {
+    Head(Bytes),
+    /// Inputs of operations from this number on.
+    Sent(Number),
+    Service,
 }
 
 kernel::record! {
@@ -103,7 +105,6 @@ kernel::record! {
         below: Number,
         executed: Stamp,
         covered: Stamp,
-        sent: Vec<SentAt>,
     }
 }
 
@@ -115,14 +116,48 @@ kernel::record! {
     }
 }
 
-impl Writer {
-    fn next<S: Shard>(&mut self, service: &mut S, chunk_bytes: usize) -> (Bytes, bool) {
-        if let Some(piece) = self.pieces.pop_front() {
-            return (piece, false);
+/// A page of inputs: about `bytes` of those of numbers from `from` on and below `below`; and where the next page begins.
+///
+/// What is settled while pages are written is in none of them, and nobody asks for it any more.
+fn page_of(sent: &BTreeMap<Number, Sent>, from: Number, below: Number, bytes: usize) -> (Bytes, Number) {
+    let (mut page, mut next, mut size) = (Vec::new(), from, 0);
+    for (&number, Sent { others, inputs }) in sent.range(from..below) {
+        if size >= bytes {
+            break;
         }
-        let mut chunk = Vec::with_capacity(chunk_bytes + 1024);
-        let step = service.snapshot_step(chunk_bytes, &mut chunk);
-        (chunk.into(), step == SnapshotStep::Done)
+        size += 32 + inputs.len();
+        page.push(SentAt { number, others: others.clone(), inputs: inputs.clone() });
+        next = number.next();
+    }
+    (page.encoded().into(), next)
+}
+
+impl Writer {
+    /// The next chunk, and whether it is the last. The operation at hand may have been announced already; it is announced anew when it
+    /// is executed.
+    fn next<S: Shard>(
+        &mut self,
+        service: &mut S,
+        sent: &BTreeMap<Number, Sent>,
+        chunk_bytes: usize,
+    ) -> (Bytes, bool) {
+        match &self.stage {
+            Writing::Head(head) => {
+                let head = head.clone();
+                self.stage = Writing::Sent(Number(0));
+                (head, false)
+            }
+            &Writing::Sent(from) => {
+                let (page, next) = page_of(sent, from, self.below, chunk_bytes);
+                self.stage = if next == from { Writing::Service } else { Writing::Sent(next) };
+                (page, false)
+            }
+            Writing::Service => {
+                let mut chunk = Vec::with_capacity(chunk_bytes + 1024);
+                let step = service.snapshot_step(chunk_bytes, &mut chunk);
+                (chunk.into(), step == SnapshotStep::Done)
+            }
+        }
     }
 }
 
@@ -152,24 +187,8 @@ impl<S: Shard> ShardServer<S> {
 
     fn begin_writer(&mut self) -> Writer {
         self.service.begin_snapshot();
-        let sent = self.sent.iter().map(|(&number, sent)| {
-            let Sent { others, inputs } = sent.clone();
-            SentAt { number, others, inputs }
-        });
-        let head = Head {
-            below: self.next,
-            executed: self.executed,
-            covered: self.covered,
-            // The operation at hand may have been announced already; it is announced anew when it is executed.
-            sent: sent.filter(|sent| sent.number < self.next).collect(),
-        };
-        let head = Bytes::from(head.encoded());
-        let piece_bytes = self.parameters.snapshot_chunk_bytes;
-        let pieces = (0..head.len()).step_by(piece_bytes);
-        let mut pieces: VecDeque<Bytes> =
-            pieces.map(|start| head.slice(start..head.len().min(start + piece_bytes))).collect();
-        pieces.push_front(Preamble { pieces: pieces.len() as u32 }.encoded().into());
-        Writer { below: self.next, pieces }
+        let head = Head { below: self.next, executed: self.executed, covered: self.covered };
+        Writer { below: self.next, stage: Writing::Head(head.encoded().into()) }
     }
 
     pub(super) fn step_snapshot(&mut self, cx: &mut Cx<'_, Self>) {
@@ -186,7 +205,7 @@ impl<S: Shard> ShardServer<S> {
             return cx.set_timer(ShardTimer::Snapshot, CHUNK_EVERY);
         }
         *stepped_at = cx.now();
-        let (chunk, last) = writer.next(&mut self.service, self.parameters.snapshot_chunk_bytes);
+        let (chunk, last) = writer.next(&mut self.service, &self.sent, self.parameters.snapshot_chunk_bytes);
         *bytes += chunk.len() as u64;
         cx.append(&ShardRecord::Chunk { bytes: chunk });
         if !last {
@@ -242,18 +261,25 @@ impl<S: Shard> ShardServer<S> {
     }
 
     fn install(&mut self, chunks: &[Bytes]) -> Result<Number, DecodeError> {
-        let (preamble, rest) = chunks.split_first().ok_or(DecodeError::Truncated)?;
-        let pieces = Preamble::decoded(preamble)?.pieces as usize;
-        let (head, rest) = rest.split_at_checked(pieces).ok_or(DecodeError::Truncated)?;
-        let Head { below, executed, covered, sent } = Head::decoded(&head.concat().into())?;
+        let (head, mut rest) = chunks.split_first().ok_or(DecodeError::Truncated)?;
+        let Head { below, executed, covered } = Head::decoded(head)?;
+        let mut sent = BTreeMap::new();
+        loop {
+            let (page, more) = rest.split_first().ok_or(DecodeError::Truncated)?;
+            rest = more;
+            let page = Vec::<SentAt>::decoded(page)?;
+            if page.is_empty() {
+                break;
+            }
+            sent.extend(
+                page.into_iter().map(|it| (it.number, Sent { others: it.others, inputs: it.inputs })),
+            );
+        }
         self.service.reset();
         for chunk in rest {
             self.service.install(chunk)?;
         }
-        self.sent = sent
-            .into_iter()
-            .map(|SentAt { number, others, inputs }| (number, Sent { others, inputs }))
-            .collect();
+        self.sent = sent;
         self.next = below;
         self.executed = executed;
         self.covered = self.covered.max(covered);
@@ -323,7 +349,7 @@ impl<S: Shard> ShardServer<S> {
         let chunk_bytes = self.parameters.snapshot_chunk_bytes;
         if message.index == 0 && self.snapshots.job.is_none() && !self.snapshots.half {
             let mut writer = self.begin_writer();
-            let (chunk, last) = writer.next(&mut self.service, chunk_bytes);
+            let (chunk, last) = writer.next(&mut self.service, &self.sent, chunk_bytes);
             let (transfer, pulled_at) = (message.transfer, cx.now());
             let job = Job::Serving { writer, peer: from, transfer, index: 0, chunk, last, pulled_at };
             self.snapshots.job = Some(job);
@@ -339,7 +365,7 @@ impl<S: Shard> ShardServer<S> {
         *pulled_at = cx.now();
         if message.index == *index + 1 && !*last {
             *index += 1;
-            (*chunk, *last) = writer.next(&mut self.service, chunk_bytes);
+            (*chunk, *last) = writer.next(&mut self.service, &self.sent, chunk_bytes);
         }
         if message.index == *index {
             let (transfer, below, index) = (message.transfer, writer.below, *index);

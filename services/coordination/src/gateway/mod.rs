@@ -44,7 +44,7 @@ use crate::gateway::useless::Useless;
 use crate::gateway::watchers::Watchers;
 use crate::sessions::home_of;
 use crate::wire::{SessionAnswer, SessionId, Told};
-use kernel::{Bytes, Cx, Instant, NodeId, Position, Role};
+use kernel::{Bytes, Cx, Instant, NodeId, Position, RequestId, Role};
 use mason::client::Elsewhere;
 use mason::client::{Answers, ClientIn, Close, Notice, Output, Pause};
 use mason::{Group, Layout, Life, Mason, Outbox};
@@ -352,6 +352,14 @@ impl Role for Gateway {
             ClientIn::Skipped(_) => self.on_skipped(cx),
             ClientIn::Told(message) => self.on_told(&message.body, cx),
         }
+    }
+
+    /// From the host's server: where this gateway is to be reached, as an operation. What it comes to, the shard knows.
+    fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
+        self.now = cx.now();
+        let home = self.next_home % usize::from(self.layout.serving.max(1));
+        self.submit(home, request, Asker::Upkeep);
+        cx.respond(id, mason::Response(Bytes::new()));
     }
 
     fn on_timer(&mut self, timer: GatewayTimer, cx: &mut Cx<'_, Self>) {

@@ -121,7 +121,7 @@ impl Gateway {
                 if !old.0.is_empty() {
                     return Front::Again(old.0, old.1);
                 }
-                match assemble(read, &self.settings.config, &self.quotas) {
+                match assemble(read, &self.quotas) {
                     Some(reply) => Front::Goes(reply),
                     None => Front::Drops("an answer of a shard that is none"),
                 }
@@ -237,18 +237,15 @@ fn too_old(read: &Read, seen: u64) -> (Vec<usize>, u64) {
 }
 
 /// The answer to the user out of the answers of the shards.
-fn assemble(read: &Read, config: &str, quotas: &Quotas) -> Option<Reply> {
+fn assemble(read: &Read, quotas: &Quotas) -> Option<Reply> {
     let answers: Vec<&PartAnswer> = read.parts.iter().filter_map(|part| part.answer.as_ref()).collect();
     let shows = answers.iter().map(|answer| answer.shows).max().unwrap_or(0);
     match &read.purpose {
         Purpose::Node { opcode, path, .. } => {
             let answer = answers.first()?;
-            let served = (*opcode == op::GET_DATA && answer.error == 0).then(|| match &**path {
-                "/zookeeper/config" => Some(config.to_owned()),
-                path => {
-                    let (nodes, bytes) = quotas.used(shown_by(path)?)?;
-                    Some(format!("count={nodes},bytes={bytes}"))
-                }
+            let served = (*opcode == op::GET_DATA && answer.error == 0).then(|| {
+                let (nodes, bytes) = quotas.used(shown_by(path)?)?;
+                Some(format!("count={nodes},bytes={bytes}"))
             });
             let body = match served.flatten() {
                 Some(data) => Bytes::from(with_data(&answer.body, data.as_bytes())?),

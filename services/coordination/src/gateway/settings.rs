@@ -36,9 +36,6 @@ pub struct Settings {
     pub layout: Layout,
     /// What reads promise.
     pub consistency: Consistency,
-    /// What `/zookeeper/config` reads as: the client addresses of all gateways, as ZooKeeper writes them, or nothing. Clients
-    /// replace their list of servers by it.
-    pub config: String,
     /// What the server calls itself: `standalone`, `leader`, `follower`.
     pub mode: String,
     /// The version that is reported.
@@ -82,7 +79,6 @@ impl Settings {
             routes,
             placement,
             consistency: Consistency::Linearizable,
-            config: String::new(),
             mode: "standalone".to_owned(),
             version: concat!("3.9.3-ordinate-", env!("CARGO_PKG_VERSION")).to_owned(),
             frame_bytes_max: 1_048_575,

@@ -10,6 +10,7 @@ mod state;
 use crate::placement::Placement;
 use crate::sessions::expiry::Deadlines;
 use crate::sessions::state::Session;
+use crate::tree::CONFIG;
 use crate::wire::{
     Body, Code, ConnectionEpoch, JuteInput, Malformed, Origin, SessionAnswer, SessionId, Told, parent_of,
 };
@@ -277,6 +278,7 @@ impl mason::Stub for Sessions {
             Ok(Body::Write { head, request }) => {
                 head.operation(request).map(|operation| placement.spaces_of(&operation)).unwrap_or_default()
             }
+            Ok(Body::Advertise { .. }) => vec![placement.space_of(CONFIG)],
             Ok(Body::Reap { path }) => {
                 let named = [Some(path), parent_of(path)].into_iter().flatten();
                 let mut spaces: Vec<Space> = named.map(|path| placement.space_of(path)).collect();
@@ -300,7 +302,13 @@ impl mason::Stub for Sessions {
         let session = match &read {
             Ok(Body::Write { head, .. }) => Some(head.session),
             Ok(Body::Attach { session, .. } | Body::Close { session, .. }) => Some(*session),
-            Ok(Body::Open { .. } | Body::Touch { .. } | Body::Reap { .. } | Body::Bury { .. })
+            Ok(
+                Body::Open { .. }
+                | Body::Touch { .. }
+                | Body::Reap { .. }
+                | Body::Advertise { .. }
+                | Body::Bury { .. },
+            )
             | Err(Malformed) => None,
         };
         if session.is_some_and(|session| self.is_elsewhere(session)) {
@@ -309,7 +317,7 @@ impl mason::Stub for Sessions {
         }
         let answer = match read {
             // A group that comes into use has no numbers yet.
-            Ok(Body::Write { .. } | Body::Reap { .. }) if order.is_none() => {
+            Ok(Body::Write { .. } | Body::Reap { .. } | Body::Advertise { .. }) if order.is_none() => {
                 out.elsewhere();
                 return Verdict::Void;
             }
@@ -320,7 +328,7 @@ impl mason::Stub for Sessions {
                     return Verdict::Void;
                 }
             },
-            Ok(Body::Reap { .. }) => return Verdict::Execute,
+            Ok(Body::Reap { .. } | Body::Advertise { .. }) => return Verdict::Execute,
             Ok(Body::Open { origin, nonce, timeout, address }) => {
                 self.on_open((origin, address), nonce, timeout, now)
             }

@@ -3,6 +3,7 @@
 use crate::tree::Znodes;
 use crate::tree::meta::{Kind, Meta};
 use crate::tree::transaction::{Change, Outcome, View, Writer, plan, removal};
+use crate::tree::votes::are_separable;
 use crate::tree::watches::Notices;
 use crate::wire::{
     Body, Code, JuteInput, JuteOutput, Malformed, Operation, SessionId, Update, WriteHead, op, parent_of,
@@ -40,14 +41,16 @@ impl View for Znodes {
 }
 
 impl Znodes {
-    /// Writes the metas of the nodes of this shard that the operation names, or will name.
-    pub(crate) fn write_inputs(&self, body: &[u8], _order: &Order, out: &mut Vec<u8>) {
+    /// Writes the metas of the nodes of this shard that the operation names, or will name; or a vote, where that will do.
+    pub(crate) fn write_inputs(&self, body: &[u8], order: &Order, out: &mut Vec<u8>) {
         match Body::read(body) {
-            Ok(Body::Write { head, request }) => {
-                if let Ok(operation) = head.operation(request) {
-                    self.write_metas(self.named(&operation), out);
+            Ok(Body::Write { head, request }) => match head.operation(request) {
+                Ok(Operation::Multi(updates)) if are_separable(&updates) => {
+                    self.write_vote(&updates, &writer_of(&head, order), out);
                 }
-            }
+                Ok(operation) => self.write_metas(self.named(&operation), out),
+                Err(Malformed) => {}
+            },
             Ok(Body::Reap { path }) => {
                 let named = [Some(path), parent_of(path)].into_iter().flatten();
                 self.write_metas(named.map(Cow::Borrowed).collect(), out);
@@ -58,6 +61,8 @@ impl Znodes {
                     graves.iter().filter(|path| parent_of(path).is_some_and(|above| !self.owns(above)));
                 abroad.for_each(|path| out.put_text(path));
             }
+            // One shard knows all of it.
+            Ok(Body::Advertise { .. }) => {}
             // The life of sessions concerns no shard.
             Ok(Body::Open { .. } | Body::Attach { .. } | Body::Touch { .. } | Body::Close { .. })
             | Err(Malformed) => {}
@@ -130,6 +135,10 @@ impl Znodes {
             }
             Ok(Body::Bury { session, .. }) => self.bury(session, order, others, notices),
             Ok(Body::Reap { path }) => self.reap(path, order, others, notices),
+            Ok(Body::Advertise { host, line, members }) => {
+                self.advertise((host, line), &members, order, notices);
+                Ok(())
+            }
             Ok(Body::Open { .. } | Body::Attach { .. } | Body::Touch { .. } | Body::Close { .. })
             | Err(Malformed) => Err(Malformed),
         };
@@ -149,13 +158,7 @@ impl Znodes {
         notices: &mut Notices,
     ) -> Result<(), Malformed> {
         let operation = head.operation(request)?;
-        let writer = Writer {
-            caller: &head.caller,
-            session: head.session,
-            ttl_allowed: head.ttl_allowed,
-            stamp: order.stamp.0,
-            time: order.time,
-        };
+        let writer = writer_of(head, order);
         match &operation {
             Operation::Single(update) => {
                 let planned = if others.is_empty() {
@@ -173,6 +176,9 @@ impl Znodes {
                     }
                     Err(code) => answer.put_i32(code.number()),
                 }
+            }
+            Operation::Multi(updates) if are_separable(updates) => {
+                self.execute_separable(updates, &writer, others, answer, notices)?;
             }
             Operation::Multi(updates) => {
                 let changes = plan_multi(updates, self.known(others)?, &writer, answer);
@@ -247,6 +253,16 @@ impl Znodes {
     }
 }
 
+fn writer_of<'a>(head: &'a WriteHead<'a>, order: &Order) -> Writer<'a> {
+    Writer {
+        caller: &head.caller,
+        session: head.session,
+        ttl_allowed: head.ttl_allowed,
+        stamp: order.stamp.0,
+        time: order.time,
+    }
+}
+
 /// Tries the steps one after the other, each on what those before it leave. All succeed, or nothing is changed.
 fn plan_multi<'a>(
     updates: &[Update<'a>],
@@ -271,15 +287,7 @@ fn plan_multi<'a>(
             }
             Err(code) => {
                 answer.truncate(at);
-                for tried in 0..updates.len() {
-                    let code = match tried.cmp(&position) {
-                        std::cmp::Ordering::Less => Code::Ok,
-                        std::cmp::Ordering::Equal => code,
-                        std::cmp::Ordering::Greater => Code::RuntimeInconsistency,
-                    };
-                    write_multi_header(op::ERROR, false, code.number(), answer);
-                    answer.put_i32(code.number());
-                }
+                refuse_multi(updates.len(), position, code.number(), answer);
                 changes.clear();
                 break;
             }
@@ -287,6 +295,19 @@ fn plan_multi<'a>(
     }
     write_multi_header(-1, true, -1, answer);
     changes
+}
+
+/// The answer to a multi of which one step is refused.
+pub(crate) fn refuse_multi(steps: usize, refused: usize, code: i32, answer: &mut Vec<u8>) {
+    for step in 0..steps {
+        let code = match step.cmp(&refused) {
+            std::cmp::Ordering::Less => Code::Ok.number(),
+            std::cmp::Ordering::Equal => code,
+            std::cmp::Ordering::Greater => Code::RuntimeInconsistency.number(),
+        };
+        write_multi_header(op::ERROR, false, code, answer);
+        answer.put_i32(code);
+    }
 }
 
 pub(crate) fn write_multi_header(kind: i32, done: bool, error: i32, out: &mut Vec<u8>) {
@@ -309,7 +330,7 @@ fn write_outcome(outcome: &Outcome<'_>, out: &mut Vec<u8>) {
 }
 
 /// A step's part of a multi's answer.
-fn write_result(outcome: &Outcome<'_>, out: &mut Vec<u8>) {
+pub(crate) fn write_result(outcome: &Outcome<'_>, out: &mut Vec<u8>) {
     let kind = match outcome {
         Outcome::Created(_, None) => op::CREATE,
         Outcome::Created(_, Some(_)) => op::CREATE2,

@@ -1,6 +1,7 @@
 //! One shard of the tree: nodes, watches of gateways, and the operations that change them.
 
 mod acls;
+mod config;
 mod execute;
 mod meta;
 mod names;
@@ -9,9 +10,11 @@ mod read;
 mod snapshot;
 mod table;
 mod transaction;
+mod votes;
 mod watches;
 
 use crate::placement::Placement;
+pub(crate) use crate::tree::config::CONFIG;
 use crate::tree::meta::{Kind, Meta};
 use crate::tree::quotas::Quotas;
 use crate::tree::snapshot::Snapshot;
@@ -71,8 +74,7 @@ impl Znodes {
             Arc::new([Acl { permissions: Permission::READ.0, who: Identity::new("world", "anyone") }]);
         for path in ESSENTIAL {
             // ZooKeeper sets this node's list with version -1, and keeps that.
-            let (acl, aversion) =
-                if path == "/zookeeper/config" { (&readable, -1) } else { (self.table.acls.open(), 0) };
+            let (acl, aversion) = if path == CONFIG { (&readable, -1) } else { (self.table.acls.open(), 0) };
             let meta = Meta {
                 czxid: 0,
                 mzxid: 0,

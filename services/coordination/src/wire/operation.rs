@@ -99,6 +99,15 @@ pub enum Body<'a> {
         /// Which.
         path: &'a str,
     },
+    /// A gateway says where it is to be reached, for `/zookeeper/config`.
+    Advertise {
+        /// The number of its host.
+        host: u32,
+        /// Its line, without the number.
+        line: &'a str,
+        /// The hosts that are members: the lines of others go.
+        members: Vec<u32>,
+    },
 }
 
 const OPEN: u8 = 1;
@@ -108,6 +117,7 @@ const CLOSE: u8 = 4;
 const WRITE: u8 = 5;
 const BURY: u8 = 6;
 const REAP: u8 = 7;
+const ADVERTISE: u8 = 20;
 
 impl<'a> Body<'a> {
     /// Appends it.
@@ -154,6 +164,13 @@ impl<'a> Body<'a> {
                 out.push(REAP);
                 out.put_text(path);
             }
+            Self::Advertise { host, line, members } => {
+                out.push(ADVERTISE);
+                out.put_i32(*host as i32);
+                out.put_text(line);
+                out.put_count(members.len());
+                members.iter().for_each(|&member| out.put_i32(member as i32));
+            }
         }
     }
 
@@ -195,6 +212,12 @@ impl<'a> Body<'a> {
                 Self::Bury { session, spaces }
             }
             REAP => Self::Reap { path: input.text()? },
+            ADVERTISE => {
+                let (host, line) = (input.i32()? as u32, input.text()?);
+                let count = input.count(4)?.unwrap_or(0);
+                let members = (0..count).map(|_| Ok(input.i32()? as u32)).collect::<Result<_, _>>()?;
+                Self::Advertise { host, line, members }
+            }
             _ => return Err(Malformed),
         })
     }

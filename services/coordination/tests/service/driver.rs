@@ -3,7 +3,8 @@
 
 use coordination::{Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
 use kernel::{
-    Bytes, Cx, Effect, Effects, HostId, Instant, NodeId, Place, Position, Rng, Role, Situation, Wall,
+    Bytes, Cx, Effect, Effects, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role, Situation,
+    Wall,
 };
 use mason::client::{
     Answer, Answers, BarrierPassed, ClientIn, Connected, ConnectionIn, Disconnected, Elsewhere, Input,
@@ -161,6 +162,12 @@ impl Cluster {
         }
         cluster.settle();
         cluster
+    }
+
+    /// The host's server says where the gateway is to be reached.
+    pub(crate) fn advertise(&mut self, host: usize, body: Vec<u8>) {
+        self.call(host, |gateway, cx| gateway.on_request(RequestId(0), body.into(), cx));
+        self.settle();
     }
 
     fn call(&mut self, host: usize, call: impl FnOnce(&mut Gateway, &mut Cx<'_, Gateway>)) {

@@ -5,7 +5,7 @@ use crate::client::{
     set_watches,
 };
 use crate::driver::{Cluster, Shape};
-use coordination::wire::{JuteInput, JuteOutput, Restore, Stat, op};
+use coordination::wire::{Body, JuteInput, JuteOutput, Restore, Stat, op};
 
 /// Every test runs with one shard and with four.
 fn clusters() -> impl Iterator<Item = Cluster> {
@@ -484,19 +484,29 @@ fn what_is_not_understood_is_refused_in_zookeepers_way() {
 
 // Trap 9: Curator replaces its list of servers by what it finds in this node.
 #[test]
-fn the_config_node_says_what_the_gateway_was_told() {
-    for config in ["", "server.1=gw1:2888:3888:participant;gw1:2181\nversion=100000000"] {
-        let shape = Shape { hosts: 1, groups: 1, shards: 4, seed: 35 };
-        let mut cluster = Cluster::with(shape, |settings| config.clone_into(&mut settings.config));
-        let c = &mut cluster;
-        let mut client = Client::connect(c, 0);
-        let reply = client.ask(c, op::GET_DATA, &read("/zookeeper/config", true));
-        assert_eq!(
-            (reply.data(), reply.stat().data_length),
-            (config.as_bytes().to_vec(), config.len() as i32)
-        );
-        assert_eq!(client.ask(c, op::SET_DATA, &set("/zookeeper/config", b"", -1)).error, -102);
-    }
+fn the_config_node_lists_the_gateways_of_members() {
+    let mut cluster = Cluster::new(1, 1, 4, 35);
+    let c = &mut cluster;
+    let mut client = Client::connect(c, 0);
+    let shown = |client: &mut Client, c: &mut Cluster| {
+        let reply = client.ask(c, op::GET_DATA, &read("/zookeeper/config", false));
+        let text = String::from_utf8(reply.data()).expect("text");
+        let lines = text.lines().filter(|line| line.starts_with("server.")).map(str::to_owned);
+        (lines.collect::<Vec<_>>().join(" "), reply.stat().version)
+    };
+    let say = |c: &mut Cluster, host: u32, line: &str, members: &[u32]| {
+        c.advertise(0, Body::Advertise { host, line, members: members.to_vec() }.written());
+    };
+    assert_eq!(shown(&mut client, c), (String::new(), 0));
+    say(c, 7, "b:1:1:participant;b:2181", &[5, 7]);
+    say(c, 5, "a:1:1:participant;a:2181", &[5, 7]);
+    let both = "server.5=a:1:1:participant;a:2181 server.7=b:1:1:participant;b:2181";
+    assert_eq!(shown(&mut client, c), (both.to_owned(), 2));
+    say(c, 5, "a:1:1:participant;a:2181", &[5, 7]);
+    assert_eq!(shown(&mut client, c), (both.to_owned(), 2), "nothing new");
+    say(c, 5, "a:1:1:participant;a:2182", &[5]);
+    assert_eq!(shown(&mut client, c), ("server.5=a:1:1:participant;a:2182".to_owned(), 3));
+    assert_eq!(client.ask(c, op::SET_DATA, &set("/zookeeper/config", b"", -1)).error, -102);
 }
 
 // What the session owns, and how much there is below a path.

@@ -1,0 +1,113 @@
+//! CORFU': one sequencer, chains of two, and clients that do the rest.
+
+use crate::profile::Profile;
+use crate::step::Steps;
+use corfu::{Auxiliary, Client, Member, Parameters, Projection, Request, Response, Sequencer, StorageServer};
+use kernel::{Bytes, HostId, NodeId, Place, Rng};
+use sim::cost::{Class, HostPlan, Load, MachineSpec, Tariff, TariffIndex, Testbed};
+use std::time::Duration;
+
+/// A log.
+#[derive(Clone, Copy, Debug)]
+pub struct Corfu {
+    /// Chains of two storage servers.
+    pub chains: usize,
+    /// Clients' threads.
+    pub clients: usize,
+}
+
+const PLACE: Place = Place(1);
+const AUXILIARIES: u32 = 0x100;
+const SEQUENCER: u32 = 0x200;
+const STORAGE: u32 = 0x300;
+const CLIENTS: u32 = 0x1000;
+const CHAIN: usize = 2;
+/// All threads of a machine serve its one role.
+const THREADS: u64 = 8;
+/// The sequencer has begun by then.
+const BEGINS_WITHIN: Duration = Duration::from_millis(100);
+
+fn node(host: u32) -> NodeId {
+    NodeId::new(HostId(host), PLACE)
+}
+
+/// A log that has begun.
+pub struct Running {
+    /// The testbed.
+    pub testbed: Testbed<Member, Steps>,
+    /// The clients.
+    pub clients: Vec<NodeId>,
+    /// What each host is for, in the order of [`sim::cost::Measured::busy`].
+    pub stations: Vec<&'static str>,
+}
+
+impl Running {
+    fn host(
+        &mut self,
+        id: NodeId,
+        spec: MachineSpec,
+        tariff: TariffIndex,
+        role: Member,
+        station: &'static str,
+    ) {
+        let machine = self.testbed.machine(spec);
+        self.testbed.host(HostPlan { id: id.host(), machine, core: 0, tariff }, [(id.place(), role)]);
+        self.stations.push(station);
+    }
+}
+
+impl Corfu {
+    /// Builds it; the sequencer serves when this returns.
+    pub fn start(&self, profile: &Profile, seed: u64) -> Running {
+        let parameters = Parameters {
+            resend_after: Duration::from_secs(2),
+            suspect_after: Duration::from_secs(5),
+            ..Parameters::default()
+        };
+        let testbed = Testbed::new(seed, Steps, profile.link());
+        let mut running = Running { testbed, clients: Vec::new(), stations: Vec::new() };
+        let server = |chain: usize, nth: usize| node(STORAGE + (chain * CHAIN + nth) as u32);
+        let chains = (0..self.chains).map(|chain| (0..CHAIN).map(|nth| server(chain, nth)).collect());
+        let initial = Projection::initial(node(SEQUENCER), chains.collect());
+        let auxiliaries: Vec<NodeId> = (0..3).map(|number| node(AUXILIARIES + number)).collect();
+        let shared = running.testbed.tariff(profile.tariff_of_threads(THREADS));
+        for &id in &auxiliaries {
+            let (peers, sequencers) = (auxiliaries.clone(), vec![node(SEQUENCER)]);
+            let role = Auxiliary::new(peers, sequencers, initial.clone(), parameters.clone());
+            running.host(id, profile.machine(1), shared, Member::Auxiliary(role), "auxiliary");
+        }
+        let sequencer = Member::Sequencer(Sequencer::new());
+        running.host(node(SEQUENCER), profile.machine(1), shared, sequencer, "sequencer");
+        for id in initial.servers() {
+            let role = Member::Storage(StorageServer::new());
+            running.host(id, profile.machine(1), shared, role, "storage server");
+        }
+        let free = running.testbed.tariff(Tariff::free());
+        let spec = MachineSpec { cores: 1, bytes_per_second: None };
+        for number in 0..self.clients {
+            let id = node(CLIENTS + number as u32);
+            let role = Client::new(auxiliaries.clone(), initial.clone(), parameters.clone());
+            running.host(id, spec, free, Member::Client(role), "clients");
+            running.clients.push(id);
+        }
+        running.testbed.run_for(BEGINS_WITHIN);
+        running
+    }
+}
+
+/// Clients that append.
+#[derive(Clone, Debug)]
+pub struct Appends {
+    /// The entry.
+    pub body: Bytes,
+}
+
+impl Load<corfu::Corfu> for Appends {
+    fn ask(&mut self, _client: usize, _rng: &mut Rng) -> (Request, Class) {
+        (Request::Append(self.body.clone()), Class(0))
+    }
+
+    fn answered(&mut self, _: usize, _: Class, response: &Response, _now: Duration) -> bool {
+        matches!(response, Response::Appended(_))
+    }
+}

@@ -1,0 +1,222 @@
+//! Proxies with shards on machines of their own, or one group alone.
+
+use super::node::{Relay, Seat, Services};
+use crate::ordering::{self, MayLead, NotReady, Site};
+use crate::profile::Profile;
+use crate::step::Steps;
+use corfu::StorageServer;
+use kernel::{Bytes, Embedded, Encode, HostId, Node, NodeId, Place, Rng};
+use mason::shard::ShardServer;
+use mason::{Group, Member, Space};
+use sequence::{Ask, Labels, Spaces};
+use sim::cost::{Class, HostPlan, Load, Testbed};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What is ordered, and who executes it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Service {
+    /// Corfu-Mason: one space, whose numbers are positions of a log that goes round over so many chains of two.
+    Log {
+        /// Chains.
+        chains: usize,
+    },
+    /// So many shards of three servers, one thread each, with a space each (ZK-Mason's shape).
+    Shards {
+        /// Shards.
+        shards: u16,
+    },
+    /// One group whose log is the order, and whose hosts execute it, all on one thread (RSMKeeper's shape).
+    Alone,
+}
+
+/// A service.
+#[derive(Clone, Debug)]
+pub struct Deployment {
+    /// Which.
+    pub service: Service,
+    /// Machines of leading proxies; each has two machines of followers.
+    pub leader_machines: usize,
+    /// Clients' threads.
+    pub clients: usize,
+}
+
+/// A deployment whose groups all lead.
+pub struct Running<N: Node = Seat> {
+    /// The testbed.
+    pub testbed: Testbed<N, Steps>,
+    /// The clients' gateways.
+    pub clients: Vec<NodeId>,
+    /// What each host is for, in the order of [`sim::cost::Measured::busy`].
+    pub stations: Vec<&'static str>,
+}
+
+const SERVERS_FROM: u32 = 0x8_0000;
+/// On a proxy's host: the relay of a space. On a server's own: the server.
+const SERVER: u32 = 0x40;
+const MEMBERS: usize = 3;
+/// Servers of a chain: one failure is survived.
+const CHAIN: usize = 2;
+/// All threads of a storage server's machine serve it.
+const STORAGE_THREADS: u64 = 8;
+
+fn server_of(space: Space, member: usize) -> NodeId {
+    let host = HostId(SERVERS_FROM + u32::from(space.0) * MEMBERS as u32 + member as u32);
+    NodeId::new(host, Place(SERVER + u32::from(space.0)))
+}
+
+fn chains(count: usize) -> Vec<Vec<NodeId>> {
+    let server = |chain: usize, nth: usize| {
+        NodeId::new(HostId(SERVERS_FROM + (chain * CHAIN + nth) as u32), Place(SERVER))
+    };
+    (0..count).map(|chain| (0..CHAIN).map(|nth| server(chain, nth)).collect()).collect()
+}
+
+impl Deployment {
+    /// Machines, without the clients'.
+    pub fn machines(&self) -> usize {
+        let proxies = self.leader_machines * MEMBERS;
+        match self.service {
+            // A sequencer and one that waits.
+            Service::Log { chains } => proxies + chains * CHAIN + 2,
+            Service::Shards { shards } => proxies + usize::from(shards) * MEMBERS + 2,
+            Service::Alone => MEMBERS,
+        }
+    }
+
+    fn spaces(&self) -> u16 {
+        match self.service {
+            Service::Shards { shards } => shards,
+            Service::Log { .. } | Service::Alone => 1,
+        }
+    }
+
+    fn ordering(&self) -> ordering::Deployment {
+        let proxies = ordering::Deployment::new(self.leader_machines * MEMBERS, self.spaces(), self.clients);
+        match self.service {
+            Service::Alone => ordering::Deployment { groups: 1, alone: true, ..proxies },
+            Service::Log { .. } | Service::Shards { .. } => proxies,
+        }
+    }
+
+    /// Builds the deployment and waits for its leaders.
+    ///
+    /// # Errors
+    /// If one is missing after a while.
+    pub fn start(&self, profile: &Profile, seed: u64) -> Result<Running, NotReady> {
+        self.start_as(profile, seed, |seat| seat)
+    }
+
+    /// As [`Deployment::start`], with something around each node.
+    pub(crate) fn start_as<N: Node<Family = Services> + MayLead>(
+        &self,
+        profile: &Profile,
+        seed: u64,
+        around: impl Fn(Seat) -> N,
+    ) -> Result<Running<N>, NotReady> {
+        let ordering = self.ordering();
+        // Replicas hand what is ordered to this place of their own host.
+        let here = |space: Space| {
+            let host = |member: usize| ordering::host_of(0, member);
+            (0..MEMBERS).map(|it| NodeId::new(host(it), Place(SERVER + u32::from(space.0)))).collect()
+        };
+        let topology = Arc::new(ordering.topology(here));
+        let mut site = Site::new(seed, Steps, profile);
+        self.servers(&ordering, profile, &mut site, &around);
+        let chains = match self.service {
+            Service::Log { chains } => self::chains(chains),
+            Service::Shards { .. } | Service::Alone => Vec::new(),
+        };
+        let beside = |group: usize, member: usize| -> Vec<(Place, N)> {
+            let place = |space: Space| Place(SERVER + u32::from(space.0));
+            match self.service {
+                Service::Log { .. } => {
+                    let leads = (member == 0).then_some(Group(group as u16));
+                    let relay = Relay::to_chains(chains.clone(), leads);
+                    vec![(Place(SERVER), around(Seat::Relay(relay)))]
+                }
+                Service::Shards { shards } => {
+                    let relay =
+                        |space| around(Seat::Relay(Relay::Forward { server: server_of(space, member) }));
+                    (0..shards).map(Space).map(|space| (place(space), relay(space))).collect()
+                }
+                Service::Alone => {
+                    let parameters = ordering.parameters.clone();
+                    let server = ShardServer::new(Space(0), topology.clone(), parameters, Labels::default());
+                    vec![(Place(SERVER), around(Seat::Mason(Embedded::new(Member::Shard(Box::new(server))))))]
+                }
+            }
+        };
+        let stub = Spaces { count: self.spaces() };
+        let wrap = |member| around(Seat::Mason(Embedded::new(member)));
+        site.proxies(&ordering, &topology, profile, stub, wrap, beside)?;
+        let Site { testbed, stations, clients } = site;
+        Ok(Running { testbed, clients, stations })
+    }
+
+    /// The machines that execute.
+    fn servers<N: Node<Family = Services> + MayLead>(
+        &self,
+        ordering: &ordering::Deployment,
+        profile: &Profile,
+        site: &mut Site<N, Steps>,
+        around: &impl Fn(Seat) -> N,
+    ) {
+        match self.service {
+            Service::Log { chains } => {
+                let tariff = site.testbed.tariff(profile.tariff_of_threads(STORAGE_THREADS));
+                for server in self::chains(chains).into_iter().flatten() {
+                    let machine = site.testbed.machine(profile.machine(1));
+                    let plan = HostPlan { id: server.host(), machine, core: 0, tariff };
+                    let node =
+                        Seat::Corfu(Box::new(Embedded::new(corfu::Member::Storage(StorageServer::new()))));
+                    site.testbed.host(plan, [(server.place(), around(node))]);
+                    site.stations.push("storage server");
+                }
+            }
+            Service::Shards { shards } => {
+                let tariff = site.testbed.tariff(profile.tariff());
+                let servers = |space| (0..MEMBERS).map(|member| server_of(space, member)).collect();
+                let topology = Arc::new(ordering.topology(servers));
+                for space in (0..shards).map(Space) {
+                    for member in 0..MEMBERS {
+                        let id = server_of(space, member);
+                        let machine = site.testbed.machine(profile.machine(1));
+                        let parameters = ordering.parameters.clone();
+                        let server = ShardServer::new(space, topology.clone(), parameters, Labels::default());
+                        let node = Seat::Mason(Embedded::new(Member::Shard(Box::new(server))));
+                        let plan = HostPlan { id: id.host(), machine, core: 0, tariff };
+                        site.testbed.host(plan, [(id.place(), around(node))]);
+                        site.stations.push("shard server");
+                    }
+                }
+            }
+            Service::Alone => {}
+        }
+    }
+}
+
+/// Clients that have operations ordered, each in one space at random, and executed.
+#[derive(Clone, Debug)]
+pub struct Operations {
+    bodies: Vec<Bytes>,
+}
+
+impl Operations {
+    /// Of so many bytes beside what names the space.
+    pub fn over(spaces: u16, bytes: usize) -> Self {
+        let label = Bytes::from(vec![b'x'; bytes]);
+        let ask = |space| Ask { spaces: vec![Space(space)], label: label.clone() };
+        Self { bodies: (0..spaces).map(|space| ask(space).encoded().into()).collect() }
+    }
+}
+
+impl Load<Services> for Operations {
+    fn ask(&mut self, _client: usize, rng: &mut Rng) -> (Bytes, Class) {
+        (rng.pick(&self.bodies).cloned().unwrap_or_default(), Class(0))
+    }
+
+    fn answered(&mut self, _: usize, _: Class, response: &super::Response, _now: Duration) -> bool {
+        !response.0.is_empty()
+    }
+}

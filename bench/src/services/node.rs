@@ -1,0 +1,325 @@
+//! What runs in such a deployment: Mason's roles, CORFU's storage servers, and relays between them.
+
+use crate::ordering::MayLead;
+use corfu::storage::Write;
+use corfu::{Data, Entry, Epoch, LogPosition, client};
+use kernel::{
+    Bytes, Cx, Decode, DecodeError, Effects, Embedded, Encode, Family, Node, NodeId, Position, Reader,
+    RequestId, Role, Situation, TimerIndex,
+};
+use mason::client::{Answer, Answers};
+use mason::proxy::Proxy;
+use mason::shard::{Deliver, ShardIn};
+use mason::{Group, Operation, Stamp};
+use paxos::multipaxos::client::ClientIn as LogAnswer;
+use sequence::{Gateway, Labels, Spaces};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+
+/// The families of a deployment, in one.
+#[derive(Debug)]
+pub struct Services;
+
+impl Family for Services {
+    type Message = Message;
+    type Request = Bytes;
+    type Response = Response;
+}
+
+/// A gateway's answer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Response(pub Bytes);
+
+impl From<mason::Response> for Response {
+    fn from(response: mason::Response) -> Self {
+        Self(response.0)
+    }
+}
+
+impl From<corfu::Response> for Response {
+    /// For completeness of the types: storage servers are asked nothing by local applications.
+    fn from(_: corfu::Response) -> Self {
+        Self(Bytes::new())
+    }
+}
+
+/// A message of either family.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Message {
+    /// Mason's.
+    Mason(mason::Message),
+    /// CORFU's.
+    Corfu(corfu::Message),
+}
+
+impl From<mason::Message> for Message {
+    fn from(message: mason::Message) -> Self {
+        Self::Mason(message)
+    }
+}
+
+impl From<corfu::Message> for Message {
+    fn from(message: corfu::Message) -> Self {
+        Self::Corfu(message)
+    }
+}
+
+// As long as on a wire of its own: the families share nothing but the simulator.
+impl Encode for Message {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Mason(message) => message.encode(out),
+            Self::Corfu(message) => message.encode(out),
+        }
+    }
+}
+
+impl Decode for Message {
+    fn decode(_input: &mut Reader) -> Result<Self, DecodeError> {
+        Err(DecodeError::Invalid("message: the cost simulator passes them as they are"))
+    }
+}
+
+/// Stands on a proxy's host in the place of shards that are elsewhere.
+#[derive(Clone, Debug)]
+pub enum Relay {
+    /// Sends what is ordered to a shard's server.
+    Forward {
+        /// The server.
+        server: NodeId,
+    },
+    /// Writes what is ordered to chains of storage servers, position by position, and answers (the paper's section 6.2).
+    Chains {
+        /// The chains, head first.
+        chains: Vec<Vec<NodeId>>,
+        /// Which group it answers for; none where the group's leader is on another host, whose relay does.
+        group: Option<Group>,
+        /// Entries under way, by number of the space.
+        writing: BTreeMap<u64, Writing>,
+        /// Answers of this burst, by origin.
+        answers: BTreeMap<NodeId, Vec<Answer>>,
+    },
+}
+
+/// An entry on its way down a chain.
+#[derive(Clone, Debug)]
+pub struct Writing {
+    operation: Operation,
+    stamp: Stamp,
+    entry: Entry,
+    at: usize,
+}
+
+/// What a relay can be sent.
+#[derive(Clone, PartialEq, Debug)]
+pub enum RelayIn {
+    /// From the replica of its host.
+    Deliver(Deliver),
+    /// From a storage server.
+    Written(client::Written),
+}
+
+impl Relay {
+    /// A relay to chains.
+    pub fn to_chains(chains: Vec<Vec<NodeId>>, group: Option<Group>) -> Self {
+        Self::Chains { chains, group, writing: BTreeMap::new(), answers: BTreeMap::new() }
+    }
+
+    fn on_deliver(&mut self, message: Deliver, cx: &mut Cx<'_, Self>) {
+        match self {
+            // What the sequencer knew after a batch is for gateways that read or watch, and here none does.
+            Self::Forward { .. } if message.runs.is_empty() => {}
+            Self::Forward { server } => cx.send(*server, mason::Message::from(message)),
+            Self::Chains { chains, group: Some(_), writing, .. } => {
+                for (number, delivered) in message.runs.iter().flat_map(|run| run.iter()).flatten() {
+                    // Nothing fails here, so nothing is a no-op.
+                    let Some(operation) = delivered.operation else { continue };
+                    let (writer, tag, body) = (operation.origin, operation.tag, operation.body.clone());
+                    let entry = Entry::Data(Data { writer, tag, body });
+                    let it = Writing { operation, stamp: delivered.order.stamp, entry, at: 0 };
+                    send_on(number.0, &it, chains, cx);
+                    writing.insert(number.0, it);
+                }
+            }
+            Self::Chains { group: None, .. } => {}
+        }
+    }
+
+    fn on_written(&mut self, message: &client::Written, cx: &mut Cx<'_, Self>) {
+        let Self::Chains { chains, writing, answers, .. } = self else {
+            return cx.reject("an answer to what was not asked");
+        };
+        let Some(it) = writing.get_mut(&message.id) else { return };
+        it.at += 1;
+        if !send_on(message.id, it, chains, cx)
+            && let Some(it) = writing.remove(&message.id)
+        {
+            let Operation { origin, incarnation, tag, .. } = it.operation;
+            let body = message.position.encoded().into();
+            answers.entry(origin).or_default().push(Answer { incarnation, tag, stamp: it.stamp, body });
+        }
+    }
+}
+
+/// To the server whose turn it is; false if the chain has ended.
+fn send_on(number: u64, it: &Writing, chains: &[Vec<NodeId>], cx: &mut Cx<'_, Relay>) -> bool {
+    let position = LogPosition(number - 1);
+    let chain = &chains[(position.0 % chains.len() as u64) as usize];
+    let Some(&server) = chain.get(it.at) else { return false };
+    let write = Write { id: number, epoch: Epoch(1), position, entry: it.entry.clone() };
+    cx.send(server, corfu::Message::from(write));
+    true
+}
+
+impl Role for Relay {
+    type Family = Services;
+    type In = RelayIn;
+    type Timer = Infallible;
+    type Record = Infallible;
+
+    fn restore(&mut self, _position: Position, record: Infallible) {
+        match record {}
+    }
+
+    fn on_message(&mut self, _from: NodeId, message: RelayIn, cx: &mut Cx<'_, Self>) {
+        match message {
+            RelayIn::Deliver(message) => self.on_deliver(message, cx),
+            RelayIn::Written(message) => self.on_written(&message, cx),
+        }
+    }
+
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        if let Self::Chains { group: Some(group), answers, .. } = self {
+            for (origin, answers) in std::mem::take(answers) {
+                cx.send(origin, mason::Message::from(Answers { group: *group, answers }));
+            }
+        }
+    }
+}
+
+/// What a host runs.
+pub enum Seat {
+    /// A role of Mason.
+    Mason(Embedded<mason::Member<Spaces, Labels, Gateway>>),
+    /// A role of CORFU.
+    Corfu(Box<Embedded<corfu::Member>>),
+    /// What connects them.
+    Relay(Relay),
+}
+
+impl MayLead for Seat {
+    fn proxy(&self) -> Option<&Proxy> {
+        match self {
+            Self::Mason(embedded) => embedded.node().proxy(),
+            Self::Corfu(_) | Self::Relay(_) => None,
+        }
+    }
+}
+
+/// What a replica hands to the shards of its host.
+fn delivered(message: &mason::Message) -> Option<Deliver> {
+    let mason::Message::Log(paxos::Message::Client(LogAnswer::Notice(notice))) = message else { return None };
+    match ShardIn::decoded(&notice.bytes) {
+        Ok(ShardIn::Deliver(deliver)) => Some(deliver),
+        Ok(_) | Err(_) => None,
+    }
+}
+
+impl Node for Seat {
+    type Family = Services;
+
+    fn restore(&mut self, position: Position, record: Bytes) -> Result<(), DecodeError> {
+        match self {
+            Self::Mason(embedded) => embedded.node_mut().restore(position, record),
+            Self::Corfu(embedded) => embedded.node_mut().restore(position, record),
+            Self::Relay(_) => Ok(()),
+        }
+    }
+
+    fn on_start(&mut self, situation: Situation<'_>, effects: &mut Effects<Services>) {
+        match self {
+            Self::Mason(embedded) => embedded.call(effects, |node, inner| node.on_start(situation, inner)),
+            Self::Corfu(embedded) => embedded.call(effects, |node, inner| node.on_start(situation, inner)),
+            Self::Relay(_) => {}
+        }
+    }
+
+    fn on_message(
+        &mut self,
+        from: NodeId,
+        message: Message,
+        situation: Situation<'_>,
+        effects: &mut Effects<Services>,
+    ) {
+        match (self, message) {
+            (Self::Mason(embedded), Message::Mason(message)) => {
+                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
+            }
+            (Self::Corfu(embedded), Message::Corfu(message)) => {
+                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
+            }
+            (Self::Relay(role), Message::Mason(message)) => {
+                // Snapshots' floors and changes of hosts are for servers.
+                if let Some(deliver) = delivered(&message) {
+                    role.on_message(from, RelayIn::Deliver(deliver), &mut Cx::new(situation, effects));
+                }
+            }
+            (
+                Self::Relay(role),
+                Message::Corfu(corfu::Message::Client(client::ClientIn::Written(written))),
+            ) => {
+                role.on_message(from, RelayIn::Written(written), &mut Cx::new(situation, effects));
+            }
+            (Self::Mason(_) | Self::Corfu(_) | Self::Relay(_), _) => {
+                effects.reject("message for another role");
+            }
+        }
+    }
+
+    fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<Services>) {
+        match self {
+            Self::Mason(embedded) => {
+                embedded.call(effects, |node, inner| node.on_timer(timer, situation, inner))
+            }
+            Self::Corfu(embedded) => {
+                embedded.call(effects, |node, inner| node.on_timer(timer, situation, inner))
+            }
+            Self::Relay(_) => {}
+        }
+    }
+
+    fn on_request(
+        &mut self,
+        id: RequestId,
+        request: Bytes,
+        situation: Situation<'_>,
+        effects: &mut Effects<Services>,
+    ) {
+        match self {
+            Self::Mason(embedded) => {
+                embedded.call(effects, |node, inner| node.on_request(id, request, situation, inner));
+            }
+            Self::Corfu(_) | Self::Relay(_) => effects.reject("request to a role that serves none"),
+        }
+    }
+
+    fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Services>) {
+        match self {
+            Self::Mason(embedded) => {
+                embedded.call(effects, |node, inner| node.on_burst_end(situation, inner))
+            }
+            Self::Corfu(embedded) => {
+                embedded.call(effects, |node, inner| node.on_burst_end(situation, inner))
+            }
+            Self::Relay(role) => role.on_burst_end(&mut Cx::new(situation, effects)),
+        }
+    }
+
+    fn role_name(&self) -> &'static str {
+        match self {
+            Self::Mason(embedded) => embedded.node().role_name(),
+            Self::Corfu(embedded) => embedded.node().role_name(),
+            Self::Relay(_) => "relay",
+        }
+    }
+}

@@ -1,0 +1,31 @@
+"""The Python client of Ordinate; see `Client`."""
+
+from .client import Client
+from .errors import (
+    BeyondTail,
+    CallError,
+    Closed,
+    Exists,
+    Full,
+    Invalid,
+    LogError,
+    MaybeExecuted,
+    Moved,
+    NoSuchLog,
+    Refused,
+    Sealed,
+    TimedOut,
+    TooLarge,
+    Trimmed,
+    Unreadable,
+)
+from .kv import Item, Level, Mismatch, Page, Versioned, Written
+from .link import tls_context
+from .log import LogEntries, LogStat, Part, by_log
+from .sequence import Place
+
+__all__ = [
+    "BeyondTail", "CallError", "Client", "Closed", "Exists", "Full", "Invalid", "Item", "Level", "LogEntries", "LogError",
+    "LogStat", "MaybeExecuted", "Mismatch", "Moved", "NoSuchLog", "Page", "Part", "Place", "Refused", "Sealed", "TimedOut",
+    "TooLarge", "Trimmed", "Unreadable", "Versioned", "Written", "by_log", "tls_context",
+]

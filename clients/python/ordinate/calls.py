@@ -1,0 +1,142 @@
+"""Calls of a service that answers each by one message: the log's and the sequence's."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from . import wire
+from .errors import CallError, Closed, MaybeExecuted, TimedOut, Unreadable
+from .link import Link, Window
+
+#: A host that says it is busy is asked again after this.
+BUSY_PAUSE = 0.02
+
+
+class Busy(Exception):
+    """The host has done nothing and is to be asked again."""
+
+
+@dataclass(eq=False)
+class _Order:
+    message: Callable[[int], bytes]
+    outcome: Callable[[wire.Reader], Any]
+    may_repeat: bool
+    answer: asyncio.Future[Any]
+
+
+class Calls:
+    """A connection of their own: where it breaks, calls that may not be repeated end with `MaybeExecuted`."""
+
+    def __init__(
+        self, endpoints: list[str], tls: ssl.SSLContext | None, timeout: float, window: Window, to_client: int
+    ) -> None:
+        self._link = Link(endpoints, tls, self._on_message, self._on_up, self._on_down)
+        self._timeout = timeout
+        self._window = window
+        self._to_client = to_client
+        self._waiting: list[_Order] = []
+        self._under_way: dict[int, _Order] = {}
+        self._next = 0
+        self._closed = False
+
+    async def call(
+        self,
+        message: Callable[[int], bytes],
+        outcome: Callable[[wire.Reader], Any],
+        *,
+        may_repeat: bool,
+        size: int = 0,
+        wait: float = 0.0,
+    ) -> Any:
+        """The message of a call by its id, and what its reply comes to; `wait`: what the call itself may wait for."""
+        deadline = asyncio.get_running_loop().time() + self._timeout + wait
+        within = self._timeout + wait
+        try:
+            async with asyncio.timeout_at(deadline):
+                await self._window.enter(size)
+        except TimeoutError:
+            raise TimedOut(f"too much was under way for {within} s; the call was not sent") from None
+        try:
+            if self._closed:
+                raise Closed("the client is closed")
+            answer = asyncio.get_running_loop().create_future()
+            order = _Order(message, outcome, may_repeat, answer)
+            self._link.want()
+            if self._link.is_up:
+                self._send(order)
+            else:
+                self._waiting.append(order)
+            try:
+                async with asyncio.timeout_at(deadline):
+                    return await order.answer
+            except TimeoutError:
+                if order in self._under_way.values():
+                    # The host has not answered for so long: another may.
+                    self._link.turn()
+                raise TimedOut(f"no answer within {within} s{self._said()}") from None
+            finally:
+                if order in self._waiting:
+                    self._waiting.remove(order)
+        finally:
+            self._window.leave(size)
+
+    def _said(self) -> str:
+        return "".join(f"; {endpoint}: {why}" for endpoint, why in self._link.refusals.items())
+
+    async def close(self) -> None:
+        self._closed = True
+        await self._link.close()
+        for order in [*self._waiting, *self._under_way.values()]:
+            _fail(order, Closed("the client is closed"))
+
+    def _send(self, order: _Order) -> None:
+        self._next += 1
+        self._under_way[self._next] = order
+        self._link.send(order.message(self._next))
+
+    def _on_up(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        for order in waiting:
+            if not order.answer.done():
+                self._send(order)
+
+    def _on_down(self) -> None:
+        under_way, self._under_way = self._under_way, {}
+        for order in under_way.values():
+            if order.may_repeat:
+                self._waiting.append(order)
+            else:
+                _fail(order, MaybeExecuted("the connection broke; the call may have been executed"))
+
+    def _on_message(self, message: bytes) -> None:
+        # A message that is not known may be of a later version, and is ignored.
+        if message[:2] != bytes([self._to_client, 1]):
+            return
+        reader = wire.Reader(message)
+        reader.take(2)
+        order = self._under_way.pop(reader.u64(), None)
+        if order is None or order.answer.done():
+            return
+        try:
+            order.answer.set_result(order.outcome(reader))
+        except Busy:
+            asyncio.get_running_loop().call_later(BUSY_PAUSE, self._again, order)
+        except CallError as error:
+            order.answer.set_exception(error)
+        except wire.Malformed as error:
+            order.answer.set_exception(Unreadable(f"the answer cannot be read: {error}"))
+
+    def _again(self, order: _Order) -> None:
+        if self._link.is_up:
+            self._send(order)
+        else:
+            self._waiting.append(order)
+
+
+def _fail(order: _Order, error: CallError) -> None:
+    if not order.answer.done():
+        order.answer.set_exception(error)

@@ -1,0 +1,56 @@
+"""A client of all services of a cluster."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterable
+from types import TracebackType
+
+from . import log, sequence
+from .calls import Calls
+from .kv import Kv
+from .link import Window
+
+
+class Client:
+    """A client of the cluster behind `endpoints`: native addresses, `name:port`, of one or more hosts.
+
+    Names are resolved on every dial, and nobody is dialled before something is asked. Use it in one event loop.
+    """
+
+    def __init__(
+        self,
+        endpoints: Iterable[str],
+        *,
+        tls: ssl.SSLContext | None = None,
+        timeout: float = 10.0,
+        outstanding_max: int = 1_024,
+        outstanding_bytes_max: int = 16 << 20,
+    ) -> None:
+        hosts = list(endpoints)
+
+        def window() -> Window:
+            return Window(outstanding_max, outstanding_bytes_max)
+
+        self._logs = Calls(hosts, tls, timeout, window(), log.TO_CLIENT)
+        self._sequences = Calls(hosts, tls, timeout, window(), sequence.TO_CLIENT)
+        #: The key-value store.
+        self.kv = Kv(hosts, tls, timeout, window())
+        #: The shared log.
+        self.log = log.Log(self._logs)
+        #: The sequence.
+        self.sequence = sequence.Sequence(self._sequences)
+
+    async def close(self) -> None:
+        """Calls under way end with `Closed`."""
+        await self.kv.close()
+        await self._logs.close()
+        await self._sequences.close()
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()

@@ -1,0 +1,72 @@
+"""Why a call failed, and whether it may have been executed."""
+
+from __future__ import annotations
+
+
+class CallError(Exception):
+    """Any failure of a call."""
+
+
+class TimedOut(CallError):
+    """No host answered in time. A write may have been executed: read before you send it again."""
+
+
+class MaybeExecuted(CallError):
+    """The connection or the session was lost while the call was under way: it may have been executed."""
+
+
+class Refused(CallError):
+    """Never executed: the request is malformed or too large."""
+
+
+class Invalid(CallError):
+    """Never executed: the server says what is wrong with the command."""
+
+
+class Unreadable(CallError):
+    """The answer cannot be read: client and server do not fit."""
+
+
+class Closed(CallError):
+    """The client is closed."""
+
+
+class LogError(CallError):
+    """A call of the log was refused, and nothing was done."""
+
+    def __init__(self, name: str, at: int, text: str) -> None:
+        super().__init__(text)
+        self.name = name
+        self.at = at
+
+
+class NoSuchLog(LogError):
+    """There is no such log."""
+
+
+class Exists(LogError):
+    """There is a log of this name already."""
+
+
+class Sealed(LogError):
+    """Nothing can be appended any more; `at` is the tail."""
+
+
+class Moved(LogError):
+    """The tail is not where the append expects it; `at` is where it is."""
+
+
+class Trimmed(LogError):
+    """The entries are gone; `at` is the first position that is left, where a reader may resume."""
+
+
+class BeyondTail(LogError):
+    """There is no such position yet; `at` is the tail."""
+
+
+class Full(LogError):
+    """No room for such a log; `at` is what is free, in bytes."""
+
+
+class TooLarge(LogError):
+    """The entries of one append cost more than 1 MiB, each counted with 8 bytes more."""

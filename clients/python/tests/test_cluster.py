@@ -1,0 +1,127 @@
+"""Against a running cluster: `ORDINATE_ENDPOINTS` has its native addresses; without it these tests are skipped."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import sys
+import unittest
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+import ordinate
+
+ENDPOINTS = [endpoint for endpoint in os.environ.get("ORDINATE_ENDPOINTS", "").split(",") if endpoint]
+TLS = os.environ.get("ORDINATE_TLS")
+
+
+def client(**settings: int) -> ordinate.Client:
+    tls = None
+    if TLS:
+        tls = ordinate.tls_context(f"{TLS}/ca.pem", f"{TLS}/client.pem", f"{TLS}/client.key")
+    return ordinate.Client(ENDPOINTS, tls=tls, timeout=30.0, **settings)
+
+
+@unittest.skipUnless(ENDPOINTS, "ORDINATE_ENDPOINTS names no cluster")
+class Cluster(unittest.IsolatedAsyncioTestCase):
+    async def asyncSetUp(self) -> None:
+        asyncio.get_running_loop().set_debug(False)
+        self.client = client()
+        self.name = f"python-{secrets.token_hex(4)}"
+
+    async def asyncTearDown(self) -> None:
+        await self.client.close()
+
+    # A write that another level of reading does not see is lost to whoever reads so.
+    async def test_the_store_keeps_what_is_written(self) -> None:
+        kv, key = self.client.kv, self.name.encode()
+        version = await kv.put(key, b"one")
+        for level in (ordinate.Level.LINEARIZABLE, ordinate.Level.SEQUENTIAL):
+            self.assertEqual(await kv.get(key, level), ordinate.Versioned(version, b"one"))
+        await kv.get(key, ordinate.Level.EVENTUAL)
+        self.assertEqual(await kv.cas(key, version + 1, b"two"), ordinate.Mismatch(ordinate.Versioned(version, b"one")))
+        written = await kv.cas(key, version, b"2")
+        self.assertIsInstance(written, ordinate.Written)
+        self.assertEqual(await kv.increment(key, 5), 7)
+        with self.assertRaises(ordinate.Invalid):
+            await kv.put(key, b"none")
+            await kv.increment(key, 1)
+        self.assertEqual(await kv.get_many([key, key + b"?"]), [await kv.get(key), None])
+        many = [key + b"/%03d" % number for number in range(300)]
+        await asyncio.gather(*(kv.put(each, b"x" * 1000) for each in many))
+        page = await kv.scan(key + b"/", key + b"0", 200)
+        self.assertEqual([item.key for item in page.items], many[:200])
+        self.assertIsNotNone(page.next)
+        self.assertTrue(await kv.delete(key))
+        self.assertFalse(await kv.delete(key))
+
+    # An entry lost, doubled or out of order, or a refusal that does not say how to go on.
+    async def test_a_log_is_what_was_appended(self) -> None:
+        log, other = self.client.log, self.name + "-b"
+        await log.create(self.name, 1 << 20)
+        await log.create(other, 1 << 20)
+        with self.assertRaises(ordinate.Exists):
+            await log.create(self.name)
+        firsts = await asyncio.gather(*(log.append(self.name, [b"%d" % turn, b""]) for turn in range(200)))
+        self.assertEqual(list(firsts), list(range(0, 400, 2)), "appends keep the order of their calls")
+        self.assertEqual(await log.append_to_all(ordinate.by_log({self.name: [b"x"], other: [b"y", b"z"]})), [400, 0])
+        with self.assertRaises(ordinate.Moved) as moved:
+            await log.append(self.name, [b"late"], expect=400)
+        self.assertEqual(moved.exception.at, 401)
+        page = await log.read(self.name, 398, 2)
+        self.assertEqual((page.first, page.next, page.tail, page.entries), (398, 400, 401, [b"199", b""]))
+        await log.trim(self.name, 10)
+        with self.assertRaises(ordinate.Trimmed) as trimmed:
+            await log.read(self.name, 9)
+        self.assertEqual(trimmed.exception.at, 10)
+        stat = await log.stat(self.name)
+        self.assertEqual((stat.first, stat.tail, stat.sealed), (10, 401, False))
+        self.assertIn(self.name, [each.name for each in await log.list()])
+
+        async def follow() -> list[bytes]:
+            return [entry async for _, entry in log.tail(self.name, 400)]
+
+        following = asyncio.create_task(follow())
+        await log.append(self.name, [b"last"])
+        await log.seal(self.name)
+        self.assertEqual(await asyncio.wait_for(following, 30), [b"x", b"last"])
+        with self.assertRaises(ordinate.Sealed):
+            await log.append(self.name, [b"more"])
+        for name in (self.name, other):
+            await log.delete(name)
+        with self.assertRaises(ordinate.NoSuchLog):
+            await log.stat(self.name)
+
+    # Two callers with one number, or a number that nobody has.
+    async def test_places_are_contiguous(self) -> None:
+        places = await asyncio.gather(*(self.client.sequence.next(["orders", "payments"]) for _ in range(100)))
+        numbers = sorted(place.numbers[0] for place in places)
+        self.assertEqual(numbers, list(range(numbers[0], numbers[0] + 100)))
+        self.assertEqual(len({place.stamp for place in places}), 100)
+        with self.assertRaises(ordinate.Refused):
+            await self.client.sequence.next(["nosuch"])
+
+    # A program that asks faster than the cluster answers must be slowed down, not grow.
+    async def test_what_is_under_way_is_bounded(self) -> None:
+        async with client(outstanding_max=4, outstanding_bytes_max=3_000) as narrow:
+            keys = [f"{self.name}/{number}".encode() for number in range(100)]
+            await asyncio.gather(*(narrow.kv.put(key, b"x" * 1000) for key in keys))
+            page = await narrow.kv.scan(self.name.encode() + b"/", self.name.encode() + b"0")
+            self.assertEqual(len(page.items), 100)
+
+    # A caller who gives up must not leave its place taken.
+    async def test_calls_can_be_cancelled(self) -> None:
+        async with client(outstanding_max=1) as narrow:
+            for _ in range(5):
+                reading = asyncio.create_task(narrow.kv.get(b"k"))
+                await asyncio.sleep(0)
+                reading.cancel()
+                with self.assertRaises(asyncio.CancelledError):
+                    await reading
+            await narrow.kv.get(b"k")
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,146 @@
+"""What this client writes and reads is what docs/vectors says."""
+
+from __future__ import annotations
+
+import sys
+import unittest
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from ordinate import errors, kv, log, sequence, wire
+from ordinate.calls import Busy
+
+VECTORS = Path(__file__).parents[3] / "docs" / "vectors"
+ZURICH = "Zürich".encode()
+
+
+def vectors(name: str) -> dict[str, bytes]:
+    """The vectors of a file by their names."""
+    found: dict[str, bytes] = {}
+    key, part = "", ""
+    for line in (VECTORS / name).read_text().splitlines():
+        head, _, rest = line.partition(" ")
+        if head in ("name", "meaning", "hex"):
+            part = head
+            if head == "name":
+                key = rest.strip()
+        elif line.startswith(" "):
+            rest = line
+        else:
+            continue
+        if part == "hex":
+            found[key] = found.get(key, b"") + bytes.fromhex(rest)
+    return found
+
+
+def raised(read: Callable[[], Any]) -> type[BaseException]:
+    """What reading raises, if it does."""
+    try:
+        read()
+    except Exception as error:  # noqa: BLE001 - the type is what is asked for
+        return type(error)
+    return type(None)
+
+
+class Vectors(unittest.TestCase):
+    """A client that only agrees with itself talks to nobody."""
+
+    def test_prefaces(self) -> None:
+        found = vectors("preface.txt")
+        self.assertEqual(found["version-1"], wire.preface(1))
+        for name, data in found.items():
+            self.assertEqual(wire.read_preface(data)[0], int(name.rpartition("-")[2]))
+
+    def test_frames(self) -> None:
+        found = vectors("frames.txt")
+        self.assertTrue(found)
+        for name, data in found.items():
+            length, checksum = wire.read_frame_header(data[: wire.FRAME_HEADER_BYTES])
+            messages = wire.read_frame_body(data[wire.FRAME_HEADER_BYTES :], checksum)
+            self.assertEqual(len(data) - wire.FRAME_HEADER_BYTES, length, name)
+            self.assertEqual(wire.frame(messages), data, name)
+            with self.assertRaises(wire.Malformed):
+                wire.read_frame_body(data[wire.FRAME_HEADER_BYTES :], checksum ^ 1)
+
+    def test_commands(self) -> None:
+        found = vectors("kv-commands.txt")
+        written = {
+            "put": kv.put_command(b"city", ZURICH),
+            "put-empty": kv.put_command(b"city", b""),
+            "delete": kv.delete_command(b"city"),
+            "set-if-absent": kv.set_if_absent_command(b"city", ZURICH),
+            "set-if-version": kv.set_if_version_command(b"city", 9, ZURICH),
+        }
+        for name, data in written.items():
+            self.assertEqual(found[name], data, name)
+
+    def test_answers(self) -> None:
+        found = vectors("kv-answers.txt")
+        self.assertTrue(found)
+        for name, data in found.items():
+            reader = wire.Reader(data)
+            kv.read_answer(reader)
+            self.assertEqual(reader.left, 0, name)
+            for cut in range(len(data)):
+                self.assertIs(raised(lambda: kv.read_answer(wire.Reader(data[:cut]))), wire.Malformed, f"{name} cut at {cut}")
+
+    def test_messages(self) -> None:
+        found = vectors("messages.txt")
+        session = 0x1122334455667788
+        self.assertEqual(found["submit-open"], kv.open_message(session))
+        commands = [(3, kv.put_command(b"city", ZURICH)), (4, kv.delete_command(b"k"))]
+        self.assertEqual(found["submit-execute"], kv.submit_message(session, 3, 6, commands))
+        self.assertEqual(found["submit-close"], kv.close_message(session))
+        for name, data in found.items():
+            if data[:2] == b"\x07\x01":
+                kv.read_results(data)
+
+    def test_sequence(self) -> None:
+        found = vectors("sequence.txt")
+        self.assertEqual(found["next"], sequence.next_message(7, ["orders", "payments"], b"o-17"))
+
+        def read(name: str) -> Any:
+            reader = wire.Reader(found[name][2:])
+            self.assertEqual(reader.u64(), 7)
+            return sequence.read_numbered(reader)
+
+        self.assertEqual(read("done"), sequence.Place([5, 9], 1200))
+        outcomes = {"busy": Busy, "unknown": errors.MaybeExecuted, "malformed": errors.Refused}
+        for name, kind in outcomes.items():
+            self.assertIs(raised(lambda: read(name)), kind, name)
+
+    def test_log(self) -> None:
+        found = vectors("log.txt")
+        requests = {
+            "create": log.create_request("jobs", 1 << 20, 60_000),
+            "append": log.append_request([log.Part("jobs", [b"a", b""]), log.Part("audit", [b"b"], 5)]),
+            "trim": log.trim_request("jobs", 9),
+            "seal": log.seal_request("jobs"),
+            "delete": log.delete_request("jobs"),
+            "read": log.read_request("jobs", 9, 100, 1 << 20, 500),
+            "stat": log.stat_request("jobs"),
+            "list": log.list_request("jobs", 10),
+        }
+        for name, request in requests.items():
+            self.assertEqual(found[name], log.call(7, request), name)
+
+        def read(name: str) -> Any:
+            reader = wire.Reader(found[name])
+            self.assertEqual((reader.take(2), reader.u64()), (bytes([log.TO_CLIENT, 1]), 7))
+            return log.read_answer(reader)
+
+        self.assertIsNone(read("done"))
+        self.assertEqual(read("appended"), [3, 5])
+        self.assertEqual(read("entries"), log.LogEntries(9, 12, True, [b"a", b""]))
+        self.assertEqual(read("logs"), [log.LogStat("jobs", 9, 12, 300, 1 << 20, 60_000, False)])
+        with self.assertRaises(errors.Trimmed) as trimmed:
+            read("trimmed")
+        self.assertEqual((trimmed.exception.name, trimmed.exception.at), ("jobs", 9))
+        self.assertIs(raised(lambda: read("busy")), Busy)
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,132 @@
+//! Positions, entries, and who keeps them in an epoch.
+
+use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
+use std::time::Duration;
+
+kernel::number! {
+    /// Which projection: grows by one with every change.
+    pub struct Epoch(u64);
+}
+
+kernel::number! {
+    /// A place in the log; the first is 0.
+    pub struct LogPosition(u64);
+}
+
+kernel::record! {
+    /// What was appended, and by whom: an entry is recognised by its writer's name for it.
+    pub struct Data {
+        /// The client.
+        writer: NodeId,
+        /// The client's name for it, of which no life of the client has two.
+        tag: u64,
+        /// The bytes.
+        body: Bytes,
+    }
+}
+
+/// What a position holds.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Entry {
+    /// Nothing, for good: a hole was filled.
+    Junk,
+    /// An append.
+    Data(Data),
+}
+
+impl Encode for Entry {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Junk => out.push(0),
+            Self::Data(data) => {
+                out.push(1);
+                data.encode(out);
+            }
+        }
+    }
+}
+
+impl Decode for Entry {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        match u8::decode(input)? {
+            0 => Ok(Self::Junk),
+            1 => Data::decode(input).map(Self::Data),
+            tag => Err(DecodeError::UnknownTag("entry", tag)),
+        }
+    }
+}
+
+kernel::record! {
+    /// Who serves in an epoch (the paper's projection).
+    pub struct Projection {
+        /// The epoch.
+        epoch: Epoch,
+        /// Who gives positions away.
+        sequencer: NodeId,
+        /// The first position that it gives away: above every entry of the epochs before.
+        first: LogPosition,
+        /// Who keeps entries: positions go round over the chains, whose heads come first.
+        chains: Vec<Vec<NodeId>>,
+    }
+}
+
+impl Projection {
+    /// The first one of a log, which everybody knows.
+    ///
+    /// # Panics
+    /// If a chain is empty, or there is none.
+    pub fn initial(sequencer: NodeId, chains: Vec<Vec<NodeId>>) -> Self {
+        assert!(!chains.is_empty() && chains.iter().all(|chain| !chain.is_empty()), "{chains:?}");
+        Self { epoch: Epoch(1), sequencer, first: LogPosition(0), chains }
+    }
+
+    /// The chain that keeps `position`.
+    pub fn chain(&self, position: LogPosition) -> &[NodeId] {
+        let count = self.chains.len().max(1) as u64;
+        self.chains.get((position.0 % count) as usize).map_or(&[], |chain| chain)
+    }
+
+    /// All storage servers.
+    pub fn servers(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.chains.iter().flatten().copied()
+    }
+
+    /// True if every chain has a server: what a peer sends may be anything.
+    pub fn is_sound(&self) -> bool {
+        !self.chains.is_empty() && self.chains.iter().all(|chain| !chain.is_empty())
+    }
+}
+
+/// Timeouts and bounds.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// How often auxiliaries ask who is there, and everybody looks for what has no answer.
+    pub tick: Duration,
+    /// How long an unanswered message waits before it is sent again.
+    pub resend_after: Duration,
+    /// How long a reader waits for a position that was given away before it fills it.
+    pub hole_after: Duration,
+    /// Whoever was not heard for so long is taken for failed.
+    pub suspect_after: Duration,
+    /// How long an auxiliary waits for servers to be sealed before it goes on without those that are silent.
+    pub seal_for: Duration,
+    /// Calls that a client has under way; beyond it they are refused.
+    pub calls_max: usize,
+    /// Bytes of one entry.
+    pub entry_bytes_max: usize,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        let ms = Duration::from_millis;
+        Self {
+            tick: ms(20),
+            resend_after: ms(60),
+            hole_after: ms(100),
+            suspect_after: ms(200),
+            seal_for: ms(60),
+            calls_max: 65_536,
+            entry_bytes_max: 1 << 20,
+        }
+    }
+}

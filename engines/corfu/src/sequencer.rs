@@ -1,0 +1,120 @@
+//! The sequencer: a counter (the paper's section 6.2: "monolithic").
+//!
+//! Tokens are soft state: one that is lost, or whose client dies, leaves a hole for readers to fill.
+
+use crate::auxiliary::SequencerPong;
+use crate::client::{Sealed, TailIs, Token};
+use crate::projection::{Epoch, LogPosition};
+use crate::{Corfu, Message};
+use kernel::{Cx, NodeId, Position, Role, planted};
+use std::convert::Infallible;
+
+kernel::messages! {
+    /// Everything a sequencer can be sent.
+    pub enum SequencerIn in Message::Sequencer {
+        /// From a client: a position.
+        1 => Next {
+            /// The client's name for its call.
+            id: u64,
+            /// The client's epoch.
+            epoch: Epoch,
+        },
+        /// From a client: how many positions are given away?
+        2 => Tail {
+            /// The client's name for its call.
+            id: u64,
+            /// The client's epoch.
+            epoch: Epoch,
+        },
+        /// From an auxiliary: serve this epoch.
+        3 => Begin {
+            /// The epoch.
+            epoch: Epoch,
+            /// The first position to give away.
+            first: LogPosition,
+        },
+        /// From an auxiliary: are you there?
+        4 => Ping {},
+    }
+}
+
+kernel::record! {
+    /// The last epoch that it began to serve.
+    pub struct Began {
+        /// The epoch.
+        epoch: Epoch,
+    }
+}
+
+/// Gives positions away.
+///
+/// Invariant: it serves an epoch in one life only, and gives a position of it away once.
+#[derive(Clone, Debug, Default)]
+pub struct Sequencer {
+    began: Epoch,
+    /// The next position, while it serves.
+    next: Option<LogPosition>,
+}
+
+impl Sequencer {
+    /// One that serves nobody yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// The epoch that it serves, and the next position.
+    pub fn serves(&self) -> Option<(Epoch, LogPosition)> {
+        self.next.map(|next| (self.began, next))
+    }
+
+    fn on_begin(&mut self, message: &Begin, cx: &mut Cx<'_, Self>) {
+        let Begin { epoch, first } = *message;
+        if epoch > self.began {
+            (self.began, self.next) = (epoch, Some(first));
+            let position = cx.append(&Began { epoch });
+            cx.trim(position);
+        }
+    }
+
+    /// The next position, if this is the caller's epoch.
+    fn serving(&self, client: NodeId, id: u64, epoch: Epoch, cx: &mut Cx<'_, Self>) -> Option<LogPosition> {
+        if epoch < self.began {
+            cx.send_durable(client, Sealed { id, epoch: self.began });
+            return None;
+        }
+        // Another epoch's, or its own before it restarted: its auxiliaries will see to it.
+        self.next.filter(|_| epoch == self.began)
+    }
+}
+
+impl Role for Sequencer {
+    type Family = Corfu;
+    type In = SequencerIn;
+    type Timer = Infallible;
+    type Record = Began;
+
+    fn restore(&mut self, _position: Position, record: Began) {
+        if !planted!(C07) {
+            self.began = self.began.max(record.epoch);
+        }
+    }
+
+    fn on_message(&mut self, from: NodeId, message: SequencerIn, cx: &mut Cx<'_, Self>) {
+        match message {
+            SequencerIn::Next(Next { id, epoch }) => {
+                let Some(position) = self.serving(from, id, epoch, cx) else { return };
+                self.next = Some(position.next());
+                cx.send_durable(from, Token { id, epoch, position });
+            }
+            SequencerIn::Tail(Tail { id, epoch }) => {
+                let Some(next) = self.serving(from, id, epoch, cx) else { return };
+                cx.send_durable(from, TailIs { id, epoch, next });
+            }
+            SequencerIn::Begin(message) => self.on_begin(&message, cx),
+            SequencerIn::Ping(Ping {}) => {
+                let serves = self.next.is_some();
+                cx.send_durable(from, SequencerPong { began: self.began, serves });
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! The wire and journal formats: golden bytes of every message and record, and hostile input.
+
+use corfu::auxiliary::{self, AuxiliaryRecord, Vote};
+use corfu::sequencer::{self, Began};
+use corfu::storage::{self, StorageRecord};
+use corfu::{Data, Entry, Epoch, LogPosition, Message, Projection, client};
+use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place, Rng};
+use parts::Ballot;
+use std::fmt::{Debug, Write as _};
+
+fn node(host: u32, place: u32) -> NodeId {
+    NodeId::new(HostId(host), Place(place))
+}
+
+fn projection() -> Projection {
+    Projection {
+        epoch: Epoch(3),
+        sequencer: node(1, 2),
+        first: LogPosition(20),
+        chains: vec![vec![node(1, 16), node(2, 16)], vec![node(2, 17)]],
+    }
+}
+
+fn data() -> Entry {
+    Entry::Data(Data { writer: node(9, 3), tag: 5, body: Bytes::from_static(b"entry") })
+}
+
+fn ballot() -> Ballot {
+    Ballot { round: 4, leader: node(1, 1) }
+}
+
+fn vote() -> Vote {
+    Vote { ballot: ballot(), projection: projection() }
+}
+
+/// One of every message, in the order of their tags.
+fn messages() -> Vec<Message> {
+    let (id, epoch, position, ballot) = (6, Epoch(2), LogPosition(12), ballot());
+    vec![
+        sequencer::Next { id, epoch }.into(),
+        sequencer::Tail { id, epoch }.into(),
+        sequencer::Begin { epoch, first: position }.into(),
+        sequencer::Ping {}.into(),
+        storage::Write { id, epoch, position, entry: data() }.into(),
+        storage::Read { id, epoch, position }.into(),
+        storage::Seal { epoch }.into(),
+        storage::Ping {}.into(),
+        auxiliary::WantProjection { epoch }.into(),
+        auxiliary::StoragePong { epoch }.into(),
+        auxiliary::SequencerPong { began: epoch, serves: true }.into(),
+        auxiliary::SealAck { epoch, next: position }.into(),
+        auxiliary::Beyond { epoch }.into(),
+        auxiliary::Prepare { base: projection(), ballot }.into(),
+        auxiliary::Promise { epoch, ballot, accepted: Some(vote()) }.into(),
+        auxiliary::Accept { vote: vote() }.into(),
+        auxiliary::Accepted { epoch, ballot }.into(),
+        auxiliary::Refused { epoch, promised: ballot }.into(),
+        auxiliary::Install { projection: projection() }.into(),
+        auxiliary::Hello { epoch }.into(),
+        client::Token { id, epoch, position }.into(),
+        client::TailIs { id, epoch, next: position }.into(),
+        client::Written { id, epoch, position }.into(),
+        client::Occupied { id, epoch, position, entry: Entry::Junk }.into(),
+        client::Found { id, epoch, position, entry: Some(data()) }.into(),
+        client::Sealed { id, epoch }.into(),
+        client::Installed { projection: projection() }.into(),
+    ]
+}
+
+fn records() -> Vec<StorageRecord> {
+    vec![StorageRecord::Sealed(Epoch(2)), StorageRecord::Kept(LogPosition(12), data())]
+}
+
+fn golden() -> String {
+    let mut text = String::new();
+    // The names alone: what the fields hold is in this file.
+    let mut line = |of: &str, value: &dyn Debug, bytes: Vec<u8>| {
+        let name = format!("{value:?}");
+        let words: Vec<&str> = name.split([' ', '{']).next().unwrap_or_default().split('(').take(2).collect();
+        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
+        let _ = writeln!(text, "{of}{} {hex}", words.join("."));
+    };
+    messages().iter().for_each(|it| line("", it, it.encoded()));
+    records().iter().for_each(|it| line("StorageRecord.", it, it.encoded()));
+    let kept = AuxiliaryRecord { installed: projection(), promised: ballot(), accepted: Some(vote()) };
+    line("", &kept, kept.encoded());
+    line("", &Began { epoch: Epoch(2) }, Began { epoch: Epoch(2) }.encoded());
+    text
+}
+
+// A format that changes unnoticed makes old journals and peers of another version unreadable.
+// `ORDINATE_BLESS=1 cargo test -p corfu` writes the file anew.
+#[test]
+fn every_message_and_record_has_its_golden_bytes() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wire.golden");
+    if std::env::var_os("ORDINATE_BLESS").is_some() {
+        std::fs::write(path, golden()).expect("the source tree is writable where this is asked");
+    }
+    let kept = std::fs::read_to_string(path).expect("the golden file is part of the source tree");
+    for (now, then) in golden().lines().zip(kept.lines()) {
+        assert_eq!(now, then);
+    }
+    assert_eq!(golden().lines().count(), kept.lines().count());
+    for message in messages() {
+        assert_eq!(Message::decoded(&Bytes::from(message.encoded())), Ok(message));
+    }
+}
+
+// A peer's garbage must not take a host down, hang it, or make it allocate without bound.
+#[test]
+fn hostile_bytes_never_harm() {
+    let seeds: Vec<Vec<u8>> = messages().iter().map(Encode::encoded).collect();
+    let mut rng = Rng::seeded(13);
+    let (mut sound, mut refused) = (0, 0);
+    for _ in 0..200_000 {
+        let mut bytes = rng.pick(&seeds).expect("there are seeds").clone();
+        for _ in 0..rng.between(1, 4) {
+            let at = rng.index(bytes.len());
+            let random = rng.bits() as u8;
+            bytes[at] = *rng.pick(&[0, 1, 2, 0x7f, 0xff, random]).unwrap_or(&0);
+        }
+        if rng.chance(0.2) {
+            bytes.truncate(rng.index(bytes.len() + 1));
+        }
+        match Message::decoded(&Bytes::from(bytes)) {
+            Ok(message) => {
+                let again = Bytes::from(message.encoded());
+                assert_eq!(Message::decoded(&again), Ok(message));
+                sound += 1;
+            }
+            Err(_) => refused += 1,
+        }
+    }
+    assert!(sound > 20_000 && refused > 1_000, "{sound} sound, {refused} refused: the fuzz is one-sided");
+}

@@ -1,0 +1,137 @@
+//! Kafka's clients, unmodified: what they produce while a host dies comes back byte for byte.
+
+use crate::alone;
+use crate::cluster::{Cluster, PATIENCE, free_address};
+use crate::peers;
+use kafka::{Broker, Brokers, node_of};
+use kernel::HostId;
+use std::io::{BufRead as _, BufReader};
+use std::net::SocketAddr;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// Three hosts that serve Kafka's protocol, and where.
+async fn start() -> (Cluster, Vec<SocketAddr>) {
+    let mut cluster = Cluster::planned(3, "[log]\nspaces = 3\nspace_bytes = \"1GiB\"", "");
+    let addresses: Vec<SocketAddr> = (0..3).map(|_| free_address()).collect();
+    let of = |(host, address): (usize, &SocketAddr)| format!("{}={address}", cluster.hosts[host].name);
+    let brokers: Vec<String> = addresses.iter().enumerate().map(of).collect();
+    for (host, address) in addresses.iter().enumerate() {
+        cluster.set_environment(host, "ORDINATE_LISTEN__KAFKA", &address.to_string());
+        cluster.set_environment(host, "ORDINATE_KAFKA__BROKERS", &brokers.join(","));
+    }
+    cluster.launch_all();
+    cluster.until_ready().await;
+    (cluster, addresses)
+}
+
+fn records() -> usize {
+    std::env::var("ORDINATE_RECORDS").ok().and_then(|text| text.parse().ok()).unwrap_or(50_000)
+}
+
+fn python(folder: &Path) -> Command {
+    let mut command = Command::new(folder.join("kafka/venv/bin/python"));
+    command.arg(peers::root().join("server/tests/clients/kafka/smoke.py"));
+    command
+}
+
+fn java(folder: &Path) -> Command {
+    let mut command = Command::new("java");
+    command.args(["-cp", &format!("{0}/kafka/classes:{0}/kafka/jars/*", folder.display()), "KafkaSmoke"]);
+    command
+}
+
+/// Produces, kills the host that leads in the middle of it, and consumes from it once it is back.
+async fn goes_in_and_comes_out(client: impl Fn() -> Command, producer: &str, compression: &str) {
+    let (mut cluster, addresses) = start().await;
+    let servers = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let count = records().to_string();
+    let mut command = client();
+    command.args([&servers, &count, "produce", producer, compression]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it runs, or its peers would not be there");
+    let mut lines = BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+    let leader = lines.next().expect("it says who leads");
+    let is_leader = |address: &SocketAddr| leader == format!("leader {}", address.port());
+    let leader =
+        addresses.iter().position(is_leader).unwrap_or_else(|| panic!("{leader}: none of {addresses:?}"));
+    let mut verdict = String::new();
+    let mut killed = false;
+    for line in lines {
+        let acknowledged = line.strip_prefix("acknowledged ").and_then(|count| count.parse::<usize>().ok());
+        if !killed && acknowledged.is_some_and(|acknowledged| acknowledged >= records() / 5) {
+            cluster.kill(leader);
+            killed = true;
+        }
+        verdict = line;
+    }
+    assert!(child.wait().expect("it can be waited for").success(), "{verdict}\n{}", cluster.logs());
+    assert!(killed, "it was over before a host could be killed");
+    cluster.launch(leader);
+    cluster.until("the host is back", PATIENCE, |cluster| cluster.is_ready(leader)).await;
+    let mut command = client();
+    command.args([&addresses[leader].to_string(), &count, "consume", producer]);
+    let output = command.output().expect("it runs, or its peers would not be there");
+    let (said, trouble) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success(), "{said}\n{trouble}\n{}", cluster.logs());
+    println!("{verdict}; {}", said.trim());
+    read_by_a_group(&mut cluster, &addresses, &client).await;
+}
+
+/// A group reads it all while the host that coordinates the group is killed.
+async fn read_by_a_group(cluster: &mut Cluster, addresses: &[SocketAddr], client: &impl Fn() -> Command) {
+    let broker = |host: &crate::cluster::Host| Broker {
+        node: node_of(HostId::named(&host.name)),
+        address: host.name.clone(),
+        port: 0,
+        is_up: true,
+    };
+    let mut all: Vec<Broker> = cluster.hosts.iter().map(broker).collect();
+    all.sort_by_key(|broker| broker.node);
+    let brokers = Brokers { cluster: String::new(), all };
+    let coordinator = brokers.coordinator_of("readers/1").expect("there are hosts").address.clone();
+    let coordinator = cluster.hosts.iter().position(|host| host.name == coordinator).expect("it is a host");
+    let servers = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+    let mut command = client();
+    command.args([&servers, &records().to_string(), "group", "plain"]);
+    let mut child = command.stdout(Stdio::piped()).spawn().expect("it runs, or its peers would not be there");
+    let lines = BufReader::new(child.stdout.take().expect("it is piped")).lines().map_while(Result::ok);
+    let (mut verdict, mut killed) = (String::new(), false);
+    for line in lines {
+        if !killed && line.starts_with("acknowledged ") {
+            cluster.kill(coordinator);
+            killed = true;
+        }
+        verdict = line;
+    }
+    assert!(child.wait().expect("it can be waited for").success(), "{verdict}\n{}", cluster.logs());
+    assert!(killed && verdict.ends_with("by two members of a group"), "{verdict}");
+    println!("{verdict}");
+}
+
+// A record that a client was told is durable and that nobody can read, or reads with another key, header or time.
+#[test]
+fn librdkafkas_records_survive_a_killed_host() {
+    alone(async {
+        let Some(folder) = peers::installed("kafka") else { return };
+        goes_in_and_comes_out(|| python(&folder), "plain", "zstd").await;
+    });
+}
+
+// The same with the client of most programs on the JVM.
+#[test]
+fn the_java_clients_records_survive_a_killed_host() {
+    alone(async {
+        let Some(folder) = peers::installed("kafka") else { return };
+        goes_in_and_comes_out(|| java(&folder), "plain", "snappy").await;
+    });
+}
+
+// A record that is there twice because the host died between append and answer: what idempotent producers are for.
+#[test]
+fn idempotent_producers_records_are_there_once() {
+    alone(async {
+        let Some(folder) = peers::installed("kafka") else { return };
+        goes_in_and_comes_out(|| python(&folder), "idempotent", "lz4").await;
+        goes_in_and_comes_out(|| java(&folder), "idempotent", "gzip").await;
+    });
+}

@@ -1,0 +1,68 @@
+//! Kafka's error codes, as far as they are answered here.
+
+/// An error code; 0 is none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Code(pub i16);
+
+impl Code {
+    /// Nothing is wrong.
+    pub const NONE: Self = Self(0);
+    /// There is no such offset: it was trimmed, or is not there yet. Clients resume by their `auto.offset.reset`.
+    pub const OFFSET_OUT_OF_RANGE: Self = Self(1);
+    /// The batch's checksum does not match.
+    pub const CORRUPT_MESSAGE: Self = Self(2);
+    /// No such log, or a partition other than 0.
+    pub const UNKNOWN_TOPIC_OR_PARTITION: Self = Self(3);
+    /// It may have been done: the host lost track of it, or it took longer than the client waits.
+    pub const REQUEST_TIMED_OUT: Self = Self(7);
+    /// A record is larger than one append may be.
+    pub const MESSAGE_TOO_LARGE: Self = Self(10);
+    /// What a group notes about an offset is too long.
+    pub const OFFSET_METADATA_TOO_LARGE: Self = Self(12);
+    /// The coordinator did not get an answer from the log: clients look for it again.
+    pub const COORDINATOR_NOT_AVAILABLE: Self = Self(15);
+    /// Another host coordinates the group.
+    pub const NOT_COORDINATOR: Self = Self(16);
+    /// A name that no log can have.
+    pub const INVALID_TOPIC: Self = Self(17);
+    /// Nothing was done, and the same may succeed later: the host is busy.
+    pub const NOT_ENOUGH_REPLICAS: Self = Self(19);
+    /// Acknowledgements other than -1, 0 and 1.
+    pub const INVALID_REQUIRED_ACKS: Self = Self(21);
+    /// The group is in another generation.
+    pub const ILLEGAL_GENERATION: Self = Self(22);
+    /// A group of another kind, or members that have no protocol together.
+    pub const INCONSISTENT_GROUP_PROTOCOL: Self = Self(23);
+    /// A name that no group can have, or a member that says too much of itself.
+    pub const INVALID_GROUP_ID: Self = Self(24);
+    /// The host knows no such member: it joins anew.
+    pub const UNKNOWN_MEMBER_ID: Self = Self(25);
+    /// The members are to join anew.
+    pub const REBALANCE_IN_PROGRESS: Self = Self(27);
+    /// A version that is not spoken here.
+    pub const UNSUPPORTED_VERSION: Self = Self(35);
+    /// There is a log of this name already.
+    pub const TOPIC_ALREADY_EXISTS: Self = Self(36);
+    /// A topic has one partition.
+    pub const INVALID_PARTITIONS: Self = Self(37);
+    /// A setting that cannot be.
+    pub const INVALID_CONFIG: Self = Self(40);
+    /// What is asked cannot be done here at all.
+    pub const INVALID_REQUEST: Self = Self(42);
+    /// A batch older than version 2.
+    pub const UNSUPPORTED_FOR_MESSAGE_FORMAT: Self = Self(43);
+    /// The log is sealed, or there is no room for it.
+    pub const POLICY_VIOLATION: Self = Self(44);
+    /// A producer's batch is not the one that comes next.
+    pub const OUT_OF_ORDER_SEQUENCE: Self = Self(45);
+    /// A producer has begun a later epoch.
+    pub const INVALID_PRODUCER_EPOCH: Self = Self(47);
+    /// Nothing is known of a producer any more: it asks for another number.
+    pub const UNKNOWN_PRODUCER: Self = Self(59);
+    /// A codec that is none.
+    pub const UNSUPPORTED_COMPRESSION_TYPE: Self = Self(76);
+    /// Too many groups, or members of one.
+    pub const GROUP_MAX_SIZE_REACHED: Self = Self(81);
+    /// A batch that breaks its own rules.
+    pub const INVALID_RECORD: Self = Self(87);
+}
