@@ -5,7 +5,7 @@ mod arrangement;
 use super::delivery::{Run, Runs};
 use super::entry::{Batch, Claim, Entry, Item, Question};
 use super::{Applied, Began, DidFill, DidMove, DidSeal, FollowUp, NextTag, ProxyIn, Reached, Viewed};
-use crate::client::{Answer, Answers, ClientIn, Told};
+use crate::client::{Answer, Answers, ClientIn, Skipped, Told};
 use crate::order::{
     Cut, Group, GroupTime, MultiNumber, Number, Operation, Order, Placed, Range, Space, Stamp,
 };
@@ -387,6 +387,14 @@ impl<S: Stub> ProxyMachine<S> {
         }
     }
 
+    /// What this replica did not apply itself it has told nobody of, and nobody else tells this host's origins.
+    fn tell_of_skipped_answers(&mut self) {
+        let skipped: Bytes = ClientIn::from(Skipped { space: Space(0) }).encoded().into();
+        let origins = self.state.tags.iter().map(|known| known.origin);
+        let here = origins.filter(|origin| origin.host() == self.host);
+        self.notices.extend(here.map(|origin| (origin, skipped.clone())));
+    }
+
     fn assign_no_ops(&mut self, rows: &[Range], time: u64, runs: &mut Runs) {
         for row in rows {
             for number in row.numbers() {
@@ -618,6 +626,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
                 let whole = Bytes::from(std::mem::take(&mut self.installing));
                 if kind == STATE_CHUNK {
                     self.state = Assigned::decoded(&whole)?;
+                    self.tell_of_skipped_answers();
                 } else {
                     self.stub.load(&whole)?;
                     self.arrange_stub();
