@@ -40,6 +40,9 @@ kernel::record! {
         /// The groups below this one may have assigned numbers that nobody else answers for: they are sealed, counted in the ring and
         /// asked by barriers. More than `serving` while the groups between are drained.
         spanning: u16,
+        /// The sequencer that the first group's log was sealed for when it got this layout. A group that is added may have been
+        /// sealed for it or an earlier one, which nobody who followed since has asked for what it gave away there.
+        after: u64,
     }
 }
 
@@ -48,7 +51,7 @@ impl Eq for Layout {}
 impl Layout {
     /// The layout of the birth.
     pub fn of_birth(groups: u16) -> Self {
-        Self { version: 0, serving: groups, spanning: groups }
+        Self { version: 0, serving: groups, spanning: groups, after: 0 }
     }
 
     /// Who has what was begun at `group`: the group itself while it serves.

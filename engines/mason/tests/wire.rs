@@ -49,7 +49,7 @@ fn members() -> Members {
 }
 
 fn layout() -> Layout {
-    Layout { version: 4, serving: 2, spanning: 3 }
+    Layout { version: 4, serving: 2, spanning: 3, after: 6 }
 }
 
 fn page() -> Page {

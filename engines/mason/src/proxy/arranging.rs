@@ -12,7 +12,8 @@
 //! ```
 //! The first group's log decides. A group can assign nothing before it is sealed for a sequencer, and a standby seals every group
 //! that the first group's log had in use when that was sealed: whoever comes later knows of all that may have assigned numbers. So
-//! an addition is a layout and a change of sequencers. A removal is one, too; then the group is drained: what its stub had is
+//! an addition is a layout and a change of sequencers; a group that was in use before must not go on with the sequencer of then,
+//! which may live still. A removal is one, too; then the group is drained: what its stub had is
 //! handed over, its own operations are ordered, it retires in its log, and when all it assigned is executed and in durable
 //! snapshots, another layout takes it out. That layout's entry says how far the group's numbers and stamps went.
 //!
@@ -250,7 +251,7 @@ impl Proxy {
             }
             let below = below.into_iter().map(|(space, number)| Placed { space, number }).collect();
             let stamp = spent.iter().map(|spent| spent.stamp).max().unwrap_or(Stamp(0));
-            let layout = Layout { version: next, serving: layout.serving, spanning: layout.serving };
+            let layout = Layout { version: next, spanning: layout.serving, ..layout };
             cx.mark("proxy.took_groups_out");
             return Lead::propose_entry(&Entry::Layout { layout, below, stamp }, log, cx);
         }
@@ -260,7 +261,7 @@ impl Proxy {
         };
         cx.mark(if groups > layout.serving { "proxy.adds_groups" } else { "proxy.drains_groups" });
         let spanning = if planted!(M16) { groups } else { groups.max(layout.spanning) };
-        let layout = Layout { version: next, serving: groups, spanning };
+        let layout = Layout { version: next, serving: groups, spanning, ..layout };
         Lead::propose_entry(&Entry::Layout { layout, below: Vec::new(), stamp: Stamp(0) }, log, cx);
     }
 }

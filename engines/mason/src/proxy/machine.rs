@@ -256,15 +256,15 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     fn assign(&mut self, batch: Batch) {
-        let state = &mut self.state;
+        let state = &self.state;
         let follows = batch.epoch == state.epoch && batch.index == state.index + 1;
         if !follows || (batch.sequencer != state.sequencer && !planted!(M02)) {
             return;
         }
-        let retired = state.arrangement.as_ref().is_some_and(|arrangement| arrangement.retired);
-        if retired && !batch.rows.is_empty() {
+        if !batch.rows.is_empty() && !self.assigns() {
             return;
         }
+        let state = &mut self.state;
         state.index = batch.index;
         if batch.request > 0 {
             state.request = batch.request;
@@ -414,10 +414,14 @@ impl<S: Stub> ProxyMachine<S> {
         if epoch > self.state.sequencer {
             (self.state.sequencer, self.state.request, self.state.claim) = (epoch, 0, claim);
             if let Some(arrangement) = &mut self.state.arrangement {
-                arrangement.sealed = arrangement.layout.version;
+                (arrangement.sealed, arrangement.unsealed) = (arrangement.layout.version, false);
                 self.standing_due = true;
             }
         }
+        self.tell_seal();
+    }
+
+    fn tell_seal(&mut self) {
         let Assigned { epoch: leader, index, sequencer, stamp, .. } = self.state;
         let (view, claim) = (self.state.view.clone(), self.state.claim.clone());
         let layout = Some(self.layout().clone());
@@ -425,7 +429,7 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     fn fill(&mut self, epoch: u64, holes: &[Range]) {
-        if epoch != self.state.sequencer || self.is_retired() {
+        if epoch != self.state.sequencer || !self.assigns() {
             return;
         }
         let mut runs = Runs::default();

@@ -3,7 +3,7 @@
 use super::{Bench, at, gateway, operation, proxy, range, sends, sequencer, topology};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, StateMachine};
 use mason::client::ClientIn;
-use mason::proxy::entry::{Batch, Entry, Item, Page};
+use mason::proxy::entry::{Batch, Claim, Entry, Item, Page};
 use mason::proxy::machine::ProxyMachine;
 use mason::proxy::{ProxyIn, Seal, Standing};
 use mason::sequencer::{Recover, Sealed, Sequencer};
@@ -79,7 +79,7 @@ fn apply(machine: &mut Machine, entry: &Entry) -> Vec<(NodeId, Bytes)> {
 }
 
 fn layout(version: u64, serving: u16, spanning: u16) -> Layout {
-    Layout { version, serving, spanning }
+    Layout { version, serving, spanning, after: 5 }
 }
 
 fn lays_out(layout: Layout) -> Entry {
@@ -177,6 +177,47 @@ fn a_group_that_does_not_serve_turns_origins_away_and_retires() {
     apply(&mut machine, &lays_out(layout(2, 1, 1)));
     let told = apply(&mut machine, &lays_out(layout(3, 2, 2)));
     assert!(standing(&told, proxy(1, 0)).is_some_and(|stands| !stands.retired));
+}
+
+// A sequencer that was followed while the group was not in use lives on, and has given away numbers that others have by now.
+#[test]
+fn a_group_that_comes_back_waits_for_a_sequencer_that_knows_of_it() {
+    let mut machine = begun(1);
+    apply(&mut machine, &batch(1, true));
+    apply(&mut machine, &lays_out(layout(1, 1, 2)));
+    apply(&mut machine, &Entry::Arrived { at: Group(0), version: 1 });
+    apply(&mut machine, &Entry::Retire { version: 1 });
+    apply(&mut machine, &lays_out(layout(2, 1, 1)));
+    let back = Layout { after: 7, ..layout(3, 2, 2) };
+    let told = apply(&mut machine, &lays_out(back));
+    let did_seal = |notices: &[(NodeId, Bytes)]| {
+        notices.iter().find_map(|(_, bytes)| match ProxyIn::decoded(bytes) {
+            Ok(ProxyIn::DidSeal(did)) => Some((did.sequencer, did.claim)),
+            _ => None,
+        })
+    };
+    assert_eq!(did_seal(&told), Some((7, None)), "the leader must not ask the old one any more");
+    let by = |sequencer, index| match batch(index, true) {
+        Entry::Batch(batch) => Entry::Batch(Batch { sequencer, ..batch }),
+        other => other,
+    };
+    let claim = |host| Some(Claim { sequencer: sequencer(host), attempt: 1 });
+    assert_eq!(apply(&mut machine, &by(5, 2)), []);
+    // One that was called before the group was added may have counted without it.
+    let told = apply(&mut machine, &Entry::Seal { epoch: 7, claim: claim(1) });
+    assert_eq!(did_seal(&told), Some((7, None)));
+    assert_eq!(apply(&mut machine, &by(7, 2)), []);
+    assert_eq!(apply(&mut machine, &Entry::Fill { epoch: 7, holes: vec![range(0, 2, 1)] }), []);
+    assert_eq!(machine.view().end(Space(0)), Number(2));
+    let told = apply(&mut machine, &Entry::Seal { epoch: 8, claim: claim(2) });
+    assert_eq!(did_seal(&told), Some((8, claim(2))));
+    apply(&mut machine, &by(8, 2));
+    assert_eq!(machine.view().end(Space(0)), Number(3));
+    // What decides is what the first group's log had.
+    let mut first = begun(0);
+    apply(&mut first, &Entry::Seal { epoch: 6, claim: None });
+    apply(&mut first, &lays_out(layout(1, 1, 2)));
+    assert_eq!(first.layout().after, 6);
 }
 
 // A page that is lost, taken twice or out of order is a session lost or doubled.

@@ -230,6 +230,8 @@ pub(crate) struct Connection {
     pub(crate) watched: BTreeSet<Arc<str>>,
     /// Heard from since the home group was last told.
     pub(crate) heard: bool,
+    /// When home groups were told of it since one last said that the session lives.
+    pub(crate) unassured: VecDeque<Instant>,
     pub(crate) paused: bool,
     pub(crate) received: u64,
     pub(crate) sent: u64,
@@ -267,6 +269,7 @@ impl Connection {
             recursive: 0,
             watched: BTreeSet::new(),
             heard: false,
+            unassured: VecDeque::new(),
             paused: false,
             received: 0,
             sent: 0,

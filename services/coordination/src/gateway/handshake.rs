@@ -123,7 +123,10 @@ impl Gateway {
                 (connection.timeout, connection.stage) = (*timeout, Stage::Open);
                 connect_response(*timeout, session.0, password, knows_read_only, &mut connection.output);
             }
-            SessionAnswer::Refused | SessionAnswer::Done | SessionAnswer::Gone { .. } => {
+            SessionAnswer::Refused
+            | SessionAnswer::Done
+            | SessionAnswer::Gone { .. }
+            | SessionAnswer::Elsewhere { .. } => {
                 self.metrics.sessions_refused += 1;
                 connection.stage = Stage::Closed;
                 connect_response(0, 0, &[0; 16], knows_read_only, &mut connection.output);

@@ -70,7 +70,7 @@ pub(crate) enum Asker {
     /// A request of a connection.
     Request(NodeId, EntrySeq),
     /// The gateway itself, which tells a home group who was heard from.
-    Touch(Instant),
+    Touch(u64),
     /// The gateway itself; nobody waits for the answer.
     Upkeep,
 }
@@ -160,7 +160,7 @@ impl Gateway {
                     self.stirred.insert(node);
                     self.on_answered(node, seq, answer);
                 }
-                Some(Asker::Touch(at)) => self.on_touch_answered(message.group, at, &answer.body, cx),
+                Some(Asker::Touch(touch)) => self.on_touch_answered(touch, &answer.body, cx),
                 Some(Asker::Upkeep) | None => {}
             }
         }
@@ -181,8 +181,8 @@ impl Gateway {
     fn on_elsewhere(&mut self, message: &Elsewhere, cx: &mut Cx<'_, Self>) {
         self.learn_layout(&message.layout);
         let asker = self.outbox.turned_away(message, self.now).map(|(asker, _)| asker);
-        if let Some(Asker::Touch(at)) = asker {
-            self.upkeep.touch_answered(message.group, at);
+        if let Some(Asker::Touch(touch)) = asker {
+            self.touch_again(touch);
         }
         let Some(Asker::Request(node, seq)) = asker else { return };
         let Some(connection) = self.connections.get_mut(&node) else { return };
@@ -232,7 +232,7 @@ impl Gateway {
     fn on_disconnected(&mut self, node: NodeId) {
         if let Some(mut connection) = self.connections.remove(&node) {
             if connection.stage == Stage::Open && connection.heard {
-                self.upkeep.departed.push((connection.session, connection.epoch));
+                self.upkeep.departed.push((node, connection.session, connection.epoch));
             }
             let unwatched = self.watchers.remove_all(&mut connection, &self.settings.placement);
             self.forget(unwatched);
@@ -277,7 +277,7 @@ impl Gateway {
         let position = cx.append(&self.life);
         cx.trim(position);
         self.outbox.restart(self.life.incarnation);
-        self.upkeep.forget_touches();
+        self.forget_touches();
     }
 
     /// A server of this host skipped operations, perhaps some that are waited for here: whether they were executed is not known. Of

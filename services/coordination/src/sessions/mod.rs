@@ -339,8 +339,13 @@ impl mason::Stub for Sessions {
                 let (alive, gone): (Vec<_>, Vec<_>) =
                     sessions.into_iter().partition(|&(id, epoch)| self.admit(id, epoch).is_ok());
                 alive.into_iter().for_each(|(id, _)| self.touch(id, now));
-                let gone: Vec<_> = gone.into_iter().filter(|&(id, _)| !self.is_elsewhere(id)).collect();
-                if gone.is_empty() { SessionAnswer::Done } else { SessionAnswer::Gone { sessions: gone } }
+                let (sessions, gone): (Vec<_>, Vec<_>) =
+                    gone.into_iter().partition(|&(id, _)| self.is_elsewhere(id));
+                match (sessions.is_empty(), gone.is_empty()) {
+                    (true, true) => SessionAnswer::Done,
+                    (true, false) => SessionAnswer::Gone { sessions: gone },
+                    (false, _) => SessionAnswer::Elsewhere { sessions, gone },
+                }
             }
             Ok(Body::Close { session, epoch }) => self.on_close(session, epoch, out),
             // A burial is the group's own follow-up: from anybody else it would bury the living.

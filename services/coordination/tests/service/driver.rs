@@ -537,7 +537,7 @@ impl Cluster {
     /// The groups below `serving` serve from here on; what the others' stubs hand over does not arrive before `hand_over`.
     pub(crate) fn lay_out(&mut self, serving: u16) {
         let spanning = self.homes.len() as u16;
-        self.layout = Layout { version: self.layout.version + 1, serving, spanning };
+        self.layout = Layout { version: self.layout.version + 1, serving, spanning, after: 0 };
         for home in &mut self.homes {
             home.stub.arrange(&self.layout, &[Group(9)]);
             self.pages.extend(home.stub.depart(1));

@@ -278,3 +278,47 @@ fn sessions_come_to_another_group_while_they_write() {
     }
     c.agree();
 }
+
+// A group that has nothing to do with a session any more answers for it: its user holds a lock that is another's by now.
+#[test]
+fn only_who_has_a_session_says_that_it_lives() {
+    let mut cluster = Cluster::new(1, 2, 4, 17);
+    let c = &mut cluster;
+    let users: Vec<Client> = (0..4).map(|_| Client::connect(c, 0)).collect();
+    assert_eq!((c.sessions(0), c.sessions(1)), (2, 2));
+    c.pass(500);
+    // Two sessions have left their group, and do not arrive.
+    c.lay_out(1);
+    let open = |c: &Cluster| users.iter().filter(|user| !c.closed.contains_key(&user.node)).count();
+    for _ in 0..6 {
+        users.iter().filter(|user| !c.closed.contains_key(&user.node)).for_each(|user| {
+            user.send_as(c, -2, op::PING, &[]);
+        });
+        c.pass(1000);
+    }
+    assert_eq!(open(c), 4, "not for two thirds of the timeout yet");
+    for _ in 0..3 {
+        users.iter().filter(|user| !c.closed.contains_key(&user.node)).for_each(|user| {
+            user.send_as(c, -2, op::PING, &[]);
+        });
+        c.pass(1000);
+    }
+    assert_eq!(open(c), 2, "those whose group has them all the time");
+}
+
+// Who was heard from before its session left keeps it, however long the gateway knew of the group of before only.
+#[test]
+fn what_was_told_to_the_wrong_group_is_told_to_the_right_one() {
+    let mut cluster = Cluster::new(1, 2, 4, 17);
+    let c = &mut cluster;
+    let users: Vec<Client> = (0..4).map(|_| Client::connect(c, 0)).collect();
+    c.lay_out(1);
+    users.iter().for_each(|user| {
+        user.send_as(c, -2, op::PING, &[]);
+    });
+    c.pass(5000);
+    c.hand_over();
+    c.pass(9000);
+    assert_eq!(c.sessions(0), 4);
+    assert!(users.iter().all(|user| !c.closed.contains_key(&user.node)));
+}

@@ -3,6 +3,7 @@
 use super::{ProxyMachine, placed_below};
 use crate::client::{ClientIn, Elsewhere};
 use crate::order::{Group, GroupTime, Operation, Placed, Stamp};
+use crate::proxy::arranging::FIRST;
 use crate::proxy::entry::Page;
 use crate::proxy::{Awaited, ProxyIn, Spent, Standing};
 use crate::sequencer::{Arranged, SequencerIn};
@@ -24,6 +25,8 @@ kernel::record! {
         awaited: Vec<Awaited>,
         /// Nothing is assigned any more.
         retired: bool,
+        /// Nothing is assigned yet: the group has come into use, and its log has not been sealed since.
+        unsealed: bool,
     }
 }
 
@@ -46,7 +49,15 @@ impl<S: Stub> ProxyMachine<S> {
         self.state.arrangement.as_ref().is_some_and(|arrangement| arrangement.retired)
     }
 
-    pub(super) fn lay_out(&mut self, layout: Layout, below: &[Placed], stamp: Stamp) {
+    /// True where numbers can be assigned.
+    pub(super) fn assigns(&self) -> bool {
+        self.state
+            .arrangement
+            .as_ref()
+            .is_none_or(|arrangement| !arrangement.retired && !arrangement.unsealed)
+    }
+
+    pub(super) fn lay_out(&mut self, mut layout: Layout, below: &[Placed], stamp: Stamp) {
         let before = self.layout().clone();
         let groups = self.topology.groups.len() as u16;
         let sound = layout.version == before.version + 1
@@ -61,14 +72,29 @@ impl<S: Stub> ProxyMachine<S> {
             self.state.stamp = self.state.stamp.max(stamp);
         }
         let me = self.group;
+        if me == FIRST {
+            layout.after = self.state.sequencer;
+        }
         let awaited = givers(&before, &layout, me, groups);
         let awaited = awaited.into_iter().map(|from| Awaited { from, next: 0 }).collect();
         let takers = (0..groups).map(Group).filter(|&to| givers(&before, &layout, to, groups).contains(&me));
         let takers: Vec<Group> = takers.collect();
         let retired = self.is_retired() && me.0 >= layout.serving;
-        let sealed = self.state.arrangement.as_ref().map_or(0, |arrangement| arrangement.sealed);
+        let (sealed, unsealed) = self
+            .state
+            .arrangement
+            .as_ref()
+            .map_or((0, false), |arrangement| (arrangement.sealed, arrangement.unsealed));
         let version = layout.version;
-        self.state.arrangement = Some(Arrangement { layout, sealed, leaving: Vec::new(), awaited, retired });
+        let added = me.0 >= before.spanning && me.0 < layout.spanning;
+        if added {
+            (self.state.sequencer, self.state.claim) = (self.state.sequencer.max(layout.after), None);
+        }
+        let (leaving, unsealed) = (Vec::new(), unsealed || added);
+        self.state.arrangement = Some(Arrangement { layout, sealed, leaving, awaited, retired, unsealed });
+        if added {
+            self.tell_seal();
+        }
         self.arrange_stub();
         let mut pages: BTreeMap<Group, Vec<kernel::Bytes>> =
             takers.iter().map(|&to| (to, Vec::new())).collect();
@@ -155,7 +181,7 @@ impl<S: Stub> ProxyMachine<S> {
             return;
         }
         let Some(arrangement) = &self.state.arrangement else { return };
-        let Arrangement { layout, sealed, leaving, awaited, retired } = arrangement.clone();
+        let Arrangement { layout, sealed, leaving, awaited, retired, .. } = arrangement.clone();
         let spent = (retired && self.kept.is_empty()).then(|| Spent {
             below: placed_below(&self.state.view, &self.topology),
             stamp: self.state.stamp,
