@@ -84,9 +84,11 @@ impl Gateway {
         let mut heard: BTreeMap<usize, Vec<Heard>> = BTreeMap::new();
         let now = self.now;
         let open = self.connections.values_mut().filter(|connection| connection.stage == Stage::Open);
-        let open = open.filter(|connection| std::mem::take(&mut connection.heard)).map(|connection| {
-            connection.unassured.push_back(now);
-            (connection.node, connection.session, connection.epoch)
+        let open = open.filter_map(|connection| {
+            std::mem::take(&mut connection.heard).then(|| {
+                connection.unassured.push_back(now);
+                (connection.node, connection.session, connection.epoch)
+            })
         });
         for told in open.chain(std::mem::take(&mut self.upkeep.departed)) {
             let home = self.layout.home(home_of(told.1).unwrap_or_default());
