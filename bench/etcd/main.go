@@ -25,7 +25,11 @@ func main() {
 		etcdmain.Main(append([]string{"etcd"}, os.Args[2:]...))
 		return
 	}
-	if err := load(os.Args[1:]); err != nil {
+	if len(os.Args) < 2 || os.Args[1] != "load" {
+		fmt.Fprintln(os.Stderr, "usage: etcd-bench (server | load) FLAGS")
+		os.Exit(2)
+	}
+	if err := load(os.Args[2:]); err != nil {
 		fmt.Fprintln(os.Stderr, "etcd-bench:", err)
 		os.Exit(1)
 	}

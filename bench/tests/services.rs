@@ -68,7 +68,7 @@ fn a_thread_bounds_its_shard() {
     let profile = Profile::d430();
     let peak = |shards: u16| {
         let service = Service::Shards { shards };
-        let deployment = Deployment { service, leader_machines: 2, clients: 16 };
+        let deployment = Deployment { service, leader_machines: 4, clients: 32 };
         let mut running = deployment.start(&profile, 1).expect("leaders");
         let clients = running.clients.clone();
         let pace = Pace::Closed { outstanding: 64 };

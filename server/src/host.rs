@@ -99,7 +99,7 @@ pub fn start(
     let connections_max = file.limits.connections_max;
     let sequence = file.sequence.as_ref().map(|sequence| crate::spaces::gateway(file, sequence, name));
     let logs = file.logs.as_ref().map(|logs| crate::logs::gateway(file, logs, name));
-    let zookeeper_gate = gate.clone();
+    let (zookeeper_gate, kafka_gate) = (gate.clone(), gate.clone());
     let front_end = FrontEndConfig {
         listen: sockets.native,
         build: Box::new(move || {
@@ -156,7 +156,7 @@ pub fn start(
             listen,
             build: Box::new(move || {
                 let shared = kafka::shared();
-                Box::new(Kafka { gateway, directory, settings, shared, request_bytes_max })
+                Box::new(Kafka { gateway, directory, settings, shared, request_bytes_max, gate: kafka_gate })
             }),
             limits: ClientLimits {
                 connections_max,

@@ -2,6 +2,7 @@
 
 use crate::cluster::{ClusterFile, Logs};
 use crate::family::{Message, Node, Ordinate};
+use crate::native::Gate;
 use crate::status::Status;
 use ::kafka::{Broker, Brokers, Connection, Fault, Outgoing, ProducerIds, Settings, Shared, node_of};
 use bytes::BytesMut;
@@ -28,6 +29,8 @@ pub struct Kafka {
     pub shared: Shared,
     /// The largest request.
     pub request_bytes_max: usize,
+    /// Whether clients are served here at all.
+    pub gate: Gate,
 }
 
 /// What the connections of a host share, at its start.
@@ -47,6 +50,7 @@ impl FrontEnd<Ordinate> for Kafka {
             gateway: self.gateway,
             directory: self.directory.clone(),
             request_bytes_max: self.request_bytes_max,
+            gate: self.gate.clone(),
             connection: Connection::new(self.settings, self.shared.clone()),
         })
     }
@@ -60,6 +64,7 @@ struct Client {
     gateway: NodeId,
     directory: Directory,
     request_bytes_max: usize,
+    gate: Gate,
     connection: Connection,
 }
 
@@ -92,6 +97,9 @@ impl Session<Ordinate> for Client {
         input: &mut BytesMut,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<(), CloseReason> {
+        if self.gate.is_closed() {
+            return Err(CloseReason("this host is no member of the cluster"));
+        }
         while let Some(length) = input.first_chunk::<LENGTH_BYTES>() {
             let length = u32::from_be_bytes(*length) as usize;
             if length > self.request_bytes_max {

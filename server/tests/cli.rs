@@ -62,6 +62,20 @@ impl Drop for Folder {
     }
 }
 
+// Whoever names the wrong folder must be told so, and which kind is wanted.
+#[test]
+fn inspect_says_what_is_no_data_directory() {
+    let folder = Folder::new("inspect");
+    let refused = folder.run(&["inspect", "."]);
+    assert_eq!(refused.code, Some(1), "{refused:?}");
+    assert_eq!(
+        refused.err,
+        "error[O2107]: . cannot be inspected\n  . is no data directory of a host: it has no file ordinate.meta\n  -> ordinate inspect DATA/HOST\n"
+    );
+    assert!(folder.run(&["inspect", "nowhere"]).err.starts_with("error[O2107]"));
+    assert_eq!(folder.run(&["inspect", ".", "--place", "x"]).code, Some(2));
+}
+
 // A verb whose help fails, or says nothing of its arguments, is found by its users.
 #[test]
 fn every_verb_has_help() {

@@ -1,5 +1,7 @@
 //! The data directory: whose it is, and that only one process uses it.
 
+use crate::disk::ReadOnlyDisk;
+use crate::journal::Survey;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -19,6 +21,12 @@ pub enum DataError {
         path: PathBuf,
         /// The system's answer.
         source: io::Error,
+    },
+    /// There is no data directory of a host.
+    #[error("{} is no data directory of a host: it has no file {META}", path.display())]
+    NotOne {
+        /// What was named.
+        path: PathBuf,
     },
     /// Another process has it open.
     #[error("{} is in use by another process", path.display())]
@@ -55,10 +63,66 @@ pub enum DataError {
 }
 
 const FORMAT: u32 = 1;
+const LOCK: &str = "ordinate.lock";
 const META: &str = "ordinate.meta";
 /// The line that says that a host joined a living cluster.
 const JOINED: &str = "began by-joining";
 const META_UNFINISHED: &str = "ordinate.meta.unfinished";
+
+/// The directory below it that holds the journal.
+pub(crate) const JOURNAL: &str = "journal";
+
+/// Whose a data directory is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Owner {
+    /// The cluster's name.
+    pub cluster: String,
+    /// The host's name.
+    pub host: String,
+    /// Drawn when the directory was made.
+    pub incarnation: Incarnation,
+    /// The host came to a living cluster.
+    pub joined: bool,
+}
+
+/// A data directory that is only read. No host can open it until this is dropped.
+#[derive(Debug)]
+pub struct IdleDirectory {
+    /// Whose it is.
+    pub owner: Owner,
+    /// Its journal, read-only.
+    pub journal: ReadOnlyDisk,
+    _lock: Option<File>,
+}
+
+impl IdleDirectory {
+    /// Opens the data directory at `path`, of any host. [`DataError::InUse`] while a host has it open. Writes nothing.
+    pub fn open(path: &Path) -> Result<Self, DataError> {
+        let io = |source| DataError::Io { path: path.to_owned(), source };
+        if !std::fs::metadata(path).map_err(io)?.is_dir() {
+            return Err(DataError::NotOne { path: path.to_owned() });
+        }
+        // A copy may lack the file, and nobody serves a copy under our eyes.
+        let lock = match File::open(path.join(LOCK)) {
+            Ok(lock) => Some(lock),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Err(error) => return Err(io(error)),
+        };
+        match lock.as_ref().map(File::try_lock_shared) {
+            None | Some(Ok(())) => {}
+            Some(Err(TryLockError::WouldBlock)) => return Err(DataError::InUse { path: path.to_owned() }),
+            Some(Err(TryLockError::Error(source))) => return Err(io(source)),
+        }
+        let text = read_meta(path).map_err(io)?.ok_or_else(|| DataError::NotOne { path: path.to_owned() })?;
+        let owner = Owner::parse(path, &text)?;
+        Ok(Self { owner, journal: ReadOnlyDisk::new(path.join(JOURNAL)), _lock: lock })
+    }
+
+    /// What is in the journal.
+    pub fn survey(&self) -> Survey<'_> {
+        Survey::of(&self.journal, self.owner.incarnation.0)
+    }
+}
 
 /// An open data directory; the lock is held until it is dropped, or the process dies.
 #[derive(Debug)]
@@ -78,19 +142,25 @@ impl DataDirectory {
     ) -> Result<Self, DataError> {
         let io = |source| DataError::Io { path: path.to_owned(), source };
         std::fs::create_dir_all(path).map_err(io)?;
-        let lock = OpenOptions::new()
-            .create(true)
-            .truncate(false)
-            .write(true)
-            .open(path.join("ordinate.lock"))
-            .map_err(io)?;
+        let lock =
+            OpenOptions::new().create(true).truncate(false).write(true).open(path.join(LOCK)).map_err(io)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(DataError::InUse { path: path.to_owned() }),
             Err(TryLockError::Error(source)) => return Err(io(source)),
         }
         let incarnation = match read_meta(path).map_err(io)? {
-            Some(text) => parse_meta(path, &text, cluster, host)?,
+            Some(text) => {
+                let owner = Owner::parse(path, &text)?;
+                if (owner.cluster.as_str(), owner.host.as_str()) != (cluster, host) {
+                    return Err(DataError::OtherOwner {
+                        path: path.to_owned(),
+                        found: format!("{}/{}", owner.cluster, owner.host),
+                        wanted: format!("{cluster}/{host}"),
+                    });
+                }
+                owner.incarnation
+            }
             None => {
                 write_meta(path, cluster, host, fresh, joins).map_err(io)?;
                 fresh
@@ -139,28 +209,30 @@ fn write_meta(
     File::open(path)?.sync_all()
 }
 
-fn parse_meta(path: &Path, text: &str, cluster: &str, host: &str) -> Result<Incarnation, DataError> {
-    let damaged = |cause: &str| DataError::Damaged { path: path.join(META), cause: cause.to_owned() };
-    let line = |name: &str| {
-        text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')).ok_or_else(|| damaged(name))
-    };
-    let format: u32 = line("format")?.parse().map_err(|_| damaged("the format is no number"))?;
-    if format > FORMAT {
-        return Err(DataError::NewerFormat { path: path.to_owned(), found: format });
+impl Owner {
+    fn parse(path: &Path, text: &str) -> Result<Self, DataError> {
+        let damaged = |cause: &str| DataError::Damaged { path: path.join(META), cause: cause.to_owned() };
+        let line = |name: &str| {
+            text.lines()
+                .find_map(|line| line.strip_prefix(name)?.strip_prefix(' '))
+                .ok_or_else(|| damaged(name))
+        };
+        let format: u32 = line("format")?.parse().map_err(|_| damaged("the format is no number"))?;
+        if format > FORMAT {
+            return Err(DataError::NewerFormat { path: path.to_owned(), found: format });
+        }
+        let body = text.find("checksum ").map_or("", |at| &text[..at]);
+        if line("checksum")? != format!("{:08x}", crc32c::crc32c(body.as_bytes())) {
+            return Err(damaged("the checksum does not match"));
+        }
+        let incarnation = u128::from_str_radix(line("incarnation")?, 16);
+        Ok(Self {
+            cluster: line("cluster")?.to_owned(),
+            host: line("host")?.to_owned(),
+            incarnation: Incarnation(incarnation.map_err(|_| damaged("the incarnation is no number"))?),
+            joined: text.lines().any(|line| line == JOINED),
+        })
     }
-    let body = text.find("checksum ").map_or("", |at| &text[..at]);
-    if line("checksum")? != format!("{:08x}", crc32c::crc32c(body.as_bytes())) {
-        return Err(damaged("the checksum does not match"));
-    }
-    if (line("cluster")?, line("host")?) != (cluster, host) {
-        return Err(DataError::OtherOwner {
-            path: path.to_owned(),
-            found: format!("{}/{}", line("cluster")?, line("host")?),
-            wanted: format!("{cluster}/{host}"),
-        });
-    }
-    let incarnation = u128::from_str_radix(line("incarnation")?, 16);
-    incarnation.map(Incarnation).map_err(|_| damaged("the incarnation is no number"))
 }
 
 /// Numbers that no other start of any host draws.

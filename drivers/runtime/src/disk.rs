@@ -4,7 +4,7 @@ use crate::direct::{BLOCK_BYTES, Blocks};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// One directory.
@@ -68,13 +68,7 @@ impl RealDisk {
 
 impl Disk for RealDisk {
     fn names(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.directory)? {
-            if let Ok(name) = entry?.file_name().into_string() {
-                names.push(name);
-            }
-        }
-        Ok(names)
+        names_in(&self.directory)
     }
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn DiskFile>> {
@@ -114,6 +108,64 @@ impl Disk for RealDisk {
 
     fn sync_directory(&self) -> io::Result<()> {
         File::open(&self.directory)?.sync_all()
+    }
+
+    fn path_of(&self, name: &str) -> PathBuf {
+        self.directory.join(name)
+    }
+}
+
+fn names_in(directory: &Path) -> io::Result<Vec<String>> {
+    let mut names = Vec::new();
+    for entry in std::fs::read_dir(directory)? {
+        if let Ok(name) = entry?.file_name().into_string() {
+            names.push(name);
+        }
+    }
+    Ok(names)
+}
+
+/// A directory of the machine that is only looked at: whatever would change it is refused.
+#[derive(Debug)]
+pub struct ReadOnlyDisk {
+    directory: PathBuf,
+}
+
+impl ReadOnlyDisk {
+    /// The directory.
+    pub fn new(directory: PathBuf) -> Self {
+        Self { directory }
+    }
+}
+
+fn read_only<T>() -> io::Result<T> {
+    Err(io::ErrorKind::ReadOnlyFilesystem.into())
+}
+
+impl Disk for ReadOnlyDisk {
+    fn names(&self) -> io::Result<Vec<String>> {
+        names_in(&self.directory)
+    }
+
+    fn create(&self, _name: &str, _bytes: u64) -> io::Result<Arc<dyn DiskFile>> {
+        read_only()
+    }
+
+    fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
+        // The system refuses writes to a file that is open for reading.
+        Ok(Arc::new(RealFile { plain: File::open(self.directory.join(name))?, direct: None }))
+    }
+
+    fn rename(&self, _from: &str, _to: &str) -> io::Result<()> {
+        read_only()
+    }
+
+    fn remove(&self, _name: &str) -> io::Result<()> {
+        read_only()
+    }
+
+    fn sync_directory(&self) -> io::Result<()> {
+        read_only()
     }
 
     fn path_of(&self, name: &str) -> PathBuf {

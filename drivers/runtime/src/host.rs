@@ -1,7 +1,7 @@
 //! Starting a host, and waiting for its end.
 
 use crate::clock::{ClockError, ClockSource};
-use crate::data::{DataDirectory, DataError, Incarnation, random_u128};
+use crate::data::{DataDirectory, DataError, Incarnation, JOURNAL, random_u128};
 use crate::disk::{Disk, RealDisk};
 use crate::event::EventSink;
 use crate::front_end::FrontEndConfig;
@@ -281,7 +281,7 @@ fn open_storage(config: HostConfig) -> Result<(HostConfig, OpenStorage), HostErr
         }
         Storage::Directory { path, journal } => {
             let directory = DataDirectory::open(path, &config.cluster.0, &config.name, fresh, config.joins)?;
-            let disk = RealDisk::new(path.join("journal"))
+            let disk = RealDisk::new(path.join(JOURNAL))
                 .map_err(|source| HostError::Io { action: "make the journal's directory", source })?;
             let journal = Some((Arc::new(disk) as Arc<dyn Disk>, *journal));
             let incarnation = directory.incarnation;

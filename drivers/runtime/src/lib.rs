@@ -130,7 +130,7 @@ mod tls;
 
 pub use answer::{Answer, NoAnswer};
 pub use clock::{ClockError, ClockSource};
-pub use data::{DataError, Incarnation, has_joined};
+pub use data::{DataError, IdleDirectory, Incarnation, Owner, has_joined};
 pub use event::{EventSink, HostEvent};
 pub use front_end::{BuildFrontEnd, ClientLimits, CloseReason, FrontEnd, FrontEndConfig, Session, SessionCx};
 pub use handle::{Direction, HostHandle, HostView, LinkFault};

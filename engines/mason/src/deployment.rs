@@ -36,15 +36,67 @@ const FIRST_GROUP: u32 = 0x1000;
 const PLACES_PER_GROUP: u32 = 0x10;
 
 /// The roles of a group on a host.
-#[derive(Clone, Copy)]
-enum Part {
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Part {
+    /// Of its log: orders.
     Leader = 1,
+    /// Of its log: broadcasts.
     ProxyLeader,
+    /// Of its log: votes.
     Acceptor,
+    /// Of its log: executes.
     Replica,
+    /// Of its log: takes commands.
     Batcher,
+    /// Of its log: answers.
     Unbatcher,
+    /// The proxy.
     Proxy,
+}
+
+impl Part {
+    const ALL: [Self; 7] = [
+        Self::Leader,
+        Self::ProxyLeader,
+        Self::Acceptor,
+        Self::Replica,
+        Self::Batcher,
+        Self::Unbatcher,
+        Self::Proxy,
+    ];
+}
+
+/// What is at a place of a deployment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Post {
+    /// The sequencer.
+    Sequencer,
+    /// The gateway.
+    Gateway,
+    /// The server of a shard.
+    Shard(Space),
+    /// A role of a group.
+    Part(Group, Part),
+}
+
+impl Post {
+    /// What is at the place that is `offset` after the deployment's first; none if nothing ever is.
+    pub fn at(offset: u32) -> Option<Self> {
+        if offset >= FIRST_GROUP {
+            let group = u16::try_from((offset - FIRST_GROUP) / PLACES_PER_GROUP).ok()?;
+            let number = (offset - FIRST_GROUP) % PLACES_PER_GROUP;
+            let part = Part::ALL.into_iter().find(|part| *part as u32 == number)?;
+            return Some(Self::Part(Group(group), part));
+        }
+        if offset >= FIRST_SHARD {
+            return u16::try_from(offset - FIRST_SHARD).ok().map(|space| Self::Shard(Space(space)));
+        }
+        match Place(offset) {
+            SEQUENCER => Some(Self::Sequencer),
+            GATEWAY => Some(Self::Gateway),
+            _ => None,
+        }
+    }
 }
 
 /// Places of one deployment begin at `first`.

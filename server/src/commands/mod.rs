@@ -7,6 +7,7 @@ mod cluster;
 mod config;
 mod demo;
 mod figures;
+mod inspect;
 mod kv;
 mod log;
 mod plan;
@@ -38,6 +39,8 @@ enum Verb {
     Serve(serve::Serve),
     /// What a host knows of itself and its cluster
     Status(cluster::ShowStatus),
+    /// Read a host's data directory while nobody serves it, and tell what is damaged
+    Inspect(inspect::Inspect),
     /// The cluster's members
     #[command(subcommand)]
     Cluster(cluster::Cluster),
@@ -98,6 +101,7 @@ pub fn run() -> ExitCode {
         Verb::Demo(demo) => demo.run(),
         Verb::Serve(serve) => serve.run(),
         Verb::Status(status) => status.run(),
+        Verb::Inspect(inspect) => inspect.run(),
         Verb::Cluster(cluster) => cluster.run(),
         Verb::Kv(kv) => kv.run(),
         Verb::Sequence(sequence) => sequence.run(),

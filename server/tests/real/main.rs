@@ -12,6 +12,7 @@ mod ensemble;
 mod failover;
 mod http;
 mod input;
+mod inspect;
 mod kafka;
 mod load;
 mod log;

@@ -139,10 +139,10 @@ pub(crate) fn batch_at(
     generation: Generation,
     offset: usize,
 ) -> Option<Batch> {
-    let header = segment.get(offset..)?.first_chunk::<BATCH_HEADER_BYTES>()?;
-    if u32_at(header, 0) != BATCH_MAGIC || u64_at(header, 16) != generation.0 {
+    if !begins_batch(segment, generation, offset) {
         return None;
     }
+    let header = segment.get(offset..)?.first_chunk::<BATCH_HEADER_BYTES>()?;
     let start = offset + BATCH_HEADER_BYTES;
     let payload = start..start.checked_add(u32_at(header, 8) as usize)?;
     let checked = segment.get(offset + 8..payload.end)?;
@@ -153,6 +153,12 @@ pub(crate) fn batch_at(
     let durable = Mark { generation: Generation(u64_at(header, 32)), offset: u64_at(header, 40) };
     let header = BatchHeader { chain: u32_at(header, 12), number: u64_at(header, 24), durable };
     Some(Batch { header, crc, payload })
+}
+
+/// True if a batch of this use of the segment was begun at `offset`, be it whole or not.
+pub(crate) fn begins_batch(segment: &[u8], generation: Generation, offset: usize) -> bool {
+    let header = segment.get(offset..).and_then(<[u8]>::first_chunk::<BATCH_HEADER_BYTES>);
+    header.is_some_and(|header| u32_at(header, 0) == BATCH_MAGIC && u64_at(header, 16) == generation.0)
 }
 
 fn batch_checksum(bytes: &[u8], incarnation: u128, at: Mark) -> u32 {

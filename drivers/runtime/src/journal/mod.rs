@@ -13,12 +13,14 @@
 mod format;
 mod recover;
 mod segments;
+mod survey;
 mod sync;
 #[cfg(test)]
 mod tests;
 mod write;
 
 pub use format::{Generation, Mark};
+pub use survey::{PlaceSurvey, SegmentState, SegmentSurvey, Survey};
 
 use crate::direct::Blocks;
 use crate::disk::{Disk, DiskFile};

@@ -2,8 +2,8 @@
 
 use super::JournalError;
 use super::format::{
-    BATCH_HEADER_BYTES, Batch, Entry, Generation, HeaderError, Mark, SegmentHeader, batch_at, each_entry,
-    generation_of, segment_name,
+    BATCH_HEADER_BYTES, Batch, Entry, Generation, HeaderError, Mark, SegmentHeader, batch_at, begins_batch,
+    each_entry, generation_of, segment_name,
 };
 use crate::direct::BLOCK_BYTES;
 use crate::disk::{Disk, DiskFile};
@@ -34,9 +34,21 @@ pub(crate) struct Segment {
     pub(crate) ends: BTreeMap<Place, Position>,
 }
 
+/// What the batches of a segment that count hold, for those who only look.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Contents {
+    pub(crate) batches: u64,
+    pub(crate) records: u64,
+    /// Behind the last batch that counts stands one that was begun, and that nothing vouches for.
+    pub(crate) torn: bool,
+}
+
+#[derive(Default)]
 pub(crate) struct Scan {
     /// In order; the last is the one to go on writing. Empty for a new journal.
     pub(crate) segments: Vec<Segment>,
+    /// For each segment that was read, the unused ones included.
+    pub(crate) contents: Vec<Contents>,
     /// The segment prepared to follow.
     pub(crate) prepared: Option<Segment>,
     /// Segments that nothing refers to.
@@ -70,6 +82,13 @@ impl At<'_> {
 
 /// Reads the whole journal once, one segment in memory at a time.
 pub(crate) fn scan(disk: &dyn Disk, incarnation: u128) -> Result<Scan, JournalError> {
+    let mut scan = Scan::default();
+    scan_into(&mut scan, disk, incarnation)?;
+    Ok(scan)
+}
+
+/// The same, leaving in `scan` what was read before an error.
+pub(crate) fn scan_into(scan: &mut Scan, disk: &dyn Disk, incarnation: u128) -> Result<(), JournalError> {
     let directory = disk.path_of("");
     let names = disk.names().map_err(|source| JournalError::Io {
         action: "list",
@@ -79,13 +98,6 @@ pub(crate) fn scan(disk: &dyn Disk, incarnation: u128) -> Result<Scan, JournalEr
     let mut generations: Vec<Generation> = names.iter().filter_map(|name| generation_of(name)).collect();
     generations.sort_unstable();
     let mut walk = Walk::default();
-    let mut scan = Scan {
-        segments: Vec::new(),
-        prepared: None,
-        surplus: Vec::new(),
-        places: BTreeMap::new(),
-        last: None,
-    };
     let mut content = Vec::new();
     for (index, &generation) in generations.iter().enumerate() {
         let at = At { disk, incarnation, generation };
@@ -96,12 +108,13 @@ pub(crate) fn scan(disk: &dyn Disk, incarnation: u128) -> Result<Scan, JournalEr
         let file = disk.open(&segment_name(generation)).map_err(at.io("open"))?;
         let bytes = read_segment(&at, &*file, &mut content)?;
         let mut segment = Segment { generation, file, bytes, end: BLOCK_BYTES as u64, ends: BTreeMap::new() };
-        walk.segment(&at, &content, &mut segment, &mut scan.places)?;
+        let contents = walk.segment(&at, &content, &mut segment, &mut scan.places)?;
         scan.segments.push(segment);
+        scan.contents.push(contents);
     }
     walk.check_evidence(disk, incarnation, &scan.segments)?;
     scan.last = walk.last;
-    split_off_unused(&mut scan, walk.tail);
+    split_off_unused(scan, walk.tail);
     for (place, stand) in &scan.places {
         if stand.trimmed < stand.available {
             let cause = format!(
@@ -111,7 +124,7 @@ pub(crate) fn scan(disk: &dyn Disk, incarnation: u128) -> Result<Scan, JournalEr
             return Err(JournalError::Damaged { file: directory, offset: 0, cause });
         }
     }
-    Ok(scan)
+    Ok(())
 }
 
 /// Calls `visit` with every record that is still needed, in the order they were appended.
@@ -197,9 +210,10 @@ impl Walk {
         content: &[u8],
         segment: &mut Segment,
         places: &mut BTreeMap<Place, Stand>,
-    ) -> Result<(), JournalError> {
+    ) -> Result<Contents, JournalError> {
         let index = self.segments;
         self.segments += 1;
+        let mut contents = Contents::default();
         let mut offset = BLOCK_BYTES;
         while offset < content.len() {
             let Some(batch) = batch_at(content, at.incarnation, at.generation, offset) else { break };
@@ -210,23 +224,27 @@ impl Walk {
                 &content[batch.payload.clone()],
                 |cause| at.damaged(offset as u64, cause),
                 |entry| {
+                    contents.records += u64::from(matches!(entry, Entry::Record { .. }));
                     enter(entry, places, &mut segment.ends).map_err(|cause| at.damaged(offset as u64, cause))
                 },
             )?;
+            contents.batches += 1;
             self.vouch(batch.header.durable);
             self.last = Some((batch.crc, batch.header.number));
             self.tail = index;
             offset = batch.payload.end.next_multiple_of(BLOCK_BYTES);
         }
         segment.end = offset as u64;
+        contents.torn = begins_batch(content, at.generation, offset);
         // Behind the chain's end: nothing counts, but whatever stands whole says what was synced before it.
         while offset + BATCH_HEADER_BYTES <= content.len() {
             if let Some(batch) = batch_at(content, at.incarnation, at.generation, offset) {
                 self.vouch(batch.header.durable);
+                contents.torn = true;
             }
             offset += BLOCK_BYTES;
         }
-        Ok(())
+        Ok(contents)
     }
 
     fn continues(&self, batch: &Batch) -> bool {

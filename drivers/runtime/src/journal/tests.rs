@@ -396,3 +396,35 @@ fn a_thread_syncs_as_the_caller_does() {
         assert_eq!(seen.next_position(PLACE).0, first + 10, "confirmed before it was synced");
     }
 }
+
+// Who looks at a journal must see what recovery sees, and leave every byte as it was: damage is evidence.
+#[test]
+fn a_survey_tells_what_recovery_does_and_changes_nothing() {
+    let (disk, next) = used_disk();
+    let survey = Survey::of(&disk, 5);
+    assert!(survey.outcome.is_ok(), "{:?}", survey.outcome);
+    let place = survey.places().find(|it| it.place == PLACE).expect("it has appended");
+    assert_eq!((place.trimmed.0, place.next.0), (next - 50, next));
+    let segments = survey.segments();
+    let states: Vec<SegmentState> = segments.iter().map(|segment| segment.state).collect();
+    assert!(states.contains(&SegmentState::Tail), "{states:?}");
+    assert!(segments.iter().all(|segment| !segment.torn), "{segments:?}");
+    let mut found = 0;
+    let replayed = survey.replay(|_, position, bytes| {
+        assert_eq!(bytes, content(PLACE, position));
+        found += 1;
+        Ok::<(), ()>(())
+    });
+    assert!(matches!(replayed, Ok(Ok(()))) && found == 50, "{found} records: {replayed:?}");
+
+    let first = segment_name_of(&segments[0]);
+    let damaged = disk.copy();
+    damaged.edit(&first, |bytes| bytes[2 * 4096 + 70] ^= 1);
+    let survey = Survey::of(&damaged, 5);
+    let said = survey.outcome.as_ref().expect_err("a flipped bit is found").to_string();
+    assert!(said.contains(&first) && said.contains("is damaged at byte"), "{said}");
+}
+
+fn segment_name_of(segment: &SegmentSurvey) -> String {
+    segment.file.file_name().expect("a segment has a name").to_string_lossy().into_owned()
+}

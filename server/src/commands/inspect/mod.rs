@@ -1,0 +1,230 @@
+//! `ordinate inspect`: what is in a host's data directory, and what is damaged. Nothing in it is changed.
+
+mod records;
+
+use super::kv::Output;
+use crate::failure::Failure;
+use kernel::{Place, Position};
+use records::{Owner, Step, Told};
+use runtime::journal::{PlaceSurvey, SegmentState, SegmentSurvey, Survey};
+use runtime::{DataError, IdleDirectory, JournalError};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Read a host's data directory while nobody serves it, and tell what is damaged
+#[derive(clap::Args)]
+pub struct Inspect {
+    /// The host's data directory: the one with ordinate.meta in it
+    path: PathBuf,
+    /// Print the records that are still needed, one a line, instead of the summary
+    #[arg(long)]
+    records: bool,
+    /// Only the records of this place, as in 4 or 0x201000
+    #[arg(long, value_parser = place)]
+    place: Option<Place>,
+    /// Output
+    #[arg(short, long, value_enum, default_value = "table")]
+    output: Output,
+}
+
+fn place(text: &str) -> Result<Place, String> {
+    let number = match text.strip_prefix("0x") {
+        Some(digits) => u32::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number.map(Place).map_err(|_| "wanted: a number like 4 or 0x201000".to_owned())
+}
+
+/// Why the records cannot be told further.
+struct Undecoded {
+    place: Place,
+    position: Position,
+    why: String,
+}
+
+/// A snapshot in the journal.
+#[derive(Clone, Copy, Default)]
+struct Snapshot {
+    below: u64,
+    chunks: u64,
+    bytes: u64,
+}
+
+/// What the records of one place come to.
+#[derive(Default)]
+struct Tally {
+    records: u64,
+    bytes: u64,
+    /// The last one that is complete.
+    snapshot: Option<Snapshot>,
+    /// One that was begun later, if any.
+    unfinished: Option<Snapshot>,
+}
+
+impl Tally {
+    fn add(&mut self, record: &[u8], step: Step) {
+        self.records += 1;
+        self.bytes += record.len() as u64;
+        match step {
+            Step::Apart => {}
+            Step::Begin(below) => self.unfinished = Some(Snapshot { below, ..Snapshot::default() }),
+            Step::Chunk(bytes) => {
+                if let Some(snapshot) = &mut self.unfinished {
+                    snapshot.chunks += 1;
+                    snapshot.bytes += bytes;
+                }
+            }
+            Step::End => self.snapshot = self.unfinished.take().or(self.snapshot),
+        }
+    }
+}
+
+impl Inspect {
+    /// Does it.
+    pub fn run(self) -> Result<(), Failure> {
+        let directory = IdleDirectory::open(&self.path).map_err(|error| self.unusable(&error))?;
+        let survey = directory.survey();
+        let mut tallies: BTreeMap<Place, Tally> = BTreeMap::new();
+        let told = survey.replay(|place, position, record| {
+            let owner = Owner::of(place);
+            let told = owner.tell(record);
+            if self.records && self.place.is_none_or(|wanted| wanted == place) {
+                let line =
+                    told.as_ref().map_or_else(|why| format!("UNREADABLE: {why}"), |it| it.line.clone());
+                self.print_record(place, &owner, position, record, &line);
+            }
+            let Told { step, .. } =
+                told.map_err(|why| Undecoded { place, position, why: why.to_string() })?;
+            tallies.entry(place).or_default().add(record, step);
+            Ok(())
+        });
+        if !self.records {
+            self.print(&directory, &survey, &tallies);
+        }
+        let damaged = |error: &JournalError| self.damaged(error);
+        survey.outcome.as_ref().map_err(damaged)?;
+        told.map_err(|error| damaged(&error))?.map_err(|Undecoded { place, position, why }| {
+            let what = format!("record {} of place {:#x} cannot be read", position.0, place.0);
+            Failure::failed("O2109", what, format!("{}: {why}", Owner::of(place).name), "ordinate --version")
+        })
+    }
+
+    fn unusable(&self, error: &DataError) -> Failure {
+        let what = format!("{} cannot be inspected", self.path.display());
+        let (code, remedy) = match error {
+            DataError::InUse { .. } => ("O2106", "stop the host first, or inspect a copy of the folder"),
+            DataError::NotOne { .. }
+            | DataError::Io { .. }
+            | DataError::OtherOwner { .. }
+            | DataError::NewerFormat { .. }
+            | DataError::Damaged { .. } => ("O2107", "ordinate inspect DATA/HOST"),
+        };
+        Failure::failed(code, what, error.to_string(), remedy)
+    }
+
+    fn damaged(&self, error: &JournalError) -> Failure {
+        let path = self.path.display();
+        match error {
+            JournalError::Damaged { .. } => {
+                let remedy =
+                    "keep the folder, and replace the host: ordinate cluster members replace OLD NEW=ADDRESS";
+                Failure::failed(
+                    "O2108",
+                    format!("the journal in {path} is damaged"),
+                    error.to_string(),
+                    remedy,
+                )
+            }
+            JournalError::Io { .. } | JournalError::NewerFormat { .. } => {
+                let what = format!("the journal in {path} cannot be read");
+                Failure::failed("O2107", what, error.to_string(), "ordinate inspect DATA/HOST")
+            }
+        }
+    }
+
+    fn print_record(&self, place: Place, owner: &Owner, position: Position, record: &[u8], line: &str) {
+        let (place, position, bytes, role) = (place.0, position.0, record.len(), &owner.name);
+        match self.output {
+            Output::Table => println!("{place:#x} {role}   {position}   {bytes} bytes   {line}"),
+            Output::Json => println!(
+                "{}",
+                json!({ "place": place, "role": role, "position": position, "bytes": bytes, "record": line })
+            ),
+        }
+    }
+
+    fn print(&self, directory: &IdleDirectory, survey: &Survey<'_>, tallies: &BTreeMap<Place, Tally>) {
+        let none = Tally::default();
+        let places: Vec<(PlaceSurvey, &Tally)> = survey
+            .places()
+            .filter(|it| self.place.is_none_or(|wanted| wanted == it.place))
+            .map(|it| (it, tallies.get(&it.place).unwrap_or(&none)))
+            .collect();
+        let (owner, segments) = (&directory.owner, survey.segments());
+        let incarnation = format!("{:032x}", owner.incarnation.0);
+        match self.output {
+            Output::Table => {
+                println!("host      {} of cluster {}   incarnation {incarnation}", owner.host, owner.cluster);
+                segments.iter().for_each(print_segment);
+                places.iter().for_each(|(at, tally)| print_place(at, tally));
+            }
+            Output::Json => {
+                let damage = survey.outcome.as_ref().err().map(ToString::to_string);
+                let segments: Vec<Value> = segments.iter().map(segment_json).collect();
+                let places: Vec<Value> = places.iter().map(|(at, tally)| place_json(at, tally)).collect();
+                let page = json!({ "host": owner.host, "cluster": owner.cluster, "incarnation": incarnation,
+                    "joined": owner.joined, "segments": segments, "places": places, "damage": damage });
+                println!("{page}");
+            }
+        }
+    }
+}
+
+fn state_name(state: SegmentState) -> &'static str {
+    match state {
+        SegmentState::Full => "full",
+        SegmentState::Tail => "tail",
+        SegmentState::Prepared => "prepared",
+    }
+}
+
+fn print_segment(segment: &SegmentSurvey) {
+    let SegmentSurvey { file, bytes, end, batches, records, torn, state, .. } = segment;
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let torn = if *torn { format!("   torn at {end}: was never acknowledged") } else { String::new() };
+    let state = state_name(*state);
+    println!("  {name}   {state}   {end} of {bytes} bytes   {batches} batches   {records} records{torn}");
+}
+
+fn segment_json(segment: &SegmentSurvey) -> Value {
+    let SegmentSurvey { file, generation, bytes, end, batches, records, torn, state } = segment;
+    json!({ "file": file.display().to_string(), "generation": generation.0, "bytes": bytes, "end": end,
+        "batches": batches, "records": records, "torn": torn, "state": state_name(*state) })
+}
+
+fn print_place(at: &PlaceSurvey, tally: &Tally) {
+    let PlaceSurvey { place, trimmed, next } = at;
+    let name = format!("{:#x} {}", place.0, Owner::of(*place).name);
+    let (records, bytes) = (tally.records, tally.bytes);
+    let words = |what: &str, snapshot: Option<Snapshot>| {
+        snapshot.map_or_else(String::new, |Snapshot { below, chunks, bytes }| {
+            format!("   {what} below {below}: {chunks} chunks, {bytes} bytes")
+        })
+    };
+    let snapshot = words("snapshot", tally.snapshot);
+    let unfinished = words("unfinished snapshot", tally.unfinished);
+    println!(
+        "  {name:<36} {records} records, {bytes} bytes, positions {} to {}{snapshot}{unfinished}",
+        trimmed.0, next.0
+    );
+}
+
+fn place_json(at: &PlaceSurvey, tally: &Tally) -> Value {
+    let snapshot = |it: Option<Snapshot>| {
+        it.map(|it| json!({ "below": it.below, "chunks": it.chunks, "bytes": it.bytes }))
+    };
+    json!({ "place": at.place.0, "role": Owner::of(at.place).name, "trimmed": at.trimmed.0, "next": at.next.0,
+        "records": tally.records, "bytes": tally.bytes, "snapshot": snapshot(tally.snapshot),
+        "unfinished_snapshot": snapshot(tally.unfinished) })
+}

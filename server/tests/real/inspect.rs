@@ -1,0 +1,72 @@
+//! `ordinate inspect` on the directory of a host that serves, that has stopped, and on a copy with a flipped bit.
+
+use crate::alone;
+use crate::cluster::{Cluster, PATIENCE};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+fn files_of(directory: &Path) -> BTreeMap<String, Vec<u8>> {
+    let mut files = BTreeMap::new();
+    for entry in std::fs::read_dir(directory).expect("the directory is there") {
+        let entry = entry.expect("the directory can be read");
+        if entry.path().is_file() {
+            let name = entry.file_name().into_string().expect("our names are text");
+            files.insert(name, std::fs::read(entry.path()).expect("the file can be read"));
+        }
+    }
+    files
+}
+
+// Damage that is not seen, or not said where, leaves an operator guessing; a look that changes a byte destroys evidence.
+#[test]
+fn a_stopped_hosts_directory_is_read_and_a_flipped_bit_is_found() {
+    alone(async {
+        // Every kind of role that writes something.
+        let services = "[coordination]\nengine = \"mason\"\nshards = 2\n[sequence]\nspaces = [\"s\"]\n[log]\nspaces = 1\n";
+        let mut cluster = Cluster::start(1, services, "").await;
+        for key in 0..20 {
+            let put = cluster.ordinate(&["kv", "put", &format!("key-{key}"), "value"]).await;
+            assert!(put.status.success(), "{}", String::from_utf8_lossy(&put.stderr));
+        }
+        let data = cluster.data_of(0);
+        let path = data.display().to_string();
+        let busy = cluster.ordinate(&["inspect", &path]).await;
+        let said = String::from_utf8_lossy(&busy.stderr).into_owned();
+        assert!(busy.status.code() == Some(1) && said.starts_with("error[O2106]"), "{said}");
+
+        cluster.signal(0, "-TERM");
+        let asked = Instant::now();
+        while cluster.is_alive(0) {
+            assert!(asked.elapsed() < PATIENCE, "the host does not stop\n{}", cluster.logs());
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        let journal = data.join("journal");
+        let before = (files_of(&data), files_of(&journal));
+        let whole = cluster.ordinate(&["inspect", &path, "-o", "json"]).await;
+        assert!(whole.status.success(), "{}", String::from_utf8_lossy(&whole.stderr));
+        let page: serde_json::Value = serde_json::from_slice(&whole.stdout).expect("JSON");
+        assert_eq!((&page["host"], &page["damage"]), (&"a".into(), &serde_json::Value::Null), "{page}");
+        let records = cluster.ordinate(&["inspect", &path, "--records", "--place", "4"]).await;
+        let lines = String::from_utf8_lossy(&records.stdout).into_owned();
+        let votes = lines.lines().filter(|line| line.starts_with("0x4 kv acceptor   ")).count();
+        assert!(votes > 20 && lines.contains("   vote "), "{lines}");
+        assert!(before == (files_of(&data), files_of(&journal)), "the look changed a file");
+
+        let copy = cluster.folder.join("copy");
+        std::fs::create_dir_all(copy.join("journal")).expect("the folder is writable");
+        for (folder, files) in [(copy.clone(), before.0), (copy.join("journal"), before.1)] {
+            for (name, bytes) in files {
+                std::fs::write(folder.join(name), bytes).expect("the folder is writable");
+            }
+        }
+        let name = "segment-0000000000000001";
+        let mut bytes = std::fs::read(copy.join("journal").join(name)).expect("the first segment");
+        bytes[2 * 4096 + 70] ^= 1;
+        std::fs::write(copy.join("journal").join(name), bytes).expect("the folder is writable");
+        let damaged = cluster.ordinate(&["inspect", &copy.display().to_string()]).await;
+        let said = String::from_utf8_lossy(&damaged.stderr).into_owned();
+        assert!(damaged.status.code() == Some(1) && said.starts_with("error[O2108]"), "{said}");
+        assert!(said.contains(&format!("{name} is damaged at byte 8192")), "{said}");
+    });
+}
