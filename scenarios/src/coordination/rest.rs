@@ -4,7 +4,8 @@ use super::node::Seat;
 use coordination::wire::SessionId;
 use coordination::wire::parent_of;
 use kernel::{HostId, NodeId, invariant};
-use mason::{Group, Member, Number, Shard as _, Space};
+use mason::proxy::machine::ProxyMachine;
+use mason::{Member, Number, Shard as _, Space};
 use sim::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +15,9 @@ pub(super) struct Servers {
     digests: BTreeMap<(Space, Number), u64>,
     checked: BTreeMap<NodeId, Number>,
     /// Which replica of a home group had which session.
-    held: BTreeSet<(HostId, u64)>,
+    held: BTreeSet<(NodeId, u64)>,
+    /// The newest layout of groups.
+    layout: u64,
     /// When a replica was first seen without a session that it had.
     over: BTreeMap<u64, u64>,
 }
@@ -22,7 +25,7 @@ pub(super) struct Servers {
 impl Servers {
     pub(super) fn forget(&mut self, host: HostId) {
         self.checked.retain(|node, _| node.host() != host);
-        self.held.retain(|(held_by, _)| *held_by != host);
+        self.held.retain(|(held_by, _)| held_by.host() != host);
     }
 
     pub(super) fn over_at(&self, session: u64) -> Option<u64> {
@@ -36,14 +39,18 @@ impl Servers {
         sessions: impl Iterator<Item = u64>,
         cluster: &Cluster<'_, Seat>,
     ) {
+        let known = replicas(cluster.nodes_of(host)).map(|(_, machine)| machine.layout().version);
+        self.layout = known.fold(self.layout, u64::max);
         for session in sessions {
-            for (_, _, stub) in stubs(cluster.nodes_of(host)) {
+            for (node, machine) in replicas(cluster.nodes_of(host)) {
+                let stub = machine.stub();
                 if stub.contains(SessionId(session)) {
-                    self.held.insert((host, session));
+                    self.held.insert((node, session));
                 } else if stub.has_ended(SessionId(session))
-                    // A replica that lags may have been the session's home before.
-                    && !stubs(cluster.nodes()).any(|(_, _, stub)| stub.contains(SessionId(session)))
-                    && self.held.remove(&(host, session))
+                    // One that begins anew, or lags, knows of earlier homes only.
+                    && machine.layout().version == self.layout
+                    && !replicas(cluster.nodes()).any(|(_, machine)| machine.stub().contains(SessionId(session)))
+                    && self.held.remove(&(node, session))
                 {
                     self.over.entry(session).or_insert(cluster.now());
                 }
@@ -78,14 +85,14 @@ fn members<'a>(
 }
 
 /// The home groups' replicas among these.
-fn stubs<'a>(
+fn replicas<'a>(
     nodes: impl Iterator<Item = (NodeId, &'a Seat)>,
-) -> impl Iterator<Item = (NodeId, Group, &'a coordination::Sessions)> {
+) -> impl Iterator<Item = (NodeId, &'a ProxyMachine<coordination::Sessions>)> {
     nodes.filter_map(|(node, seat)| {
         let Seat::Member(member) = seat else { return None };
         let Member::Log(embedded) = &**member else { return None };
         let paxos::Member::Replica(replica) = embedded.node() else { return None };
-        Some((node, replica.machine().group(), replica.machine().stub()))
+        Some((node, replica.machine()))
     })
 }
 
@@ -121,8 +128,8 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
     }
     for owner in owners {
         // Whichever group has come to be its home.
-        let stubs = stubs(cluster.nodes()).filter(|(node, _, _)| core.contains(&node.host()));
-        let lives = stubs.into_iter().any(|(_, _, sessions)| sessions.contains(owner));
+        let mut of_core = replicas(cluster.nodes()).filter(|(node, _)| core.contains(&node.host()));
+        let lives = of_core.any(|(_, machine)| machine.stub().contains(owner));
         if !lives {
             return Err(("EPH", format!("session {owner} is over and owns nodes")));
         }
