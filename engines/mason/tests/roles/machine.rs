@@ -3,7 +3,7 @@
 use super::runs_of;
 use super::{at, gateway, operation, proxy, range, sequencer, server, topology};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, StateMachine};
-use mason::client::{Answer, Answers, ClientIn, Told};
+use mason::client::{Answer, Answers, ClientIn, Skipped, Told};
 use mason::proxy::delivery::{Delivered, Run};
 use mason::proxy::entry::{Batch, Claim, Entry, Item, Question};
 use mason::proxy::machine::ProxyMachine;
@@ -370,6 +370,10 @@ fn a_snapshot_is_the_machine() {
     for number in 1..5 {
         assert_eq!(lacking(&copy, number), lacking(&machine, number));
     }
+    let mut notices = Vec::new();
+    copy.take_notices(&mut notices);
+    let skipped: Bytes = ClientIn::from(Skipped { space: Space(0) }).encoded().into();
+    assert_eq!(notices, [(gateway(1), skipped)], "what was answered in between, nobody else says here");
     let next = || Entry::Batch(batch(2, &[range(0, 4, 1)], vec![item(operation(3, b"y"), &[0])]));
     let did = apply(&mut machine, next());
     assert!(did.len() == 3 && apply(&mut copy, next()) == did);
