@@ -49,7 +49,6 @@ impl Servers {
                 } else if stub.has_ended(SessionId(session))
                     // One that begins anew, or lags, knows of earlier homes only.
                     && machine.layout().version == self.layout
-                    && !replicas(cluster.nodes()).any(|(_, machine)| machine.stub().contains(SessionId(session)))
                     && self.held.remove(&(node, session))
                 {
                     self.over.entry(session).or_insert(cluster.now());
