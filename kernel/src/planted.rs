@@ -97,12 +97,6 @@ planted_bugs! {
     K06,
     /// Sequential names are counted by the children that are there, and not by the parent's own counter.
     K07,
-    /// A barrier does not ask groups that were added since the gateway last heard how many there are.
-    K21,
-    /// A group that has not got its sessions yet takes those that it does not know for expired.
-    K22,
-    /// Writes go to a session's new group before the answers to those at the old one have come.
-    K23,
     /// A client takes an append for done when the head of the chain has it.
     C01,
     /// A client reads from the head of a chain, whose tail may not have it.

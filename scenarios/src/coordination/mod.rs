@@ -79,7 +79,8 @@ const AT_REST: u64 = 1 << 32;
 /// The alarm that asks for groups, and the one that wishes for others when all is well.
 const ASK_FOR_GROUPS: u64 = AT_REST + 1;
 const WISH_WHEN_CALM: u64 = AT_REST + 2;
-const CALM_AFTER: Duration = Duration::from_secs(40);
+const CALM_AFTER: Duration = Duration::from_secs(35);
+const WISH_AFTER: Duration = Duration::from_secs(5);
 
 fn nanos(duration: Duration) -> u64 {
     duration.as_nanos() as u64
@@ -573,8 +574,16 @@ impl Scenario for CoordinationScenario {
             }
             return;
         }
+        let now = control.cluster.now();
         if token == WISH_WHEN_CALM && self.wishes.draw(&mut self.rng) {
-            return control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
+            // What they attach to now was not on its way out before the heal.
+            (0..self.users.len()).for_each(|number| self.disconnect(number, now, Some(control)));
+            return control.alarm(WISH_AFTER, ASK_FOR_GROUPS);
+        }
+        if token == ASK_FOR_GROUPS && self.healed_at.is_some() {
+            // Who comes again while its session is on the way finds it.
+            let number = self.rng.index(self.users.len());
+            self.disconnect(number, now, Some(control));
         }
         if token == ASK_FOR_GROUPS {
             let first =

@@ -6,7 +6,7 @@ use crate::gateway::connection::{EntrySeq, PartAnswer, Purpose, Reply, Work};
 use crate::gateway::metrics::Sizes;
 use crate::gateway::watchers::{Kinds, Unwatched};
 use crate::wire::{Body, Code, EventKind, JuteInput, Malformed, Query, WatchSeq, op};
-use kernel::{Bytes, Cx, Instant, NodeId, planted};
+use kernel::{Bytes, Cx, Instant, NodeId};
 use mason::client::{Answer, BarrierPassed, ReadAnswers};
 use mason::proxy::Barrier;
 use mason::{Space, Stamp};
@@ -172,7 +172,7 @@ impl Gateway {
         let Some(at) = barriers.iter().position(|barrier| barrier.id == message.id) else { return };
         let barrier = &mut barriers[at];
         barrier.missing.remove(&usize::from(message.group.0));
-        if let Some(layout) = layout.filter(|_| !planted!(K21)) {
+        if let Some(layout) = layout {
             let spanning = usize::from(layout.spanning);
             let proxies = &self.settings.routes.proxies;
             let added = proxies.iter().copied().take(spanning).skip(barrier.asked_below);
@@ -225,7 +225,7 @@ impl Gateway {
                     return;
                 }
                 Work::Write { body, survey, sent } => {
-                    if reads > 0 || *sent || (alone && writes > 0 && !planted!(K23)) {
+                    if reads > 0 || *sent || (alone && writes > 0) {
                         return;
                     }
                     *sent = true;

@@ -207,7 +207,7 @@ impl Sessions {
         let Some(layout) = self.layout.as_ref().filter(|_| !self.sessions.contains_key(&id)) else {
             return false;
         };
-        home_of(id).is_some_and(|group| layout.home(group) != self.group || (self.awaits && !planted!(K22)))
+        home_of(id).is_some_and(|group| layout.home(group) != self.group || self.awaits)
     }
 
     /// Whether the session may act through this connection.

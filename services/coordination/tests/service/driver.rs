@@ -81,6 +81,8 @@ pub(crate) struct Cluster {
     pending: VecDeque<(usize, NodeId, ClientIn)>,
     placement: Arc<Placement>,
     pub(crate) layout: Layout,
+    /// This group answers no barriers.
+    pub(crate) silent: Option<Group>,
     /// What stubs have handed over and nobody has yet.
     pages: Vec<(Group, Bytes)>,
 }
@@ -155,6 +157,7 @@ impl Cluster {
             pending: VecDeque::new(),
             placement,
             layout: Layout::of_birth(shape.groups),
+            silent: None,
             pages: Vec::new(),
         };
         for host in 0..cluster.hosts.len() {
@@ -213,6 +216,9 @@ impl Cluster {
             }
             Message::Proxy(ProxyIn::Barrier(barrier)) => {
                 let group = Group((to.place().0 - 100) as u16);
+                if self.silent == Some(group) {
+                    return;
+                }
                 // All hosts hold the whole log at any time here, and execute it when they like.
                 self.tell(
                     host,
@@ -535,8 +541,7 @@ impl Cluster {
     }
 
     /// The groups below `serving` serve from here on; what the others' stubs hand over does not arrive before `hand_over`.
-    pub(crate) fn lay_out(&mut self, serving: u16) {
-        let spanning = self.homes.len() as u16;
+    pub(crate) fn lay_out(&mut self, serving: u16, spanning: u16) {
         self.layout = Layout { version: self.layout.version + 1, serving, spanning, after: 0 };
         for home in &mut self.homes {
             home.stub.arrange(&self.layout, &[Group(9)]);

@@ -241,7 +241,7 @@ fn sessions_come_to_another_group_while_they_write() {
     }
     assert_eq!((c.sessions(0), c.sessions(1)), (2, 2));
     // The gateways do not know, and ask the group that does not serve any more; then the one that has not got the sessions yet.
-    c.lay_out(1);
+    c.lay_out(1, 2);
     assert_eq!(c.sessions(1), 0);
     for (number, user) in users.iter_mut().enumerate() {
         for version in 0..3 {
@@ -265,7 +265,7 @@ fn sessions_come_to_another_group_while_they_write() {
         assert_eq!(versions.collect::<Vec<_>>(), [1, 2, 3, 4], "user {number}: {heard:?}");
     }
     // And back, with nobody writing: who has nothing to say keeps its session, too.
-    c.lay_out(2);
+    c.lay_out(2, 2);
     c.hand_over();
     c.pass(9000);
     assert_eq!((c.sessions(0), c.sessions(1)), (2, 2));
@@ -288,7 +288,7 @@ fn only_who_has_a_session_says_that_it_lives() {
     assert_eq!((c.sessions(0), c.sessions(1)), (2, 2));
     c.pass(500);
     // Two sessions have left their group, and do not arrive.
-    c.lay_out(1);
+    c.lay_out(1, 2);
     let open_in = |c: &Cluster| users.iter().filter(|user| !c.closed.contains_key(&user.node)).count();
     for _ in 0..6 {
         let open = users.iter().filter(|user| !c.closed.contains_key(&user.node)).collect::<Vec<_>>();
@@ -314,7 +314,7 @@ fn what_was_told_to_the_wrong_group_is_told_to_the_right_one() {
     let mut cluster = Cluster::new(1, 2, 4, 17);
     let c = &mut cluster;
     let users: Vec<Client> = (0..4).map(|_| Client::connect(c, 0)).collect();
-    c.lay_out(1);
+    c.lay_out(1, 2);
     users.iter().for_each(|user| {
         user.send_as(c, -2, op::PING, &[]);
     });
@@ -323,4 +323,27 @@ fn what_was_told_to_the_wrong_group_is_told_to_the_right_one() {
     c.pass(5000);
     assert_eq!(c.sessions(0), 4);
     assert!(users.iter().all(|user| !c.closed.contains_key(&user.node)));
+}
+
+// A write of a group that was added is acknowledged, and then somebody reads what was there before, because their gateway does not know
+// of the group.
+#[test]
+fn a_barrier_asks_groups_that_its_gateway_did_not_know() {
+    let mut cluster = Cluster::new(2, 2, 4, 17);
+    let c = &mut cluster;
+    let mut user = Client::connect(c, 0);
+    assert_eq!(user.ask(c, op::CREATE, &create("/r", b"", 0)).error, 0);
+    c.lay_out(1, 1);
+    c.hand_over();
+    c.pass(2000);
+    assert_eq!(user.ask(c, op::EXISTS, &read("/r", false)).error, 0, "one group is asked");
+    c.lay_out(2, 2);
+    c.hand_over();
+    c.silent = Some(mason::Group(1));
+    user.send(c, op::EXISTS, &read("/r", false));
+    c.pass(1000);
+    assert!(user.hear(c).is_empty(), "the added group has not said how far it is");
+    c.silent = None;
+    c.pass(1000);
+    assert_eq!(user.hear(c).len(), 1);
 }
