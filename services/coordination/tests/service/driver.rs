@@ -81,8 +81,8 @@ pub(crate) struct Cluster {
     pending: VecDeque<(usize, NodeId, ClientIn)>,
     placement: Arc<Placement>,
     pub(crate) layout: Layout,
-    /// This group answers no barriers.
-    pub(crate) silent: Option<Group>,
+    /// This group hears nobody.
+    pub(crate) deaf_group: Option<Group>,
     /// What stubs have handed over and nobody has yet.
     pages: Vec<(Group, Bytes)>,
 }
@@ -157,7 +157,7 @@ impl Cluster {
             pending: VecDeque::new(),
             placement,
             layout: Layout::of_birth(shape.groups),
-            silent: None,
+            deaf_group: None,
             pages: Vec::new(),
         };
         for host in 0..cluster.hosts.len() {
@@ -207,8 +207,8 @@ impl Cluster {
         assert_eq!(<Message as kernel::Decode>::decoded(&bytes), Ok(message.clone()));
         match message {
             Message::Proxy(ProxyIn::Submit(submit)) => {
-                if !self.rng.chance(self.loss) {
-                    let group = (to.place().0 - 100) as usize;
+                let group = (to.place().0 - 100) as usize;
+                if self.deaf_group != Some(Group(group as u16)) && !self.rng.chance(self.loss) {
                     for operation in submit.operations {
                         self.on_operation(group, operation);
                     }
@@ -216,7 +216,7 @@ impl Cluster {
             }
             Message::Proxy(ProxyIn::Barrier(barrier)) => {
                 let group = Group((to.place().0 - 100) as u16);
-                if self.silent == Some(group) {
+                if self.deaf_group == Some(group) {
                     return;
                 }
                 // All hosts hold the whole log at any time here, and execute it when they like.

@@ -339,11 +339,45 @@ fn a_barrier_asks_groups_that_its_gateway_did_not_know() {
     assert_eq!(user.ask(c, op::EXISTS, &read("/r", false)).error, 0, "one group is asked");
     c.lay_out(2, 2);
     c.hand_over();
-    c.silent = Some(mason::Group(1));
+    c.deaf_group = Some(mason::Group(1));
     user.send(c, op::EXISTS, &read("/r", false));
     c.pass(1000);
     assert!(user.hear(c).is_empty(), "the added group has not said how far it is");
-    c.silent = None;
+    c.deaf_group = None;
     c.pass(1000);
     assert_eq!(user.hear(c).len(), 1);
+}
+
+// A write is accepted by the session's new group while one before it is still on its way to the old one.
+#[test]
+fn no_write_overtakes_another_on_the_way_to_another_group() {
+    let mut cluster = Cluster::new(1, 2, 4, 17);
+    let c = &mut cluster;
+    let mut users: Vec<Client> = (0..2).map(|_| Client::connect(c, 0)).collect();
+    assert_eq!((c.sessions(0), c.sessions(1)), (1, 1));
+    for (number, user) in users.iter_mut().enumerate() {
+        assert_eq!(user.ask(c, op::CREATE, &create(&format!("/o{number}"), b"", 0)).error, 0);
+    }
+    let set_each = |c: &mut Cluster, users: &mut Vec<Client>, version: i32| {
+        for (number, user) in users.iter_mut().enumerate() {
+            user.send(c, op::SET_DATA, &set(&format!("/o{number}"), b"", version));
+        }
+    };
+    c.deaf_group = Some(mason::Group(1));
+    set_each(c, &mut users, 0);
+    c.lay_out(1, 2);
+    c.hand_over();
+    c.pass(2000);
+    set_each(c, &mut users, 1);
+    c.pass(2000);
+    c.deaf_group = None;
+    c.pass(2000);
+    for user in &mut users {
+        let heard = user.hear(c);
+        let errors = heard.iter().filter_map(|heard| match heard {
+            crate::client::Heard::Reply(reply) => Some(reply.error),
+            _ => None,
+        });
+        assert_eq!(errors.collect::<Vec<_>>(), [0, 0], "{heard:?}");
+    }
 }
