@@ -3,6 +3,8 @@
 use crate::cluster::{ClusterFile, RoleName};
 use crate::family::{CoordinationMember, KvMember, Node};
 use kernel::{HostId, NodeId};
+use mason::Layout;
+use mason::proxy::arranging::{FIRST, Progress};
 use paxos::{Configuration, Member};
 use runtime::{HostHandle, LinkStatus, Metrics, PeerConfig};
 use serde::Serialize;
@@ -70,6 +72,8 @@ pub struct Coordination {
     pub leads: BTreeMap<u16, u64>,
     /// Of those, the groups that need no host but the members of a version of the membership, each with that version.
     pub settled: BTreeMap<u16, u64>,
+    /// How many proxies there are, and how far the last change of that has come, as this host knows.
+    pub proxies: Option<Proxies>,
     /// How far each shard's server is, in words.
     pub shards: BTreeMap<u16, String>,
     /// Sessions, of all groups.
@@ -78,13 +82,40 @@ pub struct Coordination {
     pub monitor: BTreeMap<String, String>,
 }
 
+/// How many proxies there are.
+#[derive(Clone, Debug, Serialize)]
+pub struct Proxies {
+    /// They serve users.
+    pub serving: u16,
+    /// They are in use; more than those that serve while some are drained.
+    pub spanning: u16,
+    /// Hosts have room for so many.
+    pub room: u16,
+    /// Counts the changes.
+    pub version: u64,
+    /// Nothing of the last change is left to be done.
+    pub settled: bool,
+}
+
+impl From<Progress> for Proxies {
+    fn from(progress: Progress) -> Self {
+        let Progress { layout: Layout { version, serving, spanning, .. }, room, settled } = progress;
+        Self { serving, spanning, room, version, settled }
+    }
+}
+
 impl Coordination {
     fn add(&mut self, member: &CoordinationMember) {
         match member {
             mason::Member::Sequencer(sequencer) => self.sequencer = sequencer.active_epoch(),
             mason::Member::Proxy(proxy) => {
+                if proxy.group() == FIRST {
+                    self.proxies = Some(proxy.progress().into());
+                }
                 if proxy.is_leading() {
-                    self.leads.insert(proxy.group().0, proxy.sequencer_epoch().unwrap_or(0));
+                    if proxy.is_in_use() {
+                        self.leads.insert(proxy.group().0, proxy.sequencer_epoch().unwrap_or(0));
+                    }
                     if let Some(version) = proxy.settled_on() {
                         self.settled.insert(proxy.group().0, version);
                     }
