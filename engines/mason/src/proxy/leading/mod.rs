@@ -68,8 +68,10 @@ struct Sequencing {
     asked_at: Instant,
     /// How long the next silence may last; grows while no sequencer comes up.
     patience: Duration,
-    /// When a standby was last called, or patience last shrank.
+    /// When a standby was last called.
     called_at: Instant,
+    /// When patience last grew or shrank.
+    patient_since: Instant,
     /// The highest epoch that was asked to take over.
     called: u64,
     /// The claim that is on its way to the log, for which epoch, and since when. `Sealed` goes there if the log has it.
@@ -125,8 +127,8 @@ impl Sequencing {
     fn is_well(&mut self, now: Instant) {
         self.heard_at = now;
         // Where sequencers had to be called often, because disks or links are slow, patience is lost slowly.
-        if now.since(self.called_at) >= CALM_AFTER * self.patience {
-            (self.patience, self.called_at) = (self.patience / 2, now);
+        if now.since(self.patient_since) >= CALM_AFTER * self.patience {
+            (self.patience, self.patient_since) = (self.patience / 2, now);
         }
     }
 }
@@ -159,6 +161,7 @@ impl Lead {
                 asked_at: now,
                 patience: Duration::ZERO,
                 called_at: now,
+                patient_since: now,
                 called: 0,
                 sealing: None,
                 filling: None,

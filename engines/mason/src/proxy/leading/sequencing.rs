@@ -69,7 +69,7 @@ impl Lead {
         sequencing.called = sequencing.called.max(sequencing.epoch) + 1;
         // A recovery that takes longer than the patience would be overtaken by the next one, again and again.
         let longest = PATIENCE_GROWS_TO * frame.parameters.suspect_after;
-        sequencing.called_at = cx.now();
+        (sequencing.called_at, sequencing.patient_since) = (cx.now(), cx.now());
         sequencing.patience = (2 * sequencing.patience).clamp(frame.parameters.suspect_after, longest);
         sequencing.heard_at = cx.now();
         if let Some(standby) = frame.topology.standby(sequencing.called) {
