@@ -17,6 +17,7 @@ mod kafka;
 mod load;
 mod log;
 mod membership;
+mod network;
 mod partition;
 mod placement;
 mod power_loss;
