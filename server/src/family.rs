@@ -147,6 +147,16 @@ impl Node {
             Self::Kv(_) | Self::Coordination(_) | Self::Log(_) => None,
         }
     }
+
+    /// If it is a proxy: the version of the members that its group needs none beside.
+    pub fn settled_on(&self) -> Option<u64> {
+        match self {
+            Self::Kv(_) => None,
+            Self::Coordination(embedded) => embedded.node().settled_on(),
+            Self::Sequence(embedded) => embedded.node().settled_on(),
+            Self::Log(embedded) => embedded.node().settled_on(),
+        }
+    }
 }
 
 impl From<KvMember> for Node {

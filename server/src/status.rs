@@ -70,8 +70,6 @@ pub struct Coordination {
     pub sequencer: Option<u64>,
     /// The groups whose proxies lead here, each with the epoch of the sequencer that it asks.
     pub leads: BTreeMap<u16, u64>,
-    /// Of those, the groups that need no host but the members of a version of the membership, each with that version.
-    pub settled: BTreeMap<u16, u64>,
     /// How many proxies there are, and how far the last change of that has come, as this host knows.
     pub proxies: Option<Proxies>,
     /// How far each shard's server is, in words.
@@ -112,13 +110,8 @@ impl Coordination {
                 if proxy.group() == FIRST {
                     self.proxies = Some(proxy.progress().into());
                 }
-                if proxy.is_leading() {
-                    if proxy.is_in_use() {
-                        self.leads.insert(proxy.group().0, proxy.sequencer_epoch().unwrap_or(0));
-                    }
-                    if let Some(version) = proxy.settled_on() {
-                        self.settled.insert(proxy.group().0, version);
-                    }
+                if proxy.is_leading() && proxy.is_in_use() {
+                    self.leads.insert(proxy.group().0, proxy.sequencer_epoch().unwrap_or(0));
                 }
             }
             mason::Member::Shard(server) => {
@@ -208,6 +201,9 @@ impl Activity {
 pub struct Membership {
     /// Grows with each change.
     pub version: u64,
+    /// The services over Mason need no host but the members of this version: only then may a host that left be given up, and the
+    /// next change be made.
+    pub settled: u64,
     /// The first slot it governs.
     pub first_slot: u64,
     /// Acceptors per row of the grid; none for majorities.
@@ -242,6 +238,8 @@ impl Status {
                     status.sequence.insert(name.clone(), server.service().given());
                 }
             }
+            let settled = view.nodes().filter_map(|(_, node)| node.settled_on());
+            status.membership.settled = settled.fold(status.membership.version, u64::min);
             (status, view.metrics().clone())
         });
         tokio::time::timeout(ANSWER_WITHIN, view).await.ok()?.ok()
@@ -389,6 +387,7 @@ impl Membership {
             (RoleName::Unbatcher.name(), names(&configuration.unbatchers)),
         ]);
         let columns = crate::commands::columns_of(configuration);
-        Self { version: configuration.version, first_slot: configuration.first_slot.0, columns, hosts, roles }
+        let (version, first_slot) = (configuration.version, configuration.first_slot.0);
+        Self { version, settled: version, first_slot, columns, hosts, roles }
     }
 }
