@@ -12,7 +12,7 @@ use mason::proxy::Proxy;
 use mason::shard::{Deliver, ShardIn};
 use mason::{Group, Operation, Stamp};
 use paxos::multipaxos::client::ClientIn as LogAnswer;
-use sequence::{Gateway, Labels, Spaces};
+use sequence::{Ask, Gateway, Labels, Spaces};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
@@ -134,7 +134,9 @@ impl Relay {
                 for (number, delivered) in message.runs.iter().flat_map(|run| run.iter()).flatten() {
                     // Nothing fails here, so nothing is a no-op.
                     let Some(operation) = delivered.operation else { continue };
-                    let (writer, tag, body) = (operation.origin, operation.tag, operation.body.clone());
+                    // What is appended; the rest of the operation said where it is ordered.
+                    let Ok(Ask { label: body, .. }) = Ask::decoded(&operation.body) else { continue };
+                    let (writer, tag) = (operation.origin, operation.tag);
                     let entry = Entry::Data(Data { writer, tag, body });
                     let it = Writing { operation, stamp: delivered.order.stamp, entry, at: 0 };
                     send_on(number.0, &it, chains, cx);
