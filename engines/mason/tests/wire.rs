@@ -203,10 +203,10 @@ fn to_shards() -> Vec<Message> {
     vec![
         shard::Read { at_least: Stamp(39), reads: vec![Query { tag: 4, body: body() }] }.into(),
         shard::Attach {}.into(),
-        shard::Deliver { group: Group(1), runs: runs(), cut: Some(cut()) }.into(),
+        shard::Deliver { group: Group(1), runs: runs(), cut: Some(cut()), more: true }.into(),
         shard::Behind { durable: number }.into(),
         shard::Reach { through: number }.into(),
-        shard::Inputs { number, space, inputs: body() }.into(),
+        shard::Inputs { number, space, inputs: body(), more: true }.into(),
         shard::WantInputs { number, wanted_at: Number(13) }.into(),
         shard::PullSnapshot { transfer: 6, index: 1 }.into(),
         shard::SnapshotChunk { transfer: 6, below: number, index: 1, chunk: body(), last: true }.into(),

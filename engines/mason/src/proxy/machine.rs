@@ -491,7 +491,7 @@ impl<S: Stub> ProxyMachine<S> {
             let mine: Vec<Run> = runs.extract_if(.., |run| run.space == space).collect();
             if !mine.is_empty() || cut.is_some() {
                 let bytes: usize = mine.iter().map(Run::size).sum();
-                let deliver = Deliver { group: self.group, runs: mine, cut: cut.clone() };
+                let deliver = Deliver { group: self.group, runs: mine, cut: cut.clone(), more: false };
                 let mut notice = Vec::with_capacity(bytes + 256);
                 ShardIn::from(deliver).encode(&mut notice);
                 self.notices.push((server, notice.into()));
@@ -536,13 +536,13 @@ impl<S: Stub> ProxyMachine<S> {
             self.kept.range((from.space, range.start)..(from.space, range.end)).map(|(_, run)| run)
         };
         let reaches = kept(Number(0)..from.number).next_back().filter(|run| run.end() > from.number);
-        let mut bytes = 0;
-        let page = reaches.into_iter().chain(kept(from.number..Number(u64::MAX))).take_while(|run| {
-            let fits = bytes < self.page_bytes;
+        let (mut runs, mut bytes) = (Vec::new(), 0);
+        let mut lacking = reaches.into_iter().chain(kept(from.number..Number(u64::MAX))).peekable();
+        while let Some(run) = lacking.next_if(|_| bytes < self.page_bytes) {
             bytes += run.size();
-            fits
-        });
-        Deliver { group: self.group, runs: page.cloned().collect(), cut: None }.into()
+            runs.push(run.clone());
+        }
+        Deliver { group: self.group, runs, cut: None, more: lacking.next().is_some() }.into()
     }
 }
 

@@ -13,10 +13,14 @@ use std::time::Duration;
 
 /// How long a server hears of nothing new before it asks whether there is.
 const ASK_IDLE_AFTER: Duration = Duration::from_millis(500);
+/// A server that catches up asks for the next page of operations when it has executed one, and not for each of several groups' pages.
+const ASK_PAGES_AFTER: Duration = Duration::from_millis(2);
+/// Inputs are sent again in pages of about so many bytes: whoever starts from an old snapshot lacks those of many operations.
+const INPUTS_PAGE_BYTES: usize = 256 << 10;
 
 impl<S: Shard> ShardServer<S> {
     pub(super) fn on_deliver(&mut self, message: Deliver, cx: &mut Cx<'_, Self>) {
-        let Deliver { group, runs, cut } = message;
+        let Deliver { group, runs, cut, more } = message;
         let before = self.next;
         for run in runs {
             if run.space != self.space {
@@ -33,6 +37,18 @@ impl<S: Shard> ShardServer<S> {
         }
         self.execute_waiting(cx);
         self.has_executed(before, cx);
+        if more && self.next > before && cx.now().since(self.page_asked_at) >= ASK_PAGES_AFTER {
+            self.page_asked_at = cx.now();
+            let here = cx.node().host();
+            for placed in self.missing_inputs() {
+                let server = self.topology.servers_on(here).find(|(space, _)| *space == placed.space);
+                let want = WantInputs { number: placed.number, wanted_at: self.next };
+                cx.multicast(server.map(|(_, server)| server), want);
+            }
+            if !self.waiting.contains_key(&self.next) {
+                self.ask_proxies(cx);
+            }
+        }
     }
 
     /// What is due is executed at once, what comes later waits.
@@ -158,7 +174,8 @@ impl<S: Shard> ShardServer<S> {
                 order.numbers.iter().filter(|placed| placed.space != self.space).cloned().collect();
             self.sent.insert(number, Sent { others: others.clone(), inputs: inputs.clone() });
             for other in others {
-                let message = Inputs { number: other.number, space: self.space, inputs: inputs.clone() };
+                let message =
+                    Inputs { number: other.number, space: self.space, inputs: inputs.clone(), more: false };
                 let here = cx.node().host();
                 if let Some((_, server)) = self.topology.servers_on(here).find(|(at, _)| *at == other.space) {
                     cx.send(server, message);
@@ -169,8 +186,8 @@ impl<S: Shard> ShardServer<S> {
         others.all(|placed| self.inputs.contains_key(&(number, placed.space)))
     }
 
-    pub(super) fn on_inputs(&mut self, message: Inputs, cx: &mut Cx<'_, Self>) {
-        let Inputs { number, space, inputs } = message;
+    pub(super) fn on_inputs(&mut self, from: NodeId, message: Inputs, cx: &mut Cx<'_, Self>) {
+        let Inputs { number, space, inputs, more } = message;
         if number < self.next {
             return;
         }
@@ -178,22 +195,44 @@ impl<S: Shard> ShardServer<S> {
         if number == self.next {
             self.execute(cx);
         }
+        // Another participant's page may not be here yet; then the clock asks.
+        if more && let Some(placed) = self.missing_inputs().into_iter().find(|placed| placed.space == space) {
+            cx.send(from, WantInputs { number: placed.number, wanted_at: self.next });
+        }
+    }
+
+    /// What the next operation lacks, if it is here: its numbers in the spaces whose inputs are not.
+    fn missing_inputs(&self) -> Vec<Placed> {
+        let Some(entry) = self.waiting.get(&self.next) else { return Vec::new() };
+        let is_missing = |placed: &&Placed| {
+            placed.space != self.space && !self.inputs.contains_key(&(self.next, placed.space))
+        };
+        entry.delivered.order.numbers.iter().filter(is_missing).cloned().collect()
     }
 
     pub(super) fn on_want_inputs(&mut self, from: NodeId, message: &WantInputs, cx: &mut Cx<'_, Self>) {
-        let Some(sent) = self.sent.get(&message.number) else {
+        if !self.sent.contains_key(&message.number) {
             if message.number < self.next {
                 // Enough servers of the asker's shard have it in durable snapshots, or it would be kept.
                 cx.mark("shard.had_forgotten_inputs");
                 cx.send(from, Behind { durable: message.wanted_at.next() });
             }
             return;
-        };
-        let asks = |space: Space| self.topology.serves(space, from);
-        if let Some(other) = sent.others.iter().find(|placed| asks(placed.space)) {
+        }
+        let asks = |placed: &&Placed| self.topology.serves(placed.space, from);
+        let later = self.sent.range(message.number..).filter_map(|(_, sent)| {
+            let other = sent.others.iter().find(asks)?;
+            Some((other.number, sent.inputs.clone()))
+        });
+        let (mut later, mut bytes) = (later.peekable(), 0);
+        while let Some((number, inputs)) = later.next() {
             cx.mark("shard.sent_inputs_again");
-            let (number, inputs) = (other.number, sent.inputs.clone());
-            cx.send(from, Inputs { number, space: self.space, inputs });
+            bytes += inputs.len() + size_of::<Inputs>();
+            let (full, more) = (bytes >= INPUTS_PAGE_BYTES, later.peek().is_some());
+            cx.send(from, Inputs { number, space: self.space, inputs, more: full && more });
+            if full {
+                return;
+            }
         }
     }
 
@@ -282,14 +321,11 @@ impl<S: Shard> ShardServer<S> {
             return;
         }
         self.stuck_since = Some(cx.now());
-        let Some(entry) = self.waiting.get(&self.next) else {
+        if !self.waiting.contains_key(&self.next) {
             cx.mark("shard.asked_for_a_missing_number");
             return self.ask_proxies(cx);
-        };
-        let missing = entry.delivered.order.numbers.iter().filter(|placed| {
-            placed.space != self.space && !self.inputs.contains_key(&(self.next, placed.space))
-        });
-        for placed in missing.cloned().collect::<Vec<_>>() {
+        }
+        for placed in self.missing_inputs() {
             cx.mark("shard.asked_for_inputs");
             let want = WantInputs { number: placed.number, wanted_at: self.next };
             cx.multicast(self.topology.servers(placed.space).iter().copied(), want);

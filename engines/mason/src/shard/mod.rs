@@ -54,14 +54,17 @@ kernel::messages! {
         },
         /// From a gateway: it starts; tell it the progress from now on, and forget what it watched in an earlier life.
         2 => Attach {},
-        /// From a proxy's replica: operations of a group, with their numbers. (3 was one operation a row.)
-        11 => Deliver {
+        /// From a proxy's replica: operations of a group, with their numbers. (3 was one operation a row, 11 did not say
+        /// whether there is more.)
+        20 => Deliver {
             /// The group.
             group: Group,
             /// The operations.
             runs: Vec<Run>,
             /// What the sequencer knew after the batch they were in.
             cut: Option<Cut>,
+            /// It is a page of what was lacking, and there is another behind it.
+            more: bool,
         },
         /// From a proxy's replica, or another participant: what was asked for is gone; take another server's snapshot.
         4 => Behind {
@@ -73,16 +76,18 @@ kernel::messages! {
             /// The highest number that is known to be assigned.
             through: Number,
         },
-        /// From another participant of an operation: what it needs to know of that shard.
-        6 => Inputs {
+        /// From another participant of an operation: what it needs to know of that shard. (6 came one at a time.)
+        21 => Inputs {
             /// The operation, by its number in the receiver's space.
             number: Number,
             /// The sender's space.
             space: Space,
             /// What the service wrote.
             inputs: Bytes,
+            /// The last of a page: there are inputs for later operations, too.
+            more: bool,
         },
-        /// From another participant: send me your inputs for this operation again.
+        /// From another participant: send me your inputs for this operation again, and a page of those for later ones.
         7 => WantInputs {
             /// The operation, by its number in the receiver's space.
             number: Number,
@@ -194,6 +199,8 @@ pub struct ShardServer<S> {
     stuck_since: Option<Instant>,
     /// When it last had something new, or asked whether there is.
     asked_at: Instant,
+    /// When it last asked for another page of operations.
+    page_asked_at: Instant,
     snapshots: snapshot::Snapshots,
 }
 
@@ -230,6 +237,7 @@ impl<S: Shard> ShardServer<S> {
             scratch: Vec::new(),
             stuck_since: None,
             asked_at: Instant(0),
+            page_asked_at: Instant(0),
             snapshots: snapshot::Snapshots::default(),
         }
     }
@@ -329,7 +337,7 @@ impl<S: Shard> Role for ShardServer<S> {
             ShardIn::Deliver(message) => self.on_deliver(message, cx),
             ShardIn::Behind(message) => self.on_behind(message, cx),
             ShardIn::Reach(message) => self.reach = self.reach.max(message.through),
-            ShardIn::Inputs(message) => self.on_inputs(message, cx),
+            ShardIn::Inputs(message) => self.on_inputs(from, message, cx),
             ShardIn::WantInputs(message) => self.on_want_inputs(from, &message, cx),
             ShardIn::PullSnapshot(message) => self.on_pull_snapshot(from, message, cx),
             ShardIn::SnapshotChunk(message) => self.on_snapshot_chunk(from, message, cx),

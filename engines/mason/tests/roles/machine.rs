@@ -127,7 +127,7 @@ fn to_proxy(message: impl Into<ProxyIn>) -> (NodeId, Bytes) {
 
 fn to_server(space: u32, entries: Vec<Delivered>, cut: Option<Cut>) -> (NodeId, Bytes) {
     let runs = runs_of(space as u16, &entries);
-    let deliver = ShardIn::from(Deliver { group: Group(0), runs, cut });
+    let deliver = ShardIn::from(Deliver { group: Group(0), runs, cut, more: false });
     (server(1, space), deliver.encoded().into())
 }
 

@@ -91,7 +91,7 @@ fn executes(numbers: &[Placed], stamp: u64, tag: u64, body: &'static [u8]) -> De
 }
 
 fn deliver(entries: Vec<Delivered>) -> Deliver {
-    Deliver { group: Group(1), runs: runs_of(0, &entries), cut: None }
+    Deliver { group: Group(1), runs: runs_of(0, &entries), cut: None, more: false }
 }
 
 fn simple(number: u64, body: &'static [u8]) -> Deliver {
@@ -134,7 +134,8 @@ fn numbers_are_executed_in_order_and_once() {
     assert_eq!((bench.role.next(), text(&bench)), (Number(3), b"b".as_slice()));
     let stray = executes(&[at(1, 3)], 30, 3, b"stray");
     assert!(super::rejects(
-        &bench.hear(replica(), Deliver { group: Group(1), runs: runs_of(1, &[stray]), cut: None })
+        &bench
+            .hear(replica(), Deliver { group: Group(1), runs: runs_of(1, &[stray]), cut: None, more: false })
     ));
 }
 
@@ -163,13 +164,14 @@ fn an_operation_over_two_shards_waits_for_the_other_ones_inputs() {
     first.burst(replica(), simple(1, b"a"));
     let both = |space| {
         let entries = [executes(&[at(0, 2), at(1, 1)], 20, 2, b"both")];
-        Deliver { group: Group(1), runs: runs_of(space, &entries), cut: None }
+        Deliver { group: Group(1), runs: runs_of(space, &entries), cut: None, more: false }
     };
     let did = sends(&first.burst(replica(), both(0)));
     let said = |number, space, inputs: &'static [u8]| Inputs {
         number: Number(number),
         space: Space(space),
         inputs: Bytes::from_static(inputs),
+        more: false,
     };
     assert_eq!(did, one(server(1, 1), said(1, 0, b"a")), "to the server of this host, once");
     assert_eq!(first.burst(replica(), both(0)), []);
@@ -193,9 +195,9 @@ fn inputs_are_kept_until_the_others_are_durable() {
     tick(&mut bench);
     let want = WantInputs { number: Number(1), wanted_at: Number(1) };
     assert_eq!(tick(&mut bench), all((1..=3).map(|host| server(host, 1)), want.clone()));
-    let inputs = Inputs { number: Number(1), space: Space(1), inputs: Bytes::from_static(b"x") };
+    let inputs = Inputs { number: Number(1), space: Space(1), inputs: Bytes::from_static(b"x"), more: false };
     bench.burst(server(1, 1), inputs);
-    let sent = Inputs { number: Number(1), space: Space(0), inputs: Bytes::new() };
+    let sent = Inputs { number: Number(1), space: Space(0), inputs: Bytes::new(), more: false };
     assert_eq!(sends(&bench.hear(server(2, 1), want.clone())), one(server(2, 1), sent.clone()));
     bench.hear(replica(), Settled { below: at(1, 1) });
     bench.hear(replica(), Settled { below: at(0, 2) });
@@ -204,6 +206,40 @@ fn inputs_are_kept_until_the_others_are_durable() {
     bench.hear(replica(), Settled { below: at(1, 2) });
     let behind = Behind { durable: Number(2) };
     assert_eq!(sends(&bench.hear(server(3, 1), want)), one(server(3, 1), behind));
+}
+
+// A server that starts from an old snapshot asks for one operation's inputs at a time, and takes hours.
+#[test]
+fn inputs_are_sent_again_in_pages() {
+    let both = |number| executes(&[at(0, number), at(1, number)], 20 + number, number, b"b");
+    let mut ahead = shard();
+    for number in 1..=1_000 {
+        ahead.burst(replica(), deliver(vec![both(number)]));
+        let (number, inputs) = (Number(number), Bytes::from_static(b"x"));
+        ahead.burst(server(1, 1), Inputs { number, space: Space(1), inputs, more: false });
+    }
+    assert_eq!(ahead.role.next(), Number(1_001));
+    let mut late = bench(1, 1, u64::MAX);
+    late.burst(
+        replica(),
+        Deliver { runs: runs_of(1, &(1..=1_000).map(both).collect::<Vec<_>>()), ..deliver(Vec::new()) },
+    );
+    let mut wanted = Some(WantInputs { number: Number(1), wanted_at: Number(1) });
+    let mut pages = 0;
+    while let Some(want) = wanted.take() {
+        pages += 1;
+        for (_, message) in sends(&ahead.hear(server(1, 1), want)) {
+            let Message::Shard(ShardIn::Inputs(inputs)) = message else { panic!("{message:?}") };
+            for (to, message) in sends(&late.burst(server(1, 0), inputs)) {
+                if let Message::Shard(ShardIn::WantInputs(want)) = message {
+                    assert_eq!(to, server(1, 0), "who has sent the page");
+                    assert!(wanted.replace(want).is_none(), "once a page");
+                }
+            }
+        }
+    }
+    assert_eq!(late.role.next(), Number(1_001));
+    assert!((3..=8).contains(&pages), "{pages} pages of 256 KiB for about 1 MiB");
 }
 
 // A read that is answered before what it must see is executed is stale.
@@ -239,7 +275,7 @@ fn reads_wait_for_what_they_must_see() {
     let expected = [vec![notice(2, b"b")], answers, one(gateway(2), answer(2, 20, b"?ab"))];
     assert_eq!(did, expected.concat(), "what was noticed comes before what is read");
     let cut = Some(Cut { stamp: Stamp(26), next: vec![at(0, 3)] });
-    let did = sends(&bench.burst(replica(), Deliver { group: Group(0), runs: Vec::new(), cut }));
+    let did = sends(&bench.burst(replica(), Deliver { group: Group(0), runs: Vec::new(), cut, more: false }));
     assert_eq!(did, one(gateway(2), answer(3, 20, b"?ab")), "a cut covers what concerns other shards");
 }
 
@@ -253,6 +289,7 @@ fn progress_is_told_when_it_is_covered() {
         group: Group(0),
         runs: Vec::new(),
         cut: Some(Cut { stamp: Stamp(stamp), next: vec![at(0, next)] }),
+        more: false,
     };
     assert_eq!(sends(&bench.burst(replica(), cut(8, 1))), told(7));
     assert_eq!(sends(&bench.burst(replica(), cut(30, 2))), [], "number 1 is missing");

@@ -53,6 +53,6 @@ fn deliver(
     push(&mut run);
     cx.multicast(
         servers,
-        Deliver { group: frame.group, runs: run.finish().into_iter().collect(), cut: None },
+        Deliver { group: frame.group, runs: run.finish().into_iter().collect(), cut: None, more: false },
     );
 }
