@@ -4,8 +4,8 @@
 
 use coordination::{Gateway, Sessions, Znodes};
 use kernel::{
-    Bytes, Decode, DecodeError, Effects, Embedded, Encode, Family, NodeId, Position, Reader, RequestId,
-    Situation, TimerIndex,
+    BlobNotice, Bytes, Decode, DecodeError, Effects, Embedded, Encode, Family, NodeId, Position, Reader,
+    RequestId, Situation, TimerIndex,
 };
 use kv::Store;
 
@@ -271,6 +271,10 @@ impl kernel::Node for Node {
                 effects.reject("request of another service");
             }
         }
+    }
+
+    fn on_blob(&mut self, notice: BlobNotice, situation: Situation<'_>, effects: &mut Effects<Ordinate>) {
+        either!(self, effects, |node, inner| node.on_blob(notice, situation, inner));
     }
 
     fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Ordinate>) {
