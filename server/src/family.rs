@@ -157,6 +157,14 @@ impl Node {
             Self::Log(embedded) => embedded.node().settled_on(),
         }
     }
+
+    /// The role of the shared log that it is, if it is one.
+    pub fn as_log(&self) -> Option<&LogMember> {
+        match self {
+            Self::Log(embedded) => Some(embedded.node()),
+            Self::Kv(_) | Self::Coordination(_) | Self::Sequence(_) => None,
+        }
+    }
 }
 
 impl From<KvMember> for Node {

@@ -4,7 +4,7 @@ use crate::class::{Class, Classes};
 use crate::host::{Host, Status};
 use crate::plan::{Blow, Cut, Frozen, HostIndex, HostMask, Loss, OperationId};
 use crate::swarm::Tuning;
-use kernel::{Family, HostId, Node, NodeId, Place, RequestId, Rng};
+use kernel::{BlobId, Family, HostId, Node, NodeId, Place, RequestId, Rng};
 use std::time::Duration;
 
 /// A request of the scenario's family.
@@ -252,9 +252,15 @@ impl<'a, N: Node> Cluster<'a, N> {
         self.status(host) == Some(Status::Lost)
     }
 
+    /// Whether a blob is on the disk of its node's host, readable or not.
+    pub fn has_blob(&self, node: NodeId, id: BlobId) -> bool {
+        let host = self.hosts.iter().find(|candidate| candidate.id == node.host());
+        host.is_some_and(|host| host.disk.blobs.has(node.place(), id))
+    }
+
     /// Whether a durable bit of `host` is known to be wrong, or may be when it restarts.
     pub fn is_damaged(&self, host: HostId) -> bool {
-        self.hosts.iter().any(|candidate| candidate.id == host && candidate.damaged)
+        self.hosts.iter().any(|candidate| candidate.id == host && candidate.is_damaged())
     }
 
     fn status(&self, host: HostId) -> Option<Status> {
