@@ -22,7 +22,7 @@ enum Item {
     Stored(BlobRef),
 }
 
-/// Every operation's body is an item; `-` drops the first. A read asks for an item by its number.
+/// Every operation's body is an item; one that begins with `-` drops the first. A read asks for an item by its number.
 #[derive(Default, Debug)]
 struct Shelf {
     items: BTreeMap<BlobId, Item>,
@@ -42,7 +42,7 @@ impl Shard for Shelf {
     fn inputs(&self, _body: &[u8], _order: &Order, _out: &mut Vec<u8>) {}
 
     fn execute(&mut self, body: &Bytes, _order: &Order, _others: &[(Space, Bytes)], _out: &mut ShardOut) {
-        if body[..] == b"-"[..] {
+        if body.starts_with(b"-") {
             self.items.pop_first();
             return;
         }
@@ -221,13 +221,14 @@ fn with_a_blob(host: u32) -> Bench<Server> {
 fn a_blob_is_dropped_when_no_durable_snapshot_names_it() {
     let mut bench = shelf(1);
     bench.burst(replica(), simple(1, b"an item"));
+    write_snapshot(&mut bench);
     notice(&mut bench, BlobNotice::Stored { id: id(0) });
-    bench.burst(replica(), simple(2, b"another"));
     bench.journal();
+    bench.burst(replica(), simple(2, &[b'+'; 400]));
     write_snapshot(&mut bench);
     assert_eq!(bench.role.blobs_named().collect::<Vec<_>>(), [id(0)]);
     let records = bench.journal();
-    let did = bench.burst(replica(), simple(3, b"-"));
+    let did = bench.burst(replica(), simple(3, &[b'-'; 800]));
     assert_eq!(blobs_of(&did), [], "the durable snapshot names it");
     let did = write_snapshot(&mut bench);
     assert_eq!(blobs_of(&did), [BlobEffect::Drop { id: id(0) }]);
@@ -269,6 +270,7 @@ fn a_read_waits_for_its_part() {
 fn what_a_peers_snapshot_names_is_fetched_before_it_counts() {
     let mut peer = shelf(2);
     peer.burst(replica(), simple(1, b"an item"));
+    write_snapshot(&mut peer);
     notice(&mut peer, BlobNotice::Stored { id: id(0) });
     let mut bench = shelf(1);
     let mut asked = sends(&bench.hear(super::proxy(1, 0), Behind { durable: Number(2) }));
