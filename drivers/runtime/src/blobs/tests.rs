@@ -1,3 +1,5 @@
+//! Blobs on a disk that loses power, runs full and flips bits.
+
 use super::*;
 use crate::disk::faulty::FaultyDisk;
 

@@ -176,7 +176,6 @@ impl<S: Shard> ShardServer<S> {
                     cx.mark("shard.lost_a_blob");
                     self.blobs.missing.insert(id);
                 }
-                self.read_again_what_wants_none();
             }
         }
     }
@@ -188,7 +187,7 @@ impl<S: Shard> ShardServer<S> {
         }
     }
 
-    /// Reads that wait for what the state is made of no more.
+    /// Reads that wait for what the state is made of no more, trimmed since: they are answered so.
     pub(super) fn read_again_what_wants_none(&mut self) {
         let service = &self.service;
         let gone: Vec<BlobRange> =

@@ -387,6 +387,7 @@ impl<S: Shard> Role for ShardServer<S> {
                 cx.set_timer(ShardTimer::Tick, self.parameters.ask_after);
                 self.look_for_what_is_missing(cx);
                 self.retry_transfer(cx);
+                self.read_again_what_wants_none();
                 self.tell_durable(cx);
             }
             // The burst's end does it.

@@ -416,7 +416,6 @@ impl<S: Shard> ShardServer<S> {
                 }
                 self.snapshots.hurry();
                 self.look_for_missing_blobs();
-                self.read_again_what_wants_none();
                 self.execute(cx);
             }
             Err(_) => cx.reject("snapshot that does not decode"),

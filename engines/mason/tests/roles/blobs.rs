@@ -9,7 +9,6 @@ use mason::client::{ReadAnswer, ReadAnswers};
 use mason::proxy::delivery::Delivered;
 use mason::shard::{
     Behind, BlobPage, Deliver, PullBlob, PullSnapshot, Query, Read, ShardIn, ShardRecord, ShardServer,
-    ShardTimer,
 };
 use mason::{BlobRef, Group, Message, Number, Order, Parameters, Shard, ShardOut, Space, Stamp};
 use std::collections::BTreeMap;
