@@ -62,7 +62,7 @@ impl Role for Keeper {
     type Record = u64;
 
     fn restore(&mut self, _position: Position, record: u64) {
-        if record % 2 == 0 {
+        if record.is_multiple_of(2) {
             self.known.insert(record / 2);
         } else {
             self.known.remove(&(record / 2));
