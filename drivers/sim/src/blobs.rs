@@ -50,6 +50,11 @@ impl Files {
         self.0.contains_key(&(place, id))
     }
 
+    /// Whether there is a bit to flip.
+    pub(crate) fn can_rot(&self) -> bool {
+        self.0.values().any(|blob| !blob.bytes.is_empty() && blob.is_sound())
+    }
+
     /// Flips one bit; false if there is none.
     pub(crate) fn rot(&mut self, draw: u64) -> bool {
         let sound = self.0.values_mut().filter(|blob| !blob.bytes.is_empty() && blob.is_sound());
@@ -93,6 +98,11 @@ impl UnderWay {
             }
         }
     }
+}
+
+/// Whether a bit that rots is one of a blob, if there are any: half of the draws.
+pub(crate) fn rots_a_blob(draw: u64) -> bool {
+    mix(draw, 0) & 1 == 0
 }
 
 impl<N: Node> Host<N> {
@@ -176,7 +186,7 @@ impl<N: Node> Host<N> {
 
     /// Flips a bit of a blob, if there are any and `draw` wills it: the host finds out when it reads it.
     pub(crate) fn rot_blob(&mut self, draw: u64, out: &mut Outside<N::Family>) -> bool {
-        let rots = mix(draw, 0) & 1 == 0 && self.disk.blobs.rot(draw);
+        let rots = rots_a_blob(draw) && self.disk.blobs.rot(draw);
         if rots {
             out.injections.count(Class::BitRot);
         }

@@ -1,5 +1,6 @@
 //! What a protocol brings to the simulator: its cluster, its workload, its invariants.
 
+use crate::blobs::rots_a_blob;
 use crate::class::{Class, Classes};
 use crate::host::{Host, Status};
 use crate::plan::{Blow, Cut, Frozen, HostIndex, HostMask, Loss, OperationId};
@@ -315,6 +316,17 @@ impl<N: Node> Control<'_, N> {
         if let Some(host) = self.cluster.index(host) {
             self.inflict(Blow::Pause { host }, lasts);
         }
+    }
+
+    /// Flips a bit of one of a host's blobs, if it has any that are sound and can bear it; nobody knows before it is read. False
+    /// if it has none.
+    pub fn rot_blob(&mut self, host: HostId, rng: &mut Rng) -> bool {
+        let sound = self.cluster.hosts.iter().any(|it| it.id == host && it.disk.blobs.can_rot());
+        if let Some(host) = self.cluster.index(host).filter(|_| sound) {
+            let draw = std::iter::repeat_with(|| rng.bits()).find(|&draw| rots_a_blob(draw));
+            self.inflict(Blow::BitRot { host, draw: draw.unwrap_or(0) }, Duration::ZERO);
+        }
+        sound
     }
 
     /// Lets a paused process go on before its time.

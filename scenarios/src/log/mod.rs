@@ -58,10 +58,11 @@ const MARKS: &[&str] = &[
     "shard.wrote_a_snapshot",
 ];
 
-const STRIKES: [StrikeKind; 3] = [
+const STRIKES: [StrikeKind; 4] = [
     StrikeKind { name: "kill a proxy's leader", class: sim::Class::Strike },
     StrikeKind { name: "pause the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "kill everybody", class: sim::Class::Strike },
+    StrikeKind { name: "rot a segment", class: sim::Class::Strike },
 ];
 
 impl LogScenario {
@@ -285,6 +286,11 @@ impl Scenario for LogScenario {
                         control.crash(host, Loss::All, rng.duration(second / 10, second), rng);
                     }
                 }
+            }
+            (3, _) => {
+                let bears = |host: &&HostId| self.may_lose_disk(**host, &control.cluster);
+                let hosts: Vec<HostId> = self.hosts.iter().filter(bears).copied().collect();
+                return rng.pick(&hosts).copied().is_some_and(|host| control.rot_blob(host, rng));
             }
             _ => return false,
         }
