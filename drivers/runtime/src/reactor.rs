@@ -243,6 +243,7 @@ impl<N: Node + 'static> Reactor<N> {
             return None;
         }
         let ready = !self.router.inbox.is_empty()
+            || self.blobs.is_ready()
             || self.clients.is_ready(self.may_read_clients())
             || (self.inbounds.is_ready() && self.may_read_hosts());
         if ready {

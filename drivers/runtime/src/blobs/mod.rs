@@ -203,6 +203,11 @@ impl Blobs {
         (place, notice)
     }
 
+    /// True if `poll` has something at once, of which no other thread has told.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.notices.is_empty()
+    }
+
     /// When stores that found no room are tried again; `None` if there are none.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.retry_at
