@@ -9,6 +9,7 @@ use mason::client::{ReadAnswer, ReadAnswers};
 use mason::proxy::delivery::Delivered;
 use mason::shard::{
     Behind, BlobPage, Deliver, PullBlob, PullSnapshot, Query, Read, ShardIn, ShardRecord, ShardServer,
+    ShardTimer,
 };
 use mason::{BlobRef, Group, Message, Number, Order, Parameters, Shard, ShardOut, Space, Stamp};
 use std::collections::BTreeMap;
@@ -194,6 +195,12 @@ fn write_snapshot(bench: &mut Bench<Server>) -> Did {
     did
 }
 
+fn tick(bench: &mut Bench<Server>) -> Vec<(NodeId, Message)> {
+    let mut did = bench.call(|role, cx| role.on_timer(ShardTimer::Tick, cx));
+    did.extend(bench.call(|role, cx| role.on_burst_end(cx)));
+    sends(&did)
+}
+
 fn read(tag: u64, item: u8) -> Read {
     Read { at_least: Stamp(0), reads: vec![Query { tag, body: vec![item].into() }] }
 }
@@ -319,10 +326,15 @@ fn what_a_peers_snapshot_names_is_fetched_before_it_counts() {
     assert!(blobs_of(&did).contains(&BlobEffect::Load { range }), "the read that waits goes on");
     write_snapshot(&mut bench);
     assert_eq!(bench.role.blobs_named().collect::<Vec<_>>(), [id(0)]);
-    // It rots: it is fetched again.
+    // It rots: it is fetched again. Whoever waits for it when it is dropped instead is told.
     let did = notice(&mut bench, BlobNotice::Lost { id: id(0) });
     assert_eq!(bench.role.blobs_missing(), 1);
     assert!(sends(&did).iter().any(|(_, it)| *it == PullBlob { id: id(0), offset: 0, bytes: 4 }.into()));
+    bench.burst(gateway(1), read(2, 0));
+    bench.burst(replica(), simple(2, b"-"));
+    let did = tick(&mut bench);
+    assert!(did.contains(&answer(2, 2, b"gone")[0]), "{did:?}");
+    assert_eq!(bench.role.blobs_missing(), 0);
 }
 
 // Memory that grows while the disk is slow, or a server that never goes on.
