@@ -243,6 +243,10 @@ fn a_log_that_nobody_reads_is_on_the_disk_and_reads_back_after_all_hosts_died() 
         );
         let half = next * 4_096 / 2 / MEBIBYTE;
         assert!(grown.iter().all(|&grown| grown < half / 2), "{grown:?} MiB more for {half} MiB appended");
+        let status = cluster.ordinate(&["status"]).await;
+        let said = String::from_utf8_lossy(&status.stdout).into_owned();
+        let of_the_log = |line: &str| line.starts_with("log ") && line.contains("logs 1   segments ");
+        assert!(said.lines().any(of_the_log), "{said}");
         cluster.kill_all();
         cluster.launch_all();
         cluster.until_ready().await;
