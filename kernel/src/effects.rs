@@ -1,10 +1,12 @@
 //! What a role may ask of its driver, pushed into a buffer that is reused from burst to burst.
 
+use crate::blob::{BlobEffect, BlobId, BlobRange};
 use crate::codec::Encode;
 use crate::id::{NodeId, RequestId};
 use crate::rng::Rng;
 use crate::role::{Family, Position, Role, TimerIndex, TimerKey};
 use crate::time::{Instant, Wall};
+use bytes::Bytes;
 use std::marker::PhantomData;
 use std::time::Duration;
 
@@ -52,6 +54,8 @@ pub enum Effect<M, R> {
         /// The first record still needed.
         before: Position,
     },
+    /// Something about the node's blobs.
+    Blob(BlobEffect),
     /// A peer or client broke the protocol; counted under the reason.
     Reject {
         /// What was wrong, as a stable phrase.
@@ -148,6 +152,7 @@ impl<F: Family> Effects<F> {
             Effect::SetTimer { timer, after } => Effect::SetTimer { timer, after },
             Effect::StopTimer { timer } => Effect::StopTimer { timer },
             Effect::Trim { before } => Effect::Trim { before },
+            Effect::Blob(blob) => Effect::Blob(blob),
             Effect::Reject { reason } => Effect::Reject { reason },
             Effect::Mark { name } => Effect::Mark { name },
             Effect::Note { text } => Effect::Note { text },
@@ -255,6 +260,26 @@ impl<'a, R: Role> Cx<'a, R> {
     /// Gives up the records before `before`, once all that was appended until now is durable.
     pub fn trim(&mut self, before: Position) {
         self.effects.effects.push(Effect::Trim { before });
+    }
+
+    /// Writes a blob; see [`crate::BlobEffect`].
+    pub fn store_blob(&mut self, id: BlobId, bytes: Bytes) {
+        self.effects.effects.push(Effect::Blob(BlobEffect::Store { id, bytes }));
+    }
+
+    /// Reads a part of a blob.
+    pub fn load_blob(&mut self, range: BlobRange) {
+        self.effects.effects.push(Effect::Blob(BlobEffect::Load { range }));
+    }
+
+    /// Removes a blob, once all that was appended until now is durable.
+    pub fn drop_blob(&mut self, id: BlobId) {
+        self.effects.effects.push(Effect::Blob(BlobEffect::Drop { id }));
+    }
+
+    /// Says which blobs this node knows, when it starts.
+    pub fn keep_blobs(&mut self, ids: Vec<BlobId>) {
+        self.effects.effects.push(Effect::Blob(BlobEffect::Keep { ids }));
     }
 
     /// (Re)starts a timer.

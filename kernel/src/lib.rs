@@ -5,6 +5,7 @@
 //! [`Effects`]. The same role code runs under every driver.
 #![forbid(unsafe_code)]
 
+mod blob;
 mod codec;
 mod effects;
 mod embed;
@@ -18,6 +19,7 @@ mod rng;
 mod role;
 mod time;
 
+pub use blob::{BlobEffect, BlobId, BlobNotice, BlobRange};
 pub use bytes::Bytes;
 pub use codec::{Decode, DecodeError, Encode, Reader};
 pub use effects::{Cx, Effect, Effects, Journaled, Situation};

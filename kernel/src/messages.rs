@@ -208,6 +208,19 @@ macro_rules! family {
                 }
             }
 
+            fn on_blob(
+                &mut self,
+                notice: $crate::BlobNotice,
+                situation: $crate::Situation<'_>,
+                effects: &mut $crate::Effects<$Family>,
+            ) {
+                match self {
+                    $( Self::$Name(role) => {
+                        $crate::Role::on_blob(role, notice, &mut $crate::Cx::new(situation, effects))
+                    } )+
+                }
+            }
+
             fn on_burst_end(&mut self, situation: $crate::Situation<'_>, effects: &mut $crate::Effects<$Family>) {
                 match self {
                     $( Self::$Name(role) => {

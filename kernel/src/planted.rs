@@ -123,6 +123,12 @@ planted_bugs! {
     C13,
     /// A client whose epoch was sealed under its write takes another position without looking.
     C14,
+    /// A segment is let go from memory when it is handed to the disk, and not when it is durable.
+    C15,
+    /// A server that took a peer's snapshot writes its own before it has the blobs that it names.
+    C16,
+    /// The index of a stored segment is wrong by one entry.
+    C17,
     /// A replica hands its log on with a hole that nobody sees.
     K13,
     /// A gateway answers pings although the session's home group does not hear of them.

@@ -1,5 +1,6 @@
 //! What a protocol role is, and what a driver hosts.
 
+use crate::blob::BlobNotice;
 use crate::codec::{Decode, DecodeError, Encode};
 use crate::effects::{Cx, Effects, Situation};
 use crate::id::{NodeId, RequestId};
@@ -60,6 +61,11 @@ pub trait Role: Sized {
         cx.reject("request to a role that serves none");
     }
 
+    /// What became of something that was asked of a blob. Only for roles that have blobs.
+    fn on_blob(&mut self, _notice: BlobNotice, cx: &mut Cx<'_, Self>) {
+        cx.reject("word of a blob to a role that has none");
+    }
+
     /// All that had arrived has been handed over: emit what was coalesced.
     fn on_burst_end(&mut self, _cx: &mut Cx<'_, Self>) {}
 }
@@ -91,6 +97,15 @@ pub trait Node: Sized {
         situation: Situation<'_>,
         effects: &mut Effects<Self::Family>,
     );
+    /// See [`Role::on_blob`]. Whoever wraps nodes that have blobs passes it on.
+    fn on_blob(
+        &mut self,
+        _notice: BlobNotice,
+        _situation: Situation<'_>,
+        effects: &mut Effects<Self::Family>,
+    ) {
+        effects.reject("word of a blob to a node that has none");
+    }
     /// See [`Role::on_burst_end`].
     fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Self::Family>);
     /// The role's name, for traces: the word of the paper.

@@ -4,8 +4,8 @@
 
 use coordination::{Gateway, Sessions, Znodes};
 use kernel::{
-    Bytes, Decode, DecodeError, Effects, Embedded, Encode, Family, NodeId, Position, Reader, RequestId,
-    Situation, TimerIndex,
+    BlobNotice, Bytes, Decode, DecodeError, Effects, Embedded, Encode, Family, NodeId, Position, Reader,
+    RequestId, Situation, TimerIndex,
 };
 use kv::Store;
 
@@ -157,6 +157,14 @@ impl Node {
             Self::Log(embedded) => embedded.node().settled_on(),
         }
     }
+
+    /// The role of the shared log that it is, if it is one.
+    pub fn as_log(&self) -> Option<&LogMember> {
+        match self {
+            Self::Log(embedded) => Some(embedded.node()),
+            Self::Kv(_) | Self::Coordination(_) | Self::Sequence(_) => None,
+        }
+    }
 }
 
 impl From<KvMember> for Node {
@@ -271,6 +279,10 @@ impl kernel::Node for Node {
                 effects.reject("request of another service");
             }
         }
+    }
+
+    fn on_blob(&mut self, notice: BlobNotice, situation: Situation<'_>, effects: &mut Effects<Ordinate>) {
+        either!(self, effects, |node, inner| node.on_blob(notice, situation, inner));
     }
 
     fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Ordinate>) {

@@ -6,7 +6,7 @@ use kernel::{HostId, NodeId, Place};
 use mason::proxy::SpacesOf;
 use mason::{Deployment, HostParts, PLACES_PER_DEPLOYMENT, Stub as _};
 use paxos::HostEntry;
-use shared_log::{Gateway, Names, Routes};
+use shared_log::{Bounds, Gateway, Names, Routes};
 use std::sync::Arc;
 
 /// The places of the coordination service and of the sequence come before.
@@ -38,7 +38,7 @@ pub fn nodes(file: &ClusterFile, logs: &Logs, name: &str, joins: bool) -> Vec<(P
     let (proxies, shards) = (deployment.proxies_of(host), deployment.servers_of(host));
     let parts = HostParts {
         stub: &|_| stub,
-        shard: &|space| shared_log::Logs::new(space, logs.spaces),
+        shard: &|space| shared_log::Logs::new(space, logs.spaces, Bounds::within(logs.memory_bytes)),
         gateway: Gateway::new(Routes { proxies, shards, capacity: logs.space_bytes }),
     };
     let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };

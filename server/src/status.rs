@@ -5,9 +5,11 @@ use crate::family::{CoordinationMember, KvMember, Node};
 use kernel::{HostId, NodeId};
 use mason::Layout;
 use mason::proxy::arranging::{FIRST, Progress};
+use mason::shard::ShardServer;
 use paxos::{Configuration, Member};
 use runtime::{HostHandle, LinkStatus, Metrics, PeerConfig};
 use serde::Serialize;
+use shared_log::StorageStat;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -61,6 +63,49 @@ pub struct Status {
     pub coordination: Option<Coordination>,
     /// Places that each space of the sequence has given, as far as this host has executed them.
     pub sequence: BTreeMap<String, u64>,
+    /// The spaces of the shared log, as far as this host has executed them.
+    pub log: BTreeMap<u16, LogSpace>,
+}
+
+/// A space of the shared log on this host.
+#[derive(Clone, Debug, Serialize)]
+pub struct LogSpace {
+    /// How far its server is, in words.
+    pub standing: String,
+    /// Logs.
+    pub logs: usize,
+    /// Segments that a snapshot names and that are fetched from other hosts.
+    pub missing: usize,
+    /// Segments on the disk.
+    pub segments: u64,
+    /// Bytes of their entries.
+    pub stored_bytes: u64,
+    /// Bytes of entries in memory, because they are not on the disk yet.
+    pub memory_bytes: u64,
+    /// Bytes in memory of what was read from the disk.
+    pub cached_bytes: u64,
+    /// Pages that reads found in memory.
+    pub page_hits: u64,
+    /// Pages that reads had read from the disk.
+    pub page_loads: u64,
+}
+
+impl LogSpace {
+    fn of(server: &ShardServer<shared_log::Logs>) -> Self {
+        let StorageStat { segments, stored_bytes, memory_bytes, cached_bytes, hits, loads } =
+            server.service().storage();
+        Self {
+            standing: server.standing(),
+            logs: server.service().logs().count(),
+            missing: server.blobs_missing(),
+            segments,
+            stored_bytes,
+            memory_bytes,
+            cached_bytes,
+            page_hits: hits,
+            page_loads: loads,
+        }
+    }
 }
 
 /// What a host does for the coordination service.
@@ -237,6 +282,9 @@ impl Status {
                 {
                     status.sequence.insert(name.clone(), server.service().given());
                 }
+                if let Some(mason::Member::Shard(server)) = node.as_log() {
+                    status.log.insert(server.space().0, LogSpace::of(server));
+                }
             }
             let settled = view.nodes().filter_map(|(_, node)| node.settled_on());
             status.membership.settled = settled.fold(status.membership.version, u64::min);
@@ -270,6 +318,7 @@ impl Status {
             waits_for: None,
             coordination: None,
             sequence: BTreeMap::new(),
+            log: BTreeMap::new(),
         };
         let mut newest = 0;
         for node in nodes {

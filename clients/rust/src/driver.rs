@@ -226,7 +226,12 @@ impl Driver {
                         let _ = answer.send(response);
                     }
                 }
-                Effect::Trim { .. } | Effect::Reject { .. } | Effect::Mark { .. } | Effect::Note { .. } => {}
+                // A client keeps nothing, so it has nothing to give up or to read.
+                Effect::Blob(_)
+                | Effect::Trim { .. }
+                | Effect::Reject { .. }
+                | Effect::Mark { .. }
+                | Effect::Note { .. } => {}
             }
         }
     }

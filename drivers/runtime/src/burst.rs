@@ -4,7 +4,7 @@ use crate::clients::CLIENT_PLACES;
 use crate::host::HostError;
 use crate::reactor::{Held, Message, Reactor};
 use crate::timers::NodeIndex;
-use kernel::{Bytes, Effect, Effects, HostId, Node, NodeId, Place, Rng};
+use kernel::{BlobEffect, Bytes, Effect, Effects, HostId, Node, NodeId, Place, Rng};
 use std::collections::BTreeSet;
 
 /// Messages within the host in one burst; what is beyond waits until sockets have had their turn.
@@ -44,6 +44,7 @@ impl<N: Node + 'static> Reactor<N> {
         for place in forget.iter().filter(|place| !places.contains(place)) {
             let next = journal.next_position(*place);
             journal.trim(*place, next);
+            self.blobs.carry_out(*place, BlobEffect::Keep { ids: Vec::new() });
         }
         Ok(())
     }
@@ -115,6 +116,10 @@ impl<N: Node + 'static> Reactor<N> {
                 Effect::Trim { before } => {
                     self.held.push_back((after, Held::Trim { place: from.place(), before }));
                 }
+                Effect::Blob(effect @ BlobEffect::Drop { .. }) if !durable => {
+                    self.held.push_back((after, Held::Blob { place: from.place(), effect }));
+                }
+                Effect::Blob(effect) => self.blobs.carry_out(from.place(), effect),
                 Effect::SetTimer { timer, after } => self.nodes.timers.set(index, timer, now + after),
                 Effect::StopTimer { timer } => self.nodes.timers.stop(index, timer),
                 Effect::Respond { id, response } => {
@@ -145,6 +150,7 @@ impl<N: Node + 'static> Reactor<N> {
                     self.router.route(from, to, message, self.nodes.now);
                 }
                 Held::Trim { place, before } => journal.trim(place, before),
+                Held::Blob { place, effect } => self.blobs.carry_out(place, effect),
             }
         }
         sent

@@ -71,6 +71,8 @@ const META_UNFINISHED: &str = "ordinate.meta.unfinished";
 
 /// The directory below it that holds the journal.
 pub(crate) const JOURNAL: &str = "journal";
+/// The directory below it that holds the blobs of all roles: the segments of the logs.
+pub(crate) const SEGMENTS: &str = "segments";
 
 /// Whose a data directory is.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -92,6 +94,8 @@ pub struct IdleDirectory {
     pub owner: Owner,
     /// Its journal, read-only.
     pub journal: ReadOnlyDisk,
+    /// Its blobs, read-only.
+    pub segments: ReadOnlyDisk,
     _lock: Option<File>,
 }
 
@@ -115,7 +119,8 @@ impl IdleDirectory {
         }
         let text = read_meta(path).map_err(io)?.ok_or_else(|| DataError::NotOne { path: path.to_owned() })?;
         let owner = Owner::parse(path, &text)?;
-        Ok(Self { owner, journal: ReadOnlyDisk::new(path.join(JOURNAL)), _lock: lock })
+        let part = |name| ReadOnlyDisk::new(path.join(name));
+        Ok(Self { owner, journal: part(JOURNAL), segments: part(SEGMENTS), _lock: lock })
     }
 
     /// What is in the journal.

@@ -2,7 +2,7 @@
 
 use crate::direct::{BLOCK_BYTES, Blocks};
 use std::fs::{File, OpenOptions};
-use std::io;
+use std::io::{self, Write as _};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,6 +17,8 @@ pub trait Disk: Send + Sync {
     /// A new file of `bytes` written and synced zeros, so that later writes within it need no allocation. Replaces a
     /// file of that name. Leaves none behind if it fails.
     fn create(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn DiskFile>>;
+    /// A new file of these bytes, synced. Replaces a file of that name. Leaves none behind if it fails.
+    fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<()>;
     /// An existing file.
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>>;
     /// Gives a file another name, replacing a file of that name.
@@ -94,6 +96,17 @@ impl Disk for RealDisk {
         }
     }
 
+    fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        let path = self.directory.join(name);
+        let mut file = File::create(&path)?;
+        let written = file.write_all(bytes).and_then(|()| file.sync_all());
+        if written.is_err() {
+            // As in `create`.
+            let _ = std::fs::remove_file(&path);
+        }
+        written
+    }
+
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         Ok(Arc::new(self.file(name, &mut OpenOptions::new())?))
     }
@@ -148,6 +161,10 @@ impl Disk for ReadOnlyDisk {
     }
 
     fn create(&self, _name: &str, _bytes: u64) -> io::Result<Arc<dyn DiskFile>> {
+        read_only()
+    }
+
+    fn write_new(&self, _name: &str, _bytes: &[u8]) -> io::Result<()> {
         read_only()
     }
 

@@ -1,7 +1,7 @@
 //! Starting a host, and waiting for its end.
 
 use crate::clock::{ClockError, ClockSource};
-use crate::data::{DataDirectory, DataError, Incarnation, JOURNAL, random_u128};
+use crate::data::{DataDirectory, DataError, Incarnation, JOURNAL, SEGMENTS, random_u128};
 use crate::disk::{Disk, RealDisk};
 use crate::event::EventSink;
 use crate::front_end::FrontEndConfig;
@@ -34,9 +34,9 @@ pub enum Storage {
         /// The journal's settings.
         journal: JournalOptions,
     },
-    /// In a journal on the given disk, without lock or owner: for tests.
+    /// In a journal on the given disk, with the blobs beside it, without lock or owner: for tests.
     Disk {
-        /// The journal's directory.
+        /// The directory.
         disk: Arc<dyn Disk>,
         /// The journal's settings.
         journal: JournalOptions,
@@ -123,6 +123,16 @@ pub enum HostError {
     /// The journal cannot be used (any more). Nothing that it did not confirm was acknowledged.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// A blob cannot be written, for another reason than want of space.
+    #[error("cannot {action} {}: {source}", file.display())]
+    Blob {
+        /// What was tried.
+        action: &'static str,
+        /// On which file.
+        file: PathBuf,
+        /// The system's answer.
+        source: io::Error,
+    },
     /// There is no usable wall clock.
     #[error(transparent)]
     Clock(#[from] ClockError),
@@ -264,6 +274,8 @@ fn text_of(panic: &(dyn Any + Send)) -> String {
 pub(crate) struct OpenStorage {
     pub(crate) incarnation: Incarnation,
     pub(crate) journal: Option<(Arc<dyn Disk>, JournalOptions)>,
+    /// Where blobs are; none: in memory.
+    pub(crate) blobs: Option<Arc<dyn Disk>>,
     /// Random numbers of this start.
     pub(crate) drawn: u128,
     /// Held until the host ends.
@@ -274,18 +286,23 @@ fn open_storage(config: HostConfig) -> Result<(HostConfig, OpenStorage), HostErr
     let random = || random_u128().map_err(|source| HostError::Io { action: "read /dev/urandom", source });
     let (drawn, fresh) = (random()?, Incarnation(random()?));
     let storage = match &config.storage {
-        Storage::Memory => OpenStorage { incarnation: fresh, journal: None, drawn, directory: None },
+        Storage::Memory => {
+            OpenStorage { incarnation: fresh, journal: None, blobs: None, drawn, directory: None }
+        }
         Storage::Disk { disk, journal } => {
-            let journal = Some((Arc::clone(disk), *journal));
-            OpenStorage { incarnation: Incarnation(0), journal, drawn, directory: None }
+            let (journal, blobs) = (Some((Arc::clone(disk), *journal)), Some(Arc::clone(disk)));
+            OpenStorage { incarnation: Incarnation(0), journal, blobs, drawn, directory: None }
         }
         Storage::Directory { path, journal } => {
             let directory = DataDirectory::open(path, &config.cluster.0, &config.name, fresh, config.joins)?;
-            let disk = RealDisk::new(path.join(JOURNAL))
-                .map_err(|source| HostError::Io { action: "make the journal's directory", source })?;
-            let journal = Some((Arc::new(disk) as Arc<dyn Disk>, *journal));
+            let disk = |name, action| match RealDisk::new(path.join(name)) {
+                Ok(disk) => Ok(Arc::new(disk) as Arc<dyn Disk>),
+                Err(source) => Err(HostError::Io { action, source }),
+            };
+            let journal = Some((disk(JOURNAL, "make the journal's directory")?, *journal));
+            let blobs = Some(disk(SEGMENTS, "make the segments' directory")?);
             let incarnation = directory.incarnation;
-            OpenStorage { incarnation, journal, drawn, directory: Some(directory) }
+            OpenStorage { incarnation, journal, blobs, drawn, directory: Some(directory) }
         }
     };
     Ok((config, storage))

@@ -11,7 +11,8 @@
 //! # Threads
 //!
 //! All of the above is one thread. Others: one that prepares journal segments; one that syncs, used only while the disk is
-//! slow; one that looks up names, started at the first name that is no address.
+//! slow; two that write and read blobs, started with the first; one that looks up names, started at the first name that is no
+//! address.
 //!
 //! # An example
 //!
@@ -103,6 +104,7 @@
 //! Clients of other protocols come in by way of a [`FrontEnd`]; other threads by way of a [`HostHandle`].
 
 mod answer;
+pub mod blobs;
 mod burst;
 mod clients;
 mod clock;
@@ -127,6 +129,7 @@ mod router;
 mod socket;
 mod timers;
 mod tls;
+mod worker;
 
 pub use answer::{Answer, NoAnswer};
 pub use clock::{ClockError, ClockSource};
@@ -138,5 +141,5 @@ pub use host::{Host, HostConfig, HostError, Storage};
 pub use inbound::{Admission, AskAdmission};
 pub use journal::{FsyncPlacement, JournalError, JournalOptions};
 pub use link::{LinkStatus, Partner, PeerConfig};
-pub use metrics::{Histogram, Metrics};
+pub use metrics::{BlobCounts, Histogram, Metrics};
 pub use tls::{ClientCertificates, PeerTls, ServerTls, TlsError, TlsFiles};

@@ -44,8 +44,27 @@ pub struct Metrics {
     pub staged_bytes: u64,
     /// Bytes of the journal's segments on disk.
     pub journal_bytes: u64,
-    /// True while the journal waits for disk space.
+    /// True while the journal, or a blob, waits for disk space.
     pub disk_full: bool,
+    /// What the nodes keep beside the journal.
+    pub blobs: BlobCounts,
+}
+
+/// Blobs of a host's nodes. Totals count from the host's start; `files` and `bytes` are of the moment of the copy.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct BlobCounts {
+    /// Blobs that are durable.
+    pub files: u64,
+    /// Bytes of their contents.
+    pub bytes: u64,
+    /// Blobs that were written.
+    pub stores: u64,
+    /// Parts that were read.
+    pub loads: u64,
+    /// Bytes that were read.
+    pub loaded_bytes: u64,
+    /// Reads of what was not there, or not what was written.
+    pub lost: u64,
 }
 
 impl Metrics {

@@ -2,7 +2,9 @@
 
 use crate::journal::CommitNumber;
 use crate::timers::{NodeIndex, Timers};
-use kernel::{Effects, Family, Instant, Node, NodeId, Place, RequestId, Rng, Situation, TimerIndex, Wall};
+use kernel::{
+    BlobNotice, Effects, Family, Instant, Node, NodeId, Place, RequestId, Rng, Situation, TimerIndex, Wall,
+};
 
 /// One node.
 pub(crate) struct Slot<N: Node> {
@@ -84,6 +86,11 @@ impl<N: Node> Nodes<N> {
     pub(crate) fn request(&mut self, index: NodeIndex, id: RequestId, request: Request<N>) {
         self.touch(index);
         self.call(index, |node, situation, effects| node.on_request(id, request, situation, effects));
+    }
+
+    pub(crate) fn blob(&mut self, index: NodeIndex, notice: BlobNotice) {
+        self.touch(index);
+        self.call(index, |node, situation, effects| node.on_blob(notice, situation, effects));
     }
 
     /// Ends the burst of every node that took part in it; false if there was none.

@@ -3,6 +3,7 @@
 mod hosts;
 
 use crate::answer::Promise;
+use crate::blobs::Blobs;
 use crate::clients::{self, Clients};
 use crate::clock::Clock;
 use crate::data::{DataDirectory, Incarnation};
@@ -19,7 +20,7 @@ use crate::nodes::Nodes;
 use crate::resolver::Resolver;
 use crate::router::Router;
 use crate::socket::Readiness;
-use kernel::{Family, HostId, Instant, Node, NodeId, Place, Rng};
+use kernel::{BlobEffect, Family, HostId, Instant, Node, NodeId, Place, Rng};
 use mio::{Events, Poll, Token, Waker};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -49,6 +50,7 @@ pub(crate) type Response<N> = <<N as Node>::Family as Family>::Response;
 pub(crate) enum Held<M> {
     Send { from: NodeId, to: NodeId, message: M },
     Trim { place: Place, before: kernel::Position },
+    Blob { place: Place, effect: BlobEffect },
 }
 
 /// How a run ended without an error.
@@ -67,6 +69,7 @@ pub(crate) struct Reactor<N: Node> {
     inbounds: Inbounds,
     resolver: Resolver,
     pub(crate) journal: Option<Journal>,
+    pub(crate) blobs: Blobs,
     pub(crate) held: VecDeque<(CommitNumber, Held<Message<N>>)>,
     pub(crate) requests: BTreeMap<kernel::RequestId, Promise<Response<N>>>,
     next_request: u64,
@@ -125,6 +128,7 @@ impl<N: Node + 'static> Reactor<N> {
             INBOUNDS,
         );
         let notify = notifier(Arc::clone(&waker));
+        let blobs = Blobs::open(storage.blobs, Arc::clone(&notify))?;
         let journal = match storage.journal {
             Some((disk, options)) => {
                 let notify = Arc::clone(&notify);
@@ -141,6 +145,7 @@ impl<N: Node + 'static> Reactor<N> {
             inbounds,
             resolver: Resolver::new(notify),
             journal,
+            blobs,
             held: VecDeque::new(),
             requests: BTreeMap::new(),
             next_request: 1,
@@ -220,6 +225,7 @@ impl<N: Node + 'static> Reactor<N> {
                 continue;
             }
             self.router.metrics.bursts += 1;
+            self.hear_of_blobs()?;
             self.read_all();
             self.on_time();
             self.work()?;
@@ -237,6 +243,7 @@ impl<N: Node + 'static> Reactor<N> {
             return None;
         }
         let ready = !self.router.inbox.is_empty()
+            || self.blobs.is_ready()
             || self.clients.is_ready(self.may_read_clients())
             || (self.inbounds.is_ready() && self.may_read_hosts());
         if ready {
@@ -249,6 +256,7 @@ impl<N: Node + 'static> Reactor<N> {
             self.inbounds.due(),
             self.router.due(),
             self.disk_retry_at,
+            self.blobs.due(),
             self.witness_at,
             links,
         ];
@@ -407,6 +415,17 @@ impl<N: Node + 'static> Reactor<N> {
         Ok(())
     }
 
+    /// Tells the nodes what became of their blobs.
+    fn hear_of_blobs(&mut self) -> Result<(), HostError> {
+        self.blobs.retry(self.nodes.now);
+        while let Some((place, notice)) = self.blobs.poll(self.nodes.now)? {
+            if let Some(index) = self.nodes.find(place) {
+                self.nodes.blob(index, notice);
+            }
+        }
+        Ok(())
+    }
+
     /// A last effort for what is under way, without waiting for anybody but the disk.
     fn wind_up(&mut self) -> Result<(), HostError> {
         self.settle();
@@ -444,6 +463,8 @@ impl<N: Node + 'static> Reactor<N> {
             metrics.journal_bytes = journal.disk_bytes();
             metrics.disk_full = self.disk_full;
         }
+        metrics.blobs = self.blobs.counts();
+        metrics.disk_full |= self.blobs.due().is_some();
         metrics
     }
 

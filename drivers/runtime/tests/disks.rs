@@ -55,6 +55,9 @@ impl Disk for FailingDisk {
     fn create(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn DiskFile>> {
         self.real.create(name, bytes).map(|file| self.file(file))
     }
+    fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.real.write_new(name, bytes)
+    }
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         self.real.open(name).map(|file| self.file(file))
     }

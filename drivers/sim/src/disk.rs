@@ -4,6 +4,7 @@
 //! the real journal it cuts a torn tail at the first bad frame. Unlike the real one it knows what was durable, so it
 //! reports every bad frame before that as corruption, whatever follows it.
 
+use crate::blobs::Files;
 use crate::draw::{mix, unit};
 use crate::plan::Loss;
 use kernel::{Place, Position};
@@ -54,6 +55,8 @@ pub(crate) struct Disk {
     trims: BTreeMap<Place, Position>,
     compacted_at: u64,
     misdirection: Option<Misdirection>,
+    /// What nodes keep beside the journal.
+    pub(crate) blobs: Files,
 }
 
 impl Disk {

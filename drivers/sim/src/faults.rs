@@ -190,7 +190,7 @@ impl<S: Scenario> Run<S> {
     fn may_lose_disk(&self, host: HostIndex, scenario: &S) -> bool {
         let it = &self.hosts[usize::from(host)];
         let cluster = Cluster { hosts: &self.hosts, now: self.out.now };
-        it.status != Status::Lost && !it.damaged && scenario.may_lose_disk(it.id, &cluster)
+        it.status != Status::Lost && !it.is_damaged() && scenario.may_lose_disk(it.id, &cluster)
     }
 
     fn rot(&mut self, host: HostIndex, draw: u64, lasts: u64, scenario: &mut S) {
@@ -198,7 +198,7 @@ impl<S: Scenario> Run<S> {
             return;
         }
         let it = &mut self.hosts[usize::from(host)];
-        if !it.disk.rot(draw) {
+        if it.rot_blob(draw, &mut self.out) || !it.disk.rot(draw) {
             return;
         }
         it.damaged = true;

@@ -1,5 +1,6 @@
 //! One host: nodes that share a journal, work in bursts, and crash together.
 
+use crate::blobs::UnderWay;
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::draw::{Purpose, mix, root};
@@ -7,7 +8,7 @@ use crate::outside::{Happening, Outside};
 use crate::plan::{Aim, HostIndex, Loss};
 use crate::queue::Event;
 use crate::seat::{Held, Seat};
-use kernel::{Bytes, Effects, Family, HostId, Node, NodeId, Place, RequestId, Rng, TimerIndex};
+use kernel::{BlobNotice, Bytes, Effects, Family, HostId, Node, NodeId, Place, RequestId, Rng, TimerIndex};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -30,6 +31,7 @@ pub(crate) enum Input<F: Family> {
     Message { from: NodeId, to: NodeId, message: F::Message },
     Timer { seat: usize, timer: TimerIndex },
     Request { to: NodeId, id: RequestId, request: F::Request },
+    Blob { seat: usize, notice: BlobNotice },
 }
 
 /// A crash that waits for its moment.
@@ -56,6 +58,7 @@ pub(crate) struct Host<N: Node> {
     pub(crate) local: VecDeque<(NodeId, NodeId, <N::Family as Family>::Message)>,
     pub(crate) held: VecDeque<Held<<N::Family as Family>::Message>>,
     pub(crate) disk: Disk,
+    pub(crate) blobs: UnderWay,
     pub(crate) clock: Clock,
     busy_until: u64,
     pub(crate) paused_until: u64,
@@ -90,6 +93,7 @@ impl<N: Node> Host<N> {
             local: VecDeque::new(),
             held: VecDeque::new(),
             disk: Disk::default(),
+            blobs: UnderWay::default(),
             clock: Clock::new(clock_error),
             busy_until: 0,
             paused_until: 0,
@@ -150,6 +154,8 @@ impl<N: Node> Host<N> {
         });
         self.status = Status::Down;
         self.life += 1;
+        let places: Vec<Place> = self.seats.iter().map(|seat| seat.id.place()).collect();
+        self.blobs.crash(&mut self.disk, |seat| places[seat], draw);
         self.seats.clear();
         self.inbox.clear();
         self.local.clear();
@@ -175,6 +181,7 @@ impl<N: Node> Host<N> {
         if self.syncing.is_some() {
             self.sync_returns(out.now + out.swarm.sync, out);
         }
+        self.hurry_blobs(out);
         if self.status == Status::Up {
             out.queue.push(out.now, Event::Wake { host: self.index, life: self.life });
         }
@@ -273,6 +280,11 @@ impl<N: Node> Host<N> {
                 out.happened(Happening::Timer, id.as_u64(), u64::from(timer.0));
                 out.trace.line(out.now, Some(self.id), || format!("{id} timer {}", timer.0));
                 self.call(seat, out, |node, situation, effects| node.on_timer(timer, situation, effects));
+            }
+            Input::Blob { seat, notice } => {
+                let id = self.seats[seat].id;
+                out.trace.line(out.now, Some(self.id), || format!("{id} {notice:?}"));
+                self.call(seat, out, |node, situation, effects| node.on_blob(notice, situation, effects));
             }
             Input::Request { to, id, request } => {
                 let Some(seat) = self.seat(to) else { return };
@@ -422,6 +434,7 @@ impl<N: Node> Host<N> {
                 }
                 Held::Send { from, to, message, .. } => out.send(from, self.index, self.life, to, &message),
                 Held::Trim { place, before, .. } => self.disk.trim(place, before),
+                Held::Blob { seat, effect, .. } => self.carry_out_blob(seat, effect, out),
             }
         }
         self.sync(out);

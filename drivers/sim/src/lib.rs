@@ -156,6 +156,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod blobs;
 mod class;
 mod clock;
 pub mod cost;

@@ -26,6 +26,7 @@ pub(crate) enum Happening {
     Fault,
     FaultEnd,
     Heal,
+    Blob,
 }
 
 /// The world as a host sees it.

@@ -14,6 +14,8 @@ pub(crate) enum Event {
     Wake { host: u8, life: u32 },
     /// A host's fsync returns.
     Synced { host: u8, life: u32 },
+    /// A blob of a host is written or read.
+    Blob { host: u8, ticket: u32, life: u32 },
     /// A host that is down comes back.
     Restart { host: u8, life: u32 },
     /// A planned fault strikes.

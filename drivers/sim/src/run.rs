@@ -235,6 +235,16 @@ impl<S: Scenario> Run<S> {
                     }
                 }
             }
+            Event::Blob { host, ticket, life } => {
+                if self.lives(host, life) {
+                    self.out.current = Some(self.hosts[usize::from(host)].id);
+                    let works = self.hosts[usize::from(host)].blob_done(ticket, &mut self.out);
+                    self.strike_triggered(scenario);
+                    if works {
+                        self.burst(host, scenario);
+                    }
+                }
+            }
             Event::Restart { host, life } => {
                 let it = &self.hosts[usize::from(host)];
                 if it.status == Status::Down && it.life == life && self.may_restart(host) {

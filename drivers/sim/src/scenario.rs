@@ -1,10 +1,11 @@
 //! What a protocol brings to the simulator: its cluster, its workload, its invariants.
 
+use crate::blobs::rots_a_blob;
 use crate::class::{Class, Classes};
 use crate::host::{Host, Status};
 use crate::plan::{Blow, Cut, Frozen, HostIndex, HostMask, Loss, OperationId};
 use crate::swarm::Tuning;
-use kernel::{Family, HostId, Node, NodeId, Place, RequestId, Rng};
+use kernel::{BlobId, Family, HostId, Node, NodeId, Place, RequestId, Rng};
 use std::time::Duration;
 
 /// A request of the scenario's family.
@@ -252,9 +253,15 @@ impl<'a, N: Node> Cluster<'a, N> {
         self.status(host) == Some(Status::Lost)
     }
 
+    /// Whether a blob is on the disk of its node's host, readable or not.
+    pub fn has_blob(&self, node: NodeId, id: BlobId) -> bool {
+        let host = self.hosts.iter().find(|candidate| candidate.id == node.host());
+        host.is_some_and(|host| host.disk.blobs.has(node.place(), id))
+    }
+
     /// Whether a durable bit of `host` is known to be wrong, or may be when it restarts.
     pub fn is_damaged(&self, host: HostId) -> bool {
-        self.hosts.iter().any(|candidate| candidate.id == host && candidate.damaged)
+        self.hosts.iter().any(|candidate| candidate.id == host && candidate.is_damaged())
     }
 
     fn status(&self, host: HostId) -> Option<Status> {
@@ -309,6 +316,17 @@ impl<N: Node> Control<'_, N> {
         if let Some(host) = self.cluster.index(host) {
             self.inflict(Blow::Pause { host }, lasts);
         }
+    }
+
+    /// Flips a bit of one of a host's blobs, if it has any that are sound and can bear it; nobody knows before it is read. False
+    /// if it has none.
+    pub fn rot_blob(&mut self, host: HostId, rng: &mut Rng) -> bool {
+        let sound = self.cluster.hosts.iter().any(|it| it.id == host && it.disk.blobs.can_rot());
+        if let Some(host) = self.cluster.index(host).filter(|_| sound) {
+            let draw = std::iter::repeat_with(|| rng.bits()).find(|&draw| rots_a_blob(draw));
+            self.inflict(Blow::BitRot { host, draw: draw.unwrap_or(0) }, Duration::ZERO);
+        }
+        sound
     }
 
     /// Lets a paused process go on before its time.

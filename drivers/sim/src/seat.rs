@@ -3,18 +3,21 @@
 use crate::host::{Host, NEVER};
 use crate::outside::{Happening, Outside};
 use crate::queue::Event;
-use kernel::{Effect, Effects, Instant, Node, NodeId, Place, Position, Rng, Situation, TimerIndex};
+use kernel::{
+    BlobEffect, Effect, Effects, Instant, Node, NodeId, Place, Position, Rng, Situation, TimerIndex,
+};
 
 /// What waits for the journal to be durable up to `target`.
 pub(crate) enum Held<M> {
     Send { from: NodeId, to: NodeId, message: M, target: u64 },
     Trim { place: Place, before: Position, target: u64 },
+    Blob { seat: usize, effect: BlobEffect, target: u64 },
 }
 
 impl<M> Held<M> {
     pub(crate) fn target(&self) -> u64 {
         match self {
-            Self::Send { target, .. } | Self::Trim { target, .. } => *target,
+            Self::Send { target, .. } | Self::Trim { target, .. } | Self::Blob { target, .. } => *target,
         }
     }
 }
@@ -79,6 +82,7 @@ impl<N: Node> Host<N> {
         effects.clear_records();
         let (host, life, target) = (self.index, self.life, *appended_end);
         let durable = target <= disk.durable();
+        let mut blobs = Vec::new();
         for effect in effects.drain() {
             match effect {
                 Effect::SendDurable { to, message, .. } if !durable => {
@@ -115,10 +119,17 @@ impl<N: Node> Host<N> {
                 }
                 Effect::Trim { before } if durable => disk.trim(place, before),
                 Effect::Trim { before } => held.push_back(Held::Trim { place, before, target }),
+                Effect::Blob(effect @ BlobEffect::Drop { .. }) if !durable => {
+                    held.push_back(Held::Blob { seat: index, effect, target });
+                }
+                Effect::Blob(effect) => blobs.push(effect),
                 Effect::Reject { reason } => *out.rejects.entry(reason).or_default() += 1,
                 Effect::Mark { name } => *out.marks.entry(name).or_default() += 1,
                 Effect::Note { text } => out.trace.line(out.now, Some(id.host()), || format!("{id} {text}")),
             }
+        }
+        for effect in blobs {
+            self.carry_out_blob(index, effect, out);
         }
     }
 }

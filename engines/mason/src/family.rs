@@ -8,8 +8,8 @@ use crate::sequencer::{Sequencer, SequencerIn};
 use crate::service::{Shard, Stub};
 use crate::shard::{ShardIn, ShardServer};
 use kernel::{
-    Bytes, Cx, Decode, DecodeError, Effects, Embedded, Encode, Family, Node, NodeId, Position, Reader,
-    RequestId, Role, Situation, TimerIndex, TimerKey,
+    BlobNotice, Bytes, Cx, Decode, DecodeError, Effects, Embedded, Encode, Family, Node, NodeId, Position,
+    Reader, RequestId, Role, Situation, TimerIndex, TimerKey,
 };
 use paxos::multipaxos::client::ClientIn as LogAnswer;
 
@@ -257,6 +257,11 @@ where
                 Cx::<Proxy>::new(situation, effects).reject("request to a role that serves none");
             }
         }
+    }
+
+    fn on_blob(&mut self, notice: BlobNotice, situation: Situation<'_>, effects: &mut Effects<Mason>) {
+        each_role!(self, situation, effects, |role, cx| role.on_blob(notice, cx), |node, inner| node
+            .on_blob(notice, situation, inner));
     }
 
     fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Mason>) {

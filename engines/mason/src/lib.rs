@@ -55,5 +55,5 @@ pub use deployment::{Deployment, GATEWAY, HostParts, PLACES_PER_DEPLOYMENT, Part
 pub use family::{Mason, Member, Message, Response};
 pub use order::{Cut, Group, GroupTime, Number, Operation, Order, Placed, Range, Space, Stamp};
 pub use outbox::{Life, Outbox};
-pub use service::{Shard, ShardOut, Stub, StubOut, Verdict};
+pub use service::{BlobRef, Shard, ShardOut, Stub, StubOut, Verdict};
 pub use topology::{Layout, Members, Parameters, ProxyGroup, Topology};

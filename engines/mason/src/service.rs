@@ -2,7 +2,7 @@
 
 use crate::order::{Group, GroupTime, Order, Space};
 use crate::topology::Layout;
-use kernel::{Bytes, DecodeError, NodeId, SnapshotStep};
+use kernel::{BlobId, BlobRange, Bytes, DecodeError, NodeId, SnapshotStep};
 
 /// The service's part in a proxy, replicated with it: decides which spaces an operation concerns, and keeps what belongs to
 /// the proxy and not to a shard (sessions, for instance).
@@ -98,6 +98,17 @@ impl StubOut {
     }
 }
 
+/// A blob as a snapshot names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlobRef {
+    /// Which: the same on every server.
+    pub id: BlobId,
+    /// Its length.
+    pub bytes: u64,
+    /// [`parts::digest`] of its contents.
+    pub digest: u64,
+}
+
 /// One shard of the service's state: executes its space in order, on several servers alike.
 ///
 /// **Contract.** `inputs`, `execute` are deterministic functions of the state that the operations before have made.
@@ -112,8 +123,9 @@ pub trait Shard: Sized + 'static {
     /// Executes. `others`: the inputs of the other participants, sorted by space; empty where the order has one space.
     fn execute(&mut self, body: &Bytes, order: &Order, others: &[(Space, Bytes)], out: &mut ShardOut);
 
-    /// Executes a read for `reader`; what it watches from now on is told by [`ShardOut::notify`].
-    fn read(&mut self, reader: NodeId, query: &[u8], out: &mut Vec<u8>);
+    /// Executes a read for `reader`; what it watches from now on is told by [`ShardOut::notify`]. If it needs a part of a blob that is
+    /// not in memory, that is returned, nothing else is done, and the read comes again when the part is [`Shard::loaded`].
+    fn read(&mut self, reader: NodeId, query: &[u8], out: &mut Vec<u8>) -> Option<BlobRange>;
 
     /// The reader has gone or has started anew: forget what it watched.
     fn forget_reader(&mut self, reader: NodeId);
@@ -132,6 +144,38 @@ pub trait Shard: Sized + 'static {
 
     /// The last chunk was installed: tells readers what they missed.
     fn installed(&mut self, _out: &mut ShardOut) {}
+
+    /// The next part of the state that is to be written as a blob; each is handed out once, until [`Shard::reset`]. It is still in
+    /// memory and in snapshots until it is [`Shard::stored`].
+    fn unstored(&mut self) -> Option<(BlobId, Bytes)> {
+        None
+    }
+
+    /// The blob is durable here: snapshots that begin from now on name it, and its contents may go from memory.
+    fn stored(&mut self, _id: BlobId) {}
+
+    /// A part of a blob was read for a read that waits.
+    fn loaded(&mut self, _range: BlobRange, _bytes: &Bytes) {}
+
+    /// The blobs that snapshots of the present state name.
+    fn blobs(&self) -> Vec<BlobRef> {
+        Vec::new()
+    }
+
+    /// One of [`Shard::blobs`].
+    fn blob(&self, _id: BlobId) -> Option<BlobRef> {
+        None
+    }
+
+    /// The part of a blob, if the whole of it is still in memory.
+    fn in_memory(&self, _range: BlobRange) -> Option<Bytes> {
+        None
+    }
+
+    /// What waits to be stored takes so much memory that nothing more must be executed.
+    fn is_full(&self) -> bool {
+        false
+    }
 
     /// A digest of the whole replicated state; equal on servers that have executed the same numbers.
     fn digest(&self) -> u64;

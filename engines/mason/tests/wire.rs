@@ -1,6 +1,6 @@
 //! The wire, journal and log formats: golden bytes of every message, record and entry, and hostile input.
 
-use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place, Reader, Rng};
+use kernel::{BlobId, Bytes, Decode, Encode, HostId, NodeId, Place, Reader, Rng};
 use mason::client::{self, Answer, ReadAnswer};
 use mason::proxy::delivery::{Run, Runs};
 use mason::proxy::entry::{Batch, Claim, Entry, Item, Page, Question};
@@ -213,6 +213,8 @@ fn to_shards() -> Vec<Message> {
         shard::Settled { below: placed() }.into(),
         shard::Moved { members: members() }.into(),
         shard::Hurry {}.into(),
+        shard::PullBlob { id: BlobId { series: 2, first: 3 }, offset: 4, bytes: 5 }.into(),
+        shard::BlobPage { id: BlobId { series: 2, first: 3 }, offset: 4, page: body() }.into(),
     ]
 }
 

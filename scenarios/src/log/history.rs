@@ -147,13 +147,25 @@ impl History {
                     // It has taken an older snapshot of its own after a restart.
                     at = first;
                 }
-                for (position, entry) in log.entries(at) {
-                    invariant!(DUR, position == at, "{node} holds {position} of {name} after {at}");
-                    self.is_at(name, position, entry, &node);
-                    at += 1;
+                for segment in log.segments(at) {
+                    let begins = segment.first;
+                    invariant!(DUR, begins <= at, "{node} holds {begins} of {name} after {at}");
+                    let entries = segment.rows.into_iter().flat_map(Rows::iter);
+                    for (position, entry) in (begins..).zip(entries).skip((at - begins) as usize) {
+                        self.is_at(name, position, entry, &node);
+                    }
+                    at = segment.next;
                 }
                 invariant!(DUR, at == next, "{node} says that {name} ends at {next}, and lacks {at}");
                 self.looked.insert(key, at);
+            }
+            // What has left the memory, and what a snapshot that others rely on names, must be on the disk.
+            for id in server.blobs_on_disk().chain(server.blobs_named()) {
+                invariant!(
+                    DUR,
+                    cluster.has_blob(node, id),
+                    "{node} takes {id} for durable, and it is not there"
+                );
             }
         }
     }

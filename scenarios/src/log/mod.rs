@@ -8,8 +8,8 @@ use ::mason::{Deployment, Group, HostParts, Parameters, Response, Space, Stub};
 use history::History;
 use kernel::{Encode, HostId, NodeId, Place, RequestId, Rng};
 use shared_log::{
-    Append, Create, Gateway, List, Logs, Named, Names, Part, RETAIN_BYTES_MIN, Read, Request, Routes, Rows,
-    Trim,
+    Append, Bounds, Create, Gateway, List, Logs, Named, Names, Part, RETAIN_BYTES_MIN, Read, Request, Routes,
+    Rows, Trim,
 };
 use sim::{Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind, Tuning};
 use std::collections::BTreeSet;
@@ -23,7 +23,7 @@ type Node = ::mason::Member<Names, Logs, Gateway>;
 pub struct LogScenario {
     hosts: Vec<HostId>,
     spaces: u16,
-    segment_bytes: usize,
+    bounds: Bounds,
     deployment: Deployment,
     history: History,
     invariants: Invariants,
@@ -49,14 +49,20 @@ const MARKS: &[&str] = &[
     "proxy.filled_holes",
     "sequencer.took_over",
     "shard.asked_for_inputs",
+    "shard.fetched_a_blob",
+    "shard.lost_a_blob",
+    "shard.read_a_blob",
+    "shard.stored_a_blob",
     "shard.took_a_snapshot_from_a_peer",
+    "shard.waited_for_its_disk",
     "shard.wrote_a_snapshot",
 ];
 
-const STRIKES: [StrikeKind; 3] = [
+const STRIKES: [StrikeKind; 4] = [
     StrikeKind { name: "kill a proxy's leader", class: sim::Class::Strike },
     StrikeKind { name: "pause the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "kill everybody", class: sim::Class::Strike },
+    StrikeKind { name: "rot a segment", class: sim::Class::Strike },
 ];
 
 impl LogScenario {
@@ -94,7 +100,13 @@ impl LogScenario {
         Self {
             hosts,
             spaces,
-            segment_bytes: 32 << rng.below(5),
+            bounds: Bounds {
+                segment_bytes: 32 << rng.below(5),
+                open_bytes: 200 << rng.below(4),
+                page_bytes: 8 << rng.below(4),
+                unstored_bytes: 64 << rng.below(8),
+                cache_bytes: if rng.chance(0.5) { 0 } else { 64 << rng.below(5) },
+            },
             deployment: Deployment::new(entries, groups, spaces, count, parameters, log),
             history: History::default(),
             invariants: Invariants::default(),
@@ -214,7 +226,7 @@ impl Scenario for LogScenario {
             (self.deployment.proxies_of(life.host), self.deployment.servers_of(life.host));
         let parts = HostParts {
             stub: &|_: Group| stub,
-            shard: &|space: Space| Logs::new(space, self.spaces).with_segments_of(self.segment_bytes),
+            shard: &|space: Space| Logs::new(space, self.spaces, self.bounds),
             gateway: Gateway::new(Routes { proxies, shards, capacity: 64 << 20 }),
         };
         self.deployment.build(life.host, &spaces_of, parts)
@@ -274,6 +286,11 @@ impl Scenario for LogScenario {
                         control.crash(host, Loss::All, rng.duration(second / 10, second), rng);
                     }
                 }
+            }
+            (3, _) => {
+                let bears = |host: &&HostId| self.may_lose_disk(**host, &control.cluster);
+                let hosts: Vec<HostId> = self.hosts.iter().filter(bears).copied().collect();
+                return rng.pick(&hosts).copied().is_some_and(|host| control.rot_blob(host, rng));
             }
             _ => return false,
         }

@@ -1,7 +1,7 @@
 //! `/metrics` in the OpenMetrics text format.
 
 use super::Admin;
-use crate::status::Status;
+use crate::status::{LogSpace, Status};
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -17,6 +17,7 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     };
     let mut page = Page::default();
     page.info(&status);
+    let log = |count: fn(&LogSpace) -> u64| status.log.values().map(count).sum::<u64>();
     let counters = [
         ("messages_in", "Messages from other hosts and clients", metrics.messages_in),
         ("messages_out", "Messages to other hosts and clients", metrics.messages_out),
@@ -25,6 +26,12 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
         ("bytes_out", "Bytes to other hosts", metrics.bytes_out),
         ("bursts", "Rounds of the reactor", metrics.bursts),
         ("fsyncs", "Times the journal was synced", metrics.fsyncs),
+        ("segments_written", "Segments of logs written to the disk", metrics.blobs.stores),
+        ("segment_loads", "Reads of parts of segments", metrics.blobs.loads),
+        ("segment_loaded_bytes", "Bytes read from segments", metrics.blobs.loaded_bytes),
+        ("segments_lost", "Reads of segments that were gone or damaged", metrics.blobs.lost),
+        ("log_page_hits", "Pages of segments that reads found in memory", log(|space| space.page_hits)),
+        ("log_page_loads", "Pages of segments that reads had read", log(|space| space.page_loads)),
     ];
     for (name, help, value) in counters {
         page.counter(name, help, value);
@@ -49,6 +56,11 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
         ),
         ("staged_bytes", "Bytes that wait for the disk", metrics.staged_bytes as f64),
         ("journal_bytes", "Size of the journal", metrics.journal_bytes as f64),
+        ("segments", "Segments of logs on the disk", metrics.blobs.files as f64),
+        ("segment_bytes", "Bytes of segments on the disk", metrics.blobs.bytes as f64),
+        ("log_memory_bytes", "Bytes of entries not on the disk yet", log(|it| it.memory_bytes) as f64),
+        ("log_cached_bytes", "Bytes in memory of what was read", log(|it| it.cached_bytes) as f64),
+        ("log_segments_missing", "Segments to be fetched", log(|it| it.missing as u64) as f64),
         ("disk_full", "1 while the disk is full", f64::from(u8::from(metrics.disk_full))),
         ("fsync_p50_seconds", "Median fsync latency", metrics.fsync_latency.quantile(0.5).as_secs_f64()),
         (

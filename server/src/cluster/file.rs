@@ -120,6 +120,8 @@ pub struct Logs {
     pub proxies: u16,
     /// What the logs of one space may be created to hold together, in bytes.
     pub space_bytes: u64,
+    /// What the entries of one space may take of a host's memory, in bytes.
+    pub memory_bytes: u64,
     /// Kafka's protocol over them, if it is on.
     pub kafka: Option<Kafka>,
 }
@@ -476,8 +478,9 @@ impl Values<'_> {
             return Err(FileError::new(None, "listen.kafka is set, but there is no shared log", help));
         }
         let proxies = self.number("log.proxies").unwrap_or(1) as u16;
-        let space_bytes = self.size("log.space_bytes") as u64;
-        Ok((spaces > 0).then_some(Logs { spaces, proxies, space_bytes, kafka }))
+        let [space_bytes, memory_bytes] =
+            ["log.space_bytes", "log.memory_bytes"].map(|name| self.size(name) as u64);
+        Ok((spaces > 0).then_some(Logs { spaces, proxies, space_bytes, memory_bytes, kafka }))
     }
 
     fn kafka(&self) -> Option<Kafka> {

@@ -253,9 +253,15 @@ pub const KEYS: &[Key] = &[
         "log.space_bytes",
         Kind::Size,
         "268435456",
-        "what the logs of one space may be created to hold together: they are in memory, on every host",
-        "too large: hosts run out of memory (reckon with three times what logs hold); too small: \
-         logs cannot be created",
+        "what the logs of one space may be created to hold together: on the disk of every host",
+        "too large: disks run full, and clients wait; too small: logs cannot be created",
+    ),
+    key(
+        "log.memory_bytes",
+        Kind::Size,
+        "64MiB",
+        "what one space's entries may take of a host's memory, 32 MiB at least: those not on the disk yet, and those read lately",
+        "too large: hosts run out of memory; too small: reads wait for the disk, and appends when it is slow",
     ),
     key(
         "kafka.brokers",

@@ -126,6 +126,17 @@ impl ShowStatus {
         for (space, given) in status["sequence"].as_object().into_iter().flatten() {
             println!("sequence    {space}: {given} places given");
         }
+        for (_, space) in status["log"].as_object().into_iter().flatten() {
+            let mebibytes = |name: &str| space[name].as_u64().unwrap_or(0) >> 20;
+            println!(
+                "log         {}   logs {}   segments {} ({} MiB)   in memory {} MiB",
+                space["standing"].as_str().unwrap_or(""),
+                space["logs"],
+                space["segments"],
+                mebibytes("stored_bytes"),
+                mebibytes("memory_bytes") + mebibytes("cached_bytes"),
+            );
+        }
         print_members(&status);
         Ok(())
     }

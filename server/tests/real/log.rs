@@ -184,6 +184,129 @@ fn a_file_goes_in_and_comes_out_identical() {
     });
 }
 
+const MEBIBYTE: u64 = 1 << 20;
+/// 64 entries of 4 KiB, less what they cost beside their bytes.
+const APPEND_ENTRIES: u64 = 64;
+
+fn entry_at(position: u64) -> Vec<u8> {
+    let word = format!("entry {position} ");
+    word.bytes().cycle().take(4_088).collect()
+}
+
+async fn append_from(log: &Log, first: u64, count: u64) {
+    let mut rows = Rows::default();
+    (first..first + count).for_each(|position| rows.push(&entry_at(position)));
+    assert_eq!(log.append("long", rows).await.expect("an append is answered"), first);
+}
+
+/// The one space, as each host sees it.
+fn spaces(cluster: &Cluster) -> Vec<serde_json::Value> {
+    (0..3).filter_map(|host| Some(cluster.status(host)?["log"]["0"].clone())).collect()
+}
+
+// Memory that grows with a log that nobody reads ends the host; a segment that was let go and is not on the disk, or is read back as another's
+// bytes, loses entries. `ORDINATE_LOG_MIB` sets how much is appended.
+#[test]
+fn a_log_that_nobody_reads_is_on_the_disk_and_reads_back_after_all_hosts_died() {
+    alone(async {
+        let settings = "[log]\nspaces = 1\nproxies = 1\nspace_bytes = \"2GiB\"\nmemory_bytes = \"32MiB\"\n\
+                        [paxos]\nsnapshot_every_bytes = \"8MiB\"";
+        let mut cluster = Cluster::start(3, settings, "").await;
+        let log = Log::connect(cluster.endpoints_from(0)).with_timeout(Duration::from_secs(60));
+        log.create("long", 2 << 30, None).await.expect("a log is made");
+        let wanted = number("ORDINATE_LOG_MIB", 192) as u64 * MEBIBYTE / 4_096;
+        let (mut next, mut halfway) = (0, None);
+        let began = Instant::now();
+        while next < wanted {
+            append_from(&log, next, APPEND_ENTRIES).await;
+            next += APPEND_ENTRIES;
+            if next >= wanted / 2 && halfway.is_none() {
+                halfway = Some([0, 1, 2].map(|host| cluster.resident_bytes(host)));
+            }
+        }
+        let within = began.elapsed();
+        for space in spaces(&cluster) {
+            let in_memory = space["memory_bytes"].as_u64().expect("a number");
+            assert!(in_memory <= 32 * MEBIBYTE && space["cached_bytes"] == 0, "{space}");
+            assert!(space["segments"].as_u64() >= Some(next * 4_096 / MEBIBYTE - 32), "{space}");
+        }
+        let grown: Vec<u64> = (0..3)
+            .map(|host| {
+                cluster.resident_bytes(host).saturating_sub(halfway.expect("half was appended")[host])
+            })
+            .map(|bytes| bytes / MEBIBYTE)
+            .collect();
+        let resident = [0, 1, 2].map(|host| cluster.resident_bytes(host) / MEBIBYTE);
+        println!(
+            "log: {} MiB appended within {within:?}; resident {resident:?} MiB, {grown:?} more than halfway",
+            next >> 8
+        );
+        let half = next * 4_096 / 2 / MEBIBYTE;
+        assert!(grown.iter().all(|&grown| grown < half / 2), "{grown:?} MiB more for {half} MiB appended");
+        let status = cluster.ordinate(&["status"]).await;
+        let said = String::from_utf8_lossy(&status.stdout).into_owned();
+        let of_the_log = |line: &str| line.starts_with("log ") && line.contains("logs 1   segments ");
+        assert!(said.lines().any(of_the_log), "{said}");
+        cluster.kill_all();
+        cluster.launch_all();
+        cluster.until_ready().await;
+        for host in 0..3 {
+            let log =
+                Log::connect([cluster.hosts[host].native.to_string()]).with_timeout(Duration::from_secs(60));
+            // All of it from one host, a part from the others.
+            let mut at = if host == 0 { 0 } else { next * 3 / 4 };
+            while at < next {
+                let page = log.read("long", at, 1_000, Duration::ZERO).await.expect("it can be read");
+                assert!(
+                    page.first == at && page.tail == next && !page.entries.is_empty(),
+                    "{at}: {}",
+                    page.first
+                );
+                for entry in &page.entries {
+                    assert!(entry[..] == entry_at(at)[..], "position {at} holds something else");
+                    at += 1;
+                }
+            }
+        }
+        let loads: Vec<u64> =
+            spaces(&cluster).iter().filter_map(|space| space["page_loads"].as_u64()).collect();
+        assert!(loads.len() == 3 && loads.iter().all(|&loads| loads > 0), "read from the disk: {loads:?}");
+        // What rots on one host's disk, or is gone, comes back from the others.
+        cluster.kill(0);
+        let segments = cluster.data_of(0).join("segments");
+        let mut names: Vec<_> = std::fs::read_dir(&segments)
+            .expect("the directory is there")
+            .map(|entry| entry.expect("it can be read").path())
+            .collect();
+        names.sort();
+        let mut bytes = std::fs::read(&names[0]).expect("a segment");
+        let middle = bytes.len() / 2;
+        bytes[middle] ^= 1;
+        std::fs::write(&names[0], bytes).expect("our own file");
+        std::fs::remove_file(&names[1]).expect("our own file");
+        let path = cluster.data_of(0).display().to_string();
+        let looked = cluster.ordinate(&["inspect", &path]).await;
+        let (told, said) = (String::from_utf8_lossy(&looked.stdout), String::from_utf8_lossy(&looked.stderr));
+        assert!(
+            told.contains("positions 0 to ") || told.contains("DAMAGED: it is damaged: the checksum"),
+            "{told}"
+        );
+        assert!(said.starts_with("error[O2110]"), "{said}");
+        cluster.launch(0);
+        cluster.until("the host is back", PATIENCE, |cluster| cluster.is_ready(0)).await;
+        let log = Log::connect([cluster.hosts[0].native.to_string()]).with_timeout(Duration::from_secs(60));
+        let mut at = 0;
+        while at < 1_024.min(next) {
+            let page =
+                log.read("long", at, 1_000, Duration::ZERO).await.expect("it is fetched from another host");
+            assert!(page.entries.iter().all(|entry| {
+                at += 1;
+                entry[..] == entry_at(at - 1)[..]
+            }));
+        }
+    });
+}
+
 // A call that cannot be served must say so, and how to go on.
 #[test]
 fn the_log_says_what_is_wrong_and_where_to_resume() {

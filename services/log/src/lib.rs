@@ -7,22 +7,25 @@
 //! **Where we differ from Corfu-Mason, and why.** There, a position is the number that the sequencer gives. Here a log's name decides
 //! which space it lives in, and its positions are counted by the space's shard as it executes: spaces have no holes, so neither have
 //! logs, no-ops take no position, and there may be many more logs than spaces. An append that the log refuses (it is sealed, or
-//! its tail is not where the writer expects it) takes no position either. Entries live in the shard's memory and in its
-//! snapshots, bounded by what each log was created to hold; there is no chain of storage servers.
+//! its tail is not where the writer expects it) takes no position either. There is no chain of storage servers: a log is cut into
+//! segments, which every server of the space keeps on its disk; memory and snapshots hold what is not there yet ([`Bounds`]).
 #![forbid(unsafe_code)]
 
 mod gateway;
 mod groups;
+mod log;
 pub mod native;
 mod producers;
 mod rows;
 mod segment;
 mod shard;
+mod storage;
 mod wire;
 
 pub use gateway::{Gateway, Routes};
 pub use rows::{ROW_OVERHEAD, Rows};
-pub use shard::{LogView, Logs};
+pub use shard::{LogView, Logs, SegmentView};
+pub use storage::{Bounds, StorageStat};
 pub use wire::{
     APPEND_BYTES_MAX, Answer, Append, Commit, Create, Entries, GROUP_BYTES_MAX, GroupState, LOGS_MAX, List,
     LogStat, NAME_BYTES_MAX, NOTE_BYTES_MAX, Named, PARTS_MAX, Part, Produce, Progress, READ_BYTES_MAX,

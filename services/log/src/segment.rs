@@ -1,9 +1,11 @@
-//! A run of a log's entries.
+//! A run of a log's entries: in memory, or on the disk with an index of where its pages begin.
 
 use crate::rows::{ROW_OVERHEAD, Rows};
-use kernel::Bytes;
+use crate::storage::PageCache;
+use kernel::{BlobId, BlobRange, Bytes};
+use mason::BlobRef;
 
-/// Entries of consecutive positions, with an index.
+/// Entries of consecutive positions, in memory.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Segment {
     /// The position of its first entry.
@@ -15,8 +17,13 @@ pub(crate) struct Segment {
     index: Vec<u32>,
 }
 
-/// Where a segment ends, unless one append is larger.
-pub(crate) const SEGMENT_BYTES: usize = 256 << 10;
+/// What is asked for at once: so many entries at most, and so many bytes; `always` the first, however large.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) entries: usize,
+    pub(crate) bytes: usize,
+    pub(crate) always: bool,
+}
 
 impl Segment {
     pub(crate) fn new(first: u64) -> Self {
@@ -60,20 +67,13 @@ impl Segment {
         &self.rows
     }
 
-    /// The entries from position `from` on: at most `entries_max`, and `bytes_max` bytes unless `always` and the first is larger.
-    pub(crate) fn read_into(
-        &self,
-        from: u64,
-        entries_max: usize,
-        bytes_max: usize,
-        always: bool,
-        out: &mut Vec<u8>,
-    ) -> usize {
+    /// The entries from position `from` on, as far as there is room for them; returns how many.
+    pub(crate) fn read_into(&self, from: u64, room: Room, out: &mut Vec<u8>) -> usize {
         let begin = from.saturating_sub(self.first) as usize;
         let Some(&start) = self.index.get(begin) else { return 0 };
         let end_of = |at: usize| self.index.get(at + 1).map_or(self.rows.len(), |&next| next as usize);
-        let last = begin.saturating_add(entries_max).min(self.index.len());
-        let fits = |&at: &usize| end_of(at) - start as usize <= bytes_max || (always && at == begin);
+        let last = begin.saturating_add(room.entries).min(self.index.len());
+        let fits = |&at: &usize| end_of(at) - start as usize <= room.bytes || (room.always && at == begin);
         let count = (begin..last).take_while(fits).count();
         if count > 0 {
             out.extend_from_slice(&self.rows[start as usize..end_of(begin + count - 1)]);
@@ -83,5 +83,121 @@ impl Segment {
 
     pub(crate) fn rows_bytes(&self) -> Bytes {
         Bytes::copy_from_slice(&self.rows)
+    }
+
+    /// What is left of it in memory when the disk has it under this name.
+    pub(crate) fn stored_as(&self, id: BlobId, page_bytes: usize) -> Stored {
+        let mut pages: Vec<Page> = Vec::new();
+        for (entries, &offset) in (0..).zip(&self.index) {
+            if pages.last().is_none_or(|last| (offset - last.offset) as usize >= page_bytes) {
+                pages.push(Page { entries, offset });
+            }
+        }
+        let blob = BlobRef { id, bytes: self.rows.len() as u64, digest: parts::digest(&self.rows) };
+        Stored { first: self.first, next: self.next(), last_time: self.last_time, blob, pages }
+    }
+}
+
+/// Where a page begins: behind so many entries and bytes of its segment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Page {
+    pub(crate) entries: u32,
+    pub(crate) offset: u32,
+}
+
+/// Entries of consecutive positions, on the disk.
+///
+/// Invariant: pages follow one another and begin with entries; the first begins the segment.
+#[derive(Clone, PartialEq, Debug)]
+pub(crate) struct Stored {
+    pub(crate) first: u64,
+    pub(crate) next: u64,
+    pub(crate) last_time: u64,
+    pub(crate) blob: BlobRef,
+    pub(crate) pages: Vec<Page>,
+}
+
+impl Stored {
+    /// Whether the parts fit together: they come from a peer.
+    pub(crate) fn is_sound(&self) -> bool {
+        let grows = |pair: &[Page]| pair[0].entries < pair[1].entries && pair[0].offset < pair[1].offset;
+        let begins = self.pages.first() == Some(&Page { entries: 0, offset: 0 });
+        let within = |last: &Page| {
+            u64::from(last.offset) < self.blob.bytes
+                && u64::from(last.entries) < self.next.saturating_sub(self.first)
+        };
+        begins && self.pages.windows(2).all(grows) && self.pages.last().is_some_and(within)
+    }
+
+    /// See [`Segment::bytes`].
+    pub(crate) fn bytes(&self) -> usize {
+        self.blob.bytes as usize + (self.next - self.first) as usize * (ROW_OVERHEAD - 4)
+    }
+
+    fn offset_of(&self, page: usize) -> u64 {
+        self.pages.get(page).map_or(self.blob.bytes, |page| page.offset.into())
+    }
+
+    /// The position of the first entry behind the page.
+    fn end_of(&self, page: usize) -> u64 {
+        self.pages.get(page + 1).map_or(self.next, |next| self.first + u64::from(next.entries))
+    }
+
+    /// The pages that a loaded range holds, each with its bytes.
+    pub(crate) fn pages_in<'a>(
+        &self,
+        range: BlobRange,
+        bytes: &'a [u8],
+    ) -> impl Iterator<Item = (u32, &'a [u8])> {
+        let begin = self.pages.partition_point(|page| u64::from(page.offset) < range.offset);
+        (begin..self.pages.len()).map_while(move |page| {
+            let (start, end) = (self.offset_of(page) - range.offset, self.offset_of(page + 1) - range.offset);
+            Some((page as u32, bytes.get(start as usize..end as usize)?))
+        })
+    }
+
+    /// See [`Segment::read_into`]. If the page of the first entry is not in the cache, returns the range to load, which is all that
+    /// there may be room for.
+    pub(crate) fn read_into(
+        &self,
+        from: u64,
+        room: Room,
+        cache: &mut PageCache,
+        out: &mut Vec<u8>,
+    ) -> Result<usize, BlobRange> {
+        let shift = u64::from(kernel::planted!(C17));
+        let skipped = from.saturating_sub(self.first) + shift;
+        let begin = self.pages.partition_point(|page| u64::from(page.entries) <= skipped).saturating_sub(1);
+        let (start, mut count) = (out.len(), 0);
+        for page in begin..self.pages.len() {
+            let Some(bytes) = cache.get(self.blob.id, page as u32) else {
+                return if count == 0 { Err(self.range(begin, from, room)) } else { Ok(count) };
+            };
+            let before = self.first + u64::from(self.pages[page].entries);
+            let rows = Rows::iter(&bytes).skip((from + shift + count as u64).saturating_sub(before) as usize);
+            for entry in rows {
+                let size = out.len() - start + 4 + entry.len();
+                if count == room.entries || size > room.bytes && !(room.always && count == 0) {
+                    return Ok(count);
+                }
+                out.extend_from_slice(&(entry.len() as u32).to_le_bytes());
+                out.extend_from_slice(entry);
+                count += 1;
+            }
+        }
+        Ok(count)
+    }
+
+    /// The pages from `begin` on that a read from position `from` may need.
+    fn range(&self, begin: usize, from: u64, room: Room) -> BlobRange {
+        let offset = self.offset_of(begin);
+        let mut last = begin;
+        while last + 1 < self.pages.len()
+            && self.end_of(last) - from < room.entries as u64
+            && self.offset_of(last + 1) - self.offset_of(begin + 1) < room.bytes as u64
+        {
+            last += 1;
+        }
+        BlobRange { id: self.blob.id, offset, bytes: self.offset_of(last + 1) - offset }
     }
 }

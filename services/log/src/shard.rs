@@ -2,31 +2,18 @@
 
 use crate::Rows;
 use crate::groups::Groups;
+use crate::log::{FITS, Log, Part};
 use crate::producers::{Judged, Known, Producers, Taken};
-use crate::rows::ROW_OVERHEAD;
-use crate::segment::{SEGMENT_BYTES, Segment};
+use crate::segment::{Page, Segment, Stored};
+use crate::storage::{Bounds, Storage, StorageStat};
 use crate::wire::{
-    Answer, Append, Create, Entries, GroupState, LOGS_MAX, LogStat, Part, Produce, READ_BYTES_MAX, Read,
-    Rejected, Request, Trim, Why, space_of,
+    Answer, Append, Create, GroupState, LOGS_MAX, LogStat, Produce, Rejected, Request, Trim, Why, space_of,
 };
-use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep};
-use mason::{Order, Shard, ShardOut, Space};
+use kernel::{BlobId, BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep};
+use mason::{BlobRef, Order, Shard, ShardOut, Space};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
-
-/// One log. Its segments follow one another without a gap, from at most `first` to `next`.
-#[derive(Clone, Debug)]
-struct Log {
-    first: u64,
-    next: u64,
-    bytes: u64,
-    retain_bytes: u64,
-    retain_ms: u64,
-    sealed: bool,
-    /// Shared with snapshots that are being written.
-    segments: VecDeque<Arc<Segment>>,
-}
 
 /// A log for those who look inside: see [`Logs::logs`].
 #[derive(Clone, Copy, Debug)]
@@ -40,23 +27,43 @@ impl LogView<'_> {
         (self.log.first, self.log.next)
     }
 
-    /// The entries from position `from` on that are left.
-    pub fn entries(&self, from: u64) -> impl Iterator<Item = (u64, &[u8])> {
-        let first = self.log.first.max(from);
-        let begin = self.log.segments.partition_point(|segment| segment.next() <= first);
-        let all = self.log.segments.range(begin..);
-        all.flat_map(|segment| (segment.first..).zip(Rows::iter(segment.rows())))
-            .skip_while(move |(position, _)| *position < first)
+    /// Its segments that reach beyond position `from`.
+    pub fn segments(&self, from: u64) -> impl Iterator<Item = SegmentView<'_>> {
+        let begin = self.log.parts.partition_point(|part| part.next() <= from);
+        self.log.parts.range(begin..).map(|part| {
+            let rows = match part {
+                Part::InMemory(segment) => Some(segment.rows()),
+                Part::Stored(_) => None,
+            };
+            SegmentView { first: part.first(), next: part.next(), rows }
+        })
     }
 }
 
-/// The logs of one space, in memory.
+/// A segment for those who look inside.
+#[derive(Clone, Copy, Debug)]
+pub struct SegmentView<'a> {
+    /// The position of its first entry.
+    pub first: u64,
+    /// The position after its last entry.
+    pub next: u64,
+    /// Its entries (see [`crate::Rows`]), if they are in memory.
+    pub rows: Option<&'a [u8]>,
+}
+
+/// The logs of one space.
 #[derive(Clone, Debug)]
 pub struct Logs {
     space: Space,
     spaces: u16,
-    segment_bytes: usize,
+    storage: Storage,
     logs: BTreeMap<String, Log>,
+    /// The names of the logs, by their numbers.
+    numbers: BTreeMap<u64, String>,
+    /// The number of the log that was made last.
+    created: u64,
+    /// At least what the open segments hold; exactly when it was last looked at.
+    open_bytes: usize,
     /// What the logs were created to hold, together.
     reserved: u64,
     producers: Producers,
@@ -82,115 +89,47 @@ kernel::record! {
     }
 }
 
+kernel::record! {
+    struct Numbered {
+        number: u64,
+        open: bool,
+    }
+}
+
+kernel::record! {
+    /// Pages: how many entries and bytes are before each.
+    struct SavedStored {
+        first: u64,
+        next: u64,
+        last_time: u64,
+        bytes: u64,
+        digest: u64,
+        pages: Vec<(u32, u32)>,
+    }
+}
+
 /// What a snapshot is made of: a head, then each log before its segments.
 #[derive(Clone, Debug)]
 enum Item {
-    Head(Head),
-    Log(LogStat),
+    Head(Head, u64),
+    Log(LogStat, Numbered),
     Segment(Arc<Segment>),
+    Stored(Arc<Stored>),
     Producer(Known),
     Group(GroupState),
 }
 
-impl Log {
-    fn stat(&self, name: &str) -> LogStat {
-        let Self { first, next, bytes, retain_bytes, retain_ms, sealed, .. } = *self;
-        LogStat { name: name.to_owned(), first, next, bytes, retain_bytes, retain_ms, sealed }
-    }
-
-    /// Where the entries would go, or why they cannot.
-    fn place(&self, expect: Option<u64>) -> (u8, u64) {
-        if self.sealed {
-            return (Why::Sealed as u8, self.next);
-        }
-        let moved = expect.is_some_and(|at| at != self.next);
-        (if moved { Why::Moved as u8 } else { FITS }, self.next)
-    }
-
-    fn append(&mut self, rows: &[u8], time: u64, segment_bytes: usize) {
-        let count = Rows::count(rows).unwrap_or(0);
-        let bytes = rows.len() + count * (ROW_OVERHEAD - 4);
-        if !self.segments.back().is_some_and(|segment| segment.has_room_for(bytes, segment_bytes)) {
-            self.segments.push_back(Arc::new(Segment::new(self.next)));
-        }
-        if let Some(open) = self.segments.back_mut() {
-            let open = Arc::make_mut(open);
-            let time = time.max(open.last_time);
-            open.push(rows, time);
-        }
-        self.next += count as u64;
-        self.bytes += bytes as u64;
-        self.retain(time);
-    }
-
-    /// Drops whole segments that are beyond what the log may hold; never the last.
-    fn retain(&mut self, now: u64) {
-        while self.segments.len() > 1 {
-            let oldest = &self.segments[0];
-            let expired = self.retain_ms > 0 && now.saturating_sub(oldest.last_time) > self.retain_ms;
-            if self.bytes <= self.retain_bytes && !expired {
-                break;
-            }
-            self.drop_oldest();
-        }
-    }
-
-    fn drop_oldest(&mut self) {
-        if let Some(oldest) = self.segments.pop_front() {
-            self.bytes -= oldest.bytes() as u64;
-            self.first = self.first.max(oldest.next());
-        }
-    }
-
-    fn trim(&mut self, before: u64) {
-        self.first = self.first.max(before.min(self.next));
-        while self.segments.front().is_some_and(|oldest| oldest.next() <= self.first) {
-            self.drop_oldest();
-        }
-    }
-
-    fn read(&self, read: &Read) -> Answer {
-        let Read { name, from, entries_max, bytes_max, .. } = read;
-        if *from < self.first {
-            return Answer::about(Why::Trimmed, name, self.first);
-        }
-        if *from > self.next {
-            return Answer::about(Why::BeyondTail, name, self.next);
-        }
-        let mut rows = Vec::new();
-        let (mut next, mut left) = (*from, (*entries_max).max(1) as usize);
-        let bytes_max = (*bytes_max).min(READ_BYTES_MAX) as usize;
-        let begin = self.segments.partition_point(|segment| segment.next() <= *from);
-        for segment in self.segments.range(begin..) {
-            let room = bytes_max.saturating_sub(rows.len());
-            let count = segment.read_into(next, left, room, rows.is_empty(), &mut rows);
-            next += count as u64;
-            left -= count;
-            if next < segment.next() || left == 0 {
-                break;
-            }
-        }
-        Answer::Entries(Entries {
-            first: *from,
-            next,
-            tail: self.next,
-            sealed: self.sealed,
-            rows: rows.into(),
-        })
-    }
-}
-
-/// What a participant says of a part that it can take.
-const FITS: u8 = 0;
-
 impl Logs {
     /// No logs yet, in `space` of `spaces`.
-    pub fn new(space: Space, spaces: u16) -> Self {
+    pub fn new(space: Space, spaces: u16, bounds: Bounds) -> Self {
         Self {
             space,
             spaces,
-            segment_bytes: SEGMENT_BYTES,
+            storage: Storage::new(bounds),
             logs: BTreeMap::new(),
+            numbers: BTreeMap::new(),
+            created: 0,
+            open_bytes: 0,
             reserved: 0,
             producers: Producers::default(),
             groups: Groups::default(),
@@ -199,12 +138,6 @@ impl Logs {
             writing: VecDeque::new(),
             installing: None,
         }
-    }
-
-    /// The same with segments of another size, which must be equal on all servers: retention drops whole ones.
-    #[must_use]
-    pub fn with_segments_of(self, segment_bytes: usize) -> Self {
-        Self { segment_bytes, ..self }
     }
 
     /// All logs, by name.
@@ -217,11 +150,45 @@ impl Logs {
         self.logs.values().map(|log| log.bytes).sum()
     }
 
+    /// What is where.
+    pub fn storage(&self) -> StorageStat {
+        let mut stat = StorageStat::default();
+        for part in self.logs.values().flat_map(|log| &log.parts) {
+            match part {
+                Part::InMemory(_) => stat.memory_bytes += part.bytes() as u64,
+                Part::Stored(stored) => {
+                    stat.segments += 1;
+                    stat.stored_bytes += stored.blob.bytes;
+                }
+            }
+        }
+        self.storage.cache.count_into(&mut stat);
+        stat
+    }
+
+    /// Ends the largest open segments while all hold too much together. Which they are depends on what was executed alone.
+    fn bound_open_segments(&mut self, added: usize) {
+        self.open_bytes += added;
+        while self.open_bytes > self.storage.bounds.open_bytes {
+            self.open_bytes = self.logs.values().map(Log::open_bytes).sum();
+            if self.open_bytes > self.storage.bounds.open_bytes
+                && let Some(largest) = self.logs.values_mut().max_by_key(|log| log.open_bytes())
+            {
+                self.open_bytes -= largest.open_bytes();
+                largest.end_segment(&mut self.storage);
+            }
+        }
+    }
+
+    fn log_of(&self, id: BlobId) -> Option<&Log> {
+        self.logs.get(self.numbers.get(&id.series)?)
+    }
+
     fn lives_here(&self, name: &str) -> bool {
         space_of(name, self.spaces) == self.space
     }
 
-    fn place(&self, part: &Part) -> (u8, u64) {
+    fn place(&self, part: &crate::wire::Part) -> (u8, u64) {
         self.logs.get(&part.name).map_or((Why::NoSuchLog as u8, 0), |log| log.place(part.expect))
     }
 
@@ -259,7 +226,8 @@ impl Logs {
         }
         for part in &append.parts {
             if let Some(log) = self.logs.get_mut(&part.name) {
-                log.append(&part.entries, order.time, self.segment_bytes);
+                let added = log.append(&part.entries, order.time, &mut self.storage);
+                self.bound_open_segments(added);
                 self.notify(&part.name, out);
             }
         }
@@ -282,7 +250,8 @@ impl Logs {
         if why != FITS {
             return Answer::about(Why::of(why), name, first);
         }
-        log.append(entries, order.time, self.segment_bytes);
+        let added = log.append(entries, order.time, &mut self.storage);
+        self.bound_open_segments(added);
         self.producers.took(name, *producer, *epoch, Taken { sequence: *sequence, count, first });
         self.notify(name, out);
         Answer::Appended(vec![first])
@@ -304,17 +273,20 @@ impl Logs {
             return Answer::about(Why::Full, &name, free);
         }
         self.reserved += retain_bytes;
-        let (segments, sealed) = (VecDeque::new(), false);
-        let log = Log { first: 0, next: 0, bytes: 0, retain_bytes, retain_ms, sealed, segments };
+        self.created += 1;
+        let (number, parts) = (self.created, VecDeque::new());
+        let (sealed, open) = (false, false);
+        let log = Log { number, first: 0, next: 0, bytes: 0, retain_bytes, retain_ms, sealed, open, parts };
+        self.numbers.insert(number, name.clone());
         self.logs.insert(name, log);
         Answer::Done
     }
 
-    fn change(&mut self, name: &str, change: impl FnOnce(&mut Log)) -> Answer {
+    fn change(&mut self, name: &str, change: impl FnOnce(&mut Log, &mut Storage)) -> Answer {
         match self.logs.get_mut(name) {
             None => Answer::about(Why::NoSuchLog, name, 0),
             Some(log) => {
-                change(log);
+                change(log, &mut self.storage);
                 Answer::Done
             }
         }
@@ -323,7 +295,9 @@ impl Logs {
     fn delete(&mut self, name: &str) -> Answer {
         match self.logs.remove(name) {
             None => Answer::about(Why::NoSuchLog, name, 0),
-            Some(log) => {
+            Some(mut log) => {
+                log.clear(&mut self.storage);
+                self.numbers.remove(&log.number);
                 self.reserved -= log.retain_bytes;
                 self.producers.forget(name);
                 Answer::Done
@@ -331,16 +305,16 @@ impl Logs {
         }
     }
 
-    fn answer_read(&mut self, reader: NodeId, request: &Request) -> Answer {
-        match request {
+    fn answer_read(&mut self, reader: NodeId, request: &Request) -> Result<Answer, BlobRange> {
+        Ok(match request {
             Request::Read(read) => {
                 let Some(log) = self.logs.get(&read.name) else {
-                    return Answer::about(Why::NoSuchLog, &read.name, 0);
+                    return Ok(Answer::about(Why::NoSuchLog, &read.name, 0));
                 };
                 if read.wait_ms > 0 && read.from == log.next && !log.sealed {
                     self.watchers.entry(read.name.clone()).or_default().insert(reader);
                 }
-                log.read(read)
+                log.read(read, &mut self.storage)?
             }
             Request::Stat(named) => match self.logs.get(&named.name) {
                 None => Answer::about(Why::NoSuchLog, &named.name, 0),
@@ -360,7 +334,30 @@ impl Logs {
             | Request::Trim(_)
             | Request::Seal(_)
             | Request::Delete(_) => Answer::refused(Why::Malformed),
+        })
+    }
+}
+
+fn stored_in(part: &Part) -> Option<BlobRef> {
+    match part {
+        Part::InMemory(_) => None,
+        Part::Stored(stored) => Some(stored.blob),
+    }
+}
+
+impl Logs {
+    /// Adds the next part of the log whose parts are being installed.
+    fn install_part(&mut self, part: Option<Part>) -> Result<(), DecodeError> {
+        let log = self.installing.as_ref().and_then(|name| self.logs.get_mut(name));
+        let (Some(part), Some(log)) = (part, log) else { return Err(DecodeError::Invalid("segment")) };
+        log.bytes += part.bytes() as u64;
+        // Of a log with an open segment that is the last part, which shows when no other follows.
+        let ended = if log.open { log.parts.back() } else { Some(&part) };
+        if let Some(Part::InMemory(segment)) = ended {
+            self.storage.ended(log.blob_id(segment.first), segment.bytes());
         }
+        log.parts.push_back(part);
+        Ok(())
     }
 }
 
@@ -384,9 +381,14 @@ impl Shard for Logs {
                 (None, Request::BeginGeneration(group)) => self.groups.begin(&group.name),
                 (None, Request::Commit(commit)) => self.groups.commit(commit),
                 (None, Request::Create(create)) => self.create(create),
-                (None, Request::Trim(Trim { name, before })) => self.change(&name, |log| log.trim(before)),
+                (None, Request::Trim(Trim { name, before })) => {
+                    self.change(&name, |log, storage| log.trim(before, storage))
+                }
                 (None, Request::Seal(named)) => {
-                    let sealed = self.change(&named.name, |log| log.sealed = true);
+                    let sealed = self.change(&named.name, |log, storage| {
+                        log.sealed = true;
+                        log.end_segment(storage);
+                    });
                     self.notify(&named.name, out);
                     sealed
                 }
@@ -408,12 +410,18 @@ impl Shard for Logs {
         answer.encode(out.answer());
     }
 
-    fn read(&mut self, reader: NodeId, query: &[u8], out: &mut Vec<u8>) {
+    fn read(&mut self, reader: NodeId, query: &[u8], out: &mut Vec<u8>) -> Option<BlobRange> {
         let answer = match Request::decoded(&Bytes::copy_from_slice(query)) {
             Ok(request) => self.answer_read(reader, &request),
-            Err(_) => Answer::refused(Why::Malformed),
+            Err(_) => Ok(Answer::refused(Why::Malformed)),
         };
-        answer.encode(out);
+        match answer {
+            Ok(answer) => {
+                answer.encode(out);
+                None
+            }
+            Err(range) => Some(range),
+        }
     }
 
     fn forget_reader(&mut self, reader: NodeId) {
@@ -424,12 +432,16 @@ impl Shard for Logs {
     }
 
     fn begin_snapshot(&mut self) {
-        self.writing = VecDeque::from([Item::Head(Head { digest: self.digest })]);
+        self.writing = VecDeque::from([Item::Head(Head { digest: self.digest }, self.created)]);
         for (name, log) in &self.logs {
-            self.writing.push_back(Item::Log(log.stat(name)));
-            let open = usize::from(kernel::planted!(C12));
-            let segments = log.segments.iter().take(log.segments.len().saturating_sub(open));
-            self.writing.extend(segments.cloned().map(Item::Segment));
+            let numbered = Numbered { number: log.number, open: log.open };
+            self.writing.push_back(Item::Log(log.stat(name), numbered));
+            let open = usize::from(kernel::planted!(C12) && log.open);
+            let parts = log.parts.iter().take(log.parts.len().saturating_sub(open));
+            self.writing.extend(parts.cloned().map(|part| match part {
+                Part::InMemory(segment) => Item::Segment(segment),
+                Part::Stored(stored) => Item::Stored(stored),
+            }));
         }
         self.writing.extend(self.producers.all().map(Item::Producer));
         self.writing.extend(self.groups.all().map(Item::Group));
@@ -440,13 +452,25 @@ impl Shard for Logs {
             && let Some(item) = self.writing.pop_front()
         {
             match item {
-                Item::Head(head) => {
+                Item::Head(head, created) => {
                     chunk.push(1);
                     head.encode(chunk);
+                    chunk.push(6);
+                    created.encode(chunk);
                 }
-                Item::Log(stat) => {
+                Item::Log(stat, numbered) => {
                     chunk.push(2);
                     stat.encode(chunk);
+                    chunk.push(7);
+                    numbered.encode(chunk);
+                }
+                Item::Stored(stored) => {
+                    chunk.push(8);
+                    let Stored { first, next, last_time, blob, pages } = &*stored;
+                    let pages = pages.iter().map(|page| (page.entries, page.offset)).collect();
+                    let (first, next, last_time) = (*first, *next, *last_time);
+                    let (bytes, digest) = (blob.bytes, blob.digest);
+                    SavedStored { first, next, last_time, bytes, digest, pages }.encode(chunk);
                 }
                 Item::Segment(segment) => {
                     chunk.push(3);
@@ -469,6 +493,9 @@ impl Shard for Logs {
     /// What a snapshot that is being written holds, and who watches, stay.
     fn reset(&mut self) {
         self.logs.clear();
+        self.numbers.clear();
+        self.storage.reset();
+        (self.created, self.open_bytes) = (0, 0);
         self.producers.clear();
         self.groups.clear();
         (self.reserved, self.digest, self.installing) = (0, 0, None);
@@ -484,26 +511,96 @@ impl Shard for Logs {
                     let LogStat { name, first, next, retain_bytes, retain_ms, sealed, .. } = stat;
                     self.installing = Some(name.clone());
                     self.reserved += retain_bytes;
-                    let segments = VecDeque::new();
-                    let log = Log { first, next, bytes: 0, retain_bytes, retain_ms, sealed, segments };
+                    // What was written before logs had numbers has none here either: they get them in the order of their names.
+                    self.created += 1;
+                    let (number, open, parts) = (self.created, !sealed, VecDeque::new());
+                    let log =
+                        Log { number, first, next, bytes: 0, retain_bytes, retain_ms, sealed, open, parts };
+                    self.numbers.insert(number, name.clone());
                     self.logs.insert(name, log);
                 }
                 3 => {
                     let SavedSegment { first, last_time, rows } = SavedSegment::decode(&mut input)?;
                     let segment = Segment::read(first, last_time, &rows);
-                    let log = self.installing.as_ref().and_then(|name| self.logs.get_mut(name));
-                    let (Some(segment), Some(log)) = (segment, log) else {
-                        return Err(DecodeError::Invalid("segment"));
-                    };
-                    log.bytes += segment.bytes() as u64;
-                    log.segments.push_back(Arc::new(segment));
+                    self.install_part(segment.map(|segment| Part::InMemory(Arc::new(segment))))?;
                 }
                 4 => self.producers.install(Known::decode(&mut input)?),
                 5 => self.groups.install(GroupState::decode(&mut input)?),
+                6 => self.created = u64::decode(&mut input)?,
+                7 => {
+                    let Numbered { number, open } = Numbered::decode(&mut input)?;
+                    let name = self.installing.as_ref();
+                    let Some((name, log)) = name.and_then(|name| Some((name, self.logs.get_mut(name)?)))
+                    else {
+                        return Err(DecodeError::Invalid("number of no log"));
+                    };
+                    // The number that it got when its name was read is given back.
+                    self.created -= 1;
+                    self.numbers.remove(&log.number);
+                    (log.number, log.open) = (number, open);
+                    self.numbers.insert(number, name.clone());
+                }
+                8 => {
+                    let SavedStored { first, next, last_time, bytes, digest, pages } =
+                        SavedStored::decode(&mut input)?;
+                    let log = self.installing.as_ref().and_then(|name| self.logs.get(name));
+                    let id = log.map(|log| log.blob_id(first));
+                    let pages = pages.into_iter().map(|(entries, offset)| Page { entries, offset }).collect();
+                    let blob = id.map(|id| BlobRef { id, bytes, digest });
+                    let stored = blob.map(|blob| Stored { first, next, last_time, blob, pages });
+                    let stored = stored.filter(Stored::is_sound);
+                    self.install_part(stored.map(|stored| Part::Stored(Arc::new(stored))))?;
+                }
                 tag => return Err(DecodeError::UnknownTag("snapshot item", tag)),
             }
         }
+        self.open_bytes = self.logs.values().map(Log::open_bytes).sum();
         Ok(())
+    }
+
+    fn unstored(&mut self) -> Option<(BlobId, Bytes)> {
+        while let Some(id) = self.storage.next() {
+            if let Some(Part::InMemory(segment)) = self.log_of(id).and_then(|log| log.part(id.first)) {
+                return Some((id, segment.rows_bytes()));
+            }
+        }
+        None
+    }
+
+    fn stored(&mut self, id: BlobId) {
+        let page_bytes = self.storage.bounds.page_bytes;
+        if self.storage.settled(id)
+            && let Some(log) = self.numbers.get(&id.series).and_then(|name| self.logs.get_mut(name))
+        {
+            log.stored(id.first, page_bytes);
+        }
+    }
+
+    fn loaded(&mut self, range: BlobRange, bytes: &Bytes) {
+        if let Some(Part::Stored(stored)) = self.log_of(range.id).and_then(|log| log.part(range.id.first)) {
+            let stored = Arc::clone(stored);
+            self.storage.cache.insert(range.id, stored.pages_in(range, bytes));
+        }
+    }
+
+    fn blobs(&self) -> Vec<BlobRef> {
+        let parts = self.logs.values().flat_map(|log| &log.parts);
+        parts.filter_map(stored_in).collect()
+    }
+
+    fn blob(&self, id: BlobId) -> Option<BlobRef> {
+        self.log_of(id)?.part(id.first).and_then(stored_in)
+    }
+
+    fn in_memory(&self, range: BlobRange) -> Option<Bytes> {
+        let Part::InMemory(segment) = self.log_of(range.id)?.part(range.id.first)? else { return None };
+        let rows = segment.rows();
+        let end = range.offset.saturating_add(range.bytes).min(rows.len() as u64);
+        rows.get(range.offset as usize..end as usize).map(Bytes::copy_from_slice)
+    }
+
+    fn is_full(&self) -> bool {
+        self.storage.is_full()
     }
 
     /// Whoever waits looks again.

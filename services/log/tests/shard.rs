@@ -1,11 +1,13 @@
 //! The logs of one space and of two, given operations as the proxies' logs would hand them over.
 
-use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place, SnapshotStep};
+use kernel::{BlobId, Bytes, Decode, Encode, HostId, NodeId, Place, SnapshotStep};
 use mason::{Number, Order, Placed, Shard, ShardOut, Space, Stamp};
 use shared_log::{
-    APPEND_BYTES_MAX, Answer, Append, Create, Entries, Logs, Named, Part, Produce, RETAIN_BYTES_MIN, Read,
-    Refused, Rejected, Request, Rows, Trim, Why, space_of,
+    APPEND_BYTES_MAX, Answer, Append, Bounds, Create, Entries, Logs, Named, Part, Produce, RETAIN_BYTES_MIN,
+    Read, Refused, Rejected, Request, Rows, Trim, Why, space_of,
 };
+
+use std::collections::BTreeMap;
 
 const READER: NodeId = NodeId::ZERO;
 
@@ -19,11 +21,46 @@ struct One {
     stamp: u64,
     time: u64,
     told: Vec<(NodeId, Bytes)>,
+    disk: BTreeMap<BlobId, Bytes>,
+    loads: usize,
+}
+
+/// Segments of a few entries, pages of two.
+fn tiny() -> Bounds {
+    Bounds { segment_bytes: 100, open_bytes: 300, page_bytes: 20, unstored_bytes: 400, cache_bytes: 60 }
 }
 
 impl One {
     fn new() -> Self {
-        Self { logs: Logs::new(Space(0), 1), stamp: 0, time: 1_000, told: Vec::new() }
+        Self::within(Bounds::default())
+    }
+
+    fn within(bounds: Bounds) -> Self {
+        let (told, disk) = (Vec::new(), BTreeMap::new());
+        Self { logs: Logs::new(Space(0), 1, bounds), stamp: 0, time: 1_000, told, disk, loads: 0 }
+    }
+
+    /// What waits for the disk is there now.
+    fn store(&mut self) {
+        while let Some((id, bytes)) = self.logs.unstored() {
+            assert_eq!(self.disk.insert(id, bytes), None, "{id} is stored once");
+            self.logs.stored(id);
+        }
+    }
+
+    /// A server of the same space that takes over a snapshot of this moment, and finds the disk as it is.
+    fn copy(&mut self) -> Self {
+        self.logs.begin_snapshot();
+        let mut copy = Self { disk: self.disk.clone(), stamp: self.stamp, ..Self::within(tiny()) };
+        copy.logs.reset();
+        loop {
+            let mut chunk = Vec::new();
+            let step = self.logs.snapshot_step(100, &mut chunk);
+            copy.logs.install(&chunk).expect("a chunk reads back");
+            if step == SnapshotStep::Done {
+                return copy;
+            }
+        }
     }
 
     fn ask(&mut self, request: &Request) -> Answer {
@@ -44,7 +81,11 @@ impl One {
     fn read(&mut self, from: u64, entries_max: u32, bytes_max: u32, wait_ms: u32) -> Answer {
         let read = Read { name: "a".to_owned(), from, entries_max, bytes_max, wait_ms };
         let mut out = Vec::new();
-        self.logs.read(READER, &Request::Read(read).encoded(), &mut out);
+        while let Some(range) = self.logs.read(READER, &Request::Read(read.clone()).encoded(), &mut out) {
+            let (start, end) = (range.offset as usize, (range.offset + range.bytes) as usize);
+            self.loads += 1;
+            self.logs.loaded(range, &self.disk[&range.id].slice(start..end));
+        }
         Answer::decoded(&out.into()).expect("shards answer in their own words")
     }
 
@@ -125,7 +166,7 @@ fn what_a_producer_sends_again_is_appended_once() {
     one.logs.begin_snapshot();
     let mut chunk = Vec::new();
     while one.logs.snapshot_step(1 << 20, &mut chunk) == SnapshotStep::More {}
-    let mut copy = One { logs: Logs::new(Space(0), 1), ..One::new() };
+    let mut copy = One::new();
     copy.logs.install(&chunk).expect("a chunk reads back");
     for one in [&mut one, &mut copy] {
         assert_eq!(one.ask(&produce(0, 0, &[b"0", b"1"])), Answer::Appended(vec![0]));
@@ -190,8 +231,7 @@ fn whoever_waits_is_told_once() {
 // A snapshot that mixes in what came later puts an entry into two places once the log is replayed on it.
 #[test]
 fn a_snapshot_is_of_the_moment_it_began() {
-    let mut one = One::new();
-    one.logs = Logs::new(Space(0), 1).with_segments_of(64);
+    let mut one = One::within(tiny());
     one.create("a", 0);
     for nth in 0..40_u32 {
         one.ask(&append("a", &[format!("entry {nth}").as_bytes()]));
@@ -210,7 +250,7 @@ fn a_snapshot_is_of_the_moment_it_began() {
         }
     }
     assert!(chunks.len() > 3);
-    let mut copy = One { logs: Logs::new(Space(0), 1), ..One::new() };
+    let mut copy = One::new();
     copy.create("gone", 0);
     copy.logs.reset();
     chunks.iter().for_each(|chunk| copy.logs.install(chunk).expect("a chunk reads back"));
@@ -220,13 +260,131 @@ fn a_snapshot_is_of_the_moment_it_began() {
     assert!(copy.logs.install(&chunks[0][..chunks[0].len() - 1]).is_err());
 }
 
+// An entry read from the disk at another's position; memory that grows with what nobody reads.
+#[test]
+fn entries_on_the_disk_are_read_at_their_positions() {
+    let mut one = One::within(tiny());
+    one.create("a", 0);
+    let word = |nth: u64| format!("entry {nth}{}", "!".repeat(nth as usize % 7));
+    for nth in 0..200 {
+        one.ask(&append("a", &[word(nth).as_bytes()]));
+        one.store();
+        let stat = one.logs.storage();
+        assert!(stat.memory_bytes <= 100, "the open segment alone: {stat:?}");
+    }
+    let stat = one.logs.storage();
+    assert_eq!((stat.segments, stat.segments), (one.disk.len() as u64, one.logs.blobs().len() as u64));
+    assert!(stat.segments > 30 && stat.stored_bytes > 2_000 && stat.loads == 0, "{stat:?}");
+    for from in 0..200 {
+        for (entries_max, bytes_max) in [(1, 1), (1, 9_999), (3, 9_999), (50, 25), (50, 70), (50, 9_999)] {
+            let Answer::Entries(read) = one.read(from, entries_max, bytes_max, 0) else {
+                panic!("entries are there")
+            };
+            let words: Vec<String> =
+                Rows::iter(&read.rows).map(|entry| String::from_utf8_lossy(entry).into_owned()).collect();
+            assert_eq!(words, (from..read.next).map(word).collect::<Vec<_>>(), "from {from}");
+            assert!(read.next > from && read.next - from <= entries_max.into() && read.tail == 200);
+            assert!(words.len() == 1 || read.rows.len() <= bytes_max as usize);
+        }
+        assert!(one.logs.storage().cached_bytes <= 60 + 100, "{:?}", one.logs.storage());
+    }
+    let before = one.loads;
+    one.read(199, 1, 1, 0);
+    one.read(199, 1, 1, 0);
+    assert_eq!(one.loads, before, "what is in memory is not read");
+    one.ask(&Request::Trim(Trim { name: "a".to_owned(), before: 150 }));
+    let kept = one.logs.blobs();
+    assert!(kept.len() < 15 && kept.iter().all(|blob| one.logs.blob(blob.id) == Some(*blob)));
+    assert_eq!(refusal(&one.read(149, 1, 1, 0)), Some((Why::Trimmed, 150)));
+}
+
+// A snapshot that carries what is on the disk grows with it; one that names what is not loses it.
+#[test]
+fn snapshots_name_what_is_stored_and_carry_the_rest() {
+    let mut one = One::within(tiny());
+    one.create("a", 0);
+    for nth in 0..60_u32 {
+        if nth == 40 {
+            one.store();
+        }
+        one.ask(&append("a", &[format!("entry {nth}").as_bytes()]));
+    }
+    let stored = one.disk.len();
+    let mut copy = one.copy();
+    assert_eq!(copy.logs.blobs(), one.logs.blobs());
+    assert_eq!(copy.logs.blobs().len(), stored);
+    assert_eq!(copy.words(0).len(), one.words(0).len());
+    assert_eq!((copy.logs.digest(), copy.logs.bytes()), (one.logs.digest(), one.logs.bytes()));
+    for one in [&mut one, &mut copy] {
+        one.store();
+        one.ask(&append("a", &[b"later"]));
+        one.store();
+        assert!(one.logs.storage().memory_bytes <= 100);
+        let mut words = Vec::new();
+        while words.len() < 61 {
+            words.extend(one.words(words.len() as u64));
+        }
+        assert_eq!((words[59].as_str(), words[60].as_str()), ("entry 59", "later"));
+    }
+    assert_eq!(copy.disk, one.disk, "servers cut logs alike");
+    let chunk = [8, 1, 2, 3];
+    assert!(copy.logs.install(&chunk).is_err());
+}
+
+// A name that is given twice: what a deleted log's segment holds is read as another's.
+#[test]
+fn a_log_made_again_has_other_segments() {
+    let mut one = One::within(tiny());
+    for (turn, word) in ["first life, first entry", "second life, first entry"].into_iter().enumerate() {
+        one.create("a", 0);
+        for _ in 0..9 {
+            one.ask(&append("a", &[word.as_bytes()]));
+        }
+        one.store();
+        assert_eq!(one.words(0)[0], word);
+        one = one.copy();
+        assert_eq!(one.words(0)[0], word, "turn {turn}");
+        one.ask(&Request::Delete(Named { name: "a".to_owned() }));
+        assert_eq!(one.logs.blobs(), []);
+        one = one.copy();
+    }
+}
+
+// Many logs with a little each fill the memory that one log with much may not.
+#[test]
+fn open_segments_are_bounded_together_and_so_is_what_waits_for_the_disk() {
+    let mut one = One::within(tiny());
+    let names: Vec<String> = (0..20).map(|nth| format!("log-{nth}")).collect();
+    for name in &names {
+        let (retain_bytes, capacity) = (RETAIN_BYTES_MIN, 20 * RETAIN_BYTES_MIN);
+        one.ask(&Request::Create(Create { name: name.clone(), retain_bytes, retain_ms: 0, capacity }));
+    }
+    let mut copy = one.copy();
+    for one in [&mut one, &mut copy] {
+        for name in names.iter().chain(&names) {
+            one.ask(&append(name, &[b"0123456789012345678901234567"]));
+            one.store();
+            assert!(one.logs.storage().memory_bytes <= 300, "{:?}", one.logs.storage());
+        }
+    }
+    assert!(one.disk.len() > 20 && one.disk == copy.disk, "servers end the same segments");
+    let mut appended = 0;
+    while !one.logs.is_full() {
+        one.ask(&append("log-1", &[b"0123456789012345678901234567"]));
+        appended += 1;
+    }
+    assert!((10..20).contains(&appended), "{appended}");
+    one.store();
+    assert!(!one.logs.is_full());
+}
+
 // Half an append over two spaces is what nobody can repair later.
 #[test]
 fn an_append_over_two_spaces_is_in_both_or_in_none() {
     let name_in =
         |space| ["a", "b", "c", "d", "e", "f"].into_iter().find(|name| space_of(name, 2) == Space(space));
     let (zero, one) = (name_in(0).expect("a name"), name_in(1).expect("a name"));
-    let mut shards = [Logs::new(Space(0), 2), Logs::new(Space(1), 2)];
+    let mut shards = [0, 1].map(|space| Logs::new(Space(space), 2, Bounds::default()));
     let mut stamp = 0;
     let mut on = |shards: &mut [Logs; 2], spaces: &[u16], request: &Request| {
         stamp += 1;

@@ -1,7 +1,7 @@
 //! One space: its numbers are the state.
 
 use crate::label::{Ask, LABEL_BYTES_MAX};
-use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, SnapshotStep};
+use kernel::{BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, SnapshotStep};
 use mason::{Order, Shard, ShardOut, Space, Stamp};
 use std::collections::VecDeque;
 
@@ -70,8 +70,9 @@ impl Shard for Labels {
     }
 
     /// How many places were given.
-    fn read(&mut self, _reader: NodeId, _query: &[u8], out: &mut Vec<u8>) {
+    fn read(&mut self, _reader: NodeId, _query: &[u8], out: &mut Vec<u8>) -> Option<BlobRange> {
         self.given.encode(out);
+        None
     }
 
     fn forget_reader(&mut self, _reader: NodeId) {}

@@ -149,6 +149,13 @@ impl Disk for FaultyDisk {
         Ok(Arc::new(FaultyFile { disk: self.clone(), index }))
     }
 
+    fn write_new(&self, name: &str, bytes: &[u8]) -> io::Result<()> {
+        self.create(name, bytes.len() as u64)?;
+        let file = self.open(name)?;
+        file.write(0, bytes)?;
+        file.sync()
+    }
+
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
         let index = *self.state().names.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(Arc::new(FaultyFile { disk: self.clone(), index }))

@@ -25,6 +25,7 @@ pub use survey::{PlaceSurvey, SegmentState, SegmentSurvey, Survey};
 use crate::direct::Blocks;
 use crate::disk::{Disk, DiskFile};
 use crate::metrics::Histogram;
+use crate::worker::Worker;
 use format::RUN_HEADER_BYTES;
 use kernel::{Journaled, Place, Position};
 use recover::{Segment, Stand};
@@ -32,7 +33,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
-use sync::{Chore, Prepared, UNFINISHED, Worker, Write, Written};
+use sync::{Chore, Prepared, UNFINISHED, Write, Written};
 
 /// Why a journal cannot be opened or can no longer be written. None of them is retried.
 #[derive(Debug, thiserror::Error)]

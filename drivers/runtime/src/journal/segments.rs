@@ -2,10 +2,11 @@
 
 use super::format::SegmentHeader;
 use super::recover::Segment;
-use super::sync::{self, Chore, Prepared, Worker};
+use super::sync::{self, Chore, Prepared};
 use super::{Generation, Journal, JournalError, Next};
 use crate::direct::BLOCK_BYTES;
 use crate::disk::{DiskFile, is_out_of_space};
+use crate::worker::Worker;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

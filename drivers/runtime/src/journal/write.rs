@@ -2,10 +2,11 @@
 
 use super::format::{self, BATCH_HEADER_BYTES, BatchHeader, STAND_BYTES, TRIM_BYTES};
 use super::recover::Segment;
-use super::sync::{Worker, Write, WriteError, Written};
+use super::sync::{Write, WriteError, Written};
 use super::{CommitNumber, FsyncPlacement, InFlight, Journal, JournalError, Mark};
 use crate::direct::{BLOCK_BYTES, Blocks};
 use crate::disk::is_out_of_space;
+use crate::worker::Worker;
 use kernel::{Place, Position};
 use std::collections::BTreeMap;
 use std::sync::Arc;

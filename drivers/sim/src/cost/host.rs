@@ -6,7 +6,8 @@ use super::queue::{Event, Queue};
 use hashbrown::HashMap;
 use hashbrown::hash_map::Entry;
 use kernel::{
-    Effect, Effects, Encode, Family, Instant, Node, NodeId, RequestId, Rng, Situation, TimerIndex, Wall,
+    BlobEffect, Effect, Effects, Encode, Family, Instant, Node, NodeId, RequestId, Rng, Situation,
+    TimerIndex, Wall,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -428,7 +429,13 @@ impl<N: Node> Host<N> {
                 Effect::Respond { id, response } => out.responses.push((id, response, 0)),
                 Effect::Reject { reason } => *out.rejects.entry(reason).or_default() += 1,
                 Effect::Mark { name } => *out.marks.entry(name).or_default() += 1,
-                Effect::Trim { .. } | Effect::Note { .. } => {}
+                Effect::Blob(BlobEffect::Store { id: blob, .. }) => {
+                    panic!("{id} stores {blob}, and blobs have no price here")
+                }
+                // There is none to be read.
+                Effect::Blob(BlobEffect::Load { .. } | BlobEffect::Drop { .. } | BlobEffect::Keep { .. })
+                | Effect::Trim { .. }
+                | Effect::Note { .. } => {}
             }
         }
         self.seats[index].effects = effects;

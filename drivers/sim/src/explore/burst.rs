@@ -130,6 +130,10 @@ impl<S: Scope> Burst<'_, '_, S> {
                 }
                 Effect::Trim { before } if durable => self.host.trim(place, before),
                 Effect::Trim { before } => self.host.held.push(Held::Trim { place, before, after }),
+                // A scope has no state for them.
+                Effect::Blob(effect) => {
+                    panic!("SCOPE: {id} asks {effect:?}, and an explored node has no blobs")
+                }
                 Effect::Mark { name } => *self.world.marks.entry(name).or_default() += 1,
                 Effect::Reject { .. } | Effect::Note { .. } => {}
             }

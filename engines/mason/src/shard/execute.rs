@@ -1,7 +1,7 @@
 //! Execution in the order of the numbers, reads when what they must see is executed, and asking for what is missing.
 
 use super::{
-    Behind, CUTS_MAX, Deliver, Entry, Inputs, Query, READS_MAX, Read, Sent, Settled, ShardServer,
+    Behind, CUTS_MAX, Deliver, Entry, Inputs, READS_MAX, Read, Sent, Settled, ShardServer, WAITING_FULL_MAX,
     WAITING_MAX, Waiting, WantInputs,
 };
 use crate::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers};
@@ -63,10 +63,11 @@ impl<S: Shard> ShardServer<S> {
             }
             self.reach = self.reach.max(number);
             let alone = delivered.order.numbers.len() == 1 || delivered.operation.is_none();
-            if number == self.next && alone && !self.is_installing_half() {
+            if number == self.next && alone && !self.is_installing_half() && !self.service.is_full() {
                 self.waiting.remove(&number);
                 self.execute_next(group, delivered, cx);
-            } else if self.waiting.len() < WAITING_MAX {
+            } else if self.waiting.len() < if self.service.is_full() { WAITING_FULL_MAX } else { WAITING_MAX }
+            {
                 self.waiting.entry(number).or_insert(Entry { group, delivered });
             }
         }
@@ -84,6 +85,10 @@ impl<S: Shard> ShardServer<S> {
             return;
         }
         while let Some(entry) = self.waiting.get(&self.next) {
+            if self.service.is_full() {
+                cx.mark("shard.waited_for_its_disk");
+                break;
+            }
             let numbers = &entry.delivered.order.numbers;
             if numbers.len() > 1 && entry.delivered.operation.is_some() && !self.has_inputs(cx) {
                 break;
@@ -272,7 +277,7 @@ impl<S: Shard> ShardServer<S> {
     }
 
     pub(super) fn on_read(&mut self, from: NodeId, message: Read, cx: &mut Cx<'_, Self>) {
-        if self.reads.len() >= READS_MAX {
+        if self.reads.len() + self.reads_waiting_for_blobs() >= READS_MAX {
             return cx.reject("more reads waiting than a shard keeps");
         }
         let Read { at_least, reads } = message;
@@ -291,13 +296,20 @@ impl<S: Shard> ShardServer<S> {
                 continue;
             }
             let mut answers = Vec::with_capacity(waiting.reads.len());
-            for Query { tag, body } in waiting.reads {
+            for query in waiting.reads {
                 self.scratch.clear();
-                self.service.read(waiting.reader, &body, &mut self.scratch);
-                answers.push(ReadAnswer { tag, body: Bytes::copy_from_slice(&self.scratch) });
+                match self.service.read(waiting.reader, &query.body, &mut self.scratch) {
+                    None => {
+                        let body = Bytes::copy_from_slice(&self.scratch);
+                        answers.push(ReadAnswer { tag: query.tag, body });
+                    }
+                    Some(range) => self.wait_for(range, waiting.reader, query),
+                }
             }
-            let (space, executed) = (self.space, self.executed);
-            cx.send(waiting.reader, ReadAnswers { space, executed, answers });
+            if !answers.is_empty() {
+                let (space, executed) = (self.space, self.executed);
+                cx.send(waiting.reader, ReadAnswers { space, executed, answers });
+            }
         }
     }
 }

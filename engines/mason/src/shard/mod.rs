@@ -15,6 +15,7 @@
 //! Nobody coordinates and nobody votes twice: inputs are a function of the numbers before, so any server of a shard can send
 //! them, again and again. A participant waits only for operations with smaller stamps: there is no deadlock.
 
+mod blobs;
 mod execute;
 mod snapshot;
 
@@ -25,7 +26,7 @@ use crate::proxy::delivery::{Delivered, Run};
 use crate::service::{Shard, ShardOut};
 use crate::topology::{Members, Parameters, Topology};
 use crate::{Mason, Message};
-use kernel::{Bytes, Cx, Instant, NodeId, Position, Role};
+use kernel::{BlobId, BlobNotice, Bytes, Cx, Instant, NodeId, Position, Role};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -127,6 +128,24 @@ kernel::messages! {
         },
         /// From the leader of a group that is to be taken out: what it assigned waits for a durable snapshot.
         13 => Hurry {},
+        /// From a server of the same shard that lacks a blob: give me a part of it.
+        14 => PullBlob {
+            /// Which.
+            id: BlobId,
+            /// Bytes from its start.
+            offset: u64,
+            /// How many at most.
+            bytes: u64,
+        },
+        /// From a server of the same shard: a part of a blob.
+        15 => BlobPage {
+            /// Which.
+            id: BlobId,
+            /// Bytes from its start.
+            offset: u64,
+            /// Its contents from there on.
+            page: Bytes,
+        },
     }
 }
 
@@ -202,6 +221,7 @@ pub struct ShardServer<S> {
     /// When it last asked for another page of operations.
     page_asked_at: Instant,
     snapshots: snapshot::Snapshots,
+    blobs: blobs::Blobs,
 }
 
 /// Cuts that wait to be covered: an early one that goes is covered by a later one.
@@ -210,6 +230,8 @@ const CUTS_MAX: usize = 1_024;
 const READS_MAX: usize = 65_536;
 /// Operations that wait for a number before them; beyond it later ones are dropped and asked for again.
 const WAITING_MAX: usize = 1 << 20;
+/// The same while the service waits for its disk.
+const WAITING_FULL_MAX: usize = 1 << 10;
 
 impl<S: Shard> ShardServer<S> {
     /// A server that has executed nothing.
@@ -239,6 +261,7 @@ impl<S: Shard> ShardServer<S> {
             asked_at: Instant(0),
             page_asked_at: Instant(0),
             snapshots: snapshot::Snapshots::default(),
+            blobs: blobs::Blobs::default(),
         }
     }
 
@@ -286,7 +309,9 @@ impl<S: Shard> ShardServer<S> {
         };
         let (space, next, behind) = (self.space, self.next, self.waiting.len());
         let installs = if self.snapshots.is_installing() { ", takes a snapshot" } else { "" };
-        format!("space {space} next {next}: {waits}; {behind} behind it{installs}")
+        let missing = self.blobs_missing();
+        let lacks = if missing > 0 { format!(", lacks {missing} blobs") } else { String::new() };
+        format!("space {space} next {next}: {waits}; {behind} behind it{installs}{lacks}")
     }
 
     fn on_moved(&mut self, message: &Moved) {
@@ -298,6 +323,13 @@ impl<S: Shard> ShardServer<S> {
             // Soon durable: the hosts that left are needed until enough of those that stay are.
             self.snapshots.hurry();
         }
+    }
+
+    /// Another server of this shard; servers that left with the last change included.
+    fn any_peer(&self, cx: &mut Cx<'_, Self>) -> Option<NodeId> {
+        let servers = self.topology.servers(self.space).iter().chain(&self.former).copied();
+        let peers: Vec<NodeId> = servers.filter(|&server| server != cx.node()).collect();
+        cx.rng().pick(&peers).copied()
     }
 
     fn ask_proxies(&mut self, cx: &mut Cx<'_, Self>) {
@@ -324,6 +356,7 @@ impl<S: Shard> Role for ShardServer<S> {
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
         cx.set_timer(ShardTimer::Tick, self.parameters.ask_after);
         self.ask_proxies(cx);
+        self.start_blobs(cx);
     }
 
     fn on_message(&mut self, from: NodeId, message: ShardIn, cx: &mut Cx<'_, Self>) {
@@ -351,6 +384,8 @@ impl<S: Shard> Role for ShardServer<S> {
                     self.snapshots.hurry();
                 }
             }
+            ShardIn::PullBlob(message) => self.on_pull_blob(from, &message, cx),
+            ShardIn::BlobPage(message) => self.on_blob_page(from, &message, cx),
         }
     }
 
@@ -360,6 +395,7 @@ impl<S: Shard> Role for ShardServer<S> {
                 cx.set_timer(ShardTimer::Tick, self.parameters.ask_after);
                 self.look_for_what_is_missing(cx);
                 self.retry_transfer(cx);
+                self.read_again_what_wants_none();
                 self.tell_durable(cx);
             }
             // The burst's end does it.
@@ -371,6 +407,11 @@ impl<S: Shard> Role for ShardServer<S> {
         self.send_answers(cx);
         self.tell_progress(cx);
         self.answer_reads(cx);
+        self.step_blobs(cx);
         self.step_snapshot(cx);
+    }
+
+    fn on_blob(&mut self, notice: BlobNotice, cx: &mut Cx<'_, Self>) {
+        self.on_blob_notice(notice, cx);
     }
 }

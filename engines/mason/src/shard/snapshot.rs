@@ -10,9 +10,10 @@ use crate::order::{Number, Placed, Stamp};
 use crate::proxy;
 use crate::service::Shard;
 use kernel::{
-    Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, SnapshotStep, invariant,
+    BlobId, Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, SnapshotStep,
+    invariant,
 };
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// What a server must not forget: its snapshots.
@@ -62,6 +63,8 @@ enum Job {
         begin: Position,
         stepped_at: Instant,
         bytes: u64,
+        /// The blobs that it names.
+        named: BTreeSet<BlobId>,
     },
     Serving {
         writer: Writer,
@@ -194,13 +197,20 @@ impl<S: Shard> ShardServer<S> {
     pub(super) fn step_snapshot(&mut self, cx: &mut Cx<'_, Self>) {
         let snapshots = &self.snapshots;
         let due = snapshots.executed_bytes >= self.parameters.snapshot_every_bytes.max(snapshots.last_bytes);
-        if snapshots.job.is_none() && due && !snapshots.half {
+        if snapshots.job.is_none()
+            && due
+            && !snapshots.half
+            && (self.has_all_blobs() || kernel::planted!(C16))
+        {
             self.snapshots.executed_bytes = 0;
             let writer = self.begin_writer();
             let begin = cx.append(&ShardRecord::Begin { below: writer.below });
-            self.snapshots.job = Some(Job::Writing { writer, begin, stepped_at: cx.now(), bytes: 0 });
+            let named = self.service.blobs().iter().map(|blob| blob.id).collect();
+            self.snapshots.job = Some(Job::Writing { writer, begin, stepped_at: cx.now(), bytes: 0, named });
         }
-        let Some(Job::Writing { writer, begin, stepped_at, bytes }) = &mut self.snapshots.job else { return };
+        let Some(Job::Writing { writer, begin, stepped_at, bytes, named }) = &mut self.snapshots.job else {
+            return;
+        };
         if cx.now().since(*stepped_at) < CHUNK_EVERY {
             return cx.set_timer(ShardTimer::Snapshot, CHUNK_EVERY);
         }
@@ -211,9 +221,10 @@ impl<S: Shard> ShardServer<S> {
         if !last {
             return cx.set_timer(ShardTimer::Snapshot, CHUNK_EVERY);
         }
-        let (begin, below, bytes) = (*begin, writer.below, *bytes);
+        let (begin, below, bytes, named) = (*begin, writer.below, *bytes, std::mem::take(named));
         cx.append(&ShardRecord::End);
         cx.trim(begin);
+        self.drop_blobs_but(named, cx);
         cx.mark("shard.wrote_a_snapshot");
         self.snapshots.durable_below = below;
         self.snapshots.last_bytes = bytes;
@@ -303,15 +314,7 @@ impl<S: Shard> ShardServer<S> {
         if self.snapshots.incoming.is_some() {
             return;
         }
-        let peers: Vec<NodeId> = self
-            .topology
-            .servers(self.space)
-            .iter()
-            .chain(&self.former)
-            .copied()
-            .filter(|&server| server != cx.node())
-            .collect();
-        let Some(peer) = cx.rng().pick(&peers).copied() else { return };
+        let Some(peer) = self.any_peer(cx) else { return };
         let (transfer, now) = (cx.rng().bits(), cx.now());
         let (below, chunks) = (Number(0), Vec::new());
         self.snapshots.incoming =
@@ -412,6 +415,7 @@ impl<S: Shard> ShardServer<S> {
                     cx.send(observer, Skipped { space: self.space });
                 }
                 self.snapshots.hurry();
+                self.look_for_missing_blobs();
                 self.execute(cx);
             }
             Err(_) => cx.reject("snapshot that does not decode"),

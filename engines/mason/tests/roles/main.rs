@@ -1,6 +1,7 @@
 //! One input, exact effects: the decisions of the sequencer, of what a proxy's log does, and of a shard's server, one by one.
 
 mod arranging;
+mod blobs;
 mod machine;
 mod sequencer;
 mod shard;

@@ -2,7 +2,7 @@
 
 use super::runs_of;
 use super::{Bench, Did, all, at, gateway, one, operation, proxy, sends, server, topology};
-use kernel::{Bytes, Decode, DecodeError, Effect, NodeId, Position, Role, SnapshotStep};
+use kernel::{BlobRange, Bytes, Decode, DecodeError, Effect, NodeId, Position, Role, SnapshotStep};
 use mason::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers, Skipped};
 use mason::proxy::delivery::Delivered;
 use mason::proxy::{Lacking, ShardDurable};
@@ -35,10 +35,11 @@ impl Shard for Diary {
         }
     }
 
-    fn read(&mut self, reader: NodeId, query: &[u8], out: &mut Vec<u8>) {
+    fn read(&mut self, reader: NodeId, query: &[u8], out: &mut Vec<u8>) -> Option<BlobRange> {
         self.reader = Some(reader);
         out.extend_from_slice(query);
         out.extend_from_slice(&self.text);
+        None
     }
 
     fn forget_reader(&mut self, _reader: NodeId) {

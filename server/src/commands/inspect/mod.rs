@@ -1,6 +1,7 @@
 //! `ordinate inspect`: what is in a host's data directory, and what is damaged. Nothing in it is changed.
 
 mod records;
+mod stored;
 
 use super::kv::Output;
 use crate::failure::Failure;
@@ -11,6 +12,7 @@ use runtime::{DataError, IdleDirectory, JournalError};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use stored::StoredSegment;
 
 /// Read a host's data directory while nobody serves it, and tell what is damaged
 #[derive(clap::Args)]
@@ -99,15 +101,27 @@ impl Inspect {
             tallies.entry(place).or_default().add(record, step);
             Ok(())
         });
+        let stored = stored::survey(&directory, self.place).map_err(|error| {
+            let what = format!("the segments in {} cannot be read", self.path.display());
+            Failure::failed("O2107", what, error.to_string(), "ordinate inspect DATA/HOST")
+        })?;
         if !self.records {
-            self.print(&directory, &survey, &tallies);
+            self.print(&directory, &survey, &tallies, &stored);
         }
         let damaged = |error: &JournalError| self.damaged(error);
         survey.outcome.as_ref().map_err(damaged)?;
         told.map_err(|error| damaged(&error))?.map_err(|Undecoded { place, position, why }| {
             let what = format!("record {} of place {:#x} cannot be read", position.0, place.0);
             Failure::failed("O2109", what, format!("{}: {why}", Owner::of(place).name), "ordinate --version")
-        })
+        })?;
+        match stored.iter().find_map(|segment| Some((&segment.file, segment.contents.as_ref().err()?))) {
+            None => Ok(()),
+            Some((file, why)) => {
+                let what = format!("a segment of a log in {} is damaged", self.path.display());
+                let remedy = "start the host: it fetches what is damaged from another one when it is read";
+                Err(Failure::failed("O2110", what, format!("{file} {why}"), remedy))
+            }
+        }
     }
 
     fn unusable(&self, error: &DataError) -> Failure {
@@ -154,7 +168,13 @@ impl Inspect {
         }
     }
 
-    fn print(&self, directory: &IdleDirectory, survey: &Survey<'_>, tallies: &BTreeMap<Place, Tally>) {
+    fn print(
+        &self,
+        directory: &IdleDirectory,
+        survey: &Survey<'_>,
+        tallies: &BTreeMap<Place, Tally>,
+        stored: &[StoredSegment],
+    ) {
         let none = Tally::default();
         let places: Vec<(PlaceSurvey, &Tally)> = survey
             .places()
@@ -168,13 +188,16 @@ impl Inspect {
                 println!("host      {} of cluster {}   incarnation {incarnation}", owner.host, owner.cluster);
                 segments.iter().for_each(print_segment);
                 places.iter().for_each(|(at, tally)| print_place(at, tally));
+                stored.iter().for_each(StoredSegment::print);
             }
             Output::Json => {
                 let damage = survey.outcome.as_ref().err().map(ToString::to_string);
                 let segments: Vec<Value> = segments.iter().map(segment_json).collect();
                 let places: Vec<Value> = places.iter().map(|(at, tally)| place_json(at, tally)).collect();
+                let stored: Vec<Value> = stored.iter().map(StoredSegment::to_json).collect();
                 let page = json!({ "host": owner.host, "cluster": owner.cluster, "incarnation": incarnation,
-                    "joined": owner.joined, "segments": segments, "places": places, "damage": damage });
+                    "joined": owner.joined, "segments": segments, "places": places, "stored": stored,
+                    "damage": damage });
                 println!("{page}");
             }
         }

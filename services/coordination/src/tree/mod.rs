@@ -22,7 +22,7 @@ use crate::tree::table::{Node, NodeIndex, Table};
 use crate::tree::transaction::{Change, ESSENTIAL};
 use crate::tree::watches::{Missed, Notices, Watches};
 use crate::wire::{Acl, EventKind, Identity, Permission, SessionId, name_of, parent_of};
-use kernel::{Bytes, DecodeError, NodeId, SnapshotStep, planted};
+use kernel::{BlobRange, Bytes, DecodeError, NodeId, SnapshotStep, planted};
 use mason::{Order, ShardOut, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -225,8 +225,9 @@ impl mason::Shard for Znodes {
         notices.send(out);
     }
 
-    fn read(&mut self, reader: NodeId, query: &[u8], out: &mut Vec<u8>) {
+    fn read(&mut self, reader: NodeId, query: &[u8], out: &mut Vec<u8>) -> Option<BlobRange> {
         self.answer_query(reader, query, out);
+        None
     }
 
     fn forget_reader(&mut self, reader: NodeId) {

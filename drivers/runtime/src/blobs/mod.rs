@@ -1,0 +1,259 @@
+//! The blobs of a host's nodes: files beside the journal, written and read on threads of their own.
+//!
+//! **Promises.** A blob that was reported stored is a whole file whose bytes and name were synced. What is read back is what was
+//! written, or reported lost. A full disk delays a blob, and it is tried again; any other error of a write stops the host.
+
+mod format;
+
+pub use format::{BlobError, BlobFile, parse_file_name};
+
+use crate::disk::{Disk, is_out_of_space};
+use crate::host::HostError;
+use crate::metrics::BlobCounts;
+use crate::worker::Worker;
+use format::{UNFINISHED, file_name};
+use kernel::{BlobEffect, BlobId, BlobNotice, BlobRange, Bytes, Instant, Place};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+type Notify = Arc<dyn Fn() + Send + Sync>;
+
+/// How long a write that found no room waits.
+const RETRY_EVERY: Duration = Duration::from_millis(250);
+
+enum Write {
+    Store { place: Place, id: BlobId, bytes: Bytes },
+    Remove { place: Place, id: BlobId },
+}
+
+/// What came of a store.
+struct Stored {
+    place: Place,
+    id: BlobId,
+    bytes: Bytes,
+    outcome: io::Result<()>,
+}
+
+/// Where blobs are.
+enum Store {
+    Memory(BTreeMap<(Place, BlobId), Bytes>),
+    Disk { disk: Arc<dyn Disk>, writer: Option<Worker<Write, Stored>>, reader: Option<Worker<Load, Loaded>> },
+}
+
+type Load = (Place, BlobRange);
+type Loaded = (Place, BlobNotice);
+
+/// See the module.
+pub(crate) struct Blobs {
+    store: Store,
+    notify: Notify,
+    /// Contents of the blobs that are durable, in bytes; of those found at the start, their files' length.
+    sizes: BTreeMap<(Place, BlobId), u64>,
+    /// What is known without asking the disk.
+    notices: VecDeque<(Place, BlobNotice)>,
+    /// Stores that found no room.
+    stuck: VecDeque<Write>,
+    retry_at: Option<Instant>,
+    counts: BlobCounts,
+}
+
+impl Blobs {
+    /// The blobs of `disk`, or of nothing but memory. `notify` is called from other threads when `poll` has something to fetch.
+    pub(crate) fn open(disk: Option<Arc<dyn Disk>>, notify: Notify) -> Result<Self, HostError> {
+        let mut sizes = BTreeMap::new();
+        if let Some(disk) = &disk {
+            // Nothing refers to it; if it cannot be deleted, the next blob replaces it.
+            let _ = disk.remove(UNFINISHED);
+            let list = |source| HostError::Blob { action: "list", file: disk.path_of(""), source };
+            for name in disk.names().map_err(list)? {
+                if let Some(key) = parse_file_name(&name) {
+                    sizes.insert(key, disk.open(&name).and_then(|file| file.bytes()).map_err(list)?);
+                }
+            }
+        }
+        let store = match disk {
+            None => Store::Memory(BTreeMap::new()),
+            Some(disk) => Store::Disk { disk, writer: None, reader: None },
+        };
+        let (notices, stuck) = (VecDeque::new(), VecDeque::new());
+        Ok(Self { store, notify, sizes, notices, stuck, retry_at: None, counts: BlobCounts::default() })
+    }
+
+    /// Carries out what the node at `place` asks for. The caller has waited until a drop may take effect.
+    pub(crate) fn carry_out(&mut self, place: Place, effect: BlobEffect) {
+        match effect {
+            BlobEffect::Store { id, bytes } => self.write(Write::Store { place, id, bytes }),
+            BlobEffect::Load { range } => self.load(place, range),
+            BlobEffect::Drop { id } => self.remove(place, id),
+            BlobEffect::Keep { ids } => {
+                let of_place = (place, BlobId { series: 0, first: 0 })
+                    ..=(place, BlobId { series: u64::MAX, first: u64::MAX });
+                let found: Vec<BlobId> = self.sizes.range(of_place).map(|(&(_, id), _)| id).collect();
+                let known: BTreeSet<BlobId> = ids.into_iter().collect();
+                for id in known.iter().filter(|id| found.binary_search(id).is_err()) {
+                    self.notices.push_back((place, BlobNotice::Lost { id: *id }));
+                }
+                for id in found.into_iter().filter(|id| !known.contains(id)) {
+                    self.remove(place, id);
+                }
+            }
+        }
+    }
+
+    fn write(&mut self, write: Write) {
+        match (&mut self.store, write) {
+            (Store::Memory(blobs), Write::Store { place, id, bytes }) => {
+                self.sizes.insert((place, id), bytes.len() as u64);
+                blobs.insert((place, id), bytes);
+                self.counts.stores += 1;
+                self.notices.push_back((place, BlobNotice::Stored { id }));
+            }
+            (Store::Memory(blobs), Write::Remove { place, id }) => _ = blobs.remove(&(place, id)),
+            (Store::Disk { disk, writer, .. }, write) => {
+                if writer.is_none() {
+                    let disk = Arc::clone(disk);
+                    let work = move |write| perform(&*disk, write);
+                    *writer = Worker::start("blob-write", Arc::clone(&self.notify), work).ok();
+                }
+                match writer {
+                    Some(writer) => writer.push(write),
+                    // No thread to be had now: as if there were no room.
+                    None => self.stuck.push_back(write),
+                }
+            }
+        }
+    }
+
+    fn remove(&mut self, place: Place, id: BlobId) {
+        self.stuck.retain(|write| !matches!(write, Write::Store { place: of, id: stuck, .. } if (*of, *stuck) == (place, id)));
+        self.sizes.remove(&(place, id));
+        self.write(Write::Remove { place, id });
+    }
+
+    fn load(&mut self, place: Place, range: BlobRange) {
+        match &mut self.store {
+            Store::Memory(blobs) => {
+                let notice = match blobs.get(&(place, range.id)) {
+                    Some(bytes) => {
+                        let start = range.offset.min(bytes.len() as u64);
+                        let end = start.saturating_add(range.bytes).min(bytes.len() as u64);
+                        BlobNotice::Loaded { range, bytes: bytes.slice(start as usize..end as usize) }
+                    }
+                    None => BlobNotice::Lost { id: range.id },
+                };
+                self.notices.push_back((place, notice));
+            }
+            Store::Disk { disk, reader, .. } => {
+                if reader.is_none() {
+                    let disk = Arc::clone(disk);
+                    let work = move |load| Some(read(&*disk, load));
+                    *reader = Worker::start("blob-read", Arc::clone(&self.notify), work).ok();
+                }
+                match reader {
+                    Some(reader) => reader.push((place, range)),
+                    None => self.notices.push_back(read(&**disk, (place, range))),
+                }
+            }
+        }
+    }
+
+    /// The next notice. Errors only for a write that failed for another reason than want of space.
+    pub(crate) fn poll(&mut self, now: Instant) -> Result<Option<(Place, BlobNotice)>, HostError> {
+        if !self.stuck.is_empty() {
+            self.retry_at.get_or_insert(now + RETRY_EVERY);
+        }
+        if let Some(notice) = self.notices.pop_front() {
+            return Ok(Some(self.count(notice)));
+        }
+        let Store::Disk { disk, writer, reader } = &self.store else { return Ok(None) };
+        if let Some(loaded) = reader.as_ref().and_then(Worker::poll) {
+            return Ok(Some(self.count(loaded)));
+        }
+        while let Some(Stored { place, id, bytes, outcome }) = writer.as_ref().and_then(Worker::poll) {
+            match outcome {
+                Ok(()) => {
+                    self.sizes.insert((place, id), bytes.len() as u64);
+                    self.counts.stores += 1;
+                    return Ok(Some((place, BlobNotice::Stored { id })));
+                }
+                Err(error) if is_out_of_space(&error) => {
+                    self.stuck.push_back(Write::Store { place, id, bytes });
+                    self.retry_at.get_or_insert(now + RETRY_EVERY);
+                }
+                Err(source) => {
+                    let file = disk.path_of(&file_name(place, id));
+                    return Err(HostError::Blob { action: "write", file, source });
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    fn count(&mut self, (place, notice): (Place, BlobNotice)) -> (Place, BlobNotice) {
+        match &notice {
+            BlobNotice::Loaded { bytes, .. } => {
+                self.counts.loads += 1;
+                self.counts.loaded_bytes += bytes.len() as u64;
+            }
+            BlobNotice::Lost { .. } => self.counts.lost += 1,
+            BlobNotice::Stored { .. } => {}
+        }
+        (place, notice)
+    }
+
+    /// True if `poll` has something at once, of which no other thread has told.
+    pub(crate) fn is_ready(&self) -> bool {
+        !self.notices.is_empty()
+    }
+
+    /// When stores that found no room are tried again; `None` if there are none.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.retry_at
+    }
+
+    /// Tries again what is due.
+    pub(crate) fn retry(&mut self, now: Instant) {
+        if self.retry_at.is_some_and(|at| at <= now) {
+            self.retry_at = None;
+            for write in std::mem::take(&mut self.stuck) {
+                self.write(write);
+            }
+        }
+    }
+
+    /// See [`BlobCounts`].
+    pub(crate) fn counts(&self) -> BlobCounts {
+        BlobCounts { files: self.sizes.len() as u64, bytes: self.sizes.values().sum(), ..self.counts }
+    }
+}
+
+fn perform(disk: &dyn Disk, write: Write) -> Option<Stored> {
+    match write {
+        Write::Store { place, id, bytes } => {
+            let name = file_name(place, id);
+            let outcome = disk
+                .write_new(UNFINISHED, &format::encode(place, id, &bytes))
+                .and_then(|()| disk.rename(UNFINISHED, &name))
+                .and_then(|()| disk.sync_directory());
+            Some(Stored { place, id, bytes, outcome })
+        }
+        Write::Remove { place, id } => {
+            // A file that cannot be deleted, or comes back after a power failure, is found by the next start.
+            let _ = disk.remove(&file_name(place, id));
+            None
+        }
+    }
+}
+
+fn read(disk: &dyn Disk, (place, range): Load) -> Loaded {
+    let read = BlobFile::open(disk, place, range.id).and_then(|file| file.read(range.offset, range.bytes));
+    match read {
+        Ok(bytes) => (place, BlobNotice::Loaded { range, bytes }),
+        Err(_) => (place, BlobNotice::Lost { id: range.id }),
+    }
+}
+
+#[cfg(test)]
+mod tests;

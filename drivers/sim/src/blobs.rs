@@ -1,0 +1,222 @@
+//! The blobs of one host's nodes: files that a crash leaves whole or not at all, that take time, and that may rot.
+
+use crate::class::Class;
+use crate::disk::Disk;
+use crate::draw::mix;
+use crate::host::{Host, Input};
+use crate::outside::{Happening, Outside};
+use crate::queue::Event;
+use kernel::{BlobEffect, BlobId, BlobNotice, BlobRange, Bytes, Node, Place};
+use std::collections::BTreeMap;
+
+/// A blob on the disk.
+#[derive(Clone, Debug)]
+struct Blob {
+    bytes: Vec<u8>,
+    checksum: u32,
+}
+
+impl Blob {
+    fn is_sound(&self) -> bool {
+        crc32c::crc32c(&self.bytes) == self.checksum
+    }
+}
+
+/// The files of one disk.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Files(BTreeMap<(Place, BlobId), Blob>);
+
+impl Files {
+    fn read(&self, place: Place, range: BlobRange) -> Option<Bytes> {
+        let blob = self.0.get(&(place, range.id)).filter(|blob| blob.is_sound())?;
+        let start = range.offset.min(blob.bytes.len() as u64);
+        let end = start.saturating_add(range.bytes).min(blob.bytes.len() as u64);
+        Some(Bytes::copy_from_slice(&blob.bytes[start as usize..end as usize]))
+    }
+
+    fn write(&mut self, place: Place, id: BlobId, bytes: &Bytes) {
+        let blob = Blob { bytes: bytes.to_vec(), checksum: crc32c::crc32c(bytes) };
+        self.0.insert((place, id), blob);
+    }
+
+    /// Removes those of `place` that are not in `ids`; returns those of `ids` that are not there.
+    fn keep(&mut self, place: Place, mut ids: Vec<BlobId>) -> Vec<BlobId> {
+        self.0.retain(|(of, id), _| *of != place || ids.contains(id));
+        ids.retain(|id| !self.0.contains_key(&(place, *id)));
+        ids
+    }
+
+    pub(crate) fn has(&self, place: Place, id: BlobId) -> bool {
+        self.0.contains_key(&(place, id))
+    }
+
+    /// Whether there is a bit to flip.
+    pub(crate) fn can_rot(&self) -> bool {
+        self.0.values().any(|blob| !blob.bytes.is_empty() && blob.is_sound())
+    }
+
+    /// Flips one bit; false if there is none.
+    pub(crate) fn rot(&mut self, draw: u64) -> bool {
+        let sound = self.0.values_mut().filter(|blob| !blob.bytes.is_empty() && blob.is_sound());
+        let mut sound: Vec<&mut Blob> = sound.collect();
+        let count = sound.len() as u64;
+        let Some(blob) = sound.get_mut((mix(draw, 1) % count.max(1)) as usize) else { return false };
+        let bit = mix(draw, 2) as usize % (blob.bytes.len() * 8);
+        blob.bytes[bit / 8] ^= 1 << (bit % 8);
+        true
+    }
+
+    /// Whether one of them cannot be read back.
+    pub(crate) fn are_rotten(&self) -> bool {
+        self.0.values().any(|blob| !blob.is_sound())
+    }
+}
+
+/// Something under way between a node and its blobs.
+#[derive(Clone, Debug)]
+enum Task {
+    Store { id: BlobId, bytes: Bytes },
+    Load { range: BlobRange },
+    Tell { id: BlobId },
+}
+
+/// What a host's disk is doing for its nodes' blobs.
+#[derive(Debug, Default)]
+pub(crate) struct UnderWay {
+    tasks: BTreeMap<u32, (usize, Task)>,
+    begun: u32,
+}
+
+impl UnderWay {
+    /// The process ends: each file that was being written is there or not.
+    pub(crate) fn crash(&mut self, disk: &mut Disk, place_of: impl Fn(usize) -> Place, draw: u64) {
+        for (ticket, (seat, task)) in std::mem::take(&mut self.tasks) {
+            if let Task::Store { id, bytes } = task
+                && mix(draw, u64::from(ticket)) & 1 == 0
+            {
+                disk.blobs.write(place_of(seat), id, &bytes);
+            }
+        }
+    }
+}
+
+/// Whether a bit that rots is one of a blob, if there are any: half of the draws.
+pub(crate) fn rots_a_blob(draw: u64) -> bool {
+    mix(draw, 0) & 1 == 0
+}
+
+impl<N: Node> Host<N> {
+    /// Carries out what the node of `seat` asks for. The caller has waited until a drop may take effect.
+    pub(crate) fn carry_out_blob(&mut self, seat: usize, effect: BlobEffect, out: &mut Outside<N::Family>) {
+        let place = self.seats[seat].id.place();
+        let slowness = u64::from(self.disk_slowness);
+        match effect {
+            BlobEffect::Store { id, bytes } => {
+                let lasts = (out.swarm.sync + out.swarm.sync / 2) * slowness;
+                let at = (out.now + lasts).max(self.disk_full_until);
+                self.begin_blob(seat, Task::Store { id, bytes }, at, out);
+            }
+            BlobEffect::Load { range } => {
+                let at = out.now + out.swarm.sync / 4 * slowness + 1;
+                self.begin_blob(seat, Task::Load { range }, at, out);
+            }
+            BlobEffect::Drop { id } => {
+                let dropped = |seat_of: usize, task: &Task| {
+                    seat_of == seat && matches!(task, Task::Store { id: stored, .. } if *stored == id)
+                };
+                self.blobs.tasks.retain(|_, (seat_of, task)| !dropped(*seat_of, task));
+                self.disk.blobs.0.remove(&(place, id));
+            }
+            BlobEffect::Keep { ids } => {
+                for id in self.disk.blobs.keep(place, ids) {
+                    self.begin_blob(seat, Task::Tell { id }, out.now + 1, out);
+                }
+            }
+        }
+    }
+
+    fn begin_blob(&mut self, seat: usize, task: Task, at: u64, out: &mut Outside<N::Family>) {
+        let ticket = self.blobs.begun;
+        self.blobs.begun += 1;
+        self.blobs.tasks.insert(ticket, (seat, task));
+        out.queue.push(at, Event::Blob { host: self.index, ticket, life: self.life });
+    }
+
+    /// The disk is fast again, and has room.
+    pub(crate) fn hurry_blobs(&self, out: &mut Outside<N::Family>) {
+        for &ticket in self.blobs.tasks.keys() {
+            let event = Event::Blob { host: self.index, ticket, life: self.life };
+            out.queue.push(out.now + out.swarm.sync, event);
+        }
+    }
+
+    /// A blob's task is done; true if the host works off at once what comes of it.
+    pub(crate) fn blob_done(&mut self, ticket: u32, out: &mut Outside<N::Family>) -> bool {
+        let Some((seat, task)) = self.blobs.tasks.remove(&ticket) else { return false };
+        let place = self.seats[seat].id.place();
+        let notice = match task {
+            Task::Store { id, bytes } => {
+                if out.now < self.disk_full_until {
+                    // The disk filled up while it was written.
+                    let at = self.disk_full_until;
+                    self.begin_blob(seat, Task::Store { id, bytes }, at, out);
+                    return false;
+                }
+                if let Some(fault) = self.write_error.take() {
+                    out.triggered.push(fault);
+                    return false;
+                }
+                self.disk.blobs.write(place, id, &bytes);
+                BlobNotice::Stored { id }
+            }
+            Task::Load { range } => match self.disk.blobs.read(place, range) {
+                Some(bytes) => BlobNotice::Loaded { range, bytes },
+                None => BlobNotice::Lost { id: range.id },
+            },
+            Task::Tell { id } => BlobNotice::Lost { id },
+        };
+        out.happened(Happening::Blob, self.seats[seat].id.as_u64(), u64::from(ticket));
+        self.arrive(Input::Blob { seat, notice }, out)
+    }
+
+    /// Whether a durable byte is wrong, or is about to be.
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damaged || self.disk.blobs.are_rotten()
+    }
+
+    /// Flips a bit of a blob, if there are any and `draw` wills it: the host finds out when it reads it.
+    pub(crate) fn rot_blob(&mut self, draw: u64, out: &mut Outside<N::Family>) -> bool {
+        let rots = rots_a_blob(draw) && self.disk.blobs.rot(draw);
+        if rots {
+            out.injections.count(Class::BitRot);
+        }
+        rots
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PLACE: Place = Place(3);
+
+    // A bit that rots unnoticed lets every test of damaged blobs pass.
+    #[test]
+    fn what_rots_is_not_read_and_what_is_written_again_is() {
+        let (mut files, id) = (Files::default(), BlobId { series: 1, first: 2 });
+        let range = BlobRange { id, offset: 1, bytes: 9 };
+        assert!(!files.rot(7));
+        files.write(PLACE, id, &Bytes::from_static(b"abc"));
+        assert_eq!(files.read(PLACE, range).as_deref(), Some(&b"bc"[..]));
+        assert!(
+            files.rot(7) && files.are_rotten() && !files.rot(8),
+            "there is one, and it is rotten already"
+        );
+        assert_eq!(files.read(PLACE, range), None);
+        files.write(PLACE, id, &Bytes::from_static(b"abc"));
+        assert!(!files.are_rotten());
+        let other = BlobId { series: 1, first: 3 };
+        assert_eq!(files.keep(PLACE, vec![other]), [other]);
+        assert_eq!(files.read(PLACE, range), None);
+    }
+}

@@ -1,0 +1,265 @@
+//! The blobs of a shard's server: what its service has written to the disk instead of keeping it in memory and in snapshots.
+//!
+//! ```text
+//! service                 server                  its disk             a peer
+//!   | a part is whole        |                        |                   |
+//!   |----------------------->| Store ---------------->|                   |
+//!   |                        |<--------------- Stored |                   |
+//!   | lets it go from memory |                        |                   |
+//!   |                        | (a snapshot of a peer names one that is not here, or one rots)
+//!   |                        | PullBlob ------------------------------->  |
+//!   |                        |<------------------------------- BlobPage   |
+//!   |                        | Store ---------------->|                   |
+//! ```
+//!
+//! Invariant: what a durable snapshot of this server names is durable here. So it writes none while it lacks a blob, and drops a
+//! blob only when a later snapshot that does not name it is durable. Whoever forgets an operation because enough servers have it
+//! in snapshots then forgets nothing that a lost host takes with it.
+
+use super::{Query, ShardServer, Waiting};
+use crate::order::{Number, Stamp};
+use crate::service::{BlobRef, Shard};
+use kernel::{BlobId, BlobNotice, BlobRange, Bytes, Cx, Instant, NodeId};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+/// Blobs being written.
+const STORES_MAX: usize = 4;
+/// Parts being read for readers.
+const LOADS_MAX: usize = 8;
+/// Parts being read for peers; more pulls are left unanswered, and come again.
+const PULLS_MAX: usize = 8;
+/// A peer that does not answer a pull has not got it, or is gone.
+const PULL_AGAIN_AFTER: Duration = Duration::from_millis(200);
+/// The largest page of a blob on its way to a peer, in bytes.
+const PAGE_BYTES_MAX: u64 = 256 << 10;
+
+#[derive(Debug, Default)]
+pub(super) struct Blobs {
+    on_disk: BTreeSet<BlobId>,
+    storing: BTreeSet<BlobId>,
+    /// What the state is made of and is not here.
+    missing: BTreeSet<BlobId>,
+    fetch: Option<Fetch>,
+    /// Reads that wait for a part, by their reader and tag.
+    waiting: BTreeMap<BlobRange, BTreeMap<(NodeId, u64), Bytes>>,
+    loading: BTreeSet<BlobRange>,
+    /// Peers that wait for a part.
+    pulls: BTreeMap<BlobRange, BTreeSet<NodeId>>,
+    /// What the last durable snapshot names.
+    named: BTreeSet<BlobId>,
+}
+
+/// A blob on its way here.
+#[derive(Debug)]
+struct Fetch {
+    blob: BlobRef,
+    peer: NodeId,
+    bytes: Vec<u8>,
+    asked_at: Instant,
+}
+
+impl<S: Shard> ShardServer<S> {
+    /// The blobs that are durable here.
+    pub fn blobs_on_disk(&self) -> impl Iterator<Item = BlobId> {
+        self.blobs.on_disk.iter().copied()
+    }
+
+    /// The blobs that the last durable snapshot names.
+    pub fn blobs_named(&self) -> impl Iterator<Item = BlobId> {
+        self.blobs.named.iter().copied()
+    }
+
+    /// Blobs that are not here, and are fetched.
+    pub fn blobs_missing(&self) -> usize {
+        self.blobs.missing.len()
+    }
+
+    /// What the restored snapshot names was durable before it was; the disk says what is gone.
+    pub(super) fn start_blobs(&mut self, cx: &mut Cx<'_, Self>) {
+        self.blobs.on_disk = self.service.blobs().iter().map(|blob| blob.id).collect();
+        self.blobs.named = self.blobs.on_disk.clone();
+        cx.keep_blobs(self.blobs.on_disk.iter().copied().collect());
+    }
+
+    /// A peer's snapshot was installed.
+    pub(super) fn look_for_missing_blobs(&mut self) {
+        let here = |blob: &BlobRef| self.blobs.on_disk.contains(&blob.id);
+        self.blobs.missing =
+            self.service.blobs().iter().filter(|blob| !here(blob)).map(|blob| blob.id).collect();
+    }
+
+    /// Whether all that the state is made of is here.
+    pub(super) fn has_all_blobs(&mut self) -> bool {
+        let service = &self.service;
+        self.blobs.missing.retain(|&id| service.blob(id).is_some());
+        self.blobs.missing.is_empty()
+    }
+
+    /// A snapshot that names these is about to be durable: all others but those that the state has come to be made of are dropped.
+    pub(super) fn drop_blobs_but(&mut self, named: BTreeSet<BlobId>, cx: &mut Cx<'_, Self>) {
+        let service = &self.service;
+        self.blobs.on_disk.retain(|&id| {
+            let kept = named.contains(&id) || service.blob(id).is_some();
+            if !kept {
+                cx.drop_blob(id);
+            }
+            kept
+        });
+        self.blobs.named = named;
+    }
+
+    /// A read that needs a part of a blob waits for it.
+    pub(super) fn wait_for(&mut self, range: BlobRange, reader: NodeId, query: Query) {
+        // Asked again while it waits, it waits once.
+        self.blobs.waiting.entry(range).or_default().insert((reader, query.tag), query.body);
+    }
+
+    pub(super) fn reads_waiting_for_blobs(&self) -> usize {
+        self.blobs.waiting.values().map(BTreeMap::len).sum()
+    }
+
+    pub(super) fn step_blobs(&mut self, cx: &mut Cx<'_, Self>) {
+        while self.blobs.storing.len() < STORES_MAX
+            && let Some((id, bytes)) = self.service.unstored()
+        {
+            self.blobs.storing.insert(id);
+            cx.store_blob(id, bytes);
+            if kernel::planted!(C15) {
+                self.blobs.on_disk.insert(id);
+                self.service.stored(id);
+            }
+        }
+        let Blobs { waiting, loading, on_disk, .. } = &mut self.blobs;
+        for (range, _) in waiting.iter() {
+            if loading.len() >= LOADS_MAX {
+                break;
+            }
+            if on_disk.contains(&range.id) && loading.insert(*range) {
+                cx.load_blob(*range);
+            }
+        }
+        self.fetch_missing(cx);
+    }
+
+    pub(super) fn on_blob_notice(&mut self, notice: BlobNotice, cx: &mut Cx<'_, Self>) {
+        match notice {
+            BlobNotice::Stored { id } => {
+                cx.mark("shard.stored_a_blob");
+                self.blobs.storing.remove(&id);
+                self.blobs.on_disk.insert(id);
+                if self.blobs.missing.remove(&id) {
+                    cx.mark("shard.fetched_a_blob");
+                }
+                self.service.stored(id);
+                self.execute(cx);
+            }
+            BlobNotice::Loaded { range, bytes } => {
+                for peer in self.blobs.pulls.remove(&range).unwrap_or_default() {
+                    cx.send(
+                        peer,
+                        super::BlobPage { id: range.id, offset: range.offset, page: bytes.clone() },
+                    );
+                }
+                self.blobs.loading.remove(&range);
+                if let Some(reads) = self.blobs.waiting.remove(&range) {
+                    cx.mark("shard.read_a_blob");
+                    self.service.loaded(range, &bytes);
+                    self.read_again(reads);
+                }
+            }
+            BlobNotice::Lost { id } => {
+                self.blobs.on_disk.remove(&id);
+                self.blobs.loading.retain(|range| range.id != id);
+                self.blobs.pulls.retain(|range, _| range.id != id);
+                if self.service.blob(id).is_some() {
+                    cx.mark("shard.lost_a_blob");
+                    self.blobs.missing.insert(id);
+                }
+            }
+        }
+    }
+
+    fn read_again(&mut self, reads: BTreeMap<(NodeId, u64), Bytes>) {
+        for ((reader, tag), body) in reads {
+            let reads = vec![Query { tag, body }];
+            self.reads.push_back(Waiting { reader, at_least: Stamp(0), through: Number(0), reads });
+        }
+    }
+
+    /// Reads that wait for what the state is made of no more, trimmed since: they are answered so.
+    pub(super) fn read_again_what_wants_none(&mut self) {
+        let service = &self.service;
+        let gone: Vec<BlobRange> =
+            self.blobs.waiting.keys().filter(|range| service.blob(range.id).is_none()).copied().collect();
+        for range in gone {
+            let reads = self.blobs.waiting.remove(&range).unwrap_or_default();
+            self.read_again(reads);
+        }
+    }
+}
+
+/// Between servers. The receiver pulls, as it does a snapshot.
+impl<S: Shard> ShardServer<S> {
+    fn page_bytes(&self) -> u64 {
+        PAGE_BYTES_MAX.min(self.parameters.snapshot_chunk_bytes as u64).max(1)
+    }
+
+    /// Goes on with the blob on its way, or begins with the next.
+    fn fetch_missing(&mut self, cx: &mut Cx<'_, Self>) {
+        let (now, service) = (cx.now(), &self.service);
+        self.blobs.fetch.take_if(|fetch| service.blob(fetch.blob.id).is_none());
+        if let Some(fetch) = &self.blobs.fetch
+            && now.since(fetch.asked_at) <= PULL_AGAIN_AFTER
+        {
+            return;
+        }
+        if self.blobs.fetch.is_none() && (self.blobs.storing.len() >= STORES_MAX || self.has_all_blobs()) {
+            return;
+        }
+        let Some(peer) = self.any_peer(cx) else { return };
+        let page_bytes = self.page_bytes();
+        if self.blobs.fetch.is_none() {
+            let mut missing = self.blobs.missing.iter().filter(|id| !self.blobs.storing.contains(id));
+            let next = missing.find_map(|&id| self.service.blob(id));
+            self.blobs.fetch = next.map(|blob| Fetch { blob, peer, bytes: Vec::new(), asked_at: now });
+        }
+        if let Some(fetch) = &mut self.blobs.fetch {
+            (fetch.peer, fetch.asked_at) = (peer, now);
+            let (id, offset) = (fetch.blob.id, fetch.bytes.len() as u64);
+            cx.send(peer, super::PullBlob { id, offset, bytes: page_bytes });
+        }
+    }
+
+    pub(super) fn on_pull_blob(&mut self, from: NodeId, message: &super::PullBlob, cx: &mut Cx<'_, Self>) {
+        let super::PullBlob { id, offset, bytes } = *message;
+        let range = BlobRange { id, offset, bytes: bytes.min(PAGE_BYTES_MAX) };
+        if let Some(page) = self.service.in_memory(range) {
+            cx.send(from, super::BlobPage { id, offset, page });
+        } else if self.blobs.on_disk.contains(&id) && self.blobs.pulls.len() < PULLS_MAX {
+            self.blobs.pulls.entry(range).or_default().insert(from);
+            cx.load_blob(range);
+        }
+    }
+
+    pub(super) fn on_blob_page(&mut self, from: NodeId, message: &super::BlobPage, cx: &mut Cx<'_, Self>) {
+        let page_bytes = self.page_bytes();
+        let Some(fetch) = &mut self.blobs.fetch else { return };
+        let due = (fetch.peer, fetch.blob.id, fetch.bytes.len() as u64);
+        if due != (from, message.id, message.offset) {
+            return;
+        }
+        fetch.bytes.extend_from_slice(&message.page);
+        let (have, whole) = (fetch.bytes.len() as u64, fetch.blob.bytes);
+        if have < whole && !message.page.is_empty() {
+            fetch.asked_at = cx.now();
+            return cx.send(from, super::PullBlob { id: message.id, offset: have, bytes: page_bytes });
+        }
+        let Some(Fetch { blob, bytes, .. }) = self.blobs.fetch.take() else { return };
+        if have != whole || parts::digest(&bytes) != blob.digest {
+            return cx.reject("a blob that is not what a snapshot names");
+        }
+        self.blobs.storing.insert(blob.id);
+        cx.store_blob(blob.id, bytes.into());
+    }
+}

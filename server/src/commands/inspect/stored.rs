@@ -1,0 +1,74 @@
+//! The segments of the logs beside the journal: whose each is, which positions it holds, and whether it is what was written.
+
+use super::records::Owner;
+use kernel::{BlobId, Place};
+use runtime::IdleDirectory;
+use runtime::blobs::{BlobError, BlobFile, parse_file_name};
+use runtime::disk::Disk as _;
+use serde_json::{Value, json};
+use shared_log::Rows;
+use std::io;
+
+/// A segment of a log.
+pub struct StoredSegment {
+    /// The name of its file.
+    pub file: String,
+    place: Place,
+    id: BlobId,
+    /// Its entries and its bytes, or what is wrong with it.
+    pub contents: Result<(u64, u64), String>,
+}
+
+/// Reads every segment of the directory, or of one place, in the order of their names.
+pub fn survey(directory: &IdleDirectory, wanted: Option<Place>) -> io::Result<Vec<StoredSegment>> {
+    let mut names = match directory.segments.names() {
+        // Directories of earlier versions, and of hosts that keep everything in memory, have none.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        names => names?,
+    };
+    names.sort_unstable();
+    let segments = names.into_iter().filter_map(|file| {
+        let (place, id) = parse_file_name(&file)?;
+        let contents = || contents_of(directory, place, id).map_err(|error| error.to_string());
+        wanted.is_none_or(|wanted| wanted == place).then(|| StoredSegment {
+            contents: contents(),
+            file,
+            place,
+            id,
+        })
+    });
+    Ok(segments.collect())
+}
+
+fn contents_of(directory: &IdleDirectory, place: Place, id: BlobId) -> Result<(u64, u64), BlobError> {
+    let file = BlobFile::open(&directory.segments, place, id)?;
+    let rows = file.read(0, file.bytes())?;
+    let entries = Rows::count(&rows).ok_or_else(|| BlobError::Damaged("it holds no entries".to_owned()))?;
+    Ok((entries as u64, file.bytes()))
+}
+
+impl StoredSegment {
+    /// Prints a line.
+    pub fn print(&self) {
+        let Self { file, place, id, contents } = self;
+        let owner = Owner::of(*place).name;
+        match contents {
+            Ok((entries, bytes)) => println!(
+                "  {file}   {owner}   log number {}   positions {} to {}   {bytes} bytes",
+                id.series,
+                id.first,
+                id.first + entries
+            ),
+            Err(why) => println!("  {file}   {owner}   log number {}   DAMAGED: it {why}", id.series),
+        }
+    }
+
+    /// For scripts.
+    pub fn to_json(&self) -> Value {
+        let Self { file, place, id, contents } = self;
+        let (next, bytes) =
+            contents.as_ref().map_or((None, None), |(n, bytes)| (Some(id.first + n), Some(bytes)));
+        json!({ "file": file, "place": place.0, "role": Owner::of(*place).name, "log": id.series, "first": id.first,
+            "next": next, "bytes": bytes, "damage": contents.as_ref().err() })
+    }
+}

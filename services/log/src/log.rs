@@ -1,0 +1,213 @@
+//! One log: its segments follow one another without a gap.
+
+use crate::Rows;
+use crate::rows::ROW_OVERHEAD;
+use crate::segment::{Room, Segment, Stored};
+use crate::storage::Storage;
+use crate::wire::{Answer, Entries, LogStat, READ_BYTES_MAX, Read, Why};
+use kernel::{BlobId, BlobRange};
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+/// A segment. Both kinds are shared with snapshots that are being written.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    InMemory(Arc<Segment>),
+    Stored(Arc<Stored>),
+}
+
+impl Part {
+    pub(crate) fn first(&self) -> u64 {
+        match self {
+            Self::InMemory(segment) => segment.first,
+            Self::Stored(stored) => stored.first,
+        }
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        match self {
+            Self::InMemory(segment) => segment.next(),
+            Self::Stored(stored) => stored.next,
+        }
+    }
+
+    fn last_time(&self) -> u64 {
+        match self {
+            Self::InMemory(segment) => segment.last_time,
+            Self::Stored(stored) => stored.last_time,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::InMemory(segment) => segment.bytes(),
+            Self::Stored(stored) => stored.bytes(),
+        }
+    }
+}
+
+/// One log. Its parts reach from at most `first` to `next`.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    /// No other log of the space had this number or will have it.
+    pub(crate) number: u64,
+    pub(crate) first: u64,
+    pub(crate) next: u64,
+    pub(crate) bytes: u64,
+    pub(crate) retain_bytes: u64,
+    pub(crate) retain_ms: u64,
+    pub(crate) sealed: bool,
+    /// Entries are added to the last part.
+    pub(crate) open: bool,
+    pub(crate) parts: VecDeque<Part>,
+}
+
+/// What a participant says of a part that it can take.
+pub(crate) const FITS: u8 = 0;
+
+impl Log {
+    pub(crate) fn stat(&self, name: &str) -> LogStat {
+        let Self { first, next, bytes, retain_bytes, retain_ms, sealed, .. } = *self;
+        LogStat { name: name.to_owned(), first, next, bytes, retain_bytes, retain_ms, sealed }
+    }
+
+    /// The name of the segment that begins at `first`.
+    pub(crate) fn blob_id(&self, first: u64) -> BlobId {
+        BlobId { series: self.number, first }
+    }
+
+    /// Where the entries would go, or why they cannot.
+    pub(crate) fn place(&self, expect: Option<u64>) -> (u8, u64) {
+        if self.sealed {
+            return (Why::Sealed as u8, self.next);
+        }
+        let moved = expect.is_some_and(|at| at != self.next);
+        (if moved { Why::Moved as u8 } else { FITS }, self.next)
+    }
+
+    /// What the segment that is added to holds, in bytes.
+    pub(crate) fn open_bytes(&self) -> usize {
+        if self.open { self.parts.back().map_or(0, Part::bytes) } else { 0 }
+    }
+
+    /// Adds sound rows; returns what they cost.
+    pub(crate) fn append(&mut self, rows: &[u8], time: u64, storage: &mut Storage) -> usize {
+        let count = Rows::count(rows).unwrap_or(0);
+        let bytes = rows.len() + count * (ROW_OVERHEAD - 4);
+        let segment_bytes = storage.bounds.segment_bytes.min(self.retain_bytes as usize / 4);
+        let fits = match self.parts.back() {
+            Some(Part::InMemory(last)) => self.open && last.has_room_for(bytes, segment_bytes),
+            Some(Part::Stored(_)) | None => false,
+        };
+        if !fits {
+            self.end_segment(storage);
+            self.parts.push_back(Part::InMemory(Arc::new(Segment::new(self.next))));
+            self.open = true;
+        }
+        let mut now = time;
+        if let Some(Part::InMemory(open)) = self.parts.back_mut() {
+            let open = Arc::make_mut(open);
+            now = time.max(open.last_time);
+            open.push(rows, now);
+        }
+        self.next += count as u64;
+        self.bytes += bytes as u64;
+        self.retain(now, storage);
+        bytes
+    }
+
+    /// Nothing is added to the last segment any more.
+    pub(crate) fn end_segment(&mut self, storage: &mut Storage) {
+        if self.open
+            && let Some(last) = self.parts.back()
+        {
+            storage.ended(self.blob_id(last.first()), last.bytes());
+        }
+        self.open = false;
+    }
+
+    /// Drops whole segments that are beyond what the log may hold; never the last.
+    fn retain(&mut self, now: u64, storage: &mut Storage) {
+        while self.parts.len() > 1 {
+            let expired =
+                self.retain_ms > 0 && now.saturating_sub(self.parts[0].last_time()) > self.retain_ms;
+            if self.bytes <= self.retain_bytes && !expired {
+                break;
+            }
+            self.drop_oldest(storage);
+        }
+    }
+
+    fn drop_oldest(&mut self, storage: &mut Storage) {
+        if let Some(oldest) = self.parts.pop_front() {
+            self.bytes -= oldest.bytes() as u64;
+            self.first = self.first.max(oldest.next());
+            self.open &= !self.parts.is_empty();
+            storage.dropped(self.blob_id(oldest.first()));
+        }
+    }
+
+    pub(crate) fn trim(&mut self, before: u64, storage: &mut Storage) {
+        self.first = self.first.max(before.min(self.next));
+        while self.parts.front().is_some_and(|oldest| oldest.next() <= self.first) {
+            self.drop_oldest(storage);
+        }
+    }
+
+    /// Drops everything.
+    pub(crate) fn clear(&mut self, storage: &mut Storage) {
+        while !self.parts.is_empty() {
+            self.drop_oldest(storage);
+        }
+    }
+
+    /// The part that begins at `first`.
+    pub(crate) fn part(&self, first: u64) -> Option<&Part> {
+        let at = self.parts.binary_search_by_key(&first, Part::first).ok()?;
+        self.parts.get(at)
+    }
+
+    /// The segment that begins at `first` is on the disk.
+    pub(crate) fn stored(&mut self, first: u64, page_bytes: usize) {
+        let id = self.blob_id(first);
+        let Ok(at) = self.parts.binary_search_by_key(&first, Part::first) else { return };
+        if let Part::InMemory(segment) = &self.parts[at] {
+            self.parts[at] = Part::Stored(Arc::new(segment.stored_as(id, page_bytes)));
+        }
+    }
+
+    /// Answers a read, or says what must be loaded before.
+    pub(crate) fn read(&self, read: &Read, storage: &mut Storage) -> Result<Answer, BlobRange> {
+        let Read { name, from, entries_max, bytes_max, .. } = read;
+        if *from < self.first {
+            return Ok(Answer::about(Why::Trimmed, name, self.first));
+        }
+        if *from > self.next {
+            return Ok(Answer::about(Why::BeyondTail, name, self.next));
+        }
+        let mut rows = Vec::new();
+        let (mut next, mut left) = (*from, (*entries_max).max(1) as usize);
+        let bytes_max = (*bytes_max).min(READ_BYTES_MAX) as usize;
+        let begin = self.parts.partition_point(|part| part.next() <= *from);
+        for part in self.parts.range(begin..) {
+            let bytes = bytes_max.saturating_sub(rows.len());
+            let room = Room { entries: left, bytes, always: rows.is_empty() };
+            let count = match part {
+                Part::InMemory(segment) => segment.read_into(next, room, &mut rows),
+                Part::Stored(stored) => match stored.read_into(next, room, &mut storage.cache, &mut rows) {
+                    Ok(count) => count,
+                    Err(range) if next == *from => return Err(range),
+                    // What there is already is an answer, and the reader comes again for the rest.
+                    Err(_) => break,
+                },
+            };
+            next += count as u64;
+            left -= count;
+            if next < part.next() || left == 0 {
+                break;
+            }
+        }
+        let (tail, sealed) = (self.next, self.sealed);
+        Ok(Answer::Entries(Entries { first: *from, next, tail, sealed, rows: rows.into() }))
+    }
+}
