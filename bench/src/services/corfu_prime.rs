@@ -79,7 +79,7 @@ impl Corfu {
         let sequencer = Member::Sequencer(Sequencer::new());
         running.host(node(SEQUENCER), profile.machine(1), shared, sequencer, "sequencer");
         for id in initial.servers() {
-            let role = Member::Storage(StorageServer::new());
+            let role = Member::Storage(StorageServer::new(u64::MAX));
             running.host(id, profile.machine(1), shared, role, "storage server");
         }
         let free = running.testbed.tariff(Tariff::free());

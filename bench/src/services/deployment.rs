@@ -168,8 +168,9 @@ impl Deployment {
                 for server in self::chains(chains).into_iter().flatten() {
                     let machine = site.testbed.machine(profile.machine(1));
                     let plan = HostPlan { id: server.host(), machine, core: 0, tariff };
-                    let node =
-                        Seat::Corfu(Box::new(Embedded::new(corfu::Member::Storage(StorageServer::new()))));
+                    let node = Seat::Corfu(Box::new(Embedded::new(corfu::Member::Storage(
+                        StorageServer::new(u64::MAX),
+                    ))));
                     site.testbed.host(plan, [(server.place(), around(node))]);
                     site.stations.push("storage server");
                 }

@@ -137,7 +137,7 @@ const P3: LogPosition = LogPosition(3);
 // A position that is written twice is one that two readers know differently; junk must not take an entry's place.
 #[test]
 fn a_storage_server_writes_a_position_once() {
-    let mut table = Table::new(StorageServer::new(), servers()[0]);
+    let mut table = Table::new(StorageServer::new(u64::MAX), servers()[0]);
     let write = |entry: &Entry| Write { id: 1, epoch: E1, position: P0, entry: entry.clone() };
     let (first, second) = (data_of(b"a", 1), data_of(b"b", 2));
     let did = table.hear(me(), write(&first));
@@ -159,14 +159,14 @@ fn a_storage_server_writes_a_position_once() {
 // A server that serves an epoch after it was sealed for the next lets appends end that nobody will find.
 #[test]
 fn a_sealed_server_refuses_the_epoch_before_in_a_later_life_too() {
-    let mut table = Table::new(StorageServer::new(), servers()[0]);
+    let mut table = Table::new(StorageServer::new(u64::MAX), servers()[0]);
     table.hear(me(), Write { id: 1, epoch: E1, position: LogPosition(6), entry: Entry::Junk });
     let auxiliary = auxiliaries()[0];
     let did = table.hear(auxiliary, Seal { epoch: E2 });
     assert_eq!(sent(&did), durably(auxiliary, auxiliary::SealAck { epoch: E2, next: LogPosition(7) }));
     let did = table.hear(me(), Write { id: 2, epoch: E1, position: P0, entry: Entry::Junk });
     assert_eq!(sent(&did), durably(me(), client::Sealed { id: 2, epoch: E2 }));
-    let mut role = StorageServer::new();
+    let mut role = StorageServer::new(u64::MAX);
     for record in table.journal() {
         role.restore(Position(0), StorageRecord::decoded(&record).expect("just written"));
     }
@@ -182,10 +182,10 @@ fn a_sealed_server_refuses_the_epoch_before_in_a_later_life_too() {
 fn a_sequencer_serves_an_epoch_in_one_life() {
     let (at, auxiliary) = (sequencers()[0], auxiliaries()[0]);
     let mut table = Table::new(Sequencer::new(), at);
-    assert!(sent(&table.hear(me(), Next { id: 1, epoch: E1 })).is_empty(), "it serves nobody yet");
+    assert!(sent(&table.hear(me(), Next { id: 1, epoch: E1, count: 1 })).is_empty(), "it serves nobody yet");
     table.hear(auxiliary, Begin { epoch: E1, first: P0 });
     for position in [P0, LogPosition(1)] {
-        let did = table.hear(me(), Next { id: 2, epoch: E1 });
+        let did = table.hear(me(), Next { id: 2, epoch: E1, count: 1 });
         assert_eq!(sent(&did), durably(me(), Token { id: 2, epoch: E1, position }));
     }
     table.hear(auxiliary, Begin { epoch: E1, first: P0 });
@@ -198,12 +198,15 @@ fn a_sequencer_serves_an_epoch_in_one_life() {
     }
     let mut next_life = Table::new(role, at);
     next_life.hear(auxiliary, Begin { epoch: E1, first: P0 });
-    assert!(sent(&next_life.hear(me(), Next { id: 4, epoch: E1 })).is_empty(), "begun in another life");
+    assert!(
+        sent(&next_life.hear(me(), Next { id: 4, epoch: E1, count: 1 })).is_empty(),
+        "begun in another life"
+    );
     let did = next_life.hear(auxiliary, sequencer::Ping {});
     let pong = auxiliary::SequencerPong { began: E1, serves: false };
     assert_eq!(sent(&did), durably(auxiliary, pong), "so auxiliaries know");
     next_life.hear(auxiliary, Begin { epoch: E2, first: LogPosition(9) });
-    let did = next_life.hear(me(), Next { id: 5, epoch: E1 });
+    let did = next_life.hear(me(), Next { id: 5, epoch: E1, count: 1 });
     assert_eq!(sent(&did), durably(me(), client::Sealed { id: 5, epoch: E2 }));
 }
 
@@ -257,7 +260,7 @@ fn after_a_change_the_head_is_asked_for_the_entry() {
         let wanted = if has {
             at_once(servers()[2], Write { id, epoch: E2, position: P3, entry })
         } else {
-            at_once(sequencers()[0], Next { id, epoch: E2 })
+            at_once(sequencers()[0], Next { id, epoch: E2, count: 1 })
         };
         assert_eq!(sent(&did), wanted);
     }
