@@ -68,6 +68,11 @@ pub enum LogError {
     /// The entries of one append are too large.
     #[error("one append may hold 1 MiB, each entry counted with 8 bytes more; nothing was appended")]
     TooLarge,
+    /// The cluster's log cannot do this.
+    #[error(
+        "the engine of the cluster's log (log.engine of the cluster file) does not do this; nothing was done"
+    )]
+    Unsupported,
 }
 
 /// Entries that were read.
@@ -283,5 +288,6 @@ fn error_of(Refused { why, name, at }: Refused) -> LogError {
         Why::BeyondTail => LogError::BeyondTail { name, tail: at },
         Why::Full => LogError::Full { name, free: at },
         Why::TooLarge => LogError::TooLarge,
+        Why::Unsupported => LogError::Unsupported,
     }
 }

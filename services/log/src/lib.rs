@@ -11,6 +11,7 @@
 //! snapshots, bounded by what each log was created to hold; there is no chain of storage servers.
 #![forbid(unsafe_code)]
 
+pub mod corfu;
 mod gateway;
 mod groups;
 pub mod native;

@@ -476,6 +476,8 @@ fn code_of(refused: &Refused) -> Code {
         Why::Sealed | Why::Full => Code::POLICY_VIOLATION,
         Why::Trimmed | Why::BeyondTail => Code::OFFSET_OUT_OF_RANGE,
         Why::TooLarge => Code::MESSAGE_TOO_LARGE,
+        // A log whose engine does not append for producers is not served by this port.
+        Why::Unsupported => Code::POLICY_VIOLATION,
     }
 }
 
