@@ -1,7 +1,8 @@
 //! What a host knows of itself and its cluster, for status pages, readiness and metrics.
 
 use crate::cluster::{ClusterFile, RoleName};
-use crate::family::{CoordinationMember, KvMember, Node};
+use crate::family::{KvMember, Node};
+use crate::standing::{Coordination, Groups, LogService};
 use kernel::{HostId, NodeId};
 use paxos::{Configuration, Member};
 use runtime::{HostHandle, LinkStatus, Metrics, PeerConfig};
@@ -59,48 +60,10 @@ pub struct Status {
     pub coordination: Option<Coordination>,
     /// Places that each space of the sequence has given, as far as this host has executed them.
     pub sequence: BTreeMap<String, u64>,
-}
-
-/// What a host does for the coordination service.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Coordination {
-    /// The epoch of the sequencer here, if it is the active one.
-    pub sequencer: Option<u64>,
-    /// The groups whose proxies lead here, each with the epoch of the sequencer that it asks.
-    pub leads: BTreeMap<u16, u64>,
-    /// Of those, the groups that need no host but the members of a version of the membership, each with that version.
-    pub settled: BTreeMap<u16, u64>,
-    /// How far each shard's server is, in words.
-    pub shards: BTreeMap<u16, String>,
-    /// Sessions, of all groups.
-    pub sessions: usize,
-    /// What the gateway counts, by ZooKeeper's names.
-    pub monitor: BTreeMap<String, String>,
-}
-
-impl Coordination {
-    fn add(&mut self, member: &CoordinationMember) {
-        match member {
-            mason::Member::Sequencer(sequencer) => self.sequencer = sequencer.active_epoch(),
-            mason::Member::Proxy(proxy) => {
-                if proxy.is_leading() {
-                    self.leads.insert(proxy.group().0, proxy.sequencer_epoch().unwrap_or(0));
-                    if let Some(version) = proxy.settled_on() {
-                        self.settled.insert(proxy.group().0, version);
-                    }
-                }
-            }
-            mason::Member::Shard(server) => {
-                self.shards.insert(server.space().0, server.standing());
-            }
-            mason::Member::Gateway(gateway) => self.monitor = gateway.metrics().rows().into_iter().collect(),
-            mason::Member::Log(embedded) => {
-                if let Member::Replica(replica) = embedded.node() {
-                    self.sessions += replica.machine().stub().len();
-                }
-            }
-        }
-    }
+    /// The sequence's groups here, if it is on.
+    pub sequence_groups: Option<Groups>,
+    /// The shared log here, if it is on.
+    pub log: Option<LogService>,
 }
 
 /// A link to another host.
@@ -204,11 +167,18 @@ impl Status {
                 if let Some(member) = node.as_coordination() {
                     status.coordination.get_or_insert_default().add(member);
                 }
-                if let (Some(mason::Member::Shard(server)), Some(sequence)) =
-                    (node.as_sequence(), &file.sequence)
-                    && let Some(name) = sequence.spaces.get(usize::from(server.space().0))
-                {
-                    status.sequence.insert(name.clone(), server.service().given());
+                if let (Some(member), Some(sequence)) = (node.as_sequence(), &file.sequence) {
+                    status.sequence_groups.get_or_insert_default().add(member);
+                    if let mason::Member::Shard(server) = member
+                        && let Some(name) = sequence.spaces.get(usize::from(server.space().0))
+                    {
+                        status.sequence.insert(name.clone(), server.service().given());
+                    }
+                }
+                if let Some(logs) = &file.logs {
+                    let name_of = |id| file.hosts.iter().find(|it| HostId::named(&it.name) == id);
+                    let name_of = |id| name_of(id).map(|host| host.name.clone());
+                    status.log.get_or_insert_with(|| LogService::of(logs.engine)).add(node, &name_of);
                 }
             }
             (status, view.metrics().clone())
@@ -241,6 +211,8 @@ impl Status {
             waits_for: None,
             coordination: None,
             sequence: BTreeMap::new(),
+            sequence_groups: None,
+            log: None,
         };
         let mut newest = 0;
         for node in nodes {

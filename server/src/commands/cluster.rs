@@ -100,25 +100,58 @@ impl ShowStatus {
             "disk        {}",
             if status["disk_full"] == Value::Bool(true) { "FULL: clients wait" } else { "ok" }
         );
-        if let Some(coordination) = status["coordination"].as_object() {
-            let leads = coordination["leads"].as_object().map_or(0, serde_json::Map::len);
-            let sequencer = coordination["sequencer"].as_u64();
+        let coordination = &status["coordination"];
+        if coordination.is_object() {
             println!(
-                "zookeeper   leads {leads} proxies{}   sessions {}   znodes {}   watches {}",
-                sequencer.map_or_else(String::new, |epoch| format!("   is sequencer {epoch}")),
+                "zookeeper   {}   sessions {}   znodes {}   watches {}",
+                groups(coordination),
                 coordination["sessions"],
                 coordination["monitor"]["znode_count"].as_str().unwrap_or("0"),
                 coordination["monitor"]["watch_count"].as_str().unwrap_or("0"),
             );
-            for (space, standing) in coordination["shards"].as_object().into_iter().flatten() {
-                println!("  shard {space:<4}{}", standing.as_str().unwrap_or(""));
-            }
+            print_shards(coordination, "shard");
+        }
+        if status["sequence_groups"].is_object() {
+            println!("sequence    {}", groups(&status["sequence_groups"]));
         }
         for (space, given) in status["sequence"].as_object().into_iter().flatten() {
-            println!("sequence    {space}: {given} places given");
+            println!("  {space}: {given} places given");
         }
+        print_log(&status["log"]);
         print_members(&status);
         Ok(())
+    }
+}
+
+/// What a host does for a service over Mason.
+fn groups(service: &Value) -> String {
+    let leads = service["leads"].as_object().map_or(0, serde_json::Map::len);
+    let sequencer = service["sequencer"].as_u64();
+    let sequencer = sequencer.map_or_else(String::new, |epoch| format!("   is sequencer {epoch}"));
+    format!("leads {leads} proxies{sequencer}")
+}
+
+fn print_shards(service: &Value, noun: &str) {
+    for (space, standing) in service["shards"].as_object().into_iter().flatten() {
+        println!("  {noun} {space:<4}{}", standing.as_str().unwrap_or(""));
+    }
+}
+
+fn print_log(log: &Value) {
+    if !log.is_object() {
+        return;
+    }
+    let holds = format!("logs {}   entries {}   bytes {}", log["logs"], log["entries"], log["bytes"]);
+    let projection = &log["projection"];
+    if !projection.is_object() {
+        println!("log         {}   {}   {holds}", log["engine"].as_str().unwrap_or(""), groups(log));
+        return print_shards(log, "space");
+    }
+    let sequencer = projection["sequencer"].as_str().unwrap_or("");
+    println!("log         corfu   epoch {}   sequencer {sequencer}   {holds}", projection["epoch"]);
+    for (number, chain) in projection["chains"].as_array().into_iter().flatten().enumerate() {
+        let hosts: Vec<&str> = chain.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        println!("  chain {number:<4}{}", hosts.join(" "));
     }
 }
 
