@@ -15,6 +15,7 @@ mod inspect;
 mod kafka;
 mod load;
 mod log;
+mod log_corfu;
 mod membership;
 mod partition;
 mod placement;
