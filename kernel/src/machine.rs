@@ -35,7 +35,7 @@ pub trait StateMachine: Sized + 'static {
     /// Executes a read and appends the response to `response`.
     fn query(&self, query: &[u8], response: &mut Vec<u8>);
 
-    /// Moves what the machine has to tell nodes, without having been asked, into `notices`: called after every slot, before the
+    /// Moves what the machine has to tell nodes, without having been asked, into `notices`: called when a life begins, when a snapshot was installed and after every slot, before the
     /// answers leave. Every replica is called; a machine that wants one to speak knows which one it is.
     fn take_notices(&mut self, _notices: &mut Vec<(NodeId, Bytes)>) {}
 

@@ -79,6 +79,12 @@ planted_bugs! {
     M14,
     /// A sequencer numbers a request over several spaces in two steps, and others in between.
     M17,
+    /// A standby seals groups that were added and does not wait for what they have assigned.
+    M18,
+    /// A group is taken out, and what it had assigned is forgotten with it.
+    M19,
+    /// Groups that are to be removed are left out at once, before they are drained.
+    M16,
     /// The coordination service answers writes that are not on any disk: P01 below it.
     K01,
     /// Sessions expire by what a replica knows and not by the log: one that reads its snapshot back lets them all go.

@@ -9,6 +9,9 @@ use mason::{Deployment, HostParts, Stub as _};
 use paxos::HostEntry;
 use std::sync::Arc;
 
+/// Every host has roles for so many proxies, or for as many as the cluster began with: those that are not in use keep an idle log.
+const ROOM_FOR_PROXIES: u16 = 8;
+
 /// Which role of which host is where.
 pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment {
     let entry = |host: &crate::cluster::HostLine| HostEntry {
@@ -18,7 +21,9 @@ pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment
     let hosts: Vec<HostEntry> = file.hosts.iter().map(entry).collect();
     let sequencers = if coordination.sharded { hosts.len() } else { 0 };
     let (proxies, shards) = (coordination.proxies, coordination.shards);
+    let room = if coordination.sharded { proxies.max(ROOM_FOR_PROXIES) } else { proxies };
     Deployment::new(hosts, proxies, shards, sequencers, mason::Parameters::default(), file.parameters.clone())
+        .with_room_for(room)
 }
 
 /// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
@@ -34,6 +39,7 @@ pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins:
     };
     let routes = Routes { proxies: deployment.proxies_of(host), shards: deployment.servers_of(host) };
     let settings = Settings {
+        layout: deployment.topology().layout.clone(),
         consistency: if coordination.sequential_reads {
             Consistency::Sequential
         } else {

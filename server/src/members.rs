@@ -75,7 +75,7 @@ fn follow(handle: &HostHandle<Node>, proxies: &[Place], membership: &Membership,
     };
     let members =
         mason::Members { version: membership.version, hosts: membership.hosts.iter().map(entry).collect() };
-    let members = members.encoded();
+    let members = mason::proxy::arranging::Call::Follow(members).encoded();
     for &proxy in proxies {
         drop(handle.request(proxy, Request::Follow(members.clone().into())));
     }

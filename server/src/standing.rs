@@ -4,7 +4,8 @@ use crate::cluster::LogEngine;
 use crate::family::{CoordinationMember, LogMember, Node};
 use kernel::{HostId, Role};
 use mason::client::ClientIn;
-use mason::{Mason, Shard, Stub};
+use mason::proxy::arranging::{FIRST, Progress};
+use mason::{Layout, Mason, Shard, Stub};
 use paxos::Member;
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -18,8 +19,32 @@ pub struct Groups {
     pub leads: BTreeMap<u16, u64>,
     /// Of those, the groups that need no host but the members of a version of the membership, each with that version.
     pub settled: BTreeMap<u16, u64>,
+    /// How many proxies there are, and how far the last change of that has come, as this host knows.
+    pub proxies: Option<Proxies>,
     /// How far each shard's server is, in words.
     pub shards: BTreeMap<u16, String>,
+}
+
+/// How many proxies there are.
+#[derive(Clone, Debug, Serialize)]
+pub struct Proxies {
+    /// They serve users.
+    pub serving: u16,
+    /// They are in use; more than those that serve while some are drained.
+    pub spanning: u16,
+    /// Hosts have room for so many.
+    pub room: u16,
+    /// Counts the changes.
+    pub version: u64,
+    /// Nothing of the last change is left to be done.
+    pub settled: bool,
+}
+
+impl From<Progress> for Proxies {
+    fn from(progress: Progress) -> Self {
+        let Progress { layout: Layout { version, serving, spanning, .. }, room, settled } = progress;
+        Self { serving, spanning, room, version, settled }
+    }
 }
 
 impl Groups {
@@ -33,8 +58,13 @@ impl Groups {
         match member {
             mason::Member::Sequencer(sequencer) => self.sequencer = sequencer.active_epoch(),
             mason::Member::Proxy(proxy) => {
+                if proxy.group() == FIRST {
+                    self.proxies = Some(proxy.progress().into());
+                }
                 if proxy.is_leading() {
-                    self.leads.insert(proxy.group().0, proxy.sequencer_epoch().unwrap_or(0));
+                    if proxy.is_in_use() {
+                        self.leads.insert(proxy.group().0, proxy.sequencer_epoch().unwrap_or(0));
+                    }
                     if let Some(version) = proxy.settled_on() {
                         self.settled.insert(proxy.group().0, version);
                     }

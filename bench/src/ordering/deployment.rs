@@ -7,7 +7,7 @@ use kernel::{Embedded, HostId, Node, NodeId, Place};
 use mason::proxy::machine::ProxyMachine;
 use mason::proxy::{LogNodes, Proxy, SpacesOf};
 use mason::sequencer::Sequencer;
-use mason::{Group, Member, Parameters, ProxyGroup, Shard, Space, Stub, Topology};
+use mason::{Group, Layout, Member, Parameters, ProxyGroup, Shard, Space, Stub, Topology};
 use parts::{Acceptors, Slot};
 use paxos::multipaxos::{acceptor, batcher, leader, proxy_leader, replica, unbatcher};
 use paxos::{Configuration, Configurations};
@@ -84,6 +84,7 @@ impl Deployment {
         Topology {
             version: 0,
             groups: (0..self.groups).map(group).collect(),
+            layout: Layout::of_birth(self.groups as u16),
             sequencers: (0..sequencers)
                 .map(|number| NodeId::new(HostId(SEQUENCERS_FROM + number), SEQUENCER))
                 .collect(),

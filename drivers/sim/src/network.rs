@@ -117,7 +117,9 @@ impl Network {
         let nth = self.links[index].carried;
         self.links[index].carried += 1;
         let key = mix(mix(self.root, index as u64), nth);
-        let latency = self.latency.of(mix(key, 1));
+        // What is sent at one instant travels together, as the segments of one connection do: else a busy link under a heavy tail is as
+        // slow as the slowest of hundreds.
+        let latency = self.latency.of(mix(mix(self.root ^ index as u64, now), 1));
         if self.links[index].severed > 0 {
             return [None, None];
         }

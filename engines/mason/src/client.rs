@@ -5,6 +5,7 @@
 
 use crate::Message;
 use crate::order::{Group, Space, Stamp};
+use crate::topology::Layout;
 use kernel::{Bytes, NodeId};
 
 kernel::record! {
@@ -74,6 +75,9 @@ kernel::messages! {
             group: Group,
             /// The question.
             id: u64,
+            /// How many groups the group's log has in use. The first group's is what counts: a barrier that did not ask all of those
+            /// has not passed.
+            layout: Option<Layout>,
         },
         /// From a group: the stub has something to tell.
         6 => Told {
@@ -87,6 +91,18 @@ kernel::messages! {
         10 => Skipped {
             /// The shard.
             space: Space,
+        },
+        /// From a group: the origin is not served there. The operation was not executed and never will be; it may be submitted again,
+        /// to another group.
+        11 => Elsewhere {
+            /// The group.
+            group: Group,
+            /// The origin's life that asked.
+            incarnation: u64,
+            /// Which operation.
+            tag: u64,
+            /// How many groups are in use, as the group's log has it.
+            layout: Layout,
         },
         /// From a connection (a node that stands for a user's socket): it is open.
         7 => Connected {

@@ -1,7 +1,7 @@
 //! The part of a gateway that talks to proxies: numbers operations, and sends them again until they are answered.
 
-use crate::client::Answer;
-use crate::order::{Group, Operation};
+use crate::client::{Answer, Elsewhere};
+use crate::order::{Group, Operation, Stamp};
 use crate::proxy::Submit;
 use kernel::{Bytes, Instant, NodeId, Wall};
 use std::collections::VecDeque;
@@ -98,6 +98,17 @@ impl<A> Outbox<A> {
         }
         lane.unsent = lane.unsent.max(lane.first);
         Some(asker)
+    }
+
+    /// The operation was not executed and will not be there: who waits, and its body, to be pushed to another group. None if it was
+    /// answered before, or is another life's.
+    pub fn turned_away(&mut self, message: &Elsewhere, now: Instant) -> Option<(A, Bytes)> {
+        let Elsewhere { group, incarnation, tag, .. } = *message;
+        let lane = self.lanes.get(usize::from(group.0))?;
+        let at = usize::try_from(tag.checked_sub(lane.first)?).ok()?;
+        let body = lane.pending.get(at)?.body.clone();
+        let answer = Answer { incarnation, tag, stamp: Stamp(0), body: Bytes::new() };
+        Some((self.answered(group, &answer, now)?, body))
     }
 
     /// Gives up everything unanswered, and numbers what follows anew: some of it may have been executed, some may be yet, until

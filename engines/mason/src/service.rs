@@ -1,6 +1,7 @@
 //! What a service gives Mason: a stub that lives in the proxies and shards that execute (the paper's section 6.1).
 
-use crate::order::{GroupTime, Order, Space};
+use crate::order::{Group, GroupTime, Order, Space};
+use crate::topology::Layout;
 use kernel::{Bytes, DecodeError, NodeId, SnapshotStep};
 
 /// The service's part in a proxy, replicated with it: decides which spaces an operation concerns, and keeps what belongs to
@@ -24,6 +25,20 @@ pub trait Stub: Sized + 'static {
     /// A follow-up (see [`StubOut::follow_up`]) stands in the log, and is ordered if it has spaces.
     fn apply_follow_up(&mut self, body: &Bytes, order: Option<&Order>, now: GroupTime, out: &mut StubOut);
 
+    /// As many groups are in use. Said when that changes, and when a saved state was loaded. `awaited`: groups that have yet to
+    /// hand over what is to be had here. A service whose groups are never added or removed has nothing to do.
+    fn arrange(&mut self, _layout: &Layout, _awaited: &[Group]) {}
+
+    /// Takes out what other groups have from here on ([`Layout::home`]): rows of pages of about `page_bytes`, by group.
+    fn depart(&mut self, _page_bytes: usize) -> Vec<(Group, Bytes)> {
+        Vec::new()
+    }
+
+    /// Takes a page that another group's stub has written.
+    fn arrive(&mut self, _page: &Bytes, _now: GroupTime) -> Result<(), DecodeError> {
+        Ok(())
+    }
+
     /// Writes the whole state.
     fn save(&self, out: &mut Vec<u8>);
 
@@ -44,6 +59,7 @@ pub enum Verdict {
 #[derive(Default, Debug)]
 pub struct StubOut {
     pub(crate) answer: Option<Bytes>,
+    pub(crate) elsewhere: bool,
     pub(crate) tells: Vec<(NodeId, Bytes)>,
     pub(crate) follow_ups: Vec<Bytes>,
 }
@@ -52,6 +68,16 @@ impl StubOut {
     /// Answers the operation at hand; for those that no shard answers.
     pub fn answer(&mut self, body: impl Into<Bytes>) {
         self.answer = Some(body.into());
+    }
+
+    /// Tells the origin of the operation at hand that another group has what it concerns; the verdict must be void.
+    pub fn elsewhere(&mut self) {
+        self.elsewhere = true;
+    }
+
+    /// True if the operation at hand belongs to another group.
+    pub fn is_elsewhere(&self) -> bool {
+        self.elsewhere
     }
 
     /// Tells an origin something that it did not ask, from the group; arrives once if the origin's host has a replica of the

@@ -29,6 +29,42 @@ impl Members {
     }
 }
 
+kernel::record! {
+    /// How many of a deployment's groups are in use. The first group's log decides on it, and is itself always in use; the others
+    /// take it over, each into its own log (see [`crate::proxy::arranging`]).
+    pub struct Layout {
+        /// 0 for the birth's, one more for each change.
+        version: u64,
+        /// Origins are served by the groups below this one.
+        serving: u16,
+        /// The groups below this one may have assigned numbers that nobody else answers for: they are sealed, counted in the ring and
+        /// asked by barriers. More than `serving` while the groups between are drained.
+        spanning: u16,
+        /// The sequencer that the first group's log was sealed for when it got this layout. A group that is added may have been
+        /// sealed for it or an earlier one, which nobody who followed since has asked for what it gave away there.
+        after: u64,
+    }
+}
+
+impl Eq for Layout {}
+
+impl Layout {
+    /// The layout of the birth.
+    pub fn of_birth(groups: u16) -> Self {
+        Self { version: 0, serving: groups, spanning: groups, after: 0 }
+    }
+
+    /// Who has what was begun at `group`: the group itself while it serves.
+    pub fn home(&self, group: Group) -> Group {
+        if group.0 < self.serving { group } else { Group(group.0 % self.serving.max(1)) }
+    }
+
+    /// The groups that are in use.
+    pub fn groups(&self) -> impl Iterator<Item = Group> + use<> {
+        (0..self.spanning).map(Group)
+    }
+}
+
 /// The placement of all roles, as far as a host knows.
 ///
 /// Hosts learn of a change at different times, each from its own replicas of the groups' logs. What an old one does:
@@ -45,8 +81,10 @@ impl Members {
 pub struct Topology {
     /// The version of the members that it places.
     pub version: u64,
-    /// The proxies, by group.
+    /// The proxies, by group; those that are not in use, too.
     pub groups: Vec<ProxyGroup>,
+    /// How many of them are in use.
+    pub layout: Layout,
     /// Who may be the sequencer. None: the one group there must be numbers its operations itself, because its log is the order.
     pub sequencers: Vec<NodeId>,
     /// The servers of each shard, by space.
@@ -59,7 +97,7 @@ impl Topology {
         (0..self.shards.len() as u16).map(Space)
     }
 
-    /// All groups.
+    /// All groups, in use or not.
     pub fn groups(&self) -> impl Iterator<Item = Group> + use<> {
         (0..self.groups.len() as u16).map(Group)
     }
@@ -108,9 +146,16 @@ impl Topology {
         Self {
             version: members.version,
             groups: self.groups.iter().map(|group| ProxyGroup { proxies: on_all(&group.proxies) }).collect(),
+            layout: self.layout.clone(),
             sequencers: on_all(&self.sequencers),
             shards: self.shards.iter().map(|servers| on_all(servers)).collect(),
         }
+    }
+
+    /// The same roles, of which as many groups are in use as `layout` says; none if that is not newer.
+    #[must_use]
+    pub fn arranged(&self, layout: &Layout) -> Option<Self> {
+        (layout.version > self.layout.version).then(|| Self { layout: layout.clone(), ..self.clone() })
     }
 
     /// The group whose proxy `node` is.

@@ -3,13 +3,14 @@
 use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place, Reader, Rng};
 use mason::client::{self, Answer, ReadAnswer};
 use mason::proxy::delivery::{Run, Runs};
-use mason::proxy::entry::{Batch, Claim, Entry, Item, Question};
+use mason::proxy::entry::{Batch, Claim, Entry, Item, Page, Question};
 use mason::proxy::{self, NextTag};
 use mason::sequencer::{self, Allocation};
 use mason::shard::{self, Query, ShardRecord};
 use mason::view::View;
 use mason::{
-    Cut, Group, GroupTime, Life, Members, Message, Number, Operation, Order, Placed, Range, Space, Stamp,
+    Cut, Group, GroupTime, Layout, Life, Members, Message, Number, Operation, Order, Placed, Range, Space,
+    Stamp,
 };
 use parts::Ballot;
 use paxos::Value;
@@ -45,6 +46,14 @@ fn claim() -> Option<Claim> {
 
 fn members() -> Members {
     Members { version: 2, hosts: vec![paxos::HostEntry { name: "d".to_owned(), address: "d:1".to_owned() }] }
+}
+
+fn layout() -> Layout {
+    Layout { version: 4, serving: 2, spanning: 3, after: 6 }
+}
+
+fn page() -> Page {
+    Page { from: Group(0), to: Group(2), version: 4, index: 1, last: true, bytes: body() }
 }
 
 fn cut() -> Cut {
@@ -112,9 +121,18 @@ fn to_sequencers() -> Vec<Message> {
         sequencer::Probe { group, proxy_epoch, epoch, after: 7 }.into(),
         sequencer::Ping { epoch }.into(),
         sequencer::Recover { epoch }.into(),
-        sequencer::Sealed { group, epoch, view: view(), stamp: Stamp(39), attempt: Some(77) }.into(),
+        sequencer::Sealed {
+            group,
+            epoch,
+            view: view(),
+            stamp: Stamp(39),
+            attempt: Some(77),
+            layout: Some(layout()),
+        }
+        .into(),
         sequencer::Filled { group, epoch }.into(),
         sequencer::Moved { members: members() }.into(),
+        sequencer::Arranged { layout: layout() }.into(),
     ]
 }
 
@@ -159,10 +177,23 @@ fn to_proxies() -> Vec<Message> {
             view: view(),
             stamp: Stamp(39),
             claim: claim(),
+            layout: Some(layout()),
         }
         .into(),
         proxy::DidFill { sequencer: epoch }.into(),
         proxy::FollowUp { id: 2, body: body() }.into(),
+        proxy::Arrange { groups: 5 }.into(),
+        proxy::Standing {
+            group: Group(1),
+            layout: layout(),
+            sealed: 3,
+            leaving: vec![Group(2)],
+            awaited: vec![proxy::Awaited { from: Group(0), next: 1 }],
+            retired: true,
+            spent: Some(proxy::Spent { below: vec![placed()], stamp: Stamp(39) }),
+        }
+        .into(),
+        proxy::Leaving { page: page() }.into(),
     ]
 }
 
@@ -180,6 +211,7 @@ fn to_shards() -> Vec<Message> {
         shard::SnapshotChunk { transfer: 6, below: number, index: 1, chunk: body(), last: true }.into(),
         shard::Settled { below: placed() }.into(),
         shard::Moved { members: members() }.into(),
+        shard::Hurry {}.into(),
     ]
 }
 
@@ -192,7 +224,8 @@ fn to_users() -> Vec<Message> {
         client::Progress { space, through: stamp }.into(),
         client::ReadAnswers { space, executed: stamp, answers: vec![ReadAnswer { tag: 4, body: body() }] }
             .into(),
-        client::BarrierPassed { group, id: 6 }.into(),
+        client::BarrierPassed { group, id: 6, layout: Some(layout()) }.into(),
+        client::Elsewhere { group, incarnation: 6, tag: 4, layout: layout() }.into(),
         client::Told { group, body: body() }.into(),
         client::Skipped { space }.into(),
         client::Connected { address: "::1".to_owned(), certificate: Some("cn".to_owned()) }.into(),
@@ -220,6 +253,10 @@ fn entries() -> Vec<Entry> {
         Entry::Collected { floors: vec![placed()] },
         Entry::Durable { floors: vec![placed()], version: Some(2) },
         Entry::Members(members()),
+        Entry::Layout { layout: layout(), below: vec![placed()], stamp: Stamp(39) },
+        Entry::Page(page()),
+        Entry::Arrived { at: Group(2), version: 4 },
+        Entry::Retire { version: 4 },
     ]
 }
 

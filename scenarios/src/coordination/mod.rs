@@ -9,6 +9,7 @@ mod workload;
 
 pub use node::{Seat, Socket};
 
+use crate::mason::arranging::{ASK_EVERY, Wishes};
 use checks::{Checks, LOCK, Told};
 use coordination::{Consistency, Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
 use kernel::{Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
@@ -39,9 +40,11 @@ pub struct CoordinationScenario {
     servers: Servers,
     core: Vec<HostId>,
     healed_at: Option<u64>,
+    wishes: Wishes,
 }
 
 const MARKS: &[&str] = &[
+    "coordination.asked_another_group",
     "coordination.attached_anew",
     "coordination.closed_a_session",
     "coordination.heard_an_event",
@@ -51,13 +54,18 @@ const MARKS: &[&str] = &[
     "coordination.multi_was_refused",
     "coordination.set_watches_again",
     "coordination.version_did_not_match",
+    "proxy.adds_groups",
+    "proxy.drains_groups",
+    "proxy.took_groups_out",
+    "scenario.changed_the_groups",
 ];
 
-const STRIKES: [StrikeKind; 4] = [
+const STRIKES: [StrikeKind; 5] = [
     StrikeKind { name: "break a user's connection", class: Class::Strike },
     StrikeKind { name: "kill a user's host", class: Class::Strike },
     StrikeKind { name: "kill the sequencer", class: Class::Strike },
     StrikeKind { name: "silence a user until its session is over", class: Class::Strike },
+    StrikeKind { name: "add or remove groups", class: Class::Strike },
 ];
 
 const SOCKETS: u32 = 0x8000;
@@ -68,6 +76,11 @@ const TICK: Duration = Duration::from_millis(150);
 /// How long after the heal all must be at rest: less than a core has to converge.
 const AT_REST_AFTER: Duration = Duration::from_secs(110);
 const AT_REST: u64 = 1 << 32;
+/// The alarm that asks for groups, and the one that wishes for others when all is well.
+const ASK_FOR_GROUPS: u64 = AT_REST + 1;
+const WISH_WHEN_CALM: u64 = AT_REST + 2;
+const CALM_AFTER: Duration = Duration::from_secs(35);
+const WISH_AFTER: Duration = Duration::from_secs(5);
 
 fn nanos(duration: Duration) -> u64 {
     duration.as_nanos() as u64
@@ -83,6 +96,7 @@ impl CoordinationScenario {
         let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let alone = rng.chance(0.2);
         let groups = if alone { 1 } else { rng.between(1, 4) as u16 };
+        let room = if alone || rng.chance(0.4) { groups } else { rng.between(u64::from(groups), 4) as u16 };
         let shards = rng.between(1, 4) as u16;
         let parameters = Parameters {
             tick: ms(rng.between(10, 40)),
@@ -118,7 +132,8 @@ impl CoordinationScenario {
         Self {
             hosts,
             desk: HostId::named("users"),
-            deployment: Deployment::new(entries, groups, shards, sequencers, parameters, log),
+            deployment: Deployment::new(entries, groups, shards, sequencers, parameters, log)
+                .with_room_for(room),
             placement,
             sessions,
             consistency,
@@ -129,6 +144,7 @@ impl CoordinationScenario {
             servers: Servers::default(),
             core: Vec::new(),
             healed_at: None,
+            wishes: Wishes::new(groups, room),
         }
     }
 
@@ -148,7 +164,8 @@ impl CoordinationScenario {
     fn settings(&self, host: HostId) -> Settings {
         let routes =
             Routes { proxies: self.deployment.proxies_of(host), shards: self.deployment.servers_of(host) };
-        Settings { consistency: self.consistency, ..Settings::new(routes, self.placement.clone()) }
+        let layout = self.deployment.topology().layout.clone();
+        Settings { consistency: self.consistency, layout, ..Settings::new(routes, self.placement.clone()) }
     }
 
     fn is_linearizable(&self) -> bool {
@@ -524,6 +541,12 @@ impl Scenario for CoordinationScenario {
     }
 
     fn on_response(&mut self, _: NodeId, id: RequestId, answer: Response, control: &mut Control<'_, Seat>) {
+        if let Some(fulfilled) = self.wishes.on_answer(id, &answer) {
+            if fulfilled {
+                control.mark("scenario.changed_the_groups");
+            }
+            return;
+        }
         let polls = |user: &User| user.link.as_ref().is_some_and(|link| link.poll == id);
         if let Some(number) = self.users.iter().position(polls) {
             self.hear(number, &answer.0, control);
@@ -531,6 +554,7 @@ impl Scenario for CoordinationScenario {
     }
 
     fn on_lost(&mut self, _node: NodeId, id: RequestId) {
+        self.wishes.lost(id);
         for number in 0..self.users.len() {
             let user = &mut self.users[number];
             user.ticket.take_if(|ticket| *ticket == id);
@@ -548,6 +572,27 @@ impl Scenario for CoordinationScenario {
             if let Err((invariant, what)) = rest::sound(&self.core, &control.cluster) {
                 panic!("{invariant}: {what}");
             }
+            return;
+        }
+        let now = control.cluster.now();
+        if token == WISH_WHEN_CALM && self.wishes.draw(&mut self.rng) {
+            // What they attach to now was not on its way out before the heal.
+            (0..self.users.len()).for_each(|number| self.disconnect(number, now, Some(control)));
+            return control.alarm(WISH_AFTER, ASK_FOR_GROUPS);
+        }
+        if token == ASK_FOR_GROUPS && self.healed_at.is_some() {
+            // Who comes again while its session is on the way finds it.
+            let number = self.rng.index(self.users.len());
+            self.disconnect(number, now, Some(control));
+        }
+        if token == ASK_FOR_GROUPS {
+            let first =
+                self.hosts.iter().filter_map(|&host| self.deployment.proxies_of(host).first().copied());
+            if self.wishes.ask(first, control) {
+                control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
+            }
+        }
+        if token > AT_REST {
             return;
         }
         let number = token as usize;
@@ -583,6 +628,12 @@ impl Scenario for CoordinationScenario {
                 let timeout = user.session.as_ref().map_or(0, |session| session.timeout);
                 user.retry_at = now + timeout / 2 * 3;
             }
+            (4, _, _) => {
+                if !self.wishes.draw(rng) {
+                    return false;
+                }
+                control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
+            }
             _ => return false,
         }
         true
@@ -613,10 +664,16 @@ impl Scenario for CoordinationScenario {
             self.users[number].retry_at = now;
         }
         control.alarm(AT_REST_AFTER, AT_REST);
+        if self.rng.chance(0.5) {
+            control.alarm(CALM_AFTER, WISH_WHEN_CALM);
+        }
     }
 
     fn converged(&self, _core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), String> {
         rest::agreed(&self.core, cluster)?;
+        if let Some(missing) = self.wishes.unfulfilled() {
+            return Err(missing);
+        }
         if let Some(lost) = self.users.iter().find_map(|user| self.checks.lost_watch(user, true)) {
             return Err(lost);
         }

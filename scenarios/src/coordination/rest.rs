@@ -1,11 +1,11 @@
 //! What must hold after every burst, and when a healed core has come to rest.
 
 use super::node::Seat;
-use coordination::sessions::home_of;
 use coordination::wire::SessionId;
 use coordination::wire::parent_of;
 use kernel::{HostId, NodeId, invariant};
-use mason::{Group, Member, Number, Shard as _, Space};
+use mason::proxy::machine::ProxyMachine;
+use mason::{Member, Number, Shard as _, Space};
 use sim::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,6 +16,8 @@ pub(super) struct Servers {
     checked: BTreeMap<NodeId, Number>,
     /// Which replica of a home group had which session.
     held: BTreeSet<(NodeId, u64)>,
+    /// The newest layout of groups.
+    layout: u64,
     /// When a replica was first seen without a session that it had.
     over: BTreeMap<u64, u64>,
 }
@@ -23,7 +25,7 @@ pub(super) struct Servers {
 impl Servers {
     pub(super) fn forget(&mut self, host: HostId) {
         self.checked.retain(|node, _| node.host() != host);
-        self.held.retain(|(node, _)| node.host() != host);
+        self.held.retain(|(held_by, _)| held_by.host() != host);
     }
 
     pub(super) fn over_at(&self, session: u64) -> Option<u64> {
@@ -37,13 +39,18 @@ impl Servers {
         sessions: impl Iterator<Item = u64>,
         cluster: &Cluster<'_, Seat>,
     ) {
+        let known = replicas(cluster.nodes_of(host)).map(|(_, machine)| machine.layout().version);
+        self.layout = known.fold(self.layout, u64::max);
         for session in sessions {
-            let homes = stubs(cluster.nodes_of(host))
-                .filter(|(_, group, _)| home_of(SessionId(session)) == Some(*group));
-            for (node, _, stub) in homes {
+            for (node, machine) in replicas(cluster.nodes_of(host)) {
+                let stub = machine.stub();
                 if stub.contains(SessionId(session)) {
                     self.held.insert((node, session));
-                } else if self.held.remove(&(node, session)) {
+                } else if stub.has_ended(SessionId(session))
+                    // One that begins anew, or lags, knows of earlier homes only.
+                    && machine.layout().version == self.layout
+                    && self.held.remove(&(node, session))
+                {
                     self.over.entry(session).or_insert(cluster.now());
                 }
             }
@@ -77,14 +84,14 @@ fn members<'a>(
 }
 
 /// The home groups' replicas among these.
-fn stubs<'a>(
+fn replicas<'a>(
     nodes: impl Iterator<Item = (NodeId, &'a Seat)>,
-) -> impl Iterator<Item = (NodeId, Group, &'a coordination::Sessions)> {
+) -> impl Iterator<Item = (NodeId, &'a ProxyMachine<coordination::Sessions>)> {
     nodes.filter_map(|(node, seat)| {
         let Seat::Member(member) = seat else { return None };
         let Member::Log(embedded) = &**member else { return None };
         let paxos::Member::Replica(replica) = embedded.node() else { return None };
-        Some((node, replica.machine().group(), replica.machine().stub()))
+        Some((node, replica.machine()))
     })
 }
 
@@ -118,13 +125,10 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
             return Err(("ATOMIC", format!("{path} is there and {parent} is not")));
         }
     }
-    let mut homes: BTreeMap<Group, Vec<&coordination::Sessions>> = BTreeMap::new();
-    for (_, group, stub) in stubs(cluster.nodes()).filter(|(node, _, _)| core.contains(&node.host())) {
-        homes.entry(group).or_default().push(stub);
-    }
     for owner in owners {
-        let home = home_of(owner).and_then(|group| homes.get(&group));
-        let lives = home.is_some_and(|replicas| replicas.iter().any(|sessions| sessions.contains(owner)));
+        // Whichever group has come to be its home.
+        let mut of_core = replicas(cluster.nodes()).filter(|(node, _)| core.contains(&node.host()));
+        let lives = of_core.any(|(_, machine)| machine.stub().contains(owner));
         if !lives {
             return Err(("EPH", format!("session {owner} is over and owns nodes")));
         }

@@ -1,6 +1,7 @@
 //! Changes of the hosts, as a server asks for them when the cluster's log has executed one.
 
 use super::{MasonScenario, Node};
+use ::mason::proxy::arranging::Call;
 use ::mason::proxy::moving::SETTLED;
 use ::mason::{Deployment, Group, Members, Response};
 use kernel::{Encode, HostId, RequestId, Rng};
@@ -115,7 +116,8 @@ impl MasonScenario {
             return;
         }
         control.alarm(ASK_EVERY, ASK);
-        let (members, version) = (self.changes.members.encoded(), self.changes.members.version);
+        let members = Call::Follow(self.changes.members.clone()).encoded();
+        let version = self.changes.members.version;
         for host in self.changes.members() {
             if !control.cluster.is_up(host) {
                 continue;

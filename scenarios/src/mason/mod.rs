@@ -1,11 +1,13 @@
 //! Mason under the bare sequence: every host plays every role.
 
+pub(crate) mod arranging;
 mod history;
 pub(crate) mod invariants;
 mod membership;
 
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, Parameters, Response, Space, Stub};
+use arranging::{ASK_EVERY, Wishes};
 use history::History;
 use invariants::Invariants;
 use kernel::{Bytes, Encode, HostId, NodeId, Place, RequestId, Rng};
@@ -32,7 +34,11 @@ pub struct MasonScenario {
     voting: BTreeSet<NodeId>,
     core: Vec<HostId>,
     changes: Changes,
+    arranging: Wishes,
 }
+
+/// The alarm that asks for groups.
+const ASK_FOR_GROUPS: u64 = 2;
 
 /// Machines that may join.
 const SPARES: usize = 3;
@@ -46,7 +52,10 @@ const CONTIGUOUS_AFTER: Duration = Duration::from_secs(110);
 
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
+    "proxy.adds_groups",
+    "proxy.called_a_sequencer_for_a_layout",
     "proxy.collected_an_interval",
+    "proxy.drains_groups",
     "proxy.filled_holes",
     "proxy.filled_numbers_of_a_dead_leader",
     "proxy.found_its_sequencer_restarted",
@@ -55,12 +64,18 @@ const MARKS: &[&str] = &[
     "proxy.moves_its_log",
     "proxy.proposed_again",
     "proxy.refused_a_sealed_sequencers_answer",
+    "proxy.retires",
     "proxy.sealed",
     "proxy.suspected_the_sequencer",
+    "proxy.took_groups_out",
+    "proxy.took_over_a_layout",
+    "proxy.took_over_from_a_stub",
+    "scenario.changed_the_groups",
     "scenario.changed_the_hosts",
     "sequencer.answered_a_request_again",
     "sequencer.began_a_recovery",
     "sequencer.found_holes",
+    "sequencer.learned_of_a_layout_from_a_seal",
     "sequencer.recovered_anew_in_the_middle",
     "sequencer.told_a_new_leader_of_lost_requests",
     "sequencer.took_over",
@@ -70,9 +85,10 @@ const MARKS: &[&str] = &[
     "shard.sent_inputs_again",
     "shard.took_a_snapshot_from_a_peer",
     "shard.wrote_a_snapshot",
+    "sequence.asked_another_group",
 ];
 
-const STRIKES: [StrikeKind; 8] = [
+const STRIKES: [StrikeKind; 9] = [
     StrikeKind { name: "kill the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "pause the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "kill a proxy's leader", class: sim::Class::Strike },
@@ -81,6 +97,7 @@ const STRIKES: [StrikeKind; 8] = [
     StrikeKind { name: "kill everybody", class: sim::Class::Strike },
     StrikeKind { name: "replace a host", class: sim::Class::Membership },
     StrikeKind { name: "grow or shrink", class: sim::Class::Membership },
+    StrikeKind { name: "add or remove groups", class: sim::Class::Membership },
 ];
 
 impl MasonScenario {
@@ -121,7 +138,9 @@ impl MasonScenario {
             retained_bytes_max: 4_000 << rng.below(6),
             ..paxos::Parameters::default()
         };
-        let deployment = Deployment::new(entries, groups, shards, sequencers, parameters, log);
+        let room = if alone || rng.chance(0.4) { groups } else { rng.between(u64::from(groups), 4) as u16 };
+        let deployment =
+            Deployment::new(entries, groups, shards, sequencers, parameters, log).with_room_for(room);
         Self {
             hosts,
             shards,
@@ -132,6 +151,7 @@ impl MasonScenario {
             voting: BTreeSet::new(),
             core: Vec::new(),
             changes,
+            arranging: Wishes::new(groups, room),
         }
     }
 
@@ -209,7 +229,8 @@ impl Scenario for MasonScenario {
             gateway: Gateway::new(
                 self.deployment.proxies_of(life.host),
                 self.deployment.servers_of(life.host),
-            ),
+            )
+            .with_layout(self.deployment.topology().layout.clone()),
         };
         match self.changes.file(life.host) {
             Some(known) => self.deployment.joining(known.clone()).build(life.host, &spaces_of, parts),
@@ -241,13 +262,19 @@ impl Scenario for MasonScenario {
         order: Response,
         control: &mut Control<'_, Node>,
     ) {
-        if !self.on_settled(id, &order, control) {
-            self.history.answered(id, &order.0, control.cluster.now());
+        if self.on_settled(id, &order, control) {
+            return;
+        }
+        match self.arranging.on_answer(id, &order) {
+            Some(true) => control.mark("scenario.changed_the_groups"),
+            Some(false) => {}
+            None => self.history.answered(id, &order.0, control.cluster.now()),
         }
     }
 
     fn on_lost(&mut self, _node: NodeId, id: RequestId) {
         self.changes.lost(id);
+        self.arranging.lost(id);
     }
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
@@ -283,6 +310,12 @@ impl Scenario for MasonScenario {
                         control.crash(host, Loss::All, rng.duration(second / 10, second), rng);
                     }
                 }
+            }
+            (8, _, _) => {
+                if !self.is_born() || !self.arranging.draw(rng) {
+                    return false;
+                }
+                control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
             }
             (6 | 7, _, _) => return self.replace_or_resize(which == 7, rng, control),
             _ => return false,
@@ -335,11 +368,23 @@ impl Scenario for MasonScenario {
         if token == ASK {
             return self.ask_whether_settled(control);
         }
+        if token == ASK_FOR_GROUPS {
+            let hosts = self.changes.members();
+            let first =
+                hosts.into_iter().filter_map(|host| self.deployment.proxies_of(host).first().copied());
+            if self.arranging.ask(first, control) {
+                control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
+            }
+            return;
+        }
         self.invariants.check_contiguity(&self.core, &control.cluster);
     }
 
     fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
         if let Some(missing) = self.changes.unsettled(core) {
+            return Err(missing);
+        }
+        if let Some(missing) = self.arranging.unfulfilled() {
             return Err(missing);
         }
         self.invariants.converged(core, cluster)

@@ -5,6 +5,7 @@ mod kv;
 mod logs;
 mod metrics;
 mod page;
+mod proxies;
 mod sequence;
 mod sessions;
 mod tail;
@@ -79,6 +80,7 @@ fn routes(admin: Arc<Admin>) -> Router {
         .route("/v1/log/{name}/append", post(logs::append))
         .route("/v1/log/{name}/tail", get(tail::tail))
         .route("/v1/zookeeper/sessions", get(sessions::list))
+        .route("/v1/zookeeper/proxies", get(proxies::show).put(proxies::change))
         .route("/v1/kv", get(kv::scan).post(kv::batch))
         .route("/v1/kv/{*key}", get(kv::get).put(kv::put).delete(kv::delete).post(kv::increment))
         .with_state(admin)

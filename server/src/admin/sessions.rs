@@ -80,8 +80,9 @@ fn collect(members: &[&CoordinationMember], after: SessionId, limit: usize, name
             _ => None,
         })
         .collect();
-    // A session's group stands in the upper bits of its number, so this is their order.
-    let sessions = groups.iter().flat_map(|machine| machine.stub().after(after, machine.now()));
+    let pages = groups.iter().map(|machine| machine.stub().after(after, machine.now()).take(limit + 1));
+    let mut sessions: Vec<_> = pages.flatten().collect();
+    sessions.sort_by_key(|view| view.session);
     let mut lines: Vec<Line> = Vec::new();
     let mut more = false;
     for view in sessions {

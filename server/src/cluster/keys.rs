@@ -114,7 +114,7 @@ pub const KEYS: &[Key] = &[
         Kind::Number(1, 256),
         "3",
         "how many replicated proxies order operations; their leaders are spread over the hosts",
-        "all hosts must agree, from the first start on; with engine = \"paxos\" there is one",
+        "what the cluster is born with, equal on all hosts; ordinate cluster proxies changes it later; with engine = \"paxos\" there is one",
     ),
     key(
         "coordination.reads",

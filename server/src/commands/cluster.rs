@@ -9,9 +9,6 @@ use parts::{Acceptors, Group, Shape, Slot};
 use paxos::{Configuration, HostEntry};
 use serde_json::Value;
 use std::collections::BTreeMap;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
-use std::time::Duration;
 
 /// What a host knows of itself and its cluster
 #[derive(clap::Args)]
@@ -30,6 +27,8 @@ pub enum Cluster {
     /// Who is a member, in which roles
     #[command(subcommand)]
     Members(Members),
+    /// Add or remove proxies of the coordination service, without stopping it
+    Proxies(super::arrange::Proxies),
 }
 
 /// Changes of membership; each takes effect without stopping the cluster
@@ -109,6 +108,7 @@ impl ShowStatus {
                 coordination["monitor"]["znode_count"].as_str().unwrap_or("0"),
                 coordination["monitor"]["watch_count"].as_str().unwrap_or("0"),
             );
+            println!("  proxies   {}", super::arrange::words(&coordination["proxies"]));
             print_shards(coordination, "shard");
         }
         if status["sequence_groups"].is_object() {
@@ -176,22 +176,9 @@ pub fn parse(admin: &str, text: &str) -> Result<Value, Failure> {
 
 /// A GET without a library: one request, the body of the answer.
 pub fn fetch(admin: &str, path: &str) -> Result<String, Failure> {
-    let ask = || -> std::io::Result<String> {
-        let address = admin
-            .to_socket_addrs()?
-            .next()
-            .ok_or_else(|| std::io::Error::other("the name has no address"))?;
-        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(3))?;
-        stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: {admin}\r\nConnection: close\r\n\r\n")?;
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer)?;
-        let (head, body) =
-            answer.split_once("\r\n\r\n").ok_or_else(|| std::io::Error::other("the answer is cut short"))?;
-        if !head.starts_with("HTTP/1.1 200") {
-            return Err(std::io::Error::other(body.trim().to_owned()));
-        }
-        Ok(body.to_owned())
+    let ask = || match super::arrange::call(admin, "GET", path, "")? {
+        (200, body) => Ok(body),
+        (_, body) => Err(std::io::Error::other(body.trim().to_owned())),
     };
     ask().map_err(|error| Failure::unreachable(admin, error.to_string()))
 }
@@ -199,7 +186,10 @@ pub fn fetch(admin: &str, path: &str) -> Result<String, Failure> {
 impl Cluster {
     /// Does it.
     pub fn run(self) -> Result<(), Failure> {
-        let Self::Members(members) = self;
+        let members = match self {
+            Self::Members(members) => members,
+            Self::Proxies(proxies) => return proxies.run(),
+        };
         match members {
             Members::List(status) => {
                 let status = parse(&status.admin, &fetch(&status.admin, "/v1/status")?)?;

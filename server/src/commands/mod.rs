@@ -1,6 +1,7 @@
 //! The command line: nouns, then verbs. Exit codes are the same everywhere: 0 done, 1 failed, 2 bad input, 3 undecided,
 //! 4 unreachable, 5 consistency violated.
 
+mod arrange;
 mod calibrate;
 mod cluster;
 mod config;

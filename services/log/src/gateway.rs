@@ -188,7 +188,10 @@ impl Role for Gateway {
                 }
             }
             ClientIn::Progress(_) => {}
-            ClientIn::Told(_) | ClientIn::Connected(_) | ClientIn::Disconnected(_) => {
+            ClientIn::Elsewhere(_)
+            | ClientIn::Told(_)
+            | ClientIn::Connected(_)
+            | ClientIn::Disconnected(_) => {
                 cx.reject("message that the log has no use for");
             }
         }

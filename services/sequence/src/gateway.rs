@@ -2,10 +2,11 @@
 
 use crate::native::{Native, Next, Numbered, Outcome};
 use crate::{Ask, LABEL_BYTES_MAX};
-use kernel::{Bytes, Cx, Decode, Encode, NodeId, Position, RequestId, Role};
+use kernel::{Bytes, Cx, Decode, Encode, Instant, NodeId, Position, RequestId, Role};
 use mason::client::{ClientIn, Output};
+use mason::proxy::Barrier;
 use mason::shard::Attach;
-use mason::{Group, Life, Mason, Order, Outbox, Response, Space};
+use mason::{Group, Layout, Life, Mason, Order, Outbox, Response, Space};
 use std::time::Duration;
 
 kernel::timers! {
@@ -29,6 +30,9 @@ pub struct Gateway {
     next_group: u16,
     /// All calls go to the next group, and none after it has its turn.
     stays: bool,
+    /// How many groups there are, as far as is known.
+    layout: Layout,
+    looked_at: Instant,
     names: Vec<String>,
 }
 
@@ -45,13 +49,25 @@ enum Asker {
 const OUTSTANDING_MAX: usize = 20_000;
 
 const RESEND_AFTER: Duration = Duration::from_millis(100);
+/// How often the first group is asked how many groups there are.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 impl Gateway {
     /// A gateway that uses these proxies of its host, by group, in turn, and hears from these servers, by space.
     pub fn new(proxies: Vec<NodeId>, shards: Vec<NodeId>) -> Self {
         let outbox = Outbox::new(0, &proxies, RESEND_AFTER);
-        let life = Life { incarnation: 0 };
-        Self { proxies, shards, life, outbox, next_group: 0, stays: false, names: Vec::new() }
+        let layout = Layout::of_birth(proxies.len() as u16);
+        Self {
+            proxies,
+            shards,
+            life: Life { incarnation: 0 },
+            outbox,
+            next_group: 0,
+            stays: false,
+            layout,
+            looked_at: Instant(0),
+            names: Vec::new(),
+        }
     }
 
     /// The same with one proxy for all calls, as in the paper's clients: its group's.
@@ -64,6 +80,12 @@ impl Gateway {
     #[must_use]
     pub fn with_names(self, names: Vec<String>) -> Self {
         Self { names, ..self }
+    }
+
+    /// The same with fewer groups in use at first than there is room for.
+    #[must_use]
+    pub fn with_layout(self, layout: Layout) -> Self {
+        Self { layout, ..self }
     }
 
     /// Calls without an answer, in the group where there are most.
@@ -97,6 +119,13 @@ impl Role for Gateway {
                     }
                 }
             }
+            ClientIn::Elsewhere(message) => {
+                self.learn_layout(&message.layout);
+                if let Some((asker, ask)) = self.outbox.turned_away(&message, cx.now()) {
+                    cx.mark("sequence.asked_another_group");
+                    self.push(ask, asker, cx);
+                }
+            }
             ClientIn::Skipped(_) => {
                 for asker in self.begin_life(cx) {
                     tell(asker, UNKNOWN, cx);
@@ -106,10 +135,12 @@ impl Role for Gateway {
                 Ok(Native::Next(next)) => self.on_next(from, next, cx),
                 Ok(Native::Numbered(_)) | Err(_) => cx.reject("message that is no call"),
             },
+            ClientIn::BarrierPassed(message) => {
+                message.layout.iter().for_each(|layout| self.learn_layout(layout));
+            }
             ClientIn::Progress(_) => {}
             ClientIn::Notice(_)
             | ClientIn::ReadAnswers(_)
-            | ClientIn::BarrierPassed(_)
             | ClientIn::Told(_)
             | ClientIn::Connected(_)
             | ClientIn::Disconnected(_) => cx.reject("message that the sequence has no use for"),
@@ -118,7 +149,14 @@ impl Role for Gateway {
 
     fn on_timer(&mut self, timer: GatewayTimer, cx: &mut Cx<'_, Self>) {
         match timer {
-            GatewayTimer::Resend => cx.set_timer(GatewayTimer::Resend, RESEND_AFTER),
+            GatewayTimer::Resend => {
+                cx.set_timer(GatewayTimer::Resend, RESEND_AFTER);
+                if cx.now().since(self.looked_at) >= LOOK_EVERY {
+                    self.looked_at = cx.now();
+                    // Nobody waits for this barrier: its answer says how many groups there are.
+                    cx.multicast(self.proxies.iter().copied().take(1), Barrier { id: 0 });
+                }
+            }
         }
     }
 
@@ -139,10 +177,16 @@ impl Role for Gateway {
 }
 
 impl Gateway {
+    fn learn_layout(&mut self, layout: &Layout) {
+        if layout.version > self.layout.version {
+            self.layout = layout.clone();
+        }
+    }
+
     fn push(&mut self, ask: Bytes, asker: Asker, cx: &mut Cx<'_, Self>) {
-        let group = Group(self.next_group % self.proxies.len() as u16);
+        let group = Group(self.next_group % self.layout.serving.max(1));
         if !self.stays {
-            self.next_group = (group.0 + 1) % self.proxies.len() as u16;
+            self.next_group = group.0 + 1;
         }
         self.outbox.push(group, ask, asker, cx.now());
     }

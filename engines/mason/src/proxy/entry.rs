@@ -1,7 +1,7 @@
 //! What stands in a proxy's log.
 
-use crate::order::{Cut, GroupTime, Operation, Placed, Range, Space, Stamp};
-use crate::topology::Members;
+use crate::order::{Cut, Group, GroupTime, Operation, Placed, Range, Space, Stamp};
+use crate::topology::{Layout, Members};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
 use parts::Ballot;
 use smallvec::SmallVec;
@@ -54,6 +54,48 @@ pub enum Entry {
     },
     /// The deployment's hosts are others.
     Members(Members),
+    /// As many groups are in use from here on.
+    Layout {
+        /// The layout; void unless it follows the one that the log has.
+        layout: Layout,
+        /// In the first group's log: the groups that are taken out have assigned numbers below these only, and everything below is
+        /// executed and in durable snapshots.
+        below: Vec<Placed>,
+        /// The highest stamp that they have assigned.
+        stamp: Stamp,
+    },
+    /// What another group's stub has handed over arrives.
+    Page(Page),
+    /// Another group has all that this one's stub has handed over to it.
+    Arrived {
+        /// That group.
+        at: Group,
+        /// The layout by which it was handed over.
+        version: u64,
+    },
+    /// The group assigns nothing any more, until a later layout has it serve again.
+    Retire {
+        /// The layout by which it does not serve.
+        version: u64,
+    },
+}
+
+kernel::record! {
+    /// A part of what one group's stub hands over to another's when a layout comes into force.
+    pub struct Page {
+        /// Whose it was.
+        from: Group,
+        /// Whose it is.
+        to: Group,
+        /// The layout.
+        version: u64,
+        /// Counts the pages from the one to the other.
+        index: u32,
+        /// No page follows.
+        last: bool,
+        /// In the service's encoding.
+        bytes: Bytes,
+    }
 }
 
 kernel::record! {
@@ -144,6 +186,25 @@ impl Encode for Entry {
                 out.push(8);
                 members.encode(out);
             }
+            Self::Layout { layout, below, stamp } => {
+                out.push(9);
+                layout.encode(out);
+                below.encode(out);
+                stamp.encode(out);
+            }
+            Self::Page(page) => {
+                out.push(10);
+                page.encode(out);
+            }
+            Self::Arrived { at, version } => {
+                out.push(11);
+                at.encode(out);
+                version.encode(out);
+            }
+            Self::Retire { version } => {
+                out.push(12);
+                version.encode(out);
+            }
         }
     }
 }
@@ -159,6 +220,10 @@ impl Decode for Entry {
             6 => Self::Collected { floors: input.field()? },
             7 => Self::Durable { floors: input.field()?, version: input.field()? },
             8 => Self::Members(Members::decode(input)?),
+            9 => Self::Layout { layout: input.field()?, below: input.field()?, stamp: input.field()? },
+            10 => Self::Page(Page::decode(input)?),
+            11 => Self::Arrived { at: input.field()?, version: input.field()? },
+            12 => Self::Retire { version: input.field()? },
             tag => return Err(DecodeError::UnknownTag("proxy log entry", tag)),
         })
     }
@@ -167,7 +232,7 @@ impl Decode for Entry {
 /// What a proxy's replica is asked, through the log's reads.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Question {
-    /// How far has the group assigned numbers? Answered by a row of [`Placed`]: the highest of each space.
+    /// How far has the group assigned numbers? Answered by [`super::Reached`].
     Reach,
     /// Which numbers has the group assigned? Answered by [`super::Viewed`].
     View,

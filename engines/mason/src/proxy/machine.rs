@@ -1,17 +1,20 @@
 //! The replicated state of a proxy: what its log has assigned, executed alike on every replica of the group.
 
+mod arrangement;
+
 use super::delivery::{Run, Runs};
 use super::entry::{Batch, Claim, Entry, Item, Question};
-use super::{Applied, Began, DidFill, DidMove, DidSeal, FollowUp, NextTag, ProxyIn, Viewed};
-use crate::client::{Answer, Answers, ClientIn, Told};
+use super::{Applied, Began, DidFill, DidMove, DidSeal, FollowUp, NextTag, ProxyIn, Reached, Viewed};
+use crate::client::{Answer, Answers, ClientIn, Skipped, Told};
 use crate::order::{
     Cut, Group, GroupTime, MultiNumber, Number, Operation, Order, Placed, Range, Space, Stamp,
 };
 use crate::sequencer::{Moved, SequencerIn};
 use crate::service::{Stub, StubOut, Verdict};
 use crate::shard::{self, Behind, Deliver, Settled, ShardIn};
-use crate::topology::{Members, Topology};
+use crate::topology::{Layout, Members, Topology};
 use crate::view::View;
+use arrangement::Arrangement;
 use kernel::{Bytes, Decode, DecodeError, Encode, HostId, NodeId, SnapshotStep, StateMachine, planted};
 use parts::Ballot;
 use std::collections::{BTreeMap, VecDeque};
@@ -37,6 +40,8 @@ kernel::record! {
         claim: Option<Claim>,
         /// The hosts, since they are others than at the birth.
         members: Option<Members>,
+        /// How many groups are in use, since that is not as at the birth.
+        arrangement: Option<Arrangement>,
     }
 }
 
@@ -57,6 +62,7 @@ impl Default for Assigned {
             durable: Vec::new(),
             claim: None,
             members: None,
+            arrangement: None,
         }
     }
 }
@@ -77,6 +83,11 @@ pub struct ProxyMachine<S> {
     topology: Arc<Topology>,
     /// The version of the members that this host's roles were told of.
     told: u64,
+    /// How many groups were in use at the birth.
+    birth: Layout,
+    /// This host's proxies are to be told where the group stands, and what it hands over.
+    standing_due: bool,
+    pages_due: bool,
     host: HostId,
     page_bytes: usize,
     stub: S,
@@ -106,6 +117,9 @@ impl<S: Stub> ProxyMachine<S> {
     pub fn new(group: Group, host: HostId, topology: Arc<Topology>, page_bytes: usize, stub: S) -> Self {
         Self {
             group,
+            birth: topology.layout.clone(),
+            standing_due: true,
+            pages_due: true,
             topology,
             told: 0,
             host,
@@ -202,6 +216,10 @@ impl<S: Stub> ProxyMachine<S> {
                     self.state.members = Some(members);
                 }
             }
+            Entry::Layout { layout, below, stamp } => self.lay_out(layout, &below, stamp),
+            Entry::Page(page) => self.take_page(&page, self.state.now),
+            Entry::Arrived { at, version } => self.forget_pages(at, version),
+            Entry::Retire { version } => self.retire(version),
         }
     }
 
@@ -221,11 +239,7 @@ impl<S: Stub> ProxyMachine<S> {
             leader,
             sequencer: state.sequencer,
             request: state.request,
-            next: self
-                .topology
-                .spaces()
-                .map(|space| Placed { space, number: state.view.end(space) })
-                .collect(),
+            next: placed_below(&state.view, &self.topology),
             stamp: state.stamp,
             now: state.now,
             tags: state.tags.clone(),
@@ -242,11 +256,15 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     fn assign(&mut self, batch: Batch) {
-        let state = &mut self.state;
+        let state = &self.state;
         let follows = batch.epoch == state.epoch && batch.index == state.index + 1;
         if !follows || (batch.sequencer != state.sequencer && !planted!(M02)) {
             return;
         }
+        if !batch.rows.is_empty() && !self.assigns() {
+            return;
+        }
+        let state = &mut self.state;
         state.index = batch.index;
         if batch.request > 0 {
             state.request = batch.request;
@@ -310,6 +328,12 @@ impl<S: Stub> ProxyMachine<S> {
         if !self.admit(&operation) {
             return None;
         }
+        // Its leader gave it no numbers where the group was not in use yet, and by now it is.
+        let unnumbered = order.is_none() && !self.stub.spaces(&operation.body).is_empty();
+        if unnumbered || self.group.0 >= self.layout().serving {
+            self.turn_away(&operation);
+            return None;
+        }
         let verdict = self.stub.apply(&operation.body, order, now, &mut self.out);
         self.carry_out(Some(&operation));
         (verdict == Verdict::Execute).then_some(operation)
@@ -337,7 +361,10 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     fn carry_out(&mut self, operation: Option<&Operation>) {
-        let StubOut { answer, tells, follow_ups } = std::mem::take(&mut self.out);
+        let StubOut { answer, elsewhere, tells, follow_ups } = std::mem::take(&mut self.out);
+        if let Some(operation) = operation.filter(|_| elsewhere) {
+            self.turn_away(operation);
+        }
         if let (Some(body), Some(operation)) = (answer, operation)
             && self.speaks_to(operation.origin, operation.tag)
         {
@@ -360,6 +387,14 @@ impl<S: Stub> ProxyMachine<S> {
         }
     }
 
+    /// What this replica did not apply itself it has told nobody of, and nobody else tells this host's origins.
+    fn tell_of_skipped_answers(&mut self) {
+        let skipped: Bytes = ClientIn::from(Skipped { space: Space(0) }).encoded().into();
+        let origins = self.state.tags.iter().map(|known| known.origin);
+        let here = origins.filter(|origin| origin.host() == self.host);
+        self.notices.extend(here.map(|origin| (origin, skipped.clone())));
+    }
+
     fn assign_no_ops(&mut self, rows: &[Range], time: u64, runs: &mut Runs) {
         for row in rows {
             for number in row.numbers() {
@@ -378,14 +413,23 @@ impl<S: Stub> ProxyMachine<S> {
         }
         if epoch > self.state.sequencer {
             (self.state.sequencer, self.state.request, self.state.claim) = (epoch, 0, claim);
+            if let Some(arrangement) = &mut self.state.arrangement {
+                (arrangement.sealed, arrangement.unsealed) = (arrangement.layout.version, false);
+                self.standing_due = true;
+            }
         }
+        self.tell_seal();
+    }
+
+    fn tell_seal(&mut self) {
         let Assigned { epoch: leader, index, sequencer, stamp, .. } = self.state;
         let (view, claim) = (self.state.view.clone(), self.state.claim.clone());
-        self.tell_proxy(DidSeal { epoch: leader, index, sequencer, view, stamp, claim });
+        let layout = Some(self.layout().clone());
+        self.tell_proxy(DidSeal { epoch: leader, index, sequencer, view, stamp, claim, layout });
     }
 
     fn fill(&mut self, epoch: u64, holes: &[Range]) {
-        if epoch != self.state.sequencer {
+        if epoch != self.state.sequencer || !self.assigns() {
             return;
         }
         let mut runs = Runs::default();
@@ -438,6 +482,7 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     fn forget_durable(&mut self, floors: &[Placed]) {
+        self.standing_due |= self.is_retired();
         for floor in floors {
             for (_, server) in self.topology.servers_on(self.host).filter(|(space, _)| *space != floor.space)
             {
@@ -476,6 +521,11 @@ impl<S: Stub> ProxyMachine<S> {
         });
         Deliver { group: self.group, runs: page.cloned().collect(), cut: None }.into()
     }
+}
+
+/// The number after the last one assigned, in each space.
+fn placed_below(view: &View, topology: &Topology) -> Vec<Placed> {
+    topology.spaces().map(|space| Placed { space, number: view.end(space) }).collect()
 }
 
 /// The next number of each of the spaces; none if the rows have no such space.
@@ -521,12 +571,9 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
     fn query(&self, query: &[u8], response: &mut Vec<u8>) {
         match Question::read(query) {
             Ok(Question::Reach) => {
-                let view = &self.state.view;
-                let reach = self
-                    .topology
-                    .spaces()
-                    .map(|space| Placed { space, number: Number(view.end(space).0 - 1) });
-                reach.collect::<Vec<_>>().encode(response);
+                let mut numbers = placed_below(&self.state.view, &self.topology);
+                numbers.iter_mut().for_each(|placed| placed.number = Number(placed.number.0 - 1));
+                Reached { numbers, layout: Some(self.layout().clone()) }.encode(response);
             }
             Ok(Question::View) => ProxyIn::from(Viewed { view: self.state.view.clone() }).encode(response),
             Ok(Question::Lacking { from }) => self.answer_lacking(&from).encode(response),
@@ -535,6 +582,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
     }
 
     fn take_notices(&mut self, notices: &mut Vec<(NodeId, Bytes)>) {
+        self.tell_standing();
         notices.append(&mut self.notices);
     }
 
@@ -565,6 +613,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
 
     fn reset(&mut self) {
         self.state = Assigned::default();
+        (self.standing_due, self.pages_due) = (true, true);
         self.kept.clear();
         self.kept_bytes = 0;
         self.notices.clear();
@@ -581,8 +630,10 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
                 let whole = Bytes::from(std::mem::take(&mut self.installing));
                 if kind == STATE_CHUNK {
                     self.state = Assigned::decoded(&whole)?;
+                    self.tell_of_skipped_answers();
                 } else {
                     self.stub.load(&whole)?;
+                    self.arrange_stub();
                 }
             }
             KEPT_CHUNK => {

@@ -4,6 +4,7 @@
 //! `machine` is what the log makes of its entries, alike on every replica; `leading` is the volatile part of the one that leads;
 //! `entry` says what stands in the log, `delivery` what the shards are handed of it.
 
+pub mod arranging;
 pub mod delivery;
 pub mod entry;
 mod leading;
@@ -14,10 +15,11 @@ use crate::client;
 use crate::order::{GroupTime, Number, Operation, Placed, Range, Space, Stamp};
 use crate::sequencer::Allocation;
 use crate::shard::{self, ShardIn};
-use crate::topology::{Members, Parameters, Topology};
+use crate::topology::{Layout, Members, Parameters, Topology};
 use crate::view::View;
-use crate::{Group, Mason, Message};
-use entry::{Claim, Question};
+use crate::{Group, Mason, Message, Response};
+use arranging::Call;
+use entry::{Claim, Page, Question};
 use kernel::{Bytes, Cx, Decode, Encode, Instant, NodeId, Position, RequestId, Role};
 use leading::Lead;
 use parts::{Ballot, Sequence, SessionId, Slot};
@@ -40,6 +42,36 @@ kernel::record! {
         incarnation: u64,
         /// The tag.
         next: u64,
+    }
+}
+
+kernel::record! {
+    /// What a group's log says to a barrier.
+    pub struct Reached {
+        /// The highest number assigned, in each space.
+        numbers: Vec<Placed>,
+        /// How many groups are in use.
+        layout: Option<Layout>,
+    }
+}
+
+kernel::record! {
+    /// Another group that has not handed over everything.
+    pub struct Awaited {
+        /// Which.
+        from: Group,
+        /// The page that comes next.
+        next: u32,
+    }
+}
+
+kernel::record! {
+    /// What a group that has retired leaves: all of it is executed and in durable snapshots.
+    pub struct Spent {
+        /// The number after the last one it assigned, in each space.
+        below: Vec<Placed>,
+        /// The highest stamp it assigned.
+        stamp: Stamp,
     }
 }
 
@@ -189,6 +221,8 @@ kernel::messages! {
             stamp: Stamp,
             /// Whose that sequencer's epoch is.
             claim: Option<Claim>,
+            /// How many groups the log has in use.
+            layout: Option<Layout>,
         },
         /// From this host's replica of the group: holes were filled.
         23 => DidFill {
@@ -208,6 +242,33 @@ kernel::messages! {
             members: Members,
             /// The floors that the log has: those on their way to it are void.
             durable: Vec<Placed>,
+        },
+        /// From this host's replica of any group: where that group's log stands, since the layout is not the birth's.
+        26 => Standing {
+            /// The group.
+            group: Group,
+            /// How many groups are in use.
+            layout: Layout,
+            /// The version of the layout that the log had when it was sealed last.
+            sealed: u64,
+            /// Who has not taken all that this group's stub has handed over.
+            leaving: Vec<Group>,
+            /// Who has not handed over everything.
+            awaited: Vec<Awaited>,
+            /// It assigns nothing any more.
+            retired: bool,
+            /// It can be taken out.
+            spent: Option<Spent>,
+        },
+        /// From this host's replica of another group: its stub hands this over.
+        27 => Leaving {
+            /// The page.
+            page: Page,
+        },
+        /// From a proxy of the first group: have origins served by so many groups.
+        15 => Arrange {
+            /// How many.
+            groups: u16,
         },
     }
 }
@@ -249,6 +310,9 @@ pub struct Proxy {
     placed: Option<moving::LogPlaced>,
     /// The members that the cluster wants.
     wanted: Option<Members>,
+    /// How many groups were in use at the birth.
+    birth: Layout,
+    arranging: arranging::Arranging,
     heard_leader_at: Instant,
     lead: Option<Lead>,
     barriers: BTreeMap<u64, (NodeId, u64)>,
@@ -275,6 +339,7 @@ impl Proxy {
     ) -> Self {
         Self {
             group,
+            birth: topology.layout.clone(),
             topology,
             parameters,
             log,
@@ -282,6 +347,7 @@ impl Proxy {
             leader: None,
             placed: None,
             wanted: None,
+            arranging: arranging::Arranging::default(),
             heard_leader_at: Instant(0),
             lead: None,
             barriers: BTreeMap::new(),
@@ -292,6 +358,11 @@ impl Proxy {
     /// True if it leads its group and has begun.
     pub fn is_leading(&self) -> bool {
         self.lead.as_ref().is_some_and(Lead::has_begun)
+    }
+
+    /// False while the group is one that could be added, or was removed.
+    pub fn is_in_use(&self) -> bool {
+        self.group.0 < self.topology.layout.spanning
     }
 
     /// Its group.
@@ -356,7 +427,14 @@ impl Role for Proxy {
             ProxyIn::Complete(message) => {
                 self.leading(cx, |lead, frame, cx| lead.on_complete(message, frame, cx))
             }
-            // What this host's replica says; nobody else may.
+            ProxyIn::Arrange(message) => self.on_arrange(from, &message, cx),
+            // What this host's replicas of any group say; nobody else may.
+            ProxyIn::Standing(_) | ProxyIn::Leaving(_) if from.host() != cx.node().host() => {
+                cx.reject("replica's word from another host");
+            }
+            ProxyIn::Standing(message) => self.on_standing(message),
+            ProxyIn::Leaving(message) => self.on_leaving(message.page),
+            // What this host's replica of the group says.
             message if from != self.log.replica => {
                 let _ = message;
                 cx.reject("replica's word from somebody else");
@@ -385,12 +463,22 @@ impl Role for Proxy {
                 cx.set_timer(ProxyTimer::Tick, self.parameters.tick);
                 self.leading(cx, |lead, frame, cx| lead.on_tick(frame, cx));
                 self.move_on(cx);
+                self.arrange(cx);
             }
         }
     }
 
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
-        self.on_wanted(id, &request, cx);
+        match Call::decoded(&request) {
+            Ok(Call::Follow(members)) => self.on_wanted(id, members, cx),
+            Ok(Call::Arrange(groups)) => {
+                if let Some(groups) = groups {
+                    self.on_arrange(cx.node(), &Arrange { groups }, cx);
+                }
+                cx.respond(id, Response(self.progress().encoded().into()));
+            }
+            Err(_) => cx.reject("request that does not decode"),
+        }
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
@@ -408,6 +496,8 @@ pub(crate) struct Frame<'a> {
     /// The log's leader of this host has said lately that it leads. One that nobody hears any more resigns in silence, and its
     /// proxy must not disturb the sequencer.
     confident: bool,
+    /// The group is not in use, or has retired: it has nothing numbered.
+    idle: bool,
 }
 
 /// Heartbeats of the log's leader that a proxy may miss before it doubts that it leads.
@@ -426,6 +516,7 @@ impl Proxy {
             parameters: &self.parameters,
             log: self.log,
             spaces_of: &self.spaces_of,
+            idle: self.group.0 >= self.topology.layout.spanning || self.arranging.is_retired(self.group),
             confident: cx.now().since(self.heard_leader_at) < DOUBT_AFTER,
         };
         if let Some(lead) = &mut self.lead {
@@ -466,13 +557,13 @@ impl Proxy {
 
     fn on_reach(&mut self, id: u64, reach: &Bytes, cx: &mut Cx<'_, Self>) {
         let Some((gateway, barrier)) = self.barriers.remove(&id) else { return };
-        let Ok(reach) = Vec::<Placed>::decoded(reach) else { return };
+        let Ok(Reached { numbers: reach, layout }) = Reached::decoded(reach) else { return };
         for (space, server) in self.topology.servers_on(cx.node().host()) {
             let reached = reach.iter().find(|placed| placed.space == space);
             let through = reached.map_or(Number(0), |placed| placed.number);
             cx.send(server, shard::Reach { through });
         }
-        cx.send(gateway, client::BarrierPassed { group: self.group, id: barrier });
+        cx.send(gateway, client::BarrierPassed { group: self.group, id: barrier, layout });
     }
 
     /// Asked of this host's replica as it is: whoever lacks operations asks again.

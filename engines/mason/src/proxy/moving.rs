@@ -18,7 +18,7 @@ use super::{DidMove, Proxy};
 use crate::Response;
 use crate::deployment;
 use crate::topology::Members;
-use kernel::{Bytes, Cx, Decode, HostId, RequestId};
+use kernel::{Bytes, Cx, HostId, RequestId};
 use paxos::multipaxos::Pulse;
 use paxos::multipaxos::leader;
 use std::sync::Arc;
@@ -74,8 +74,7 @@ impl Proxy {
         }
     }
 
-    pub(super) fn on_wanted(&mut self, id: RequestId, request: &Bytes, cx: &mut Cx<'_, Self>) {
-        let Ok(members) = Members::decoded(request) else { return cx.reject("request that does not decode") };
+    pub(super) fn on_wanted(&mut self, id: RequestId, members: Members, cx: &mut Cx<'_, Self>) {
         let settled = self.is_settled_on(&members);
         if !members.hosts.is_empty()
             && self.wanted.as_ref().is_none_or(|known| known.version < members.version)

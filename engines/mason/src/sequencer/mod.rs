@@ -5,7 +5,7 @@
 mod recovery;
 
 use crate::order::{Cut, Group, Number, Placed, Range, Space, Stamp};
-use crate::topology::{Members, Parameters, Topology};
+use crate::topology::{Layout, Members, Parameters, Topology};
 use crate::view::View;
 use crate::{Mason, Message, proxy};
 use kernel::{Cx, NodeId, Position, Role, planted};
@@ -67,6 +67,8 @@ kernel::messages! {
             stamp: Stamp,
             /// Which attempt the log has: the first one for the epoch.
             attempt: Option<u64>,
+            /// How many groups the group's log had in use then.
+            layout: Option<Layout>,
         },
         /// From a leading proxy: these holes are filled with no-ops, in the group's log.
         6 => Filled {
@@ -79,6 +81,11 @@ kernel::messages! {
         7 => Moved {
             /// Who they are.
             members: Members,
+        },
+        /// From a group's replica on this host: other groups are in use.
+        8 => Arranged {
+            /// How many.
+            layout: Layout,
         },
     }
 }
@@ -187,6 +194,10 @@ impl Role for Sequencer {
             SequencerIn::Filled(message) => self.on_filled(message),
             SequencerIn::Moved(message) if from.host() == cx.node().host() => self.on_moved(&message),
             SequencerIn::Moved(_) => cx.reject("members from another host"),
+            SequencerIn::Arranged(message) if from.host() == cx.node().host() => {
+                self.on_arranged(&message.layout);
+            }
+            SequencerIn::Arranged(_) => cx.reject("layout from another host"),
         }
     }
 
@@ -273,6 +284,12 @@ impl Sequencer {
     fn on_moved(&mut self, message: &Moved) {
         if message.members.version > self.topology.version {
             self.topology = Arc::new(self.topology.moved_to(&message.members));
+        }
+    }
+
+    pub(super) fn on_arranged(&mut self, layout: &Layout) {
+        if let Some(arranged) = self.topology.arranged(layout).filter(|_| !planted!(M18)) {
+            self.topology = Arc::new(arranged);
         }
     }
 

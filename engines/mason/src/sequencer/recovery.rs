@@ -15,21 +15,34 @@
 //! belongs to the first attempt that the logs were sealed for: two that are asked to be the same one, because who asks knows
 //! different standbys, or one that forgot that it has been, cannot both have every group's seal. Nothing is
 //! lost if the standby dies in the middle: the next one finds the holes that are still there.
+//!
+//! Which groups must be sealed, the first group's log says: it has a layout before any group of it can be sealed, and so assign
+//! anything. A standby that begins with an older one learns of it from that group's seal.
 
 use super::{Counters, Filled, Recover, Sealed, Sequencer, SequencerTimer, State};
 use crate::order::{Group, Number, Range, Stamp};
 use crate::proxy;
+use crate::proxy::arranging::FIRST;
+use crate::topology::Layout;
 use crate::view::View;
 use kernel::{Cx, planted};
 use std::collections::{BTreeMap, BTreeSet};
 
 #[derive(Clone, Debug)]
 pub(super) struct Recovery {
-    missing: BTreeSet<Group>,
+    sealed: BTreeSet<Group>,
+    /// Which groups are in use: as this host knows at first, then as the first group's log had it when it was sealed.
+    layout: Layout,
     /// Tells this attempt from an earlier life's, and from others'.
     attempt: u64,
     view: View,
     stamp: Stamp,
+}
+
+impl Recovery {
+    fn unsealed(&self) -> impl Iterator<Item = Group> + use<'_> {
+        self.layout.groups().filter(|group| !self.sealed.contains(group))
+    }
 }
 
 impl Sequencer {
@@ -42,23 +55,28 @@ impl Sequencer {
             cx.mark("sequencer.recovered_anew_in_the_middle");
         }
         self.epoch = message.epoch;
-        let (missing, attempt) = (self.topology.groups().collect(), cx.rng().bits());
-        let recovery = Recovery { missing, attempt, view: View::default(), stamp: Stamp(0) };
+        let (sealed, attempt) = (BTreeSet::new(), cx.rng().bits());
+        let layout = self.topology.layout.clone();
+        let recovery = Recovery { sealed, layout, attempt, view: View::default(), stamp: Stamp(0) };
         self.state = State::Recovering(recovery);
         self.retry(cx);
     }
 
     pub(super) fn on_sealed(&mut self, message: Sealed, cx: &mut Cx<'_, Self>) {
-        let Sealed { group, epoch, view, stamp, attempt } = message;
+        let Sealed { group, epoch, view, stamp, attempt, layout } = message;
         let State::Recovering(recovery) = &mut self.state else { return };
-        if epoch != self.epoch || attempt != Some(recovery.attempt) || !recovery.missing.remove(&group) {
+        if epoch != self.epoch || attempt != Some(recovery.attempt) || !recovery.sealed.insert(group) {
             return;
         }
         recovery.view.merge(&view);
         recovery.stamp = recovery.stamp.max(stamp);
-        let groups = self.topology.groups.len();
-        let enough = if planted!(M04) { groups / 2 } else { 0 };
-        if recovery.missing.len() <= enough {
+        let told = layout.filter(|layout| group == FIRST && layout.version > recovery.layout.version);
+        if let Some(layout) = told.filter(|_| !planted!(M18)) {
+            cx.mark("sequencer.learned_of_a_layout_from_a_seal");
+            recovery.layout = layout;
+        }
+        let enough = if planted!(M04) { recovery.layout.spanning / 2 } else { 0 };
+        if recovery.unsealed().count() <= usize::from(enough) {
             self.activate(cx);
         }
     }
@@ -66,7 +84,7 @@ impl Sequencer {
     /// Every proxy refuses the sequencers before: what they have assigned is all that ever will be.
     fn activate(&mut self, cx: &mut Cx<'_, Self>) {
         let State::Recovering(recovery) = std::mem::replace(&mut self.state, State::Standby) else { return };
-        let Recovery { view, stamp, .. } = recovery;
+        let Recovery { view, stamp, layout, .. } = recovery;
         let next: Vec<Number> =
             self.topology
                 .spaces()
@@ -75,7 +93,8 @@ impl Sequencer {
                 })
                 .collect();
         let mut filling: BTreeMap<Group, Vec<Range>> = BTreeMap::new();
-        let groups = self.topology.groups.len() as u16;
+        // One that is drained may have retired, and fills nothing any more.
+        let groups = layout.serving;
         let holes = if planted!(M06) { Vec::new() } else { view.holes() };
         for (index, hole) in holes.into_iter().enumerate() {
             if planted!(M07) && hole.space.0 != 0 {
@@ -91,7 +110,7 @@ impl Sequencer {
         cx.note(|| format!("sequencer of epoch {epoch} goes on at {next:?}, holes {filling:?}"));
         let stamp = stamp.plus(self.parameters.stamp_gap);
         self.state = State::Active(Counters { next, stamp, served: BTreeMap::new(), filling });
-        for group in self.topology.groups() {
+        for group in layout.groups() {
             cx.multicast(self.topology.proxies(group).iter().copied(), proxy::Active { epoch });
         }
         self.retry(cx);
@@ -112,7 +131,9 @@ impl Sequencer {
             State::Standby => return,
             State::Recovering(recovery) => {
                 let seal = proxy::Seal { epoch, attempt: Some(recovery.attempt) };
-                for &group in &recovery.missing {
+                // The mistake: those that were added are sealed and not waited for.
+                let others = self.topology.groups().filter(|_| planted!(M18));
+                for group in recovery.unsealed().chain(others) {
                     cx.multicast(self.topology.proxies(group).iter().copied(), seal.clone());
                 }
             }

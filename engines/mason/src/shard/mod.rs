@@ -120,6 +120,8 @@ kernel::messages! {
             /// Who they are.
             members: Members,
         },
+        /// From the leader of a group that is to be taken out: what it assigned waits for a durable snapshot.
+        13 => Hurry {},
     }
 }
 
@@ -336,6 +338,11 @@ impl<S: Shard> Role for ShardServer<S> {
             }
             ShardIn::Settled(message) => self.on_settled(&message),
             ShardIn::Moved(message) => self.on_moved(&message),
+            ShardIn::Hurry(Hurry {}) => {
+                if self.snapshots.durable_below() < self.next {
+                    self.snapshots.hurry();
+                }
+            }
         }
     }
 

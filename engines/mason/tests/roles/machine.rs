@@ -3,7 +3,7 @@
 use super::runs_of;
 use super::{at, gateway, operation, proxy, range, sequencer, server, topology};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, StateMachine};
-use mason::client::{Answer, Answers, ClientIn, Told};
+use mason::client::{Answer, Answers, ClientIn, Skipped, Told};
 use mason::proxy::delivery::{Delivered, Run};
 use mason::proxy::entry::{Batch, Claim, Entry, Item, Question};
 use mason::proxy::machine::ProxyMachine;
@@ -11,8 +11,8 @@ use mason::proxy::{Applied, Began, DidFill, DidMove, DidSeal, FollowUp, NextTag,
 use mason::sequencer::{Moved, SequencerIn};
 use mason::shard::{self, Behind, Deliver, ShardIn};
 use mason::{
-    Cut, Group, GroupTime, Members, Number, Operation, Order, Placed, Range, Space, Stamp, Stub, StubOut,
-    Verdict,
+    Cut, Group, GroupTime, Layout, Members, Number, Operation, Order, Placed, Range, Space, Stamp, Stub,
+    StubOut, Verdict,
 };
 use parts::Ballot;
 use paxos::HostEntry;
@@ -211,11 +211,12 @@ fn only_the_next_batch_of_the_leader_and_the_sequencer_in_force_counts() {
     assert_eq!(apply(&mut machine, Entry::Batch(of(1, 1))).len(), 3);
     assert_eq!(apply(&mut machine, Entry::Batch(of(1, 1))), [], "proposed again");
     let view = machine.view().clone();
-    let sealed = DidSeal { epoch: 1, index: 1, sequencer: 6, view, stamp: Stamp(30), claim: claim(6) };
+    let (stamp, claim, layout) = (Stamp(30), claim(6), Some(Layout::of_birth(2)));
+    let sealed = DidSeal { epoch: 1, index: 1, sequencer: 6, view, stamp, claim, layout };
     assert_eq!(apply(&mut machine, seal(6)), [to_proxy(sealed.clone())]);
     assert_eq!(apply(&mut machine, Entry::Batch(of(2, 2))), [], "void after the seal");
     assert_eq!(apply(&mut machine, seal(6)), [to_proxy(sealed.clone())], "the answer was lost");
-    let second = Entry::Seal { epoch: 6, claim: claim(7) };
+    let second = Entry::Seal { epoch: 6, claim: self::claim(7) };
     assert_eq!(apply(&mut machine, second), [to_proxy(sealed)], "the epoch is another's");
     assert_eq!(apply(&mut machine, seal(5)), []);
 }
@@ -369,6 +370,10 @@ fn a_snapshot_is_the_machine() {
     for number in 1..5 {
         assert_eq!(lacking(&copy, number), lacking(&machine, number));
     }
+    let mut notices = Vec::new();
+    copy.take_notices(&mut notices);
+    let skipped: Bytes = ClientIn::from(Skipped { space: Space(0) }).encoded().into();
+    assert_eq!(notices, [(gateway(1), skipped)], "what was answered in between, nobody else says here");
     let next = || Entry::Batch(batch(2, &[range(0, 4, 1)], vec![item(operation(3, b"y"), &[0])]));
     let did = apply(&mut machine, next());
     assert!(did.len() == 3 && apply(&mut copy, next()) == did);

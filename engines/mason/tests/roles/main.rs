@@ -1,5 +1,6 @@
 //! One input, exact effects: the decisions of the sequencer, of what a proxy's log does, and of a shard's server, one by one.
 
+mod arranging;
 mod machine;
 mod sequencer;
 mod shard;
@@ -8,7 +9,9 @@ use kernel::{
     Bytes, Cx, Effect, Effects, HostId, Instant, NodeId, Place, Position, Rng, Role, Situation, Wall,
 };
 use mason::proxy::delivery::{Delivered, Run, Runs};
-use mason::{Group, Mason, Message, Number, Operation, Placed, ProxyGroup, Range, Response, Space, Topology};
+use mason::{
+    Group, Layout, Mason, Message, Number, Operation, Placed, ProxyGroup, Range, Response, Space, Topology,
+};
 use std::sync::Arc;
 
 const SEQUENCER: u32 = 0x100;
@@ -40,6 +43,7 @@ fn topology() -> Arc<Topology> {
     Arc::new(Topology {
         version: 0,
         groups: (0..2).map(|group| ProxyGroup { proxies: on_all(&|host| proxy(host, group)) }).collect(),
+        layout: Layout::of_birth(2),
         sequencers: on_all(&sequencer),
         shards: (0..2).map(|space| on_all(&|host| server(host, space))).collect(),
     })

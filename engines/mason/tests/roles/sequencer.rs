@@ -20,7 +20,8 @@ fn first() -> Option<u64> {
 }
 
 fn sealed(group: u16, epoch: u64, ranges: &[Range], stamp: u64) -> Sealed {
-    Sealed { group: Group(group), epoch, view: view(ranges), stamp: Stamp(stamp), attempt: first() }
+    let (group, view, stamp) = (Group(group), view(ranges), Stamp(stamp));
+    Sealed { group, epoch, view, stamp, attempt: first(), layout: None }
 }
 
 fn parameters() -> Parameters {

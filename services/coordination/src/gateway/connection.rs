@@ -211,6 +211,10 @@ pub(crate) struct Connection {
     pub(crate) next: EntrySeq,
     /// Sent, and their answers not written yet: until then they may have to be asked again.
     pub(crate) reads_under_way: usize,
+    /// The group that the last write was submitted to.
+    pub(crate) home: usize,
+    /// The session comes to another group, which may not have it yet: one write at a time, so that none overtakes another.
+    pub(crate) rehoming: bool,
     /// Submitted and not answered.
     pub(crate) writes_under_way: usize,
     /// The largest stamp of its own writes.
@@ -226,6 +230,8 @@ pub(crate) struct Connection {
     pub(crate) watched: BTreeSet<Arc<str>>,
     /// Heard from since the home group was last told.
     pub(crate) heard: bool,
+    /// When home groups were told of it since one last said that the session lives.
+    pub(crate) unassured: VecDeque<Instant>,
     pub(crate) paused: bool,
     pub(crate) received: u64,
     pub(crate) sent: u64,
@@ -253,6 +259,8 @@ impl Connection {
             first: EntrySeq(1),
             next: EntrySeq(1),
             reads_under_way: 0,
+            home: 0,
+            rehoming: false,
             writes_under_way: 0,
             written: 0,
             seen: 0,
@@ -261,6 +269,7 @@ impl Connection {
             recursive: 0,
             watched: BTreeSet::new(),
             heard: false,
+            unassured: VecDeque::new(),
             paused: false,
             received: 0,
             sent: 0,

@@ -94,13 +94,13 @@ impl Gateway {
         let origin = Origin { gateway, connection: node };
         let address = &*self.connections.get(&node)?.address;
         if hello.session == 0 {
-            let home = self.next_home % self.outbox.groups().max(1);
+            let home = self.next_home % usize::from(self.layout.serving.max(1));
             self.next_home = home + 1;
             return Some((home, Body::Open { origin, nonce, timeout: hello.timeout, address }.written()));
         }
         let session = SessionId(hello.session);
-        let home =
-            home_of(session).map(|group| usize::from(group.0)).filter(|&home| home < self.outbox.groups())?;
+        let known = home_of(session).is_some_and(|group| usize::from(group.0) < self.outbox.groups());
+        let home = known.then(|| self.home(session))?;
         let body =
             Body::Attach { session, password: &hello.password, origin, timeout: hello.timeout, address };
         Some((home, body.written()))
@@ -123,7 +123,10 @@ impl Gateway {
                 (connection.timeout, connection.stage) = (*timeout, Stage::Open);
                 connect_response(*timeout, session.0, password, knows_read_only, &mut connection.output);
             }
-            SessionAnswer::Refused | SessionAnswer::Done | SessionAnswer::Gone { .. } => {
+            SessionAnswer::Refused
+            | SessionAnswer::Done
+            | SessionAnswer::Gone { .. }
+            | SessionAnswer::Elsewhere { .. } => {
                 self.metrics.sessions_refused += 1;
                 connection.stage = Stage::Closed;
                 connect_response(0, 0, &[0; 16], knows_read_only, &mut connection.output);

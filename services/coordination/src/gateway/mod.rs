@@ -36,16 +36,18 @@ pub use metrics::{Metrics, Sizes};
 pub use settings::{Consistency, Routes, Settings};
 
 use crate::gateway::connection::EntrySeq;
-use crate::gateway::connection::{Connection, Stage};
+use crate::gateway::connection::{Connection, Stage, Work};
 use crate::gateway::quotas::Quotas;
 use crate::gateway::reads::Reads;
 use crate::gateway::upkeep::Upkeep;
 use crate::gateway::useless::Useless;
 use crate::gateway::watchers::Watchers;
-use crate::wire::{SessionAnswer, Told};
+use crate::sessions::home_of;
+use crate::wire::{SessionAnswer, SessionId, Told};
 use kernel::{Bytes, Cx, Instant, NodeId, Position, RequestId, Role};
+use mason::client::Elsewhere;
 use mason::client::{Answers, ClientIn, Close, Notice, Output, Pause};
-use mason::{Group, Life, Mason, Outbox};
+use mason::{Group, Layout, Life, Mason, Outbox};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -68,7 +70,7 @@ pub(crate) enum Asker {
     /// A request of a connection.
     Request(NodeId, EntrySeq),
     /// The gateway itself, which tells a home group who was heard from.
-    Touch(Instant),
+    Touch(u64),
     /// The gateway itself; nobody waits for the answer.
     Upkeep,
 }
@@ -92,8 +94,12 @@ pub struct Gateway {
     through: Vec<u64>,
     /// The largest stamp known.
     highest: u64,
+    /// How many groups there are, as far as is known.
+    layout: Layout,
     /// The group where the next session will be at home.
     next_home: usize,
+    /// Connections whose group had turned them away: they try again with the next tick.
+    homeless: BTreeSet<NodeId>,
     /// Connections that may have something to do at the end of the burst.
     stirred: BTreeSet<NodeId>,
     /// Connections that wait for some shard's mark.
@@ -111,13 +117,15 @@ impl Gateway {
             life: Life { incarnation: 0 },
             connections: BTreeMap::new(),
             outbox,
-            reads: Reads::new(settings.routes.proxies.len()),
+            reads: Reads::new(),
             quotas: Quotas::default(),
             watchers: Watchers::default(),
             useless: Useless::default(),
             through: vec![0; settings.routes.shards.len()],
             highest: 0,
+            layout: settings.layout.clone(),
             next_home: 0,
+            homeless: BTreeSet::new(),
             stirred: BTreeSet::new(),
             blocked: BTreeSet::new(),
             upkeep: Upkeep::default(),
@@ -152,10 +160,43 @@ impl Gateway {
                     self.stirred.insert(node);
                     self.on_answered(node, seq, answer);
                 }
-                Some(Asker::Touch(at)) => self.on_touch_answered(message.group, at, &answer.body, cx),
+                Some(Asker::Touch(touch)) => self.on_touch_answered(touch, &answer.body, cx),
                 Some(Asker::Upkeep) | None => {}
             }
         }
+    }
+
+    fn learn_layout(&mut self, layout: &Layout) {
+        if layout.version > self.layout.version {
+            self.layout = layout.clone();
+        }
+    }
+
+    /// Where a session is at home.
+    pub(crate) fn home(&self, session: SessionId) -> usize {
+        usize::from(self.layout.home(home_of(session).unwrap_or_default()).0)
+    }
+
+    /// A group does not serve the session any more, or not yet: what it was asked is asked again, in the same order.
+    fn on_elsewhere(&mut self, message: &Elsewhere, cx: &mut Cx<'_, Self>) {
+        self.learn_layout(&message.layout);
+        let asker = self.outbox.turned_away(message, self.now).map(|(asker, _)| asker);
+        if let Some(Asker::Touch(touch)) = asker {
+            self.touch_again(touch);
+        }
+        let Some(Asker::Request(node, seq)) = asker else { return };
+        let Some(connection) = self.connections.get_mut(&node) else { return };
+        connection.writes_under_way = connection.writes_under_way.saturating_sub(1);
+        connection.rehoming = true;
+        let next = connection.next;
+        if let Some(entry) = connection.entry(seq) {
+            if let Work::Write { sent, .. } = &mut entry.work {
+                *sent = false;
+            }
+            connection.next = next.min(seq);
+            cx.mark("coordination.asked_another_group");
+        }
+        self.homeless.insert(node);
     }
 
     fn on_told(&mut self, body: &[u8], cx: &mut Cx<'_, Self>) {
@@ -191,13 +232,14 @@ impl Gateway {
     fn on_disconnected(&mut self, node: NodeId) {
         if let Some(mut connection) = self.connections.remove(&node) {
             if connection.stage == Stage::Open && connection.heard {
-                self.upkeep.departed.push((connection.session, connection.epoch));
+                self.upkeep.departed.push((node, connection.session, connection.epoch));
             }
             let unwatched = self.watchers.remove_all(&mut connection, &self.settings.placement);
             self.forget(unwatched);
         }
         self.stirred.remove(&node);
         self.blocked.remove(&node);
+        self.homeless.remove(&node);
     }
 
     /// Says the last words and forgets the connection.
@@ -235,7 +277,7 @@ impl Gateway {
         let position = cx.append(&self.life);
         cx.trim(position);
         self.outbox.restart(self.life.incarnation);
-        self.upkeep.forget_touches();
+        self.forget_touches();
     }
 
     /// A server of this host skipped operations, perhaps some that are waited for here: whether they were executed is not known. Of
@@ -305,7 +347,8 @@ impl Role for Gateway {
                 }
             }
             ClientIn::ReadAnswers(message) => self.on_read_answers(message),
-            ClientIn::BarrierPassed(message) => self.on_barrier_passed(message),
+            ClientIn::BarrierPassed(message) => self.on_barrier_passed(message, cx),
+            ClientIn::Elsewhere(message) => self.on_elsewhere(&message, cx),
             ClientIn::Skipped(_) => self.on_skipped(cx),
             ClientIn::Told(message) => self.on_told(&message.body, cx),
         }
@@ -314,7 +357,7 @@ impl Role for Gateway {
     /// From the host's server: where this gateway is to be reached, as an operation. What it comes to, the shard knows.
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
         self.now = cx.now();
-        let home = self.next_home % self.outbox.groups().max(1);
+        let home = self.next_home % usize::from(self.layout.serving.max(1));
         self.submit(home, request, Asker::Upkeep);
         cx.respond(id, mason::Response(Bytes::new()));
     }

@@ -41,6 +41,8 @@ enum Target {
 struct UnderWay {
     id: u64,
     missing: BTreeSet<usize>,
+    /// The groups below this one were asked.
+    asked_below: usize,
     asked: Instant,
 }
 
@@ -63,13 +65,12 @@ pub(crate) struct Reads {
     passed: u64,
     under_way: VecDeque<UnderWay>,
     waiting: BTreeMap<u64, Vec<NodeId>>,
-    groups: usize,
     /// Some shard's mark has moved in this burst.
     pub(crate) progressed: bool,
 }
 
 impl Reads {
-    pub(crate) fn new(groups: usize) -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             next_tag: 0,
             targets: BTreeMap::new(),
@@ -80,7 +81,6 @@ impl Reads {
             passed: 0,
             under_way: VecDeque::new(),
             waiting: BTreeMap::new(),
-            groups,
             progressed: false,
         }
     }
@@ -143,9 +143,10 @@ impl Gateway {
         self.reads.wanted = false;
         self.reads.barrier += 1;
         self.metrics.barriers += 1;
-        let missing = (0..self.reads.groups).collect();
-        self.reads.under_way.push_back(UnderWay { id, missing, asked: self.now });
-        cx.multicast(self.settings.routes.proxies.iter().copied(), Barrier { id });
+        let asked_below = usize::from(self.layout.spanning);
+        let missing = (0..asked_below).collect();
+        self.reads.under_way.push_back(UnderWay { id, missing, asked_below, asked: self.now });
+        cx.multicast(self.settings.routes.proxies.iter().copied().take(asked_below), Barrier { id });
     }
 
     /// A proxy that had no leader may have dropped the question.
@@ -160,10 +161,26 @@ impl Gateway {
         }
     }
 
-    pub(crate) fn on_barrier_passed(&mut self, message: BarrierPassed) {
+    /// The first group's log says which groups are in use: a write that was answered before the barrier was sent was made by one
+    /// of those.
+    pub(crate) fn on_barrier_passed(&mut self, message: BarrierPassed, cx: &mut Cx<'_, Self>) {
+        let layout = message.layout.filter(|_| message.group == mason::proxy::arranging::FIRST);
+        if let Some(layout) = &layout {
+            self.learn_layout(layout);
+        }
         let barriers = &mut self.reads.under_way;
         let Some(at) = barriers.iter().position(|barrier| barrier.id == message.id) else { return };
-        barriers[at].missing.remove(&usize::from(message.group.0));
+        let barrier = &mut barriers[at];
+        barrier.missing.remove(&usize::from(message.group.0));
+        if let Some(layout) = layout {
+            let spanning = usize::from(layout.spanning);
+            let proxies = &self.settings.routes.proxies;
+            let added = proxies.iter().copied().take(spanning).skip(barrier.asked_below);
+            cx.multicast(added, Barrier { id: message.id });
+            barrier.missing.extend(barrier.asked_below..spanning);
+            barrier.missing.retain(|&group| group < spanning);
+            barrier.asked_below = spanning.max(barrier.asked_below);
+        }
         if !barriers[at].missing.is_empty() {
             return;
         }
@@ -194,7 +211,9 @@ impl Gateway {
             let (reads, writes) = (connection.reads_under_way, connection.writes_under_way);
             let (floor, session) = (connection.seen.max(connection.written), connection.session);
             let (epoch, first) = (connection.epoch, connection.first);
-            let home = crate::sessions::home_of(session).map_or(0, |group| usize::from(group.0));
+            let home = usize::from(self.layout.home(crate::sessions::home_of(session).unwrap_or_default()).0);
+            let moves = connection.home != home;
+            let alone = moves || connection.rehoming;
             let Some(entry) = connection.entry(seq) else { return };
             match &mut entry.work {
                 Work::Done(_) => {}
@@ -206,11 +225,12 @@ impl Gateway {
                     return;
                 }
                 Work::Write { body, survey, sent } => {
-                    if reads > 0 || *sent {
+                    if reads > 0 || *sent || (alone && writes > 0) {
                         return;
                     }
                     *sent = true;
-                    let (body, blocks) = (std::mem::take(body), survey.is_some());
+                    let (body, blocks) = (body.clone(), survey.is_some());
+                    (connection.home, connection.rehoming) = (home, alone);
                     connection.writes_under_way += 1;
                     self.submit(home, body, Asker::Request(node, seq));
                     if blocks {
@@ -218,9 +238,10 @@ impl Gateway {
                     }
                 }
                 Work::Close => {
-                    if reads > 0 {
+                    if reads > 0 || (alone && writes > 0) {
                         return;
                     }
+                    (connection.home, connection.rehoming) = (home, alone);
                     connection.writes_under_way += 1;
                     self.submit(home, Body::Close { session, epoch }.written(), Asker::Request(node, seq));
                 }
@@ -337,7 +358,7 @@ impl Gateway {
     fn reap(&mut self, body: &[u8]) {
         let mut input = JuteInput(body);
         while let Ok(path) = input.text() {
-            let home = self.next_home % self.outbox.groups().max(1);
+            let home = self.next_home % usize::from(self.layout.serving.max(1));
             self.submit(home, Body::Reap { path }.written(), Asker::Upkeep);
         }
     }
@@ -367,6 +388,7 @@ impl Gateway {
     /// Operations of a group have come back: shards' answers begin with a code, the group's own are about sessions.
     pub(crate) fn on_answered(&mut self, node: NodeId, seq: EntrySeq, answer: Answer) {
         let Some(connection) = self.connections.get_mut(&node) else { return };
+        connection.rehoming = false;
         let Some(entry) = connection.entry(seq) else { return };
         match &entry.work {
             Work::Handshake { .. } => {

@@ -2,6 +2,7 @@
 
 use crate::placement::Placement;
 use kernel::NodeId;
+use mason::Layout;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub struct Settings {
     pub routes: Routes,
     /// Which shard a path lives in.
     pub placement: Arc<Placement>,
+    /// How many groups were in use at the birth.
+    pub layout: Layout,
     /// What reads promise.
     pub consistency: Consistency,
     /// What the server calls itself: `standalone`, `leader`, `follower`.
@@ -72,6 +75,7 @@ impl Settings {
     pub fn new(routes: Routes, placement: Arc<Placement>) -> Self {
         let words = "ruok srvr stat mntr envi cons conf dump wchs wchc wchp isro dirs";
         Self {
+            layout: Layout::of_birth(routes.proxies.len() as u16),
             routes,
             placement,
             consistency: Consistency::Linearizable,

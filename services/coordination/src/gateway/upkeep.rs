@@ -6,8 +6,8 @@ use crate::gateway::connection::{Connection, EntrySeq, Stage, Work};
 use crate::sessions::home_of;
 use crate::wire::{Body, ConnectionEpoch, SessionAnswer, SessionId};
 use kernel::{Cx, Instant, NodeId};
-use mason::Group;
-use std::collections::{BTreeMap, VecDeque};
+use mason::proxy::Barrier;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// How often home groups are told who was heard from.
@@ -26,24 +26,21 @@ pub(crate) struct Upkeep {
     looked: Instant,
     reap_at: Instant,
     /// Heard from before they left.
-    pub(crate) departed: Vec<(SessionId, ConnectionEpoch)>,
+    pub(crate) departed: Vec<Heard>,
     /// Handshakes that wait for a random number.
     pub(crate) handshakes: Vec<(NodeId, EntrySeq)>,
-    /// When home groups were told what they have not answered, by group.
-    touches: BTreeMap<usize, VecDeque<Instant>>,
+    /// What home groups were told and have not answered.
+    touches: BTreeMap<u64, Touch>,
+    next_touch: u64,
 }
 
-impl Upkeep {
-    /// They will not be answered.
-    pub(crate) fn forget_touches(&mut self) {
-        self.touches.clear();
-    }
+/// A connection that was heard from.
+type Heard = (NodeId, SessionId, ConnectionEpoch);
 
-    /// For how long a home group has left unanswered who was heard from.
-    fn unanswered_for(&self, home: usize, now: Instant) -> Duration {
-        let oldest = self.touches.get(&home).and_then(VecDeque::front);
-        oldest.map_or(Duration::ZERO, |&at| now.since(at))
-    }
+#[derive(Debug)]
+struct Touch {
+    at: Instant,
+    heard: Vec<Heard>,
 }
 
 impl Gateway {
@@ -59,6 +56,7 @@ impl Gateway {
     pub(crate) fn on_tick(&mut self, cx: &mut Cx<'_, Self>) {
         let now = self.now;
         self.ask_barriers_again(cx);
+        self.stirred.append(&mut self.homeless);
         if now.since(self.upkeep.touched) >= TOUCH_EVERY {
             self.upkeep.touched = now;
             self.touch();
@@ -67,6 +65,8 @@ impl Gateway {
         if now.since(self.upkeep.looked) >= LOOK_EVERY {
             self.upkeep.looked = now;
             self.drop_stalled(cx);
+            // Nobody waits for this one: its answer says how many groups there are.
+            cx.multicast(self.settings.routes.proxies.iter().copied().take(1), Barrier { id: 0 });
             let paused = self.connections.values().filter(|found| found.paused).map(|found| found.node);
             self.stirred.extend(paused);
             self.settings.placement.spaces().for_each(|space| self.reads.ask_sizes(space));
@@ -81,41 +81,77 @@ impl Gateway {
     }
 
     fn touch(&mut self) {
-        let mut heard: BTreeMap<usize, Vec<(SessionId, ConnectionEpoch)>> = BTreeMap::new();
+        let mut heard: BTreeMap<usize, Vec<Heard>> = BTreeMap::new();
+        let now = self.now;
         let open = self.connections.values_mut().filter(|connection| connection.stage == Stage::Open);
         let open = open.filter_map(|connection| {
-            std::mem::take(&mut connection.heard).then_some((connection.session, connection.epoch))
+            std::mem::take(&mut connection.heard).then(|| {
+                connection.unassured.push_back(now);
+                (connection.node, connection.session, connection.epoch)
+            })
         });
-        for (session, epoch) in open.chain(std::mem::take(&mut self.upkeep.departed)) {
-            let home = home_of(session).map_or(0, |group| usize::from(group.0));
-            heard.entry(home).or_default().push((session, epoch));
+        for told in open.chain(std::mem::take(&mut self.upkeep.departed)) {
+            let home = self.layout.home(home_of(told.1).unwrap_or_default());
+            heard.entry(usize::from(home.0)).or_default().push(told);
         }
-        for (home, sessions) in heard {
-            for sessions in sessions.chunks(TOUCH_MAX) {
-                let body = Body::Touch { sessions: sessions.to_vec() }.written();
-                self.submit(home, body, Asker::Touch(self.now));
-                self.upkeep.touches.entry(home).or_default().push_back(self.now);
+        for (home, heard) in heard {
+            for heard in heard.chunks(TOUCH_MAX) {
+                let sessions = heard.iter().map(|&(_, session, epoch)| (session, epoch)).collect();
+                let touch = self.upkeep.next_touch;
+                self.upkeep.next_touch += 1;
+                self.upkeep.touches.insert(touch, Touch { at: now, heard: heard.to_vec() });
+                self.submit(home, Body::Touch { sessions }.written(), Asker::Touch(touch));
             }
         }
     }
 
-    /// Some sessions that were said to be alive are not, or not here: the word of it was lost on its way.
-    pub(crate) fn on_touch_answered(
-        &mut self,
-        group: Group,
-        at: Instant,
-        body: &[u8],
-        cx: &mut Cx<'_, Self>,
-    ) {
-        if let Some(touches) = self.upkeep.touches.get_mut(&usize::from(group.0)) {
-            while touches.pop_front_if(|&mut before| before <= at).is_some() {}
-        }
-        let Ok(SessionAnswer::Gone { sessions }) = SessionAnswer::read(body) else { return };
-        for gone in sessions {
-            let is_it = |connection: &&Connection| (connection.session, connection.epoch) == gone;
-            if let Some(node) = self.connections.values().find(is_it).map(|connection| connection.node) {
-                self.close(node, "the session has ended or moved", cx);
+    /// Some sessions that were said to be alive are not, or not here: the word of it was lost on its way. Of those that another
+    /// group has, nobody has taken note: only the rest is known to live.
+    pub(crate) fn on_touch_answered(&mut self, touch: u64, body: &[u8], cx: &mut Cx<'_, Self>) {
+        let Some(Touch { at, heard }) = self.upkeep.touches.remove(&touch) else { return };
+        let (elsewhere, gone) = match SessionAnswer::read(body) {
+            Ok(SessionAnswer::Done) => (Vec::new(), Vec::new()),
+            Ok(SessionAnswer::Gone { sessions }) => (Vec::new(), sessions),
+            Ok(SessionAnswer::Elsewhere { sessions, gone }) => (sessions, gone),
+            Ok(SessionAnswer::Attached { .. } | SessionAnswer::Refused) | Err(_) => return,
+        };
+        let [elsewhere, gone] = [elsewhere, gone].map(|named| named.into_iter().collect::<BTreeSet<_>>());
+        for told in heard {
+            let (node, session, epoch) = told;
+            if elsewhere.contains(&(session, epoch)) {
+                self.say_again(told);
+                continue;
             }
+            let Some(connection) = self.connection_of(told) else { continue };
+            if gone.contains(&(session, epoch)) {
+                self.close(node, "the session has ended or moved", cx);
+            } else {
+                while connection.unassured.pop_front_if(|&mut before| before <= at).is_some() {}
+            }
+        }
+    }
+
+    /// The group has nothing to do with any of them: another is told.
+    pub(crate) fn touch_again(&mut self, touch: u64) {
+        let touch = self.upkeep.touches.remove(&touch);
+        touch.into_iter().flat_map(|touch| touch.heard).for_each(|told| self.say_again(told));
+    }
+
+    /// What was said will not be answered.
+    pub(crate) fn forget_touches(&mut self) {
+        let touches = std::mem::take(&mut self.upkeep.touches);
+        touches.into_values().flat_map(|touch| touch.heard).for_each(|told| self.say_again(told));
+    }
+
+    fn connection_of(&mut self, (node, session, epoch): Heard) -> Option<&mut Connection> {
+        let connection = self.connections.get_mut(&node)?;
+        ((connection.session, connection.epoch) == (session, epoch)).then_some(connection)
+    }
+
+    fn say_again(&mut self, told: Heard) {
+        match self.connection_of(told) {
+            Some(connection) => connection.heard = true,
+            None => self.upkeep.departed.push(told),
         }
     }
 
@@ -128,9 +164,9 @@ impl Gateway {
             }
             Stage::Open => {
                 let patience = Duration::from_millis(u64::try_from(connection.timeout).unwrap_or(0));
-                let home = home_of(connection.session).map_or(0, |group| usize::from(group.0));
+                let unassured = connection.unassured.front().map_or(Duration::ZERO, |&at| self.now.since(at));
                 connection.queue.front().is_some_and(|entry| self.now.since(entry.since) > patience)
-                    || !kernel::planted!(K14) && self.upkeep.unanswered_for(home, self.now) > patience * 2 / 3
+                    || !kernel::planted!(K14) && unassured > patience * 2 / 3
             }
         });
         let stalled: Vec<NodeId> = stalled.map(|connection| connection.node).collect();
@@ -147,7 +183,12 @@ impl Gateway {
             let Some(Work::Handshake { hello }) = work.map(|entry| &entry.work) else { continue };
             let hello = hello.clone();
             match self.body_of_hello(node, &hello, cx.rng().bits(), cx.node()) {
-                Some((home, body)) => self.submit(home, body, Asker::Request(node, seq)),
+                Some((home, body)) => {
+                    if let Some(connection) = self.connections.get_mut(&node) {
+                        connection.home = home;
+                    }
+                    self.submit(home, body, Asker::Request(node, seq));
+                }
                 None => self.on_handshake_answered(node, seq, &SessionAnswer::Refused),
             }
         }

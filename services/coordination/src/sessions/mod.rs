@@ -12,10 +12,10 @@ use crate::sessions::expiry::Deadlines;
 use crate::sessions::state::Session;
 use crate::tree::CONFIG;
 use crate::wire::{
-    Body, Code, ConnectionEpoch, Malformed, Origin, SessionAnswer, SessionId, Told, parent_of,
+    Body, Code, ConnectionEpoch, JuteInput, Malformed, Origin, SessionAnswer, SessionId, Told, parent_of,
 };
 use kernel::{Bytes, DecodeError, NodeId, planted};
-use mason::{Group, GroupTime, Order, Space, StubOut, Verdict};
+use mason::{Group, GroupTime, Layout, Order, Space, StubOut, Verdict};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -69,6 +69,10 @@ pub struct Sessions {
     deadlines: Deadlines,
     /// How many were ever opened.
     opened: u64,
+    /// How many groups there are, since that is not as at the birth.
+    layout: Option<Layout>,
+    /// Some group has yet to hand over sessions.
+    awaits: bool,
 }
 
 /// The home group of a session; `None` for a number that is no session's.
@@ -85,7 +89,7 @@ impl Sessions {
     pub fn new(group: Group, settings: SessionSettings) -> Self {
         assert!(group.0 <= GROUP_MAX, "group {group} cannot be a home of sessions");
         let (sessions, deadlines) = (BTreeMap::new(), Deadlines::default());
-        Self { group, settings, sessions, deadlines, opened: 0 }
+        Self { group, settings, sessions, deadlines, opened: 0, layout: None, awaits: false }
     }
 
     /// How many sessions there are.
@@ -96,6 +100,13 @@ impl Sessions {
     /// Whether this session has not ended; it may be closing.
     pub fn contains(&self, session: SessionId) -> bool {
         self.sessions.contains_key(&session)
+    }
+
+    /// True if the session is at home here and is not here: if it ever was, it has ended.
+    pub fn has_ended(&self, session: SessionId) -> bool {
+        let home =
+            home_of(session).map(|group| self.layout.as_ref().map_or(group, |layout| layout.home(group)));
+        home == Some(self.group) && !self.awaits && !self.contains(session)
     }
 
     /// The sessions after `after`, in the order of their numbers, as of the group's time.
@@ -191,6 +202,14 @@ impl Sessions {
         self.attached(id)
     }
 
+    /// True if another group has the session, or may have it still.
+    fn is_elsewhere(&self, id: SessionId) -> bool {
+        let Some(layout) = self.layout.as_ref().filter(|_| !self.sessions.contains_key(&id)) else {
+            return false;
+        };
+        home_of(id).is_some_and(|group| layout.home(group) != self.group || self.awaits)
+    }
+
     /// Whether the session may act through this connection.
     fn admit(&self, id: SessionId, epoch: ConnectionEpoch) -> Result<(), Code> {
         match self.sessions.get(&id) {
@@ -279,7 +298,29 @@ impl mason::Stub for Sessions {
     }
 
     fn apply(&mut self, body: &Bytes, order: Option<&Order>, now: GroupTime, out: &mut StubOut) -> Verdict {
-        let answer = match Body::read(body) {
+        let read = Body::read(body);
+        let session = match &read {
+            Ok(Body::Write { head, .. }) => Some(head.session),
+            Ok(Body::Attach { session, .. } | Body::Close { session, .. }) => Some(*session),
+            Ok(
+                Body::Open { .. }
+                | Body::Touch { .. }
+                | Body::Reap { .. }
+                | Body::Advertise { .. }
+                | Body::Bury { .. },
+            )
+            | Err(Malformed) => None,
+        };
+        if session.is_some_and(|session| self.is_elsewhere(session)) {
+            out.elsewhere();
+            return Verdict::Void;
+        }
+        let answer = match read {
+            // A group that comes into use has no numbers yet.
+            Ok(Body::Write { .. } | Body::Reap { .. } | Body::Advertise { .. }) if order.is_none() => {
+                out.elsewhere();
+                return Verdict::Void;
+            }
             Ok(Body::Write { head, .. }) => match self.on_write(&head, order, now) {
                 Ok(()) => return Verdict::Execute,
                 Err(code) => {
@@ -298,7 +339,13 @@ impl mason::Stub for Sessions {
                 let (alive, gone): (Vec<_>, Vec<_>) =
                     sessions.into_iter().partition(|&(id, epoch)| self.admit(id, epoch).is_ok());
                 alive.into_iter().for_each(|(id, _)| self.touch(id, now));
-                if gone.is_empty() { SessionAnswer::Done } else { SessionAnswer::Gone { sessions: gone } }
+                let (sessions, gone): (Vec<_>, Vec<_>) =
+                    gone.into_iter().partition(|&(id, _)| self.is_elsewhere(id));
+                match (sessions.is_empty(), gone.is_empty()) {
+                    (true, true) => SessionAnswer::Done,
+                    (true, false) => SessionAnswer::Gone { sessions: gone },
+                    (false, _) => SessionAnswer::Elsewhere { sessions, gone },
+                }
             }
             Ok(Body::Close { session, epoch }) => self.on_close(session, epoch, out),
             // A burial is the group's own follow-up: from anybody else it would bury the living.
@@ -337,6 +384,42 @@ impl mason::Stub for Sessions {
         if let Ok(Body::Bury { session, .. }) = Body::read(body) {
             self.end(session, out);
         }
+    }
+
+    fn arrange(&mut self, layout: &Layout, awaited: &[Group]) {
+        (self.layout, self.awaits) = (Some(layout.clone()), !awaited.is_empty());
+    }
+
+    fn depart(&mut self, page_bytes: usize) -> Vec<(Group, Bytes)> {
+        let Some(layout) = self.layout.clone() else { return Vec::new() };
+        let home = |id: SessionId| home_of(id).map_or(self.group, |group| layout.home(group));
+        let mut leaving: BTreeMap<Group, Vec<(SessionId, Session)>> = BTreeMap::new();
+        // One that is closing is buried from here.
+        let goes = |id: &SessionId, session: &mut Session| home(*id) != self.group && !session.closing;
+        for (id, session) in self.sessions.extract_if(.., goes) {
+            leaving.entry(home(id)).or_default().push((id, session));
+        }
+        let per_page = (page_bytes / state::SESSION_BYTES / 2).max(1);
+        let pages = leaving.into_iter().flat_map(|(to, sessions)| {
+            let page = move |sessions: &[(SessionId, Session)]| {
+                let mut page = Vec::new();
+                state::write(sessions.iter().map(|(id, session)| (id, session)), &mut page);
+                (to, page.into())
+            };
+            sessions.chunks(per_page).map(page).collect::<Vec<_>>()
+        });
+        pages.collect()
+    }
+
+    fn arrive(&mut self, page: &Bytes, now: GroupTime) -> Result<(), DecodeError> {
+        let sessions =
+            state::read(&mut JuteInput(page)).map_err(|_| DecodeError::Invalid("page of sessions"))?;
+        for (id, session) in sessions {
+            self.sessions.insert(id, session);
+            // The clocks of groups have nothing to do with each other: a whole timeout again.
+            self.touch(id, now);
+        }
+        Ok(())
     }
 
     fn save(&self, out: &mut Vec<u8>) {

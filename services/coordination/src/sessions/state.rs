@@ -40,6 +40,17 @@ impl Session {
 
 pub(crate) fn save(opened: u64, sessions: &BTreeMap<SessionId, Session>, out: &mut Vec<u8>) {
     out.put_u64(opened);
+    write(sessions.iter(), out);
+}
+
+/// About what one takes where it is written.
+pub(crate) const SESSION_BYTES: usize = 128;
+
+/// Writes some of them.
+pub(crate) fn write<'a>(
+    sessions: impl ExactSizeIterator<Item = (&'a SessionId, &'a Session)>,
+    out: &mut Vec<u8>,
+) {
     out.put_u64(sessions.len() as u64);
     for (id, session) in sessions {
         out.put_u64(id.0);
@@ -57,8 +68,12 @@ pub(crate) fn save(opened: u64, sessions: &BTreeMap<SessionId, Session>, out: &m
 
 pub(crate) fn load(saved: &[u8]) -> Result<(u64, BTreeMap<SessionId, Session>), Malformed> {
     let mut input = JuteInput(saved);
-    let input = &mut input;
-    let (opened, count) = (input.u64()?, input.u64()?);
+    Ok((input.u64()?, read(&mut input)?))
+}
+
+/// Reads what `write` wrote.
+pub(crate) fn read(input: &mut JuteInput<'_>) -> Result<BTreeMap<SessionId, Session>, Malformed> {
+    let count = input.u64()?;
     let mut sessions = BTreeMap::new();
     for _ in 0..count {
         let id = SessionId(input.u64()?);
@@ -72,5 +87,5 @@ pub(crate) fn load(saved: &[u8]) -> Result<(u64, BTreeMap<SessionId, Session>), 
         session.spaces = (0..spaces).map(|_| input.u16().map(Space)).collect::<Result<_, _>>()?;
         sessions.insert(id, session);
     }
-    Ok((opened, sessions))
+    Ok(sessions)
 }

@@ -300,6 +300,13 @@ pub enum SessionAnswer {
         /// As they were named.
         sessions: Vec<(SessionId, ConnectionEpoch)>,
     },
+    /// Some that were touched are at home in another group, or come from one and are not here yet.
+    Elsewhere {
+        /// Those.
+        sessions: Vec<(SessionId, ConnectionEpoch)>,
+        /// As in `Gone`.
+        gone: Vec<(SessionId, ConnectionEpoch)>,
+    },
 }
 
 impl SessionAnswer {
@@ -320,6 +327,11 @@ impl SessionAnswer {
                 out.push(4);
                 write_touched(sessions, &mut out);
             }
+            Self::Elsewhere { sessions, gone } => {
+                out.push(5);
+                write_touched(sessions, &mut out);
+                write_touched(gone, &mut out);
+            }
         }
         out
     }
@@ -337,6 +349,7 @@ impl SessionAnswer {
             2 => Self::Refused,
             3 => Self::Done,
             4 => Self::Gone { sessions: read_touched(&mut input)? },
+            5 => Self::Elsewhere { sessions: read_touched(&mut input)?, gone: read_touched(&mut input)? },
             _ => return Err(Malformed),
         })
     }

@@ -7,14 +7,14 @@ use kernel::{
     Wall,
 };
 use mason::client::{
-    Answer, Answers, BarrierPassed, ClientIn, Connected, ConnectionIn, Disconnected, Input, Notice, Progress,
-    ReadAnswer, ReadAnswers, Told,
+    Answer, Answers, BarrierPassed, ClientIn, Connected, ConnectionIn, Disconnected, Elsewhere, Input,
+    Notice, Progress, ReadAnswer, ReadAnswers, Told,
 };
 use mason::proxy::ProxyIn;
 use mason::shard::ShardIn;
 use mason::{
-    Group, GroupTime, Mason, Message, Number, Order, Placed, Shard, ShardOut, Space, Stamp, Stub, StubOut,
-    Verdict,
+    Group, GroupTime, Layout, Mason, Message, Number, Order, Placed, Shard, ShardOut, Space, Stamp, Stub,
+    StubOut, Verdict,
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -80,6 +80,11 @@ pub(crate) struct Cluster {
     /// Messages on their way to gateways.
     pending: VecDeque<(usize, NodeId, ClientIn)>,
     placement: Arc<Placement>,
+    pub(crate) layout: Layout,
+    /// This group hears nobody.
+    pub(crate) deaf_group: Option<Group>,
+    /// What stubs have handed over and nobody has yet.
+    pages: Vec<(Group, Bytes)>,
 }
 
 fn proxy(host: usize, group: usize) -> NodeId {
@@ -151,6 +156,9 @@ impl Cluster {
             deaf: false,
             pending: VecDeque::new(),
             placement,
+            layout: Layout::of_birth(shape.groups),
+            deaf_group: None,
+            pages: Vec::new(),
         };
         for host in 0..cluster.hosts.len() {
             cluster.call(host, |gateway, cx| gateway.on_start(cx));
@@ -199,8 +207,8 @@ impl Cluster {
         assert_eq!(<Message as kernel::Decode>::decoded(&bytes), Ok(message.clone()));
         match message {
             Message::Proxy(ProxyIn::Submit(submit)) => {
-                if !self.rng.chance(self.loss) {
-                    let group = (to.place().0 - 100) as usize;
+                let group = (to.place().0 - 100) as usize;
+                if self.deaf_group != Some(Group(group as u16)) && !self.rng.chance(self.loss) {
                     for operation in submit.operations {
                         self.on_operation(group, operation);
                     }
@@ -208,8 +216,18 @@ impl Cluster {
             }
             Message::Proxy(ProxyIn::Barrier(barrier)) => {
                 let group = Group((to.place().0 - 100) as u16);
+                if self.deaf_group == Some(group) {
+                    return;
+                }
                 // All hosts hold the whole log at any time here, and execute it when they like.
-                self.tell(host, ClientIn::from(BarrierPassed { group, id: barrier.id }));
+                self.tell(
+                    host,
+                    ClientIn::from(BarrierPassed {
+                        group,
+                        id: barrier.id,
+                        layout: Some(self.layout.clone()),
+                    }),
+                );
             }
             Message::Shard(ShardIn::Read(read)) => {
                 let (space, length) = ((to.place().0 - 200) as usize, self.log.len());
@@ -268,9 +286,15 @@ impl Cluster {
         let now = GroupTime(self.homes[group].now);
         let verdict = self.homes[group].stub.apply(&operation.body, order.as_ref(), now, &mut out);
         let origin = (operation.origin, Group(group as u16), operation.incarnation, operation.tag);
+        let elsewhere = out.is_elsewhere();
         let answer = self.carry_out(group, out);
         if let Some(body) = answer {
             self.answer(origin, Stamp(0), body);
+        }
+        if elsewhere && let Some(host) = self.hosts.iter().position(|host| host.node == origin.0) {
+            let (_, group, incarnation, tag) = origin;
+            let layout = self.layout.clone();
+            self.tell(host, ClientIn::from(Elsewhere { group, incarnation, tag, layout }));
         }
         if let Some(order) = order {
             let void = verdict == Verdict::Void;
@@ -514,6 +538,23 @@ impl Cluster {
 
     pub(crate) fn sessions(&self, group: usize) -> usize {
         self.homes[group].stub.len()
+    }
+
+    /// The groups below `serving` serve from here on; what the others' stubs hand over does not arrive before `hand_over`.
+    pub(crate) fn lay_out(&mut self, serving: u16, spanning: u16) {
+        self.layout = Layout { version: self.layout.version + 1, serving, spanning, after: 0 };
+        for home in &mut self.homes {
+            home.stub.arrange(&self.layout, &[Group(9)]);
+            self.pages.extend(home.stub.depart(1));
+        }
+    }
+
+    pub(crate) fn hand_over(&mut self) {
+        for (to, page) in std::mem::take(&mut self.pages) {
+            let home = &mut self.homes[usize::from(to.0)];
+            assert_eq!(home.stub.arrive(&page, GroupTime(home.now)), Ok(()));
+        }
+        self.homes.iter_mut().for_each(|home| home.stub.arrange(&self.layout, &[]));
     }
 
     /// A group's replica that starts from a snapshot takes over.

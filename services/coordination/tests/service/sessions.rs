@@ -229,3 +229,155 @@ fn a_connection_learns_of_the_move_all_the_same() {
     assert!(c.closed.contains_key(&first.node));
     assert!(!c.closed.contains_key(&second.node));
 }
+
+// A session that comes to another group with its connection, and loses a write, the order of its writes, or its nodes on the way.
+#[test]
+fn sessions_come_to_another_group_while_they_write() {
+    let mut cluster = Cluster::new(2, 2, 4, 17);
+    let c = &mut cluster;
+    let mut users: Vec<Client> = (0..4).map(|user| Client::connect(c, user % 2)).collect();
+    for (number, user) in users.iter_mut().enumerate() {
+        assert_eq!(user.ask(c, op::CREATE, &create(&format!("/e{number}"), b"", 1)).error, 0);
+    }
+    assert_eq!((c.sessions(0), c.sessions(1)), (2, 2));
+    // The gateways do not know, and ask the group that does not serve any more; then the one that has not got the sessions yet.
+    c.lay_out(1, 2);
+    assert_eq!(c.sessions(1), 0);
+    for (number, user) in users.iter_mut().enumerate() {
+        for version in 0..3 {
+            user.send(c, op::SET_DATA, &set(&format!("/e{number}"), &[version as u8], version));
+        }
+    }
+    c.pass(400);
+    c.hand_over();
+    for (number, user) in users.iter_mut().enumerate() {
+        // One more on the way before it is known that the first of them will be taken.
+        user.send(c, op::SET_DATA, &set(&format!("/e{number}"), b"3", 3));
+    }
+    c.pass(1000);
+    assert_eq!((c.sessions(0), c.sessions(1)), (4, 0));
+    for (number, user) in users.iter_mut().enumerate() {
+        let heard = user.hear(c);
+        let versions = heard.iter().filter_map(|heard| match heard {
+            crate::client::Heard::Reply(reply) if reply.error == 0 => Some(reply.stat().version),
+            _ => None,
+        });
+        assert_eq!(versions.collect::<Vec<_>>(), [1, 2, 3, 4], "user {number}: {heard:?}");
+    }
+    // And back, with nobody writing: who has nothing to say keeps its session, too.
+    c.lay_out(2, 2);
+    c.hand_over();
+    c.pass(9000);
+    assert_eq!((c.sessions(0), c.sessions(1)), (2, 2));
+    for (number, user) in users.iter_mut().enumerate() {
+        user.send(c, op::PING, &[]);
+        c.pass(100);
+        assert_eq!(user.hear(c).len(), 1);
+        let stat = user.ask(c, op::EXISTS, &read(&format!("/e{number}"), false)).stat();
+        assert_eq!(stat.ephemeral_owner, user.session, "user {number}");
+    }
+    c.agree();
+}
+
+// A group that has nothing to do with a session any more answers for it: its user holds a lock that is another's by now.
+#[test]
+fn only_who_has_a_session_says_that_it_lives() {
+    let mut cluster = Cluster::new(1, 2, 4, 17);
+    let c = &mut cluster;
+    let users: Vec<Client> = (0..4).map(|_| Client::connect(c, 0)).collect();
+    assert_eq!((c.sessions(0), c.sessions(1)), (2, 2));
+    c.pass(500);
+    // Two sessions have left their group, and do not arrive.
+    c.lay_out(1, 2);
+    let open_in = |c: &Cluster| users.iter().filter(|user| !c.closed.contains_key(&user.node)).count();
+    for _ in 0..6 {
+        let open = users.iter().filter(|user| !c.closed.contains_key(&user.node)).collect::<Vec<_>>();
+        open.into_iter().for_each(|user| {
+            user.send_as(c, -2, op::PING, &[]);
+        });
+        c.pass(1000);
+    }
+    assert_eq!(open_in(c), 4, "not for two thirds of the timeout yet");
+    for _ in 0..3 {
+        let open = users.iter().filter(|user| !c.closed.contains_key(&user.node)).collect::<Vec<_>>();
+        open.into_iter().for_each(|user| {
+            user.send_as(c, -2, op::PING, &[]);
+        });
+        c.pass(1000);
+    }
+    assert_eq!(open_in(c), 2, "those whose group has them all the time");
+}
+
+// Who was heard from before its session left keeps it, however long the gateway knew of the group of before only.
+#[test]
+fn what_was_told_to_the_wrong_group_is_told_to_the_right_one() {
+    let mut cluster = Cluster::new(1, 2, 4, 17);
+    let c = &mut cluster;
+    let users: Vec<Client> = (0..4).map(|_| Client::connect(c, 0)).collect();
+    c.lay_out(1, 2);
+    users.iter().for_each(|user| {
+        user.send_as(c, -2, op::PING, &[]);
+    });
+    c.pass(5000);
+    c.hand_over();
+    c.pass(5000);
+    assert_eq!(c.sessions(0), 4);
+    assert!(users.iter().all(|user| !c.closed.contains_key(&user.node)));
+}
+
+// A write of a group that was added is acknowledged, and then somebody reads what was there before, because their gateway does not know
+// of the group.
+#[test]
+fn a_barrier_asks_groups_that_its_gateway_did_not_know() {
+    let mut cluster = Cluster::new(2, 2, 4, 17);
+    let c = &mut cluster;
+    let mut user = Client::connect(c, 0);
+    assert_eq!(user.ask(c, op::CREATE, &create("/r", b"", 0)).error, 0);
+    c.lay_out(1, 1);
+    c.hand_over();
+    c.pass(2000);
+    assert_eq!(user.ask(c, op::EXISTS, &read("/r", false)).error, 0, "one group is asked");
+    c.lay_out(2, 2);
+    c.hand_over();
+    c.deaf_group = Some(mason::Group(1));
+    user.send(c, op::EXISTS, &read("/r", false));
+    c.pass(1000);
+    assert!(user.hear(c).is_empty(), "the added group has not said how far it is");
+    c.deaf_group = None;
+    c.pass(1000);
+    assert_eq!(user.hear(c).len(), 1);
+}
+
+// A write is accepted by the session's new group while one before it is still on its way to the old one.
+#[test]
+fn no_write_overtakes_another_on_the_way_to_another_group() {
+    let mut cluster = Cluster::new(1, 2, 4, 17);
+    let c = &mut cluster;
+    let mut users: Vec<Client> = (0..2).map(|_| Client::connect(c, 0)).collect();
+    assert_eq!((c.sessions(0), c.sessions(1)), (1, 1));
+    for (number, user) in users.iter_mut().enumerate() {
+        assert_eq!(user.ask(c, op::CREATE, &create(&format!("/o{number}"), b"", 0)).error, 0);
+    }
+    let set_each = |c: &mut Cluster, users: &mut Vec<Client>, version: i32| {
+        for (number, user) in users.iter_mut().enumerate() {
+            user.send(c, op::SET_DATA, &set(&format!("/o{number}"), b"", version));
+        }
+    };
+    c.deaf_group = Some(mason::Group(1));
+    set_each(c, &mut users, 0);
+    c.lay_out(1, 2);
+    c.hand_over();
+    c.pass(2000);
+    set_each(c, &mut users, 1);
+    c.pass(2000);
+    c.deaf_group = None;
+    c.pass(2000);
+    for user in &mut users {
+        let heard = user.hear(c);
+        let errors = heard.iter().filter_map(|heard| match heard {
+            crate::client::Heard::Reply(reply) => Some(reply.error),
+            _ => None,
+        });
+        assert_eq!(errors.collect::<Vec<_>>(), [0, 0], "{heard:?}");
+    }
+}

@@ -42,10 +42,13 @@ impl Lead {
     ) {
         let Collect { round, hops, firsts, mut counts } = message;
         let interval = frame.parameters.collect_interval;
-        if !self.begun || counts.len() != firsts.len() || hops as usize > frame.topology.groups.len() {
+        if !self.begun
+            || counts.len() != firsts.len()
+            || hops as usize > usize::from(frame.topology.layout.spanning)
+        {
             return;
         }
-        if hops as usize == frame.topology.groups.len() {
+        if hops as usize == usize::from(frame.topology.layout.spanning) {
             if frame.group.0 == 0 && round == self.collecting.round && firsts == self.collecting.firsts {
                 self.end_round(firsts, &counts, frame, cx);
             }
@@ -89,12 +92,14 @@ impl Lead {
         }
         propose(&Entry::Collected { floors: floors.clone() }, frame, cx);
         let next = crate::Group(frame.group.0 + 1);
-        let complete = Complete { hops: hops + 1, floors };
-        cx.multicast(frame.topology.proxies(next).iter().copied(), complete);
+        if next.0 < frame.topology.layout.spanning {
+            let complete = Complete { hops: hops + 1, floors };
+            cx.multicast(frame.topology.proxies(next).iter().copied(), complete);
+        }
     }
 
     fn pass_on(&self, message: Collect, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
-        let next = crate::Group((message.hops as usize % frame.topology.groups.len()) as u16);
+        let next = crate::Group((message.hops as usize % usize::from(frame.topology.layout.spanning)) as u16);
         cx.multicast(frame.topology.proxies(next).iter().copied(), message);
     }
 }

@@ -68,8 +68,10 @@ struct Sequencing {
     asked_at: Instant,
     /// How long the next silence may last; grows while no sequencer comes up.
     patience: Duration,
-    /// When a standby was last called, or patience last shrank.
+    /// When a standby was last called.
     called_at: Instant,
+    /// When patience last grew or shrank.
+    patient_since: Instant,
     /// The highest epoch that was asked to take over.
     called: u64,
     /// The claim that is on its way to the log, for which epoch, and since when. `Sealed` goes there if the log has it.
@@ -97,6 +99,10 @@ pub(crate) struct Lead {
     clock_at: Instant,
     /// When new members, or their log, were last proposed.
     moved_at: Option<Instant>,
+    /// When something of a change of the groups was last proposed.
+    arranged_at: Option<Instant>,
+    /// Nothing is numbered any more: the log is to say so.
+    retiring: bool,
     durable: BTreeMap<(Space, NodeId), Number>,
     durable_logged: BTreeMap<Space, Number>,
     collecting: Collecting,
@@ -121,8 +127,8 @@ impl Sequencing {
     fn is_well(&mut self, now: Instant) {
         self.heard_at = now;
         // Where sequencers had to be called often, because disks or links are slow, patience is lost slowly.
-        if now.since(self.called_at) >= CALM_AFTER * self.patience {
-            (self.patience, self.called_at) = (self.patience / 2, now);
+        if now.since(self.patient_since) >= CALM_AFTER * self.patience {
+            (self.patience, self.patient_since) = (self.patience / 2, now);
         }
     }
 }
@@ -155,6 +161,7 @@ impl Lead {
                 asked_at: now,
                 patience: Duration::ZERO,
                 called_at: now,
+                patient_since: now,
                 called: 0,
                 sealing: None,
                 filling: None,
@@ -164,6 +171,8 @@ impl Lead {
             clock: GroupTime(0),
             clock_at: now,
             moved_at: None,
+            arranged_at: None,
+            retiring: false,
             durable: BTreeMap::new(),
             durable_logged: BTreeMap::new(),
             collecting: Collecting {
@@ -207,7 +216,7 @@ impl Lead {
         for follow_up in message.follow_ups {
             self.queue_follow_up(follow_up, frame);
         }
-        if frame.topology.sequencers.is_empty() {
+        if frame.topology.sequencers.is_empty() || frame.idle {
             return;
         }
         if self.sequencing.node().is_none() {
@@ -239,7 +248,9 @@ impl Lead {
             }
             expected.1 += 1;
             self.queue_bytes += operation.body.len();
-            let spaces = (frame.spaces_of)(&operation.body);
+            // A group that retires has origins told so, which needs no numbers.
+            let retires = frame.idle || self.retiring;
+            let spaces = if retires { Vec::new() } else { (frame.spaces_of)(&operation.body) };
             self.queue.push_back(Item { spaces: spaces.into(), follow_up: None, operation });
         }
     }
@@ -261,8 +272,9 @@ impl Lead {
         if !self.begun {
             return;
         }
-        let ready =
-            frame.topology.sequencers.is_empty() || (self.sequencing.epoch > 0 && !self.sequencing.probing);
+        let ready = frame.topology.sequencers.is_empty()
+            || frame.idle
+            || (self.sequencing.epoch > 0 && !self.sequencing.probing);
         while ready && !self.queue.is_empty() && self.pending.len() < frame.parameters.batches_max {
             let items = self.take_batch(frame);
             self.pending.push_back(Pending { items, lost: false, stage: Stage::New, since: cx.now() });
@@ -397,6 +409,13 @@ impl Lead {
             }
             return;
         }
+        if frame.idle {
+            // A group that comes into use waits for the sequencer that is called for it.
+            self.sequencing.heard_at = now;
+        }
+        if frame.group.0 >= frame.topology.layout.spanning {
+            return self.propose_again(frame, cx);
+        }
         if now.since(self.clock_at) >= frame.parameters.clock_every {
             let elapsed = now.since(self.clock_at).as_millis() as u64;
             self.clock = self.clock.plus(elapsed);
@@ -405,7 +424,7 @@ impl Lead {
         }
         self.propose_again(frame, cx);
         self.log_durable(frame, cx);
-        if !frame.topology.sequencers.is_empty() {
+        if !frame.topology.sequencers.is_empty() && !frame.idle {
             self.ask_again(frame.parameters.resend_after, frame, cx);
             self.watch_the_sequencer(frame, cx);
             self.begin_round(frame, cx);
@@ -522,8 +541,32 @@ impl Lead {
         due
     }
 
+    /// True once every `patience`.
+    pub(super) fn may_arrange(&mut self, now: Instant, patience: Duration) -> bool {
+        let due = self.begun && self.arranged_at.is_none_or(|at| now.since(at) >= patience);
+        if due {
+            self.arranged_at = Some(now);
+        }
+        due
+    }
+
+    /// True if nothing is under way that needs numbers; from then on nothing is.
+    pub(super) fn retires(&mut self) -> bool {
+        self.retiring |= self.queue.is_empty() && self.pending.is_empty() && !self.sequencing.probing;
+        self.retiring
+    }
+
+    /// The group serves again.
+    pub(super) fn serves_again(&mut self) {
+        self.retiring = false;
+    }
+
     pub(super) fn propose_members(members: &Members, log: NodeId, cx: &mut Cx<'_, Proxy>) {
-        let value = Value::Entry(Entry::Members(members.clone()).encoded().into());
+        Self::propose_entry(&Entry::Members(members.clone()), log, cx);
+    }
+
+    pub(super) fn propose_entry(entry: &Entry, log: NodeId, cx: &mut Cx<'_, Proxy>) {
+        let value = Value::Entry(entry.encoded().into());
         cx.send(log, paxos::Message::from(leader::Propose { value }));
     }
 }

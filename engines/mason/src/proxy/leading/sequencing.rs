@@ -69,11 +69,22 @@ impl Lead {
         sequencing.called = sequencing.called.max(sequencing.epoch) + 1;
         // A recovery that takes longer than the patience would be overtaken by the next one, again and again.
         let longest = PATIENCE_GROWS_TO * frame.parameters.suspect_after;
-        sequencing.called_at = cx.now();
+        (sequencing.called_at, sequencing.patient_since) = (cx.now(), cx.now());
         sequencing.patience = (2 * sequencing.patience).clamp(frame.parameters.suspect_after, longest);
         sequencing.heard_at = cx.now();
         if let Some(standby) = frame.topology.standby(sequencing.called) {
             cx.send(standby, sequencer::Recover { epoch: sequencing.called });
+        }
+    }
+
+    /// The sequencer in force may not know of groups that the log has in use by now.
+    pub(in crate::proxy) fn call_for_layout(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+        let patience = self.sequencing.patience.max(frame.parameters.suspect_after);
+        let called_lately = self.sequencing.called > self.sequencing.epoch
+            && cx.now().since(self.sequencing.called_at) < patience;
+        if frame.confident && !called_lately {
+            cx.mark("proxy.called_a_sequencer_for_a_layout");
+            self.call_next(frame, cx);
         }
     }
 
@@ -116,7 +127,9 @@ impl Lead {
         if planted!(M01) {
             let (group, epoch) = (frame.group, message.epoch);
             let (view, attempt) = (self.collecting.view.clone(), message.attempt);
-            cx.send(from, sequencer::Sealed { group, epoch, view, stamp: self.own_stamp, attempt });
+            let sealed =
+                sequencer::Sealed { group, epoch, view, stamp: self.own_stamp, attempt, layout: None };
+            cx.send(from, sealed);
         }
         propose(&Entry::Seal { epoch: message.epoch, claim: Some(claim) }, frame, cx);
     }
@@ -128,7 +141,7 @@ impl Lead {
         frame: &Frame<'_>,
         cx: &mut Cx<'_, Proxy>,
     ) {
-        let DidSeal { epoch, index, sequencer, view, stamp, claim } = message;
+        let DidSeal { epoch, index, sequencer, view, stamp, claim, layout } = message;
         if !self.begun || epoch != self.epoch {
             return;
         }
@@ -137,7 +150,10 @@ impl Lead {
             && claim.as_ref() == Some(standby)
         {
             let (group, view, attempt) = (frame.group, view.clone(), Some(standby.attempt));
-            cx.send(standby.sequencer, sequencer::Sealed { group, epoch: sequencer, view, stamp, attempt });
+            cx.send(
+                standby.sequencer,
+                sequencer::Sealed { group, epoch: sequencer, view, stamp, attempt, layout },
+            );
         }
         self.collecting.view = view;
         self.sequencing.claim = claim;

@@ -294,6 +294,8 @@ impl<S: StateMachine> Role for Replica<S> {
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
         cx.set_timer(ReplicaTimer::CatchUp, CATCH_UP_EVERY);
         self.report(cx);
+        // What a snapshot holds may have to be told again.
+        self.tell_notices(cx);
     }
 
     fn on_message(&mut self, from: NodeId, message: ReplicaIn, cx: &mut Cx<'_, Self>) {

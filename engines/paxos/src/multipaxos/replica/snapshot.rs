@@ -347,6 +347,7 @@ impl<S: StateMachine> Replica<S> {
                 self.snapshots.job = None;
                 self.snapshots.executed_bytes = self.parameters.snapshot_every_bytes;
                 self.execute(cx);
+                self.tell_notices(cx);
             }
             // Half of it may be installed: nothing may be executed on top or handed on, so ask again from nothing.
             Err(_) => {

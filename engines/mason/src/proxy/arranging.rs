@@ -1,0 +1,267 @@
+//! How groups are added and removed while running.
+//!
+//! ```text
+//! first group's leader        other groups' leaders             sequencer
+//!   | log: Layout(v+1) -- host's replica --> log: Layout(v+1)      |
+//!   |                       | log: Page, Arrived (stubs hand over) |
+//!   | Recover(e+1)          |                                      |
+//!   |------------------------------------------------------------->| seals every group in use: those that were added, too
+//!   |                       | drained: log: Retire                 |
+//!   |   what it assigned is in snapshots: spent                    |
+//!   | log: Layout(v+2), without those                              |
+//! ```
+//! The first group's log decides. A group can assign nothing before it is sealed for a sequencer, and a standby seals every group
+//! that the first group's log had in use when that was sealed: whoever comes later knows of all that may have assigned numbers. So
+//! an addition is a layout and a change of sequencers; a group that was in use before must not go on with the sequencer of then,
+//! which may live still. A removal is one, too; then the group is drained: what its stub had is
+//! handed over, its own operations are ordered, it retires in its log, and when all it assigned is executed and in durable
+//! snapshots, another layout takes it out. That layout's entry says how far the group's numbers and stamps went.
+//!
+//! Everything between groups goes through the hosts, each of which has replicas of all logs: they tell the host's proxies of every
+//! group where their own stands, and whoever leads acts on it.
+
+use super::entry::{Entry, Page};
+use super::leading::Lead;
+use super::{Arrange, Awaited, Proxy, Spent, Standing};
+use crate::order::{Group, Number, Placed, Space, Stamp};
+use crate::shard;
+use crate::topology::Layout;
+use kernel::{Cx, Decode, DecodeError, Encode, Instant, NodeId, Reader, planted};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The first group: its log decides.
+pub const FIRST: Group = Group(0);
+
+kernel::record! {
+    /// How far a change has come, as far as a host knows.
+    pub struct Progress {
+        /// How many groups are in use.
+        layout: Layout,
+        /// There is room for so many.
+        room: u16,
+        /// Nothing of the last change is left to be done.
+        settled: bool,
+    }
+}
+
+/// What a local application asks of a proxy.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Call {
+    /// Follow these members; answered [`super::moving::SETTLED`] or [`super::moving::UNSETTLED`].
+    Follow(crate::Members),
+    /// Have origins served by so many groups, none for as they are; answered by [`Progress`].
+    Arrange(Option<u16>),
+}
+
+impl Encode for Call {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Follow(members) => {
+                out.push(1);
+                members.encode(out);
+            }
+            Self::Arrange(groups) => {
+                out.push(2);
+                groups.encode(out);
+            }
+        }
+    }
+}
+
+impl Decode for Call {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        match u8::decode(input)? {
+            1 => Ok(Self::Follow(input.field()?)),
+            2 => Ok(Self::Arrange(input.field()?)),
+            tag => Err(DecodeError::UnknownTag("call of a proxy", tag)),
+        }
+    }
+}
+
+/// What a host's replicas have said of the groups' logs.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Arranging {
+    standings: BTreeMap<Group, Standing>,
+    /// What this group's stub is to have, by whose it was.
+    pages: BTreeMap<(Group, u32), Page>,
+    /// What the cluster's operator has asked for.
+    wanted: Option<u16>,
+    hurried_at: Instant,
+}
+
+/// How often shards are asked for the snapshots without which a group cannot be taken out.
+const HURRY_EVERY: Duration = Duration::from_secs(1);
+
+impl Arranging {
+    /// Where a group stands; at the birth's layout if its replica has said nothing.
+    fn of(&self, group: Group) -> Option<&Standing> {
+        self.standings.get(&group)
+    }
+
+    fn version_of(&self, group: Group) -> u64 {
+        self.of(group).map_or(0, |standing| standing.layout.version)
+    }
+
+    pub(super) fn is_retired(&self, group: Group) -> bool {
+        self.of(group).is_some_and(|standing| standing.retired)
+    }
+
+    /// True if the group's log has the layout, and its stub has given and got all that it must.
+    fn has_settled(&self, group: Group, version: u64) -> bool {
+        self.version_of(group) == version
+            && self
+                .of(group)
+                .is_none_or(|standing| standing.leaving.is_empty() && standing.awaited.is_empty())
+    }
+}
+
+impl Proxy {
+    /// How far the last change has come.
+    pub fn progress(&self) -> Progress {
+        let layout = self.layout_of(FIRST);
+        let settled = layout.serving == layout.spanning && self.is_arranged(layout);
+        Progress { layout: layout.clone(), room: self.topology.groups.len() as u16, settled }
+    }
+
+    fn layout_of(&self, group: Group) -> &Layout {
+        self.arranging.of(group).map_or(&self.birth, |standing| &standing.layout)
+    }
+
+    /// Every group has the layout and what it is to have by it, and the sequencer knows which groups there are.
+    fn is_arranged(&self, layout: &Layout) -> bool {
+        let sealed = self.arranging.of(FIRST).is_none_or(|first| first.sealed == layout.version);
+        sealed && self.topology.groups().all(|group| self.arranging.has_settled(group, layout.version))
+    }
+
+    pub(super) fn on_standing(&mut self, message: Standing) {
+        if message.group == self.group
+            && let Some(arranged) = self.topology.arranged(&message.layout)
+        {
+            self.topology = std::sync::Arc::new(arranged);
+            self.arranging.pages.retain(|_, page| page.version >= message.layout.version);
+        }
+        self.arranging.standings.insert(message.group, message);
+    }
+
+    pub(super) fn on_leaving(&mut self, page: Page) {
+        if page.to == self.group && page.version >= self.topology.layout.version {
+            self.arranging.pages.insert((page.from, page.index), page);
+        }
+    }
+
+    /// Taken by the leader; passed on to it, once, by the others.
+    pub(super) fn on_arrange(&mut self, from: NodeId, message: &Arrange, cx: &mut Cx<'_, Self>) {
+        let place = cx.node().place();
+        let layout = self.layout_of(FIRST);
+        let sound = (1..=self.topology.groups.len()).contains(&usize::from(message.groups));
+        if !sound || self.group != FIRST || self.topology.sequencers.is_empty() {
+            return;
+        }
+        if self.leads_here() {
+            self.arranging.wanted = (message.groups != layout.serving).then_some(message.groups);
+        } else if let Some(leader) = self.leader.filter(|_| from.place() != place || from == cx.node()) {
+            cx.send(NodeId::new(leader.leader.host(), place), message.clone());
+        }
+    }
+
+    /// Proposes what comes next, again and again: entries that come too late are void.
+    pub(super) fn arrange(&mut self, cx: &mut Cx<'_, Self>) {
+        let (now, resend_after) = (cx.now(), self.parameters.resend_after);
+        if !self.lead.as_mut().is_some_and(|lead| lead.may_arrange(now, resend_after)) {
+            return;
+        }
+        let log = self.log.leader;
+        let first = self.layout_of(FIRST).clone();
+        if first.version > self.topology.layout.version {
+            cx.mark("proxy.took_over_a_layout");
+            let entry = Entry::Layout { layout: first, below: Vec::new(), stamp: Stamp(0) };
+            return Lead::propose_entry(&entry, log, cx);
+        }
+        if let Some(own) = self.arranging.of(self.group).cloned() {
+            self.hand_over(&own, cx);
+            if let Some(lead) = self.lead.as_mut().filter(|_| self.group.0 < own.layout.serving) {
+                lead.serves_again();
+            }
+            let drained = own.leaving.is_empty() && own.awaited.is_empty() && !own.retired;
+            if self.group.0 >= own.layout.serving
+                && self.group.0 < own.layout.spanning
+                && drained
+                && self.lead.as_mut().is_some_and(Lead::retires)
+            {
+                cx.mark("proxy.retires");
+                Lead::propose_entry(&Entry::Retire { version: own.layout.version }, log, cx);
+            }
+        }
+        let has_to_be_durable = |own: &&Standing| own.retired && own.spent.is_none();
+        if self.arranging.of(self.group).filter(has_to_be_durable).is_some()
+            && cx.now().since(self.arranging.hurried_at) >= HURRY_EVERY
+        {
+            self.arranging.hurried_at = cx.now();
+            let servers = self.topology.shards.iter().flatten().copied();
+            cx.multicast(servers, shard::Hurry {});
+        }
+        if self.group == FIRST {
+            self.lead_arrangement(cx);
+        }
+    }
+
+    /// What comes from other stubs into the log; what others' logs have, out of it.
+    fn hand_over(&mut self, own: &Standing, cx: &mut Cx<'_, Self>) {
+        let log = self.log.leader;
+        for Awaited { from, next } in &own.awaited {
+            let page = self.arranging.pages.get(&(*from, *next));
+            if let Some(page) = page.filter(|page| page.version == own.layout.version) {
+                cx.mark("proxy.took_over_from_a_stub");
+                Lead::propose_entry(&Entry::Page(page.clone()), log, cx);
+            }
+        }
+        for &at in &own.leaving {
+            let has_all = |standing: &&Standing| {
+                standing.layout.version >= own.layout.version
+                    && standing.awaited.iter().all(|awaited| awaited.from != self.group)
+            };
+            if self.arranging.of(at).filter(has_all).is_some() {
+                Lead::propose_entry(&Entry::Arrived { at, version: own.layout.version }, log, cx);
+            }
+        }
+    }
+
+    /// What the first group's leader does: begins a change, has the sequencer follow it, and takes out what is spent.
+    fn lead_arrangement(&mut self, cx: &mut Cx<'_, Self>) {
+        let layout = self.layout_of(FIRST).clone();
+        let log = self.log.leader;
+        if self.arranging.of(FIRST).is_some_and(|first| first.sealed < layout.version) {
+            return self.leading(cx, |lead, frame, cx| lead.call_for_layout(frame, cx));
+        }
+        if !self.is_arranged(&layout) {
+            return;
+        }
+        let next = layout.version + 1;
+        if layout.spanning > layout.serving {
+            let drained = (layout.serving..layout.spanning).map(Group);
+            let spent: Option<Vec<&Spent>> = drained
+                .map(|group| self.arranging.of(group).and_then(|standing| standing.spent.as_ref()))
+                .collect();
+            let Some(spent) = spent else { return };
+            let mut below: BTreeMap<Space, Number> = BTreeMap::new();
+            for placed in spent.iter().flat_map(|spent| &spent.below) {
+                let known = below.entry(placed.space).or_insert(placed.number);
+                *known = placed.number.max(*known);
+            }
+            let below = below.into_iter().map(|(space, number)| Placed { space, number }).collect();
+            let stamp = spent.iter().map(|spent| spent.stamp).max().unwrap_or(Stamp(0));
+            let layout = Layout { version: next, spanning: layout.serving, ..layout };
+            cx.mark("proxy.took_groups_out");
+            return Lead::propose_entry(&Entry::Layout { layout, below, stamp }, log, cx);
+        }
+        let Some(groups) = self.arranging.wanted.filter(|&groups| groups != layout.serving) else {
+            self.arranging.wanted = None;
+            return;
+        };
+        cx.mark(if groups > layout.serving { "proxy.adds_groups" } else { "proxy.drains_groups" });
+        let spanning = if planted!(M16) { groups } else { groups.max(layout.spanning) };
+        let layout = Layout { version: next, serving: groups, spanning, ..layout };
+        Lead::propose_entry(&Entry::Layout { layout, below: Vec::new(), stamp: Stamp(0) }, log, cx);
+    }
+}

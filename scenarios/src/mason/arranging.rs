@@ -1,0 +1,73 @@
+//! Changes of the number of groups, as an operator asks for them.
+
+use ::mason::Response;
+use ::mason::proxy::arranging::{Call, Progress};
+use kernel::{Decode, Encode, Node, NodeId, RequestId, Rng};
+use sim::Control;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// How often hosts are told, and asked how far they are.
+pub(crate) const ASK_EVERY: Duration = Duration::from_millis(150);
+
+/// How many groups are wished for.
+pub(crate) struct Wishes {
+    groups: u16,
+    room: u16,
+    under_way: bool,
+    asked: BTreeSet<RequestId>,
+}
+
+impl Wishes {
+    /// Nothing is wished for where there are `groups` of at most `room`.
+    pub(crate) fn new(groups: u16, room: u16) -> Self {
+        Self { groups, room, under_way: false, asked: BTreeSet::new() }
+    }
+
+    /// Wishes for another number; false if there is none or the last wish is not fulfilled.
+    pub(crate) fn draw(&mut self, rng: &mut Rng) -> bool {
+        let others: Vec<u16> = (1..=self.room).filter(|&groups| groups != self.groups).collect();
+        let Some(&groups) = rng.pick(&others).filter(|_| !self.under_way) else { return false };
+        (self.groups, self.under_way) = (groups, true);
+        true
+    }
+
+    /// Tells the first group's proxies of hosts that are up; false if nothing is wished for.
+    pub(crate) fn ask<N>(
+        &mut self,
+        proxies: impl Iterator<Item = NodeId>,
+        control: &mut Control<'_, N>,
+    ) -> bool
+    where
+        N: Node,
+        N::Family: kernel::Family<Request = kernel::Bytes>,
+    {
+        let call = Call::Arrange(Some(self.groups)).encoded();
+        for proxy in proxies.filter(|_| self.under_way) {
+            if control.cluster.is_up(proxy.host()) {
+                self.asked.insert(control.request(proxy, call.clone().into()));
+            }
+        }
+        self.under_way
+    }
+
+    /// None if it answers no wish; true if the last one is fulfilled now.
+    pub(crate) fn on_answer(&mut self, id: RequestId, answer: &Response) -> Option<bool> {
+        if !self.asked.remove(&id) {
+            return None;
+        }
+        let progress = Progress::decoded(&answer.0).expect("a proxy answers a wish with its progress");
+        let fulfilled = self.under_way && progress.settled && progress.layout.serving == self.groups;
+        self.under_way &= !fulfilled;
+        Some(fulfilled)
+    }
+
+    pub(crate) fn lost(&mut self, id: RequestId) {
+        self.asked.remove(&id);
+    }
+
+    /// What is still to come.
+    pub(crate) fn unfulfilled(&self) -> Option<String> {
+        self.under_way.then(|| format!("{} groups were wished for", self.groups))
+    }
+}
