@@ -5,6 +5,7 @@
 
 mod commits;
 mod fetch;
+mod groups;
 mod membership;
 mod offsets;
 mod produce;
@@ -300,6 +301,14 @@ impl Connection {
             Request::LeaveGroup(group, members) => {
                 let coordinator = self.coordinator(&group, brokers);
                 Box::new(membership::LeaveGroup::new(group, members, coordinator))
+            }
+            Request::ListGroups => Box::new(groups::ListGroups::new(self.shared.groups.clone())),
+            Request::DescribeGroups(names) => {
+                let asked = names.into_iter().map(|name| {
+                    let coordinator = self.coordinator(&name, brokers);
+                    (name, coordinator)
+                });
+                Box::new(groups::DescribeGroups::new(asked.collect()))
             }
             Request::OffsetCommit(membership, parts) => {
                 let coordinator = self.coordinator(&membership.group, brokers);
