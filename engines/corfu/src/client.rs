@@ -1,11 +1,17 @@
 //! The client: takes positions, writes chains, reads, and fills holes.
 
+mod extent;
+mod several;
+
+pub use extent::Extent;
+
 use crate::auxiliary::WantProjection;
 use crate::projection::{Data, Entry, Epoch, LogPosition, Parameters, Projection};
 use crate::sequencer::{Next, Tail};
 use crate::storage::{Measure, Read, Trim, Write};
 use crate::{Corfu, Message};
 use kernel::{Bytes, Cx, Instant, NodeId, Position, RequestId, Role, planted};
+use several::Several;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
@@ -45,17 +51,6 @@ pub enum Response {
     Stat(Extent),
     /// Too many calls are under way, or the entry is too large; nothing was done.
     Refused,
-}
-
-/// How far a log goes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
-    /// Every position below may be gone, none from here on is.
-    pub first: LogPosition,
-    /// The next position that will be given away.
-    pub next: LogPosition,
-    /// What the entries cost on the tails of all chains.
-    pub bytes: u64,
 }
 
 kernel::messages! {
@@ -182,15 +177,6 @@ enum Call {
         before: LogPosition,
     },
     Stat,
-}
-
-/// An append of several entries on its way.
-#[derive(Clone, Debug)]
-struct Several {
-    request: RequestId,
-    /// Where those are that are there.
-    positions: Vec<Option<LogPosition>>,
-    missing: usize,
 }
 
 #[derive(Clone, Debug)]
@@ -325,19 +311,6 @@ impl Client {
         }
     }
 
-    /// One of several entries is there.
-    fn appended_one(&mut self, id: u64, index: usize, position: LogPosition, cx: &mut Cx<'_, Self>) {
-        let Some(several) = self.several.get_mut(&id) else { return };
-        several.positions[index] = Some(position);
-        several.missing -= 1;
-        if several.missing == 0
-            && let Some(several) = self.several.remove(&id)
-        {
-            let positions = several.positions.into_iter().flatten().collect();
-            cx.respond(several.request, Response::AllAppended(positions));
-        }
-    }
-
     fn on_token(&mut self, message: &Token, cx: &mut Cx<'_, Self>) {
         let Token { id, position, .. } = *message;
         match self.operations.get_mut(&id) {
@@ -352,28 +325,6 @@ impl Client {
             }
             // Asked for twice: the second position is nobody's.
             Some(_) | None => cx.mark("client.left_a_hole"),
-        }
-    }
-
-    /// Each of several entries is written by itself from here on.
-    fn write_all(
-        &mut self,
-        id: u64,
-        request: RequestId,
-        first: LogPosition,
-        bodies: Vec<Bytes>,
-        cx: &mut Cx<'_, Self>,
-    ) {
-        let several = Several { request, positions: vec![None; bodies.len()], missing: bodies.len() };
-        self.several.insert(id, several);
-        for (index, body) in bodies.into_iter().enumerate() {
-            let tag = self.name();
-            let data = Data { writer: cx.node(), tag, body };
-            let position = LogPosition(first.0 + index as u64);
-            let stage = Stage::Write { position, entry: Entry::Data(data.clone()), at: 0 };
-            let call = Call::Append { data, part: Some((id, index)) };
-            self.operations.insert(tag, Operation { request, call, stage, sent_at: cx.now() });
-            self.say(tag, cx);
         }
     }
 
@@ -429,66 +380,6 @@ impl Client {
             | Call::Read { .. }
             | Call::Trim { .. }
             | Call::Stat => cx.reject("two entries of one position in a chain"),
-        }
-    }
-
-    fn on_gone(&mut self, from: NodeId, message: &Gone, cx: &mut Cx<'_, Self>) {
-        let Gone { id, position, resume_from, .. } = *message;
-        let Some(operation) = self.operations.get(&id) else { return };
-        cx.mark("client.was_told_what_is_gone");
-        match (&operation.call, &operation.stage) {
-            (Call::Append { .. }, Stage::Write { position: mine, at, .. }) if *mine == position => {
-                if self.projection.chain(position).get(*at) != Some(&from) {
-                    return;
-                }
-                match at {
-                    // The writer was so slow that the log has gone beyond it.
-                    0 => self.enter(id, Stage::Token, cx),
-                    // It was there, before its turn to go.
-                    _ => {
-                        let epoch = self.projection.epoch;
-                        self.on_written(from, &Written { id, epoch, position }, cx);
-                    }
-                }
-            }
-            (Call::Append { .. }, Stage::Check { position: mine }) if *mine == position => {
-                self.enter(id, Stage::Token, cx);
-            }
-            (Call::Read { position: mine, .. }, _) if *mine == position => {
-                self.end(id, Response::Gone(resume_from), cx);
-            }
-            // An answer to what it does not ask any more.
-            (_, _) => {}
-        }
-    }
-
-    fn on_trimmed(&mut self, from: NodeId, id: u64, cx: &mut Cx<'_, Self>) {
-        let Some(Operation { stage: Stage::Trim { done }, .. }) = self.operations.get_mut(&id) else {
-            return;
-        };
-        if !done.contains(&from) {
-            done.push(from);
-        }
-        if self.projection.servers().all(|server| done.contains(&server)) {
-            self.end(id, Response::Trimmed, cx);
-        }
-    }
-
-    fn on_measured(&mut self, from: NodeId, message: &Measured, cx: &mut Cx<'_, Self>) {
-        let Measured { id, first, bytes, .. } = *message;
-        let Some(Operation { stage: Stage::Measure { next, said }, .. }) = self.operations.get_mut(&id)
-        else {
-            return;
-        };
-        said.insert(from, (first, bytes));
-        if self.projection.tails().all(|tail| said.contains_key(&tail)) {
-            let first = said.values().map(|(first, _)| *first).max().unwrap_or_default();
-            let extent = Extent {
-                first: first.min(*next),
-                next: *next,
-                bytes: said.values().map(|(_, bytes)| bytes).sum(),
-            };
-            self.end(id, Response::Stat(extent), cx);
         }
     }
 
