@@ -16,7 +16,7 @@ const SESSION_TIMEOUT: i32 = 30_000;
 /// A writer that hears nothing for so long turns to another host, as clients do.
 const READ_TIMEOUT: Duration = Duration::from_millis(1_000);
 const KILL_GAP_MAX: Duration = Duration::from_millis(500);
-const HANG_GAP_MAX: Duration = Duration::from_secs(2);
+pub(crate) const HANG_GAP_MAX: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
 pub(crate) struct Shared {
@@ -33,6 +33,11 @@ pub(crate) struct Shared {
 impl Shared {
     pub(crate) fn count(&self) -> usize {
         self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner).len()
+    }
+
+    /// Has all writers go back to the host they began at.
+    pub(crate) fn go_home(&self) {
+        self.home_again.fetch_add(1, Ordering::Relaxed);
     }
 
     /// The longest time without an acknowledged write from `from` to now.
@@ -138,9 +143,12 @@ pub(crate) async fn until_acknowledged(shared: &Shared, more: usize) {
     }
 }
 
+pub(crate) fn settings(shards: u16) -> String {
+    format!("[coordination]\nengine = \"mason\"\nshards = {shards}\nproxies = 3\n")
+}
+
 pub(crate) async fn start(shards: u16) -> (Cluster, Vec<SocketAddr>) {
-    let settings = format!("[coordination]\nengine = \"mason\"\nshards = {shards}\nproxies = 3\n");
-    let mut cluster = Cluster::planned(3, &settings, "");
+    let mut cluster = Cluster::planned(3, &settings(shards), "");
     let addresses: Vec<SocketAddr> = (0..3).map(|_| free_address()).collect();
     for (host, address) in addresses.iter().enumerate() {
         cluster.set_environment(host, "ORDINATE_LISTEN__ZOOKEEPER", &address.to_string());
@@ -186,7 +194,7 @@ fn hosts_of_the_coordination_service_die_and_hang() {
             cluster
                 .until("the host is back", Duration::from_secs(60), |cluster| cluster.is_ready(host))
                 .await;
-            shared.home_again.fetch_add(1, Ordering::Relaxed);
+            shared.go_home();
             until_acknowledged(&shared, 300).await;
         }
         for host in 0..3 {
@@ -195,7 +203,7 @@ fn hosts_of_the_coordination_service_die_and_hang() {
             until_acknowledged(&shared, 300).await;
             hangs.push(shared.gap_since(struck));
             cluster.signal(host, "-CONT");
-            shared.home_again.fetch_add(1, Ordering::Relaxed);
+            shared.go_home();
             until_acknowledged(&shared, 300).await;
         }
         cluster.kill_all();
