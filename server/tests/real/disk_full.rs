@@ -11,8 +11,7 @@ use std::time::Duration;
 pub struct Small(PathBuf);
 
 impl Small {
-    /// None if that is not permitted.
-    pub fn mount(path: PathBuf) -> Option<Self> {
+    fn mount(path: PathBuf) -> Option<Self> {
         std::fs::create_dir_all(&path).ok()?;
         let mounted =
             Command::new("mount").args(["-t", "tmpfs", "-o", "size=72m", "tmpfs"]).arg(&path).output();
@@ -25,6 +24,19 @@ impl Drop for Small {
         // Lazily: a host that is being killed may still have files open.
         let _ = Command::new("umount").arg("-l").arg(&self.0).status();
     }
+}
+
+/// Three hosts, each with a small file system of its own; none where such cannot be mounted.
+pub async fn start_on_small_disks(settings: &str) -> Option<(Cluster, Vec<Small>)> {
+    let mut cluster = Cluster::planned(3, settings, "");
+    let mounted: Option<Vec<Small>> = (0..3).map(|host| Small::mount(cluster.data_of(host))).collect();
+    let Some(mounted) = mounted else {
+        println!("SKIPPED: a small file system needs root and mount");
+        return None;
+    };
+    cluster.launch_all();
+    cluster.until_ready().await;
+    Some((cluster, mounted))
 }
 
 /// All the room that is left in a folder's file system goes to a file, which is returned.
@@ -43,14 +55,7 @@ pub fn fill(folder: &Path) -> PathBuf {
 #[test]
 fn full_disks_make_clients_wait_and_nothing_else() {
     crate::alone(async {
-        let mut cluster = Cluster::planned(3, "", "");
-        let mounted: Option<Vec<Small>> = (0..3).map(|host| Small::mount(cluster.data_of(host))).collect();
-        let Some(mounted) = mounted else {
-            println!("SKIPPED: a small file system needs root and mount");
-            return;
-        };
-        cluster.launch_all();
-        cluster.until_ready().await;
+        let Some((mut cluster, mounted)) = start_on_small_disks("").await else { return };
         let load = Load::start("full", clients(&cluster, 3));
         load.until_acknowledged(50, PATIENCE).await;
         // On two hosts of three.

@@ -1,7 +1,7 @@
 //! What the log cannot take: each is told, and nothing that was acknowledged is lost by it.
 
 use crate::cluster::{Cluster, ORDINATE, PATIENCE};
-use crate::disk_full::{Small, fill};
+use crate::disk_full::{fill, start_on_small_disks};
 use crate::{alone, http};
 use ordinate_client::{CallError, Log, LogError, Rows};
 use std::io::{Read as _, Write as _};
@@ -79,14 +79,7 @@ fn what_the_log_cannot_take_is_told_and_nothing_is_lost() {
 #[test]
 fn full_disks_hold_appends_up_and_lose_none() {
     alone(async {
-        let mut cluster = Cluster::planned(3, SETTINGS, "");
-        let mounted: Option<Vec<Small>> = (0..3).map(|host| Small::mount(cluster.data_of(host))).collect();
-        let Some(mounted) = mounted else {
-            println!("SKIPPED: a small file system needs root and mount");
-            return;
-        };
-        cluster.launch_all();
-        cluster.until_ready().await;
+        let Some((cluster, mounted)) = start_on_small_disks(SETTINGS).await else { return };
         let log = Log::connect(cluster.endpoints_from(0)).with_timeout(Duration::from_secs(2));
         log.create("jobs", 64 << 20, None).await.expect("it is made");
         let fillers: Vec<_> = (0..2).map(|host| fill(&cluster.data_of(host))).collect();
