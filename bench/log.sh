@@ -95,7 +95,7 @@ measure() {
   before=$(ticks)
   "$@" > "$folder/said" 2>&1 || { tail -n 5 "$folder/said" >&2; echo null; return; }
   after=$(ticks)
-  python3 bench/lib/kafka.py "$folder/said" "$records" $((after - before))
+  python3 bench/lib/kafka.py "$folder/said" "$records" $((after - before)) || { tail -n 5 "$folder/said" >&2; echo null; }
 }
 
 produce() {

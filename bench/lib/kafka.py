@@ -13,8 +13,14 @@ if produced:
         sys.exit(f"{count} of {records} records were sent")
     found = {"ops_per_second": float(per_second), "p50_us": int(p50) * 1000, "p99_us": int(p99) * 1000}
 else:
-    header, values = said.strip().splitlines()[-2:]
+    lines = said.splitlines()
+    at = next((at for at, line in enumerate(lines) if line.startswith("start.time")), None)
+    if at is None or at + 1 >= len(lines):
+        sys.exit("nothing was measured")
+    header, values = lines[at : at + 2]
     row = dict(zip((name.strip() for name in header.split(",")), (value.strip() for value in values.split(","))))
+    if "data.consumed.in.nMsg" not in row:
+        sys.exit(f"nothing was measured: {values}")
     if int(row["data.consumed.in.nMsg"]) < records:
         sys.exit(f"{row['data.consumed.in.nMsg']} of {records} records were read")
     found = {"ops_per_second": float(row["nMsg.sec"])}

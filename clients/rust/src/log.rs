@@ -155,8 +155,11 @@ impl Log {
         request: Request,
         patience: Duration,
     ) -> impl Future<Output = Result<Answer, LogError>> + use<> {
-        let call = self.calls.call(request, self.timeout + patience);
+        // The host would say so, too, unless the call is so large that it closes the connection.
+        let fault = request.fault().map(|why| error_of(Refused { why, name: String::new(), at: 0 }));
+        let call = fault.is_none().then(|| self.calls.call(request, self.timeout + patience));
         async move {
+            let Some(call) = call else { return Err(fault.unwrap_or_else(unreadable)) };
             match call.await? {
                 Answer::Refused(refused) => Err(error_of(refused)),
                 answer => Ok(answer),
