@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs what compatibility is tested with, pinned, into target/clients: kazoo and its suite (venv/), Apache ZooKeeper with its Java
 # client, and Curator (jars/, classes/); with `go` named, the Go client (go-smoke); with `kafka` named, librdkafka's Python
-# client and Kafka's Java client (kafka/). Needs python3, a JDK and maven; go for its client. Does nothing that is done already.
+# client and Kafka's Java client (kafka/); with `kafka-server` named, Apache Kafka itself with its load generators
+# (kafka-server/). Needs python3, a JDK and maven; go for its client. Does nothing that is done already.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 peers=server/tests/clients
@@ -65,8 +66,20 @@ kafka_clients() {
   mv "$into/kafka.now" "$into/kafka.done"
 }
 
+kafka_server() {
+  fresh bench/kafka/SHA256SUMS kafka-server.done && return
+  say "Apache Kafka into $into/kafka-server"
+  rm -rf "$into/kafka-server"
+  mvn --quiet --batch-mode --no-transfer-progress --file bench/kafka/pom.xml \
+    org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies \
+    -DoutputDirectory="$into/kafka-server/jars" -DincludeScope=runtime
+  (cd "$into/kafka-server/jars" && sha256sum --check --quiet --strict) < bench/kafka/SHA256SUMS
+  cp bench/kafka/SHA256SUMS "$into/kafka-server.done"
+}
+
 wanted=${*:-python java}
 case " $wanted " in *" python "*) python ;; esac
 case " $wanted " in *" java "*) java_jars; java_classes ;; esac
 case " $wanted " in *" go "*) go_client ;; esac
 case " $wanted " in *" kafka "*) kafka_clients ;; esac
+case " $wanted " in *" kafka-server "*) kafka_server ;; esac

@@ -20,6 +20,8 @@ for workload in workloads:
         def ratio(key):
             return "%.2f" % (it[key] / base[key]) if base and base.get(key) and it.get(key) else "-"
 
-        cpu = it.get("server_cpu_us_per_op")
-        print(line % (workload, server, "%.0f" % it["ops_per_second"], ratio("ops_per_second"), "%.0f" % it["p50_us"],
-                      "%.0f" % it["p99_us"], "-" if cpu is None else "%.1f" % cpu, ratio("server_cpu_us_per_op")))
+        def known(key, form):
+            return "-" if it.get(key) is None else form % it[key]
+
+        print(line % (workload, server, known("ops_per_second", "%.0f"), ratio("ops_per_second"), known("p50_us", "%.0f"),
+                      known("p99_us", "%.0f"), known("server_cpu_us_per_op", "%.2f"), ratio("server_cpu_us_per_op")))

@@ -26,6 +26,8 @@ pub enum Message {
     Kv(paxos::Message),
     /// Of a service over Mason.
     Mason(mason::Message),
+    /// Of the log over CORFU'.
+    Corfu(corfu::Message),
 }
 
 /// What a local application asks.
@@ -63,6 +65,10 @@ impl Encode for Message {
                 out.push(2);
                 message.encode(out);
             }
+            Self::Corfu(message) => {
+                out.push(3);
+                message.encode(out);
+            }
         }
     }
 }
@@ -72,6 +78,7 @@ impl Decode for Message {
         match u8::decode(input)? {
             1 => Decode::decode(input).map(Self::Kv),
             2 => Decode::decode(input).map(Self::Mason),
+            3 => Decode::decode(input).map(Self::Corfu),
             tag => Err(DecodeError::UnknownTag("message", tag)),
         }
     }
@@ -86,6 +93,28 @@ impl From<paxos::Message> for Message {
 impl From<mason::Message> for Message {
     fn from(message: mason::Message) -> Self {
         Self::Mason(message)
+    }
+}
+
+impl From<corfu::Message> for Message {
+    fn from(message: corfu::Message) -> Self {
+        Self::Corfu(message)
+    }
+}
+
+impl From<shared_log::corfu::Message> for Message {
+    fn from(message: shared_log::corfu::Message) -> Self {
+        match message {
+            shared_log::corfu::Message::Corfu(message) => Self::Corfu(message),
+            shared_log::corfu::Message::User(message) => Self::Mason(message),
+        }
+    }
+}
+
+impl From<corfu::Response> for Response {
+    /// For completeness of the types: the engine's roles are asked nothing by local applications, their gateway is.
+    fn from(_: corfu::Response) -> Self {
+        Self::Mason(mason::Response(Bytes::new()))
     }
 }
 
@@ -121,6 +150,10 @@ pub enum Node {
     Sequence(Box<Embedded<SequenceMember>>),
     /// Of the shared log.
     Log(Box<Embedded<LogMember>>),
+    /// Of CORFU', under the shared log.
+    Corfu(Box<Embedded<corfu::Member>>),
+    /// The shared log's gateway over CORFU'.
+    CorfuGateway(Box<Embedded<shared_log::corfu::GatewayNode>>),
 }
 
 impl Node {
@@ -128,7 +161,11 @@ impl Node {
     pub fn as_kv(&self) -> Option<&KvMember> {
         match self {
             Self::Kv(embedded) => Some(embedded.node()),
-            Self::Coordination(_) | Self::Sequence(_) | Self::Log(_) => None,
+            Self::Coordination(_)
+            | Self::Sequence(_)
+            | Self::Log(_)
+            | Self::Corfu(_)
+            | Self::CorfuGateway(_) => None,
         }
     }
 
@@ -136,7 +173,7 @@ impl Node {
     pub fn as_coordination(&self) -> Option<&CoordinationMember> {
         match self {
             Self::Coordination(embedded) => Some(embedded.node()),
-            Self::Kv(_) | Self::Sequence(_) | Self::Log(_) => None,
+            Self::Kv(_) | Self::Sequence(_) | Self::Log(_) | Self::Corfu(_) | Self::CorfuGateway(_) => None,
         }
     }
 
@@ -144,25 +181,19 @@ impl Node {
     pub fn as_sequence(&self) -> Option<&SequenceMember> {
         match self {
             Self::Sequence(embedded) => Some(embedded.node()),
-            Self::Kv(_) | Self::Coordination(_) | Self::Log(_) => None,
+            Self::Kv(_) | Self::Coordination(_) | Self::Log(_) | Self::Corfu(_) | Self::CorfuGateway(_) => {
+                None
+            }
         }
     }
 
     /// If it is a proxy: the version of the members that its group needs none beside.
     pub fn settled_on(&self) -> Option<u64> {
         match self {
-            Self::Kv(_) => None,
+            Self::Kv(_) | Self::Corfu(_) | Self::CorfuGateway(_) => None,
             Self::Coordination(embedded) => embedded.node().settled_on(),
             Self::Sequence(embedded) => embedded.node().settled_on(),
             Self::Log(embedded) => embedded.node().settled_on(),
-        }
-    }
-
-    /// The role of the shared log that it is, if it is one.
-    pub fn as_log(&self) -> Option<&LogMember> {
-        match self {
-            Self::Log(embedded) => Some(embedded.node()),
-            Self::Kv(_) | Self::Coordination(_) | Self::Sequence(_) => None,
         }
     }
 }
@@ -185,6 +216,18 @@ impl From<LogMember> for Node {
     }
 }
 
+impl From<corfu::Member> for Node {
+    fn from(member: corfu::Member) -> Self {
+        Self::Corfu(Box::new(Embedded::new(member)))
+    }
+}
+
+impl From<shared_log::corfu::GatewayNode> for Node {
+    fn from(node: shared_log::corfu::GatewayNode) -> Self {
+        Self::CorfuGateway(Box::new(Embedded::new(node)))
+    }
+}
+
 impl From<CoordinationMember> for Node {
     fn from(member: CoordinationMember) -> Self {
         Self::Coordination(Box::new(Embedded::new(member)))
@@ -198,6 +241,8 @@ macro_rules! either {
             Self::Coordination(embedded) => embedded.call($effects, |$node, $inner| $call),
             Self::Sequence(embedded) => embedded.call($effects, |$node, $inner| $call),
             Self::Log(embedded) => embedded.call($effects, |$node, $inner| $call),
+            Self::Corfu(embedded) => embedded.call($effects, |$node, $inner| $call),
+            Self::CorfuGateway(embedded) => embedded.call($effects, |$node, $inner| $call),
         }
     };
 }
@@ -211,6 +256,8 @@ impl kernel::Node for Node {
             Self::Coordination(embedded) => embedded.node_mut().restore(position, record),
             Self::Sequence(embedded) => embedded.node_mut().restore(position, record),
             Self::Log(embedded) => embedded.node_mut().restore(position, record),
+            Self::Corfu(embedded) => embedded.node_mut().restore(position, record),
+            Self::CorfuGateway(embedded) => embedded.node_mut().restore(position, record),
         }
     }
 
@@ -238,10 +285,23 @@ impl kernel::Node for Node {
             (Self::Log(embedded), Message::Mason(message)) => {
                 embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
             }
-            (Self::Kv(_), Message::Mason(_))
-            | (Self::Coordination(_) | Self::Sequence(_) | Self::Log(_), Message::Kv(_)) => {
-                effects.reject("message of another service");
+            (Self::Corfu(embedded), Message::Corfu(message)) => {
+                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
             }
+            (Self::CorfuGateway(embedded), Message::Corfu(message)) => {
+                embedded.call(effects, |node, inner| node.on_message(from, message.into(), situation, inner));
+            }
+            (Self::CorfuGateway(embedded), Message::Mason(message)) => {
+                let message = shared_log::corfu::Message::User(message);
+                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
+            }
+            (Self::Kv(_), Message::Mason(_) | Message::Corfu(_))
+            | (
+                Self::Coordination(_) | Self::Sequence(_) | Self::Log(_),
+                Message::Kv(_) | Message::Corfu(_),
+            )
+            | (Self::Corfu(_), Message::Kv(_) | Message::Mason(_))
+            | (Self::CorfuGateway(_), Message::Kv(_)) => effects.reject("message of another service"),
         }
     }
 
@@ -275,9 +335,18 @@ impl kernel::Node for Node {
             (Self::Log(embedded), Request::Log(request)) => {
                 embedded.call(effects, |node, inner| node.on_request(id, request, situation, inner));
             }
-            (Self::Kv(_) | Self::Coordination(_) | Self::Sequence(_) | Self::Log(_), _) => {
-                effects.reject("request of another service");
+            (Self::CorfuGateway(embedded), Request::Log(request)) => {
+                embedded.call(effects, |node, inner| node.on_request(id, request, situation, inner));
             }
+            (
+                Self::Kv(_)
+                | Self::Coordination(_)
+                | Self::Sequence(_)
+                | Self::Log(_)
+                | Self::Corfu(_)
+                | Self::CorfuGateway(_),
+                _,
+            ) => effects.reject("request of another service"),
         }
     }
 
@@ -295,6 +364,8 @@ impl kernel::Node for Node {
             Self::Coordination(embedded) => embedded.node().role_name(),
             Self::Sequence(embedded) => embedded.node().role_name(),
             Self::Log(embedded) => embedded.node().role_name(),
+            Self::Corfu(embedded) => embedded.node().role_name(),
+            Self::CorfuGateway(embedded) => embedded.node().role_name(),
         }
     }
 }

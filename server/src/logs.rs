@@ -1,13 +1,18 @@
-//! The shared log's roles on one host: a deployment of Mason of its own.
+//! The shared log's roles on one host: a deployment of Mason of its own, or of CORFU'.
 
-use crate::cluster::{ClusterFile, Logs};
+use crate::cluster::{ClusterFile, LogEngine, Logs};
 use crate::family::{LogMember, Node};
+use corfu::{
+    Auxiliary, Client, Member as CorfuMember, Parameters as CorfuParameters, Projection, Sequencer,
+    StorageServer,
+};
 use kernel::{HostId, NodeId, Place};
 use mason::proxy::SpacesOf;
 use mason::{Deployment, HostParts, PLACES_PER_DEPLOYMENT, Stub as _};
 use paxos::HostEntry;
 use shared_log::{Bounds, Gateway, Names, Routes};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The places of the coordination service and of the sequence come before.
 const FIRST_PLACE: u32 = 2 * PLACES_PER_DEPLOYMENT;
@@ -19,18 +24,70 @@ pub fn deployment(file: &ClusterFile, logs: &Logs) -> Deployment {
         address: host.address.clone(),
     };
     let hosts: Vec<HostEntry> = file.hosts.iter().map(entry).collect();
-    let sequencers = hosts.len();
+    let sequencers = if logs.engine == LogEngine::Mason { hosts.len() } else { 0 };
     let (parameters, log) = (mason::Parameters::default(), file.parameters.clone());
     Deployment::beginning_at(FIRST_PLACE, hosts, logs.proxies, logs.spaces, sequencers, parameters, log)
 }
 
 /// The gateway of the host `name`.
 pub fn gateway(file: &ClusterFile, logs: &Logs, name: &str) -> NodeId {
-    deployment(file, logs).gateway_of(HostId::named(name))
+    match logs.engine {
+        LogEngine::Mason | LogEngine::Paxos => deployment(file, logs).gateway_of(HostId::named(name)),
+        LogEngine::Corfu => at(name, CORFU_GATEWAY),
+    }
 }
+
+/// The roles of CORFU' come behind a deployment of Mason that is not there then; they have places of their own all the same, so that
+/// data of one engine are not read by another.
+const CORFU_FIRST: u32 = FIRST_PLACE + PLACES_PER_DEPLOYMENT;
+const CORFU_GATEWAY: Place = Place(CORFU_FIRST + 1);
+const CORFU_SEQUENCER: Place = Place(CORFU_FIRST + 2);
+const CORFU_AUXILIARY: Place = Place(CORFU_FIRST + 3);
+/// The server of chain `c` is at the place `CORFU_STORAGE + c`.
+const CORFU_STORAGE: u32 = CORFU_FIRST + 0x100;
+
+fn at(host: &str, place: Place) -> NodeId {
+    NodeId::new(HostId::named(host), place)
+}
+
+/// The roles of CORFU' on the host `name`: as many chains as hosts, each over all of them and with another head.
+fn corfu_nodes(file: &ClusterFile, logs: &Logs, name: &str) -> Vec<(Place, Node)> {
+    let hosts: Vec<&str> = file.hosts.iter().map(|host| host.name.as_str()).collect();
+    let on_all = |place: Place| hosts.iter().map(|host| at(host, place)).collect::<Vec<_>>();
+    let chain = |number: usize| {
+        let mut servers = on_all(Place(CORFU_STORAGE + number as u32));
+        servers.rotate_left(number);
+        servers
+    };
+    let (auxiliaries, sequencers) = (on_all(CORFU_AUXILIARY), on_all(CORFU_SEQUENCER));
+    let initial = Projection::initial(sequencers[0], (0..hosts.len()).map(chain).collect());
+    let parameters =
+        CorfuParameters { suspect_after: SUSPECT_AFTER, start_for: START_FOR, ..CorfuParameters::default() };
+    let client = Client::new(auxiliaries.clone(), initial.clone(), parameters.clone());
+    let gateway = shared_log::corfu::Gateway::new(client, logs.space_bytes);
+    let auxiliary = Auxiliary::new(auxiliaries, sequencers, initial.clone(), parameters);
+    let mut nodes: Vec<(Place, Node)> = vec![
+        (CORFU_GATEWAY, shared_log::corfu::GatewayNode(gateway).into()),
+        (CORFU_SEQUENCER, CorfuMember::Sequencer(Sequencer::new()).into()),
+        (CORFU_AUXILIARY, CorfuMember::Auxiliary(auxiliary).into()),
+    ];
+    let retain_bytes = logs.space_bytes / hosts.len() as u64;
+    for server in initial.servers().filter(|server| server.host() == HostId::named(name)) {
+        nodes.push((server.place(), CorfuMember::Storage(StorageServer::new(retain_bytes)).into()));
+    }
+    nodes
+}
+
+/// A server that is left out does not come back, so it is given more time than a leader, of whom there will be others.
+const SUSPECT_AFTER: Duration = Duration::from_secs(5);
+/// Hosts that are started one by one, by hand, find one another within this.
+const START_FOR: Duration = Duration::from_secs(30);
 
 /// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
 pub fn nodes(file: &ClusterFile, logs: &Logs, name: &str, joins: bool) -> Vec<(Place, Node)> {
+    if logs.engine == LogEngine::Corfu {
+        return corfu_nodes(file, logs, name);
+    }
     let host = HostId::named(name);
     let deployment = deployment(file, logs);
     let stub = Names { spaces: logs.spaces };

@@ -16,6 +16,7 @@ mod logs;
 mod members;
 mod native;
 mod spaces;
+mod standing;
 mod status;
 mod subject;
 mod zookeeper;

@@ -1,7 +1,7 @@
 //! Keeps a host's links and its gate to what the log says of the membership: the cluster file only says how it began.
 
 use crate::advertise::Advertised;
-use crate::cluster::{ClusterFile, RoleName};
+use crate::cluster::{ClusterFile, LogEngine, RoleName};
 use crate::family::{Node, Request};
 use crate::log::Log;
 use crate::native::Gate;
@@ -57,7 +57,8 @@ pub fn watch(
 fn proxies(file: &ClusterFile, host: &str) -> Vec<Place> {
     let coordination = file.coordination.as_ref().map(|it| crate::ensemble::deployment(file, it));
     let sequence = file.sequence.as_ref().map(|it| crate::spaces::deployment(file, it));
-    let logs = file.logs.as_ref().map(|it| crate::logs::deployment(file, it));
+    let logs = file.logs.as_ref().filter(|it| it.engine != LogEngine::Corfu);
+    let logs = logs.map(|it| crate::logs::deployment(file, it));
     let of = |deployment: Deployment| deployment.proxies_of(HostId::named(host));
     coordination.into_iter().chain(sequence).chain(logs).flat_map(of).map(|proxy| proxy.place()).collect()
 }

@@ -146,7 +146,7 @@ impl Session<Ordinate> for Connection {
             family::Message::Mason(mason::Message::Connection(ConnectionIn::Output(message))) => {
                 message.bytes.encode(writer.body());
             }
-            family::Message::Mason(_) => return Ok(()),
+            family::Message::Mason(_) | family::Message::Corfu(_) => return Ok(()),
         }
         let bytes = writer.bytes();
         cx.output().extend_from_slice(bytes);

@@ -1,15 +1,12 @@
 //! What a host knows of itself and its cluster, for status pages, readiness and metrics.
 
 use crate::cluster::{ClusterFile, RoleName};
-use crate::family::{CoordinationMember, KvMember, Node};
+use crate::family::{KvMember, Node};
+use crate::standing::{Coordination, Groups, LogService};
 use kernel::{HostId, NodeId};
-use mason::Layout;
-use mason::proxy::arranging::{FIRST, Progress};
-use mason::shard::ShardServer;
 use paxos::{Configuration, Member};
 use runtime::{HostHandle, LinkStatus, Metrics, PeerConfig};
 use serde::Serialize;
-use shared_log::StorageStat;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -63,113 +60,10 @@ pub struct Status {
     pub coordination: Option<Coordination>,
     /// Places that each space of the sequence has given, as far as this host has executed them.
     pub sequence: BTreeMap<String, u64>,
-    /// The spaces of the shared log, as far as this host has executed them.
-    pub log: BTreeMap<u16, LogSpace>,
-}
-
-/// A space of the shared log on this host.
-#[derive(Clone, Debug, Serialize)]
-pub struct LogSpace {
-    /// How far its server is, in words.
-    pub standing: String,
-    /// Logs.
-    pub logs: usize,
-    /// Segments that a snapshot names and that are fetched from other hosts.
-    pub missing: usize,
-    /// Segments on the disk.
-    pub segments: u64,
-    /// Bytes of their entries.
-    pub stored_bytes: u64,
-    /// Bytes of entries in memory, because they are not on the disk yet.
-    pub memory_bytes: u64,
-    /// Bytes in memory of what was read from the disk.
-    pub cached_bytes: u64,
-    /// Pages that reads found in memory.
-    pub page_hits: u64,
-    /// Pages that reads had read from the disk.
-    pub page_loads: u64,
-}
-
-impl LogSpace {
-    fn of(server: &ShardServer<shared_log::Logs>) -> Self {
-        let StorageStat { segments, stored_bytes, memory_bytes, cached_bytes, hits, loads } =
-            server.service().storage();
-        Self {
-            standing: server.standing(),
-            logs: server.service().logs().count(),
-            missing: server.blobs_missing(),
-            segments,
-            stored_bytes,
-            memory_bytes,
-            cached_bytes,
-            page_hits: hits,
-            page_loads: loads,
-        }
-    }
-}
-
-/// What a host does for the coordination service.
-#[derive(Clone, Debug, Default, Serialize)]
-pub struct Coordination {
-    /// The epoch of the sequencer here, if it is the active one.
-    pub sequencer: Option<u64>,
-    /// The groups whose proxies lead here, each with the epoch of the sequencer that it asks.
-    pub leads: BTreeMap<u16, u64>,
-    /// How many proxies there are, and how far the last change of that has come, as this host knows.
-    pub proxies: Option<Proxies>,
-    /// How far each shard's server is, in words.
-    pub shards: BTreeMap<u16, String>,
-    /// Sessions, of all groups.
-    pub sessions: usize,
-    /// What the gateway counts, by ZooKeeper's names.
-    pub monitor: BTreeMap<String, String>,
-}
-
-/// How many proxies there are.
-#[derive(Clone, Debug, Serialize)]
-pub struct Proxies {
-    /// They serve users.
-    pub serving: u16,
-    /// They are in use; more than those that serve while some are drained.
-    pub spanning: u16,
-    /// Hosts have room for so many.
-    pub room: u16,
-    /// Counts the changes.
-    pub version: u64,
-    /// Nothing of the last change is left to be done.
-    pub settled: bool,
-}
-
-impl From<Progress> for Proxies {
-    fn from(progress: Progress) -> Self {
-        let Progress { layout: Layout { version, serving, spanning, .. }, room, settled } = progress;
-        Self { serving, spanning, room, version, settled }
-    }
-}
-
-impl Coordination {
-    fn add(&mut self, member: &CoordinationMember) {
-        match member {
-            mason::Member::Sequencer(sequencer) => self.sequencer = sequencer.active_epoch(),
-            mason::Member::Proxy(proxy) => {
-                if proxy.group() == FIRST {
-                    self.proxies = Some(proxy.progress().into());
-                }
-                if proxy.is_leading() && proxy.is_in_use() {
-                    self.leads.insert(proxy.group().0, proxy.sequencer_epoch().unwrap_or(0));
-                }
-            }
-            mason::Member::Shard(server) => {
-                self.shards.insert(server.space().0, server.standing());
-            }
-            mason::Member::Gateway(gateway) => self.monitor = gateway.metrics().rows().into_iter().collect(),
-            mason::Member::Log(embedded) => {
-                if let Member::Replica(replica) = embedded.node() {
-                    self.sessions += replica.machine().stub().len();
-                }
-            }
-        }
-    }
+    /// The sequence's groups here, if it is on.
+    pub sequence_groups: Option<Groups>,
+    /// The shared log here, if it is on.
+    pub log: Option<LogService>,
 }
 
 /// A link to another host.
@@ -276,14 +170,18 @@ impl Status {
                 if let Some(member) = node.as_coordination() {
                     status.coordination.get_or_insert_default().add(member);
                 }
-                if let (Some(mason::Member::Shard(server)), Some(sequence)) =
-                    (node.as_sequence(), &file.sequence)
-                    && let Some(name) = sequence.spaces.get(usize::from(server.space().0))
-                {
-                    status.sequence.insert(name.clone(), server.service().given());
+                if let (Some(member), Some(sequence)) = (node.as_sequence(), &file.sequence) {
+                    status.sequence_groups.get_or_insert_default().add(member);
+                    if let mason::Member::Shard(server) = member
+                        && let Some(name) = sequence.spaces.get(usize::from(server.space().0))
+                    {
+                        status.sequence.insert(name.clone(), server.service().given());
+                    }
                 }
-                if let Some(mason::Member::Shard(server)) = node.as_log() {
-                    status.log.insert(server.space().0, LogSpace::of(server));
+                if let Some(logs) = &file.logs {
+                    let name_of = |id| file.hosts.iter().find(|it| HostId::named(&it.name) == id);
+                    let name_of = |id| name_of(id).map(|host| host.name.clone());
+                    status.log.get_or_insert_with(|| LogService::of(logs.engine)).add(node, &name_of);
                 }
             }
             let settled = view.nodes().filter_map(|(_, node)| node.settled_on());
@@ -318,7 +216,8 @@ impl Status {
             waits_for: None,
             coordination: None,
             sequence: BTreeMap::new(),
-            log: BTreeMap::new(),
+            sequence_groups: None,
+            log: None,
         };
         let mut newest = 0;
         for node in nodes {

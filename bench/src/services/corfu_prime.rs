@@ -48,7 +48,7 @@ pub(super) fn parameters() -> Parameters {
 
 /// A server of a chain of a log that has been written, as it comes back with its journal.
 pub(super) fn written(chain: usize, chains: usize) -> StorageServer {
-    let mut server = StorageServer::new();
+    let mut server = StorageServer::new(u64::MAX);
     let body = Bytes::from(vec![b'x'; ENTRY_BYTES]);
     for number in (chain as u64..WRITTEN).step_by(chains) {
         let data = Data { writer: node(CLIENTS), tag: number, body: body.clone() };
@@ -105,7 +105,8 @@ impl Corfu {
         let sequencer = Member::Sequencer(Sequencer::new());
         running.host(node(SEQUENCER), profile.machine(1), shared, sequencer, "sequencer");
         for (index, id) in initial.servers().enumerate() {
-            let role = if self.written { written(index / CHAIN, self.chains) } else { StorageServer::new() };
+            let role =
+                if self.written { written(index / CHAIN, self.chains) } else { StorageServer::new(u64::MAX) };
             running.host(id, profile.machine(1), shared, Member::Storage(role), "storage server");
         }
         let free = running.testbed.tariff(Tariff::free());

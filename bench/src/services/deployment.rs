@@ -226,7 +226,7 @@ impl Deployment {
                         let role = match self.service {
                             Service::LogReads { .. } => corfu_prime::written(chain, chains),
                             Service::Log { .. } | Service::Shards { .. } | Service::Alone => {
-                                StorageServer::new()
+                                StorageServer::new(u64::MAX)
                             }
                         };
                         let node = Seat::Corfu(Box::new(Embedded::new(corfu::Member::Storage(role))));

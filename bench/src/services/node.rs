@@ -43,8 +43,12 @@ impl From<corfu::Response> for Response {
         match response {
             corfu::Response::Entry(body) => Self(body),
             corfu::Response::Appended(_)
+            | corfu::Response::AllAppended(_)
             | corfu::Response::Junk
             | corfu::Response::Unwritten
+            | corfu::Response::Gone(_)
+            | corfu::Response::Trimmed
+            | corfu::Response::Stat(_)
             | corfu::Response::Refused => Self(Bytes::new()),
         }
     }

@@ -1,6 +1,6 @@
 //! What a shard of such a service holds: a value, written and read in the space's order.
 
-use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, SnapshotStep};
+use kernel::{BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, SnapshotStep};
 use mason::{Order, Shard, ShardOut, Space};
 use sequence::{Ask, Labels};
 
@@ -39,8 +39,9 @@ impl Shard for Register {
         }
     }
 
-    fn read(&mut self, _reader: NodeId, _query: &[u8], out: &mut Vec<u8>) {
+    fn read(&mut self, _reader: NodeId, _query: &[u8], out: &mut Vec<u8>) -> Option<BlobRange> {
         self.value.encode(out);
+        None
     }
 
     fn forget_reader(&mut self, _reader: NodeId) {}

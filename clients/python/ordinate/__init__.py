@@ -18,6 +18,7 @@ from .errors import (
     TooLarge,
     Trimmed,
     Unreadable,
+    Unsupported,
 )
 from .kv import Item, Level, Mismatch, Page, Versioned, Written
 from .link import tls_context
@@ -27,5 +28,5 @@ from .sequence import Place
 __all__ = [
     "BeyondTail", "CallError", "Client", "Closed", "Exists", "Full", "Invalid", "Item", "Level", "LogEntries", "LogError",
     "LogStat", "MaybeExecuted", "Mismatch", "Moved", "NoSuchLog", "Page", "Part", "Place", "Refused", "Sealed", "TimedOut",
-    "TooLarge", "Trimmed", "Unreadable", "Versioned", "Written", "by_log", "tls_context",
+    "TooLarge", "Trimmed", "Unreadable", "Unsupported", "Versioned", "Written", "by_log", "tls_context",
 ]

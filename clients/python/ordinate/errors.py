@@ -68,5 +68,9 @@ class Full(LogError):
     """No room for such a log; `at` is what is free, in bytes."""
 
 
+class Unsupported(LogError):
+    """The engine of the cluster's log (log.engine of the cluster file) does not do this; nothing was done."""
+
+
 class TooLarge(LogError):
     """The entries of one append cost more than 1 MiB, each counted with 8 bytes more."""

@@ -29,6 +29,7 @@ _REFUSALS: dict[int, tuple[type[errors.LogError], str]] = {
     9: (errors.BeyondTail, "the log {name} ends at {at}"),
     10: (errors.Full, "no room for {name}: {at} bytes are free where it would live"),
     11: (errors.TooLarge, "one append may hold 1 MiB, each entry counted with 8 bytes more; nothing was appended"),
+    12: (errors.Unsupported, "the engine of the cluster's log (log.engine of the cluster file) does not do this"),
 }
 
 

@@ -68,6 +68,11 @@ pub enum LogError {
     /// The entries of one append are too large.
     #[error("one append may hold 1 MiB, each entry counted with 8 bytes more; nothing was appended")]
     TooLarge,
+    /// The cluster's log cannot do this.
+    #[error(
+        "the engine of the cluster's log (log.engine of the cluster file) does not do this; nothing was done"
+    )]
+    Unsupported,
 }
 
 /// Entries that were read.
@@ -150,8 +155,11 @@ impl Log {
         request: Request,
         patience: Duration,
     ) -> impl Future<Output = Result<Answer, LogError>> + use<> {
-        let call = self.calls.call(request, self.timeout + patience);
+        // The host would say so, too, unless the call is so large that it closes the connection.
+        let fault = request.fault().map(|why| error_of(Refused { why, name: String::new(), at: 0 }));
+        let call = fault.is_none().then(|| self.calls.call(request, self.timeout + patience));
         async move {
+            let Some(call) = call else { return Err(fault.unwrap_or_else(unreadable)) };
             match call.await? {
                 Answer::Refused(refused) => Err(error_of(refused)),
                 answer => Ok(answer),
@@ -283,5 +291,6 @@ fn error_of(Refused { why, name, at }: Refused) -> LogError {
         Why::BeyondTail => LogError::BeyondTail { name, tail: at },
         Why::Full => LogError::Full { name, free: at },
         Why::TooLarge => LogError::TooLarge,
+        Why::Unsupported => LogError::Unsupported,
     }
 }

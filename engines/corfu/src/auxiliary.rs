@@ -349,6 +349,7 @@ impl Role for Auxiliary {
             self.state.installed.servers().chain(self.sequencers.iter().copied()).collect();
         all.into_iter().for_each(|node| _ = self.heard.insert(node, now));
         self.be_patient(cx);
+        self.patient_until = self.patient_until + self.parameters.start_for;
         self.tick(cx);
         cx.set_timer(AuxiliaryTimer::Tick, self.parameters.tick);
     }

@@ -1,11 +1,17 @@
 //! The client: takes positions, writes chains, reads, and fills holes.
 
+mod extent;
+mod several;
+
+pub use extent::Extent;
+
 use crate::auxiliary::WantProjection;
 use crate::projection::{Data, Entry, Epoch, LogPosition, Parameters, Projection};
 use crate::sequencer::{Next, Tail};
-use crate::storage::{Read, Write};
+use crate::storage::{Measure, Read, Trim, Write};
 use crate::{Corfu, Message};
 use kernel::{Bytes, Cx, Instant, NodeId, Position, RequestId, Role, planted};
+use several::Several;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
@@ -14,8 +20,14 @@ use std::convert::Infallible;
 pub enum Request {
     /// Put this at the end.
     Append(Bytes),
+    /// Put these at the end, at positions that follow one another unless something fails meanwhile.
+    AppendAll(Vec<Bytes>),
     /// What is there?
     Read(LogPosition),
+    /// Drop what is below.
+    Trim(LogPosition),
+    /// How far does it go?
+    Stat,
 }
 
 /// What it is answered.
@@ -23,12 +35,20 @@ pub enum Request {
 pub enum Response {
     /// The entry is at this position.
     Appended(LogPosition),
+    /// The entries are at these positions.
+    AllAppended(Vec<LogPosition>),
     /// This is there.
     Entry(Bytes),
     /// Nothing is there, and never will be.
     Junk,
     /// Nothing is there yet: it is beyond the tail.
     Unwritten,
+    /// What was there is gone; this is the first position that may be left.
+    Gone(LogPosition),
+    /// It is done.
+    Trimmed,
+    /// So far it goes.
+    Stat(Extent),
     /// Too many calls are under way, or the entry is too large; nothing was done.
     Refused,
 }
@@ -97,6 +117,35 @@ kernel::messages! {
             /// What.
             projection: Projection,
         },
+        /// From a storage server: what was there is gone.
+        8 => Gone {
+            /// The call.
+            id: u64,
+            /// The server's epoch.
+            epoch: Epoch,
+            /// Where.
+            position: LogPosition,
+            /// The first position that may be left there.
+            resume_from: LogPosition,
+        },
+        /// From a storage server: positions are dropped as asked.
+        9 => Trimmed {
+            /// The call.
+            id: u64,
+            /// The server's epoch.
+            epoch: Epoch,
+        },
+        /// From a storage server: how much there is.
+        10 => Measured {
+            /// The call.
+            id: u64,
+            /// The server's epoch.
+            epoch: Epoch,
+            /// The first position that may be left there.
+            first: LogPosition,
+            /// What its entries cost.
+            bytes: u64,
+        },
     }
 }
 
@@ -108,11 +157,26 @@ kernel::timers! {
     }
 }
 
-/// Why a chain is written.
+/// What an operation is for.
 #[derive(Clone, Debug)]
 enum Call {
-    Append { data: Data },
-    Read { position: LogPosition, hole_since: Option<Instant> },
+    /// One entry; `part`: of an append of several, and which of them.
+    Append {
+        data: Data,
+        part: Option<(u64, usize)>,
+    },
+    /// Several, until they have positions.
+    AppendAll {
+        bodies: Vec<Bytes>,
+    },
+    Read {
+        position: LogPosition,
+        hole_since: Option<Instant>,
+    },
+    Trim {
+        before: LogPosition,
+    },
+    Stat,
 }
 
 #[derive(Clone, Debug)]
@@ -131,6 +195,11 @@ enum Stage {
     AskTail,
     /// It was: its writer is waited for.
     AwaitWriter,
+    /// All servers are asked to drop: these have.
+    Trim { done: Vec<NodeId> },
+    /// The tails of all chains are asked how much they have. It comes after the sequencer's answer: they are not sealed, so its epoch
+    /// was in force when it gave it.
+    Measure { next: LogPosition, said: BTreeMap<NodeId, (LogPosition, u64)> },
 }
 
 #[derive(Clone, Debug)]
@@ -153,6 +222,7 @@ pub struct Client {
     /// Names calls; a life begins at random, so that answers to an earlier one are nobody's.
     next_id: u64,
     operations: BTreeMap<u64, Operation>,
+    several: BTreeMap<u64, Several>,
 }
 
 impl Client {
@@ -166,6 +236,7 @@ impl Client {
             asked_at: Instant(0),
             next_id: 0,
             operations: BTreeMap::new(),
+            several: BTreeMap::new(),
         }
     }
 
@@ -185,7 +256,10 @@ impl Client {
         operation.sent_at = cx.now();
         let (projection, epoch) = (&self.projection, self.projection.epoch);
         match (&operation.stage, &operation.call) {
-            (Stage::Token, _) => cx.send(projection.sequencer, Next { id, epoch }),
+            (Stage::Token, call) => {
+                let count = if let Call::AppendAll { bodies } = call { bodies.len() as u32 } else { 1 };
+                cx.send(projection.sequencer, Next { id, epoch, count });
+            }
             (Stage::AskTail, _) => cx.send(projection.sequencer, Tail { id, epoch }),
             (Stage::Write { position, entry, at }, _) => {
                 if let Some(&server) = projection.chain(*position).get(*at) {
@@ -208,7 +282,15 @@ impl Client {
                 let missing = projection.chain(*position).iter().filter(|server| !empty.contains(server));
                 cx.multicast(missing.copied(), Read { id, epoch, position: *position });
             }
-            (Stage::AwaitWriter | Stage::ReadTail | Stage::ReadAll { .. }, _) => {}
+            (Stage::Trim { done }, Call::Trim { before }) => {
+                let missing = projection.servers().filter(|server| !done.contains(server));
+                cx.multicast(missing, Trim { id, epoch, before: *before });
+            }
+            (Stage::Measure { said, .. }, _) => {
+                let missing = projection.tails().filter(|tail| !said.contains_key(tail));
+                cx.multicast(missing, Measure { id, epoch });
+            }
+            (Stage::AwaitWriter | Stage::ReadTail | Stage::ReadAll { .. } | Stage::Trim { .. }, _) => {}
         }
     }
 
@@ -220,21 +302,37 @@ impl Client {
     }
 
     fn end(&mut self, id: u64, response: Response, cx: &mut Cx<'_, Self>) {
-        if let Some(operation) = self.operations.remove(&id) {
-            cx.respond(operation.request, response);
+        let Some(operation) = self.operations.remove(&id) else { return };
+        match (operation.call, response) {
+            (Call::Append { part: Some((several, index)), .. }, Response::Appended(position)) => {
+                self.appended_one(several, index, position, cx);
+            }
+            (_, response) => cx.respond(operation.request, response),
         }
     }
 
     fn on_token(&mut self, message: &Token, cx: &mut Cx<'_, Self>) {
         let Token { id, position, .. } = *message;
-        let Some(Operation { call: Call::Append { data }, stage: Stage::Token, .. }) =
-            self.operations.get(&id)
-        else {
+        match self.operations.get_mut(&id) {
+            Some(Operation { call: Call::Append { data, .. }, stage: Stage::Token, .. }) => {
+                let entry = Entry::Data(data.clone());
+                self.enter(id, Stage::Write { position, entry, at: 0 }, cx);
+            }
+            Some(Operation { request, call: Call::AppendAll { bodies }, stage: Stage::Token, .. }) => {
+                let (request, bodies) = (*request, std::mem::take(bodies));
+                self.operations.remove(&id);
+                self.write_all(id, request, position, bodies, cx);
+            }
             // Asked for twice: the second position is nobody's.
-            return cx.mark("client.left_a_hole");
-        };
-        let entry = Entry::Data(data.clone());
-        self.enter(id, Stage::Write { position, entry, at: 0 }, cx);
+            Some(_) | None => cx.mark("client.left_a_hole"),
+        }
+    }
+
+    /// A name for a call.
+    fn name(&mut self) -> u64 {
+        let name = self.next_id;
+        self.next_id += 1;
+        name
     }
 
     fn on_written(&mut self, from: NodeId, message: &Written, cx: &mut Cx<'_, Self>) {
@@ -253,8 +351,8 @@ impl Client {
             return self.enter(id, Stage::Write { position, entry, at }, cx);
         }
         let response = match call {
-            Call::Append { .. } => Response::Appended(position),
-            Call::Read { .. } => answer(entry),
+            Call::Append { .. } | Call::AppendAll { .. } => Response::Appended(position),
+            Call::Read { .. } | Call::Trim { .. } | Call::Stat => answer(entry),
         };
         self.end(id, response, cx);
     }
@@ -277,9 +375,11 @@ impl Client {
             }
             // Its writer was there first after all: it is helped.
             Call::Read { .. } if *at == 0 => self.copy_down(id, position, entry, cx),
-            Call::Append { .. } | Call::Read { .. } => {
-                cx.reject("two entries of one position in a chain");
-            }
+            Call::Append { .. }
+            | Call::AppendAll { .. }
+            | Call::Read { .. }
+            | Call::Trim { .. }
+            | Call::Stat => cx.reject("two entries of one position in a chain"),
         }
     }
 
@@ -289,8 +389,8 @@ impl Client {
             return self.enter(id, Stage::Write { position, entry, at: 1 }, cx);
         }
         let response = match self.operations.get(&id).map(|operation| &operation.call) {
-            Some(Call::Append { .. }) => Response::Appended(position),
-            Some(Call::Read { .. }) | None => answer(entry),
+            Some(Call::Append { .. } | Call::AppendAll { .. }) => Response::Appended(position),
+            Some(Call::Read { .. } | Call::Trim { .. } | Call::Stat) | None => answer(entry),
         };
         self.end(id, response, cx);
     }
@@ -301,7 +401,7 @@ impl Client {
         let (is_head, is_tail) = (chain.first() == Some(&from), chain.last() == Some(&from));
         let Some(operation) = self.operations.get_mut(&id) else { return };
         match (&mut operation.stage, &operation.call) {
-            (Stage::Check { position: mine }, Call::Append { data }) if *mine == position && is_head => {
+            (Stage::Check { position: mine }, Call::Append { data, .. }) if *mine == position && is_head => {
                 match entry {
                     Some(Entry::Data(found)) if found == *data => {
                         cx.mark("client.found_its_entry_after_a_change");
@@ -334,13 +434,23 @@ impl Client {
                 }
             },
             // An answer to what it does not ask any more.
-            (_, Call::Append { .. } | Call::Read { .. }) => {}
+            (
+                _,
+                Call::Append { .. }
+                | Call::AppendAll { .. }
+                | Call::Read { .. }
+                | Call::Trim { .. }
+                | Call::Stat,
+            ) => {}
         }
     }
 
     fn on_tail_is(&mut self, message: &TailIs, cx: &mut Cx<'_, Self>) {
         let TailIs { id, next, .. } = *message;
         let (now, hole_after) = (cx.now(), self.parameters.hole_after);
+        if let Some(Operation { call: Call::Stat, stage: Stage::AskTail, .. }) = self.operations.get(&id) {
+            return self.enter(id, Stage::Measure { next, said: BTreeMap::new() }, cx);
+        }
         let Some(Operation { call: Call::Read { position, hole_since }, stage, .. }) =
             self.operations.get_mut(&id)
         else {
@@ -386,8 +496,10 @@ impl Client {
                 {
                     Stage::Check { position: *position }
                 }
-                (Call::Append { .. }, _) => Stage::Token,
+                (Call::Append { .. } | Call::AppendAll { .. }, _) => Stage::Token,
                 (Call::Read { .. }, _) => Stage::ReadTail,
+                (Call::Trim { .. }, _) => Stage::Trim { done: Vec::new() },
+                (Call::Stat, _) => Stage::AskTail,
             };
             self.enter(id, stage, cx);
         }
@@ -448,11 +560,17 @@ impl Role for Client {
             ClientIn::Written(message) if message.epoch == here => self.on_written(from, &message, cx),
             ClientIn::Occupied(message) if message.epoch == here => self.on_occupied(from, message, cx),
             ClientIn::Found(message) if message.epoch == here => self.on_found(from, message, cx),
+            ClientIn::Gone(message) if message.epoch == here => self.on_gone(from, &message, cx),
+            ClientIn::Trimmed(message) if message.epoch == here => self.on_trimmed(from, message.id, cx),
+            ClientIn::Measured(message) if message.epoch == here => self.on_measured(from, &message, cx),
             ClientIn::Token(_)
             | ClientIn::TailIs(_)
             | ClientIn::Written(_)
             | ClientIn::Occupied(_)
-            | ClientIn::Found(_) => {}
+            | ClientIn::Found(_)
+            | ClientIn::Gone(_)
+            | ClientIn::Trimmed(_)
+            | ClientIn::Measured(_) => {}
             ClientIn::Sealed(message) => self.want(message.epoch, cx),
             ClientIn::Installed(message) => self.on_installed(message.projection, cx),
         }
@@ -468,20 +586,27 @@ impl Role for Client {
     }
 
     fn on_request(&mut self, id: RequestId, request: Request, cx: &mut Cx<'_, Self>) {
-        let fits = match &request {
-            Request::Append(body) => body.len() <= self.parameters.entry_bytes_max,
-            Request::Read(_) => true,
+        let most = self.parameters.entry_bytes_max;
+        let (fits, calls) = match &request {
+            Request::Append(body) => (body.len() <= most, 1),
+            Request::AppendAll(bodies) => {
+                (!bodies.is_empty() && bodies.iter().all(|body| body.len() <= most), bodies.len())
+            }
+            Request::Read(_) | Request::Trim(_) | Request::Stat => (true, 1),
         };
-        if !fits || self.operations.len() >= self.parameters.calls_max {
+        if !fits || self.outstanding() + calls > self.parameters.calls_max {
             return cx.respond(id, Response::Refused);
         }
-        let name = self.next_id;
-        self.next_id += 1;
+        let name = self.name();
         let (call, stage) = match request {
             Request::Append(body) => {
-                (Call::Append { data: Data { writer: cx.node(), tag: name, body } }, Stage::Token)
+                let data = Data { writer: cx.node(), tag: name, body };
+                (Call::Append { data, part: None }, Stage::Token)
             }
+            Request::AppendAll(bodies) => (Call::AppendAll { bodies }, Stage::Token),
             Request::Read(position) => (Call::Read { position, hole_since: None }, Stage::ReadTail),
+            Request::Trim(before) => (Call::Trim { before }, Stage::Trim { done: Vec::new() }),
+            Request::Stat => (Call::Stat, Stage::AskTail),
         };
         self.operations.insert(name, Operation { request: id, call, stage, sent_at: cx.now() });
         self.say(name, cx);

@@ -34,8 +34,9 @@
 //!   positions below acknowledged ones.
 //! - "Nothing is there" is said only after every server of the chain said so in the epoch in force; a tail that was left out of the
 //!   projection without knowing would otherwise deny what was acknowledged.
-//! - A server that was left out does not come back into its chain, and nothing is trimmed: this is the baseline, and the log to use is
-//!   the one over Mason.
+//! - Positions are trimmed from the beginning only, and servers drop their oldest entries beyond what they may hold. An append whose
+//!   place is gone by the time that it is asked for takes another one: its entry is in the log once as far as anybody can read.
+//! - A server that was left out does not come back into its chain: this is the baseline, and the log to use is the one over Mason.
 #![forbid(unsafe_code)]
 
 pub mod auxiliary;
@@ -45,7 +46,7 @@ pub mod sequencer;
 pub mod storage;
 
 pub use auxiliary::Auxiliary;
-pub use client::{Client, Request, Response};
+pub use client::{Client, Extent, Request, Response};
 pub use projection::{Data, Entry, Epoch, LogPosition, Parameters, Projection};
 pub use sequencer::Sequencer;
 pub use storage::StorageServer;

@@ -91,6 +91,11 @@ impl Projection {
         self.chains.iter().flatten().copied()
     }
 
+    /// The last server of each chain.
+    pub fn tails(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.chains.iter().filter_map(|chain| chain.last().copied())
+    }
+
     /// True if every chain has a server: what a peer sends may be anything.
     pub fn is_sound(&self) -> bool {
         !self.chains.is_empty() && self.chains.iter().all(|chain| !chain.is_empty())
@@ -108,6 +113,8 @@ pub struct Parameters {
     pub hole_after: Duration,
     /// Whoever was not heard for so long is taken for failed.
     pub suspect_after: Duration,
+    /// How long an auxiliary that has just started takes nobody for failed.
+    pub start_for: Duration,
     /// How long an auxiliary waits for servers to be sealed before it goes on without those that are silent.
     pub seal_for: Duration,
     /// Calls that a client has under way; beyond it they are refused.
@@ -124,6 +131,7 @@ impl Default for Parameters {
             resend_after: ms(60),
             hole_after: ms(100),
             suspect_after: ms(200),
+            start_for: ms(0),
             seal_for: ms(60),
             calls_max: 65_536,
             entry_bytes_max: 1 << 20,

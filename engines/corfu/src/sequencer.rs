@@ -12,12 +12,14 @@ use std::convert::Infallible;
 kernel::messages! {
     /// Everything a sequencer can be sent.
     pub enum SequencerIn in Message::Sequencer {
-        /// From a client: a position.
+        /// From a client: positions that follow one another.
         1 => Next {
             /// The client's name for its call.
             id: u64,
             /// The client's epoch.
             epoch: Epoch,
+            /// How many.
+            count: u32,
         },
         /// From a client: how many positions are given away?
         2 => Tail {
@@ -101,9 +103,9 @@ impl Role for Sequencer {
 
     fn on_message(&mut self, from: NodeId, message: SequencerIn, cx: &mut Cx<'_, Self>) {
         match message {
-            SequencerIn::Next(Next { id, epoch }) => {
+            SequencerIn::Next(Next { id, epoch, count }) => {
                 let Some(position) = self.serving(from, id, epoch, cx) else { return };
-                self.next = Some(position.next());
+                self.next = Some(LogPosition(position.0.saturating_add(count.into())));
                 cx.send_durable(from, Token { id, epoch, position });
             }
             SequencerIn::Tail(Tail { id, epoch }) => {

@@ -5,8 +5,8 @@ use corfu::client::{self, ClientTimer, Found, Installed, Occupied, Token, Writte
 use corfu::sequencer::{self, Begin, Next};
 use corfu::storage::{self, Read, Seal, StorageRecord, Write};
 use corfu::{
-    Auxiliary, Client, Corfu, Data, Entry, Epoch, LogPosition, Message, Parameters, Projection, Request,
-    Response, Sequencer, StorageServer,
+    Auxiliary, Client, Corfu, Data, Entry, Epoch, Extent, LogPosition, Message, Parameters, Projection,
+    Request, Response, Sequencer, StorageServer,
 };
 use kernel::{
     Bytes, Cx, Decode, Effect, Effects, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role,
@@ -137,7 +137,7 @@ const P3: LogPosition = LogPosition(3);
 // A position that is written twice is one that two readers know differently; junk must not take an entry's place.
 #[test]
 fn a_storage_server_writes_a_position_once() {
-    let mut table = Table::new(StorageServer::new(), servers()[0]);
+    let mut table = Table::new(StorageServer::new(u64::MAX), servers()[0]);
     let write = |entry: &Entry| Write { id: 1, epoch: E1, position: P0, entry: entry.clone() };
     let (first, second) = (data_of(b"a", 1), data_of(b"b", 2));
     let did = table.hear(me(), write(&first));
@@ -159,14 +159,14 @@ fn a_storage_server_writes_a_position_once() {
 // A server that serves an epoch after it was sealed for the next lets appends end that nobody will find.
 #[test]
 fn a_sealed_server_refuses_the_epoch_before_in_a_later_life_too() {
-    let mut table = Table::new(StorageServer::new(), servers()[0]);
+    let mut table = Table::new(StorageServer::new(u64::MAX), servers()[0]);
     table.hear(me(), Write { id: 1, epoch: E1, position: LogPosition(6), entry: Entry::Junk });
     let auxiliary = auxiliaries()[0];
     let did = table.hear(auxiliary, Seal { epoch: E2 });
     assert_eq!(sent(&did), durably(auxiliary, auxiliary::SealAck { epoch: E2, next: LogPosition(7) }));
     let did = table.hear(me(), Write { id: 2, epoch: E1, position: P0, entry: Entry::Junk });
     assert_eq!(sent(&did), durably(me(), client::Sealed { id: 2, epoch: E2 }));
-    let mut role = StorageServer::new();
+    let mut role = StorageServer::new(u64::MAX);
     for record in table.journal() {
         role.restore(Position(0), StorageRecord::decoded(&record).expect("just written"));
     }
@@ -177,15 +177,55 @@ fn a_sealed_server_refuses_the_epoch_before_in_a_later_life_too() {
     assert_eq!(sent(&did), durably(auxiliary, auxiliary::Beyond { epoch: E2 }));
 }
 
+// What is dropped and comes back after a restart, or a late write into what is gone, shows readers entries that were not there.
+#[test]
+fn what_is_trimmed_is_gone_in_a_later_life_too() {
+    // Room for four entries.
+    let mut table = Table::new(StorageServer::new(4 * 65), servers()[0]);
+    let write = |position: u64| Write {
+        id: 1,
+        epoch: E1,
+        position: LogPosition(position),
+        entry: data_of(b"a", position),
+    };
+    let gone = |position, first| client::Gone {
+        id: 1,
+        epoch: E1,
+        position: LogPosition(position),
+        resume_from: LogPosition(first),
+    };
+    (0..3).for_each(|position| _ = table.hear(me(), write(position)));
+    let did = table.hear(me(), storage::Trim { id: 2, epoch: E1, before: LogPosition(9) });
+    assert_eq!(sent(&did), durably(me(), client::Trimmed { id: 2, epoch: E1 }));
+    let did = table.hear(me(), storage::Measure { id: 3, epoch: E1 });
+    let measured = client::Measured { id: 3, epoch: E1, first: P3, bytes: 0 };
+    assert_eq!(sent(&did), durably(me(), measured), "not beyond what was written");
+    assert_eq!(sent(&table.hear(me(), write(2))), durably(me(), gone(2, 3)));
+    // The fifth drops the oldest.
+    let did: Vec<Did> = (3..8).map(|position| table.hear(me(), write(position))).collect();
+    assert!(did[4].iter().any(|effect| matches!(effect, Effect::Trim { .. })), "the journal is let go of");
+    let mut role = StorageServer::new(4 * 65);
+    for (at, record) in table.journal().iter().enumerate() {
+        role.restore(Position(at as u64), StorageRecord::decoded(record).expect("just written"));
+    }
+    assert_eq!((role.first(), role.len()), (LogPosition(5), 3));
+    let mut next_life = Table::new(role, servers()[0]);
+    let did = next_life.hear(me(), Read { id: 1, epoch: E1, position: LogPosition(4) });
+    assert_eq!(sent(&did), durably(me(), gone(4, 5)));
+    let did = next_life.hear(auxiliaries()[0], Seal { epoch: E2 });
+    let next = LogPosition(8);
+    assert_eq!(sent(&did), durably(auxiliaries()[0], auxiliary::SealAck { epoch: E2, next }));
+}
+
 // A sequencer that begins an epoch twice gives positions away below acknowledged ones.
 #[test]
 fn a_sequencer_serves_an_epoch_in_one_life() {
     let (at, auxiliary) = (sequencers()[0], auxiliaries()[0]);
     let mut table = Table::new(Sequencer::new(), at);
-    assert!(sent(&table.hear(me(), Next { id: 1, epoch: E1 })).is_empty(), "it serves nobody yet");
+    assert!(sent(&table.hear(me(), Next { id: 1, epoch: E1, count: 1 })).is_empty(), "it serves nobody yet");
     table.hear(auxiliary, Begin { epoch: E1, first: P0 });
     for position in [P0, LogPosition(1)] {
-        let did = table.hear(me(), Next { id: 2, epoch: E1 });
+        let did = table.hear(me(), Next { id: 2, epoch: E1, count: 1 });
         assert_eq!(sent(&did), durably(me(), Token { id: 2, epoch: E1, position }));
     }
     table.hear(auxiliary, Begin { epoch: E1, first: P0 });
@@ -198,12 +238,15 @@ fn a_sequencer_serves_an_epoch_in_one_life() {
     }
     let mut next_life = Table::new(role, at);
     next_life.hear(auxiliary, Begin { epoch: E1, first: P0 });
-    assert!(sent(&next_life.hear(me(), Next { id: 4, epoch: E1 })).is_empty(), "begun in another life");
+    assert!(
+        sent(&next_life.hear(me(), Next { id: 4, epoch: E1, count: 1 })).is_empty(),
+        "begun in another life"
+    );
     let did = next_life.hear(auxiliary, sequencer::Ping {});
     let pong = auxiliary::SequencerPong { began: E1, serves: false };
     assert_eq!(sent(&did), durably(auxiliary, pong), "so auxiliaries know");
     next_life.hear(auxiliary, Begin { epoch: E2, first: LogPosition(9) });
-    let did = next_life.hear(me(), Next { id: 5, epoch: E1 });
+    let did = next_life.hear(me(), Next { id: 5, epoch: E1, count: 1 });
     assert_eq!(sent(&did), durably(me(), client::Sealed { id: 5, epoch: E2 }));
 }
 
@@ -257,7 +300,7 @@ fn after_a_change_the_head_is_asked_for_the_entry() {
         let wanted = if has {
             at_once(servers()[2], Write { id, epoch: E2, position: P3, entry })
         } else {
-            at_once(sequencers()[0], Next { id, epoch: E2 })
+            at_once(sequencers()[0], Next { id, epoch: E2, count: 1 })
         };
         assert_eq!(sent(&did), wanted);
     }
@@ -392,4 +435,56 @@ fn an_auxiliary_keeps_its_promise() {
     let did = table.hear(other, auxiliary::Prepare { base: initial(), ballot: higher });
     let promise = auxiliary::Promise { epoch: E2, ballot: higher, accepted: Some(vote) };
     assert_eq!(sent(&did), durably(other, promise));
+}
+
+// An append that is said to be at positions where others are, or that is answered before all of it is there.
+#[test]
+fn several_entries_take_one_token_and_are_answered_together() {
+    let bodies = vec![Bytes::from_static(b"a"), Bytes::from_static(b"b")];
+    let (mut table, did) = asked(Request::AppendAll(bodies));
+    let [(_, Message::Sequencer(sequencer::SequencerIn::Next(next)), _)] = &sent(&did)[..] else {
+        panic!("the sequencer was not asked: {did:?}");
+    };
+    assert_eq!(next.count, 2);
+    let did = table.hear(sequencers()[0], Token { id: next.id, epoch: E1, position: P3 });
+    let writes: Vec<Write> = sent(&did)
+        .into_iter()
+        .filter_map(|(to, message, _)| match message {
+            Message::Storage(storage::StorageIn::Write(write)) if to == servers()[0] => Some(write),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(writes.iter().map(|write| write.position.0).collect::<Vec<_>>(), [3, 4]);
+    // The second is lost to a reader that filled its place, and takes another.
+    let Write { id, position, .. } = writes[1].clone();
+    let did = table.hear(servers()[0], Occupied { id, epoch: E1, position, entry: Entry::Junk });
+    assert_eq!(told(&did, Next { id, epoch: E1, count: 1 }), [sequencers()[0]]);
+    table.hear(sequencers()[0], Token { id, epoch: E1, position: LogPosition(7) });
+    let mut answers = Vec::new();
+    for (id, position) in [(writes[0].id, P3), (id, LogPosition(7))] {
+        for server in servers() {
+            answers.extend(responses(&table.hear(server, Written { id, epoch: E1, position })));
+        }
+    }
+    assert_eq!(answers, [Response::AllAppended(vec![P3, LogPosition(7)])]);
+}
+
+// A deposed sequencer whose tail is believed hides what was acknowledged since.
+#[test]
+fn a_tail_is_told_when_the_chains_are_still_in_its_epoch() {
+    let (mut table, did) = asked(Request::Stat);
+    let [(_, Message::Sequencer(sequencer::SequencerIn::Tail(tail)), _)] = &sent(&did)[..] else {
+        panic!("the sequencer was not asked: {did:?}");
+    };
+    let id = tail.id;
+    let did = table.hear(sequencers()[0], client::TailIs { id, epoch: E1, next: P3 });
+    assert_eq!(told(&did, storage::Measure { id, epoch: E1 }), [servers()[2]]);
+    assert!(responses(&did).is_empty());
+    table.hear(servers()[2], client::Sealed { id, epoch: E2 });
+    let did = table.hear(auxiliaries()[0], Installed { projection: second() });
+    assert_eq!(told(&did, sequencer::Tail { id, epoch: E2 }), [sequencers()[0]], "asked anew");
+    table.hear(sequencers()[0], client::TailIs { id, epoch: E2, next: LogPosition(9) });
+    let did = table.hear(servers()[2], client::Measured { id, epoch: E2, first: P3, bytes: 7 });
+    let extent = Extent { first: P3, next: LogPosition(9), bytes: 7 };
+    assert_eq!(responses(&did), [Response::Stat(extent)]);
 }

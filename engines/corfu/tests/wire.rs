@@ -37,7 +37,7 @@ fn vote() -> Vote {
 fn messages() -> Vec<Message> {
     let (id, epoch, position, ballot) = (6, Epoch(2), LogPosition(12), ballot());
     vec![
-        sequencer::Next { id, epoch }.into(),
+        sequencer::Next { id, epoch, count: 3 }.into(),
         sequencer::Tail { id, epoch }.into(),
         sequencer::Begin { epoch, first: position }.into(),
         sequencer::Ping {}.into(),
@@ -64,11 +64,20 @@ fn messages() -> Vec<Message> {
         client::Found { id, epoch, position, entry: Some(data()) }.into(),
         client::Sealed { id, epoch }.into(),
         client::Installed { projection: projection() }.into(),
+        storage::Trim { id, epoch, before: position }.into(),
+        storage::Measure { id, epoch }.into(),
+        client::Gone { id, epoch, position, resume_from: LogPosition(13) }.into(),
+        client::Trimmed { id, epoch }.into(),
+        client::Measured { id, epoch, first: position, bytes: 7 }.into(),
     ]
 }
 
 fn records() -> Vec<StorageRecord> {
-    vec![StorageRecord::Sealed(Epoch(2)), StorageRecord::Kept(LogPosition(12), data())]
+    vec![
+        StorageRecord::Sealed(Epoch(2)),
+        StorageRecord::Kept(LogPosition(12), data()),
+        StorageRecord::Trimmed(LogPosition(9)),
+    ]
 }
 
 fn golden() -> String {

@@ -1,6 +1,6 @@
 //! What clients asked for and were answered, and what must be true of it.
 
-use ::corfu::{LogPosition, Request, Response};
+use ::corfu::{Extent, LogPosition, Request, Response};
 use kernel::{Bytes, NodeId, RequestId, invariant};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -26,6 +26,8 @@ pub(super) struct History {
     acknowledged: LogPosition,
     /// Positions below were given away by some sequencer.
     given: LogPosition,
+    /// Positions below may have been trimmed by a client.
+    trimmed: LogPosition,
 }
 
 impl History {
@@ -51,48 +53,95 @@ impl History {
     pub(super) fn asked(&mut self, id: RequestId, node: NodeId, request: Request, at: u64) {
         let was_known = match &request {
             Request::Read(position) => self.known.contains_key(position),
-            Request::Append(_) => false,
+            Request::Append(_) | Request::AppendAll(_) | Request::Stat => false,
+            Request::Trim(before) => {
+                self.trimmed = self.trimmed.max(*before);
+                false
+            }
         };
         let asked = Asked { node, request, at, above: self.acknowledged, was_known, answered: None };
         self.calls.insert(id, asked);
     }
 
-    fn holds(&mut self, id: RequestId, position: LogPosition, entry: Option<Bytes>) {
+    fn holds(&mut self, id: RequestId, position: LogPosition, entry: Option<Bytes>, may_go: bool) {
         let known = self.known.entry(position).or_insert_with(|| entry.clone());
         invariant!(UNIQ, *known == entry, "{}: {position} holds {known:?} and {entry:?}", id.0);
         if let Some(body) = entry {
             let place = *self.places.entry(body.clone()).or_insert(position);
-            invariant!(UNIQ, place == position, "{}: {body:?} is at {place} and at {position}", id.0);
+            // Whoever learns that its first place is gone cannot know that its entry was there.
+            invariant!(
+                UNIQ,
+                place == position || may_go || place.min(position) < self.trimmed,
+                "{}: {body:?} is at {place} and at {position}",
+                id.0
+            );
         }
     }
 
-    /// Returns the position of which something was learnt.
-    pub(super) fn answered(&mut self, id: RequestId, response: &Response, now: u64) -> Option<LogPosition> {
-        let asked = self.calls.get_mut(&id)?;
+    /// Returns the positions of which something was learnt. `may_go`: servers drop their oldest entries by themselves.
+    pub(super) fn answered(
+        &mut self,
+        id: RequestId,
+        response: &Response,
+        may_go: bool,
+        now: u64,
+    ) -> Vec<LogPosition> {
+        let Some(asked) = self.calls.get_mut(&id) else { return Vec::new() };
         asked.answered = Some((now, response.clone()));
         let (above, was_known) = (asked.above, asked.was_known);
         match (asked.request.clone(), response.clone()) {
             (Request::Append(body), Response::Appended(position)) => {
-                invariant!(RT, position >= above, "{}: {position} is below {above}", id.0);
-                self.acknowledged = self.acknowledged.max(position.next());
-                self.holds(id, position, Some(body));
-                Some(position)
+                self.appended(id, position, above, body, may_go);
+                vec![position]
+            }
+            (Request::AppendAll(bodies), Response::AllAppended(positions)) => {
+                invariant!(UNIQ, bodies.len() == positions.len(), "{}: {positions:?}", id.0);
+                for (&position, body) in positions.iter().zip(bodies) {
+                    self.appended(id, position, above, body, may_go);
+                }
+                positions
             }
             (Request::Read(position), Response::Entry(body)) => {
-                self.holds(id, position, Some(body));
-                Some(position)
+                self.holds(id, position, Some(body), may_go);
+                vec![position]
             }
             (Request::Read(position), Response::Junk) => {
                 invariant!(TAIL, position < self.given, "{}: a hole at {position}, beyond the tail", id.0);
-                self.holds(id, position, None);
-                Some(position)
+                self.holds(id, position, None, may_go);
+                vec![position]
             }
             (Request::Read(position), Response::Unwritten) => {
                 invariant!(LIN, !was_known, "{}: nothing is at {position} any more", id.0);
-                None
+                Vec::new()
+            }
+            (Request::Read(position), Response::Gone(first)) => {
+                let gone = position < first && (may_go || position < self.trimmed);
+                invariant!(DUR, gone, "{}: {position} is gone, {first} is left, {}", id.0, self.trimmed);
+                Vec::new()
+            }
+            (Request::Trim(_), Response::Trimmed) => Vec::new(),
+            (Request::Stat, Response::Stat(Extent { first, next, .. })) => {
+                invariant!(LIN, next >= above, "{}: the tail is {next}, below {above}", id.0);
+                invariant!(TAIL, next <= self.given, "{}: the tail {next} was never given", id.0);
+                let sound = first <= next && (may_go || first <= self.trimmed);
+                invariant!(DUR, sound, "{}: {first} is the first of {next}, {}", id.0, self.trimmed);
+                Vec::new()
             }
             (request, response) => panic!("LIN: {request:?} is answered {response:?}"),
         }
+    }
+
+    fn appended(
+        &mut self,
+        id: RequestId,
+        position: LogPosition,
+        above: LogPosition,
+        body: Bytes,
+        may_go: bool,
+    ) {
+        invariant!(RT, position >= above, "{}: {position} is below {above}", id.0);
+        self.acknowledged = self.acknowledged.max(position.next());
+        self.holds(id, position, Some(body), may_go);
     }
 
     pub(super) fn to_text(&self) -> String {

@@ -23,6 +23,8 @@ pub struct CorfuScenario {
     sequencers: Vec<NodeId>,
     initial: Projection,
     parameters: Parameters,
+    /// What each storage server holds; some clusters drop their oldest entries all the time.
+    retain_bytes: u64,
     history: History,
     /// Every projection that any auxiliary has installed.
     projections: BTreeMap<Epoch, Projection>,
@@ -48,6 +50,8 @@ const MARKS: &[&str] = &[
     "client.helped_a_writer",
     "client.left_a_hole",
     "client.lost_its_position",
+    "client.was_told_what_is_gone",
+    "storage.dropped_its_oldest",
 ];
 
 const STRIKES: [StrikeKind; 5] = [
@@ -87,6 +91,7 @@ impl CorfuScenario {
             servers,
             clients,
             parameters,
+            retain_bytes: if rng.chance(0.3) { 1_000 } else { u64::MAX },
             history: History::default(),
             projections: BTreeMap::new(),
         }
@@ -120,6 +125,9 @@ impl CorfuScenario {
         let latest = self.latest();
         for &id in latest.chain(position) {
             let Some(Node::Storage(server)) = cluster.node(id) else { continue };
+            if position < server.first() {
+                continue;
+            }
             let entry = server.entry(position);
             let same = match (entry, known) {
                 (Some(Entry::Data(data)), Some(body)) => data.body == *body,
@@ -178,7 +186,9 @@ impl Scenario for CorfuScenario {
             nodes.push((SEQUENCER, Node::Sequencer(Sequencer::new())));
         }
         let here = self.initial.servers().filter(|server| server.host() == life.host);
-        nodes.extend(here.map(|server| (server.place(), Node::Storage(StorageServer::new()))));
+        nodes.extend(
+            here.map(|server| (server.place(), Node::Storage(StorageServer::new(self.retain_bytes)))),
+        );
         nodes
     }
 
@@ -189,8 +199,15 @@ impl Scenario for CorfuScenario {
         rng: &mut Rng,
         control: &mut Control<'_, Node>,
     ) {
-        let request = if rng.chance(0.5) {
-            Request::Append(Bytes::from(format!("{}.{}", operation.client, operation.nth)))
+        let body = |part: u64| Bytes::from(format!("{}.{}.{part}", operation.client, operation.nth));
+        let request = if rng.chance(0.4) {
+            Request::Append(body(0))
+        } else if rng.chance(0.2) {
+            Request::AppendAll((0..rng.between(1, 4)).map(body).collect())
+        } else if rng.chance(0.1) {
+            Request::Stat
+        } else if rng.chance(0.05) {
+            Request::Trim(LogPosition(rng.between(0, self.history.end().0)))
         } else {
             // Often near the end, where there are holes.
             let end = self.history.end().0 + 4;
@@ -208,7 +225,8 @@ impl Scenario for CorfuScenario {
         response: Response,
         control: &mut Control<'_, Node>,
     ) {
-        if let Some(position) = self.history.answered(id, &response, control.cluster.now()) {
+        let may_go = self.retain_bytes < u64::MAX;
+        for position in self.history.answered(id, &response, may_go, control.cluster.now()) {
             self.check_durable(position, &control.cluster);
         }
     }

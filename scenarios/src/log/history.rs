@@ -126,7 +126,7 @@ impl History {
                     *first = refused.at.max(*first);
                 }
                 Why::Exists | Why::Unknown | Why::Busy => {}
-                Why::Malformed | Why::Full | Why::TooLarge => {
+                Why::Malformed | Why::Full | Why::TooLarge | Why::Unsupported => {
                     invariant!(LIVE, false, "{}: {refused:?}", id.0);
                 }
             },

@@ -1,7 +1,8 @@
 //! ZooKeeper's AdminServer: `/commands/NAME` answers in JSON.
 
 use super::Admin;
-use crate::status::{Coordination, Status};
+use crate::standing::Coordination;
+use crate::status::Status;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -33,13 +34,13 @@ pub async fn command(State(admin): State<Arc<Admin>>, Path(name): Path<String>) 
         "ruok" => {}
         "is_read_only" => drop(answer.insert("read_only".into(), json!(false))),
         "leader" => {
-            answer.insert("is_leader".into(), json!(coordination.sequencer.is_some()));
-            answer.insert("leads_groups".into(), json!(coordination.leads));
+            answer.insert("is_leader".into(), json!(coordination.groups.sequencer.is_some()));
+            answer.insert("leads_groups".into(), json!(coordination.groups.leads));
         }
         "srvr" | "stat" | "stats" => {
             answer.insert("version".into(), json!(status.version));
             answer.insert("server_stats".into(), Value::Object(monitor(&coordination)));
-            answer.insert("shards".into(), json!(coordination.shards));
+            answer.insert("shards".into(), json!(coordination.groups.shards));
         }
         "watch_summary" => {
             let watches = coordination.monitor.get("watch_count").cloned().unwrap_or_default();

@@ -187,6 +187,9 @@ fn refusal(refused: Refused) -> Failed {
             (StatusCode::INSUFFICIENT_STORAGE, format!("no room for {name}"), Some(("free_bytes", at)))
         }
         Why::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "one append may hold 1 MiB".to_owned(), None),
+        Why::Unsupported => {
+            (StatusCode::NOT_IMPLEMENTED, "the log's engine (log.engine) does not do this".to_owned(), None)
+        }
     };
     let mut failed = Failed::new(status, &what);
     if let Some((name, at)) = at {

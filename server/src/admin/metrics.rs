@@ -1,7 +1,8 @@
 //! `/metrics` in the OpenMetrics text format.
 
 use super::Admin;
-use crate::status::{LogSpace, Status};
+use crate::standing::Storage;
+use crate::status::Status;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -17,7 +18,9 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     };
     let mut page = Page::default();
     page.info(&status);
-    let log = |count: fn(&LogSpace) -> u64| status.log.values().map(count).sum::<u64>();
+    let log = |count: fn(&Storage) -> u64| {
+        status.log.iter().flat_map(|log| log.storage.values()).map(count).sum::<u64>()
+    };
     let counters = [
         ("messages_in", "Messages from other hosts and clients", metrics.messages_in),
         ("messages_out", "Messages to other hosts and clients", metrics.messages_out),

@@ -3,7 +3,8 @@
 use super::Admin;
 use crate::ensemble;
 use crate::family;
-use crate::status::{ANSWER_WITHIN, Proxies};
+use crate::standing::Proxies;
+use crate::status::ANSWER_WITHIN;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;

@@ -69,8 +69,11 @@ impl Kv {
 
     /// False if a recorded history is not linearizable.
     fn measure(&self) -> std::io::Result<bool> {
-        let local =
-            if self.endpoints.is_empty() { Some(LocalCluster::start(3, &self.durability)?) } else { None };
+        let local = if self.endpoints.is_empty() {
+            Some(LocalCluster::start(3, &self.durability, "")?)
+        } else {
+            None
+        };
         let endpoints =
             local.as_ref().map_or_else(|| self.endpoints.clone(), |cluster| cluster.endpoints.clone());
         let level = match self.consistency.as_str() {

@@ -1,24 +1,19 @@
-//! A closed-loop load: one thread, many connections, each with a fixed number of calls under way.
-//!
-//! It speaks the native protocol without the client library, so that its own cost stays far below the server's.
+//! The load on the key-value service.
 
-use super::local::cpu_time;
-use bytes::BytesMut;
+use super::closed_loop::{self, Window, Wire};
 use consistency::kv::{KvCall, KvHistory, KvReply, OperationId};
 use consistency::{Process, Time, Value, Version};
 use hdrhistogram::Histogram;
-use kernel::{Bytes, Decode, FrameReader, FrameWriter, Reader, Rng};
+use kernel::{Decode as _, Rng};
 use kv::Answer;
-use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token};
-use ordinate_client::protocol;
+use mio::{Poll, Token};
 use parts::{Sequence, SessionId, Slot};
 use paxos::multipaxos::batcher::{Query, Submit};
 use paxos::multipaxos::client::{ClientIn, Status};
 use paxos::{Commands, GroupKind, Level, Message};
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
-use std::io::{self, Read, Write};
+use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
@@ -63,12 +58,8 @@ pub(crate) struct Measured {
 
 struct Connection {
     number: u64,
-    stream: TcpStream,
-    greeted: bool,
+    wire: Wire,
     opened: bool,
-    input: BytesMut,
-    writer: FrameWriter,
-    written: usize,
     session: SessionId,
     next: Sequence,
     acknowledged: Sequence,
@@ -81,8 +72,6 @@ struct Connection {
 
 /// Reads are numbered apart from commands; see the native protocol.
 const READ: u64 = 1 << 63;
-/// A connection that makes no progress for this long ends the run with an error.
-const STUCK_AFTER: Duration = Duration::from_secs(10);
 
 impl Load {
     /// Runs the load and measures the processor time of `processes` meanwhile.
@@ -93,61 +82,32 @@ impl Load {
         let mut connections = Vec::new();
         for index in 0..self.target.connections {
             let endpoint = self.target.endpoints[index % self.target.endpoints.len()];
-            let mut stream = TcpStream::connect(endpoint)?;
-            stream.set_nodelay(true)?;
-            poll.registry().register(&mut stream, Token(index), Interest::READABLE | Interest::WRITABLE)?;
+            let wire = Wire::connect(endpoint, &poll, Token(index))?;
             let session = SessionId(rng.bits());
-            connections.push(Connection::new(index as u64, stream, session, self.target.outstanding));
+            connections.push(Connection::new(index as u64, wire, session, self.target.outstanding));
         }
-        let begun = Instant::now();
-        let (from, until) = (begun + self.warm_up, begun + self.warm_up + self.measured);
+        let window = Window::after(self.warm_up, self.measured);
         let mut tally = Tally {
-            begun,
+            begun: Instant::now(),
             issued: 0,
             run: rng.bits(),
             chunk: vec![0; 64 << 10],
             history: KvHistory::new(),
-            from,
+            from: window.from,
             latency: Histogram::new_with_bounds(1, 60_000_000_000, 3).map_err(io::Error::other)?,
             operations: 0,
             refused: 0,
         };
-        let cpu_of = || processes.iter().map(|&process| cpu_time(process)).sum::<Option<Duration>>();
-        let mut cpu_before = None;
-        let mut events = Events::with_capacity(1024);
-        let mut progress_at = begun;
-        loop {
-            poll.poll(&mut events, Some(Duration::from_millis(100)))?;
-            let now = Instant::now();
-            if now >= from && cpu_before.is_none() {
-                cpu_before = Some(cpu_of());
-            }
-            if now >= until || (self.mix.fill && tally.operations >= self.mix.keys) {
-                break;
-            }
-            if !events.is_empty() {
-                progress_at = now;
-            } else if now - progress_at > STUCK_AFTER {
-                return Err(io::Error::other(
-                    "the cluster gives no answers: is a majority of its hosts running?",
-                ));
-            }
-            for event in &events {
-                let connection = &mut connections[event.token().0];
-                connection.serve(&self.mix, &mut rng, now, &mut tally)?;
-            }
-        }
-        let server_cpu = match (cpu_before.flatten(), cpu_of()) {
-            (Some(before), Some(after)) if !processes.is_empty() => Some(after - before),
-            _ => None,
-        };
-        let seconds = (Instant::now() - from).as_secs_f64();
+        let spent = closed_loop::run(&mut poll, &mut connections, window, processes, |connection, now| {
+            connection.serve(&self.mix, &mut rng, now, &mut tally)?;
+            Ok(self.mix.fill && tally.operations >= self.mix.keys)
+        })?;
         Ok(Measured {
             operations: tally.operations,
             refused: tally.refused,
-            seconds,
+            seconds: spent.seconds,
             latency: tally.latency,
-            server_cpu,
+            server_cpu: spent.server_cpu,
             history: tally.history,
         })
     }
@@ -208,24 +168,18 @@ impl Tally {
 }
 
 impl Connection {
-    fn new(number: u64, stream: TcpStream, session: SessionId, outstanding: usize) -> Self {
-        let mut writer = FrameWriter::default();
-        writer.bytes().extend_from_slice(&protocol::preface(protocol::VERSION));
+    fn new(number: u64, mut wire: Wire, session: SessionId, outstanding: usize) -> Self {
         let open = Submit {
             session,
             acknowledged: Sequence(0),
             kind: GroupKind::Open,
             commands: Commands::default(),
         };
-        writer.message(&Message::from(open));
+        wire.writer().message(&Message::from(open));
         Self {
             number,
-            stream,
-            greeted: false,
+            wire,
             opened: false,
-            input: BytesMut::with_capacity(256 << 10),
-            writer,
-            written: 0,
             session,
             next: Sequence(0),
             acknowledged: Sequence(0),
@@ -242,42 +196,21 @@ impl Connection {
         if self.opened && self.to_send > 0 {
             self.send(mix, rng, now, tally);
         }
-        self.flush()
+        self.wire.flush()
     }
 
     fn receive(&mut self, now: Instant, tally: &mut Tally) -> io::Result<()> {
-        loop {
-            match self.stream.read(&mut tally.chunk) {
-                Ok(0) => return Err(io::Error::other("a host closed a connection")),
-                Ok(count) => {
-                    self.input.extend_from_slice(&tally.chunk[..count]);
-                    if count < tally.chunk.len() {
-                        break;
-                    }
-                }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                Err(error) => return Err(error),
+        self.wire.receive(&mut tally.chunk)?;
+        let mut results = Vec::new();
+        self.wire.take(|message| {
+            if let Message::Client(ClientIn::Results(message)) =
+                Message::decoded(&message).map_err(io::Error::other)?
+            {
+                results.push(message);
             }
-        }
-        if !self.greeted {
-            if self.input.len() < protocol::PREFACE_BYTES {
-                return Ok(());
-            }
-            let _ = self.input.split_to(protocol::PREFACE_BYTES);
-            self.greeted = true;
-        }
-        let frames = FrameReader { body_max: protocol::BODY_BYTES_MAX };
-        while let Some(body) = frames.next(&mut self.input).map_err(io::Error::other)? {
-            let mut body = Reader::new(body);
-            while body.remaining() > 0 {
-                let message = Bytes::decode(&mut body).map_err(io::Error::other)?;
-                if let Message::Client(ClientIn::Results(results)) =
-                    Message::decoded(&message).map_err(io::Error::other)?
-                {
-                    self.take(&results, now, tally);
-                }
-            }
-        }
+            Ok(())
+        })?;
+        results.iter().for_each(|message| self.take(message, now, tally));
         Ok(())
     }
 
@@ -353,34 +286,16 @@ impl Connection {
         if !writes.is_empty() {
             let commands = Commands::from_row(writes);
             let submit = Submit { session, acknowledged, kind: GroupKind::Execute, commands };
-            self.writer.message(&Message::from(submit));
+            self.wire.writer().message(&Message::from(submit));
         }
         if !reads.is_empty() {
             let queries = Commands::from_row(reads);
-            self.writer.message(&Message::from(Query {
+            self.wire.writer().message(&Message::from(Query {
                 session,
                 level: mix.level,
                 seen: self.seen,
                 queries,
             }));
         }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        let bytes = self.writer.bytes();
-        while self.written < bytes.len() {
-            match self.stream.write(&bytes[self.written..]) {
-                Ok(count) => self.written += count,
-                Err(error)
-                    if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::NotConnected) =>
-                {
-                    return Ok(());
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        bytes.clear();
-        self.written = 0;
-        Ok(())
     }
 }

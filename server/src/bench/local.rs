@@ -15,14 +15,16 @@ pub struct LocalCluster {
 }
 
 impl LocalCluster {
-    /// Starts `hosts` processes of this very binary and waits until each accepts clients.
-    pub fn start(hosts: usize, durability: &str) -> io::Result<Self> {
+    /// Starts `hosts` processes of this very binary and waits until each accepts clients. `settings` are lines of the cluster
+    /// file between its sections.
+    pub fn start(hosts: usize, durability: &str, settings: &str) -> io::Result<Self> {
         let binary = std::env::current_exe()?;
         let folder = std::env::temp_dir().join(format!("ordinate-bench-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
         let ports = free_ports(3 * hosts)?;
         let names: Vec<String> = (0..hosts).map(|host| ((b'a' + host as u8) as char).to_string()).collect();
-        let mut text = format!("cluster = \"bench\"\n[durability]\nack = \"{durability}\"\n[hosts]\n");
+        let mut text =
+            format!("cluster = \"bench\"\n[durability]\nack = \"{durability}\"\n{settings}[hosts]\n");
         for (name, port) in names.iter().zip(&ports) {
             text += &format!("{name} = \"127.0.0.1:{port}\"\n");
         }

@@ -1,10 +1,13 @@
 //! Load generators: what a service does under a given load, with its durability level beside every figure.
 
+mod closed_loop;
 mod fanout;
 mod kv;
 mod load;
 pub mod local;
+mod log;
 mod zk;
 
 pub use kv::Kv;
+pub use log::Log;
 pub use zk::Zk;

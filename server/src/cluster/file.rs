@@ -111,9 +111,32 @@ pub struct Sequence {
     pub proxies: u16,
 }
 
+/// What orders the shared log.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogEngine {
+    /// Spaces under Mason.
+    Mason,
+    /// One replicated state machine.
+    Paxos,
+    /// One log by a bare sequencer and chains of servers.
+    Corfu,
+}
+
+impl fmt::Display for LogEngine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Mason => "mason",
+            Self::Paxos => "paxos",
+            Self::Corfu => "corfu",
+        })
+    }
+}
+
 /// The shared log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Logs {
+    /// What orders it.
+    pub engine: LogEngine,
     /// Among how many spaces the logs are spread.
     pub spaces: u16,
     /// How many proxies.
@@ -477,10 +500,21 @@ impl Values<'_> {
             let help = "give log.spaces, for example 4; or leave listen.kafka out";
             return Err(FileError::new(None, "listen.kafka is set, but there is no shared log", help));
         }
-        let proxies = self.number("log.proxies").unwrap_or(1) as u16;
+        let engine = match self.text("log.engine").as_deref() {
+            Some("paxos") => LogEngine::Paxos,
+            Some("corfu") => LogEngine::Corfu,
+            _ => LogEngine::Mason,
+        };
+        if engine == LogEngine::Corfu && kafka.is_some() {
+            let help = "leave listen.kafka out, or give log.engine = \"mason\" or \"paxos\"";
+            return Err(FileError::new(None, "log.engine = \"corfu\" does not serve Kafka's clients", help));
+        }
+        let one = engine != LogEngine::Mason;
+        let proxies = if one { 1 } else { self.number("log.proxies").unwrap_or(1) as u16 };
         let [space_bytes, memory_bytes] =
             ["log.space_bytes", "log.memory_bytes"].map(|name| self.size(name) as u64);
-        Ok((spaces > 0).then_some(Logs { spaces, proxies, space_bytes, memory_bytes, kafka }))
+        let spaces = if one { spaces.min(1) } else { spaces };
+        Ok((spaces > 0).then_some(Logs { engine, spaces, proxies, space_bytes, memory_bytes, kafka }))
     }
 
     fn kafka(&self) -> Option<Kafka> {

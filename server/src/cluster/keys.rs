@@ -236,6 +236,14 @@ pub const KEYS: &[Key] = &[
         "all hosts must agree, from the first start on",
     ),
     key(
+        "log.engine",
+        Kind::Word(&["mason", "paxos", "corfu"]),
+        "mason",
+        "what orders the shared log: mason spreads logs over spaces, paxos is one replicated state machine, corfu is a baseline to \
+         compare with, one log by a bare sequencer and chains of servers; the last two have one space",
+        "all hosts must agree, from the first start on; docs/operations.md says what corfu does not do",
+    ),
+    key(
         "log.spaces",
         Kind::Number(0, 256),
         "0",

@@ -4,5 +4,5 @@ pub mod file;
 pub mod keys;
 pub mod placement;
 
-pub use file::{ClusterFile, Coordination, Durability, HostLine, Logs, Sequence};
+pub use file::{ClusterFile, Coordination, Durability, HostLine, LogEngine, Logs, Sequence};
 pub use placement::RoleName;

@@ -108,12 +108,11 @@ impl ShowStatus {
             "disk        {}",
             if status["disk_full"] == Value::Bool(true) { "FULL: clients wait" } else { "ok" }
         );
-        if let Some(coordination) = status["coordination"].as_object() {
-            let leads = coordination["leads"].as_object().map_or(0, serde_json::Map::len);
-            let sequencer = coordination["sequencer"].as_u64();
+        let coordination = &status["coordination"];
+        if coordination.is_object() {
             println!(
-                "zookeeper   leads {leads} proxies{}   sessions {}   znodes {}   watches {}",
-                sequencer.map_or_else(String::new, |epoch| format!("   is sequencer {epoch}")),
+                "zookeeper   {}   sessions {}   znodes {}   watches {}",
+                groups(coordination),
                 coordination["sessions"],
                 coordination["monitor"]["znode_count"].as_str().unwrap_or("0"),
                 coordination["monitor"]["watch_count"].as_str().unwrap_or("0"),
@@ -123,22 +122,52 @@ impl ShowStatus {
                 println!("  shard {space:<4}{}", standing.as_str().unwrap_or(""));
             }
         }
-        for (space, given) in status["sequence"].as_object().into_iter().flatten() {
-            println!("sequence    {space}: {given} places given");
+        if status["sequence_groups"].is_object() {
+            println!("sequence    {}", groups(&status["sequence_groups"]));
         }
-        for (_, space) in status["log"].as_object().into_iter().flatten() {
-            let mebibytes = |name: &str| space[name].as_u64().unwrap_or(0) >> 20;
+        for (space, given) in status["sequence"].as_object().into_iter().flatten() {
+            println!("  {space}: {given} places given");
+        }
+        print_log(&status["log"]);
+        print_members(&status);
+        Ok(())
+    }
+}
+
+/// What a host does for a service over Mason.
+fn groups(service: &Value) -> String {
+    let leads = service["leads"].as_object().map_or(0, serde_json::Map::len);
+    let sequencer = service["sequencer"].as_u64();
+    let sequencer = sequencer.map_or_else(String::new, |epoch| format!("   is sequencer {epoch}"));
+    format!("leads {leads} proxies{sequencer}")
+}
+
+fn print_log(log: &Value) {
+    if !log.is_object() {
+        return;
+    }
+    let holds = format!("logs {}   entries {}   bytes {}", log["logs"], log["entries"], log["bytes"]);
+    let projection = &log["projection"];
+    if !projection.is_object() {
+        println!("log         {}   {}   {holds}", log["engine"].as_str().unwrap_or(""), groups(log));
+        for (space, standing) in log["shards"].as_object().into_iter().flatten() {
+            let storage = &log["storage"][space];
+            let mebibytes = |name: &str| storage[name].as_u64().unwrap_or(0) >> 20;
             println!(
-                "log         {}   logs {}   segments {} ({} MiB)   in memory {} MiB",
-                space["standing"].as_str().unwrap_or(""),
-                space["logs"],
-                space["segments"],
+                "  {}   segments {} ({} MiB)   in memory {} MiB",
+                standing.as_str().unwrap_or(""),
+                storage["segments"],
                 mebibytes("stored_bytes"),
                 mebibytes("memory_bytes") + mebibytes("cached_bytes"),
             );
         }
-        print_members(&status);
-        Ok(())
+        return;
+    }
+    let sequencer = projection["sequencer"].as_str().unwrap_or("");
+    println!("log         corfu   epoch {}   sequencer {sequencer}   {holds}", projection["epoch"]);
+    for (number, chain) in projection["chains"].as_array().into_iter().flatten().enumerate() {
+        let hosts: Vec<&str> = chain.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+        println!("  chain {number:<4}{}", hosts.join(" "));
     }
 }
 

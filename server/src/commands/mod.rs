@@ -82,6 +82,8 @@ enum Verb {
 enum Bench {
     /// The key-value service
     Kv(crate::bench::Kv),
+    /// The shared log
+    Log(crate::bench::Log),
     /// A service that speaks ZooKeeper's protocol
     Zk(crate::bench::Zk),
 }
@@ -110,6 +112,7 @@ pub fn run() -> ExitCode {
         Verb::Config(config) => config.run(),
         Verb::Tls(tls) => tls.run(),
         Verb::Bench(Bench::Kv(bench)) => return bench.run(),
+        Verb::Bench(Bench::Log(bench)) => return bench.run(),
         Verb::Bench(Bench::Zk(bench)) => return bench.run(),
         Verb::Figures(figures) => figures.run(),
         Verb::Plan(plan) => plan.run(),

@@ -3,7 +3,7 @@
 use crate::admin::{self, Admin};
 use crate::advertise::Advertised;
 use crate::cluster::file::Overrides;
-use crate::cluster::{ClusterFile, Durability, keys};
+use crate::cluster::{ClusterFile, Durability, LogEngine, keys};
 use crate::failure::Failure;
 use crate::family::Node;
 use crate::host::{self, Sockets, StartError};
@@ -51,6 +51,14 @@ impl Serve {
                 format!("ordinate serve --config {} --host {near}", self.config.display()),
             )
         })?;
+        if self.join && file.logs.as_ref().is_some_and(|logs| logs.engine == LogEngine::Corfu) {
+            return Err(Failure::input(
+                "O2005",
+                "no host joins a cluster whose log.engine is corfu",
+                "the servers of CORFU' are those that the cluster began with",
+                "log.engine = \"mason\" or \"paxos\", in a cluster of its own",
+            ));
+        }
         let sockets = Sockets {
             peer: bind(&line.address, "[hosts]")?,
             native: bind(&file.listen.native, "listen.native")?,
@@ -112,6 +120,14 @@ impl Serve {
                 false => "paxos, one replicated state machine".to_owned(),
             };
             eprintln!("  zookeeper   {}   ({engine})", file.listen.zookeeper);
+        }
+        if let Some(logs) = &file.logs {
+            let engine = match logs.engine {
+                LogEngine::Mason => format!("mason, {} spaces, {} proxies", logs.spaces, logs.proxies),
+                LogEngine::Paxos => "paxos, one replicated state machine".to_owned(),
+                LogEngine::Corfu => format!("corfu, {} chains", file.hosts.len()),
+            };
+            eprintln!("  log         {engine}");
         }
         if let Some(kafka) = file.logs.as_ref().and_then(|logs| logs.kafka.as_ref()) {
             eprintln!("  kafka       {}", kafka.listen);

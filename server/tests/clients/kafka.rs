@@ -77,8 +77,8 @@ async fn goes_in_and_comes_out(client: impl Fn() -> Command, producer: &str, com
     read_by_a_group(&mut cluster, &addresses, &client).await;
 }
 
-/// A group reads it all while the host that coordinates the group is killed.
-async fn read_by_a_group(cluster: &mut Cluster, addresses: &[SocketAddr], client: &impl Fn() -> Command) {
+/// The host that is the broker that `find` finds, all being up.
+fn broker_of(cluster: &Cluster, find: impl Fn(&Brokers) -> Option<&Broker>) -> usize {
     let broker = |host: &crate::cluster::Host| Broker {
         node: node_of(HostId::named(&host.name)),
         address: host.name.clone(),
@@ -88,8 +88,13 @@ async fn read_by_a_group(cluster: &mut Cluster, addresses: &[SocketAddr], client
     let mut all: Vec<Broker> = cluster.hosts.iter().map(broker).collect();
     all.sort_by_key(|broker| broker.node);
     let brokers = Brokers { cluster: String::new(), all };
-    let coordinator = brokers.coordinator_of("readers/1").expect("there are hosts").address.clone();
-    let coordinator = cluster.hosts.iter().position(|host| host.name == coordinator).expect("it is a host");
+    let found = find(&brokers).expect("there are hosts").address.clone();
+    cluster.hosts.iter().position(|host| host.name == found).expect("it is a host")
+}
+
+/// A group reads it all while the host that coordinates the group is killed.
+async fn read_by_a_group(cluster: &mut Cluster, addresses: &[SocketAddr], client: &impl Fn() -> Command) {
+    let coordinator = broker_of(cluster, |brokers| brokers.coordinator_of("readers/1"));
     let servers = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
     let mut command = client();
     command.args([&servers, &records().to_string(), "group", "plain"]);
@@ -133,5 +138,52 @@ fn idempotent_producers_records_are_there_once() {
         let Some(folder) = peers::installed("kafka") else { return };
         goes_in_and_comes_out(|| python(&folder), "idempotent", "lz4").await;
         goes_in_and_comes_out(|| java(&folder), "idempotent", "gzip").await;
+    });
+}
+
+// A line that is lost or there twice when the shell's client feeds a file in while a host dies.
+#[test]
+fn a_file_goes_through_kcat_while_a_host_dies() {
+    alone(async {
+        if Command::new("kcat").arg("-V").output().is_err() {
+            println!("SKIPPED: there is no kcat (Debian has it)");
+            return;
+        }
+        let (mut cluster, addresses) = start().await;
+        let servers = addresses.iter().map(ToString::to_string).collect::<Vec<_>>().join(",");
+        let folder = cluster.folder.clone();
+        let (into, out) = (folder.join("lines"), folder.join("lines.back"));
+        // 100 bytes each, with the end of the line.
+        let lines: String = (0..records()).map(|number| format!("{number:099}\n")).collect();
+        std::fs::write(&into, &lines).expect("the target folder is writable");
+        let log = ordinate_client::Log::connect(cluster.endpoints_from(0));
+        log.create("lines", 512 << 20, None).await.expect("a log is made");
+        let began = std::time::Instant::now();
+        let mut command = Command::new("kcat");
+        command.args(["-P", "-b", &servers, "-t", "lines", "-p", "0", "-X", "enable.idempotence=true", "-l"]);
+        let mut child = command.arg(&into).spawn().expect("it is there");
+        let leader = broker_of(&cluster, |brokers| {
+            let node = brokers.leader_of("lines");
+            brokers.all.iter().find(|broker| broker.node == node)
+        });
+        let wanted = records() as u64 / 5;
+        let there = async |log: &ordinate_client::Log| log.stat("lines").await.map_or(0, |stat| stat.next);
+        while there(&log).await < wanted {
+            assert!(child.try_wait().expect("it can be waited for").is_none(), "it is over too early");
+        }
+        cluster.kill(leader);
+        let ended = tokio::task::spawn_blocking(move || child.wait()).await.expect("no panic");
+        assert!(ended.expect("it can be waited for").success(), "{}", cluster.logs());
+        let produced = began.elapsed();
+        cluster.launch(leader);
+        cluster.until("the host is back", PATIENCE, |cluster| cluster.is_ready(leader)).await;
+        let began = std::time::Instant::now();
+        let mut command = Command::new("kcat");
+        let from = addresses[leader].to_string();
+        command.args(["-C", "-b", &from, "-t", "lines", "-p", "0", "-o", "beginning", "-e", "-q"]);
+        command.stdout(std::fs::File::create(&out).expect("the folder is writable"));
+        assert!(command.status().expect("it is there").success(), "{}", cluster.logs());
+        println!("kcat: {} records in within {produced:?}, out within {:?}", records(), began.elapsed());
+        assert!(std::fs::read(&out).expect("it was written") == lines.as_bytes(), "other lines came back");
     });
 }

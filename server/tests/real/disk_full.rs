@@ -3,12 +3,12 @@
 use crate::cluster::{Cluster, PATIENCE};
 use crate::failover::clients;
 use crate::load::Load;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 /// A small file system that is gone when this is dropped.
-struct Small(PathBuf);
+pub struct Small(PathBuf);
 
 impl Small {
     fn mount(path: PathBuf) -> Option<Self> {
@@ -26,30 +26,40 @@ impl Drop for Small {
     }
 }
 
+/// Three hosts, each with a small file system of its own; none where such cannot be mounted.
+pub async fn start_on_small_disks(settings: &str) -> Option<(Cluster, Vec<Small>)> {
+    let mut cluster = Cluster::planned(3, settings, "");
+    let mounted: Option<Vec<Small>> = (0..3).map(|host| Small::mount(cluster.data_of(host))).collect();
+    let Some(mounted) = mounted else {
+        println!("SKIPPED: a small file system needs root and mount");
+        return None;
+    };
+    cluster.launch_all();
+    cluster.until_ready().await;
+    Some((cluster, mounted))
+}
+
+/// All the room that is left in a folder's file system goes to a file, which is returned.
+pub fn fill(folder: &Path) -> PathBuf {
+    let filler = folder.join("filler");
+    // Ends with an error when the disk is full.
+    let _ = Command::new("dd")
+        .args(["if=/dev/zero", "bs=64k", "status=none"])
+        .arg(format!("of={}", filler.display()))
+        .stderr(std::process::Stdio::null())
+        .status();
+    filler
+}
+
 // A host that acknowledges what it could not write, stops for good, or loses what it had when the disk is full.
 #[test]
 fn full_disks_make_clients_wait_and_nothing_else() {
     crate::alone(async {
-        let mut cluster = Cluster::planned(3, "", "");
-        let mounted: Option<Vec<Small>> = (0..3).map(|host| Small::mount(cluster.data_of(host))).collect();
-        let Some(mounted) = mounted else {
-            println!("SKIPPED: a small file system needs root and mount");
-            return;
-        };
-        cluster.launch_all();
-        cluster.until_ready().await;
+        let Some((mut cluster, mounted)) = start_on_small_disks("").await else { return };
         let load = Load::start("full", clients(&cluster, 3));
         load.until_acknowledged(50, PATIENCE).await;
-        // All the room that is left goes to a stranger, on two hosts of three.
-        let filler = |host: usize| cluster.data_of(host).join("filler");
-        for host in 0..2 {
-            // Ends with an error when the disk is full.
-            let _ = Command::new("dd")
-                .args(["if=/dev/zero", "bs=64k", "status=none"])
-                .arg(format!("of={}", filler(host).display()))
-                .stderr(std::process::Stdio::null())
-                .status();
-        }
+        // On two hosts of three.
+        let fillers: Vec<PathBuf> = (0..2).map(|host| fill(&cluster.data_of(host))).collect();
         let client = clients(&cluster, 1)[0].clone().with_timeout(Duration::from_secs(1));
         let mut written = 0u32;
         let waited = loop {
@@ -62,8 +72,8 @@ fn full_disks_make_clients_wait_and_nothing_else() {
         };
         let ready = cluster.page(0, "/readyz", 503).await.text();
         let full_at = load.now();
-        for host in 0..2 {
-            std::fs::remove_file(filler(host)).expect("it was written");
+        for filler in fillers {
+            std::fs::remove_file(filler).expect("it was written");
         }
         load.until_everybody_is_served(full_at, PATIENCE).await;
         let resumed = load.last_client_served_after(full_at).expect("it was waited for");

@@ -16,6 +16,8 @@ mod inspect;
 mod kafka;
 mod load;
 mod log;
+mod log_bad;
+mod log_corfu;
 mod membership;
 mod network;
 mod partition;

@@ -85,6 +85,26 @@ struct Group {
     members: BTreeMap<String, Member>,
 }
 
+/// What tools are told of a group.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Described {
+    /// Kafka's word for its state.
+    pub state: &'static str,
+    /// What kind of group.
+    pub kind: String,
+    /// How its members are assigned.
+    pub protocol: String,
+    /// Each member, with what it says of itself and what it is assigned.
+    pub members: Vec<(String, Bytes, Bytes)>,
+}
+
+impl Described {
+    /// Of a group that nobody is in.
+    pub fn without_members(state: &'static str) -> Self {
+        Self { state, kind: String::new(), protocol: String::new(), members: Vec::new() }
+    }
+}
+
 /// What a group that is waited for does next.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
@@ -126,6 +146,12 @@ impl Group {
         if self.members.len() < before && matches!(self.stage, Stage::Stable | Stage::Assigning) {
             self.rejoin(now);
         }
+    }
+
+    /// What a member says of itself in the protocol that was chosen.
+    fn said_by(&self, member: &Member) -> Bytes {
+        let of_protocol = member.protocols.iter().find(|(name, _)| *name == self.protocol);
+        of_protocol.map(|(_, bytes)| bytes.clone()).unwrap_or_default()
     }
 
     /// The first protocol of the leader that all members have.
@@ -238,12 +264,8 @@ impl Groups {
     pub fn joined(&self, name: &str, member: &str) -> Result<Joined, Code> {
         let group = self.known.get(name).filter(|group| group.members.contains_key(member));
         let group = group.ok_or(Code::UNKNOWN_MEMBER_ID)?;
-        let said = |it: &Member| {
-            let of_protocol = it.protocols.iter().find(|(name, _)| *name == group.protocol);
-            of_protocol.map(|(_, bytes)| bytes.clone()).unwrap_or_default()
-        };
         let members = if group.leader == member {
-            group.members.iter().map(|(name, it)| (name.clone(), said(it))).collect()
+            group.members.iter().map(|(name, it)| (name.clone(), group.said_by(it))).collect()
         } else {
             Vec::new()
         };
@@ -284,6 +306,36 @@ impl Groups {
     pub fn assignment(&self, name: &str, member: &str) -> Option<Bytes> {
         let group = self.known.get(name).filter(|group| group.stage == Stage::Stable)?;
         group.members.get(member).map(|member| member.assignment.clone())
+    }
+
+    /// The groups that have members, with their kinds.
+    pub fn list(&mut self, now: Instant) -> Vec<(Arc<str>, String)> {
+        self.known.values_mut().for_each(|group| group.expire(now));
+        let alive = self.known.iter().filter(|(_, group)| !group.members.is_empty());
+        alive.map(|(name, group)| (name.clone(), group.kind.clone())).collect()
+    }
+
+    /// What is known of a group; nothing of one without members.
+    pub fn describe(&mut self, name: &str, now: Instant) -> Option<Described> {
+        let group = self.known.get_mut(name)?;
+        group.expire(now);
+        if group.members.is_empty() {
+            return None;
+        }
+        let state = match group.stage {
+            Stage::Joining { .. } | Stage::Beginning { .. } => "PreparingRebalance",
+            Stage::Assigning => "CompletingRebalance",
+            Stage::Stable => "Stable",
+        };
+        let member = |(name, member): (&String, &Member)| {
+            (name.clone(), group.said_by(member), member.assignment.clone())
+        };
+        Some(Described {
+            state,
+            kind: group.kind.clone(),
+            protocol: group.protocol.clone(),
+            members: group.members.iter().map(member).collect(),
+        })
     }
 
     /// A member goes.

@@ -40,6 +40,10 @@ pub mod key {
     pub const LEAVE_GROUP: i16 = 13;
     /// Gives or gets assignments.
     pub const SYNC_GROUP: i16 = 14;
+    /// Asks who is in a group.
+    pub const DESCRIBE_GROUPS: i16 = 15;
+    /// Asks which groups there are.
+    pub const LIST_GROUPS: i16 = 16;
     /// Asks what is spoken.
     pub const API_VERSIONS: i16 = 18;
     /// Makes topics.
@@ -64,6 +68,8 @@ pub const APIS: &[Api] = &[
     Api { key: key::HEARTBEAT, min: 0, max: 3 },
     Api { key: key::LEAVE_GROUP, min: 0, max: 3 },
     Api { key: key::SYNC_GROUP, min: 0, max: 3 },
+    Api { key: key::DESCRIBE_GROUPS, min: 0, max: 4 },
+    Api { key: key::LIST_GROUPS, min: 0, max: 2 },
     Api { key: key::API_VERSIONS, min: 0, max: 3 },
     Api { key: key::CREATE_TOPICS, min: 2, max: 4 },
     Api { key: key::DELETE_TOPICS, min: 1, max: 3 },
@@ -209,6 +215,10 @@ pub enum Request {
     Heartbeat(Membership),
     /// These members of a group go.
     LeaveGroup(Arc<str>, Vec<String>),
+    /// Who is in the groups of these names?
+    DescribeGroups(Vec<Arc<str>>),
+    /// Which groups have members here?
+    ListGroups,
     /// Keeps how far the group has come.
     OffsetCommit(Membership, Vec<Part<Committed>>),
     /// Asks how far a group has come in these partitions; none for all.
@@ -259,6 +269,14 @@ impl Request {
             }
             key::HEARTBEAT => Self::Heartbeat(Membership::read(input, version >= 3)?),
             key::LEAVE_GROUP => Self::read_leave(input, version)?,
+            key::DESCRIBE_GROUPS => {
+                let names = input.items(2, read_name)?;
+                if version >= 3 {
+                    input.i8()?;
+                }
+                Self::DescribeGroups(names)
+            }
+            key::LIST_GROUPS => Self::ListGroups,
             key::OFFSET_COMMIT => Self::read_commit(input, version)?,
             key::OFFSET_FETCH => {
                 let group = read_name(input)?;
@@ -284,6 +302,7 @@ impl Request {
             | Self::NewerApiVersions
             | Self::InitProducerId(_)
             | Self::FindCoordinator(..)
+            | Self::ListGroups
             | Self::Heartbeat(_) => 0,
             Self::JoinGroup(join) => join.protocols.len(),
             Self::SyncGroup(_, assignments) => assignments.len(),
@@ -295,7 +314,7 @@ impl Request {
             Self::Fetch(fetch) => fetch.parts.len(),
             Self::ListOffsets(parts) => parts.len(),
             Self::CreateTopics(create) => create.topics.len(),
-            Self::DeleteTopics(names) => names.len(),
+            Self::DeleteTopics(names) | Self::DescribeGroups(names) => names.len(),
         }
     }
 }

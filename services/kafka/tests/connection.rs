@@ -6,7 +6,9 @@ use kafka::{
 };
 use kernel::{Decode as _, Encode as _, Instant, NodeId};
 use mason::{Number, Order, Placed, Shard as _, ShardOut, Space, Stamp};
-use shared_log::{Answer, Append, Create, Logs, Named, Part, RETAIN_BYTES_MIN, Request, Rows, Trim};
+use shared_log::{
+    Answer, Append, Commit, Create, Logs, Named, Part, Progress, RETAIN_BYTES_MIN, Request, Rows, Trim,
+};
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -411,6 +413,60 @@ fn versions_and_hosts_are_told() {
     assert_eq!(twin.logs.logs().map(|(name, _)| name.to_owned()).collect::<Vec<_>>(), ["t"]);
     assert_eq!(twin.send(key::METADATA, 1, 1, &[0, 0, 0, 9, 0]), Err(Fault::Malformed));
     assert_eq!(twin.send(77, 0, 1, b""), Err(Fault::Malformed));
+}
+
+// A tool that is told of a group that is not there, or not of one that is, hides who lags behind.
+#[test]
+fn groups_are_listed_and_described() {
+    let mut twin = Twin::new();
+    let mut join = Vec::new();
+    join.put_text(Some("g"));
+    join.put_i32(10_000);
+    join.put_i32(60_000);
+    join.put_text(Some(""));
+    join.put_text(Some("consumer"));
+    join.put_array([()].iter(), |out, ()| {
+        out.put_text(Some("range"));
+        out.put_bytes(b"said");
+    });
+    twin.send(key::JOIN_GROUP, 2, 1, &join).expect("it is sound");
+    twin.settle().expect("it is sound");
+    twin.pass(Duration::from_millis(100)).expect("time passes");
+    twin.settle().expect("it is sound");
+    twin.pass(Duration::from_millis(100)).expect("time passes");
+    twin.response().expect("it has joined");
+    twin.send(key::LIST_GROUPS, 0, 2, b"").expect("it is sound");
+    let (_, mut input) = twin.response().expect("a response");
+    assert_eq!((input.i16(), input.i32()), (Ok(0), Ok(1)));
+    assert_eq!((input.text().as_deref(), input.text().as_deref()), (Ok("g"), Ok("consumer")));
+    let commit = Commit {
+        group: "left".to_owned(),
+        generation: None,
+        progress: vec![Progress { log: "t".to_owned(), position: 3, note: String::new() }],
+    };
+    assert_eq!(twin.ask(Request::Commit(commit)), Answer::Done);
+    let mut names = Vec::new();
+    names.put_array(["g", "left", "nosuch"].iter(), |out, name| out.put_text(Some(name)));
+    twin.send(key::DESCRIBE_GROUPS, 0, 3, &names).expect("it is sound");
+    twin.settle().expect("it is sound");
+    let (_, mut input) = twin.response().expect("a response");
+    assert_eq!(input.i32(), Ok(3));
+    for (name, state, kind, protocol, members) in [
+        ("g", "CompletingRebalance", "consumer", "range", 1),
+        ("left", "Empty", "", "", 0),
+        ("nosuch", "Dead", "", "", 0),
+    ] {
+        assert_eq!((input.i16(), input.text().as_deref()), (Ok(0), Ok(name)));
+        assert_eq!((input.text().as_deref(), input.text().as_deref()), (Ok(state), Ok(kind)));
+        assert_eq!((input.text().as_deref(), input.i32()), (Ok(protocol), Ok(members)));
+        for _ in 0..members {
+            assert!(input.text().is_ok_and(|member| member.starts_with("member-")));
+            assert_eq!((input.text().as_deref(), input.text().as_deref()), (Ok(""), Ok("")));
+            assert_eq!(input.bytes().ok().flatten().as_deref(), Some(b"said".as_slice()));
+            assert_eq!(input.bytes().ok().flatten().as_deref(), Some(b"".as_slice()));
+        }
+    }
+    assert_eq!(input.remaining(), 0);
 }
 
 // A client that never reads its answers, or sends without end, must not fill the memory.

@@ -5,7 +5,7 @@
 
 use crate::native::{Call, Native, Reply};
 use crate::wire::{Answer, Entries, List, LogStat, READ_BYTES_MAX, Request, Why, space_of};
-use kernel::{Bytes, Cx, Decode, Encode, Instant, NodeId, Position, RequestId, Role};
+use kernel::{Bytes, Cx, Decode, Encode, Family, Instant, NodeId, Position, RequestId, Role};
 use mason::client::{BarrierPassed, ClientIn, Output, ReadAnswers};
 use mason::proxy::Barrier;
 use mason::shard::{Attach, Query, Read};
@@ -53,7 +53,7 @@ pub struct Gateway {
 
 /// Who waits for an answer.
 #[derive(Clone, Copy, Debug)]
-enum Asker {
+pub(crate) enum Asker {
     /// A local application.
     Call(RequestId),
     /// A connection, and its number for the call.
@@ -407,7 +407,12 @@ fn first_of(mut logs: Vec<LogStat>, list: &List) -> Vec<LogStat> {
     logs
 }
 
-fn tell(asker: Asker, answer: Answer, cx: &mut Cx<'_, Gateway>) {
+/// Answers a call.
+pub(crate) fn tell<R: Role>(asker: Asker, answer: Answer, cx: &mut Cx<'_, R>)
+where
+    R::Family: Family<Response = Response>,
+    <R::Family as Family>::Message: From<Output>,
+{
     if let Answer::Refused(refused) = &answer {
         match refused.why {
             Why::Moved => cx.mark("log.refused_a_late_writer"),

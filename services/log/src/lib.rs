@@ -11,6 +11,7 @@
 //! segments, which every server of the space keeps on its disk; memory and snapshots hold what is not there yet ([`Bounds`]).
 #![forbid(unsafe_code)]
 
+pub mod corfu;
 mod gateway;
 mod groups;
 mod log;

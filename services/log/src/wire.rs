@@ -298,12 +298,14 @@ pub enum Why {
     Full = 10,
     /// The entries of one append cost more than [`APPEND_BYTES_MAX`].
     TooLarge = 11,
+    /// The engine that orders this log cannot do it.
+    Unsupported = 12,
 }
 
 impl Why {
     /// The reason with this number; what is not known is taken for a malformed call.
     pub fn of(number: u8) -> Self {
-        const ALL: [Why; 11] = [
+        const ALL: [Why; 12] = [
             Why::Busy,
             Why::Unknown,
             Why::Malformed,
@@ -315,6 +317,7 @@ impl Why {
             Why::BeyondTail,
             Why::Full,
             Why::TooLarge,
+            Why::Unsupported,
         ];
         ALL.into_iter().find(|why| *why as u8 == number).unwrap_or(Why::Malformed)
     }

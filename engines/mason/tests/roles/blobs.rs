@@ -164,7 +164,7 @@ fn shelf(host: u32) -> Bench<Server> {
 fn simple(number: u64, body: &'static [u8]) -> Deliver {
     let order = Order { numbers: [at(0, number)].into(), stamp: Stamp(number), time: 0 };
     let delivered = Delivered { order, operation: Some(operation(number, body)) };
-    Deliver { group: Group(0), runs: runs_of(0, &[delivered]), cut: None }
+    Deliver { group: Group(0), runs: runs_of(0, &[delivered]), cut: None, more: false }
 }
 
 fn replica() -> NodeId {

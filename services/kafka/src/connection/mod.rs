@@ -5,6 +5,7 @@
 
 mod commits;
 mod fetch;
+mod groups;
 mod membership;
 mod offsets;
 mod produce;
@@ -301,6 +302,14 @@ impl Connection {
                 let coordinator = self.coordinator(&group, brokers);
                 Box::new(membership::LeaveGroup::new(group, members, coordinator))
             }
+            Request::ListGroups => Box::new(groups::ListGroups::new(self.shared.groups.clone())),
+            Request::DescribeGroups(names) => {
+                let asked = names.into_iter().map(|name| {
+                    let coordinator = self.coordinator(&name, brokers);
+                    (name, coordinator)
+                });
+                Box::new(groups::DescribeGroups::new(asked.collect()))
+            }
             Request::OffsetCommit(membership, parts) => {
                 let coordinator = self.coordinator(&membership.group, brokers);
                 Box::new(commits::Commit::new(membership, parts, coordinator))
@@ -476,6 +485,8 @@ fn code_of(refused: &Refused) -> Code {
         Why::Sealed | Why::Full => Code::POLICY_VIOLATION,
         Why::Trimmed | Why::BeyondTail => Code::OFFSET_OUT_OF_RANGE,
         Why::TooLarge => Code::MESSAGE_TOO_LARGE,
+        // A log whose engine does not append for producers is not served by this port.
+        Why::Unsupported => Code::POLICY_VIOLATION,
     }
 }
 

@@ -1,5 +1,7 @@
 //! `ordinate log`: the shared log from the command line.
 
+mod dump;
+
 use super::kv::{Endpoint, Output};
 use crate::cluster::keys;
 use crate::failure::Failure;
@@ -10,6 +12,7 @@ use serde_json::json;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{BufRead as _, BufReader, BufWriter, IsTerminal as _, Write as _};
+use std::path::PathBuf;
 use std::pin::Pin;
 use std::time::Duration;
 use tokio::sync::mpsc;
@@ -103,6 +106,29 @@ pub enum Log {
         #[command(flatten)]
         endpoint: Endpoint,
     },
+    /// Write what a log holds into a file, with checksums
+    Dump {
+        /// The log
+        name: String,
+        /// The file; it appears when it is whole
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+        #[command(flatten)]
+        endpoint: Endpoint,
+    },
+    /// Check a file that `log dump` wrote, and append its entries
+    Load {
+        /// The log; positions are as they were if it is empty, and the dump begins at 0
+        name: String,
+        /// The file
+        #[arg(long = "in", value_name = "FILE")]
+        input: PathBuf,
+        /// Check it, and append nothing
+        #[arg(long)]
+        check: bool,
+        #[command(flatten)]
+        endpoint: Endpoint,
+    },
     /// How far a log goes
     Stat {
         /// The log
@@ -159,6 +185,8 @@ impl Log {
             }
             Self::Delete { name, endpoint } => endpoint
                 .with_log(|log| async move { log.delete(&name).await.map_err(|error| failure(&error)) }),
+            Self::Dump { name, out, endpoint } => dump::dump(&endpoint, &name, &out),
+            Self::Load { name, input, check, endpoint } => dump::load(&endpoint, &name, &input, check),
             Self::Stat { name, output, endpoint } => endpoint.with_log(|log| async move {
                 let stat = log.stat(&name).await.map_err(|error| failure(&error))?;
                 print(&[stat], output);
@@ -192,6 +220,12 @@ fn failure(error: &LogError) -> Failure {
             let remedy = format!("ordinate log read {name} --from {resume_from}");
             Failure::input("O1014", "the entries are gone", said, remedy)
         }
+        LogError::Unsupported => Failure::input(
+            "O1017",
+            "the cluster's log does not do this",
+            said,
+            "docs/operations.md: what the log's engines do",
+        ),
         LogError::Exists(_)
         | LogError::Sealed { .. }
         | LogError::Moved { .. }
@@ -211,7 +245,13 @@ fn print(logs: &[LogStat], output: Output) {
         match output {
             Output::Table => {
                 let sealed = if *sealed { "   sealed" } else { "" };
-                println!("{name}   first {first}   tail {next}   {bytes} of {retain_bytes} bytes{sealed}");
+                let kept = match retain_ms {
+                    0 => String::new(),
+                    ms => format!("   kept for {:?}", Duration::from_millis(*ms)),
+                };
+                println!(
+                    "{name}   first {first}   tail {next}   {bytes} of {retain_bytes} bytes{kept}{sealed}"
+                );
             }
             Output::Json => println!(
                 "{}",
@@ -314,6 +354,16 @@ fn progress() -> ProgressBar {
         bar.set_style(style);
     }
     bar.enable_steady_tick(Duration::from_millis(200));
+    bar
+}
+
+/// The same where it is known how many entries there are.
+fn progress_of(entries: u64) -> ProgressBar {
+    let bar = ProgressBar::new(entries);
+    let form = "{bar:40} {human_pos} of {human_len} entries, {per_sec}, {eta} to go";
+    if let Ok(style) = ProgressStyle::with_template(form) {
+        bar.set_style(style);
+    }
     bar
 }
 

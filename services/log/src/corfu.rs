@@ -1,0 +1,480 @@
+//! The log over CORFU', a baseline to compare with: one log, whose gateways are the clients that do the work (see [`corfu`]).
+//!
+//! **Promised.** A position holds one entry for good, until it is trimmed; what was answered is on every server of its chain. **Not
+//! promised**, and so refused or told: the log's positions have holes where an append failed, which readers skip; entries of one
+//! append follow one another, or else its caller is told that it is not known what became of it; appends of one connection keep no
+//! order; there is one log, made with the cluster and never sealed.
+
+use crate::gateway::{Asker, tell};
+use crate::native::{Call, Native};
+use crate::wire::{Answer, Append, Entries, List, LogStat, Read, Request, Why};
+use crate::{READ_BYTES_MAX, Rows};
+use ::corfu::{Client, Corfu, Extent, LogPosition, Response as Done};
+use kernel::{
+    Bytes, Cx, Decode, DecodeError, Effect, Effects, Encode, Family, Instant, Node, NodeId, Position, Reader,
+    RequestId, Role, Situation, TimerIndex, TimerKey as _,
+};
+use mason::client::{ClientIn as User, Output};
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::time::Duration;
+
+/// The family of the gateway.
+#[derive(Debug)]
+pub struct CorfuLog;
+
+impl Family for CorfuLog {
+    type Message = Message;
+    type Request = Bytes;
+    type Response = mason::Response;
+}
+
+/// What the gateway hears and says.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Message {
+    /// Of the engine.
+    Corfu(corfu::Message),
+    /// Of the host's users: their connections are those of every service.
+    User(mason::Message),
+}
+
+impl Encode for Message {
+    fn encode(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Corfu(message) => {
+                out.push(1);
+                message.encode(out);
+            }
+            Self::User(message) => {
+                out.push(2);
+                message.encode(out);
+            }
+        }
+    }
+}
+
+impl Decode for Message {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        match u8::decode(input)? {
+            1 => Decode::decode(input).map(Self::Corfu),
+            2 => Decode::decode(input).map(Self::User),
+            tag => Err(DecodeError::UnknownTag("message of the log over CORFU'", tag)),
+        }
+    }
+}
+
+impl From<corfu::Message> for Message {
+    fn from(message: corfu::Message) -> Self {
+        Self::Corfu(message)
+    }
+}
+
+impl From<Output> for Message {
+    fn from(message: Output) -> Self {
+        Self::User(message.into())
+    }
+}
+
+kernel::timers! {
+    /// The gateway's timers.
+    pub enum CorfuTimer {
+        /// The engine's client has something to look at.
+        Client,
+        /// Readers at the tail look again.
+        Look,
+    }
+}
+
+/// The name of the one log.
+pub const NAME: &str = "log";
+/// How often readers at the tail look whether there is more.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Entries of one read.
+const PAGE: u64 = 64;
+/// Calls that wait for an answer; more are answered busy.
+const CALLS_MAX: usize = 10_000;
+/// Questions for the tail under way; the reads that come meanwhile share the next one.
+const STATS_MAX: usize = 4;
+/// The longest that a read waits for an entry.
+const WAIT_MS_MAX: u32 = 30_000;
+
+/// What the engine's client was asked, and for whom.
+#[derive(Clone, Debug)]
+enum Asked {
+    /// By a user, who gets the answer.
+    Direct(Asker),
+    /// How far the log goes, by these reads.
+    Stat(Vec<u64>),
+    /// One entry of a read.
+    Entry { read: u64, index: usize },
+}
+
+/// A read on its way.
+#[derive(Clone, Debug)]
+struct Reading {
+    asker: Asker,
+    request: Request,
+    /// When it is answered even if there is nothing.
+    until: Instant,
+    /// It waits for more to be appended.
+    idle: bool,
+    /// The tail, as it was while the read was under way.
+    tail: u64,
+    entries: Vec<Option<Done>>,
+    missing: usize,
+}
+
+/// The gateway of a host. A call is an encoded [`Request`]; its answer an encoded [`Answer`].
+#[derive(Debug)]
+pub struct Gateway {
+    client: Client,
+    /// What the client's calls leave; empty between two of ours.
+    effects: Effects<Corfu>,
+    retain_bytes: u64,
+    asked: BTreeMap<u64, Asked>,
+    next_id: u64,
+    reads: BTreeMap<u64, Reading>,
+    /// Reads that wait for the next question for the tail.
+    wanting: Vec<u64>,
+    stats: usize,
+}
+
+impl Gateway {
+    /// A gateway that does its work by `client`; servers hold about `retain_bytes`.
+    pub fn new(client: Client, retain_bytes: u64) -> Self {
+        Self {
+            client,
+            effects: Effects::new(Position(0), false),
+            retain_bytes,
+            asked: BTreeMap::new(),
+            next_id: 0,
+            reads: BTreeMap::new(),
+            wanting: Vec::new(),
+            stats: 0,
+        }
+    }
+
+    /// Calls without an answer.
+    pub fn outstanding(&self) -> usize {
+        self.asked.len() + self.reads.len()
+    }
+
+    /// Calls the engine's client, and acts on what it answers.
+    fn with_client(&mut self, cx: &mut Cx<'_, Self>, call: impl FnOnce(&mut Client, &mut Cx<'_, Client>)) {
+        let (node, now, wall) = (cx.node(), cx.now(), cx.wall());
+        let situation = Situation { node, now, wall, rng: cx.rng() };
+        call(&mut self.client, &mut Cx::new(situation, &mut self.effects));
+        let mut answers = Vec::new();
+        for effect in self.effects.drain() {
+            match effect {
+                Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
+                    cx.send(to, message);
+                }
+                Effect::SetTimer { after, .. } => cx.set_timer(CorfuTimer::Client, after),
+                Effect::StopTimer { .. } => cx.stop_timer(CorfuTimer::Client),
+                Effect::Respond { id, response } => answers.push((id.0, response)),
+                Effect::Reject { reason } => cx.reject(reason),
+                Effect::Mark { name } => cx.mark(name),
+                // It journals and stores nothing.
+                Effect::Trim { .. } | Effect::Blob(_) | Effect::Note { .. } => {}
+            }
+        }
+        for (id, response) in answers {
+            self.on_done(id, response, cx);
+        }
+    }
+
+    fn ask(&mut self, asked: Asked, request: corfu::Request, cx: &mut Cx<'_, Self>) {
+        self.next_id += 1;
+        let id = self.next_id;
+        self.asked.insert(id, asked);
+        self.with_client(cx, |client, cx| client.on_request(RequestId(id), request, cx));
+    }
+
+    fn take(&mut self, asker: Asker, request: Request, cx: &mut Cx<'_, Self>) {
+        if let Some(why) = request.fault() {
+            return tell(asker, Answer::refused(why), cx);
+        }
+        if self.outstanding() >= CALLS_MAX {
+            return tell(asker, Answer::refused(Why::Busy), cx);
+        }
+        let unsupported = |name: &str| Answer::about(Why::Unsupported, name, 0);
+        let there = |name: &str| (name != NAME).then(|| Answer::about(Why::NoSuchLog, name, 0));
+        let refused = match &request {
+            Request::Create(create) if create.name == NAME => Some(Answer::about(Why::Exists, NAME, 0)),
+            Request::Append(Append { parts }) => match parts.as_slice() {
+                [part] if part.expect.is_none() => there(&part.name),
+                _ => Some(unsupported(NAME)),
+            },
+            Request::Trim(trim) => there(&trim.name),
+            Request::Read(read) => there(&read.name),
+            Request::Stat(named) => there(&named.name),
+            Request::List(_) => None,
+            Request::Create(create) => Some(unsupported(&create.name)),
+            Request::Seal(named) | Request::Delete(named) => Some(unsupported(&named.name)),
+            Request::Produce(produce) => Some(unsupported(&produce.name)),
+            Request::BeginGeneration(named) | Request::GroupOf(named) => Some(unsupported(&named.name)),
+            Request::Commit(commit) => Some(unsupported(&commit.group)),
+        };
+        if let Some(refused) = refused {
+            return tell(asker, refused, cx);
+        }
+        match request {
+            Request::Append(Append { parts }) => {
+                let rows = parts.into_iter().next().map(|part| part.entries).unwrap_or_default();
+                let bodies = Rows::iter(&rows).map(|entry| rows.slice_ref(entry)).collect();
+                self.ask(Asked::Direct(asker), corfu::Request::AppendAll(bodies), cx);
+            }
+            Request::Trim(trim) => {
+                self.ask(Asked::Direct(asker), corfu::Request::Trim(LogPosition(trim.before)), cx);
+            }
+            request => self.read(asker, request, cx),
+        }
+    }
+
+    fn read(&mut self, asker: Asker, request: Request, cx: &mut Cx<'_, Self>) {
+        let wait_ms = if let Request::Read(read) = &request { read.wait_ms.min(WAIT_MS_MAX) } else { 0 };
+        let until = cx.now() + Duration::from_millis(wait_ms.into());
+        self.next_id += 1;
+        let (idle, tail, entries, missing) = (false, 0, Vec::new(), 0);
+        self.reads.insert(self.next_id, Reading { asker, request, until, idle, tail, entries, missing });
+        self.wanting.push(self.next_id);
+    }
+
+    fn end(&mut self, read: u64, answer: Answer, cx: &mut Cx<'_, Self>) {
+        if let Some(reading) = self.reads.remove(&read) {
+            tell(reading.asker, answer, cx);
+        }
+    }
+
+    fn on_done(&mut self, id: u64, response: Done, cx: &mut Cx<'_, Self>) {
+        match self.asked.remove(&id) {
+            Some(Asked::Direct(asker)) => tell(asker, answer_of(&response), cx),
+            Some(Asked::Stat(reads)) => {
+                self.stats -= 1;
+                for read in reads {
+                    match response {
+                        Done::Stat(extent) => self.on_extent(read, extent, cx),
+                        _ => self.end(read, Answer::refused(Why::Busy), cx),
+                    }
+                }
+            }
+            Some(Asked::Entry { read, index }) => {
+                let Some(reading) = self.reads.get_mut(&read) else { return };
+                if let Done::Gone(first) = response {
+                    return self.end(read, Answer::about(Why::Trimmed, NAME, first.0), cx);
+                }
+                reading.entries[index] = Some(response);
+                reading.missing -= 1;
+                if reading.missing == 0 {
+                    let answer = reading.page();
+                    self.end(read, answer, cx);
+                }
+            }
+            None => {}
+        }
+    }
+
+    fn on_extent(&mut self, read: u64, extent: Extent, cx: &mut Cx<'_, Self>) {
+        let Some(reading) = self.reads.get_mut(&read) else { return };
+        let Extent { first, next, .. } = extent;
+        let stat = || LogStat {
+            name: NAME.to_owned(),
+            first: first.0,
+            next: next.0,
+            bytes: extent.bytes,
+            retain_bytes: self.retain_bytes,
+            retain_ms: 0,
+            sealed: false,
+        };
+        let answer = match &reading.request {
+            Request::Read(Read { from, .. }) if *from < first.0 => Answer::about(Why::Trimmed, NAME, first.0),
+            Request::Read(Read { from, .. }) if *from > next.0 => {
+                Answer::about(Why::BeyondTail, NAME, next.0)
+            }
+            Request::Read(Read { from, entries_max, .. }) => {
+                reading.tail = next.0;
+                let (from, count) = (*from, PAGE.min((*entries_max).max(1).into()).min(next.0 - *from));
+                if count > 0 {
+                    (reading.entries, reading.missing) = (vec![None; count as usize], count as usize);
+                    for index in 0..count {
+                        let asked = Asked::Entry { read, index: index as usize };
+                        self.ask(asked, corfu::Request::Read(LogPosition(from + index)), cx);
+                    }
+                    return;
+                }
+                if cx.now() < reading.until {
+                    reading.idle = true;
+                    return;
+                }
+                reading.page()
+            }
+            Request::List(List { after, .. }) if after.as_str() >= NAME => Answer::Logs(Vec::new()),
+            _ => Answer::Logs(vec![stat()]),
+        };
+        self.end(read, answer, cx);
+    }
+}
+
+impl Reading {
+    /// Entries that follow one another, behind the holes that they begin with.
+    fn page(&self) -> Answer {
+        let Request::Read(Read { from, bytes_max, .. }) = &self.request else {
+            return Answer::refused(Why::Malformed);
+        };
+        let bytes_max = (*bytes_max).min(READ_BYTES_MAX) as usize;
+        let is_hole = |entry: &&Option<Done>| matches!(entry, Some(Done::Junk));
+        let holes = self.entries.iter().take_while(is_hole).count();
+        let (mut rows, mut count) = (Rows::default(), 0);
+        for entry in &self.entries[holes..] {
+            let Some(Done::Entry(body)) = entry else { break };
+            if count > 0 && rows.len() + body.len() > bytes_max {
+                break;
+            }
+            rows.push(body);
+            count += 1;
+        }
+        let first = from + holes as u64;
+        Answer::Entries(Entries {
+            first,
+            next: first + count,
+            tail: self.tail,
+            sealed: false,
+            rows: rows.into_bytes(),
+        })
+    }
+}
+
+fn answer_of(response: &Done) -> Answer {
+    match response {
+        Done::AllAppended(positions) => match positions.first() {
+            Some(first) if positions.iter().enumerate().all(|(nth, at)| at.0 == first.0 + nth as u64) => {
+                Answer::Appended(vec![first.0])
+            }
+            // They are there, but not behind one another.
+            Some(_) | None => Answer::refused(Why::Unknown),
+        },
+        Done::Trimmed => Answer::Done,
+        Done::Refused
+        | Done::Appended(_)
+        | Done::Entry(_)
+        | Done::Junk
+        | Done::Unwritten
+        | Done::Gone(_)
+        | Done::Stat(_) => Answer::refused(Why::Busy),
+    }
+}
+
+impl Role for Gateway {
+    type Family = CorfuLog;
+    type In = Message;
+    type Timer = CorfuTimer;
+    type Record = Infallible;
+
+    fn restore(&mut self, _position: Position, record: Infallible) {
+        match record {}
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        self.with_client(cx, |client, cx| client.on_start(cx));
+        cx.set_timer(CorfuTimer::Look, LOOK_EVERY);
+    }
+
+    fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_, Self>) {
+        match message {
+            Message::Corfu(corfu::Message::Client(message)) => {
+                self.with_client(cx, |client, cx| client.on_message(from, message, cx));
+            }
+            Message::User(mason::Message::Client(User::Input(message))) => {
+                match Native::decoded(&message.bytes) {
+                    Ok(Native::Call(Call { id, request })) => {
+                        self.take(Asker::Connection { node: from, id }, request, cx);
+                    }
+                    Ok(Native::Reply(_)) | Err(_) => cx.reject("message that is no call"),
+                }
+            }
+            Message::Corfu(_) | Message::User(_) => cx.reject("message for another role"),
+        }
+    }
+
+    fn on_timer(&mut self, timer: CorfuTimer, cx: &mut Cx<'_, Self>) {
+        match timer {
+            CorfuTimer::Client => {
+                let tick = corfu::client::ClientTimer::Tick;
+                self.with_client(cx, |client, cx| client.on_timer(tick, cx));
+            }
+            CorfuTimer::Look => {
+                cx.set_timer(CorfuTimer::Look, LOOK_EVERY);
+                for (&read, reading) in self.reads.iter_mut().filter(|(_, reading)| reading.idle) {
+                    reading.idle = false;
+                    self.wanting.push(read);
+                }
+            }
+        }
+    }
+
+    fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
+        match Request::decoded(&request) {
+            Ok(request) => self.take(Asker::Call(id), request, cx),
+            Err(_) => tell(Asker::Call(id), Answer::refused(Why::Malformed), cx),
+        }
+    }
+
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        if !self.wanting.is_empty() && self.stats < STATS_MAX {
+            self.stats += 1;
+            let reads = std::mem::take(&mut self.wanting);
+            self.ask(Asked::Stat(reads), corfu::Request::Stat, cx);
+        }
+    }
+}
+
+/// The gateway as a node.
+#[derive(Debug)]
+pub struct GatewayNode(pub Gateway);
+
+impl Node for GatewayNode {
+    type Family = CorfuLog;
+
+    fn restore(&mut self, position: Position, record: Bytes) -> Result<(), DecodeError> {
+        self.0.restore(position, Decode::decoded(&record)?);
+        Ok(())
+    }
+
+    fn on_start(&mut self, situation: Situation<'_>, effects: &mut Effects<CorfuLog>) {
+        self.0.on_start(&mut Cx::new(situation, effects));
+    }
+
+    fn on_message(
+        &mut self,
+        from: NodeId,
+        message: Message,
+        situation: Situation<'_>,
+        effects: &mut Effects<CorfuLog>,
+    ) {
+        self.0.on_message(from, message, &mut Cx::new(situation, effects));
+    }
+
+    fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<CorfuLog>) {
+        let timer = CorfuTimer::from_index(timer).expect("a driver returns only timers that were set");
+        self.0.on_timer(timer, &mut Cx::new(situation, effects));
+    }
+
+    fn on_request(
+        &mut self,
+        id: RequestId,
+        request: Bytes,
+        situation: Situation<'_>,
+        effects: &mut Effects<CorfuLog>,
+    ) {
+        self.0.on_request(id, request, &mut Cx::new(situation, effects));
+    }
+
+    fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<CorfuLog>) {
+        self.0.on_burst_end(&mut Cx::new(situation, effects));
+    }
+
+    fn role_name(&self) -> &'static str {
+        "gateway"
+    }
+}
