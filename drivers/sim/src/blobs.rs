@@ -55,15 +55,20 @@ impl Files {
         self.0.values().any(|blob| !blob.bytes.is_empty() && blob.is_sound())
     }
 
-    /// Flips one bit; false if there is none.
+    /// Flips a bit of one, and of about half of the others, as when a region of a disk goes bad; false if there is none.
     pub(crate) fn rot(&mut self, draw: u64) -> bool {
         let sound = self.0.values_mut().filter(|blob| !blob.bytes.is_empty() && blob.is_sound());
         let mut sound: Vec<&mut Blob> = sound.collect();
         let count = sound.len() as u64;
-        let Some(blob) = sound.get_mut((mix(draw, 1) % count.max(1)) as usize) else { return false };
-        let bit = mix(draw, 2) as usize % (blob.bytes.len() * 8);
-        blob.bytes[bit / 8] ^= 1 << (bit % 8);
-        true
+        let one = mix(draw, 1) % count.max(1);
+        for (nth, blob) in (0..).zip(&mut sound) {
+            let of_it = mix(draw, 2 + nth);
+            if nth == one || of_it & 1 == 0 {
+                let bit = (of_it >> 1) as usize % (blob.bytes.len() * 8);
+                blob.bytes[bit / 8] ^= 1 << (bit % 8);
+            }
+        }
+        count > 0
     }
 
     /// Whether one of them cannot be read back.
