@@ -69,19 +69,3 @@ fn the_same_seed_gives_the_same_run() {
     };
     assert_eq!(run(), run());
 }
-
-// A plan that carries its load with machines to spare is not the least, and one that does not carry it is none.
-#[test]
-fn a_plan_carries_its_load_and_one_machine_fewer_does_not() {
-    let workload = Workload::writes(16).with_reads(0.5, Level::Linearizable);
-    let wanted = bench::plan::Wanted { per_second: 400_000.0, workload };
-    let plan = wanted.plan(&Profile::m5_xlarge()).expect("a plan");
-    assert!(plan.trial.carries(), "{:?}", plan.trial);
-    assert!(!plan.smaller.is_empty(), "two machines of each cannot do that: {:?}", plan.deployment);
-    for (station, trial) in &plan.smaller {
-        assert!(!trial.carries(), "with one {station} fewer: {trial:?}");
-        assert!(trial.deployment.machines() < plan.deployment.machines());
-    }
-    let alone = bench::plan::Wanted { per_second: 5e8, workload: Workload::writes(16) };
-    assert!(matches!(alone.plan(&Profile::m5_xlarge()), Err(bench::plan::NoPlan::Leader { .. })));
-}

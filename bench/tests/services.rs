@@ -1,9 +1,11 @@
 //! Services over Mason and CORFU' in the cost simulator: their peaks are what their cards and threads add up to.
 
 use bench::Profile;
-use bench::services::{Appends, Corfu, Deployment, Operations, Response, Service, Services};
-use corfu::{Epoch, LogPosition, client};
-use kernel::{Bytes, Decode, Encode, Rng};
+use bench::services::{Appends, Corfu, Deployment, Operations, Reads, Register, Response, Service, Services};
+use corfu::{Data, Entry, Epoch, LogPosition, client};
+use kernel::{Bytes, Decode, Encode, NodeId, Rng, SnapshotStep};
+use mason::{Number, Order, Placed, Shard, ShardOut, Space, Stamp};
+use sequence::Ask;
 use sim::cost::{Class, Load, Pace, Window};
 use std::time::Duration;
 
@@ -17,7 +19,7 @@ fn entry() -> Bytes {
 #[test]
 fn corfu_stops_at_its_sequencers_card() {
     let profile = Profile::d430();
-    let mut running = Corfu { chains: 4, clients: 64 }.start(&profile, 1);
+    let mut running = Corfu { chains: 4, clients: 64, written: false }.start(&profile, 1);
     let (clients, pace) = (running.clients.clone(), Pace::Closed { outstanding: 28 });
     let measured = running.testbed.run(&clients, pace, &mut Appends { body: entry() }, WINDOW);
     let token = client::Token { id: 1, epoch: Epoch(1), position: LogPosition(1) };
@@ -60,6 +62,64 @@ fn corfu_mason_gives_every_position_once() {
     // What is under way at the end has no answer yet.
     let (count, last) = (positions.len() as u64, positions.last().copied().unwrap_or(0));
     assert!(last < count + 8 * 16, "{count} positions up to {last}");
+}
+
+// Reads that go to a proxy and not to the tails, or to the sequencer after all, scale otherwise than the paper's.
+#[test]
+fn reads_stop_at_the_tails_cards() {
+    let profile = Profile::d430();
+    let data = Data { writer: NodeId::ZERO, tag: 1, body: entry() };
+    let found =
+        client::Found { id: 1, epoch: Epoch(1), position: LogPosition(1), entry: Some(Entry::Data(data)) };
+    let bytes = corfu::Message::from(found).encoded().len() as u64 + profile.network.overhead_bytes;
+    let expected = 2.0 * profile.network.gigabits_per_second * 1e9 / 8.0 / bytes as f64;
+    let pace = Pace::Closed { outstanding: 16 };
+    let mut prime = Corfu { chains: 2, clients: 64, written: true }.start(&profile, 1);
+    let clients = prime.clients.clone();
+    let direct = prime.testbed.run(&clients, pace, &mut Reads, WINDOW).throughput();
+    let service = Service::LogReads { chains: 2 };
+    let deployment = Deployment { service, leader_machines: 6, clients: 96 };
+    let mut running = deployment.start(&profile, 1).expect("leaders");
+    let clients = running.clients.clone();
+    let by_proxy = running.testbed.run(&clients, pace, &mut Reads, WINDOW).throughput();
+    for (what, throughput) in [("CORFU'", direct), ("Corfu-Mason", by_proxy)] {
+        let off = throughput / expected - 1.0;
+        assert!(off.abs() < 0.03, "{what}: {throughput:.0}/s, by hand {expected:.0}/s");
+    }
+}
+
+// A read that is answered without its value, or with one that was overwritten, costs less than one that is right.
+#[test]
+fn a_register_gives_back_what_was_written() {
+    let mut register = Register::of(3);
+    let order = |number| {
+        let placed = Placed { space: Space(0), number: Number(number) };
+        Order { numbers: [placed].into(), stamp: Stamp(number), time: 0 }
+    };
+    let ask = |register: &mut Register, number, label: &'static [u8]| {
+        let body = Ask { spaces: vec![Space(0)], label: Bytes::from_static(label) }.encoded().into();
+        let mut out = ShardOut::default();
+        register.execute(&body, &order(number), &[], &mut out);
+        Bytes::from(out.into_parts().0)
+    };
+    let value = |answer: Bytes| Bytes::decoded(&answer).expect("a value");
+    assert_eq!(value(ask(&mut register, 1, b"")), &b"xxx"[..]);
+    let written = ask(&mut register, 2, b"new");
+    assert_eq!(Order::decoded(&written), Ok(order(2)));
+    assert_eq!(value(ask(&mut register, 3, b"")), &b"new"[..]);
+    let mut copy = Register::of(0);
+    copy.reset();
+    register.begin_snapshot();
+    loop {
+        let mut chunk = Vec::new();
+        let step = register.snapshot_step(1 << 10, &mut chunk);
+        copy.install(&chunk).expect("a chunk that was just written");
+        if let SnapshotStep::Done = step {
+            break;
+        }
+    }
+    assert_eq!(copy.digest(), register.digest());
+    assert_eq!(value(ask(&mut copy, 4, b"")), &b"new"[..]);
 }
 
 // Shards that are fed by the proxies' machines, and not by their own, must execute everything, each on every server.

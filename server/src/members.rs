@@ -154,7 +154,14 @@ mod tests {
 
     fn membership(version: u64, hosts: &[&str]) -> Membership {
         let hosts = hosts.iter().map(|name| ((*name).to_owned(), format!("{name}.example:7072"))).collect();
-        Membership { version, first_slot: 100 * version, columns: None, roles: BTreeMap::new(), hosts }
+        Membership {
+            version,
+            settled: version,
+            first_slot: 100 * version,
+            columns: None,
+            roles: BTreeMap::new(),
+            hosts,
+        }
     }
 
     fn names(peers: Option<Vec<PeerConfig>>) -> Option<String> {

@@ -17,8 +17,6 @@ pub struct Groups {
     pub sequencer: Option<u64>,
     /// The groups whose proxies lead here, each with the epoch of the sequencer that it asks.
     pub leads: BTreeMap<u16, u64>,
-    /// Of those, the groups that need no host but the members of a version of the membership, each with that version.
-    pub settled: BTreeMap<u16, u64>,
     /// How many proxies there are, and how far the last change of that has come, as this host knows.
     pub proxies: Option<Proxies>,
     /// How far each shard's server is, in words.
@@ -61,13 +59,8 @@ impl Groups {
                 if proxy.group() == FIRST {
                     self.proxies = Some(proxy.progress().into());
                 }
-                if proxy.is_leading() {
-                    if proxy.is_in_use() {
-                        self.leads.insert(proxy.group().0, proxy.sequencer_epoch().unwrap_or(0));
-                    }
-                    if let Some(version) = proxy.settled_on() {
-                        self.settled.insert(proxy.group().0, version);
-                    }
+                if proxy.is_leading() && proxy.is_in_use() {
+                    self.leads.insert(proxy.group().0, proxy.sequencer_epoch().unwrap_or(0));
                 }
             }
             mason::Member::Shard(server) => {

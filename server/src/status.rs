@@ -140,6 +140,9 @@ impl Activity {
 pub struct Membership {
     /// Grows with each change.
     pub version: u64,
+    /// The services over Mason need no host but the members of this version: only then may a host that left be given up, and the
+    /// next change be made.
+    pub settled: u64,
     /// The first slot it governs.
     pub first_slot: u64,
     /// Acceptors per row of the grid; none for majorities.
@@ -181,6 +184,8 @@ impl Status {
                     status.log.get_or_insert_with(|| LogService::of(logs.engine)).add(node, &name_of);
                 }
             }
+            let settled = view.nodes().filter_map(|(_, node)| node.settled_on());
+            status.membership.settled = settled.fold(status.membership.version, u64::min);
             (status, view.metrics().clone())
         });
         tokio::time::timeout(ANSWER_WITHIN, view).await.ok()?.ok()
@@ -330,6 +335,7 @@ impl Membership {
             (RoleName::Unbatcher.name(), names(&configuration.unbatchers)),
         ]);
         let columns = crate::commands::columns_of(configuration);
-        Self { version: configuration.version, first_slot: configuration.first_slot.0, columns, hosts, roles }
+        let (version, first_slot) = (configuration.version, configuration.first_slot.0);
+        Self { version, settled: version, first_slot, columns, hosts, roles }
     }
 }

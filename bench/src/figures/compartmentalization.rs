@@ -114,12 +114,7 @@ fn latency_throughput(watch: &Watch<'_>) -> Result<Drawing, String> {
         ],
         watch,
     )?;
-    let names = [
-        "MultiPaxos",
-        "Compartmentalized MultiPaxos",
-        "Unreplicated",
-        "MultiPaxos, clients at all three hosts",
-    ];
+    let names = ["MultiPaxos", "Compartmentalized MultiPaxos", "Unreplicated", "MultiPaxos, clients spread"];
     let panel = |title: &str, given: &[Vec<Given>], paper: [f64; 3]| {
         let mut series: Vec<Series> = names
             .iter()

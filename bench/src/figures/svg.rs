@@ -210,7 +210,7 @@ fn draw_bars(canvas: &mut Canvas, panel: &Panel, y: &Scale, x0: f64, y0: f64, wi
                 escape(&point.note)
             ));
             let label = panel.y.unit.write((point.y / 1e3).round() * 1e3);
-            let size = if slot < 60.0 { 9.0 } else { 10.5 };
+            let size = if slot < 60.0 { 8.0 } else { 10.5 };
             canvas.text(
                 left + bar / 2.0,
                 y0 - high - 5.0,
@@ -252,7 +252,7 @@ fn draw_claims(canvas: &mut Canvas, claims: &[Claim], top: f64, width: f64) {
     if claims.is_empty() {
         return;
     }
-    let columns = [28.0, width * 0.36, width * 0.45, width * 0.48];
+    let columns = [28.0, width * 0.42, width * 0.51, width * 0.54];
     let style = format!("fill=\"{PALE}\" font-weight=\"600\"");
     let heads = [("claim", "start"), ("paper", "end"), ("here", "end"), ("", "start")];
     for (column, (head, anchor)) in columns.iter().zip(heads) {

@@ -11,7 +11,7 @@ use mason::{Group, Layout, Member, Parameters, ProxyGroup, Shard, Space, Stub, T
 use parts::{Acceptors, Slot};
 use paxos::multipaxos::{acceptor, batcher, leader, proxy_leader, replica, unbatcher};
 use paxos::{Configuration, Configurations};
-use sequence::{Gateway, Labels};
+use sequence::Gateway;
 use sim::cost::{HostPlan, MachineIndex, MachineSpec, Scale, Tariff, Testbed};
 use std::sync::Arc;
 use std::time::Duration;
@@ -178,13 +178,13 @@ impl<N: Node + MayLead, S: Scale<N::Family>> Site<N, S> {
     }
 
     /// Sequencers and groups; `wrap` makes them this testbed's nodes, and `beside` are more nodes of a group's member.
-    pub(crate) fn proxies<T: Stub + Copy + Send + Sync>(
+    pub(crate) fn proxies<T: Stub + Copy + Send + Sync, H: Shard>(
         &mut self,
         deployment: &Deployment,
         topology: &Arc<Topology>,
         profile: &Profile,
         stub: T,
-        wrap: impl Fn(Member<T, Labels, Gateway>) -> N,
+        wrap: impl Fn(Member<T, H, Gateway>) -> N,
         beside: impl Fn(usize, usize) -> Vec<(Place, N)>,
     ) -> Result<(), NotReady> {
         let tariff = self.testbed.tariff(profile.tariff_of_threads(THREADS as u64));
@@ -298,13 +298,13 @@ fn await_leaders<N: Node + MayLead, S: Scale<N::Family>>(
     }
 }
 
-fn member_nodes<T: Stub + Copy + Send + Sync>(
+fn member_nodes<T: Stub + Copy + Send + Sync, H: Shard>(
     deployment: &Deployment,
     topology: &Arc<Topology>,
     group: usize,
     member: usize,
     stub: T,
-) -> Vec<(Place, Member<T, Labels, Gateway>)> {
+) -> Vec<(Place, Member<T, H, Gateway>)> {
     let host = host_of(group, member);
     let id = Group(group as u16);
     let known = Configurations::starting_with(configuration(group));
@@ -343,7 +343,7 @@ fn member_nodes<T: Stub + Copy + Send + Sync>(
         (BATCHER, paxos::Member::Batcher(batcher::Batcher::new(log, known, node(UNBATCHER)))),
         (UNBATCHER, paxos::Member::Unbatcher(unbatcher::Unbatcher)),
     ];
-    let mut nodes: Vec<(Place, Member<T, Labels, Gateway>)> = roles
+    let mut nodes: Vec<(Place, Member<T, H, Gateway>)> = roles
         .into_iter()
         .map(|(place, member)| (place, Member::Log(Box::new(Embedded::new(member)))))
         .collect();

@@ -2,8 +2,12 @@
 
 use crate::profile::Profile;
 use crate::step::Steps;
-use corfu::{Auxiliary, Client, Member, Parameters, Projection, Request, Response, Sequencer, StorageServer};
-use kernel::{Bytes, HostId, NodeId, Place, Rng};
+use corfu::storage::StorageRecord;
+use corfu::{
+    Auxiliary, Client, Data, Entry, LogPosition, Member, Parameters, Projection, Request, Response,
+    Sequencer, StorageServer,
+};
+use kernel::{Bytes, HostId, NodeId, Place, Position, Rng, Role};
 use sim::cost::{Class, HostPlan, Load, MachineSpec, Tariff, TariffIndex, Testbed};
 use std::time::Duration;
 
@@ -14,6 +18,8 @@ pub struct Corfu {
     pub chains: usize,
     /// Clients' threads.
     pub clients: usize,
+    /// It holds entries in the beginning, to be read: [`Reads`].
+    pub written: bool,
 }
 
 const PLACE: Place = Place(1);
@@ -26,6 +32,30 @@ const CHAIN: usize = 2;
 const THREADS: u64 = 8;
 /// The sequencer has begun by then.
 const BEGINS_WITHIN: Duration = Duration::from_millis(100);
+
+/// Entries of a log that is read.
+const WRITTEN: u64 = 4_096;
+const ENTRY_BYTES: usize = 64;
+
+/// Patience enough for any load.
+pub(super) fn parameters() -> Parameters {
+    Parameters {
+        resend_after: Duration::from_secs(2),
+        suspect_after: Duration::from_secs(5),
+        ..Parameters::default()
+    }
+}
+
+/// A server of a chain of a log that has been written, as it comes back with its journal.
+pub(super) fn written(chain: usize, chains: usize) -> StorageServer {
+    let mut server = StorageServer::new(u64::MAX);
+    let body = Bytes::from(vec![b'x'; ENTRY_BYTES]);
+    for number in (chain as u64..WRITTEN).step_by(chains) {
+        let data = Data { writer: node(CLIENTS), tag: number, body: body.clone() };
+        server.restore(Position(number), StorageRecord::Kept(LogPosition(number), Entry::Data(data)));
+    }
+    server
+}
 
 fn node(host: u32) -> NodeId {
     NodeId::new(HostId(host), PLACE)
@@ -59,11 +89,7 @@ impl Running {
 impl Corfu {
     /// Builds it; the sequencer serves when this returns.
     pub fn start(&self, profile: &Profile, seed: u64) -> Running {
-        let parameters = Parameters {
-            resend_after: Duration::from_secs(2),
-            suspect_after: Duration::from_secs(5),
-            ..Parameters::default()
-        };
+        let parameters = parameters();
         let testbed = Testbed::new(seed, Steps, profile.link());
         let mut running = Running { testbed, clients: Vec::new(), stations: Vec::new() };
         let server = |chain: usize, nth: usize| node(STORAGE + (chain * CHAIN + nth) as u32);
@@ -78,9 +104,10 @@ impl Corfu {
         }
         let sequencer = Member::Sequencer(Sequencer::new());
         running.host(node(SEQUENCER), profile.machine(1), shared, sequencer, "sequencer");
-        for id in initial.servers() {
-            let role = Member::Storage(StorageServer::new(u64::MAX));
-            running.host(id, profile.machine(1), shared, role, "storage server");
+        for (index, id) in initial.servers().enumerate() {
+            let role =
+                if self.written { written(index / CHAIN, self.chains) } else { StorageServer::new(u64::MAX) };
+            running.host(id, profile.machine(1), shared, Member::Storage(role), "storage server");
         }
         let free = running.testbed.tariff(Tariff::free());
         let spec = MachineSpec { cores: 1, bytes_per_second: None };
@@ -109,5 +136,26 @@ impl Load<corfu::Corfu> for Appends {
 
     fn answered(&mut self, _: usize, _: Class, response: &Response, _now: Duration) -> bool {
         matches!(response, Response::Appended(_))
+    }
+}
+
+/// Clients that read a log that was written, at random.
+#[derive(Clone, Copy, Debug)]
+pub struct Reads;
+
+impl Reads {
+    /// The position to read next.
+    pub(super) fn position(self, rng: &mut Rng) -> LogPosition {
+        LogPosition(rng.below(WRITTEN))
+    }
+}
+
+impl Load<corfu::Corfu> for Reads {
+    fn ask(&mut self, _client: usize, rng: &mut Rng) -> (Request, Class) {
+        (Request::Read(self.position(rng)), Class(0))
+    }
+
+    fn answered(&mut self, _: usize, _: Class, response: &Response, _now: Duration) -> bool {
+        matches!(response, Response::Entry(_))
     }
 }

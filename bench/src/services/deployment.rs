@@ -1,15 +1,17 @@
 //! Proxies with shards on machines of their own, or one group alone.
 
+use super::corfu_prime::{self, Reads};
 use super::node::{Relay, Seat, Services};
+use super::register::Register;
 use crate::ordering::{self, MayLead, NotReady, Site};
 use crate::profile::Profile;
 use crate::step::Steps;
-use corfu::StorageServer;
+use corfu::{Projection, StorageServer};
 use kernel::{Bytes, Embedded, Encode, HostId, Node, NodeId, Place, Rng};
 use mason::shard::ShardServer;
-use mason::{Group, Member, Space};
-use sequence::{Ask, Labels, Spaces};
-use sim::cost::{Class, HostPlan, Load, Testbed};
+use mason::{Group, Member, Parameters, Space};
+use sequence::{Ask, Spaces};
+use sim::cost::{Class, HostPlan, Load, MachineSpec, Tariff, Testbed};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +20,11 @@ use std::time::Duration;
 pub enum Service {
     /// Corfu-Mason: one space, whose numbers are positions of a log that goes round over so many chains of two.
     Log {
+        /// Chains.
+        chains: usize,
+    },
+    /// Its entries, read: by the proxies, for clients that each speak to one, at the chains' tails. Nothing is appended.
+    LogReads {
         /// Chains.
         chains: usize,
     },
@@ -52,11 +59,19 @@ pub struct Running<N: Node = Seat> {
 }
 
 const SERVERS_FROM: u32 = 0x8_0000;
+const READERS_FROM: u32 = 0x4_0000;
+/// What a shard's value is long.
+const VALUE_BYTES: usize = 64;
 /// On a proxy's host: the relay of a space. On a server's own: the server.
 const SERVER: u32 = 0x40;
 const MEMBERS: usize = 3;
 /// Servers of a chain: one failure is survived.
 const CHAIN: usize = 2;
+/// Batches of a log's leader under way. Its thread also writes the chains, so that a batch waits long for its turn: with the
+/// engine's four the thread is idle a third of the time.
+const LOG_BATCHES_MAX: usize = 8;
+/// Entries of a group alone under way: the paper has two rounds with the followers for each operation.
+const ALONE_BATCHES_MAX: usize = 256;
 /// All threads of a storage server's machine serve it.
 const STORAGE_THREADS: u64 = 8;
 
@@ -78,7 +93,7 @@ impl Deployment {
         let proxies = self.leader_machines * MEMBERS;
         match self.service {
             // A sequencer and one that waits.
-            Service::Log { chains } => proxies + chains * CHAIN + 2,
+            Service::Log { chains } | Service::LogReads { chains } => proxies + chains * CHAIN + 2,
             Service::Shards { shards } => proxies + usize::from(shards) * MEMBERS + 2,
             Service::Alone => MEMBERS,
         }
@@ -87,15 +102,28 @@ impl Deployment {
     fn spaces(&self) -> u16 {
         match self.service {
             Service::Shards { shards } => shards,
-            Service::Log { .. } | Service::Alone => 1,
+            Service::Log { .. } | Service::LogReads { .. } | Service::Alone => 1,
         }
     }
 
     fn ordering(&self) -> ordering::Deployment {
         let proxies = ordering::Deployment::new(self.leader_machines * MEMBERS, self.spaces(), self.clients);
         match self.service {
-            Service::Alone => ordering::Deployment { groups: 1, alone: true, ..proxies },
-            Service::Log { .. } | Service::Shards { .. } => proxies,
+            Service::Alone => {
+                let parameters = Parameters {
+                    batches_max: ALONE_BATCHES_MAX,
+                    batch_operations_max: 1,
+                    ..proxies.parameters
+                };
+                ordering::Deployment { groups: 1, alone: true, parameters, ..proxies }
+            }
+            Service::Log { .. } => {
+                let parameters = Parameters { batches_max: LOG_BATCHES_MAX, ..proxies.parameters };
+                ordering::Deployment { parameters, ..proxies }
+            }
+            // Readers are no origins of operations.
+            Service::LogReads { .. } => ordering::Deployment { clients: 0, ..proxies },
+            Service::Shards { .. } => proxies,
         }
     }
 
@@ -124,13 +152,13 @@ impl Deployment {
         let mut site = Site::new(seed, Steps, profile);
         self.servers(&ordering, profile, &mut site, &around);
         let chains = match self.service {
-            Service::Log { chains } => self::chains(chains),
+            Service::Log { chains } | Service::LogReads { chains } => self::chains(chains),
             Service::Shards { .. } | Service::Alone => Vec::new(),
         };
         let beside = |group: usize, member: usize| -> Vec<(Place, N)> {
             let place = |space: Space| Place(SERVER + u32::from(space.0));
             match self.service {
-                Service::Log { .. } => {
+                Service::Log { .. } | Service::LogReads { .. } => {
                     let leads = (member == 0).then_some(Group(group as u16));
                     let relay = Relay::to_chains(chains.clone(), leads);
                     vec![(Place(SERVER), around(Seat::Relay(relay)))]
@@ -142,7 +170,8 @@ impl Deployment {
                 }
                 Service::Alone => {
                     let parameters = ordering.parameters.clone();
-                    let server = ShardServer::new(Space(0), topology.clone(), parameters, Labels::default());
+                    let server =
+                        ShardServer::new(Space(0), topology.clone(), parameters, Register::of(VALUE_BYTES));
                     vec![(Place(SERVER), around(Seat::Mason(Embedded::new(Member::Shard(Box::new(server))))))]
                 }
             }
@@ -150,8 +179,33 @@ impl Deployment {
         let stub = Spaces { count: self.spaces() };
         let wrap = |member| around(Seat::Mason(Embedded::new(member)));
         site.proxies(&ordering, &topology, profile, stub, wrap, beside)?;
+        if let Service::LogReads { .. } = self.service {
+            self.readers(&ordering, &mut site, &around);
+        }
         let Site { testbed, stations, clients } = site;
         Ok(Running { testbed, clients, stations })
+    }
+
+    /// Clients of a log to whom one proxy's relay is all of it.
+    fn readers<N: Node<Family = Services> + MayLead>(
+        &self,
+        ordering: &ordering::Deployment,
+        site: &mut Site<N, Steps>,
+        around: &impl Fn(Seat) -> N,
+    ) {
+        let tariff = site.testbed.tariff(Tariff::free());
+        for number in 0..self.clients {
+            let machine = site.testbed.machine(MachineSpec { cores: 1, bytes_per_second: None });
+            let relay = NodeId::new(ordering::host_of(number % ordering.groups, 0), Place(SERVER));
+            let log = Projection::initial(relay, vec![vec![relay]]);
+            let role = corfu::Client::new(Vec::new(), log, corfu_prime::parameters());
+            let id = NodeId::new(HostId(READERS_FROM + number as u32), Place(SERVER));
+            let plan = HostPlan { id: id.host(), machine, core: 0, tariff };
+            let node = Seat::Corfu(Box::new(Embedded::new(corfu::Member::Client(role))));
+            site.testbed.host(plan, [(id.place(), around(node))]);
+            site.stations.push("clients");
+            site.clients.push(id);
+        }
     }
 
     /// The machines that execute.
@@ -163,16 +217,22 @@ impl Deployment {
         around: &impl Fn(Seat) -> N,
     ) {
         match self.service {
-            Service::Log { chains } => {
+            Service::Log { chains } | Service::LogReads { chains } => {
                 let tariff = site.testbed.tariff(profile.tariff_of_threads(STORAGE_THREADS));
-                for server in self::chains(chains).into_iter().flatten() {
-                    let machine = site.testbed.machine(profile.machine(1));
-                    let plan = HostPlan { id: server.host(), machine, core: 0, tariff };
-                    let node = Seat::Corfu(Box::new(Embedded::new(corfu::Member::Storage(
-                        StorageServer::new(u64::MAX),
-                    ))));
-                    site.testbed.host(plan, [(server.place(), around(node))]);
-                    site.stations.push("storage server");
+                for (chain, servers) in self::chains(chains).into_iter().enumerate() {
+                    for server in servers {
+                        let machine = site.testbed.machine(profile.machine(1));
+                        let plan = HostPlan { id: server.host(), machine, core: 0, tariff };
+                        let role = match self.service {
+                            Service::LogReads { .. } => corfu_prime::written(chain, chains),
+                            Service::Log { .. } | Service::Shards { .. } | Service::Alone => {
+                                StorageServer::new(u64::MAX)
+                            }
+                        };
+                        let node = Seat::Corfu(Box::new(Embedded::new(corfu::Member::Storage(role))));
+                        site.testbed.host(plan, [(server.place(), around(node))]);
+                        site.stations.push("storage server");
+                    }
                 }
             }
             Service::Shards { shards } => {
@@ -184,7 +244,8 @@ impl Deployment {
                         let id = server_of(space, member);
                         let machine = site.testbed.machine(profile.machine(1));
                         let parameters = ordering.parameters.clone();
-                        let server = ShardServer::new(space, topology.clone(), parameters, Labels::default());
+                        let server =
+                            ShardServer::new(space, topology.clone(), parameters, Register::of(VALUE_BYTES));
                         let node = Seat::Mason(Embedded::new(Member::Shard(Box::new(server))));
                         let plan = HostPlan { id: id.host(), machine, core: 0, tariff };
                         site.testbed.host(plan, [(id.place(), around(node))]);
@@ -209,6 +270,21 @@ impl Operations {
         let label = Bytes::from(vec![b'x'; bytes]);
         let ask = |space| Ask { spaces: vec![Space(space)], label: label.clone() };
         Self { bodies: (0..spaces).map(|space| ask(space).encoded().into()).collect() }
+    }
+
+    /// That read the space's value, ordered as writes are.
+    pub fn reads_over(spaces: u16) -> Self {
+        Self::over(spaces, 0)
+    }
+}
+
+impl Load<Services> for Reads {
+    fn ask(&mut self, _client: usize, rng: &mut Rng) -> (Bytes, Class) {
+        (self.position(rng).encoded().into(), Class(0))
+    }
+
+    fn answered(&mut self, _: usize, _: Class, response: &super::Response, _now: Duration) -> bool {
+        !response.0.is_empty()
     }
 }
 

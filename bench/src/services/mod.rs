@@ -6,7 +6,9 @@
 mod corfu_prime;
 mod deployment;
 mod node;
+mod register;
 
-pub use corfu_prime::{Appends, Corfu};
+pub use corfu_prime::{Appends, Corfu, Reads};
 pub use deployment::{Deployment, Operations, Running, Service};
 pub use node::{Message, Relay, Response, Seat, Services};
+pub use register::Register;

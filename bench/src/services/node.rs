@@ -1,7 +1,8 @@
 //! What runs in such a deployment: Mason's roles, CORFU's storage servers, and relays between them.
 
+use super::register::Register;
 use crate::ordering::MayLead;
-use corfu::storage::Write;
+use corfu::storage::{Read, StorageIn, Write};
 use corfu::{Data, Entry, Epoch, LogPosition, client};
 use kernel::{
     Bytes, Cx, Decode, DecodeError, Effects, Embedded, Encode, Family, Node, NodeId, Position, Reader,
@@ -12,7 +13,7 @@ use mason::proxy::Proxy;
 use mason::shard::{Deliver, ShardIn};
 use mason::{Group, Operation, Stamp};
 use paxos::multipaxos::client::ClientIn as LogAnswer;
-use sequence::{Gateway, Labels, Spaces};
+use sequence::{Ask, Gateway, Spaces};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 
@@ -37,9 +38,19 @@ impl From<mason::Response> for Response {
 }
 
 impl From<corfu::Response> for Response {
-    /// For completeness of the types: storage servers are asked nothing by local applications.
-    fn from(_: corfu::Response) -> Self {
-        Self(Bytes::new())
+    /// An entry, or nothing: [`Seat`]'s clients of a log only read.
+    fn from(response: corfu::Response) -> Self {
+        match response {
+            corfu::Response::Entry(body) => Self(body),
+            corfu::Response::Appended(_)
+            | corfu::Response::AllAppended(_)
+            | corfu::Response::Gone(_)
+            | corfu::Response::Trimmed
+            | corfu::Response::Stat(_)
+            | corfu::Response::Junk
+            | corfu::Response::Unwritten
+            | corfu::Response::Refused => Self(Bytes::new()),
+        }
     }
 }
 
@@ -88,7 +99,8 @@ pub enum Relay {
         /// The server.
         server: NodeId,
     },
-    /// Writes what is ordered to chains of storage servers, position by position, and answers (the paper's section 6.2).
+    /// Writes what is ordered to chains of storage servers, position by position, and answers; reads for clients (the paper's
+    /// section 6.2).
     Chains {
         /// The chains, head first.
         chains: Vec<Vec<NodeId>>,
@@ -98,6 +110,10 @@ pub enum Relay {
         writing: BTreeMap<u64, Writing>,
         /// Answers of this burst, by origin.
         answers: BTreeMap<NodeId, Vec<Answer>>,
+        /// Reads under way, by the name they have here: whose they are, and what the reader calls them.
+        reading: BTreeMap<u64, (NodeId, u64)>,
+        /// Reads so far.
+        reads: u64,
     },
 }
 
@@ -117,12 +133,23 @@ pub enum RelayIn {
     Deliver(Deliver),
     /// From a storage server.
     Written(client::Written),
+    /// From a client.
+    Read(Read),
+    /// From a storage server.
+    Found(client::Found),
 }
 
 impl Relay {
     /// A relay to chains.
     pub fn to_chains(chains: Vec<Vec<NodeId>>, group: Option<Group>) -> Self {
-        Self::Chains { chains, group, writing: BTreeMap::new(), answers: BTreeMap::new() }
+        Self::Chains {
+            chains,
+            group,
+            writing: BTreeMap::new(),
+            answers: BTreeMap::new(),
+            reading: BTreeMap::new(),
+            reads: 0,
+        }
     }
 
     fn on_deliver(&mut self, message: Deliver, cx: &mut Cx<'_, Self>) {
@@ -134,7 +161,9 @@ impl Relay {
                 for (number, delivered) in message.runs.iter().flat_map(|run| run.iter()).flatten() {
                     // Nothing fails here, so nothing is a no-op.
                     let Some(operation) = delivered.operation else { continue };
-                    let (writer, tag, body) = (operation.origin, operation.tag, operation.body.clone());
+                    // What is appended; the rest of the operation said where it is ordered.
+                    let Ok(Ask { label: body, .. }) = Ask::decoded(&operation.body) else { continue };
+                    let (writer, tag) = (operation.origin, operation.tag);
                     let entry = Entry::Data(Data { writer, tag, body });
                     let it = Writing { operation, stamp: delivered.order.stamp, entry, at: 0 };
                     send_on(number.0, &it, chains, cx);
@@ -159,13 +188,36 @@ impl Relay {
             answers.entry(origin).or_default().push(Answer { incarnation, tag, stamp: it.stamp, body });
         }
     }
+
+    /// Not ordered: the chain's tail knows.
+    fn on_read(&mut self, from: NodeId, message: Read, cx: &mut Cx<'_, Self>) {
+        let Self::Chains { chains, reading, reads, .. } = self else {
+            return cx.reject("read of a log that is none");
+        };
+        let Some(&tail) = chain_of(message.position, chains).last() else { return };
+        *reads += 1;
+        reading.insert(*reads, (from, message.id));
+        cx.send(tail, corfu::Message::from(Read { id: *reads, ..message }));
+    }
+
+    fn on_found(&mut self, message: client::Found, cx: &mut Cx<'_, Self>) {
+        let Self::Chains { reading, .. } = self else {
+            return cx.reject("an answer to what was not asked");
+        };
+        if let Some((reader, id)) = reading.remove(&message.id) {
+            cx.send(reader, corfu::Message::from(client::Found { id, ..message }));
+        }
+    }
+}
+
+fn chain_of(position: LogPosition, chains: &[Vec<NodeId>]) -> &[NodeId] {
+    &chains[(position.0 % chains.len() as u64) as usize]
 }
 
 /// To the server whose turn it is; false if the chain has ended.
 fn send_on(number: u64, it: &Writing, chains: &[Vec<NodeId>], cx: &mut Cx<'_, Relay>) -> bool {
     let position = LogPosition(number - 1);
-    let chain = &chains[(position.0 % chains.len() as u64) as usize];
-    let Some(&server) = chain.get(it.at) else { return false };
+    let Some(&server) = chain_of(position, chains).get(it.at) else { return false };
     let write = Write { id: number, epoch: Epoch(1), position, entry: it.entry.clone() };
     cx.send(server, corfu::Message::from(write));
     true
@@ -181,8 +233,10 @@ impl Role for Relay {
         match record {}
     }
 
-    fn on_message(&mut self, _from: NodeId, message: RelayIn, cx: &mut Cx<'_, Self>) {
+    fn on_message(&mut self, from: NodeId, message: RelayIn, cx: &mut Cx<'_, Self>) {
         match message {
+            RelayIn::Read(message) => self.on_read(from, message, cx),
+            RelayIn::Found(message) => self.on_found(message, cx),
             RelayIn::Deliver(message) => self.on_deliver(message, cx),
             RelayIn::Written(message) => self.on_written(&message, cx),
         }
@@ -200,7 +254,7 @@ impl Role for Relay {
 /// What a host runs.
 pub enum Seat {
     /// A role of Mason.
-    Mason(Embedded<mason::Member<Spaces, Labels, Gateway>>),
+    Mason(Embedded<mason::Member<Spaces, Register, Gateway>>),
     /// A role of CORFU.
     Corfu(Box<Embedded<corfu::Member>>),
     /// What connects them.
@@ -264,13 +318,19 @@ impl Node for Seat {
                     role.on_message(from, RelayIn::Deliver(deliver), &mut Cx::new(situation, effects));
                 }
             }
-            (
-                Self::Relay(role),
-                Message::Corfu(corfu::Message::Client(client::ClientIn::Written(written))),
-            ) => {
-                role.on_message(from, RelayIn::Written(written), &mut Cx::new(situation, effects));
+            (Self::Relay(role), Message::Corfu(message)) => {
+                let message = match message {
+                    corfu::Message::Client(client::ClientIn::Written(message)) => RelayIn::Written(message),
+                    corfu::Message::Client(client::ClientIn::Found(message)) => RelayIn::Found(message),
+                    corfu::Message::Storage(StorageIn::Read(message)) => RelayIn::Read(message),
+                    corfu::Message::Client(_)
+                    | corfu::Message::Storage(_)
+                    | corfu::Message::Sequencer(_)
+                    | corfu::Message::Auxiliary(_) => return effects.reject("message for another role"),
+                };
+                role.on_message(from, message, &mut Cx::new(situation, effects));
             }
-            (Self::Mason(_) | Self::Corfu(_) | Self::Relay(_), _) => {
+            (Self::Mason(_), Message::Corfu(_)) | (Self::Corfu(_), Message::Mason(_)) => {
                 effects.reject("message for another role");
             }
         }
@@ -299,7 +359,13 @@ impl Node for Seat {
             Self::Mason(embedded) => {
                 embedded.call(effects, |node, inner| node.on_request(id, request, situation, inner));
             }
-            Self::Corfu(_) | Self::Relay(_) => effects.reject("request to a role that serves none"),
+            Self::Corfu(embedded) => match LogPosition::decoded(&request) {
+                Ok(position) => embedded.call(effects, |node, inner| {
+                    node.on_request(id, corfu::Request::Read(position), situation, inner);
+                }),
+                Err(_) => effects.reject("request that names no position"),
+            },
+            Self::Relay(_) => effects.reject("request to a role that serves none"),
         }
     }
 

@@ -106,6 +106,16 @@ pub enum Member<T: Stub, S: Shard, G> {
     Log(Box<Embedded<paxos::Member<ProxyMachine<T>>>>),
 }
 
+impl<T: Stub, S: Shard, G> Member<T, S, G> {
+    /// If it is a proxy: the version of the members that its group needs none beside ([`Proxy::settled_on`]).
+    pub fn settled_on(&self) -> Option<u64> {
+        match self {
+            Self::Proxy(proxy) => Some(proxy.settled_on()),
+            Self::Sequencer(_) | Self::Shard(_) | Self::Gateway(_) | Self::Log(_) => None,
+        }
+    }
+}
+
 /// What a role of a proxy's log tells a node of Mason.
 fn notice(message: &paxos::Message) -> Option<&Bytes> {
     match message {

@@ -169,6 +169,7 @@ fn to_proxies() -> Vec<Message> {
         }
         .into(),
         proxy::DidMove { members: members(), durable: vec![placed()] }.into(),
+        proxy::DidSettle { version: 3 }.into(),
         proxy::Applied { epoch: 2, index: 3, sequencer: epoch }.into(),
         proxy::DidSeal {
             epoch: 2,
@@ -257,6 +258,7 @@ fn entries() -> Vec<Entry> {
         Entry::Page(page()),
         Entry::Arrived { at: Group(2), version: 4 },
         Entry::Retire { version: 4 },
+        Entry::Settled { version: 3 },
     ]
 }
 

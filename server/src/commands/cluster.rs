@@ -9,6 +9,9 @@ use parts::{Acceptors, Group, Shape, Slot};
 use paxos::{Configuration, HostEntry};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::time::{Duration, Instant};
+
+const ASK_EVERY: Duration = Duration::from_millis(200);
 
 /// What a host knows of itself and its cluster
 #[derive(clap::Args)]
@@ -64,9 +67,15 @@ pub enum Members {
 /// How to change the membership.
 #[derive(clap::Args)]
 pub struct Change {
-    /// The admin address of a host, to learn the present members
+    /// The admin address of a host that stays, to learn the present members and whether all have followed
     #[arg(long, env = "ORDINATE_ADMIN", default_value = "127.0.0.1:7070")]
     admin: String,
+    /// Make it although the services have not followed the last change: where they wait for a host that is lost for good
+    #[arg(long)]
+    unsettled: bool,
+    /// How long the services may take to follow, in seconds; they go on afterwards
+    #[arg(long, default_value = "120", value_parser = super::seconds)]
+    settle_within: Duration,
     #[command(flatten)]
     endpoint: Endpoint,
 }
@@ -156,7 +165,12 @@ fn print_log(log: &Value) {
 }
 
 fn print_members(status: &Value) {
-    println!("membership  version {}", status["membership"]["version"]);
+    let membership = &status["membership"];
+    let followed = match membership["settled"] == membership["version"] {
+        true => String::new(),
+        false => format!("   settled {}: hosts that left are still needed", membership["settled"]),
+    };
+    println!("membership  version {}{followed}", membership["version"]);
     for (name, address) in status["membership"]["hosts"].as_object().into_iter().flatten() {
         let plays = |(role, hosts): (&String, &Value)| {
             let here = hosts.as_array().is_some_and(|hosts| hosts.iter().any(|host| host == name));
@@ -207,6 +221,7 @@ impl Cluster {
 #[derive(Clone)]
 struct Present {
     version: u64,
+    settled: u64,
     columns: Option<usize>,
     roles: BTreeMap<String, Vec<String>>,
     hosts: BTreeMap<String, String>,
@@ -216,7 +231,17 @@ impl Change {
     fn carry_out(&self, change: impl FnOnce(&Present) -> Result<Present, Failure>) -> Result<(), Failure> {
         let status = parse(&self.admin, &fetch(&self.admin, "/v1/status")?)?;
         let present = Present::read(&status)?;
-        let wanted = change(&present)?.configuration()?;
+        if present.settled < present.version && !self.unsettled {
+            return Err(Failure::failed(
+                "O3009",
+                format!("the services have not followed membership version {} yet", present.version),
+                "a host that has left may have what nobody else has; if they wait for one that is lost for good: --unsettled",
+                "ordinate cluster members list",
+            ));
+        }
+        let wanted = change(&present)?;
+        let stays = status["host"].as_str().is_some_and(|host| wanted.hosts.contains_key(host));
+        let wanted = wanted.configuration()?;
         let version = wanted.version;
         self.endpoint.with_client(|client| async move {
             client.reconfigure(wanted).await.map_err(|error| match error {
@@ -231,7 +256,45 @@ impl Change {
             })
         })?;
         println!("membership version {version} is in force");
-        Ok(())
+        match stays {
+            true => self.until_settled(version),
+            false => {
+                println!(
+                    "the host at {} leaves: ask another when `settled` is {version}, then stop it",
+                    self.admin
+                );
+                Ok(())
+            }
+        }
+    }
+
+    /// Until then a host that left may be the only one that has what an acknowledgement promised.
+    fn until_settled(&self, version: u64) -> Result<(), Failure> {
+        let begun = Instant::now();
+        let deadline = begun + self.settle_within;
+        loop {
+            let heard = fetch(&self.admin, "/v1/status").and_then(|text| parse(&self.admin, &text));
+            let membership = heard.as_ref().ok().map(|status| &status["membership"]);
+            if membership.and_then(|it| it["settled"].as_u64()) >= Some(version) {
+                println!(
+                    "all services have followed after {:.1} s: hosts that left may be stopped",
+                    begun.elapsed().as_secs_f64()
+                );
+                return Ok(());
+            }
+            if Instant::now() >= deadline {
+                return Err(Failure::failed(
+                    "O3010",
+                    format!(
+                        "the change is in force, and the services have not followed it after {} s",
+                        begun.elapsed().as_secs()
+                    ),
+                    "they go on; hosts that left must run until `settled` below is the version",
+                    "ordinate cluster members list",
+                ));
+            }
+            std::thread::sleep(ASK_EVERY);
+        }
     }
 }
 
@@ -258,7 +321,9 @@ impl Present {
         })?;
         let columns =
             membership["columns"].as_u64().map(|columns| columns as usize).filter(|&columns| columns > 0);
-        Ok(Self { version, columns, roles: roles.collect(), hosts: hosts.collect() })
+        // A host of a version before says nothing of it.
+        let settled = membership["settled"].as_u64().unwrap_or(version);
+        Ok(Self { version, settled, columns, roles: roles.collect(), hosts: hosts.collect() })
     }
 
     fn nodes(&self, role: crate::cluster::RoleName) -> Vec<NodeId> {
@@ -379,7 +444,7 @@ mod tests {
         let hosts = ["a", "b", "c"].map(|name| (name.to_owned(), format!("{name}:1")));
         let roles = crate::cluster::RoleName::ALL
             .map(|role| (role.name().to_owned(), ["a", "b", "c"].map(str::to_owned).to_vec()));
-        Present { version: 4, columns: None, roles: roles.into(), hosts: hosts.into() }
+        Present { version: 4, settled: 4, columns: None, roles: roles.into(), hosts: hosts.into() }
     }
 
     // A replacement that forgets a role would leave the cluster without it when the old host goes.

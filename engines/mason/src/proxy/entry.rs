@@ -54,6 +54,11 @@ pub enum Entry {
     },
     /// The deployment's hosts are others.
     Members(Members),
+    /// The group needs no host but the members of this version.
+    Settled {
+        /// The version.
+        version: u64,
+    },
     /// As many groups are in use from here on.
     Layout {
         /// The layout; void unless it follows the one that the log has.
@@ -205,6 +210,10 @@ impl Encode for Entry {
                 out.push(12);
                 version.encode(out);
             }
+            Self::Settled { version } => {
+                out.push(13);
+                version.encode(out);
+            }
         }
     }
 }
@@ -224,6 +233,7 @@ impl Decode for Entry {
             10 => Self::Page(Page::decode(input)?),
             11 => Self::Arrived { at: input.field()?, version: input.field()? },
             12 => Self::Retire { version: input.field()? },
+            13 => Self::Settled { version: input.field()? },
             tag => return Err(DecodeError::UnknownTag("proxy log entry", tag)),
         })
     }

@@ -4,7 +4,9 @@ mod arrangement;
 
 use super::delivery::{Run, Runs};
 use super::entry::{Batch, Claim, Entry, Item, Question};
-use super::{Applied, Began, DidFill, DidMove, DidSeal, FollowUp, NextTag, ProxyIn, Reached, Viewed};
+use super::{
+    Applied, Began, DidFill, DidMove, DidSeal, DidSettle, FollowUp, NextTag, ProxyIn, Reached, Viewed,
+};
 use crate::client::{Answer, Answers, ClientIn, Skipped, Told};
 use crate::order::{
     Cut, Group, GroupTime, MultiNumber, Number, Operation, Order, Placed, Range, Space, Stamp,
@@ -42,6 +44,8 @@ kernel::record! {
         members: Option<Members>,
         /// How many groups are in use, since that is not as at the birth.
         arrangement: Option<Arrangement>,
+        /// The version of the members that are all the group needs, since they are others than at the birth.
+        settled: Option<u64>,
     }
 }
 
@@ -63,6 +67,7 @@ impl Default for Assigned {
             claim: None,
             members: None,
             arrangement: None,
+            settled: None,
         }
     }
 }
@@ -83,6 +88,8 @@ pub struct ProxyMachine<S> {
     topology: Arc<Topology>,
     /// The version of the members that this host's roles were told of.
     told: u64,
+    /// The version that its proxy was told is all the group needs.
+    told_settled: u64,
     /// How many groups were in use at the birth.
     birth: Layout,
     /// This host's proxies are to be told where the group stands, and what it hands over.
@@ -122,6 +129,7 @@ impl<S: Stub> ProxyMachine<S> {
             pages_due: true,
             topology,
             told: 0,
+            told_settled: 0,
             host,
             page_bytes,
             stub,
@@ -214,6 +222,12 @@ impl<S: Stub> ProxyMachine<S> {
             Entry::Members(members) => {
                 if members.version > self.members_version() && !members.hosts.is_empty() {
                     self.state.members = Some(members);
+                }
+            }
+            Entry::Settled { version } => {
+                // About members that have been replaced since, it says nothing any more.
+                if version == self.members_version() {
+                    self.state.settled = Some(version);
                 }
             }
             Entry::Layout { layout, below, stamp } => self.lay_out(layout, &below, stamp),
@@ -444,6 +458,15 @@ impl<S: Stub> ProxyMachine<S> {
 
     /// Tells this host's roles who the members are: when they change, and when a life or a snapshot has begun.
     fn tell_of_members(&mut self) {
+        self.tell_of_change();
+        let settled = self.state.settled.unwrap_or(0);
+        if settled > self.told_settled {
+            self.told_settled = settled;
+            self.tell_proxy(DidSettle { version: settled });
+        }
+    }
+
+    fn tell_of_change(&mut self) {
         let Some(members) = self.state.members.clone().filter(|members| members.version > self.told) else {
             return;
         };

@@ -243,6 +243,11 @@ kernel::messages! {
             /// The floors that the log has: those on their way to it are void.
             durable: Vec<Placed>,
         },
+        /// From this host's replica of the group: it needs no host but the members of this version.
+        28 => DidSettle {
+            /// The version.
+            version: u64,
+        },
         /// From this host's replica of any group: where that group's log stands, since the layout is not the birth's.
         26 => Standing {
             /// The group.
@@ -310,6 +315,8 @@ pub struct Proxy {
     placed: Option<moving::LogPlaced>,
     /// The members that the cluster wants.
     wanted: Option<Members>,
+    /// The version of the members that are all the group needs.
+    settled_on: u64,
     /// How many groups were in use at the birth.
     birth: Layout,
     arranging: arranging::Arranging,
@@ -347,6 +354,7 @@ impl Proxy {
             leader: None,
             placed: None,
             wanted: None,
+            settled_on: 0,
             arranging: arranging::Arranging::default(),
             heard_leader_at: Instant(0),
             lead: None,
@@ -454,6 +462,7 @@ impl Role for Proxy {
                 self.leading(cx, |lead, frame, _| lead.queue_follow_up(message, frame))
             }
             ProxyIn::DidMove(message) => self.on_did_move(message),
+            ProxyIn::DidSettle(message) => self.settled_on = self.settled_on.max(message.version),
         }
     }
 

@@ -7,12 +7,16 @@
 //!   |                   |----------------->| (chosen)   DidMove    |
 //!   |                   |   Reconfigure    |---------------------->| proxy, shards, standby
 //!   |                   |----------------->| (newcomers vote, old ones are sealed)
-//!   |  settled          |
+//!   |                   | Settled(v)           |                       |
+//!   |                   |----------------->| (chosen)   DidSettle  |
+//!   |  settled          |                  |---------------------->| proxy
 //!   |<------------------|
 //! ```
 //! Settled is what the group can do without the hosts that left: its log is on the new ones, and of the new shard servers as many
-//! as may fail, plus one, have everything below the floors in durable snapshots. What is above, the logs have.
+//! as may fail, plus one, have everything below the floors in durable snapshots. What is above, the logs have. It stands in the log, so
+//! that every host can say so.
 
+use super::entry::Entry;
 use super::leading::Lead;
 use super::{DidMove, Proxy};
 use crate::Response;
@@ -50,12 +54,12 @@ impl LogPlaced {
 
 /// What a proxy answers to [`Members`]: the group needs no host but those.
 pub const SETTLED: Bytes = Bytes::from_static(b"settled");
-/// What it answers while that is not so, or not known here.
+/// What it answers while that is not so, or not known here yet.
 pub const UNSETTLED: Bytes = Bytes::from_static(b"unsettled");
 
 impl Proxy {
     /// True if the group needs none but these hosts, as far as its leader is here and knows.
-    pub fn is_settled_on(&self, members: &Members) -> bool {
+    fn is_settled_on(&self, members: &Members) -> bool {
         let on_them = |placed: &LogPlaced| placed.is_on(members) && placed.settled;
         self.topology.version >= members.version
             && self.placed.as_ref().is_some_and(on_them)
@@ -65,17 +69,13 @@ impl Proxy {
                 .is_some_and(|lead| lead.has_begun() && lead.floors_are_reached(&self.topology))
     }
 
-    /// The version of the members that the group has followed to the end; none while it may need hosts that have left, and where it
-    /// is not known because another host's proxy leads.
-    pub fn settled_on(&self) -> Option<u64> {
-        match &self.wanted {
-            Some(wanted) => self.is_settled_on(wanted).then_some(wanted.version),
-            None => self.is_leading().then_some(0),
-        }
+    /// The version of the members that the group needs none beside, as far as this host knows; 0 for those of the birth.
+    pub fn settled_on(&self) -> u64 {
+        self.settled_on
     }
 
     pub(super) fn on_wanted(&mut self, id: RequestId, members: Members, cx: &mut Cx<'_, Self>) {
-        let settled = self.is_settled_on(&members);
+        let settled = self.settled_on >= members.version;
         if !members.hosts.is_empty()
             && self.wanted.as_ref().is_none_or(|known| known.version < members.version)
         {
@@ -109,7 +109,14 @@ impl Proxy {
             cx.mark("proxy.logged_new_members");
             return Lead::propose_members(wanted, self.log.leader, cx);
         }
-        if wanted.version < self.topology.version || placed.is_on(wanted) {
+        if wanted.version < self.topology.version {
+            return;
+        }
+        if placed.is_on(wanted) {
+            if wanted.version > self.settled_on && self.is_settled_on(wanted) {
+                cx.mark("proxy.settled_on_new_members");
+                Lead::propose_entry(&Entry::Settled { version: wanted.version }, self.log.leader, cx);
+            }
             return;
         }
         let configuration = deployment::configuration(self.log.first, self.group, placed.version + 1, wanted);

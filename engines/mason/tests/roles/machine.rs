@@ -7,7 +7,7 @@ use mason::client::{Answer, Answers, ClientIn, Skipped, Told};
 use mason::proxy::delivery::{Delivered, Run};
 use mason::proxy::entry::{Batch, Claim, Entry, Item, Question};
 use mason::proxy::machine::ProxyMachine;
-use mason::proxy::{Applied, Began, DidFill, DidMove, DidSeal, FollowUp, NextTag, ProxyIn};
+use mason::proxy::{Applied, Began, DidFill, DidMove, DidSeal, DidSettle, FollowUp, NextTag, ProxyIn};
 use mason::sequencer::{Moved, SequencerIn};
 use mason::shard::{self, Behind, Deliver, ShardIn};
 use mason::{
@@ -406,6 +406,10 @@ fn a_hosts_roles_are_told_of_its_members_once_a_life() {
     assert_eq!(apply(&mut machine, Entry::Members(moved(4))), []);
     assert_eq!(apply(&mut machine, Entry::Members(moved(3))), []);
     assert_eq!(apply(&mut machine, Entry::Members(Members { version: 9, hosts: vec![] })), []);
+    let settled = to_proxy(DidSettle { version: 4 });
+    assert_eq!(apply(&mut machine, Entry::Settled { version: 3 }), [], "members of before");
+    assert_eq!(apply(&mut machine, Entry::Settled { version: 4 }), std::slice::from_ref(&settled));
+    assert_eq!(apply(&mut machine, Entry::Settled { version: 4 }), []);
     machine.begin_snapshot();
     let mut again = self::machine();
     let mut last = false;
@@ -415,7 +419,8 @@ fn a_hosts_roles_are_told_of_its_members_once_a_life() {
         again.install(&chunk).expect("its own chunk");
     }
     let clock = Entry::Clock { epoch: 1, now: GroupTime(9) };
-    assert_eq!(apply(&mut again, clock), told(moved(4), vec![at(0, 3)]), "it starts from a snapshot");
+    let all = [told(moved(4), vec![at(0, 3)]), vec![settled]].concat();
+    assert_eq!(apply(&mut again, clock), all, "it starts from a snapshot");
 }
 
 // A floor that was counted among hosts that left is reached by too few of those that stay: what is below would be lost with one.

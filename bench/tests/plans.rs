@@ -1,0 +1,85 @@
+//! Each of docs/figures.md's questions: the plan carries its load, and with one machine fewer it does not.
+
+use bench::Profile;
+use bench::multipaxos::Workload;
+use bench::plan::mason::{self, Ordered};
+use bench::plan::{NoPlan, Plan, Trial, Wanted};
+use paxos::Level;
+
+/// What holds of every plan; `stations` are those of which it has more machines than a failure demands.
+fn is_least<D: std::fmt::Debug>(
+    trial: &Trial<D>,
+    smaller: &[(&'static str, Trial<D>)],
+    stations: &[&str],
+    machines: impl Fn(&D) -> usize,
+) {
+    assert!(trial.carries(), "{trial:?}");
+    let tried: Vec<&str> = smaller.iter().map(|(station, _)| *station).collect();
+    assert_eq!(tried, stations, "{trial:?}");
+    for (station, fewer) in smaller {
+        assert!(!fewer.carries(), "with one {station} fewer: {fewer:?}");
+        assert!(machines(&fewer.deployment) < machines(&trial.deployment), "{fewer:?}");
+        // The same load, or nothing is said.
+        assert!((fewer.asked / trial.asked - 1.0).abs() < 0.05, "{fewer:?} beside {trial:?}");
+    }
+}
+
+fn of_the_store(per_second: f64, workload: Workload, stations: &[&str]) -> Plan {
+    let plan = Wanted { per_second, workload }.plan(&Profile::m5_xlarge()).expect("a plan");
+    let answered = plan.trial.answered / per_second;
+    assert!((answered - 1.0).abs() < 0.05, "{answered} of the load is answered");
+    is_least(&plan.trial, &plan.smaller, stations, |deployment| deployment.machines());
+    plan
+}
+
+fn over_mason(per_second: f64, ordered: Ordered, stations: &[&str]) {
+    let plan = mason::Wanted { per_second, ordered }.plan(&Profile::d430()).expect("a plan");
+    let answered = plan.trial.answered / per_second;
+    assert!((answered - 1.0).abs() < 0.05, "{answered} of the load is answered");
+    is_least(&plan.trial, &plan.smaller, stations, |size| size.machines());
+}
+
+// A plan that carries its load with machines to spare is not the least, and one that does not carry it is none.
+#[test]
+fn writes() {
+    of_the_store(800_000.0, Workload::writes(16), &["batcher"]);
+}
+
+// Reads go past the leader: what a plan adds for them is not what it adds for writes.
+#[test]
+fn reads() {
+    of_the_store(2e6, Workload::writes(16).with_reads(1.0, Level::Linearizable), &["batcher"]);
+}
+
+// Half of each is bound by what neither alone is.
+#[test]
+fn writes_and_reads() {
+    of_the_store(400_000.0, Workload::writes(16).with_reads(0.5, Level::Linearizable), &["batcher"]);
+}
+
+// Bytes cost time, too: as many writes of 16 bytes need no machine beyond what a failure demands.
+#[test]
+fn bigger_values() {
+    let small = of_the_store(120_000.0, Workload::writes(16), &[]);
+    let large = of_the_store(120_000.0, Workload::writes(3_300), &["proxy leader"]);
+    assert!(large.deployment.machines() > small.deployment.machines(), "{large:?}");
+}
+
+// No number of machines makes one leader order more than it can.
+#[test]
+fn what_one_leader_cannot_order() {
+    let wanted = Wanted { per_second: 5e8, workload: Workload::writes(16) };
+    assert!(matches!(wanted.plan(&Profile::m5_xlarge()), Err(NoPlan::Leader { .. })));
+}
+
+// Leaders are added three machines at a time, and too many of them would be the dearest mistake.
+#[test]
+fn numbers_of_the_sequence() {
+    over_mason(5e6, Ordered::Sequence { spaces: 4 }, &["proxy leader"]);
+}
+
+// Two stations grow apart: proxies and shards.
+#[test]
+fn operations_of_the_coordination_service() {
+    over_mason(2e6, Ordered::Operations { bytes: 64 }, &["proxy leader", "shard server"]);
+}
