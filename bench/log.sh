@@ -72,6 +72,8 @@ PROPERTIES
 start_ordinate() {
   { printf 'cluster = "bench"\n[log]\nspaces = 4\nspace_bytes = "1GiB"\n[hosts]\n'
     for n in 1 2 3; do echo "h$n = \"127.0.0.1:$((port + 10 + n))\""; done
+    # One machine, three ports.
+    printf '[kafka]\nbrokers = "h1=127.0.0.1:%d,h2=127.0.0.1:%d,h3=127.0.0.1:%d"\n' "$port" $((port + 1)) $((port + 2))
   } > "$folder/cluster.toml"
   for n in 1 2 3; do
     "$ordinate" serve --config "$folder/cluster.toml" --host h$n --set listen.native=127.0.0.1:$((port + 20 + n)) \

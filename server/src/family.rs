@@ -190,6 +190,7 @@ impl Node {
     /// If it is a proxy: the version of the members that its group needs none beside.
     pub fn settled_on(&self) -> Option<u64> {
         match self {
+            // CORFU' keeps the hosts that it began with.
             Self::Kv(_) | Self::Corfu(_) | Self::CorfuGateway(_) => None,
             Self::Coordination(embedded) => embedded.node().settled_on(),
             Self::Sequence(embedded) => embedded.node().settled_on(),
