@@ -314,7 +314,8 @@ impl Scenario for LogScenario {
         if sound.len() < quorum {
             return Core::Excused("no majority has kept its journal".to_owned());
         }
-        while sound.len() > quorum && rng.chance(0.7) {
+        // A birth needs every host.
+        while self.is_born() && sound.len() > quorum && rng.chance(0.7) {
             sound.remove(rng.index(sound.len()));
         }
         Core::Hosts(sound)

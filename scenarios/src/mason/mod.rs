@@ -348,7 +348,8 @@ impl Scenario for MasonScenario {
         if !is_core(&sound) {
             return Core::Excused("no majority has kept its journal".to_owned());
         }
-        while rng.chance(0.7) {
+        // A birth needs every host.
+        while self.is_born() && rng.chance(0.7) {
             let mut fewer = sound.clone();
             fewer.remove(rng.index(fewer.len()));
             if !is_core(&fewer) {
