@@ -605,6 +605,8 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
     }
 
     fn take_notices(&mut self, notices: &mut Vec<(NodeId, Bytes)>) {
+        // A log that is not in use has no next entry to tell it with.
+        self.tell_of_members();
         self.tell_standing();
         notices.append(&mut self.notices);
     }
