@@ -119,6 +119,8 @@ impl Zk {
             poll.registry().register(&mut stream, Token(index), Interest::READABLE | Interest::WRITABLE)?;
             sessions.push(Session::new(stream));
         }
+        // A session that had nothing to ask hears nothing: the folder first, and then all of them make its nodes.
+        self.turn(&mut poll, &mut sessions, &mut tally, |tally| tally.prepared > 0)?;
         self.turn(&mut poll, &mut sessions, &mut tally, |tally| tally.preparing.is_none())?;
         let begun = Instant::now();
         tally.from = begun + self.seconds / 5;

@@ -1,5 +1,6 @@
 //! `ordinate status` and `ordinate cluster`: what hosts know, and who is a member.
 
+use super::admin::{fetch, parse};
 use super::kv::Endpoint;
 use crate::failure::Failure;
 use clap::Subcommand;
@@ -31,7 +32,7 @@ pub enum Cluster {
     #[command(subcommand)]
     Members(Members),
     /// Add or remove proxies of the coordination service, without stopping it
-    Proxies(super::arrange::Proxies),
+    Proxies(super::proxies::Proxies),
 }
 
 /// Changes of membership; each takes effect without stopping the cluster
@@ -117,7 +118,7 @@ impl ShowStatus {
                 coordination["monitor"]["znode_count"].as_str().unwrap_or("0"),
                 coordination["monitor"]["watch_count"].as_str().unwrap_or("0"),
             );
-            println!("  proxies   {}", super::arrange::words(&coordination["proxies"]));
+            println!("  proxies   {}", super::proxies::words(&coordination["proxies"]));
             for (space, standing) in coordination["shards"].as_object().into_iter().flatten() {
                 println!("  shard {space:<4}{}", standing.as_str().unwrap_or(""));
             }
@@ -187,21 +188,6 @@ fn print_members(status: &Value) {
             status["membership"]["roles"].as_object().into_iter().flatten().filter_map(plays).collect();
         println!("  {name:<12} {:<24} {}", address.as_str().unwrap_or(""), roles.join(" "));
     }
-}
-
-/// The JSON in what [`fetch`] got.
-pub fn parse(admin: &str, text: &str) -> Result<Value, Failure> {
-    serde_json::from_str(text)
-        .map_err(|error| Failure::unreachable(admin, format!("it does not speak our HTTP: {error}")))
-}
-
-/// A GET without a library: one request, the body of the answer.
-pub fn fetch(admin: &str, path: &str) -> Result<String, Failure> {
-    let ask = || match super::arrange::call(admin, "GET", path, "")? {
-        (200, body) => Ok(body),
-        (_, body) => Err(std::io::Error::other(body.trim().to_owned())),
-    };
-    ask().map_err(|error| Failure::unreachable(admin, error.to_string()))
 }
 
 impl Cluster {

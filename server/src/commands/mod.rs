@@ -1,7 +1,7 @@
 //! The command line: nouns, then verbs. Exit codes are the same everywhere: 0 done, 1 failed, 2 bad input, 3 undecided,
 //! 4 unreachable, 5 consistency violated.
 
-mod arrange;
+mod admin;
 mod calibrate;
 mod cluster;
 mod config;
@@ -11,6 +11,7 @@ mod inspect;
 mod kv;
 mod log;
 mod plan;
+mod proxies;
 mod sequence;
 mod serve;
 mod sim;
@@ -18,7 +19,8 @@ mod tls;
 mod verdict;
 mod zk;
 
-pub use cluster::{columns_of, fetch, parse};
+pub use admin::{fetch, parse};
+pub use cluster::columns_of;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

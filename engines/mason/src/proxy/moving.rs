@@ -7,7 +7,7 @@
 //!   |                   |----------------->| (chosen)   DidMove    |
 //!   |                   |   Reconfigure    |---------------------->| proxy, shards, standby
 //!   |                   |----------------->| (newcomers vote, old ones are sealed)
-//!   |                   | Settled(v)           |                       |
+//!   |                   | Settled(v)       |                       |
 //!   |                   |----------------->| (chosen)   DidSettle  |
 //!   |  settled          |                  |---------------------->| proxy
 //!   |<------------------|

@@ -1,10 +1,8 @@
 //! `ordinate cluster proxies`: adds and removes proxies of the coordination service while it runs.
 
-use super::cluster::parse;
+use super::admin::{call, parse};
 use crate::failure::Failure;
 use serde_json::Value;
-use std::io::{Read as _, Write as _};
-use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::{Duration, Instant};
 
 const ASK_EVERY: Duration = Duration::from_millis(200);
@@ -86,25 +84,6 @@ impl Proxies {
             (_, why) => Err(Refused::Because(why.unwrap_or_default().to_owned())),
         }
     }
-}
-
-/// Asks a host's admin port; returns the status and the answer's body.
-pub fn call(admin: &str, verb: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
-    let address =
-        admin.to_socket_addrs()?.next().ok_or_else(|| std::io::Error::other("the name has no address"))?;
-    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(3))?;
-    stream.set_read_timeout(Some(Duration::from_secs(5)))?;
-    let length = body.len();
-    write!(
-        stream,
-        "{verb} {path} HTTP/1.1\r\nHost: {admin}\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
-    )?;
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer)?;
-    let cut = || std::io::Error::other("the answer is cut short");
-    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(cut)?;
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).ok_or_else(cut)?;
-    Ok((status, body.to_owned()))
 }
 
 /// One line on how far it is.
