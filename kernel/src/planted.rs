@@ -83,6 +83,10 @@ planted_bugs! {
     M18,
     /// A group is taken out, and what it had assigned is forgotten with it.
     M19,
+    /// A sequencer gives numbers away before the hand-over to another spread is in the log.
+    M20,
+    /// A sequencer serves requests whose spaces were chosen by another spread.
+    M21,
     /// Groups that are to be removed are left out at once, before they are drained.
     M16,
     /// The coordination service answers writes that are not on any disk: P01 below it.
@@ -133,6 +137,10 @@ planted_bugs! {
     K13,
     /// A gateway answers pings although the session's home group does not hear of them.
     K14,
+    /// What is watched is forgotten when a node goes to another shard.
+    K15,
+    /// A shard answers reads of nodes that it has handed over.
+    K16,
 }
 
 #[cfg(not(feature = "planted"))]

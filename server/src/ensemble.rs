@@ -11,6 +11,8 @@ use std::sync::Arc;
 
 /// Every host has roles for so many proxies, or for as many as the cluster began with: those that are not in use keep an idle log.
 const ROOM_FOR_PROXIES: u16 = 8;
+/// The same of shards: those that are not in use have nothing.
+const ROOM_FOR_SHARDS: u16 = 16;
 
 /// Which role of which host is where.
 pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment {
@@ -21,9 +23,13 @@ pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment
     let hosts: Vec<HostEntry> = file.hosts.iter().map(entry).collect();
     let sequencers = if coordination.sharded { hosts.len() } else { 0 };
     let (proxies, shards) = (coordination.proxies, coordination.shards);
-    let room = if coordination.sharded { proxies.max(ROOM_FOR_PROXIES) } else { proxies };
+    let room = if coordination.sharded {
+        (proxies.max(ROOM_FOR_PROXIES), shards.max(ROOM_FOR_SHARDS))
+    } else {
+        (proxies, shards)
+    };
     Deployment::new(hosts, proxies, shards, sequencers, mason::Parameters::default(), file.parameters.clone())
-        .with_room_for(room)
+        .with_room_for(room.0, room.1)
 }
 
 /// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
@@ -62,7 +68,7 @@ pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins:
     };
     let stub = sessions.clone();
     let counting = Sessions::new(mason::Group(0), sessions);
-    let spaces_of: SpacesOf = Arc::new(move |body| counting.spaces(body));
+    let spaces_of: SpacesOf = Arc::new(move |body, spread| counting.spaces(body, spread));
     let parts = HostParts {
         stub: &|group| Sessions::new(group, stub.clone()),
         shard: &|space| Znodes::new(space, placement.clone(), u64::from(std::process::id())),

@@ -91,7 +91,7 @@ pub fn nodes(file: &ClusterFile, logs: &Logs, name: &str, joins: bool) -> Vec<(P
     let host = HostId::named(name);
     let deployment = deployment(file, logs);
     let stub = Names { spaces: logs.spaces };
-    let spaces_of: SpacesOf = Arc::new(move |body| stub.spaces(body));
+    let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
     let (proxies, shards) = (deployment.proxies_of(host), deployment.servers_of(host));
     let parts = HostParts {
         stub: &|_| stub,

@@ -38,7 +38,7 @@ pub fn nodes(file: &ClusterFile, sequence: &Sequence, name: &str, joins: bool) -
     let host = HostId::named(name);
     let deployment = deployment(file, sequence);
     let stub = Spaces { count: sequence.spaces.len() as u16 };
-    let spaces_of: SpacesOf = Arc::new(move |body| stub.spaces(body));
+    let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
     let gateway = Gateway::new(deployment.proxies_of(host), deployment.servers_of(host));
     let parts = HostParts {
         stub: &|_| stub,

@@ -42,7 +42,7 @@ pub struct Proxies {
 
 impl From<Progress> for Proxies {
     fn from(progress: Progress) -> Self {
-        let Progress { layout: Layout { version, serving, spanning, .. }, room, settled } = progress;
+        let Progress { layout: Layout { version, serving, spanning, .. }, room, settled, .. } = progress;
         Self { serving, spanning, room, version, settled }
     }
 }

@@ -84,7 +84,7 @@ impl Deployment {
         Topology {
             version: 0,
             groups: (0..self.groups).map(group).collect(),
-            layout: Layout::of_birth(self.groups as u16),
+            layout: Layout::of_birth(self.groups as u16, self.spaces as u16),
             sequencers: (0..sequencers)
                 .map(|number| NodeId::new(HostId(SEQUENCERS_FROM + number), SEQUENCER))
                 .collect(),
@@ -321,7 +321,7 @@ fn member_nodes<T: Stub + Copy + Send + Sync, H: Shard>(
     let node = |place| NodeId::new(host, place);
     let page_bytes = deployment.parameters.page_bytes;
     let machine = ProxyMachine::new(id, host, topology.clone(), page_bytes, stub);
-    let spaces_of: SpacesOf = Arc::new(move |body| stub.spaces(body));
+    let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
     let proxy = Proxy::new(
         id,
         topology.clone(),

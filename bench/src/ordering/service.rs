@@ -1,7 +1,7 @@
 //! The service of the paper's section 7.1: an operation is the spaces it wants numbers of, and is answered by them.
 
 use kernel::{Bytes, Decode, DecodeError, Encode, Rng};
-use mason::{GroupTime, Mason, Member, Order, Response, Space, Stub, StubOut, Verdict};
+use mason::{GroupTime, Mason, Member, Order, Response, Space, Spread, Stub, StubOut, Verdict};
 use sequence::{Ask, Gateway, Labels};
 use sim::cost::{Class, Load};
 use std::time::Duration;
@@ -17,8 +17,8 @@ pub struct Numbers {
 }
 
 impl Stub for Numbers {
-    fn spaces(&self, body: &[u8]) -> Vec<Space> {
-        sequence::Spaces { count: self.spaces }.spaces(body)
+    fn spaces(&self, body: &[u8], spread: &Spread) -> Vec<Space> {
+        sequence::Spaces { count: self.spaces }.spaces(body, spread)
     }
 
     fn apply(&mut self, _body: &Bytes, order: Option<&Order>, _now: GroupTime, out: &mut StubOut) -> Verdict {

@@ -160,7 +160,7 @@ impl Relay {
             Self::Chains { chains, group: Some(_), writing, .. } => {
                 for (number, delivered) in message.runs.iter().flat_map(|run| run.iter()).flatten() {
                     // Nothing fails here, so nothing is a no-op.
-                    let Some(operation) = delivered.operation else { continue };
+                    let Some(operation) = delivered.work.operation().cloned() else { continue };
                     // What is appended; the rest of the operation said where it is ordered.
                     let Ok(Ask { label: body, .. }) = Ask::decoded(&operation.body) else { continue };
                     let (writer, tag) = (operation.origin, operation.tag);

@@ -5,7 +5,7 @@
 
 use crate::Message;
 use crate::order::{Group, Space, Stamp};
-use crate::topology::Layout;
+use crate::topology::{Layout, Spread};
 use kernel::{Bytes, NodeId};
 
 kernel::record! {
@@ -67,6 +67,8 @@ kernel::messages! {
             executed: Stamp,
             /// The answers.
             answers: Vec<ReadAnswer>,
+            /// The reads were not looked at, and the answers are empty: the shard is spread by this one by now.
+            refused: Option<Spread>,
         },
         /// From a proxy of this host: all that any proxy's log held when `Barrier` was sent has been handed to this host's
         /// shards. A read sent to them now sees every operation answered before.
@@ -103,6 +105,13 @@ kernel::messages! {
             tag: u64,
             /// How many groups are in use, as the group's log has it.
             layout: Layout,
+        },
+        /// From a shard's server: what it tells and answers from here on is of this spread.
+        12 => Spreads {
+            /// The shard.
+            space: Space,
+            /// The spread.
+            spread: Spread,
         },
         /// From a connection (a node that stands for a user's socket): it is open.
         7 => Connected {

@@ -180,23 +180,27 @@ impl Deployment {
             groups: (0..groups)
                 .map(|group| ProxyGroup { proxies: on_all(self::place(first, Group(group), Part::Proxy)) })
                 .collect(),
-            layout: Layout::of_birth(groups),
+            layout: Layout::of_birth(groups, shards),
             sequencers: on_all(Place(first + SEQUENCER.0)).into_iter().take(sequencers).collect(),
             shards: (0..shards).map(|shard| on_all(shard_place(first, shard))).collect(),
         };
         Self { hosts, topology: Arc::new(topology), parameters, log, first, joins: false }
     }
 
-    /// The same with roles for up to `groups_max` groups on every host: those that are not in use keep an idle log, and can be
-    /// added while running.
+    /// The same with roles for up to `groups_max` groups and `shards_max` shards on every host: those that are not in use keep an
+    /// idle log, or an empty state, and can be added while running.
     #[must_use]
-    pub fn with_room_for(mut self, groups_max: u16) -> Self {
+    pub fn with_room_for(mut self, groups_max: u16, shards_max: u16) -> Self {
         let mut topology = Topology::clone(&self.topology);
         let ids: Vec<HostId> = self.hosts.iter().map(|host| HostId::named(&host.name)).collect();
         for group in topology.groups.len() as u16..groups_max {
             let place = place(self.first, Group(group), Part::Proxy);
             let proxies = ids.iter().map(|&host| NodeId::new(host, place)).collect();
             topology.groups.push(ProxyGroup { proxies });
+        }
+        for space in topology.shards.len() as u16..shards_max {
+            let place = shard_place(self.first, space);
+            topology.shards.push(ids.iter().map(|&host| NodeId::new(host, place)).collect());
         }
         self.topology = Arc::new(topology);
         self

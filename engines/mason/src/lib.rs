@@ -56,4 +56,4 @@ pub use family::{Mason, Member, Message, Response};
 pub use order::{Cut, Group, GroupTime, Number, Operation, Order, Placed, Range, Space, Stamp};
 pub use outbox::{Life, Outbox};
 pub use service::{BlobRef, Shard, ShardOut, Stub, StubOut, Verdict};
-pub use topology::{Layout, Members, Parameters, ProxyGroup, Topology};
+pub use topology::{Layout, Members, Parameters, ProxyGroup, Spread, Topology};

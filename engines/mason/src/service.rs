@@ -1,18 +1,19 @@
 //! What a service gives Mason: a stub that lives in the proxies and shards that execute (the paper's section 6.1).
 
 use crate::order::{Group, GroupTime, Order, Space};
-use crate::topology::Layout;
+use crate::topology::{Layout, Spread};
 use kernel::{BlobId, BlobRange, Bytes, DecodeError, NodeId, SnapshotStep};
 
 /// The service's part in a proxy, replicated with it: decides which spaces an operation concerns, and keeps what belongs to
 /// the proxy and not to a shard (sessions, for instance).
 ///
-/// **Contract.** `spaces` depends on the operation and on what the stub was built with, not on its state. `apply` and
+/// **Contract.** `spaces` depends on the operation, the spread, and on what the stub was built with, not on its state; whether there
+/// are any, not on the spread either. `apply` and
 /// `on_clock` are deterministic: the same calls in the same order on every replica of the group. Nothing panics on any bytes.
 pub trait Stub: Sized + 'static {
     /// The spaces to order the operation in, sorted, each once. None: it concerns the group alone; it is replicated there, in
     /// the order of its origin, and not sequenced.
-    fn spaces(&self, body: &[u8]) -> Vec<Space>;
+    fn spaces(&self, body: &[u8], spread: &Spread) -> Vec<Space>;
 
     /// The operation stands in the group's log, in the order in which its origin sent it. With an order it goes on to its
     /// shards if `Verdict::Execute` is returned; after `Verdict::Void` they execute a no-op in its place, and the answer
@@ -141,6 +142,29 @@ pub trait Shard: Sized + 'static {
 
     /// Takes one chunk, in the order they were written.
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError>;
+
+    /// The state that snapshots from here on are installed into is spread so: before [`Shard::install`], and when a life begins. A
+    /// service that is never spread over more or fewer shards has nothing to do, here and in the next four.
+    fn spread_over(&mut self, _spread: &Spread) {}
+
+    /// What goes to other shards when this spread comes into force: pages of about `page_bytes`, for each of them in order. A
+    /// function of the state alone, so that pages of several servers fit together.
+    fn leaving(&self, _spread: &Spread, _page_bytes: usize) -> Vec<(Space, Vec<Bytes>)> {
+        Vec::new()
+    }
+
+    /// What readers watch here that other shards of this server's host have from this spread on, taken out. No read is answered between
+    /// this and [`Shard::hand_over`].
+    fn watches_leaving(&mut self, _spread: &Spread) -> Vec<(Space, Bytes)> {
+        Vec::new()
+    }
+
+    /// The spread comes into force: what leaves goes, what the others wrote for this shard comes.
+    fn hand_over(&mut self, _spread: &Spread, _order: &Order, _pages: &[(Space, Vec<Bytes>)]) {}
+
+    /// What [`Shard::watches_leaving`] gave for this shard at another one of this host. Tells readers what they missed, if the state
+    /// here is newer than what they have seen there.
+    fn take_watches(&mut self, _watches: &Bytes, _out: &mut ShardOut) {}
 
     /// The last chunk was installed: tells readers what they missed.
     fn installed(&mut self, _out: &mut ShardOut) {}

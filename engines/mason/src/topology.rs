@@ -30,7 +30,34 @@ impl Members {
 }
 
 kernel::record! {
-    /// How many of a deployment's groups are in use. The first group's log decides on it, and is itself always in use; the others
+    /// Over how many shards a service's state is spread. Every operation is numbered by one of these and executed by the same (see
+    /// [`crate::shard::spreading`]).
+    pub struct Spread {
+        /// The version of the layout that brought it; 0 for the birth's.
+        version: u64,
+        /// The service's state is in the spaces below this one.
+        shards: u16,
+        /// It was in the spaces below this one before.
+        before: u16,
+    }
+}
+
+impl Eq for Spread {}
+
+impl Spread {
+    /// The birth's.
+    pub fn of_birth(shards: u16) -> Self {
+        Self { version: 0, shards, before: shards }
+    }
+
+    /// The spaces that hand over or are handed something when it comes into force.
+    pub fn spaces(&self) -> impl Iterator<Item = Space> + use<> {
+        (0..self.shards.max(self.before)).map(Space)
+    }
+}
+
+kernel::record! {
+    /// How many of a deployment's groups are in use, and over how many shards its service is spread. The first group's log decides on it, and is itself always in use; the others
     /// take it over, each into its own log (see [`crate::proxy::arranging`]).
     pub struct Layout {
         /// 0 for the birth's, one more for each change.
@@ -43,6 +70,8 @@ kernel::record! {
         /// The sequencer that the first group's log was sealed for when it got this layout. A group that is added may have been
         /// sealed for it or an earlier one, which nobody who followed since has asked for what it gave away there.
         after: u64,
+        /// Over which shards. In force from the operation on that hands over (see [`crate::proxy::entry::Entry::HandOver`]).
+        spread: Spread,
     }
 }
 
@@ -50,8 +79,9 @@ impl Eq for Layout {}
 
 impl Layout {
     /// The layout of the birth.
-    pub fn of_birth(groups: u16) -> Self {
-        Self { version: 0, serving: groups, spanning: groups, after: 0 }
+    pub fn of_birth(groups: u16, shards: u16) -> Self {
+        let spread = Spread::of_birth(shards);
+        Self { version: 0, serving: groups, spanning: groups, after: 0, spread }
     }
 
     /// Who has what was begun at `group`: the group itself while it serves.
@@ -87,12 +117,12 @@ pub struct Topology {
     pub layout: Layout,
     /// Who may be the sequencer. None: the one group there must be numbers its operations itself, because its log is the order.
     pub sequencers: Vec<NodeId>,
-    /// The servers of each shard, by space.
+    /// The servers of each shard, by space; those over which nothing is spread, too.
     pub shards: Vec<Vec<NodeId>>,
 }
 
 impl Topology {
-    /// All spaces.
+    /// All spaces, in use or not.
     pub fn spaces(&self) -> impl Iterator<Item = Space> + use<> {
         (0..self.shards.len() as u16).map(Space)
     }

@@ -50,14 +50,21 @@ const MARKS: &[&str] = &[
     "coordination.heard_an_event",
     "coordination.heard_of_a_missed_event",
     "coordination.held_the_lock",
+    "coordination.learned_of_a_spread",
     "coordination.lost_a_session",
     "coordination.multi_was_refused",
     "coordination.set_watches_again",
     "coordination.version_did_not_match",
     "proxy.adds_groups",
+    "proxy.adds_shards",
     "proxy.drains_groups",
+    "proxy.removes_shards",
     "proxy.took_groups_out",
     "scenario.changed_the_groups",
+    "shard.gave_watches_away",
+    "shard.handed_over_to_fewer",
+    "shard.handed_over_to_more",
+    "shard.refused_reads_of_an_old_spread",
 ];
 
 const STRIKES: [StrikeKind; 5] = [
@@ -65,7 +72,7 @@ const STRIKES: [StrikeKind; 5] = [
     StrikeKind { name: "kill a user's host", class: Class::Strike },
     StrikeKind { name: "kill the sequencer", class: Class::Strike },
     StrikeKind { name: "silence a user until its session is over", class: Class::Strike },
-    StrikeKind { name: "add or remove groups", class: Class::Strike },
+    StrikeKind { name: "add or remove groups or shards", class: Class::Strike },
 ];
 
 const SOCKETS: u32 = 0x8000;
@@ -98,6 +105,8 @@ impl CoordinationScenario {
         let groups = if alone { 1 } else { rng.between(1, 4) as u16 };
         let room = if alone || rng.chance(0.4) { groups } else { rng.between(u64::from(groups), 4) as u16 };
         let shards = rng.between(1, 4) as u16;
+        let fixed = alone || rng.chance(0.4);
+        let shards_room = if fixed { shards } else { rng.between(u64::from(shards), 5) as u16 };
         let parameters = Parameters {
             tick: ms(rng.between(10, 40)),
             resend_after: ms(rng.between(30, 120)),
@@ -133,7 +142,7 @@ impl CoordinationScenario {
             hosts,
             desk: HostId::named("users"),
             deployment: Deployment::new(entries, groups, shards, sequencers, parameters, log)
-                .with_room_for(room),
+                .with_room_for(room, shards_room),
             placement,
             sessions,
             consistency,
@@ -144,7 +153,8 @@ impl CoordinationScenario {
             servers: Servers::default(),
             core: Vec::new(),
             healed_at: None,
-            wishes: Wishes::new(groups, room),
+            // Without a sequencer nothing can be handed over.
+            wishes: Wishes::new((groups, shards), (room, if alone { 0 } else { shards_room })),
         }
     }
 
@@ -512,7 +522,7 @@ impl Scenario for CoordinationScenario {
         }
         let (sessions, placement) = (self.sessions.clone(), self.placement.clone());
         let counting = Sessions::new(Group(0), sessions.clone());
-        let spaces_of: SpacesOf = Arc::new(move |body| counting.spaces(body));
+        let spaces_of: SpacesOf = Arc::new(move |body, spread| counting.spaces(body, spread));
         let parts = HostParts {
             stub: &|group| Sessions::new(group, sessions.clone()),
             shard: &|space| Znodes::new(space, placement.clone(), u64::from(life.number)),

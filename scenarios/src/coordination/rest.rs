@@ -109,15 +109,32 @@ pub(super) fn agreed(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(),
     Ok(())
 }
 
-/// No node without its parent, no ephemeral node without its session: the name of what is broken, and what.
+/// No node that lives elsewhere or twice, none without its parent, no ephemeral node without its session: the name of what is broken, and what.
 pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), (&'static str, String)> {
     let Some(&host) = core.first() else { return Ok(()) };
     let one = [host];
     let (mut paths, mut owners) = (BTreeSet::new(), BTreeSet::new());
+    let mut spread = None;
     for (_, member) in members(&one, cluster) {
-        if let Member::Shard(server) = member {
-            paths.extend(server.service().paths());
-            owners.extend(server.service().owners());
+        let Member::Shard(server) = member else { continue };
+        let known = spread.get_or_insert(server.spread());
+        if server.spread().version > known.version {
+            *known = server.spread();
+        }
+        if let Some(path) = server.service().misplaced() {
+            return Err(("UNIQ", format!("{path} is in shard {}, where nobody looks for it", server.space())));
+        }
+        if let Some(path) = server.service().paths().find(|&path| !paths.insert(path)) {
+            return Err(("UNIQ", format!("{path} is in two shards")));
+        }
+        owners.extend(server.service().owners());
+    }
+    for (id, member) in members(&one, cluster) {
+        if let (Member::Shard(server), Some(spread)) = (member, spread)
+            && spread.spaces().any(|space| space == server.space())
+            && server.spread().version < spread.version
+        {
+            return Err(("LIVE", format!("{id} has not come to {spread:?}")));
         }
     }
     for path in &paths {

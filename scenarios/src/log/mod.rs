@@ -221,7 +221,7 @@ impl Scenario for LogScenario {
         self.invariants.forget(life.host);
         self.history.forget(life.host);
         let stub = Names { spaces: self.spaces };
-        let spaces_of: SpacesOf = Arc::new(move |body| stub.spaces(body));
+        let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
         let (proxies, shards) =
             (self.deployment.proxies_of(life.host), self.deployment.servers_of(life.host));
         let parts = HostParts {

@@ -1,4 +1,4 @@
-//! Changes of the number of groups, as an operator asks for them.
+//! Changes of the numbers of groups and shards, as an operator asks for them.
 
 use ::mason::Response;
 use ::mason::proxy::arranging::{Call, Progress};
@@ -10,25 +10,30 @@ use std::time::Duration;
 /// How often hosts are told, and asked how far they are.
 pub(crate) const ASK_EVERY: Duration = Duration::from_millis(150);
 
-/// How many groups are wished for.
+/// How many groups and shards are wished for.
 pub(crate) struct Wishes {
     groups: u16,
-    room: u16,
+    shards: u16,
+    /// Of groups, and of shards.
+    room: (u16, u16),
     under_way: bool,
     asked: BTreeSet<RequestId>,
 }
 
 impl Wishes {
-    /// Nothing is wished for where there are `groups` of at most `room`.
-    pub(crate) fn new(groups: u16, room: u16) -> Self {
-        Self { groups, room, under_way: false, asked: BTreeSet::new() }
+    /// Nothing is wished for where there are so many groups and shards of at most `room`.
+    pub(crate) fn new((groups, shards): (u16, u16), room: (u16, u16)) -> Self {
+        Self { groups, shards, room, under_way: false, asked: BTreeSet::new() }
     }
 
     /// Wishes for another number; false if there is none or the last wish is not fulfilled.
     pub(crate) fn draw(&mut self, rng: &mut Rng) -> bool {
-        let others: Vec<u16> = (1..=self.room).filter(|&groups| groups != self.groups).collect();
-        let Some(&groups) = rng.pick(&others).filter(|_| !self.under_way) else { return false };
-        (self.groups, self.under_way) = (groups, true);
+        let groups = (1..=self.room.0).filter(|&groups| groups != self.groups);
+        let shards = (1..=self.room.1).filter(|&shards| shards != self.shards);
+        let groups = groups.map(|groups| (groups, self.shards));
+        let others: Vec<(u16, u16)> = groups.chain(shards.map(|shards| (self.groups, shards))).collect();
+        let Some(&wish) = rng.pick(&others).filter(|_| !self.under_way) else { return false };
+        ((self.groups, self.shards), self.under_way) = (wish, true);
         true
     }
 
@@ -42,10 +47,12 @@ impl Wishes {
         N: Node,
         N::Family: kernel::Family<Request = kernel::Bytes>,
     {
-        let call = Call::Arrange(Some(self.groups)).encoded();
+        let calls = [Call::Arrange(Some(self.groups)).encoded(), Call::SpreadOver(self.shards).encoded()];
         for proxy in proxies.filter(|_| self.under_way) {
             if control.cluster.is_up(proxy.host()) {
-                self.asked.insert(control.request(proxy, call.clone().into()));
+                for call in &calls {
+                    self.asked.insert(control.request(proxy, call.clone().into()));
+                }
             }
         }
         self.under_way
@@ -57,7 +64,9 @@ impl Wishes {
             return None;
         }
         let progress = Progress::decoded(&answer.0).expect("a proxy answers a wish with its progress");
-        let fulfilled = self.under_way && progress.settled && progress.layout.serving == self.groups;
+        let layout = &progress.layout;
+        let is_wished = (layout.serving, layout.spread.shards) == (self.groups, self.shards);
+        let fulfilled = self.under_way && progress.settled && is_wished;
         self.under_way &= !fulfilled;
         Some(fulfilled)
     }
@@ -68,6 +77,6 @@ impl Wishes {
 
     /// What is still to come.
     pub(crate) fn unfulfilled(&self) -> Option<String> {
-        self.under_way.then(|| format!("{} groups were wished for", self.groups))
+        self.under_way.then(|| format!("{} groups and {} shards were wished for", self.groups, self.shards))
     }
 }

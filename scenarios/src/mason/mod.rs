@@ -140,7 +140,7 @@ impl MasonScenario {
         };
         let room = if alone || rng.chance(0.4) { groups } else { rng.between(u64::from(groups), 4) as u16 };
         let deployment =
-            Deployment::new(entries, groups, shards, sequencers, parameters, log).with_room_for(room);
+            Deployment::new(entries, groups, shards, sequencers, parameters, log).with_room_for(room, shards);
         Self {
             hosts,
             shards,
@@ -151,7 +151,7 @@ impl MasonScenario {
             voting: BTreeSet::new(),
             core: Vec::new(),
             changes,
-            arranging: Wishes::new(groups, room),
+            arranging: Wishes::new((groups, shards), (room, 0)),
         }
     }
 
@@ -222,7 +222,7 @@ impl Scenario for MasonScenario {
         self.invariants.forget(life.host);
         self.history.forget(Deployment::gateway(life.host));
         let stub = Spaces { count: self.shards };
-        let spaces_of: SpacesOf = Arc::new(move |body| stub.spaces(body));
+        let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
         let parts = HostParts {
             stub: &|_: Group| stub,
             shard: &|_: Space| Labels::default(),

@@ -4,16 +4,31 @@ use crate::wire::{Operation, Restore, Update, is_sequential, parent_of};
 use mason::Space;
 use std::collections::BTreeMap;
 use std::fmt;
+use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Where paths live: by a hash of the path; a node with a sequential name lives with its parent, so that creating it
 /// concerns one shard, whatever number it gets; subtrees can be pinned to one shard, the longest prefix winning.
 ///
-/// Invariant: the same for all proxies, shards and gateways, and for the life of the data.
+/// Over one shard more, a path stays where it is or goes to the new one: what it gets is all that moves (jump consistent hashing:
+/// Lamping and Veach, *A Fast, Minimal Memory, Consistent Hash Algorithm*, 2014).
+///
+/// Invariant: the same for all proxies, shards and gateways that go by the same [`mason::Spread`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placement {
     shards: u16,
-    pins: BTreeMap<Box<str>, Space>,
+    pins: Arc<BTreeMap<Box<str>, Space>>,
+}
+
+/// Of `count` places, at least one, the one for a key.
+fn jump(mut key: u64, count: u16) -> u16 {
+    let (mut place, mut next) = (0, 0);
+    while next < u64::from(count) {
+        place = next;
+        key = key.wrapping_mul(2_862_933_555_777_941_757).wrapping_add(1);
+        next = ((place + 1) as f64 * ((1u64 << 31) as f64 / ((key >> 33) + 1) as f64)) as u64;
+    }
+    place as u16
 }
 
 /// Why subtrees cannot be pinned so.
@@ -44,7 +59,13 @@ impl std::error::Error for PinError {}
 impl Placement {
     /// Over `shards` shards, at least one.
     pub fn new(shards: u16) -> Self {
-        Self { shards: shards.max(1), pins: BTreeMap::new() }
+        Self { shards: shards.max(1), pins: Arc::default() }
+    }
+
+    /// The same over another number of shards. What is pinned to one that is not there is placed by its hash.
+    #[must_use]
+    pub fn over(&self, shards: u16) -> Self {
+        Self { shards: shards.max(1), pins: self.pins.clone() }
     }
 
     /// Pins the subtree at `path` to one shard.
@@ -58,7 +79,7 @@ impl Placement {
         if space.0 >= self.shards {
             return Err(PinError::Space(space));
         }
-        self.pins.insert(path.into(), space);
+        Arc::make_mut(&mut self.pins).insert(path.into(), space);
         Ok(self)
     }
 
@@ -83,10 +104,10 @@ impl Placement {
         {
             path = parent;
         }
-        if let Some(space) = self.pinned(path) {
+        if let Some(space) = self.pinned(path).filter(|space| space.0 < self.shards) {
             return space;
         }
-        Space(((u128::from(xxh3_64(path.as_bytes())) * u128::from(self.shards)) >> 64) as u16)
+        Space(jump(xxh3_64(path.as_bytes()), self.shards))
     }
 
     fn pinned(&self, path: &str) -> Option<Space> {
@@ -170,6 +191,23 @@ mod tests {
         assert!(counts.iter().all(|count| (800..1200).contains(count)), "{counts:?}");
         let places: Vec<u16> = ["/", "/a", "/zookeeper"].map(|path| placement.space_of(path).0).into();
         assert_eq!(places, PLACES_OF_FOUR);
+    }
+
+    // What goes to a shard that was there before was moved for nothing; and a spread that is come back to must be the one it was.
+    #[test]
+    fn a_shard_more_takes_its_share_and_nothing_else_moves() {
+        let path = |n| format!("/a/b{n}x");
+        let pinned = Placement::new(5).pin("/pinned", Space(4)).expect("a plain path");
+        assert_eq!(pinned.over(4).over(5).space_of("/pinned/x"), Space(4));
+        assert!(pinned.over(4).space_of("/pinned/x").0 < 4, "pinned to a shard that is gone");
+        for shards in 1..8 {
+            let (before, after) = (pinned.over(shards), pinned.over(shards + 1));
+            let moved = (0..4000).filter(|&n| before.space_of(&path(n)) != after.space_of(&path(n)));
+            let moved: Vec<u32> = moved.collect();
+            assert!(moved.iter().all(|&n| after.space_of(&path(n)) == Space(shards)));
+            let share = 4000 / (u32::from(shards) + 1);
+            assert!((share * 3 / 4..share * 5 / 4).contains(&(moved.len() as u32)), "{shards}: {}", moved.len());
+        }
     }
 
     const PLACES_OF_FOUR: [u16; 3] = [1, 3, 1];

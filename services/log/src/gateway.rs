@@ -189,6 +189,7 @@ impl Role for Gateway {
             }
             ClientIn::Progress(_) => {}
             ClientIn::Elsewhere(_)
+            | ClientIn::Spreads(_)
             | ClientIn::Told(_)
             | ClientIn::Connected(_)
             | ClientIn::Disconnected(_) => {
@@ -228,7 +229,7 @@ impl Role for Gateway {
         }
         for (space, reads) in std::mem::take(&mut self.queries) {
             if let Some(&shard) = self.routes.shards.get(usize::from(space.0)) {
-                cx.send(shard, Read { at_least: Stamp(0), reads });
+                cx.send(shard, Read { at_least: Stamp(0), reads, spread: None });
             }
         }
     }

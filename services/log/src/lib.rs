@@ -34,7 +34,7 @@ pub use wire::{
 };
 
 use kernel::{Bytes, Decode, DecodeError};
-use mason::{GroupTime, Order, Space, Stub, StubOut, Verdict};
+use mason::{GroupTime, Order, Space, Spread, Stub, StubOut, Verdict};
 
 /// The proxies' part: operations go to the spaces of the logs they name.
 #[derive(Clone, Copy, Debug)]
@@ -44,7 +44,7 @@ pub struct Names {
 }
 
 impl Stub for Names {
-    fn spaces(&self, body: &[u8]) -> Vec<Space> {
+    fn spaces(&self, body: &[u8], _spread: &Spread) -> Vec<Space> {
         let request = Request::decoded(&Bytes::copy_from_slice(body));
         let Ok(request) = request else { return Vec::new() };
         let mut spaces: Vec<Space> =

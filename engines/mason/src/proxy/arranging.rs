@@ -1,4 +1,4 @@
-//! How groups are added and removed while running.
+//! How groups, and shards, are added and removed while running.
 //!
 //! ```text
 //! first group's leader        other groups' leaders             sequencer
@@ -17,15 +17,19 @@
 //! handed over, its own operations are ordered, it retires in its log, and when all it assigned is executed and in durable
 //! snapshots, another layout takes it out. That layout's entry says how far the group's numbers and stamps went.
 //!
+//! Over how many shards the service is spread is part of the layout, and comes into force with a change of sequencers, too: the new
+//! one finds everything sealed that was numbered by the old spread, and has one operation of all shards logged, at which they hand
+//! over, before anything is numbered by the new one.
+//!
 //! Everything between groups goes through the hosts, each of which has replicas of all logs: they tell the host's proxies of every
 //! group where their own stands, and whoever leads acts on it.
 
 use super::entry::{Entry, Page};
 use super::leading::Lead;
-use super::{Arrange, Awaited, Proxy, Spent, Standing};
+use super::{Arrange, Awaited, Proxy, Spent, SpreadOver, Standing};
 use crate::order::{Group, Number, Placed, Space, Stamp};
 use crate::shard;
-use crate::topology::Layout;
+use crate::topology::{Layout, Spread};
 use kernel::{Cx, Decode, DecodeError, Encode, Instant, NodeId, Reader, planted};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -42,6 +46,8 @@ kernel::record! {
         room: u16,
         /// Nothing of the last change is left to be done.
         settled: bool,
+        /// There is room for so many shards.
+        shards_room: Option<u16>,
     }
 }
 
@@ -52,6 +58,8 @@ pub enum Call {
     Follow(crate::Members),
     /// Have origins served by so many groups, none for as they are; answered by [`Progress`].
     Arrange(Option<u16>),
+    /// Have the service's state spread over so many shards; answered by [`Progress`].
+    SpreadOver(u16),
 }
 
 impl Encode for Call {
@@ -65,6 +73,10 @@ impl Encode for Call {
                 out.push(2);
                 groups.encode(out);
             }
+            Self::SpreadOver(shards) => {
+                out.push(3);
+                shards.encode(out);
+            }
         }
     }
 }
@@ -74,6 +86,7 @@ impl Decode for Call {
         match u8::decode(input)? {
             1 => Ok(Self::Follow(input.field()?)),
             2 => Ok(Self::Arrange(input.field()?)),
+            3 => Ok(Self::SpreadOver(input.field()?)),
             tag => Err(DecodeError::UnknownTag("call of a proxy", tag)),
         }
     }
@@ -87,6 +100,7 @@ pub(super) struct Arranging {
     pages: BTreeMap<(Group, u32), Page>,
     /// What the cluster's operator has asked for.
     wanted: Option<u16>,
+    wanted_shards: Option<u16>,
     hurried_at: Instant,
 }
 
@@ -121,7 +135,8 @@ impl Proxy {
     pub fn progress(&self) -> Progress {
         let layout = self.layout_of(FIRST);
         let settled = layout.serving == layout.spanning && self.is_arranged(layout);
-        Progress { layout: layout.clone(), room: self.topology.groups.len() as u16, settled }
+        let shards_room = Some(self.topology.shards.len() as u16);
+        Progress { layout: layout.clone(), room: self.topology.groups.len() as u16, settled, shards_room }
     }
 
     fn layout_of(&self, group: Group) -> &Layout {
@@ -130,7 +145,9 @@ impl Proxy {
 
     /// Every group has the layout and what it is to have by it, and the sequencer knows which groups there are.
     fn is_arranged(&self, layout: &Layout) -> bool {
-        let sealed = self.arranging.of(FIRST).is_none_or(|first| first.sealed == layout.version);
+        let sealed = self.arranging.of(FIRST).is_none_or(|first| {
+            first.sealed == layout.version && first.handed.unwrap_or(0) == layout.spread.version
+        });
         sealed && self.topology.groups().all(|group| self.arranging.has_settled(group, layout.version))
     }
 
@@ -147,6 +164,22 @@ impl Proxy {
     pub(super) fn on_leaving(&mut self, page: Page) {
         if page.to == self.group && page.version >= self.topology.layout.version {
             self.arranging.pages.insert((page.from, page.index), page);
+        }
+    }
+
+    /// Taken by the leader; passed on to it, once, by the others.
+    pub(super) fn on_spread_over(&mut self, from: NodeId, message: &SpreadOver, cx: &mut Cx<'_, Self>) {
+        let place = cx.node().place();
+        let shards = message.shards;
+        let sound = (1..=self.topology.shards.len()).contains(&usize::from(shards));
+        if !sound || self.group != FIRST || self.topology.sequencers.is_empty() {
+            return;
+        }
+        if self.leads_here() {
+            let now = self.layout_of(FIRST).spread.shards;
+            self.arranging.wanted_shards = (shards != now).then_some(shards);
+        } else if let Some(leader) = self.leader.filter(|_| from.place() != place || from == cx.node()) {
+            cx.send(NodeId::new(leader.leader.host(), place), message.clone());
         }
     }
 
@@ -254,6 +287,13 @@ impl Proxy {
             let layout = Layout { version: next, spanning: layout.serving, ..layout };
             cx.mark("proxy.took_groups_out");
             return Lead::propose_entry(&Entry::Layout { layout, below, stamp }, log, cx);
+        }
+        self.arranging.wanted_shards.take_if(|shards| *shards == layout.spread.shards);
+        if let Some(shards) = self.arranging.wanted_shards {
+            cx.mark(if shards > layout.spread.shards { "proxy.adds_shards" } else { "proxy.removes_shards" });
+            let spread = Spread { version: next, shards, before: layout.spread.shards };
+            let layout = Layout { version: next, spread, ..layout };
+            return Lead::propose_entry(&Entry::Layout { layout, below: Vec::new(), stamp: Stamp(0) }, log, cx);
         }
         let Some(groups) = self.arranging.wanted.filter(|&groups| groups != layout.serving) else {
             self.arranging.wanted = None;

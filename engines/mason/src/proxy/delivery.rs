@@ -4,6 +4,7 @@
 //! costs grows with its bytes and not with its operations.
 
 use crate::order::{MultiNumber, Number, Operation, Order, Placed, Space, Stamp};
+use crate::topology::Spread;
 use kernel::{Bytes, Decode, DecodeError, Encode, Reader};
 
 /// What a shard's server is given for one number.
@@ -11,8 +12,29 @@ use kernel::{Bytes, Decode, DecodeError, Encode, Reader};
 pub struct Delivered {
     /// The operation's place. A no-op has one number only.
     pub order: Order,
-    /// The operation; none is a no-op.
-    pub operation: Option<Operation>,
+    /// What is done.
+    pub work: Work,
+}
+
+/// What is executed for one number.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Work {
+    /// Nothing.
+    NoOp,
+    /// An operation of the service.
+    Operation(Operation),
+    /// The service's state is handed over among the shards.
+    HandOver(Spread),
+}
+
+impl Work {
+    /// The service's operation, if it is one.
+    pub fn operation(&self) -> Option<&Operation> {
+        match self {
+            Self::Operation(operation) => Some(operation),
+            Self::NoOp | Self::HandOver(_) => None,
+        }
+    }
 }
 
 kernel::record! {
@@ -36,6 +58,8 @@ const NO_OP: u8 = 0;
 const ALONE: u8 = 1;
 /// An operation of several spaces; all its numbers follow.
 const SHARED: u8 = 2;
+/// A hand-over; all its numbers follow.
+const HAND_OVER: u8 = 3;
 
 impl Run {
     /// An empty run that starts at `first`; `bytes` is about how long its rows will be.
@@ -66,15 +90,19 @@ impl Run {
         let kind = u8::decode(input)?;
         let numbers = match kind {
             NO_OP | ALONE => MultiNumber::from([Placed { space: self.space, number }]),
-            SHARED => MultiNumber::decode(input)?,
+            SHARED | HAND_OVER => MultiNumber::decode(input)?,
             tag => return Err(DecodeError::UnknownTag("row of a run", tag)),
         };
         let order = Order { numbers, stamp: Stamp::decode(input)?, time: self.time };
         if order.number_in(self.space) != Some(number) {
             return Err(DecodeError::Invalid("row of another number"));
         }
-        let operation = if kind == NO_OP { None } else { Some(Operation::decode(input)?) };
-        Ok(Delivered { order, operation })
+        let work = match kind {
+            NO_OP => Work::NoOp,
+            HAND_OVER => Work::HandOver(Spread::decode(input)?),
+            _ => Work::Operation(Operation::decode(input)?),
+        };
+        Ok(Delivered { order, work })
     }
 }
 
@@ -113,11 +141,24 @@ impl RunWriter {
             self.rows.push(ALONE);
         } else {
             self.rows.push(SHARED);
-            (numbers.len() as u32).encode(&mut self.rows);
-            numbers.iter().for_each(|placed| placed.encode(&mut self.rows));
+            self.write_numbers(numbers);
         }
         stamp.encode(&mut self.rows);
         operation.encode(&mut self.rows);
+    }
+
+    /// Adds a hand-over with all its numbers.
+    pub fn push_hand_over(&mut self, numbers: &[Placed], stamp: Stamp, spread: &Spread) {
+        self.count += 1;
+        self.rows.push(HAND_OVER);
+        self.write_numbers(numbers);
+        stamp.encode(&mut self.rows);
+        spread.encode(&mut self.rows);
+    }
+
+    fn write_numbers(&mut self, numbers: &[Placed]) {
+        (numbers.len() as u32).encode(&mut self.rows);
+        numbers.iter().for_each(|placed| placed.encode(&mut self.rows));
     }
 
     /// The run; none if nothing was added.
@@ -189,13 +230,13 @@ mod tests {
         let read: Vec<_> = runs[0].iter().map(|row| row.expect("what was just written")).collect();
         let order =
             |numbers: &[Placed], stamp| Order { numbers: numbers.into(), stamp: Stamp(stamp), time: 9 };
-        let delivered = |order, operation| Delivered { order, operation };
+        let delivered = |order, work| Delivered { order, work };
         assert_eq!(
             read,
             [
-                (Number(7), delivered(order(&[placed(2, 7)], 70), Some(operation(1)))),
-                (Number(8), delivered(order(&[placed(2, 8)], 71), None)),
-                (Number(9), delivered(order(&both, 72), Some(operation(2)))),
+                (Number(7), delivered(order(&[placed(2, 7)], 70), Work::Operation(operation(1)))),
+                (Number(8), delivered(order(&[placed(2, 8)], 71), Work::NoOp)),
+                (Number(9), delivered(order(&both, 72), Work::Operation(operation(2)))),
             ]
         );
     }

@@ -1,7 +1,7 @@
 //! What stands in a proxy's log.
 
-use crate::order::{Cut, Group, GroupTime, Operation, Placed, Range, Space, Stamp};
-use crate::topology::{Layout, Members};
+use crate::order::{Cut, Group, GroupTime, Operation, Order, Placed, Range, Space, Stamp};
+use crate::topology::{Layout, Members, Spread};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
 use parts::Ballot;
 use smallvec::SmallVec;
@@ -77,6 +77,16 @@ pub enum Entry {
         at: Group,
         /// The layout by which it was handed over.
         version: u64,
+    },
+    /// In the first group's log: at these numbers the service's state is handed over among its shards. All below were numbered by
+    /// the spread before, all above by this one.
+    HandOver {
+        /// The sequencer, which gives nothing else away before this stands in the log.
+        epoch: u64,
+        /// The spread from here on.
+        spread: Spread,
+        /// A number in each space that takes part.
+        order: Order,
     },
     /// The group assigns nothing any more, until a later layout has it serve again.
     Retire {
@@ -214,6 +224,12 @@ impl Encode for Entry {
                 out.push(13);
                 version.encode(out);
             }
+            Self::HandOver { epoch, spread, order } => {
+                out.push(14);
+                epoch.encode(out);
+                spread.encode(out);
+                order.encode(out);
+            }
         }
     }
 }
@@ -234,6 +250,7 @@ impl Decode for Entry {
             11 => Self::Arrived { at: input.field()?, version: input.field()? },
             12 => Self::Retire { version: input.field()? },
             13 => Self::Settled { version: input.field()? },
+            14 => Self::HandOver { epoch: input.field()?, spread: input.field()?, order: input.field()? },
             tag => return Err(DecodeError::UnknownTag("proxy log entry", tag)),
         })
     }

@@ -234,6 +234,7 @@ impl<S: Stub> ProxyMachine<S> {
             Entry::Page(page) => self.take_page(&page, self.state.now),
             Entry::Arrived { at, version } => self.forget_pages(at, version),
             Entry::Retire { version } => self.retire(version),
+            Entry::HandOver { epoch, spread, order } => self.hand_over(epoch, spread, order),
         }
     }
 
@@ -343,7 +344,7 @@ impl<S: Stub> ProxyMachine<S> {
             return None;
         }
         // Its leader gave it no numbers where the group was not in use yet, and by now it is.
-        let unnumbered = order.is_none() && !self.stub.spaces(&operation.body).is_empty();
+        let unnumbered = order.is_none() && !self.stub.spaces(&operation.body, &self.layout().spread).is_empty();
         if unnumbered || self.group.0 >= self.layout().serving {
             self.turn_away(&operation);
             return None;
@@ -438,8 +439,8 @@ impl<S: Stub> ProxyMachine<S> {
     fn tell_seal(&mut self) {
         let Assigned { epoch: leader, index, sequencer, stamp, .. } = self.state;
         let (view, claim) = (self.state.view.clone(), self.state.claim.clone());
-        let layout = Some(self.layout().clone());
-        self.tell_proxy(DidSeal { epoch: leader, index, sequencer, view, stamp, claim, layout });
+        let (layout, handed) = (Some(self.layout().clone()), self.handed().cloned());
+        self.tell_proxy(DidSeal { epoch: leader, index, sequencer, view, stamp, claim, layout, handed });
     }
 
     fn fill(&mut self, epoch: u64, holes: &[Range]) {
@@ -484,12 +485,13 @@ impl<S: Stub> ProxyMachine<S> {
         }
     }
 
-    /// Keeps what is new, and hands it to the servers of this host; every one gets the cut.
+    /// Keeps what is new, and hands it to the servers of this host; every one that is in use gets the cut.
     fn deliver(&mut self, mut runs: Vec<Run>, cut: Option<Cut>) {
         runs.iter().for_each(|run| self.keep(run.clone()));
+        let in_use = |space| self.topology.layout.spread.spaces().any(|used| used == space);
         for (space, server) in self.topology.servers_on(self.host) {
             let mine: Vec<Run> = runs.extract_if(.., |run| run.space == space).collect();
-            if !mine.is_empty() || cut.is_some() {
+            if !mine.is_empty() || cut.is_some() && in_use(space) {
                 let bytes: usize = mine.iter().map(Run::size).sum();
                 let deliver = Deliver { group: self.group, runs: mine, cut: cut.clone(), more: false };
                 let mut notice = Vec::with_capacity(bytes + 256);

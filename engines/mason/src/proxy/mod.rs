@@ -12,10 +12,10 @@ pub mod machine;
 pub mod moving;
 
 use crate::client;
-use crate::order::{GroupTime, Number, Operation, Placed, Range, Space, Stamp};
+use crate::order::{GroupTime, Number, Operation, Order, Placed, Range, Space, Stamp};
 use crate::sequencer::Allocation;
 use crate::shard::{self, ShardIn};
-use crate::topology::{Layout, Members, Parameters, Topology};
+use crate::topology::{Layout, Members, Parameters, Spread, Topology};
 use crate::view::View;
 use crate::{Group, Mason, Message, Response};
 use arranging::Call;
@@ -223,6 +223,8 @@ kernel::messages! {
             claim: Option<Claim>,
             /// How many groups the log has in use.
             layout: Option<Layout>,
+            /// The spread whose hand-over the log has.
+            handed: Option<Spread>,
         },
         /// From this host's replica of the group: holes were filled.
         23 => DidFill {
@@ -264,6 +266,8 @@ kernel::messages! {
             retired: bool,
             /// It can be taken out.
             spent: Option<Spent>,
+            /// The version of the spread whose hand-over the log has.
+            handed: Option<u64>,
         },
         /// From this host's replica of another group: its stub hands this over.
         27 => Leaving {
@@ -274,6 +278,32 @@ kernel::messages! {
         15 => Arrange {
             /// How many.
             groups: u16,
+        },
+        /// From a proxy of the first group: have the service's state spread over so many shards.
+        16 => SpreadOver {
+            /// How many.
+            shards: u16,
+        },
+        /// From the sequencer: your spaces were chosen by another spread than the one in force.
+        17 => OtherSpread {
+            /// The sequencer.
+            epoch: u64,
+            /// The one in force.
+            spread: Spread,
+        },
+        /// From the new sequencer, to the first group: put this into the log, before I give anything away.
+        18 => HandOver {
+            /// Its epoch.
+            epoch: u64,
+            /// The spread.
+            spread: Spread,
+            /// A number in each space that takes part.
+            order: Order,
+        },
+        /// From this host's replica of the first group: the hand-over stands in the log.
+        29 => DidHandOver {
+            /// For this sequencer.
+            sequencer: u64,
         },
     }
 }
@@ -300,7 +330,7 @@ pub struct LogNodes {
 }
 
 /// What a stub says of spaces; the part of it that a leader needs before the log has spoken.
-pub type SpacesOf = Arc<dyn Fn(&[u8]) -> Vec<Space> + Send + Sync>;
+pub type SpacesOf = Arc<dyn Fn(&[u8], &Spread) -> Vec<Space> + Send + Sync>;
 
 /// One replica's active part.
 pub struct Proxy {
@@ -436,6 +466,13 @@ impl Role for Proxy {
                 self.leading(cx, |lead, frame, cx| lead.on_complete(message, frame, cx))
             }
             ProxyIn::Arrange(message) => self.on_arrange(from, &message, cx),
+            ProxyIn::SpreadOver(message) => self.on_spread_over(from, &message, cx),
+            ProxyIn::OtherSpread(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_other_spread(message, frame, cx));
+            }
+            ProxyIn::HandOver(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_hand_over(from, message, frame, cx));
+            }
             // What this host's replicas of any group say; nobody else may.
             ProxyIn::Standing(_) | ProxyIn::Leaving(_) if from.host() != cx.node().host() => {
                 cx.reject("replica's word from another host");
@@ -457,6 +494,9 @@ impl Role for Proxy {
             }
             ProxyIn::DidFill(message) => {
                 self.leading(cx, |lead, frame, cx| lead.on_did_fill(&message, frame, cx))
+            }
+            ProxyIn::DidHandOver(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_did_hand_over(&message, frame, cx));
             }
             ProxyIn::FollowUp(message) => {
                 self.leading(cx, |lead, frame, _| lead.queue_follow_up(message, frame))
@@ -484,6 +524,10 @@ impl Role for Proxy {
                 if let Some(groups) = groups {
                     self.on_arrange(cx.node(), &Arrange { groups }, cx);
                 }
+                cx.respond(id, Response(self.progress().encoded().into()));
+            }
+            Ok(Call::SpreadOver(shards)) => {
+                self.on_spread_over(cx.node(), &SpreadOver { shards }, cx);
                 cx.respond(id, Response(self.progress().encoded().into()));
             }
             Err(_) => cx.reject("request that does not decode"),
@@ -568,9 +612,11 @@ impl Proxy {
         let Some((gateway, barrier)) = self.barriers.remove(&id) else { return };
         let Ok(Reached { numbers: reach, layout }) = Reached::decoded(reach) else { return };
         for (space, server) in self.topology.servers_on(cx.node().host()) {
-            let reached = reach.iter().find(|placed| placed.space == space);
-            let through = reached.map_or(Number(0), |placed| placed.number);
-            cx.send(server, shard::Reach { through });
+            // Nothing is assigned in a space that is not in use.
+            let reached = reach.iter().find(|placed| placed.space == space && placed.number > Number(0));
+            if let Some(Placed { number: through, .. }) = reached {
+                cx.send(server, shard::Reach { through: *through });
+            }
         }
         cx.send(gateway, client::BarrierPassed { group: self.group, id: barrier, layout });
     }
@@ -628,7 +674,8 @@ impl Proxy {
         self.lead = None;
         if self.leads_here() {
             cx.mark("proxy.leads");
-            self.lead = Some(Lead::new(ballot, cx.rng().bits(), cx.now()));
+            let spread = self.topology.layout.spread.clone();
+            self.lead = Some(Lead::new(ballot, cx.rng().bits(), spread, cx.now()));
             self.leading(cx, |lead, frame, cx| lead.propose_begin(frame, cx));
         }
     }

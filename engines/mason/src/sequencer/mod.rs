@@ -4,8 +4,8 @@
 
 mod recovery;
 
-use crate::order::{Cut, Group, Number, Placed, Range, Space, Stamp};
-use crate::topology::{Layout, Members, Parameters, Topology};
+use crate::order::{Cut, Group, Number, Order, Placed, Range, Space, Stamp};
+use crate::topology::{Layout, Members, Parameters, Spread, Topology};
 use crate::view::View;
 use crate::{Mason, Message, proxy};
 use kernel::{Cx, NodeId, Position, Role, planted};
@@ -33,6 +33,8 @@ kernel::messages! {
             counts: Vec<(Space, u64)>,
             /// How many operations: stamps.
             operations: u64,
+            /// The version of the spread by which the spaces were chosen.
+            spread: Option<u64>,
         },
         /// From a proxy's new leader: what did you allocate after request `after`? Fences the leaders before it.
         2 => Probe {
@@ -69,6 +71,8 @@ kernel::messages! {
             attempt: Option<u64>,
             /// How many groups the group's log had in use then.
             layout: Option<Layout>,
+            /// In the first group's log: the spread by whose hand-over all is numbered since.
+            handed: Option<Spread>,
         },
         /// From a leading proxy: these holes are filled with no-ops, in the group's log.
         6 => Filled {
@@ -86,6 +90,11 @@ kernel::messages! {
         8 => Arranged {
             /// How many.
             layout: Layout,
+        },
+        /// From the first group's leader: the hand-over stands in the log.
+        9 => HandedOver {
+            /// The epoch that asked.
+            epoch: u64,
         },
     }
 }
@@ -136,6 +145,10 @@ struct Counters {
     served: BTreeMap<Group, Served>,
     /// Holes that groups still have to fill.
     filling: BTreeMap<Group, Vec<Range>>,
+    /// By which all is numbered.
+    spread: Spread,
+    /// Where it comes into force: until this stands in the first group's log, nothing else is given away.
+    handing: Option<Order>,
 }
 
 /// Allocates, or stands by.
@@ -198,6 +211,7 @@ impl Role for Sequencer {
                 self.on_arranged(&message.layout);
             }
             SequencerIn::Arranged(_) => cx.reject("layout from another host"),
+            SequencerIn::HandedOver(message) => self.on_handed_over(&message, cx),
         }
     }
 
@@ -211,8 +225,9 @@ impl Role for Sequencer {
 impl Sequencer {
     /// The counters, for a message that means this sequencer and no other; tells a proxy that is ahead or behind.
     fn counters(&mut self, from: NodeId, epoch: u64, cx: &mut Cx<'_, Self>) -> Option<&mut Counters> {
-        if epoch != self.epoch || !matches!(self.state, State::Active(_)) {
-            let recovering = matches!(self.state, State::Recovering(_));
+        let ready = matches!(&self.state, State::Active(counters) if counters.handing.is_none());
+        if epoch != self.epoch || !ready {
+            let recovering = !matches!(self.state, State::Standby);
             cx.send(from, proxy::NotActive { asked: epoch, epoch: self.epoch, recovering });
             return None;
         }
@@ -223,7 +238,7 @@ impl Sequencer {
     }
 
     fn on_allocate(&mut self, from: NodeId, message: Allocate, cx: &mut Cx<'_, Self>) {
-        let Allocate { group, proxy_epoch, epoch, request, committed, counts, operations } = message;
+        let Allocate { group, proxy_epoch, epoch, request, committed, counts, operations, spread } = message;
         let spaces = self.topology.shards.len();
         let Some(counters) = self.counters(from, epoch, cx) else { return };
         let sound = counts
@@ -238,6 +253,10 @@ impl Sequencer {
             return cx.reject("allocation for a leader that was followed by another");
         }
         served.proxy_epoch = proxy_epoch;
+        if spread.unwrap_or(0) != counters.spread.version && !planted!(M21) {
+            cx.mark("sequencer.refused_another_spread");
+            return cx.send(from, proxy::OtherSpread { epoch, spread: counters.spread.clone() });
+        }
         served.remembered = served.remembered.split_off(&(committed.min(served.highest) + 1));
         if let Some(allocation) = served.remembered.get_mut(&request) {
             if planted!(M17) {

@@ -17,13 +17,15 @@
 //! lost if the standby dies in the middle: the next one finds the holes that are still there.
 //!
 //! Which groups must be sealed, the first group's log says: it has a layout before any group of it can be sealed, and so assign
-//! anything. A standby that begins with an older one learns of it from that group's seal.
+//! anything. A standby that begins with an older one learns of it from that group's seal. If that log has a spread whose hand-over
+//! it has not, the standby has it logged before it gives anything away: what was numbered by then was numbered by the old
+//! spread, and what comes after by the new one.
 
-use super::{Counters, Filled, Recover, Sealed, Sequencer, SequencerTimer, State};
-use crate::order::{Group, Number, Range, Stamp};
+use super::{Counters, Filled, HandedOver, Recover, Sealed, Sequencer, SequencerTimer, State};
+use crate::order::{Group, Number, Order, Placed, Range, Stamp};
 use crate::proxy;
 use crate::proxy::arranging::FIRST;
-use crate::topology::Layout;
+use crate::topology::{Layout, Spread};
 use crate::view::View;
 use kernel::{Cx, planted};
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,6 +39,8 @@ pub(super) struct Recovery {
     attempt: u64,
     view: View,
     stamp: Stamp,
+    /// By which all is numbered so far: as the first group's log had it.
+    handed: Spread,
 }
 
 impl Recovery {
@@ -57,19 +61,23 @@ impl Sequencer {
         self.epoch = message.epoch;
         let (sealed, attempt) = (BTreeSet::new(), cx.rng().bits());
         let layout = self.topology.layout.clone();
-        let recovery = Recovery { sealed, layout, attempt, view: View::default(), stamp: Stamp(0) };
+        let handed = Spread::of_birth(layout.spread.shards);
+        let recovery = Recovery { sealed, layout, attempt, view: View::default(), stamp: Stamp(0), handed };
         self.state = State::Recovering(recovery);
         self.retry(cx);
     }
 
     pub(super) fn on_sealed(&mut self, message: Sealed, cx: &mut Cx<'_, Self>) {
-        let Sealed { group, epoch, view, stamp, attempt, layout } = message;
+        let Sealed { group, epoch, view, stamp, attempt, layout, handed } = message;
         let State::Recovering(recovery) = &mut self.state else { return };
         if epoch != self.epoch || attempt != Some(recovery.attempt) || !recovery.sealed.insert(group) {
             return;
         }
         recovery.view.merge(&view);
         recovery.stamp = recovery.stamp.max(stamp);
+        if let Some(handed) = handed.filter(|_| group == FIRST) {
+            recovery.handed = handed;
+        }
         let told = layout.filter(|layout| group == FIRST && layout.version > recovery.layout.version);
         if let Some(layout) = told.filter(|_| !planted!(M18)) {
             cx.mark("sequencer.learned_of_a_layout_from_a_seal");
@@ -84,8 +92,8 @@ impl Sequencer {
     /// Every proxy refuses the sequencers before: what they have assigned is all that ever will be.
     fn activate(&mut self, cx: &mut Cx<'_, Self>) {
         let State::Recovering(recovery) = std::mem::replace(&mut self.state, State::Standby) else { return };
-        let Recovery { view, stamp, layout, .. } = recovery;
-        let next: Vec<Number> =
+        let Recovery { view, stamp, layout, handed, .. } = recovery;
+        let mut next: Vec<Number> =
             self.topology
                 .spaces()
                 .map(|space| {
@@ -108,12 +116,49 @@ impl Sequencer {
         cx.mark("sequencer.took_over");
         let epoch = self.epoch;
         cx.note(|| format!("sequencer of epoch {epoch} goes on at {next:?}, holes {filling:?}"));
-        let stamp = stamp.plus(self.parameters.stamp_gap);
-        self.state = State::Active(Counters { next, stamp, served: BTreeMap::new(), filling });
-        for group in layout.groups() {
+        let mut stamp = stamp.plus(self.parameters.stamp_gap);
+        let spread = layout.spread.clone();
+        let handing = (spread.version > handed.version).then(|| {
+            cx.mark("sequencer.hands_over");
+            let numbers = spread.spaces().map(|space| {
+                let number = next[usize::from(space.0)];
+                next[usize::from(space.0)] = number.next();
+                Placed { space, number }
+            });
+            let order =
+                Order { numbers: numbers.collect(), stamp, time: cx.wall().midpoint() / 1_000_000 };
+            stamp = stamp.next();
+            order
+        });
+        self.state = State::Active(Counters { next, stamp, served: BTreeMap::new(), filling, spread, handing });
+        if let State::Active(counters) = &mut self.state
+            && planted!(M20)
+            && let Some(order) = counters.handing.take()
+        {
+            // The mistake: it hands over and does not wait for it.
+            let hand_over = proxy::HandOver { epoch, spread: counters.spread.clone(), order };
+            cx.multicast(self.topology.proxies(FIRST).iter().copied(), hand_over);
+        }
+        self.announce(cx);
+        self.retry(cx);
+    }
+
+    /// Says that it is there, unless something has to come first.
+    fn announce(&self, cx: &mut Cx<'_, Self>) {
+        let State::Active(Counters { handing: None, .. }) = &self.state else { return };
+        let epoch = self.epoch;
+        for group in self.topology.groups() {
             cx.multicast(self.topology.proxies(group).iter().copied(), proxy::Active { epoch });
         }
-        self.retry(cx);
+    }
+
+    pub(super) fn on_handed_over(&mut self, message: &HandedOver, cx: &mut Cx<'_, Self>) {
+        if let State::Active(counters) = &mut self.state
+            && message.epoch == self.epoch
+            && counters.handing.take().is_some()
+        {
+            self.announce(cx);
+        }
     }
 
     pub(super) fn on_filled(&mut self, message: Filled) {
@@ -137,8 +182,12 @@ impl Sequencer {
                     cx.multicast(self.topology.proxies(group).iter().copied(), seal.clone());
                 }
             }
-            State::Active(counters) if counters.filling.is_empty() => return,
+            State::Active(counters) if counters.filling.is_empty() && counters.handing.is_none() => return,
             State::Active(counters) => {
+                if let Some(order) = counters.handing.clone() {
+                    let hand_over = proxy::HandOver { epoch, spread: counters.spread.clone(), order };
+                    cx.multicast(self.topology.proxies(FIRST).iter().copied(), hand_over);
+                }
                 for (&group, holes) in &counters.filling {
                     let fill = proxy::Fill { epoch, holes: holes.clone() };
                     cx.multicast(self.topology.proxies(group).iter().copied(), fill);

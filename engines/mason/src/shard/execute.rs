@@ -1,12 +1,11 @@
 //! Execution in the order of the numbers, reads when what they must see is executed, and asking for what is missing.
 
 use super::{
-    Behind, CUTS_MAX, Deliver, Entry, Inputs, READS_MAX, Read, Sent, Settled, ShardServer, WAITING_FULL_MAX,
-    WAITING_MAX, Waiting, WantInputs,
+    CUTS_MAX, Deliver, Entry, READS_MAX, Read, ShardServer, WAITING_FULL_MAX, WAITING_MAX, Waiting,
 };
 use crate::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers};
-use crate::order::{Number, Operation, Order, Placed, Space, Stamp};
-use crate::proxy::delivery::{Delivered, Run};
+use crate::order::{Number, Operation, Order, Space, Stamp};
+use crate::proxy::delivery::{Delivered, Run, Work};
 use crate::service::Shard;
 use kernel::{Bytes, Cx, NodeId};
 use std::time::Duration;
@@ -15,8 +14,6 @@ use std::time::Duration;
 const ASK_IDLE_AFTER: Duration = Duration::from_millis(500);
 /// A server that catches up asks for the next page of operations when it has executed one, and not for each of several groups' pages.
 const ASK_PAGES_AFTER: Duration = Duration::from_millis(2);
-/// Inputs are sent again in pages of about so many bytes: whoever starts from an old snapshot lacks those of many operations.
-const INPUTS_PAGE_BYTES: usize = 256 << 10;
 
 impl<S: Shard> ShardServer<S> {
     pub(super) fn on_deliver(&mut self, message: Deliver, cx: &mut Cx<'_, Self>) {
@@ -39,11 +36,8 @@ impl<S: Shard> ShardServer<S> {
         self.has_executed(before, cx);
         if more && self.next > before && cx.now().since(self.page_asked_at) >= ASK_PAGES_AFTER {
             self.page_asked_at = cx.now();
-            let here = cx.node().host();
             for placed in self.missing_inputs() {
-                let server = self.topology.servers_on(here).find(|(space, _)| *space == placed.space);
-                let want = WantInputs { number: placed.number, wanted_at: self.next };
-                cx.multicast(server.map(|(_, server)| server), want);
+                cx.multicast(self.server_here(placed.space, cx), self.wanted(&placed));
             }
             if !self.waiting.contains_key(&self.next) {
                 self.ask_proxies(cx);
@@ -62,7 +56,11 @@ impl<S: Shard> ShardServer<S> {
                 continue;
             }
             self.reach = self.reach.max(number);
-            let alone = delivered.order.numbers.len() == 1 || delivered.operation.is_none();
+            let alone = match &delivered.work {
+                Work::NoOp => true,
+                Work::Operation(_) => delivered.order.numbers.len() == 1,
+                Work::HandOver(_) => false,
+            };
             if number == self.next && alone && !self.is_installing_half() && !self.service.is_full() {
                 self.waiting.remove(&number);
                 self.execute_next(group, delivered, cx);
@@ -89,8 +87,15 @@ impl<S: Shard> ShardServer<S> {
                 cx.mark("shard.waited_for_its_disk");
                 break;
             }
-            let numbers = &entry.delivered.order.numbers;
-            if numbers.len() > 1 && entry.delivered.operation.is_some() && !self.has_inputs(cx) {
+            let ready = match &entry.delivered.work {
+                Work::NoOp => true,
+                Work::Operation(_) => entry.delivered.order.numbers.len() == 1 || self.has_inputs(cx),
+                Work::HandOver(spread) => {
+                    let spread = spread.clone();
+                    self.may_hand_over(&spread, cx)
+                }
+            };
+            if !ready {
                 break;
             }
             let Some(Entry { group, delivered }) = self.waiting.remove(&self.next) else { break };
@@ -99,9 +104,10 @@ impl<S: Shard> ShardServer<S> {
     }
 
     fn execute_next(&mut self, group: crate::Group, delivered: Delivered, cx: &mut Cx<'_, Self>) {
-        match delivered.operation {
-            Some(operation) => self.execute_operation(group, &operation, &delivered.order, cx),
-            None => self.snapshots.count_executed(16),
+        match delivered.work {
+            Work::Operation(operation) => self.execute_operation(group, &operation, &delivered.order, cx),
+            Work::NoOp => self.snapshots.count_executed(16),
+            Work::HandOver(spread) => self.hand_over(spread, &delivered.order, cx),
         }
         self.executed = self.executed.max(delivered.order.stamp);
         self.next = self.next.next();
@@ -138,7 +144,7 @@ impl<S: Shard> ShardServer<S> {
             .numbers
             .iter()
             .filter(|placed| placed.space != self.space)
-            .filter_map(|placed| Some((placed.space, self.inputs.remove(&(number, placed.space))?)))
+            .filter_map(|placed| Some((placed.space, self.inputs.take(number, placed.space)?.pop()?)))
             .collect();
         self.snapshots.count_executed(operation.body.len() + 32);
         self.service.execute(&operation.body, order, &others, &mut self.out);
@@ -162,94 +168,6 @@ impl<S: Shard> ShardServer<S> {
             return origin.host() == me.host();
         }
         servers[(number.0 % servers.len() as u64) as usize] == me
-    }
-
-    /// True if the next operation's inputs are all here; sends this shard's own the first time.
-    fn has_inputs(&mut self, cx: &mut Cx<'_, Self>) -> bool {
-        let number = self.next;
-        let Some(entry) = self.waiting.get(&number) else { return false };
-        let order = entry.delivered.order.clone();
-        if !self.sent.contains_key(&number)
-            && let Some(operation) = &entry.delivered.operation
-        {
-            self.scratch.clear();
-            self.service.inputs(&operation.body, &order, &mut self.scratch);
-            let inputs = Bytes::copy_from_slice(&self.scratch);
-            let others: Vec<Placed> =
-                order.numbers.iter().filter(|placed| placed.space != self.space).cloned().collect();
-            self.sent.insert(number, Sent { others: others.clone(), inputs: inputs.clone() });
-            for other in others {
-                let message =
-                    Inputs { number: other.number, space: self.space, inputs: inputs.clone(), more: false };
-                let here = cx.node().host();
-                if let Some((_, server)) = self.topology.servers_on(here).find(|(at, _)| *at == other.space) {
-                    cx.send(server, message);
-                }
-            }
-        }
-        let mut others = order.numbers.iter().filter(|placed| placed.space != self.space);
-        others.all(|placed| self.inputs.contains_key(&(number, placed.space)))
-    }
-
-    pub(super) fn on_inputs(&mut self, from: NodeId, message: Inputs, cx: &mut Cx<'_, Self>) {
-        let Inputs { number, space, inputs, more } = message;
-        if number < self.next {
-            return;
-        }
-        self.inputs.insert((number, space), inputs);
-        if number == self.next {
-            self.execute(cx);
-        }
-        // Another participant's page may not be here yet; then the clock asks.
-        if more && let Some(placed) = self.missing_inputs().into_iter().find(|placed| placed.space == space) {
-            cx.send(from, WantInputs { number: placed.number, wanted_at: self.next });
-        }
-    }
-
-    /// What the next operation lacks, if it is here: its numbers in the spaces whose inputs are not.
-    fn missing_inputs(&self) -> Vec<Placed> {
-        let Some(entry) = self.waiting.get(&self.next) else { return Vec::new() };
-        let is_missing = |placed: &&Placed| {
-            placed.space != self.space && !self.inputs.contains_key(&(self.next, placed.space))
-        };
-        entry.delivered.order.numbers.iter().filter(is_missing).cloned().collect()
-    }
-
-    pub(super) fn on_want_inputs(&mut self, from: NodeId, message: &WantInputs, cx: &mut Cx<'_, Self>) {
-        if !self.sent.contains_key(&message.number) {
-            if message.number < self.next {
-                // Enough servers of the asker's shard have it in durable snapshots, or it would be kept.
-                cx.mark("shard.had_forgotten_inputs");
-                cx.send(from, Behind { durable: message.wanted_at.next() });
-            }
-            return;
-        }
-        let asks = |placed: &&Placed| self.topology.serves(placed.space, from);
-        let later = self.sent.range(message.number..).filter_map(|(_, sent)| {
-            let other = sent.others.iter().find(asks)?;
-            Some((other.number, sent.inputs.clone()))
-        });
-        let (mut later, mut bytes) = (later.peekable(), 0);
-        while let Some((number, inputs)) = later.next() {
-            cx.mark("shard.sent_inputs_again");
-            bytes += inputs.len() + size_of::<Inputs>();
-            let (full, more) = (bytes >= INPUTS_PAGE_BYTES, later.peek().is_some());
-            cx.send(from, Inputs { number, space: self.space, inputs, more: full && more });
-            if full {
-                return;
-            }
-        }
-    }
-
-    /// Inputs are kept until enough servers of every other participant need them no more. That is the logs' word, and not the
-    /// servers': a floor that no log has, nobody waits for before the hosts that reach it are let go.
-    pub(super) fn on_settled(&mut self, message: &Settled) {
-        let Placed { space, number } = message.below;
-        let known = self.settled.entry(space).or_insert(number);
-        *known = number.max(*known);
-        let settled =
-            |placed: &Placed| self.settled.get(&placed.space).is_some_and(|&number| placed.number < number);
-        self.sent.retain(|_, sent| !sent.others.iter().all(settled));
     }
 }
 
@@ -280,19 +198,25 @@ impl<S: Shard> ShardServer<S> {
         if self.reads.len() + self.reads_waiting_for_blobs() >= READS_MAX {
             return cx.reject("more reads waiting than a shard keeps");
         }
-        let Read { at_least, reads } = message;
-        self.reads.push_back(Waiting { reader: from, at_least, through: self.reach, reads });
+        let Read { at_least, reads, spread } = message;
+        self.reads.push_back(Waiting { reader: from, at_least, through: self.reach, reads, spread });
     }
 
     pub(super) fn answer_reads(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.is_installing_half() {
+        if self.is_installing_half() || self.spreading.is_under_way() {
             return;
         }
+        let spread = self.spread().version;
         let (next, progress) = (self.next, self.progress());
         for _ in 0..self.reads.len() {
             let Some(waiting) = self.reads.pop_front() else { return };
-            if waiting.through >= next || waiting.at_least > progress {
+            let comes = waiting.spread.is_some_and(|asked| asked > spread);
+            if waiting.through >= next || waiting.at_least > progress || comes {
                 self.reads.push_back(waiting);
+                continue;
+            }
+            if waiting.spread.is_some_and(|asked| asked < spread) && !kernel::planted!(K16) {
+                self.refuse_reads(waiting.reader, waiting.reads, cx);
                 continue;
             }
             let mut answers = Vec::with_capacity(waiting.reads.len());
@@ -308,7 +232,7 @@ impl<S: Shard> ShardServer<S> {
             }
             if !answers.is_empty() {
                 let (space, executed) = (self.space, self.executed);
-                cx.send(waiting.reader, ReadAnswers { space, executed, answers });
+                cx.send(waiting.reader, ReadAnswers { space, executed, answers, refused: None });
             }
         }
     }
@@ -319,7 +243,10 @@ impl<S: Shard> ShardServer<S> {
     pub(super) fn look_for_what_is_missing(&mut self, cx: &mut Cx<'_, Self>) {
         let wanted = self.reach >= self.next
             || self.cuts.iter().any(|cut| cut.next_in(self.space).is_some_and(|number| number > self.next))
-            || self.reads.iter().any(|waiting| waiting.at_least > self.progress());
+            || self.reads.iter().any(|waiting| {
+                let comes = waiting.spread.is_some_and(|asked| asked > self.spread().version);
+                waiting.at_least > self.progress() || comes
+            });
         if !wanted {
             self.stuck_since = None;
             // Whoever was away while its proxies went on does not know that there is anything to lack.
@@ -339,8 +266,12 @@ impl<S: Shard> ShardServer<S> {
         }
         for placed in self.missing_inputs() {
             cx.mark("shard.asked_for_inputs");
-            let want = WantInputs { number: placed.number, wanted_at: self.next };
-            cx.multicast(self.topology.servers(placed.space).iter().copied(), want);
+            cx.multicast(self.topology.servers(placed.space).iter().copied(), self.wanted(&placed));
+        }
+        let due = self.waiting.get(&self.next).map(|entry| &entry.delivered.work);
+        if let Some(Work::HandOver(spread)) = due {
+            let spread = spread.clone();
+            self.ask_what_is_watched(&spread, cx);
         }
     }
 }

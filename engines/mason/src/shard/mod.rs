@@ -17,12 +17,14 @@
 
 mod blobs;
 mod execute;
+mod inputs;
 mod snapshot;
+pub mod spreading;
 
 use crate::client::Answer;
 use crate::order::{Cut, Group, Number, Placed, Space, Stamp};
 use crate::proxy;
-use crate::proxy::delivery::{Delivered, Run};
+use crate::proxy::delivery::{Delivered, Run, Work};
 use crate::service::{Shard, ShardOut};
 use crate::topology::{Members, Parameters, Topology};
 use crate::{Mason, Message};
@@ -52,6 +54,8 @@ kernel::messages! {
             at_least: Stamp,
             /// The reads.
             reads: Vec<Query>,
+            /// The version of the spread by which this space was chosen; none where it does not matter.
+            spread: Option<u64>,
         },
         /// From a gateway: it starts; tell it the progress from now on, and forget what it watched in an earlier life.
         2 => Attach {},
@@ -85,8 +89,10 @@ kernel::messages! {
             space: Space,
             /// What the service wrote.
             inputs: Bytes,
-            /// The last of a page: there are inputs for later operations, too.
+            /// The last of a page: there are inputs for later operations, too, or more for this one.
             more: bool,
+            /// Which part it is of what the sender says of the operation, and of how many.
+            part: Option<(u32, u32)>,
         },
         /// From another participant: send me your inputs for this operation again, and a page of those for later ones.
         7 => WantInputs {
@@ -94,6 +100,8 @@ kernel::messages! {
             number: Number,
             /// And by its number in the sender's.
             wanted_at: Number,
+            /// The first part of those for this operation that is wanted.
+            part: Option<u32>,
         },
         /// From a server of the same shard that lacks too much: give me a chunk of a snapshot.
         8 => PullSnapshot {
@@ -128,6 +136,22 @@ kernel::messages! {
         },
         /// From the leader of a group that is to be taken out: what it assigned waits for a durable snapshot.
         13 => Hurry {},
+        /// From another shard's server of this host: what readers watch there is this shard's from this spread on.
+        22 => Watched {
+            /// The version of the spread.
+            version: u64,
+            /// The sender's space.
+            space: Space,
+            /// What the service wrote; empty if nothing is watched.
+            watches: Bytes,
+        },
+        /// From another shard's server of this host: I wait for what is watched there.
+        23 => WantWatched {
+            /// The version of the spread.
+            version: u64,
+            /// The sender's space.
+            space: Space,
+        },
         /// From a server of the same shard that lacks a blob: give me a part of it.
         14 => PullBlob {
             /// Which.
@@ -171,13 +195,7 @@ struct Waiting {
     at_least: Stamp,
     through: Number,
     reads: Vec<Query>,
-}
-
-/// Inputs that other participants may still need: of an operation in this space.
-#[derive(Clone, PartialEq, Debug)]
-struct Sent {
-    others: Vec<Placed>,
-    inputs: Bytes,
+    spread: Option<u64>,
 }
 
 /// Executes a space.
@@ -197,12 +215,8 @@ pub struct ShardServer<S> {
     executed: Stamp,
     /// Operations that wait for their turn.
     waiting: BTreeMap<Number, Entry>,
-    /// What other participants have said of operations of this space.
-    inputs: BTreeMap<(Number, Space), Bytes>,
-    /// What this one has said.
-    sent: BTreeMap<Number, Sent>,
-    /// How far participants want nothing any more, by their space.
-    settled: BTreeMap<Space, Number>,
+    inputs: inputs::Exchange,
+    spreading: spreading::Spreading,
     cuts: VecDeque<Cut>,
     /// Everything with a stamp below this is executed, as far as it concerns this space.
     covered: Stamp,
@@ -238,16 +252,14 @@ impl<S: Shard> ShardServer<S> {
     pub fn new(space: Space, topology: Arc<Topology>, parameters: Parameters, service: S) -> Self {
         Self {
             space,
-            topology,
             former: Vec::new(),
             parameters,
             service,
             next: Number(1),
             executed: Stamp(0),
             waiting: BTreeMap::new(),
-            inputs: BTreeMap::new(),
-            sent: BTreeMap::new(),
-            settled: BTreeMap::new(),
+            inputs: inputs::Exchange::default(),
+            spreading: spreading::Spreading::new(topology.layout.spread.clone()),
             cuts: VecDeque::new(),
             covered: Stamp(0),
             told: Stamp(0),
@@ -262,6 +274,7 @@ impl<S: Shard> ShardServer<S> {
             page_asked_at: Instant(0),
             snapshots: snapshot::Snapshots::default(),
             blobs: blobs::Blobs::default(),
+            topology,
         }
     }
 
@@ -301,10 +314,10 @@ impl<S: Shard> ShardServer<S> {
             None if self.reach < self.next => "idle".to_owned(),
             None => format!("lacks its next number, {} is assigned", self.reach),
             Some(entry) => {
-                let has = |space| self.inputs.contains_key(&(self.next, space));
-                let numbers = entry.delivered.order.numbers.iter();
-                let missing: Vec<_> = numbers.filter(|at| at.space != self.space && !has(at.space)).collect();
-                format!("lacks inputs of {missing:?}")
+                let missing = self.missing_inputs();
+                let spread = matches!(entry.delivered.work, Work::HandOver(_));
+                let watches = if spread { ", or what is watched there" } else { "" };
+                format!("lacks inputs of {missing:?}{watches}")
             }
         };
         let (space, next, behind) = (self.space, self.next, self.waiting.len());
@@ -366,6 +379,7 @@ impl<S: Shard> Role for ShardServer<S> {
                 self.service.forget_reader(from);
                 self.observers.insert(from);
                 cx.send(from, crate::client::Progress { space: self.space, through: self.progress() });
+                self.tell_spread(from, cx);
             }
             ShardIn::Deliver(message) => self.on_deliver(message, cx),
             ShardIn::Behind(message) => self.on_behind(message, cx),
@@ -374,9 +388,12 @@ impl<S: Shard> Role for ShardServer<S> {
             ShardIn::WantInputs(message) => self.on_want_inputs(from, &message, cx),
             ShardIn::PullSnapshot(message) => self.on_pull_snapshot(from, message, cx),
             ShardIn::SnapshotChunk(message) => self.on_snapshot_chunk(from, message, cx),
-            ShardIn::Settled(_) | ShardIn::Moved(_) if from.host() != cx.node().host() => {
+            ShardIn::Settled(_) | ShardIn::Moved(_) | ShardIn::Watched(_) | ShardIn::WantWatched(_)
+                if from.host() != cx.node().host() => {
                 cx.reject("a replica's word from another host");
             }
+            ShardIn::Watched(message) => self.on_watched(message, cx),
+            ShardIn::WantWatched(message) => self.on_want_watched(from, &message, cx),
             ShardIn::Settled(message) => self.on_settled(&message),
             ShardIn::Moved(message) => self.on_moved(&message),
             ShardIn::Hurry(Hurry {}) => {

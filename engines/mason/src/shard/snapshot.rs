@@ -4,11 +4,13 @@
 //! chunk grows with what a shard holds, for each becomes one record of the journal, which has a bound; and none costs more than
 //! a burst may last.
 
-use super::{Behind, PullSnapshot, Sent, ShardServer, ShardTimer, SnapshotChunk};
+use super::inputs::{Part, Sent};
+use super::{Behind, PullSnapshot, ShardServer, ShardTimer, SnapshotChunk};
 use crate::client::{Notice, Skipped};
-use crate::order::{Number, Placed, Stamp};
+use crate::order::{Number, Placed, Space, Stamp};
 use crate::proxy;
 use crate::service::Shard;
+use crate::topology::Spread;
 use kernel::{
     BlobId, Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, SnapshotStep,
     invariant,
@@ -98,8 +100,8 @@ struct Writer {
 #[derive(Debug)]
 enum Writing {
     Head(Bytes),
-    /// Inputs of operations from this number on.
-    Sent(Number),
+    /// Inputs of operations from this number and this part of its on.
+    Sent(Number, usize),
     Service,
 }
 
@@ -108,6 +110,8 @@ kernel::record! {
         below: Number,
         executed: Stamp,
         covered: Stamp,
+        /// None for the birth's.
+        spread: Option<Spread>,
     }
 }
 
@@ -116,23 +120,47 @@ kernel::record! {
         number: Number,
         others: Vec<Placed>,
         inputs: Bytes,
+        /// For whom; none: for all.
+        to: Option<Space>,
+        /// How many parts there are for this number.
+        parts: Option<u32>,
     }
 }
 
 /// A page of inputs: about `bytes` of those of numbers from `from` on and below `below`; and where the next page begins.
 ///
 /// What is settled while pages are written is in none of them, and nobody asks for it any more.
-fn page_of(sent: &BTreeMap<Number, Sent>, from: Number, below: Number, bytes: usize) -> (Bytes, Number) {
+fn page_of(
+    sent: &BTreeMap<Number, Sent>,
+    from: (Number, usize),
+    below: Number,
+    bytes: usize,
+) -> (Bytes, (Number, usize)) {
     let (mut page, mut next, mut size) = (Vec::new(), from, 0);
-    for (&number, Sent { others, inputs }) in sent.range(from..below) {
-        if size >= bytes {
-            break;
+    for (&number, Sent { others, parts }) in sent.range(from.0..below) {
+        let skipped = if number == from.0 { from.1 } else { 0 };
+        for (index, Part { to, bytes: inputs }) in parts.iter().enumerate().skip(skipped) {
+            if size >= bytes {
+                return (page.encoded().into(), next);
+            }
+            size += 32 + inputs.len();
+            let (others, inputs) = (others.clone(), inputs.clone());
+            page.push(SentAt { number, others, inputs, to: *to, parts: Some(parts.len() as u32) });
+            next = (number, index + 1);
         }
-        size += 32 + inputs.len();
-        page.push(SentAt { number, others: others.clone(), inputs: inputs.clone() });
-        next = number.next();
     }
     (page.encoded().into(), next)
+}
+
+/// What `page_of` has written, but operations that were settled before all of their parts were.
+fn sent_of(rows: Vec<SentAt>) -> BTreeMap<Number, Sent> {
+    let mut sent: BTreeMap<Number, (Sent, usize)> = BTreeMap::new();
+    for SentAt { number, others, inputs, to, parts } in rows {
+        let of = parts.unwrap_or(1) as usize;
+        let (sent, _) = sent.entry(number).or_insert((Sent { others, parts: Vec::new() }, of));
+        sent.parts.push(Part { to, bytes: inputs });
+    }
+    sent.into_iter().filter(|(_, (sent, of))| sent.parts.len() == *of).map(|(at, (sent, _))| (at, sent)).collect()
 }
 
 impl Writer {
@@ -147,12 +175,13 @@ impl Writer {
         match &self.stage {
             Writing::Head(head) => {
                 let head = head.clone();
-                self.stage = Writing::Sent(Number(0));
+                self.stage = Writing::Sent(Number(0), 0);
                 (head, false)
             }
-            &Writing::Sent(from) => {
-                let (page, next) = page_of(sent, from, self.below, chunk_bytes);
-                self.stage = if next == from { Writing::Service } else { Writing::Sent(next) };
+            &Writing::Sent(from, part) => {
+                let (page, next) = page_of(sent, (from, part), self.below, chunk_bytes);
+                let done = next == (from, part);
+                self.stage = if done { Writing::Service } else { Writing::Sent(next.0, next.1) };
                 (page, false)
             }
             Writing::Service => {
@@ -190,7 +219,8 @@ impl<S: Shard> ShardServer<S> {
 
     fn begin_writer(&mut self) -> Writer {
         self.service.begin_snapshot();
-        let head = Head { below: self.next, executed: self.executed, covered: self.covered };
+        let spread = Some(self.spread().clone());
+        let head = Head { below: self.next, executed: self.executed, covered: self.covered, spread };
         Writer { below: self.next, stage: Writing::Head(head.encoded().into()) }
     }
 
@@ -215,7 +245,8 @@ impl<S: Shard> ShardServer<S> {
             return cx.set_timer(ShardTimer::Snapshot, CHUNK_EVERY);
         }
         *stepped_at = cx.now();
-        let (chunk, last) = writer.next(&mut self.service, &self.sent, self.parameters.snapshot_chunk_bytes);
+        let (chunk, last) =
+            writer.next(&mut self.service, self.inputs.sent(), self.parameters.snapshot_chunk_bytes);
         *bytes += chunk.len() as u64;
         cx.append(&ShardRecord::Chunk { bytes: chunk });
         if !last {
@@ -273,8 +304,8 @@ impl<S: Shard> ShardServer<S> {
 
     fn install(&mut self, chunks: &[Bytes]) -> Result<Number, DecodeError> {
         let (head, mut rest) = chunks.split_first().ok_or(DecodeError::Truncated)?;
-        let Head { below, executed, covered } = Head::decoded(head)?;
-        let mut sent = BTreeMap::new();
+        let Head { below, executed, covered, spread } = Head::decoded(head)?;
+        let mut sent = Vec::new();
         loop {
             let (page, more) = rest.split_first().ok_or(DecodeError::Truncated)?;
             rest = more;
@@ -282,20 +313,20 @@ impl<S: Shard> ShardServer<S> {
             if page.is_empty() {
                 break;
             }
-            sent.extend(
-                page.into_iter().map(|it| (it.number, Sent { others: it.others, inputs: it.inputs })),
-            );
+            sent.extend(page);
         }
         self.service.reset();
+        if let Some(spread) = spread {
+            self.restore_spread(spread);
+        }
         for chunk in rest {
             self.service.install(chunk)?;
         }
-        self.sent = sent;
+        self.inputs.begin_at(below, sent_of(sent));
         self.next = below;
         self.executed = executed;
         self.covered = self.covered.max(covered);
         self.waiting = self.waiting.split_off(&below);
-        self.inputs = self.inputs.split_off(&(below, crate::Space(0)));
         self.snapshots.half = false;
         Ok(below)
     }
@@ -352,7 +383,7 @@ impl<S: Shard> ShardServer<S> {
         let chunk_bytes = self.parameters.snapshot_chunk_bytes;
         if message.index == 0 && self.snapshots.job.is_none() && !self.snapshots.half {
             let mut writer = self.begin_writer();
-            let (chunk, last) = writer.next(&mut self.service, &self.sent, chunk_bytes);
+            let (chunk, last) = writer.next(&mut self.service, self.inputs.sent(), chunk_bytes);
             let (transfer, pulled_at) = (message.transfer, cx.now());
             let job = Job::Serving { writer, peer: from, transfer, index: 0, chunk, last, pulled_at };
             self.snapshots.job = Some(job);
@@ -368,7 +399,7 @@ impl<S: Shard> ShardServer<S> {
         *pulled_at = cx.now();
         if message.index == *index + 1 && !*last {
             *index += 1;
-            (*chunk, *last) = writer.next(&mut self.service, &self.sent, chunk_bytes);
+            (*chunk, *last) = writer.next(&mut self.service, self.inputs.sent(), chunk_bytes);
         }
         if message.index == *index {
             let (transfer, below, index) = (message.transfer, writer.below, *index);
@@ -404,9 +435,11 @@ impl<S: Shard> ShardServer<S> {
         }
         self.snapshots.job = None;
         self.snapshots.half = true;
+        let spread = self.spread().clone();
         match self.install(&chunks) {
             Ok(_) => {
                 cx.mark("shard.took_a_snapshot_from_a_peer");
+                self.skip_hand_over(&spread, cx);
                 self.service.installed(&mut self.out);
                 for (reader, body) in self.out.notices.drain(..) {
                     cx.send(reader, Notice { space: self.space, stamp: self.executed, body });

@@ -1,5 +1,6 @@
 //! A user's connection: what it has asked, in order, and what it is still to be told.
 
+use crate::gateway::marks::Marks;
 use crate::gateway::subtree::Survey;
 use crate::gateway::watchers::Kinds;
 use crate::wire::{Caller, ConnectionEpoch, EventKind, Identity, SessionId, WatchSeq};
@@ -111,6 +112,8 @@ pub(crate) struct Read {
     pub(crate) sent: bool,
     /// The number of its registration, if it leaves watches.
     pub(crate) watch: WatchSeq,
+    /// The version of the spread by which the shards of its parts were chosen.
+    pub(crate) spread: u64,
 }
 
 /// The first frame, as far as it matters later.
@@ -123,8 +126,8 @@ pub(crate) struct Hello {
 }
 
 impl Read {
-    pub(crate) fn new(purpose: Purpose, parts: Vec<Part>, barrier: u64, watch: WatchSeq) -> Self {
-        Self { purpose, unanswered: parts.len(), parts, barrier, tries: 0, sent: false, watch }
+    pub(crate) fn new(purpose: Purpose, parts: Vec<Part>, barrier: u64, watch: WatchSeq, spread: u64) -> Self {
+        Self { purpose, unanswered: parts.len(), parts, barrier, tries: 0, sent: false, watch, spread }
     }
 
     /// Its registration, if its answer may leave watches.
@@ -295,11 +298,13 @@ impl Connection {
     }
 
     /// Where the events of every watched shard have arrived up to.
-    pub(crate) fn bound(&self, through: &[u64]) -> u64 {
-        if self.recursive > 0 {
-            return through.iter().copied().min().unwrap_or(u64::MAX);
+    pub(crate) fn bound(&self, marks: &Marks) -> u64 {
+        if self.watched.is_empty() {
+            return u64::MAX;
         }
-        let of = |space: &Space| through.get(usize::from(space.0)).copied().unwrap_or(u64::MAX);
-        self.watched_spaces.keys().map(of).min().unwrap_or(u64::MAX)
+        if self.recursive > 0 || marks.is_mixed() {
+            return marks.least();
+        }
+        self.watched_spaces.keys().map(|&space| marks.of(space)).min().unwrap_or(u64::MAX)
     }
 }

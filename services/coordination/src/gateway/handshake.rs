@@ -1,7 +1,8 @@
 //! How a connection gets a session: the first frame, the home group's word, who the user is.
 
 use crate::gateway::Gateway;
-use crate::gateway::connection::{Connection, EntrySeq, Hello, Part, Purpose, Read, Reply, Stage, Work};
+use crate::gateway::connection::{Connection, EntrySeq, Hello, Purpose, Read, Reply, Stage, Work};
+use crate::gateway::choice;
 use crate::sessions::home_of;
 use crate::wire::{
     Body, Code, ConnectRequest, Identity, Origin, Query, SessionAnswer, SessionId, connect_response, frame,
@@ -50,12 +51,11 @@ impl Gateway {
         let last_zxid = request.last_zxid_seen.max(0) as u64;
         let work = if last_zxid > self.highest {
             // Nobody here has heard of it yet: ask everybody before calling the client a liar.
-            let query = Bytes::from(Query::Sizes.written());
-            let part = |space| Part { space, query: query.clone(), answer: None };
-            let parts: Vec<Part> = self.settings.placement.spaces().map(part).collect();
+            let parts = choice::everywhere(&self.settings.placement, &Query::Sizes.written().into());
             let barrier = self.reads.want_barrier(node);
             let purpose = Purpose::Greeting { last_zxid, hello };
-            Work::Read(Box::new(Read::new(purpose, parts, barrier, self.reads.last_watch())))
+            let spread = self.marks.spread().version;
+            Work::Read(Box::new(Read::new(purpose, parts, barrier, self.reads.last_watch(), spread)))
         } else {
             Work::Handshake { hello }
         };

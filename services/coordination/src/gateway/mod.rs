@@ -20,7 +20,9 @@
 
 mod connection;
 mod handshake;
+mod marks;
 mod metrics;
+mod choice;
 mod quotas;
 mod reads;
 mod release;
@@ -37,6 +39,7 @@ pub use settings::{Consistency, Routes, Settings};
 
 use crate::gateway::connection::EntrySeq;
 use crate::gateway::connection::{Connection, Stage, Work};
+use crate::gateway::marks::Marks;
 use crate::gateway::quotas::Quotas;
 use crate::gateway::reads::Reads;
 use crate::gateway::upkeep::Upkeep;
@@ -47,7 +50,7 @@ use crate::wire::{SessionAnswer, SessionId, Told};
 use kernel::{Bytes, Cx, Instant, NodeId, Position, RequestId, Role};
 use mason::client::Elsewhere;
 use mason::client::{Answers, ClientIn, Close, Notice, Output, Pause};
-use mason::{Group, Layout, Life, Mason, Outbox};
+use mason::{Group, Layout, Life, Mason, Outbox, Space, Spread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -90,8 +93,7 @@ pub struct Gateway {
     quotas: Quotas,
     watchers: Watchers,
     useless: Useless,
-    /// By space: every event up to this stamp has arrived.
-    through: Vec<u64>,
+    marks: Marks,
     /// The largest stamp known.
     highest: u64,
     /// How many groups there are, as far as is known.
@@ -121,7 +123,7 @@ impl Gateway {
             quotas: Quotas::default(),
             watchers: Watchers::default(),
             useless: Useless::default(),
-            through: vec![0; settings.routes.shards.len()],
+            marks: Marks::new(settings.routes.shards.len(), Spread::of_birth(settings.placement.shards())),
             highest: 0,
             layout: settings.layout.clone(),
             next_home: 0,
@@ -197,6 +199,23 @@ impl Gateway {
             cx.mark("coordination.asked_another_group");
         }
         self.homeless.insert(node);
+    }
+
+    /// A shard has come to another spread. Before any tells of what it has by that, all that is watched counts for the shards that have
+    /// it by then.
+    fn on_spreads(&mut self, space: Space, spread: &Spread, cx: &mut Cx<'_, Self>) {
+        if self.marks.come_to(space, spread) {
+            cx.mark("coordination.learned_of_a_spread");
+            self.settings.placement = self.settings.placement.over(spread.shards).into();
+            for connection in self.connections.values_mut() {
+                connection.watched_spaces.clear();
+                for path in &connection.watched {
+                    *connection.watched_spaces.entry(self.settings.placement.space_of(path)).or_default() += 1;
+                }
+            }
+            self.metrics.sizes.retain(|space, _| space.0 < spread.shards);
+        }
+        self.reads.progressed = true;
     }
 
     fn on_told(&mut self, body: &[u8], cx: &mut Cx<'_, Self>) {
@@ -340,13 +359,12 @@ impl Role for Gateway {
             ClientIn::Answers(message) => self.on_answers(message, cx),
             ClientIn::Notice(message) => self.on_notice(&message, cx),
             ClientIn::Progress(message) => {
-                if let Some(through) = self.through.get_mut(usize::from(message.space.0)) {
-                    *through = (*through).max(message.through.0);
-                    self.highest = self.highest.max(message.through.0);
-                    self.reads.progressed = true;
-                }
+                self.marks.advance(message.space, message.through.0);
+                self.highest = self.highest.max(message.through.0);
+                self.reads.progressed = true;
             }
-            ClientIn::ReadAnswers(message) => self.on_read_answers(message),
+            ClientIn::Spreads(message) => self.on_spreads(message.space, &message.spread, cx),
+            ClientIn::ReadAnswers(message) => self.on_read_answers(message, cx),
             ClientIn::BarrierPassed(message) => self.on_barrier_passed(message, cx),
             ClientIn::Elsewhere(message) => self.on_elsewhere(&message, cx),
             ClientIn::Skipped(_) => self.on_skipped(cx),

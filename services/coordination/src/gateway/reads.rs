@@ -2,12 +2,13 @@
 
 use crate::gateway::Asker;
 use crate::gateway::Gateway;
-use crate::gateway::connection::{EntrySeq, PartAnswer, Purpose, Reply, Work};
+use crate::gateway::connection::{EntrySeq, Part, PartAnswer, Purpose, Reply, Work};
 use crate::gateway::metrics::Sizes;
+use crate::gateway::choice;
 use crate::gateway::watchers::{Kinds, Unwatched};
 use crate::wire::{Body, Code, EventKind, JuteInput, Malformed, Query, WatchSeq, op};
 use kernel::{Bytes, Cx, Instant, NodeId};
-use mason::client::{Answer, BarrierPassed, ReadAnswers};
+use mason::client::{Answer, BarrierPassed, ReadAnswer, ReadAnswers};
 use mason::proxy::Barrier;
 use mason::{Space, Stamp};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -29,12 +30,15 @@ enum Target {
         at_least: u64,
         /// The registration that it may leave, and the question itself.
         watch: Option<(WatchSeq, Bytes)>,
+        /// The version of the spread by which its shard was chosen.
+        spread: u64,
     },
     Sizes(Space),
     /// Of this round.
     Quotas(u64),
     Reapable,
-    Nothing,
+    /// To forget what this question names.
+    Forget(Bytes),
 }
 
 #[derive(Debug)]
@@ -57,7 +61,8 @@ struct Outbox {
 pub(crate) struct Reads {
     next_tag: u64,
     targets: BTreeMap<u64, Target>,
-    outbox: BTreeMap<Space, Outbox>,
+    /// By space, and the version of the spread by which it was chosen.
+    outbox: BTreeMap<(Space, Option<u64>), Outbox>,
     watch: WatchSeq,
     /// The barrier that reads of now will wait for; not sent yet.
     barrier: u64,
@@ -109,28 +114,29 @@ impl Reads {
         self.watch
     }
 
-    fn ask(&mut self, space: Space, body: Bytes, at_least: u64, target: Target) {
+    fn ask(&mut self, space: Space, spread: Option<u64>, body: Bytes, at_least: u64, target: Target) {
         self.next_tag += 1;
         self.targets.insert(self.next_tag, target);
-        let outbox = self.outbox.entry(space).or_default();
+        let outbox = self.outbox.entry((space, spread)).or_default();
         outbox.at_least = outbox.at_least.max(at_least);
         outbox.queries.push(mason::shard::Query { tag: self.next_tag, body });
     }
 
     pub(crate) fn ask_sizes(&mut self, space: Space) {
-        self.ask(space, Query::Sizes.written().into(), 0, Target::Sizes(space));
+        self.ask(space, None, Query::Sizes.written().into(), 0, Target::Sizes(space));
     }
 
     pub(crate) fn ask_quotas(&mut self, space: Space, query: &Query<'_>, round: u64) {
-        self.ask(space, query.written().into(), 0, Target::Quotas(round));
+        self.ask(space, None, query.written().into(), 0, Target::Quotas(round));
     }
 
-    pub(crate) fn ask_to_forget(&mut self, space: Space, query: &Query<'_>) {
-        self.ask(space, query.written().into(), 0, Target::Nothing);
+    pub(crate) fn ask_to_forget(&mut self, space: Space, spread: u64, query: &Query<'_>) {
+        let query = Bytes::from(query.written());
+        self.ask(space, Some(spread), query.clone(), 0, Target::Forget(query));
     }
 
     pub(crate) fn ask_reapable(&mut self, space: Space, now: u64, limit: u16) {
-        self.ask(space, Query::Reapable { now, limit }.written().into(), 0, Target::Reapable);
+        self.ask(space, None, Query::Reapable { now, limit }.written().into(), 0, Target::Reapable);
     }
 }
 
@@ -193,11 +199,11 @@ impl Gateway {
     }
 
     pub(crate) fn send_reads(&mut self, cx: &mut Cx<'_, Self>) {
-        for (space, outbox) in std::mem::take(&mut self.reads.outbox) {
+        for ((space, spread), outbox) in std::mem::take(&mut self.reads.outbox) {
             if let Some(&shard) = self.settings.routes.shards.get(usize::from(space.0)) {
                 cx.send(
                     shard,
-                    mason::shard::Read { at_least: Stamp(outbox.at_least), reads: outbox.queries },
+                    mason::shard::Read { at_least: Stamp(outbox.at_least), reads: outbox.queries, spread },
                 );
             }
         }
@@ -205,6 +211,7 @@ impl Gateway {
 
     /// Sends what may go on its way, in the order asked.
     pub(crate) fn dispatch(&mut self, node: NodeId) {
+        let (placement, spread) = (self.settings.placement.clone(), self.marks.spread().version);
         loop {
             let Some(connection) = self.connections.get_mut(&node) else { return };
             let seq = connection.next;
@@ -265,13 +272,16 @@ impl Gateway {
                         return;
                     }
                     read.sent = true;
+                    if read.spread != spread {
+                        choice::choose_anew(&placement, spread, read);
+                    }
                     // What a newcomer claims to have seen may not exist.
                     let floor = if matches!(read.purpose, Purpose::Greeting { .. }) { 0 } else { floor };
                     let blocks = matches!(read.purpose, Purpose::Greeting { .. } | Purpose::Survey(_));
                     let (watch, parts) = (read.leaves(), read.parts.clone());
                     connection.reads_under_way += 1;
                     for (at, part) in parts.into_iter().enumerate() {
-                        self.ask_part((node, seq, at), part.space, part.query, floor, watch);
+                        self.ask_part((node, seq, at), part, floor, watch, spread);
                     }
                     if blocks {
                         return;
@@ -292,8 +302,8 @@ impl Gateway {
         let Some(part) = read.parts.get_mut(at) else { return };
         part.answer = None;
         read.unanswered += 1;
-        let (space, query) = (part.space, part.query.clone());
-        let watch = read.leaves();
+        let part = part.clone();
+        let (watch, spread) = (read.leaves(), read.spread);
         let path = match &read.purpose {
             Purpose::Node { path, watch: true, .. } => Some(path.clone()),
             _ => None,
@@ -306,36 +316,41 @@ impl Gateway {
             self.forget(unwatched);
         }
         self.metrics.reads_again += 1;
-        self.ask_part((node, seq, at), space, query, at_least, watch);
+        self.ask_part((node, seq, at), part, at_least, watch, spread);
     }
 
-    fn ask_part(
+    pub(crate) fn ask_part(
         &mut self,
         (node, seq, part): (NodeId, EntrySeq, usize),
-        space: Space,
-        query: Bytes,
+        Part { space, query, .. }: Part,
         at_least: u64,
         watch: Option<WatchSeq>,
+        spread: u64,
     ) {
         watch.into_iter().for_each(|watch| self.useless.sent(watch));
         let watch = watch.map(|watch| (watch, query.clone()));
-        self.reads.ask(space, query, at_least, Target::Part { node, seq, part, at_least, watch });
+        let target = Target::Part { node, seq, part, at_least, watch, spread };
+        self.reads.ask(space, Some(spread), query, at_least, target);
     }
 
-    pub(crate) fn on_read_answers(&mut self, message: ReadAnswers) {
+    pub(crate) fn on_read_answers(&mut self, message: ReadAnswers, cx: &mut Cx<'_, Self>) {
+        if let Some(spread) = &message.refused {
+            self.on_spreads(message.space, spread, cx);
+            return self.on_refused(message.answers);
+        }
         let executed = message.executed.0;
         self.highest = self.highest.max(executed);
-        let through = self.through.get(usize::from(message.space.0)).copied().unwrap_or(0);
+        let through = self.marks.of(message.space);
         for answer in message.answers {
             let Some(target) = self.reads.targets.remove(&answer.tag) else { continue };
             let mut input = JuteInput(&answer.body);
             let (Ok(shows), Ok(error)) = (input.u64(), input.i32()) else { continue };
             let body = answer.body.slice(12..);
             match target {
-                Target::Part { node, seq, part, at_least, watch } => {
+                Target::Part { node, seq, part, at_least, watch, spread } => {
                     let shows = if shows == 0 { executed } else { shows };
                     let answer = PartAnswer { shows, covers: through.max(at_least), error, body };
-                    let taken = self.on_part(node, seq, part, answer);
+                    let taken = self.on_part((node, seq, part), spread, answer);
                     if let Some((watch, query)) = watch {
                         self.useless.answered(watch);
                         if !taken {
@@ -350,7 +365,27 @@ impl Gateway {
                 }
                 Target::Quotas(round) => self.on_quotas(round, &body),
                 Target::Reapable => self.reap(&body),
-                Target::Nothing => {}
+                Target::Forget(_) => {}
+            }
+        }
+    }
+
+    /// A shard does not have any more what these are about.
+    fn on_refused(&mut self, answers: Vec<ReadAnswer>) {
+        for answer in answers {
+            match self.reads.targets.remove(&answer.tag) {
+                Some(Target::Part { node, seq, at_least, watch, spread, .. }) => {
+                    watch.into_iter().for_each(|(watch, _)| self.useless.answered(watch));
+                    self.ask_anew(node, seq, spread, at_least);
+                }
+                Some(Target::Forget(query)) => {
+                    if let Ok(Query::Forget { paths, .. }) = Query::read(&query) {
+                        // Perhaps it was one of several shards.
+                        let unwatched = |path: &str| Unwatched { path: path.into(), recursive: true };
+                        self.forget(paths.into_iter().map(unwatched));
+                    }
+                }
+                Some(Target::Sizes(_) | Target::Quotas(_) | Target::Reapable) | None => {}
             }
         }
     }
@@ -364,10 +399,19 @@ impl Gateway {
     }
 
     /// False if nobody waits for it any more.
-    fn on_part(&mut self, node: NodeId, seq: EntrySeq, at: usize, answer: PartAnswer) -> bool {
+    fn on_part(
+        &mut self,
+        (node, seq, at): (NodeId, EntrySeq, usize),
+        spread: u64,
+        answer: PartAnswer,
+    ) -> bool {
         let Some(connection) = self.connections.get_mut(&node) else { return false };
         let Some(entry) = connection.entry(seq) else { return false };
         let Work::Read(read) = &mut entry.work else { return false };
+        // Asked anew since, perhaps of other shards.
+        if read.spread != spread {
+            return false;
+        }
         let Some(part) = read.parts.get_mut(at).filter(|part| part.answer.is_none()) else { return false };
         let left = watches_left(&read.purpose, at, &answer);
         part.answer = Some(answer);

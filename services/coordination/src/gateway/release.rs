@@ -39,7 +39,7 @@ impl Gateway {
     pub(crate) fn release(&mut self, node: NodeId, cx: &mut Cx<'_, Self>) {
         loop {
             let Some(connection) = self.connections.get_mut(&node) else { return };
-            let bound = connection.bound(&self.through);
+            let bound = connection.bound(&self.marks);
             match self.front(node) {
                 Front::Waits => break,
                 Front::Drops(reason) => return self.close(node, reason, cx),
@@ -71,7 +71,7 @@ impl Gateway {
         let Some(connection) = self.connections.get_mut(&node) else { return };
         // The stamp of a write under way is not known: an event must not overtake the answer to an earlier write.
         if connection.writes_under_way == 0 {
-            let bound = connection.bound(&self.through);
+            let bound = connection.bound(&self.marks);
             self.metrics.notifications += write_events(connection, bound);
         }
         if !connection.events.is_empty() {

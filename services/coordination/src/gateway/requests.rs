@@ -1,6 +1,7 @@
 //! From bytes to requests, and from requests to work.
 
 use crate::gateway::Gateway;
+use crate::gateway::choice;
 use crate::gateway::connection::{Part, Purpose, Read, Reply, Stage, Work};
 use crate::gateway::quotas::refused_multi;
 use crate::gateway::subtree::Survey;
@@ -10,8 +11,6 @@ use crate::wire::{
     Body, Code, JuteInput, JuteOutput, Operation, PING_XID, Query, Request, SetWatches, WriteHead, op,
 };
 use kernel::{Bytes, Cx, NodeId};
-use mason::Space;
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// How much of the input is one frame.
@@ -213,17 +212,16 @@ impl Gateway {
             crate::gateway::Consistency::Linearizable => self.reads.want_barrier(node),
             crate::gateway::Consistency::Sequential => 0,
         };
-        Work::Read(Box::new(Read::new(purpose, parts, barrier, self.reads.last_watch())))
+        let spread = self.marks.spread().version;
+        Work::Read(Box::new(Read::new(purpose, parts, barrier, self.reads.last_watch(), spread)))
     }
 
     fn part(&self, path: &str, query: &Query<'_>) -> Part {
-        Part { space: self.settings.placement.space_of(path), query: query.written().into(), answer: None }
+        choice::at(&self.settings.placement, path, query.written())
     }
 
     fn everywhere(&self, query: &Query<'_>) -> Vec<Part> {
-        let query = Bytes::from(query.written());
-        let part = |space| Part { space, query: query.clone(), answer: None };
-        self.settings.placement.spaces().map(part).collect()
+        choice::everywhere(&self.settings.placement, &query.written().into())
     }
 
     pub(crate) fn node_query(&mut self, node: NodeId, opcode: i32, path: &str, watch: bool) -> Part {
@@ -254,22 +252,8 @@ impl Gateway {
     fn work_of_multi_read(&mut self, node: NodeId, reads: &[(i32, &str)]) -> Work {
         let caller =
             self.connections.get(&node).map(|connection| connection.caller.clone()).unwrap_or_default();
-        let mut by_space: BTreeMap<Space, Vec<(i32, &str)>> = BTreeMap::new();
-        for &(opcode, path) in reads {
-            by_space.entry(self.settings.placement.space_of(path)).or_default().push((opcode, path));
-        }
-        let of = |(opcode, path): &(i32, &str)| {
-            let _ = opcode;
-            by_space.keys().position(|&space| space == self.settings.placement.space_of(path)).unwrap_or(0)
-                as u16
-        };
-        let parts_of = reads.iter().map(of).collect();
-        let parts = by_space.iter().map(|(space, reads)| {
-            let query = Query::Nodes { caller: caller.clone(), reads: reads.clone() };
-            Part { space: *space, query: query.written().into(), answer: None }
-        });
-        let parts: Vec<Part> = parts.collect();
-        self.read(node, Purpose::Nodes { parts: parts_of }, parts)
+        let (parts, order) = choice::of_nodes(&self.settings.placement, &caller, reads);
+        self.read(node, Purpose::Nodes { parts: order }, parts)
     }
 
     fn work_of_set_watches(&mut self, node: NodeId, watches: &SetWatches<'_>) -> Work {
@@ -277,30 +261,12 @@ impl Gateway {
         if let Some(refused) = self.refuse_watches(node, lists.map(Vec::len).iter().sum()) {
             return refused;
         }
-        let placement = self.settings.placement.clone();
-        type Lists<'a> = ([Vec<&'a str>; 3], [Vec<&'a str>; 2]);
-        let mut by_space: BTreeMap<Space, Lists<'_>> = BTreeMap::new();
-        for (list, paths) in [&watches.data, &watches.exist, &watches.child].into_iter().enumerate() {
-            for path in paths {
-                by_space.entry(placement.space_of(path)).or_default().0[list].push(path);
-            }
-        }
-        for path in &watches.persistent {
-            by_space.entry(placement.space_of(path)).or_default().1[0].push(path);
-        }
-        for path in &watches.recursive {
-            for space in placement.spaces() {
-                by_space.entry(space).or_default().1[1].push(path);
-            }
-        }
-        let seq = self.reads.next_watch();
-        let (mut parts, mut kept) = (Vec::new(), Vec::new());
-        for (space, (paths, lasting)) in by_space {
-            kept.push(paths.clone().map(|paths| paths.into_iter().map(Arc::from).collect()));
-            let relative_zxid = watches.relative_zxid;
-            let query = Query::SetWatches { seq, relative_zxid, paths, lasting };
-            parts.push(Part { space, query: query.written().into(), answer: None });
-        }
+        let watched = (
+            [watches.data.clone(), watches.exist.clone(), watches.child.clone()],
+            [watches.persistent.clone(), watches.recursive.clone()],
+        );
+        let head = (self.reads.next_watch(), watches.relative_zxid);
+        let (parts, kept) = choice::of_watches(&self.settings.placement, head, &watched);
         let persistent = watches.persistent.iter().map(|path| (Arc::from(*path), Kinds::PERSISTENT));
         let recursive = watches.recursive.iter().map(|path| (Arc::from(*path), Kinds::RECURSIVE));
         let lasting = persistent.chain(recursive).collect();

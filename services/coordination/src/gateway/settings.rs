@@ -75,7 +75,7 @@ impl Settings {
     pub fn new(routes: Routes, placement: Arc<Placement>) -> Self {
         let words = "ruok srvr stat mntr envi cons conf dump wchs wchc wchp isro dirs";
         Self {
-            layout: Layout::of_birth(routes.proxies.len() as u16),
+            layout: Layout::of_birth(routes.proxies.len() as u16, placement.shards()),
             routes,
             placement,
             consistency: Consistency::Linearizable,

@@ -223,7 +223,8 @@ impl Gateway {
 
     fn read_on(&mut self, node: NodeId, survey: Box<Survey>) -> Work {
         let parts = self.survey_parts(node, &survey.ahead);
-        Work::Read(Box::new(Read::new(Purpose::Survey(survey), parts, 0, self.reads.last_watch())))
+        let spread = self.marks.spread().version;
+        Work::Read(Box::new(Read::new(Purpose::Survey(survey), parts, 0, self.reads.last_watch(), spread)))
     }
 
     fn work_of_multi(&mut self, node: NodeId, survey: Box<Survey>) -> Work {

@@ -69,7 +69,7 @@ impl Gateway {
         for (space, paths) in by_space {
             for paths in paths.chunks(FORGET_MAX) {
                 let query = Query::Forget { through, paths: paths.iter().map(|path| &**path).collect() };
-                self.reads.ask_to_forget(space, &query);
+                self.reads.ask_to_forget(space, self.marks.spread().version, &query);
             }
         }
     }

@@ -15,7 +15,7 @@ use crate::wire::{
     Body, Code, ConnectionEpoch, JuteInput, Malformed, Origin, SessionAnswer, SessionId, Told, parent_of,
 };
 use kernel::{Bytes, DecodeError, NodeId, planted};
-use mason::{Group, GroupTime, Layout, Order, Space, StubOut, Verdict};
+use mason::{Group, GroupTime, Layout, Order, Space, Spread, StubOut, Verdict};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -272,8 +272,8 @@ fn refusal(code: Code) -> Vec<u8> {
 }
 
 impl mason::Stub for Sessions {
-    fn spaces(&self, body: &[u8]) -> Vec<Space> {
-        let placement = &self.settings.placement;
+    fn spaces(&self, body: &[u8], spread: &Spread) -> Vec<Space> {
+        let placement = &self.settings.placement.over(spread.shards);
         match Body::read(body) {
             Ok(Body::Write { head, request }) => {
                 head.operation(request).map(|operation| placement.spaces_of(&operation)).unwrap_or_default()
@@ -286,6 +286,8 @@ impl mason::Stub for Sessions {
                 spaces.dedup();
                 spaces
             }
+            // Where a session made nodes is not where they are, since they were handed over.
+            Ok(Body::Bury { .. }) if spread.version > 0 => placement.spaces().collect(),
             Ok(Body::Bury { mut spaces, .. }) => {
                 spaces.retain(|space| space.0 < placement.shards());
                 spaces.sort_unstable();

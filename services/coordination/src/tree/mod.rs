@@ -3,6 +3,7 @@
 mod acls;
 mod config;
 mod execute;
+mod hand_over;
 mod meta;
 mod names;
 mod quotas;
@@ -23,7 +24,7 @@ use crate::tree::transaction::{Change, ESSENTIAL};
 use crate::tree::watches::{Missed, Notices, Watches};
 use crate::wire::{Acl, EventKind, Identity, Permission, SessionId, name_of, parent_of};
 use kernel::{BlobRange, Bytes, DecodeError, NodeId, SnapshotStep, planted};
-use mason::{Order, ShardOut, Space};
+use mason::{Order, ShardOut, Space, Spread};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -31,7 +32,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub struct Znodes {
     space: Space,
-    placement: Arc<Placement>,
+    placement: Placement,
     table: Table,
     /// The ephemeral nodes that live here, by their sessions.
     ephemerals: BTreeMap<SessionId, BTreeSet<NodeIndex>>,
@@ -54,7 +55,7 @@ impl Znodes {
     pub fn new(space: Space, placement: Arc<Placement>, hash_seed: u64) -> Self {
         let mut znodes = Self {
             space,
-            placement,
+            placement: Placement::clone(&placement),
             table: Table::new(hash_seed),
             ephemerals: BTreeMap::new(),
             mortal: BTreeSet::new(),
@@ -120,6 +121,11 @@ impl Znodes {
         self.table.iter().map(|node| node.path())
     }
 
+    /// A node that is here and lives elsewhere, for invariants.
+    pub fn misplaced(&self) -> Option<&str> {
+        self.paths().find(|path| !self.owns(path))
+    }
+
     /// The sessions that own ephemeral nodes here, for invariants.
     pub fn owners(&self) -> impl Iterator<Item = SessionId> {
         self.ephemerals.keys().copied()
@@ -183,22 +189,24 @@ impl Znodes {
                     node.update(meta, change.data);
                 });
             }
-            (Some((index, kind)), None) => {
-                self.keep(index);
-                let bytes = self.table.at(index).and_then(Node::data).map_or(0, <[u8]>::len);
-                self.quotas.removed(index, path, bytes);
-                self.table.remove(index);
-                self.mortal.remove(&index);
-                if let Kind::Ephemeral(session) = kind
-                    && let Some(owned) = self.ephemerals.get_mut(&session)
-                {
-                    owned.remove(&index);
-                    if owned.is_empty() {
-                        self.ephemerals.remove(&session);
-                    }
-                }
-            }
+            (Some((index, kind)), None) => self.remove_node(index, path, kind),
             (None, None) => {}
+        }
+    }
+
+    fn remove_node(&mut self, index: NodeIndex, path: &str, kind: Kind) {
+        self.keep(index);
+        let bytes = self.table.at(index).and_then(Node::data).map_or(0, <[u8]>::len);
+        self.quotas.removed(index, path, bytes);
+        self.table.remove(index);
+        self.mortal.remove(&index);
+        if let Kind::Ephemeral(session) = kind
+            && let Some(owned) = self.ephemerals.get_mut(&session)
+        {
+            owned.remove(&index);
+            if owned.is_empty() {
+                self.ephemerals.remove(&session);
+            }
         }
     }
 
@@ -255,6 +263,29 @@ impl mason::Shard for Znodes {
 
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
         self.install_chunk(chunk).map_err(|_| DecodeError::Invalid("snapshot of znodes"))
+    }
+
+    fn spread_over(&mut self, spread: &Spread) {
+        self.placement = self.placement.over(spread.shards);
+    }
+
+    fn leaving(&self, spread: &Spread, page_bytes: usize) -> Vec<(Space, Vec<Bytes>)> {
+        self.pages_leaving(spread, page_bytes)
+    }
+
+    fn watches_leaving(&mut self, spread: &Spread) -> Vec<(Space, Bytes)> {
+        self.take_watches_leaving(spread)
+    }
+
+    fn hand_over(&mut self, spread: &Spread, order: &Order, pages: &[(Space, Vec<Bytes>)]) {
+        self.take_pages(spread, pages);
+        self.stamp = order.stamp.0;
+    }
+
+    fn take_watches(&mut self, watches: &Bytes, out: &mut ShardOut) {
+        let mut notices = Notices::default();
+        self.take_watches_given(watches, &mut notices);
+        notices.send(out);
     }
 
     fn installed(&mut self, out: &mut ShardOut) {

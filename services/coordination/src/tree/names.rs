@@ -48,6 +48,19 @@ impl Names {
         &self.chunks
     }
 
+    /// The names in chunks that depend on nothing but the names.
+    pub(crate) fn rewritten(&self) -> impl Iterator<Item = Vec<u8>> {
+        let mut names = self.iter().peekable();
+        std::iter::from_fn(move || {
+            let mut chunk = Vec::with_capacity(CHUNK_BYTES_MAX);
+            while let Some(name) = names.next_if(|name| chunk.is_empty() || chunk.len() + name.len() < CHUNK_BYTES_MAX) {
+                chunk.extend_from_slice(&(name.len() as u16).to_be_bytes());
+                chunk.extend_from_slice(name.as_bytes());
+            }
+            (!chunk.is_empty()).then_some(chunk)
+        })
+    }
+
     /// The chunk that holds `name` or should, and where in it: `Ok` if it is there.
     fn locate(&self, name: &str) -> (usize, Result<usize, usize>) {
         let after = self.chunks.partition_point(|chunk| first(chunk) <= name);

@@ -46,8 +46,7 @@ impl Snapshot {
         }
         while chunk.len() - started < budget.max(1) {
             if let Some(names) = self.names.pop() {
-                chunk.push(NAMES);
-                chunk.put_buffer(Some(&names));
+                write_names(&names, chunk);
             } else if self.next < self.places {
                 let index = self.next;
                 self.next += 1;
@@ -68,14 +67,25 @@ impl Snapshot {
     }
 
     fn write_node(&mut self, node: &Node, meta: &Meta, chunk: &mut Vec<u8>) {
-        chunk.push(NODE);
-        chunk.put_text(node.path());
-        chunk.put_buffer(node.data());
-        meta.write(chunk);
+        write_node(node, meta, chunk);
         if let Some(directory) = &node.directory {
             self.names = directory.names.chunks().iter().rev().cloned().collect();
         }
     }
+}
+
+/// A node without the names of its children.
+pub(crate) fn write_node(node: &Node, meta: &Meta, chunk: &mut Vec<u8>) {
+    chunk.push(NODE);
+    chunk.put_text(node.path());
+    chunk.put_buffer(node.data());
+    meta.write(chunk);
+}
+
+/// Some of the names of the children of the node written last.
+pub(crate) fn write_names(names: &[u8], chunk: &mut Vec<u8>) {
+    chunk.push(NAMES);
+    chunk.put_buffer(Some(names));
 }
 
 impl Znodes {
@@ -127,6 +137,7 @@ impl Znodes {
         if self.table.find(path).is_some() {
             return Err(Malformed);
         }
+        self.keep(self.table.next_place());
         let index = self.table.insert(path, data, meta);
         self.quotas.inserted(index, path, data.map_or(0, <[u8]>::len));
         self.table.change(index, |node, _| {

@@ -3,7 +3,7 @@
 use crate::tree::Znodes;
 use crate::wire::{Acl, Event, EventKind, WatchSeq, parent_of};
 use kernel::NodeId;
-use mason::ShardOut;
+use mason::{ShardOut, Space};
 use std::collections::BTreeMap;
 
 /// Fires once, on changes of data and existence.
@@ -16,11 +16,11 @@ pub(crate) const PERSISTENT: u8 = 4;
 pub(crate) const RECURSIVE: u8 = 8;
 
 #[derive(Clone, Copy, Debug)]
-struct Watch {
-    reader: NodeId,
-    kinds: u8,
+pub(crate) struct Watch {
+    pub(crate) reader: NodeId,
+    pub(crate) kinds: u8,
     /// Its last registration.
-    seq: WatchSeq,
+    pub(crate) seq: WatchSeq,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +63,39 @@ impl Watches {
                 watches.push(Watch { reader, kinds, seq });
             }
         }
+    }
+
+    pub(crate) fn is_recursive(&self) -> bool {
+        self.recursive > 0
+    }
+
+    /// Takes out the entries of paths that live elsewhere, by where. Of recursive ones copies are returned; they go, too, unless
+    /// this shard stays in use.
+    #[expect(clippy::type_complexity, reason = "two rows of watches")]
+    pub(crate) fn leave(
+        &mut self,
+        elsewhere: impl Fn(&str) -> Option<Space>,
+        stays: bool,
+    ) -> (Vec<(Space, Box<str>, Watch)>, Vec<(Box<str>, Watch)>) {
+        let (mut moved, mut lasting) = (Vec::new(), Vec::new());
+        for (path, watches) in &mut self.paths {
+            let goes = elsewhere(path);
+            for watch in watches.iter_mut() {
+                let (recursive, own) = (watch.kinds & RECURSIVE, watch.kinds & !RECURSIVE);
+                if recursive != 0 {
+                    lasting.push((path.clone(), Watch { kinds: recursive, ..*watch }));
+                }
+                if let Some(space) = goes.filter(|_| own != 0) {
+                    moved.push((space, path.clone(), Watch { kinds: own, ..*watch }));
+                }
+                watch.kinds = if goes.is_some() { 0 } else { own } | if stays { recursive } else { 0 };
+            }
+            watches.retain(|watch| watch.kinds != 0);
+        }
+        self.paths.retain(|_, watches| !watches.is_empty());
+        let left = self.paths.values().flatten().filter(|watch| watch.kinds & RECURSIVE != 0);
+        self.recursive = left.count();
+        (moved, lasting)
     }
 
     /// Drops the reader's entry unless it was registered after `through`.
@@ -149,6 +182,25 @@ pub(crate) struct Missed {
     watched: BTreeMap<Box<str>, bool>,
 }
 
+impl Missed {
+    pub(crate) fn new(since: u64, watched: BTreeMap<Box<str>, bool>) -> Self {
+        Self { since, watched }
+    }
+
+    pub(crate) fn since(&self) -> u64 {
+        self.since
+    }
+
+    pub(crate) fn existed(&self, path: &str) -> bool {
+        self.watched.get(path).copied().unwrap_or(false)
+    }
+
+    /// The paths of the nodes that were there.
+    pub(crate) fn there(&self) -> impl Iterator<Item = &str> {
+        self.watched.iter().filter(|(_, existed)| **existed).map(|(path, _)| &**path)
+    }
+}
+
 impl Znodes {
     /// Before a snapshot replaces everything; a second one does not make the first forgotten.
     pub(crate) fn remember_watched(&mut self) {
@@ -166,10 +218,19 @@ impl Znodes {
 
     /// After a snapshot was installed: what has become of a watched node since is told as one event.
     pub(crate) fn tell_missed(&mut self, notices: &mut Notices) {
-        let Some(Missed { since, mut watched }) = self.missed.take() else { return };
-        if self.watches.recursive > 0 {
+        if let Some(missed) = self.missed.take() {
+            self.tell(missed, notices);
+        }
+    }
+
+    /// What has become of these since is told as one event each.
+    pub(crate) fn tell(&mut self, missed: Missed, notices: &mut Notices) {
+        let Missed { since, mut watched } = missed;
+        if self.watches.recursive > 0 && since < self.stamp {
             for node in self.table.iter() {
-                watched.entry(node.path().into()).or_insert(false);
+                // One that is older has come from another shard.
+                let existed = node.meta(&self.table.acls).czxid <= since;
+                watched.entry(node.path().into()).or_insert(existed);
             }
         }
         let open = self.table.acls.open().clone();

@@ -11,7 +11,7 @@ use super::entry::{Batch, Claim, Entry, Item};
 use super::{Allocated, Applied, Began, FollowUp, Frame, Proxy, ShardDurable, Submit};
 use crate::order::{Cut, GroupTime, Number, Operation, Placed, Range, Space, Stamp};
 use crate::sequencer::{self, Allocation};
-use crate::topology::{Members, Topology};
+use crate::topology::{Members, Spread, Topology};
 use kernel::{Cx, Encode, Instant, NodeId, planted};
 use parts::Ballot;
 use paxos::Value;
@@ -77,6 +77,8 @@ struct Sequencing {
     /// The claim that is on its way to the log, for which epoch, and since when. `Sealed` goes there if the log has it.
     sealing: Option<(u64, Claim, Instant)>,
     filling: Option<(u64, NodeId)>,
+    /// Who has a hand-over logged, and for which epoch.
+    handing: Option<(u64, NodeId)>,
 }
 
 /// Leading.
@@ -92,6 +94,8 @@ pub(crate) struct Lead {
     queue_bytes: usize,
     pending: VecDeque<Pending>,
     sequencing: Sequencing,
+    /// By which spaces are chosen: as the sequencer in force has it, or is guessed to have.
+    spread: Spread,
     /// Where the one group without a sequencer counts.
     own: Vec<(Space, Number)>,
     own_stamp: Stamp,
@@ -140,7 +144,7 @@ const CALM_AFTER: u32 = 16;
 const PATIENCE_GROWS_TO: u32 = 16;
 
 impl Lead {
-    pub(super) fn new(ballot: Ballot, round: u64, now: Instant) -> Self {
+    pub(super) fn new(ballot: Ballot, round: u64, spread: Spread, now: Instant) -> Self {
         Self {
             ballot,
             epoch: 0,
@@ -165,7 +169,9 @@ impl Lead {
                 called: 0,
                 sealing: None,
                 filling: None,
+                handing: None,
             },
+            spread,
             own: Vec::new(),
             own_stamp: Stamp(0),
             clock: GroupTime(0),
@@ -250,7 +256,7 @@ impl Lead {
             self.queue_bytes += operation.body.len();
             // A group that retires has origins told so, which needs no numbers.
             let retires = frame.idle || self.retiring;
-            let spaces = if retires { Vec::new() } else { (frame.spaces_of)(&operation.body) };
+            let spaces = if retires { Vec::new() } else { (frame.spaces_of)(&operation.body, &self.spread) };
             self.queue.push_back(Item { spaces: spaces.into(), follow_up: None, operation });
         }
     }
@@ -261,7 +267,7 @@ impl Lead {
         if !self.begun || queued.into_iter().any(|item| item.follow_up == Some(id)) {
             return;
         }
-        let spaces = (frame.spaces_of)(&body);
+        let spaces = (frame.spaces_of)(&body, &self.spread);
         self.queue_bytes += body.len();
         let operation = Operation { origin: NodeId::ZERO, incarnation: 0, tag: 0, body };
         self.queue.push_back(Item { spaces: spaces.into(), follow_up: Some(id), operation });
@@ -348,9 +354,9 @@ impl Lead {
     ) {
         let Sequencing { epoch, committed, .. } = self.sequencing;
         let Some(sequencer) = self.sequencing.node() else { return };
-        let (group, proxy_epoch) = (frame.group, self.epoch);
+        let (group, proxy_epoch, spread) = (frame.group, self.epoch, Some(self.spread.version));
         let allocate =
-            sequencer::Allocate { group, proxy_epoch, epoch, request, committed, counts, operations };
+            sequencer::Allocate { group, proxy_epoch, epoch, request, committed, counts, operations, spread };
         cx.send(sequencer, allocate);
     }
 

@@ -2,8 +2,12 @@
 
 use super::{Lead, Numbers, PATIENCE_GROWS_TO, Pending, Sequencing, Stage, now_in_ms, propose};
 use crate::proxy::entry::{Claim, Entry};
-use crate::proxy::{Active, DidFill, DidSeal, Fill, Frame, NotActive, Pong, Probed, Proxy, Seal};
+use crate::proxy::arranging::FIRST;
+use crate::proxy::{
+    Active, DidFill, DidHandOver, DidSeal, Fill, Frame, HandOver, NotActive, OtherSpread, Pong, Probed, Proxy, Seal,
+};
 use crate::sequencer::{self, Allocation};
+use crate::topology::Spread;
 use kernel::{Cx, Instant, NodeId, planted};
 use std::time::Duration;
 
@@ -128,7 +132,15 @@ impl Lead {
             let (group, epoch) = (frame.group, message.epoch);
             let (view, attempt) = (self.collecting.view.clone(), message.attempt);
             let sealed =
-                sequencer::Sealed { group, epoch, view, stamp: self.own_stamp, attempt, layout: None };
+                sequencer::Sealed {
+                    group,
+                    epoch,
+                    view,
+                    stamp: self.own_stamp,
+                    attempt,
+                    layout: None,
+                    handed: None,
+                };
             cx.send(from, sealed);
         }
         propose(&Entry::Seal { epoch: message.epoch, claim: Some(claim) }, frame, cx);
@@ -141,7 +153,7 @@ impl Lead {
         frame: &Frame<'_>,
         cx: &mut Cx<'_, Proxy>,
     ) {
-        let DidSeal { epoch, index, sequencer, view, stamp, claim, layout } = message;
+        let DidSeal { epoch, index, sequencer, view, stamp, claim, layout, handed } = message;
         if !self.begun || epoch != self.epoch {
             return;
         }
@@ -152,7 +164,7 @@ impl Lead {
             let (group, view, attempt) = (frame.group, view.clone(), Some(standby.attempt));
             cx.send(
                 standby.sequencer,
-                sequencer::Sealed { group, epoch: sequencer, view, stamp, attempt, layout },
+                sequencer::Sealed { group, epoch: sequencer, view, stamp, attempt, layout, handed },
             );
         }
         self.collecting.view = view;
@@ -171,7 +183,71 @@ impl Lead {
         for pending in &mut self.pending {
             pending.stage = Stage::New;
         }
+        self.choose_spaces(frame.topology.layout.spread.clone(), frame);
         self.advance(frame, cx);
+    }
+
+    /// What has no numbers yet gets them by this spread.
+    fn choose_spaces(&mut self, spread: Spread, frame: &Frame<'_>) {
+        if spread == self.spread {
+            return;
+        }
+        self.spread = spread;
+        let unnumbered = self.pending.iter_mut().filter(|pending| matches!(pending.stage, Stage::New));
+        let items = self.queue.iter_mut().chain(unnumbered.flat_map(|pending| &mut pending.items));
+        // Those without spaces are for the group alone, or are turned away.
+        for item in items.filter(|item| !item.spaces.is_empty()) {
+            item.spaces = (frame.spaces_of)(&item.operation.body, &self.spread).into();
+        }
+    }
+
+    /// None of this epoch's requests by the other spread was served.
+    pub(in crate::proxy) fn on_other_spread(
+        &mut self,
+        message: OtherSpread,
+        frame: &Frame<'_>,
+        cx: &mut Cx<'_, Proxy>,
+    ) {
+        if message.epoch != self.sequencing.epoch || message.spread == self.spread {
+            return;
+        }
+        cx.mark("proxy.chose_spaces_anew");
+        for pending in &mut self.pending {
+            if let Stage::Asked { request } = pending.stage {
+                self.sequencing.next_request = self.sequencing.next_request.min(request);
+                pending.stage = Stage::New;
+            }
+        }
+        self.choose_spaces(message.spread, frame);
+        self.advance(frame, cx);
+    }
+
+    pub(in crate::proxy) fn on_hand_over(
+        &mut self,
+        from: NodeId,
+        message: HandOver,
+        frame: &Frame<'_>,
+        cx: &mut Cx<'_, Proxy>,
+    ) {
+        let HandOver { epoch, spread, order } = message;
+        if !self.begun || epoch != self.sequencing.epoch || frame.group != FIRST {
+            return;
+        }
+        self.sequencing.handing = Some((epoch, from));
+        propose(&Entry::HandOver { epoch, spread, order }, frame, cx);
+    }
+
+    pub(in crate::proxy) fn on_did_hand_over(
+        &mut self,
+        message: &DidHandOver,
+        _frame: &Frame<'_>,
+        cx: &mut Cx<'_, Proxy>,
+    ) {
+        if let Some((epoch, sequencer)) = self.sequencing.handing
+            && epoch == message.sequencer
+        {
+            cx.send(sequencer, sequencer::HandedOver { epoch });
+        }
     }
 
     pub(in crate::proxy) fn on_active(

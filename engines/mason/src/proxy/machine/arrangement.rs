@@ -2,13 +2,14 @@
 
 use super::{ProxyMachine, placed_below};
 use crate::client::{ClientIn, Elsewhere};
-use crate::order::{Group, GroupTime, Operation, Placed, Stamp};
+use crate::order::{Group, GroupTime, Operation, Order, Placed, Range, Stamp};
 use crate::proxy::arranging::FIRST;
 use crate::proxy::entry::Page;
-use crate::proxy::{Awaited, ProxyIn, Spent, Standing};
+use crate::proxy::delivery::Runs;
+use crate::proxy::{Awaited, DidHandOver, ProxyIn, Spent, Standing};
 use crate::sequencer::{Arranged, SequencerIn};
 use crate::service::Stub;
-use crate::topology::Layout;
+use crate::topology::{Layout, Spread};
 use kernel::{Encode, NodeId, planted};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -27,6 +28,8 @@ kernel::record! {
         retired: bool,
         /// Nothing is assigned yet: the group has come into use, and its log has not been sealed since.
         unsealed: bool,
+        /// The spread whose hand-over the log has.
+        handed: Option<Spread>,
     }
 }
 
@@ -43,6 +46,35 @@ impl<S: Stub> ProxyMachine<S> {
     /// How many groups are in use.
     pub fn layout(&self) -> &Layout {
         self.state.arrangement.as_ref().map_or(&self.birth, |arrangement| &arrangement.layout)
+    }
+
+    /// The spread whose hand-over the log has; none if it is the birth's still.
+    pub(super) fn handed(&self) -> Option<&Spread> {
+        self.state.arrangement.as_ref().and_then(|arrangement| arrangement.handed.as_ref())
+    }
+
+    /// All shards of the spread and of the one before it are to execute this at these numbers.
+    pub(super) fn hand_over(&mut self, epoch: u64, spread: Spread, order: Order) {
+        let wanted = self.group == FIRST && spread == self.layout().spread && epoch == self.state.sequencer;
+        if !wanted {
+            return;
+        }
+        if self.handed().map_or(0, |handed| handed.version) < spread.version {
+            let mut runs = Runs::default();
+            for placed in &order.numbers {
+                let row = Range { space: placed.space, first: placed.number, count: 1 };
+                kernel::invariant!(UNIQ, !self.state.view.intersects(&row), "{placed:?} is assigned twice");
+                self.state.view.insert_range(&row);
+                runs.at(placed, order.time).push_hand_over(&order.numbers, order.stamp, &spread);
+            }
+            self.state.stamp = self.state.stamp.max(order.stamp);
+            if let Some(arrangement) = &mut self.state.arrangement {
+                arrangement.handed = Some(spread);
+            }
+            self.standing_due = true;
+            self.deliver(runs.finish(), None);
+        }
+        self.tell_proxy(DidHandOver { sequencer: epoch });
     }
 
     pub(super) fn is_retired(&self) -> bool {
@@ -62,7 +94,8 @@ impl<S: Stub> ProxyMachine<S> {
         let groups = self.topology.groups.len() as u16;
         let sound = layout.version == before.version + 1
             && (1..=layout.spanning).contains(&layout.serving)
-            && layout.spanning <= groups;
+            && layout.spanning <= groups
+            && (1..=self.topology.shards.len()).contains(&usize::from(layout.spread.shards));
         if !sound {
             return;
         }
@@ -90,8 +123,9 @@ impl<S: Stub> ProxyMachine<S> {
         if added {
             (self.state.sequencer, self.state.claim) = (self.state.sequencer.max(layout.after), None);
         }
-        let (leaving, unsealed) = (Vec::new(), unsealed || added);
-        self.state.arrangement = Some(Arrangement { layout, sealed, leaving, awaited, retired, unsealed });
+        let (leaving, unsealed, handed) = (Vec::new(), unsealed || added, self.handed().cloned());
+        self.state.arrangement =
+            Some(Arrangement { layout, sealed, leaving, awaited, retired, unsealed, handed });
         if added {
             self.tell_seal();
         }
@@ -181,7 +215,8 @@ impl<S: Stub> ProxyMachine<S> {
             return;
         }
         let Some(arrangement) = &self.state.arrangement else { return };
-        let Arrangement { layout, sealed, leaving, awaited, retired, .. } = arrangement.clone();
+        let Arrangement { layout, sealed, leaving, awaited, retired, handed, .. } = arrangement.clone();
+        let handed = handed.map(|handed| handed.version);
         let spent = (retired && self.kept.is_empty()).then(|| Spent {
             below: placed_below(&self.state.view, &self.topology),
             stamp: self.state.stamp,
@@ -190,7 +225,7 @@ impl<S: Stub> ProxyMachine<S> {
         to.dedup();
         let group = self.group;
         let standing =
-            Standing { group, layout: layout.clone(), sealed, leaving: to, awaited, retired, spent };
+            Standing { group, layout: layout.clone(), sealed, leaving: to, awaited, retired, spent, handed };
         let standing: kernel::Bytes = ProxyIn::from(standing).encoded().into();
         for group in self.topology.groups() {
             if let Some(proxy) = self.topology.proxy_on(group, self.host) {
