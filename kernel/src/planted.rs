@@ -139,7 +139,7 @@ planted_bugs! {
     K14,
     /// What is watched is forgotten when a node goes to another shard.
     K15,
-    /// A shard answers reads of nodes that it has handed over.
+    /// A shard tells nobody that it has handed over, and answers reads of what it had.
     K16,
 }
 

@@ -29,9 +29,23 @@ impl Wishes {
     /// Wishes for another number; false if there is none or the last wish is not fulfilled.
     pub(crate) fn draw(&mut self, rng: &mut Rng) -> bool {
         let groups = (1..=self.room.0).filter(|&groups| groups != self.groups);
-        let shards = (1..=self.room.1).filter(|&shards| shards != self.shards);
         let groups = groups.map(|groups| (groups, self.shards));
-        let others: Vec<(u16, u16)> = groups.chain(shards.map(|shards| (self.groups, shards))).collect();
+        let others = groups.chain(self.other_shards()).collect();
+        self.draw_of(others, rng)
+    }
+
+    /// The same, of shards.
+    pub(crate) fn draw_shards(&mut self, rng: &mut Rng) -> bool {
+        let others = self.other_shards().collect();
+        self.draw_of(others, rng)
+    }
+
+    fn other_shards(&self) -> impl Iterator<Item = (u16, u16)> + use<> {
+        let (groups, shards) = (self.groups, self.shards);
+        (1..=self.room.1).filter(move |&other| other != shards).map(move |shards| (groups, shards))
+    }
+
+    fn draw_of(&mut self, others: Vec<(u16, u16)>, rng: &mut Rng) -> bool {
         let Some(&wish) = rng.pick(&others).filter(|_| !self.under_way) else { return false };
         ((self.groups, self.shards), self.under_way) = (wish, true);
         true

@@ -131,21 +131,18 @@ impl Sequencer {
             order
         });
         self.state = State::Active(Counters { next, stamp, served: BTreeMap::new(), filling, spread, handing });
-        if let State::Active(counters) = &mut self.state
-            && planted!(M20)
-            && let Some(order) = counters.handing.take()
-        {
-            // The mistake: it hands over and does not wait for it.
-            let hand_over = proxy::HandOver { epoch, spread: counters.spread.clone(), order };
-            cx.multicast(self.topology.proxies(FIRST).iter().copied(), hand_over);
-        }
         self.announce(cx);
+        if planted!(M20) {
+            return cx.set_timer(SequencerTimer::Retry, self.parameters.resend_after);
+        }
         self.retry(cx);
     }
 
     /// Says that it is there, unless something has to come first.
     fn announce(&self, cx: &mut Cx<'_, Self>) {
-        let State::Active(Counters { handing: None, .. }) = &self.state else { return };
+        if !self.is_ready() {
+            return;
+        }
         let epoch = self.epoch;
         for group in self.topology.groups() {
             cx.multicast(self.topology.proxies(group).iter().copied(), proxy::Active { epoch });
