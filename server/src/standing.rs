@@ -21,7 +21,9 @@ pub struct Groups {
     pub leads: BTreeMap<u16, u64>,
     /// How many proxies there are, and how far the last change of that has come, as this host knows.
     pub proxies: Option<Proxies>,
-    /// How far each shard's server is, in words.
+    /// Over how many shards the service's state is spread, and how far the last change of that has come, as this host knows.
+    pub spread: Option<Spread>,
+    /// How far each shard's server is that is in use, in words.
     pub shards: BTreeMap<u16, String>,
 }
 
@@ -38,6 +40,29 @@ pub struct Proxies {
     pub version: u64,
     /// Nothing of the last change is left to be done.
     pub settled: bool,
+}
+
+/// Over how many shards a service's state is spread.
+#[derive(Clone, Debug, Serialize)]
+pub struct Spread {
+    /// So many hold it.
+    pub shards: u16,
+    /// So many did before the last change.
+    pub before: u16,
+    /// Hosts have room for so many.
+    pub room: u16,
+    /// Counts the changes, those of proxies among them.
+    pub version: u64,
+    /// The hand-over has its place in the order, and nothing else of the last change is left to be done.
+    pub settled: bool,
+}
+
+impl From<Progress> for Spread {
+    fn from(progress: Progress) -> Self {
+        let Progress { layout, shards_room, settled, .. } = progress;
+        let mason::Spread { shards, before, .. } = layout.spread;
+        Self { shards, before, room: shards_room.unwrap_or(shards), version: layout.version, settled }
+    }
 }
 
 impl From<Progress> for Proxies {
@@ -60,11 +85,13 @@ impl Groups {
             mason::Member::Proxy(proxy) => {
                 if proxy.group() == FIRST {
                     self.proxies = Some(proxy.progress().into());
+                    self.spread = Some(proxy.progress().into());
                 }
                 if proxy.is_leading() && proxy.is_in_use() {
                     self.leads.insert(proxy.group().0, proxy.sequencer_epoch().unwrap_or(0));
                 }
             }
+            mason::Member::Shard(server) if !server.is_in_use() => {}
             mason::Member::Shard(server) => {
                 self.shards.insert(server.space().0, server.standing());
             }

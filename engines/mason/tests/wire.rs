@@ -10,7 +10,7 @@ use mason::shard::{self, Query, ShardRecord};
 use mason::view::View;
 use mason::{
     Cut, Group, GroupTime, Layout, Life, Members, Message, Number, Operation, Order, Placed, Range, Space,
-    Stamp,
+    Spread, Stamp,
 };
 use parts::Ballot;
 use paxos::Value;
@@ -49,7 +49,11 @@ fn members() -> Members {
 }
 
 fn layout() -> Layout {
-    Layout { version: 4, serving: 2, spanning: 3, after: 6 }
+    Layout { version: 4, serving: 2, spanning: 3, after: 6, spread: spread() }
+}
+
+fn spread() -> Spread {
+    Spread { version: 3, shards: 5, before: 4 }
 }
 
 fn page() -> Page {
@@ -116,6 +120,7 @@ fn to_sequencers() -> Vec<Message> {
             committed: 7,
             counts: vec![(Space(1), 3)],
             operations: 3,
+            spread: Some(3),
         }
         .into(),
         sequencer::Probe { group, proxy_epoch, epoch, after: 7 }.into(),
@@ -128,11 +133,13 @@ fn to_sequencers() -> Vec<Message> {
             stamp: Stamp(39),
             attempt: Some(77),
             layout: Some(layout()),
+            handed: Some(spread()),
         }
         .into(),
         sequencer::Filled { group, epoch }.into(),
         sequencer::Moved { members: members() }.into(),
         sequencer::Arranged { layout: layout() }.into(),
+        sequencer::HandedOver { epoch }.into(),
     ]
 }
 
@@ -179,11 +186,16 @@ fn to_proxies() -> Vec<Message> {
             stamp: Stamp(39),
             claim: claim(),
             layout: Some(layout()),
+            handed: Some(spread()),
         }
         .into(),
         proxy::DidFill { sequencer: epoch }.into(),
         proxy::FollowUp { id: 2, body: body() }.into(),
         proxy::Arrange { groups: 5 }.into(),
+        proxy::SpreadOver { shards: 5 }.into(),
+        proxy::OtherSpread { epoch, spread: spread() }.into(),
+        proxy::HandOver { epoch, spread: spread(), order: order() }.into(),
+        proxy::DidHandOver { sequencer: epoch }.into(),
         proxy::Standing {
             group: Group(1),
             layout: layout(),
@@ -192,6 +204,7 @@ fn to_proxies() -> Vec<Message> {
             awaited: vec![proxy::Awaited { from: Group(0), next: 1 }],
             retired: true,
             spent: Some(proxy::Spent { below: vec![placed()], stamp: Stamp(39) }),
+            handed: Some(3),
         }
         .into(),
         proxy::Leaving { page: page() }.into(),
@@ -201,18 +214,21 @@ fn to_proxies() -> Vec<Message> {
 fn to_shards() -> Vec<Message> {
     let (number, space) = (Number(12), Space(1));
     vec![
-        shard::Read { at_least: Stamp(39), reads: vec![Query { tag: 4, body: body() }] }.into(),
+        shard::Read { at_least: Stamp(39), reads: vec![Query { tag: 4, body: body() }], spread: Some(3) }
+            .into(),
         shard::Attach {}.into(),
         shard::Deliver { group: Group(1), runs: runs(), cut: Some(cut()), more: true }.into(),
         shard::Behind { durable: number }.into(),
         shard::Reach { through: number }.into(),
-        shard::Inputs { number, space, inputs: body(), more: true }.into(),
-        shard::WantInputs { number, wanted_at: Number(13) }.into(),
+        shard::Inputs { number, space, inputs: body(), more: true, part: Some((1, 2)) }.into(),
+        shard::WantInputs { number, wanted_at: Number(13), part: Some(1) }.into(),
         shard::PullSnapshot { transfer: 6, index: 1 }.into(),
         shard::SnapshotChunk { transfer: 6, below: number, index: 1, chunk: body(), last: true }.into(),
         shard::Settled { below: placed() }.into(),
         shard::Moved { members: members() }.into(),
         shard::Hurry {}.into(),
+        shard::Watched { version: 3, space, watches: body() }.into(),
+        shard::WantWatched { version: 3, space }.into(),
         shard::PullBlob { id: BlobId { series: 2, first: 3 }, offset: 4, bytes: 5 }.into(),
         shard::BlobPage { id: BlobId { series: 2, first: 3 }, offset: 4, page: body() }.into(),
     ]
@@ -225,12 +241,18 @@ fn to_users() -> Vec<Message> {
             .into(),
         client::Notice { space, stamp, body: body() }.into(),
         client::Progress { space, through: stamp }.into(),
-        client::ReadAnswers { space, executed: stamp, answers: vec![ReadAnswer { tag: 4, body: body() }] }
-            .into(),
+        client::ReadAnswers {
+            space,
+            executed: stamp,
+            answers: vec![ReadAnswer { tag: 4, body: body() }],
+            refused: Some(spread()),
+        }
+        .into(),
         client::BarrierPassed { group, id: 6, layout: Some(layout()) }.into(),
         client::Elsewhere { group, incarnation: 6, tag: 4, layout: layout() }.into(),
         client::Told { group, body: body() }.into(),
         client::Skipped { space }.into(),
+        client::Spreads { space, spread: spread() }.into(),
         client::Connected { address: "::1".to_owned(), certificate: Some("cn".to_owned()) }.into(),
         client::Input { bytes: body() }.into(),
         client::Disconnected {}.into(),
@@ -257,6 +279,7 @@ fn entries() -> Vec<Entry> {
         Entry::Durable { floors: vec![placed()], version: Some(2) },
         Entry::Members(members()),
         Entry::Layout { layout: layout(), below: vec![placed()], stamp: Stamp(39) },
+        Entry::HandOver { epoch: 5, spread: spread(), order: order() },
         Entry::Page(page()),
         Entry::Arrived { at: Group(2), version: 4 },
         Entry::Retire { version: 4 },

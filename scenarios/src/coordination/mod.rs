@@ -464,9 +464,11 @@ impl CoordinationScenario {
                 (0..BUSY_ROUNDS).for_each(|round| control.alarm(BUSY_EVERY * round, BE_BUSY));
                 let ms = Duration::from_millis;
                 let mut after = self.rng.duration(ms(0), ms(40));
-                let leads = |node| proxy_of(node).is_some_and(|proxy| proxy.group() == FIRST && proxy.is_leading());
+                let leads =
+                    |node| proxy_of(node).is_some_and(|proxy| proxy.group() == FIRST && proxy.is_leading());
                 let leader = control.cluster.nodes().find(|(_, node)| leads(node)).map(|(id, _)| id.host());
-                if let Some(leader) = leader.filter(|&leader| Some(leader) != handing && self.rng.chance(0.5)) {
+                if let Some(leader) = leader.filter(|&leader| Some(leader) != handing && self.rng.chance(0.5))
+                {
                     // Its log has the hand-over late.
                     after = self.rng.duration(ms(20), ms(300));
                     let down = self.rng.duration(ms(50), ms(1_000));

@@ -122,7 +122,10 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
             *known = server.spread();
         }
         if let Some(path) = server.service().misplaced() {
-            return Err(("UNIQ", format!("{path} is in shard {}, where nobody looks for it", server.space())));
+            return Err((
+                "UNIQ",
+                format!("{path} is in shard {}, where nobody looks for it", server.space()),
+            ));
         }
         if let Some(path) = server.service().paths().find(|&path| !paths.insert(path)) {
             return Err(("UNIQ", format!("{path} is in two shards")));

@@ -61,7 +61,8 @@ impl Invariants {
         for (id, node) in cluster.nodes_of(host) {
             let Member::Shard(server) = node else { continue };
             let mut before = Stamp(0);
-            for (number, delivered) in server.waiting().filter(|(_, entry)| entry.work.operation().is_some()) {
+            for (number, delivered) in server.waiting().filter(|(_, entry)| entry.work.operation().is_some())
+            {
                 let stamp = delivered.order.stamp;
                 invariant!(MSO, stamp > before, "{id} has stamp {before} below {number}, and {stamp} there");
                 before = stamp;

@@ -1,11 +1,11 @@
 //! The admin port: health, metrics, status, and the key-value service over HTTP and JSON.
 
+mod arrangement;
 mod commands;
 mod kv;
 mod logs;
 mod metrics;
 mod page;
-mod proxies;
 mod sequence;
 mod sessions;
 mod tail;
@@ -80,7 +80,8 @@ fn routes(admin: Arc<Admin>) -> Router {
         .route("/v1/log/{name}/append", post(logs::append))
         .route("/v1/log/{name}/tail", get(tail::tail))
         .route("/v1/zookeeper/sessions", get(sessions::list))
-        .route("/v1/zookeeper/proxies", get(proxies::show).put(proxies::change))
+        .route("/v1/zookeeper/proxies", get(arrangement::proxies).put(arrangement::change_proxies))
+        .route("/v1/zookeeper/shards", get(arrangement::shards).put(arrangement::change_shards))
         .route("/v1/kv", get(kv::scan).post(kv::batch))
         .route("/v1/kv/{*key}", get(kv::get).put(kv::put).delete(kv::delete).post(kv::increment))
         .with_state(admin)

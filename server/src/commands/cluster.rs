@@ -32,7 +32,9 @@ pub enum Cluster {
     #[command(subcommand)]
     Members(Members),
     /// Add or remove proxies of the coordination service, without stopping it
-    Proxies(super::proxies::Proxies),
+    Proxies(super::arrangement::Proxies),
+    /// Spread the coordination service's znodes over more or fewer shards, without stopping it
+    Shards(super::arrangement::Shards),
 }
 
 /// Changes of membership; each takes effect without stopping the cluster
@@ -118,7 +120,8 @@ impl ShowStatus {
                 coordination["monitor"]["znode_count"].as_str().unwrap_or("0"),
                 coordination["monitor"]["watch_count"].as_str().unwrap_or("0"),
             );
-            println!("  proxies   {}", super::proxies::words(&coordination["proxies"]));
+            println!("  proxies   {}", super::arrangement::words_of_proxies(&coordination["proxies"]));
+            println!("  shards    {}", super::arrangement::words_of_shards(&coordination["spread"]));
             for (space, standing) in coordination["shards"].as_object().into_iter().flatten() {
                 println!("  shard {space:<4}{}", standing.as_str().unwrap_or(""));
             }
@@ -196,6 +199,7 @@ impl Cluster {
         let members = match self {
             Self::Members(members) => members,
             Self::Proxies(proxies) => return proxies.run(),
+            Self::Shards(shards) => return shards.run(),
         };
         match members {
             Members::List(status) => {

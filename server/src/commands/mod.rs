@@ -2,6 +2,7 @@
 //! 4 unreachable, 5 consistency violated.
 
 mod admin;
+mod arrangement;
 mod calibrate;
 mod cluster;
 mod config;
@@ -11,7 +12,6 @@ mod inspect;
 mod kv;
 mod log;
 mod plan;
-mod proxies;
 mod sequence;
 mod serve;
 mod sim;

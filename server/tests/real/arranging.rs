@@ -1,5 +1,5 @@
-//! Proxies of the coordination service are added and removed while writers go on and hosts die; and it serves over any number of
-//! shards.
+//! Proxies and shards of the coordination service are added and removed while writers go on and hosts die; and it serves over any
+//! number of shards.
 
 use crate::alone;
 use crate::cluster::{Cluster, PATIENCE};
@@ -11,10 +11,19 @@ fn proxies(cluster: &Cluster, host: usize) -> Value {
     cluster.status(host).map_or(Value::Null, |status| status["coordination"]["proxies"].clone())
 }
 
+fn spread(cluster: &Cluster, host: usize) -> Value {
+    cluster.status(host).map_or(Value::Null, |status| status["coordination"]["spread"].clone())
+}
+
 /// What `ordinate cluster proxies` prints, asked of `host`.
 async fn change(cluster: &Cluster, host: usize, wanted: &str) -> String {
+    change_of(cluster, host, "proxies", wanted).await
+}
+
+/// The same of `proxies` or `shards`.
+async fn change_of(cluster: &Cluster, host: usize, what: &str, wanted: &str) -> String {
     let admin = cluster.hosts[host].admin.to_string();
-    let output = cluster.ordinate(&["cluster", "proxies", wanted, "--admin", &admin]).await;
+    let output = cluster.ordinate(&["cluster", what, wanted, "--admin", &admin]).await;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     assert!(output.status.success(), "{said}{}\n{}", String::from_utf8_lossy(&output.stderr), cluster.logs());
     said
@@ -73,6 +82,62 @@ fn proxies_come_and_go_while_writers_write_and_hosts_die() {
         let output = cluster.ordinate(&["cluster", "proxies", "9", "--admin", &admin]).await;
         let refused = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && refused.contains("1 to 8 proxies"), "{refused}");
+    });
+}
+
+// A node that two shards have is written in one and read in the other; one that none has is gone, and with it its watches, its
+// children's names or its session's lock.
+#[test]
+fn shards_come_and_go_while_writers_write_and_hosts_die() {
+    alone(async {
+        let (mut cluster, addresses) = start(2).await;
+        let (shared, writers) = write_everywhere(&addresses);
+        until_acknowledged(&shared, 300).await;
+        let begun = Instant::now();
+        let said = change_of(&cluster, 1, "shards", "5").await;
+        assert!(said.contains("5 shards of at most 16"), "{said}");
+        until_acknowledged(&shared, 300).await;
+        let added = shared.gap_since(begun);
+        // The sequencer's host dies in the middle of the next change.
+        let begun = Instant::now();
+        let (_, struck) = tokio::join!(change_of(&cluster, 0, "shards", "3"), async {
+            let begins = |it: &Cluster| (0..3).any(|host| spread(it, host)["shards"] == 3);
+            cluster.until("a change begins", PATIENCE, begins).await;
+            let sequences = |&host: &usize| {
+                cluster.status(host).is_some_and(|status| !status["coordination"]["sequencer"].is_null())
+            };
+            let host = (1..3).find(sequences).unwrap_or(2);
+            cluster.signal(host, "-KILL");
+            host
+        });
+        until_acknowledged(&shared, 300).await;
+        let removed = shared.gap_since(begun);
+        cluster.kill(struck);
+        cluster.launch(struck);
+        cluster.until("the host is back", Duration::from_secs(60), |it| it.is_ready(struck)).await;
+        until_acknowledged(&shared, 300).await;
+        // The logs say how many there are, and not the cluster file.
+        cluster.kill_all();
+        cluster.launch_all();
+        cluster.until_ready().await;
+        let remembered = |it: &Cluster| (0..3).all(|host| spread(it, host)["shards"] == 3);
+        cluster.until("all hosts know how many there are", PATIENCE, remembered).await;
+        until_acknowledged(&shared, 300).await;
+        // Proxies and shards do not get into each other's way.
+        change(&cluster, 2, "4").await;
+        change_of(&cluster, 0, "shards", "8").await;
+        until_acknowledged(&shared, 300).await;
+        stop(&shared, writers);
+        println!(
+            "coordination: 2, 5, 3, 8 shards: {} writes acknowledged, longest time without one {added:?} while adding, \
+             {removed:?} while removing with a kill -9",
+            shared.count()
+        );
+        check(&addresses, &shared);
+        let admin = cluster.hosts[0].admin.to_string();
+        let output = cluster.ordinate(&["cluster", "shards", "17", "--admin", &admin]).await;
+        let refused = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && refused.contains("1 to 16 shards"), "{refused}");
     });
 }
 

@@ -206,9 +206,13 @@ mod tests {
             let moved: Vec<u32> = moved.collect();
             assert!(moved.iter().all(|&n| after.space_of(&path(n)) == Space(shards)));
             let share = 4000 / (u32::from(shards) + 1);
-            assert!((share * 3 / 4..share * 5 / 4).contains(&(moved.len() as u32)), "{shards}: {}", moved.len());
+            assert!(
+                (share * 3 / 4..share * 5 / 4).contains(&(moved.len() as u32)),
+                "{shards}: {}",
+                moved.len()
+            );
         }
     }
 
-    const PLACES_OF_FOUR: [u16; 3] = [1, 3, 1];
+    const PLACES_OF_FOUR: [u16; 3] = [1, 0, 0];
 }

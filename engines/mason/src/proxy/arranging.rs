@@ -293,7 +293,11 @@ impl Proxy {
             cx.mark(if shards > layout.spread.shards { "proxy.adds_shards" } else { "proxy.removes_shards" });
             let spread = Spread { version: next, shards, before: layout.spread.shards };
             let layout = Layout { version: next, spread, ..layout };
-            return Lead::propose_entry(&Entry::Layout { layout, below: Vec::new(), stamp: Stamp(0) }, log, cx);
+            return Lead::propose_entry(
+                &Entry::Layout { layout, below: Vec::new(), stamp: Stamp(0) },
+                log,
+                cx,
+            );
         }
         let Some(groups) = self.arranging.wanted.filter(|&groups| groups != layout.serving) else {
             self.arranging.wanted = None;

@@ -344,7 +344,8 @@ impl<S: Stub> ProxyMachine<S> {
             return None;
         }
         // Its leader gave it no numbers where the group was not in use yet, and by now it is.
-        let unnumbered = order.is_none() && !self.stub.spaces(&operation.body, &self.layout().spread).is_empty();
+        let unnumbered =
+            order.is_none() && !self.stub.spaces(&operation.body, &self.layout().spread).is_empty();
         if unnumbered || self.group.0 >= self.layout().serving {
             self.turn_away(&operation);
             return None;

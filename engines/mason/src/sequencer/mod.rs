@@ -236,7 +236,7 @@ impl Sequencer {
     /// The counters, for a message that means this sequencer and no other; tells a proxy that is ahead or behind.
     fn counters(&mut self, from: NodeId, epoch: u64, cx: &mut Cx<'_, Self>) -> Option<&mut Counters> {
         if epoch != self.epoch || !self.is_ready() {
-            let recovering = !matches!(self.state, State::Standby);
+            let recovering = matches!(self.state, State::Recovering(_)) || self.is_handing_over();
             cx.send(from, proxy::NotActive { asked: epoch, epoch: self.epoch, recovering });
             return None;
         }

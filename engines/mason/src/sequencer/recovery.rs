@@ -125,12 +125,12 @@ impl Sequencer {
                 next[usize::from(space.0)] = number.next();
                 Placed { space, number }
             });
-            let order =
-                Order { numbers: numbers.collect(), stamp, time: cx.wall().midpoint() / 1_000_000 };
+            let order = Order { numbers: numbers.collect(), stamp, time: cx.wall().midpoint() / 1_000_000 };
             stamp = stamp.next();
             order
         });
-        self.state = State::Active(Counters { next, stamp, served: BTreeMap::new(), filling, spread, handing });
+        self.state =
+            State::Active(Counters { next, stamp, served: BTreeMap::new(), filling, spread, handing });
         self.announce(cx);
         if planted!(M20) {
             return cx.set_timer(SequencerTimer::Retry, self.parameters.resend_after);

@@ -183,7 +183,13 @@ impl<S: Shard> ShardServer<S> {
     fn read_again(&mut self, reads: BTreeMap<(NodeId, u64), Bytes>) {
         for ((reader, tag), body) in reads {
             let reads = vec![Query { tag, body }];
-            self.reads.push_back(Waiting { reader, at_least: Stamp(0), through: Number(0), reads, spread: None });
+            self.reads.push_back(Waiting {
+                reader,
+                at_least: Stamp(0),
+                through: Number(0),
+                reads,
+                spread: None,
+            });
         }
     }
 

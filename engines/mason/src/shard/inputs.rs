@@ -85,6 +85,11 @@ impl Exchange {
     }
 }
 
+/// Most is said in one part.
+fn part_of(index: u32, of: u32) -> Option<(u32, u32)> {
+    (of > 1).then_some((index, of))
+}
+
 fn others(order: &Order, space: Space) -> impl Iterator<Item = &Placed> {
     order.numbers.iter().filter(move |placed| placed.space != space)
 }
@@ -123,7 +128,7 @@ impl<S: Shard> ShardServer<S> {
             if let Some(first) = sent.parts_for(other.space).next() {
                 let (number, inputs) = (other.number, first.clone());
                 let more = of > 1;
-                cx.send(server, Inputs { number, space: self.space, inputs, more, part: Some((0, of)) });
+                cx.send(server, Inputs { number, space: self.space, inputs, more, part: part_of(0, of) });
             }
             if self.inputs.received.contains_key(&(self.next, other.space))
                 && !self.inputs.is_complete(self.next, other.space)
@@ -141,7 +146,7 @@ impl<S: Shard> ShardServer<S> {
 
     /// What a participant is asked that has not said all of the next operation.
     pub(super) fn wanted(&self, placed: &Placed) -> WantInputs {
-        let part = Some(self.inputs.parts_of(self.next, placed.space));
+        let part = Some(self.inputs.parts_of(self.next, placed.space)).filter(|&part| part > 0);
         WantInputs { number: placed.number, wanted_at: self.next, part }
     }
 
@@ -191,7 +196,7 @@ impl<S: Shard> ShardServer<S> {
             cx.mark("shard.sent_inputs_again");
             bytes += inputs.len() + size_of::<Inputs>();
             let (full, more) = (bytes >= INPUTS_PAGE_BYTES, later.peek().is_some());
-            let (space, more, part) = (self.space, full && more, Some(part));
+            let (space, more, part) = (self.space, full && more, part_of(part.0, part.1));
             cx.send(from, Inputs { number, space, inputs, more, part });
             if full {
                 return;
@@ -206,7 +211,8 @@ impl<S: Shard> ShardServer<S> {
         let Placed { space, number } = message.below;
         let known = settled.entry(space).or_insert(number);
         *known = number.max(*known);
-        let settled = |placed: &Placed| settled.get(&placed.space).is_some_and(|&number| placed.number < number);
+        let settled =
+            |placed: &Placed| settled.get(&placed.space).is_some_and(|&number| placed.number < number);
         sent.retain(|_, sent| !sent.others.iter().all(settled));
     }
 }

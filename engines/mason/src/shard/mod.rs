@@ -389,7 +389,8 @@ impl<S: Shard> Role for ShardServer<S> {
             ShardIn::PullSnapshot(message) => self.on_pull_snapshot(from, message, cx),
             ShardIn::SnapshotChunk(message) => self.on_snapshot_chunk(from, message, cx),
             ShardIn::Settled(_) | ShardIn::Moved(_) | ShardIn::Watched(_) | ShardIn::WantWatched(_)
-                if from.host() != cx.node().host() => {
+                if from.host() != cx.node().host() =>
+            {
                 cx.reject("a replica's word from another host");
             }
             ShardIn::Watched(message) => self.on_watched(message, cx),

@@ -160,7 +160,10 @@ fn sent_of(rows: Vec<SentAt>) -> BTreeMap<Number, Sent> {
         let (sent, _) = sent.entry(number).or_insert((Sent { others, parts: Vec::new() }, of));
         sent.parts.push(Part { to, bytes: inputs });
     }
-    sent.into_iter().filter(|(_, (sent, of))| sent.parts.len() == *of).map(|(at, (sent, _))| (at, sent)).collect()
+    sent.into_iter()
+        .filter(|(_, (sent, of))| sent.parts.len() == *of)
+        .map(|(at, (sent, _))| (at, sent))
+        .collect()
 }
 
 impl Writer {

@@ -62,6 +62,11 @@ impl<S: Shard> ShardServer<S> {
         self.spreading.spread()
     }
 
+    /// False while nothing is spread over it.
+    pub fn is_in_use(&self) -> bool {
+        self.spread().spaces().any(|space| space == self.space)
+    }
+
     /// What this shard says to the others at a hand-over: something to everybody.
     pub(super) fn parts_leaving(&self, spread: &Spread, order: &Order) -> Vec<Part> {
         let mut leaving = self.service.leaving(spread, self.parameters.page_bytes);
@@ -70,9 +75,9 @@ impl<S: Shard> ShardServer<S> {
                 leaving.push((placed.space, vec![Bytes::new()]));
             }
         }
-        let parts = leaving.into_iter().flat_map(|(space, pages)| {
-            pages.into_iter().map(move |bytes| Part { to: Some(space), bytes })
-        });
+        let parts = leaving
+            .into_iter()
+            .flat_map(|(space, pages)| pages.into_iter().map(move |bytes| Part { to: Some(space), bytes }));
         parts.collect()
     }
 
@@ -147,7 +152,11 @@ impl<S: Shard> ShardServer<S> {
     }
 
     pub(super) fn hand_over(&mut self, spread: Spread, order: &Order, cx: &mut Cx<'_, Self>) {
-        cx.mark(if spread.shards > spread.before { "shard.handed_over_to_more" } else { "shard.handed_over_to_fewer" });
+        cx.mark(if spread.shards > spread.before {
+            "shard.handed_over_to_more"
+        } else {
+            "shard.handed_over_to_fewer"
+        });
         let others = order.numbers.iter().filter(|placed| placed.space != self.space);
         let pages: Vec<(Space, Vec<Bytes>)> = others
             .filter_map(|placed| Some((placed.space, self.inputs.take(self.next, placed.space)?)))

@@ -9,8 +9,8 @@ use mason::proxy::{ProxyIn, Seal, Standing};
 use mason::sequencer::{Recover, Sealed, Sequencer};
 use mason::view::View;
 use mason::{
-    Group, GroupTime, Layout, Message, Number, Order, Outbox, Parameters, Space, Stamp, Stub, StubOut,
-    Verdict,
+    Group, GroupTime, Layout, Message, Number, Order, Outbox, Parameters, Space, Spread, Stamp, Stub,
+    StubOut, Verdict,
 };
 use parts::Ballot;
 use std::time::Duration;
@@ -24,7 +24,7 @@ struct Bag {
 }
 
 impl Stub for Bag {
-    fn spaces(&self, _body: &[u8]) -> Vec<Space> {
+    fn spaces(&self, _body: &[u8], _spread: &Spread) -> Vec<Space> {
         Vec::new()
     }
 
@@ -79,7 +79,7 @@ fn apply(machine: &mut Machine, entry: &Entry) -> Vec<(NodeId, Bytes)> {
 }
 
 fn layout(version: u64, serving: u16, spanning: u16) -> Layout {
-    Layout { version, serving, spanning, after: 5 }
+    Layout { version, serving, spanning, after: 5, spread: Spread::of_birth(2) }
 }
 
 fn lays_out(layout: Layout) -> Entry {
@@ -135,7 +135,7 @@ fn a_layout_follows_the_one_before() {
     let mut machine = begun(0);
     for wrong in [layout(2, 1, 2), layout(1, 0, 2), layout(1, 2, 1), layout(1, 3, 3), layout(0, 1, 1)] {
         assert_eq!(apply(&mut machine, &lays_out(wrong)), []);
-        assert_eq!(*machine.layout(), Layout::of_birth(2));
+        assert_eq!(*machine.layout(), Layout::of_birth(2, 2));
     }
     let told = apply(&mut machine, &lays_out(layout(1, 1, 2)));
     assert_eq!(*machine.layout(), layout(1, 1, 2));
@@ -272,7 +272,7 @@ fn a_standby_seals_the_groups_that_the_first_ones_log_has() {
     let sealed = |group, layout| {
         let mut view = View::default();
         view.insert_range(&range(0, 1, 4 * (1 + u64::from(group))));
-        Sealed { group: Group(group), epoch: 1, view, stamp: Stamp(9), attempt, layout }
+        Sealed { group: Group(group), epoch: 1, view, stamp: Stamp(9), attempt, layout, handed: None }
     };
     bench.hear(proxy(1, 0), sealed(0, Some(layout(4, 2, 2))));
     assert_eq!(bench.role.active_epoch(), None, "another group is in use");

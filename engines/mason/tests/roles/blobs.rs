@@ -6,7 +6,7 @@ use kernel::{
     Role, SnapshotStep,
 };
 use mason::client::{ReadAnswer, ReadAnswers};
-use mason::proxy::delivery::Delivered;
+use mason::proxy::delivery::{Delivered, Work};
 use mason::shard::{
     Behind, BlobPage, Deliver, PullBlob, PullSnapshot, Query, Read, ShardIn, ShardRecord, ShardServer,
     ShardTimer,
@@ -163,7 +163,7 @@ fn shelf(host: u32) -> Bench<Server> {
 
 fn simple(number: u64, body: &'static [u8]) -> Deliver {
     let order = Order { numbers: [at(0, number)].into(), stamp: Stamp(number), time: 0 };
-    let delivered = Delivered { order, operation: Some(operation(number, body)) };
+    let delivered = Delivered { order, work: Work::Operation(operation(number, body)) };
     Deliver { group: Group(0), runs: runs_of(0, &[delivered]), cut: None, more: false }
 }
 
@@ -202,12 +202,12 @@ fn tick(bench: &mut Bench<Server>) -> Vec<(NodeId, Message)> {
 }
 
 fn read(tag: u64, item: u8) -> Read {
-    Read { at_least: Stamp(0), reads: vec![Query { tag, body: vec![item].into() }] }
+    Read { at_least: Stamp(0), reads: vec![Query { tag, body: vec![item].into() }], spread: None }
 }
 
 fn answer(tag: u64, executed: u64, body: &'static [u8]) -> Vec<(NodeId, Message)> {
     let answers = vec![ReadAnswer { tag, body: Bytes::from_static(body) }];
-    one(gateway(1), ReadAnswers { space: Space(0), executed: Stamp(executed), answers })
+    one(gateway(1), ReadAnswers { space: Space(0), executed: Stamp(executed), answers, refused: None })
 }
 
 /// Has executed one operation, whose item is on the disk and in a durable snapshot by name.

@@ -4,15 +4,15 @@ use super::runs_of;
 use super::{at, gateway, operation, proxy, range, sequencer, server, topology};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, StateMachine};
 use mason::client::{Answer, Answers, ClientIn, Skipped, Told};
-use mason::proxy::delivery::{Delivered, Run};
+use mason::proxy::delivery::{Delivered, Run, Work};
 use mason::proxy::entry::{Batch, Claim, Entry, Item, Question};
 use mason::proxy::machine::ProxyMachine;
 use mason::proxy::{Applied, Began, DidFill, DidMove, DidSeal, DidSettle, FollowUp, NextTag, ProxyIn};
 use mason::sequencer::{Moved, SequencerIn};
 use mason::shard::{self, Behind, Deliver, ShardIn};
 use mason::{
-    Cut, Group, GroupTime, Layout, Members, Number, Operation, Order, Placed, Range, Space, Stamp, Stub,
-    StubOut, Verdict,
+    Cut, Group, GroupTime, Layout, Members, Number, Operation, Order, Placed, Range, Space, Spread, Stamp,
+    Stub, StubOut, Verdict,
 };
 use parts::Ballot;
 use paxos::HostEntry;
@@ -22,7 +22,7 @@ use paxos::HostEntry;
 struct Words(Vec<u8>);
 
 impl Stub for Words {
-    fn spaces(&self, _body: &[u8]) -> Vec<Space> {
+    fn spaces(&self, _body: &[u8], _spread: &Spread) -> Vec<Space> {
         Vec::new()
     }
 
@@ -114,11 +114,11 @@ fn order(numbers: &[Placed], stamp: u64) -> Order {
 }
 
 fn executes(numbers: &[Placed], stamp: u64, operation: Operation) -> Delivered {
-    Delivered { order: order(numbers, stamp), operation: Some(operation) }
+    Delivered { order: order(numbers, stamp), work: Work::Operation(operation) }
 }
 
 fn no_op(placed: Placed, stamp: u64, time: u64) -> Delivered {
-    Delivered { order: Order { numbers: [placed].into(), stamp: Stamp(stamp), time }, operation: None }
+    Delivered { order: Order { numbers: [placed].into(), stamp: Stamp(stamp), time }, work: Work::NoOp }
 }
 
 fn to_proxy(message: impl Into<ProxyIn>) -> (NodeId, Bytes) {
@@ -211,8 +211,8 @@ fn only_the_next_batch_of_the_leader_and_the_sequencer_in_force_counts() {
     assert_eq!(apply(&mut machine, Entry::Batch(of(1, 1))).len(), 3);
     assert_eq!(apply(&mut machine, Entry::Batch(of(1, 1))), [], "proposed again");
     let view = machine.view().clone();
-    let (stamp, claim, layout) = (Stamp(30), claim(6), Some(Layout::of_birth(2)));
-    let sealed = DidSeal { epoch: 1, index: 1, sequencer: 6, view, stamp, claim, layout };
+    let (stamp, claim, layout) = (Stamp(30), claim(6), Some(Layout::of_birth(2, 2)));
+    let sealed = DidSeal { epoch: 1, index: 1, sequencer: 6, view, stamp, claim, layout, handed: None };
     assert_eq!(apply(&mut machine, seal(6)), [to_proxy(sealed.clone())]);
     assert_eq!(apply(&mut machine, Entry::Batch(of(2, 2))), [], "void after the seal");
     assert_eq!(apply(&mut machine, seal(6)), [to_proxy(sealed.clone())], "the answer was lost");
@@ -232,7 +232,7 @@ fn tags_are_admitted_in_their_order_and_once() {
         let entry = Entry::Batch(batch(next, &[range(0, next, 1)], vec![item(operation, &[0])]));
         let entries = first_space(&apply(machine, entry));
         assert_eq!(entries[0].order.numbers[..], [at(0, next)], "the number is used in any case");
-        entries[0].operation.is_some()
+        entries[0].work.operation().is_some()
     };
     assert!(!admitted(&mut machine, 1, 2));
     assert!(admitted(&mut machine, 1, 1));

@@ -5,11 +5,12 @@ mod blobs;
 mod machine;
 mod sequencer;
 mod shard;
+mod spreading;
 
 use kernel::{
     Bytes, Cx, Effect, Effects, HostId, Instant, NodeId, Place, Position, Rng, Role, Situation, Wall,
 };
-use mason::proxy::delivery::{Delivered, Run, Runs};
+use mason::proxy::delivery::{Delivered, Run, Runs, Work};
 use mason::{
     Group, Layout, Mason, Message, Number, Operation, Placed, ProxyGroup, Range, Response, Space, Topology,
 };
@@ -44,7 +45,7 @@ fn topology() -> Arc<Topology> {
     Arc::new(Topology {
         version: 0,
         groups: (0..2).map(|group| ProxyGroup { proxies: on_all(&|host| proxy(host, group)) }).collect(),
-        layout: Layout::of_birth(2),
+        layout: Layout::of_birth(2, 2),
         sequencers: on_all(&sequencer),
         shards: (0..2).map(|space| on_all(&|host| server(host, space))).collect(),
     })
@@ -141,12 +142,13 @@ fn proxies(group: Group) -> Vec<NodeId> {
 /// The runs of `space` in which the operations are handed over.
 fn runs_of(space: u16, entries: &[Delivered]) -> Vec<Run> {
     let mut runs = Runs::default();
-    for Delivered { order, operation } in entries {
+    for Delivered { order, work } in entries {
         let number = order.number_in(Space(space)).expect("an operation of the space");
         let run = runs.at(&Placed { space: Space(space), number }, order.time);
-        match operation {
-            Some(operation) => run.push(&order.numbers, order.stamp, operation),
-            None => run.push_no_op(order.stamp),
+        match work {
+            Work::Operation(operation) => run.push(&order.numbers, order.stamp, operation),
+            Work::NoOp => run.push_no_op(order.stamp),
+            Work::HandOver(spread) => run.push_hand_over(&order.numbers, order.stamp, spread),
         }
     }
     runs.finish()

@@ -21,7 +21,7 @@ fn first() -> Option<u64> {
 
 fn sealed(group: u16, epoch: u64, ranges: &[Range], stamp: u64) -> Sealed {
     let (group, view, stamp) = (Group(group), view(ranges), Stamp(stamp));
-    Sealed { group, epoch, view, stamp, attempt: first(), layout: None }
+    Sealed { group, epoch, view, stamp, attempt: first(), layout: None, handed: None }
 }
 
 fn parameters() -> Parameters {
@@ -44,7 +44,16 @@ fn active() -> Bench<Sequencer> {
 
 fn ask(group: u16, proxy_epoch: u64, request: u64, committed: u64, counts: &[(u16, u64)]) -> Allocate {
     let counts = counts.iter().map(|&(space, count)| (Space(space), count)).collect();
-    Allocate { group: Group(group), proxy_epoch, epoch: 1, request, committed, counts, operations: 2 }
+    Allocate {
+        group: Group(group),
+        proxy_epoch,
+        epoch: 1,
+        request,
+        committed,
+        counts,
+        operations: 2,
+        spread: None,
+    }
 }
 
 fn given(request: u64, rows: &[Range], stamp: u64, next: [u64; 2]) -> Allocated {

@@ -4,7 +4,7 @@ use super::runs_of;
 use super::{Bench, Did, all, at, gateway, one, operation, proxy, sends, server, topology};
 use kernel::{BlobRange, Bytes, Decode, DecodeError, Effect, NodeId, Position, Role, SnapshotStep};
 use mason::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers, Skipped};
-use mason::proxy::delivery::Delivered;
+use mason::proxy::delivery::{Delivered, Work};
 use mason::proxy::{Lacking, ShardDurable};
 use mason::shard::{
     Attach, Behind, Deliver, Inputs, PullSnapshot, Query, Reach, Read, Settled, ShardIn, ShardRecord,
@@ -88,7 +88,7 @@ fn shard() -> Bench<Server> {
 
 fn executes(numbers: &[Placed], stamp: u64, tag: u64, body: &'static [u8]) -> Delivered {
     let order = Order { numbers: numbers.into(), stamp: Stamp(stamp), time: 0 };
-    Delivered { order, operation: Some(operation(tag, body)) }
+    Delivered { order, work: Work::Operation(operation(tag, body)) }
 }
 
 fn deliver(entries: Vec<Delivered>) -> Deliver {
@@ -127,7 +127,7 @@ fn numbers_are_executed_in_order_and_once() {
     assert_eq!(bench.burst(replica(), simple(2, b"b")), []);
     assert_eq!((bench.role.next(), bench.role.backlog()), (Number(1), 1));
     let no_op = Order { numbers: [at(0, 1)].into(), stamp: Stamp(0), time: 0 };
-    let no_op = deliver(vec![Delivered { order: no_op, operation: None }]);
+    let no_op = deliver(vec![Delivered { order: no_op, work: Work::NoOp }]);
     let did = sends(&bench.burst(replica(), no_op.clone()));
     assert_eq!(did, to_gateway(Answers { group: Group(1), answers: vec![answer(2, 20, b"b")] }));
     assert_eq!(bench.burst(replica(), no_op), [], "executed already");
@@ -173,6 +173,7 @@ fn an_operation_over_two_shards_waits_for_the_other_ones_inputs() {
         space: Space(space),
         inputs: Bytes::from_static(inputs),
         more: false,
+        part: None,
     };
     assert_eq!(did, one(server(1, 1), said(1, 0, b"a")), "to the server of this host, once");
     assert_eq!(first.burst(replica(), both(0)), []);
@@ -194,11 +195,17 @@ fn inputs_are_kept_until_the_others_are_durable() {
     let both = deliver(vec![executes(&[at(0, 1), at(1, 1)], 20, 1, b"both")]);
     bench.burst(replica(), both);
     tick(&mut bench);
-    let want = WantInputs { number: Number(1), wanted_at: Number(1) };
+    let want = WantInputs { number: Number(1), wanted_at: Number(1), part: None };
     assert_eq!(tick(&mut bench), all((1..=3).map(|host| server(host, 1)), want.clone()));
-    let inputs = Inputs { number: Number(1), space: Space(1), inputs: Bytes::from_static(b"x"), more: false };
+    let inputs = Inputs {
+        number: Number(1),
+        space: Space(1),
+        inputs: Bytes::from_static(b"x"),
+        more: false,
+        part: None,
+    };
     bench.burst(server(1, 1), inputs);
-    let sent = Inputs { number: Number(1), space: Space(0), inputs: Bytes::new(), more: false };
+    let sent = Inputs { number: Number(1), space: Space(0), inputs: Bytes::new(), more: false, part: None };
     assert_eq!(sends(&bench.hear(server(2, 1), want.clone())), one(server(2, 1), sent.clone()));
     bench.hear(replica(), Settled { below: at(1, 1) });
     bench.hear(replica(), Settled { below: at(0, 2) });
@@ -217,7 +224,7 @@ fn inputs_are_sent_again_in_pages() {
     for number in 1..=1_000 {
         ahead.burst(replica(), deliver(vec![both(number)]));
         let (number, inputs) = (Number(number), Bytes::from_static(b"x"));
-        ahead.burst(server(1, 1), Inputs { number, space: Space(1), inputs, more: false });
+        ahead.burst(server(1, 1), Inputs { number, space: Space(1), inputs, more: false, part: None });
     }
     assert_eq!(ahead.role.next(), Number(1_001));
     let mut late = bench(1, 1, u64::MAX);
@@ -225,7 +232,7 @@ fn inputs_are_sent_again_in_pages() {
         replica(),
         Deliver { runs: runs_of(1, &(1..=1_000).map(both).collect::<Vec<_>>()), ..deliver(Vec::new()) },
     );
-    let mut wanted = Some(WantInputs { number: Number(1), wanted_at: Number(1) });
+    let mut wanted = Some(WantInputs { number: Number(1), wanted_at: Number(1), part: None });
     let mut pages = 0;
     while let Some(want) = wanted.take() {
         pages += 1;
@@ -250,11 +257,13 @@ fn reads_wait_for_what_they_must_see() {
     let read = |tag, at_least| Read {
         at_least: Stamp(at_least),
         reads: vec![Query { tag, body: Bytes::from_static(b"?") }],
+        spread: None,
     };
     let answer = |tag, executed, body: &'static [u8]| ReadAnswers {
         space: Space(0),
         executed: Stamp(executed),
         answers: vec![ReadAnswer { tag, body: Bytes::from_static(body) }],
+        refused: None,
     };
     let did = sends(&bench.burst(gateway(2), read(1, 0)));
     assert_eq!(did, one(gateway(2), answer(1, 0, b"?")));

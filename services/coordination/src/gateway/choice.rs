@@ -13,6 +13,9 @@ use std::sync::Arc;
 /// Paths that a returning client watches: data, exist, child; persistent, recursive.
 pub(crate) type Watched<'a> = ([Vec<&'a str>; 3], [Vec<&'a str>; 2]);
 
+/// Of these, those whose watches fire once.
+type WatchedOnce = [Vec<Arc<str>>; 3];
+
 /// Asks the shard where `path` lives.
 pub(crate) fn at(placement: &Placement, path: &str, query: impl Into<Bytes>) -> Part {
     Part { space: placement.space_of(path), query: query.into(), answer: None }
@@ -49,7 +52,7 @@ pub(crate) fn of_watches(
     placement: &Placement,
     (seq, relative_zxid): (WatchSeq, i64),
     (once, [persistent, recursive]): &Watched<'_>,
-) -> (Vec<Part>, Vec<[Vec<Arc<str>>; 3]>) {
+) -> (Vec<Part>, Vec<WatchedOnce>) {
     let mut by_space: BTreeMap<Space, Watched<'_>> = BTreeMap::new();
     for (list, paths) in once.iter().enumerate() {
         for path in paths {
@@ -126,7 +129,10 @@ pub(crate) fn choose_anew(placement: &Placement, version: u64, read: &mut Read) 
                 Query::Node { path, .. } => Some(at(placement, path, queries[0].clone())),
                 _ => None,
             });
-            first.into_iter().chain(queries.last().into_iter().flat_map(|query| everywhere(placement, query))).collect()
+            first
+                .into_iter()
+                .chain(queries.last().into_iter().flat_map(|query| everywhere(placement, query)))
+                .collect()
         }
         Purpose::AddWatch { .. } | Purpose::Ephemerals | Purpose::Greeting { .. } => {
             queries.first().map(|query| everywhere(placement, query)).unwrap_or_default()

@@ -126,7 +126,13 @@ pub(crate) struct Hello {
 }
 
 impl Read {
-    pub(crate) fn new(purpose: Purpose, parts: Vec<Part>, barrier: u64, watch: WatchSeq, spread: u64) -> Self {
+    pub(crate) fn new(
+        purpose: Purpose,
+        parts: Vec<Part>,
+        barrier: u64,
+        watch: WatchSeq,
+        spread: u64,
+    ) -> Self {
         Self { purpose, unanswered: parts.len(), parts, barrier, tries: 0, sent: false, watch, spread }
     }
 

@@ -1,8 +1,8 @@
 //! How a connection gets a session: the first frame, the home group's word, who the user is.
 
 use crate::gateway::Gateway;
-use crate::gateway::connection::{Connection, EntrySeq, Hello, Purpose, Read, Reply, Stage, Work};
 use crate::gateway::choice;
+use crate::gateway::connection::{Connection, EntrySeq, Hello, Purpose, Read, Reply, Stage, Work};
 use crate::sessions::home_of;
 use crate::wire::{
     Body, Code, ConnectRequest, Identity, Origin, Query, SessionAnswer, SessionId, connect_response, frame,

@@ -18,11 +18,11 @@
 //! **Order within a session.** Requests go on their way in the order they came; a read waits until the writes before it are
 //! answered, a write until the reads before it are. What comes back waits for its turn in `release.rs`.
 
+mod choice;
 mod connection;
 mod handshake;
 mod marks;
 mod metrics;
-mod choice;
 mod quotas;
 mod reads;
 mod release;
@@ -210,7 +210,8 @@ impl Gateway {
             for connection in self.connections.values_mut() {
                 connection.watched_spaces.clear();
                 for path in &connection.watched {
-                    *connection.watched_spaces.entry(self.settings.placement.space_of(path)).or_default() += 1;
+                    *connection.watched_spaces.entry(self.settings.placement.space_of(path)).or_default() +=
+                        1;
                 }
             }
             self.metrics.sizes.retain(|space, _| space.0 < spread.shards);

@@ -2,9 +2,9 @@
 
 use crate::gateway::Asker;
 use crate::gateway::Gateway;
+use crate::gateway::choice;
 use crate::gateway::connection::{EntrySeq, Part, PartAnswer, Purpose, Reply, Work};
 use crate::gateway::metrics::Sizes;
-use crate::gateway::choice;
 use crate::gateway::watchers::{Kinds, Unwatched};
 use crate::wire::{Body, Code, EventKind, JuteInput, Malformed, Query, WatchSeq, op};
 use kernel::{Bytes, Cx, Instant, NodeId};

@@ -94,7 +94,12 @@ impl Znodes {
             self.last_installed = None;
             for page in pages {
                 let taken = self.install_chunk(page);
-                invariant!(DUR, taken.is_ok(), "a page of shard {space} does not read back at shard {}", self.space);
+                invariant!(
+                    DUR,
+                    taken.is_ok(),
+                    "a page of shard {space} does not read back at shard {}",
+                    self.space
+                );
             }
         }
     }

@@ -53,7 +53,9 @@ impl Names {
         let mut names = self.iter().peekable();
         std::iter::from_fn(move || {
             let mut chunk = Vec::with_capacity(CHUNK_BYTES_MAX);
-            while let Some(name) = names.next_if(|name| chunk.is_empty() || chunk.len() + name.len() < CHUNK_BYTES_MAX) {
+            while let Some(name) =
+                names.next_if(|name| chunk.is_empty() || chunk.len() + name.len() < CHUNK_BYTES_MAX)
+            {
                 chunk.extend_from_slice(&(name.len() as u16).to_be_bytes());
                 chunk.extend_from_slice(name.as_bytes());
             }

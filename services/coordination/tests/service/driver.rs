@@ -156,7 +156,7 @@ impl Cluster {
             deaf: false,
             pending: VecDeque::new(),
             placement,
-            layout: Layout::of_birth(shape.groups),
+            layout: Layout::of_birth(shape.groups, shape.shards),
             deaf_group: None,
             pages: Vec::new(),
         };
@@ -280,7 +280,7 @@ impl Cluster {
             return;
         }
         expected.1 += 1;
-        let spaces = self.homes[group].stub.spaces(&operation.body);
+        let spaces = self.homes[group].stub.spaces(&operation.body, &self.layout.spread);
         let order = self.order(spaces);
         let mut out = StubOut::default();
         let now = GroupTime(self.homes[group].now);
@@ -327,7 +327,7 @@ impl Cluster {
             }
         }
         for body in follow_ups {
-            let spaces = self.homes[group].stub.spaces(&body);
+            let spaces = self.homes[group].stub.spaces(&body, &self.layout.spread);
             let order = self.order(spaces);
             let mut out = StubOut::default();
             let now = GroupTime(self.homes[group].now);
@@ -430,7 +430,10 @@ impl Cluster {
             ReadAnswer { tag: query.tag, body: body.into() }
         });
         let (answers, executed) = (answers.collect(), Stamp(server.executed));
-        self.tell(host, ClientIn::from(ReadAnswers { space: Space(space as u16), executed, answers }));
+        self.tell(
+            host,
+            ClientIn::from(ReadAnswers { space: Space(space as u16), executed, answers, refused: None }),
+        );
     }
 
     /// Nothing is left to execute: everything up to the last stamp is covered.
@@ -542,7 +545,7 @@ impl Cluster {
 
     /// The groups below `serving` serve from here on; what the others' stubs hand over does not arrive before `hand_over`.
     pub(crate) fn lay_out(&mut self, serving: u16, spanning: u16) {
-        self.layout = Layout { version: self.layout.version + 1, serving, spanning, after: 0 };
+        self.layout = Layout { version: self.layout.version + 1, serving, spanning, ..self.layout.clone() };
         for home in &mut self.homes {
             home.stub.arrange(&self.layout, &[Group(9)]);
             self.pages.extend(home.stub.depart(1));

@@ -3,7 +3,7 @@
 use coordination::wire::{Body, JuteInput, Query};
 use coordination::{Placement, SessionSettings, Sessions, Znodes};
 use kernel::{Bytes, NodeId, SnapshotStep};
-use mason::{Group, Number, Order, Placed, Shard, ShardOut, Space, Stamp, Stub};
+use mason::{Group, Number, Order, Placed, Shard, ShardOut, Space, Spread, Stamp, Stub};
 use std::sync::Arc;
 
 pub(crate) struct Shards {
@@ -31,7 +31,7 @@ impl Shards {
         let spaces = match Body::read(&body) {
             // A burial names its spaces; all of them will do.
             Ok(Body::Bury { .. }) => self.placement.spaces().collect(),
-            _ => self.stub.spaces(&body),
+            _ => self.stub.spaces(&body, &Spread::of_birth(self.placement.shards())),
         };
         let numbers = spaces.into_iter().map(|space| {
             self.numbers[usize::from(space.0)] += 1;

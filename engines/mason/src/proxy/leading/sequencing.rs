@@ -1,10 +1,11 @@
 //! A leader and the sequencer: suspicion, sealing, and what a leader before had asked for (the paper's sections 4.1 and 4.3).
 
 use super::{Lead, Numbers, PATIENCE_GROWS_TO, Pending, Sequencing, Stage, now_in_ms, propose};
-use crate::proxy::entry::{Claim, Entry};
 use crate::proxy::arranging::FIRST;
+use crate::proxy::entry::{Claim, Entry};
 use crate::proxy::{
-    Active, DidFill, DidHandOver, DidSeal, Fill, Frame, HandOver, NotActive, OtherSpread, Pong, Probed, Proxy, Seal,
+    Active, DidFill, DidHandOver, DidSeal, Fill, Frame, HandOver, NotActive, OtherSpread, Pong, Probed,
+    Proxy, Seal,
 };
 use crate::sequencer::{self, Allocation};
 use crate::topology::Spread;
@@ -131,16 +132,15 @@ impl Lead {
         if planted!(M01) {
             let (group, epoch) = (frame.group, message.epoch);
             let (view, attempt) = (self.collecting.view.clone(), message.attempt);
-            let sealed =
-                sequencer::Sealed {
-                    group,
-                    epoch,
-                    view,
-                    stamp: self.own_stamp,
-                    attempt,
-                    layout: None,
-                    handed: None,
-                };
+            let sealed = sequencer::Sealed {
+                group,
+                epoch,
+                view,
+                stamp: self.own_stamp,
+                attempt,
+                layout: None,
+                handed: None,
+            };
             cx.send(from, sealed);
         }
         propose(&Entry::Seal { epoch: message.epoch, claim: Some(claim) }, frame, cx);
