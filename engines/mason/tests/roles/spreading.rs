@@ -308,7 +308,7 @@ mod a_shard {
         runs.at(&own, 7).push_hand_over(&order.numbers, order.stamp, &spread());
         let next = at(space, own.number.0 + 1);
         let later = operation(own.number.0, [b"m", b"n", b"o"][usize::from(space)]);
-        runs.at(&next, 7).push(&[next.clone()], order.stamp.plus(5), &later);
+        runs.at(&next, 7).push(std::slice::from_ref(&next), order.stamp.plus(5), &later);
         runs.finish()
     }
 
@@ -459,7 +459,7 @@ mod a_shard {
         assert_eq!(first.role.spread(), &spread());
         for _ in 0..10 {
             first.now += 5_000_000;
-            first.call(|role, cx| kernel::Role::on_burst_end(role, cx));
+            first.call(kernel::Role::on_burst_end);
         }
         let mut again = bench(0, b"");
         for record in first.journal() {
