@@ -1,6 +1,8 @@
 //! The coordination service: real gateways, sessions and shards of znodes over Mason, and users that speak ZooKeeper's bytes.
 
 mod checks;
+mod handing;
+mod marks;
 mod node;
 mod rest;
 mod user;
@@ -12,10 +14,10 @@ pub use node::{Seat, Socket};
 use crate::mason::arranging::{ASK_EVERY, Wishes};
 use checks::{Checks, LOCK, Told};
 use coordination::{Consistency, Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
+use handing::sequencer_of;
 use kernel::{Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
-use mason::proxy::arranging::FIRST;
-use mason::proxy::{Proxy, SpacesOf};
-use mason::sequencer::Sequencer;
+use marks::{MARKS, STRIKES};
+use mason::proxy::SpacesOf;
 use mason::{Deployment, Group, HostParts, Member, Parameters, Response, Stub as _};
 use rest::Servers;
 use sim::{
@@ -47,40 +49,6 @@ pub struct CoordinationScenario {
     looks_until: u64,
 }
 
-const MARKS: &[&str] = &[
-    "coordination.asked_another_group",
-    "coordination.attached_anew",
-    "coordination.closed_a_session",
-    "coordination.heard_an_event",
-    "coordination.heard_of_a_missed_event",
-    "coordination.held_the_lock",
-    "coordination.learned_of_a_spread",
-    "coordination.lost_a_session",
-    "coordination.multi_was_refused",
-    "coordination.set_watches_again",
-    "coordination.version_did_not_match",
-    "proxy.adds_groups",
-    "proxy.adds_shards",
-    "proxy.drains_groups",
-    "proxy.removes_shards",
-    "proxy.took_groups_out",
-    "scenario.changed_the_groups",
-    "scenario.killed_a_sequencer_in_a_hand_over",
-    "shard.gave_watches_away",
-    "shard.handed_over_to_fewer",
-    "shard.handed_over_to_more",
-    "shard.refused_reads_of_an_old_spread",
-];
-
-const STRIKES: [StrikeKind; 6] = [
-    StrikeKind { name: "break a user's connection", class: Class::Strike },
-    StrikeKind { name: "kill a user's host", class: Class::Strike },
-    StrikeKind { name: "kill the sequencer", class: Class::Strike },
-    StrikeKind { name: "silence a user until its session is over", class: Class::Strike },
-    StrikeKind { name: "add or remove groups or shards", class: Class::Strike },
-    StrikeKind { name: "kill a sequencer that has shards hand over", class: Class::Strike },
-];
-
 const SOCKETS: u32 = 0x8000;
 const DESKS: u32 = 0x9000;
 /// A user's connections to one host take turns among so many nodes, so that what one was sent late is not another's.
@@ -92,12 +60,6 @@ const AT_REST: u64 = 1 << 32;
 /// The alarm that asks for groups, and the one that wishes for others when all is well.
 const ASK_FOR_GROUPS: u64 = AT_REST + 1;
 const WISH_WHEN_CALM: u64 = AT_REST + 2;
-const LOOK_FOR_A_HAND_OVER: u64 = AT_REST + 3;
-const KILL_IN_A_HAND_OVER: u64 = AT_REST + 4;
-const BE_BUSY: u64 = AT_REST + 5;
-const BUSY_ROUNDS: u32 = 16;
-const BUSY_EVERY: Duration = Duration::from_millis(5);
-const LOOK_EVERY: Duration = Duration::from_millis(2);
 const CALM_AFTER: Duration = Duration::from_secs(35);
 const WISH_AFTER: Duration = Duration::from_secs(5);
 
@@ -440,50 +402,6 @@ impl CoordinationScenario {
         }
     }
 
-    fn be_busy(&mut self, control: &mut Control<'_, Seat>) {
-        for number in 0..self.users.len() {
-            let path = (*self.rng.pick(&checks::LASTING).unwrap_or(&"/")).to_owned();
-            let ask = if self.rng.chance(0.3) {
-                Ask::Set { path, value: self.value(), version: -1 }
-            } else {
-                Ask::Get { path, watch: false }
-            };
-            self.say(number, ask, false, control);
-        }
-    }
-
-    /// Has users busy when shards hand over, and kills the sequencer that has them do so.
-    fn in_a_hand_over(&mut self, token: u64, control: &mut Control<'_, Seat>) {
-        let now = control.cluster.now();
-        let is_handing = |node| sequencer_of(node).is_some_and(Sequencer::is_handing_over);
-        let handing = control.cluster.nodes().find(|(_, node)| is_handing(node)).map(|(id, _)| id.host());
-        match handing {
-            _ if self.healed_at.is_some() || now > self.looks_until => {}
-            None => control.alarm(LOOK_EVERY, LOOK_FOR_A_HAND_OVER),
-            Some(_) if token == LOOK_FOR_A_HAND_OVER => {
-                (0..BUSY_ROUNDS).for_each(|round| control.alarm(BUSY_EVERY * round, BE_BUSY));
-                let ms = Duration::from_millis;
-                let mut after = self.rng.duration(ms(0), ms(40));
-                let leads =
-                    |node| proxy_of(node).is_some_and(|proxy| proxy.group() == FIRST && proxy.is_leading());
-                let leader = control.cluster.nodes().find(|(_, node)| leads(node)).map(|(id, _)| id.host());
-                if let Some(leader) = leader.filter(|&leader| Some(leader) != handing && self.rng.chance(0.5))
-                {
-                    // Its log has the hand-over late.
-                    after = self.rng.duration(ms(20), ms(300));
-                    let down = self.rng.duration(ms(50), ms(1_000));
-                    control.crash(leader, Loss::All, down, &mut self.rng);
-                }
-                control.alarm(after, KILL_IN_A_HAND_OVER);
-            }
-            Some(host) => {
-                let down = self.rng.duration(Duration::from_millis(50), Duration::from_secs(2));
-                control.mark("scenario.killed_a_sequencer_in_a_hand_over");
-                control.crash(host, Loss::All, down, &mut self.rng);
-            }
-        }
-    }
-
     /// What a client library does now and then.
     fn tick(&mut self, number: usize, control: &mut Control<'_, Seat>) {
         let now = control.cluster.now();
@@ -507,18 +425,6 @@ impl CoordinationScenario {
             self.say(number, Ask::Ping, false, control);
         }
     }
-}
-
-fn proxy_of(node: &Seat) -> Option<&Proxy> {
-    let Seat::Member(member) = node else { return None };
-    let Member::Proxy(proxy) = &**member else { return None };
-    Some(proxy)
-}
-
-fn sequencer_of(node: &Seat) -> Option<&Sequencer> {
-    let Seat::Member(member) = node else { return None };
-    let Member::Sequencer(sequencer) = &**member else { return None };
-    Some(sequencer)
 }
 
 fn send(to: NodeId, kind: u8, bytes: &[u8], control: &mut Control<'_, Seat>) {
@@ -671,12 +577,7 @@ impl Scenario for CoordinationScenario {
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
             }
         }
-        if token == BE_BUSY {
-            self.be_busy(control);
-        }
-        if token == LOOK_FOR_A_HAND_OVER || token == KILL_IN_A_HAND_OVER {
-            self.in_a_hand_over(token, control);
-        }
+        self.on_hand_over_alarm(token, control);
         if token > AT_REST {
             return;
         }
@@ -718,9 +619,8 @@ impl Scenario for CoordinationScenario {
                 if !self.wishes.draw_shards(rng) {
                     return false;
                 }
-                self.looks_until = now + nanos(Duration::from_secs(5));
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
-                control.alarm(LOOK_EVERY, LOOK_FOR_A_HAND_OVER);
+                self.look_for_a_hand_over(control);
             }
             _ => return false,
         }

@@ -1,0 +1,91 @@
+//! Trouble while shards hand over: users are busy, the sequencer that has them do so dies, and the log that it waits for is late.
+
+use super::words::Ask;
+use super::{AT_REST, CoordinationScenario, Seat, checks, nanos};
+use mason::Member;
+use mason::proxy::Proxy;
+use mason::proxy::arranging::FIRST;
+use mason::sequencer::Sequencer;
+use sim::{Control, Loss};
+use std::time::Duration;
+
+/// Alarms.
+pub(super) const LOOK_FOR_A_HAND_OVER: u64 = AT_REST + 3;
+const KILL_IN_A_HAND_OVER: u64 = AT_REST + 4;
+const BE_BUSY: u64 = AT_REST + 5;
+
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+const LOOK_FOR: Duration = Duration::from_secs(5);
+const BUSY_ROUNDS: u32 = 16;
+const BUSY_EVERY: Duration = Duration::from_millis(5);
+
+impl CoordinationScenario {
+    /// Waits for the next hand-over.
+    pub(super) fn look_for_a_hand_over(&mut self, control: &mut Control<'_, Seat>) {
+        self.looks_until = control.cluster.now() + nanos(LOOK_FOR);
+        control.alarm(LOOK_EVERY, LOOK_FOR_A_HAND_OVER);
+    }
+
+    pub(super) fn on_hand_over_alarm(&mut self, token: u64, control: &mut Control<'_, Seat>) {
+        match token {
+            BE_BUSY => self.be_busy(control),
+            LOOK_FOR_A_HAND_OVER | KILL_IN_A_HAND_OVER => self.in_a_hand_over(token, control),
+            _ => {}
+        }
+    }
+
+    fn be_busy(&mut self, control: &mut Control<'_, Seat>) {
+        for number in 0..self.users.len() {
+            let path = (*self.rng.pick(&checks::LASTING).unwrap_or(&"/")).to_owned();
+            let ask = if self.rng.chance(0.3) {
+                Ask::Set { path, value: self.value(), version: -1 }
+            } else {
+                Ask::Get { path, watch: false }
+            };
+            self.say(number, ask, false, control);
+        }
+    }
+
+    fn in_a_hand_over(&mut self, token: u64, control: &mut Control<'_, Seat>) {
+        let now = control.cluster.now();
+        let is_handing = |node| sequencer_of(node).is_some_and(Sequencer::is_handing_over);
+        let handing = control.cluster.nodes().find(|(_, node)| is_handing(node)).map(|(id, _)| id.host());
+        match handing {
+            _ if self.healed_at.is_some() || now > self.looks_until => {}
+            None => control.alarm(LOOK_EVERY, LOOK_FOR_A_HAND_OVER),
+            Some(_) if token == LOOK_FOR_A_HAND_OVER => {
+                (0..BUSY_ROUNDS).for_each(|round| control.alarm(BUSY_EVERY * round, BE_BUSY));
+                let ms = Duration::from_millis;
+                let mut after = self.rng.duration(ms(0), ms(40));
+                let leads =
+                    |node| proxy_of(node).is_some_and(|proxy| proxy.group() == FIRST && proxy.is_leading());
+                let leader = control.cluster.nodes().find(|(_, node)| leads(node)).map(|(id, _)| id.host());
+                if let Some(leader) = leader.filter(|&leader| Some(leader) != handing && self.rng.chance(0.5))
+                {
+                    // Its log has the hand-over late.
+                    after = self.rng.duration(ms(20), ms(300));
+                    let down = self.rng.duration(ms(50), ms(1_000));
+                    control.crash(leader, Loss::All, down, &mut self.rng);
+                }
+                control.alarm(after, KILL_IN_A_HAND_OVER);
+            }
+            Some(host) => {
+                let down = self.rng.duration(Duration::from_millis(50), Duration::from_secs(2));
+                control.mark("scenario.killed_a_sequencer_in_a_hand_over");
+                control.crash(host, Loss::All, down, &mut self.rng);
+            }
+        }
+    }
+}
+
+fn proxy_of(node: &Seat) -> Option<&Proxy> {
+    let Seat::Member(member) = node else { return None };
+    let Member::Proxy(proxy) = &**member else { return None };
+    Some(proxy)
+}
+
+pub(super) fn sequencer_of(node: &Seat) -> Option<&Sequencer> {
+    let Seat::Member(member) = node else { return None };
+    let Member::Sequencer(sequencer) = &**member else { return None };
+    Some(sequencer)
+}

@@ -1,0 +1,39 @@
+//! What is done to the service, and what a sweep must reach.
+
+use sim::{Class, StrikeKind};
+
+/// Rare situations; a sweep that misses one fails.
+pub(super) const MARKS: &[&str] = &[
+    "coordination.asked_another_group",
+    "coordination.attached_anew",
+    "coordination.closed_a_session",
+    "coordination.heard_an_event",
+    "coordination.heard_of_a_missed_event",
+    "coordination.held_the_lock",
+    "coordination.learned_of_a_spread",
+    "coordination.lost_a_session",
+    "coordination.multi_was_refused",
+    "coordination.set_watches_again",
+    "coordination.version_did_not_match",
+    "proxy.adds_groups",
+    "proxy.adds_shards",
+    "proxy.drains_groups",
+    "proxy.removes_shards",
+    "proxy.took_groups_out",
+    "scenario.changed_the_groups",
+    "scenario.killed_a_sequencer_in_a_hand_over",
+    "shard.gave_watches_away",
+    "shard.handed_over_to_fewer",
+    "shard.handed_over_to_more",
+    "shard.refused_reads_of_an_old_spread",
+];
+
+/// By number, as the scenario carries them out.
+pub(super) const STRIKES: [StrikeKind; 6] = [
+    StrikeKind { name: "break a user's connection", class: Class::Strike },
+    StrikeKind { name: "kill a user's host", class: Class::Strike },
+    StrikeKind { name: "kill the sequencer", class: Class::Strike },
+    StrikeKind { name: "silence a user until its session is over", class: Class::Strike },
+    StrikeKind { name: "add or remove groups or shards", class: Class::Strike },
+    StrikeKind { name: "kill a sequencer that has shards hand over", class: Class::Strike },
+];
