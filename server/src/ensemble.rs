@@ -36,7 +36,7 @@ pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment
 pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins: bool) -> Vec<(Place, Node)> {
     let host = HostId::named(name);
     let deployment = deployment(file, coordination);
-    let placement = Arc::new(Placement::new(coordination.shards));
+    let placement = Arc::new(Placement::new(coordination.shards).spreading(coordination.spread_levels));
     let sessions = SessionSettings {
         timeout_min: coordination.session_timeouts.0.as_millis() as u32,
         timeout_max: coordination.session_timeouts.1.as_millis() as u32,

@@ -1,6 +1,6 @@
 //! What a service gives Mason: a stub that lives in the proxies and shards that execute (the paper's section 6.1).
 
-use crate::order::{Group, GroupTime, Order, Space};
+use crate::order::{Group, GroupTime, Order, Space, Stamp};
 use crate::topology::{Layout, Spread};
 use kernel::{BlobId, BlobRange, Bytes, DecodeError, NodeId, SnapshotStep};
 
@@ -153,9 +153,9 @@ pub trait Shard: Sized + 'static {
         Vec::new()
     }
 
-    /// What readers watch here that other shards of this server's host have from this spread on, taken out. No read is answered between
-    /// this and [`Shard::hand_over`].
-    fn watches_leaving(&mut self, _spread: &Spread) -> Vec<(Space, Bytes)> {
+    /// What readers watch here that other shards of this server's host have from this spread on, taken out. They were told of what
+    /// happened up to `through`, unless a snapshot was installed since. No read is answered between this and [`Shard::hand_over`].
+    fn watches_leaving(&mut self, _spread: &Spread, _through: Stamp) -> Vec<(Space, Bytes)> {
         Vec::new()
     }
 

@@ -104,7 +104,7 @@ impl CoordinationScenario {
             ..paxos::Parameters::default()
         };
         let sequencers = if alone { 0 } else { 3 };
-        let placement = Arc::new(Placement::new(shards));
+        let placement = Arc::new(Placement::new(shards).spreading(rng.below(3) as u16));
         let sessions = SessionSettings {
             timeout_min: 1_000,
             timeout_max: 8_000,

@@ -35,6 +35,9 @@ pub struct Zk {
     /// Nodes that are read and written, drawn uniformly
     #[arg(long, default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(1..))]
     nodes: u64,
+    /// Folders that the nodes are in; a multi changes ten nodes of one
+    #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    folders: u64,
     /// Seconds measured, after a fifth of that as warm-up
     #[arg(long, default_value = "5", value_parser = crate::commands::seconds)]
     pub(super) seconds: Duration,
@@ -105,7 +108,7 @@ impl Zk {
             created: 0,
             preparing: Some(0),
             prepared: 0,
-            to_prepare: self.nodes + 1,
+            to_prepare: self.nodes + self.folders + 1,
         };
         if self.mix == "watch" {
             let (seconds, cpu) = super::fanout::measure(self, &mut tally)?;
@@ -294,15 +297,19 @@ impl Session {
             if next >= tally.to_prepare {
                 return false;
             }
-            // The first is the folder: the others come when it is there.
-            if next == 1 && tally.prepared == 0 {
+            // The first is the folder, then come those in it: the others come when they are there.
+            if next == 1 && tally.prepared == 0 || next == bench.folders + 1 && tally.prepared < next {
                 return false;
             }
             tally.preparing = Some(next + 1);
-            let path = if next == 0 { FOLDER.to_owned() } else { node(next - 1) };
+            let path = match next.checked_sub(1) {
+                None => FOLDER.to_owned(),
+                Some(number) if number < bench.folders => folder(number),
+                Some(number) => bench.node(number - bench.folders),
+            };
             self.create(xid, &path, bench.value);
         } else {
-            let path = node(tally.rng.below(bench.nodes));
+            let path = bench.node(tally.rng.below(bench.nodes));
             let reads = match bench.mix.as_str() {
                 "get" => true,
                 "mixed" => tally.rng.chance(0.8),
@@ -311,7 +318,8 @@ impl Session {
             };
             if bench.mix == "create" {
                 tally.created += 1;
-                let path = format!("{FOLDER}/new-{}x{}x", tally.run, tally.created);
+                let folder = folder(tally.created % bench.folders);
+                let path = format!("{folder}/new-{}x{}x", tally.run, tally.created);
                 self.create(xid, &path, bench.value);
             } else if reads {
                 self.request(xid, op::GET_DATA, |out| {
@@ -319,7 +327,11 @@ impl Session {
                     out.push(0);
                 });
             } else if bench.mix == "multi" {
-                let paths: Vec<String> = (0..STEPS).map(|_| node(tally.rng.below(bench.nodes))).collect();
+                let folder = tally.rng.below(bench.folders);
+                let rows = (bench.nodes / bench.folders).max(1);
+                let number = |tally: &mut Tally| folder + bench.folders * tally.rng.below(rows);
+                let paths: Vec<String> =
+                    (0..STEPS).map(|_| bench.node(number(tally) % bench.nodes)).collect();
                 self.request(xid, op::MULTI, |out| {
                     for path in &paths {
                         out.put_i32(op::SET_DATA);
@@ -403,6 +415,12 @@ fn set_data(path: &str, value: usize, out: &mut Vec<u8>) {
     out.put_i32(-1);
 }
 
-fn node(number: u64) -> String {
-    format!("{FOLDER}/node-{number}x")
+fn folder(number: u64) -> String {
+    format!("{FOLDER}/{number}x")
+}
+
+impl Zk {
+    fn node(&self, number: u64) -> String {
+        format!("{}/node-{number}x", folder(number % self.folders))
+    }
 }

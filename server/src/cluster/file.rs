@@ -70,6 +70,8 @@ pub struct Coordination {
     pub sharded: bool,
     /// How many shards.
     pub shards: u16,
+    /// How many levels of the tree are spread over them; 0 for all.
+    pub spread_levels: u16,
     /// How many proxies.
     pub proxies: u16,
     /// True if reads promise no more than ZooKeeper's.
@@ -465,6 +467,7 @@ impl Values<'_> {
         Some(Coordination {
             sharded,
             shards: count("coordination.shards"),
+            spread_levels: self.number("coordination.spread_levels").unwrap_or(0) as u16,
             proxies: count("coordination.proxies"),
             sequential_reads: self.text("coordination.reads").as_deref() == Some("sequential"),
             session_timeouts: (

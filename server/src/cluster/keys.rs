@@ -107,7 +107,14 @@ pub const KEYS: &[Key] = &[
         Kind::Number(1, 256),
         "4",
         "over how many shards znodes are spread",
-        "all hosts must agree, from the first start on; with engine = \"paxos\" there is one",
+        "what the cluster is born with, equal on all hosts; ordinate cluster shards changes it later; with engine = \"paxos\" there is one",
+    ),
+    key(
+        "coordination.spread_levels",
+        Kind::Number(0, 100),
+        "2",
+        "so many levels of the tree are spread over the shards: what is deeper lives with its ancestor at that level; 0 spreads all",
+        "all hosts must agree, for the life of the data; a subtree at that level is one shard's, and changes within it are one shard's",
     ),
     key(
         "coordination.proxies",

@@ -8,7 +8,9 @@ use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Where paths live: by a hash of the path; a node with a sequential name lives with its parent, so that creating it
-/// concerns one shard, whatever number it gets; subtrees can be pinned to one shard, the longest prefix winning.
+/// concerns one shard, whatever number it gets; subtrees can be pinned to one shard, the longest prefix winning. With so many
+/// levels spread, a deeper node lives with its ancestor at that level: a create there, and a multi below one such ancestor,
+/// concern one shard.
 ///
 /// Over one shard more, a path stays where it is or goes to the new one: what it gets is all that moves (jump consistent hashing:
 /// Lamping and Veach, *A Fast, Minimal Memory, Consistent Hash Algorithm*, 2014).
@@ -17,6 +19,8 @@ use xxhash_rust::xxh3::xxh3_64;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placement {
     shards: u16,
+    /// 0 for all.
+    levels: u16,
     pins: Arc<BTreeMap<Box<str>, Space>>,
 }
 
@@ -56,16 +60,32 @@ impl fmt::Display for PinError {
 
 impl std::error::Error for PinError {}
 
+/// The path, or its closest ancestor, whose name is not a sequential one.
+fn numberless(mut path: &str) -> &str {
+    while is_sequential(path)
+        && let Some(parent) = parent_of(path)
+    {
+        path = parent;
+    }
+    path
+}
+
 impl Placement {
     /// Over `shards` shards, at least one.
     pub fn new(shards: u16) -> Self {
-        Self { shards: shards.max(1), pins: Arc::default() }
+        Self { shards: shards.max(1), levels: 0, pins: Arc::default() }
     }
 
     /// The same over another number of shards. What is pinned to one that is not there is placed by its hash.
     #[must_use]
     pub fn over(&self, shards: u16) -> Self {
-        Self { shards: shards.max(1), pins: self.pins.clone() }
+        Self { shards: shards.max(1), levels: self.levels, pins: self.pins.clone() }
+    }
+
+    /// The same with the first `levels` levels below the root spread; 0 spreads all.
+    #[must_use]
+    pub fn spreading(self, levels: u16) -> Self {
+        Self { levels, ..self }
     }
 
     /// Pins the subtree at `path` to one shard.
@@ -98,16 +118,23 @@ impl Placement {
         if self.shards == 1 {
             return Space(0);
         }
-        let mut path = path;
-        while is_sequential(path)
-            && let Some(parent) = parent_of(path)
-        {
-            path = parent;
-        }
+        let mut path = numberless(path);
         if let Some(space) = self.pinned(path).filter(|space| space.0 < self.shards) {
             return space;
         }
+        while let Some(ancestor) = self.spread_ancestor(path) {
+            path = numberless(ancestor);
+        }
         Space(jump(xxh3_64(path.as_bytes()), self.shards))
+    }
+
+    /// The ancestor with which a node lives that is below the levels that are spread.
+    fn spread_ancestor<'a>(&self, path: &'a str) -> Option<&'a str> {
+        if self.levels == 0 {
+            return None;
+        }
+        let mut slashes = path.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
+        slashes.nth(usize::from(self.levels)).map(|(at, _)| &path[..at])
     }
 
     fn pinned(&self, path: &str) -> Option<Space> {
@@ -191,6 +218,22 @@ mod tests {
         assert!(counts.iter().all(|count| (800..1200).contains(count)), "{counts:?}");
         let places: Vec<u16> = ["/", "/a", "/zookeeper"].map(|path| placement.space_of(path).0).into();
         assert_eq!(places, PLACES_OF_FOUR);
+    }
+
+    // A child elsewhere than its parent makes an operation of two shards of a create that was to concern one.
+    #[test]
+    fn deeper_nodes_live_with_their_ancestors() {
+        let placement = Placement::new(16).spreading(2).pin("/a/b/pinned", Space(3)).expect("a plain path");
+        for ancestor in ["/a/b", "/a/c", "/locks/x-0000000003", "/q"] {
+            for below in ["/d", "/d/e", "/d/lock-0000000007", "/d-0000000001/e", "//x"] {
+                let path = format!("{ancestor}/z{below}");
+                let home = if ancestor == "/q" { "/q/z" } else { ancestor };
+                assert_eq!(placement.space_of(&path), placement.space_of(home), "{path}");
+            }
+        }
+        assert_eq!(placement.space_of("/a/b/pinned/x"), Space(3));
+        let spread = (0..100).map(|n| placement.space_of(&format!("/a/{n}x")).0);
+        assert!(spread.collect::<std::collections::BTreeSet<_>>().len() > 8, "the second level is spread");
     }
 
     // What goes to a shard that was there before was moved for nothing; and a spread that is come back to must be the one it was.

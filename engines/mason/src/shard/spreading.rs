@@ -87,7 +87,8 @@ impl<S: Shard> ShardServer<S> {
             return false;
         }
         if self.spreading.given < spread.version {
-            self.give_watches(spread, cx);
+            let due = self.waiting.get(&self.next).map(|entry| entry.delivered.order.stamp);
+            self.give_watches(spread, due.unwrap_or(self.executed), cx);
         }
         self.unwatched(spread).next().is_none()
     }
@@ -99,10 +100,11 @@ impl<S: Shard> ShardServer<S> {
         others.filter(move |&space| !self.spreading.watched.contains_key(&(version, space)))
     }
 
-    fn give_watches(&mut self, spread: &Spread, cx: &mut Cx<'_, Self>) {
+    fn give_watches(&mut self, spread: &Spread, through: Stamp, cx: &mut Cx<'_, Self>) {
         let version = spread.version;
         self.spreading.given = version;
-        let leaving: BTreeMap<Space, Bytes> = self.service.watches_leaving(spread).into_iter().collect();
+        let leaving: BTreeMap<Space, Bytes> =
+            self.service.watches_leaving(spread, through).into_iter().collect();
         if leaving.values().any(|watches| !watches.is_empty()) {
             cx.mark("shard.gave_watches_away");
         }
@@ -196,7 +198,7 @@ impl<S: Shard> ShardServer<S> {
         let spread = self.spreading.spread.clone();
         if spread.version > before.version {
             cx.mark("shard.skipped_a_hand_over");
-            self.give_watches(&spread, cx);
+            self.give_watches(&spread, self.executed, cx);
             self.come_to(spread, self.executed, cx);
         }
     }

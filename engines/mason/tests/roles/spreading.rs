@@ -244,7 +244,7 @@ impl Shard for Letters {
         spread.spaces().filter(|&space| space != self.space).map(to).collect()
     }
 
-    fn watches_leaving(&mut self, spread: &Spread) -> Vec<(Space, Bytes)> {
+    fn watches_leaving(&mut self, spread: &Spread, _through: Stamp) -> Vec<(Space, Bytes)> {
         let readers = std::mem::take(&mut self.readers);
         let others = spread.spaces().filter(|&space| space != self.space && !readers.is_empty());
         others.map(|space| (space, readers.encoded().into())).collect()

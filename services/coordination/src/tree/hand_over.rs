@@ -10,7 +10,7 @@ use crate::tree::table::{Node, NodeIndex};
 use crate::tree::watches::{Missed, Notices, Watch};
 use crate::wire::WatchSeq;
 use kernel::{Bytes, Decode, Encode, NodeId, invariant};
-use mason::{Space, Spread};
+use mason::{Space, Spread, Stamp};
 use std::collections::BTreeMap;
 
 kernel::record! {
@@ -106,12 +106,12 @@ impl Znodes {
 
     /// Takes out what gateways watch of nodes that live elsewhere by this spread. What concerns all nodes below a path is watched in
     /// every shard: those that come into use get a copy.
-    pub(super) fn take_watches_leaving(&mut self, spread: &Spread) -> Vec<(Space, Bytes)> {
+    pub(super) fn take_watches_leaving(&mut self, spread: &Spread, through: Stamp) -> Vec<(Space, Bytes)> {
         let (placement, own) = (self.placement.over(spread.shards), self.space);
         let elsewhere = |path: &str| Some(placement.space_of(path)).filter(|&space| space != own);
         let every = self.watches.is_recursive();
         let (moved, lasting) = self.watches.leave(elsewhere, own.0 < spread.shards);
-        let since = self.missed.as_ref().map_or(self.stamp, Missed::since);
+        let since = self.missed.as_ref().map_or(through.0, Missed::since);
         let mut given: BTreeMap<Space, WatchesGiven> = BTreeMap::new();
         let none = || WatchesGiven { since, watches: Vec::new(), known: Vec::new() };
         for (space, path, watch) in moved {

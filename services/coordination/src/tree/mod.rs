@@ -24,7 +24,7 @@ use crate::tree::transaction::{Change, ESSENTIAL};
 use crate::tree::watches::{Missed, Notices, Watches};
 use crate::wire::{Acl, EventKind, Identity, Permission, SessionId, name_of, parent_of};
 use kernel::{BlobRange, Bytes, DecodeError, NodeId, SnapshotStep, planted};
-use mason::{Order, ShardOut, Space, Spread};
+use mason::{Order, ShardOut, Space, Spread, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -273,8 +273,8 @@ impl mason::Shard for Znodes {
         self.pages_leaving(spread, page_bytes)
     }
 
-    fn watches_leaving(&mut self, spread: &Spread) -> Vec<(Space, Bytes)> {
-        self.take_watches_leaving(spread)
+    fn watches_leaving(&mut self, spread: &Spread, through: Stamp) -> Vec<(Space, Bytes)> {
+        self.take_watches_leaving(spread, through)
     }
 
     fn hand_over(&mut self, spread: &Spread, order: &Order, pages: &[(Space, Vec<Bytes>)]) {

@@ -6,12 +6,14 @@ mod shards;
 
 use crate::model::{Result_, Step, Twin};
 use crate::shards::Shards;
+use coordination::Placement;
 use coordination::wire::{
     Acl, Body, Caller, ConnectionEpoch, Identity, JuteInput, JuteOutput, Query, SessionId, Stat, WriteHead,
     op, write_acls,
 };
-use kernel::Rng;
+use kernel::{Bytes, NodeId, Rng};
 use mason::Shard;
+use std::collections::BTreeSet;
 
 const USERS: [&str; 3] = ["", "ann:x", "bob:y"];
 
@@ -123,6 +125,8 @@ struct Trial {
     rng: Rng,
     twin: Twin,
     shards: Shards,
+    /// What readers were told.
+    told: Vec<(NodeId, Bytes)>,
     stamp: u64,
     time: u64,
     succeeded: u32,
@@ -131,8 +135,12 @@ struct Trial {
 
 impl Trial {
     fn new(seed: u64, shards: u16) -> Self {
-        let (rng, twin, shards) = (Rng::seeded(seed), Twin::new(), Shards::new(shards));
-        Self { rng, twin, shards, stamp: 0, time: 1000, succeeded: 0, failed: 0 }
+        Self::of(seed, Placement::new(shards))
+    }
+
+    fn of(seed: u64, placement: Placement) -> Self {
+        let (rng, twin, shards) = (Rng::seeded(seed), Twin::new(), Shards::of(placement));
+        Self { rng, twin, shards, told: Vec::new(), stamp: 0, time: 1000, succeeded: 0, failed: 0 }
     }
 
     fn write(&mut self, opcode: i32, request: &[u8], session: i64, user: &str) -> Vec<u8> {
@@ -144,7 +152,13 @@ impl Trial {
             caller: caller(user),
             opcode,
         };
-        self.shards.execute(&Body::Write { head, request }, self.stamp, self.time)
+        self.execute(&Body::Write { head, request })
+    }
+
+    fn execute(&mut self, body: &Body<'_>) -> Vec<u8> {
+        let (answer, told) = self.shards.execute_and_tell(body, self.stamp, self.time);
+        self.told.extend(told);
+        answer
     }
 
     fn one(&mut self) {
@@ -156,13 +170,13 @@ impl Trial {
             0 => {
                 self.twin.bury(session, zxid);
                 let body = Body::Bury { session: SessionId(session as u64), spaces: Vec::new() };
-                self.shards.execute(&body, self.stamp, self.time);
+                self.execute(&body);
             }
             1..=3 => {
                 let paths: Vec<&String> = self.twin.nodes.keys().collect();
                 let path = (*self.rng.pick(&paths).expect("never empty")).clone();
                 self.twin.reap(&path, zxid, time);
-                self.shards.execute(&Body::Reap { path: &path }, self.stamp, self.time);
+                self.execute(&Body::Reap { path: &path });
             }
             4..=15 => {
                 let steps: Vec<Step> = (0..self.rng.index(6)).map(|_| random_step(&mut self.rng)).collect();
@@ -357,4 +371,98 @@ fn watches_outlive_an_installed_snapshot() {
         told += events.len();
     }
     assert!(told > 40, "{told} events only");
+}
+
+fn events(told: &[(NodeId, Bytes)]) -> Vec<(i32, String)> {
+    let of = |(_, body): &(NodeId, Bytes)| {
+        let events = coordination::wire::Event::read_all(body).expect("as shards write it");
+        events.into_iter().map(|event| (event.kind, event.path.to_owned())).collect::<Vec<_>>()
+    };
+    told.iter().flat_map(of).collect()
+}
+
+// A node that is lost, doubled, or comes without its children's names, its version or its owner is another tree than was handed over.
+#[test]
+fn a_tree_that_was_handed_over_is_the_same() {
+    for seed in 0..60 {
+        let levels = (seed % 3) as u16;
+        let mut trial = Trial::of(3000 + seed, Placement::new(1 + (seed % 4) as u16).spreading(levels));
+        for _ in 0..6 {
+            (0..60).for_each(|_| trial.one());
+            let shards = 1 + trial.rng.below(7) as u16;
+            let page_bytes = 1 + trial.rng.index(2000);
+            trial.stamp += 1;
+            let stamp = trial.stamp;
+            assert_eq!(trial.shards.hand_over(shards, stamp, page_bytes), [], "nobody watches");
+            assert!(trial.shards.shards.iter().all(|shard| shard.misplaced().is_none()));
+            trial.compare();
+        }
+        let copy = trial.shards.copy(0, 100, |_| {});
+        assert_eq!(copy.digest(), trial.shards.shards[0].digest(), "seed {seed}");
+    }
+}
+
+// A watch that stays behind never fires; one that both have fires twice.
+#[test]
+fn watches_fire_where_their_nodes_are() {
+    let (reader, admin) = (NodeId::from_u64(7), Caller::of(&[Identity::new("super", "")]));
+    let mut fired = 0;
+    for seed in 0..60 {
+        let mut trial = Trial::of(4000 + seed, Placement::new(2));
+        (0..60).for_each(|_| trial.one());
+        let paths: BTreeSet<String> = (0..12).map(|_| random_path(&mut trial.rng)).collect();
+        for path in &paths {
+            let watch = Some(coordination::wire::WatchSeq(1));
+            let query = Query::Node { caller: admin.clone(), opcode: op::EXISTS, path, watch };
+            trial.shards.read_as(reader, path, &query);
+        }
+        let below = (trial.rng.chance(0.5)).then_some("/a");
+        for space in 0..below.map_or(0, |_| 2) {
+            let (seq, lasting) = (coordination::wire::WatchSeq(2), [vec![], vec!["/a"]]);
+            let query = Query::SetWatches { seq, relative_zxid: 0, paths: Default::default(), lasting };
+            trial.shards.shards[space].read(reader, &query.written(), &mut Vec::new());
+        }
+        for shards in [5, 3, 1, 4] {
+            trial.stamp += 1;
+            let stamp = trial.stamp;
+            let told = trial.shards.hand_over(shards, stamp, 100);
+            assert_eq!(
+                told,
+                [],
+                "seed {seed} {shards} nothing has happened to any node; {:?}",
+                events(&told)
+                    .iter()
+                    .map(|(k, p)| (
+                        *k,
+                        p.clone(),
+                        trial.twin.nodes.get(p).map(|n| n.stat),
+                        trial.shards.placement.space_of(p)
+                    ))
+                    .collect::<Vec<_>>()
+            );
+        }
+        trial.told.clear();
+        let mut waiting = paths;
+        for _ in 0..80 {
+            let before = trial.twin.clone();
+            trial.one();
+            let told = events(&std::mem::take(&mut trial.told));
+            let is_below = |path: &str| below.is_some_and(|above| path == above || path.starts_with("/a/"));
+            for path in before.nodes.keys().chain(trial.twin.nodes.keys()).collect::<BTreeSet<_>>() {
+                let (old, new) = (before.nodes.get(path), trial.twin.nodes.get(path));
+                let changed = old.map(|node| node.stat.mzxid) != new.map(|node| node.stat.mzxid);
+                let due = changed && (is_below(path) || waiting.contains(path));
+                let count = told.iter().filter(|(kind, told)| told == path && *kind != 4).count();
+                if due {
+                    // One step of a multi may undo another's: then more than one thing has happened.
+                    assert!(count >= 1, "seed {seed} {path}: {told:?}");
+                    fired += 1;
+                } else if !changed && count == 0 {
+                    continue;
+                }
+                waiting.remove(path);
+            }
+        }
+    }
+    assert!(fired > 100, "{fired} only");
 }

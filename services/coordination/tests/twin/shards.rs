@@ -4,22 +4,29 @@ use coordination::wire::{Body, JuteInput, Query};
 use coordination::{Placement, SessionSettings, Sessions, Znodes};
 use kernel::{Bytes, NodeId, SnapshotStep};
 use mason::{Group, Number, Order, Placed, Shard, ShardOut, Space, Spread, Stamp, Stub};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 pub(crate) struct Shards {
     pub(crate) placement: Arc<Placement>,
     pub(crate) shards: Vec<Znodes>,
     numbers: Vec<u64>,
+    spread: Spread,
     stub: Sessions,
 }
 
 impl Shards {
     pub(crate) fn new(shards: u16) -> Self {
-        let placement = Arc::new(Placement::new(shards));
+        Self::of(Placement::new(shards))
+    }
+
+    pub(crate) fn of(placement: Placement) -> Self {
+        let placement = Arc::new(placement);
         let settings = SessionSettings::new(placement.clone(), [0; 32]);
         Self {
             shards: placement.spaces().map(|space| Znodes::new(space, placement.clone(), 9)).collect(),
-            numbers: vec![0; usize::from(shards)],
+            numbers: vec![0; usize::from(placement.shards())],
+            spread: Spread::of_birth(placement.shards()),
             stub: Sessions::new(Group(0), settings),
             placement,
         }
@@ -27,11 +34,21 @@ impl Shards {
 
     /// Executes and returns the one answer that all participants give.
     pub(crate) fn execute(&mut self, body: &Body<'_>, stamp: u64, time: u64) -> Vec<u8> {
+        self.execute_and_tell(body, stamp, time).0
+    }
+
+    /// The same, and what readers are told.
+    pub(crate) fn execute_and_tell(
+        &mut self,
+        body: &Body<'_>,
+        stamp: u64,
+        time: u64,
+    ) -> (Vec<u8>, Vec<(NodeId, Bytes)>) {
         let body = Bytes::from(body.written());
         let spaces = match Body::read(&body) {
             // A burial names its spaces; all of them will do.
             Ok(Body::Bury { .. }) => self.placement.spaces().collect(),
-            _ => self.stub.spaces(&body, &Spread::of_birth(self.placement.shards())),
+            _ => self.stub.spaces(&body, &self.spread),
         };
         let numbers = spaces.into_iter().map(|space| {
             self.numbers[usize::from(space.0)] += 1;
@@ -47,22 +64,67 @@ impl Shards {
                 (placed.space, inputs.into())
             })
             .collect();
-        let mut answers = Vec::new();
+        let (mut answers, mut told) = (Vec::new(), Vec::new());
         for placed in &order.numbers {
             let others: Vec<_> = inputs.iter().filter(|(space, _)| *space != placed.space).cloned().collect();
             let mut out = ShardOut::default();
             self.shards[usize::from(placed.space.0)].execute(&body, &order, &others, &mut out);
-            answers.push(out.into_parts().0);
+            let (answer, notices) = out.into_parts();
+            answers.push(answer);
+            told.extend(notices);
         }
         assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "participants disagree: {answers:?}");
-        answers.swap_remove(0)
+        (answers.swap_remove(0), told)
+    }
+
+    /// The tree is spread over so many shards from here on; what readers were told at the hand-over.
+    pub(crate) fn hand_over(&mut self, shards: u16, stamp: u64, page_bytes: usize) -> Vec<(NodeId, Bytes)> {
+        let before = self.placement.shards();
+        let spread = Spread { version: self.spread.version + 1, shards, before };
+        for space in (self.shards.len() as u16..shards).map(Space) {
+            self.shards.push(Znodes::new(space, self.placement.clone(), 9));
+            self.numbers.push(0);
+        }
+        let order = Order {
+            numbers: [Placed { space: Space(0), number: Number(0) }].into(),
+            stamp: Stamp(stamp),
+            time: 0,
+        };
+        let concerned = || spread.spaces().map(|space| usize::from(space.0));
+        let left = |what: Vec<(Space, Vec<Bytes>)>| what.into_iter().collect::<BTreeMap<_, _>>();
+        let mut pages: Vec<_> =
+            concerned().map(|at| left(self.shards[at].leaving(&spread, page_bytes))).collect();
+        let watches: Vec<_> =
+            concerned().map(|at| self.shards[at].watches_leaving(&spread, Stamp(stamp))).collect();
+        let mut told = Vec::new();
+        for at in concerned() {
+            let here = Space(at as u16);
+            let mine = pages
+                .iter_mut()
+                .zip(0..)
+                .map(|(pages, from)| (Space(from), pages.remove(&here).unwrap_or_default()));
+            let mine: Vec<_> = mine.collect();
+            self.shards[at].hand_over(&spread, &order, &mine);
+            let mut out = ShardOut::default();
+            for (_, watches) in watches.iter().flatten().filter(|(to, _)| *to == here) {
+                self.shards[at].take_watches(watches, &mut out);
+            }
+            told.extend(out.into_parts().1);
+        }
+        assert!(pages.iter().all(BTreeMap::is_empty), "pages for a shard that takes no part");
+        (self.placement, self.spread) = (Arc::new(self.placement.over(shards)), spread);
+        told
     }
 
     /// Code and body.
     pub(crate) fn read(&mut self, path: &str, query: &Query<'_>) -> (i32, Vec<u8>) {
+        self.read_as(NodeId::ZERO, path, query)
+    }
+
+    pub(crate) fn read_as(&mut self, reader: NodeId, path: &str, query: &Query<'_>) -> (i32, Vec<u8>) {
         let space = self.placement.space_of(path);
         let mut out = Vec::new();
-        self.shards[usize::from(space.0)].read(NodeId::ZERO, &query.written(), &mut out);
+        self.shards[usize::from(space.0)].read(reader, &query.written(), &mut out);
         let code = JuteInput(&out[8..]).i32().expect("every answer has a code");
         (code, out.split_off(12))
     }
