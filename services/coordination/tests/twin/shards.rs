@@ -32,13 +32,8 @@ impl Shards {
         }
     }
 
-    /// Executes and returns the one answer that all participants give.
-    pub(crate) fn execute(&mut self, body: &Body<'_>, stamp: u64, time: u64) -> Vec<u8> {
-        self.execute_and_tell(body, stamp, time).0
-    }
-
-    /// The same, and what readers are told.
-    pub(crate) fn execute_and_tell(
+    /// Executes; the one answer that all participants give, and what readers are told.
+    pub(crate) fn execute(
         &mut self,
         body: &Body<'_>,
         stamp: u64,
