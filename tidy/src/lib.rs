@@ -12,7 +12,7 @@ mod words;
 pub use documents::{error_codes, links, metrics};
 pub use layers::layers;
 pub use manifests::{lints, packages, registries};
-pub use names::names;
+pub use names::{names, root_files};
 pub use sources::{headings, lengths, long_files, stubs, unsafe_code};
 pub use words::words;
 

@@ -1,9 +1,32 @@
-//! Names that say nothing.
+//! Names that say nothing, and files where nobody looks for them.
 
 use crate::{File, Finding};
 
 const EMPTY: [&str; 9] =
     ["util", "utils", "common", "misc", "helper", "helpers", "manager", "managers", "stuff"];
+
+/// What a newcomer sees first.
+const ROOT: [&str; 9] = [
+    ".gitignore",
+    "Cargo.lock",
+    "Cargo.toml",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "README.md",
+    "deny.toml",
+    "rust-toolchain.toml",
+    "rustfmt.toml",
+];
+
+/// The repository's root holds these files and no others: everything else has a folder.
+pub fn root_files(files: &[File]) -> Vec<Finding> {
+    let stray = |file: &&File| !file.path.contains('/') && !ROOT.contains(&file.path.as_str());
+    files
+        .iter()
+        .filter(stray)
+        .map(|file| file.finding(1, "not a file of the root; put it where it belongs"))
+        .collect()
+}
 
 /// No crate, folder, module or type is called by a name that says nothing.
 pub fn names(files: &[File]) -> Vec<Finding> {
@@ -40,6 +63,13 @@ fn empty_name(line: &str) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::{crooked, places};
+
+    // Notes and logs that come in with a merge stay for ever.
+    #[test]
+    fn stray_files_are_found() {
+        let files = crooked(&[("NOTE.txt", "x\n"), ("README.md", "x\n"), ("docs/NOTE.txt", "x\n")]);
+        assert_eq!(places(&root_files(&files)), ["NOTE.txt:1"]);
+    }
 
     // A module for everything becomes one that everything depends on.
     #[test]

@@ -26,6 +26,7 @@ macro_rules! rules {
 rules!(
     layers,
     names,
+    root_files,
     words,
     stubs,
     headings,
