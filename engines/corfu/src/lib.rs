@@ -45,9 +45,9 @@ mod projection;
 pub mod sequencer;
 pub mod storage;
 
-pub use auxiliary::Auxiliary;
+pub use auxiliary::{Auxiliary, Newcomer};
 pub use client::{Client, Extent, Request, Response};
-pub use projection::{Data, Entry, Epoch, LogPosition, Parameters, Projection};
+pub use projection::{Data, Entry, Epoch, Life, Lived, LogPosition, Parameters, Projection};
 pub use sequencer::Sequencer;
 pub use storage::StorageServer;
 

@@ -1,0 +1,4 @@
+//! One input, exact effects.
+
+mod decisions;
+mod table;
