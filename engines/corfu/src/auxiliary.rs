@@ -53,6 +53,8 @@ kernel::record! {
     pub struct Standing {
         /// Its journal.
         life: Life,
+        /// Drawn anew at every start.
+        run: u64,
         /// The last projection that it was told of in this run.
         told: Epoch,
         /// What it copies, if it does.
@@ -225,6 +227,10 @@ pub struct Auxiliary {
     /// No change is begun before.
     patient_until: Instant,
     patience: Patience,
+    /// Servers that were taken for failed and not heard since, and in which run they were.
+    suspected: BTreeMap<NodeId, u64>,
+    /// A sequencer of which the same holds.
+    suspected_sequencer: Option<NodeId>,
 }
 
 impl Auxiliary {
@@ -250,6 +256,8 @@ impl Auxiliary {
             change: None,
             patient_until: Instant(0),
             patience: Patience::new(),
+            suspected: BTreeMap::new(),
+            suspected_sequencer: None,
         }
     }
 
@@ -384,6 +392,9 @@ impl Auxiliary {
         };
         self.hear(from, Some(standing.life), cx.now());
         self.see_epoch(epoch, cx.now());
+        if self.suspected.remove(&from) == Some(standing.run) {
+            self.was_wrong(cx);
+        }
         if standing.told < self.state.installed.epoch {
             self.tell(from, cx);
         }
@@ -401,6 +412,9 @@ impl Auxiliary {
             return cx.reject("word of a sequencer that is none of the log's");
         }
         self.hear(from, message.life, cx.now());
+        if self.suspected_sequencer.take_if(|it| *it == from).is_some() && message.serves {
+            self.was_wrong(cx);
+        }
         let Projection { epoch, sequencer, .. } = self.state.installed;
         if from != sequencer || self.state.installed.life(sequencer) != message.life {
             return;

@@ -203,6 +203,8 @@ const ENTRY_OVERHEAD: u64 = 64;
 #[derive(Clone, Debug)]
 pub struct StorageServer {
     life: Option<Life>,
+    /// Drawn anew at every start.
+    run: u64,
     /// It serves no epoch below.
     epoch: Epoch,
     /// The last epoch that it was told to serve.
@@ -230,6 +232,7 @@ impl StorageServer {
     pub fn new(retain_bytes: u64) -> Self {
         Self {
             life: None,
+            run: 0,
             epoch: Epoch(1),
             opened: Epoch(0),
             told: Epoch(0),
@@ -443,7 +446,7 @@ impl StorageServer {
 
     fn say_standing(&self, auxiliary: NodeId, cx: &mut Cx<'_, Self>) {
         let copied = self.copy.as_ref().map(Copy::progress);
-        let standing = self.life.map(|life| Standing { life, told: self.told, copied });
+        let standing = self.life.map(|life| Standing { life, run: self.run, told: self.told, copied });
         cx.send_durable(auxiliary, StoragePong { epoch: self.epoch, standing });
     }
 
@@ -491,6 +494,7 @@ impl Role for StorageServer {
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        self.run = cx.rng().bits();
         if self.life.is_none() {
             let life = Life(cx.rng().bits());
             self.life = Some(life);

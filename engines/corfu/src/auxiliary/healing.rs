@@ -35,6 +35,11 @@ impl Auxiliary {
         })
     }
 
+    /// How long a server still has to wait before it may be let in.
+    pub fn waits(&self, server: NodeId, now: Instant) -> Duration {
+        self.comebacks.get(&server).map_or(Duration::ZERO, |comeback| comeback.not_before.since(now))
+    }
+
     fn has_room(&self, chain: usize) -> bool {
         let width = self.widths.get(chain).copied().unwrap_or(0);
         self.state.installed.chains.get(chain).is_some_and(|servers| servers.len() < width)
@@ -57,7 +62,7 @@ impl Auxiliary {
         let may = |newcomer: &Newcomer| {
             let standing = self.standings.get(&newcomer.server);
             let follows = standing.and_then(|it| it.copied.as_ref()).is_some_and(|it| it.source == source);
-            let waits = self.comebacks.get(&newcomer.server).is_some_and(|it| now < it.not_before);
+            let waits = self.waits(newcomer.server, now) > Duration::ZERO;
             // One answer held all that had come since the one before.
             follows && !waits && newcomer.behind == Some(0)
         };
@@ -79,13 +84,23 @@ impl Auxiliary {
     pub(super) fn note_who_left(&mut self, next: &Projection, cx: &mut Cx<'_, Self>) {
         let left = self.state.installed.servers().filter(|it| !next.servers().any(|server| server == *it));
         let left: Vec<NodeId> = left.collect();
-        if !left.is_empty() || next.sequencer != self.state.installed.sequencer {
-            self.patience.grow(cx.now());
+        if next.sequencer != self.state.installed.sequencer {
+            self.suspected_sequencer = Some(self.state.installed.sequencer);
         }
-        left.into_iter().for_each(|server| self.make_wait(server, cx));
+        for server in left {
+            let run = self.standings.get(&server).map(|standing| standing.run);
+            self.suspected.extend(run.map(|run| (server, run)));
+            self.make_wait(server, cx);
+        }
     }
 
-    /// The same for one that was to be let in and was not ready.
+    /// Somebody who was taken for failed is heard, and was there all the time.
+    pub(super) fn was_wrong(&mut self, cx: &mut Cx<'_, Self>) {
+        cx.mark("auxiliary.suspected_somebody_who_was_there");
+        self.patience.grow(cx.now());
+    }
+
+    /// Nor does one come in at once that was to be let in and was not ready.
     pub(super) fn make_wait(&mut self, server: NodeId, cx: &mut Cx<'_, Self>) {
         let (now, least, most) = (cx.now(), self.parameters.back_off, self.parameters.back_off_max);
         let before = self.comebacks.get(&server);
@@ -102,8 +117,8 @@ impl Auxiliary {
 /// A server that stayed for so many times as long as it had to wait begins with the shortest wait again.
 const CALM: u32 = 8;
 
-/// How many times as long as it is told an auxiliary waits before it takes somebody for failed: longer after each time that it did, so
-/// that links slower than anybody thought of do not make it change the projection for ever.
+/// How many times as long as it is told an auxiliary waits before it takes somebody for failed: longer after each time that it was
+/// wrong, so that links slower than anybody thought of do not make it change the projection for ever.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {
     factor: u32,
@@ -112,7 +127,7 @@ pub(super) struct Patience {
 
 /// The most that an auxiliary's patience grows to, unless [`crate::Parameters::suspect_max`] is less.
 const PATIENCE_MAX: u32 = 32;
-/// Patience shrinks when nobody was taken for failed for so many times as long as it takes.
+/// Patience shrinks when nobody was wrongly taken for failed for so many times as long as it takes.
 const PEACE: u32 = 50;
 
 impl Patience {
@@ -128,7 +143,7 @@ impl Patience {
         *self = Self { factor: (self.factor * 2).min(PATIENCE_MAX), since: now };
     }
 
-    /// Halves it when nobody was taken for failed for long.
+    /// Halves it after a long peace.
     pub(super) fn calm_down(&mut self, now: Instant, suspect_after: Duration) {
         if self.factor > 1 && now.since(self.since) > suspect_after * self.factor * PEACE {
             *self = Self { factor: self.factor / 2, since: now };

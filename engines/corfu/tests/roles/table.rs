@@ -87,7 +87,7 @@ impl<R: Role<Family = Corfu>> Table<R> {
     pub(crate) fn call(&mut self, call: impl FnOnce(&mut R, &mut Cx<'_, R>)) -> Did {
         let situation = Situation {
             node: self.at,
-            now: Instant(self.now.as_nanos() as u64),
+            now: self.instant(),
             wall: Wall { earliest: 0, latest: 0 },
             rng: &mut self.rng,
         };
@@ -103,6 +103,10 @@ impl<R: Role<Family = Corfu>> Table<R> {
     pub(crate) fn timer(&mut self, timer: R::Timer, after: Duration) -> Did {
         self.now += after;
         self.call(|role, cx| role.on_timer(timer, cx))
+    }
+
+    pub(crate) fn instant(&self) -> Instant {
+        Instant(self.now.as_nanos() as u64)
     }
 
     pub(crate) fn journal(&mut self) -> Vec<Bytes> {
@@ -168,7 +172,7 @@ pub(crate) fn auxiliary_at(at: NodeId) -> Auxiliary {
 
 /// A storage server's answer to a ping.
 pub(crate) fn pong(server: NodeId, told: Epoch) -> corfu::auxiliary::StoragePong {
-    let standing = corfu::auxiliary::Standing { life: life_of(server), told, copied: None };
+    let standing = corfu::auxiliary::Standing { life: life_of(server), run: 1, told, copied: None };
     corfu::auxiliary::StoragePong { epoch: told, standing: Some(standing) }
 }
 
