@@ -29,6 +29,8 @@ pub struct CorfuScenario {
     spares: Vec<Vec<NodeId>>,
     /// Whether a host that loses its disk comes back with an empty one.
     comes_back: bool,
+    /// How many newcomers are still to be struck between the last that they copy and its fsync.
+    plots: u32,
     /// The host whose server was let into a chain last.
     let_in: Option<HostId>,
     parameters: Parameters,
@@ -59,6 +61,7 @@ const MARKS: &[&str] = &[
     "auxiliary.lost_to_another",
     "auxiliary.made_a_flapping_server_wait_longer",
     "auxiliary.replaced_the_sequencer",
+    "auxiliary.suspected_somebody_who_was_there",
     "auxiliary.went_on_without_a_newcomer",
     "client.filled_a_hole",
     "client.found_its_entry_after_a_change",
@@ -67,6 +70,7 @@ const MARKS: &[&str] = &[
     "client.lost_its_position",
     "client.was_told_what_is_gone",
     "scenario.a_spare_came_in",
+    "scenario.struck_a_newcomer_that_had_the_rest",
     "storage.began_to_copy",
     "storage.copied_the_rest_of_a_sealed_server",
     "storage.dropped_its_oldest",
@@ -124,6 +128,7 @@ impl CorfuScenario {
             clients,
             spares,
             comes_back,
+            plots: if rng.chance(0.4) { 6 } else { 0 },
             let_in: None,
             parameters,
             retain_bytes: if rng.chance(0.3) { 1_000 } else { u64::MAX },
@@ -135,6 +140,15 @@ impl CorfuScenario {
 
     fn latest(&self) -> &Projection {
         self.projections.last_key_value().map_or(&self.initial, |(_, projection)| projection)
+    }
+
+    /// Kills a server's host when it has written to its journal, and before that is on the disk.
+    fn crash_unsynced(&self, host: HostId, down: Duration, draw: u64, control: &mut Control<'_, Node>) {
+        if let Some(index) = self.servers.iter().position(|&it| it == host) {
+            let hosts = HostMask::of(index as HostIndex);
+            let (aim, loss, output_lost) = (Aim::Unsynced, Loss::All, false);
+            control.inflict(Blow::Crash { hosts, aim, loss, output_lost, draw }, down);
+        }
     }
 
     /// All that may keep entries.
@@ -339,6 +353,23 @@ impl Scenario for CorfuScenario {
         self.look(host, cluster);
     }
 
+    fn watches(&self) -> bool {
+        self.plots > 0
+    }
+
+    fn watch(&mut self, control: &mut Control<'_, Node>) {
+        let mut nodes = control.cluster.nodes();
+        let finishing = nodes.find_map(|(id, node)| match node {
+            Node::Storage(server) if server.is_finishing() => Some(id.host()),
+            _ => None,
+        });
+        if let Some(host) = finishing.filter(|_| self.plots > 0) {
+            self.plots -= 1;
+            control.mark("scenario.struck_a_newcomer_that_had_the_rest");
+            self.crash_unsynced(host, Duration::from_millis(100), 0, control);
+        }
+    }
+
     fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
         self.servers.contains(&host) && self.is_whole_without(host, cluster).is_ok()
     }
@@ -369,12 +400,10 @@ impl Scenario for CorfuScenario {
                 });
                 let Some((newcomer, source)) = copying else { return false };
                 let host = if which == 6 { newcomer.host() } else { source.host() };
-                // Often before what it has just copied is on the disk.
-                let aim = if rng.chance(0.5) { Aim::Unsynced } else { Aim::Now };
-                let Some(index) = self.servers.iter().position(|&it| it == host) else { return false };
-                let hosts = HostMask::of(index as HostIndex);
-                let (loss, output_lost, draw) = (Loss::All, false, rng.bits());
-                control.inflict(Blow::Crash { hosts, aim, loss, output_lost, draw }, down);
+                match rng.chance(0.5) {
+                    true => self.crash_unsynced(host, down, rng.bits(), control),
+                    false => control.crash(host, Loss::All, down, rng),
+                }
             }
             (4, _) => {
                 for &host in &self.servers {

@@ -97,6 +97,11 @@ impl StorageServer {
         self.copy.as_ref().map(|copy| copy.source)
     }
 
+    /// True while it was told to copy the rest of a source that is sealed, or about to be.
+    pub fn is_finishing(&self) -> bool {
+        self.copy.as_ref().is_some_and(|copy| copy.finish.is_some())
+    }
+
     fn ask(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(copy) = &mut self.copy else { return };
         copy.asked_at = cx.now();
