@@ -133,6 +133,16 @@ planted_bugs! {
     C16,
     /// The index of a stored segment is wrong by one entry.
     C17,
+    /// A newcomer is let into its chain when its copy is close, and not when it has the rest.
+    C20,
+    /// A server that comes back keeps what it had where its chain has gone on otherwise.
+    C21,
+    /// A server or an auxiliary that lost its disk is taken for what it was.
+    C22,
+    /// A newcomer says that it has everything before its disk has it.
+    C23,
+    /// A newcomer follows its source from the end of the comparison on, and not from its beginning.
+    C24,
     /// A replica hands its log on with a hole that nobody sees.
     K13,
     /// A gateway answers pings although the session's home group does not hear of them.

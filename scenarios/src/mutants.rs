@@ -94,11 +94,16 @@ pub const MUTANTS: &[Mutant] = &[
     corfu(Planted::C04, &["UNIQ", "DUR"]),
     corfu(Planted::C05, &["DUR", "UNIQ"]),
     corfu(Planted::C06, &["RT", "UNIQ", "LIN", "DUR"]),
-    corfu(Planted::C07, &["RT"]),
+    corfu(Planted::C07, &["RT", "LIN"]),
     corfu(Planted::C08, &["RT", "UNIQ", "LIN", "DUR"]),
-    corfu(Planted::C09, &["RT"]),
+    corfu(Planted::C09, &["RT", "LIN"]),
     corfu(Planted::C13, &["AGREE"]),
     corfu(Planted::C14, &["UNIQ"]),
+    corfu(Planted::C20, &["DUR", "NEST", "UNIQ", "LIN"]),
+    corfu(Planted::C21, &["UNIQ", "DUR", "NEST"]),
+    corfu(Planted::C22, &["DUR", "LIN", "NEST"]),
+    corfu(Planted::C23, &["DUR", "CONV", "LIVE"]),
+    corfu(Planted::C24, &["DUR", "NEST", "UNIQ"]),
     paxos(Planted::K13, &["AGREE", "PREFIX"]),
 ];
 

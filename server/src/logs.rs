@@ -61,8 +61,7 @@ fn corfu_nodes(file: &ClusterFile, logs: &Logs, name: &str) -> Vec<(Place, Node)
     };
     let (auxiliaries, sequencers) = (on_all(CORFU_AUXILIARY), on_all(CORFU_SEQUENCER));
     let initial = Projection::initial(sequencers[0], (0..hosts.len()).map(chain).collect());
-    let parameters =
-        CorfuParameters { suspect_after: SUSPECT_AFTER, start_for: START_FOR, ..CorfuParameters::default() };
+    let parameters = corfu_parameters();
     let client = Client::new(auxiliaries.clone(), initial.clone(), parameters.clone());
     let gateway = shared_log::corfu::Gateway::new(client, logs.space_bytes);
     let auxiliary = Auxiliary::new(auxiliaries, sequencers, initial.clone(), parameters);
@@ -78,10 +77,24 @@ fn corfu_nodes(file: &ClusterFile, logs: &Logs, name: &str) -> Vec<(Place, Node)
     nodes
 }
 
-/// A server that is left out does not come back, so it is given more time than a leader, of whom there will be others.
-const SUSPECT_AFTER: Duration = Duration::from_secs(5);
+/// Disks stall for longer than a leader's heartbeats are waited for, and each change stops all appends for a moment.
+const SUSPECT_AFTER: Duration = Duration::from_secs(1);
+/// What becomes of it where hosts are taken for failed again and again.
+const SUSPECT_MAX: Duration = Duration::from_secs(8);
 /// Hosts that are started one by one, by hand, find one another within this.
-const START_FOR: Duration = Duration::from_secs(30);
+const START_FOR: Duration = Duration::from_secs(5);
+/// A server that was left out is back in its chain after this at the earliest.
+const BACK_OFF: Duration = Duration::from_secs(1);
+
+fn corfu_parameters() -> CorfuParameters {
+    CorfuParameters {
+        suspect_after: SUSPECT_AFTER,
+        suspect_max: SUSPECT_MAX,
+        start_for: START_FOR,
+        back_off: BACK_OFF,
+        ..CorfuParameters::default()
+    }
+}
 
 /// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
 pub fn nodes(file: &ClusterFile, logs: &Logs, name: &str, joins: bool) -> Vec<(Place, Node)> {

@@ -194,6 +194,17 @@ pub struct Projection {
     pub sequencer: String,
     /// The hosts of each chain, its head first.
     pub chains: Vec<Vec<String>>,
+    /// Those that copy each chain, to be let in.
+    pub catching_up: Vec<Vec<CatchingUp>>,
+}
+
+/// A host whose storage server is not in its chain yet.
+#[derive(Clone, Debug, Serialize)]
+pub struct CatchingUp {
+    /// The host.
+    pub host: String,
+    /// Records that it lacked when it asked last; none while what it had before is compared.
+    pub behind: Option<u64>,
 }
 
 impl LogService {
@@ -242,10 +253,15 @@ impl LogService {
             corfu::Member::Auxiliary(auxiliary) => {
                 let installed = auxiliary.installed();
                 let chain = |chain: &Vec<kernel::NodeId>| chain.iter().copied().map(name).collect();
+                let copies = |it: corfu::Newcomer| CatchingUp { host: name(it.server), behind: it.behind };
+                let chains = 0..installed.chains.len();
                 self.projection = Some(Projection {
                     epoch: installed.epoch.0,
                     sequencer: name(installed.sequencer),
                     chains: installed.chains.iter().map(chain).collect(),
+                    catching_up: chains
+                        .map(|number| auxiliary.newcomers(number).map(copies).collect())
+                        .collect(),
                 });
             }
             corfu::Member::Sequencer(_) | corfu::Member::Client(_) => {}

@@ -4,7 +4,7 @@ use crate::profile::Profile;
 use crate::step::Steps;
 use corfu::storage::StorageRecord;
 use corfu::{
-    Auxiliary, Client, Data, Entry, LogPosition, Member, Parameters, Projection, Request, Response,
+    Auxiliary, Client, Data, Entry, Epoch, LogPosition, Member, Parameters, Projection, Request, Response,
     Sequencer, StorageServer,
 };
 use kernel::{Bytes, HostId, NodeId, Place, Position, Rng, Role};
@@ -46,9 +46,16 @@ pub(super) fn parameters() -> Parameters {
     }
 }
 
-/// A server of a chain of a log that has been written, as it comes back with its journal.
-pub(super) fn written(chain: usize, chains: usize) -> StorageServer {
+/// A server that serves the first epoch, as if it came back with its journal: where nobody decides projections.
+pub(super) fn serving() -> StorageServer {
     let mut server = StorageServer::new(u64::MAX);
+    server.restore(Position(0), StorageRecord::Serves(Epoch(1)));
+    server
+}
+
+/// The same of a chain of a log that has been written.
+pub(super) fn written(chain: usize, chains: usize) -> StorageServer {
+    let mut server = serving();
     let body = Bytes::from(vec![b'x'; ENTRY_BYTES]);
     for number in (chain as u64..WRITTEN).step_by(chains) {
         let data = Data { writer: node(CLIENTS), tag: number, body: body.clone() };

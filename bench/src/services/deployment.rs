@@ -6,7 +6,7 @@ use super::register::Register;
 use crate::ordering::{self, MayLead, NotReady, Site};
 use crate::profile::Profile;
 use crate::step::Steps;
-use corfu::{Projection, StorageServer};
+use corfu::Projection;
 use kernel::{Bytes, Embedded, Encode, HostId, Node, NodeId, Place, Rng};
 use mason::shard::ShardServer;
 use mason::{Group, Member, Parameters, Space};
@@ -226,7 +226,7 @@ impl Deployment {
                         let role = match self.service {
                             Service::LogReads { .. } => corfu_prime::written(chain, chains),
                             Service::Log { .. } | Service::Shards { .. } | Service::Alone => {
-                                StorageServer::new(u64::MAX)
+                                corfu_prime::serving()
                             }
                         };
                         let node = Seat::Corfu(Box::new(Embedded::new(corfu::Member::Storage(role))));

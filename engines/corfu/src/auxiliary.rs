@@ -17,109 +17,31 @@
 //! ```
 //! The projection of an epoch is decided once, by single-decree Paxos among the auxiliaries; each message of an epoch carries, or
 //! follows, the projection before it, so that whoever was away learns that first.
+//!
+//! **Who votes.** Those auxiliaries whose journals the projection before means. One that lost its disk forgets its votes, so it has
+//! none, and proposes nothing, until the others have put its new journal into a projection. The first change is the log's birth: it
+//! needs every auxiliary, every server and a sequencer, and says by which journals they are meant.
 
 mod change;
+mod healing;
+mod message;
 
+use crate::Corfu;
 use crate::client;
-use crate::projection::{Epoch, LogPosition, Parameters, Projection};
+use crate::projection::{Epoch, Life, Parameters, Projection};
 use crate::sequencer::{self, Begin};
 use crate::storage;
-use crate::{Corfu, Message};
 use change::Change;
+pub use healing::Newcomer;
+use healing::{Comeback, Patience};
 use kernel::{Cx, Instant, NodeId, Position, Role};
+pub use message::{
+    Accept, Accepted, AuxiliaryIn, Beyond, Copied, Hello, Install, Prepare, Promise, Refused, SealAck,
+    SequencerPong, Standing, StoragePong, Vote, WantProjection, Whole,
+};
 use parts::Ballot;
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-kernel::record! {
-    /// What an auxiliary has accepted for an epoch.
-    pub struct Vote {
-        /// In which ballot.
-        ballot: Ballot,
-        /// What.
-        projection: Projection,
-    }
-}
-
-kernel::messages! {
-    /// Everything an auxiliary can be sent.
-    pub enum AuxiliaryIn in Message::Auxiliary {
-        /// From a client: is there a projection of this epoch, or a later one?
-        1 => WantProjection {
-            /// The epoch.
-            epoch: Epoch,
-        },
-        /// From a storage server: it is there, and sealed for this epoch.
-        2 => StoragePong {
-            /// The epoch.
-            epoch: Epoch,
-        },
-        /// From a sequencer: it is there.
-        3 => SequencerPong {
-            /// The last epoch that it began to serve.
-            began: Epoch,
-            /// Whether it still does.
-            serves: bool,
-        },
-        /// From a storage server: it is sealed.
-        4 => SealAck {
-            /// For this epoch.
-            epoch: Epoch,
-            /// The position after the last one that is written there.
-            next: LogPosition,
-        },
-        /// From a storage server: it is sealed for a later epoch than asked for.
-        5 => Beyond {
-            /// The epoch.
-            epoch: Epoch,
-        },
-        /// From another auxiliary: vote in no ballot below this one on what follows `base`.
-        6 => Prepare {
-            /// The last projection that it knows to be decided.
-            base: Projection,
-            /// Its ballot.
-            ballot: Ballot,
-        },
-        /// From another auxiliary: it will not.
-        7 => Promise {
-            /// Of which epoch.
-            epoch: Epoch,
-            /// The ballot promised.
-            ballot: Ballot,
-            /// What it has accepted before.
-            accepted: Option<Vote>,
-        },
-        /// From another auxiliary: accept this.
-        8 => Accept {
-            /// Its ballot, and what.
-            vote: Vote,
-        },
-        /// From another auxiliary: it has.
-        9 => Accepted {
-            /// Of which epoch.
-            epoch: Epoch,
-            /// In which ballot.
-            ballot: Ballot,
-        },
-        /// From another auxiliary: it has promised more.
-        10 => Refused {
-            /// Of which epoch.
-            epoch: Epoch,
-            /// The ballot that it has promised.
-            promised: Ballot,
-        },
-        /// From another auxiliary: this is decided.
-        11 => Install {
-            /// What.
-            projection: Projection,
-        },
-        /// From another auxiliary: the last projection that it knows is of this epoch.
-        12 => Hello {
-            /// The epoch.
-            epoch: Epoch,
-        },
-    }
-}
 
 kernel::timers! {
     /// The auxiliary's timers.
@@ -138,23 +60,33 @@ kernel::record! {
         promised: Ballot,
         /// What it has accepted for the next one.
         accepted: Option<Vote>,
+        /// Its life.
+        life: Option<Life>,
     }
 }
 
 /// Keeps projections.
 ///
-/// Invariant: a projection that a majority of auxiliaries has accepted in one ballot is the only one of its epoch that is ever
-/// installed.
+/// Invariant: a projection that a majority of the auxiliaries which the one before means has accepted in one ballot is the only one of
+/// its epoch that is ever installed; in one that is proposed, each server of a chain has all that was acknowledged.
 #[derive(Clone, Debug)]
 pub struct Auxiliary {
     /// All auxiliaries, this one too.
     peers: Vec<NodeId>,
     /// Who may be the sequencer.
     sequencers: Vec<NodeId>,
+    /// Who may be in each chain.
+    candidates: Vec<Vec<NodeId>>,
+    /// How many servers each chain is to have.
+    widths: Vec<usize>,
     parameters: Parameters,
     state: AuxiliaryRecord,
-    /// When each server and sequencer was heard last.
-    heard: BTreeMap<NodeId, Instant>,
+    /// When each life of a server, sequencer or auxiliary was heard last.
+    heard: BTreeMap<(NodeId, Life), Instant>,
+    /// What storage servers said last of themselves.
+    standings: BTreeMap<NodeId, Standing>,
+    /// Servers that have to wait before they are let in again.
+    comebacks: BTreeMap<NodeId, Comeback>,
     /// Since when servers are known to be sealed for an epoch that is not installed.
     beyond_since: Option<Instant>,
     /// True if the sequencer of the epoch is there and does not serve it any more.
@@ -162,6 +94,11 @@ pub struct Auxiliary {
     change: Option<Change>,
     /// No change is begun before.
     patient_until: Instant,
+    patience: Patience,
+    /// Servers that were taken for failed and not heard since, and in which run they were.
+    suspected: BTreeMap<NodeId, u64>,
+    /// A sequencer of which the same holds.
+    suspected_sequencer: Option<NodeId>,
 }
 
 impl Auxiliary {
@@ -175,19 +112,40 @@ impl Auxiliary {
         Self {
             peers,
             sequencers,
+            candidates: initial.chains.clone(),
+            widths: initial.chains.iter().map(Vec::len).collect(),
             parameters,
-            state: AuxiliaryRecord { installed: initial, promised: Ballot::ZERO, accepted: None },
+            state: AuxiliaryRecord { installed: initial, promised: Ballot::ZERO, accepted: None, life: None },
             heard: BTreeMap::new(),
+            standings: BTreeMap::new(),
+            comebacks: BTreeMap::new(),
             beyond_since: None,
             restarted: false,
             change: None,
             patient_until: Instant(0),
+            patience: Patience::new(),
+            suspected: BTreeMap::new(),
+            suspected_sequencer: None,
         }
+    }
+
+    /// The same, with servers for each chain that come in when others are lost.
+    #[must_use]
+    pub fn with_spares(mut self, spares: &[Vec<NodeId>]) -> Self {
+        for (candidates, spares) in self.candidates.iter_mut().zip(spares) {
+            candidates.extend(spares);
+        }
+        self
     }
 
     /// The last projection that it knows to be decided.
     pub fn installed(&self) -> &Projection {
         &self.state.installed
+    }
+
+    /// Its journal's name; none before it has started.
+    pub fn life(&self) -> Option<Life> {
+        self.state.life
     }
 
     /// True while it is changing the projection, or has accepted one that may be decided.
@@ -204,52 +162,145 @@ impl Auxiliary {
         self.peers.iter().copied().filter(move |&peer| peer != me)
     }
 
-    fn is_majority(&self, count: usize) -> bool {
-        2 * count > self.peers.len()
+    /// All that may ever keep entries.
+    fn all_candidates(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.candidates.iter().flatten().copied()
     }
 
+    /// Whether an auxiliary's answer counts.
+    fn has_vote(&self, peer: NodeId, life: Option<Life>) -> bool {
+        let installed = &self.state.installed;
+        let meant = !installed.is_born() || life.is_some_and(|life| installed.means(peer, life));
+        meant && self.peers.contains(&peer)
+    }
+
+    /// Whether so many answers that count decide; a birth needs all, since nobody knows yet who has lost what.
+    fn is_quorum(&self, count: usize) -> bool {
+        let all = self.peers.len();
+        if self.state.installed.is_born() { 2 * count > all } else { count == all }
+    }
+
+    fn hear(&mut self, node: NodeId, life: Option<Life>, now: Instant) {
+        if let Some(life) = life {
+            self.heard.insert((node, life), now);
+        }
+    }
+
+    /// Whoever was not heard for so long is taken for failed.
+    fn suspect_after(&self) -> Duration {
+        let longest = self.parameters.suspect_max.max(self.parameters.suspect_after);
+        (self.parameters.suspect_after * self.patience.factor()).min(longest)
+    }
+
+    /// The life of a node that was heard last, unless that was long ago.
+    fn life_of(&self, node: NodeId, now: Instant) -> Option<Life> {
+        let lives = self.heard.range((node, Life(0))..=(node, Life(u64::MAX)));
+        let (&(_, life), &at) = lives.max_by_key(|(_, at)| **at)?;
+        (now.since(at) <= self.suspect_after()).then_some(life)
+    }
+
+    /// True if the node, as the projection means it, was not heard for long.
     fn is_silent(&self, node: NodeId, now: Instant) -> bool {
-        self.heard.get(&node).is_none_or(|&at| now.since(at) > self.parameters.suspect_after)
+        let installed = &self.state.installed;
+        let lives = self.heard.range((node, Life(0))..=(node, Life(u64::MAX)));
+        let mut meant = lives.filter(|((_, life), _)| !installed.is_born() || installed.means(node, *life));
+        !meant.any(|(_, &at)| now.since(at) <= self.suspect_after())
     }
 
     fn install(&mut self, projection: Projection, cx: &mut Cx<'_, Self>) {
         if projection.epoch <= self.state.installed.epoch || !projection.is_sound() {
             return;
         }
-        self.state = AuxiliaryRecord { installed: projection, promised: Ballot::ZERO, accepted: None };
-        (self.change, self.beyond_since, self.restarted) = (None, None, false);
         // Whoever serves from now on is given the time to be heard.
         let now = cx.now();
-        let serving: Vec<NodeId> =
-            self.state.installed.servers().chain([self.state.installed.sequencer]).collect();
-        serving.into_iter().for_each(|node| _ = self.heard.insert(node, now));
+        self.hear_all_of(&projection, now);
+        self.note_who_left(&projection, cx);
+        let life = self.state.life;
+        self.state = AuxiliaryRecord { installed: projection, promised: Ballot::ZERO, accepted: None, life };
+        (self.change, self.beyond_since, self.restarted) = (None, None, false);
         self.keep(cx);
     }
 
-    fn on_want_projection(&self, client: NodeId, epoch: Epoch, cx: &mut Cx<'_, Self>) {
+    fn hear_all_of(&mut self, projection: &Projection, now: Instant) {
+        let serving = projection.lives.iter().filter(|lived| !self.peers.contains(&lived.node));
+        self.heard.extend(serving.map(|lived| ((lived.node, lived.life), now)));
+    }
+
+    /// Tells everybody who serves what was just decided.
+    fn announce(&self, cx: &mut Cx<'_, Self>) {
+        let projection = &self.state.installed;
+        for peer in self.others(cx.node()) {
+            cx.send_durable(peer, Install { projection: projection.clone() });
+        }
+        for server in self.all_candidates() {
+            self.tell(server, cx);
+        }
+        self.begin_sequencer(cx);
+    }
+
+    fn begin_sequencer(&self, cx: &mut Cx<'_, Self>) {
+        let installed = &self.state.installed;
+        let Projection { epoch, sequencer, first, .. } = *installed;
+        if installed.is_born() {
+            cx.send_durable(sequencer, Begin { epoch, first, life: installed.life(sequencer) });
+        }
+    }
+
+    fn on_want_projection(&mut self, client: NodeId, epoch: Epoch, cx: &mut Cx<'_, Self>) {
         if self.state.installed.epoch >= epoch {
             let projection = self.state.installed.clone();
             cx.send_durable(client, client::Installed { projection });
         }
     }
 
-    fn on_pong(&mut self, from: NodeId, epoch: Epoch, cx: &Cx<'_, Self>) {
-        self.heard.insert(from, cx.now());
+    fn on_pong(&mut self, from: NodeId, message: StoragePong, cx: &mut Cx<'_, Self>) {
+        let StoragePong { epoch, standing } = message;
+        let Some(standing) = standing.filter(|_| self.all_candidates().any(|it| it == from)) else {
+            return cx.reject("word of a server that is none of the log's");
+        };
+        self.hear(from, Some(standing.life), cx.now());
+        self.see_epoch(epoch, cx.now());
+        if self.suspected.remove(&from) == Some(standing.run) {
+            self.was_wrong(cx);
+        }
+        if standing.told < self.state.installed.epoch {
+            self.tell(from, cx);
+        }
+        self.standings.insert(from, standing);
+    }
+
+    fn see_epoch(&mut self, epoch: Epoch, now: Instant) {
         if epoch > self.state.installed.epoch {
-            self.beyond_since.get_or_insert(cx.now());
+            self.beyond_since.get_or_insert(now);
         }
     }
 
     fn on_sequencer_pong(&mut self, from: NodeId, message: &SequencerPong, cx: &mut Cx<'_, Self>) {
-        self.heard.insert(from, cx.now());
-        let Projection { epoch, sequencer, first, .. } = self.state.installed;
-        if from != sequencer {
+        if !self.sequencers.contains(&from) {
+            return cx.reject("word of a sequencer that is none of the log's");
+        }
+        self.hear(from, message.life, cx.now());
+        if self.suspected_sequencer.take_if(|it| *it == from).is_some() && message.serves {
+            self.was_wrong(cx);
+        }
+        let Projection { epoch, sequencer, .. } = self.state.installed;
+        if from != sequencer || self.state.installed.life(sequencer) != message.life {
             return;
         }
         if message.began < epoch {
-            cx.send_durable(from, Begin { epoch, first });
+            self.begin_sequencer(cx);
         } else if message.began == epoch && !message.serves {
             self.restarted = true;
+        }
+    }
+
+    fn on_hello(&mut self, from: NodeId, message: &Hello, cx: &mut Cx<'_, Self>) {
+        if !self.peers.contains(&from) {
+            return cx.reject("word of an auxiliary that is none of the log's");
+        }
+        self.hear(from, message.life, cx.now());
+        if message.epoch < self.state.installed.epoch {
+            cx.send_durable(from, Install { projection: self.state.installed.clone() });
         }
     }
 
@@ -267,7 +318,8 @@ impl Auxiliary {
             self.state.promised = ballot;
             self.keep(cx);
         }
-        cx.send_durable(from, Promise { epoch, ballot, accepted: self.state.accepted.clone() });
+        let (accepted, life) = (self.state.accepted.clone(), self.state.life);
+        cx.send_durable(from, Promise { epoch, ballot, accepted, life });
     }
 
     fn on_accept(&mut self, from: NodeId, vote: Vote, cx: &mut Cx<'_, Self>) {
@@ -287,27 +339,41 @@ impl Auxiliary {
             (self.state.promised, self.state.accepted) = (ballot, Some(vote));
             self.keep(cx);
         }
-        cx.send_durable(from, Accepted { epoch, ballot });
+        cx.send_durable(from, Accepted { epoch, ballot, life: self.state.life });
     }
 
     fn tick(&mut self, cx: &mut Cx<'_, Self>) {
-        let (me, epoch) = (cx.node(), self.state.installed.epoch);
-        cx.multicast(self.state.installed.servers(), storage::Ping {});
+        let (me, now, epoch) = (cx.node(), cx.now(), self.state.installed.epoch);
+        self.patience.calm_down(now, self.parameters.suspect_after);
+        let forget_after = self.suspect_after() * FORGET;
+        self.heard.retain(|_, at| now.since(*at) <= forget_after);
+        self.hear(me, self.state.life, now);
+        cx.multicast(self.all_candidates(), storage::Ping {});
         cx.multicast(self.sequencers.iter().copied(), sequencer::Ping {});
         for peer in self.others(me) {
-            cx.send_durable(peer, Hello { epoch });
+            cx.send_durable(peer, Hello { epoch, life: self.state.life });
         }
         match self.change.is_some() {
             true => self.go_on(cx),
-            false if cx.now() >= self.patient_until && self.sees_trouble(cx.now()) => self.begin_change(cx),
+            false if now >= self.patient_until && self.may_change(me, now) => self.begin_change(cx),
             false => {}
         }
+    }
+
+    /// True if a change is needed or heals, and can be done.
+    fn may_change(&self, me: NodeId, now: Instant) -> bool {
+        if !self.state.installed.is_born() {
+            let everybody = self.state.installed.servers().chain(self.peers.iter().copied());
+            return everybody.chain([self.state.installed.sequencer]).all(|node| !self.is_silent(node, now));
+        }
+        // Another life's ballots are not to be used again, and its votes are not this one's.
+        self.has_vote(me, self.state.life) && (self.sees_trouble(now) || self.can_heal(now))
     }
 
     /// True if a change is needed, and can do any good.
     fn sees_trouble(&self, now: Instant) -> bool {
         let installed = &self.state.installed;
-        let stuck = self.beyond_since.is_some_and(|since| now.since(since) > self.parameters.suspect_after);
+        let stuck = self.beyond_since.is_some_and(|since| now.since(since) > self.suspect_after());
         let trouble = self.restarted
             || stuck
             || self.is_silent(installed.sequencer, now)
@@ -322,16 +388,19 @@ impl Auxiliary {
         let present = self.state.installed.sequencer;
         let at = self.sequencers.iter().position(|&node| node == present).unwrap_or(0);
         let in_turn = self.sequencers.iter().cycle().skip(at).take(self.sequencers.len());
-        in_turn.copied().find(|&node| !self.is_silent(node, now)).unwrap_or(present)
+        in_turn.copied().find(|&node| self.life_of(node, now).is_some()).unwrap_or(present)
     }
 
     /// Auxiliaries that see the same trouble do not act at the same time.
     fn be_patient(&mut self, cx: &mut Cx<'_, Self>) {
-        let longest: Duration = self.parameters.suspect_after;
+        let longest = self.parameters.suspect_after;
         let wait = cx.rng().duration(longest / 10, longest);
         self.patient_until = cx.now() + wait;
     }
 }
+
+/// A life that was not heard for so many times as long as a silent one is suspected is forgotten.
+const FORGET: u32 = 10;
 
 impl Role for Auxiliary {
     type Family = Corfu;
@@ -344,12 +413,16 @@ impl Role for Auxiliary {
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
-        let now = cx.now();
-        let all: Vec<NodeId> =
-            self.state.installed.servers().chain(self.sequencers.iter().copied()).collect();
-        all.into_iter().for_each(|node| _ = self.heard.insert(node, now));
+        if self.state.life.is_none() {
+            self.state.life = Some(Life(cx.rng().bits()));
+            self.keep(cx);
+        }
+        let installed = self.state.installed.clone();
+        self.hear_all_of(&installed, cx.now());
         self.be_patient(cx);
-        self.patient_until = self.patient_until + self.parameters.start_for;
+        if installed.is_born() {
+            self.patient_until = self.patient_until + self.parameters.start_for;
+        }
         self.tick(cx);
         cx.set_timer(AuxiliaryTimer::Tick, self.parameters.tick);
     }
@@ -357,8 +430,8 @@ impl Role for Auxiliary {
     fn on_message(&mut self, from: NodeId, message: AuxiliaryIn, cx: &mut Cx<'_, Self>) {
         match message {
             AuxiliaryIn::WantProjection(message) => self.on_want_projection(from, message.epoch, cx),
-            AuxiliaryIn::StoragePong(message) => self.on_pong(from, message.epoch, cx),
-            AuxiliaryIn::Beyond(message) => self.on_pong(from, message.epoch, cx),
+            AuxiliaryIn::StoragePong(message) => self.on_pong(from, message, cx),
+            AuxiliaryIn::Beyond(message) => self.see_epoch(message.epoch, cx.now()),
             AuxiliaryIn::SequencerPong(message) => self.on_sequencer_pong(from, &message, cx),
             AuxiliaryIn::SealAck(message) => self.on_seal_ack(from, &message, cx),
             AuxiliaryIn::Prepare(message) => self.on_prepare(from, message, cx),
@@ -367,11 +440,8 @@ impl Role for Auxiliary {
             AuxiliaryIn::Accepted(message) => self.on_accepted(from, &message, cx),
             AuxiliaryIn::Refused(message) => self.on_refused(&message, cx),
             AuxiliaryIn::Install(message) => self.install(message.projection, cx),
-            AuxiliaryIn::Hello(message) => {
-                if message.epoch < self.state.installed.epoch {
-                    cx.send_durable(from, Install { projection: self.state.installed.clone() });
-                }
-            }
+            AuxiliaryIn::Hello(message) => self.on_hello(from, &message, cx),
+            AuxiliaryIn::Whole(message) => self.on_whole(from, &message, cx),
         }
     }
 

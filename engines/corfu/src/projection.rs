@@ -1,6 +1,6 @@
 //! Positions, entries, and who keeps them in an epoch.
 
-use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
+use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, planted};
 use std::time::Duration;
 
 kernel::number! {
@@ -11,6 +11,22 @@ kernel::number! {
 kernel::number! {
     /// A place in the log; the first is 0.
     pub struct LogPosition(u64);
+}
+
+kernel::number! {
+    /// Names a journal: drawn at random by a node that starts with an empty one, so that nobody takes a node that lost its disk for what
+    /// it was.
+    pub struct Life(u64);
+}
+
+kernel::record! {
+    /// A node, and the journal by which it is what it is.
+    pub struct Lived {
+        /// The node.
+        node: NodeId,
+        /// Its journal.
+        life: Life,
+    }
 }
 
 kernel::record! {
@@ -56,28 +72,73 @@ impl Decode for Entry {
     }
 }
 
-kernel::record! {
-    /// Who serves in an epoch (the paper's projection).
-    pub struct Projection {
-        /// The epoch.
-        epoch: Epoch,
-        /// Who gives positions away.
-        sequencer: NodeId,
-        /// The first position that it gives away: above every entry of the epochs before.
-        first: LogPosition,
-        /// Who keeps entries: positions go round over the chains, whose heads come first.
-        chains: Vec<Vec<NodeId>>,
+/// Who serves in an epoch (the paper's projection).
+#[derive(Clone, PartialEq, Debug)]
+pub struct Projection {
+    /// The epoch.
+    pub epoch: Epoch,
+    /// Who gives positions away.
+    pub sequencer: NodeId,
+    /// The first position that it gives away: above every entry of the epochs before.
+    pub first: LogPosition,
+    /// Who keeps entries: positions go round over the chains, whose heads come first.
+    pub chains: Vec<Vec<NodeId>>,
+    /// By which journals the sequencer, the servers and the auxiliaries are meant. Empty in a log that is not born: nobody serves in
+    /// that epoch.
+    pub lives: Vec<Lived>,
+}
+
+/// Stands where projections without lives have their epoch.
+const WITH_LIVES: Epoch = Epoch(0);
+
+impl Encode for Projection {
+    fn encode(&self, out: &mut Vec<u8>) {
+        WITH_LIVES.encode(out);
+        self.epoch.encode(out);
+        self.sequencer.encode(out);
+        self.first.encode(out);
+        self.chains.encode(out);
+        self.lives.encode(out);
+    }
+}
+
+impl Decode for Projection {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        let epoch = Epoch::decode(input)?;
+        let has_lives = epoch == WITH_LIVES;
+        Ok(Self {
+            epoch: if has_lives { Epoch::decode(input)? } else { epoch },
+            sequencer: NodeId::decode(input)?,
+            first: LogPosition::decode(input)?,
+            chains: Vec::decode(input)?,
+            lives: if has_lives { Vec::decode(input)? } else { Vec::new() },
+        })
     }
 }
 
 impl Projection {
-    /// The first one of a log, which everybody knows.
+    /// The first one of a log, which everybody knows, and in which nobody serves yet.
     ///
     /// # Panics
     /// If a chain is empty, or there is none.
     pub fn initial(sequencer: NodeId, chains: Vec<Vec<NodeId>>) -> Self {
         assert!(!chains.is_empty() && chains.iter().all(|chain| !chain.is_empty()), "{chains:?}");
-        Self { epoch: Epoch(1), sequencer, first: LogPosition(0), chains }
+        Self { epoch: Epoch(1), sequencer, first: LogPosition(0), chains, lives: Vec::new() }
+    }
+
+    /// True if it says by which journals everybody is meant.
+    pub fn is_born(&self) -> bool {
+        !self.lives.is_empty()
+    }
+
+    /// By which journal `node` is meant.
+    pub fn life(&self, node: NodeId) -> Option<Life> {
+        self.lives.iter().find(|lived| lived.node == node).map(|lived| lived.life)
+    }
+
+    /// True if `node` is meant, and by this journal.
+    pub fn means(&self, node: NodeId, life: Life) -> bool {
+        self.life(node).is_some_and(|meant| meant == life || planted!(C22))
     }
 
     /// The chain that keeps `position`.
@@ -111,12 +172,20 @@ pub struct Parameters {
     pub resend_after: Duration,
     /// How long a reader waits for a position that was given away before it fills it.
     pub hole_after: Duration,
-    /// Whoever was not heard for so long is taken for failed.
+    /// Whoever was not heard for so long is taken for failed; doubled each time that this was wrong, until there is peace.
     pub suspect_after: Duration,
+    /// The most that becomes of it.
+    pub suspect_max: Duration,
     /// How long an auxiliary that has just started takes nobody for failed.
     pub start_for: Duration,
     /// How long an auxiliary waits for servers to be sealed before it goes on without those that are silent.
     pub seal_for: Duration,
+    /// How long an auxiliary waits for a newcomer to copy the rest while nothing can be written.
+    pub finish_for: Duration,
+    /// A server that was left out, or did not get ready in time, is not let in before; doubled each time that it happens again soon.
+    pub back_off: Duration,
+    /// The most that becomes of it.
+    pub back_off_max: Duration,
     /// Calls that a client has under way; beyond it they are refused.
     pub calls_max: usize,
     /// Bytes of one entry.
@@ -131,8 +200,12 @@ impl Default for Parameters {
             resend_after: ms(60),
             hole_after: ms(100),
             suspect_after: ms(200),
+            suspect_max: ms(3_200),
             start_for: ms(0),
             seal_for: ms(60),
+            finish_for: ms(250),
+            back_off: ms(500),
+            back_off_max: Duration::from_secs(60),
             calls_max: 65_536,
             entry_bytes_max: 1 << 20,
         }

@@ -4,7 +4,7 @@
 
 use crate::auxiliary::SequencerPong;
 use crate::client::{Sealed, TailIs, Token};
-use crate::projection::{Epoch, LogPosition};
+use crate::projection::{Epoch, Life, LogPosition};
 use crate::{Corfu, Message};
 use kernel::{Cx, NodeId, Position, Role, planted};
 use std::convert::Infallible;
@@ -34,6 +34,8 @@ kernel::messages! {
             epoch: Epoch,
             /// The first position to give away.
             first: LogPosition,
+            /// The journal by which it is meant: one that lost its disk does not know which epochs it has served.
+            life: Option<Life>,
         },
         /// From an auxiliary: are you there?
         4 => Ping {},
@@ -43,8 +45,10 @@ kernel::messages! {
 kernel::record! {
     /// The last epoch that it began to serve.
     pub struct Began {
-        /// The epoch.
+        /// The epoch; 0 before the first.
         epoch: Epoch,
+        /// Its life.
+        life: Option<Life>,
     }
 }
 
@@ -53,6 +57,7 @@ kernel::record! {
 /// Invariant: it serves an epoch in one life only, and gives a position of it away once.
 #[derive(Clone, Debug, Default)]
 pub struct Sequencer {
+    life: Option<Life>,
     began: Epoch,
     /// The next position, while it serves.
     next: Option<LogPosition>,
@@ -70,12 +75,16 @@ impl Sequencer {
     }
 
     fn on_begin(&mut self, message: &Begin, cx: &mut Cx<'_, Self>) {
-        let Begin { epoch, first } = *message;
-        if epoch > self.began {
+        let Begin { epoch, first, life } = *message;
+        if epoch > self.began && life == self.life {
             (self.began, self.next) = (epoch, Some(first));
-            let position = cx.append(&Began { epoch });
-            cx.trim(position);
+            self.keep(cx);
         }
+    }
+
+    fn keep(&self, cx: &mut Cx<'_, Self>) {
+        let position = cx.append(&Began { epoch: self.began, life: self.life });
+        cx.trim(position);
     }
 
     /// The next position, if this is the caller's epoch.
@@ -96,8 +105,16 @@ impl Role for Sequencer {
     type Record = Began;
 
     fn restore(&mut self, _position: Position, record: Began) {
+        self.life = record.life.or(self.life);
         if !planted!(C07) {
             self.began = self.began.max(record.epoch);
+        }
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.life.is_none() {
+            self.life = Some(Life(cx.rng().bits()));
+            self.keep(cx);
         }
     }
 
@@ -115,7 +132,7 @@ impl Role for Sequencer {
             SequencerIn::Begin(message) => self.on_begin(&message, cx),
             SequencerIn::Ping(Ping {}) => {
                 let serves = self.next.is_some();
-                cx.send_durable(from, SequencerPong { began: self.began, serves });
+                cx.send_durable(from, SequencerPong { began: self.began, serves, life: self.life });
             }
         }
     }

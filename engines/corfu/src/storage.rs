@@ -1,101 +1,29 @@
 //! A storage server: positions that are written once (the paper's flash units).
 
-use crate::auxiliary::{Beyond, SealAck, StoragePong};
+mod copy;
+mod message;
+mod record;
+mod source;
+
+pub use message::{
+    Compare, Compared, Finish, Follow, Followed, Measure, Name, Named, Ping, Placed, Project, Read, Seal,
+    StorageIn, Trim, Write,
+};
+pub use record::StorageRecord;
+
+use crate::Corfu;
+use crate::auxiliary::{Beyond, SealAck, Standing, StoragePong};
 use crate::client::{Found, Gone, Measured, Occupied, Sealed, Trimmed, Written};
-use crate::projection::{Entry, Epoch, LogPosition};
-use crate::{Corfu, Message};
-use kernel::{Cx, Decode, DecodeError, Encode, NodeId, Position, Reader, Role, planted};
-use std::collections::BTreeMap;
-use std::convert::Infallible;
+use crate::projection::{Entry, Epoch, Life, LogPosition};
+use copy::Copy;
+use kernel::{Cx, NodeId, Position, Role, planted};
+use std::collections::{BTreeMap, VecDeque};
 
-kernel::messages! {
-    /// Everything a storage server can be sent.
-    pub enum StorageIn in Message::Storage {
-        /// From a client: keep this, if nothing is there.
-        1 => Write {
-            /// The client's name for its call.
-            id: u64,
-            /// The client's epoch.
-            epoch: Epoch,
-            /// Where.
-            position: LogPosition,
-            /// What.
-            entry: Entry,
-        },
-        /// From a client: what is there?
-        2 => Read {
-            /// The client's name for its call.
-            id: u64,
-            /// The client's epoch.
-            epoch: Epoch,
-            /// Where.
-            position: LogPosition,
-        },
-        /// From an auxiliary: serve no epoch below this one any more, and say how far you are written.
-        3 => Seal {
-            /// The epoch.
-            epoch: Epoch,
-        },
-        /// From an auxiliary: are you there?
-        4 => Ping {},
-        /// From a client: drop what is below a position.
-        5 => Trim {
-            /// The client's name for its call.
-            id: u64,
-            /// The client's epoch.
-            epoch: Epoch,
-            /// The first position to keep.
-            before: LogPosition,
-        },
-        /// From a client: how much is there?
-        6 => Measure {
-            /// The client's name for its call.
-            id: u64,
-            /// The client's epoch.
-            epoch: Epoch,
-        },
-    }
-}
-
-/// What a storage server keeps.
-#[derive(Clone, PartialEq, Debug)]
-pub enum StorageRecord {
-    /// It serves no epoch below.
-    Sealed(Epoch),
-    /// A position is written.
-    Kept(LogPosition, Entry),
-    /// Positions below are gone.
-    Trimmed(LogPosition),
-}
-
-impl Encode for StorageRecord {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Sealed(epoch) => {
-                out.push(1);
-                epoch.encode(out);
-            }
-            Self::Kept(position, entry) => {
-                out.push(2);
-                position.encode(out);
-                entry.encode(out);
-            }
-            Self::Trimmed(before) => {
-                out.push(3);
-                before.encode(out);
-            }
-        }
-    }
-}
-
-impl Decode for StorageRecord {
-    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        match u8::decode(input)? {
-            1 => Epoch::decode(input).map(Self::Sealed),
-            2 => Ok(Self::Kept(input.field()?, input.field()?)),
-            3 => LogPosition::decode(input).map(Self::Trimmed),
-            tag => Err(DecodeError::UnknownTag("record of a storage server", tag)),
-        }
+kernel::timers! {
+    /// The storage server's timers.
+    pub enum StorageTimer {
+        /// Ask for more of what is copied.
+        Copy,
     }
 }
 
@@ -120,22 +48,69 @@ const ENTRY_OVERHEAD: u64 = 64;
 
 /// Keeps entries, in memory and in its journal: at most about as many bytes as it is told; beyond it the oldest go.
 ///
-/// Invariant: a position that holds an entry holds it until it is trimmed; nothing is written in an epoch below the one it is
-/// sealed for, nor below the first position that is left.
+/// Invariant: while it serves, a position that holds an entry holds it until it is trimmed; nothing is written in an epoch below the
+/// one it is sealed for, nor below the first position that is left; it serves the epochs alone whose projection means its journal.
 #[derive(Clone, Debug)]
 pub struct StorageServer {
+    life: Option<Life>,
+    /// Drawn anew at every start.
+    run: u64,
+    /// It serves no epoch below.
     epoch: Epoch,
+    /// The last epoch that it was told to serve.
+    opened: Epoch,
+    /// The last projection that this run of it was told of.
+    told: Epoch,
     entries: BTreeMap<LogPosition, Kept>,
+    /// What was written, in the journal's order. What is gone or was replaced stays until it is the first.
+    order: VecDeque<(Position, LogPosition)>,
     /// Everything below is gone.
     first: LogPosition,
     bytes: u64,
     retain_bytes: u64,
+    /// Positions that one answer to a newcomer tells of.
+    page: usize,
+    /// While it is not in the projection, and its chain has room for it.
+    copy: Option<Copy>,
 }
 
+/// Positions that one answer to a newcomer tells of, unless something else is said.
+const PAGE: usize = 1_024;
+
 impl StorageServer {
-    /// A server of the first epoch, or one that waits to be sealed for a later one.
+    /// A server that waits to be told that it serves.
     pub fn new(retain_bytes: u64) -> Self {
-        Self { epoch: Epoch(1), entries: BTreeMap::new(), first: LogPosition(0), bytes: 0, retain_bytes }
+        Self {
+            life: None,
+            run: 0,
+            epoch: Epoch(1),
+            opened: Epoch(0),
+            told: Epoch(0),
+            entries: BTreeMap::new(),
+            order: VecDeque::new(),
+            first: LogPosition(0),
+            bytes: 0,
+            retain_bytes,
+            page: PAGE,
+            copy: None,
+        }
+    }
+
+    /// The same, with so many positions in one answer to a newcomer, at least one.
+    #[must_use]
+    pub fn with_page(mut self, positions: usize) -> Self {
+        self.page = positions.max(1);
+        self
+    }
+
+    /// True if it serves the epoch of [`StorageServer::epoch`].
+    pub fn serves(&self) -> bool {
+        self.opened == self.epoch
+    }
+
+    /// Its journal's name; none before it has started.
+    pub fn life(&self) -> Option<Life> {
+        self.life
     }
 
     /// The epoch it serves, or waits to serve.
@@ -185,11 +160,9 @@ impl StorageServer {
                 return false;
             }
             cx.send_durable(client, Sealed { id, epoch: self.epoch });
-        } else if epoch > self.epoch {
-            // Every server of a projection is sealed before anybody knows the projection.
-            cx.reject("call of an epoch that this server was not sealed for");
         }
-        epoch != self.epoch
+        // A later epoch's client knows a projection that this server has not heard of, or that means an earlier life of it.
+        epoch != self.epoch || !self.serves()
     }
 
     /// The same of one that asks for what is gone.
@@ -222,8 +195,15 @@ impl StorageServer {
 
     fn insert(&mut self, position: LogPosition, kept: Kept) {
         self.bytes += kept.bytes();
+        self.order.push_back((kept.record, position));
         if let Some(replaced) = self.entries.insert(position, kept) {
             self.bytes -= replaced.bytes();
+        }
+    }
+
+    fn remove(&mut self, position: LogPosition) {
+        if let Some(kept) = self.entries.remove(&position) {
+            self.bytes -= kept.bytes();
         }
     }
 
@@ -280,29 +260,76 @@ impl StorageServer {
     }
 
     /// Lets the journal go up to the oldest record that is still needed.
-    fn forget(&self, cx: &mut Cx<'_, Self>) {
-        let sealed = cx.append(&StorageRecord::Sealed(self.epoch));
+    fn forget(&mut self, cx: &mut Cx<'_, Self>) {
+        let standing = cx.append(&StorageRecord::Sealed(self.epoch));
+        cx.append(&StorageRecord::Serves(self.opened));
         cx.append(&StorageRecord::Trimmed(self.first));
-        let oldest = self.entries.values().map(|kept| kept.record).min();
-        cx.trim(oldest.unwrap_or(sealed).min(sealed));
+        if let Some(life) = self.life {
+            cx.append(&StorageRecord::Life(life));
+        }
+        let is_left = |&(record, position): &(Position, LogPosition)| {
+            self.entries.get(&position).is_some_and(|kept| kept.record == record)
+        };
+        let gone = self.order.iter().take_while(|written| !is_left(written)).count();
+        self.order.drain(..gone);
+        cx.trim(self.order.front().map_or(standing, |&(record, _)| record));
     }
 
-    fn on_seal(&mut self, auxiliary: NodeId, epoch: Epoch, cx: &mut Cx<'_, Self>) {
-        if epoch < self.epoch {
-            return cx.send_durable(auxiliary, Beyond { epoch: self.epoch });
-        }
+    fn seal(&mut self, epoch: Epoch, cx: &mut Cx<'_, Self>) {
         if epoch > self.epoch {
             self.epoch = epoch;
             cx.append(&StorageRecord::Sealed(epoch));
         }
-        cx.send_durable(auxiliary, SealAck { epoch, next: self.next() });
+    }
+
+    fn on_seal(&mut self, auxiliary: NodeId, message: &Seal, cx: &mut Cx<'_, Self>) {
+        let Seal { epoch, life } = *message;
+        if life != self.life && !planted!(C22) {
+            return self.say_standing(auxiliary, cx);
+        }
+        if epoch < self.epoch {
+            return cx.send_durable(auxiliary, Beyond { epoch: self.epoch });
+        }
+        self.seal(epoch, cx);
+        cx.send_durable(auxiliary, SealAck { epoch, next: self.next(), life: self.life });
+    }
+
+    fn say_standing(&self, auxiliary: NodeId, cx: &mut Cx<'_, Self>) {
+        let copied = self.copy.as_ref().map(Copy::progress);
+        let standing = self.life.map(|life| Standing { life, run: self.run, told: self.told, copied });
+        cx.send_durable(auxiliary, StoragePong { epoch: self.epoch, standing });
+    }
+
+    fn on_project(&mut self, message: &Project, cx: &mut Cx<'_, Self>) {
+        let Project { projection, chain } = message;
+        let Some(life) = self.life.filter(|_| projection.is_sound() && projection.epoch >= self.epoch) else {
+            return;
+        };
+        let epoch = projection.epoch;
+        if projection.servers().any(|server| server == cx.node()) && projection.means(cx.node(), life) {
+            if epoch > self.epoch && !planted!(C22) {
+                return cx.reject("a projection for which this server was not sealed");
+            }
+            if self.copy.take().is_some() {
+                cx.mark("storage.was_let_in");
+            }
+            if self.opened < epoch {
+                self.seal(epoch, cx);
+                self.opened = epoch;
+                cx.append(&StorageRecord::Serves(epoch));
+            }
+        } else {
+            self.seal(epoch, cx);
+            self.copy_from(projection, *chain, cx);
+        }
+        self.told = epoch;
     }
 }
 
 impl Role for StorageServer {
     type Family = Corfu;
     type In = StorageIn;
-    type Timer = Infallible;
+    type Timer = StorageTimer;
     type Record = StorageRecord;
 
     fn restore(&mut self, record_at: Position, record: StorageRecord) {
@@ -310,6 +337,18 @@ impl Role for StorageServer {
             StorageRecord::Sealed(epoch) => self.epoch = self.epoch.max(epoch),
             StorageRecord::Kept(position, entry) => self.insert(position, Kept { record: record_at, entry }),
             StorageRecord::Trimmed(before) => self.drop_below(before),
+            StorageRecord::Life(life) => self.life = Some(life),
+            StorageRecord::Serves(epoch) => self.opened = self.opened.max(epoch),
+            StorageRecord::Dropped(position) => self.remove(position),
+        }
+    }
+
+    fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
+        self.run = cx.rng().bits();
+        if self.life.is_none() {
+            let life = Life(cx.rng().bits());
+            self.life = Some(life);
+            cx.append(&StorageRecord::Life(life));
         }
     }
 
@@ -317,10 +356,22 @@ impl Role for StorageServer {
         match message {
             StorageIn::Write(message) => self.on_write(from, message, cx),
             StorageIn::Read(message) => self.on_read(from, &message, cx),
-            StorageIn::Seal(message) => self.on_seal(from, message.epoch, cx),
-            StorageIn::Ping(Ping {}) => cx.send_durable(from, StoragePong { epoch: self.epoch }),
+            StorageIn::Seal(message) => self.on_seal(from, &message, cx),
+            StorageIn::Ping(Ping {}) => self.say_standing(from, cx),
             StorageIn::Trim(message) => self.on_trim(from, &message, cx),
             StorageIn::Measure(message) => self.on_measure(from, &message, cx),
+            StorageIn::Project(message) => self.on_project(&message, cx),
+            StorageIn::Finish(message) => self.on_finish(from, &message, cx),
+            StorageIn::Compare(message) => self.on_compare(from, &message, cx),
+            StorageIn::Compared(message) => self.on_compared(from, message, cx),
+            StorageIn::Follow(message) => self.on_follow(from, &message, cx),
+            StorageIn::Followed(message) => self.on_followed(from, message, cx),
+        }
+    }
+
+    fn on_timer(&mut self, timer: StorageTimer, cx: &mut Cx<'_, Self>) {
+        match timer {
+            StorageTimer::Copy => self.look(cx),
         }
     }
 }

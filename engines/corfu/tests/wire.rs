@@ -3,7 +3,7 @@
 use corfu::auxiliary::{self, AuxiliaryRecord, Vote};
 use corfu::sequencer::{self, Began};
 use corfu::storage::{self, StorageRecord};
-use corfu::{Data, Entry, Epoch, LogPosition, Message, Projection, client};
+use corfu::{Data, Entry, Epoch, Life, Lived, LogPosition, Message, Projection, client};
 use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place, Rng};
 use parts::Ballot;
 use std::fmt::{Debug, Write as _};
@@ -12,12 +12,15 @@ fn node(host: u32, place: u32) -> NodeId {
     NodeId::new(HostId(host), Place(place))
 }
 
+const LIFE: Life = Life(11);
+
 fn projection() -> Projection {
     Projection {
         epoch: Epoch(3),
         sequencer: node(1, 2),
         first: LogPosition(20),
         chains: vec![vec![node(1, 16), node(2, 16)], vec![node(2, 17)]],
+        lives: vec![Lived { node: node(1, 16), life: LIFE }, Lived { node: node(2, 16), life: Life(12) }],
     }
 }
 
@@ -36,27 +39,35 @@ fn vote() -> Vote {
 /// One of every message, in the order of their tags.
 fn messages() -> Vec<Message> {
     let (id, epoch, position, ballot) = (6, Epoch(2), LogPosition(12), ballot());
+    let (life, session, source) = (Some(LIFE), 21, node(3, 16));
+    let copied = Some(auxiliary::Copied { epoch, source, behind: Some(4) });
+    let standing = Some(auxiliary::Standing { life: LIFE, run: 8, told: epoch, copied });
+    let name = Some(storage::Name { writer: node(9, 3), tag: 5 });
+    let names =
+        vec![storage::Named { position, name }, storage::Named { position: LogPosition(14), name: None }];
+    let entries = vec![storage::Placed { position, entry: data() }];
+    let (to, first) = (Some(LogPosition(15)), LogPosition(2));
     vec![
         sequencer::Next { id, epoch, count: 3 }.into(),
         sequencer::Tail { id, epoch }.into(),
-        sequencer::Begin { epoch, first: position }.into(),
+        sequencer::Begin { epoch, first: position, life }.into(),
         sequencer::Ping {}.into(),
         storage::Write { id, epoch, position, entry: data() }.into(),
         storage::Read { id, epoch, position }.into(),
-        storage::Seal { epoch }.into(),
+        storage::Seal { epoch, life }.into(),
         storage::Ping {}.into(),
         auxiliary::WantProjection { epoch }.into(),
-        auxiliary::StoragePong { epoch }.into(),
-        auxiliary::SequencerPong { began: epoch, serves: true }.into(),
-        auxiliary::SealAck { epoch, next: position }.into(),
+        auxiliary::StoragePong { epoch, standing }.into(),
+        auxiliary::SequencerPong { began: epoch, serves: true, life }.into(),
+        auxiliary::SealAck { epoch, next: position, life }.into(),
         auxiliary::Beyond { epoch }.into(),
         auxiliary::Prepare { base: projection(), ballot }.into(),
-        auxiliary::Promise { epoch, ballot, accepted: Some(vote()) }.into(),
+        auxiliary::Promise { epoch, ballot, accepted: Some(vote()), life }.into(),
         auxiliary::Accept { vote: vote() }.into(),
-        auxiliary::Accepted { epoch, ballot }.into(),
+        auxiliary::Accepted { epoch, ballot, life }.into(),
         auxiliary::Refused { epoch, promised: ballot }.into(),
         auxiliary::Install { projection: projection() }.into(),
-        auxiliary::Hello { epoch }.into(),
+        auxiliary::Hello { epoch, life }.into(),
         client::Token { id, epoch, position }.into(),
         client::TailIs { id, epoch, next: position }.into(),
         client::Written { id, epoch, position }.into(),
@@ -69,6 +80,22 @@ fn messages() -> Vec<Message> {
         client::Gone { id, epoch, position, resume_from: LogPosition(13) }.into(),
         client::Trimmed { id, epoch }.into(),
         client::Measured { id, epoch, first: position, bytes: 7 }.into(),
+        auxiliary::Whole { epoch, life: LIFE, source }.into(),
+        storage::Project { projection: projection(), chain: Some(1) }.into(),
+        storage::Finish { epoch, life: LIFE, source }.into(),
+        storage::Compare { session, life: LIFE, from: position, to, names }.into(),
+        storage::Compared {
+            session,
+            from: position,
+            to,
+            first,
+            end: 30,
+            absent: vec![first],
+            entries: entries.clone(),
+        }
+        .into(),
+        storage::Follow { session, life: LIFE, from: 30 }.into(),
+        storage::Followed { session, from: 30, to: 31, end: 32, first, epoch, serves: false, entries }.into(),
     ]
 }
 
@@ -77,6 +104,9 @@ fn records() -> Vec<StorageRecord> {
         StorageRecord::Sealed(Epoch(2)),
         StorageRecord::Kept(LogPosition(12), data()),
         StorageRecord::Trimmed(LogPosition(9)),
+        StorageRecord::Life(LIFE),
+        StorageRecord::Serves(Epoch(2)),
+        StorageRecord::Dropped(LogPosition(12)),
     ]
 }
 
@@ -91,9 +121,15 @@ fn golden() -> String {
     };
     messages().iter().for_each(|it| line("", it, it.encoded()));
     records().iter().for_each(|it| line("StorageRecord.", it, it.encoded()));
-    let kept = AuxiliaryRecord { installed: projection(), promised: ballot(), accepted: Some(vote()) };
+    let kept = AuxiliaryRecord {
+        installed: projection(),
+        promised: ballot(),
+        accepted: Some(vote()),
+        life: Some(LIFE),
+    };
     line("", &kept, kept.encoded());
-    line("", &Began { epoch: Epoch(2) }, Began { epoch: Epoch(2) }.encoded());
+    let began = Began { epoch: Epoch(2), life: Some(LIFE) };
+    line("", &began, began.encoded());
     text
 }
 
@@ -113,6 +149,22 @@ fn every_message_and_record_has_its_golden_bytes() {
     for message in messages() {
         assert_eq!(Message::decoded(&Bytes::from(message.encoded())), Ok(message));
     }
+}
+
+// The journals of logs that began before nodes had lives must be read: their projections mean nobody's journal.
+#[test]
+fn a_projection_without_lives_is_read() {
+    let mut old = Vec::new();
+    let Projection { epoch, sequencer, first, chains, .. } = projection();
+    (epoch, sequencer).encode(&mut old);
+    first.encode(&mut old);
+    chains.encode(&mut old);
+    ballot().encode(&mut old);
+    None::<Vote>.encode(&mut old);
+    let read = AuxiliaryRecord::decoded(&Bytes::from(old));
+    let installed = Projection { lives: Vec::new(), ..projection() };
+    let kept = AuxiliaryRecord { installed, promised: ballot(), accepted: None, life: None };
+    assert_eq!(read, Ok(kept));
 }
 
 // A peer's garbage must not take a host down, hang it, or make it allocate without bound.

@@ -8,7 +8,10 @@ use ::corfu::{
 };
 use history::History;
 use kernel::{Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
-use sim::{Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind, Tuning};
+use sim::{
+    Aim, Blow, Class, Classes, Cluster, Control, Core, HostIndex, HostMask, HostSpec, Life, Loss,
+    OperationId, Replacement, Scenario, StrikeKind, Tuning,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -22,9 +25,19 @@ pub struct CorfuScenario {
     auxiliaries: Vec<NodeId>,
     sequencers: Vec<NodeId>,
     initial: Projection,
+    /// Servers of each chain that wait until one is lost.
+    spares: Vec<Vec<NodeId>>,
+    /// Whether a host that loses its disk comes back with an empty one.
+    comes_back: bool,
+    /// How many newcomers are still to be struck between the last that they copy and its fsync.
+    plots: u32,
+    /// The host whose server was let into a chain last.
+    let_in: Option<HostId>,
     parameters: Parameters,
     /// What each storage server holds; some clusters drop their oldest entries all the time.
     retain_bytes: u64,
+    /// Positions that an answer to a newcomer tells of: few, so that copies take many.
+    page: usize,
     history: History,
     /// Every projection that any auxiliary has installed.
     projections: BTreeMap<Epoch, Projection>,
@@ -42,24 +55,38 @@ const CLIENTS: usize = 3;
 const MARKS: &[&str] = &[
     "auxiliary.adopted_a_projection",
     "auxiliary.began_a_change",
+    "auxiliary.gave_votes_back",
     "auxiliary.left_a_server_out",
+    "auxiliary.let_a_server_in",
     "auxiliary.lost_to_another",
+    "auxiliary.made_a_flapping_server_wait_longer",
     "auxiliary.replaced_the_sequencer",
+    "auxiliary.suspected_somebody_who_was_there",
+    "auxiliary.went_on_without_a_newcomer",
     "client.filled_a_hole",
     "client.found_its_entry_after_a_change",
     "client.helped_a_writer",
     "client.left_a_hole",
     "client.lost_its_position",
     "client.was_told_what_is_gone",
+    "scenario.a_spare_came_in",
+    "scenario.struck_a_newcomer_that_had_the_rest",
+    "storage.began_to_copy",
+    "storage.copied_the_rest_of_a_sealed_server",
     "storage.dropped_its_oldest",
+    "storage.dropped_what_its_chain_has_not",
+    "storage.was_let_in",
 ];
 
-const STRIKES: [StrikeKind; 5] = [
-    StrikeKind { name: "kill the sequencer", class: sim::Class::Strike },
-    StrikeKind { name: "pause the sequencer", class: sim::Class::Strike },
-    StrikeKind { name: "kill a chain's head", class: sim::Class::Strike },
-    StrikeKind { name: "pause a chain's tail", class: sim::Class::Strike },
-    StrikeKind { name: "kill everybody", class: sim::Class::Strike },
+const STRIKES: [StrikeKind; 8] = [
+    StrikeKind { name: "kill the sequencer", class: Class::Strike },
+    StrikeKind { name: "pause the sequencer", class: Class::Strike },
+    StrikeKind { name: "kill a chain's head", class: Class::Strike },
+    StrikeKind { name: "pause a chain's tail", class: Class::Strike },
+    StrikeKind { name: "kill everybody", class: Class::Strike },
+    StrikeKind { name: "kill who was let in last", class: Class::Strike },
+    StrikeKind { name: "kill a newcomer", class: Class::Strike },
+    StrikeKind { name: "kill the tail of a chain that is copied", class: Class::Strike },
 ];
 
 impl CorfuScenario {
@@ -73,6 +100,11 @@ impl CorfuScenario {
         let server = |chain: usize, replica: usize| {
             NodeId::new(servers[(chain + replica) % count], Place(STORAGE + chain as u32))
         };
+        // One more for each chain, in some clusters that have another host for it.
+        let spare = replicas < count && rng.chance(0.5);
+        let spares = (0..chains).map(|chain| if spare { vec![server(chain, replicas)] } else { Vec::new() });
+        let spares = spares.collect();
+        let comes_back = !spare || rng.chance(0.5);
         let chains = (0..chains).map(|chain| (0..replicas).map(|nth| server(chain, nth)).collect()).collect();
         let sequencers: Vec<NodeId> =
             servers.iter().take(rng.between(2, 3) as usize).map(|&it| NodeId::new(it, SEQUENCER)).collect();
@@ -81,7 +113,11 @@ impl CorfuScenario {
             resend_after: ms(rng.between(30, 120)),
             hole_after: ms(rng.between(10, 200)),
             suspect_after: ms(rng.between(80, 400)),
+            suspect_max: ms(3_000),
             seal_for: ms(rng.between(20, 200)),
+            finish_for: ms(rng.between(50, 400)),
+            back_off: ms(rng.between(50, 500)),
+            back_off_max: ms(3_000),
             ..Parameters::default()
         };
         Self {
@@ -90,8 +126,13 @@ impl CorfuScenario {
             sequencers,
             servers,
             clients,
+            spares,
+            comes_back,
+            plots: if rng.chance(0.4) { 6 } else { 0 },
+            let_in: None,
             parameters,
             retain_bytes: if rng.chance(0.3) { 1_000 } else { u64::MAX },
+            page: rng.between(2, 30) as usize,
             history: History::default(),
             projections: BTreeMap::new(),
         }
@@ -101,11 +142,30 @@ impl CorfuScenario {
         self.projections.last_key_value().map_or(&self.initial, |(_, projection)| projection)
     }
 
+    /// Kills a server's host when it has written to its journal, and before that is on the disk.
+    fn crash_unsynced(&self, host: HostId, down: Duration, draw: u64, control: &mut Control<'_, Node>) {
+        if let Some(index) = self.servers.iter().position(|&it| it == host) {
+            let hosts = HostMask::of(index as HostIndex);
+            let (aim, loss, output_lost) = (Aim::Unsynced, Loss::All, false);
+            control.inflict(Blow::Crash { hosts, aim, loss, output_lost, draw }, down);
+        }
+    }
+
+    /// All that may keep entries.
+    fn candidates(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.initial.servers().chain(self.spares.iter().flatten().copied())
+    }
+
     fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         for (id, node) in cluster.nodes_of(host) {
             match node {
                 Node::Auxiliary(auxiliary) => {
                     let installed = auxiliary.installed();
+                    if installed.epoch > self.latest().epoch {
+                        let before: Vec<NodeId> = self.latest().servers().collect();
+                        let newcomer = installed.servers().find(|server| !before.contains(server));
+                        self.let_in = newcomer.map(NodeId::host).or(self.let_in);
+                    }
                     let known = self.projections.entry(installed.epoch).or_insert_with(|| installed.clone());
                     invariant!(AGREE, known == installed, "{id} has {installed:?}, another {known:?}");
                 }
@@ -125,7 +185,9 @@ impl CorfuScenario {
         let latest = self.latest();
         for &id in latest.chain(position) {
             let Some(Node::Storage(server)) = cluster.node(id) else { continue };
-            if position < server.first() {
+            // One that lost its disk and that nobody has missed yet serves nobody.
+            let is_meant = latest.life(id) == server.life() || serves(server, latest);
+            if position < server.first() || !is_meant {
                 continue;
             }
             let entry = server.entry(position);
@@ -135,6 +197,58 @@ impl CorfuScenario {
                 (Some(_) | None, _) => false,
             };
             invariant!(DUR, same, "{id} has {entry:?} at {position} in {:?}, not {known:?}", latest.epoch);
+        }
+    }
+}
+
+/// True if the server serves in the projection, by right or not.
+fn serves(server: &StorageServer, projection: &Projection) -> bool {
+    server.epoch() == projection.epoch && server.serves()
+}
+
+impl CorfuScenario {
+    /// No chain needs a host's disk, and nobody else has lost one whose loss is not made good yet.
+    fn is_whole_without(&self, host: HostId, cluster: &Cluster<'_, Node>) -> Result<(), String> {
+        let latest = self.latest();
+        for &id in &self.auxiliaries {
+            match cluster.node(id) {
+                Some(Node::Auxiliary(it)) if it.installed() != latest || it.is_changing() => {
+                    return Err(format!("{id} is changing, or behind"));
+                }
+                Some(Node::Auxiliary(it)) if it.life() == latest.life(id) => {}
+                _ => return Err(format!("{id} has no votes")),
+            }
+        }
+        for (chain, servers) in latest.chains.iter().enumerate() {
+            for &id in servers {
+                match cluster.node(id) {
+                    Some(Node::Storage(it)) if it.life() == latest.life(id) && serves(it, latest) => {}
+                    _ => return Err(format!("{id} does not serve")),
+                }
+            }
+            if servers.iter().all(|server| server.host() == host) {
+                return Err(format!("nobody else has chain {chain}"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Each server of a chain has what the ones behind it have.
+    fn check_nested(&self, cluster: &Cluster<'_, Node>) {
+        let latest = self.latest();
+        let serving = |id: &NodeId| match cluster.node(*id) {
+            Some(Node::Storage(server)) if serves(server, latest) => Some((*id, server)),
+            _ => None,
+        };
+        for chain in &latest.chains {
+            let servers: Vec<_> = chain.iter().filter_map(serving).collect();
+            for pair in servers.windows(2) {
+                let [(before, upper), (id, lower)] = pair else { continue };
+                for (position, entry) in lower.entries().filter(|(position, _)| *position >= upper.first()) {
+                    let above = upper.entry(position);
+                    invariant!(NEST, above == Some(entry), "{id} has {position}, {before} has {above:?}");
+                }
+            }
         }
     }
 }
@@ -154,7 +268,7 @@ impl Scenario for CorfuScenario {
     }
 
     fn classes(&self) -> Classes {
-        Classes::PHYSICAL.with(sim::Class::Strike)
+        Classes::PHYSICAL.with(Class::Strike).with(Class::DiskLost)
     }
 
     fn tuning(&self) -> Tuning {
@@ -179,16 +293,16 @@ impl Scenario for CorfuScenario {
         let mut nodes = Vec::new();
         if self.auxiliaries.iter().any(|auxiliary| auxiliary.host() == life.host) {
             let (peers, sequencers) = (self.auxiliaries.clone(), self.sequencers.clone());
-            let auxiliary = Auxiliary::new(peers, sequencers, initial, parameters);
+            let auxiliary = Auxiliary::new(peers, sequencers, initial, parameters).with_spares(&self.spares);
             nodes.push((AUXILIARY, Node::Auxiliary(auxiliary)));
         }
         if self.sequencers.iter().any(|sequencer| sequencer.host() == life.host) {
             nodes.push((SEQUENCER, Node::Sequencer(Sequencer::new())));
         }
-        let here = self.initial.servers().filter(|server| server.host() == life.host);
-        nodes.extend(
-            here.map(|server| (server.place(), Node::Storage(StorageServer::new(self.retain_bytes)))),
-        );
+        let here = self.candidates().filter(|server| server.host() == life.host);
+        nodes.extend(here.map(|server| {
+            (server.place(), Node::Storage(StorageServer::new(self.retain_bytes).with_page(self.page)))
+        }));
         nodes
     }
 
@@ -229,10 +343,39 @@ impl Scenario for CorfuScenario {
         for position in self.history.answered(id, &response, may_go, control.cluster.now()) {
             self.check_durable(position, &control.cluster);
         }
+        let latest = self.latest();
+        if self.spares.iter().flatten().any(|&spare| latest.servers().any(|server| server == spare)) {
+            control.mark("scenario.a_spare_came_in");
+        }
     }
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         self.look(host, cluster);
+    }
+
+    fn watches(&self) -> bool {
+        self.plots > 0
+    }
+
+    fn watch(&mut self, control: &mut Control<'_, Node>) {
+        let mut nodes = control.cluster.nodes();
+        let finishing = nodes.find_map(|(id, node)| match node {
+            Node::Storage(server) if server.is_finishing() => Some(id.host()),
+            _ => None,
+        });
+        if let Some(host) = finishing.filter(|_| self.plots > 0) {
+            self.plots -= 1;
+            control.mark("scenario.struck_a_newcomer_that_had_the_rest");
+            self.crash_unsynced(host, Duration::from_millis(100), 0, control);
+        }
+    }
+
+    fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
+        self.servers.contains(&host) && self.is_whole_without(host, cluster).is_ok()
+    }
+
+    fn on_disk_lost(&mut self, _host: HostId, _cluster: &Cluster<'_, Node>) -> Replacement {
+        if self.comes_back { Replacement::Wiped } else { Replacement::StayDown }
     }
 
     fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
@@ -246,6 +389,22 @@ impl Scenario for CorfuScenario {
             (1, _) => control.pause(sequencer, down),
             (2, [head, ..]) => control.crash(head.host(), Loss::All, down, rng),
             (3, [.., tail]) => control.pause(tail.host(), down),
+            (5, _) if self.let_in.is_some() => {
+                let host = self.let_in.unwrap_or(sequencer);
+                control.crash(host, Loss::All, down, rng);
+            }
+            (6 | 7, _) => {
+                let copying = self.candidates().find_map(|id| match control.cluster.node(id) {
+                    Some(Node::Storage(server)) => Some((id, server.copies_from()?)),
+                    _ => None,
+                });
+                let Some((newcomer, source)) = copying else { return false };
+                let host = if which == 6 { newcomer.host() } else { source.host() };
+                match rng.chance(0.5) {
+                    true => self.crash_unsynced(host, down, rng.bits(), control),
+                    false => control.crash(host, Loss::All, down, rng),
+                }
+            }
             (4, _) => {
                 for &host in &self.servers {
                     if control.cluster.is_up(host) {
@@ -258,18 +417,32 @@ impl Scenario for CorfuScenario {
         true
     }
 
-    /// Servers that were left out do not come back: which of the others are needed is known to whoever changes the projection.
-    fn core(&mut self, _cluster: &Cluster<'_, Node>, _rng: &mut Rng) -> Core {
-        Core::Hosts(self.servers.iter().chain(&self.clients).copied().collect())
+    /// Which of the servers are needed is known to whoever changes the projection: all that have not lost their disks for good.
+    fn core(&mut self, cluster: &Cluster<'_, Node>, _rng: &mut Rng) -> Core {
+        let servers = self.servers.iter().filter(|&&host| !cluster.is_lost(host));
+        Core::Hosts(servers.chain(&self.clients).copied().collect())
     }
 
-    fn converged(&self, _core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
-        let latest = self.latest().epoch;
+    fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
+        let latest = self.latest();
         for (id, node) in cluster.nodes() {
             if let Node::Auxiliary(auxiliary) = node
-                && auxiliary.installed().epoch != latest
+                && (auxiliary.installed() != latest || auxiliary.life() != latest.life(id))
             {
-                return Err(format!("{id} knows {:?} only, not {latest:?}", auxiliary.installed().epoch));
+                return Err(format!("{id} knows {:?}, not {:?}", auxiliary.installed().epoch, latest.epoch));
+            }
+        }
+        for (number, chain) in latest.chains.iter().enumerate() {
+            let candidates = self.initial.chains[number].iter().chain(&self.spares[number]);
+            let there = candidates.filter(|candidate| core.contains(&candidate.host())).count();
+            if chain.len() < there.min(self.initial.chains[number].len()) {
+                return Err(format!("chain {number} is {chain:?} only"));
+            }
+            for &id in chain {
+                let serves = |it: &StorageServer| it.life() == latest.life(id) && serves(it, latest);
+                if !matches!(cluster.node(id), Some(Node::Storage(server)) if serves(server)) {
+                    return Err(format!("{id} does not serve in {:?}", latest.epoch));
+                }
             }
         }
         Ok(())
@@ -282,7 +455,10 @@ impl Scenario for CorfuScenario {
                 Some(format!("{id} has {:?}{changing}", auxiliary.installed()))
             }
             Node::Sequencer(sequencer) => Some(format!("{id} serves {:?}", sequencer.serves())),
-            Node::Storage(server) => Some(format!("{id} is in {:?}", server.epoch())),
+            Node::Storage(server) => {
+                let how = if server.serves() { "serves" } else { "waits for" };
+                Some(format!("{id} {how} {:?}, copies {:?}", server.epoch(), server.copies_from()))
+            }
             Node::Client(client) if client.outstanding() > 0 => {
                 Some(format!("{id} in {:?} waits for {}", client.epoch(), client.outstanding()))
             }
@@ -295,6 +471,7 @@ impl Scenario for CorfuScenario {
         for position in self.history.positions() {
             self.check_durable(position, cluster);
         }
+        self.check_nested(cluster);
     }
 
     fn history(&self) -> Option<String> {

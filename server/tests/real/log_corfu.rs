@@ -1,4 +1,4 @@
-//! The log over CORFU', the baseline, while hosts die, and what it says of that which it does not do.
+//! The log over CORFU', the baseline, while hosts die and come back, and what it says of that which it does not do.
 
 use crate::cluster::{Cluster, PATIENCE};
 use crate::{alone, http};
@@ -68,41 +68,39 @@ async fn all_of(log: &Log) -> (BTreeMap<u64, String>, u64) {
     }
 }
 
-// A baseline that loses what it acknowledged, or has it twice, proves nothing.
-#[test]
-fn acknowledged_entries_stay_over_corfu_while_hosts_die() {
-    alone(async {
-        let mut cluster = Cluster::start(3, SETTINGS, "").await;
+/// Writers on a cluster, and what they were told.
+struct Load {
+    record: Arc<Record>,
+    writers: Vec<tokio::task::JoinHandle<()>>,
+}
+
+impl Load {
+    fn start(cluster: &Cluster) -> Self {
         let record = Arc::new(Record::default());
-        let writers: Vec<_> = (0..WRITERS)
+        let writers = (0..WRITERS)
             .map(|writer| tokio::spawn(write_on(writer, cluster.endpoints_from(writer), record.clone())))
             .collect();
-        until_appended(&cluster, &record, 100).await;
-        // The first host has the sequencer. Whoever was left out does not come back to the chains, so that the last one has all.
-        for host in 0..2 {
-            cluster.kill(host);
-            until_appended(&cluster, &record, 100).await;
-            cluster.launch(host);
-            cluster.until("the host is back", PATIENCE, |cluster| cluster.is_ready(host)).await;
-            until_appended(&cluster, &record, 100).await;
-        }
-        let chains = cluster.status_of(2).await["log"]["projection"]["chains"].clone();
-        assert_eq!(chains, serde_json::json!([["c"], ["c"], ["c"]]), "others were left out");
-        cluster.kill_all();
-        cluster.launch_all();
-        cluster.until_ready().await;
-        until_appended(&cluster, &record, 100).await;
-        record.stop.store(true, Ordering::Relaxed);
-        for writer in writers {
+        Self { record, writers }
+    }
+
+    /// Waits for a hundred more.
+    async fn goes_on(&self, cluster: &Cluster) {
+        until_appended(cluster, &self.record, 100).await;
+    }
+
+    /// Stops it; every host must then hold the same log, which has every acknowledged entry at its position, and none twice.
+    async fn check(self, cluster: &Cluster) -> usize {
+        self.record.stop.store(true, Ordering::Relaxed);
+        for writer in self.writers {
             writer.await.expect("a writer does not panic");
         }
         let mut copies = Vec::new();
-        for host in 0..3 {
-            copies.push(all_of(&Log::connect([cluster.hosts[host].native.to_string()])).await);
+        for host in &cluster.hosts {
+            copies.push(all_of(&Log::connect([host.native.to_string()])).await);
         }
         assert!(copies.windows(2).all(|pair| pair[0] == pair[1]), "hosts hold different logs");
         let (entries, tail) = &copies[0];
-        let appended = record.appended.lock().unwrap_or_else(PoisonError::into_inner);
+        let appended = self.record.appended.lock().unwrap_or_else(PoisonError::into_inner);
         println!("corfu: {} appends answered, {} entries, tail {tail}", appended.len(), entries.len());
         for (first, at) in appended.iter() {
             for part in 0..BATCH {
@@ -113,6 +111,100 @@ fn acknowledged_entries_stay_over_corfu_while_hosts_die() {
         let mut all: Vec<&String> = entries.values().collect();
         all.sort_unstable();
         assert!(all.windows(2).all(|pair| pair[0] != pair[1]), "an entry is there twice");
+        appended.len()
+    }
+}
+
+/// The chains as a host knows them, each with its hosts in the order of their names.
+fn chains_of(cluster: &Cluster, host: usize) -> Vec<Vec<String>> {
+    let status = cluster.status(host).unwrap_or_default();
+    let chains = status["log"]["projection"]["chains"].as_array().cloned().unwrap_or_default();
+    let names = |chain: &serde_json::Value| {
+        let hosts = chain.as_array().into_iter().flatten();
+        let mut names: Vec<String> = hosts.filter_map(|name| Some(name.as_str()?.to_owned())).collect();
+        names.sort();
+        names
+    };
+    chains.iter().map(names).collect()
+}
+
+/// Waits until these hosts know that each of the three chains has exactly the hosts `names`, and returns how long that took.
+async fn until_chains_are(cluster: &Cluster, names: &[&str], known_by: &[usize]) -> Duration {
+    let began = Instant::now();
+    let wanted = vec![names.iter().map(|&name| name.to_owned()).collect::<Vec<_>>(); 3];
+    let holds = |cluster: &Cluster| known_by.iter().all(|&host| chains_of(cluster, host) == wanted);
+    cluster.until(&format!("all chains are {names:?}"), PATIENCE, holds).await;
+    began.elapsed()
+}
+
+/// Waits until every host knows that all chains are whole.
+async fn until_whole(cluster: &Cluster) -> Duration {
+    until_chains_are(cluster, &["a", "b", "c"], &[0, 1, 2]).await
+}
+
+/// Waits until the others know that no chain has the host.
+async fn until_left_out(cluster: &Cluster, host: usize) {
+    let others: Vec<usize> = (0..3).filter(|&other| other != host).collect();
+    let names: Vec<&str> = others.iter().map(|&other| cluster.hosts[other].name.as_str()).collect();
+    until_chains_are(cluster, &names, &others).await;
+}
+
+// A baseline that loses what it acknowledged, or has it twice, proves nothing; one whose chains only get shorter is gone after three
+// restarts.
+#[test]
+fn acknowledged_entries_stay_over_corfu_and_its_chains_heal_while_hosts_die() {
+    alone(async {
+        let mut cluster = Cluster::start(3, SETTINGS, "").await;
+        until_whole(&cluster).await;
+        let load = Load::start(&cluster);
+        load.goes_on(&cluster).await;
+        // The first host has the sequencer.
+        for host in [0, 1, 2, 0, 1, 2] {
+            cluster.kill(host);
+            until_left_out(&cluster, host).await;
+            load.goes_on(&cluster).await;
+            cluster.launch(host);
+            let healed = until_whole(&cluster).await;
+            println!("corfu: chains whole {} ms after a host was started again", healed.as_millis());
+            load.goes_on(&cluster).await;
+        }
+        cluster.kill_all();
+        cluster.launch_all();
+        cluster.until_ready().await;
+        load.goes_on(&cluster).await;
+        until_whole(&cluster).await;
+        assert!(load.check(&cluster).await >= 1_400, "too few appends for anything to be shown");
+    });
+}
+
+// A host with an empty disk that is taken for what it was denies what was acknowledged, and votes again; one that is never let in
+// leaves the chains short for good.
+#[test]
+fn a_host_that_lost_its_disk_is_a_newcomer_over_corfu() {
+    alone(async {
+        let mut cluster = Cluster::start(3, SETTINGS, "").await;
+        let load = Load::start(&cluster);
+        load.goes_on(&cluster).await;
+        cluster.kill(1);
+        cluster.wipe(1);
+        cluster.launch(1);
+        until_left_out(&cluster, 1).await;
+        load.goes_on(&cluster).await;
+        // The others hear it when they have been started again: until then it is not the host that they know. It has no vote, so
+        // both of them are needed.
+        for host in [0, 2] {
+            cluster.kill(host);
+            cluster.launch(host);
+            load.goes_on(&cluster).await;
+        }
+        until_whole(&cluster).await;
+        // Its copies, and its vote, are as good as any.
+        cluster.kill(0);
+        until_left_out(&cluster, 0).await;
+        load.goes_on(&cluster).await;
+        cluster.launch(0);
+        until_whole(&cluster).await;
+        load.check(&cluster).await;
     });
 }
 
@@ -160,6 +252,6 @@ fn the_log_over_corfu_says_what_it_does_not_do() {
         assert_eq!(page.entries, ["late"]);
         let shown = cluster.ordinate(&["status"]).await;
         let said = String::from_utf8_lossy(&shown.stdout).into_owned();
-        assert!(said.contains("log         corfu   epoch 1") && said.contains("chain 2"), "{said}");
+        assert!(said.contains("log         corfu   epoch ") && said.contains("chain 2"), "{said}");
     });
 }

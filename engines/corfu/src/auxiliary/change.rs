@@ -1,8 +1,8 @@
 //! The way from one projection to the next.
 
-use super::{Accept, Accepted, Auxiliary, Install, Prepare, Promise, Refused, SealAck, Vote};
-use crate::projection::{Epoch, LogPosition, Projection};
-use crate::storage::Seal;
+use super::{Accept, Accepted, Auxiliary, Prepare, Promise, Refused, SealAck, Vote, Whole};
+use crate::projection::{Epoch, Life, Lived, LogPosition, Projection};
+use crate::storage::{Finish, Seal};
 use kernel::{Cx, Instant, NodeId, planted};
 use parts::Ballot;
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,16 +13,39 @@ pub(super) struct Change {
     /// The epoch to come.
     epoch: Epoch,
     began: Instant,
-    /// Servers that serve no epoch before it any more, and how far they are written: the slow check.
-    sealed: BTreeMap<NodeId, LogPosition>,
+    /// Servers that serve no epoch before it any more, how far they are written (the slow check), and their lives.
+    sealed: BTreeMap<NodeId, (LogPosition, Life)>,
     stage: Stage,
 }
 
 #[derive(Clone, Debug)]
 enum Stage {
     Sealing,
-    Preparing { proposal: Projection, ballot: Ballot, promises: BTreeMap<NodeId, Option<Vote>> },
-    Accepting { vote: Vote, accepted: BTreeSet<NodeId> },
+    /// Newcomers copy the rest.
+    Finishing {
+        chains: Vec<Vec<NodeId>>,
+        newcomers: Vec<Entrant>,
+        since: Instant,
+    },
+    Preparing {
+        proposal: Projection,
+        ballot: Ballot,
+        promises: BTreeMap<NodeId, Option<Vote>>,
+    },
+    Accepting {
+        vote: Vote,
+        accepted: BTreeSet<NodeId>,
+    },
+}
+
+/// A server that is to come behind the last one of a chain.
+#[derive(Clone, Copy, Debug)]
+struct Entrant {
+    chain: usize,
+    server: NodeId,
+    life: Life,
+    source: NodeId,
+    is_whole: bool,
 }
 
 /// A change that takes this many times as long as servers are waited for is given up.
@@ -40,19 +63,34 @@ impl Auxiliary {
     /// Says again what has no answer.
     pub(super) fn go_on(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(change) = &self.change else { return };
-        if cx.now().since(change.began) > self.parameters.seal_for * PATIENCE {
+        let parameters = &self.parameters;
+        let patience = parameters.seal_for * PATIENCE + self.suspect_after() + parameters.finish_for;
+        if cx.now().since(change.began) > patience {
             self.change = None;
             return self.be_patient(cx);
         }
+        let installed = &self.state.installed;
         match &change.stage {
             Stage::Sealing => {
-                let missing = self.state.installed.servers().filter(|it| !change.sealed.contains_key(it));
-                cx.multicast(missing, Seal { epoch: change.epoch });
-                self.propose(cx);
+                for server in installed.servers().filter(|it| !change.sealed.contains_key(it)) {
+                    // Before the birth nobody is meant by a journal yet.
+                    let life = installed.life(server).or_else(|| self.life_of(server, cx.now()));
+                    cx.send(server, Seal { epoch: change.epoch, life });
+                }
+                self.settle_servers(cx);
+            }
+            Stage::Finishing { newcomers, since, .. } => {
+                for newcomer in newcomers.iter().filter(|newcomer| !newcomer.is_whole) {
+                    let Entrant { server, life, source, .. } = *newcomer;
+                    cx.send(server, Finish { epoch: change.epoch, life, source });
+                }
+                if cx.now().since(*since) > parameters.finish_for {
+                    self.propose(cx);
+                }
             }
             Stage::Preparing { ballot, promises, .. } => {
                 let missing = self.peers.iter().copied().filter(|peer| !promises.contains_key(peer));
-                let prepare = Prepare { base: self.state.installed.clone(), ballot: *ballot };
+                let prepare = Prepare { base: installed.clone(), ballot: *ballot };
                 missing.for_each(|peer| cx.send_durable(peer, prepare.clone()));
             }
             Stage::Accepting { vote, accepted } => {
@@ -63,47 +101,122 @@ impl Auxiliary {
     }
 
     pub(super) fn on_seal_ack(&mut self, from: NodeId, message: &SealAck, cx: &mut Cx<'_, Self>) {
-        self.heard.insert(from, cx.now());
+        let installed = &self.state.installed;
+        let Some(life) = message.life.filter(|&life| !installed.is_born() || installed.means(from, life))
+        else {
+            return;
+        };
+        self.hear(from, message.life, cx.now());
         let Some(change) = self.change.as_mut().filter(|change| change.epoch == message.epoch) else {
             return;
         };
         if let Stage::Sealing = change.stage {
-            change.sealed.insert(from, message.next);
-            self.propose(cx);
+            change.sealed.insert(from, (message.next, life));
+            self.settle_servers(cx);
         }
     }
 
-    /// When all are sealed, or those that are silent have been waited for.
-    fn propose(&mut self, cx: &mut Cx<'_, Self>) {
+    /// When all are sealed, or those that are silent have been waited for, it is settled who stays.
+    fn settle_servers(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(change) = &self.change else { return };
-        let installed = &self.state.installed;
-        let all = installed.servers().all(|server| change.sealed.contains_key(&server));
-        if !all && cx.now().since(change.began) < self.parameters.seal_for {
-            return;
+        let (installed, now) = (&self.state.installed, cx.now());
+        let missing: Vec<NodeId> =
+            installed.servers().filter(|server| !change.sealed.contains_key(server)).collect();
+        if !missing.is_empty() {
+            let waited = now.since(change.began);
+            let are_silent = missing.iter().all(|&server| self.is_silent(server, now));
+            let long = if are_silent { self.parameters.seal_for } else { self.suspect_after() };
+            if waited < long || !installed.is_born() {
+                return;
+            }
         }
         let is_sealed = |server: &&NodeId| change.sealed.contains_key(server) || planted!(C08);
         let chains: Vec<Vec<NodeId>> =
             installed.chains.iter().map(|chain| chain.iter().filter(is_sealed).copied().collect()).collect();
-        let highest = if planted!(C09) { change.sealed.values().min() } else { change.sealed.values().max() };
-        let proposal = Projection {
-            epoch: change.epoch,
-            sequencer: self.next_sequencer(cx.now()),
-            first: highest.copied().unwrap_or(LogPosition(0)).max(installed.first),
-            chains,
-        };
-        if !proposal.is_sound() {
-            return;
+        // Whoever is sealed from here on stays out: newcomers are compared with those of now.
+        let mut newcomers = Vec::new();
+        for (chain, servers) in chains.iter().enumerate() {
+            let Some(&source) = servers.last() else { return };
+            let ready = self.ready(chain, source, now).into_iter();
+            newcomers.extend(ready.map(|(server, life)| Entrant {
+                chain,
+                server,
+                life,
+                source,
+                is_whole: false,
+            }));
         }
-        if !all {
+        if !missing.is_empty() {
             cx.mark("auxiliary.left_a_server_out");
         }
-        if proposal.sequencer != installed.sequencer {
+        let has_newcomers = !newcomers.is_empty();
+        if let Some(change) = &mut self.change {
+            change.stage = Stage::Finishing { chains, newcomers, since: now };
+        }
+        if has_newcomers { self.go_on(cx) } else { self.propose(cx) }
+    }
+
+    pub(super) fn on_whole(&mut self, from: NodeId, message: &Whole, cx: &mut Cx<'_, Self>) {
+        let Whole { epoch, life, source } = *message;
+        self.hear(from, Some(life), cx.now());
+        let Some(change) = self.change.as_mut().filter(|change| change.epoch == epoch) else { return };
+        let Stage::Finishing { newcomers, .. } = &mut change.stage else { return };
+        let is_it = |it: &&mut Entrant| (it.server, it.life, it.source) == (from, life, source);
+        newcomers.iter_mut().filter(is_it).for_each(|newcomer| newcomer.is_whole = true);
+        if newcomers.iter().all(|newcomer| newcomer.is_whole) {
+            self.propose(cx);
+        }
+    }
+
+    /// Those who stay, and behind them those who have all that the last of them has.
+    fn propose(&mut self, cx: &mut Cx<'_, Self>) {
+        let Some(Change { epoch, sealed, stage: Stage::Finishing { chains, newcomers, .. }, .. }) =
+            &self.change
+        else {
+            return;
+        };
+        let (epoch, mut chains, newcomers, now) = (*epoch, chains.clone(), newcomers.clone(), cx.now());
+        let installed = &self.state.installed;
+        let nexts = sealed.values().map(|(next, _)| *next);
+        let highest = if planted!(C09) { nexts.min() } else { nexts.max() };
+        let sequencer = self.next_sequencer(now);
+        let stays = |node: NodeId| {
+            let sealed = sealed.get(&node).map(|(_, life)| *life);
+            sealed.or_else(|| installed.life(node)).map(|life| Lived { node, life })
+        };
+        let present = |node: NodeId| {
+            let meant = installed.life(node).filter(|_| !self.is_silent(node, now));
+            let life = meant.or_else(|| self.life_of(node, now)).or_else(|| installed.life(node))?;
+            Some(Lived { node, life })
+        };
+        let mut lives: Vec<Lived> = chains.iter().flatten().filter_map(|&server| stays(server)).collect();
+        lives.extend(self.peers.iter().copied().chain([sequencer]).filter_map(present));
+        for newcomer in newcomers.iter().filter(|newcomer| newcomer.is_whole) {
+            cx.mark("auxiliary.let_a_server_in");
+            chains[newcomer.chain].push(newcomer.server);
+            lives.push(Lived { node: newcomer.server, life: newcomer.life });
+        }
+        let first = highest.unwrap_or(LogPosition(0)).max(installed.first);
+        let proposal = Projection { epoch, sequencer, first, chains, lives };
+        if sequencer != installed.sequencer {
             cx.mark("auxiliary.replaced_the_sequencer");
         }
-        // Kept before anybody hears of it: another life must not use it again.
-        let ballot = self.state.promised.above(cx.node());
+        let has_votes_again = |&peer: &NodeId| installed.life(peer) != proposal.life(peer);
+        if installed.is_born() && self.peers.iter().any(has_votes_again) {
+            cx.mark("auxiliary.gave_votes_back");
+        }
+        // Kept before anybody hears of it: another life must not use it again. Where nobody knows of lives yet, chance has to do.
+        let lowest = self.state.promised.above(cx.node());
+        let ballot = match installed.is_born() {
+            true => lowest,
+            false => Ballot { round: lowest.round + cx.rng().below(1 << 40), ..lowest },
+        };
         self.state.promised = ballot;
         self.keep(cx);
+        for newcomer in newcomers.iter().filter(|newcomer| !newcomer.is_whole) {
+            cx.mark("auxiliary.went_on_without_a_newcomer");
+            self.make_wait(newcomer.server, cx);
+        }
         if let Some(change) = &mut self.change {
             change.stage = Stage::Preparing { proposal, ballot, promises: BTreeMap::new() };
         }
@@ -111,18 +224,23 @@ impl Auxiliary {
     }
 
     pub(super) fn on_promise(&mut self, from: NodeId, message: Promise, cx: &mut Cx<'_, Self>) {
-        let peers = self.peers.len();
+        if !self.has_vote(from, message.life) {
+            return;
+        }
         let Some(change) = self.change.as_mut().filter(|change| change.epoch == message.epoch) else {
             return;
         };
-        let Stage::Preparing { proposal, ballot, promises } = &mut change.stage else { return };
+        let Stage::Preparing { ballot, promises, .. } = &mut change.stage else { return };
         if message.ballot != *ballot {
             return;
         }
         promises.insert(from, message.accepted);
-        if 2 * promises.len() <= peers {
+        let count = promises.len();
+        if !self.is_quorum(count) {
             return;
         }
+        let Some(Change { stage, .. }) = &mut self.change else { return };
+        let Stage::Preparing { proposal, ballot, promises } = stage else { return };
         // What may have been decided is what was accepted in the highest ballot.
         let before = promises.values().flatten().max_by_key(|vote| vote.ballot);
         let projection = match before.filter(|_| !planted!(C13)) {
@@ -133,11 +251,14 @@ impl Auxiliary {
             None => proposal.clone(),
         };
         let vote = Vote { ballot: *ballot, projection };
-        change.stage = Stage::Accepting { vote, accepted: BTreeSet::new() };
+        *stage = Stage::Accepting { vote, accepted: BTreeSet::new() };
         self.go_on(cx);
     }
 
     pub(super) fn on_accepted(&mut self, from: NodeId, message: &Accepted, cx: &mut Cx<'_, Self>) {
+        if !self.has_vote(from, message.life) {
+            return;
+        }
         let Some(change) = self.change.as_mut().filter(|change| change.epoch == message.epoch) else {
             return;
         };
@@ -147,12 +268,9 @@ impl Auxiliary {
         }
         accepted.insert(from);
         let (count, projection) = (accepted.len(), vote.projection.clone());
-        if self.is_majority(count) {
-            self.install(projection.clone(), cx);
-            let me = cx.node();
-            for peer in self.others(me).collect::<Vec<_>>() {
-                cx.send_durable(peer, Install { projection: projection.clone() });
-            }
+        if self.is_quorum(count) {
+            self.install(projection, cx);
+            self.announce(cx);
         }
     }
 
@@ -161,7 +279,7 @@ impl Auxiliary {
             return;
         };
         let mine = match &change.stage {
-            Stage::Sealing => return,
+            Stage::Sealing | Stage::Finishing { .. } => return,
             Stage::Preparing { ballot, .. } => *ballot,
             Stage::Accepting { vote, .. } => vote.ballot,
         };

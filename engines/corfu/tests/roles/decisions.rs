@@ -1,143 +1,24 @@
-//! One input, exact effects: the decisions of each role, one by one.
+//! The decisions of each role, one by one.
 
+use crate::table::{
+    Did, E1, E2, P0, P3, Table, at_once, auxiliaries, auxiliary_at, data_of, durably, initial, life_of, me,
+    pong, responses, second, sent, sequencers, servers, serving, told, waiting,
+};
 use corfu::auxiliary::{self, AuxiliaryTimer, Vote};
 use corfu::client::{self, ClientTimer, Found, Installed, Occupied, Token, Written};
-use corfu::sequencer::{self, Begin, Next};
+use corfu::sequencer::{self, Began, Begin, Next};
 use corfu::storage::{self, Read, Seal, StorageRecord, Write};
 use corfu::{
-    Auxiliary, Client, Corfu, Data, Entry, Epoch, Extent, LogPosition, Message, Parameters, Projection,
-    Request, Response, Sequencer, StorageServer,
+    Auxiliary, Client, Data, Entry, Epoch, Extent, LogPosition, Message, Parameters, Projection, Request,
+    Response, Sequencer,
 };
-use kernel::{
-    Bytes, Cx, Decode, Effect, Effects, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role,
-    Situation, Wall,
-};
+use kernel::{Bytes, Decode, Effect, NodeId, Position, RequestId, Role};
 use parts::Ballot;
-use std::time::Duration;
-
-fn node(host: u32, place: u32) -> NodeId {
-    NodeId::new(HostId(host), Place(place))
-}
-
-/// Auxiliaries and the servers of the one chain are on hosts 1 to 3, sequencers on 4 and 5, the client on 9.
-fn auxiliaries() -> Vec<NodeId> {
-    (1..=3).map(|host| node(host, 1)).collect()
-}
-
-fn servers() -> Vec<NodeId> {
-    (1..=3).map(|host| node(host, 16)).collect()
-}
-
-fn sequencers() -> Vec<NodeId> {
-    vec![node(4, 2), node(5, 2)]
-}
-
-fn me() -> NodeId {
-    node(9, 3)
-}
-
-fn initial() -> Projection {
-    Projection::initial(sequencers()[0], vec![servers()])
-}
-
-/// The second epoch, without the first server.
-fn second() -> Projection {
-    let chains = vec![servers()[1..].to_vec()];
-    Projection { epoch: E2, sequencer: sequencers()[0], first: LogPosition(7), chains }
-}
-
-fn data_of(body: &'static [u8], tag: u64) -> Entry {
-    Entry::Data(Data { writer: node(8, 3), tag, body: Bytes::from_static(body) })
-}
-
-type Did = Vec<Effect<Message, Response>>;
-
-/// A role on a table: its clock is turned by hand.
-struct Table<R: Role<Family = Corfu>> {
-    role: R,
-    at: NodeId,
-    now: Duration,
-    rng: Rng,
-    effects: Effects<Corfu>,
-}
-
-impl<R: Role<Family = Corfu>> Table<R> {
-    fn new(role: R, at: NodeId) -> Self {
-        let effects = Effects::new(Position(0), false);
-        let mut table = Self { role, at, now: Duration::from_secs(1_000), rng: Rng::seeded(1), effects };
-        table.call(|role, cx| role.on_start(cx));
-        table
-    }
-
-    fn call(&mut self, call: impl FnOnce(&mut R, &mut Cx<'_, R>)) -> Did {
-        let situation = Situation {
-            node: self.at,
-            now: Instant(self.now.as_nanos() as u64),
-            wall: Wall { earliest: 0, latest: 0 },
-            rng: &mut self.rng,
-        };
-        call(&mut self.role, &mut Cx::new(situation, &mut self.effects));
-        self.effects.drain().collect()
-    }
-
-    fn hear(&mut self, from: NodeId, message: impl Into<R::In>) -> Did {
-        let message = message.into();
-        self.call(|role, cx| role.on_message(from, message, cx))
-    }
-
-    fn timer(&mut self, timer: R::Timer, after: Duration) -> Did {
-        self.now += after;
-        self.call(|role, cx| role.on_timer(timer, cx))
-    }
-
-    fn journal(&mut self) -> Vec<Bytes> {
-        let records = self.effects.records().map(|record| Bytes::copy_from_slice(record.bytes)).collect();
-        self.effects.clear_records();
-        records
-    }
-}
-
-/// What was sent, and whether it waits for the disk.
-fn sent(did: &Did) -> Vec<(NodeId, Message, bool)> {
-    let sent = did.iter().filter_map(|effect| match effect {
-        Effect::Send { to, message } => Some((*to, message.clone(), false)),
-        Effect::SendDurable { to, message, .. } => Some((*to, message.clone(), true)),
-        _ => None,
-    });
-    sent.collect()
-}
-
-fn durably(to: NodeId, message: impl Into<Message>) -> Vec<(NodeId, Message, bool)> {
-    vec![(to, message.into(), true)]
-}
-
-fn at_once(to: NodeId, message: impl Into<Message>) -> Vec<(NodeId, Message, bool)> {
-    vec![(to, message.into(), false)]
-}
-
-/// Who was sent this.
-fn told(did: &Did, message: impl Into<Message>) -> Vec<NodeId> {
-    let message = message.into();
-    sent(did).into_iter().filter(|(_, it, _)| *it == message).map(|(to, _, _)| to).collect()
-}
-
-fn responses(did: &Did) -> Vec<Response> {
-    let answered = did.iter().filter_map(|effect| match effect {
-        Effect::Respond { response, .. } => Some(response.clone()),
-        _ => None,
-    });
-    answered.collect()
-}
-
-const E1: Epoch = Epoch(1);
-const E2: Epoch = Epoch(2);
-const P0: LogPosition = LogPosition(0);
-const P3: LogPosition = LogPosition(3);
 
 // A position that is written twice is one that two readers know differently; junk must not take an entry's place.
 #[test]
 fn a_storage_server_writes_a_position_once() {
-    let mut table = Table::new(StorageServer::new(u64::MAX), servers()[0]);
+    let mut table = Table::new(serving(servers()[0], u64::MAX), servers()[0]);
     let write = |entry: &Entry| Write { id: 1, epoch: E1, position: P0, entry: entry.clone() };
     let (first, second) = (data_of(b"a", 1), data_of(b"b", 2));
     let did = table.hear(me(), write(&first));
@@ -159,21 +40,27 @@ fn a_storage_server_writes_a_position_once() {
 // A server that serves an epoch after it was sealed for the next lets appends end that nobody will find.
 #[test]
 fn a_sealed_server_refuses_the_epoch_before_in_a_later_life_too() {
-    let mut table = Table::new(StorageServer::new(u64::MAX), servers()[0]);
+    let mut table = Table::new(serving(servers()[0], u64::MAX), servers()[0]);
     table.hear(me(), Write { id: 1, epoch: E1, position: LogPosition(6), entry: Entry::Junk });
     let auxiliary = auxiliaries()[0];
-    let did = table.hear(auxiliary, Seal { epoch: E2 });
-    assert_eq!(sent(&did), durably(auxiliary, auxiliary::SealAck { epoch: E2, next: LogPosition(7) }));
+    let did = table.hear(auxiliary, Seal { epoch: E2, life: Some(life_of(servers()[0])) });
+    assert_eq!(
+        sent(&did),
+        durably(
+            auxiliary,
+            auxiliary::SealAck { epoch: E2, next: LogPosition(7), life: Some(life_of(servers()[0])) }
+        )
+    );
     let did = table.hear(me(), Write { id: 2, epoch: E1, position: P0, entry: Entry::Junk });
     assert_eq!(sent(&did), durably(me(), client::Sealed { id: 2, epoch: E2 }));
-    let mut role = StorageServer::new(u64::MAX);
+    let mut role = waiting(servers()[0], u64::MAX);
     for record in table.journal() {
         role.restore(Position(0), StorageRecord::decoded(&record).expect("just written"));
     }
     let mut next_life = Table::new(role, servers()[0]);
     let did = next_life.hear(me(), Read { id: 3, epoch: E1, position: P0 });
     assert_eq!(sent(&did), durably(me(), client::Sealed { id: 3, epoch: E2 }));
-    let did = next_life.hear(auxiliary, Seal { epoch: E1 });
+    let did = next_life.hear(auxiliary, Seal { epoch: E1, life: Some(life_of(servers()[0])) });
     assert_eq!(sent(&did), durably(auxiliary, auxiliary::Beyond { epoch: E2 }));
 }
 
@@ -181,7 +68,7 @@ fn a_sealed_server_refuses_the_epoch_before_in_a_later_life_too() {
 #[test]
 fn what_is_trimmed_is_gone_in_a_later_life_too() {
     // Room for four entries.
-    let mut table = Table::new(StorageServer::new(4 * 65), servers()[0]);
+    let mut table = Table::new(serving(servers()[0], 4 * 65), servers()[0]);
     let write = |position: u64| Write {
         id: 1,
         epoch: E1,
@@ -204,7 +91,7 @@ fn what_is_trimmed_is_gone_in_a_later_life_too() {
     // The fifth drops the oldest.
     let did: Vec<Did> = (3..8).map(|position| table.hear(me(), write(position))).collect();
     assert!(did[4].iter().any(|effect| matches!(effect, Effect::Trim { .. })), "the journal is let go of");
-    let mut role = StorageServer::new(4 * 65);
+    let mut role = waiting(servers()[0], 4 * 65);
     for (at, record) in table.journal().iter().enumerate() {
         role.restore(Position(at as u64), StorageRecord::decoded(record).expect("just written"));
     }
@@ -212,40 +99,49 @@ fn what_is_trimmed_is_gone_in_a_later_life_too() {
     let mut next_life = Table::new(role, servers()[0]);
     let did = next_life.hear(me(), Read { id: 1, epoch: E1, position: LogPosition(4) });
     assert_eq!(sent(&did), durably(me(), gone(4, 5)));
-    let did = next_life.hear(auxiliaries()[0], Seal { epoch: E2 });
+    let did = next_life.hear(auxiliaries()[0], Seal { epoch: E2, life: Some(life_of(servers()[0])) });
     let next = LogPosition(8);
-    assert_eq!(sent(&did), durably(auxiliaries()[0], auxiliary::SealAck { epoch: E2, next }));
+    assert_eq!(
+        sent(&did),
+        durably(auxiliaries()[0], auxiliary::SealAck { epoch: E2, next, life: Some(life_of(servers()[0])) })
+    );
+}
+
+fn begun_never(at: NodeId) -> Sequencer {
+    let mut role = Sequencer::new();
+    role.restore(Position(0), Began { epoch: Epoch(0), life: Some(life_of(at)) });
+    role
 }
 
 // A sequencer that begins an epoch twice gives positions away below acknowledged ones.
 #[test]
 fn a_sequencer_serves_an_epoch_in_one_life() {
     let (at, auxiliary) = (sequencers()[0], auxiliaries()[0]);
-    let mut table = Table::new(Sequencer::new(), at);
+    let mut table = Table::new(begun_never(at), at);
     assert!(sent(&table.hear(me(), Next { id: 1, epoch: E1, count: 1 })).is_empty(), "it serves nobody yet");
-    table.hear(auxiliary, Begin { epoch: E1, first: P0 });
+    table.hear(auxiliary, Begin { epoch: E1, first: P0, life: Some(life_of(at)) });
     for position in [P0, LogPosition(1)] {
         let did = table.hear(me(), Next { id: 2, epoch: E1, count: 1 });
         assert_eq!(sent(&did), durably(me(), Token { id: 2, epoch: E1, position }));
     }
-    table.hear(auxiliary, Begin { epoch: E1, first: P0 });
+    table.hear(auxiliary, Begin { epoch: E1, first: P0, life: Some(life_of(at)) });
     let did = table.hear(me(), sequencer::Tail { id: 3, epoch: E1 });
     let tail = client::TailIs { id: 3, epoch: E1, next: LogPosition(2) };
     assert_eq!(sent(&did), durably(me(), tail), "a late Begin changes nothing");
-    let mut role = Sequencer::new();
+    let mut role = begun_never(at);
     for record in table.journal() {
         role.restore(Position(0), Decode::decoded(&record).expect("just written"));
     }
     let mut next_life = Table::new(role, at);
-    next_life.hear(auxiliary, Begin { epoch: E1, first: P0 });
+    next_life.hear(auxiliary, Begin { epoch: E1, first: P0, life: Some(life_of(at)) });
     assert!(
         sent(&next_life.hear(me(), Next { id: 4, epoch: E1, count: 1 })).is_empty(),
         "begun in another life"
     );
     let did = next_life.hear(auxiliary, sequencer::Ping {});
-    let pong = auxiliary::SequencerPong { began: E1, serves: false };
+    let pong = auxiliary::SequencerPong { began: E1, serves: false, life: Some(life_of(at)) };
     assert_eq!(sent(&did), durably(auxiliary, pong), "so auxiliaries know");
-    next_life.hear(auxiliary, Begin { epoch: E2, first: LogPosition(9) });
+    next_life.hear(auxiliary, Begin { epoch: E2, first: LogPosition(9), life: Some(life_of(at)) });
     let did = next_life.hear(me(), Next { id: 5, epoch: E1, count: 1 });
     assert_eq!(sent(&did), durably(me(), client::Sealed { id: 5, epoch: E2 }));
 }
@@ -359,13 +255,16 @@ fn a_hole_is_filled_after_a_while() {
 
 /// An auxiliary that has not heard the first server for long, and what it did about it.
 fn changing() -> (Table<Auxiliary>, Did) {
-    let role = Auxiliary::new(auxiliaries(), sequencers(), initial(), Parameters::default());
+    let role = auxiliary_at(auxiliaries()[0]);
     let (mut table, tick) = (Table::new(role, auxiliaries()[0]), Parameters::default().tick);
     for _ in 0..40 {
         for server in &servers()[1..] {
-            table.hear(*server, auxiliary::StoragePong { epoch: E1 });
+            table.hear(*server, pong(*server, E1));
         }
-        table.hear(sequencers()[0], auxiliary::SequencerPong { began: E1, serves: true });
+        table.hear(
+            sequencers()[0],
+            auxiliary::SequencerPong { began: E1, serves: true, life: Some(life_of(sequencers()[0])) },
+        );
         let did = table.timer(AuxiliaryTimer::Tick, tick);
         if table.role.is_changing() {
             return (table, did);
@@ -377,9 +276,15 @@ fn changing() -> (Table<Auxiliary>, Did) {
 /// The other two servers are sealed, and the first one was waited for.
 fn sealed() -> (Table<Auxiliary>, Did, Ballot) {
     let (mut table, did) = changing();
-    assert_eq!(told(&did, Seal { epoch: E2 }), servers());
-    table.hear(servers()[1], auxiliary::SealAck { epoch: E2, next: LogPosition(4) });
-    table.hear(servers()[2], auxiliary::SealAck { epoch: E2, next: LogPosition(7) });
+    assert_eq!(told(&did, Seal { epoch: E2, life: Some(life_of(servers()[0])) }), servers()[..1]);
+    table.hear(
+        servers()[1],
+        auxiliary::SealAck { epoch: E2, next: LogPosition(4), life: Some(life_of(servers()[1])) },
+    );
+    table.hear(
+        servers()[2],
+        auxiliary::SealAck { epoch: E2, next: LogPosition(7), life: Some(life_of(servers()[2])) },
+    );
     let did = table.timer(AuxiliaryTimer::Tick, Parameters::default().seal_for);
     (table, did, Ballot::ZERO.above(auxiliaries()[0]))
 }
@@ -392,15 +297,15 @@ fn a_change_seals_asks_and_tells_what_was_decided() {
     let prepares: Vec<_> = sent(&did).into_iter().filter(|(_, message, _)| *message == prepare).collect();
     let wanted: Vec<_> = auxiliaries().into_iter().map(|to| (to, prepare.clone(), true)).collect();
     assert_eq!(prepares, wanted, "its own ballot is durable before anybody hears of it");
-    let promise = || auxiliary::Promise { epoch: E2, ballot, accepted: None };
-    assert!(sent(&table.hear(auxiliaries()[1], promise())).is_empty());
-    let did = table.hear(auxiliaries()[2], promise());
+    let promise = |from| auxiliary::Promise { epoch: E2, ballot, accepted: None, life: Some(life_of(from)) };
+    assert!(sent(&table.hear(auxiliaries()[1], promise(auxiliaries()[1]))).is_empty());
+    let did = table.hear(auxiliaries()[2], promise(auxiliaries()[2]));
     let vote = Vote { ballot, projection: second() };
     assert_eq!(told(&did, auxiliary::Accept { vote }), auxiliaries());
-    let accepted = || auxiliary::Accepted { epoch: E2, ballot };
-    table.hear(auxiliaries()[1], accepted());
+    let accepted = |from| auxiliary::Accepted { epoch: E2, ballot, life: Some(life_of(from)) };
+    table.hear(auxiliaries()[1], accepted(auxiliaries()[1]));
     assert_eq!(table.role.installed(), &initial(), "one of three is no majority");
-    let did = table.hear(auxiliaries()[2], accepted());
+    let did = table.hear(auxiliaries()[2], accepted(auxiliaries()[2]));
     assert_eq!(table.role.installed(), &second());
     assert_eq!(told(&did, auxiliary::Install { projection: second() }), auxiliaries()[1..]);
 }
@@ -411,29 +316,52 @@ fn what_may_have_been_decided_is_proposed_again() {
     let (mut table, _, ballot) = sealed();
     let theirs = Projection { first: LogPosition(99), ..second() };
     let before = Vote { ballot: Ballot::ZERO.above(NodeId::ZERO), projection: theirs.clone() };
-    table.hear(auxiliaries()[1], auxiliary::Promise { epoch: E2, ballot, accepted: Some(before) });
-    let did = table.hear(auxiliaries()[2], auxiliary::Promise { epoch: E2, ballot, accepted: None });
+    table.hear(
+        auxiliaries()[1],
+        auxiliary::Promise {
+            epoch: E2,
+            ballot,
+            accepted: Some(before),
+            life: Some(life_of(auxiliaries()[1])),
+        },
+    );
+    let did = table.hear(
+        auxiliaries()[2],
+        auxiliary::Promise { epoch: E2, ballot, accepted: None, life: Some(life_of(auxiliaries()[2])) },
+    );
     assert_eq!(told(&did, auxiliary::Accept { vote: Vote { ballot, projection: theirs } }), auxiliaries());
 }
 
 // An auxiliary that votes below its promise lets two majorities accept two projections.
 #[test]
 fn an_auxiliary_keeps_its_promise() {
-    let role = Auxiliary::new(auxiliaries(), sequencers(), initial(), Parameters::default());
+    let role = auxiliary_at(auxiliaries()[0]);
     let (mut table, other) = (Table::new(role, auxiliaries()[0]), auxiliaries()[1]);
     let (low, high) = (Ballot { round: 2, leader: other }, Ballot { round: 5, leader: other });
     let did = table.hear(other, auxiliary::Prepare { base: initial(), ballot: high });
-    let promise = auxiliary::Promise { epoch: E2, ballot: high, accepted: None };
+    let promise =
+        auxiliary::Promise { epoch: E2, ballot: high, accepted: None, life: Some(life_of(auxiliaries()[0])) };
     assert_eq!(sent(&did), durably(other, promise));
     assert_eq!(table.journal().len(), 1);
     let did = table.hear(other, auxiliary::Accept { vote: Vote { ballot: low, projection: second() } });
     assert_eq!(sent(&did), durably(other, auxiliary::Refused { epoch: E2, promised: high }));
     let vote = Vote { ballot: high, projection: second() };
     let did = table.hear(other, auxiliary::Accept { vote: vote.clone() });
-    assert_eq!(sent(&did), durably(other, auxiliary::Accepted { epoch: E2, ballot: high }));
+    assert_eq!(
+        sent(&did),
+        durably(
+            other,
+            auxiliary::Accepted { epoch: E2, ballot: high, life: Some(life_of(auxiliaries()[0])) }
+        )
+    );
     let higher = high.above(other);
     let did = table.hear(other, auxiliary::Prepare { base: initial(), ballot: higher });
-    let promise = auxiliary::Promise { epoch: E2, ballot: higher, accepted: Some(vote) };
+    let promise = auxiliary::Promise {
+        epoch: E2,
+        ballot: higher,
+        accepted: Some(vote),
+        life: Some(life_of(auxiliaries()[0])),
+    };
     assert_eq!(sent(&did), durably(other, promise));
 }
 

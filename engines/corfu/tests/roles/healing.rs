@@ -1,0 +1,354 @@
+//! Servers that copy a chain and come into it, and nodes that lost their disks.
+
+use crate::table::{
+    Did, E1, E2, P0, Table, at_once, auxiliaries, auxiliary_at, data_of, durably, initial, life_of, lives_of,
+    me, pong, second, sent, sequencers, servers, serving, told, unborn, waiting,
+};
+use corfu::auxiliary::{self, AuxiliaryTimer, Copied, Standing, StoragePong, Whole};
+use corfu::client::{Found, Written};
+use corfu::storage::{Finish, Project, Read, Seal, StorageRecord, StorageTimer, Write};
+use corfu::{
+    Auxiliary, Entry, Epoch, Life, LogPosition, Message, Parameters, Projection, Sequencer, StorageServer,
+    sequencer,
+};
+use kernel::{Decode, NodeId, Position, Role};
+use std::time::Duration;
+
+const E3: Epoch = Epoch(3);
+
+fn newcomer() -> NodeId {
+    servers()[0]
+}
+
+/// The tail of the second epoch, which has the other two.
+fn source() -> NodeId {
+    servers()[2]
+}
+
+/// The source in the second epoch, in which it holds these.
+fn source_with(entries: &[(u64, Entry)]) -> Table<StorageServer> {
+    let mut role = waiting(source(), u64::MAX);
+    role.restore(Position(0), StorageRecord::Sealed(E2));
+    role.restore(Position(1), StorageRecord::Serves(E2));
+    let mut table = Table::new(role.with_page(2), source());
+    for (position, entry) in entries {
+        write(&mut table, *position, entry);
+    }
+    table
+}
+
+fn write(table: &mut Table<StorageServer>, position: u64, entry: &Entry) {
+    let (epoch, position, entry) = (table.role.epoch(), LogPosition(position), entry.clone());
+    let did = table.hear(me(), Write { id: 1, epoch, position, entry });
+    assert_eq!(sent(&did), durably(me(), Written { id: 1, epoch, position }));
+}
+
+/// Hands over what the newcomer asks and what it is answered, until it asks nothing; returns whatever else it said.
+fn exchange(
+    newcomer_table: &mut Table<StorageServer>,
+    source_table: &mut Table<StorageServer>,
+    mut did: Did,
+) -> Vec<(NodeId, Message, bool)> {
+    let mut said = Vec::new();
+    for _ in 0..100 {
+        let mut answers = Did::new();
+        for (to, message, durable) in sent(&did) {
+            match message {
+                Message::Storage(question) if to == source() => {
+                    answers.extend(source_table.hear(newcomer(), question));
+                }
+                message => said.push((to, message, durable)),
+            }
+        }
+        if answers.is_empty() {
+            return said;
+        }
+        did = Did::new();
+        for (to, message, durable) in sent(&answers) {
+            let Message::Storage(answer) = message else { panic!("the source said {message:?}") };
+            assert!(to == newcomer() && durable, "what is not durable may be taken back");
+            did.extend(newcomer_table.hear(source(), answer));
+        }
+    }
+    panic!("they never come to an end");
+}
+
+/// The newcomer, with what it has of its former life, when it has copied the source.
+fn copied(mine: &[(u64, Entry)], theirs: &[(u64, Entry)]) -> (Table<StorageServer>, Table<StorageServer>) {
+    let mut source_table = source_with(theirs);
+    let mut table = Table::new(serving(newcomer(), u64::MAX).with_page(2), newcomer());
+    for (position, entry) in mine {
+        write(&mut table, *position, entry);
+    }
+    let did = table.hear(auxiliaries()[0], Project { projection: second(), chain: Some(0) });
+    assert!(exchange(&mut table, &mut source_table, did).is_empty());
+    (table, source_table)
+}
+
+fn entries(server: &StorageServer) -> Vec<(u64, Entry)> {
+    server.entries().map(|(position, entry)| (position.0, entry.clone())).collect()
+}
+
+/// The next life of a server, by its journal.
+fn reborn(table: &mut Table<StorageServer>) -> StorageServer {
+    let mut role = StorageServer::new(u64::MAX);
+    for (at, record) in table.journal().iter().enumerate() {
+        role.restore(Position(at as u64), StorageRecord::decoded(record).expect("just written"));
+    }
+    role
+}
+
+// What a server had that its chain has not shows readers two entries at one position; what it lacks is denied when others die.
+#[test]
+fn a_newcomer_takes_what_its_chain_has_and_drops_the_rest() {
+    let entry = |number: u64| data_of(b"x", number);
+    let theirs =
+        [(0, entry(0)), (1, entry(1)), (2, Entry::Junk), (5, entry(5)), (7, entry(7)), (8, entry(8))];
+    let mine = [(0, entry(0)), (1, entry(91)), (2, entry(92)), (3, entry(93)), (5, entry(5)), (9, entry(99))];
+    let (mut table, _) = copied(&mine, &theirs);
+    assert_eq!(entries(&table.role), theirs);
+    assert!(!table.role.serves());
+    let did = table.hear(me(), Read { id: 1, epoch: E2, position: P0 });
+    assert!(sent(&did).is_empty(), "nobody reads from one that is not in the projection");
+    assert_eq!(entries(&reborn(&mut table)), theirs, "and in a later life");
+}
+
+// A write below what is copied already is where a copy by position alone forgets it.
+#[test]
+fn a_newcomer_follows_what_is_written_meanwhile_wherever_it_is() {
+    let (mut table, mut source_table) = copied(&[], &[(4, Entry::Junk), (6, Entry::Junk), (7, Entry::Junk)]);
+    for (position, tag) in [(8, 1), (5, 2), (1, 3)] {
+        write(&mut source_table, position, &data_of(b"late", tag));
+    }
+    let did = table.timer(StorageTimer::Copy, Duration::from_millis(20));
+    exchange(&mut table, &mut source_table, did);
+    assert_eq!(entries(&table.role), entries(&source_table.role));
+}
+
+// What is written between two pages of the comparison, in the first of them, is in none of the others.
+#[test]
+fn what_is_written_during_the_comparison_is_followed_from_its_beginning() {
+    let mut source_table = source_with(&[(4, Entry::Junk), (6, Entry::Junk), (7, Entry::Junk)]);
+    let mut table = Table::new(waiting(newcomer(), u64::MAX), newcomer());
+    let did = table.hear(auxiliaries()[0], Project { projection: second(), chain: Some(0) });
+    let [(_, Message::Storage(compare), _)] = &sent(&did)[..] else { panic!("it does not compare: {did:?}") };
+    let first_page = source_table.hear(newcomer(), compare.clone());
+    write(&mut source_table, 5, &data_of(b"between", 1));
+    let [(_, Message::Storage(page), _)] = &sent(&first_page)[..] else {
+        panic!("no answer: {first_page:?}")
+    };
+    let did = table.hear(source(), page.clone());
+    exchange(&mut table, &mut source_table, did);
+    assert_eq!(entries(&table.role), entries(&source_table.role));
+}
+
+// Whoever says that it has everything while its source is written lacks what is written next, and is let in.
+#[test]
+fn a_newcomer_is_whole_when_its_source_is_sealed_and_it_has_the_rest() {
+    let (mut table, mut source_table) = copied(&[], &[(0, Entry::Junk)]);
+    write(&mut source_table, 1, &data_of(b"last", 1));
+    let auxiliary = auxiliaries()[0];
+    let finish = || Finish { epoch: E3, life: life_of(newcomer()), source: source() };
+    let did = table.hear(auxiliary, finish());
+    assert!(exchange(&mut table, &mut source_table, did).is_empty(), "its source serves");
+    source_table.hear(auxiliary, Seal { epoch: E3, life: Some(life_of(source())) });
+    let did = table.hear(auxiliary, finish());
+    let whole = Whole { epoch: E3, life: life_of(newcomer()), source: source() };
+    assert_eq!(exchange(&mut table, &mut source_table, did), durably(auxiliary, whole));
+    assert_eq!(entries(&table.role), entries(&source_table.role));
+    let chains = vec![vec![servers()[1], source(), newcomer()]];
+    let lives = lives_of(servers().into_iter().chain(auxiliaries()));
+    let third = Projection { epoch: E3, chains, lives, ..second() };
+    table.hear(auxiliary, Project { projection: third, chain: None });
+    let did = table.hear(me(), Read { id: 2, epoch: E3, position: P0 });
+    let found = Found { id: 2, epoch: E3, position: P0, entry: Some(Entry::Junk) };
+    assert_eq!(sent(&did), durably(me(), found), "it serves");
+    assert_eq!(table.role.copies_from(), None);
+    assert!(reborn(&mut table).serves(), "in a later life, too");
+}
+
+// A server that lost its disk, and is sealed or told to serve as if it had not, denies what it acknowledged.
+#[test]
+fn a_storage_server_without_its_journal_is_not_what_it_was() {
+    let mut table = Table::new(StorageServer::new(u64::MAX), servers()[0]);
+    let life = table.role.life().expect("it has started");
+    assert_ne!(life, life_of(servers()[0]));
+    let auxiliary = auxiliaries()[0];
+    let did = table.hear(auxiliary, Seal { epoch: E2, life: Some(life_of(servers()[0])) });
+    let [(_, Message::Auxiliary(auxiliary::AuxiliaryIn::StoragePong(pong)), true)] = &sent(&did)[..] else {
+        panic!("it does not say who it is: {did:?}");
+    };
+    let standing = pong.standing.clone().expect("it has a life");
+    assert_eq!((pong.epoch, standing.life, standing.told), (E1, life, Epoch(0)));
+    table.hear(auxiliary, Project { projection: initial(), chain: None });
+    assert!(!table.role.serves());
+    assert!(sent(&table.hear(me(), Read { id: 1, epoch: E1, position: P0 })).is_empty());
+    assert_eq!(reborn(&mut table).life(), Some(life), "it is the same from now on");
+}
+
+// A sequencer that lost its disk does not know what it gave away.
+#[test]
+fn a_sequencer_without_its_journal_does_not_begin_what_it_may_have_served() {
+    let at = sequencers()[0];
+    let mut table = Table::new(Sequencer::new(), at);
+    table.hear(auxiliaries()[0], sequencer::Begin { epoch: E1, first: P0, life: Some(life_of(at)) });
+    assert_eq!(table.role.serves(), None);
+}
+
+/// An auxiliary in the second epoch; the third server of the chain copies it.
+fn short(age: Duration) -> (Table<Auxiliary>, Did) {
+    let mut table = Table::new(auxiliary_at(auxiliaries()[0]), auxiliaries()[0]);
+    table.hear(auxiliaries()[1], auxiliary::Install { projection: second() });
+    let did = live_on(&mut table, age, true);
+    (table, did)
+}
+
+/// Everybody is heard for so long, or until a change is begun.
+fn live_on(table: &mut Table<Auxiliary>, time: Duration, is_close: bool) -> Did {
+    let tick = Parameters::default().tick;
+    for _ in 0..time.as_millis() / tick.as_millis() {
+        for server in &servers()[1..] {
+            table.hear(*server, pong(*server, E2));
+        }
+        let sequencer_pong =
+            auxiliary::SequencerPong { began: E2, serves: true, life: Some(life_of(sequencers()[0])) };
+        table.hear(sequencers()[0], sequencer_pong);
+        let behind = is_close.then_some(0);
+        let copied = Some(Copied { epoch: E2, source: source(), behind });
+        let standing = Some(Standing { life: life_of(newcomer()), run: 1, told: E2, copied });
+        table.hear(newcomer(), StoragePong { epoch: E2, standing });
+        let did = table.timer(AuxiliaryTimer::Tick, tick);
+        if table.role.is_changing() {
+            return did;
+        }
+    }
+    Did::new()
+}
+
+fn seal_acks(table: &mut Table<Auxiliary>) -> Did {
+    let mut did = Did::new();
+    for server in &servers()[1..] {
+        let ack = auxiliary::SealAck { epoch: E3, next: LogPosition(9), life: Some(life_of(*server)) };
+        did = table.hear(*server, ack);
+    }
+    did
+}
+
+/// The chain that is proposed, when the others have promised.
+fn proposed(table: &mut Table<Auxiliary>, did: &Did) -> Vec<NodeId> {
+    let ballot = sent(did).into_iter().find_map(|(_, message, _)| match message {
+        Message::Auxiliary(auxiliary::AuxiliaryIn::Prepare(prepare)) => Some(prepare.ballot),
+        _ => None,
+    });
+    let ballot = ballot.expect("a ballot is begun");
+    let mut did = Did::new();
+    for peer in &auxiliaries()[1..] {
+        let life = Some(life_of(*peer));
+        did = table.hear(*peer, auxiliary::Promise { epoch: E3, ballot, accepted: None, life });
+    }
+    let accept = sent(&did).into_iter().find_map(|(_, message, _)| match message {
+        Message::Auxiliary(auxiliary::AuxiliaryIn::Accept(accept)) => Some(accept.vote.projection),
+        _ => None,
+    });
+    accept.expect("it is proposed").chains[0].clone()
+}
+
+// A newcomer that is proposed before it has everything loses entries; one that is never proposed leaves the chain short.
+#[test]
+fn a_newcomer_is_proposed_behind_its_source_when_it_is_whole() {
+    let (mut table, did) = short(Duration::from_secs(2));
+    assert_eq!(told(&did, Seal { epoch: E3, life: Some(life_of(servers()[1])) }), servers()[1..2]);
+    let did = seal_acks(&mut table);
+    let finish = Finish { epoch: E3, life: life_of(newcomer()), source: source() };
+    assert_eq!(sent(&did), at_once(newcomer(), finish));
+    let lost = Whole { epoch: E3, life: Life(1), source: source() };
+    assert!(sent(&table.hear(newcomer(), lost)).is_empty(), "of another life");
+    let did = table.hear(newcomer(), Whole { epoch: E3, life: life_of(newcomer()), source: source() });
+    assert_eq!(proposed(&mut table, &did), [servers()[1], source(), newcomer()]);
+}
+
+// A newcomer that dies on the way must not keep the log sealed.
+#[test]
+fn a_newcomer_that_is_silent_is_gone_on_without() {
+    let (mut table, _) = short(Duration::from_secs(2));
+    seal_acks(&mut table);
+    let Parameters { finish_for, tick, .. } = Parameters::default();
+    let did = table.timer(AuxiliaryTimer::Tick, finish_for + tick);
+    assert_eq!(proposed(&mut table, &did), servers()[1..]);
+}
+
+// A server that is far behind keeps the log sealed while it copies; one that comes and goes makes it stand still for ever.
+#[test]
+fn who_is_not_close_or_was_just_left_out_waits() {
+    let mut table = Table::new(auxiliary_at(auxiliaries()[0]), auxiliaries()[0]);
+    table.hear(auxiliaries()[1], auxiliary::Install { projection: second() });
+    assert!(live_on(&mut table, Duration::from_secs(3), false).is_empty(), "it still compares");
+    assert!(!live_on(&mut table, Duration::from_secs(1), true).is_empty());
+
+    // In and out again, soon after another: each time it waits twice as long.
+    let mut table = Table::new(auxiliary_at(auxiliaries()[0]), auxiliaries()[0]);
+    let mut waits = Vec::new();
+    let mut epoch = E1;
+    for _ in 0..8 {
+        for projection in [second(), initial()] {
+            epoch = epoch.next();
+            let everybody = servers().into_iter().chain(auxiliaries()).chain([sequencers()[0]]);
+            let projection = Projection { epoch, lives: lives_of(everybody), ..projection };
+            table.hear(auxiliaries()[1], auxiliary::Install { projection });
+        }
+        waits.push(table.role.waits(newcomer(), table.instant()));
+    }
+    let longest = Parameters::default().back_off * 128;
+    let mut wanted: Vec<Duration> = (0..8).map(|nth| Parameters::default().back_off * (1 << nth)).collect();
+    assert_eq!(wanted.pop(), Some(longest));
+    wanted.push(longest.min(Parameters::default().back_off_max));
+    assert_eq!(waits, wanted);
+}
+
+// Answers of an auxiliary that lost its votes, counted, let two majorities decide two projections.
+#[test]
+fn an_auxiliary_without_its_journal_has_no_vote() {
+    let (mut table, _) = short(Duration::from_secs(2));
+    seal_acks(&mut table);
+    let did = table.hear(newcomer(), Whole { epoch: E3, life: life_of(newcomer()), source: source() });
+    let ballot = sent(&did).into_iter().find_map(|(_, message, _)| match message {
+        Message::Auxiliary(auxiliary::AuxiliaryIn::Prepare(prepare)) => Some(prepare.ballot),
+        _ => None,
+    });
+    let ballot = ballot.expect("a ballot is begun");
+    let promise = |life| auxiliary::Promise { epoch: E3, ballot, accepted: None, life: Some(life) };
+    table.hear(auxiliaries()[0], promise(life_of(auxiliaries()[0])));
+    assert!(sent(&table.hear(auxiliaries()[1], promise(Life(7)))).is_empty(), "it lost its votes");
+    let did = table.hear(auxiliaries()[2], promise(life_of(auxiliaries()[2])));
+    assert!(!sent(&did).is_empty(), "two of three");
+    // Nor does it propose anything: its ballots may be those of its earlier life.
+    let role = Auxiliary::new(auxiliaries(), sequencers(), unborn(), Parameters::default());
+    let mut table = Table::new(role, auxiliaries()[0]);
+    table.hear(auxiliaries()[1], auxiliary::Install { projection: second() });
+    assert!(live_on(&mut table, Duration::from_secs(3), true).is_empty());
+}
+
+// A log that is born while somebody is away takes one who lost its disk for one who never had any.
+#[test]
+fn a_log_is_born_when_everybody_is_there() {
+    let begins = |missing: Option<NodeId>| {
+        let role = Auxiliary::new(auxiliaries(), sequencers(), unborn(), Parameters::default());
+        let mut table = Table::new(role, auxiliaries()[0]);
+        for _ in 0..50 {
+            for server in servers().into_iter().filter(|&server| Some(server) != missing) {
+                table.hear(server, pong(server, Epoch(0)));
+            }
+            for peer in auxiliaries().into_iter().skip(1).filter(|&peer| Some(peer) != missing) {
+                table.hear(peer, auxiliary::Hello { epoch: E1, life: Some(life_of(peer)) });
+            }
+            let life = Some(life_of(sequencers()[0]));
+            let began = Epoch(0);
+            table.hear(sequencers()[0], auxiliary::SequencerPong { began, serves: false, life });
+            table.timer(AuxiliaryTimer::Tick, Parameters::default().tick);
+        }
+        table.role.is_changing()
+    };
+    assert!(!begins(Some(servers()[1])));
+    assert!(!begins(Some(auxiliaries()[2])));
+    assert!(begins(None));
+}

@@ -1,0 +1,5 @@
+//! One input, exact effects.
+
+mod decisions;
+mod healing;
+mod table;

@@ -1,0 +1,182 @@
+//! A role on a table: its clock is turned by hand, and what it does is looked at.
+
+use corfu::auxiliary::AuxiliaryRecord;
+use corfu::storage::StorageRecord;
+use corfu::{
+    Auxiliary, Corfu, Data, Entry, Epoch, Life, Lived, LogPosition, Message, Parameters, Projection,
+    Response, StorageServer,
+};
+use kernel::{
+    Bytes, Cx, Effect, Effects, HostId, Instant, NodeId, Place, Position, Rng, Role, Situation, Wall,
+};
+use parts::Ballot;
+use std::time::Duration;
+
+pub(crate) fn node(host: u32, place: u32) -> NodeId {
+    NodeId::new(HostId(host), Place(place))
+}
+
+/// Auxiliaries and the servers of the one chain are on hosts 1 to 3, sequencers on 4 and 5, the client on 9.
+pub(crate) fn auxiliaries() -> Vec<NodeId> {
+    (1..=3).map(|host| node(host, 1)).collect()
+}
+
+pub(crate) fn servers() -> Vec<NodeId> {
+    (1..=3).map(|host| node(host, 16)).collect()
+}
+
+pub(crate) fn sequencers() -> Vec<NodeId> {
+    vec![node(4, 2), node(5, 2)]
+}
+
+pub(crate) fn me() -> NodeId {
+    node(9, 3)
+}
+
+/// The journal of a node, unless it has lost it.
+pub(crate) fn life_of(node: NodeId) -> Life {
+    Life(u64::from(node.host().0) * 100 + u64::from(node.place().0))
+}
+
+pub(crate) fn lives_of(nodes: impl IntoIterator<Item = NodeId>) -> Vec<Lived> {
+    nodes.into_iter().map(|node| Lived { node, life: life_of(node) }).collect()
+}
+
+/// As a log is before anybody serves.
+pub(crate) fn unborn() -> Projection {
+    Projection::initial(sequencers()[0], vec![servers()])
+}
+
+/// The first epoch, in which everybody is meant by a journal.
+pub(crate) fn initial() -> Projection {
+    let everybody = servers().into_iter().chain(auxiliaries()).chain([sequencers()[0]]);
+    Projection { lives: lives_of(everybody), ..unborn() }
+}
+
+/// The second epoch, without the first server.
+pub(crate) fn second() -> Projection {
+    let chains = vec![servers()[1..].to_vec()];
+    let everybody = servers().into_iter().skip(1).chain(auxiliaries()).chain([sequencers()[0]]);
+    let lives = lives_of(everybody);
+    Projection { epoch: E2, sequencer: sequencers()[0], first: LogPosition(7), chains, lives }
+}
+
+pub(crate) fn data_of(body: &'static [u8], tag: u64) -> Entry {
+    Entry::Data(Data { writer: node(8, 3), tag, body: Bytes::from_static(body) })
+}
+
+pub(crate) type Did = Vec<Effect<Message, Response>>;
+
+/// A role on a table: its clock is turned by hand.
+pub(crate) struct Table<R: Role<Family = Corfu>> {
+    pub(crate) role: R,
+    at: NodeId,
+    now: Duration,
+    rng: Rng,
+    effects: Effects<Corfu>,
+}
+
+impl<R: Role<Family = Corfu>> Table<R> {
+    pub(crate) fn new(role: R, at: NodeId) -> Self {
+        let effects = Effects::new(Position(0), false);
+        let mut table = Self { role, at, now: Duration::from_secs(1_000), rng: Rng::seeded(1), effects };
+        table.call(|role, cx| role.on_start(cx));
+        table
+    }
+
+    pub(crate) fn call(&mut self, call: impl FnOnce(&mut R, &mut Cx<'_, R>)) -> Did {
+        let situation = Situation {
+            node: self.at,
+            now: self.instant(),
+            wall: Wall { earliest: 0, latest: 0 },
+            rng: &mut self.rng,
+        };
+        call(&mut self.role, &mut Cx::new(situation, &mut self.effects));
+        self.effects.drain().collect()
+    }
+
+    pub(crate) fn hear(&mut self, from: NodeId, message: impl Into<R::In>) -> Did {
+        let message = message.into();
+        self.call(|role, cx| role.on_message(from, message, cx))
+    }
+
+    pub(crate) fn timer(&mut self, timer: R::Timer, after: Duration) -> Did {
+        self.now += after;
+        self.call(|role, cx| role.on_timer(timer, cx))
+    }
+
+    pub(crate) fn instant(&self) -> Instant {
+        Instant(self.now.as_nanos() as u64)
+    }
+
+    pub(crate) fn journal(&mut self) -> Vec<Bytes> {
+        let records = self.effects.records().map(|record| Bytes::copy_from_slice(record.bytes)).collect();
+        self.effects.clear_records();
+        records
+    }
+}
+
+/// What was sent, and whether it waits for the disk.
+pub(crate) fn sent(did: &Did) -> Vec<(NodeId, Message, bool)> {
+    let sent = did.iter().filter_map(|effect| match effect {
+        Effect::Send { to, message } => Some((*to, message.clone(), false)),
+        Effect::SendDurable { to, message, .. } => Some((*to, message.clone(), true)),
+        _ => None,
+    });
+    sent.collect()
+}
+
+pub(crate) fn durably(to: NodeId, message: impl Into<Message>) -> Vec<(NodeId, Message, bool)> {
+    vec![(to, message.into(), true)]
+}
+
+pub(crate) fn at_once(to: NodeId, message: impl Into<Message>) -> Vec<(NodeId, Message, bool)> {
+    vec![(to, message.into(), false)]
+}
+
+/// Who was sent this.
+pub(crate) fn told(did: &Did, message: impl Into<Message>) -> Vec<NodeId> {
+    let message = message.into();
+    sent(did).into_iter().filter(|(_, it, _)| *it == message).map(|(to, _, _)| to).collect()
+}
+
+pub(crate) fn responses(did: &Did) -> Vec<Response> {
+    let answered = did.iter().filter_map(|effect| match effect {
+        Effect::Respond { response, .. } => Some(response.clone()),
+        _ => None,
+    });
+    answered.collect()
+}
+
+/// A storage server that serves the first epoch.
+pub(crate) fn serving(at: NodeId, retain_bytes: u64) -> StorageServer {
+    let mut role = waiting(at, retain_bytes);
+    role.restore(Position(0), StorageRecord::Serves(E1));
+    role
+}
+
+/// One that has not been told to serve.
+pub(crate) fn waiting(at: NodeId, retain_bytes: u64) -> StorageServer {
+    let mut role = StorageServer::new(retain_bytes);
+    role.restore(Position(0), StorageRecord::Life(life_of(at)));
+    role
+}
+
+/// The auxiliary of a host, in a log of the first epoch.
+pub(crate) fn auxiliary_at(at: NodeId) -> Auxiliary {
+    let mut role = Auxiliary::new(auxiliaries(), sequencers(), unborn(), Parameters::default());
+    let (promised, life) = (Ballot::ZERO, Some(life_of(at)));
+    role.restore(Position(0), AuxiliaryRecord { installed: initial(), promised, accepted: None, life });
+    role
+}
+
+/// A storage server's answer to a ping.
+pub(crate) fn pong(server: NodeId, told: Epoch) -> corfu::auxiliary::StoragePong {
+    let standing = corfu::auxiliary::Standing { life: life_of(server), run: 1, told, copied: None };
+    corfu::auxiliary::StoragePong { epoch: told, standing: Some(standing) }
+}
+
+pub(crate) const E1: Epoch = Epoch(1);
+pub(crate) const E2: Epoch = Epoch(2);
+pub(crate) const P0: LogPosition = LogPosition(0);
+pub(crate) const P3: LogPosition = LogPosition(3);
