@@ -129,6 +129,12 @@ planted_bugs! {
     C16,
     /// The index of a stored segment is wrong by one entry.
     C17,
+    /// A server lets a segment go when it is on its way to the archive, and not when it is there.
+    C18,
+    /// Snapshots leave out the segments that wait for the archive.
+    C19,
+    /// A server takes for archived whatever it does not have.
+    C20,
     /// A replica hands its log on with a hole that nobody sees.
     K13,
     /// A gateway answers pings although the session's home group does not hear of them.

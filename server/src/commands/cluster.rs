@@ -162,6 +162,7 @@ fn print_log(log: &Value) {
                 mebibytes("memory_bytes") + mebibytes("cached_bytes"),
             );
         }
+        print_archive(&log["archive"]);
         return;
     }
     let sequencer = projection["sequencer"].as_str().unwrap_or("");
@@ -169,6 +170,27 @@ fn print_log(log: &Value) {
     for (number, chain) in projection["chains"].as_array().into_iter().flatten().enumerate() {
         let hosts: Vec<&str> = chain.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         println!("  chain {number:<4}{}", hosts.join(" "));
+    }
+}
+
+fn print_archive(archive: &Value) {
+    if !archive.is_object() {
+        return;
+    }
+    let url = archive["url"].as_str().unwrap_or("");
+    let (waiting, bytes) = (&archive["waiting"], &archive["waiting_bytes"]);
+    println!(
+        "archive     {url}   archived here {}   {waiting} segments wait ({bytes} bytes)",
+        archive["objects"]
+    );
+    if let Some(error) = archive["error"].as_str() {
+        println!("  WARNING   the archive does not take them: {error}");
+    }
+    if archive["refuses"].as_bool() == Some(true) {
+        let most = &archive["waiting_bytes_max"];
+        println!(
+            "  WARNING   appends are refused: more than {most} bytes of a space wait (log.archive_backlog_bytes)"
+        );
     }
 }
 

@@ -339,6 +339,7 @@ impl Role for Gateway {
             ClientIn::Disconnected(_) => self.on_disconnected(from),
             ClientIn::Answers(message) => self.on_answers(message, cx),
             ClientIn::Notice(message) => self.on_notice(&message, cx),
+            ClientIn::Overfull(_) => cx.reject("word of an archive that there is none of"),
             ClientIn::Progress(message) => {
                 if let Some(through) = self.through.get_mut(usize::from(message.space.0)) {
                     *through = (*through).max(message.through.0);
