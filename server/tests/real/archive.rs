@@ -42,6 +42,7 @@ impl Archive {
 
 impl Drop for Archive {
     fn drop(&mut self) {
+        self.files().iter().filter_map(|file| file.ancestors().nth(3)).for_each(|folder| lock(folder, false));
         // What cannot be removed goes with the build.
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -272,11 +273,12 @@ fn an_archive_that_is_away_makes_appends_wait_at_their_callers() {
              was back nothing waited"
         );
         // One that may only be read is as far away.
-        lock(&archive.0, true);
-        let writable = std::fs::write(archive.0.join("probe"), b"x").is_ok();
+        let cluster_of = archive.files()[0].ancestors().nth(3).expect("three parts are ours").to_owned();
+        lock(&cluster_of, true);
+        let writable = std::fs::write(cluster_of.join("probe"), b"x").is_ok();
         if writable {
             println!("SKIPPED: a folder that root may not write");
-            let _ = std::fs::remove_file(archive.0.join("probe"));
+            let _ = std::fs::remove_file(cluster_of.join("probe"));
         } else {
             log.create("other", 4 << 20, None).await.expect("a log is made");
             let mut rows = Rows::default();
@@ -288,7 +290,7 @@ fn an_archive_that_is_away_makes_appends_wait_at_their_callers() {
                 error.is_some_and(|error| error.is_string())
             };
             cluster.until("a host says that it may not write", PATIENCE, tells).await;
-            lock(&archive.0, false);
+            lock(&cluster_of, false);
             cluster.until("nothing waits for the archive", PATIENCE, idle).await;
         }
     });
