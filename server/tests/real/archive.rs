@@ -155,7 +155,7 @@ fn what_is_trimmed_while_hosts_die_is_read_from_the_archive() {
         let lines: Vec<&str> = out.lines().collect();
         let stat = log.stat("jobs").await.expect("it answers");
         assert_eq!(lines.len() as u64, stat.next, "every position once");
-        let appended = record.appended.lock().unwrap_or_else(PoisonError::into_inner);
+        let appended = std::mem::take(&mut *record.appended.lock().unwrap_or_else(PoisonError::into_inner));
         for (&position, entry) in appended.iter() {
             assert_eq!(lines[position as usize], entry, "position {position}");
         }
@@ -167,7 +167,6 @@ fn what_is_trimmed_while_hosts_die_is_read_from_the_archive() {
             lines.len()
         );
         assert!(archived >= 10 && stat.first > 0, "{archived} segments, {stat:?}");
-        drop(appended);
         // Without the hosts.
         cluster.kill_all();
         let offline = cluster.ordinate(&["log", "archive", "read", "jobs", "--archive", &url]).await;
