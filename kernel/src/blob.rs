@@ -5,6 +5,9 @@
 //! may leave it or not. A full disk delays that notice and is no error. Notices of a life end with it: a role that starts says by
 //! [`BlobEffect::Keep`] which blobs it knows, every other one of the node is removed, and what is kept and is not there is
 //! reported lost. A read hands out what was written or says that it cannot; it never hands out anything else.
+//!
+//! There may be an **archive**, which all hosts share and nothing is ever removed from. [`BlobNotice::Archived`] says that the object
+//! is there, whole and for good; [`BlobNotice::Unarchived`] that nobody knows, and that it may be asked for again.
 
 use crate::codec::{Decode, DecodeError, Encode, Reader};
 use bytes::Bytes;
@@ -59,6 +62,15 @@ pub struct BlobRange {
     pub bytes: u64,
 }
 
+/// What a blob becomes in the archive: a head, and behind it the blob.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ArchiveObject {
+    /// Its name, parts separated by `/`. The same name always stands for the same bytes, whoever writes them.
+    pub name: String,
+    /// What comes before the blob.
+    pub head: Bytes,
+}
+
 /// What a node asks of its blobs.
 #[derive(Clone, PartialEq, Debug)]
 pub enum BlobEffect {
@@ -78,6 +90,14 @@ pub enum BlobEffect {
     Drop {
         /// Which; nothing if there is none.
         id: BlobId,
+    },
+    /// Copy one into the archive, unless the object is there already; answered by [`BlobNotice::Archived`] or
+    /// [`BlobNotice::Unarchived`], or by [`BlobNotice::Lost`] if it is in neither place.
+    Archive {
+        /// Which.
+        id: BlobId,
+        /// What it becomes there.
+        object: ArchiveObject,
     },
     /// Of all blobs, the node knows these.
     Keep {
@@ -103,6 +123,16 @@ pub enum BlobNotice {
     },
     /// It cannot be read: there is none, or what is there is not what was written.
     Lost {
+        /// Which.
+        id: BlobId,
+    },
+    /// It is in the archive.
+    Archived {
+        /// Which.
+        id: BlobId,
+    },
+    /// The archive did not say that it has it.
+    Unarchived {
         /// Which.
         id: BlobId,
     },

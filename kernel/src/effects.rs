@@ -1,6 +1,6 @@
 //! What a role may ask of its driver, pushed into a buffer that is reused from burst to burst.
 
-use crate::blob::{BlobEffect, BlobId, BlobRange};
+use crate::blob::{ArchiveObject, BlobEffect, BlobId, BlobRange};
 use crate::codec::Encode;
 use crate::id::{NodeId, RequestId};
 use crate::rng::Rng;
@@ -275,6 +275,11 @@ impl<'a, R: Role> Cx<'a, R> {
     /// Removes a blob, once all that was appended until now is durable.
     pub fn drop_blob(&mut self, id: BlobId) {
         self.effects.effects.push(Effect::Blob(BlobEffect::Drop { id }));
+    }
+
+    /// Copies a blob into the archive.
+    pub fn archive_blob(&mut self, id: BlobId, object: ArchiveObject) {
+        self.effects.effects.push(Effect::Blob(BlobEffect::Archive { id, object }));
     }
 
     /// Says which blobs this node knows, when it starts.

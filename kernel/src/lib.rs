@@ -19,7 +19,7 @@ mod rng;
 mod role;
 mod time;
 
-pub use blob::{BlobEffect, BlobId, BlobNotice, BlobRange};
+pub use blob::{ArchiveObject, BlobEffect, BlobId, BlobNotice, BlobRange};
 pub use bytes::Bytes;
 pub use codec::{Decode, DecodeError, Encode, Reader};
 pub use effects::{Cx, Effect, Effects, Journaled, Situation};

@@ -133,6 +133,10 @@ planted_bugs! {
     C16,
     /// The index of a stored segment is wrong by one entry.
     C17,
+    /// A server lets a segment go when it is on its way to the archive, and not when it is there.
+    C18,
+    /// Snapshots leave out the segments that wait for the archive.
+    C19,
     /// A newcomer is let into its chain when its copy is close, and not when it has the rest.
     C20,
     /// A server that comes back keeps what it had where its chain has gone on otherwise.
@@ -143,6 +147,8 @@ planted_bugs! {
     C23,
     /// A newcomer follows its source from the end of the comparison on, and not from its beginning.
     C24,
+    /// A server takes for archived whatever it does not have.
+    C25,
     /// A replica hands its log on with a hole that nobody sees.
     K13,
     /// A gateway answers pings although the session's home group does not hear of them.

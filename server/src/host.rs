@@ -1,5 +1,6 @@
 //! One host of a cluster: its roles, its journal, its ports.
 
+use crate::archive;
 use crate::cluster::{ClusterFile, Durability, RoleName};
 use crate::family::{KvMember, Node};
 use crate::kafka::{self, Directory, Kafka};
@@ -22,6 +23,7 @@ use runtime::{
 };
 use std::net::TcpListener;
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The client role that serves this host's HTTP API.
@@ -48,6 +50,9 @@ pub enum StartError {
     /// TLS files cannot be used.
     #[error(transparent)]
     Tls(#[from] runtime::TlsError),
+    /// What the environment says of the archive makes no sense.
+    #[error("the archive cannot be used: {0}")]
+    Archive(#[from] runtime::blobs::ArchiveError),
     /// The runtime refused.
     #[error(transparent)]
     Host(#[from] runtime::HostError),
@@ -82,7 +87,13 @@ pub fn start(
         key: files.key.clone(),
         authorities: files.ca.clone(),
     });
+    let place = file.logs.as_ref().and_then(|logs| logs.archive.as_ref());
+    let archive: Option<Arc<dyn runtime::blobs::Archive>> = match place {
+        Some(place) => Some(Arc::new(archive::Waiting::open(place)?)),
+        None => None,
+    };
     let config = HostConfig {
+        archive,
         listen: Some(sockets.peer),
         peers: peers
             .map(|host| PeerConfig { name: host.name.clone(), address: host.address.clone() })

@@ -59,6 +59,8 @@ impl Repeated {
             | HostEvent::LinkDown { .. }
             | HostEvent::DiskFull
             | HostEvent::DiskBack
+            | HostEvent::ArchiveFails { .. }
+            | HostEvent::ArchiveBack
             | HostEvent::Stopping { .. }
             | HostEvent::Note { .. } => return Some(line),
         };

@@ -10,7 +10,7 @@ use kernel::{HostId, NodeId, Place};
 use mason::proxy::SpacesOf;
 use mason::{Deployment, HostParts, PLACES_PER_DEPLOYMENT, Stub as _};
 use paxos::HostEntry;
-use shared_log::{Bounds, Gateway, Names, Routes};
+use shared_log::{Archiving, Bounds, Gateway, Names, Routes};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -108,7 +108,16 @@ pub fn nodes(file: &ClusterFile, logs: &Logs, name: &str, joins: bool) -> Vec<(P
     let (proxies, shards) = (deployment.proxies_of(host), deployment.servers_of(host));
     let parts = HostParts {
         stub: &|_| stub,
-        shard: &|space| shared_log::Logs::new(space, logs.spaces, Bounds::within(logs.memory_bytes)),
+        shard: &|space| {
+            let state = shared_log::Logs::new(space, logs.spaces, Bounds::within(logs.memory_bytes));
+            match logs.archive {
+                Some(_) => state.with_archive(Archiving {
+                    cluster: file.cluster.clone(),
+                    backlog_bytes_max: logs.archive_backlog_bytes,
+                }),
+                None => state,
+            }
+        },
         gateway: Gateway::new(Routes { proxies, shards, capacity: logs.space_bytes }),
     };
     let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };

@@ -3,6 +3,7 @@
 
 mod admin;
 mod advertise;
+mod archive;
 mod bench;
 mod cluster;
 mod commands;

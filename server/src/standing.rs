@@ -1,6 +1,6 @@
 //! What a host does for each service over Mason, and for the log over CORFU'.
 
-use crate::cluster::LogEngine;
+use crate::cluster::{LogEngine, Logs};
 use crate::family::{CoordinationMember, LogMember, Node};
 use kernel::{HostId, Role};
 use mason::client::ClientIn;
@@ -8,6 +8,7 @@ use mason::proxy::arranging::{FIRST, Progress};
 use mason::shard::ShardServer;
 use mason::{Layout, Mason, Shard, Stub};
 use paxos::Member;
+use runtime::ArchiveCounts;
 use serde::Serialize;
 use shared_log::StorageStat;
 use std::collections::BTreeMap;
@@ -146,6 +147,8 @@ pub struct LogService {
     pub storage: BTreeMap<u16, Storage>,
     /// Users' calls that wait for an answer here.
     pub outstanding: usize,
+    /// Where trimmed segments go, if they are kept.
+    pub archive: Option<ArchiveStanding>,
     /// Who serves, over CORFU'.
     pub projection: Option<Projection>,
 }
@@ -167,12 +170,24 @@ pub struct Storage {
     pub page_hits: u64,
     /// Pages that reads had read from the disk.
     pub page_loads: u64,
+    /// Trimmed segments that wait for the archive.
+    pub waiting: u64,
+    /// Bytes of their entries.
+    pub waiting_bytes: u64,
 }
 
 impl Storage {
     fn of(server: &ShardServer<shared_log::Logs>) -> Self {
-        let StorageStat { segments, stored_bytes, memory_bytes, cached_bytes, hits, loads } =
-            server.service().storage();
+        let StorageStat {
+            segments,
+            stored_bytes,
+            memory_bytes,
+            cached_bytes,
+            hits,
+            loads,
+            waiting,
+            waiting_bytes,
+        } = server.service().storage();
         Self {
             missing: server.blobs_missing(),
             segments,
@@ -181,8 +196,29 @@ impl Storage {
             cached_bytes,
             page_hits: hits,
             page_loads: loads,
+            waiting,
+            waiting_bytes,
         }
     }
+}
+
+/// The archive of trimmed segments, as far as this host has to do with it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ArchiveStanding {
+    /// Where it is.
+    pub url: String,
+    /// Segments that this host has put there, since it started.
+    pub objects: u64,
+    /// Segments that wait here, of all spaces.
+    pub waiting: u64,
+    /// Bytes of their entries.
+    pub waiting_bytes: u64,
+    /// The most that may wait in the fullest space before its logs take no appends, in bytes.
+    pub waiting_bytes_max: u64,
+    /// A space's logs take no appends here.
+    pub refuses: bool,
+    /// Why the last attempt failed, if none has succeeded since.
+    pub error: Option<String>,
 }
 
 /// A projection of CORFU' as the auxiliary of this host knows it.
@@ -212,7 +248,32 @@ impl LogService {
     pub fn of(engine: LogEngine) -> Self {
         let (engine, groups) = (engine.to_string(), Groups::default());
         let storage = BTreeMap::new();
-        Self { engine, groups, logs: 0, entries: 0, bytes: 0, storage, outstanding: 0, projection: None }
+        Self {
+            engine,
+            groups,
+            logs: 0,
+            entries: 0,
+            bytes: 0,
+            storage,
+            outstanding: 0,
+            archive: None,
+            projection: None,
+        }
+    }
+
+    /// Takes the archive into account, when all roles were.
+    pub fn add_archive(&mut self, logs: &Logs, counts: Option<&ArchiveCounts>) {
+        let Some(place) = &logs.archive else { return };
+        let most = logs.archive_backlog_bytes;
+        self.archive = Some(ArchiveStanding {
+            url: place.to_string(),
+            objects: counts.map_or(0, |counts| counts.objects),
+            waiting: self.storage.values().map(|space| space.waiting).sum(),
+            waiting_bytes: self.storage.values().map(|space| space.waiting_bytes).sum(),
+            waiting_bytes_max: most,
+            refuses: self.storage.values().any(|space| space.waiting_bytes > most),
+            error: counts.and_then(|counts| counts.error.clone()),
+        });
     }
 
     /// Takes a role into account, if it is one of the log's.

@@ -184,6 +184,9 @@ impl Status {
                     status.log.get_or_insert_with(|| LogService::of(logs.engine)).add(node, &name_of);
                 }
             }
+            if let (Some(log), Some(logs)) = (&mut status.log, &file.logs) {
+                log.add_archive(logs, view.metrics().archive.as_ref());
+            }
             let settled = view.nodes().filter_map(|(_, node)| node.settled_on());
             status.membership.settled = settled.fold(status.membership.version, u64::min);
             (status, view.metrics().clone())

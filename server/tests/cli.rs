@@ -76,6 +76,50 @@ fn inspect_says_what_is_no_data_directory() {
     assert_eq!(folder.run(&["inspect", ".", "--place", "x"]).code, Some(2));
 }
 
+// An archive that does not answer must end the command, and say why; one that is named wrongly must not be taken for another.
+#[test]
+fn an_archive_that_is_not_there_is_told() {
+    let folder = Folder::new("archive");
+    let missing = format!("file://{}/none", folder.0.display());
+    let told = folder.run(&["log", "archive", "list", "--archive", &missing]);
+    assert_eq!(told.code, Some(1), "{told:?}");
+    assert!(told.err.starts_with("error[O1020]") && told.err.contains("is it mounted?"), "{told:?}");
+    let empty = format!("file://{}", folder.0.display());
+    let told = folder.run(&["log", "archive", "list", "--archive", &empty]);
+    assert_eq!((told.code, told.out.as_str()), (Some(0), ""), "{told:?}");
+    let told = folder.run(&["log", "archive", "read", "jobs", "--archive", &empty]);
+    assert!(told.code == Some(2) && told.err.starts_with("error[O1023]"), "{told:?}");
+    assert_eq!(folder.run(&["log", "archive", "list", "--archive", "gs://bucket"]).code, Some(2));
+    // Nobody listens there.
+    let began = Instant::now();
+    let output = program()
+        .args(["log", "archive", "list", "--archive", "s3://bucket/logs"])
+        .envs([
+            ("AWS_ENDPOINT", "http://127.0.0.1:9"),
+            ("AWS_ALLOW_HTTP", "true"),
+            ("AWS_REGION", "us-east-1"),
+            ("AWS_ACCESS_KEY_ID", "key"),
+            ("AWS_SECRET_ACCESS_KEY", "secret"),
+        ])
+        .output()
+        .expect("the binary was built");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(
+        said.starts_with("error[O1020]") && said.contains("s3://bucket/logs") && said.contains("127.0.0.1:9"),
+        "{said}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+    let explained = folder.run(&["config", "explain", "log.archive"]);
+    assert!(explained.out.contains("AWS_ACCESS_KEY_ID"), "{explained:?}");
+    folder.write(
+        "bad.toml",
+        "cluster = \"x\"\n[hosts]\na = \"127.0.0.1:1\"\n[log]\nspaces = 1\narchive = \"/mnt\"\n",
+    );
+    let refused = folder.run(&["config", "check", "bad.toml"]);
+    assert!(refused.code == Some(2) && refused.err.contains("file:///DIRECTORY"), "{refused:?}");
+}
+
 // A verb whose help fails, or says nothing of its arguments, is found by its users.
 #[test]
 fn every_verb_has_help() {

@@ -354,8 +354,8 @@ fn calls_of_the_sequence() {
 fn calls_of_the_log() {
     use shared_log::native::{Call, Native, Reply};
     use shared_log::{
-        Answer, Append, Create, Entries, List, LogStat, Named, Part, Produce, Read, Refused, Rejected,
-        Request, Rows, Trim, Why,
+        Answer, Append, Create, Entries, List, LogIdentity, LogStat, Named, Part, Produce, Read, Refused,
+        Rejected, Request, Rows, Trim, Why,
     };
     let about = "Messages of the log, without the length that precedes them in a frame.\nThe first byte is the receiver (22 the host's logs, 23 their client), the second the message.";
     let mut vectors = Vectors::new("log.txt", about);
@@ -384,6 +384,9 @@ fn calls_of_the_log() {
     call("delete", "deletes jobs", Request::Delete(Named { name: name() }));
     let read = Read { name: name(), from: 9, entries_max: 100, bytes_max: 1 << 20, wait_ms: 500 };
     call("read", "100 entries of jobs from 9 on, waiting 500 ms", Request::Read(read));
+    let recall = Read { name: name(), from: 2, entries_max: 100, bytes_max: 1 << 20, wait_ms: 0 };
+    call("recall", "100 entries of jobs from 2 on, trimmed or not", Request::Recall(recall));
+    call("identify", "which log jobs is", Request::Identify(Named { name: name() }));
     call("stat", "how far jobs goes", Request::Stat(Named { name: name() }));
     call("list", "10 logs after jobs", Request::List(List { after: name(), limit: 10 }));
     let produce = Produce { name: name(), producer: 0x1122, epoch: 1, sequence: 4, entries: rows(&[b"a"]) };
@@ -408,6 +411,15 @@ fn calls_of_the_log() {
     let refused = Refused { why: Why::Trimmed, name: name(), at: 9 };
     reply("trimmed", "jobs begins at 9", Answer::Refused(refused));
     reply("busy", "busy", Answer::Refused(Refused { why: Why::Busy, name: String::new(), at: 0 }));
+    let identity =
+        LogIdentity { space: 3, number: 7, created_ms: 1_700_000_000_000, kept: 2, waiting_bytes: 300 };
+    reply(
+        "identity",
+        "jobs is log 7 of space 3; from 2 on it is here, and 300 bytes wait",
+        Answer::Identity(identity),
+    );
+    let refused = Refused { why: Why::Unarchived, name: name(), at: 300 };
+    reply("unarchived", "300 bytes of the space of jobs wait for the archive", Answer::Refused(refused));
     reply("rejected", "entry 3 comes next", Answer::Rejected(Rejected::OutOfSequence(3)));
     vectors.compare();
 }

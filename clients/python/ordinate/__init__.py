@@ -17,6 +17,7 @@ from .errors import (
     TimedOut,
     TooLarge,
     Trimmed,
+    Unarchived,
     Unreadable,
     Unsupported,
 )
@@ -28,5 +29,5 @@ from .sequence import Place
 __all__ = [
     "BeyondTail", "CallError", "Client", "Closed", "Exists", "Full", "Invalid", "Item", "Level", "LogEntries", "LogError",
     "LogStat", "MaybeExecuted", "Mismatch", "Moved", "NoSuchLog", "Page", "Part", "Place", "Refused", "Sealed", "TimedOut",
-    "TooLarge", "Trimmed", "Unreadable", "Unsupported", "Versioned", "Written", "by_log", "tls_context",
+    "TooLarge", "Trimmed", "Unarchived", "Unreadable", "Unsupported", "Versioned", "Written", "by_log", "tls_context",
 ]

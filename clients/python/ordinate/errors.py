@@ -72,5 +72,9 @@ class Unsupported(LogError):
     """The engine of the cluster's log (log.engine of the cluster file) does not do this; nothing was done."""
 
 
+class Unarchived(LogError):
+    """Nothing was appended: `at` bytes of what was trimmed wait for the archive. The same may succeed later."""
+
+
 class TooLarge(LogError):
     """The entries of one append cost more than 1 MiB, each counted with 8 bytes more."""

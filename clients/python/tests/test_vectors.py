@@ -140,6 +140,9 @@ class Vectors(unittest.TestCase):
             read("trimmed")
         self.assertEqual((trimmed.exception.name, trimmed.exception.at), ("jobs", 9))
         self.assertIs(raised(lambda: read("busy")), Busy)
+        with self.assertRaises(errors.Unarchived) as unarchived:
+            read("unarchived")
+        self.assertEqual((unarchived.exception.name, unarchived.exception.at), ("jobs", 300))
 
 
 if __name__ == "__main__":

@@ -34,7 +34,7 @@ pub use crate::log::{Log, LogEntries, LogError};
 pub use crate::sequence::{Place, Sequence};
 pub use kv::{Expect, Item, Versioned};
 pub use paxos::Level;
-pub use shared_log::{LogStat, Rows};
+pub use shared_log::{LogIdentity, LogStat, Rows};
 pub use tls::{Tls, TlsError, TlsFiles};
 
 /// How long calls wait unless their client was told otherwise.

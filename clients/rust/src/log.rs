@@ -5,8 +5,8 @@ use crate::{CallError, TIMEOUT, Tls};
 use kernel::Bytes;
 use shared_log::native::{Call, Native, Reply};
 use shared_log::{
-    Answer, Append, Create, List, LogStat, Named, Part, READ_BYTES_MAX, Read, Refused, Request, Rows, Trim,
-    Why,
+    Answer, Append, Create, List, LogIdentity, LogStat, Named, Part, READ_BYTES_MAX, Read, Refused, Request,
+    Rows, Trim, Why,
 };
 use std::future::Future;
 use std::time::Duration;
@@ -68,6 +68,17 @@ pub enum LogError {
     /// The entries of one append are too large.
     #[error("one append may hold 1 MiB, each entry counted with 8 bytes more; nothing was appended")]
     TooLarge,
+    /// Nothing was appended, and the same may succeed later.
+    #[error(
+        "nothing is appended to {name} while {waiting_bytes} bytes of what was trimmed wait for the archive (log.archive_backlog_bytes \
+         of the cluster file): it does not take them"
+    )]
+    Unarchived {
+        /// The log.
+        name: String,
+        /// What waits, in its space.
+        waiting_bytes: u64,
+    },
     /// The cluster's log cannot do this.
     #[error(
         "the engine of the cluster's log (log.engine of the cluster file) does not do this; nothing was done"
@@ -233,8 +244,27 @@ impl Log {
         wait: Duration,
     ) -> Result<LogEntries, LogError> {
         let (name, bytes_max, wait_ms) = (name.to_owned(), READ_BYTES_MAX, wait.as_millis() as u32);
-        let read = Request::Read(Read { name, from, entries_max, bytes_max, wait_ms });
-        match self.call(read, wait).await? {
+        self.entries(Request::Read(Read { name, from, entries_max, bytes_max, wait_ms }), wait).await
+    }
+
+    /// Reads entries that may be trimmed, as far as hosts still have them: those that wait for the archive, and those of a segment
+    /// that is trimmed in part. Otherwise as [`Log::read`], without waiting; [`LogError::Trimmed`] says what hosts have.
+    pub async fn recall(&self, name: &str, from: u64, entries_max: u32) -> Result<LogEntries, LogError> {
+        let (name, bytes_max, wait_ms) = (name.to_owned(), READ_BYTES_MAX, 0);
+        let recall = Request::Recall(Read { name, from, entries_max, bytes_max, wait_ms });
+        self.entries(recall, Duration::ZERO).await
+    }
+
+    /// Which of the logs that have had this name has it now.
+    pub async fn identify(&self, name: &str) -> Result<LogIdentity, LogError> {
+        match self.call(Request::Identify(Named { name: name.to_owned() }), Duration::ZERO).await? {
+            Answer::Identity(identity) => Ok(identity),
+            _ => Err(unreadable()),
+        }
+    }
+
+    async fn entries(&self, request: Request, wait: Duration) -> Result<LogEntries, LogError> {
+        match self.call(request, wait).await? {
             Answer::Entries(read) => {
                 let entries = Rows::iter(&read.rows).map(|entry| read.rows.slice_ref(entry)).collect();
                 Ok(LogEntries { first: read.first, tail: read.tail, sealed: read.sealed, entries })
@@ -292,5 +322,6 @@ fn error_of(Refused { why, name, at }: Refused) -> LogError {
         Why::Full => LogError::Full { name, free: at },
         Why::TooLarge => LogError::TooLarge,
         Why::Unsupported => LogError::Unsupported,
+        Why::Unarchived => LogError::Unarchived { name, waiting_bytes: at },
     }
 }

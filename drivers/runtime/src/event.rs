@@ -37,6 +37,13 @@ pub enum HostEvent {
     DiskFull,
     /// There is space again.
     DiskBack,
+    /// The archive cannot be reached, or refuses; what is trimmed stays on the disk.
+    ArchiveFails {
+        /// Why.
+        reason: String,
+    },
+    /// The archive takes what it is given again.
+    ArchiveBack,
     /// Why the host stops.
     Stopping {
         /// The error.
@@ -60,6 +67,10 @@ impl fmt::Display for HostEvent {
             Self::ClientClosed { address, reason } => write!(f, "closed the client at {address}: {reason}"),
             Self::DiskFull => write!(f, "the disk is full: client input stops until there is space"),
             Self::DiskBack => write!(f, "there is disk space again: client input goes on"),
+            Self::ArchiveFails { reason } => {
+                write!(f, "the archive does not take trimmed segments, which stay on the disk: {reason}")
+            }
+            Self::ArchiveBack => write!(f, "the archive takes trimmed segments again"),
             Self::Stopping { reason } => write!(f, "stopping: {reason}"),
             Self::Note { node, text } => write!(f, "{node}: {text}"),
         }

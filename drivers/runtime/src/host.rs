@@ -1,5 +1,6 @@
 //! Starting a host, and waiting for its end.
 
+use crate::blobs::Archive;
 use crate::clock::{ClockError, ClockSource};
 use crate::data::{DataDirectory, DataError, Incarnation, JOURNAL, SEGMENTS, random_u128};
 use crate::disk::{Disk, RealDisk};
@@ -79,6 +80,8 @@ pub struct HostConfig {
     pub queue_bytes_max_down: usize,
     /// The largest frame between hosts, and so the largest message, in bytes.
     pub frame_body_max: usize,
+    /// Where blobs are archived, if nodes ask for it.
+    pub archive: Option<Arc<dyn Archive>>,
     /// The seed of the nodes' randomness; `None` for a seed of the system's.
     pub seed: Option<u64>,
     /// Keep the nodes' notes and report them as events.
@@ -107,6 +110,7 @@ impl HostConfig {
             queue_bytes_max: 64 << 20,
             queue_bytes_max_down: 1 << 20,
             frame_body_max: 16 << 20,
+            archive: None,
             seed: None,
             tracing: false,
             events: None,

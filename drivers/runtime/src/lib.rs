@@ -11,7 +11,7 @@
 //! # Threads
 //!
 //! All of the above is one thread. Others: one that prepares journal segments; one that syncs, used only while the disk is
-//! slow; two that write and read blobs, started with the first; one that looks up names, started at the first name that is no
+//! slow; two that write and read blobs, started with the first; four that copy them into an archive, if there is one; one that looks up names, started at the first name that is no
 //! address.
 //!
 //! # An example
@@ -141,5 +141,5 @@ pub use host::{Host, HostConfig, HostError, Storage};
 pub use inbound::{Admission, AskAdmission};
 pub use journal::{FsyncPlacement, JournalError, JournalOptions};
 pub use link::{LinkStatus, Partner, PeerConfig};
-pub use metrics::{BlobCounts, Histogram, Metrics};
+pub use metrics::{ArchiveCounts, BlobCounts, Histogram, Metrics};
 pub use tls::{ClientCertificates, PeerTls, ServerTls, TlsError, TlsFiles};

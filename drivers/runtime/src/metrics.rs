@@ -48,6 +48,8 @@ pub struct Metrics {
     pub disk_full: bool,
     /// What the nodes keep beside the journal.
     pub blobs: BlobCounts,
+    /// What was archived of it; none without an archive.
+    pub archive: Option<ArchiveCounts>,
 }
 
 /// Blobs of a host's nodes. Totals count from the host's start; `files` and `bytes` are of the moment of the copy.
@@ -65,6 +67,19 @@ pub struct BlobCounts {
     pub loaded_bytes: u64,
     /// Reads of what was not there, or not what was written.
     pub lost: u64,
+}
+
+/// What was archived. Totals count from the host's start.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct ArchiveCounts {
+    /// Objects that this host has written.
+    pub objects: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Attempts that failed.
+    pub failures: u64,
+    /// Why the last one failed, until one does not.
+    pub error: Option<String>,
 }
 
 impl Metrics {

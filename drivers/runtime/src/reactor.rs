@@ -3,7 +3,7 @@
 mod hosts;
 
 use crate::answer::Promise;
-use crate::blobs::Blobs;
+use crate::blobs::{Blobs, Changed};
 use crate::clients::{self, Clients};
 use crate::clock::Clock;
 use crate::data::{DataDirectory, Incarnation};
@@ -128,7 +128,7 @@ impl<N: Node + 'static> Reactor<N> {
             INBOUNDS,
         );
         let notify = notifier(Arc::clone(&waker));
-        let blobs = Blobs::open(storage.blobs, Arc::clone(&notify))?;
+        let blobs = Blobs::open(storage.blobs, config.archive, Arc::clone(&notify))?;
         let journal = match storage.journal {
             Some((disk, options)) => {
                 let notify = Arc::clone(&notify);
@@ -423,6 +423,12 @@ impl<N: Node + 'static> Reactor<N> {
                 self.nodes.blob(index, notice);
             }
         }
+        while let Some(change) = self.blobs.archive_change() {
+            self.events_out.push(match change {
+                Changed::Failing(reason) => HostEvent::ArchiveFails { reason },
+                Changed::Back => HostEvent::ArchiveBack,
+            });
+        }
         Ok(())
     }
 
@@ -464,6 +470,7 @@ impl<N: Node + 'static> Reactor<N> {
             metrics.disk_full = self.disk_full;
         }
         metrics.blobs = self.blobs.counts();
+        metrics.archive = self.blobs.archive_counts();
         metrics.disk_full |= self.blobs.due().is_some();
         metrics
     }

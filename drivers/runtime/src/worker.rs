@@ -34,6 +34,11 @@ impl<T: Send + 'static, U: Send + 'static> Worker<T, U> {
         Ok(Self { tasks: Some(tasks), answers, thread: Some(thread) })
     }
 
+    /// Lets the thread end by itself, some time.
+    pub(crate) fn abandon(mut self) {
+        self.thread = None;
+    }
+
     pub(crate) fn push(&self, task: T) {
         if let Some(tasks) = &self.tasks {
             // The thread ends only with this value or by a panic, which leaves the work undone for good: no answer

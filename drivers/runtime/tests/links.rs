@@ -36,6 +36,8 @@ fn down_reason(event: &HostEvent) -> Option<String> {
         | HostEvent::ClientClosed { .. }
         | HostEvent::DiskFull
         | HostEvent::DiskBack
+        | HostEvent::ArchiveFails { .. }
+        | HostEvent::ArchiveBack
         | HostEvent::Stopping { .. }
         | HostEvent::Note { .. } => None,
     }

@@ -1,12 +1,13 @@
 //! The blobs of one host's nodes: files that a crash leaves whole or not at all, that take time, and that may rot.
 
+use crate::archive::{Archive, Taken};
 use crate::class::Class;
 use crate::disk::Disk;
 use crate::draw::mix;
 use crate::host::{Host, Input};
 use crate::outside::{Happening, Outside};
 use crate::queue::Event;
-use kernel::{BlobEffect, BlobId, BlobNotice, BlobRange, Bytes, Node, Place};
+use kernel::{ArchiveObject, BlobEffect, BlobId, BlobNotice, BlobRange, Bytes, Node, Place};
 use std::collections::BTreeMap;
 
 /// A blob on the disk.
@@ -77,11 +78,16 @@ impl Files {
     }
 }
 
+fn whole(id: BlobId) -> BlobRange {
+    BlobRange { id, offset: 0, bytes: u64::MAX }
+}
+
 /// Something under way between a node and its blobs.
 #[derive(Clone, Debug)]
 enum Task {
     Store { id: BlobId, bytes: Bytes },
     Load { range: BlobRange },
+    Archive { id: BlobId, object: ArchiveObject },
     Tell { id: BlobId },
 }
 
@@ -93,13 +99,27 @@ pub(crate) struct UnderWay {
 }
 
 impl UnderWay {
-    /// The process ends: each file that was being written is there or not.
-    pub(crate) fn crash(&mut self, disk: &mut Disk, place_of: impl Fn(usize) -> Place, draw: u64) {
+    /// The process ends: each file that was being written is there or not, and so is each object on its way to the archive.
+    pub(crate) fn crash(
+        &mut self,
+        disk: &mut Disk,
+        archive: &mut Archive,
+        place_of: impl Fn(usize) -> Place,
+        draw: u64,
+    ) {
         for (ticket, (seat, task)) in std::mem::take(&mut self.tasks) {
-            if let Task::Store { id, bytes } = task
-                && mix(draw, u64::from(ticket)) & 1 == 0
-            {
-                disk.blobs.write(place_of(seat), id, &bytes);
+            if mix(draw, u64::from(ticket)) & 1 == 1 {
+                continue;
+            }
+            let place = place_of(seat);
+            match task {
+                Task::Store { id, bytes } => disk.blobs.write(place, id, &bytes),
+                Task::Archive { id, object } => {
+                    if let Some(bytes) = disk.blobs.read(place, whole(id)) {
+                        archive.put(&object, &bytes);
+                    }
+                }
+                Task::Load { .. } | Task::Tell { .. } => {}
             }
         }
     }
@@ -124,6 +144,10 @@ impl<N: Node> Host<N> {
             BlobEffect::Load { range } => {
                 let at = out.now + out.swarm.sync / 4 * slowness + 1;
                 self.begin_blob(seat, Task::Load { range }, at, out);
+            }
+            BlobEffect::Archive { id, object } => {
+                let at = out.now + out.archive.lasts(out.swarm.sync);
+                self.begin_blob(seat, Task::Archive { id, object }, at, out);
             }
             BlobEffect::Drop { id } => {
                 let dropped = |seat_of: usize, task: &Task| {
@@ -178,10 +202,31 @@ impl<N: Node> Host<N> {
                 Some(bytes) => BlobNotice::Loaded { range, bytes },
                 None => BlobNotice::Lost { id: range.id },
             },
+            Task::Archive { id, object } => self.archive(place, id, &object, out),
             Task::Tell { id } => BlobNotice::Lost { id },
         };
         out.happened(Happening::Blob, self.seats[seat].id.as_u64(), u64::from(ticket));
         self.arrive(Input::Blob { seat, notice }, out)
+    }
+
+    /// Copies a blob into the archive, as far as that has a mind to.
+    fn archive(
+        &self,
+        place: Place,
+        id: BlobId,
+        object: &ArchiveObject,
+        out: &mut Outside<N::Family>,
+    ) -> BlobNotice {
+        let taken = out.archive.takes(self.index, out.now);
+        if taken == Taken::Failed {
+            return BlobNotice::Unarchived { id };
+        }
+        match self.disk.blobs.read(place, whole(id)) {
+            Some(bytes) => out.archive.put(object, &bytes),
+            None if out.archive.has(object) => {}
+            None => return BlobNotice::Lost { id },
+        }
+        if taken == Taken::Done { BlobNotice::Archived { id } } else { BlobNotice::Unarchived { id } }
     }
 
     /// Whether a durable byte is wrong, or is about to be.

@@ -89,6 +89,7 @@ pub(crate) enum Purpose {
     Think,
     Operation,
     Core,
+    Archive,
 }
 
 /// The root of one purpose's draws in one seed.

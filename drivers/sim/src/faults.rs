@@ -189,7 +189,7 @@ impl<S: Scenario> Run<S> {
 
     fn may_lose_disk(&self, host: HostIndex, scenario: &S) -> bool {
         let it = &self.hosts[usize::from(host)];
-        let cluster = Cluster { hosts: &self.hosts, now: self.out.now };
+        let cluster = Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now };
         it.status != Status::Lost && !it.is_damaged() && scenario.may_lose_disk(it.id, &cluster)
     }
 
@@ -225,7 +225,7 @@ impl<S: Scenario> Run<S> {
         for host in &mut self.hosts {
             host.disarm();
         }
-        let cluster = Cluster { hosts: &self.hosts, now };
+        let cluster = Cluster { hosts: &self.hosts, archive: &self.out.archive, now };
         let core = match scenario.core(&cluster, &mut rng) {
             Core::Hosts(core) => core,
             Core::Excused(reason) => {
@@ -242,6 +242,7 @@ impl<S: Scenario> Run<S> {
             self.draw_frozen(scenario, &mut rng);
         }
         self.out.network.heal();
+        self.out.archive.heal();
         let frozen: Vec<_> = self
             .faults
             .iter()
@@ -314,7 +315,7 @@ impl<S: Scenario> Run<S> {
             None => {
                 let core: Vec<HostId> =
                     self.core.iter().map(|&host| self.hosts[usize::from(host)].id).collect();
-                let cluster = Cluster { hosts: &self.hosts, now: self.out.now };
+                let cluster = Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now };
                 scenario.converged(&core, &cluster).err().map(|text| ("CONV", text))
             }
         };
@@ -323,7 +324,11 @@ impl<S: Scenario> Run<S> {
             return;
         };
         if self.out.now >= self.deadline {
-            let standing = scenario.standing(&Cluster { hosts: &self.hosts, now: self.out.now });
+            let standing = scenario.standing(&Cluster {
+                hosts: &self.hosts,
+                archive: &self.out.archive,
+                now: self.out.now,
+            });
             panic!("{invariant}: {:?} after the heal: {what}; {standing}", self.tuning.liveness);
         }
         self.out.queue.push(self.out.now + POLL_EVERY, Event::Poll);

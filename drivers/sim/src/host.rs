@@ -155,7 +155,7 @@ impl<N: Node> Host<N> {
         self.status = Status::Down;
         self.life += 1;
         let places: Vec<Place> = self.seats.iter().map(|seat| seat.id.place()).collect();
-        self.blobs.crash(&mut self.disk, |seat| places[seat], draw);
+        self.blobs.crash(&mut self.disk, &mut out.archive, |seat| places[seat], draw);
         self.seats.clear();
         self.inbox.clear();
         self.local.clear();

@@ -156,6 +156,7 @@
 //! ```
 #![forbid(unsafe_code)]
 
+mod archive;
 mod blobs;
 mod class;
 mod clock;
@@ -181,6 +182,7 @@ mod sweep;
 mod trace;
 mod workload;
 
+pub use archive::Archive;
 pub use class::{Class, Classes, Injections};
 pub use clock::WALL_EPOCH;
 pub use experiment::{Experiment, experiment};

@@ -1,5 +1,6 @@
 //! Everything around the hosts of one run: the queue, the links, the trace, the counts.
 
+use crate::archive::Archive;
 use crate::class::Injections;
 use crate::network::{Network, Packet};
 use crate::plan::HostIndex;
@@ -34,6 +35,7 @@ pub(crate) struct Outside<F: Family> {
     pub(crate) now: u64,
     pub(crate) queue: Queue,
     pub(crate) network: Network,
+    pub(crate) archive: Archive,
     pub(crate) trace: Trace,
     pub(crate) swarm: Swarm,
     pub(crate) injections: Injections,
@@ -55,6 +57,7 @@ impl<F: Family> Outside<F> {
     pub(crate) fn new(
         hosts: &[HostSpec],
         network: Network,
+        archive: Archive,
         trace: Trace,
         swarm: Swarm,
         record_bytes_max: usize,
@@ -65,6 +68,7 @@ impl<F: Family> Outside<F> {
             now: 0,
             queue: Queue::default(),
             network,
+            archive,
             trace,
             swarm,
             injections: Injections::default(),

@@ -1,5 +1,6 @@
 //! One run: a seed or a plan, from the first start to the last check.
 
+use crate::archive::Archive;
 use crate::class::{Classes, Injections};
 use crate::draw::{Purpose, root};
 use crate::host::{Host, Input, Status};
@@ -112,7 +113,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     let clock_error = Duration::from_nanos(swarm.clock_error);
     let mut run = Run {
         hosts: (0..).zip(&hosts).map(|(index, host)| Host::new(host.id, index, clock_error)).collect(),
-        out: Outside::new(&hosts, network, trace, swarm, tuning.record_bytes_max),
+        out: Outside::new(&hosts, network, Archive::new(seed), trace, swarm, tuning.record_bytes_max),
         clients: Vec::new(),
         asked: BTreeMap::new(),
         requests: 0,
@@ -138,7 +139,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
             run.step(&mut scenario);
         }
         run.out.current = None;
-        scenario.finish(&Cluster { hosts: &run.hosts, now: run.out.now });
+        scenario.finish(&Cluster { hosts: &run.hosts, archive: &run.out.archive, now: run.out.now });
     });
     let violation = caught.err().map(|panic| Violation {
         invariant: panic.invariant(),
@@ -318,7 +319,8 @@ impl<S: Scenario> Run<S> {
             self.out.responses = responses;
         }
         let id = self.hosts[usize::from(host)].id;
-        scenario.after_burst(id, &Cluster { hosts: &self.hosts, now: self.out.now });
+        scenario
+            .after_burst(id, &Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now });
         if self.phase == Phase::Safety && scenario.watches() {
             self.tell(scenario, |scenario, control| scenario.watch(control));
         }
@@ -349,7 +351,7 @@ impl<S: Scenario> Run<S> {
     pub(crate) fn replace_disk(&mut self, index: HostIndex, scenario: &mut S) -> bool {
         let id = self.hosts[usize::from(index)].id;
         self.out.trace.line(self.out.now, Some(id), || "DISK LOST".to_owned());
-        let cluster = Cluster { hosts: &self.hosts, now: self.out.now };
+        let cluster = Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now };
         let replacement = scenario.on_disk_lost(id, &cluster);
         let host = &mut self.hosts[usize::from(index)];
         match replacement {
@@ -390,7 +392,7 @@ impl<S: Scenario> Run<S> {
         call: impl FnOnce(&mut S, &mut Control<'_, S::Node>) -> R,
     ) -> R {
         let mut commands = std::mem::take(&mut self.commands);
-        let cluster = Cluster { hosts: &self.hosts, now: self.out.now };
+        let cluster = Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now };
         let mut control = Control { cluster, commands: &mut commands, requests: &mut self.requests };
         let result = call(scenario, &mut control);
         for command in commands.drain(..) {
@@ -434,6 +436,11 @@ impl<S: Scenario> Run<S> {
             Command::Sever { from, to, severed } => {
                 if self.phase == Phase::Safety {
                     self.out.network.sever_link(from, to, severed);
+                }
+            }
+            Command::CutOffArchive { hosts, lasts } => {
+                if self.phase == Phase::Safety {
+                    self.out.archive.cut_off(hosts, self.out.now + lasts);
                 }
             }
             Command::Alarm { after, token } => {

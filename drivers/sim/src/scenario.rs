@@ -1,5 +1,6 @@
 //! What a protocol brings to the simulator: its cluster, its workload, its invariants.
 
+use crate::archive::Archive;
 use crate::blobs::rots_a_blob;
 use crate::class::{Class, Classes};
 use crate::host::{Host, Status};
@@ -219,6 +220,7 @@ pub trait Scenario: Sized {
 /// The cluster as it is now.
 pub struct Cluster<'a, N: Node> {
     pub(crate) hosts: &'a [Host<N>],
+    pub(crate) archive: &'a Archive,
     pub(crate) now: u64,
 }
 
@@ -259,6 +261,11 @@ impl<'a, N: Node> Cluster<'a, N> {
         host.is_some_and(|host| host.disk.blobs.has(node.place(), id))
     }
 
+    /// The archive of all hosts.
+    pub fn archive(&self) -> &'a Archive {
+        self.archive
+    }
+
     /// Whether a durable bit of `host` is known to be wrong, or may be when it restarts.
     pub fn is_damaged(&self, host: HostId) -> bool {
         self.hosts.iter().any(|candidate| candidate.id == host && candidate.is_damaged())
@@ -281,6 +288,7 @@ pub(crate) enum Command<N: Node> {
     Stop { host: HostIndex },
     Resume { host: HostIndex },
     Sever { from: HostIndex, to: HostIndex, severed: bool },
+    CutOffArchive { hosts: HostMask, lasts: u64 },
     Alarm { after: u64, token: u64 },
     Mark { name: &'static str },
 }
@@ -366,6 +374,15 @@ impl<N: Node> Control<'_, N> {
             let cut = Cut::OneWay { side: HostMask::of(index) };
             self.inflict(Blow::Partition { cut }, lasts);
         }
+    }
+
+    /// Nobody reaches the archive for a while, or one host does not.
+    pub fn cut_off_archive(&mut self, host: Option<HostId>, lasts: Duration) {
+        let hosts = match host {
+            Some(host) => self.cluster.index(host).map_or(HostMask(0), HostMask::of),
+            None => HostMask(u64::MAX),
+        };
+        self.commands.push(Command::CutOffArchive { hosts, lasts: lasts.as_nanos() as u64 });
     }
 
     /// Inflicts any fault now.

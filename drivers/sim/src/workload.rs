@@ -64,7 +64,7 @@ impl<S: Scenario> Run<S> {
                 mix(mix(root(self.seed, Purpose::Operation), u64::from(number)), u64::from(operation.nth));
             let mut rng = Rng::seeded(key);
             let mut commands = std::mem::take(&mut self.commands);
-            let cluster = Cluster { hosts: &self.hosts, now: self.out.now };
+            let cluster = Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now };
             let mut control = Control { cluster, commands: &mut commands, requests: &mut self.requests };
             scenario.operate(operation, node, &mut rng, &mut control);
             for command in commands.drain(..) {

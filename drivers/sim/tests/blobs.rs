@@ -107,6 +107,9 @@ impl Role for Keeper {
                 cx.mark("keeper.read");
             }
             BlobNotice::Lost { id } => assert!(!self.known.contains(&id.first), "LOST: {id}"),
+            BlobNotice::Archived { id } | BlobNotice::Unarchived { id } => {
+                panic!("ARCH: {id} was never to be archived")
+            }
         }
     }
 }

@@ -113,6 +113,13 @@ kernel::messages! {
             /// The spread.
             spread: Spread,
         },
+        /// From a shard's server of this host: so much waits for the archive that nothing more should be added; 0: no more.
+        13 => Overfull {
+            /// The shard.
+            space: Space,
+            /// What waits, in bytes.
+            bytes: u64,
+        },
         /// From a connection (a node that stands for a user's socket): it is open.
         7 => Connected {
             /// Where it comes from, an IPv4 or IPv6 address as text, without the port.

@@ -2,7 +2,7 @@
 
 use crate::order::{Group, GroupTime, Order, Space, Stamp};
 use crate::topology::{Layout, Spread};
-use kernel::{BlobId, BlobRange, Bytes, DecodeError, NodeId, SnapshotStep};
+use kernel::{ArchiveObject, BlobId, BlobRange, Bytes, DecodeError, NodeId, SnapshotStep};
 
 /// The service's part in a proxy, replicated with it: decides which spaces an operation concerns, and keeps what belongs to
 /// the proxy and not to a shard (sessions, for instance).
@@ -189,6 +189,25 @@ pub trait Shard: Sized + 'static {
     /// One of [`Shard::blobs`].
     fn blob(&self, _id: BlobId) -> Option<BlobRef> {
         None
+    }
+
+    /// Blobs that the state would not be made of any more if they were in the archive, the first `max`, sorted. Those that are not
+    /// stored yet are left out; the others are among [`Shard::blobs`] until they are [`Shard::archived`].
+    fn to_archive(&self, _max: usize) -> Vec<BlobId> {
+        Vec::new()
+    }
+
+    /// What one of them becomes in the archive: the same on every server.
+    fn archive_object(&self, _id: BlobId) -> Option<ArchiveObject> {
+        None
+    }
+
+    /// A blob is in the archive, and may go.
+    fn archived(&mut self, _id: BlobId) {}
+
+    /// What waits for the archive, in bytes, if that is so much that gateways of this host must let nothing be added; 0 otherwise.
+    fn overfull(&self) -> u64 {
+        0
     }
 
     /// The part of a blob, if the whole of it is still in memory.

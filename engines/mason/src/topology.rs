@@ -232,6 +232,8 @@ pub struct Parameters {
     pub snapshot_chunk_bytes: usize,
     /// Bytes of one answer to a server that lacks operations.
     pub page_bytes: usize,
+    /// How long a server leaves what is to be archived to the one before it in turn.
+    pub archive_turn: Duration,
 }
 
 impl Default for Parameters {
@@ -252,6 +254,7 @@ impl Default for Parameters {
             snapshot_every_bytes: 16 << 20,
             snapshot_chunk_bytes: 256 << 10,
             page_bytes: 256 << 10,
+            archive_turn: Duration::from_secs(2),
         }
     }
 }

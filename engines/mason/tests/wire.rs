@@ -231,6 +231,8 @@ fn to_shards() -> Vec<Message> {
         shard::WantWatched { version: 3, space }.into(),
         shard::PullBlob { id: BlobId { series: 2, first: 3 }, offset: 4, bytes: 5 }.into(),
         shard::BlobPage { id: BlobId { series: 2, first: 3 }, offset: 4, page: body() }.into(),
+        shard::WhetherArchived { blobs: vec![BlobId { series: 2, first: 3 }] }.into(),
+        shard::WereArchived { blobs: vec![BlobId { series: 2, first: 3 }] }.into(),
     ]
 }
 
@@ -253,6 +255,7 @@ fn to_users() -> Vec<Message> {
         client::Told { group, body: body() }.into(),
         client::Skipped { space }.into(),
         client::Spreads { space, spread: spread() }.into(),
+        client::Overfull { space, bytes: 5 }.into(),
         client::Connected { address: "::1".to_owned(), certificate: Some("cn".to_owned()) }.into(),
         client::Input { bytes: body() }.into(),
         client::Disconnected {}.into(),

@@ -91,7 +91,7 @@ impl History {
                     }
                 }
             }
-            (Request::Read(read), Answer::Entries(entries)) => {
+            (Request::Read(read) | Request::Recall(read), Answer::Entries(entries)) => {
                 let count = Rows::count(&entries.rows).map(|count| count as u64);
                 let whole = entries.first == read.from && count == Some(entries.next - entries.first);
                 invariant!(CONTIG, whole, "{}: a hole among {} to {}", id.0, entries.first, entries.next);
@@ -125,7 +125,7 @@ impl History {
                     let first = self.firsts.entry(refused.name.clone()).or_insert(0);
                     *first = refused.at.max(*first);
                 }
-                Why::Exists | Why::Unknown | Why::Busy => {}
+                Why::Exists | Why::Unknown | Why::Busy | Why::Unarchived => {}
                 Why::Malformed | Why::Full | Why::TooLarge | Why::Unsupported => {
                     invariant!(LIVE, false, "{}: {refused:?}", id.0);
                 }
@@ -168,6 +168,11 @@ impl History {
                 );
             }
         }
+    }
+
+    /// What is known to be at a position.
+    pub(super) fn entry(&self, name: &str, position: u64) -> Option<&[u8]> {
+        self.entries.get(&(name.to_owned(), position)).map(Vec::as_slice)
     }
 
     pub(super) fn check(&self, cluster: &Cluster<'_, Node>) {

@@ -1,15 +1,17 @@
 //! The shared log over Mason: every host plays every role.
 
+mod archive;
 mod history;
 
 use crate::mason::invariants::{self, Invariants};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, Parameters, Response, Space, Stub};
+use archive::Archived;
 use history::History;
 use kernel::{Encode, HostId, NodeId, Place, RequestId, Rng};
 use shared_log::{
-    Append, Bounds, Create, Gateway, List, Logs, Named, Names, Part, RETAIN_BYTES_MIN, Read, Request, Routes,
-    Rows, Trim,
+    Append, Archiving, Bounds, Create, Gateway, List, Logs, Named, Names, Part, RETAIN_BYTES_MIN, Read,
+    Request, Routes, Rows, Trim,
 };
 use sim::{Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind, Tuning};
 use std::collections::BTreeSet;
@@ -24,8 +26,11 @@ pub struct LogScenario {
     hosts: Vec<HostId>,
     spaces: u16,
     bounds: Bounds,
+    /// Of the seeds that archive: how.
+    archiving: Option<Archiving>,
     deployment: Deployment,
     history: History,
+    archived: Archived,
     invariants: Invariants,
     lost: BTreeSet<HostId>,
     /// Acceptors that have been seen to vote: see the family `mason`.
@@ -44,12 +49,16 @@ const MARKS: &[&str] = &[
     "log.lost_track_of_calls",
     "log.refused_a_late_writer",
     "log.refused_to_break_a_seal",
+    "log.refused_what_the_archive_has_no_room_for",
     "log.told_a_reader_where_to_resume",
     "log.woke_a_reader",
     "proxy.filled_holes",
     "sequencer.took_over",
+    "shard.archived_a_blob",
     "shard.asked_for_inputs",
+    "shard.did_not_reach_the_archive",
     "shard.fetched_a_blob",
+    "shard.heard_that_a_blob_is_archived",
     "shard.lost_a_blob",
     "shard.read_a_blob",
     "shard.stored_a_blob",
@@ -58,11 +67,13 @@ const MARKS: &[&str] = &[
     "shard.wrote_a_snapshot",
 ];
 
-const STRIKES: [StrikeKind; 4] = [
+const STRIKES: [StrikeKind; 6] = [
     StrikeKind { name: "kill a proxy's leader", class: sim::Class::Strike },
     StrikeKind { name: "pause the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "kill everybody", class: sim::Class::Strike },
     StrikeKind { name: "rot a segment", class: sim::Class::Strike },
+    StrikeKind { name: "cut everybody off from the archive", class: sim::Class::Strike },
+    StrikeKind { name: "cut one host off from the archive", class: sim::Class::Strike },
 ];
 
 impl LogScenario {
@@ -85,8 +96,11 @@ impl LogScenario {
             snapshot_every_bytes: 500 << rng.below(6),
             snapshot_chunk_bytes: 256 << rng.below(4),
             page_bytes: 128 << rng.below(6),
+            archive_turn: ms(rng.between(20, 2_000)),
             ..Parameters::default()
         };
+        let backlog_bytes_max = 100 << rng.below(6);
+        let archiving = rng.chance(0.7).then(|| Archiving { cluster: "sim".to_owned(), backlog_bytes_max });
         let log = paxos::Parameters {
             election_timeout: ms(rng.between(100, 300)),
             heartbeat_every: ms(rng.between(15, 40)),
@@ -107,6 +121,8 @@ impl LogScenario {
                 unstored_bytes: 64 << rng.below(8),
                 cache_bytes: if rng.chance(0.5) { 0 } else { 64 << rng.below(5) },
             },
+            archiving,
+            archived: Archived::default(),
             deployment: Deployment::new(entries, groups, spaces, count, parameters, log),
             history: History::default(),
             invariants: Invariants::default(),
@@ -163,7 +179,8 @@ impl LogScenario {
                 let from = if rng.chance(0.5) { tail } else { rng.below(tail + 1) };
                 let (entries_max, bytes_max) = (rng.between(1, 40) as u32, 1 << rng.between(2, 10));
                 let wait_ms = if rng.chance(0.5) { 400 } else { 0 };
-                Request::Read(Read { name: name(), from, entries_max, bytes_max, wait_ms })
+                let read = Read { name: name(), from, entries_max, bytes_max, wait_ms };
+                if rng.chance(0.2) { Request::Recall(read) } else { Request::Read(read) }
             }
             90..95 => Request::Stat(Named { name: name() }),
             95..97 => Request::List(List { after: String::new(), limit: 10 }),
@@ -226,7 +243,13 @@ impl Scenario for LogScenario {
             (self.deployment.proxies_of(life.host), self.deployment.servers_of(life.host));
         let parts = HostParts {
             stub: &|_: Group| stub,
-            shard: &|space: Space| Logs::new(space, self.spaces, self.bounds),
+            shard: &|space: Space| {
+                let logs = Logs::new(space, self.spaces, self.bounds);
+                match &self.archiving {
+                    Some(archiving) => logs.with_archive(archiving.clone()),
+                    None => logs,
+                }
+            },
             gateway: Gateway::new(Routes { proxies, shards, capacity: 64 << 20 }),
         };
         self.deployment.build(life.host, &spaces_of, parts)
@@ -257,6 +280,9 @@ impl Scenario for LogScenario {
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         self.invariants.check_host(host, cluster);
         self.history.look(host, cluster);
+        if self.archiving.is_some() {
+            self.archived.check_host(host, cluster);
+        }
         if !self.is_born() {
             let voting = cluster.nodes_of(host).filter(|(_, node)| match node {
                 Node::Log(embedded) => {
@@ -292,6 +318,12 @@ impl Scenario for LogScenario {
                 let hosts: Vec<HostId> = self.hosts.iter().filter(bears).copied().collect();
                 return rng.pick(&hosts).copied().is_some_and(|host| control.rot_blob(host, rng));
             }
+            (4, _) if self.archiving.is_some() => {
+                control.cut_off_archive(None, rng.duration(second, 8 * second));
+            }
+            (5, _) if self.archiving.is_some() => {
+                control.cut_off_archive(rng.pick(&self.hosts).copied(), rng.duration(second, 8 * second));
+            }
             _ => return false,
         }
         true
@@ -322,7 +354,8 @@ impl Scenario for LogScenario {
     }
 
     fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {
-        self.invariants.converged(core, cluster)
+        self.invariants.converged(core, cluster)?;
+        self.archived.converged(core, cluster)
     }
 
     fn standing(&self, cluster: &Cluster<'_, Node>) -> String {
@@ -331,6 +364,7 @@ impl Scenario for LogScenario {
 
     fn finish(&mut self, cluster: &Cluster<'_, Node>) {
         self.history.check(cluster);
+        self.archived.check(cluster, &self.history);
     }
 
     fn history(&self) -> Option<String> {

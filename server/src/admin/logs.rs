@@ -4,7 +4,7 @@
 //! entry, all or nothing, and answers `{"first": 7, "count": 2}`; with `?expect=7` only at that position.
 //! `GET /v1/log/NAME?from=7&limit=100&wait_ms=1000` answers
 //! `{"first": 7, "next": 9, "tail": 9, "sealed": false, "entries": [{"position": 7, "text": "..."}, ...]}`, where entries that are no
-//! UTF-8 have `"base64"` in place of `"text"`.
+//! UTF-8 have `"base64"` in place of `"text"`. With `trimmed=true` it reads what is trimmed, too, as far as the host still has it.
 
 use super::Admin;
 use crate::{family, logs};
@@ -57,6 +57,8 @@ pub struct Page {
     limit: Option<u32>,
     #[serde(default)]
     wait_ms: u32,
+    #[serde(default)]
+    trimmed: bool,
 }
 
 /// Makes a log.
@@ -102,7 +104,8 @@ pub async fn read(
     let entries_max = page.limit.unwrap_or(100).min(ENTRIES_MAX);
     let wait_ms = page.wait_ms.min(WAIT_MS_MAX);
     let read = Read { name, from: page.from, entries_max, bytes_max: READ_BYTES_MAX, wait_ms };
-    match ask(&admin, &Request::Read(read), wait_ms).await {
+    let request = if page.trimmed { Request::Recall(read) } else { Request::Read(read) };
+    match ask(&admin, &request, wait_ms).await {
         Ok(Answer::Entries(read)) => {
             let rows = (read.first..).zip(Rows::iter(&read.rows));
             let entries: Vec<Value> = rows.map(|(position, entry)| entry_of(position, entry)).collect();
@@ -187,6 +190,11 @@ fn refusal(refused: Refused) -> Failed {
             (StatusCode::INSUFFICIENT_STORAGE, format!("no room for {name}"), Some(("free_bytes", at)))
         }
         Why::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "one append may hold 1 MiB".to_owned(), None),
+        Why::Unarchived => (
+            StatusCode::SERVICE_UNAVAILABLE,
+            format!("nothing is appended to {name} while the archive keeps what was trimmed waiting"),
+            Some(("waiting_bytes", at)),
+        ),
         Why::Unsupported => {
             (StatusCode::NOT_IMPLEMENTED, "the log's engine (log.engine) does not do this".to_owned(), None)
         }

@@ -18,6 +18,7 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     };
     let mut page = Page::default();
     page.info(&status);
+    let archive = metrics.archive.clone().unwrap_or_default();
     let log = |count: fn(&Storage) -> u64| {
         status.log.iter().flat_map(|log| log.storage.values()).map(count).sum::<u64>()
     };
@@ -33,6 +34,9 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
         ("segment_loads", "Reads of parts of segments", metrics.blobs.loads),
         ("segment_loaded_bytes", "Bytes read from segments", metrics.blobs.loaded_bytes),
         ("segments_lost", "Reads of segments that were gone or damaged", metrics.blobs.lost),
+        ("archive_objects", "Segments that this host has archived", archive.objects),
+        ("archive_bytes", "Bytes of them", archive.bytes),
+        ("archive_failures", "Attempts to archive a segment that failed", archive.failures),
         ("log_page_hits", "Pages of segments that reads found in memory", log(|space| space.page_hits)),
         ("log_page_loads", "Pages of segments that reads had read", log(|space| space.page_loads)),
     ];
@@ -63,6 +67,17 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
         ("segment_bytes", "Bytes of segments on the disk", metrics.blobs.bytes as f64),
         ("log_memory_bytes", "Bytes of entries not on the disk yet", log(|it| it.memory_bytes) as f64),
         ("log_cached_bytes", "Bytes in memory of what was read", log(|it| it.cached_bytes) as f64),
+        (
+            "log_segments_unarchived",
+            "Trimmed segments that wait for the archive",
+            log(|it| it.waiting) as f64,
+        ),
+        ("log_unarchived_bytes", "Bytes of them", log(|it| it.waiting_bytes) as f64),
+        (
+            "archive_failing",
+            "1 while the archive does not take them",
+            f64::from(u8::from(archive.error.is_some())),
+        ),
         ("log_segments_missing", "Segments to be fetched", log(|it| it.missing as u64) as f64),
         ("disk_full", "1 while the disk is full", f64::from(u8::from(metrics.disk_full))),
         ("fsync_p50_seconds", "Median fsync latency", metrics.fsync_latency.quantile(0.5).as_secs_f64()),

@@ -1,6 +1,7 @@
 //! Reading a cluster file: every error names the line, the fact, and the nearest valid thing.
 
 use super::keys::{self, Key, Kind};
+use super::logs::{ArchivePlace, Logs};
 use super::placement::{Place, Placement};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -111,57 +112,6 @@ pub struct Sequence {
     pub spaces: Vec<String>,
     /// How many proxies.
     pub proxies: u16,
-}
-
-/// What orders the shared log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LogEngine {
-    /// Spaces under Mason.
-    Mason,
-    /// One replicated state machine.
-    Paxos,
-    /// One log by a bare sequencer and chains of servers.
-    Corfu,
-}
-
-impl fmt::Display for LogEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Mason => "mason",
-            Self::Paxos => "paxos",
-            Self::Corfu => "corfu",
-        })
-    }
-}
-
-/// The shared log.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Logs {
-    /// What orders it.
-    pub engine: LogEngine,
-    /// Among how many spaces the logs are spread.
-    pub spaces: u16,
-    /// How many proxies.
-    pub proxies: u16,
-    /// What the logs of one space may be created to hold together, in bytes.
-    pub space_bytes: u64,
-    /// What the entries of one space may take of a host's memory, in bytes.
-    pub memory_bytes: u64,
-    /// Kafka's protocol over them, if it is on.
-    pub kafka: Option<Kafka>,
-}
-
-/// Kafka's protocol.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Kafka {
-    /// Where a host listens.
-    pub listen: String,
-    /// Where clients reach hosts, by name, if not there.
-    pub brokers: BTreeMap<String, String>,
-    /// Whether topics are made when clients ask for them.
-    pub creates_topics: bool,
-    /// What a topic may hold unless its maker says, in bytes.
-    pub retain_bytes: u64,
 }
 
 /// Certificates.
@@ -296,6 +246,7 @@ pub fn check_value(key: &Key, value: &str) -> Result<(), String> {
         Kind::Names => names_of(value).is_some(),
         Kind::Address => is_address(value),
         Kind::Addresses => addresses_of(value).is_some(),
+        Kind::Archive => ArchivePlace::parse(value).is_ok(),
         Kind::Number(low, high) => value.parse::<u64>().is_ok_and(|number| (low..=high).contains(&number)),
         Kind::Duration => keys::parse_duration(value).is_some(),
         Kind::Size => keys::parse_size(value).is_some(),
@@ -309,7 +260,7 @@ fn is_address(value: &str) -> bool {
 }
 
 /// Hosts' names, each with an address, between commas.
-fn addresses_of(value: &str) -> Option<BTreeMap<String, String>> {
+pub(super) fn addresses_of(value: &str) -> Option<BTreeMap<String, String>> {
     let pair = |pair: &str| {
         let (name, address) = pair.trim().split_once('=')?;
         (is_host_name(name) && is_address(address)).then(|| (name.to_owned(), address.to_owned()))
@@ -335,6 +286,7 @@ pub fn wanted(kind: Kind) -> String {
         Kind::Duration => "a duration like 30ms or 2s".into(),
         Kind::Size => "a size like 64KiB or 1MiB".into(),
         Kind::Names => "different names of letters, digits, dots, hyphens and underscores, separated by commas, at most 256".into(),
+        Kind::Archive => "an archive: file:///DIRECTORY or s3://BUCKET/PREFIX".into(),
         Kind::Path => "a path".into(),
         Kind::Switch => "true or false".into(),
     }
@@ -419,21 +371,21 @@ impl ClusterFile {
     }
 }
 
-struct Values<'a> {
+pub(super) struct Values<'a> {
     values: BTreeMap<&'static str, (String, Origin)>,
     folder: &'a Path,
 }
 
 impl Values<'_> {
-    fn text(&self, name: &str) -> Option<String> {
+    pub(super) fn text(&self, name: &str) -> Option<String> {
         self.values.get(name).map(|(value, _)| value.clone())
     }
 
-    fn number(&self, name: &str) -> Option<u64> {
+    pub(super) fn number(&self, name: &str) -> Option<u64> {
         self.text(name)?.parse().ok()
     }
 
-    fn size(&self, name: &str) -> usize {
+    pub(super) fn size(&self, name: &str) -> usize {
         self.text(name).and_then(|text| keys::parse_size(&text)).unwrap_or(0) as usize
     }
 
@@ -494,39 +446,6 @@ impl Values<'_> {
     fn sequence(&self) -> Option<Sequence> {
         let spaces = names_of(&self.text("sequence.spaces")?)?;
         Some(Sequence { spaces, proxies: self.number("sequence.proxies").unwrap_or(1) as u16 })
-    }
-
-    fn logs(&self) -> Result<Option<Logs>, FileError> {
-        let spaces = self.number("log.spaces").unwrap_or(0) as u16;
-        let kafka = self.kafka();
-        if spaces == 0 && kafka.is_some() {
-            let help = "give log.spaces, for example 4; or leave listen.kafka out";
-            return Err(FileError::new(None, "listen.kafka is set, but there is no shared log", help));
-        }
-        let engine = match self.text("log.engine").as_deref() {
-            Some("paxos") => LogEngine::Paxos,
-            Some("corfu") => LogEngine::Corfu,
-            _ => LogEngine::Mason,
-        };
-        if engine == LogEngine::Corfu && kafka.is_some() {
-            let help = "leave listen.kafka out, or give log.engine = \"mason\" or \"paxos\"";
-            return Err(FileError::new(None, "log.engine = \"corfu\" does not serve Kafka's clients", help));
-        }
-        let one = engine != LogEngine::Mason;
-        let proxies = if one { 1 } else { self.number("log.proxies").unwrap_or(1) as u16 };
-        let [space_bytes, memory_bytes] =
-            ["log.space_bytes", "log.memory_bytes"].map(|name| self.size(name) as u64);
-        let spaces = if one { spaces.min(1) } else { spaces };
-        Ok((spaces > 0).then_some(Logs { engine, spaces, proxies, space_bytes, memory_bytes, kafka }))
-    }
-
-    fn kafka(&self) -> Option<Kafka> {
-        Some(Kafka {
-            listen: self.text("listen.kafka")?,
-            brokers: self.text("kafka.brokers").and_then(|text| addresses_of(&text)).unwrap_or_default(),
-            creates_topics: self.text("kafka.create_topics").as_deref() == Some("true"),
-            retain_bytes: self.size("kafka.retain_bytes") as u64,
-        })
     }
 
     fn limits(&self) -> Limits {

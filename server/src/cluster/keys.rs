@@ -14,6 +14,8 @@ pub enum Kind {
     Addresses,
     /// A whole number in the range.
     Number(u64, u64),
+    /// `file:///DIRECTORY` or `s3://BUCKET/PREFIX`.
+    Archive,
     /// A number with a unit: `30ms`, `2s`.
     Duration,
     /// A number with a unit: `64KiB`, `1MiB`.
@@ -277,6 +279,22 @@ pub const KEYS: &[Key] = &[
         "64MiB",
         "what one space's entries may take of a host's memory, 32 MiB at least: those not on the disk yet, and those read lately",
         "too large: hosts run out of memory; too small: reads wait for the disk, and appends when it is slow",
+    ),
+    key(
+        "log.archive",
+        Kind::Archive,
+        "",
+        "where trimmed segments of logs go before they go from the disks: file:///DIRECTORY, the same on every host (a shared file \
+         system), or s3://BUCKET/PREFIX, with credentials, region and endpoint in the environment, as AWS_ACCESS_KEY_ID, \
+         AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT and their like; without it they are dropped",
+        "all hosts must agree; taken out again, what still waits for the archive is dropped",
+    ),
+    key(
+        "log.archive_backlog_bytes",
+        Kind::Size,
+        "268435456",
+        "with more than so many bytes of a space's trimmed segments waiting for the archive, a host refuses appends to its logs",
+        "too large: disks run full while the archive is away; too small: writers are refused at the first hiccup",
     ),
     key(
         "kafka.brokers",

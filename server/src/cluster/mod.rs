@@ -2,7 +2,9 @@
 
 pub mod file;
 pub mod keys;
+pub mod logs;
 pub mod placement;
 
-pub use file::{ClusterFile, Coordination, Durability, HostLine, LogEngine, Logs, Sequence};
+pub use file::{ClusterFile, Coordination, Durability, HostLine, Sequence};
+pub use logs::{ArchivePlace, LogEngine, Logs};
 pub use placement::RoleName;

@@ -165,6 +165,7 @@ fn print_log(log: &Value) {
                 mebibytes("memory_bytes") + mebibytes("cached_bytes"),
             );
         }
+        print_archive(&log["archive"]);
         return;
     }
     let sequencer = projection["sequencer"].as_str().unwrap_or("");
@@ -184,6 +185,27 @@ fn print_log(log: &Value) {
             false => format!("   catching up: {}", catching_up.join(", ")),
         };
         println!("  chain {number:<4}{}{catching_up}", hosts.join(" "));
+    }
+}
+
+fn print_archive(archive: &Value) {
+    if !archive.is_object() {
+        return;
+    }
+    let url = archive["url"].as_str().unwrap_or("");
+    let (waiting, bytes) = (&archive["waiting"], &archive["waiting_bytes"]);
+    println!(
+        "archive     {url}   archived here {}   {waiting} segments wait ({bytes} bytes)",
+        archive["objects"]
+    );
+    if let Some(error) = archive["error"].as_str() {
+        println!("  WARNING   the archive does not take them: {error}");
+    }
+    if archive["refuses"].as_bool() == Some(true) {
+        let most = &archive["waiting_bytes_max"];
+        println!(
+            "  WARNING   appends are refused: more than {most} bytes of a space wait (log.archive_backlog_bytes)"
+        );
     }
 }
 

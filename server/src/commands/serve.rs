@@ -128,6 +128,9 @@ impl Serve {
                 LogEngine::Corfu => format!("corfu, {} chains", file.hosts.len()),
             };
             eprintln!("  log         {engine}");
+            if let Some(archive) = &logs.archive {
+                eprintln!("  archive     {archive}");
+            }
         }
         if let Some(kafka) = file.logs.as_ref().and_then(|logs| logs.kafka.as_ref()) {
             eprintln!("  kafka       {}", kafka.listen);
@@ -228,6 +231,7 @@ fn explain(error: &StartError, file: &ClusterFile, host: &str) -> Failure {
                 data.display()
             ),
         ),
+        StartError::Archive(_) => ("O2111", "ordinate config explain log.archive".to_owned()),
         StartError::Host(_) => {
             ("O2100", "ordinate serve ... again; if it repeats, report it with this text".to_owned())
         }

@@ -25,7 +25,7 @@ impl Code {
     pub const NOT_COORDINATOR: Self = Self(16);
     /// A name that no log can have.
     pub const INVALID_TOPIC: Self = Self(17);
-    /// Nothing was done, and the same may succeed later: the host is busy.
+    /// Nothing was done, and the same may succeed later: the host is busy, or the archive keeps what is trimmed waiting.
     pub const NOT_ENOUGH_REPLICAS: Self = Self(19);
     /// Acknowledgements other than -1, 0 and 1.
     pub const INVALID_REQUIRED_ACKS: Self = Self(21);

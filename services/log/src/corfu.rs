@@ -213,7 +213,10 @@ impl Gateway {
             Request::Create(create) => Some(unsupported(&create.name)),
             Request::Seal(named) | Request::Delete(named) => Some(unsupported(&named.name)),
             Request::Produce(produce) => Some(unsupported(&produce.name)),
-            Request::BeginGeneration(named) | Request::GroupOf(named) => Some(unsupported(&named.name)),
+            Request::BeginGeneration(named) | Request::GroupOf(named) | Request::Identify(named) => {
+                Some(unsupported(&named.name))
+            }
+            Request::Recall(read) => Some(unsupported(&read.name)),
             Request::Commit(commit) => Some(unsupported(&commit.group)),
         };
         if let Some(refused) = refused {

@@ -49,6 +49,8 @@ pub struct Gateway {
     wanted: bool,
     /// What goes to each shard when the burst ends.
     queries: BTreeMap<Space, Vec<Query>>,
+    /// Spaces to which nothing is to be appended, and what waits for the archive there.
+    overfull: BTreeMap<Space, u64>,
 }
 
 /// Who waits for an answer.
@@ -126,6 +128,7 @@ impl Gateway {
             barriers: BTreeMap::new(),
             wanted: false,
             queries: BTreeMap::new(),
+            overfull: BTreeMap::new(),
         }
     }
 
@@ -188,6 +191,13 @@ impl Role for Gateway {
                 }
             }
             ClientIn::Progress(_) => {}
+            ClientIn::Overfull(message) => {
+                if message.bytes > 0 {
+                    self.overfull.insert(message.space, message.bytes);
+                } else {
+                    self.overfull.remove(&message.space);
+                }
+            }
             ClientIn::Elsewhere(_)
             | ClientIn::Spreads(_)
             | ClientIn::Told(_)
@@ -243,6 +253,9 @@ impl Gateway {
         if request.written().is_empty() {
             return self.read(asker, request, cx);
         }
+        if let Some(refused) = self.refused_for_the_archive(&request) {
+            return tell(asker, refused, cx);
+        }
         if let Request::Create(create) = &mut request {
             create.capacity = self.routes.capacity;
         }
@@ -265,6 +278,17 @@ impl Gateway {
         self.outbox.push(Group(group), body, Waiting { asker, bytes }, cx.now());
     }
 
+    /// Appends wait at their callers, and not in a log, while the archive keeps what is trimmed waiting.
+    fn refused_for_the_archive(&self, request: &Request) -> Option<Answer> {
+        if self.overfull.is_empty() || !matches!(request, Request::Append(_) | Request::Produce(_)) {
+            return None;
+        }
+        let spaces = self.routes.shards.len() as u16;
+        let names = request.written();
+        let waiting = |name: &str| self.overfull.get(&space_of(name, spaces)).copied();
+        names.iter().find_map(|name| Some(Answer::about(Why::Unarchived, name, waiting(name)?)))
+    }
+
     /// Returns who waits for answers that the life before leaves open.
     fn begin_life(&mut self, cx: &mut Cx<'_, Self>) -> Vec<Waiting> {
         self.life = self.life.next(cx.wall());
@@ -284,6 +308,7 @@ impl Gateway {
                 read.bytes_max = read.bytes_max.min(READ_BYTES_MAX);
                 until = until + Duration::from_millis(read.wait_ms.min(WAIT_MS_MAX).into());
             }
+            Request::Recall(read) => read.bytes_max = read.bytes_max.min(READ_BYTES_MAX),
             Request::List(list) => list.limit = list.limit.clamp(1, LIST_MAX),
             _ => {}
         }
@@ -318,8 +343,10 @@ impl Gateway {
         let spaces = self.routes.shards.len() as u16;
         let Some(reading) = self.reads.get_mut(&tag) else { return };
         let asked: BTreeSet<Space> = match &reading.request {
-            Request::Read(read) => BTreeSet::from([space_of(&read.name, spaces)]),
-            Request::Stat(named) | Request::GroupOf(named) => BTreeSet::from([space_of(&named.name, spaces)]),
+            Request::Read(read) | Request::Recall(read) => BTreeSet::from([space_of(&read.name, spaces)]),
+            Request::Stat(named) | Request::Identify(named) | Request::GroupOf(named) => {
+                BTreeSet::from([space_of(&named.name, spaces)])
+            }
             _ => (0..spaces).map(Space).collect(),
         };
         let body = Bytes::from(reading.request.encoded());
@@ -419,6 +446,7 @@ where
             Why::Moved => cx.mark("log.refused_a_late_writer"),
             Why::Sealed => cx.mark("log.refused_to_break_a_seal"),
             Why::Trimmed => cx.mark("log.told_a_reader_where_to_resume"),
+            Why::Unarchived => cx.mark("log.refused_what_the_archive_has_no_room_for"),
             _ => {}
         }
     }

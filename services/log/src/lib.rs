@@ -11,26 +11,31 @@
 //! segments, which every server of the space keeps on its disk; memory and snapshots hold what is not there yet ([`Bounds`]).
 #![forbid(unsafe_code)]
 
+pub mod archive;
 pub mod corfu;
 mod gateway;
 mod groups;
 mod log;
 pub mod native;
 mod producers;
+mod retired;
 mod rows;
 mod segment;
 mod shard;
+mod snapshot;
 mod storage;
 mod wire;
 
 pub use gateway::{Gateway, Routes};
+pub use retired::Archiving;
 pub use rows::{ROW_OVERHEAD, Rows};
 pub use shard::{LogView, Logs, SegmentView};
 pub use storage::{Bounds, StorageStat};
 pub use wire::{
     APPEND_BYTES_MAX, Answer, Append, Commit, Create, Entries, GROUP_BYTES_MAX, GroupState, LOGS_MAX, List,
-    LogStat, NAME_BYTES_MAX, NOTE_BYTES_MAX, Named, PARTS_MAX, Part, Produce, Progress, READ_BYTES_MAX,
-    RETAIN_BYTES_MIN, Read, Refused, Rejected, Request, Trim, Why, is_group, is_name, space_of,
+    LogIdentity, LogStat, NAME_BYTES_MAX, NOTE_BYTES_MAX, Named, PARTS_MAX, Part, Produce, Progress,
+    READ_BYTES_MAX, RETAIN_BYTES_MIN, Read, Refused, Rejected, Request, Trim, Why, is_group, is_name,
+    space_of,
 };
 
 use kernel::{Bytes, Decode, DecodeError};

@@ -1,9 +1,10 @@
 //! One log: its segments follow one another without a gap.
 
 use crate::Rows;
+use crate::retired::Origin;
 use crate::rows::ROW_OVERHEAD;
 use crate::segment::{Room, Segment, Stored};
-use crate::storage::Storage;
+use crate::storage::{PageCache, Storage};
 use crate::wire::{Answer, Entries, LogStat, READ_BYTES_MAX, Read, Why};
 use kernel::{BlobId, BlobRange};
 use std::collections::VecDeque;
@@ -44,13 +45,19 @@ impl Part {
             Self::Stored(stored) => stored.bytes(),
         }
     }
+
+    /// The disk has it under this name: it goes from memory.
+    pub(crate) fn stored(&mut self, id: BlobId, page_bytes: usize) {
+        if let Self::InMemory(segment) = self {
+            *self = Self::Stored(Arc::new(segment.stored_as(id, page_bytes)));
+        }
+    }
 }
 
 /// One log. Its parts reach from at most `first` to `next`.
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
-    /// No other log of the space had this number or will have it.
-    pub(crate) number: u64,
+    pub(crate) origin: Arc<Origin>,
     pub(crate) first: u64,
     pub(crate) next: u64,
     pub(crate) bytes: u64,
@@ -73,7 +80,7 @@ impl Log {
 
     /// The name of the segment that begins at `first`.
     pub(crate) fn blob_id(&self, first: u64) -> BlobId {
-        BlobId { series: self.number, first }
+        BlobId { series: self.origin.number, first }
     }
 
     /// Where the entries would go, or why they cannot.
@@ -143,7 +150,7 @@ impl Log {
             self.bytes -= oldest.bytes() as u64;
             self.first = self.first.max(oldest.next());
             self.open &= !self.parts.is_empty();
-            storage.dropped(self.blob_id(oldest.first()));
+            storage.dropped(self.blob_id(oldest.first()), &self.origin, oldest);
         }
     }
 
@@ -171,43 +178,72 @@ impl Log {
     pub(crate) fn stored(&mut self, first: u64, page_bytes: usize) {
         let id = self.blob_id(first);
         let Ok(at) = self.parts.binary_search_by_key(&first, Part::first) else { return };
-        if let Part::InMemory(segment) = &self.parts[at] {
-            self.parts[at] = Part::Stored(Arc::new(segment.stored_as(id, page_bytes)));
-        }
+        self.parts[at].stored(id, page_bytes);
     }
 
     /// Answers a read, or says what must be loaded before.
     pub(crate) fn read(&self, read: &Read, storage: &mut Storage) -> Result<Answer, BlobRange> {
-        let Read { name, from, entries_max, bytes_max, .. } = read;
+        let Read { name, from, .. } = read;
         if *from < self.first {
             return Ok(Answer::about(Why::Trimmed, name, self.first));
         }
         if *from > self.next {
             return Ok(Answer::about(Why::BeyondTail, name, self.next));
         }
-        let mut rows = Vec::new();
-        let (mut next, mut left) = (*from, (*entries_max).max(1) as usize);
-        let bytes_max = (*bytes_max).min(READ_BYTES_MAX) as usize;
         let begin = self.parts.partition_point(|part| part.next() <= *from);
-        for part in self.parts.range(begin..) {
-            let bytes = bytes_max.saturating_sub(rows.len());
-            let room = Room { entries: left, bytes, always: rows.is_empty() };
-            let count = match part {
-                Part::InMemory(segment) => segment.read_into(next, room, &mut rows),
-                Part::Stored(stored) => match stored.read_into(next, room, &mut storage.cache, &mut rows) {
-                    Ok(count) => count,
-                    Err(range) if next == *from => return Err(range),
-                    // What there is already is an answer, and the reader comes again for the rest.
-                    Err(_) => break,
-                },
-            };
-            next += count as u64;
-            left -= count;
-            if next < part.next() || left == 0 {
-                break;
-            }
-        }
+        let (next, rows) = gather(self.parts.range(begin..), read, &mut storage.cache)?;
         let (tail, sealed) = (self.next, self.sealed);
         Ok(Answer::Entries(Entries { first: *from, next, tail, sealed, rows: rows.into() }))
     }
+
+    /// The same of all that is still here, trimmed or not.
+    pub(crate) fn recall(&self, read: &Read, storage: &mut Storage) -> Result<Answer, BlobRange> {
+        if read.from >= self.first {
+            return self.read(read, storage);
+        }
+        let Storage { retired, cache, .. } = storage;
+        let kept = retired.of(self.origin.number).chain(&self.parts);
+        let mut kept = kept.skip_while(|part| part.next() <= read.from).peekable();
+        let first_kept = kept.peek().map_or(self.next, |part| part.first());
+        if first_kept > read.from {
+            return Ok(Answer::about(Why::Trimmed, &read.name, first_kept));
+        }
+        let (next, rows) = gather(kept, read, cache)?;
+        let (first, tail, sealed) = (read.from, self.next, self.sealed);
+        Ok(Answer::Entries(Entries { first, next, tail, sealed, rows: rows.into() }))
+    }
+}
+
+/// What there is room for of `parts`, of which the first holds the position `read.from`, up to a gap; or what must be loaded before.
+/// Returns the position behind it, too.
+fn gather<'a>(
+    parts: impl Iterator<Item = &'a Part>,
+    read: &Read,
+    cache: &mut PageCache,
+) -> Result<(u64, Vec<u8>), BlobRange> {
+    let mut rows = Vec::new();
+    let (mut next, mut left) = (read.from, read.entries_max.max(1) as usize);
+    let bytes_max = read.bytes_max.min(READ_BYTES_MAX) as usize;
+    for part in parts {
+        if part.first() > next {
+            break;
+        }
+        let bytes = bytes_max.saturating_sub(rows.len());
+        let room = Room { entries: left, bytes, always: rows.is_empty() };
+        let count = match part {
+            Part::InMemory(segment) => segment.read_into(next, room, &mut rows),
+            Part::Stored(stored) => match stored.read_into(next, room, cache, &mut rows) {
+                Ok(count) => count,
+                Err(range) if next == read.from => return Err(range),
+                // What there is already is an answer, and the reader comes again for the rest.
+                Err(_) => break,
+            },
+        };
+        next += count as u64;
+        left -= count;
+        if next < part.next() || left == 0 {
+            break;
+        }
+    }
+    Ok((next, rows))
 }

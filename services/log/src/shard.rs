@@ -4,12 +4,16 @@ use crate::Rows;
 use crate::groups::Groups;
 use crate::log::{FITS, Log, Part};
 use crate::producers::{Judged, Known, Producers, Taken};
-use crate::segment::{Page, Segment, Stored};
+use crate::retired::{Archiving, Origin};
+use crate::snapshot::{Born, Head, Item, Numbered, SavedOrigin, SavedSegment, SavedStored};
 use crate::storage::{Bounds, Storage, StorageStat};
 use crate::wire::{
-    Answer, Append, Create, GroupState, LOGS_MAX, LogStat, Produce, Rejected, Request, Trim, Why, space_of,
+    Answer, Append, Create, GroupState, LOGS_MAX, LogIdentity, LogStat, Produce, Rejected, Request, Trim,
+    Why, space_of,
 };
-use kernel::{BlobId, BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep};
+use kernel::{
+    ArchiveObject, BlobId, BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep,
+};
 use mason::{BlobRef, Order, Shard, ShardOut, Space};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
@@ -25,6 +29,11 @@ impl LogView<'_> {
     /// The first position that is left, and the tail.
     pub fn range(&self) -> (u64, u64) {
         (self.log.first, self.log.next)
+    }
+
+    /// Its number: no other log of the space has had it.
+    pub fn number(&self) -> u64 {
+        self.log.origin.number
     }
 
     /// Its segments that reach beyond position `from`.
@@ -75,50 +84,6 @@ pub struct Logs {
     installing: Option<String>,
 }
 
-kernel::record! {
-    struct Head {
-        digest: u64,
-    }
-}
-
-kernel::record! {
-    struct SavedSegment {
-        first: u64,
-        last_time: u64,
-        rows: Bytes,
-    }
-}
-
-kernel::record! {
-    struct Numbered {
-        number: u64,
-        open: bool,
-    }
-}
-
-kernel::record! {
-    /// Pages: how many entries and bytes are before each.
-    struct SavedStored {
-        first: u64,
-        next: u64,
-        last_time: u64,
-        bytes: u64,
-        digest: u64,
-        pages: Vec<(u32, u32)>,
-    }
-}
-
-/// What a snapshot is made of: a head, then each log before its segments.
-#[derive(Clone, Debug)]
-enum Item {
-    Head(Head, u64),
-    Log(LogStat, Numbered),
-    Segment(Arc<Segment>),
-    Stored(Arc<Stored>),
-    Producer(Known),
-    Group(GroupState),
-}
-
 impl Logs {
     /// No logs yet, in `space` of `spaces`.
     pub fn new(space: Space, spaces: u16, bounds: Bounds) -> Self {
@@ -140,9 +105,21 @@ impl Logs {
         }
     }
 
+    /// With an archive: what is trimmed goes when it is there.
+    #[must_use]
+    pub fn with_archive(mut self, archiving: Archiving) -> Self {
+        self.storage.retired.begin(archiving);
+        self
+    }
+
     /// All logs, by name.
     pub fn logs(&self) -> impl Iterator<Item = (&str, LogView<'_>)> {
         self.logs.iter().map(|(name, log)| (name.as_str(), LogView { log }))
+    }
+
+    /// Below this position nothing of a log is left here, trimmed or not.
+    pub fn kept(&self, name: &str) -> u64 {
+        self.logs.get(name).map_or(0, |log| self.identity(log).kept)
     }
 
     /// What the logs' entries cost, in bytes.
@@ -162,6 +139,8 @@ impl Logs {
                 }
             }
         }
+        (stat.waiting, stat.waiting_bytes) =
+            (self.storage.retired.all().count() as u64, self.storage.retired.bytes());
         self.storage.cache.count_into(&mut stat);
         stat
     }
@@ -180,8 +159,10 @@ impl Logs {
         }
     }
 
-    fn log_of(&self, id: BlobId) -> Option<&Log> {
-        self.logs.get(self.numbers.get(&id.series)?)
+    /// The segment of this name, of a log or on its way to the archive.
+    fn part(&self, id: BlobId) -> Option<&Part> {
+        let log = self.numbers.get(&id.series).and_then(|name| self.logs.get(name));
+        log.and_then(|log| log.part(id.first)).or_else(|| self.storage.retired.part(id))
     }
 
     fn lives_here(&self, name: &str) -> bool {
@@ -263,7 +244,7 @@ impl Logs {
         }
     }
 
-    fn create(&mut self, create: Create) -> Answer {
+    fn create(&mut self, create: Create, created_ms: u64) -> Answer {
         let Create { name, retain_bytes, retain_ms, capacity } = create;
         if self.logs.contains_key(&name) {
             return Answer::about(Why::Exists, &name, 0);
@@ -276,7 +257,8 @@ impl Logs {
         self.created += 1;
         let (number, parts) = (self.created, VecDeque::new());
         let (sealed, open) = (false, false);
-        let log = Log { number, first: 0, next: 0, bytes: 0, retain_bytes, retain_ms, sealed, open, parts };
+        let origin = Arc::new(Origin { name: name.clone(), number, created_ms });
+        let log = Log { origin, first: 0, next: 0, bytes: 0, retain_bytes, retain_ms, sealed, open, parts };
         self.numbers.insert(number, name.clone());
         self.logs.insert(name, log);
         Answer::Done
@@ -297,12 +279,22 @@ impl Logs {
             None => Answer::about(Why::NoSuchLog, name, 0),
             Some(mut log) => {
                 log.clear(&mut self.storage);
-                self.numbers.remove(&log.number);
+                self.numbers.remove(&log.origin.number);
                 self.reserved -= log.retain_bytes;
                 self.producers.forget(name);
                 Answer::Done
             }
         }
+    }
+
+    fn identity(&self, log: &Log) -> LogIdentity {
+        let Origin { number, created_ms, .. } = *log.origin;
+        let (mut waiting, mut kept) = (0, log.parts.front().map_or(log.next, Part::first));
+        for part in self.storage.retired.of(number) {
+            waiting += part.bytes() as u64;
+            kept = kept.min(part.first());
+        }
+        LogIdentity { space: self.space.0, number, created_ms, kept, waiting_bytes: waiting }
     }
 
     fn answer_read(&mut self, reader: NodeId, request: &Request) -> Result<Answer, BlobRange> {
@@ -316,6 +308,14 @@ impl Logs {
                 }
                 log.read(read, &mut self.storage)?
             }
+            Request::Recall(read) => match self.logs.get(&read.name) {
+                None => Answer::about(Why::NoSuchLog, &read.name, 0),
+                Some(log) => log.recall(read, &mut self.storage)?,
+            },
+            Request::Identify(named) => match self.logs.get(&named.name) {
+                None => Answer::about(Why::NoSuchLog, &named.name, 0),
+                Some(log) => Answer::Identity(self.identity(log)),
+            },
             Request::Stat(named) => match self.logs.get(&named.name) {
                 None => Answer::about(Why::NoSuchLog, &named.name, 0),
                 Some(log) => Answer::Logs(vec![log.stat(&named.name)]),
@@ -346,10 +346,18 @@ fn stored_in(part: &Part) -> Option<BlobRef> {
 }
 
 impl Logs {
+    /// The log whose parts are being installed.
+    fn installing(&mut self) -> Result<&mut Log, DecodeError> {
+        let name = self.installing.as_ref();
+        name.and_then(|name| self.logs.get_mut(name)).ok_or(DecodeError::Invalid("part of no log"))
+    }
+
     /// Adds the next part of the log whose parts are being installed.
     fn install_part(&mut self, part: Option<Part>) -> Result<(), DecodeError> {
-        let log = self.installing.as_ref().and_then(|name| self.logs.get_mut(name));
-        let (Some(part), Some(log)) = (part, log) else { return Err(DecodeError::Invalid("segment")) };
+        let part = part.ok_or(DecodeError::Invalid("segment"))?;
+        let name = self.installing.as_ref();
+        let log = name.and_then(|name| self.logs.get_mut(name));
+        let log = log.ok_or(DecodeError::Invalid("part of no log"))?;
         log.bytes += part.bytes() as u64;
         // Of a log with an open segment that is the last part, which shows when no other follows.
         let ended = if log.open { log.parts.back() } else { Some(&part) };
@@ -380,7 +388,7 @@ impl Shard for Logs {
                 (None, Request::Produce(produce)) => self.produce(&produce, order, out),
                 (None, Request::BeginGeneration(group)) => self.groups.begin(&group.name),
                 (None, Request::Commit(commit)) => self.groups.commit(commit),
-                (None, Request::Create(create)) => self.create(create),
+                (None, Request::Create(create)) => self.create(create, order.time),
                 (None, Request::Trim(Trim { name, before })) => {
                     self.change(&name, |log, storage| log.trim(before, storage))
                 }
@@ -397,9 +405,15 @@ impl Shard for Logs {
                     self.notify(&named.name, out);
                     deleted
                 }
-                (None, Request::Read(_) | Request::Stat(_) | Request::List(_) | Request::GroupOf(_)) => {
-                    Answer::refused(Why::Malformed)
-                }
+                (
+                    None,
+                    Request::Read(_)
+                    | Request::Recall(_)
+                    | Request::Stat(_)
+                    | Request::Identify(_)
+                    | Request::List(_)
+                    | Request::GroupOf(_),
+                ) => Answer::refused(Why::Malformed),
             },
         };
         let mut step = self.digest.encoded();
@@ -434,14 +448,16 @@ impl Shard for Logs {
     fn begin_snapshot(&mut self) {
         self.writing = VecDeque::from([Item::Head(Head { digest: self.digest }, self.created)]);
         for (name, log) in &self.logs {
-            let numbered = Numbered { number: log.number, open: log.open };
-            self.writing.push_back(Item::Log(log.stat(name), numbered));
+            let numbered = Numbered { number: log.origin.number, open: log.open };
+            let born = Born { created_ms: log.origin.created_ms };
+            self.writing.push_back(Item::Log(log.stat(name), numbered, born));
             let open = usize::from(kernel::planted!(C12) && log.open);
             let parts = log.parts.iter().take(log.parts.len().saturating_sub(open));
-            self.writing.extend(parts.cloned().map(|part| match part {
-                Part::InMemory(segment) => Item::Segment(segment),
-                Part::Stored(stored) => Item::Stored(stored),
-            }));
+            self.writing.extend(parts.cloned().map(Item::Part));
+        }
+        if !kernel::planted!(C19) {
+            let retired = self.storage.retired.all();
+            self.writing.extend(retired.map(|(_, it)| Item::Retired(it.origin.clone(), it.part.clone())));
         }
         self.writing.extend(self.producers.all().map(Item::Producer));
         self.writing.extend(self.groups.all().map(Item::Group));
@@ -451,41 +467,7 @@ impl Shard for Logs {
         while chunk.len() < budget
             && let Some(item) = self.writing.pop_front()
         {
-            match item {
-                Item::Head(head, created) => {
-                    chunk.push(1);
-                    head.encode(chunk);
-                    chunk.push(6);
-                    created.encode(chunk);
-                }
-                Item::Log(stat, numbered) => {
-                    chunk.push(2);
-                    stat.encode(chunk);
-                    chunk.push(7);
-                    numbered.encode(chunk);
-                }
-                Item::Stored(stored) => {
-                    chunk.push(8);
-                    let Stored { first, next, last_time, blob, pages } = &*stored;
-                    let pages = pages.iter().map(|page| (page.entries, page.offset)).collect();
-                    let (first, next, last_time) = (*first, *next, *last_time);
-                    let (bytes, digest) = (blob.bytes, blob.digest);
-                    SavedStored { first, next, last_time, bytes, digest, pages }.encode(chunk);
-                }
-                Item::Segment(segment) => {
-                    chunk.push(3);
-                    let (first, last_time) = (segment.first, segment.last_time);
-                    SavedSegment { first, last_time, rows: segment.rows_bytes() }.encode(chunk);
-                }
-                Item::Producer(known) => {
-                    chunk.push(4);
-                    known.encode(chunk);
-                }
-                Item::Group(state) => {
-                    chunk.push(5);
-                    state.encode(chunk);
-                }
-            }
+            item.write(chunk);
         }
         if self.writing.is_empty() { SnapshotStep::Done } else { SnapshotStep::More }
     }
@@ -514,42 +496,49 @@ impl Shard for Logs {
                     // What was written before logs had numbers has none here either: they get them in the order of their names.
                     self.created += 1;
                     let (number, open, parts) = (self.created, !sealed, VecDeque::new());
+                    let origin = Arc::new(Origin { name: name.clone(), number, created_ms: 0 });
                     let log =
-                        Log { number, first, next, bytes: 0, retain_bytes, retain_ms, sealed, open, parts };
+                        Log { origin, first, next, bytes: 0, retain_bytes, retain_ms, sealed, open, parts };
                     self.numbers.insert(number, name.clone());
                     self.logs.insert(name, log);
                 }
                 3 => {
-                    let SavedSegment { first, last_time, rows } = SavedSegment::decode(&mut input)?;
-                    let segment = Segment::read(first, last_time, &rows);
-                    self.install_part(segment.map(|segment| Part::InMemory(Arc::new(segment))))?;
+                    let part = SavedSegment::decode(&mut input)?.part();
+                    self.install_part(part)?;
                 }
                 4 => self.producers.install(Known::decode(&mut input)?),
                 5 => self.groups.install(GroupState::decode(&mut input)?),
                 6 => self.created = u64::decode(&mut input)?,
                 7 => {
                     let Numbered { number, open } = Numbered::decode(&mut input)?;
-                    let name = self.installing.as_ref();
-                    let Some((name, log)) = name.and_then(|name| Some((name, self.logs.get_mut(name)?)))
-                    else {
-                        return Err(DecodeError::Invalid("number of no log"));
-                    };
                     // The number that it got when its name was read is given back.
                     self.created -= 1;
-                    self.numbers.remove(&log.number);
-                    (log.number, log.open) = (number, open);
-                    self.numbers.insert(number, name.clone());
+                    let log = self.installing()?;
+                    let (before, name) = (log.origin.number, log.origin.name.clone());
+                    (Arc::make_mut(&mut log.origin).number, log.open) = (number, open);
+                    self.numbers.remove(&before);
+                    self.numbers.insert(number, name);
                 }
                 8 => {
-                    let SavedStored { first, next, last_time, bytes, digest, pages } =
-                        SavedStored::decode(&mut input)?;
-                    let log = self.installing.as_ref().and_then(|name| self.logs.get(name));
-                    let id = log.map(|log| log.blob_id(first));
-                    let pages = pages.into_iter().map(|(entries, offset)| Page { entries, offset }).collect();
-                    let blob = id.map(|id| BlobRef { id, bytes, digest });
-                    let stored = blob.map(|blob| Stored { first, next, last_time, blob, pages });
-                    let stored = stored.filter(Stored::is_sound);
-                    self.install_part(stored.map(|stored| Part::Stored(Arc::new(stored))))?;
+                    let saved = SavedStored::decode(&mut input)?;
+                    let series = self.installing()?.origin.number;
+                    self.install_part(saved.part(series))?;
+                }
+                9 => {
+                    let Born { created_ms } = Born::decode(&mut input)?;
+                    Arc::make_mut(&mut self.installing()?.origin).created_ms = created_ms;
+                }
+                10 => {
+                    let SavedOrigin { name, number, created_ms } = SavedOrigin::decode(&mut input)?;
+                    let origin = Arc::new(Origin { name, number, created_ms });
+                    let part = match u8::decode(&mut input)? {
+                        3 => SavedSegment::decode(&mut input)?.part(),
+                        8 => SavedStored::decode(&mut input)?.part(number),
+                        tag => return Err(DecodeError::UnknownTag("segment that waits", tag)),
+                    };
+                    let part = part.ok_or(DecodeError::Invalid("segment"))?;
+                    let id = BlobId { series: number, first: part.first() };
+                    self.storage.dropped(id, &origin, part);
                 }
                 tag => return Err(DecodeError::UnknownTag("snapshot item", tag)),
             }
@@ -560,7 +549,7 @@ impl Shard for Logs {
 
     fn unstored(&mut self) -> Option<(BlobId, Bytes)> {
         while let Some(id) = self.storage.next() {
-            if let Some(Part::InMemory(segment)) = self.log_of(id).and_then(|log| log.part(id.first)) {
+            if let Some(Part::InMemory(segment)) = self.part(id) {
                 return Some((id, segment.rows_bytes()));
             }
         }
@@ -569,31 +558,49 @@ impl Shard for Logs {
 
     fn stored(&mut self, id: BlobId) {
         let page_bytes = self.storage.bounds.page_bytes;
-        if self.storage.settled(id)
-            && let Some(log) = self.numbers.get(&id.series).and_then(|name| self.logs.get_mut(name))
-        {
-            log.stored(id.first, page_bytes);
+        if self.storage.settled(id) {
+            match self.numbers.get(&id.series).and_then(|name| self.logs.get_mut(name)) {
+                Some(log) if log.part(id.first).is_some() => log.stored(id.first, page_bytes),
+                Some(_) | None => self.storage.retired.stored(id, page_bytes),
+            }
         }
     }
 
     fn loaded(&mut self, range: BlobRange, bytes: &Bytes) {
-        if let Some(Part::Stored(stored)) = self.log_of(range.id).and_then(|log| log.part(range.id.first)) {
+        if let Some(Part::Stored(stored)) = self.part(range.id) {
             let stored = Arc::clone(stored);
             self.storage.cache.insert(range.id, stored.pages_in(range, bytes));
         }
     }
 
     fn blobs(&self) -> Vec<BlobRef> {
-        let parts = self.logs.values().flat_map(|log| &log.parts);
+        let retired = self.storage.retired.all().map(|(_, waiting)| &waiting.part);
+        let parts = self.logs.values().flat_map(|log| &log.parts).chain(retired);
         parts.filter_map(stored_in).collect()
     }
 
     fn blob(&self, id: BlobId) -> Option<BlobRef> {
-        self.log_of(id)?.part(id.first).and_then(stored_in)
+        self.part(id).and_then(stored_in)
+    }
+
+    fn to_archive(&self, max: usize) -> Vec<BlobId> {
+        self.storage.retired.stored_ones(max)
+    }
+
+    fn archive_object(&self, id: BlobId) -> Option<ArchiveObject> {
+        self.storage.retired.object(id, self.space)
+    }
+
+    fn archived(&mut self, id: BlobId) {
+        self.storage.archived(id);
+    }
+
+    fn overfull(&self) -> u64 {
+        self.storage.retired.overfull()
     }
 
     fn in_memory(&self, range: BlobRange) -> Option<Bytes> {
-        let Part::InMemory(segment) = self.log_of(range.id)?.part(range.id.first)? else { return None };
+        let Part::InMemory(segment) = self.part(range.id)? else { return None };
         let rows = segment.rows();
         let end = range.offset.saturating_add(range.bytes).min(rows.len() as u64);
         rows.get(range.offset as usize..end as usize).map(Bytes::copy_from_slice)

@@ -1,7 +1,10 @@
 //! What of a space's segments is in memory, and what bounds it.
 
+use crate::log::Part;
+use crate::retired::{Origin, Retired};
 use kernel::{BlobId, Bytes};
 use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
 /// What bounds a space's memory, in bytes. Everything else of its entries is on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -52,6 +55,10 @@ pub struct StorageStat {
     pub stored_bytes: u64,
     /// Bytes of entries that are in memory because they are not on the disk yet.
     pub memory_bytes: u64,
+    /// Segments that wait for the archive, on the disk or not.
+    pub waiting: u64,
+    /// Bytes of their entries.
+    pub waiting_bytes: u64,
     /// Bytes of pages in memory that were read from the disk.
     pub cached_bytes: u64,
     /// Pages that a read has found in memory, since the start.
@@ -70,12 +77,14 @@ pub(crate) struct Storage {
     /// Those of them that the disk was not given yet.
     queue: VecDeque<BlobId>,
     pub(crate) cache: PageCache,
+    pub(crate) retired: Retired,
 }
 
 impl Storage {
     pub(crate) fn new(bounds: Bounds) -> Self {
         let (unstored, queue) = (BTreeMap::new(), VecDeque::new());
-        Self { bounds, unstored, unstored_bytes: 0, queue, cache: PageCache::new(bounds.cache_bytes) }
+        let (cache, retired) = (PageCache::new(bounds.cache_bytes), Retired::default());
+        Self { bounds, unstored, unstored_bytes: 0, queue, cache, retired }
     }
 
     /// A segment has ended.
@@ -98,8 +107,26 @@ impl Storage {
         waited.is_some()
     }
 
-    /// A segment is no part of its log any more.
-    pub(crate) fn dropped(&mut self, id: BlobId) {
+    /// A segment is no part of its log any more: it goes, or waits for the archive.
+    pub(crate) fn dropped(&mut self, id: BlobId, origin: &Arc<Origin>, part: Part) {
+        if !self.retired.is_on() {
+            return self.forget(id);
+        }
+        if let Part::InMemory(_) = part {
+            // It may have been open until now.
+            self.ended(id, part.bytes());
+        }
+        self.retired.add(id, origin, part);
+    }
+
+    /// A segment that waited for the archive is there.
+    pub(crate) fn archived(&mut self, id: BlobId) {
+        if self.retired.remove(id) {
+            self.forget(id);
+        }
+    }
+
+    fn forget(&mut self, id: BlobId) {
         self.settled(id);
         self.cache.forget(id);
     }
@@ -112,6 +139,7 @@ impl Storage {
     pub(crate) fn reset(&mut self) {
         self.unstored.clear();
         self.queue.clear();
+        self.retired.clear();
         self.unstored_bytes = 0;
     }
 }
@@ -222,7 +250,7 @@ mod tests {
         assert!(storage.is_full());
         assert_eq!((storage.next(), storage.next(), storage.next()), (Some(id(1)), Some(id(2)), None));
         storage.settled(id(1));
-        storage.dropped(id(1));
+        storage.forget(id(1));
         assert!(!storage.is_full());
         assert_eq!(storage.unstored_bytes, 8);
     }

@@ -187,6 +187,10 @@ pub enum Request {
     Commit(Commit),
     /// Asks how far a group has come.
     GroupOf(Named),
+    /// Reads entries, also those that are trimmed, as far as hosts still have them; does not wait.
+    Recall(Read),
+    /// Asks which log has a name now.
+    Identify(Named),
 }
 
 impl Request {
@@ -200,7 +204,12 @@ impl Request {
             Self::Commit(commit) => vec![&commit.group],
             Self::Trim(trim) => vec![&trim.name],
             Self::Seal(named) | Self::Delete(named) => vec![&named.name],
-            Self::Read(_) | Self::Stat(_) | Self::List(_) | Self::GroupOf(_) => Vec::new(),
+            Self::Read(_)
+            | Self::Recall(_)
+            | Self::Stat(_)
+            | Self::Identify(_)
+            | Self::List(_)
+            | Self::GroupOf(_) => Vec::new(),
         }
     }
 
@@ -225,8 +234,8 @@ impl Request {
             }
             Self::Produce(produce) => fault_of_entries([&produce.entries].into_iter()),
             Self::Trim(trim) => named(&trim.name),
-            Self::Seal(log) | Self::Delete(log) | Self::Stat(log) => named(&log.name),
-            Self::Read(read) => named(&read.name),
+            Self::Seal(log) | Self::Delete(log) | Self::Stat(log) | Self::Identify(log) => named(&log.name),
+            Self::Read(read) | Self::Recall(read) => named(&read.name),
             Self::List(_) => None,
         }
     }
@@ -300,12 +309,14 @@ pub enum Why {
     TooLarge = 11,
     /// The engine that orders this log cannot do it.
     Unsupported = 12,
+    /// Nothing is appended while so much waits for the archive; `at` is how many bytes do.
+    Unarchived = 13,
 }
 
 impl Why {
     /// The reason with this number; what is not known is taken for a malformed call.
     pub fn of(number: u8) -> Self {
-        const ALL: [Why; 12] = [
+        const ALL: [Why; 13] = [
             Why::Busy,
             Why::Unknown,
             Why::Malformed,
@@ -318,6 +329,7 @@ impl Why {
             Why::Full,
             Why::TooLarge,
             Why::Unsupported,
+            Why::Unarchived,
         ];
         ALL.into_iter().find(|why| *why as u8 == number).unwrap_or(Why::Malformed)
     }
@@ -352,6 +364,22 @@ kernel::record! {
         retain_ms: u64,
         /// Nothing can be appended any more.
         sealed: bool,
+    }
+}
+
+kernel::record! {
+    /// Which of the logs that have had its name a log is, and what of it hosts still have.
+    pub struct LogIdentity {
+        /// The space where it lives.
+        space: u16,
+        /// Its number there: no other log of the space has had it.
+        number: u64,
+        /// When it was made, in milliseconds since 1970; 0 if that was before logs remembered it.
+        created_ms: u64,
+        /// The first position that hosts still have, trimmed or not; some behind it may be in the archive alone.
+        kept: u64,
+        /// What of its trimmed segments waits for the archive, in bytes.
+        waiting_bytes: u64,
     }
 }
 
@@ -411,6 +439,8 @@ pub enum Answer {
     Rejected(Rejected),
     /// What is known of a group.
     Group(GroupState),
+    /// Which log it is.
+    Identity(LogIdentity),
 }
 
 impl Answer {
@@ -472,7 +502,7 @@ impl Answer {
 tagged!(
     Request, "log request",
     1 => Create, 2 => Append, 3 => Trim, 4 => Seal, 5 => Delete, 6 => Read, 7 => Stat, 8 => List, 9 => Produce, 10 => BeginGeneration,
-    11 => Commit, 12 => GroupOf
+    11 => Commit, 12 => GroupOf, 13 => Recall, 14 => Identify
 );
-tagged!(Answer, "log answer", 1 => Appended, 2 => Entries, 3 => Logs, 4 => Refused, 5 => Rejected, 6 => Group);
+tagged!(Answer, "log answer", 1 => Appended, 2 => Entries, 3 => Logs, 4 => Refused, 5 => Rejected, 6 => Group, 7 => Identity);
 tagged!(Rejected, "log rejection", 1 => OutOfSequence, 2 => Fenced, 3 => Unknown);

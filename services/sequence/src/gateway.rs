@@ -138,7 +138,7 @@ impl Role for Gateway {
             ClientIn::BarrierPassed(message) => {
                 message.layout.iter().for_each(|layout| self.learn_layout(layout));
             }
-            ClientIn::Progress(_) => {}
+            ClientIn::Progress(_) | ClientIn::Overfull(_) => {}
             ClientIn::Notice(_)
             | ClientIn::ReadAnswers(_)
             | ClientIn::Spreads(_)

@@ -3,14 +3,18 @@
 //! **Promises.** A blob that was reported stored is a whole file whose bytes and name were synced. What is read back is what was
 //! written, or reported lost. A full disk delays a blob, and it is tried again; any other error of a write stops the host.
 
+mod archive;
 mod format;
 
+pub(crate) use archive::Changed;
+pub use archive::{Archive, ArchiveError};
 pub use format::{BlobError, BlobFile, parse_file_name};
 
 use crate::disk::{Disk, is_out_of_space};
 use crate::host::HostError;
-use crate::metrics::BlobCounts;
+use crate::metrics::{ArchiveCounts, BlobCounts};
 use crate::worker::Worker;
+use archive::Archiver;
 use format::{UNFINISHED, file_name};
 use kernel::{BlobEffect, BlobId, BlobNotice, BlobRange, Bytes, Instant, Place};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -48,6 +52,7 @@ type Loaded = (Place, BlobNotice);
 /// See the module.
 pub(crate) struct Blobs {
     store: Store,
+    archiver: Option<Archiver>,
     notify: Notify,
     /// Contents of the blobs that are durable, in bytes; of those found at the start, their files' length.
     sizes: BTreeMap<(Place, BlobId), u64>,
@@ -61,7 +66,11 @@ pub(crate) struct Blobs {
 
 impl Blobs {
     /// The blobs of `disk`, or of nothing but memory. `notify` is called from other threads when `poll` has something to fetch.
-    pub(crate) fn open(disk: Option<Arc<dyn Disk>>, notify: Notify) -> Result<Self, HostError> {
+    pub(crate) fn open(
+        disk: Option<Arc<dyn Disk>>,
+        archive: Option<Arc<dyn Archive>>,
+        notify: Notify,
+    ) -> Result<Self, HostError> {
         let mut sizes = BTreeMap::new();
         if let Some(disk) = &disk {
             // Nothing refers to it; if it cannot be deleted, the next blob replaces it.
@@ -78,7 +87,8 @@ impl Blobs {
             Some(disk) => Store::Disk { disk, writer: None, reader: None },
         };
         let (notices, stuck) = (VecDeque::new(), VecDeque::new());
-        Ok(Self { store, notify, sizes, notices, stuck, retry_at: None, counts: BlobCounts::default() })
+        let (archiver, counts) = (archive.map(Archiver::new), BlobCounts::default());
+        Ok(Self { store, archiver, notify, sizes, notices, stuck, retry_at: None, counts })
     }
 
     /// Carries out what the node at `place` asks for. The caller has waited until a drop may take effect.
@@ -86,6 +96,13 @@ impl Blobs {
         match effect {
             BlobEffect::Store { id, bytes } => self.write(Write::Store { place, id, bytes }),
             BlobEffect::Load { range } => self.load(place, range),
+            BlobEffect::Archive { id, object } => {
+                let Self { archiver, store, notify, .. } = self;
+                let taken = archiver.as_mut().is_some_and(|it| it.push(place, id, object, store, notify));
+                if !taken {
+                    self.notices.push_back((place, BlobNotice::Unarchived { id }));
+                }
+            }
             BlobEffect::Drop { id } => self.remove(place, id),
             BlobEffect::Keep { ids } => {
                 let of_place = (place, BlobId { series: 0, first: 0 })
@@ -167,6 +184,9 @@ impl Blobs {
         if let Some(notice) = self.notices.pop_front() {
             return Ok(Some(self.count(notice)));
         }
+        if let Some(notice) = self.archiver.as_mut().and_then(Archiver::poll) {
+            return Ok(Some(notice));
+        }
         let Store::Disk { disk, writer, reader } = &self.store else { return Ok(None) };
         if let Some(loaded) = reader.as_ref().and_then(Worker::poll) {
             return Ok(Some(self.count(loaded)));
@@ -198,7 +218,7 @@ impl Blobs {
                 self.counts.loaded_bytes += bytes.len() as u64;
             }
             BlobNotice::Lost { .. } => self.counts.lost += 1,
-            BlobNotice::Stored { .. } => {}
+            BlobNotice::Stored { .. } | BlobNotice::Archived { .. } | BlobNotice::Unarchived { .. } => {}
         }
         (place, notice)
     }
@@ -221,6 +241,16 @@ impl Blobs {
                 self.write(write);
             }
         }
+    }
+
+    /// What there is to say of the archive, since it was last asked.
+    pub(crate) fn archive_change(&mut self) -> Option<Changed> {
+        self.archiver.as_mut().and_then(Archiver::change)
+    }
+
+    /// See [`ArchiveCounts`]; none without an archive.
+    pub(crate) fn archive_counts(&self) -> Option<ArchiveCounts> {
+        self.archiver.as_ref().map(Archiver::counts)
     }
 
     /// See [`BlobCounts`].
@@ -255,5 +285,7 @@ fn read(disk: &dyn Disk, (place, range): Load) -> Loaded {
     }
 }
 
+#[cfg(test)]
+mod archive_tests;
 #[cfg(test)]
 mod tests;

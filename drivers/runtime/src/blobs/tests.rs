@@ -10,7 +10,7 @@ fn id(first: u64) -> BlobId {
 }
 
 fn open(disk: &FaultyDisk) -> Blobs {
-    Blobs::open(Some(Arc::new(disk.clone())), Arc::new(|| {})).expect("the directory can be listed")
+    Blobs::open(Some(Arc::new(disk.clone())), None, Arc::new(|| {})).expect("the directory can be listed")
 }
 
 /// The next notice, once its thread has it.
@@ -33,7 +33,7 @@ fn load(blobs: &mut Blobs, first: u64, offset: u64, bytes: u64) -> Option<Bytes>
     match next(blobs) {
         BlobNotice::Loaded { bytes, .. } => Some(bytes),
         BlobNotice::Lost { .. } => None,
-        BlobNotice::Stored { .. } => panic!("nothing was stored"),
+        notice => panic!("nothing else was asked for: {notice:?}"),
     }
 }
 
@@ -45,7 +45,7 @@ fn contents(bytes: usize) -> Vec<u8> {
 #[test]
 fn parts_read_back_as_they_were_written() {
     let (disk, whole) = (FaultyDisk::default(), contents(200_000));
-    let mut memory = Blobs::open(None, Arc::new(|| {})).expect("memory needs no directory");
+    let mut memory = Blobs::open(None, None, Arc::new(|| {})).expect("memory needs no directory");
     let mut onto_disk = open(&disk);
     for blobs in [&mut memory, &mut onto_disk] {
         store(blobs, 1, &whole);

@@ -433,7 +433,12 @@ impl<N: Node> Host<N> {
                     panic!("{id} stores {blob}, and blobs have no price here")
                 }
                 // There is none to be read.
-                Effect::Blob(BlobEffect::Load { .. } | BlobEffect::Drop { .. } | BlobEffect::Keep { .. })
+                Effect::Blob(
+                    BlobEffect::Load { .. }
+                    | BlobEffect::Drop { .. }
+                    | BlobEffect::Keep { .. }
+                    | BlobEffect::Archive { .. },
+                )
                 | Effect::Trim { .. }
                 | Effect::Note { .. } => {}
             }

@@ -70,6 +70,10 @@ impl<S: Shard> ShardServer<S> {
         self.blobs.named.iter().copied()
     }
 
+    pub(super) fn has_blob(&self, id: BlobId) -> bool {
+        self.blobs.on_disk.contains(&id)
+    }
+
     /// Blobs that are not here, and are fetched.
     pub fn blobs_missing(&self) -> usize {
         self.blobs.missing.len()
@@ -168,7 +172,10 @@ impl<S: Shard> ShardServer<S> {
                     self.read_again(reads);
                 }
             }
+            BlobNotice::Archived { id } => self.on_archived(id, cx),
+            BlobNotice::Unarchived { id } => self.on_unarchived(id, cx),
             BlobNotice::Lost { id } => {
+                self.on_lost_for_archive(id);
                 self.blobs.on_disk.remove(&id);
                 self.blobs.loading.retain(|range| range.id != id);
                 self.blobs.pulls.retain(|range, _| range.id != id);

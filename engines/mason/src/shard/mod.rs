@@ -15,6 +15,7 @@
 //! Nobody coordinates and nobody votes twice: inputs are a function of the numbers before, so any server of a shard can send
 //! them, again and again. A participant waits only for operations with smaller stamps: there is no deadlock.
 
+mod archive;
 mod blobs;
 mod execute;
 mod inputs;
@@ -170,6 +171,16 @@ kernel::messages! {
             /// Its contents from there on.
             page: Bytes,
         },
+        /// From a server of the same shard: which of these does the archive have?
+        16 => WhetherArchived {
+            /// Blobs that wait for it.
+            blobs: Vec<BlobId>,
+        },
+        /// From a server of the same shard: the archive has these.
+        17 => WereArchived {
+            /// Of those that were asked about.
+            blobs: Vec<BlobId>,
+        },
     }
 }
 
@@ -236,6 +247,7 @@ pub struct ShardServer<S> {
     page_asked_at: Instant,
     snapshots: snapshot::Snapshots,
     blobs: blobs::Blobs,
+    archiving: archive::Archiving,
 }
 
 /// Cuts that wait to be covered: an early one that goes is covered by a later one.
@@ -274,6 +286,7 @@ impl<S: Shard> ShardServer<S> {
             page_asked_at: Instant(0),
             snapshots: snapshot::Snapshots::default(),
             blobs: blobs::Blobs::default(),
+            archiving: archive::Archiving::default(),
             topology,
         }
     }
@@ -380,6 +393,10 @@ impl<S: Shard> Role for ShardServer<S> {
                 self.observers.insert(from);
                 cx.send(from, crate::client::Progress { space: self.space, through: self.progress() });
                 self.tell_spread(from, cx);
+                let bytes = self.service.overfull();
+                if bytes > 0 {
+                    cx.send(from, crate::client::Overfull { space: self.space, bytes });
+                }
             }
             ShardIn::Deliver(message) => self.on_deliver(message, cx),
             ShardIn::Behind(message) => self.on_behind(message, cx),
@@ -404,6 +421,8 @@ impl<S: Shard> Role for ShardServer<S> {
             }
             ShardIn::PullBlob(message) => self.on_pull_blob(from, &message, cx),
             ShardIn::BlobPage(message) => self.on_blob_page(from, &message, cx),
+            ShardIn::WhetherArchived(message) => self.on_whether_archived(from, &message, cx),
+            ShardIn::WereArchived(message) => self.on_were_archived(&message, cx),
         }
     }
 
@@ -414,6 +433,7 @@ impl<S: Shard> Role for ShardServer<S> {
                 self.look_for_what_is_missing(cx);
                 self.retry_transfer(cx);
                 self.read_again_what_wants_none();
+                self.step_archive(cx);
                 self.tell_durable(cx);
             }
             // The burst's end does it.
@@ -427,6 +447,7 @@ impl<S: Shard> Role for ShardServer<S> {
         self.answer_reads(cx);
         self.step_blobs(cx);
         self.step_snapshot(cx);
+        self.tell_what_waits(cx);
     }
 
     fn on_blob(&mut self, notice: BlobNotice, cx: &mut Cx<'_, Self>) {

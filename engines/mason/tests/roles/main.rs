@@ -1,5 +1,6 @@
 //! One input, exact effects: the decisions of the sequencer, of what a proxy's log does, and of a shard's server, one by one.
 
+mod archive;
 mod arranging;
 mod blobs;
 mod machine;

@@ -1,5 +1,6 @@
-//! `ordinate inspect`: what is in a host's data directory, and what is damaged. Nothing in it is changed.
+//! `ordinate inspect`: what is in a host's data directory, or in a file of the archive, and what is damaged. Nothing is changed.
 
+mod archived;
 mod records;
 mod stored;
 
@@ -17,7 +18,7 @@ use stored::StoredSegment;
 /// Read a host's data directory while nobody serves it, and tell what is damaged
 #[derive(clap::Args)]
 pub struct Inspect {
-    /// The host's data directory: the one with ordinate.meta in it
+    /// The host's data directory: the one with ordinate.meta in it. Or a file of the archive of trimmed segments
     path: PathBuf,
     /// Print the records that are still needed, one a line, instead of the summary
     #[arg(long)]
@@ -85,6 +86,9 @@ impl Tally {
 impl Inspect {
     /// Does it.
     pub fn run(self) -> Result<(), Failure> {
+        if self.path.is_file() {
+            return archived::inspect(&self.path, self.output);
+        }
         let directory = IdleDirectory::open(&self.path).map_err(|error| self.unusable(&error))?;
         let survey = directory.survey();
         let mut tallies: BTreeMap<Place, Tally> = BTreeMap::new();

@@ -1,9 +1,10 @@
 //! `ordinate log`: the shared log from the command line.
 
+mod archive;
 mod dump;
 
 use super::kv::{Endpoint, Output};
-use crate::cluster::keys;
+use crate::cluster::{ArchivePlace, keys};
 use crate::failure::Failure;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
@@ -66,9 +67,16 @@ pub enum Log {
         /// How many at most; up to the tail as it is now unless given
         #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
         limit: Option<u64>,
+        /// Read what was trimmed, too, from the archive at file:///DIRECTORY or s3://BUCKET/PREFIX; from the beginning unless --from is
+        /// given
+        #[arg(long, value_name = "URL", value_parser = ArchivePlace::parse)]
+        archive: Option<ArchivePlace>,
         #[command(flatten)]
         endpoint: Endpoint,
     },
+    /// The archive of trimmed segments
+    #[command(subcommand)]
+    Archive(archive::Command),
     /// Write the last entries, and with --follow those to come
     Tail {
         /// The log
@@ -175,7 +183,11 @@ impl Log {
             Self::List { output, endpoint } => list(&endpoint, output),
             Self::Append { name, endpoint } => append(&endpoint, &name),
             Self::MultiAppend { entries, endpoint } => multi_append(&endpoint, &entries),
-            Self::Read { name, from, limit, endpoint } => read(&endpoint, &name, from, limit),
+            Self::Read { name, from, limit, archive: None, endpoint } => read(&endpoint, &name, from, limit),
+            Self::Read { name, from, limit, archive: Some(place), endpoint } => {
+                archive::read_through(&endpoint, &name, from, limit, &place)
+            }
+            Self::Archive(command) => command.run(),
             Self::Tail { name, lines, follow, endpoint } => tail(&endpoint, &name, lines, follow),
             Self::Trim { name, before, endpoint } => endpoint.with_log(|log| async move {
                 log.trim(&name, before).await.map_err(|error| failure(&error))
@@ -220,6 +232,12 @@ fn failure(error: &LogError) -> Failure {
             let remedy = format!("ordinate log read {name} --from {resume_from}");
             Failure::input("O1014", "the entries are gone", said, remedy)
         }
+        LogError::Unarchived { .. } => Failure::failed(
+            "O1019",
+            "nothing is appended while the archive keeps what was trimmed waiting",
+            said,
+            "ordinate status: it says why the archive does not take it",
+        ),
         LogError::Unsupported => Failure::input(
             "O1017",
             "the cluster's log does not do this",

@@ -359,6 +359,7 @@ impl Role for Gateway {
             ClientIn::Disconnected(_) => self.on_disconnected(from),
             ClientIn::Answers(message) => self.on_answers(message, cx),
             ClientIn::Notice(message) => self.on_notice(&message, cx),
+            ClientIn::Overfull(_) => cx.reject("word of an archive that there is none of"),
             ClientIn::Progress(message) => {
                 self.marks.advance(message.space, message.through.0);
                 self.highest = self.highest.max(message.through.0);

@@ -23,7 +23,8 @@ fn code_of(answer: &Answer) -> Code {
         | Answer::Rejected(_)
         | Answer::Appended(_)
         | Answer::Entries(_)
-        | Answer::Logs(_) => Code::COORDINATOR_NOT_AVAILABLE,
+        | Answer::Logs(_)
+        | Answer::Identity(_) => Code::COORDINATOR_NOT_AVAILABLE,
     }
 }
 

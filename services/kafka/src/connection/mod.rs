@@ -477,7 +477,7 @@ const NO_THROTTLE: i32 = 0;
 /// What a refusal is in Kafka's words.
 fn code_of(refused: &Refused) -> Code {
     match refused.why {
-        Why::Busy => Code::NOT_ENOUGH_REPLICAS,
+        Why::Busy | Why::Unarchived => Code::NOT_ENOUGH_REPLICAS,
         Why::Unknown | Why::Moved => Code::REQUEST_TIMED_OUT,
         Why::Malformed => Code::INVALID_TOPIC,
         Why::NoSuchLog => Code::UNKNOWN_TOPIC_OR_PARTITION,
@@ -497,9 +497,12 @@ fn code_of_other(answer: &Answer) -> Code {
         Answer::Rejected(Rejected::OutOfSequence(_)) => Code::OUT_OF_ORDER_SEQUENCE,
         Answer::Rejected(Rejected::Fenced(_)) => Code::INVALID_PRODUCER_EPOCH,
         Answer::Rejected(Rejected::Unknown(_)) => Code::UNKNOWN_PRODUCER,
-        Answer::Done | Answer::Appended(_) | Answer::Entries(_) | Answer::Logs(_) | Answer::Group(_) => {
-            Code::REQUEST_TIMED_OUT
-        }
+        Answer::Done
+        | Answer::Appended(_)
+        | Answer::Entries(_)
+        | Answer::Logs(_)
+        | Answer::Identity(_)
+        | Answer::Group(_) => Code::REQUEST_TIMED_OUT,
     }
 }
 
