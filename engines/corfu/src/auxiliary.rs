@@ -393,7 +393,9 @@ impl Auxiliary {
 
     /// Auxiliaries that see the same trouble do not act at the same time.
     fn be_patient(&mut self, cx: &mut Cx<'_, Self>) {
-        let longest = self.parameters.suspect_after;
+        // Nobody is suspected at a birth.
+        let is_born = self.state.installed.is_born();
+        let longest = if is_born { self.parameters.suspect_after } else { self.parameters.tick * 4 };
         let wait = cx.rng().duration(longest / 10, longest);
         self.patient_until = cx.now() + wait;
     }

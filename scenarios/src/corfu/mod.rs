@@ -358,9 +358,14 @@ impl Scenario for CorfuScenario {
     }
 
     fn watch(&mut self, control: &mut Control<'_, Node>) {
+        // Its source is sealed, and has more.
+        let lacks = |server: &StorageServer| {
+            let source = server.copies_from().and_then(|source| control.cluster.node(source));
+            matches!(source, Some(Node::Storage(it)) if !it.serves() && it.len() > server.len())
+        };
         let mut nodes = control.cluster.nodes();
         let finishing = nodes.find_map(|(id, node)| match node {
-            Node::Storage(server) if server.is_finishing() => Some(id.host()),
+            Node::Storage(server) if server.is_finishing() && lacks(server) => Some(id.host()),
             _ => None,
         });
         if let Some(host) = finishing.filter(|_| self.plots > 0) {
