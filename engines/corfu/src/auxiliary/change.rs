@@ -75,7 +75,8 @@ impl Auxiliary {
                 for server in installed.servers().filter(|it| !change.sealed.contains_key(it)) {
                     // Before the birth nobody is meant by a journal yet.
                     let life = installed.life(server).or_else(|| self.life_of(server, cx.now()));
-                    cx.send(server, Seal { epoch: change.epoch, life });
+                    // Sealed by somebody who forgets the projection before, they would refuse its epoch to all others.
+                    cx.send_durable(server, Seal { epoch: change.epoch, life });
                 }
                 self.settle_servers(cx);
             }
