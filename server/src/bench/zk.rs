@@ -179,7 +179,7 @@ impl Zk {
                 "service": "zookeeper", "mix": self.mix, "sessions": self.sessions, "outstanding": self.outstanding,
                 "value_bytes": self.value, "nodes": self.nodes, "seconds": seconds, "operations": tally.operations,
                 "failed": tally.failed, "ops_per_second": per_second, "p50_us": micros(0.5),
-                "p99_us": micros(0.99), "p999_us": micros(0.999), "server_cpu_us_per_op": cpu,
+                "p99_us": micros(0.99), "p999_us": micros(0.999), "max_us": micros(1.0), "server_cpu_us_per_op": cpu,
             });
             println!("{json}");
             return;
@@ -195,10 +195,10 @@ impl Zk {
             "throughput   {per_second:.0} ops/s   ({} operations, {} failed)",
             tally.operations, tally.failed
         );
-        let latency = [0.5, 0.99, 0.999].map(micros);
+        let latency = [0.5, 0.99, 0.999, 1.0].map(micros);
         println!(
-            "latency      p50 {:.0} us   p99 {:.0} us   p99.9 {:.0} us",
-            latency[0], latency[1], latency[2]
+            "latency      p50 {:.0} us   p99 {:.0} us   p99.9 {:.0} us   longest {:.0} us",
+            latency[0], latency[1], latency[2], latency[3]
         );
         match cpu {
             Some(cpu) => println!("server CPU   {cpu:.1} us per operation, all servers together"),

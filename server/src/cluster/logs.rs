@@ -90,11 +90,11 @@ impl ArchivePlace {
         if bucket.is_empty() || !bucket.bytes().all(sound) {
             return Err(format!("{text} names no bucket"));
         }
-        let prefix = prefix.trim_matches('/').to_owned();
-        if prefix.split('/').any(|part| part == "." || part == "..") || prefix.contains("//") {
+        let prefix = prefix.strip_suffix('/').unwrap_or(prefix);
+        if !prefix.is_empty() && prefix.split('/').any(|part| ["", ".", ".."].contains(&part)) {
             return Err(format!("{text} has a prefix that names no place"));
         }
-        Ok(Self::Bucket { bucket: bucket.to_owned(), prefix })
+        Ok(Self::Bucket { bucket: bucket.to_owned(), prefix: prefix.to_owned() })
     }
 }
 
