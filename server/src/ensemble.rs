@@ -38,12 +38,12 @@ pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins:
     let deployment = deployment(file, coordination);
     let placement = Arc::new(Placement::new(coordination.shards).spreading(coordination.spread_levels));
     let sessions = SessionSettings {
-        timeout_min: coordination.session_timeouts.0.as_millis() as u32,
-        timeout_max: coordination.session_timeouts.1.as_millis() as u32,
         sessions_max: coordination.sessions_max.div_ceil(usize::from(coordination.proxies)),
         ..SessionSettings::new(placement.clone(), key_of(&coordination.secret))
     };
     let routes = Routes { proxies: deployment.proxies_of(host), shards: deployment.servers_of(host) };
+    let timeouts = coordination.session_timeouts;
+    let milliseconds = |time: std::time::Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
     let settings = Settings {
         layout: deployment.topology().layout.clone(),
         consistency: if coordination.sequential_reads {
@@ -51,6 +51,7 @@ pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins:
         } else {
             Consistency::Linearizable
         },
+        session_timeouts: (milliseconds(timeouts.0), milliseconds(timeouts.1)),
         frame_bytes_max: coordination.request_bytes_max,
         node_bytes_max: coordination.node_bytes_max,
         ttl_allowed: coordination.ttl_nodes,

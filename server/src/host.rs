@@ -100,6 +100,7 @@ pub fn start(
             .collect(),
         storage,
         joins,
+        agreement: file.agreement(),
         newcomers_max: NEWCOMERS_MAX,
         tls: tls.as_ref().map(PeerTls::load).transpose()?,
         events,

@@ -1,7 +1,9 @@
 //! The data directory: whose it is, and that only one process uses it.
 
+use crate::agreement::difference;
 use crate::disk::ReadOnlyDisk;
 use crate::journal::Survey;
+use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
@@ -44,6 +46,14 @@ pub enum DataError {
         /// As `cluster/host`.
         wanted: String,
     },
+    /// It was made with other settings than the host is started with.
+    #[error("{} cannot be used with other settings: {difference}", path.display())]
+    OtherSettings {
+        /// The directory.
+        path: PathBuf,
+        /// Each with its two values.
+        difference: String,
+    },
     /// Written by a later version.
     #[error("{} has format {found}; this version reads up to {FORMAT}", path.display())]
     NewerFormat {
@@ -67,6 +77,8 @@ const LOCK: &str = "ordinate.lock";
 const META: &str = "ordinate.meta";
 /// The line that says that a host joined a living cluster.
 const JOINED: &str = "began by-joining";
+/// How a line begins that has a setting.
+const MADE_WITH: &str = "made-with ";
 const META_UNFINISHED: &str = "ordinate.meta.unfinished";
 
 /// The directory below it that holds the journal.
@@ -85,6 +97,8 @@ pub struct Owner {
     pub incarnation: Incarnation,
     /// The host came to a living cluster.
     pub joined: bool,
+    /// The settings that its data cannot be used without, by name.
+    pub made_with: BTreeMap<String, String>,
 }
 
 /// A data directory that is only read. No host can open it until this is dropped.
@@ -137,14 +151,9 @@ pub(crate) struct DataDirectory {
 }
 
 impl DataDirectory {
-    /// Opens `path` for a host, or makes it with `fresh` as its incarnation, and as that of a host that joins or does not.
-    pub(crate) fn open(
-        path: &Path,
-        cluster: &str,
-        host: &str,
-        fresh: Incarnation,
-        joins: bool,
-    ) -> Result<Self, DataError> {
+    /// Opens `path` for a host, or makes it as `wanted` says. Of one that is there, incarnation and beginning count, and
+    /// settings that it was not made with yet are added.
+    pub(crate) fn open(path: &Path, wanted: Owner) -> Result<Self, DataError> {
         let io = |source| DataError::Io { path: path.to_owned(), source };
         std::fs::create_dir_all(path).map_err(io)?;
         let lock =
@@ -154,24 +163,21 @@ impl DataDirectory {
             Err(TryLockError::WouldBlock) => return Err(DataError::InUse { path: path.to_owned() }),
             Err(TryLockError::Error(source)) => return Err(io(source)),
         }
-        let incarnation = match read_meta(path).map_err(io)? {
+        let owner = match read_meta(path).map_err(io)? {
             Some(text) => {
-                let owner = Owner::parse(path, &text)?;
-                if (owner.cluster.as_str(), owner.host.as_str()) != (cluster, host) {
-                    return Err(DataError::OtherOwner {
-                        path: path.to_owned(),
-                        found: format!("{}/{}", owner.cluster, owner.host),
-                        wanted: format!("{cluster}/{host}"),
-                    });
+                let found = Owner::parse(path, &text)?;
+                let owner = found.clone().started_as(path, wanted)?;
+                if owner != found {
+                    owner.write(path).map_err(io)?;
                 }
-                owner.incarnation
+                owner
             }
             None => {
-                write_meta(path, cluster, host, fresh, joins).map_err(io)?;
-                fresh
+                wanted.write(path).map_err(io)?;
+                wanted
             }
         };
-        Ok(Self { incarnation, _lock: lock })
+        Ok(Self { incarnation: owner.incarnation, _lock: lock })
     }
 }
 
@@ -194,27 +200,43 @@ pub fn has_joined(path: &Path) -> Result<bool, DataError> {
     Ok(text.is_some_and(|text| text.lines().any(|line| line == JOINED)))
 }
 
-fn write_meta(
-    path: &Path,
-    cluster: &str,
-    host: &str,
-    incarnation: Incarnation,
-    joins: bool,
-) -> io::Result<()> {
-    let joined = if joins { format!("{JOINED}\n") } else { String::new() };
-    let body = format!(
-        "format {FORMAT}\ncluster {cluster}\nhost {host}\nincarnation {:032x}\n{joined}",
-        incarnation.0
-    );
-    let text = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()));
-    let mut file = File::create(path.join(META_UNFINISHED))?;
-    file.write_all(text.as_bytes())?;
-    file.sync_all()?;
-    std::fs::rename(path.join(META_UNFINISHED), path.join(META))?;
-    File::open(path)?.sync_all()
-}
-
 impl Owner {
+    /// This directory's, when a host is started on it that takes itself for `wanted`.
+    fn started_as(mut self, path: &Path, wanted: Self) -> Result<Self, DataError> {
+        if (&self.cluster, &self.host) != (&wanted.cluster, &wanted.host) {
+            return Err(DataError::OtherOwner {
+                path: path.to_owned(),
+                found: format!("{}/{}", self.cluster, self.host),
+                wanted: format!("{}/{}", wanted.cluster, wanted.host),
+            });
+        }
+        if let Some(difference) = difference(("now", &wanted.made_with), ("in the data", &self.made_with)) {
+            return Err(DataError::OtherSettings { path: path.to_owned(), difference });
+        }
+        self.made_with.extend(wanted.made_with);
+        Ok(self)
+    }
+
+    /// Puts it in the place of what was there, whole or not at all.
+    fn write(&self, path: &Path) -> io::Result<()> {
+        let mut body = format!(
+            "format {FORMAT}\ncluster {}\nhost {}\nincarnation {:032x}\n",
+            self.cluster, self.host, self.incarnation.0
+        );
+        if self.joined {
+            body += &format!("{JOINED}\n");
+        }
+        for (name, value) in &self.made_with {
+            body += &format!("{MADE_WITH}{name} {value}\n");
+        }
+        let text = format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()));
+        let mut file = File::create(path.join(META_UNFINISHED))?;
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        std::fs::rename(path.join(META_UNFINISHED), path.join(META))?;
+        File::open(path)?.sync_all()
+    }
+
     fn parse(path: &Path, text: &str) -> Result<Self, DataError> {
         let damaged = |cause: &str| DataError::Damaged { path: path.join(META), cause: cause.to_owned() };
         let line = |name: &str| {
@@ -226,16 +248,18 @@ impl Owner {
         if format > FORMAT {
             return Err(DataError::NewerFormat { path: path.to_owned(), found: format });
         }
-        let body = text.find("checksum ").map_or("", |at| &text[..at]);
+        let body = text.rfind("checksum ").map_or("", |at| &text[..at]);
         if line("checksum")? != format!("{:08x}", crc32c::crc32c(body.as_bytes())) {
             return Err(damaged("the checksum does not match"));
         }
         let incarnation = u128::from_str_radix(line("incarnation")?, 16);
+        let made_with = body.lines().filter_map(|line| line.strip_prefix(MADE_WITH)?.split_once(' '));
         Ok(Self {
             cluster: line("cluster")?.to_owned(),
             host: line("host")?.to_owned(),
             incarnation: Incarnation(incarnation.map_err(|_| damaged("the incarnation is no number"))?),
             joined: text.lines().any(|line| line == JOINED),
+            made_with: made_with.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         })
     }
 }

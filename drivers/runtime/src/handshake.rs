@@ -1,14 +1,16 @@
 //! The first frame each way on a link between hosts: who calls whom, in which cluster, with which disk.
 
+use crate::agreement::difference;
 use crate::data::Incarnation;
 use bytes::BytesMut;
 use kernel::{Bytes, Decode, DecodeError, Encode, FRAME_HEADER_BYTES, FrameReader, FrameWriter, Reader};
+use std::collections::BTreeMap;
 
 /// "ORDP", and the version of everything before the first message.
 const MAGIC: u32 = u32::from_le_bytes(*b"ORDP");
 pub(crate) const PROTOCOL: u16 = 1;
 /// Longer greetings are garbage.
-pub(crate) const GREETING_BYTES_MAX: usize = 2048;
+pub(crate) const GREETING_BYTES_MAX: usize = 16 << 10;
 
 /// What the caller says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -22,6 +24,8 @@ pub(crate) struct Hello {
     pub(crate) message_version: u32,
     /// The lowest that it still talks to. Absent in the greetings of version 1, which talks to itself.
     pub(crate) message_version_min: u32,
+    /// What all hosts must have alike, as the caller has it. Absent in the greetings of hosts that did not compare yet.
+    pub(crate) agreement: BTreeMap<String, String>,
 }
 
 impl Hello {
@@ -43,6 +47,15 @@ impl Hello {
         }
         Ok(())
     }
+
+    /// Why a host that is set up so cannot take part in the same cluster.
+    pub(crate) fn check_agreement(&self, caller: &Self) -> Result<(), String> {
+        let at = |hello: &Self| format!("at host {}", hello.from);
+        match difference((&at(self), &self.agreement), (&at(caller), &caller.agreement)) {
+            None => Ok(()),
+            Some(difference) => Err(format!("all hosts must agree: {difference}")),
+        }
+    }
 }
 
 /// What the called host answers.
@@ -62,6 +75,7 @@ impl Encode for Hello {
         self.incarnation.0.encode(out);
         self.message_version.encode(out);
         self.message_version_min.encode(out);
+        self.agreement.clone().into_iter().collect::<Vec<_>>().encode(out);
     }
 }
 
@@ -78,6 +92,11 @@ impl Decode for Hello {
             incarnation: Incarnation(u128::decode(input)?),
             message_version: u32::decode(input)?,
             message_version_min: if input.remaining() > 0 { u32::decode(input)? } else { 1 },
+            agreement: if input.remaining() > 0 {
+                Vec::decode(input)?.into_iter().collect()
+            } else {
+                BTreeMap::new()
+            },
         })
     }
 }
@@ -155,6 +174,7 @@ mod tests {
             incarnation: Incarnation(5),
             message_version: 3,
             message_version_min: 2,
+            agreement: [("levels".to_owned(), "2".to_owned())].into(),
         }
     }
 
@@ -172,9 +192,13 @@ mod tests {
         assert_eq!(&hello().encoded()[..10], b"ORDP\x01\0\x04\0\0\0");
         // The first hosts ended their greeting with the highest version; later ones may say more than we know.
         let (mut first, later) = (hello().encoded(), [&hello().encoded()[..], b"more"].concat());
-        first.truncate(first.len() - 4);
+        let silent = Hello { agreement: BTreeMap::new(), ..hello() };
+        first.truncate(silent.encoded().len() - 4 - 4);
+        let mut second = silent.encoded();
+        second.truncate(second.len() - 4);
         let decoded = |bytes: Vec<u8>| Hello::decode(&mut Reader::new(Bytes::from(bytes)));
-        assert_eq!(decoded(first), Ok(Hello { message_version_min: 1, ..hello() }));
+        assert_eq!(decoded(first), Ok(Hello { message_version_min: 1, ..silent.clone() }));
+        assert_eq!(decoded(second), Ok(silent));
         assert_eq!(decoded(later), Ok(hello()));
     }
 

@@ -1,8 +1,9 @@
 //! Starting a host, and waiting for its end.
 
+use crate::agreement::Agreement;
 use crate::blobs::Archive;
 use crate::clock::{ClockError, ClockSource};
-use crate::data::{DataDirectory, DataError, Incarnation, JOURNAL, SEGMENTS, random_u128};
+use crate::data::{DataDirectory, DataError, Incarnation, JOURNAL, Owner, SEGMENTS, random_u128};
 use crate::disk::{Disk, RealDisk};
 use crate::event::EventSink;
 use crate::front_end::FrontEndConfig;
@@ -59,6 +60,9 @@ pub struct HostConfig {
     /// This host joins a living cluster: a data directory that is made by this start remembers it, see
     /// [`has_joined`](crate::has_joined).
     pub joins: bool,
+    /// What all hosts must have alike; peers that differ are refused, and so is a data directory that was made with other values
+    /// of what is for life.
+    pub agreement: Agreement,
     /// Nodes that no longer live here, whose records may be forgotten.
     pub forget: Vec<Place>,
     /// The wall clock.
@@ -100,6 +104,7 @@ impl HostConfig {
             peers: Vec::new(),
             storage: Storage::Memory,
             joins: false,
+            agreement: Agreement::default(),
             forget: Vec::new(),
             clock: ClockSource::Fixed { epsilon: Duration::from_millis(10) },
             admission: None,
@@ -298,7 +303,14 @@ fn open_storage(config: HostConfig) -> Result<(HostConfig, OpenStorage), HostErr
             OpenStorage { incarnation: Incarnation(0), journal, blobs, drawn, directory: None }
         }
         Storage::Directory { path, journal } => {
-            let directory = DataDirectory::open(path, &config.cluster.0, &config.name, fresh, config.joins)?;
+            let owner = Owner {
+                cluster: config.cluster.0.clone(),
+                host: config.name.clone(),
+                incarnation: fresh,
+                joined: config.joins,
+                made_with: config.agreement.for_life(),
+            };
+            let directory = DataDirectory::open(path, owner)?;
             let disk = |name, action| match RealDisk::new(path.join(name)) {
                 Ok(disk) => Ok(Arc::new(disk) as Arc<dyn Disk>),
                 Err(source) => Err(HostError::Io { action, source }),

@@ -255,6 +255,7 @@ impl Inbounds {
         if hello.to != me.from {
             return Err(format!("this is host {}, not {}", me.from, hello.to));
         }
+        me.check_agreement(hello)?;
         let others =
             |inbound: &&Inbound| inbound.newcomer && inbound.host != Some(HostId::named(&hello.from));
         if !known && self.table.iter().flatten().filter(others).count() >= self.newcomers_max {

@@ -103,6 +103,7 @@
 //!
 //! Clients of other protocols come in by way of a [`FrontEnd`]; other threads by way of a [`HostHandle`].
 
+mod agreement;
 mod answer;
 pub mod blobs;
 mod burst;
@@ -131,6 +132,7 @@ mod timers;
 mod tls;
 mod worker;
 
+pub use agreement::Agreement;
 pub use answer::{Answer, NoAnswer};
 pub use clock::{ClockError, ClockSource};
 pub use data::{DataError, IdleDirectory, Incarnation, Owner, has_joined};

@@ -109,6 +109,7 @@ impl<N: Node + 'static> Reactor<N> {
             incarnation: storage.incarnation,
             message_version: config.message_version,
             message_version_min: config.message_version_min,
+            agreement: config.agreement.values(),
         };
         let settings = LinkSettings {
             hello: hello.clone(),

@@ -197,6 +197,27 @@ fn a_directory_remembers_that_its_host_joined() {
     }
 }
 
+// Data that are used with other settings than they were made with are read as what they are not.
+#[test]
+fn a_directory_remembers_what_it_was_made_with() {
+    let directory = Scratch::new("made-with");
+    let start = |settings: &[(&str, &str, bool)]| {
+        let mut config = config_in(directory.path());
+        for (name, value, for_life) in settings {
+            config.agreement.add(name, value, *for_life);
+        }
+        Host::start(config, both, vec![]).map(|host| host.stop().expect("stopped in peace"))
+    };
+    start(&[("levels", "2", true), ("sessions", "7", false)]).expect("it starts");
+    // What is not for life may change; a service may be switched off, and another on.
+    start(&[("sessions", "8", false), ("spaces", "a b\nhost z", true)]).expect("it starts");
+    for (name, value) in [("levels", "3"), ("spaces", "a b")] {
+        let error = start(&[(name, value, true)]).expect_err("refused").to_string();
+        assert!(error.contains(&format!("{name} is \"{value}\" now and \"")), "{error}");
+    }
+    start(&[("levels", "2", true), ("spaces", "a b\nhost z", true)]).expect("it starts");
+}
+
 // A node that is no longer placed here must not lose its records in silence, nor keep the journal for ever.
 #[test]
 fn records_of_a_missing_node_are_an_error_until_they_are_given_up() {

@@ -98,6 +98,34 @@ fn strangers_are_refused_with_a_reason() {
     }
 }
 
+// Hosts that decide by different settings agree on nothing, and nobody notices before their data differ.
+#[test]
+fn hosts_with_other_settings_are_refused() {
+    for (ours, theirs, refused) in [("2", Some("3"), true), ("2", Some("2"), false), ("2", None, false)] {
+        let (mut a, mut b) = pair();
+        b.agreement.add("levels", ours, false);
+        if let Some(value) = theirs {
+            a.agreement.add("levels", value, false);
+        }
+        a.agreement.add("known to a alone", "1", true);
+        let (a_events, b_events) = (events_of(&mut a), events_of(&mut b));
+        let _b = Host::start(b, both, vec![]).expect("b starts");
+        let a = Host::start(a, both, vec![]).expect("a starts");
+        if !refused {
+            assert_eq!(a.handle().request(ASKER, question("b", 50)).wait(LIMIT), Ok(50));
+            continue;
+        }
+        let told = "all hosts must agree: levels is \"2\" at host b and \"3\" at host a";
+        wait_for(&a_events, |event| {
+            down_reason(event).filter(|reason| *reason == format!("refused: {told}"))
+        });
+        wait_for(&b_events, |event| match event {
+            HostEvent::PeerRefused { reason, .. } => (reason == told).then_some(()),
+            _ => None,
+        });
+    }
+}
+
 // A host that lost its disk has lost its promises: it must stay out until the membership says otherwise.
 #[test]
 fn another_incarnation_is_refused_unless_somebody_admits_it() {

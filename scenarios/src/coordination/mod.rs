@@ -105,11 +105,7 @@ impl CoordinationScenario {
         };
         let sequencers = if alone { 0 } else { 3 };
         let placement = Arc::new(Placement::new(shards).spreading(rng.below(3) as u16));
-        let sessions = SessionSettings {
-            timeout_min: 1_000,
-            timeout_max: 8_000,
-            ..SessionSettings::new(placement.clone(), [7; 32])
-        };
+        let sessions = SessionSettings::new(placement.clone(), [7; 32]);
         let consistency = if rng.chance(0.75) { Consistency::Linearizable } else { Consistency::Sequential };
         let users = (0..rng.between(3, 6)).map(|_| User::new(rng.between(1_500, 6_000) as i32)).collect();
         Self {

@@ -1,5 +1,6 @@
 //! The cluster file: one description of hosts, services and placement for every verb, checked as a whole.
 
+mod agreement;
 pub mod file;
 pub mod keys;
 pub mod logs;

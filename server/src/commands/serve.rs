@@ -217,6 +217,11 @@ fn explain(error: &StartError, file: &ClusterFile, host: &str) -> Failure {
         StartError::Host(HostError::Data(DataError::InUse { .. })) => {
             ("O2106", "another process serves this host: stop it first".to_owned())
         }
+        StartError::Host(HostError::Data(DataError::OtherSettings { .. })) => (
+            "O2112",
+            "give the cluster file the values that the data have; ordinate config explain KEY tells how each can be changed"
+                .to_owned(),
+        ),
         StartError::Host(HostError::Data(_)) => (
             "O2107",
             format!(

@@ -1,6 +1,6 @@
 //! Bad files, bad folders, bad frames, slow readers, floods: each meets a clear error or a bound.
 
-use crate::cluster::{Cluster, PATIENCE, Refused};
+use crate::cluster::{Cluster, PATIENCE, Refused, free_address};
 use crate::failover::clients;
 use crate::load::Load;
 use kernel::{FrameWriter, Rng};
@@ -105,6 +105,40 @@ fn bad_files_ports_and_folders_are_refused_in_so_many_words() {
 }
 
 /// A connection past its preface.
+// A host that spreads the tree otherwise than the rest looks for nodes where nobody put them. It must neither take part nor be started
+// so on its own data.
+#[test]
+fn hosts_that_are_set_up_otherwise_take_no_part() {
+    crate::alone(async {
+        let key = "ORDINATE_COORDINATION__SPREAD_LEVELS";
+        let mut cluster = Cluster::planned(3, "\n[coordination]\nengine = \"mason\"\n", "");
+        for host in 0..3 {
+            cluster.set_environment(host, "ORDINATE_LISTEN__ZOOKEEPER", &free_address().to_string());
+        }
+        cluster.set_environment(2, key, "3");
+        cluster.launch_all();
+        let told = "all hosts must agree: coordination.spread_levels is \"2\" at host a and \"3\" at host c";
+        let refused = |it: &Cluster| it.log(2).contains(told) && it.log(0).contains(told);
+        cluster.until("both sides say why", PATIENCE, refused).await;
+        assert!(!(0..3).any(|host| cluster.is_ready(host)), "a birth needs every host");
+        // It was never let in: nothing is lost with its folder.
+        cluster.kill(2);
+        cluster.set_environment(2, key, "2");
+        let expected = ["O2112", "coordination.spread_levels is \"2\" now and \"3\" in the data"];
+        assert_refused(&cluster.refusal(2), &expected);
+        cluster.wipe(2);
+        cluster.launch(2);
+        cluster.until_ready().await;
+        cluster.kill(1);
+        cluster.set_environment(1, "ORDINATE_COORDINATION__SHARDS", "5");
+        let expected = ["O2112", "coordination.shards is \"5\" now and \"4\" in the data"];
+        assert_refused(&cluster.refusal(1), &expected);
+        cluster.set_environment(1, "ORDINATE_COORDINATION__SHARDS", "4");
+        cluster.launch(1);
+        cluster.until_ready().await;
+    });
+}
+
 fn greeted(address: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("the host listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("a socket");

@@ -234,6 +234,5 @@ fn defaults_are_zookeepers() {
     let routes = coordination::Routes { proxies: Vec::new(), shards: Vec::new() };
     let settings = Settings::new(routes, Arc::new(Placement::new(1)));
     assert_eq!(settings.frame_bytes_max, 1_048_575);
-    let sessions = SessionSettings::new(Arc::new(Placement::new(1)), [0; 32]);
-    assert_eq!((sessions.timeout_min, sessions.timeout_max), (4000, 40_000));
+    assert_eq!(settings.session_timeouts, (4000, 40_000));
 }

@@ -135,6 +135,7 @@ impl Inspect {
             DataError::NotOne { .. }
             | DataError::Io { .. }
             | DataError::OtherOwner { .. }
+            | DataError::OtherSettings { .. }
             | DataError::NewerFormat { .. }
             | DataError::Damaged { .. } => ("O2107", "ordinate inspect DATA/HOST"),
         };

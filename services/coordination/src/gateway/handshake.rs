@@ -42,8 +42,9 @@ impl Gateway {
     /// The first frame has arrived; false if it is none.
     pub(crate) fn greet(&mut self, node: NodeId, body: &[u8]) -> bool {
         let Ok(request) = ConnectRequest::read(body) else { return false };
+        let (timeout_min, timeout_max) = self.settings.session_timeouts;
         let hello = Hello {
-            timeout: request.timeout,
+            timeout: request.timeout.clamp(timeout_min, timeout_max.max(timeout_min)),
             session: request.session as u64,
             password: Bytes::copy_from_slice(request.password),
             knows_read_only: request.knows_read_only,

@@ -40,6 +40,8 @@ pub struct Settings {
     pub mode: String,
     /// The version that is reported.
     pub version: String,
+    /// The shortest and the longest session timeout that is granted, in milliseconds.
+    pub session_timeouts: (i32, i32),
     /// The longest request, in bytes (`jute.maxbuffer`).
     pub frame_bytes_max: usize,
     /// The largest data of a node, in bytes.
@@ -81,6 +83,8 @@ impl Settings {
             consistency: Consistency::Linearizable,
             mode: "standalone".to_owned(),
             version: concat!("3.9.3-ordinate-", env!("CARGO_PKG_VERSION")).to_owned(),
+            // Of 2 to 20 ticks of two seconds.
+            session_timeouts: (4000, 40_000),
             frame_bytes_max: 1_048_575,
             node_bytes_max: 1_048_575,
             enforce_quota: false,

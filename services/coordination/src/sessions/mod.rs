@@ -26,21 +26,22 @@ pub struct SessionSettings {
     pub placement: Arc<Placement>,
     /// The secret behind the sessions' passwords.
     pub key: [u8; 32],
-    /// The shortest timeout granted, in milliseconds.
-    pub timeout_min: u32,
-    /// The longest timeout granted, in milliseconds.
-    pub timeout_max: u32,
     /// How late a sign of life may be logged, in milliseconds: one period of the group's clock and one of the gateways'.
     pub slack: u32,
-    /// At most so many sessions.
+    /// At most so many sessions of a group; its replicas must agree on it.
     pub sessions_max: usize,
 }
 
 impl SessionSettings {
-    /// ZooKeeper's: timeouts of 2 to 20 ticks of two seconds.
+    /// For up to a million sessions.
     pub fn new(placement: Arc<Placement>, key: [u8; 32]) -> Self {
-        Self { placement, key, timeout_min: 4000, timeout_max: 40_000, slack: 1000, sessions_max: 1_000_000 }
+        Self { placement, key, slack: 1000, sessions_max: 1_000_000 }
     }
+}
+
+/// What a gateway grants is within its bounds; anything else is not a gateway's.
+fn granted(timeout: i32) -> u32 {
+    u32::try_from(timeout).unwrap_or(0)
 }
 
 /// What is known of a session, for those who run the service.
@@ -128,11 +129,6 @@ impl Sessions {
         self.sessions.is_empty()
     }
 
-    fn granted(&self, timeout: i32) -> u32 {
-        let (min, max) = (self.settings.timeout_min, self.settings.timeout_max);
-        u32::try_from(timeout).unwrap_or(0).clamp(min, max.max(min))
-    }
-
     /// The session lives on from `now`.
     fn touch(&mut self, id: SessionId, now: GroupTime) {
         let slack = self.settings.slack;
@@ -158,7 +154,7 @@ impl Sessions {
         self.opened += 1;
         let id = SessionId((u64::from(self.group.0) + 1) << 48 | (self.opened & 0xffff_ffff_ffff));
         let password = password::of(&self.settings.key, id, nonce);
-        self.sessions.insert(id, Session::new(password, origin, address, self.granted(timeout)));
+        self.sessions.insert(id, Session::new(password, origin, address, granted(timeout)));
         self.touch(id, now);
         self.attached(id)
     }
@@ -183,7 +179,6 @@ impl Sessions {
         now: GroupTime,
         out: &mut StubOut,
     ) -> SessionAnswer {
-        let granted = self.granted(timeout);
         let Some(session) = self.sessions.get_mut(&id) else { return SessionAnswer::Refused };
         if session.closing || !password::same(&session.password, password) {
             return SessionAnswer::Refused;
@@ -193,7 +188,7 @@ impl Sessions {
         if *session.address != *address {
             session.address = address.into();
         }
-        session.timeout = granted;
+        session.timeout = granted(timeout);
         if before != origin {
             let told = Told::Moved { connection: before.connection, session: id };
             out.tell(before.gateway, told.written());
