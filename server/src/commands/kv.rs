@@ -43,15 +43,18 @@ pub struct Certificates {
 impl Certificates {
     /// Reads the files, if TLS is on.
     pub fn load(&self) -> Result<Option<Tls>, Failure> {
-        let (Some(ca), Some(cert), Some(key)) = (&self.tls_ca, &self.tls_cert, &self.tls_key) else {
-            return Ok(None);
-        };
-        let files = TlsFiles { ca: ca.clone(), cert: cert.clone(), key: key.clone() };
-        Tls::load(&files).map(Some).map_err(|error| {
-            let remedy = "give --tls-ca, --tls-cert and --tls-key; `ordinate tls init` makes them";
-            Failure::input("O1006", "the TLS files cannot be used", error.to_string(), remedy)
-        })
+        load_tls([&self.tls_ca, &self.tls_cert, &self.tls_key])
     }
+}
+
+/// TLS by authority, certificate and key, if they are given.
+pub fn load_tls(files: [&Option<PathBuf>; 3]) -> Result<Option<Tls>, Failure> {
+    let [Some(ca), Some(cert), Some(key)] = files else { return Ok(None) };
+    let files = TlsFiles { ca: ca.clone(), cert: cert.clone(), key: key.clone() };
+    Tls::load(&files).map(Some).map_err(|error| {
+        let remedy = "give --tls-ca, --tls-cert and --tls-key; `ordinate tls init` makes them";
+        Failure::input("O1006", "the TLS files cannot be used", error.to_string(), remedy)
+    })
 }
 
 impl Endpoint {

@@ -3,7 +3,7 @@
 use crate::alone;
 use crate::cluster::{Cluster, ORDINATE, free_address};
 use crate::raw::{Pass, Raw};
-use crate::zookeeper::{cluster, create_body};
+use crate::zookeeper::{cluster as new_cluster, create_body};
 use coordination::wire::op;
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -24,7 +24,7 @@ fn said(output: &Output) -> (Option<i32>, String, String) {
 #[test]
 fn several_changes_at_once_and_the_sessions() {
     alone(async {
-        let (cluster, addresses) = cluster("").await;
+        let (cluster, addresses) = new_cluster("").await;
         let steps =
             ["create /m 'two words'", "create /m/n- x --sequential", "set /m y --if-version 0", "check /m 1"];
         let done = zk(&cluster, addresses[0], &[&["multi"][..], &steps].concat()).await;
@@ -139,5 +139,20 @@ fn certificates_are_identities_of_access_lists() {
         assert!(code == Some(1) && out.is_empty() && err.contains("ZooKeeper error -102"), "{out} {err}");
         let plain = cluster.ordinate(&["zk", "--servers", &addresses[1].to_string(), "get", "/mine"]).await;
         assert!(!plain.status.success(), "plaintext was answered");
+        // Who moves away from servers with TLS is known there by a certificate as well.
+        let list = ["x509:CN=client:cdrwa", "world:anyone:r"];
+        let set = ["acl", "/mine", "--set", list[0], "--set", list[1]];
+        assert_eq!(zk("client", &set).await.0, Some(0));
+        let (target, servers) = new_cluster("").await;
+        let (from, servers) = (addresses[0].to_string(), servers[0].to_string());
+        let (ca, cert, key) = (file("ca.pem"), file("client.pem"), file("client.key"));
+        let migrate = ["zk", "--servers", &servers, "migrate", "--cutover", "--from", &from];
+        let certificates = ["--from-tls-ca", &ca, "--from-tls-cert", &cert, "--from-tls-key", &key];
+        let halves = said(&target.ordinate(&[&migrate[..], &certificates[..2]].concat()).await);
+        assert!(halves.0 == Some(2) && halves.2.contains("--from-tls-cert"), "{halves:?}");
+        let moved = said(&target.ordinate(&[&migrate[..], &certificates].concat()).await);
+        assert!(moved.0 == Some(0) && moved.1.contains("no difference"), "{moved:?}");
+        let acl = said(&target.ordinate(&["zk", "--servers", &servers, "acl", "/mine"]).await);
+        assert_eq!(acl.1, format!("{}\n", list.join("\n")));
     });
 }

@@ -2,11 +2,15 @@
 
 use super::client::{ZkClient, ZkError};
 use super::target::{Ask, Seen, Target, is_the_clusters_own, progress, walk};
+use crate::commands::kv::load_tls;
+use crate::failure::Failure;
 use coordination::wire::{JuteInput, Restore, Stat, read_acls};
+use ordinate_client::Tls;
 use serde_json::json;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::BufRead as _;
+use std::path::PathBuf;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::Duration;
 
@@ -19,6 +23,15 @@ pub struct Migrate {
     /// Who to be there, for lists that do not let everybody read: SCHEME:TOKEN, for example digest:user:password
     #[arg(long, value_name = "SCHEME:TOKEN", env = "ORDINATE_FROM_AUTH")]
     from_auth: Option<String>,
+    /// The authority that signed its certificates; switches TLS to it on
+    #[arg(long, value_name = "FILE", requires = "from_tls_cert")]
+    from_tls_ca: Option<PathBuf>,
+    /// Our certificate there
+    #[arg(long, value_name = "FILE", requires = "from_tls_key")]
+    from_tls_cert: Option<PathBuf>,
+    /// The private key of that certificate
+    #[arg(long, value_name = "FILE", requires = "from_tls_ca")]
+    from_tls_key: Option<PathBuf>,
     /// Do not follow: end as soon as a pass finds nothing new and both sides are the same. Writers must be stopped
     #[arg(long)]
     cutover: bool,
@@ -67,10 +80,14 @@ struct Pass {
 }
 
 impl Migrate {
+    /// TLS to the source, if it is on.
+    pub fn source_tls(&self) -> Result<Option<Tls>, Failure> {
+        load_tls([&self.from_tls_ca, &self.from_tls_cert, &self.from_tls_key])
+    }
+
     /// Runs until the cutover.
-    pub fn run(&self, target: ZkClient, json: bool) -> Result<(), ZkError> {
-        // What is left behind is reached in the clear.
-        let mut source = ZkClient::connect(&self.from, None)?;
+    pub fn run(&self, target: ZkClient, source_tls: Option<&Tls>, json: bool) -> Result<(), ZkError> {
+        let mut source = ZkClient::connect(&self.from, source_tls)?;
         if let Some(auth) = &self.from_auth {
             source.authenticate(auth)?;
         }

@@ -166,7 +166,10 @@ impl Zk {
         };
         let brought = match &self.verb {
             Verb::Import(import) => Some(import.run(connect, json)),
-            Verb::Migrate(migrate) => Some(connect().and_then(|session| migrate.run(session, json))),
+            Verb::Migrate(migrate) => {
+                let from_tls = migrate.source_tls()?;
+                Some(connect().and_then(|session| migrate.run(session, from_tls.as_ref(), json)))
+            }
             _ => None,
         };
         if let Some(brought) = brought {
