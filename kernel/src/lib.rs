@@ -26,7 +26,7 @@ pub use effects::{Cx, Effect, Effects, Journaled, Situation};
 pub use embed::Embedded;
 pub use frame::{Envelope, FRAME_HEADER_BYTES, FrameError, FrameReader, FrameWriter};
 pub use id::{ClusterName, HostId, NodeId, Place, RequestId};
-pub use machine::{SnapshotStep, StateMachine};
+pub use machine::{Capture, SnapshotStep, StateMachine};
 pub use planted::Planted;
 pub use rng::Rng;
 pub use role::{Family, Node, Position, Role, TimerIndex, TimerKey};

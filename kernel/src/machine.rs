@@ -3,6 +3,7 @@
 use crate::codec::DecodeError;
 use crate::id::NodeId;
 use bytes::Bytes;
+use std::collections::VecDeque;
 
 /// Whether a snapshot has more to give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -11,6 +12,15 @@ pub enum SnapshotStep {
     More,
     /// That was the last chunk.
     Done,
+}
+
+/// What a machine is but for what it keeps for others, at one point of its life.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Capture {
+    /// Counts up over the machine's life.
+    pub number: u64,
+    /// In chunks that the machine would install.
+    pub chunks: VecDeque<Bytes>,
 }
 
 /// A deterministic service: the same commands in the same order give the same state and the same responses, on every
@@ -44,6 +54,23 @@ pub trait StateMachine: Sized + 'static {
 
     /// Appends the next chunk, of about `budget` bytes, to `chunk`.
     fn snapshot_step(&mut self, budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep;
+
+    /// For a machine that keeps much, for as long as others need it: all but that, as it is now. A snapshot of now can be completed
+    /// when less of it is needed, see [`StateMachine::completion`]. None from a machine whose state is all its own.
+    fn capture(&mut self) -> Option<Capture> {
+        None
+    }
+
+    /// Bytes of what was kept at this capture and is needed still.
+    fn needed_of(&self, _capture: u64) -> usize {
+        0
+    }
+
+    /// What was kept at this capture and is needed still: the chunks that make it a snapshot, installed behind the capture's. What is
+    /// executed behind the capture says again what nobody needs.
+    fn completion(&self, _capture: u64) -> VecDeque<Bytes> {
+        VecDeque::new()
+    }
 
     /// Back to the empty state, before the chunks of a snapshot are installed.
     fn reset(&mut self);

@@ -53,6 +53,8 @@ planted_bugs! {
     P25,
     /// A change of membership is answered as done before the new replicas have it durably, so that machines leave early.
     P26,
+    /// A replica has its acceptor remember as chosen what it learned from others, whatever the acceptor voted for.
+    P27,
     /// A proxy answers a sealing before its log has it.
     M01,
     /// A proxy checks the sequencer's epoch when the answer arrives, and not when its log applies it.

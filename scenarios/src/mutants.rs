@@ -56,6 +56,7 @@ pub const MUTANTS: &[Mutant] = &[
     paxos(Planted::P24, &["PREFIX", "LIN"]),
     paxos(Planted::P25, &["LIN"]),
     paxos(Planted::P26, &["DUR"]),
+    paxos(Planted::P27, &["AGREE", "PREFIX", "LIN"]),
     mason(Planted::M01, &["UNIQ", "RT"]),
     mason(Planted::M02, &["UNIQ"]),
     mason(Planted::M04, &["UNIQ", "RT"]),

@@ -14,6 +14,11 @@ const ROOM_FOR_PROXIES: u16 = 8;
 /// The same of shards: those that are not in use have nothing.
 const ROOM_FOR_SHARDS: u16 = 16;
 
+/// A shard's server writes a snapshot when it has executed this many bytes of operations, or half of what its last one held. Until
+/// then every host keeps them in memory, and executes them again after a restart.
+const SNAPSHOT_EVERY_BYTES: u64 = 4 << 20;
+const SNAPSHOTS_PER_SIZE: u64 = 2;
+
 /// Which role of which host is where.
 pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment {
     let entry = |host: &crate::cluster::HostLine| HostEntry {
@@ -28,7 +33,12 @@ pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment
     } else {
         (proxies, shards)
     };
-    Deployment::new(hosts, proxies, shards, sequencers, mason::Parameters::default(), file.parameters.clone())
+    let parameters = mason::Parameters {
+        snapshot_every_bytes: SNAPSHOT_EVERY_BYTES,
+        snapshots_per_size: SNAPSHOTS_PER_SIZE,
+        ..mason::Parameters::default()
+    };
+    Deployment::new(hosts, proxies, shards, sequencers, parameters, file.parameters.clone())
         .with_room_for(room.0, room.1)
 }
 

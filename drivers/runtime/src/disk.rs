@@ -3,6 +3,7 @@
 use crate::direct::{BLOCK_BYTES, Blocks};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write as _};
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -41,6 +42,8 @@ pub trait DiskFile: Send + Sync {
     fn write(&self, offset: u64, blocks: &[u8]) -> io::Result<()>;
     /// Makes what was written durable.
     fn sync(&self) -> io::Result<()>;
+    /// All of it is going to be read: a hint.
+    fn read_soon(&self) {}
 }
 
 /// Zeros are written in pieces of this size, so that a sync of the journal never waits behind a long one.
@@ -226,6 +229,11 @@ impl DiskFile for RealFile {
 
     fn sync(&self) -> io::Result<()> {
         self.plain.sync_data()
+    }
+
+    fn read_soon(&self) {
+        // SAFETY: the descriptor is open, and the call touches no memory of ours. Whether it is heeded changes nothing.
+        unsafe { libc::posix_fadvise(self.plain.as_raw_fd(), 0, 0, libc::POSIX_FADV_WILLNEED) };
     }
 }
 

@@ -226,8 +226,11 @@ pub struct Parameters {
     pub stamp_gap: u64,
     /// How long a shard waits for a missing number or input before it asks.
     pub ask_after: Duration,
-    /// A shard's server takes a snapshot when it has executed this many bytes of operations, or as many as its last one held.
+    /// A shard's server takes a snapshot when it has executed at least this many bytes of operations.
     pub snapshot_every_bytes: u64,
+    /// And no more often than so many times in as many bytes of operations as its last snapshot held. More often means that fewer
+    /// operations wait for a snapshot, in memory and after a restart, and that more is written.
+    pub snapshots_per_size: u64,
     /// The size of a snapshot's chunks.
     pub snapshot_chunk_bytes: usize,
     /// Bytes of one answer to a server that lacks operations.
@@ -252,6 +255,7 @@ impl Default for Parameters {
             stamp_gap: 1 << 20,
             ask_after: Duration::from_millis(40),
             snapshot_every_bytes: 16 << 20,
+            snapshots_per_size: 1,
             snapshot_chunk_bytes: 256 << 10,
             page_bytes: 256 << 10,
             archive_turn: Duration::from_secs(2),

@@ -124,6 +124,8 @@ fn messages() -> Vec<Message> {
         acceptor::Blank { incarnation: 7 }.into(),
         acceptor::Born { members: vec![(node(1, 4), 7)] }.into(),
         acceptor::Known { configurations: configurations() }.into(),
+        acceptor::Executed { from: Slot(4), below: slot }.into(),
+        acceptor::Resume { from: slot }.into(),
         replica::Chosen { ballot, slot, value: None }.into(),
         replica::Voted { ballot, slot, value: batch() }.into(),
         replica::Read {
@@ -147,6 +149,7 @@ fn messages() -> Vec<Message> {
         replica::Heartbeat { pulse: pulse() }.into(),
         replica::Describe {}.into(),
         replica::Checkpoint { executed: slot, digest: id }.into(),
+        replica::Resumed { from: slot, values: vec![batch()] }.into(),
         unbatcher::Results {
             batch: Some(BatchId { batcher: node(1, 1), number: 4 }),
             executed: slot,
@@ -174,6 +177,7 @@ fn records() -> (Vec<AcceptorRecord>, Vec<LeaderRecord>, Vec<ReplicaRecord>) {
             truncated_below: Slot(4),
             sealed: 1,
         }),
+        AcceptorRecord::Executed { from: Slot(4), below: slot },
     ];
     let replica = vec![
         ReplicaRecord::Begin { through: slot },

@@ -105,6 +105,7 @@ const MARKS: &[&str] = &[
     "replica.pulled_a_chunk_again",
     "replica.read_waited_for_its_slot",
     "replica.refused_a_lost_session",
+    "replica.resumed_from_its_acceptor",
     "replica.served_a_snapshot",
     "replica.took_a_snapshot_from_a_peer",
     "replica.wrote_a_snapshot",

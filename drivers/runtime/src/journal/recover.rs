@@ -58,6 +58,9 @@ pub(crate) struct Scan {
     pub(crate) last: Option<(u32, u64)>,
 }
 
+/// The disk is told of so many segments before they are read, so that it works while the last one is looked at.
+const READ_AHEAD: usize = 4;
+
 /// What is being read, for messages.
 struct At<'a> {
     disk: &'a dyn Disk,
@@ -99,7 +102,14 @@ pub(crate) fn scan_into(scan: &mut Scan, disk: &dyn Disk, incarnation: u128) -> 
     generations.sort_unstable();
     let mut walk = Walk::default();
     let mut content = Vec::new();
+    let read_soon = |index: usize| {
+        let segment =
+            generations.get(index).and_then(|&generation| disk.open(&segment_name(generation)).ok());
+        segment.inspect(|segment| segment.read_soon());
+    };
+    (1..READ_AHEAD).for_each(read_soon);
     for (index, &generation) in generations.iter().enumerate() {
+        read_soon(index + READ_AHEAD);
         let at = At { disk, incarnation, generation };
         if index > 0 && generations[index - 1].0 + 1 != generation.0 {
             let missing = At { disk, incarnation, generation: Generation(generations[index - 1].0 + 1) };
@@ -136,7 +146,9 @@ pub(crate) fn replay<E>(
     mut visit: impl FnMut(Place, Position, &[u8]) -> Result<(), E>,
 ) -> Result<Result<(), E>, JournalError> {
     let mut content = Vec::new();
-    for segment in segments {
+    let is_needed =
+        |(place, end): (&Place, &Position)| places.get(place).is_some_and(|stand| stand.trimmed < *end);
+    for segment in segments.iter().filter(|segment| segment.ends.iter().any(is_needed)) {
         let at = At { disk, incarnation, generation: segment.generation };
         content.resize(segment.end as usize, 0);
         let read = segment.file.read(0, &mut content).map_err(at.io("read"))?;

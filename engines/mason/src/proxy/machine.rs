@@ -1,6 +1,7 @@
 //! The replicated state of a proxy: what its log has assigned, executed alike on every replica of the group.
 
 mod arrangement;
+mod kept;
 
 use super::delivery::{Run, Runs};
 use super::entry::{Batch, Claim, Entry, Item, Question};
@@ -17,9 +18,12 @@ use crate::shard::{self, Behind, Deliver, Settled, ShardIn};
 use crate::topology::{Layout, Members, Topology};
 use crate::view::View;
 use arrangement::Arrangement;
-use kernel::{Bytes, Decode, DecodeError, Encode, HostId, NodeId, SnapshotStep, StateMachine, planted};
+use kept::Kept;
+use kernel::{
+    Bytes, Capture, Decode, DecodeError, Encode, HostId, NodeId, SnapshotStep, StateMachine, planted,
+};
 use parts::Ballot;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 kernel::record! {
@@ -100,8 +104,7 @@ pub struct ProxyMachine<S> {
     stub: S,
     state: Assigned,
     /// What shards may still ask for, by space and first number.
-    kept: BTreeMap<(Space, Number), Run>,
-    kept_bytes: usize,
+    kept: Kept,
     notices: Vec<(NodeId, Bytes)>,
     out: StubOut,
     writing: VecDeque<Bytes>,
@@ -134,8 +137,7 @@ impl<S: Stub> ProxyMachine<S> {
             page_bytes,
             stub,
             state: Assigned::default(),
-            kept: BTreeMap::new(),
-            kept_bytes: 0,
+            kept: Kept::default(),
             notices: Vec::new(),
             out: StubOut::default(),
             writing: VecDeque::new(),
@@ -170,7 +172,7 @@ impl<S: Stub> ProxyMachine<S> {
 
     /// Bytes of operations kept for shards.
     pub fn kept_bytes(&self) -> usize {
-        self.kept_bytes
+        self.kept.bytes()
     }
 
     fn proxy(&self) -> Option<NodeId> {
@@ -488,7 +490,7 @@ impl<S: Stub> ProxyMachine<S> {
 
     /// Keeps what is new, and hands it to the servers of this host; every one that is in use gets the cut.
     fn deliver(&mut self, mut runs: Vec<Run>, cut: Option<Cut>) {
-        runs.iter().for_each(|run| self.keep(run.clone()));
+        runs.iter().for_each(|run| self.kept.insert(run.clone()));
         let in_use = |space| self.topology.layout.spread.spaces().any(|used| used == space);
         for (space, server) in self.topology.servers_on(self.host) {
             let mine: Vec<Run> = runs.extract_if(.., |run| run.space == space).collect();
@@ -500,11 +502,6 @@ impl<S: Stub> ProxyMachine<S> {
                 self.notices.push((server, notice.into()));
             }
         }
-    }
-
-    fn keep(&mut self, run: Run) {
-        self.kept_bytes += run.size();
-        self.kept.insert((run.space, run.first), run);
     }
 
     fn forget_durable(&mut self, floors: &[Placed]) {
@@ -519,14 +516,7 @@ impl<S: Stub> ProxyMachine<S> {
                 Some(known) => known.number = known.number.max(floor.number),
                 None => self.state.durable.push(floor.clone()),
             }
-            // A run is one batch's: the few before the first that reaches further are all that go.
-            while let Some((&key, run)) =
-                self.kept.range((floor.space, Number(0))..(floor.space, floor.number)).next()
-                && run.end() <= floor.number
-            {
-                self.kept_bytes -= run.size();
-                self.kept.remove(&key);
-            }
+            self.kept.forget_below(floor);
         }
     }
 
@@ -535,17 +525,8 @@ impl<S: Stub> ProxyMachine<S> {
         if let Some(durable) = durable.filter(|durable| from.number < durable.number) {
             return Behind { durable: durable.number }.into();
         }
-        let kept = |range: std::ops::Range<Number>| {
-            self.kept.range((from.space, range.start)..(from.space, range.end)).map(|(_, run)| run)
-        };
-        let reaches = kept(Number(0)..from.number).next_back().filter(|run| run.end() > from.number);
-        let (mut runs, mut bytes) = (Vec::new(), 0);
-        let mut lacking = reaches.into_iter().chain(kept(from.number..Number(u64::MAX))).peekable();
-        while let Some(run) = lacking.next_if(|_| bytes < self.page_bytes) {
-            bytes += run.size();
-            runs.push(run.clone());
-        }
-        Deliver { group: self.group, runs, cut: None, more: lacking.next().is_some() }.into()
+        let (runs, more) = self.kept.page_from(from, self.page_bytes);
+        Deliver { group: self.group, runs, cut: None, more }.into()
     }
 }
 
@@ -575,10 +556,15 @@ fn pieces_of(kind: u8, bytes: &[u8], piece_bytes: usize) -> VecDeque<Bytes> {
     (0..=last).map(piece).collect()
 }
 
-fn encode_page(page: &Vec<Run>) -> Bytes {
-    let mut chunk = vec![KEPT_CHUNK];
-    page.encode(&mut chunk);
-    chunk.into()
+impl<S: Stub> ProxyMachine<S> {
+    /// A snapshot's chunks but for what is kept.
+    fn own_chunks(&self) -> VecDeque<Bytes> {
+        let mut stub = Vec::new();
+        self.stub.save(&mut stub);
+        let mut chunks = pieces_of(STATE_CHUNK, &self.state.encoded(), self.page_bytes);
+        chunks.append(&mut pieces_of(STUB_CHUNK, &stub, self.page_bytes));
+        chunks
+    }
 }
 
 impl<S: Stub> StateMachine for ProxyMachine<S> {
@@ -615,21 +601,8 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
     }
 
     fn begin_snapshot(&mut self) {
-        let mut stub = Vec::new();
-        self.stub.save(&mut stub);
-        self.writing = pieces_of(STATE_CHUNK, &self.state.encoded(), self.page_bytes);
-        self.writing.append(&mut pieces_of(STUB_CHUNK, &stub, self.page_bytes));
-        let mut page: Vec<Run> = Vec::new();
-        let mut bytes = 0;
-        for run in self.kept.values() {
-            bytes += run.size();
-            page.push(run.clone());
-            if bytes > self.page_bytes {
-                self.writing.push_back(encode_page(&std::mem::take(&mut page)));
-                bytes = 0;
-            }
-        }
-        self.writing.push_back(encode_page(&page));
+        self.writing = self.own_chunks();
+        self.writing.extend(self.kept.chunks(u64::MAX, self.page_bytes));
     }
 
     fn snapshot_step(&mut self, _budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
@@ -639,11 +612,22 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
         if self.writing.is_empty() { SnapshotStep::Done } else { SnapshotStep::More }
     }
 
+    fn capture(&mut self) -> Option<Capture> {
+        Some(Capture { number: self.kept.mark(), chunks: self.own_chunks() })
+    }
+
+    fn needed_of(&self, capture: u64) -> usize {
+        self.kept.bytes_before(capture)
+    }
+
+    fn completion(&self, capture: u64) -> VecDeque<Bytes> {
+        self.kept.chunks(capture, self.page_bytes)
+    }
+
     fn reset(&mut self) {
         self.state = Assigned::default();
         (self.standing_due, self.pages_due) = (true, true);
         self.kept.clear();
-        self.kept_bytes = 0;
         self.notices.clear();
         self.writing.clear();
         self.installing.clear();
@@ -666,7 +650,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
             }
             KEPT_CHUNK => {
                 let runs = Vec::<Run>::decoded(&Bytes::copy_from_slice(rest))?;
-                runs.into_iter().for_each(|run| self.keep(run));
+                runs.into_iter().for_each(|run| self.kept.insert(run));
             }
             kind => return Err(DecodeError::UnknownTag("chunk of a proxy's snapshot", kind)),
         }

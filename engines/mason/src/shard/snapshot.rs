@@ -229,7 +229,8 @@ impl<S: Shard> ShardServer<S> {
 
     pub(super) fn step_snapshot(&mut self, cx: &mut Cx<'_, Self>) {
         let snapshots = &self.snapshots;
-        let due = snapshots.executed_bytes >= self.parameters.snapshot_every_bytes.max(snapshots.last_bytes);
+        let share = snapshots.last_bytes / self.parameters.snapshots_per_size.max(1);
+        let due = snapshots.executed_bytes >= self.parameters.snapshot_every_bytes.max(share);
         if snapshots.job.is_none()
             && due
             && !snapshots.half

@@ -380,6 +380,32 @@ fn a_snapshot_is_the_machine() {
     assert_eq!(apply(&mut copy, begin(3)), apply(&mut machine, begin(3)));
 }
 
+// A capture that is written later must be what the machine was, or its replica goes another way after a restart.
+#[test]
+fn a_capture_is_the_machine_as_it_was_but_for_what_nobody_needs() {
+    let mut machine = begun();
+    let items = vec![item(operation(1, b"x"), &[0]), item(operation(2, b"x"), &[1])];
+    apply(&mut machine, Entry::Batch(batch(1, &[range(0, 1, 1), range(1, 1, 1)], items)));
+    let (capture, digest) = (machine.capture().expect("it keeps much for others"), machine.digest());
+    let later = || {
+        [
+            Entry::Batch(batch(2, &[range(0, 2, 1)], vec![item(operation(3, b"x"), &[0])])),
+            Entry::Durable { floors: vec![at(0, 2)], version: Some(0) },
+        ]
+    };
+    later().into_iter().for_each(|entry| drop(apply(&mut machine, entry)));
+    assert_eq!(machine.needed_of(capture.number), machine.kept_bytes() / 2, "the one in space 1");
+    let mut copy = self::machine();
+    let chunks = capture.chunks.into_iter().chain(machine.completion(capture.number));
+    chunks.for_each(|chunk| copy.install(&chunk).expect("its own chunk"));
+    assert_eq!(copy.digest(), digest);
+    later().into_iter().for_each(|entry| drop(apply(&mut copy, entry)));
+    assert_eq!((copy.digest(), copy.kept_bytes()), (machine.digest(), machine.kept_bytes()));
+    for number in 1..4 {
+        assert_eq!(lacking(&copy, number), lacking(&machine, number));
+    }
+}
+
 fn moved(version: u64) -> Members {
     let hosts = ["b", "c", "d"].map(|name| HostEntry { name: name.to_owned(), address: format!("{name}:1") });
     Members { version, hosts: hosts.into() }

@@ -2,6 +2,7 @@
 
 mod membership;
 mod replica;
+mod resume;
 
 use kernel::{
     Bytes, Cx, Effect, Effects, Family, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role,

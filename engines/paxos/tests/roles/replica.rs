@@ -7,7 +7,7 @@ use paxos::{Batch, BatchId};
 
 /// Answers how many commands it has executed.
 #[derive(Debug, Default)]
-struct Counter(u64);
+pub(super) struct Counter(u64);
 
 impl StateMachine for Counter {
     fn apply(&mut self, _command: &[u8], response: &mut Vec<u8>) {
@@ -40,18 +40,21 @@ impl StateMachine for Counter {
     }
 }
 
-fn replica() -> Bench<Replica<Counter>> {
+/// One that has started and had nothing executed before.
+pub(super) fn replica() -> Bench<Replica<Counter>> {
     let replica = Replica::new(Parameters::default(), configurations(1), Counter::default());
-    Bench::new(replica, node(1, REPLICA))
+    let mut bench = Bench::new(replica, node(1, REPLICA));
+    bench.hear(node(1, ACCEPTOR), replica::Resumed { from: Slot(0), values: Vec::new() });
+    bench
 }
 
-fn batch(number: u64) -> Value {
+pub(super) fn batch(number: u64) -> Value {
     let id = BatchId { batcher: node(1, BATCHER), number };
     let batch = Batch { id, unbatcher: node(1, UNBATCHER), groups: Vec::new() };
     Value::Batch(kernel::Encode::encoded(&batch).into())
 }
 
-fn chosen(slot: u64, round: u64, value: Option<Value>) -> replica::Chosen {
+pub(super) fn chosen(slot: u64, round: u64, value: Option<Value>) -> replica::Chosen {
     replica::Chosen { ballot: ballot(round), slot: Slot(slot), value }
 }
 

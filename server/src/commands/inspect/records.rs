@@ -142,6 +142,9 @@ fn acceptor(record: AcceptorRecord) -> String {
             format!("vote {ballot:?} slot {slot} {value}")
         }
         AcceptorRecord::Sealed { version } => format!("sealed below membership version {version}"),
+        AcceptorRecord::Executed { from, below } => {
+            format!("slots {from} to {below} are chosen as voted for")
+        }
         AcceptorRecord::Summary(it) => format!(
             "summary: promised {:?}, voted through {}, truncated below {}, sealed below {}{}",
             it.promised,

@@ -46,6 +46,10 @@ impl Acls {
 
     /// One more node has this list.
     pub(crate) fn hold(&mut self, list: &Arc<[Acl]>) -> AclId {
+        if Arc::ptr_eq(list, self.open()) {
+            self.lists[0].1 += 1;
+            return AclId::default();
+        }
         if let Some(&id) = self.ids.get(list) {
             self.lists[id as usize].1 += 1;
             return AclId(id);

@@ -6,6 +6,7 @@ mod execute;
 mod hand_over;
 mod meta;
 mod names;
+mod packed;
 mod quotas;
 mod read;
 mod snapshot;

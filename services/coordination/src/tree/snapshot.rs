@@ -2,6 +2,7 @@
 
 use crate::tree::Znodes;
 use crate::tree::meta::{Kind, Meta};
+use crate::tree::packed;
 use crate::tree::table::{Node, NodeIndex, Table};
 use crate::wire::{JuteInput, JuteOutput, Malformed};
 use kernel::SnapshotStep;
@@ -23,9 +24,14 @@ pub(crate) struct Snapshot {
 }
 
 const STAMP: u8 = 1;
-const NODE: u8 = 2;
+// 2 was a node with all numbers at their full width.
 /// Names of children of the node before.
 const NAMES: u8 = 3;
+const NODE: u8 = 4;
+/// How many nodes there are about.
+const PLACES: u8 = 5;
+/// More are not believed: who takes a snapshot makes room for them at once.
+const PLACES_MAX: u32 = 1 << 24;
 
 impl Snapshot {
     pub(crate) fn begin(table: &Table, stamp: u64) -> Self {
@@ -43,6 +49,8 @@ impl Snapshot {
             self.begun = true;
             chunk.push(STAMP);
             chunk.put_u64(self.stamp);
+            chunk.push(PLACES);
+            chunk.put_i32(self.places as i32);
         }
         while chunk.len() - started < budget.max(1) {
             if let Some(names) = self.names.pop() {
@@ -77,9 +85,7 @@ impl Snapshot {
 /// A node without the names of its children.
 pub(crate) fn write_node(node: &Node, meta: &Meta, chunk: &mut Vec<u8>) {
     chunk.push(NODE);
-    chunk.put_text(node.path());
-    chunk.put_buffer(node.data());
-    meta.write(chunk);
+    packed::write(node.path(), node.data(), meta, chunk);
 }
 
 /// Some of the names of the children of the node written last.
@@ -114,9 +120,9 @@ impl Znodes {
         while !input.0.is_empty() {
             match input.u8()? {
                 STAMP => self.stamp = input.u64()?,
+                PLACES => self.table.reserve((input.i32()? as u32).min(PLACES_MAX)),
                 NODE => {
-                    let (path, data) = (input.text()?, input.buffer()?);
-                    let meta = Meta::read(&mut input, self.table.acls.open())?;
+                    let (path, data, meta) = packed::read(&mut input, self.table.acls.open())?;
                     self.install_node(path, data, &meta)?;
                 }
                 NAMES => {
@@ -140,11 +146,11 @@ impl Znodes {
         self.keep(self.table.next_place());
         let index = self.table.insert(path, data, meta);
         self.quotas.inserted(index, path, data.map_or(0, <[u8]>::len));
-        self.table.change(index, |node, _| {
-            if meta.children > 0 || node.directory.is_some() {
+        if meta.children > 0 {
+            self.table.change(index, |node, _| {
                 node.update_directory(meta);
-            }
-        });
+            });
+        }
         match meta.kind {
             Kind::Ephemeral(session) => {
                 self.ephemerals.entry(session).or_default().insert(index);

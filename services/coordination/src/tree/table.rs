@@ -155,6 +155,12 @@ fn joined(path: &[u8], data: Option<&[u8]>) -> Box<[u8]> {
     bytes.into_boxed_slice()
 }
 
+/// Of the path of the node at this place.
+fn hash_at(pages: &[Vec<Option<Node>>], seed: u64, index: u32) -> u64 {
+    let node = pages[index as usize / PAGE][index as usize % PAGE].as_ref();
+    xxh3_64_with_seed(node.map_or(b"", |node| node.path_bytes()), seed)
+}
+
 /// The nodes of a shard.
 #[derive(Debug)]
 pub(crate) struct Table {
@@ -249,11 +255,15 @@ impl Table {
             self.pages[place.0 as usize / PAGE].push(Some(node));
         }
         let (pages, seed) = (&self.pages, self.hash_seed);
-        self.index.insert_unique(hash, place.0, |&index| {
-            let node = pages[index as usize / PAGE][index as usize % PAGE].as_ref();
-            xxh3_64_with_seed(node.map_or(b"", |node| node.path_bytes()), seed)
-        });
+        self.index.insert_unique(hash, place.0, |&index| hash_at(pages, seed, index));
         place
+    }
+
+    /// Makes room in the index for so many nodes.
+    pub(crate) fn reserve(&mut self, places: u32) {
+        let more = (places as usize).saturating_sub(self.index.len());
+        let (pages, seed) = (&self.pages, self.hash_seed);
+        self.index.reserve(more, |&index| hash_at(pages, seed, index));
     }
 
     pub(crate) fn remove(&mut self, index: NodeIndex) -> Option<Node> {

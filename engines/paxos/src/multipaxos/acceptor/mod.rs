@@ -1,9 +1,11 @@
 //! The acceptor: promises, votes, and tells how far it has voted.
 //!
-//! `birth` decides who may vote at all, `record` is what must not be forgotten.
+//! `birth` decides who may vote at all, `record` is what must not be forgotten, `resume` gives a replica that starts what it had
+//! executed.
 
 mod birth;
 mod record;
+mod resume;
 
 use super::{Message, Paxos, Pulse};
 use crate::configuration::Configurations;
@@ -13,6 +15,7 @@ use crate::value::Value;
 use kernel::{Cx, Instant, NodeId, Position, Role, planted};
 use parts::{Ballot, Slot, SlotRing};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 pub use record::{AcceptorRecord, Summary};
 
@@ -80,6 +83,18 @@ kernel::messages! {
             /// The configurations.
             configurations: Configurations,
         },
+        /// From this host's replica: these slots are chosen and executed, and their values are those voted for here.
+        10 => Executed {
+            /// The first of them.
+            from: Slot,
+            /// The slot after the last.
+            below: Slot,
+        },
+        /// From this host's replica, which starts: what was chosen from `from` on, as far as I told you?
+        11 => Resume {
+            /// The first slot that it lacks.
+            from: Slot,
+        },
     }
 }
 
@@ -118,6 +133,8 @@ pub struct Acceptor {
     /// Who else is blank, with their incarnations.
     blank: BTreeMap<NodeId, u64>,
     votes: SlotRing<Vote>,
+    /// Slots that are chosen, with the values voted for here.
+    executed: Range<Slot>,
     /// The leader heard last.
     heard: Option<(NodeId, Instant)>,
 }
@@ -134,6 +151,7 @@ impl Acceptor {
             refused: false,
             blank: BTreeMap::new(),
             votes: SlotRing::new(Slot(0), VOTES_SPAN_MAX),
+            executed: Slot(0)..Slot(0),
             heard: None,
         }
     }
@@ -196,6 +214,7 @@ impl Role for Acceptor {
             }
             AcceptorRecord::Promise { ballot } => self.restored().promised = ballot,
             AcceptorRecord::Sealed { version } => self.restored().sealed = version,
+            AcceptorRecord::Executed { from, below } => self.executed = from..below,
             AcceptorRecord::Vote { ballot, slot, value } => {
                 let summary = self.restored();
                 summary.promised = summary.promised.max(ballot);
@@ -227,6 +246,11 @@ impl Role for Acceptor {
             AcceptorIn::Blank(message) => self.on_blank(from, message, cx),
             AcceptorIn::Born(message) => self.on_born(message, cx),
             AcceptorIn::Known(message) => self.learn(&message.configurations, cx),
+            AcceptorIn::Executed(_) | AcceptorIn::Resume(_) if Some(from) != self.replica => {
+                cx.reject("word of a replica that is not this host's");
+            }
+            AcceptorIn::Executed(message) => self.on_executed(&message, cx),
+            AcceptorIn::Resume(message) => self.on_resume(from, &message, cx),
         }
     }
 

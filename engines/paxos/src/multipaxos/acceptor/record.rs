@@ -36,7 +36,14 @@ pub enum AcceptorRecord {
         /// The first version it still answers.
         version: u64,
     },
-    /// All of the above but the votes, so that older records can go.
+    /// These slots are chosen, with the values it voted for last. True when written; what is lost of it costs time and nothing else.
+    Executed {
+        /// The first of them.
+        from: Slot,
+        /// The slot after the last.
+        below: Slot,
+    },
+    /// All of the above but the votes and what is chosen, so that older records can go.
     Summary(Summary),
 }
 
@@ -103,6 +110,11 @@ impl Encode for AcceptorRecord {
                 out.push(6);
                 summary.encode(out);
             }
+            Self::Executed { from, below } => {
+                out.push(7);
+                from.encode(out);
+                below.encode(out);
+            }
         }
     }
 }
@@ -116,6 +128,7 @@ impl Decode for AcceptorRecord {
             4 => Self::Vote { ballot: input.field()?, slot: input.field()?, value: input.field()? },
             5 => Self::Sealed { version: input.field()? },
             6 => Self::Summary(input.field()?),
+            7 => Self::Executed { from: input.field()?, below: input.field()? },
             tag => return Err(DecodeError::UnknownTag("acceptor record", tag)),
         })
     }

@@ -19,7 +19,8 @@ impl<S: StateMachine> Replica<S> {
         }
         // A vote in this ballot or a later one is for the chosen value: that is what Paxos promises.
         let voted = entry.vote.take_if(|(voted_in, _)| *voted_in >= ballot).map(|(_, value)| value);
-        match value.or(voted) {
+        entry.own = voted.is_some();
+        match voted.or(value) {
             Some(value) => entry.value = Some(value),
             None => entry.chosen_in = Some(entry.chosen_in.map_or(ballot, |known| known.min(ballot))),
         }
@@ -33,7 +34,7 @@ impl<S: StateMachine> Replica<S> {
             return;
         }
         if entry.chosen_in.is_some_and(|chosen_in| ballot >= chosen_in) {
-            entry.value = Some(value);
+            (entry.value, entry.own) = (Some(value), true);
             self.execute(cx);
         } else {
             entry.vote = Some((ballot, value));
@@ -59,13 +60,16 @@ impl<S: StateMachine> Replica<S> {
         if planted!(P07) {
             self.skip_hole();
         }
-        while let Some(value) = self.log.get_mut(self.state.executed).and_then(|entry| entry.value.take()) {
-            let slot = self.state.executed;
+        while let Some(entry) = self.log.get_mut(self.state.executed)
+            && let Some(value) = entry.value.take()
+        {
+            let (slot, own) = (self.state.executed, entry.own);
             self.state.digest.add_value(slot, &value);
             self.apply(slot, &value, cx);
             self.tell_notices(cx);
             self.retain(slot, value);
             self.state.executed = slot.next();
+            self.resume.executed(slot, own);
             self.checkpoints.passed(self.state.executed, self.state.digest);
             self.log.advance(self.state.executed);
         }

@@ -1,11 +1,12 @@
 //! The replica: executes the chosen values in slot order and answers (the paper's sections 2.3, 3.3, 3.4).
 //!
 //! `execute` runs commands and reads, `catch_up` closes gaps from peers, `snapshot` writes, serves and takes snapshots,
-//! `divergence` compares what replicas did.
+//! `divergence` compares what replicas did, `resume` goes on after a restart with what this host's acceptor has.
 
 mod catch_up;
 mod divergence;
 mod execute;
+mod resume;
 mod snapshot;
 
 use super::{Message, Paxos, Pulse, leader};
@@ -114,6 +115,13 @@ kernel::messages! {
             /// What was executed, and what was answered.
             digest: u64,
         },
+        /// From this host's acceptor: what this replica had told it that it has executed. An empty page ends it.
+        12 => Resumed {
+            /// The slot of the first.
+            from: Slot,
+            /// The values, in order.
+            values: Vec<Value>,
+        },
     }
 }
 
@@ -143,6 +151,8 @@ struct Entry {
     chosen_in: Option<Ballot>,
     /// The chosen value.
     value: Option<Value>,
+    /// It is the one that this host's acceptor voted for.
+    own: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -186,6 +196,7 @@ pub struct Replica<S> {
     joining: bool,
     reported: Option<(Slot, Slot)>,
     catch_up: catch_up::CatchUp,
+    resume: resume::Resume,
     snapshots: snapshot::Snapshots,
     checkpoints: divergence::Checkpoints,
     scratch: Vec<u8>,
@@ -217,6 +228,7 @@ impl<S: StateMachine> Replica<S> {
             joining: false,
             reported: None,
             catch_up: catch_up::CatchUp::default(),
+            resume: resume::Resume::default(),
             snapshots: snapshot::Snapshots::default(),
             checkpoints: divergence::Checkpoints::default(),
             scratch: Vec::new(),
@@ -293,9 +305,10 @@ impl<S: StateMachine> Role for Replica<S> {
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
         cx.set_timer(ReplicaTimer::CatchUp, CATCH_UP_EVERY);
-        self.report(cx);
         // What a snapshot holds may have to be told again.
         self.tell_notices(cx);
+        self.begin_to_resume(cx);
+        self.report(cx);
     }
 
     fn on_message(&mut self, from: NodeId, message: ReplicaIn, cx: &mut Cx<'_, Self>) {
@@ -313,7 +326,8 @@ impl<S: StateMachine> Role for Replica<S> {
             ReplicaIn::SnapshotChunk(message) => self.on_snapshot_chunk(from, message, cx),
             ReplicaIn::Heartbeat(message) => self.on_heartbeat(message, cx),
             ReplicaIn::Checkpoint(message) => self.on_checkpoint(from, message, cx),
-            ReplicaIn::Describe(Describe {}) if self.joining => {}
+            ReplicaIn::Resumed(message) => self.on_resumed(from, message, cx),
+            ReplicaIn::Describe(Describe {}) if self.joining || self.is_resuming() => {}
             ReplicaIn::Describe(Describe {}) => {
                 let configurations = Some(self.state.configurations.clone());
                 cx.send(from, self.describe(configurations, cx.now()));
@@ -329,6 +343,7 @@ impl<S: StateMachine> Role for Replica<S> {
             ReplicaTimer::CatchUp => {
                 cx.set_timer(ReplicaTimer::CatchUp, CATCH_UP_EVERY);
                 self.tell_checkpoint(cx);
+                self.tell_acceptor(cx);
                 self.seek_what_is_missing(cx);
                 // The leader may be one that a change has just removed: it is none of "all" then, and has to end the change.
                 if self.reported != Some((self.state.executed, self.snapshot_through())) {
@@ -378,6 +393,9 @@ impl<S: StateMachine> Replica<S> {
 
     /// Tells the leader, whose window waits for it.
     fn report(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.is_resuming() {
+            return;
+        }
         self.reported = Some((self.state.executed, self.snapshot_through()));
         if let Some(ballot) = self.leader.filter(|_| !self.joining) {
             // What a leader learns here it may rely on: a snapshot counts only when it is durable.
@@ -387,7 +405,7 @@ impl<S: StateMachine> Replica<S> {
 
     /// Tells everybody who may lead one day, with the configurations.
     fn report_to_all(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.joining {
+        if self.joining || self.is_resuming() {
             return;
         }
         let configurations = Some(self.state.configurations.clone());

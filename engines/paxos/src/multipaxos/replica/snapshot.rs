@@ -2,12 +2,16 @@
 //!
 //! A snapshot is a row of chunks: a preamble, the replicated state in pieces, then the machine's own chunks. It is taken
 //! while commands go on; the machine keeps what it needs for that.
+//!
+//! Of a machine that keeps much for others, the small rest is captured often, and the latest capture is written of which hardly anything
+//! kept is needed still: so what is kept stands in the acceptors' journals and is not copied into snapshots, too.
 
 use super::divergence::Digest;
 use super::{PullSnapshot, Replica, Replicated, SnapshotChunk};
 use crate::configuration::Configurations;
 use kernel::{
-    Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, SnapshotStep, StateMachine,
+    Bytes, Capture, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, SnapshotStep,
+    StateMachine,
 };
 use kernel::{invariant, planted};
 use parts::Slot;
@@ -38,11 +42,16 @@ const FIRST_CHUNK_WITHIN: Duration = Duration::from_millis(250);
 const PULL_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// The least time between two chunks written, so that a snapshot does not crowd out the votes.
 const CHUNK_EVERY: Duration = Duration::from_millis(2);
+/// Captures that wait; then the oldest is written, whatever is needed of what was kept at it.
+const CAPTURES_MAX: usize = 8;
+/// A capture is written when no more than this share of what was executed between two captures is still needed of it.
+const NEEDED_SHARE: u64 = 8;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct Snapshots {
     durable_through: Slot,
     executed_bytes: u64,
+    captures: VecDeque<(Writer, u64)>,
     job: Option<Job>,
     restoring: Option<Restoring>,
     incoming: Option<Incoming>,
@@ -84,11 +93,14 @@ struct Incoming {
     progress_at: Instant,
 }
 
-/// Produces the chunks of the snapshot that the machine has begun.
+/// Produces the chunks of a snapshot.
 #[derive(Clone, Debug)]
 struct Writer {
     through: Slot,
-    pieces: VecDeque<Vec<u8>>,
+    /// The chunks that are ready.
+    pieces: VecDeque<Bytes>,
+    /// They are all; else those of the snapshot that the machine has begun follow.
+    complete: bool,
 }
 
 kernel::record! {
@@ -104,16 +116,21 @@ kernel::record! {
 impl Writer {
     fn begin<S: StateMachine>(state: &Replicated, machine: &mut S, chunk_bytes: usize) -> Self {
         machine.begin_snapshot();
-        let mut pieces: VecDeque<Vec<u8>> =
-            encode_state(state).chunks(chunk_bytes).map(<[u8]>::to_vec).collect();
-        pieces.push_front(Preamble { through: state.executed, pieces: pieces.len() as u32 }.encoded());
-        Self { through: state.executed, pieces }
+        Self::of(state, chunk_bytes)
+    }
+
+    fn of(state: &Replicated, chunk_bytes: usize) -> Self {
+        let mut pieces: VecDeque<Bytes> =
+            encode_state(state).chunks(chunk_bytes).map(Bytes::copy_from_slice).collect();
+        let preamble = Preamble { through: state.executed, pieces: pieces.len() as u32 };
+        pieces.push_front(preamble.encoded().into());
+        Self { through: state.executed, pieces, complete: false }
     }
 
     /// The next chunk, and whether it is the last.
     fn next<S: StateMachine>(&mut self, machine: &mut S, chunk_bytes: usize) -> (Bytes, bool) {
         if let Some(piece) = self.pieces.pop_front() {
-            return (piece.into(), false);
+            return (piece, self.complete && self.pieces.is_empty());
         }
         let mut chunk = Vec::with_capacity(chunk_bytes + 1024);
         let step = machine.snapshot_step(chunk_bytes, &mut chunk);
@@ -146,10 +163,10 @@ impl Snapshots {
 /// Writing snapshots, and reading one back after a restart.
 impl<S: StateMachine> Replica<S> {
     pub(super) fn step_snapshot(&mut self, cx: &mut Cx<'_, Self>) {
-        let large = self.snapshots.executed_bytes >= self.parameters.snapshot_every_bytes;
-        if self.snapshots.job.is_none() && !self.joining && (large || self.owes_a_snapshot()) {
-            self.snapshots.executed_bytes = 0;
-            let writer = Writer::begin(&self.state, &mut self.machine, self.parameters.snapshot_chunk_bytes);
+        if self.snapshots.job.is_none()
+            && !self.joining
+            && let Some(writer) = self.due_snapshot(cx)
+        {
             let begin = cx.append(&ReplicaRecord::Begin { through: writer.through });
             self.snapshots.job = Some(Job::Writing { writer, begin, stepped_at: cx.now() });
         }
@@ -169,6 +186,42 @@ impl<S: StateMachine> Replica<S> {
         cx.mark("replica.wrote_a_snapshot");
         self.snapshots.durable_through = through;
         self.snapshots.job = None;
+    }
+
+    fn due_snapshot(&mut self, cx: &mut Cx<'_, Self>) -> Option<Writer> {
+        let (every, chunk_bytes) =
+            (self.parameters.snapshot_every_bytes, self.parameters.snapshot_chunk_bytes);
+        let capture_every = every / CAPTURES_MAX as u64;
+        if self.owes_a_snapshot() {
+            (self.snapshots.executed_bytes, self.snapshots.captures) = (0, VecDeque::new());
+            return Some(Writer::begin(&self.state, &mut self.machine, chunk_bytes));
+        }
+        let snapshots = &mut self.snapshots;
+        if snapshots.executed_bytes >= capture_every
+            && snapshots.captures.len() < CAPTURES_MAX
+            && let Some(Capture { number, chunks }) = self.machine.capture()
+        {
+            snapshots.executed_bytes = 0;
+            let mut writer = Writer::of(&self.state, chunk_bytes);
+            writer.pieces.extend(chunks);
+            snapshots.captures.push_back((writer, number));
+        }
+        let captures = &mut snapshots.captures;
+        if captures.is_empty() {
+            if snapshots.executed_bytes < every {
+                return None;
+            }
+            snapshots.executed_bytes = 0;
+            return Some(Writer::begin(&self.state, &mut self.machine, chunk_bytes));
+        }
+        let affordable = |number| self.machine.needed_of(number) as u64 <= capture_every / NEEDED_SHARE;
+        let written = captures.partition_point(|(_, number)| affordable(*number));
+        let full = captures.len() == CAPTURES_MAX;
+        let (mut writer, number) = captures.drain(..written.max(usize::from(full))).next_back()?;
+        cx.mark(if written > 0 { "replica.wrote_a_ripe_capture" } else { "replica.wrote_an_unripe_capture" });
+        writer.pieces.extend(self.machine.completion(number));
+        writer.complete = true;
+        Some(writer)
     }
 
     /// A change of membership waits until what came before it is durable in the replicas.
@@ -213,6 +266,7 @@ impl<S: StateMachine> Replica<S> {
         let mut state = Reader::new(rest[..pieces].concat().into());
         let configurations = Configurations::decode(&mut state)?;
         self.checkpoints.forget();
+        self.snapshots.captures.clear();
         self.state.sessions.install(&mut state)?;
         self.state.digest = Digest::of(u64::decode(&mut state)?);
         self.machine.reset();
@@ -223,6 +277,7 @@ impl<S: StateMachine> Replica<S> {
         self.state.executed = through;
         self.joining = false;
         self.log.advance(through);
+        self.resume.begin_at(through);
         self.forget_all_retained();
         Ok(through)
     }

@@ -1,0 +1,35 @@
+//! What a replica that starts had executed: the acceptor of its host has the values, and was told which are chosen.
+//!
+//! A vote in the ballot in which a slot was chosen, or in a later one, is for the chosen value. So what the replica has executed from this
+//! acceptor's votes is chosen with whatever the acceptor voted for last, and after a restart needs no leader to say so again.
+
+use super::{Acceptor, AcceptorRecord, Executed, Resume};
+use crate::multipaxos::replica;
+use kernel::{Cx, NodeId};
+
+impl Acceptor {
+    pub(super) fn on_executed(&mut self, message: &Executed, cx: &mut Cx<'_, Self>) {
+        let Executed { from, below } = *message;
+        if self.active().is_none() || below <= self.executed.end {
+            return;
+        }
+        self.executed = from..below;
+        // Nobody waits for it, and the votes stand before it.
+        cx.append(&AcceptorRecord::Executed { from, below });
+    }
+
+    /// A page of about `page_bytes`; an empty one ends it.
+    pub(super) fn on_resume(&mut self, replica: NodeId, message: &Resume, cx: &mut Cx<'_, Self>) {
+        let (executed, page_bytes) = (self.executed.clone(), self.parameters.page_bytes);
+        let (mut values, mut bytes, mut slot) = (Vec::new(), 0, message.from);
+        while executed.contains(&slot)
+            && bytes < page_bytes
+            && let Some(vote) = self.votes.get(slot)
+        {
+            bytes += vote.value.size();
+            values.push(vote.value.clone());
+            slot = slot.next();
+        }
+        cx.send(replica, replica::Resumed { from: message.from, values });
+    }
+}

@@ -1,0 +1,112 @@
+//! Going on after a restart: the acceptor of this host has the values of what was executed since the last snapshot, and was told so.
+//!
+//! Without it every value would have to be voted for again: a new leader would be told all of them, and send them to everybody.
+
+use super::{Entry, Replica, Resumed};
+use crate::multipaxos::acceptor;
+use kernel::{Cx, NodeId, StateMachine, planted};
+use parts::Slot;
+
+/// The acceptor is told when so many slots were executed since it was told last.
+const TELL_AFTER_SLOTS: u64 = 16;
+/// After this many looks of the timer without progress the rest is left to a leader.
+const LOOKS_MAX: u32 = 10;
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct Resume {
+    /// From here on everything executed was voted for by this host's acceptor.
+    own_from: Slot,
+    /// The acceptor knows of what was executed below.
+    told: Slot,
+    /// Whom it waits for.
+    waits_for: Option<NodeId>,
+    stood_at: Slot,
+    looks: u32,
+}
+
+impl Resume {
+    pub(super) fn executed(&mut self, slot: Slot, own: bool) {
+        if !own && !planted!(P27) {
+            self.own_from = slot.next();
+        }
+    }
+
+    /// A snapshot was installed.
+    pub(super) fn begin_at(&mut self, slot: Slot) {
+        (self.own_from, self.told) = (slot, slot);
+    }
+}
+
+impl<S: StateMachine> Replica<S> {
+    /// Until it has executed what it had executed before, it tells no leader how far it is: one that believed it would have the
+    /// rest voted for again.
+    pub(super) fn is_resuming(&self) -> bool {
+        self.resume.waits_for.is_some()
+    }
+
+    fn acceptor_here(&self, cx: &Cx<'_, Self>) -> Option<NodeId> {
+        let configuration = self.state.configurations.latest();
+        configuration.acceptors.nodes().find(|acceptor| acceptor.host() == cx.node().host())
+    }
+
+    pub(super) fn begin_to_resume(&mut self, cx: &mut Cx<'_, Self>) {
+        if self.joining {
+            return;
+        }
+        if let Some(acceptor) = self.acceptor_here(cx) {
+            self.resume.waits_for = Some(acceptor);
+            cx.send(acceptor, acceptor::Resume { from: self.state.executed });
+        }
+    }
+
+    pub(super) fn on_resumed(&mut self, from: NodeId, message: Resumed, cx: &mut Cx<'_, Self>) {
+        if self.resume.waits_for != Some(from) {
+            return cx.reject("votes that were not asked for");
+        }
+        let mut slot = message.from;
+        for value in message.values {
+            if self.log.admits(slot) && self.log.get(slot).is_none_or(|entry| entry.value.is_none()) {
+                let entry = Entry { value: Some(value), own: true, ..Entry::default() };
+                let _ = self.log.insert(slot, entry);
+            }
+            slot = slot.next();
+        }
+        self.execute(cx);
+        if self.state.executed > message.from {
+            cx.mark("replica.resumed_from_its_acceptor");
+            cx.send(from, acceptor::Resume { from: self.state.executed });
+        } else {
+            self.end_resuming(cx);
+        }
+    }
+
+    fn end_resuming(&mut self, cx: &mut Cx<'_, Self>) {
+        self.resume.waits_for = None;
+        self.report(cx);
+        self.report_to_all(cx);
+    }
+
+    /// Called by the timer.
+    pub(super) fn tell_acceptor(&mut self, cx: &mut Cx<'_, Self>) {
+        let executed = self.state.executed;
+        if self.is_resuming() {
+            // A configuration may name an acceptor here that is none any more.
+            self.resume.looks = if self.resume.stood_at == executed { self.resume.looks + 1 } else { 0 };
+            self.resume.stood_at = executed;
+            if self.resume.looks > LOOKS_MAX {
+                cx.mark("replica.gave_up_resuming");
+                self.end_resuming(cx);
+            }
+            return;
+        }
+        let (from, told) = (self.resume.own_from, self.resume.told);
+        let news = executed.0.saturating_sub(from.max(told).0);
+        if news < TELL_AFTER_SLOTS || self.joining {
+            return;
+        }
+        if let Some(acceptor) = self.acceptor_here(cx) {
+            self.resume.told = executed;
+            cx.send(acceptor, acceptor::Executed { from, below: executed });
+        }
+    }
+}

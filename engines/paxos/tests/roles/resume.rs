@@ -1,0 +1,107 @@
+//! What a replica goes on with after a restart.
+
+use super::replica::{Counter, batch, chosen, replica};
+use super::*;
+use paxos::multipaxos::replica::{self, Replica, ReplicaTimer};
+
+fn voted(slot: u64, round: u64) -> replica::Voted {
+    replica::Voted { ballot: ballot(round), slot: Slot(slot), value: batch(slot) }
+}
+
+fn tick(bench: &mut Bench<Replica<Counter>>) -> Vec<(NodeId, Message)> {
+    sends(&bench.call(|role, cx| role.on_timer(ReplicaTimer::CatchUp, cx)))
+}
+
+fn executed(from: u64, below: u64) -> Message {
+    acceptor::Executed { from: Slot(from), below: Slot(below) }.into()
+}
+
+// What the acceptor did not vote for, it would give back as something else.
+#[test]
+fn a_replica_tells_its_acceptor_only_of_what_that_one_voted_for() {
+    let mut bench = replica();
+    for slot in 0..20 {
+        bench.hear(node(1, ACCEPTOR), voted(slot, 1));
+        bench.hear(node(2, PROXY), chosen(slot, 1, None));
+    }
+    assert!(tick(&mut bench).contains(&(node(1, ACCEPTOR), executed(0, 20))));
+    assert!(tick(&mut bench).iter().all(|(to, _)| *to != node(1, ACCEPTOR)), "told once");
+    // The acceptor missed this one: it comes with its value.
+    bench.hear(node(2, PROXY), chosen(20, 1, Some(batch(20))));
+    // And of this one it has a vote that lost.
+    bench.hear(node(1, ACCEPTOR), voted(21, 1));
+    bench.hear(node(2, PROXY), chosen(21, 2, Some(batch(7))));
+    for slot in 22..40 {
+        bench.hear(node(2, PROXY), chosen(slot, 2, None));
+        bench.hear(node(1, ACCEPTOR), voted(slot, 2));
+    }
+    assert_eq!(bench.role.executed(), Slot(40));
+    assert!(tick(&mut bench).contains(&(node(1, ACCEPTOR), executed(22, 40))));
+}
+
+// An acceptor that gives more than it was told of gives values that were never chosen.
+#[test]
+fn an_acceptor_gives_back_what_was_executed_and_no_more() {
+    let mut acceptor = active_acceptor();
+    (0..6).for_each(|slot| drop(acceptor.hear(node(1, PROXY), noop(slot, 1))));
+    acceptor.journal();
+    let resume = |acceptor: &mut Bench<Acceptor>, from| {
+        acceptor.hear(node(1, REPLICA), acceptor::Resume { from: Slot(from) })
+    };
+    let page = |from, count| {
+        now(node(1, REPLICA), replica::Resumed { from: Slot(from), values: vec![Value::Noop; count] })
+    };
+    assert_eq!(resume(&mut acceptor, 0), page(0, 0));
+    acceptor.hear(node(1, REPLICA), acceptor::Executed { from: Slot(1), below: Slot(4) });
+    assert_eq!(acceptor.journal(), 1, "it remembers");
+    assert_eq!(resume(&mut acceptor, 0), page(0, 0), "of slot 0 it may have a vote that lost");
+    assert_eq!(resume(&mut acceptor, 2), page(2, 2));
+    assert_eq!(resume(&mut acceptor, 4), page(4, 0));
+    let did = acceptor.hear(node(2, REPLICA), acceptor::Executed { from: Slot(0), below: Slot(6) });
+    assert!(matches!(did[..], [Effect::Reject { .. }]), "{did:?}");
+
+    let mut role = Acceptor::new(Parameters::default(), configurations(1), Some(node(1, REPLICA)));
+    let vote = |slot| AcceptorRecord::Vote { ballot: ballot(1), slot: Slot(slot), value: batch(slot) };
+    let records = [
+        AcceptorRecord::Blank { incarnation: 7 },
+        AcceptorRecord::Active { members: Vec::new() },
+        vote(0),
+        vote(1),
+        vote(2),
+        AcceptorRecord::Executed { from: Slot(0), below: Slot(2) },
+    ];
+    for (position, record) in records.into_iter().enumerate() {
+        role.restore(Position(position as u64), record);
+    }
+    let mut acceptor = Bench::new(role, node(1, ACCEPTOR));
+    let values = vec![batch(0), batch(1)];
+    let page = replica::Resumed { from: Slot(0), values };
+    assert_eq!(resume(&mut acceptor, 0), now(node(1, REPLICA), page));
+}
+
+// A leader that is told of a replica which has only begun to resume has everything voted for again.
+#[test]
+fn a_replica_tells_leaders_how_far_it_is_when_it_has_resumed() {
+    let role = Replica::new(Parameters::default(), configurations(1), Counter::default());
+    let mut bench = Bench::new(role, node(1, REPLICA));
+    let reports = |sent: Vec<(NodeId, Message)>| {
+        let reports = |message: &Message| matches!(message, Message::Leader(leader::LeaderIn::Executed(_)));
+        sent.iter().filter(|(_, message)| reports(message)).count()
+    };
+    assert_eq!(reports(tick(&mut bench)), 0);
+    assert!(sends(&bench.hear(node(2, LEADER), replica::Describe {})).is_empty());
+    let page = |from, values| replica::Resumed { from: Slot(from), values };
+    let did = bench.hear(node(2, ACCEPTOR), page(0, vec![batch(3)]));
+    assert!(matches!(did[..], [Effect::Reject { .. }]), "{did:?}");
+    let did = sends(&bench.hear(node(1, ACCEPTOR), page(0, vec![batch(0), batch(1)])));
+    assert_eq!(bench.role.executed(), Slot(2));
+    assert!(did.contains(&(node(1, ACCEPTOR), acceptor::Resume { from: Slot(2) }.into())));
+    assert_eq!(reports(did), 0);
+    assert_eq!(reports(sends(&bench.hear(node(1, ACCEPTOR), page(2, Vec::new())))), 3);
+    assert_eq!(sends(&bench.hear(node(2, LEADER), replica::Describe {})).len(), 1);
+
+    // An acceptor that is not there must not silence it for good.
+    let role = Replica::new(Parameters::default(), configurations(1), Counter::default());
+    let mut bench = Bench::new(role, node(1, REPLICA));
+    assert!((0..20).any(|_| reports(tick(&mut bench)) > 0));
+}
