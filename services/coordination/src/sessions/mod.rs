@@ -17,13 +17,12 @@ use crate::wire::{
 use kernel::{Bytes, DecodeError, NodeId, planted};
 use mason::{Group, GroupTime, Layout, Order, Space, Spread, StubOut, Verdict};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// What all home groups of a cluster agree on.
 #[derive(Clone, Debug)]
 pub struct SessionSettings {
     /// Which shard a path lives in.
-    pub placement: Arc<Placement>,
+    pub placement: Placement,
     /// The secret behind the sessions' passwords.
     pub key: [u8; 32],
     /// The shortest timeout granted, in milliseconds.
@@ -38,7 +37,7 @@ pub struct SessionSettings {
 
 impl SessionSettings {
     /// ZooKeeper's: timeouts of 2 to 20 ticks of two seconds.
-    pub fn new(placement: Arc<Placement>, key: [u8; 32]) -> Self {
+    pub fn new(placement: Placement, key: [u8; 32]) -> Self {
         Self { placement, key, timeout_min: 4000, timeout_max: 40_000, slack: 1000, sessions_max: 1_000_000 }
     }
 }
