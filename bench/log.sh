@@ -35,7 +35,6 @@ print_table corfu
 
 scripts/clients.sh kafka-server
 jars=$(realpath "${ORDINATE_PEERS:-target/clients}")/kafka-server/jars
-endpoints=127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))
 kafka() { timeout "${KAFKA_WITHIN:-180}" java -Xmx512m -cp "$jars/*" "$@"; }
 
 # PARTITIONS
@@ -69,17 +68,10 @@ PROPERTIES
   return 1
 }
 
-start_ordinate() {
-  { printf 'cluster = "bench"\n[log]\nspaces = 4\nspace_bytes = "1GiB"\n[hosts]\n'
-    for n in 1 2 3; do echo "h$n = \"127.0.0.1:$((port + 10 + n))\""; done
-    # One machine, three ports.
-    printf '[kafka]\nbrokers = "h1=127.0.0.1:%d,h2=127.0.0.1:%d,h3=127.0.0.1:%d"\n' "$port" $((port + 1)) $((port + 2))
-  } > "$folder/cluster.toml"
-  for n in 1 2 3; do
-    "$ordinate" serve --config "$folder/cluster.toml" --host h$n --set listen.native=127.0.0.1:$((port + 20 + n)) \
-      --set listen.admin=127.0.0.1:$((port + 30 + n)) --set listen.kafka=127.0.0.1:$((port + n - 1)) > "$folder/h$n.log" 2>&1 &
-    pids+=($!)
-  done
+start_brokers() {
+  # One machine, three ports.
+  local brokers="h1=127.0.0.1:$port,h2=127.0.0.1:$((port + 1)),h3=127.0.0.1:$((port + 2))"
+  start_ordinate kafka $'[log]\nspaces = 4\nspace_bytes = "1GiB"\n[kafka]\nbrokers = '"\"$brokers\""
   for _ in $(seq 60); do
     "$ordinate" log create bench --retain-bytes 1GiB --endpoints 127.0.0.1:$((port + 21)) 2> "$folder/create" && return
     sleep 0.5
@@ -113,7 +105,7 @@ for peer in $peers; do
   case $peer in
     kafka) start_kafka 1 ;;
     kafka-12) start_kafka 12 ;;
-    ordinate) start_ordinate ;;
+    ordinate) start_brokers ;;
     *) echo "unknown peer $peer" >&2; exit 2 ;;
   esac
   # The servers' own compilers have seen the load before it is measured.

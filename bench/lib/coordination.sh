@@ -2,7 +2,6 @@
 # scripts/clients.sh), or of Ordinate, in $folder; started again there, they go on with what they have.
 scripts/clients.sh java
 jars=$(realpath "${ORDINATE_PEERS:-target/clients}")/jars
-endpoints=127.0.0.1:$port,127.0.0.1:$((port + 1)),127.0.0.1:$((port + 2))
 
 start_zookeeper() {
   for n in 1 2 3; do
@@ -15,18 +14,6 @@ start_zookeeper() {
     } > "$folder/zk$n.cfg"
     java -Xms1g -Xmx${ZOOKEEPER_HEAP:-1g} -cp "$jars/*" org.apache.zookeeper.server.quorum.QuorumPeerMain "$folder/zk$n.cfg" \
       > "$folder/zk$n.log" 2>&1 &
-    pids+=($!)
-  done
-}
-
-start_ordinate() {
-  { printf 'cluster = "bench"\n[coordination]\n%s\n[hosts]\n' "$1"
-    for n in 1 2 3; do echo "h$n = \"127.0.0.1:$((port + 10 + n))\""; done
-  } > "$folder/cluster.toml"
-  for n in 1 2 3; do
-    "$ordinate" serve --config "$folder/cluster.toml" --host h$n --set listen.native=127.0.0.1:$((port + 20 + n)) \
-      --set listen.admin=127.0.0.1:$((port + 30 + n)) --set listen.zookeeper=127.0.0.1:$((port + n - 1)) \
-      > "$folder/h$n.log" 2>&1 &
     pids+=($!)
   done
 }
@@ -45,9 +32,11 @@ until_served() {
 start() {
   case $1 in
     zookeeper) start_zookeeper ;;
-    mason) start_ordinate $'engine = "mason"\nshards = 4' ;;
-    mason-sequential) start_ordinate $'engine = "mason"\nshards = 4\nreads = "sequential"' ;;
-    paxos) start_ordinate 'engine = "paxos"' ;;
+    mason) start_ordinate zookeeper $'[coordination]\nengine = "mason"\nshards = 4' ;;
+    mason-sequential)
+      start_ordinate zookeeper $'[coordination]\nengine = "mason"\nshards = 4\nreads = "sequential"'
+      ;;
+    paxos) start_ordinate zookeeper $'[coordination]\nengine = "paxos"' ;;
     *) echo "unknown engine $1" >&2; exit 2 ;;
   esac
 }

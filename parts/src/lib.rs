@@ -6,9 +6,11 @@ mod deterministic;
 mod quorum;
 mod sessions;
 mod slots;
+mod transfer;
 
 pub use ballot::Ballot;
 pub use deterministic::{FixedHasher, Map, Set, digest};
 pub use quorum::{Acceptors, Group, Shape, Tally};
 pub use sessions::{Admission, Answer, Sequence, SessionId, Sessions};
 pub use slots::{Slot, SlotRing};
+pub use transfer::{Look, Offer, Offered, Page, Pull, Taken, Transfers, Wanted};

@@ -46,10 +46,10 @@ pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment
 pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins: bool) -> Vec<(Place, Node)> {
     let host = HostId::named(name);
     let deployment = deployment(file, coordination);
-    let placement = Arc::new(Placement::new(coordination.shards).spreading(coordination.spread_levels));
+    let placement = Placement::new(coordination.shards).spreading(coordination.spread_levels);
     let sessions = SessionSettings {
         sessions_max: coordination.sessions_max.div_ceil(usize::from(coordination.proxies)),
-        ..SessionSettings::new(placement.clone(), key_of(&coordination.secret))
+        ..SessionSettings::new(placement, key_of(&coordination.secret))
     };
     let routes = Routes { proxies: deployment.proxies_of(host), shards: deployment.servers_of(host) };
     let timeouts = coordination.session_timeouts;
@@ -75,14 +75,14 @@ pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins:
         connections_per_address_max: coordination
             .connections_per_address_max
             .unwrap_or(file.limits.connections_per_address_max),
-        ..Settings::new(routes, placement.clone())
+        ..Settings::new(routes, placement)
     };
     let stub = sessions.clone();
     let counting = Sessions::new(mason::Group(0), sessions);
     let spaces_of: SpacesOf = Arc::new(move |body, spread| counting.spaces(body, spread));
     let parts = HostParts {
         stub: &|group| Sessions::new(group, stub.clone()),
-        shard: &|space| Znodes::new(space, placement.clone(), u64::from(std::process::id())),
+        shard: &|space| Znodes::new(space, placement, u64::from(std::process::id())),
         gateway: Gateway::new(settings),
     };
     let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };

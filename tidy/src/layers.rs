@@ -1,15 +1,19 @@
 //! The order of crates: kernel <- parts <- engines/paxos <- other engines <- services <- server; drivers know only the
-//! kernel. What tests depend on is free.
+//! kernel. What tests depend on is free, and there is one crate that only tests may depend on.
 
 use crate::manifests::{folder, manifests};
 use crate::{File, Finding};
 use std::collections::BTreeMap;
+
+/// What only tests need.
+const OF_TESTS: &str = "drivers/table";
 
 /// True if the crate in `from` may depend on the one in `to`.
 fn allowed(from: &str, to: &str) -> bool {
     let kind = |folder: &str| folder.split('/').next().unwrap_or("").to_owned();
     let (from_kind, to_kind) = (kind(from), kind(to));
     match from_kind.as_str() {
+        _ if to == OF_TESTS => false,
         "kernel" | "consistency" => false,
         "parts" | "drivers" => to == "kernel",
         "engines" if from == "engines/paxos" => matches!(to, "kernel" | "parts"),
@@ -83,10 +87,20 @@ mod tests {
             ("server/Cargo.toml", &package("server", "[dependencies]\nsim = \"1\"\npaxos = \"1\"\n")),
             (
                 "engines/mason/Cargo.toml",
-                &package("mason", "[dependencies]\npaxos = \"1\"\n[dev-dependencies]\nsim = \"1\"\n"),
+                &package(
+                    "mason",
+                    "[dependencies]\npaxos = \"1\"\n[dev-dependencies]\nsim = \"1\"\ntable = \"1\"\n",
+                ),
             ),
+            ("drivers/table/Cargo.toml", &package("table", "[dependencies]\nkernel.workspace = true\n")),
+            ("bench/Cargo.toml", &package("bench", "[dependencies]\nsim = \"1\"\ntable = \"1\"\n")),
         ]);
-        let found = ["kernel/Cargo.toml:5", "drivers/sim/Cargo.toml:5", "services/kv/Cargo.toml:4"];
+        let found = [
+            "kernel/Cargo.toml:5",
+            "drivers/sim/Cargo.toml:5",
+            "services/kv/Cargo.toml:4",
+            "bench/Cargo.toml:5",
+        ];
         assert_eq!(places(&layers(&files)), found);
     }
 }

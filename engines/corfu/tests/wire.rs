@@ -4,9 +4,9 @@ use corfu::auxiliary::{self, AuxiliaryRecord, Vote};
 use corfu::sequencer::{self, Began};
 use corfu::storage::{self, StorageRecord};
 use corfu::{Data, Entry, Epoch, Life, Lived, LogPosition, Message, Projection, client};
-use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place, Rng};
+use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place};
 use parts::Ballot;
-use std::fmt::{Debug, Write as _};
+use table::formats::{Format, Golden, withstand};
 
 fn node(host: u32, place: u32) -> NodeId {
     NodeId::new(HostId(host), Place(place))
@@ -110,45 +110,24 @@ fn records() -> Vec<StorageRecord> {
     ]
 }
 
-fn golden() -> String {
-    let mut text = String::new();
-    // The names alone: what the fields hold is in this file.
-    let mut line = |of: &str, value: &dyn Debug, bytes: Vec<u8>| {
-        let name = format!("{value:?}");
-        let words: Vec<&str> = name.split([' ', '{']).next().unwrap_or_default().split('(').take(2).collect();
-        let hex: String = bytes.iter().map(|byte| format!("{byte:02x}")).collect();
-        let _ = writeln!(text, "{of}{} {hex}", words.join("."));
-    };
-    messages().iter().for_each(|it| line("", it, it.encoded()));
-    records().iter().for_each(|it| line("StorageRecord.", it, it.encoded()));
-    let kept = AuxiliaryRecord {
-        installed: projection(),
-        promised: ballot(),
-        accepted: Some(vote()),
-        life: Some(LIFE),
-    };
-    line("", &kept, kept.encoded());
-    let began = Began { epoch: Epoch(2), life: Some(LIFE) };
-    line("", &began, began.encoded());
-    text
+fn decisions() -> Vec<AuxiliaryRecord> {
+    let accepted = Some(vote());
+    vec![AuxiliaryRecord { installed: projection(), promised: ballot(), accepted, life: Some(LIFE) }]
 }
 
-// A format that changes unnoticed makes old journals and peers of another version unreadable.
-// `ORDINATE_BLESS=1 cargo test -p corfu` writes the file anew.
+fn epochs() -> Vec<Began> {
+    vec![Began { epoch: Epoch(2), life: Some(LIFE) }]
+}
+
+// A changed byte makes old journals, and peers of another version, unreadable.
 #[test]
 fn every_message_and_record_has_its_golden_bytes() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wire.golden");
-    if std::env::var_os("ORDINATE_BLESS").is_some() {
-        std::fs::write(path, golden()).expect("the source tree is writable where this is asked");
-    }
-    let kept = std::fs::read_to_string(path).expect("the golden file is part of the source tree");
-    for (now, then) in golden().lines().zip(kept.lines()) {
-        assert_eq!(now, then);
-    }
-    assert_eq!(golden().lines().count(), kept.lines().count());
-    for message in messages() {
-        assert_eq!(Message::decoded(&Bytes::from(message.encoded())), Ok(message));
-    }
+    let mut golden = Golden::default();
+    golden.values("", &messages());
+    golden.values("StorageRecord.", &records());
+    golden.values("", &decisions());
+    golden.values("", &epochs());
+    golden.check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wire.golden"));
 }
 
 // The journals of logs that began before nodes had lives must be read: their projections mean nobody's journal.
@@ -167,30 +146,13 @@ fn a_projection_without_lives_is_read() {
     assert_eq!(read, Ok(kept));
 }
 
-// A peer's garbage must not take a host down, hang it, or make it allocate without bound.
+// A peer's or a disk's garbage must not take a host down, hang it, or make it allocate without bound.
 #[test]
 fn hostile_bytes_never_harm() {
-    let seeds: Vec<Vec<u8>> = messages().iter().map(Encode::encoded).collect();
-    let mut rng = Rng::seeded(13);
-    let (mut sound, mut refused) = (0, 0);
-    for _ in 0..200_000 {
-        let mut bytes = rng.pick(&seeds).expect("there are seeds").clone();
-        for _ in 0..rng.between(1, 4) {
-            let at = rng.index(bytes.len());
-            let random = rng.bits() as u8;
-            bytes[at] = *rng.pick(&[0, 1, 2, 0x7f, 0xff, random]).unwrap_or(&0);
-        }
-        if rng.chance(0.2) {
-            bytes.truncate(rng.index(bytes.len() + 1));
-        }
-        match Message::decoded(&Bytes::from(bytes)) {
-            Ok(message) => {
-                let again = Bytes::from(message.encoded());
-                assert_eq!(Message::decoded(&again), Ok(message));
-                sound += 1;
-            }
-            Err(_) => refused += 1,
-        }
-    }
-    assert!(sound > 20_000 && refused > 1_000, "{sound} sound, {refused} refused: the fuzz is one-sided");
+    withstand(&[
+        Format::of(&messages()),
+        Format::of(&records()),
+        Format::of(&decisions()),
+        Format::of(&epochs()),
+    ]);
 }

@@ -34,7 +34,7 @@ pub struct CoordinationScenario {
     /// Where the users' operations wait; the users themselves are the scenario.
     desk: HostId,
     deployment: Deployment,
-    placement: Arc<Placement>,
+    placement: Placement,
     sessions: SessionSettings,
     consistency: Consistency,
     users: Vec<User>,
@@ -104,8 +104,8 @@ impl CoordinationScenario {
             ..paxos::Parameters::default()
         };
         let sequencers = if alone { 0 } else { 3 };
-        let placement = Arc::new(Placement::new(shards).spreading(rng.below(3) as u16));
-        let sessions = SessionSettings::new(placement.clone(), [7; 32]);
+        let placement = Placement::new(shards).spreading(rng.below(3) as u16);
+        let sessions = SessionSettings::new(placement, [7; 32]);
         let consistency = if rng.chance(0.75) { Consistency::Linearizable } else { Consistency::Sequential };
         let users = (0..rng.between(3, 6)).map(|_| User::new(rng.between(1_500, 6_000) as i32)).collect();
         Self {
@@ -146,7 +146,12 @@ impl CoordinationScenario {
         let routes =
             Routes { proxies: self.deployment.proxies_of(host), shards: self.deployment.servers_of(host) };
         let layout = self.deployment.topology().layout.clone();
-        Settings { consistency: self.consistency, layout, ..Settings::new(routes, self.placement.clone()) }
+        Settings {
+            session_timeouts: (1_000, 8_000),
+            consistency: self.consistency,
+            layout,
+            ..Settings::new(routes, self.placement)
+        }
     }
 
     fn is_linearizable(&self) -> bool {
@@ -491,12 +496,12 @@ impl Scenario for CoordinationScenario {
         if life.host == self.desk {
             return (0..users).map(|user| socket(DESKS + user)).collect();
         }
-        let (sessions, placement) = (self.sessions.clone(), self.placement.clone());
+        let (sessions, placement) = (self.sessions.clone(), self.placement);
         let counting = Sessions::new(Group(0), sessions.clone());
         let spaces_of: SpacesOf = Arc::new(move |body, spread| counting.spaces(body, spread));
         let parts = HostParts {
             stub: &|group| Sessions::new(group, sessions.clone()),
-            shard: &|space| Znodes::new(space, placement.clone(), u64::from(life.number)),
+            shard: &|space| Znodes::new(space, placement, u64::from(life.number)),
             gateway: Gateway::new(self.settings(life.host)),
         };
         let members: Vec<(Place, Member<_, _, _>)> = self.deployment.build(life.host, &spaces_of, parts);

@@ -1,6 +1,5 @@
-//! A closed loop: one thread, many connections of the native protocol, each with a fixed number of calls under way.
-//!
-//! It does without the client library, so that its own cost stays far below the server's.
+//! A closed loop: one thread, many connections, each with a fixed number of calls under way. Those of the native protocol do without the
+//! client library, so that the loop's own cost stays far below the server's.
 
 use super::local::cpu_time;
 use bytes::BytesMut;
@@ -13,7 +12,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 /// Connections that make no progress for this long end the run with an error.
-const STUCK_AFTER: Duration = Duration::from_secs(10);
+const STUCK_AFTER: Duration = Duration::from_secs(20);
 
 /// A connection's socket, with what is on its way both ways.
 pub(super) struct Wire {
@@ -119,6 +118,11 @@ impl Window {
     pub(super) fn after(warm_up: Duration, measured: Duration) -> Self {
         let from = Instant::now() + warm_up;
         Self { from, until: from + measured }
+    }
+
+    /// From now on, for what ends by itself, or when it gets stuck.
+    pub(super) fn until_done() -> Self {
+        Self::after(Duration::ZERO, Duration::from_secs(u64::from(u32::MAX)))
     }
 }
 

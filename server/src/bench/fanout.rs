@@ -1,10 +1,11 @@
 //! Watch fan-out: every session watches one node, somebody changes it, and the time until the last one is told is what counts.
 
+use super::closed_loop::{self, Spent, Window};
 use super::local::cpu_time;
-use super::zk::{FOLDER, STUCK_AFTER, Session, Tally, Zk};
+use super::zk::{FOLDER, Session, Tally, Zk};
 use coordination::wire::{JuteInput, JuteOutput, NOTIFICATION_XID, op};
 use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Interest, Poll, Token};
 use std::io;
 use std::time::{Duration, Instant};
 
@@ -17,34 +18,40 @@ enum Phase {
     Telling(usize),
 }
 
+struct Seat {
+    session: Session,
+    writes: bool,
+}
+
 struct Fanout<'a> {
     bench: &'a Zk,
     poll: Poll,
     /// The watchers, and the writer behind them.
-    sessions: Vec<Session>,
+    seats: Vec<Seat>,
     path: String,
 }
 
 /// Runs rounds for as long as the command says, after one that is not counted. The tally's operations are notifications; its latencies
 /// are those of the last notification of each round.
-pub fn measure(bench: &Zk, tally: &mut Tally) -> io::Result<(f64, Option<Duration>)> {
+pub fn measure(bench: &Zk, tally: &mut Tally) -> io::Result<Spent> {
     let poll = Poll::new()?;
-    let mut sessions = Vec::new();
+    let mut seats = Vec::new();
     for index in 0..=bench.sessions as usize {
         let mut stream = TcpStream::connect(bench.endpoints[index % bench.endpoints.len()])?;
         poll.registry().register(&mut stream, Token(index), Interest::READABLE | Interest::WRITABLE)?;
-        sessions.push(Session::new(stream));
+        let writes = index == bench.sessions as usize;
+        seats.push(Seat { session: Session::new(stream), writes });
     }
     let path = format!("{FOLDER}/watched-{}x", tally.run);
-    let mut fanout = Fanout { bench, poll, sessions, path };
+    let mut fanout = Fanout { bench, poll, seats, path };
     fanout.prepare(tally)?;
-    fanout.round(tally, &mut |_, _| {})?;
+    fanout.round(tally, &mut |_| {})?;
     let cpu_of = || bench.processes.iter().map(|&process| cpu_time(process)).sum::<Option<Duration>>();
     let (from, before) = (Instant::now(), cpu_of());
     while from.elapsed() < bench.seconds {
         let mut last = Duration::ZERO;
         let mut told = 0;
-        fanout.round(tally, &mut |_, took| {
+        fanout.round(tally, &mut |took| {
             last = last.max(took);
             told += 1;
         })?;
@@ -52,47 +59,55 @@ pub fn measure(bench: &Zk, tally: &mut Tally) -> io::Result<(f64, Option<Duratio
         // A latency beyond the histogram's range is its maximum.
         tally.latency.saturating_record(last.as_nanos() as u64);
     }
-    let cpu = match (before, cpu_of()) {
+    let server_cpu = match (before, cpu_of()) {
         (Some(before), Some(after)) if !bench.processes.is_empty() => Some(after - before),
         _ => None,
     };
-    Ok((from.elapsed().as_secs_f64(), cpu))
+    Ok(Spent { seconds: from.elapsed().as_secs_f64(), server_cpu })
 }
 
 impl Fanout<'_> {
     /// Handshakes, and the node.
     fn prepare(&mut self, tally: &mut Tally) -> io::Result<()> {
-        let writer = self.bench.sessions as usize;
+        let (path, value) = (self.path.clone(), self.bench.value);
+        let (writer, watchers) = self.split();
+        writer.create(1, FOLDER, 0);
+        writer.create(2, &path, value);
+        let mut behind = watchers.len();
         let mut answers = 0;
-        let path = self.path.clone();
-        self.sessions[writer].create(1, FOLDER, 0);
-        self.sessions[writer].create(2, &path, self.bench.value);
-        self.until(tally, |session, _, _| {
-            answers += usize::from(session == writer);
+        self.until(tally, |writes, _, _| {
+            answers += usize::from(writes);
             answers == 2
         })?;
         // Where reads may be stale a session may not see the node yet, and would leave no watch.
-        let mut behind = writer;
-        for session in &mut self.sessions[..writer] {
+        for Seat { session, .. } in self.split().1 {
             session.request(1, op::SYNC, |out| out.put_text(&path));
         }
-        self.until(tally, |session, _, _| {
-            behind -= usize::from(session != writer);
+        self.until(tally, |writes, _, _| {
+            behind -= usize::from(!writes);
             behind == 0
         })
     }
 
-    fn round(&mut self, tally: &mut Tally, told: &mut impl FnMut(usize, Duration)) -> io::Result<()> {
-        let writer = self.bench.sessions as usize;
-        let mut phase = Phase::Watching(writer);
-        for session in &mut self.sessions[..writer] {
+    /// The writer, and the watchers.
+    fn split(&mut self) -> (&mut Session, &mut [Seat]) {
+        let (writer, watchers) = self.seats.split_last_mut().expect("the writer is there from the beginning");
+        (&mut writer.session, watchers)
+    }
+
+    fn round(&mut self, tally: &mut Tally, told: &mut impl FnMut(Duration)) -> io::Result<()> {
+        let (path, value) = (self.path.clone(), vec![b'w'; self.bench.value]);
+        let watchers = self.split().1;
+        for Seat { session, .. } in &mut *watchers {
             session.request(1, op::GET_DATA, |out| {
-                out.put_text(&self.path);
+                out.put_text(&path);
                 out.push(1);
             });
         }
-        self.until(tally, |session, xid, _| {
-            if session != writer
+        let all = watchers.len();
+        let mut phase = Phase::Watching(all);
+        self.until(tally, |writes, xid, _| {
+            if !writes
                 && xid != NOTIFICATION_XID
                 && let Phase::Watching(left) = &mut phase
             {
@@ -100,60 +115,48 @@ impl Fanout<'_> {
             }
             phase == Phase::Watching(0)
         })?;
-        phase = Phase::Telling(writer);
-        let value = vec![b'w'; self.bench.value];
+        phase = Phase::Telling(all);
         let sent_at = Instant::now();
-        self.sessions[writer].request(2, op::SET_DATA, |out| {
-            out.put_text(&self.path);
+        self.split().0.request(2, op::SET_DATA, |out| {
+            out.put_text(&path);
             out.put_buffer(Some(&value));
             out.put_i32(-1);
         });
         let mut acknowledged = false;
-        self.until(tally, |session, xid, now| {
-            acknowledged |= session == writer;
+        self.until(tally, |writes, xid, now| {
+            acknowledged |= writes;
             if xid == NOTIFICATION_XID
                 && let Phase::Telling(left) = &mut phase
             {
                 *left -= 1;
-                told(session, now - sent_at);
+                told(now - sent_at);
             }
             acknowledged && phase == Phase::Telling(0)
         })
     }
 
-    /// Sends what waits, and hands every answer and notification to `took` until that says that it is enough.
+    /// Sends what waits, and hands every answer and notification to `took` until that says that it is enough. It is told whether it is
+    /// the writer's, its number, and the time.
     fn until(
         &mut self,
         tally: &mut Tally,
-        mut took: impl FnMut(usize, i32, Instant) -> bool,
+        mut took: impl FnMut(bool, i32, Instant) -> bool,
     ) -> io::Result<()> {
-        let mut events = Events::with_capacity(1024);
-        for session in &mut self.sessions {
+        for Seat { session, .. } in &mut self.seats {
             session.flush()?;
         }
-        let mut progress_at = Instant::now();
-        let mut enough = false;
-        while !enough {
-            self.poll.poll(&mut events, Some(Duration::from_millis(20)))?;
-            if !events.is_empty() {
-                progress_at = Instant::now();
-            } else if progress_at.elapsed() > STUCK_AFTER {
-                return Err(io::Error::other("the servers give no answers"));
+        let serve = |Seat { session, writes }: &mut Seat, _| {
+            session.flush()?;
+            session.take_in(tally)?;
+            let (now, mut enough) = (Instant::now(), false);
+            while let Some(body) = session.next_body() {
+                let Ok(xid) = JuteInput(&body).i32() else {
+                    return Err(io::Error::other("a reply without header"));
+                };
+                enough |= took(*writes, xid, now);
             }
-            for event in &events {
-                let index = event.token().0;
-                let session = &mut self.sessions[index];
-                session.flush()?;
-                session.take_in(tally)?;
-                let now = Instant::now();
-                while let Some(body) = session.next_body() {
-                    let Ok(xid) = JuteInput(&body).i32() else {
-                        return Err(io::Error::other("a reply without header"));
-                    };
-                    enough |= took(index, xid, now);
-                }
-            }
-        }
-        Ok(())
+            Ok(enough)
+        };
+        closed_loop::run(&mut self.poll, &mut self.seats, Window::until_done(), &[], serve).map(drop)
     }
 }

@@ -1,12 +1,12 @@
 //! `ordinate bench zk`: a closed loop of ZooKeeper's protocol, against whatever serves it.
 
-use super::local::cpu_time;
+use super::closed_loop::{self, Spent, Window};
 use crate::failure::Failure;
 use coordination::wire::{JuteInput, JuteOutput, frame, op};
 use hdrhistogram::Histogram;
 use kernel::Rng;
 use mio::net::TcpStream;
-use mio::{Events, Interest, Poll, Token};
+use mio::{Interest, Poll, Token};
 use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
@@ -49,8 +49,6 @@ pub struct Zk {
     output: String,
 }
 
-/// A session that makes no progress for this long ends the run with an error.
-pub(super) const STUCK_AFTER: Duration = Duration::from_secs(20);
 const SESSION_TIMEOUT_MS: i32 = 30_000;
 pub(super) const FOLDER: &str = "/bench";
 
@@ -111,8 +109,8 @@ impl Zk {
             to_prepare: self.nodes + self.folders + 1,
         };
         if self.mix == "watch" {
-            let (seconds, cpu) = super::fanout::measure(self, &mut tally)?;
-            self.print(&tally, seconds, cpu);
+            let Spent { seconds, server_cpu } = super::fanout::measure(self, &mut tally)?;
+            self.print(&tally, seconds, server_cpu);
             return Ok(());
         }
         let mut poll = Poll::new()?;
@@ -123,51 +121,34 @@ impl Zk {
             sessions.push(Session::new(stream));
         }
         // A session that had nothing to ask hears nothing: the folder first, and then all of them make its nodes.
-        self.turn(&mut poll, &mut sessions, &mut tally, |tally| tally.prepared > 0)?;
-        self.turn(&mut poll, &mut sessions, &mut tally, |tally| tally.preparing.is_none())?;
-        let begun = Instant::now();
-        tally.from = begun + self.seconds / 5;
-        let (from, until) = (tally.from, tally.from + self.seconds);
-        self.turn(&mut poll, &mut sessions, &mut tally, |_| Instant::now() >= from)?;
-        let cpu_of = || self.processes.iter().map(|&process| cpu_time(process)).sum::<Option<Duration>>();
-        let before = cpu_of();
-        self.turn(&mut poll, &mut sessions, &mut tally, |_| Instant::now() >= until)?;
-        let seconds = from.elapsed().as_secs_f64();
-        let cpu = match (before, cpu_of()) {
-            (Some(before), Some(after)) if !self.processes.is_empty() => Some(after - before),
-            _ => None,
-        };
-        self.print(&tally, seconds, cpu);
+        let preparing = Window::until_done();
+        self.turn(&mut poll, &mut sessions, &mut tally, preparing, |tally| tally.prepared > 0)?;
+        self.turn(&mut poll, &mut sessions, &mut tally, preparing, |tally| tally.preparing.is_none())?;
+        let window = Window::after(self.seconds / 5, self.seconds);
+        tally.from = window.from;
+        let Spent { seconds, server_cpu } =
+            self.turn(&mut poll, &mut sessions, &mut tally, window, |_| false)?;
+        self.print(&tally, seconds, server_cpu);
         Ok(())
     }
 
-    /// Serves all sessions until `ended`.
+    /// Serves all sessions until `ended`, or until the window ends.
     fn turn(
         &self,
         poll: &mut Poll,
         sessions: &mut [Session],
         tally: &mut Tally,
+        window: Window,
         ended: impl Fn(&Tally) -> bool,
-    ) -> io::Result<()> {
-        let mut events = Events::with_capacity(1024);
-        let mut progress_at = Instant::now();
+    ) -> io::Result<Spent> {
         // Nothing may be under way at all, so nothing would wake us.
         for session in sessions.iter_mut().filter(|session| session.open) {
             session.serve(self, tally)?;
         }
-        while !ended(tally) {
-            poll.poll(&mut events, Some(Duration::from_millis(20)))?;
-            if !events.is_empty() {
-                progress_at = Instant::now();
-            } else if progress_at.elapsed() > STUCK_AFTER {
-                return Err(io::Error::other("the servers give no answers"));
-            }
-            for event in &events {
-                let session = &mut sessions[event.token().0];
-                session.serve(self, tally)?;
-            }
-        }
-        Ok(())
+        closed_loop::run(poll, sessions, window, &self.processes, |session, _| {
+            session.serve(self, tally)?;
+            Ok(ended(tally))
+        })
     }
 
     fn print(&self, tally: &Tally, seconds: f64, cpu: Option<Duration>) {

@@ -2,13 +2,10 @@
 
 use crate::wire::{Operation, Restore, Update, is_sequential, parent_of};
 use mason::Space;
-use std::collections::BTreeMap;
-use std::fmt;
-use std::sync::Arc;
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Where paths live: by a hash of the path; a node with a sequential name lives with its parent, so that creating it
-/// concerns one shard, whatever number it gets; subtrees can be pinned to one shard, the longest prefix winning. With so many
+/// concerns one shard, whatever number it gets. With so many
 /// levels spread, a deeper node lives with its ancestor at that level: a create there, and a multi below one such ancestor,
 /// concern one shard.
 ///
@@ -16,12 +13,11 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Lamping and Veach, *A Fast, Minimal Memory, Consistent Hash Algorithm*, 2014).
 ///
 /// Invariant: the same for all proxies, shards and gateways that go by the same [`mason::Spread`].
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placement {
     shards: u16,
     /// 0 for all.
     levels: u16,
-    pins: Arc<BTreeMap<Box<str>, Space>>,
 }
 
 /// Of `count` places, at least one, the one for a key.
@@ -34,31 +30,6 @@ fn jump(mut key: u64, count: u16) -> u16 {
     }
     place as u16
 }
-
-/// Why subtrees cannot be pinned so.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum PinError {
-    /// The path is none, or is the root.
-    Path(String),
-    /// A node with a sequential name lives with its parent, so a subtree that begins with one cannot be pinned.
-    Sequential(String),
-    /// There is no such shard.
-    Space(Space),
-}
-
-impl fmt::Display for PinError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Path(path) => write!(f, "no subtree can be pinned at {path:?}"),
-            Self::Sequential(path) => {
-                write!(f, "{path:?} has a sequential name and lives with its parent")
-            }
-            Self::Space(space) => write!(f, "there is no shard {space}"),
-        }
-    }
-}
-
-impl std::error::Error for PinError {}
 
 /// The path, or its closest ancestor, whose name is not a sequential one.
 fn numberless(mut path: &str) -> &str {
@@ -73,34 +44,19 @@ fn numberless(mut path: &str) -> &str {
 impl Placement {
     /// Over `shards` shards, at least one.
     pub fn new(shards: u16) -> Self {
-        Self { shards: shards.max(1), levels: 0, pins: Arc::default() }
+        Self { shards: shards.max(1), levels: 0 }
     }
 
-    /// The same over another number of shards. What is pinned to one that is not there is placed by its hash.
+    /// The same over another number of shards.
     #[must_use]
     pub fn over(&self, shards: u16) -> Self {
-        Self { shards: shards.max(1), levels: self.levels, pins: self.pins.clone() }
+        Self { shards: shards.max(1), ..*self }
     }
 
     /// The same with the first `levels` levels below the root spread; 0 spreads all.
     #[must_use]
     pub fn spreading(self, levels: u16) -> Self {
         Self { levels, ..self }
-    }
-
-    /// Pins the subtree at `path` to one shard.
-    pub fn pin(mut self, path: &str, space: Space) -> Result<Self, PinError> {
-        if path == "/" || crate::wire::validate(path).is_err() {
-            return Err(PinError::Path(path.to_owned()));
-        }
-        if is_sequential(path) {
-            return Err(PinError::Sequential(path.to_owned()));
-        }
-        if space.0 >= self.shards {
-            return Err(PinError::Space(space));
-        }
-        Arc::make_mut(&mut self.pins).insert(path.into(), space);
-        Ok(self)
     }
 
     /// All shards.
@@ -119,9 +75,6 @@ impl Placement {
             return Space(0);
         }
         let mut path = numberless(path);
-        if let Some(space) = self.pinned(path).filter(|space| space.0 < self.shards) {
-            return space;
-        }
         while let Some(ancestor) = self.spread_ancestor(path) {
             path = numberless(ancestor);
         }
@@ -135,19 +88,6 @@ impl Placement {
         }
         let mut slashes = path.bytes().enumerate().filter(|(_, byte)| *byte == b'/');
         slashes.nth(usize::from(self.levels)).map(|(at, _)| &path[..at])
-    }
-
-    fn pinned(&self, path: &str) -> Option<Space> {
-        if self.pins.is_empty() {
-            return None;
-        }
-        let mut path = path;
-        loop {
-            if let Some(&space) = self.pins.get(path) {
-                return Some(space);
-            }
-            path = parent_of(path).filter(|&parent| parent != path)?;
-        }
     }
 
     /// Where the node of a create will live: known before its number is.
@@ -195,8 +135,8 @@ mod tests {
     // A node whose shard depends on the number it gets could not be sequenced before the number is known.
     #[test]
     fn sequential_nodes_live_with_their_parents() {
-        let placement = Placement::new(16).pin("/pinned", Space(3)).expect("a plain path");
-        for parent in ["/", "/a", "/a/lock-0000000007", "/pinned", "/pinned/x"] {
+        let placement = Placement::new(16);
+        for parent in ["/", "/a", "/a/lock-0000000007", "/b/x"] {
             for counter in [0, 5, -1, i32::MIN] {
                 let prefix = if parent == "/" { "/n".to_owned() } else { format!("{parent}/n") };
                 let path = sequential_name(&prefix, counter);
@@ -204,9 +144,6 @@ mod tests {
                 assert_eq!(placement.space_of(&path), placement.space_of_created(&prefix, true), "{path}");
             }
         }
-        assert_eq!(placement.space_of("/pinned/deep/down"), Space(3));
-        assert!(Placement::new(4).pin("/a/n-0000000001", Space(0)).is_err());
-        assert!(Placement::new(4).pin("/a", Space(4)).is_err());
     }
 
     // A hash that favours a shard makes it the bottleneck; one that changes loses every node.
@@ -223,7 +160,7 @@ mod tests {
     // A child elsewhere than its parent makes an operation of two shards of a create that was to concern one.
     #[test]
     fn deeper_nodes_live_with_their_ancestors() {
-        let placement = Placement::new(16).spreading(2).pin("/a/b/pinned", Space(3)).expect("a plain path");
+        let placement = Placement::new(16).spreading(2);
         for ancestor in ["/a/b", "/a/c", "/locks/x-0000000003", "/q"] {
             for below in ["/d", "/d/e", "/d/lock-0000000007", "/d-0000000001/e", "//x"] {
                 let path = format!("{ancestor}/z{below}");
@@ -231,7 +168,6 @@ mod tests {
                 assert_eq!(placement.space_of(&path), placement.space_of(home), "{path}");
             }
         }
-        assert_eq!(placement.space_of("/a/b/pinned/x"), Space(3));
         let spread = (0..100).map(|n| placement.space_of(&format!("/a/{n}x")).0);
         assert!(spread.collect::<std::collections::BTreeSet<_>>().len() > 8, "the second level is spread");
     }
@@ -240,11 +176,8 @@ mod tests {
     #[test]
     fn a_shard_more_takes_its_share_and_nothing_else_moves() {
         let path = |n| format!("/a/b{n}x");
-        let pinned = Placement::new(5).pin("/pinned", Space(4)).expect("a plain path");
-        assert_eq!(pinned.over(4).over(5).space_of("/pinned/x"), Space(4));
-        assert!(pinned.over(4).space_of("/pinned/x").0 < 4, "pinned to a shard that is gone");
         for shards in 1..8 {
-            let (before, after) = (pinned.over(shards), pinned.over(shards + 1));
+            let (before, after) = (Placement::new(shards), Placement::new(shards + 1));
             let moved = (0..4000).filter(|&n| before.space_of(&path(n)) != after.space_of(&path(n)));
             let moved: Vec<u32> = moved.collect();
             assert!(moved.iter().all(|&n| after.space_of(&path(n)) == Space(shards)));

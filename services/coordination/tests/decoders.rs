@@ -8,7 +8,6 @@ use coordination::wire::{
 use coordination::{Placement, SessionSettings, Sessions, Znodes};
 use kernel::{Bytes, NodeId, Rng};
 use mason::{Group, GroupTime, Number, Order, Placed, Shard, ShardOut, Space, Stamp, Stub, StubOut};
-use std::sync::Arc;
 
 const OPCODES: [i32; 31] = [
     op::CREATE,
@@ -195,8 +194,8 @@ fn bodies_round_trip() {
 #[test]
 fn stubs_and_shards_survive_any_body() {
     let mut rng = Rng::seeded(3);
-    let placement = Arc::new(Placement::new(4));
-    let mut stub = Sessions::new(Group(0), SessionSettings::new(placement.clone(), [1; 32]));
+    let placement = Placement::new(4);
+    let mut stub = Sessions::new(Group(0), SessionSettings::new(placement, [1; 32]));
     let mut shard = Znodes::new(Space(1), placement, 1);
     for stamp in 1..40_000u64 {
         let body = bodies(&mut rng);
@@ -219,7 +218,7 @@ fn stubs_and_shards_survive_any_body() {
         shard.read(NodeId::from_u64(stamp % 3), &mutated(&mut rng, query), &mut answer);
         assert!(answer.len() >= 12, "an answer without stamp and code");
         if stamp % 100 == 0 {
-            let mut copy = Znodes::new(Space(1), Arc::new(Placement::new(4)), 1);
+            let mut copy = Znodes::new(Space(1), Placement::new(4), 1);
             copy.reset();
             let _refused = copy.install(&plausible(&mut rng));
             let _refused = stub.load(&plausible(&mut rng)[..]);
@@ -232,7 +231,7 @@ fn stubs_and_shards_survive_any_body() {
 #[test]
 fn defaults_are_zookeepers() {
     let routes = coordination::Routes { proxies: Vec::new(), shards: Vec::new() };
-    let settings = Settings::new(routes, Arc::new(Placement::new(1)));
+    let settings = Settings::new(routes, Placement::new(1));
     assert_eq!(settings.frame_bytes_max, 1_048_575);
     assert_eq!(settings.session_timeouts, (4000, 40_000));
 }

@@ -6,7 +6,6 @@ use coordination::wire::{
 use coordination::{Placement, Znodes};
 use kernel::Bytes;
 use mason::{Number, Order, Placed, Shard, ShardOut, Space, Stamp};
-use std::sync::Arc;
 
 fn create(path: &str, data: &[u8]) -> Bytes {
     let mut request = Vec::new();
@@ -35,7 +34,7 @@ fn resident() -> u64 {
 #[test]
 fn a_node_of_a_hundred_bytes_takes_little_more() {
     const NODES: u64 = 200_000;
-    let mut shard = Znodes::new(Space(0), Arc::new(Placement::new(1)), 1);
+    let mut shard = Znodes::new(Space(0), Placement::new(1), 1);
     let before = resident();
     let data = [7; 100];
     let mut number = 0;

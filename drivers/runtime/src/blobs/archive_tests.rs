@@ -113,7 +113,9 @@ fn an_archive_that_never_answers_holds_up_nothing() {
     let object = |first| ArchiveObject { name: format!("a/{first}"), head: Bytes::new() };
     blobs.carry_out(PLACE, BlobEffect::Archive { id: id(1), object: object(1) });
     store(&mut blobs, 2, b"more");
-    assert_eq!(archive(&mut blobs, 2), BlobNotice::Archived { id: id(2) }, "by another thread");
+    // Whichever of the two comes first hangs; the other thread goes on.
+    let told = archive(&mut blobs, 2);
+    assert!([1, 2].map(|first| BlobNotice::Archived { id: id(first) }).contains(&told), "{told:?}");
     drop(blobs);
     drop(end);
 }

@@ -1,8 +1,8 @@
 //! The decisions of each role, one by one.
 
-use crate::table::{
+use crate::cast::{
     Did, E1, E2, P0, P3, Table, at_once, auxiliaries, auxiliary_at, data_of, durably, initial, life_of, me,
-    pong, responses, second, sent, sequencers, servers, serving, told, waiting,
+    pong, responses, restored, second, sent, sequencers, servers, serving, told, waiting,
 };
 use corfu::auxiliary::{self, AuxiliaryTimer, Vote};
 use corfu::client::{self, ClientTimer, Found, Installed, Occupied, Token, Written};
@@ -53,10 +53,7 @@ fn a_sealed_server_refuses_the_epoch_before_in_a_later_life_too() {
     );
     let did = table.hear(me(), Write { id: 2, epoch: E1, position: P0, entry: Entry::Junk });
     assert_eq!(sent(&did), durably(me(), client::Sealed { id: 2, epoch: E2 }));
-    let mut role = waiting(servers()[0], u64::MAX);
-    for record in table.journal() {
-        role.restore(Position(0), StorageRecord::decoded(&record).expect("just written"));
-    }
+    let role = restored(waiting(servers()[0], u64::MAX), &table.journal());
     let mut next_life = Table::new(role, servers()[0]);
     let did = next_life.hear(me(), Read { id: 3, epoch: E1, position: P0 });
     assert_eq!(sent(&did), durably(me(), client::Sealed { id: 3, epoch: E2 }));
@@ -91,10 +88,7 @@ fn what_is_trimmed_is_gone_in_a_later_life_too() {
     // The fifth drops the oldest.
     let did: Vec<Did> = (3..8).map(|position| table.hear(me(), write(position))).collect();
     assert!(did[4].iter().any(|effect| matches!(effect, Effect::Trim { .. })), "the journal is let go of");
-    let mut role = waiting(servers()[0], 4 * 65);
-    for (at, record) in table.journal().iter().enumerate() {
-        role.restore(Position(at as u64), StorageRecord::decoded(record).expect("just written"));
-    }
+    let role = restored(waiting(servers()[0], 4 * 65), &table.journal());
     assert_eq!((role.first(), role.len()), (LogPosition(5), 3));
     let mut next_life = Table::new(role, servers()[0]);
     let did = next_life.hear(me(), Read { id: 1, epoch: E1, position: LogPosition(4) });
@@ -128,11 +122,7 @@ fn a_sequencer_serves_an_epoch_in_one_life() {
     let did = table.hear(me(), sequencer::Tail { id: 3, epoch: E1 });
     let tail = client::TailIs { id: 3, epoch: E1, next: LogPosition(2) };
     assert_eq!(sent(&did), durably(me(), tail), "a late Begin changes nothing");
-    let mut role = begun_never(at);
-    for record in table.journal() {
-        role.restore(Position(0), Decode::decoded(&record).expect("just written"));
-    }
-    let mut next_life = Table::new(role, at);
+    let mut next_life = Table::new(restored(begun_never(at), &table.journal()), at);
     next_life.hear(auxiliary, Begin { epoch: E1, first: P0, life: Some(life_of(at)) });
     assert!(
         sent(&next_life.hear(me(), Next { id: 4, epoch: E1, count: 1 })).is_empty(),
@@ -238,7 +228,8 @@ fn a_hole_is_filled_after_a_while() {
     nothing(&mut table, id);
     let given = || client::TailIs { id, epoch: E1, next: LogPosition(4) };
     assert!(sent(&table.hear(sequencers()[0], given())).is_empty(), "its writer is waited for");
-    let did = table.timer(ClientTimer::Tick, Parameters::default().hole_after);
+    table.pass(Parameters::default().hole_after);
+    let did = table.timer(ClientTimer::Tick);
     assert_eq!(told(&did, Read { id, epoch: E1, position: P3 }), servers()[2..]);
     nothing(&mut table, id);
     let did = table.hear(sequencers()[0], given());
@@ -265,7 +256,8 @@ fn changing() -> (Table<Auxiliary>, Did) {
             sequencers()[0],
             auxiliary::SequencerPong { began: E1, serves: true, life: Some(life_of(sequencers()[0])) },
         );
-        let did = table.timer(AuxiliaryTimer::Tick, tick);
+        table.pass(tick);
+        let did = table.timer(AuxiliaryTimer::Tick);
         if table.role.is_changing() {
             return (table, did);
         }
@@ -285,7 +277,8 @@ fn sealed() -> (Table<Auxiliary>, Did, Ballot) {
         servers()[2],
         auxiliary::SealAck { epoch: E2, next: LogPosition(7), life: Some(life_of(servers()[2])) },
     );
-    let did = table.timer(AuxiliaryTimer::Tick, Parameters::default().seal_for);
+    table.pass(Parameters::default().seal_for);
+    let did = table.timer(AuxiliaryTimer::Tick);
     (table, did, Ballot::ZERO.above(auxiliaries()[0]))
 }
 

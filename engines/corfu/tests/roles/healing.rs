@@ -1,8 +1,8 @@
 //! Servers that copy a chain and come into it, and nodes that lost their disks.
 
-use crate::table::{
+use crate::cast::{
     Did, E1, E2, P0, Table, at_once, auxiliaries, auxiliary_at, data_of, durably, initial, life_of, lives_of,
-    me, pong, second, sent, sequencers, servers, serving, told, unborn, waiting,
+    me, pong, restored, second, sent, sequencers, servers, serving, told, unborn, waiting,
 };
 use corfu::auxiliary::{self, AuxiliaryTimer, Copied, Standing, StoragePong, Whole};
 use corfu::client::{Found, Written};
@@ -11,7 +11,7 @@ use corfu::{
     Auxiliary, Entry, Epoch, Life, LogPosition, Message, Parameters, Projection, Sequencer, StorageServer,
     sequencer,
 };
-use kernel::{Decode, NodeId, Position, Role};
+use kernel::{NodeId, Position, Role};
 use std::time::Duration;
 
 const E3: Epoch = Epoch(3);
@@ -91,11 +91,7 @@ fn entries(server: &StorageServer) -> Vec<(u64, Entry)> {
 
 /// The next life of a server, by its journal.
 fn reborn(table: &mut Table<StorageServer>) -> StorageServer {
-    let mut role = StorageServer::new(u64::MAX);
-    for (at, record) in table.journal().iter().enumerate() {
-        role.restore(Position(at as u64), StorageRecord::decoded(record).expect("just written"));
-    }
-    role
+    restored(StorageServer::new(u64::MAX), &table.journal())
 }
 
 // What a server had that its chain has not shows readers two entries at one position; what it lacks is denied when others die.
@@ -120,7 +116,8 @@ fn a_newcomer_follows_what_is_written_meanwhile_wherever_it_is() {
     for (position, tag) in [(8, 1), (5, 2), (1, 3)] {
         write(&mut source_table, position, &data_of(b"late", tag));
     }
-    let did = table.timer(StorageTimer::Copy, Duration::from_millis(20));
+    table.pass(Duration::from_millis(20));
+    let did = table.timer(StorageTimer::Copy);
     exchange(&mut table, &mut source_table, did);
     assert_eq!(entries(&table.role), entries(&source_table.role));
 }
@@ -217,7 +214,8 @@ fn live_on(table: &mut Table<Auxiliary>, time: Duration, is_close: bool) -> Did 
         let copied = Some(Copied { epoch: E2, source: source(), behind });
         let standing = Some(Standing { life: life_of(newcomer()), run: 1, told: E2, copied });
         table.hear(newcomer(), StoragePong { epoch: E2, standing });
-        let did = table.timer(AuxiliaryTimer::Tick, tick);
+        table.pass(tick);
+        let did = table.timer(AuxiliaryTimer::Tick);
         if table.role.is_changing() {
             return did;
         }
@@ -273,7 +271,8 @@ fn a_newcomer_that_is_silent_is_gone_on_without() {
     let (mut table, _) = short(Duration::from_secs(2));
     seal_acks(&mut table);
     let Parameters { finish_for, tick, .. } = Parameters::default();
-    let did = table.timer(AuxiliaryTimer::Tick, finish_for + tick);
+    table.pass(finish_for + tick);
+    let did = table.timer(AuxiliaryTimer::Tick);
     assert_eq!(proposed(&mut table, &did), servers()[1..]);
 }
 
@@ -296,7 +295,7 @@ fn who_is_not_close_or_was_just_left_out_waits() {
             let projection = Projection { epoch, lives: lives_of(everybody), ..projection };
             table.hear(auxiliaries()[1], auxiliary::Install { projection });
         }
-        waits.push(table.role.waits(newcomer(), table.instant()));
+        waits.push(table.role.waits(newcomer(), table.now()));
     }
     let longest = Parameters::default().back_off * 128;
     let mut wanted: Vec<Duration> = (0..8).map(|nth| Parameters::default().back_off * (1 << nth)).collect();
@@ -344,7 +343,8 @@ fn a_log_is_born_when_everybody_is_there() {
             let life = Some(life_of(sequencers()[0]));
             let began = Epoch(0);
             table.hear(sequencers()[0], auxiliary::SequencerPong { began, serves: false, life });
-            table.timer(AuxiliaryTimer::Tick, Parameters::default().tick);
+            table.pass(Parameters::default().tick);
+            table.timer(AuxiliaryTimer::Tick);
         }
         table.role.is_changing()
     };

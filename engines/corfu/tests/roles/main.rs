@@ -1,5 +1,5 @@
 //! One input, exact effects.
 
+mod cast;
 mod decisions;
 mod healing;
-mod table;

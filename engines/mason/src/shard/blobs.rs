@@ -19,9 +19,9 @@
 use super::{Query, ShardServer, Waiting};
 use crate::order::{Number, Stamp};
 use crate::service::{BlobRef, Shard};
-use kernel::{BlobId, BlobNotice, BlobRange, Bytes, Cx, Instant, NodeId};
+use kernel::{BlobId, BlobNotice, BlobRange, Bytes, Cx, NodeId};
+use parts::Pull;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
 
 /// Blobs being written.
 const STORES_MAX: usize = 4;
@@ -29,8 +29,6 @@ const STORES_MAX: usize = 4;
 const LOADS_MAX: usize = 8;
 /// Parts being read for peers; more pulls are left unanswered, and come again.
 const PULLS_MAX: usize = 8;
-/// A peer that does not answer a pull has not got it, or is gone.
-const PULL_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// The largest page of a blob on its way to a peer, in bytes.
 const PAGE_BYTES_MAX: u64 = 256 << 10;
 
@@ -54,9 +52,8 @@ pub(super) struct Blobs {
 #[derive(Debug)]
 struct Fetch {
     blob: BlobRef,
-    peer: NodeId,
+    pull: Pull,
     bytes: Vec<u8>,
-    asked_at: Instant,
 }
 
 impl<S: Shard> ShardServer<S> {
@@ -222,9 +219,7 @@ impl<S: Shard> ShardServer<S> {
     fn fetch_missing(&mut self, cx: &mut Cx<'_, Self>) {
         let (now, service) = (cx.now(), &self.service);
         self.blobs.fetch.take_if(|fetch| service.blob(fetch.blob.id).is_none());
-        if let Some(fetch) = &self.blobs.fetch
-            && now.since(fetch.asked_at) <= PULL_AGAIN_AFTER
-        {
+        if self.blobs.fetch.as_ref().is_some_and(|fetch| !fetch.pull.is_late(now)) {
             return;
         }
         if self.blobs.fetch.is_none() && (self.blobs.storing.len() >= STORES_MAX || self.has_all_blobs()) {
@@ -235,11 +230,13 @@ impl<S: Shard> ShardServer<S> {
         if self.blobs.fetch.is_none() {
             let mut missing = self.blobs.missing.iter().filter(|id| !self.blobs.storing.contains(id));
             let next = missing.find_map(|&id| self.service.blob(id));
-            self.blobs.fetch = next.map(|blob| Fetch { blob, peer, bytes: Vec::new(), asked_at: now });
+            self.blobs.fetch =
+                next.map(|blob| Fetch { blob, pull: Pull::begin(peer, now), bytes: Vec::new() });
         }
         if let Some(fetch) = &mut self.blobs.fetch {
-            (fetch.peer, fetch.asked_at) = (peer, now);
-            let (id, offset) = (fetch.blob.id, fetch.bytes.len() as u64);
+            // A peer that does not answer has not got it, or is gone: another goes on.
+            fetch.pull.ask(peer, now);
+            let (id, offset) = (fetch.blob.id, fetch.pull.next());
             cx.send(peer, super::PullBlob { id, offset, bytes: page_bytes });
         }
     }
@@ -258,14 +255,13 @@ impl<S: Shard> ShardServer<S> {
     pub(super) fn on_blob_page(&mut self, from: NodeId, message: &super::BlobPage, cx: &mut Cx<'_, Self>) {
         let page_bytes = self.page_bytes();
         let Some(fetch) = &mut self.blobs.fetch else { return };
-        let due = (fetch.peer, fetch.blob.id, fetch.bytes.len() as u64);
-        if due != (from, message.id, message.offset) {
+        if fetch.blob.id != message.id || !fetch.pull.expects(from, message.offset) {
             return;
         }
         fetch.bytes.extend_from_slice(&message.page);
         let (have, whole) = (fetch.bytes.len() as u64, fetch.blob.bytes);
         if have < whole && !message.page.is_empty() {
-            fetch.asked_at = cx.now();
+            fetch.pull.advance(have, cx.now());
             return cx.send(from, super::PullBlob { id: message.id, offset: have, bytes: page_bytes });
         }
         let Some(Fetch { blob, bytes, .. }) = self.blobs.fetch.take() else { return };

@@ -15,6 +15,7 @@ use kernel::{
     BlobId, Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, SnapshotStep,
     invariant,
 };
+use parts::{Look, Offer, Offered, Page, Taken, Transfers, Wanted};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -35,10 +36,6 @@ pub enum ShardRecord {
     End,
 }
 
-const TRANSFER_STALLED_AFTER: Duration = Duration::from_secs(2);
-/// A peer that has sent nothing of a snapshot is given up sooner, for it may be gone; the next one is given twice the time.
-const FIRST_CHUNK_WITHIN: Duration = Duration::from_millis(250);
-const PULL_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// The least time between two chunks written, so that a snapshot does not crowd out the votes.
 const CHUNK_EVERY: Duration = Duration::from_millis(2);
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -51,9 +48,7 @@ pub(super) struct Snapshots {
     last_bytes: u64,
     job: Option<Job>,
     restoring: Option<(Number, Vec<Bytes>)>,
-    incoming: Option<Incoming>,
-    /// Peers in a row that were given up.
-    given_up: u32,
+    transfers: Transfers<Number>,
     /// A snapshot of a peer that turned out not to decode is half installed: nothing may be executed on it.
     half: bool,
 }
@@ -70,23 +65,8 @@ enum Job {
     },
     Serving {
         writer: Writer,
-        peer: NodeId,
-        transfer: u64,
-        index: u64,
-        chunk: Bytes,
-        last: bool,
-        pulled_at: Instant,
+        offer: Offer,
     },
-}
-
-#[derive(Debug)]
-struct Incoming {
-    peer: NodeId,
-    transfer: u64,
-    below: Number,
-    chunks: Vec<Bytes>,
-    asked_at: Instant,
-    progress_at: Instant,
 }
 
 /// Produces the chunks of the snapshot that the service has begun.
@@ -202,7 +182,7 @@ impl Snapshots {
     }
 
     pub(super) fn is_installing(&self) -> bool {
-        self.incoming.is_some()
+        self.transfers.is_under_way()
     }
 
     /// The next snapshot is due.
@@ -336,7 +316,7 @@ impl<S: Shard> ShardServer<S> {
     }
 }
 
-/// Handing snapshots over. The receiver pulls, so that lost messages cost a repetition and nothing else.
+/// Handing snapshots over.
 impl<S: Shard> ShardServer<S> {
     pub(super) fn on_behind(&mut self, message: Behind, cx: &mut Cx<'_, Self>) {
         if message.durable <= self.next && !self.snapshots.half {
@@ -346,94 +326,64 @@ impl<S: Shard> ShardServer<S> {
     }
 
     fn begin_transfer(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.snapshots.incoming.is_some() {
+        if self.snapshots.is_installing() {
             return;
         }
         let Some(peer) = self.any_peer(cx) else { return };
-        let (transfer, now) = (cx.rng().bits(), cx.now());
-        let (below, chunks) = (Number(0), Vec::new());
-        self.snapshots.incoming =
-            Some(Incoming { peer, transfer, below, chunks, asked_at: now, progress_at: now });
-        cx.send(peer, PullSnapshot { transfer, index: 0 });
+        let transfer = cx.rng().bits();
+        Self::pull(self.snapshots.transfers.begin(peer, transfer, cx.now()), cx);
+    }
+
+    fn pull(Wanted { peer, transfer, index }: Wanted, cx: &mut Cx<'_, Self>) {
+        cx.send(peer, PullSnapshot { transfer, index });
     }
 
     pub(super) fn retry_transfer(&mut self, cx: &mut Cx<'_, Self>) {
-        let now = cx.now();
-        let stalled = |since: Instant| now.since(since) > TRANSFER_STALLED_AFTER;
-        if let Some(Job::Serving { pulled_at, .. }) = &self.snapshots.job
-            && stalled(*pulled_at)
+        if let Some(Job::Serving { offer, .. }) = &self.snapshots.job
+            && offer.is_abandoned(cx.now())
         {
             self.snapshots.job = None;
         }
-        let Some(incoming) = &mut self.snapshots.incoming else {
-            if self.snapshots.half {
-                self.begin_transfer(cx);
-            }
-            return;
-        };
-        let begun = !incoming.chunks.is_empty();
-        let given = FIRST_CHUNK_WITHIN * 2u32.pow(self.snapshots.given_up.min(3));
-        if stalled(incoming.progress_at) || !begun && now.since(incoming.progress_at) > given {
-            self.snapshots.incoming = None;
-            self.snapshots.given_up += 1;
-        } else if now.since(incoming.asked_at) > PULL_AGAIN_AFTER {
-            incoming.asked_at = now;
-            let index = incoming.chunks.len() as u64;
-            cx.send(incoming.peer, PullSnapshot { transfer: incoming.transfer, index });
+        if self.snapshots.half && !self.snapshots.is_installing() {
+            return self.begin_transfer(cx);
+        }
+        match self.snapshots.transfers.look(cx.now()) {
+            Look::Ask(wanted) => Self::pull(wanted, cx),
+            Look::Fine | Look::GivenUp => {}
         }
     }
 
     pub(super) fn on_pull_snapshot(&mut self, from: NodeId, message: PullSnapshot, cx: &mut Cx<'_, Self>) {
+        let (PullSnapshot { transfer, index }, now) = (message, cx.now());
         let chunk_bytes = self.parameters.snapshot_chunk_bytes;
-        if message.index == 0 && self.snapshots.job.is_none() && !self.snapshots.half {
+        if index == 0 && self.snapshots.job.is_none() && !self.snapshots.half {
             let mut writer = self.begin_writer();
-            let (chunk, last) = writer.next(&mut self.service, self.inputs.sent(), chunk_bytes);
-            let (transfer, pulled_at) = (message.transfer, cx.now());
-            let job = Job::Serving { writer, peer: from, transfer, index: 0, chunk, last, pulled_at };
-            self.snapshots.job = Some(job);
+            let first = writer.next(&mut self.service, self.inputs.sent(), chunk_bytes);
+            self.snapshots.job =
+                Some(Job::Serving { writer, offer: Offer::begin(from, transfer, first, now) });
         }
-        let Some(Job::Serving { writer, peer, transfer, index, chunk, last, pulled_at }) =
-            &mut self.snapshots.job
-        else {
-            return;
-        };
-        if *peer != from || *transfer != message.transfer {
-            return;
-        }
-        *pulled_at = cx.now();
-        if message.index == *index + 1 && !*last {
-            *index += 1;
-            (*chunk, *last) = writer.next(&mut self.service, self.inputs.sent(), chunk_bytes);
-        }
-        if message.index == *index {
-            let (transfer, below, index) = (message.transfer, writer.below, *index);
-            cx.send(from, SnapshotChunk { transfer, below, index, chunk: chunk.clone(), last: *last });
-        } else if message.index > *index {
-            // The receiver has the last chunk and says so.
-            self.snapshots.job = None;
+        let Some(Job::Serving { writer, offer }) = &mut self.snapshots.job else { return };
+        let make = || writer.next(&mut self.service, self.inputs.sent(), chunk_bytes);
+        match offer.on_wanted(from, transfer, index, now, make) {
+            Offered::Stale => {}
+            Offered::Page { bytes: chunk, last } => {
+                cx.send(from, SnapshotChunk { transfer, below: writer.below, index, chunk, last });
+            }
+            Offered::Done => self.snapshots.job = None,
         }
     }
 
     pub(super) fn on_snapshot_chunk(&mut self, from: NodeId, message: SnapshotChunk, cx: &mut Cx<'_, Self>) {
-        let Some(incoming) = &mut self.snapshots.incoming else { return };
-        let expected = incoming.chunks.len() as u64;
-        if incoming.peer != from || incoming.transfer != message.transfer || message.index != expected {
-            return;
-        }
-        if expected == 0 {
-            incoming.below = message.below;
-        } else if incoming.below != message.below {
-            // A repeated first pull began another snapshot under the same name.
-            return;
-        }
-        incoming.chunks.push(message.chunk);
-        self.snapshots.given_up = 0;
-        (incoming.progress_at, incoming.asked_at) = (cx.now(), cx.now());
-        cx.send(from, PullSnapshot { transfer: message.transfer, index: expected + 1 });
-        if !message.last {
-            return;
-        }
-        let Some(Incoming { below, chunks, .. }) = self.snapshots.incoming.take() else { return };
+        let SnapshotChunk { transfer, below, index, chunk, last } = message;
+        let page = Page { transfer, version: below, index, bytes: chunk, last };
+        let chunks = match self.snapshots.transfers.on_page(from, page, cx.now()) {
+            Taken::Stale | Taken::OfAnother => return,
+            Taken::Next(wanted) => return Self::pull(wanted, cx),
+            Taken::Whole(wanted, chunks) => {
+                Self::pull(wanted, cx);
+                chunks
+            }
+        };
         if below <= self.next && !self.snapshots.half {
             return;
         }

@@ -1,9 +1,8 @@
 //! A shard's server whose service has blobs that are to be archived before they may go.
 
-use super::{Bench, Did, gateway, one, sends, server, topology};
+use super::{Did, Table, gateway, one, sends, server, topology};
 use kernel::{
-    ArchiveObject, BlobEffect, BlobId, BlobNotice, Bytes, DecodeError, Effect, NodeId, Role as _,
-    SnapshotStep,
+    ArchiveObject, BlobEffect, BlobId, BlobNotice, Bytes, DecodeError, Effect, NodeId, SnapshotStep,
 };
 use mason::client::Overfull;
 use mason::shard::{Attach, ShardIn, ShardServer, ShardTimer, WereArchived, WhetherArchived};
@@ -82,9 +81,9 @@ fn object(id: BlobId) -> ArchiveObject {
 type Server = ShardServer<Attic>;
 
 /// The server of host `host` with blobs 0, 1 and so on, all on its disk.
-fn attic(host: u32, blobs: u64) -> Bench<Server> {
+fn attic(host: u32, blobs: u64) -> Table<Server> {
     let service = Attic { waiting: (0..blobs).map(id).collect(), most: 4 };
-    Bench::new(ShardServer::new(Space(0), topology(), Parameters::default(), service), server(host, 0))
+    Table::new(ShardServer::new(Space(0), topology(), Parameters::default(), service), server(host, 0))
 }
 
 fn archives(did: &Did) -> Vec<BlobId> {
@@ -98,13 +97,13 @@ fn archives(did: &Did) -> Vec<BlobId> {
     archived.collect()
 }
 
-fn tick(bench: &mut Bench<Server>, later: Duration) -> Did {
-    bench.now += later.as_nanos() as u64;
-    bench.call(|role, cx| role.on_timer(ShardTimer::Tick, cx))
+fn tick(bench: &mut Table<Server>, later: Duration) -> Did {
+    bench.pass(later);
+    bench.timer(ShardTimer::Tick)
 }
 
-fn tell(bench: &mut Bench<Server>, notice: BlobNotice) -> Did {
-    bench.call(|role, cx| role.on_blob(notice, cx))
+fn tell(bench: &mut Table<Server>, notice: BlobNotice) -> Did {
+    bench.notice(notice)
 }
 
 fn asked(did: &Did) -> Option<(NodeId, Vec<BlobId>)> {
@@ -184,11 +183,11 @@ fn gateways_of_the_host_hear_when_too_much_waits() {
     let overfull = |bytes| one(gateway(1), Overfull { space: Space(0), bytes });
     let did = bench.hear(gateway(1), Attach {});
     assert!(sends(&did).contains(&overfull(4)[0]));
-    let did = bench.call(|role, cx| role.on_burst_end(cx));
+    let did = bench.end();
     assert!(sends(&did).iter().all(|it| *it == overfull(4)[0]));
     assert_eq!(archives(&tick(&mut bench, Duration::ZERO)), [id(0), id(3)]);
     assert!(sends(&tell(&mut bench, BlobNotice::Archived { id: id(0) })).contains(&overfull(0)[0]));
-    assert_eq!(sends(&bench.call(|role, cx| role.on_burst_end(cx))), []);
+    assert_eq!(sends(&bench.end()), []);
 }
 
 // A blob that rotted is asked for for ever, and never fetched.

@@ -1,6 +1,6 @@
 //! Groups that are added and removed: what their logs and a standby make of it.
 
-use super::{Bench, at, gateway, operation, proxy, range, sends, sequencer, topology};
+use super::{Table, at, gateway, operation, proxy, range, sends, sequencer, topology};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, StateMachine};
 use mason::client::ClientIn;
 use mason::proxy::entry::{Batch, Claim, Entry, Item, Page};
@@ -263,7 +263,7 @@ fn what_a_stub_has_is_handed_over_once() {
 fn a_standby_seals_the_groups_that_the_first_ones_log_has() {
     let mut few = mason::Topology::clone(&topology());
     few.layout = layout(3, 1, 1);
-    let mut bench = Bench::new(Sequencer::new(few.into(), Parameters::default()), sequencer(2));
+    let mut bench = Table::new(Sequencer::new(few.into(), Parameters::default()), sequencer(2));
     let asked = sends(&bench.hear(proxy(1, 0), Recover { epoch: 1 }));
     assert!(asked.iter().all(|(to, _)| to.place() == proxy(1, 0).place()), "{asked:?}");
     let Some((_, Message::Proxy(ProxyIn::Seal(Seal { attempt, .. })))) = asked.into_iter().next() else {
@@ -276,8 +276,7 @@ fn a_standby_seals_the_groups_that_the_first_ones_log_has() {
     };
     bench.hear(proxy(1, 0), sealed(0, Some(layout(4, 2, 2))));
     assert_eq!(bench.role.active_epoch(), None, "another group is in use");
-    let retry =
-        bench.call(|role, cx| kernel::Role::on_timer(role, mason::sequencer::SequencerTimer::Retry, cx));
+    let retry = bench.timer(mason::sequencer::SequencerTimer::Retry);
     assert!(
         sends(&retry).iter().all(|(to, _)| to.place() == proxy(1, 1).place()) && !sends(&retry).is_empty()
     );

@@ -1,15 +1,14 @@
 //! A shard's server whose service keeps its state in blobs.
 
-use super::{Bench, Did, at, gateway, one, operation, runs_of, sends, server, topology};
+use super::{Did, Table, at, gateway, one, operation, restored, runs_of, sends, server, topology};
 use kernel::{
-    BlobEffect, BlobId, BlobNotice, BlobRange, Bytes, Decode, DecodeError, Effect, Encode, NodeId, Position,
-    Role, SnapshotStep,
+    BlobEffect, BlobId, BlobNotice, BlobRange, Bytes, Decode, DecodeError, Effect, Encode, NodeId,
+    SnapshotStep,
 };
 use mason::client::{ReadAnswer, ReadAnswers};
 use mason::proxy::delivery::{Delivered, Work};
 use mason::shard::{
-    Behind, BlobPage, Deliver, PullBlob, PullSnapshot, Query, Read, ShardIn, ShardRecord, ShardServer,
-    ShardTimer,
+    Behind, BlobPage, Deliver, PullBlob, PullSnapshot, Query, Read, ShardIn, ShardServer, ShardTimer,
 };
 use mason::{BlobRef, Group, Message, Number, Order, Parameters, Shard, ShardOut, Space, Stamp};
 use std::collections::BTreeMap;
@@ -156,9 +155,9 @@ impl Shard for Shelf {
 type Server = ShardServer<Shelf>;
 
 /// A server that writes a snapshot after every operation, in pages of four bytes.
-fn shelf(host: u32) -> Bench<Server> {
+fn shelf(host: u32) -> Table<Server> {
     let parameters = Parameters { snapshot_every_bytes: 1, snapshot_chunk_bytes: 4, ..Parameters::default() };
-    Bench::new(ShardServer::new(Space(0), topology(), parameters, Shelf::default()), server(host, 0))
+    Table::new(ShardServer::new(Space(0), topology(), parameters, Shelf::default()), server(host, 0))
 }
 
 fn simple(number: u64, body: &'static [u8]) -> Deliver {
@@ -179,25 +178,25 @@ fn blobs_of(did: &Did) -> Vec<BlobEffect> {
     did.iter().filter_map(blob).collect()
 }
 
-fn notice(bench: &mut Bench<Server>, notice: BlobNotice) -> Did {
-    let mut did = bench.call(|role, cx| role.on_blob(notice, cx));
-    did.extend(bench.call(|role, cx| role.on_burst_end(cx)));
+fn notice(bench: &mut Table<Server>, notice: BlobNotice) -> Did {
+    let mut did = bench.notice(notice);
+    did.extend(bench.end());
     did
 }
 
 /// Bursts until no more of a snapshot is written.
-fn write_snapshot(bench: &mut Bench<Server>) -> Did {
+fn write_snapshot(bench: &mut Table<Server>) -> Did {
     let mut did = Did::new();
     for _ in 0..8 {
-        bench.now += Duration::from_millis(2).as_nanos() as u64;
-        did.extend(bench.call(|role, cx| role.on_burst_end(cx)));
+        bench.pass(Duration::from_millis(2));
+        did.extend(bench.end());
     }
     did
 }
 
-fn tick(bench: &mut Bench<Server>) -> Vec<(NodeId, Message)> {
-    let mut did = bench.call(|role, cx| role.on_timer(ShardTimer::Tick, cx));
-    did.extend(bench.call(|role, cx| role.on_burst_end(cx)));
+fn tick(bench: &mut Table<Server>) -> Vec<(NodeId, Message)> {
+    let mut did = bench.timer(ShardTimer::Tick);
+    did.extend(bench.end());
     sends(&did)
 }
 
@@ -211,7 +210,7 @@ fn answer(tag: u64, executed: u64, body: &'static [u8]) -> Vec<(NodeId, Message)
 }
 
 /// Has executed one operation, whose item is on the disk and in a durable snapshot by name.
-fn with_a_blob(host: u32) -> Bench<Server> {
+fn with_a_blob(host: u32) -> Table<Server> {
     let mut bench = shelf(host);
     let did = bench.burst(replica(), simple(1, b"an item"));
     assert_eq!(blobs_of(&did), [BlobEffect::Store { id: id(0), bytes: Bytes::from_static(b"an item") }]);
@@ -243,11 +242,8 @@ fn a_blob_is_dropped_when_no_durable_snapshot_names_it() {
     assert!(did[end..].contains(&Effect::Blob(BlobEffect::Drop { id: id(0) })));
     // The next life knows what its snapshot names.
     let again = ShardServer::new(Space(0), topology(), Parameters::default(), Shelf::default());
-    let mut again = Bench { role: again, ..shelf(1) };
-    for (at, record) in records.iter().enumerate() {
-        again.role.restore(Position(at as u64), ShardRecord::decoded(record).expect("what was written"));
-    }
-    let did = again.call(|role, cx| role.on_start(cx));
+    let mut again = Table::unstarted(restored(again, &records), server(1, 0));
+    let did = again.start();
     assert_eq!(blobs_of(&did), [BlobEffect::Keep { ids: vec![id(0)] }]);
 }
 
@@ -291,8 +287,8 @@ fn what_a_peers_snapshot_names_is_fetched_before_it_counts() {
     assert_eq!((bench.role.next(), bench.role.blobs_missing()), (Number(2), 1));
     assert_eq!(blobs_of(&bench.burst(gateway(1), read(1, 0))), [], "what is not here is not loaded");
     bench.journal();
-    bench.now += Duration::from_millis(500).as_nanos() as u64;
-    let did = bench.call(|role, cx| role.on_burst_end(cx));
+    bench.pass(Duration::from_millis(500));
+    let did = bench.end();
     assert_eq!(bench.journal(), Vec::<Bytes>::new(), "no snapshot without it");
     let (to, pull) = sends(&did)[0].clone();
     assert_eq!(pull, PullBlob { id: id(0), offset: 0, bytes: 4 }.into());
@@ -306,10 +302,10 @@ fn what_a_peers_snapshot_names_is_fetched_before_it_counts() {
     assert_eq!(bench.hear(server(9, 0), page(0, b"an i")), [], "of somebody who was not asked");
     let next = one(to, PullBlob { id: id(0), offset: 4, bytes: 4 });
     assert_eq!(sends(&bench.hear(to, page(0, b"an i"))), next);
-    assert!(super::rejects(&bench.hear(to, page(4, b"TEM"))));
+    assert!(table::rejects(&bench.hear(to, page(4, b"TEM"))));
     for (offset, bytes) in [(0, &b"an i"[..]), (4, &b"tem"[..])] {
-        bench.now += Duration::from_millis(500).as_nanos() as u64;
-        let did = bench.call(|role, cx| role.on_burst_end(cx));
+        bench.pass(Duration::from_millis(500));
+        let did = bench.end();
         let asked = sends(&did).into_iter().find_map(|(to, message)| match message {
             Message::Shard(ShardIn::PullBlob(pull)) => Some((to, pull.offset)),
             _ => None,
@@ -342,7 +338,7 @@ fn what_a_peers_snapshot_names_is_fetched_before_it_counts() {
 fn execution_waits_for_the_disk() {
     let service = Shelf { held_max: Some(1), ..Shelf::default() };
     let role = ShardServer::new(Space(0), topology(), Parameters::default(), service);
-    let mut bench = Bench { role, ..shelf(1) };
+    let mut bench = Table::new(role, server(1, 0));
     bench.burst(replica(), simple(1, b"an item"));
     bench.burst(replica(), simple(2, b"another"));
     bench.burst(replica(), simple(3, b"a third"));

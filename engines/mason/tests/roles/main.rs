@@ -8,14 +8,11 @@ mod sequencer;
 mod shard;
 mod spreading;
 
-use kernel::{
-    Bytes, Cx, Effect, Effects, HostId, Instant, NodeId, Place, Position, Rng, Role, Situation, Wall,
-};
+use kernel::{Bytes, HostId, NodeId, Place};
 use mason::proxy::delivery::{Delivered, Run, Runs, Work};
-use mason::{
-    Group, Layout, Mason, Message, Number, Operation, Placed, ProxyGroup, Range, Response, Space, Topology,
-};
+use mason::{Group, Layout, Mason, Message, Number, Operation, Placed, ProxyGroup, Range, Space, Topology};
 use std::sync::Arc;
+use table::{Table, rejects, restored, sends};
 
 const SEQUENCER: u32 = 0x100;
 const GATEWAY: u32 = 0x101;
@@ -64,64 +61,7 @@ fn operation(tag: u64, body: &'static [u8]) -> Operation {
     Operation { origin: gateway(1), incarnation: 1, tag, body: Bytes::from_static(body) }
 }
 
-/// A role on a table: its clock is turned by hand.
-struct Bench<R: Role<Family = Mason>> {
-    role: R,
-    me: NodeId,
-    now: u64,
-    rng: Rng,
-    effects: Effects<Mason>,
-}
-
-type Did = Vec<Effect<Message, Response>>;
-
-impl<R: Role<Family = Mason>> Bench<R> {
-    fn new(role: R, me: NodeId) -> Self {
-        let effects = Effects::new(Position(0), false);
-        let mut bench = Self { role, me, now: 1 << 40, rng: Rng::seeded(1), effects };
-        bench.call(|role, cx| role.on_start(cx));
-        bench
-    }
-
-    fn call(&mut self, call: impl FnOnce(&mut R, &mut Cx<'_, R>)) -> Did {
-        let situation = Situation {
-            node: self.me,
-            now: Instant(self.now),
-            wall: Wall { earliest: 0, latest: 0 },
-            rng: &mut self.rng,
-        };
-        call(&mut self.role, &mut Cx::new(situation, &mut self.effects));
-        self.effects.drain().collect()
-    }
-
-    fn hear(&mut self, from: NodeId, message: impl Into<R::In>) -> Did {
-        let message = message.into();
-        self.call(|role, cx| role.on_message(from, message, cx))
-    }
-
-    /// A message, and the end of the burst it came in.
-    fn burst(&mut self, from: NodeId, message: impl Into<R::In>) -> Did {
-        let mut did = self.hear(from, message);
-        did.extend(self.call(|role, cx| role.on_burst_end(cx)));
-        did
-    }
-
-    fn journal(&mut self) -> Vec<Bytes> {
-        let records = self.effects.records().map(|record| Bytes::copy_from_slice(record.bytes)).collect();
-        self.effects.clear_records();
-        records
-    }
-}
-
-fn sends(did: &Did) -> Vec<(NodeId, Message)> {
-    let sent = did.iter().filter_map(|effect| match effect {
-        Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
-            Some((*to, message.clone()))
-        }
-        _ => None,
-    });
-    sent.collect()
-}
+type Did = table::Did<Mason>;
 
 fn one(to: NodeId, message: impl Into<Message>) -> Vec<(NodeId, Message)> {
     vec![(to, message.into())]
@@ -130,10 +70,6 @@ fn one(to: NodeId, message: impl Into<Message>) -> Vec<(NodeId, Message)> {
 fn all(to: impl IntoIterator<Item = NodeId>, message: impl Into<Message>) -> Vec<(NodeId, Message)> {
     let message = message.into();
     to.into_iter().map(|to| (to, message.clone())).collect()
-}
-
-fn rejects(did: &Did) -> bool {
-    matches!(did[..], [Effect::Reject { .. }])
 }
 
 fn proxies(group: Group) -> Vec<NodeId> {

@@ -1,6 +1,6 @@
 //! The sequencer.
 
-use super::{Bench, Did, all, at, one, proxies, proxy, range, rejects, sends, sequencer, topology};
+use super::{Did, Table, all, at, one, proxies, proxy, range, rejects, sends, sequencer, topology};
 use mason::proxy::{Active, Allocated, Fill, NotActive, Pong, Probed, Seal};
 use mason::sequencer::{
     Allocate, Allocation, Filled, Ping, Probe, Recover, Sealed, Sequencer, SequencerTimer,
@@ -28,12 +28,12 @@ fn parameters() -> Parameters {
     Parameters { stamp_gap: 100, ..Parameters::default() }
 }
 
-fn standby() -> Bench<Sequencer> {
-    Bench::new(Sequencer::new(topology(), parameters()), sequencer(2))
+fn standby() -> Table<Sequencer> {
+    Table::new(Sequencer::new(topology(), parameters()), sequencer(2))
 }
 
 /// The sequencer of epoch 1 of a new cluster.
-fn active() -> Bench<Sequencer> {
+fn active() -> Table<Sequencer> {
     let mut bench = standby();
     bench.hear(proxy(1, 0), Recover { epoch: 1 });
     bench.hear(proxy(1, 0), sealed(0, 1, &[], 0));
@@ -159,7 +159,7 @@ fn a_standby_takes_over_when_all_groups_are_sealed() {
     let other = Sealed { attempt: Some(7), ..sealed(1, 4, &[], 0) };
     bench.hear(proxy(2, 1), other);
     assert_eq!(bench.role.active_epoch(), None, "an earlier life's seal says nothing of what that life gave");
-    let retry = bench.call(|role, cx| kernel::Role::on_timer(role, SequencerTimer::Retry, cx));
+    let retry = bench.timer(SequencerTimer::Retry);
     assert_eq!(
         sends(&retry),
         all(proxies(Group(1)), Seal { epoch: 4, attempt: first() }),
@@ -188,9 +188,7 @@ fn holes_are_asked_to_be_filled_until_they_are() {
     bench.hear(proxy(1, 0), Recover { epoch: 1 });
     bench.hear(proxy(1, 0), sealed(0, 1, &[range(0, 2, 1)], 1));
     bench.hear(proxy(2, 1), sealed(1, 1, &[], 0));
-    let retry = |bench: &mut Bench<Sequencer>| {
-        sends(&bench.call(|role, cx| kernel::Role::on_timer(role, SequencerTimer::Retry, cx)))
-    };
+    let retry = |bench: &mut Table<Sequencer>| sends(&bench.timer(SequencerTimer::Retry));
     let fill = Fill { epoch: 1, holes: vec![range(0, 1, 1)] };
     assert_eq!(retry(&mut bench), all(proxies(Group(0)), fill.clone()));
     bench.hear(proxy(1, 0), Filled { group: Group(0), epoch: 0 });

@@ -1,7 +1,7 @@
 //! A shard's server.
 
 use super::runs_of;
-use super::{Bench, Did, all, at, gateway, one, operation, proxy, sends, server, topology};
+use super::{Did, Table, all, at, gateway, one, operation, proxy, sends, server, topology};
 use kernel::{BlobRange, Bytes, Decode, DecodeError, Effect, NodeId, Position, Role, SnapshotStep};
 use mason::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers, Skipped};
 use mason::proxy::delivery::{Delivered, Work};
@@ -76,13 +76,13 @@ impl Shard for Diary {
 
 type Server = ShardServer<Diary>;
 
-fn bench(host: u32, space: u32, snapshot_every_bytes: u64) -> Bench<Server> {
+fn bench(host: u32, space: u32, snapshot_every_bytes: u64) -> Table<Server> {
     let parameters = Parameters { snapshot_every_bytes, ..Parameters::default() };
     let server_ = ShardServer::new(Space(space as u16), topology(), parameters, Diary::default());
-    Bench::new(server_, server(host, space))
+    Table::new(server_, server(host, space))
 }
 
-fn shard() -> Bench<Server> {
+fn shard() -> Table<Server> {
     bench(1, 0, u64::MAX)
 }
 
@@ -103,7 +103,7 @@ fn replica() -> NodeId {
     super::node(1, 0x99)
 }
 
-fn text(bench: &Bench<Server>) -> &[u8] {
+fn text(bench: &Table<Server>) -> &[u8] {
     &bench.role.service().text
 }
 
@@ -115,9 +115,9 @@ fn to_gateway(message: impl Into<Message>) -> Vec<(NodeId, Message)> {
     one(gateway(1), message)
 }
 
-fn tick(bench: &mut Bench<Server>) -> Vec<(NodeId, Message)> {
-    bench.now += Parameters::default().ask_after.as_nanos() as u64;
-    sends(&bench.call(|role, cx| role.on_timer(ShardTimer::Tick, cx)))
+fn tick(bench: &mut Table<Server>) -> Vec<(NodeId, Message)> {
+    bench.pass(Parameters::default().ask_after);
+    sends(&bench.timer(ShardTimer::Tick))
 }
 
 // A shard that executes past a hole, twice, or out of order is not the others' equal.
@@ -134,7 +134,7 @@ fn numbers_are_executed_in_order_and_once() {
     assert_eq!(bench.burst(replica(), simple(2, b"B")), []);
     assert_eq!((bench.role.next(), text(&bench)), (Number(3), b"b".as_slice()));
     let stray = executes(&[at(1, 3)], 30, 3, b"stray");
-    assert!(super::rejects(
+    assert!(table::rejects(
         &bench
             .hear(replica(), Deliver { group: Group(1), runs: runs_of(1, &[stray]), cut: None, more: false })
     ));
@@ -309,14 +309,14 @@ fn progress_is_told_when_it_is_covered() {
 }
 
 /// Executes `numbers` operations, then writes its snapshot as far as it is due.
-fn with_snapshot(host: u32) -> (Bench<Server>, Did) {
+fn with_snapshot(host: u32) -> (Table<Server>, Did) {
     let mut bench = bench(host, 0, 60);
     bench.burst(replica(), simple(1, b"a"));
     bench.burst(replica(), simple(2, b"b"));
     let mut did = Did::new();
     for _ in 0..8 {
-        bench.now += Duration::from_millis(2).as_nanos() as u64;
-        did.extend(bench.call(|role, cx| role.on_burst_end(cx)));
+        bench.pass(Duration::from_millis(2));
+        did.extend(bench.end());
     }
     (bench, did)
 }
@@ -333,7 +333,7 @@ fn a_snapshot_is_told_of_when_it_is_durable_and_reads_back() {
     assert_eq!(records.first(), Some(&ShardRecord::Begin { below: Number(3) }));
     assert_eq!(records.last(), Some(&ShardRecord::End));
     assert!(did.contains(&Effect::Trim { before: Position(0) }));
-    let told = bench.call(|role, cx| role.on_timer(ShardTimer::Tick, cx));
+    let told = bench.timer(ShardTimer::Tick);
     let durable: Vec<NodeId> = told
         .iter()
         .filter_map(|effect| match effect {

@@ -1,6 +1,8 @@
 //! Handing a service's state over among shards: what comes first, who waits for what, and who is told.
 
-use super::{Bench, at, gateway, node, one, operation, proxy, range, sends, sequencer, server, topology};
+use super::{
+    Table, at, gateway, node, one, operation, proxy, range, restored, sends, sequencer, server, topology,
+};
 use kernel::{BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, SnapshotStep, StateMachine};
 use mason::client::{Notice, ReadAnswer, ReadAnswers, Spreads};
 use mason::proxy::delivery::{Run, Runs, Work};
@@ -74,7 +76,7 @@ mod the_sequencer {
     // An operation that is numbered by the new spread below the hand-over is executed by a shard that has not what it concerns.
     #[test]
     fn nothing_is_given_away_before_the_log_has_the_hand_over() {
-        let mut bench = Bench::new(Sequencer::new(roomy(), parameters()), sequencer(2));
+        let mut bench = Table::new(Sequencer::new(roomy(), parameters()), sequencer(2));
         bench.hear(proxy(1, 0), Recover { epoch: 1 });
         bench.hear(proxy(1, 1), sealed(1, None));
         let did = sends(&bench.hear(proxy(1, 0), sealed(0, None)));
@@ -94,7 +96,7 @@ mod the_sequencer {
     // Whose spaces were chosen by the old spread is told of the new one; and one that the log has is not handed over again.
     #[test]
     fn requests_of_another_spread_are_refused() {
-        let mut bench = Bench::new(Sequencer::new(roomy(), parameters()), sequencer(2));
+        let mut bench = Table::new(Sequencer::new(roomy(), parameters()), sequencer(2));
         bench.hear(proxy(1, 0), Recover { epoch: 1 });
         bench.hear(proxy(1, 1), sealed(1, None));
         let did = sends(&bench.hear(proxy(1, 0), sealed(0, Some(spread()))));
@@ -289,9 +291,9 @@ mod a_shard {
 
     type Server = ShardServer<Letters>;
 
-    fn bench(space: u16, has: &[u8]) -> Bench<Server> {
+    fn bench(space: u16, has: &[u8]) -> Table<Server> {
         let role = ShardServer::new(Space(space), roomy(), Parameters::default(), Letters::of(space, has));
-        Bench::new(role, server(1, u32::from(space)))
+        Table::new(role, server(1, u32::from(space)))
     }
 
     fn replica() -> NodeId {
@@ -430,8 +432,8 @@ mod a_shard {
             third.burst(server(1, u32::from(other)), said(1, other, b"", None));
         }
         let mut tick = || {
-            third.now += Parameters::default().ask_after.as_nanos() as u64;
-            sends(&third.call(|role, cx| kernel::Role::on_timer(role, ShardTimer::Tick, cx)))
+            third.pass(Parameters::default().ask_after);
+            sends(&third.timer(ShardTimer::Tick))
         };
         tick();
         let want = WantWatched { version: 4, space: Space(2) };
@@ -458,14 +460,11 @@ mod a_shard {
         }
         assert_eq!(first.role.spread(), &spread());
         for _ in 0..10 {
-            first.now += 5_000_000;
-            first.call(kernel::Role::on_burst_end);
+            first.pass(std::time::Duration::from_millis(5));
+            first.end();
         }
         let mut again = bench(0, b"");
-        for record in first.journal() {
-            let record = mason::shard::ShardRecord::decoded(&record).expect("what was just written");
-            kernel::Role::restore(&mut again.role, kernel::Position(0), record);
-        }
+        again.role = restored(again.role, &first.journal());
         assert_eq!((again.role.spread(), &again.role.service().has[..]), (&spread(), &b"am"[..]));
         let want = WantInputs { number: mason::Number(3), wanted_at: mason::Number(1), part: None };
         let kept = sends(&again.hear(server(2, 2), want));

@@ -4,10 +4,7 @@ mod membership;
 mod replica;
 mod resume;
 
-use kernel::{
-    Bytes, Cx, Effect, Effects, Family, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role,
-};
-use kernel::{Situation, Wall};
+use kernel::{Bytes, Effect, HostId, NodeId, Place, Position, RequestId, Role as _};
 use parts::{Acceptors, Ballot, Group, Sequence, SessionId, Slot};
 use paxos::multipaxos::acceptor::{self, Acceptor, AcceptorIn, AcceptorRecord};
 use paxos::multipaxos::batcher::{self, Batcher};
@@ -18,6 +15,8 @@ use paxos::multipaxos::{Paxos, Pulse};
 use paxos::{
     Call, Commands, Configuration, Configurations, GroupKind, Level, Message, Outcome, Parameters, Value,
 };
+use std::time::Duration;
+use table::{Table, sends};
 
 const BATCHER: u32 = 1;
 const LEADER: u32 = 2;
@@ -68,69 +67,18 @@ fn pulse(round: u64) -> Pulse {
     }
 }
 
-/// A role on a table: its clock is turned by hand.
-struct Bench<R: Role<Family = Paxos>> {
-    role: R,
-    me: NodeId,
-    now: u64,
-    rng: Rng,
-    effects: Effects<Paxos>,
-}
-
-type Did = Vec<Effect<Message, <Paxos as Family>::Response>>;
-
-impl<R: Role<Family = Paxos>> Bench<R> {
-    fn new(role: R, me: NodeId) -> Self {
-        let mut bench =
-            Self { role, me, now: 1 << 40, rng: Rng::seeded(1), effects: Effects::new(Position(0), false) };
-        bench.call(|role, cx| role.on_start(cx));
-        bench
-    }
-
-    fn call(&mut self, call: impl FnOnce(&mut R, &mut Cx<'_, R>)) -> Did {
-        let situation = Situation {
-            node: self.me,
-            now: Instant(self.now),
-            wall: Wall { earliest: 0, latest: 0 },
-            rng: &mut self.rng,
-        };
-        call(&mut self.role, &mut Cx::new(situation, &mut self.effects));
-        self.effects.drain().collect()
-    }
-
-    fn hear(&mut self, from: NodeId, message: impl Into<R::In>) -> Did {
-        let message = message.into();
-        self.call(|role, cx| role.on_message(from, message, cx))
-    }
-
-    /// What was appended since the last look.
-    fn journal(&mut self) -> usize {
-        let count = self.effects.records().count();
-        self.effects.clear_records();
-        count
-    }
-}
-
-fn sends(did: &Did) -> Vec<(NodeId, Message)> {
-    let sent = did.iter().filter_map(|effect| match effect {
-        Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
-            Some((*to, message.clone()))
-        }
-        _ => None,
-    });
-    sent.collect()
-}
+type Did = table::Did<Paxos>;
 
 fn now(to: NodeId, message: impl Into<Message>) -> Did {
     vec![Effect::Send { to, message: message.into() }]
 }
 
-fn active_acceptor() -> Bench<Acceptor> {
+fn active_acceptor() -> Table<Acceptor> {
     let mut acceptor = Acceptor::new(Parameters::default(), configurations(1), Some(node(1, REPLICA)));
     let members = (1..=3).map(|host| (node(host, ACCEPTOR), 7)).collect();
     acceptor.restore(Position(0), AcceptorRecord::Blank { incarnation: 7 });
     acceptor.restore(Position(1), AcceptorRecord::Active { members });
-    Bench::new(acceptor, node(1, ACCEPTOR))
+    Table::new(acceptor, node(1, ACCEPTOR))
 }
 
 // A vote or promise revealed before it is durable is forgotten by a crash and counted by others.
@@ -139,16 +87,16 @@ fn an_acceptor_promises_and_votes_durably_and_once() {
     let mut acceptor = active_acceptor();
     let ask = acceptor::Phase1a { ballot: ballot(2), from: Slot(0), inquiry: 5, version: Some(0) };
     let did = acceptor.hear(node(1, LEADER), ask);
-    assert_eq!(acceptor.journal(), 1);
+    assert_eq!(acceptor.journal().len(), 1);
     assert!(matches!(did[..], [Effect::SendDurable { after: Position(1), .. }]), "{did:?}");
     let did = acceptor.hear(node(2, PROXY), noop(4, 2));
     let vote = proxy_leader::Phase2b { ballot: ballot(2), slot: Slot(4) };
     assert_eq!(did[0], Effect::SendDurable { to: node(2, PROXY), message: vote.into(), after: Position(2) });
     assert_eq!(sends(&did)[1].0, node(1, REPLICA), "the replica of this host takes the value from here");
-    assert_eq!(acceptor.journal(), 1);
+    assert_eq!(acceptor.journal().len(), 1);
     let again = acceptor.hear(node(2, PROXY), noop(4, 2));
     assert!(matches!(again[0], Effect::SendDurable { .. }), "a repeated question is answered as before");
-    assert_eq!(acceptor.journal(), 0, "and not written twice");
+    assert_eq!(acceptor.journal().len(), 0, "and not written twice");
 }
 
 // An acceptor that votes below its promise lets an old leader choose a second value.
@@ -164,21 +112,21 @@ fn an_acceptor_refuses_lower_ballots() {
     assert_eq!(acceptor.hear(node(2, LEADER), ask), now(node(2, LEADER), leader::Nack { promised }));
     let seal = acceptor::Seal { ballot: ballot(4), version: 3 };
     assert_eq!(acceptor.hear(node(2, LEADER), seal), now(node(2, LEADER), leader::Nack { promised }));
-    assert_eq!(acceptor.journal(), 0);
+    assert_eq!(acceptor.journal().len(), 0);
 }
 
 // A candidate that is granted votes while a leader is heard unseats it again and again.
 #[test]
 fn an_acceptor_grants_no_vote_while_it_hears_a_leader() {
     let mut acceptor = active_acceptor();
-    let asks = |bench: &mut Bench<Acceptor>| {
+    let asks = |bench: &mut Table<Acceptor>| {
         sends(&bench.hear(node(2, LEADER), acceptor::PreVote { ballot: ballot(9), version: Some(0) }))
     };
     let answer = |granted, promised| leader::PreVoteAck { ballot: ballot(9), granted, promised }.into();
     assert_eq!(asks(&mut acceptor), [(node(2, LEADER), answer(true, Ballot::ZERO))]);
     acceptor.hear(node(1, LEADER), acceptor::Heartbeat { pulse: pulse(2) });
     assert_eq!(asks(&mut acceptor), [(node(2, LEADER), answer(false, Ballot::ZERO))]);
-    acceptor.now += Parameters::default().election_timeout.as_nanos() as u64;
+    acceptor.pass(Parameters::default().election_timeout);
     assert_eq!(asks(&mut acceptor), [(node(2, LEADER), answer(true, Ballot::ZERO))]);
 }
 
@@ -192,7 +140,7 @@ fn a_sealed_acceptor_answers_no_older_reads() {
     assert_eq!(acceptor.hear(node(2, BATCHER), read()), now(node(2, BATCHER), ack));
     acceptor.journal();
     let did = acceptor.hear(node(1, LEADER), acceptor::Seal { ballot: ballot(1), version: 1 });
-    assert!(matches!(did[..], [Effect::SendDurable { .. }]) && acceptor.journal() == 1);
+    assert!(matches!(did[..], [Effect::SendDurable { .. }]) && acceptor.journal().len() == 1);
     let superseded = batcher::Superseded { id: 3, configurations: configurations(1) };
     assert!(sends(&acceptor.hear(node(2, BATCHER), read())).contains(&(node(2, BATCHER), superseded.into())));
 }
@@ -201,13 +149,13 @@ fn a_sealed_acceptor_answers_no_older_reads() {
 #[test]
 fn a_blank_acceptor_is_silent_until_all_were_blank_together() {
     let mut acceptor =
-        Bench::new(Acceptor::new(Parameters::default(), configurations(1), None), node(1, ACCEPTOR));
+        Table::new(Acceptor::new(Parameters::default(), configurations(1), None), node(1, ACCEPTOR));
     assert!(acceptor.hear(node(1, PROXY), noop(0, 1)).is_empty());
     acceptor.hear(node(2, ACCEPTOR), acceptor::Blank { incarnation: 2 });
-    acceptor.call(|role, cx| role.on_timer(acceptor::AcceptorTimer::Enlist, cx));
+    acceptor.timer(acceptor::AcceptorTimer::Enlist);
     assert!(!acceptor.role.is_active(), "one is not heard yet");
     acceptor.hear(node(3, ACCEPTOR), acceptor::Blank { incarnation: 3 });
-    let did = acceptor.call(|role, cx| role.on_timer(acceptor::AcceptorTimer::Enlist, cx));
+    let did = acceptor.timer(acceptor::AcceptorTimer::Enlist);
     assert!(acceptor.role.is_active());
     let reveals = |effect: &Effect<Message, Outcome>| {
         matches!(effect, Effect::Send { message: Message::Acceptor(AcceptorIn::Blank(_)), .. })
@@ -215,7 +163,7 @@ fn a_blank_acceptor_is_silent_until_all_were_blank_together() {
     assert!(!did.iter().any(reveals), "an incarnation leaves only when it is durable");
 
     let mut wiped =
-        Bench::new(Acceptor::new(Parameters::default(), configurations(1), None), node(1, ACCEPTOR));
+        Table::new(Acceptor::new(Parameters::default(), configurations(1), None), node(1, ACCEPTOR));
     let members = (1..=3).map(|host| (node(host, ACCEPTOR), 40)).collect();
     wiped.hear(node(2, ACCEPTOR), acceptor::Born { members });
     assert!(wiped.role.is_refused() && wiped.hear(node(1, PROXY), noop(0, 1)).is_empty());
@@ -236,7 +184,7 @@ fn an_acceptor_forgets_what_snapshots_hold_and_no_more() {
 // One acceptor counted twice is no quorum; a vote in another ballot is none for this one.
 #[test]
 fn a_proxy_leader_counts_each_vote_once() {
-    let mut proxy = Bench::new(ProxyLeader::new(Parameters::default(), configurations(1)), node(1, PROXY));
+    let mut proxy = Table::new(ProxyLeader::new(Parameters::default(), configurations(1)), node(1, PROXY));
     let assign = proxy_leader::Assign { ballot: ballot(2), slot: Slot(3), version: 0, value: Value::Noop };
     assert_eq!(sends(&proxy.hear(node(1, LEADER), assign.clone())).len(), 3);
     assert!(sends(&proxy.hear(node(1, LEADER), assign)).is_empty(), "assigned already");
@@ -254,14 +202,14 @@ fn a_proxy_leader_counts_each_vote_once() {
 #[test]
 fn a_thrifty_proxy_leader_asks_the_silent_when_it_is_late() {
     let parameters = Parameters { thrifty: true, ..Parameters::default() };
-    let resend_after = parameters.resend_after.as_nanos() as u64;
-    let mut proxy = Bench::new(ProxyLeader::new(parameters, configurations(1)), node(1, PROXY));
+    let resend_after = parameters.resend_after;
+    let mut proxy = Table::new(ProxyLeader::new(parameters, configurations(1)), node(1, PROXY));
     let assign = proxy_leader::Assign { ballot: ballot(2), slot: Slot(0), version: 0, value: Value::Noop };
     let asked: Vec<NodeId> = sends(&proxy.hear(node(1, LEADER), assign)).iter().map(|(to, _)| *to).collect();
     assert_eq!(asked, [node(1, ACCEPTOR), node(2, ACCEPTOR)]);
     proxy.hear(node(1, ACCEPTOR), proxy_leader::Phase2b { ballot: ballot(2), slot: Slot(0) });
-    proxy.now += resend_after;
-    let did = proxy.call(|role, cx| role.on_timer(proxy_leader::ProxyLeaderTimer::Resend, cx));
+    proxy.pass(resend_after);
+    let did = proxy.timer(proxy_leader::ProxyLeaderTimer::Resend);
     let asked: Vec<NodeId> = sends(&did).iter().map(|(to, _)| *to).collect();
     assert_eq!(asked, [node(2, ACCEPTOR), node(3, ACCEPTOR)]);
 }
@@ -269,7 +217,7 @@ fn a_thrifty_proxy_leader_asks_the_silent_when_it_is_late() {
 // A refused proposal that is kept is resent for ever, and its leader never learns that it was deposed.
 #[test]
 fn a_refused_proxy_leader_tells_its_leader() {
-    let mut proxy = Bench::new(ProxyLeader::new(Parameters::default(), configurations(1)), node(1, PROXY));
+    let mut proxy = Table::new(ProxyLeader::new(Parameters::default(), configurations(1)), node(1, PROXY));
     proxy.hear(
         node(1, LEADER),
         proxy_leader::Assign { ballot: ballot(2), slot: Slot(0), version: 0, value: Value::Noop },
@@ -280,8 +228,8 @@ fn a_refused_proxy_leader_tells_its_leader() {
 }
 
 /// A leader of round 1 after Phase 1 in which acceptors 1 and 2 reported `votes`.
-fn leading(first: Vec<leader::ReportedVote>, second: Vec<leader::ReportedVote>) -> (Bench<Leader>, Did) {
-    let mut bench = Bench::new(Leader::new(Parameters::default(), configurations(1)), node(1, LEADER));
+fn leading(first: Vec<leader::ReportedVote>, second: Vec<leader::ReportedVote>) -> (Table<Leader>, Did) {
+    let mut bench = Table::new(Leader::new(Parameters::default(), configurations(1)), node(1, LEADER));
     let executed = leader::Executed {
         executed: Slot(0),
         version: 0,
@@ -290,7 +238,7 @@ fn leading(first: Vec<leader::ReportedVote>, second: Vec<leader::ReportedVote>) 
         hears: None,
     };
     bench.hear(node(1, REPLICA), executed);
-    bench.call(|role, cx| role.on_timer(leader::LeaderTimer::Election, cx));
+    bench.timer(leader::LeaderTimer::Election);
     let ack = leader::PreVoteAck { ballot: ballot(1), granted: true, promised: Ballot::ZERO };
     bench.hear(node(1, ACCEPTOR), ack.clone());
     let asked = bench.hear(node(2, ACCEPTOR), ack);
@@ -370,7 +318,7 @@ fn a_leader_stays_within_its_window() {
 #[test]
 fn a_read_waits_for_every_group() {
     for (groups, through) in [(1, 9), (2, 10)] {
-        let mut bench = Bench::new(
+        let mut bench = Table::new(
             Batcher::new(Parameters::default(), configurations(groups), node(1, UNBATCHER)),
             node(1, BATCHER),
         );
@@ -382,7 +330,7 @@ fn a_read_waits_for_every_group() {
             node(9, CLIENT),
             batcher::Query { session, level: Level::Linearizable, seen: Slot(0), queries },
         );
-        let asked = sends(&bench.call(|role, cx| role.on_burst_end(cx)));
+        let asked = sends(&bench.end());
         assert_eq!(asked.len(), 3, "one group is asked");
         let (first, Message::Acceptor(AcceptorIn::PreRead(ask))) = asked[0].clone() else {
             panic!("{asked:?}")
@@ -403,21 +351,21 @@ fn a_read_waits_for_every_group() {
 // Whoever takes another session's answer for its own tells the application what never happened.
 #[test]
 fn a_client_takes_its_own_answers_only() {
-    let mut bench = Bench::new(
-        Client::new(vec![node(1, BATCHER), node(2, BATCHER)], std::time::Duration::from_millis(100)),
+    let mut bench = Table::new(
+        Client::new(vec![node(1, BATCHER), node(2, BATCHER)], Duration::from_millis(100)),
         node(9, CLIENT),
     );
     let call = Call::Write(Bytes::from_static(b"put"));
     bench.call(|role, cx| role.on_request(RequestId(1), call, cx));
-    let opening = sends(&bench.call(|role, cx| role.on_burst_end(cx)));
+    let opening = sends(&bench.end());
     let Message::Batcher(batcher::BatcherIn::Submit(open)) = &opening[0].1 else { panic!("{opening:?}") };
     assert_eq!(open.kind, GroupKind::Open);
     let mine = open.session;
     let answer = |session, results| client::Results { session, executed: Slot(6), results };
     bench.hear(node(1, UNBATCHER), answer(SessionId(mine.0 ^ 1), client::Row::default()));
-    assert!(sends(&bench.call(|role, cx| role.on_burst_end(cx))).is_empty(), "another session was opened");
+    assert!(sends(&bench.end()).is_empty(), "another session was opened");
     bench.hear(node(1, UNBATCHER), answer(mine, client::Row::default()));
-    let sent = sends(&bench.call(|role, cx| role.on_burst_end(cx)));
+    let sent = sends(&bench.end());
     let Message::Batcher(batcher::BatcherIn::Submit(submit)) = &sent[0].1 else { panic!("{sent:?}") };
     assert_eq!(submit.kind, GroupKind::ExecuteIn(Slot(5)), "the slot in which the session was opened");
     let mut row = client::Row::default();
@@ -431,38 +379,38 @@ fn a_client_takes_its_own_answers_only() {
 // A client that stays with a dead batcher never gets an answer.
 #[test]
 fn a_client_turns_to_the_next_batcher() {
-    let mut bench = Bench::new(
-        Client::new(vec![node(1, BATCHER), node(2, BATCHER)], std::time::Duration::from_millis(100)),
+    let mut bench = Table::new(
+        Client::new(vec![node(1, BATCHER), node(2, BATCHER)], Duration::from_millis(100)),
         node(9, CLIENT),
     );
     let read = Call::Read { query: Bytes::from_static(b"get"), level: Level::Eventual };
     bench.call(|role, cx| role.on_request(RequestId(1), read, cx));
-    assert_eq!(sends(&bench.call(|role, cx| role.on_burst_end(cx)))[0].0, node(1, BATCHER));
-    bench.now += 100_000_000;
-    bench.call(|role, cx| role.on_timer(client::ClientTimer::Resend, cx));
-    assert_eq!(sends(&bench.call(|role, cx| role.on_burst_end(cx)))[0].0, node(2, BATCHER));
+    assert_eq!(sends(&bench.end())[0].0, node(1, BATCHER));
+    bench.pass(Duration::from_millis(100));
+    bench.timer(client::ClientTimer::Resend);
+    assert_eq!(sends(&bench.end())[0].0, node(2, BATCHER));
 }
 
 // A client that leaves whoever opened its session, because the opening took long, asks the dead in turn and never gets through.
 #[test]
 fn a_client_gives_writes_their_own_time_after_a_slow_opening() {
-    let mut bench = Bench::new(
-        Client::new(vec![node(1, BATCHER), node(2, BATCHER)], std::time::Duration::from_millis(100)),
+    let mut bench = Table::new(
+        Client::new(vec![node(1, BATCHER), node(2, BATCHER)], Duration::from_millis(100)),
         node(9, CLIENT),
     );
     let call = Call::Write(Bytes::from_static(b"put"));
     bench.call(|role, cx| role.on_request(RequestId(1), call, cx));
-    let opening = sends(&bench.call(|role, cx| role.on_burst_end(cx)));
+    let opening = sends(&bench.end());
     let Message::Batcher(batcher::BatcherIn::Submit(open)) = &opening[0].1 else { panic!("{opening:?}") };
-    bench.now += 90_000_000;
+    bench.pass(Duration::from_millis(90));
     let opened =
         client::Results { session: open.session, executed: Slot(6), results: client::Row::default() };
     bench.hear(node(1, UNBATCHER), opened);
-    assert_eq!(sends(&bench.call(|role, cx| role.on_burst_end(cx)))[0].0, node(1, BATCHER));
-    for (waited, turns) in [(10_000_000, false), (90_000_000, true)] {
-        bench.now += waited;
-        bench.call(|role, cx| role.on_timer(client::ClientTimer::Resend, cx));
-        let sent = sends(&bench.call(|role, cx| role.on_burst_end(cx)));
+    assert_eq!(sends(&bench.end())[0].0, node(1, BATCHER));
+    for (waited, turns) in [(10, false), (90, true)] {
+        bench.pass(Duration::from_millis(waited));
+        bench.timer(client::ClientTimer::Resend);
+        let sent = sends(&bench.end());
         assert_eq!(sent.iter().any(|(to, _)| *to == node(2, BATCHER)), turns, "{sent:?}");
     }
 }

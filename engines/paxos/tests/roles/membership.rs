@@ -45,7 +45,7 @@ fn asked(did: &Did) -> (Vec<NodeId>, Vec<NodeId>, Option<acceptor::Phase1a>) {
 }
 
 /// A leader that has just heard that slot 0 held the change, and what it asked.
-fn activating() -> (Bench<Leader>, Did, acceptor::Phase1a) {
+fn activating() -> (Table<Leader>, Did, acceptor::Phase1a) {
     let (mut bench, _) = leading(Vec::new(), Vec::new());
     let did = bench.hear(node(1, REPLICA), executed(1));
     let question = asked(&did).2.expect("the new acceptors are asked");
@@ -126,7 +126,7 @@ fn an_acceptor_stands_by_the_leader_it_hears() {
     let ask = |ballot| acceptor::Phase1a { ballot, from: Slot(0), inquiry: 1, version: Some(0) };
     assert!(sends(&acceptor.hear(node(2, LEADER), ask(rival))).is_empty());
     assert_eq!(sends(&acceptor.hear(node(1, LEADER), ask(ballot(3)))).len(), 1, "its leader may ask");
-    acceptor.now += Parameters::default().election_timeout.as_nanos() as u64;
+    acceptor.pass(Parameters::default().election_timeout);
     assert_eq!(sends(&acceptor.hear(node(2, LEADER), ask(rival))).len(), 1, "silence ends that");
 }
 
@@ -134,7 +134,7 @@ fn an_acceptor_stands_by_the_leader_it_hears() {
 #[test]
 fn a_newcomer_is_handed_on_to_the_leader() {
     let comer = node(7, ACCEPTOR);
-    let mut follower = Bench::new(Leader::new(Parameters::default(), configurations(1)), node(2, LEADER));
+    let mut follower = Table::new(Leader::new(Parameters::default(), configurations(1)), node(2, LEADER));
     let ask = || leader::Enlist { incarnation: 5, acceptor: None };
     assert!(sends(&follower.hear(comer, ask())).is_empty(), "nobody is known to lead");
     follower.hear(node(1, LEADER), leader::Heartbeat { pulse: pulse(1) });
@@ -143,7 +143,7 @@ fn a_newcomer_is_handed_on_to_the_leader() {
     assert_eq!(sends(&did), vec![(node(1, LEADER), handed.clone().into())]);
     assert!(sends(&follower.hear(node(1, LEADER), handed.clone())).is_empty(), "handed on twice");
     // One whose own candidacy came to nothing has a higher ballot than the leader that acceptors stand by.
-    let mut candidate = Bench::new(Leader::new(Parameters::default(), configurations(1)), node(2, LEADER));
+    let mut candidate = Table::new(Leader::new(Parameters::default(), configurations(1)), node(2, LEADER));
     let promised = Ballot { round: 7, leader: node(2, LEADER) };
     candidate.hear(node(1, ACCEPTOR), leader::Nack { promised });
     candidate.hear(node(1, LEADER), leader::Heartbeat { pulse: pulse(1) });
@@ -156,7 +156,7 @@ fn a_candidate_of_old_is_told_of_the_cluster_that_is() {
     let mut acceptor = active_acceptor();
     let now = Pulse { configurations: changed(), executed: Slot(FIRST + 2), ..pulse(2) };
     acceptor.hear(node(1, LEADER), acceptor::Heartbeat { pulse: now });
-    acceptor.now += Parameters::default().election_timeout.as_nanos() as u64;
+    acceptor.pass(Parameters::default().election_timeout);
     let rival = Ballot { round: 7, leader: node(3, LEADER) };
     let ask =
         |version| acceptor::Phase1a { ballot: rival, from: Slot(0), inquiry: 1, version: Some(version) };
@@ -164,16 +164,16 @@ fn a_candidate_of_old_is_told_of_the_cluster_that_is() {
     let told = sends(&acceptor.hear(node(3, LEADER), ask(0)));
     let [(to, Message::Leader(LeaderIn::Known(known)))] = &told[..] else { panic!("{told:?}") };
     assert_eq!((*to, known.configurations.latest().version), (node(3, LEADER), 1));
-    assert_eq!(acceptor.journal(), 0, "it promised");
+    assert_eq!(acceptor.journal().len(), 0, "it promised");
     let asked = acceptor::PreVote { ballot: rival, version: Some(0) };
     assert!(matches!(
         &sends(&acceptor.hear(node(3, LEADER), asked))[..],
         [(_, Message::Leader(LeaderIn::Known(_)))]
     ));
     assert_eq!(sends(&acceptor.hear(node(2, LEADER), ask(1))).len(), 1, "whoever knows the cluster may ask");
-    assert_eq!(acceptor.journal(), 1);
+    assert_eq!(acceptor.journal().len(), 1);
 
-    let mut candidate = Bench::new(Leader::new(Parameters::default(), configurations(1)), node(2, LEADER));
+    let mut candidate = Table::new(Leader::new(Parameters::default(), configurations(1)), node(2, LEADER));
     candidate.hear(node(1, ACCEPTOR), known.clone());
     assert_eq!(candidate.role.configurations().latest().version, 1);
 }

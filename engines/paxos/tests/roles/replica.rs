@@ -41,9 +41,9 @@ impl StateMachine for Counter {
 }
 
 /// One that has started and had nothing executed before.
-pub(super) fn replica() -> Bench<Replica<Counter>> {
+pub(super) fn replica() -> Table<Replica<Counter>> {
     let replica = Replica::new(Parameters::default(), configurations(1), Counter::default());
-    let mut bench = Bench::new(replica, node(1, REPLICA));
+    let mut bench = Table::new(replica, node(1, REPLICA));
     bench.hear(node(1, ACCEPTOR), replica::Resumed { from: Slot(0), values: Vec::new() });
     bench
 }
@@ -125,12 +125,12 @@ fn a_joining_replica_waits_for_a_snapshot() {
         Configurations::hearsay(configurations(1).latest().clone()),
         Counter::default(),
     );
-    let mut bench = Bench::new(joining, node(4, REPLICA));
+    let mut bench = Table::new(joining, node(4, REPLICA));
     bench.hear(node(1, PROXY), chosen(0, 1, Some(batch(0))));
     assert_eq!(bench.role.executed(), Slot(0));
     assert!(bench.hear(node(1, LEADER), replica::Describe {}).is_empty(), "it has no word to give");
-    let pulls = |bench: &mut Bench<Replica<Counter>>| {
-        let did = bench.call(|role, cx| role.on_timer(ReplicaTimer::CatchUp, cx));
+    let pulls = |bench: &mut Table<Replica<Counter>>| {
+        let did = bench.timer(ReplicaTimer::CatchUp);
         let begins = |message: &Message| matches!(message, Message::Replica(ReplicaIn::PullSnapshot(pull)) if pull.index == 0);
         sends(&did).iter().filter(|(_, message)| begins(message)).count()
     };
@@ -151,8 +151,8 @@ fn a_replica_that_most_others_contradict_stops() {
     let mut other = same;
     other[5] = 4;
     let (mut good, mut bad) = (run(same), run(other));
-    let told = |bench: &mut Bench<Replica<Counter>>| {
-        let did = bench.call(|role, cx| role.on_timer(ReplicaTimer::CatchUp, cx));
+    let told = |bench: &mut Table<Replica<Counter>>| {
+        let did = bench.timer(ReplicaTimer::CatchUp);
         sends(&did).into_iter().find_map(|(_, message)| match message {
             Message::Replica(ReplicaIn::Checkpoint(checkpoint)) => Some(checkpoint),
             _ => None,
@@ -202,7 +202,7 @@ fn a_leader_that_is_to_go_hears_what_is_executed() {
     bench.hear(removed.leader, replica::Heartbeat { pulse: Pulse { ballot: removed, ..pulse(3) } });
     let done = replica::Chosen { ballot: removed, slot: Slot(0), value: Some(batch(0)) };
     bench.hear(node(1, PROXY), done);
-    let did = bench.call(|role, cx| role.on_timer(ReplicaTimer::CatchUp, cx));
+    let did = bench.timer(ReplicaTimer::CatchUp);
     let told = did.iter().any(|effect| match effect {
         Effect::SendDurable { to, message: Message::Leader(leader::LeaderIn::Executed(report)), .. } => {
             *to == removed.leader && report.executed == Slot(1)

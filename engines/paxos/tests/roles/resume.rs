@@ -8,7 +8,7 @@ fn voted(slot: u64, round: u64) -> replica::Voted {
     replica::Voted { ballot: ballot(round), slot: Slot(slot), value: batch(slot) }
 }
 
-fn tick(bench: &mut Bench<Replica<Counter>>) -> Vec<(NodeId, Message)> {
+fn tick(bench: &mut Table<Replica<Counter>>) -> Vec<(NodeId, Message)> {
     sends(&bench.call(|role, cx| role.on_timer(ReplicaTimer::CatchUp, cx)))
 }
 
@@ -45,7 +45,7 @@ fn an_acceptor_gives_back_what_was_executed_and_no_more() {
     let mut acceptor = active_acceptor();
     (0..6).for_each(|slot| drop(acceptor.hear(node(1, PROXY), noop(slot, 1))));
     acceptor.journal();
-    let resume = |acceptor: &mut Bench<Acceptor>, from| {
+    let resume = |acceptor: &mut Table<Acceptor>, from| {
         acceptor.hear(node(1, REPLICA), acceptor::Resume { from: Slot(from) })
     };
     let page = |from, count| {
@@ -53,7 +53,7 @@ fn an_acceptor_gives_back_what_was_executed_and_no_more() {
     };
     assert_eq!(resume(&mut acceptor, 0), page(0, 0));
     acceptor.hear(node(1, REPLICA), acceptor::Executed { from: Slot(1), below: Slot(4) });
-    assert_eq!(acceptor.journal(), 1, "it remembers");
+    assert_eq!(acceptor.journal().len(), 1, "it remembers");
     assert_eq!(resume(&mut acceptor, 0), page(0, 0), "of slot 0 it may have a vote that lost");
     assert_eq!(resume(&mut acceptor, 2), page(2, 2));
     assert_eq!(resume(&mut acceptor, 4), page(4, 0));
@@ -73,7 +73,7 @@ fn an_acceptor_gives_back_what_was_executed_and_no_more() {
     for (position, record) in records.into_iter().enumerate() {
         role.restore(Position(position as u64), record);
     }
-    let mut acceptor = Bench::new(role, node(1, ACCEPTOR));
+    let mut acceptor = Table::new(role, node(1, ACCEPTOR));
     let values = vec![batch(0), batch(1)];
     let page = replica::Resumed { from: Slot(0), values };
     assert_eq!(resume(&mut acceptor, 0), now(node(1, REPLICA), page));
@@ -83,7 +83,7 @@ fn an_acceptor_gives_back_what_was_executed_and_no_more() {
 #[test]
 fn a_replica_tells_leaders_how_far_it_is_when_it_has_resumed() {
     let role = Replica::new(Parameters::default(), configurations(1), Counter::default());
-    let mut bench = Bench::new(role, node(1, REPLICA));
+    let mut bench = Table::new(role, node(1, REPLICA));
     let reports = |sent: Vec<(NodeId, Message)>| {
         let reports = |message: &Message| matches!(message, Message::Leader(leader::LeaderIn::Executed(_)));
         sent.iter().filter(|(_, message)| reports(message)).count()
@@ -102,6 +102,6 @@ fn a_replica_tells_leaders_how_far_it_is_when_it_has_resumed() {
 
     // An acceptor that is not there must not silence it for good.
     let role = Replica::new(Parameters::default(), configurations(1), Counter::default());
-    let mut bench = Bench::new(role, node(1, REPLICA));
+    let mut bench = Table::new(role, node(1, REPLICA));
     assert!((0..20).any(|_| reports(tick(&mut bench)) > 0));
 }

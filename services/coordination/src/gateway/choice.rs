@@ -144,7 +144,7 @@ pub(crate) fn choose_anew(placement: &Placement, version: u64, read: &mut Read) 
 impl Gateway {
     /// A shard would not answer a part, because others have what it had: all of the read is asked anew.
     pub(crate) fn ask_anew(&mut self, node: NodeId, seq: EntrySeq, asked: u64, at_least: u64) {
-        let (placement, version) = (self.settings.placement.clone(), self.marks.spread().version);
+        let (placement, version) = (self.settings.placement, self.marks.spread().version);
         let Some(connection) = self.connections.get_mut(&node) else { return };
         let Some(Work::Read(read)) = connection.entry(seq).map(|entry| &mut entry.work) else { return };
         if read.spread != asked || asked >= version {

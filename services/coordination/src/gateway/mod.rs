@@ -206,7 +206,7 @@ impl Gateway {
     fn on_spreads(&mut self, space: Space, spread: &Spread, cx: &mut Cx<'_, Self>) {
         if self.marks.come_to(space, spread) {
             cx.mark("coordination.learned_of_a_spread");
-            self.settings.placement = self.settings.placement.over(spread.shards).into();
+            self.settings.placement = self.settings.placement.over(spread.shards);
             for connection in self.connections.values_mut() {
                 connection.watched_spaces.clear();
                 for path in &connection.watched {

@@ -211,7 +211,7 @@ impl Gateway {
 
     /// Sends what may go on its way, in the order asked.
     pub(crate) fn dispatch(&mut self, node: NodeId) {
-        let (placement, spread) = (self.settings.placement.clone(), self.marks.spread().version);
+        let (placement, spread) = (self.settings.placement, self.marks.spread().version);
         loop {
             let Some(connection) = self.connections.get_mut(&node) else { return };
             let seq = connection.next;

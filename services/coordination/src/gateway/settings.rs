@@ -4,7 +4,6 @@ use crate::placement::Placement;
 use kernel::NodeId;
 use mason::Layout;
 use std::collections::BTreeSet;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Whom the gateway talks to; all on its own host.
@@ -31,7 +30,7 @@ pub struct Settings {
     /// Whom it talks to.
     pub routes: Routes,
     /// Which shard a path lives in.
-    pub placement: Arc<Placement>,
+    pub placement: Placement,
     /// How many groups were in use at the birth.
     pub layout: Layout,
     /// What reads promise.
@@ -74,7 +73,7 @@ pub struct Settings {
 
 impl Settings {
     /// With ZooKeeper's defaults, and every four-letter word that only reads.
-    pub fn new(routes: Routes, placement: Arc<Placement>) -> Self {
+    pub fn new(routes: Routes, placement: Placement) -> Self {
         let words = "ruok srvr stat mntr envi cons conf dump wchs wchc wchp isro dirs";
         Self {
             layout: Layout::of_birth(routes.proxies.len() as u16, placement.shards()),

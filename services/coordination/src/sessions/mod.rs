@@ -17,13 +17,12 @@ use crate::wire::{
 use kernel::{Bytes, DecodeError, NodeId, planted};
 use mason::{Group, GroupTime, Layout, Order, Space, Spread, StubOut, Verdict};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 /// What all home groups of a cluster agree on.
 #[derive(Clone, Debug)]
 pub struct SessionSettings {
     /// Which shard a path lives in.
-    pub placement: Arc<Placement>,
+    pub placement: Placement,
     /// The secret behind the sessions' passwords.
     pub key: [u8; 32],
     /// How late a sign of life may be logged, in milliseconds: one period of the group's clock and one of the gateways'.
@@ -34,7 +33,7 @@ pub struct SessionSettings {
 
 impl SessionSettings {
     /// For up to a million sessions.
-    pub fn new(placement: Arc<Placement>, key: [u8; 32]) -> Self {
+    pub fn new(placement: Placement, key: [u8; 32]) -> Self {
         Self { placement, key, slack: 1000, sessions_max: 1_000_000 }
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::tree::Znodes;
 use crate::tree::meta::Meta;
-use crate::tree::transaction::Change;
+use crate::tree::transaction::{Change, following};
 use crate::tree::watches::Notices;
 use crate::wire::EventKind;
 use mason::Order;
@@ -45,7 +45,7 @@ impl Znodes {
             lines.iter().map(|(number, line)| format!("server.{number}={line}\n")).collect();
         text.push_str(&format!("version={:x}", order.stamp.0));
         let after = Meta {
-            version: before.version.wrapping_add(1).max(0),
+            version: following(before.version),
             mzxid: order.stamp.0,
             mtime: order.time,
             data_len: text.len() as u32,

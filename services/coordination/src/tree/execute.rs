@@ -46,7 +46,7 @@ impl Znodes {
         match Body::read(body) {
             Ok(Body::Write { head, request }) => match head.operation(request) {
                 Ok(Operation::Multi(updates)) if are_separable(&updates) => {
-                    self.write_vote(&updates, &writer_of(&head, order), out);
+                    self.vote(&updates, &writer_of(&head, order), out);
                 }
                 Ok(operation) => self.write_metas(self.named(&operation), out),
                 Err(Malformed) => {}

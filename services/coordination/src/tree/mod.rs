@@ -53,10 +53,10 @@ pub struct Znodes {
 impl Znodes {
     /// The shard of `space` with the nodes that are always there. `hash_seed` should differ from process to process; nothing
     /// observable depends on it.
-    pub fn new(space: Space, placement: Arc<Placement>, hash_seed: u64) -> Self {
+    pub fn new(space: Space, placement: Placement, hash_seed: u64) -> Self {
         let mut znodes = Self {
             space,
-            placement: Placement::clone(&placement),
+            placement,
             table: Table::new(hash_seed),
             ephemerals: BTreeMap::new(),
             mortal: BTreeSet::new(),

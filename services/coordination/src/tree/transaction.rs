@@ -58,14 +58,19 @@ pub(crate) enum Outcome<'a> {
 }
 
 /// A version after the present one. Never -1, which stands for "any".
+pub(crate) fn following(version: i32) -> i32 {
+    match version.wrapping_add(1) {
+        -1 => 0,
+        next => next,
+    }
+}
+
+/// The version after the present one, if that is the one that is expected.
 fn next_version(found: i32, expected: i32) -> Result<i32, Code> {
     if expected != -1 && expected != found && !planted!(K05) {
         return Err(Code::BadVersion);
     }
-    Ok(match found.wrapping_add(1) {
-        -1 => 0,
-        next => next,
-    })
+    Ok(following(found))
 }
 
 /// Checks a step and says what it changes.

@@ -42,7 +42,7 @@ const RESULT_BYTES: usize = 96;
 impl Znodes {
     /// Tries this shard's steps. Returns their changes by position, and writes the vote: "fine" and each step's part of the answer, or
     /// the first refusal.
-    fn vote<'a>(
+    pub(crate) fn vote<'a>(
         &self,
         updates: &'a [Update<'a>],
         writer: &Writer<'_>,
@@ -75,10 +75,6 @@ impl Znodes {
             }
         }
         changes
-    }
-
-    pub(crate) fn write_vote(&self, updates: &[Update<'_>], writer: &Writer<'_>, out: &mut Vec<u8>) {
-        self.vote(updates, writer, out);
     }
 
     /// Executes this shard's steps if all have voted for it.

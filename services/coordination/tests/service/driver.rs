@@ -17,7 +17,6 @@ use mason::{
     StubOut, Verdict,
 };
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Arc;
 
 /// An operation that has its place.
 struct Sequenced {
@@ -79,7 +78,7 @@ pub(crate) struct Cluster {
     pub(crate) deaf: bool,
     /// Messages on their way to gateways.
     pending: VecDeque<(usize, NodeId, ClientIn)>,
-    placement: Arc<Placement>,
+    placement: Placement,
     pub(crate) layout: Layout,
     /// This group hears nobody.
     pub(crate) deaf_group: Option<Group>,
@@ -109,8 +108,8 @@ impl Cluster {
     }
 
     pub(crate) fn with(shape: Shape, adjust: impl Fn(&mut Settings)) -> Self {
-        let placement = Arc::new(Placement::new(shape.shards));
-        let sessions = SessionSettings::new(placement.clone(), [7; 32]);
+        let placement = Placement::new(shape.shards);
+        let sessions = SessionSettings::new(placement, [7; 32]);
         let homes = (0..shape.groups).map(|group| Home {
             stub: Sessions::new(Group(group), sessions.clone()),
             now: 0,
@@ -121,10 +120,10 @@ impl Cluster {
                 proxies: (0..usize::from(shape.groups)).map(|group| proxy(host, group)).collect(),
                 shards: (0..usize::from(shape.shards)).map(|space| server(host, space)).collect(),
             };
-            let mut settings = Settings::new(routes, placement.clone());
+            let mut settings = Settings::new(routes, placement);
             adjust(&mut settings);
             let servers = placement.spaces().map(|space| Server {
-                znodes: Znodes::new(space, placement.clone(), host as u64),
+                znodes: Znodes::new(space, placement, host as u64),
                 at: 0,
                 executed: 0,
                 reads: VecDeque::new(),
@@ -564,7 +563,7 @@ impl Cluster {
     pub(crate) fn reload_group(&mut self, group: usize) {
         let mut saved = Vec::new();
         self.homes[group].stub.save(&mut saved);
-        let settings = SessionSettings::new(self.placement.clone(), [7; 32]);
+        let settings = SessionSettings::new(self.placement, [7; 32]);
         let mut stub = Sessions::new(Group(group as u16), settings);
         assert_eq!(stub.load(&saved), Ok(()));
         self.homes[group].stub = stub;

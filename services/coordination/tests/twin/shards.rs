@@ -5,10 +5,9 @@ use coordination::{Placement, SessionSettings, Sessions, Znodes};
 use kernel::{Bytes, NodeId, SnapshotStep};
 use mason::{Group, Number, Order, Placed, Shard, ShardOut, Space, Spread, Stamp, Stub};
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 pub(crate) struct Shards {
-    pub(crate) placement: Arc<Placement>,
+    pub(crate) placement: Placement,
     pub(crate) shards: Vec<Znodes>,
     numbers: Vec<u64>,
     spread: Spread,
@@ -21,10 +20,9 @@ impl Shards {
     }
 
     pub(crate) fn of(placement: Placement) -> Self {
-        let placement = Arc::new(placement);
-        let settings = SessionSettings::new(placement.clone(), [0; 32]);
+        let settings = SessionSettings::new(placement, [0; 32]);
         Self {
-            shards: placement.spaces().map(|space| Znodes::new(space, placement.clone(), 9)).collect(),
+            shards: placement.spaces().map(|space| Znodes::new(space, placement, 9)).collect(),
             numbers: vec![0; usize::from(placement.shards())],
             spread: Spread::of_birth(placement.shards()),
             stub: Sessions::new(Group(0), settings),
@@ -77,7 +75,7 @@ impl Shards {
         let before = self.placement.shards();
         let spread = Spread { version: self.spread.version + 1, shards, before };
         for space in (self.shards.len() as u16..shards).map(Space) {
-            self.shards.push(Znodes::new(space, self.placement.clone(), 9));
+            self.shards.push(Znodes::new(space, self.placement, 9));
             self.numbers.push(0);
         }
         let order = Order {
@@ -107,7 +105,7 @@ impl Shards {
             told.extend(out.into_parts().1);
         }
         assert!(pages.iter().all(BTreeMap::is_empty), "pages for a shard that takes no part");
-        (self.placement, self.spread) = (Arc::new(self.placement.over(shards)), spread);
+        (self.placement, self.spread) = (self.placement.over(shards), spread);
         told
     }
 
@@ -127,7 +125,7 @@ impl Shards {
     /// A copy of a shard by way of a snapshot; `between` is called between its chunks.
     pub(crate) fn copy(&mut self, space: usize, budget: usize, mut between: impl FnMut(&mut Self)) -> Znodes {
         self.shards[space].begin_snapshot();
-        let mut copy = Znodes::new(Space(space as u16), self.placement.clone(), 77);
+        let mut copy = Znodes::new(Space(space as u16), self.placement, 77);
         copy.reset();
         loop {
             let mut chunk = Vec::new();

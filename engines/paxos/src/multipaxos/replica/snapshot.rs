@@ -14,7 +14,7 @@ use kernel::{
     StateMachine,
 };
 use kernel::{invariant, planted};
-use parts::Slot;
+use parts::{Look, Offer, Offered, Page, Slot, Taken, Transfers, Wanted};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -35,11 +35,6 @@ pub enum ReplicaRecord {
     End,
 }
 
-/// How long a transfer may stand still before it is given up.
-const TRANSFER_STALLED_AFTER: Duration = Duration::from_secs(2);
-/// A peer that has sent nothing of a snapshot is given up sooner, for it may be gone; the next one is given twice the time.
-const FIRST_CHUNK_WITHIN: Duration = Duration::from_millis(250);
-const PULL_AGAIN_AFTER: Duration = Duration::from_millis(200);
 /// The least time between two chunks written, so that a snapshot does not crowd out the votes.
 const CHUNK_EVERY: Duration = Duration::from_millis(2);
 /// Captures that wait; then the oldest is written, whatever is needed of what was kept at it.
@@ -54,43 +49,19 @@ pub(super) struct Snapshots {
     captures: VecDeque<(Writer, u64)>,
     job: Option<Job>,
     restoring: Option<Restoring>,
-    incoming: Option<Incoming>,
-    /// Peers in a row that were given up.
-    given_up: u32,
+    transfers: Transfers<Slot>,
 }
 
 #[derive(Clone, Debug)]
 enum Job {
-    Writing {
-        writer: Writer,
-        begin: Position,
-        stepped_at: Instant,
-    },
-    Serving {
-        writer: Writer,
-        peer: NodeId,
-        transfer: u64,
-        index: u64,
-        chunk: Bytes,
-        last: bool,
-        pulled_at: Instant,
-    },
+    Writing { writer: Writer, begin: Position, stepped_at: Instant },
+    Serving { writer: Writer, offer: Offer },
 }
 
 #[derive(Clone, Debug)]
 struct Restoring {
     through: Slot,
     chunks: Vec<Bytes>,
-}
-
-#[derive(Clone, Debug)]
-struct Incoming {
-    peer: NodeId,
-    transfer: u64,
-    through: Slot,
-    chunks: Vec<Bytes>,
-    asked_at: Instant,
-    progress_at: Instant,
 }
 
 /// Produces the chunks of a snapshot.
@@ -283,120 +254,83 @@ impl<S: StateMachine> Replica<S> {
     }
 }
 
-/// Handing snapshots over. The receiver pulls, so that lost messages cost a repetition and nothing else.
+/// Handing snapshots over.
 impl<S: StateMachine> Replica<S> {
     pub(super) fn is_installing(&self) -> bool {
-        self.snapshots.incoming.is_some()
+        self.snapshots.transfers.is_under_way()
     }
 
     pub(super) fn begin_transfer(&mut self, peer: NodeId, cx: &mut Cx<'_, Self>) {
         if self.is_installing() {
             return;
         }
-        let (transfer, now) = (cx.rng().bits(), cx.now());
-        let incoming = Incoming {
-            peer,
-            transfer,
-            through: Slot(0),
-            chunks: Vec::new(),
-            asked_at: now,
-            progress_at: now,
-        };
-        self.snapshots.incoming = Some(incoming);
-        cx.send(peer, PullSnapshot { transfer, index: 0 });
+        let transfer = cx.rng().bits();
+        Self::pull(self.snapshots.transfers.begin(peer, transfer, cx.now()), cx);
+    }
+
+    fn pull(Wanted { peer, transfer, index }: Wanted, cx: &mut Cx<'_, Self>) {
+        cx.send(peer, PullSnapshot { transfer, index });
     }
 
     pub(super) fn retry_transfer(&mut self, cx: &mut Cx<'_, Self>) {
-        let now = cx.now();
-        let stalled = |since: Instant| now.since(since) > TRANSFER_STALLED_AFTER;
-        if let Some(Job::Serving { pulled_at, .. }) = &self.snapshots.job
-            && stalled(*pulled_at)
+        if let Some(Job::Serving { offer, .. }) = &self.snapshots.job
+            && offer.is_abandoned(cx.now())
         {
             self.snapshots.job = None;
         }
-        let Some(incoming) = &mut self.snapshots.incoming else { return };
-        let begun = !incoming.chunks.is_empty();
-        let given = FIRST_CHUNK_WITHIN * 2u32.pow(self.snapshots.given_up.min(3));
-        if stalled(incoming.progress_at) || !begun && now.since(incoming.progress_at) > given {
-            cx.mark("replica.gave_up_a_transfer");
-            self.snapshots.incoming = None;
-            self.snapshots.given_up += 1;
-        } else if now.since(incoming.asked_at) > PULL_AGAIN_AFTER {
-            cx.mark("replica.pulled_a_chunk_again");
-            incoming.asked_at = now;
-            let index = incoming.chunks.len() as u64;
-            cx.send(incoming.peer, PullSnapshot { transfer: incoming.transfer, index });
+        match self.snapshots.transfers.look(cx.now()) {
+            Look::Fine => {}
+            Look::Ask(wanted) => {
+                cx.mark("replica.pulled_a_chunk_again");
+                Self::pull(wanted, cx);
+            }
+            Look::GivenUp => cx.mark("replica.gave_up_a_transfer"),
         }
     }
 
     pub(super) fn on_pull_snapshot(&mut self, from: NodeId, message: PullSnapshot, cx: &mut Cx<'_, Self>) {
+        let (PullSnapshot { transfer, index }, now) = (message, cx.now());
         let chunk_bytes = self.parameters.snapshot_chunk_bytes;
-        let begins = message.index == 0 || planted!(P24);
-        if begins && self.snapshots.job.is_none() && !self.joining {
+        if (index == 0 || planted!(P24)) && self.snapshots.job.is_none() && !self.joining {
             let mut writer = Writer::begin(&self.state, &mut self.machine, chunk_bytes);
-            let (mut chunk, mut last) = writer.next(&mut self.machine, chunk_bytes);
-            let (transfer, pulled_at) = (message.transfer, cx.now());
-            let mut index = 0;
-            while planted!(P24) && index < message.index && !last {
-                (chunk, last) = writer.next(&mut self.machine, chunk_bytes);
-                index += 1;
+            let mut offer = Offer::begin(from, transfer, writer.next(&mut self.machine, chunk_bytes), now);
+            for skipped in 1..index {
+                offer.on_wanted(from, transfer, skipped, now, || writer.next(&mut self.machine, chunk_bytes));
             }
-            let job = Job::Serving { writer, peer: from, transfer, index, chunk, last, pulled_at };
-            self.snapshots.job = Some(job);
+            self.snapshots.job = Some(Job::Serving { writer, offer });
         }
-        let Some(Job::Serving { writer, peer, transfer, index, chunk, last, pulled_at }) =
-            &mut self.snapshots.job
-        else {
-            return;
-        };
-        if *peer != from || *transfer != message.transfer {
-            return;
-        }
-        *pulled_at = cx.now();
-        if message.index == *index + 1 && !*last {
-            *index += 1;
-            (*chunk, *last) = writer.next(&mut self.machine, chunk_bytes);
-        }
-        if message.index == *index {
-            let chunk = chunk.clone();
-            let (transfer, through) = (message.transfer, writer.through);
-            cx.send(from, SnapshotChunk { transfer, through, index: *index, chunk, last: *last });
-        }
-        if message.index > *index {
-            // The receiver has the last chunk and says so.
-            cx.mark("replica.served_a_snapshot");
-            self.snapshots.job = None;
+        let Some(Job::Serving { writer, offer }) = &mut self.snapshots.job else { return };
+        let make = || writer.next(&mut self.machine, chunk_bytes);
+        match offer.on_wanted(from, transfer, index, now, make) {
+            Offered::Stale => {}
+            Offered::Page { bytes: chunk, last } => {
+                cx.send(from, SnapshotChunk { transfer, through: writer.through, index, chunk, last });
+            }
+            Offered::Done => {
+                cx.mark("replica.served_a_snapshot");
+                self.snapshots.job = None;
+            }
         }
     }
 
     pub(super) fn on_snapshot_chunk(&mut self, from: NodeId, message: SnapshotChunk, cx: &mut Cx<'_, Self>) {
-        let Some(incoming) = &mut self.snapshots.incoming else { return };
-        let expected = incoming.chunks.len() as u64;
-        if incoming.peer != from || incoming.transfer != message.transfer || message.index != expected {
-            return;
-        }
-        if expected == 0 {
-            incoming.through = message.through;
-        } else if incoming.through != message.through && !planted!(P24) {
-            // A repeated first pull began another snapshot under the same name.
-            cx.mark("replica.refused_a_chunk_of_another_snapshot");
-            return;
-        }
-        incoming.chunks.push(message.chunk);
-        self.snapshots.given_up = 0;
-        incoming.progress_at = cx.now();
-        incoming.asked_at = cx.now();
-        // After the last chunk this pull tells the peer that it can let go.
-        cx.send(from, PullSnapshot { transfer: message.transfer, index: expected + 1 });
-        if !message.last {
-            return;
-        }
-        let Some(incoming) = self.snapshots.incoming.take() else { return };
-        let through = Preamble::decoded(&incoming.chunks[0]).map(|preamble| preamble.through);
+        let SnapshotChunk { transfer, through, index, chunk, last } = message;
+        let version = if planted!(P24) { Slot(0) } else { through };
+        let page = Page { transfer, version, index, bytes: chunk, last };
+        let chunks = match self.snapshots.transfers.on_page(from, page, cx.now()) {
+            Taken::Stale => return,
+            Taken::OfAnother => return cx.mark("replica.refused_a_chunk_of_another_snapshot"),
+            Taken::Next(wanted) => return Self::pull(wanted, cx),
+            Taken::Whole(wanted, chunks) => {
+                Self::pull(wanted, cx);
+                chunks
+            }
+        };
+        let through = Preamble::decoded(&chunks[0]).map(|preamble| preamble.through);
         if !through.is_ok_and(|through| through > self.state.executed || self.joining) {
             return;
         }
-        match self.install(&incoming.chunks) {
+        match self.install(&chunks) {
             Ok(_) => {
                 cx.mark("replica.took_a_snapshot_from_a_peer");
                 self.snapshots.job = None;

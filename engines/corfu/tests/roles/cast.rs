@@ -1,4 +1,4 @@
-//! A role on a table: its clock is turned by hand, and what it does is looked at.
+//! Who there is in the log of these tests, and what they say.
 
 use corfu::auxiliary::AuxiliaryRecord;
 use corfu::storage::StorageRecord;
@@ -6,11 +6,9 @@ use corfu::{
     Auxiliary, Corfu, Data, Entry, Epoch, Life, Lived, LogPosition, Message, Parameters, Projection,
     Response, StorageServer,
 };
-use kernel::{
-    Bytes, Cx, Effect, Effects, HostId, Instant, NodeId, Place, Position, Rng, Role, Situation, Wall,
-};
+use kernel::{Bytes, Effect, HostId, NodeId, Place, Position, Role as _};
 use parts::Ballot;
-use std::time::Duration;
+pub(crate) use table::{Table, restored, sent};
 
 pub(crate) fn node(host: u32, place: u32) -> NodeId {
     NodeId::new(HostId(host), Place(place))
@@ -65,66 +63,7 @@ pub(crate) fn data_of(body: &'static [u8], tag: u64) -> Entry {
     Entry::Data(Data { writer: node(8, 3), tag, body: Bytes::from_static(body) })
 }
 
-pub(crate) type Did = Vec<Effect<Message, Response>>;
-
-/// A role on a table: its clock is turned by hand.
-pub(crate) struct Table<R: Role<Family = Corfu>> {
-    pub(crate) role: R,
-    at: NodeId,
-    now: Duration,
-    rng: Rng,
-    effects: Effects<Corfu>,
-}
-
-impl<R: Role<Family = Corfu>> Table<R> {
-    pub(crate) fn new(role: R, at: NodeId) -> Self {
-        let effects = Effects::new(Position(0), false);
-        let mut table = Self { role, at, now: Duration::from_secs(1_000), rng: Rng::seeded(1), effects };
-        table.call(|role, cx| role.on_start(cx));
-        table
-    }
-
-    pub(crate) fn call(&mut self, call: impl FnOnce(&mut R, &mut Cx<'_, R>)) -> Did {
-        let situation = Situation {
-            node: self.at,
-            now: self.instant(),
-            wall: Wall { earliest: 0, latest: 0 },
-            rng: &mut self.rng,
-        };
-        call(&mut self.role, &mut Cx::new(situation, &mut self.effects));
-        self.effects.drain().collect()
-    }
-
-    pub(crate) fn hear(&mut self, from: NodeId, message: impl Into<R::In>) -> Did {
-        let message = message.into();
-        self.call(|role, cx| role.on_message(from, message, cx))
-    }
-
-    pub(crate) fn timer(&mut self, timer: R::Timer, after: Duration) -> Did {
-        self.now += after;
-        self.call(|role, cx| role.on_timer(timer, cx))
-    }
-
-    pub(crate) fn instant(&self) -> Instant {
-        Instant(self.now.as_nanos() as u64)
-    }
-
-    pub(crate) fn journal(&mut self) -> Vec<Bytes> {
-        let records = self.effects.records().map(|record| Bytes::copy_from_slice(record.bytes)).collect();
-        self.effects.clear_records();
-        records
-    }
-}
-
-/// What was sent, and whether it waits for the disk.
-pub(crate) fn sent(did: &Did) -> Vec<(NodeId, Message, bool)> {
-    let sent = did.iter().filter_map(|effect| match effect {
-        Effect::Send { to, message } => Some((*to, message.clone(), false)),
-        Effect::SendDurable { to, message, .. } => Some((*to, message.clone(), true)),
-        _ => None,
-    });
-    sent.collect()
-}
+pub(crate) type Did = table::Did<Corfu>;
 
 pub(crate) fn durably(to: NodeId, message: impl Into<Message>) -> Vec<(NodeId, Message, bool)> {
     vec![(to, message.into(), true)]
