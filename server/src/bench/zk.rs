@@ -166,6 +166,11 @@ impl Zk {
                 let session = &mut sessions[event.token().0];
                 session.serve(self, tally)?;
             }
+            // One that had nothing to ask hears nothing, and would expire while the others go on.
+            for session in sessions.iter_mut().filter(|session| session.open && session.under_way.is_empty())
+            {
+                session.serve(self, tally)?;
+            }
         }
         Ok(())
     }
