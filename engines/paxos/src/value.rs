@@ -28,6 +28,16 @@ impl Value {
             Self::Configure(configuration) => 64 * configuration.nodes().len(),
         }
     }
+
+    /// The same in memory of its own: what came from a connection shares, and keeps alive, all that was read with it.
+    #[must_use]
+    pub fn owned(&self) -> Self {
+        match self {
+            Self::Batch(bytes) => Self::Batch(Bytes::copy_from_slice(bytes)),
+            Self::Entry(bytes) => Self::Entry(Bytes::copy_from_slice(bytes)),
+            Self::Noop | Self::Configure(_) => self.clone(),
+        }
+    }
 }
 
 impl Encode for Value {

@@ -134,13 +134,14 @@ pub(super) struct Spent {
     pub(super) server_cpu: Option<Duration>,
 }
 
-/// Serves connections whenever something has come for them or can leave, until one of them says that all is done (`serve`
-/// returns true) or the window ends.
+/// Serves connections whenever something has come for them or can leave, and idle ones now and then, until one of them says that all
+/// is done (`serve` returns true) or the window ends.
 pub(super) fn run<C>(
     poll: &mut Poll,
     connections: &mut [C],
     window: Window,
     processes: &[u32],
+    is_idle: impl Fn(&C) -> bool,
     mut serve: impl FnMut(&mut C, Instant) -> io::Result<bool>,
 ) -> io::Result<Spent> {
     let cpu_of = || processes.iter().map(|&process| cpu_time(process)).sum::<Option<Duration>>();
@@ -166,6 +167,9 @@ pub(super) fn run<C>(
         }
         for event in &events {
             done |= serve(&mut connections[event.token().0], now)?;
+        }
+        for idle in connections.iter_mut().filter(|connection| is_idle(connection)) {
+            done |= serve(idle, now)?;
         }
     }
     let server_cpu = match (cpu_before.flatten(), cpu_of()) {

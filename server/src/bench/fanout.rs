@@ -157,6 +157,7 @@ impl Fanout<'_> {
             }
             Ok(enough)
         };
-        closed_loop::run(&mut self.poll, &mut self.seats, Window::until_done(), &[], serve).map(drop)
+        closed_loop::run(&mut self.poll, &mut self.seats, Window::until_done(), &[], |_| false, serve)
+            .map(drop)
     }
 }

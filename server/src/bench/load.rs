@@ -98,10 +98,17 @@ impl Load {
             operations: 0,
             refused: 0,
         };
-        let spent = closed_loop::run(&mut poll, &mut connections, window, processes, |connection, now| {
-            connection.serve(&self.mix, &mut rng, now, &mut tally)?;
-            Ok(self.mix.fill && tally.operations >= self.mix.keys)
-        })?;
+        let spent = closed_loop::run(
+            &mut poll,
+            &mut connections,
+            window,
+            processes,
+            |_| false,
+            |connection, now| {
+                connection.serve(&self.mix, &mut rng, now, &mut tally)?;
+                Ok(self.mix.fill && tally.operations >= self.mix.keys)
+            },
+        )?;
         Ok(Measured {
             operations: tally.operations,
             refused: tally.refused,

@@ -144,18 +144,25 @@ impl Log {
             batch: self.batch,
         };
         let entries = self.rows(self.batch).into_bytes();
-        let spent = closed_loop::run(&mut poll, &mut callers, window, &processes, |caller, now| {
-            caller.receive(now, &mut tally)?;
-            let more = tally.entries < self.entries;
-            while more && let Some(slot) = caller.free.pop() {
-                let target = &targets[tally.rng.below(targets.len() as u64) as usize];
-                let request = self.request(target, &entries, &mut tally.rng);
-                caller.sent[slot] = now;
-                caller.wire.writer().message(&Native::Call(Call { id: slot as u64, request }));
-            }
-            caller.wire.flush()?;
-            Ok(!more)
-        })?;
+        let spent = closed_loop::run(
+            &mut poll,
+            &mut callers,
+            window,
+            &processes,
+            |_| false,
+            |caller, now| {
+                caller.receive(now, &mut tally)?;
+                let more = tally.entries < self.entries;
+                while more && let Some(slot) = caller.free.pop() {
+                    let target = &targets[tally.rng.below(targets.len() as u64) as usize];
+                    let request = self.request(target, &entries, &mut tally.rng);
+                    caller.sent[slot] = now;
+                    caller.wire.writer().message(&Native::Call(Call { id: slot as u64, request }));
+                }
+                caller.wire.flush()?;
+                Ok(!more)
+            },
+        )?;
         self.print(&tally, &spent, local.is_some());
         Ok(())
     }

@@ -145,7 +145,9 @@ impl Zk {
         for session in sessions.iter_mut().filter(|session| session.open) {
             session.serve(self, tally)?;
         }
-        closed_loop::run(poll, sessions, window, &self.processes, |session, _| {
+        // One that has nothing to ask hears nothing, and would expire while the others go on.
+        let is_idle = |session: &Session| session.open && session.under_way.is_empty();
+        closed_loop::run(poll, sessions, window, &self.processes, is_idle, |session, _| {
             session.serve(self, tally)?;
             Ok(ended(tally))
         })

@@ -111,14 +111,18 @@ pub(crate) fn scan_into(scan: &mut Scan, disk: &dyn Disk, incarnation: u128) -> 
     for (index, &generation) in generations.iter().enumerate() {
         read_soon(index + READ_AHEAD);
         let at = At { disk, incarnation, generation };
-        if index > 0 && generations[index - 1].0 + 1 != generation.0 {
-            let missing = At { disk, incarnation, generation: Generation(generations[index - 1].0 + 1) };
-            return Err(missing.damaged(0, "the segment is missing"));
-        }
+        let missing = (index > 0)
+            .then(|| Generation(generations[index - 1].0 + 1))
+            .filter(|&expected| expected != generation)
+            .map(|generation| At { disk, incarnation, generation });
         let file = disk.open(&segment_name(generation)).map_err(at.io("open"))?;
         let bytes = read_segment(&at, &*file, &mut content)?;
         let mut segment = Segment { generation, file, bytes, end: BLOCK_BYTES as u64, ends: BTreeMap::new() };
+        walk.after_gap = missing.is_some();
         let contents = walk.segment(&at, &content, &mut segment, &mut scan.places)?;
+        if let Some(missing) = missing.filter(|_| contents.batches == 0) {
+            return Err(missing.damaged(0, "the segment is missing"));
+        }
         scan.segments.push(segment);
         scan.contents.push(contents);
     }
@@ -211,6 +215,8 @@ struct Walk {
     /// The index of the segment in which it stands.
     tail: usize,
     segments: usize,
+    /// Segments before this one are gone. Its first batch, which says where every place stands, tells whether anything of them is needed.
+    after_gap: bool,
     /// For each generation that a batch vouches for, how far it was synced at least.
     evidence: BTreeMap<Generation, u64>,
 }
@@ -229,7 +235,8 @@ impl Walk {
         let mut offset = BLOCK_BYTES;
         while offset < content.len() {
             let Some(batch) = batch_at(content, at.incarnation, at.generation, offset) else { break };
-            if !self.continues(&batch) {
+            let after_gap = std::mem::take(&mut self.after_gap);
+            if !after_gap && !self.continues(&batch) {
                 break;
             }
             each_entry(
@@ -237,7 +244,8 @@ impl Walk {
                 |cause| at.damaged(offset as u64, cause),
                 |entry| {
                     contents.records += u64::from(matches!(entry, Entry::Record { .. }));
-                    enter(entry, places, &mut segment.ends).map_err(|cause| at.damaged(offset as u64, cause))
+                    enter(entry, after_gap, places, &mut segment.ends)
+                        .map_err(|cause| at.damaged(offset as u64, cause))
                 },
             )?;
             contents.batches += 1;
@@ -289,6 +297,7 @@ impl Walk {
 
 fn enter(
     entry: Entry<'_>,
+    after_gap: bool,
     places: &mut BTreeMap<Place, Stand>,
     ends: &mut BTreeMap<Place, Position>,
 ) -> Result<(), String> {
@@ -314,6 +323,10 @@ fn enter(
         }
         Entry::Stand { place, trimmed, next } => {
             let stand = places.entry(place).or_insert(Stand { trimmed, available: next, next });
+            if after_gap && next > stand.next {
+                // What it appended in between is gone: an error in the end, unless it is trimmed.
+                (stand.available, stand.next) = (next, next);
+            }
             if next != stand.next {
                 return Err(format!(
                     "place {} stands at record {} instead of {}",

@@ -7,6 +7,7 @@ use super::{Generation, Journal, JournalError, Next};
 use crate::direct::BLOCK_BYTES;
 use crate::disk::{DiskFile, is_out_of_space};
 use crate::worker::Worker;
+use kernel::{Place, Position};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -40,7 +41,8 @@ impl Journal {
         }
     }
 
-    /// Retires the oldest segments as long as no record in them is needed. The trims are durable, and so is the first batch
+    /// Retires the segments in which no record is needed, wherever they stand: a place that seldom appends would else hold up all
+    /// that others have trimmed since. The trims are durable, and so is the first batch
     /// of the segment being written, which says where every place stands.
     pub(super) fn retire(&mut self) {
         assert_eq!(
@@ -48,11 +50,18 @@ impl Journal {
             self.tail().generation,
             "a batch of an older segment ends last"
         );
-        while self.segments.len() > 1
-            && self.segments[0].ends.iter().all(|(place, end)| self.places[place].trimmed >= *end)
-        {
-            self.retired.extend(self.segments.pop_front());
+        let written = self.segments.len() - 1;
+        for _ in 0..written {
+            let Some(segment) = self.segments.pop_front() else { break };
+            let is_needed = |(place, end): (&Place, &Position)| self.places[place].trimmed < *end;
+            if segment.ends.iter().any(is_needed) {
+                self.segments.push_back(segment);
+            } else {
+                self.retired.push_back(segment);
+            }
         }
+        // The one being written stands last again.
+        self.segments.rotate_left(1);
         self.prepare();
         while self.retired.len() > RETIRED_MAX {
             if let Some(segment) = self.retired.pop_front() {

@@ -347,6 +347,44 @@ fn trimmed_segments_are_used_again() {
     assert_eq!((journal.next_position(PLACE), positions(&journal, PLACE).len()), (Position(4000), 0));
 }
 
+// A place that appends once and is silent must not hold up what all others have trimmed: the journal would grow for ever. What it said
+// must come back, and a segment that is gone with records that are needed must be missed.
+#[test]
+fn a_silent_place_holds_up_its_own_segment_only() {
+    let disk = FaultyDisk::default();
+    let mut journal = open(&disk).expect("it opens");
+    append(&mut journal, OTHER, 0, 2);
+    for life in 0..3 {
+        for first in (life * 4000..(life + 1) * 4000).step_by(10) {
+            append(&mut journal, PLACE, first, 10);
+            journal.commit().expect("the disk is sound");
+            journal.trim(PLACE, Position(first));
+        }
+        journal.finish().expect("the disk is sound");
+        assert!(journal.tail().generation.0 > 8, "{:?} segments were written", journal.tail().generation);
+        let files = disk.file_names().len();
+        assert!(files <= 7, "{files} files are left");
+        journal = open(&disk).expect("it opens");
+        assert_eq!(positions(&journal, OTHER), [0, 1]);
+        let last = (life + 1) * 4000;
+        assert_eq!(positions(&journal, PLACE), (last - 10..last).collect::<Vec<_>>());
+    }
+    let needed = FaultyDisk::default();
+    let mut journal = open(&needed).expect("it opens");
+    for first in (0..3000).step_by(10) {
+        append(&mut journal, PLACE, first, 10);
+        journal.commit().expect("the disk is sound");
+    }
+    journal.finish().expect("the disk is sound");
+    let names = needed.file_names();
+    for name in &names[1..names.len() - 2] {
+        let holed = needed.copy();
+        holed.remove(name).expect("it is there");
+        let error = open(&holed).err().expect("refused").to_string();
+        assert!(error.contains("of place 7 are missing"), "{name}: {error}");
+    }
+}
+
 // A journal of a later version, of another directory, or with a segment missing must be refused in so many words.
 #[test]
 fn what_is_not_ours_is_refused() {

@@ -358,6 +358,8 @@ impl Acceptor {
             return cx.reject("vote asked outside the kept slots");
         }
         let repeated = self.votes.get(slot).is_some_and(|vote| vote.ballot == ballot);
+        // Votes are kept for long.
+        let value = value.owned();
         if !repeated {
             let position = if planted!(P01) || planted!(K01) {
                 cx.cursor()
