@@ -159,6 +159,8 @@ planted_bugs! {
     K15,
     /// A shard tells nobody that it has handed over, and answers reads of what it had.
     K16,
+    /// A shard that comes into use is not told which gateways watch all below a path.
+    K17,
 }
 
 #[cfg(not(feature = "planted"))]

@@ -1,5 +1,6 @@
 //! What users were told, and what must hold of it.
 
+use super::lasting::{CREATED, Changes, DATA_CHANGED, DELETED};
 use super::user::{Armed, Awaited, User, Watched};
 use super::words::{Ask, BAD_VERSION, Body, NO_NODE, NODE_EXISTS, SEQUENTIAL, Step};
 use consistency::kv::{Expected, KvCall, KvHistory, KvReply, KvVerdict};
@@ -41,6 +42,8 @@ pub(super) struct Checks {
     doubtful_goings: BTreeMap<String, u64>,
     /// It is not known whether these came or went.
     doubtful: BTreeSet<String>,
+    /// What must be told to those who watch all below a node.
+    below: Changes,
     /// Sequential names by their parents and zxids.
     names: BTreeMap<String, BTreeMap<u64, String>>,
     /// Sessions that have been closed by their users, and when that was answered.
@@ -115,6 +118,7 @@ impl Checks {
             | Ask::Get { .. }
             | Ask::Children { .. }
             | Ask::GetAll { .. }
+            | Ask::WatchBelow { .. }
             | Ask::SetWatches { .. }
             | Ask::Ping
             | Ask::Close => {}
@@ -131,6 +135,7 @@ impl Checks {
                 self.on_write(told);
                 self.on_stat(made, stat, Some(value), told);
                 self.came(made, stat.czxid as u64);
+                self.below.add(made, stat.czxid as u64, CREATED, told.awaited.at);
                 if flags & SEQUENTIAL != 0 {
                     self.on_name(made, stat.czxid as u64);
                 } else {
@@ -142,6 +147,7 @@ impl Checks {
                 self.on_write(told);
                 self.on_stat(path, stat, Some(value), told);
                 self.changed(path, stat.mzxid as u64);
+                self.below.add(path, stat.mzxid as u64, DATA_CHANGED, told.awaited.at);
                 let call = match believed.filter(|_| *version >= 0 && LASTING.contains(&path.as_str())) {
                     Some(zxid) => KvCall::CompareAndSet {
                         expected: Expected::Version(Version(zxid)),
@@ -155,6 +161,7 @@ impl Checks {
                 self.on_write(told);
                 self.lives.entry(path.clone()).or_default().insert(told.zxid, false);
                 self.goings.insert(told.zxid, told.awaited.at);
+                self.below.add(path, told.zxid, DELETED, told.awaited.at);
                 self.changed(path, told.zxid);
                 self.child_changed(path, told.zxid);
                 self.record(path, KvCall::Delete, written(told.zxid as i64), span);
@@ -216,6 +223,8 @@ impl Checks {
                     zxids.insert(stat.mzxid);
                     self.on_stat(path, stat, Some(value), told);
                     self.changed(path, stat.mzxid as u64);
+                    let kind = if creates { CREATED } else { DATA_CHANGED };
+                    self.below.add(path, stat.mzxid as u64, kind, told.awaited.at);
                     let call = if creates { create(value) } else { KvCall::Put(Value::from(value)) };
                     self.record(path, call, written(stat.mzxid), span);
                 }
@@ -364,7 +373,7 @@ impl Checks {
                 return Some(format!("{kind:?} of {path} changed at {zxid} and {armed:?} was not told"));
             }
         }
-        None
+        user.lasting.lost(&self.below, at_rest)
     }
 
     /// Up to which zxid nothing need be told of the watch: a node may have come and gone while its user was away. None if

@@ -1,7 +1,7 @@
 //! Trouble while shards hand over: users are busy, the sequencer that has them do so dies, and the log that it waits for is late.
 
 use super::words::Ask;
-use super::{AT_REST, CoordinationScenario, Seat, checks, nanos};
+use super::{ASK_FOR_GROUPS, AT_REST, CoordinationScenario, Seat, WISH_AFTER, checks, nanos};
 use mason::Member;
 use mason::proxy::Proxy;
 use mason::proxy::arranging::FIRST;
@@ -18,10 +18,37 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 const LOOK_FOR: Duration = Duration::from_secs(5);
 const BUSY_ROUNDS: u32 = 16;
 const BUSY_EVERY: Duration = Duration::from_millis(5);
+const BUSY_WHEN_CALM_EVERY: Duration = Duration::from_millis(500);
 
 impl CoordinationScenario {
+    /// Other groups or shards when nothing else goes wrong.
+    pub(super) fn wish_when_calm(&mut self, control: &mut Control<'_, Seat>) {
+        let now = control.cluster.now();
+        if self.rng.chance(0.5) && self.wishes.draw_shards(&mut self.rng) {
+            // Those who watch everything now are to hear of what is done behind the hand-over.
+            self.watch_everything(control);
+            (0..BUSY_ROUNDS)
+                .for_each(|round| control.alarm(WISH_AFTER + BUSY_WHEN_CALM_EVERY * round, BE_BUSY));
+        } else if self.wishes.draw(&mut self.rng) {
+            // What they attach to now was not on its way out before the heal.
+            (0..self.users.len()).for_each(|number| self.disconnect(number, now, Some(control)));
+        } else {
+            return;
+        }
+        control.alarm(WISH_AFTER, ASK_FOR_GROUPS);
+    }
+
+    fn watch_everything(&mut self, control: &mut Control<'_, Seat>) {
+        for number in 0..self.users.len() {
+            if self.rng.chance(0.7) {
+                self.say(number, Ask::WatchBelow { path: "/".to_owned() }, false, control);
+            }
+        }
+    }
+
     /// Waits for the next hand-over.
     pub(super) fn look_for_a_hand_over(&mut self, control: &mut Control<'_, Seat>) {
+        self.watch_everything(control);
         self.looks_until = control.cluster.now() + nanos(LOOK_FOR);
         control.alarm(LOOK_EVERY, LOOK_FOR_A_HAND_OVER);
     }

@@ -8,6 +8,7 @@ pub(super) const MARKS: &[&str] = &[
     "coordination.attached_anew",
     "coordination.closed_a_session",
     "coordination.heard_an_event",
+    "coordination.heard_from_below",
     "coordination.heard_of_a_missed_event",
     "coordination.held_the_lock",
     "coordination.learned_of_a_spread",

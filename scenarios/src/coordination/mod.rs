@@ -2,6 +2,7 @@
 
 mod checks;
 mod handing;
+mod lasting;
 mod marks;
 mod node;
 mod rest;
@@ -25,7 +26,7 @@ use sim::{
 };
 use std::sync::Arc;
 use std::time::Duration;
-use user::{Awaited, News, Place as QueuePlace, Session, User, Watched};
+use user::{Awaited, News, Place as QueuePlace, Session, User};
 use words::{Ask, EPHEMERAL, NO_NODE, SEQUENTIAL};
 
 /// One cluster with its users, drawn from a seed.
@@ -107,7 +108,8 @@ impl CoordinationScenario {
         let placement = Placement::new(shards).spreading(rng.below(3) as u16);
         let sessions = SessionSettings::new(placement, [7; 32]);
         let consistency = if rng.chance(0.75) { Consistency::Linearizable } else { Consistency::Sequential };
-        let users = (0..rng.between(3, 6)).map(|_| User::new(rng.between(1_500, 6_000) as i32)).collect();
+        let users =
+            (0..rng.between(3, 6)).map(|_| User::new(rng.between(1_500, 6_000) as i32, rng.chance(0.5)));
         Self {
             hosts,
             desk: HostId::named("users"),
@@ -116,7 +118,7 @@ impl CoordinationScenario {
             placement,
             sessions,
             consistency,
-            users,
+            users: users.collect(),
             rng: Rng::seeded(rng.bits()),
             values: 0,
             checks: Checks::default(),
@@ -183,6 +185,7 @@ impl CoordinationScenario {
             send(link.socket, node::DISCONNECT, &[], control);
         }
         user.retry_at = now + nanos(self.rng.duration(Duration::from_millis(20), Duration::from_millis(600)));
+        self.check_watches(number);
         for awaited in self.users[number].disconnected() {
             self.lose(number, &awaited);
         }
@@ -246,6 +249,9 @@ impl CoordinationScenario {
                 } else {
                     "coordination.heard_of_a_missed_event"
                 });
+                if self.users[number].lasting.tells_from_above(&path) {
+                    control.mark("coordination.heard_from_below");
+                }
                 self.checks.on_event(&path, kind, zxid, &armed);
             }
             News::Answer { awaited, zxid, error, body } => {
@@ -280,11 +286,16 @@ impl CoordinationScenario {
     }
 
     fn session_is_over(&mut self, number: usize) {
-        let lost = self.checks.lost_watch(&self.users[number], false);
-        invariant!(WATCH, lost.is_none(), "{lost:?}");
+        self.check_watches(number);
         let user = &mut self.users[number];
         (user.session, user.place, user.last_zxid) = (None, None, 0);
         user.watches.clear();
+        user.lasting.forget_session();
+    }
+
+    fn check_watches(&self, number: usize) {
+        let lost = self.checks.lost_watch(&self.users[number], false);
+        invariant!(WATCH, lost.is_none(), "{lost:?}");
     }
 }
 
@@ -344,8 +355,7 @@ impl CoordinationScenario {
         let told = Told { awaited, zxid, error, body: body.clone(), now, session };
         self.checks.on_answer(&told, believed);
         self.mark_answer(&told, control);
-        let watch = watch_left(&awaited.ask, error);
-        self.users[number].shown(zxid, watch);
+        self.users[number].shown(zxid, awaited.ask.watch_left(error));
         match (&awaited.ask, &body) {
             (Ask::Get { path, .. }, Some(words::Body::Data(_, stat)))
             | (Ask::Set { path, .. }, Some(words::Body::Stat(stat))) => {
@@ -367,7 +377,11 @@ impl CoordinationScenario {
                 self.checks.on_queue(names, awaited.at, now, &self.users);
                 self.mark_holder(number, names, control);
             }
-            (Ask::SetWatches { .. }, _) => self.users[number].renewed(now),
+            (Ask::SetWatches { below, .. }, _) => {
+                self.users[number].renewed(now);
+                below.iter().for_each(|path| self.users[number].lasting.set(path, now));
+            }
+            (Ask::WatchBelow { path }, _) => self.users[number].lasting.set(path, now),
             (Ask::Close, _) => {
                 control.mark("coordination.closed_a_session");
                 self.session_is_over(number);
@@ -430,17 +444,6 @@ impl CoordinationScenario {
 
 fn send(to: NodeId, kind: u8, bytes: &[u8], control: &mut Control<'_, Seat>) {
     control.request(to, [&[kind], bytes].concat().into());
-}
-
-fn watch_left(ask: &Ask, error: i32) -> Option<(Watched, String, bool)> {
-    match ask {
-        Ask::Exists { path, watch: true } if error == 0 || error == NO_NODE => {
-            Some((Watched::Data, path.clone(), error != 0))
-        }
-        Ask::Get { path, watch: true } if error == 0 => Some((Watched::Data, path.clone(), false)),
-        Ask::Children { path, watch: true } if error == 0 => Some((Watched::Children, path.clone(), false)),
-        _ => None,
-    }
 }
 
 impl Scenario for CoordinationScenario {
@@ -561,10 +564,8 @@ impl Scenario for CoordinationScenario {
             return;
         }
         let now = control.cluster.now();
-        if token == WISH_WHEN_CALM && self.wishes.draw(&mut self.rng) {
-            // What they attach to now was not on its way out before the heal.
-            (0..self.users.len()).for_each(|number| self.disconnect(number, now, Some(control)));
-            return control.alarm(WISH_AFTER, ASK_FOR_GROUPS);
+        if token == WISH_WHEN_CALM {
+            return self.wish_when_calm(control);
         }
         if token == ASK_FOR_GROUPS && self.healed_at.is_some() {
             // Who comes again while its session is on the way finds it.
@@ -589,7 +590,11 @@ impl Scenario for CoordinationScenario {
     }
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) {
-        self.servers.check_host(host, cluster);
+        if self.servers.check_host(host, cluster) {
+            let there = |user: &&mut User| user.link.as_ref().is_some_and(|link| link.host == host);
+            let now = cluster.now();
+            self.users.iter_mut().filter(there).for_each(|user| user.lasting.skipped(now));
+        }
         let sessions = self.users.iter().filter_map(|user| user.session.as_ref());
         self.servers.watch_sessions(host, sessions.map(|session| session.id), cluster);
     }
@@ -674,10 +679,7 @@ impl Scenario for CoordinationScenario {
     }
 
     fn finish(&mut self, _cluster: &Cluster<'_, Seat>) {
-        for user in &self.users {
-            let lost = self.checks.lost_watch(user, false);
-            invariant!(WATCH, lost.is_none(), "{lost:?}");
-        }
+        (0..self.users.len()).for_each(|number| self.check_watches(number));
         self.checks.check(self.is_linearizable());
     }
 

@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Servers {
     digests: BTreeMap<(Space, Number), u64>,
     checked: BTreeMap<NodeId, Number>,
+    /// How many snapshots of peers a server has taken in this life.
+    skips: BTreeMap<NodeId, u64>,
     /// Which replica of a home group had which session.
     held: BTreeSet<(NodeId, u64)>,
     /// The newest layout of groups.
@@ -25,6 +27,7 @@ pub(super) struct Servers {
 impl Servers {
     pub(super) fn forget(&mut self, host: HostId) {
         self.checked.retain(|node, _| node.host() != host);
+        self.skips.retain(|node, _| node.host() != host);
         self.held.retain(|(held_by, _)| held_by.host() != host);
     }
 
@@ -57,11 +60,14 @@ impl Servers {
         }
     }
 
-    pub(super) fn check_host(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) {
+    /// Returns whether a server has skipped something.
+    pub(super) fn check_host(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) -> bool {
+        let mut skipped = false;
         for (id, node) in cluster.nodes_of(host) {
             let Seat::Member(member) = node else { continue };
             let Member::Shard(server) = &**member else { continue };
-            let next = server.next();
+            let (next, skips) = (server.next(), server.skips());
+            skipped |= self.skips.insert(id, skips).unwrap_or(0) != skips;
             if self.checked.insert(id, next) == Some(next) {
                 continue;
             }
@@ -69,6 +75,7 @@ impl Servers {
             let known = *self.digests.entry((server.space(), next)).or_insert(digest);
             invariant!(PREFIX, known == digest, "{id} differs from another server below number {next}");
         }
+        skipped
     }
 }
 

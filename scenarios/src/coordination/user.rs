@@ -1,5 +1,6 @@
 //! A user: one session after the other, one connection at a time, as a ZooKeeper client library keeps them.
 
+use super::lasting::Lasting;
 use super::words::{Ask, Heard, greeting, read_frame, read_greeting, take_frame};
 use kernel::{HostId, NodeId, RequestId, invariant};
 use std::collections::{BTreeMap, VecDeque};
@@ -89,7 +90,10 @@ pub(super) struct User {
     /// In milliseconds; what it asks for.
     pub(super) timeout: i32,
     pub(super) last_zxid: u64,
+    /// Counts events among what it has seen when it comes back.
+    counts_events: bool,
     pub(super) watches: BTreeMap<(Watched, String), Armed>,
+    pub(super) lasting: Lasting,
     pub(super) task: Option<Task>,
     pub(super) ticket: Option<RequestId>,
     /// Version and zxid of what it has last seen of a node.
@@ -125,7 +129,7 @@ pub(super) enum News {
 }
 
 impl User {
-    pub(super) fn new(timeout: i32) -> Self {
+    pub(super) fn new(timeout: i32, counts_events: bool) -> Self {
         Self {
             link: None,
             session: None,
@@ -134,7 +138,9 @@ impl User {
             stretch: 1,
             timeout,
             last_zxid: 0,
+            counts_events,
             watches: BTreeMap::new(),
+            lasting: Lasting::default(),
             task: None,
             ticket: None,
             known: BTreeMap::new(),
@@ -173,6 +179,7 @@ impl User {
 
     /// The connection is gone; what was asked on it may have happened or not.
     pub(super) fn disconnected(&mut self) -> Vec<Awaited> {
+        self.lasting.forget_connection();
         self.link.take().map(|link| link.awaited.into()).unwrap_or_default()
     }
 
@@ -227,6 +234,12 @@ impl User {
         invariant!(WIRE, heard.is_some(), "neither an answer nor an event: {frame:?}");
         match heard? {
             Heard::Event { kind, path, zxid } => {
+                if zxid > 0 {
+                    self.lasting.on_event(kind, &path, zxid as u64);
+                    if self.counts_events {
+                        self.last_zxid = self.last_zxid.max(zxid as u64);
+                    }
+                }
                 let armed = self.fire(kind, &path);
                 Some(News::Event { kind, path, zxid, armed })
             }
@@ -244,6 +257,7 @@ impl User {
                     self.session
                 );
                 self.last_zxid = last.max(zxid);
+                self.lasting.on_answer(zxid);
                 Some(News::Answer { awaited: awaited?, zxid, error, body })
             }
         }
@@ -285,6 +299,8 @@ impl User {
             found.map(|((_, path), _)| path.clone()).collect::<Vec<_>>()
         };
         let lists = [of(Watched::Data, false), of(Watched::Data, true), of(Watched::Children, false)];
-        (!self.watches.is_empty()).then_some(Ask::SetWatches { since: self.last_zxid, lists })
+        let below = self.lasting.paths();
+        let any = !self.watches.is_empty() || !below.is_empty();
+        any.then_some(Ask::SetWatches { since: self.last_zxid, lists, below })
     }
 }

@@ -1,5 +1,6 @@
 //! What users say and hear, in ZooKeeper's bytes.
 
+use super::user::Watched;
 use coordination::wire::{JuteInput, JuteOutput, Stat, op};
 
 /// What a user asks.
@@ -45,9 +46,14 @@ pub(super) enum Ask {
     GetAll {
         paths: Vec<String>,
     },
+    /// Watches a node and all below it for as long as the connection lasts.
+    WatchBelow {
+        path: String,
+    },
     SetWatches {
         since: u64,
         lists: [Vec<String>; 3],
+        below: Vec<String>,
     },
     Ping,
     Close,
@@ -56,6 +62,9 @@ pub(super) enum Ask {
 /// Flags of a create.
 pub(super) const EPHEMERAL: i32 = 1;
 pub(super) const SEQUENTIAL: i32 = 2;
+
+/// The mode of a watch that lasts.
+const RECURSIVE: i32 = 1;
 
 pub(super) const NO_NODE: i32 = -101;
 pub(super) const BAD_VERSION: i32 = -103;
@@ -104,7 +113,9 @@ impl Ask {
             Self::Delete { .. } => op::DELETE,
             Self::SetAll { .. } | Self::CreateAll { .. } => op::MULTI,
             Self::GetAll { .. } => op::MULTI_READ,
-            Self::SetWatches { .. } => op::SET_WATCHES,
+            Self::WatchBelow { .. } => op::ADD_WATCH,
+            Self::SetWatches { below, .. } if below.is_empty() => op::SET_WATCHES,
+            Self::SetWatches { .. } => op::SET_WATCHES2,
             Self::Ping => op::PING,
             Self::Close => op::CLOSE,
         }
@@ -138,11 +149,19 @@ impl Ask {
                 put_steps(paths, out, |path| Self::Create { path, value: value.clone(), flags: 0 })
             }
             Self::GetAll { paths } => put_steps(paths, out, |path| Self::Get { path, watch: false }),
-            Self::SetWatches { since, lists } => {
+            Self::WatchBelow { path } => {
+                out.put_text(path);
+                out.put_i32(RECURSIVE);
+            }
+            Self::SetWatches { since, lists, below } => {
                 out.put_u64(*since);
-                for list in lists {
+                let mut put = |list: &[String]| {
                     out.put_count(list.len());
                     list.iter().for_each(|path| out.put_text(path));
+                };
+                lists.iter().for_each(|list| put(list));
+                if !below.is_empty() {
+                    [&[], &below[..]].into_iter().for_each(put);
                 }
             }
             Self::Ping | Self::Close => {}
@@ -156,6 +175,20 @@ impl Ask {
         body.put_i32(self.opcode());
         self.put_body(&mut body);
         framed(&body)
+    }
+
+    /// The watch that fires once which an answer leaves: what it is for, of which node, and whether that is absent.
+    pub(super) fn watch_left(&self, error: i32) -> Option<(Watched, String, bool)> {
+        match self {
+            Self::Exists { path, watch: true } if error == 0 || error == NO_NODE => {
+                Some((Watched::Data, path.clone(), error != 0))
+            }
+            Self::Get { path, watch: true } if error == 0 => Some((Watched::Data, path.clone(), false)),
+            Self::Children { path, watch: true } if error == 0 => {
+                Some((Watched::Children, path.clone(), false))
+            }
+            _ => None,
+        }
     }
 
     /// Reads the answer's body; `None` if it is not what such a request is answered.
@@ -175,6 +208,7 @@ impl Ask {
             }
             Self::SetAll { .. } | Self::CreateAll { .. } | Self::GetAll { .. } => Body::Steps(steps(input)?),
             Self::Delete { .. } | Self::SetWatches { .. } | Self::Ping | Self::Close => Body::Nothing,
+            Self::WatchBelow { .. } => (input.i32() == Ok(0)).then_some(Body::Nothing)?,
         })
     }
 }

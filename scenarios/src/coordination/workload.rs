@@ -14,7 +14,8 @@ pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> 
     let twins = || TWINS.map(str::to_owned).to_vec();
     let mine = format!("/e{number}");
     let ask = match rng.below(100) {
-        0..=17 => Ask::Get { path: lasting, watch },
+        0..=14 => Ask::Get { path: lasting, watch },
+        15..=17 => Ask::WatchBelow { path: pick(&["/", "/d0", "/d1", QUEUE, LOCK, &lasting], rng) },
         18..=27 => Ask::Set { path: lasting, value, version: -1 },
         28..=37 => match user.known.get(&lasting) {
             Some(&(version, _)) => Ask::Set { path: lasting, value, version },

@@ -50,6 +50,8 @@ kernel::record! {
         arrangement: Option<Arrangement>,
         /// The version of the members that are all the group needs, since they are others than at the birth.
         settled: Option<u64>,
+        /// The newest: a server that has everything may lack only the word that this is everything.
+        cut: Option<Cut>,
     }
 }
 
@@ -72,6 +74,7 @@ impl Default for Assigned {
             members: None,
             arrangement: None,
             settled: None,
+            cut: None,
         }
     }
 }
@@ -293,7 +296,11 @@ impl<S: Stub> ProxyMachine<S> {
         } else {
             self.assign_items(&rows, items, (stamp, time), &mut runs);
         }
-        self.deliver(runs.finish(), cut);
+        self.deliver(runs.finish(), cut.clone());
+        let newer = |cut: &Cut| self.state.cut.as_ref().is_none_or(|known| known.stamp < cut.stamp);
+        if let Some(cut) = cut.filter(newer) {
+            self.state.cut = Some(cut);
+        }
         let Assigned { epoch, index, sequencer, .. } = self.state;
         self.tell_proxy(Applied { epoch, index, sequencer });
     }
@@ -526,7 +533,8 @@ impl<S: Stub> ProxyMachine<S> {
             return Behind { durable: durable.number }.into();
         }
         let (runs, more) = self.kept.page_from(from, self.page_bytes);
-        Deliver { group: self.group, runs, cut: None, more }.into()
+        let cut = self.state.cut.clone().filter(|_| !more);
+        Deliver { group: self.group, runs, cut, more }.into()
     }
 }
 

@@ -311,6 +311,11 @@ impl<S: Shard> ShardServer<S> {
         self.snapshots.durable_below()
     }
 
+    /// How often it has taken a peer's snapshot in this life, instead of executing what that holds; for invariants.
+    pub fn skips(&self) -> u64 {
+        self.snapshots.skips()
+    }
+
     /// Operations that wait for one before them.
     pub fn backlog(&self) -> usize {
         self.waiting.len()

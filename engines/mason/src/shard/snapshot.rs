@@ -49,6 +49,8 @@ pub(super) struct Snapshots {
     job: Option<Job>,
     restoring: Option<(Number, Vec<Bytes>)>,
     transfers: Transfers<Number>,
+    /// How many of a peer's it has taken.
+    skips: u64,
     /// A snapshot of a peer that turned out not to decode is half installed: nothing may be executed on it.
     half: bool,
 }
@@ -179,6 +181,10 @@ impl Writer {
 impl Snapshots {
     pub(super) fn durable_below(&self) -> Number {
         self.durable_below
+    }
+
+    pub(super) fn skips(&self) -> u64 {
+        self.skips
     }
 
     pub(super) fn is_installing(&self) -> bool {
@@ -393,6 +399,7 @@ impl<S: Shard> ShardServer<S> {
         match self.install(&chunks) {
             Ok(_) => {
                 cx.mark("shard.took_a_snapshot_from_a_peer");
+                self.snapshots.skips += 1;
                 self.skip_hand_over(&spread, cx);
                 self.service.installed(&mut self.out);
                 for (reader, body) in self.out.notices.drain(..) {

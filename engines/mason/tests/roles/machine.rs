@@ -344,6 +344,25 @@ fn what_is_kept_is_handed_out_until_it_is_durable() {
     assert!(machine.kept_bytes() < before);
 }
 
+// Where nobody writes any more, a server that restarted would never learn that it has everything, and would leave reads of those unanswered
+// who have seen what came after its own last operation.
+#[test]
+fn the_newest_cut_is_told_to_who_lacks_nothing() {
+    let mut machine = begun();
+    let told = |machine: &Machine, number| match lacking(machine, number) {
+        ShardIn::Deliver(page) => (page.runs.len(), page.cut, page.more),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(told(&machine, 1), (0, None, false));
+    let one = |tag| vec![item(operation(tag, b"x"), &[0])];
+    apply(&mut machine, Entry::Batch(batch(1, &[range(0, 1, 1)], one(1))));
+    let older = Some(Cut { stamp: Stamp(cut().stamp.0 - 1), next: Vec::new() });
+    apply(&mut machine, Entry::Batch(Batch { cut: older, ..batch(2, &[range(0, 2, 1)], one(2)) }));
+    assert_eq!(told(&machine, 3), (0, Some(cut()), false));
+    let (_, early, more) = told(&machine, 1);
+    assert!(early.is_none() == more, "not before there is nothing more");
+}
+
 // A replica that comes back from a snapshot and decides otherwise than the others.
 #[test]
 fn a_snapshot_is_the_machine() {

@@ -1,0 +1,121 @@
+//! Recursive watches: as long as its connection lasts, a user is told of every change of a node and of all below it.
+//!
+//! Whoever loses the connection is not told of what happened meanwhile, as ZooKeeper has it. Nor is every change told alone that the
+//! server of a shard skipped with a snapshot: what has become of a node is told at once.
+
+use coordination::wire::parent_of;
+use kernel::invariant;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What happens to a node, as events have it.
+pub(super) const CREATED: i32 = 1;
+pub(super) const DELETED: i32 = 2;
+pub(super) const DATA_CHANGED: i32 = 3;
+
+/// What users are known to have done to nodes: by path and zxid, which kind of change, and when it was asked for.
+#[derive(Default)]
+pub(super) struct Changes(BTreeMap<String, BTreeMap<u64, (i32, u64)>>);
+
+impl Changes {
+    pub(super) fn add(&mut self, path: &str, zxid: u64, kind: i32, asked: u64) {
+        self.0.entry(path.to_owned()).or_default().insert(zxid, (kind, asked));
+    }
+}
+
+/// The recursive watches of a user, and what it was told on this connection.
+#[derive(Debug, Default)]
+pub(super) struct Lasting {
+    /// None until the host has answered that it watches.
+    watches: BTreeMap<String, Option<Standing>>,
+    told: BTreeSet<(u64, String, i32)>,
+}
+
+/// A watch that the host has answered.
+#[derive(Clone, Copy, Debug)]
+struct Standing {
+    /// Changes that were asked for after this time must be told one by one.
+    since: u64,
+    /// The largest zxid of an answer behind the one that announced it: what was shown before, it may tell again.
+    shown: u64,
+    /// The zxid of its last event.
+    last: u64,
+}
+
+/// Whether a path is `above` or lies below it.
+fn is_below(path: &str, above: &str) -> bool {
+    above == "/" || path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+impl Lasting {
+    /// A connection begins, or ends: nothing is watched on it.
+    pub(super) fn forget_connection(&mut self) {
+        self.watches.values_mut().for_each(|standing| *standing = None);
+        self.told.clear();
+    }
+
+    pub(super) fn forget_session(&mut self) {
+        *self = Self::default();
+    }
+
+    /// What a client that comes back asks for again.
+    pub(super) fn paths(&self) -> Vec<String> {
+        self.watches.keys().cloned().collect()
+    }
+
+    /// The host has answered that it watches.
+    pub(super) fn set(&mut self, path: &str, now: u64) {
+        let standing = Standing { since: now, shown: 0, last: 0 };
+        self.watches.entry(path.to_owned()).or_default().get_or_insert(standing);
+    }
+
+    /// A server of the user's host has skipped what happened until now.
+    pub(super) fn skipped(&mut self, now: u64) {
+        self.watches.values_mut().flatten().for_each(|standing| standing.since = now);
+    }
+
+    pub(super) fn on_answer(&mut self, zxid: u64) {
+        self.watches.values_mut().flatten().for_each(|standing| standing.shown = standing.shown.max(zxid));
+    }
+
+    /// Events come in the order of what they tell, once, and before answers that show it.
+    pub(super) fn on_event(&mut self, kind: i32, path: &str, zxid: u64) {
+        let concerned = self.watches.iter_mut().filter(|(above, _)| is_below(path, above));
+        for Standing { shown, last, .. } in concerned.filter_map(|(_, standing)| standing.as_mut()) {
+            invariant!(
+                WATCH,
+                zxid > *shown,
+                "event {kind} of {path} at {zxid} came after answers that show {shown}"
+            );
+            invariant!(ORDER, zxid >= *last, "event {kind} of {path} at {zxid} came after one at {last}");
+            *last = zxid;
+        }
+        let is_new = self.told.insert((zxid, path.to_owned(), kind));
+        invariant!(ONCE, is_new, "event {kind} of {path} at {zxid} was told twice");
+    }
+
+    /// True if only a recursive watch of a node above can have told of this path.
+    pub(super) fn tells_from_above(&self, path: &str) -> bool {
+        let set = self.watches.iter().filter(|(_, standing)| standing.is_some());
+        parent_of(path).is_some_and(|parent| set.map(|(above, _)| above).any(|above| is_below(parent, above)))
+    }
+
+    /// A change that was not told although answers have shown what came after it, or although all is at rest.
+    pub(super) fn lost(&self, changes: &Changes, at_rest: bool) -> Option<String> {
+        for (above, standing) in &self.watches {
+            let Some(Standing { since, shown, .. }) = *standing else { continue };
+            let until = if at_rest { u64::MAX } else { shown };
+            for (path, changes) in changes.0.iter().filter(|(path, _)| is_below(path, above)) {
+                let due = changes.range(..=until).filter(|(_, (_, asked))| *asked > since);
+                for (&zxid, &(kind, asked)) in due {
+                    if !self.told.contains(&(zxid, path.clone(), kind)) {
+                        return Some(format!(
+                            "change {kind} of {path} at {zxid}, asked for at {asked}, was not told to who watches all below \
+                             {above} since {since} and was shown {shown}"
+                        ));
+                    }
+                }
+            }
+        }
+        None
+    }
+}
