@@ -4,7 +4,7 @@ use crate::gateway::Asker;
 use crate::gateway::Gateway;
 use crate::gateway::connection::{Connection, EntrySeq, Stage, Work};
 use crate::sessions::home_of;
-use crate::wire::{Body, ConnectionEpoch, SessionAnswer, SessionId};
+use crate::wire::{Body, ConnectionEpoch, SessionAnswer, SessionId, op};
 use kernel::{Cx, Instant, NodeId};
 use mason::proxy::Barrier;
 use std::collections::{BTreeMap, BTreeSet};
@@ -124,7 +124,10 @@ impl Gateway {
             }
             let Some(connection) = self.connection_of(told) else { continue };
             if gone.contains(&(session, epoch)) {
-                self.close(node, "the session has ended or moved", cx);
+                // Who asked for its end is told when everything that it made is gone.
+                if !connection.queue.iter().any(|entry| entry.opcode == op::CLOSE) {
+                    self.close(node, "the session has ended or moved", cx);
+                }
             } else {
                 while connection.unassured.pop_front_if(|&mut before| before <= at).is_some() {}
             }
