@@ -49,7 +49,14 @@ impl Session<Ordinate> for Connection {
         if !self.announced {
             self.announced = true;
             let certificate = cx.certificate().and_then(subject::of);
-            self.tell(Connected { address: self.address.ip().to_string(), certificate }, cx);
+            self.tell(
+                Connected {
+                    address: self.address.ip().to_string(),
+                    certificate,
+                    port: Some(self.address.port()),
+                },
+                cx,
+            );
         }
         self.tell(Input { bytes: input.split().freeze() }, cx);
         Ok(())

@@ -256,7 +256,8 @@ fn to_users() -> Vec<Message> {
         client::Skipped { space }.into(),
         client::Spreads { space, spread: spread() }.into(),
         client::Overfull { space, bytes: 5 }.into(),
-        client::Connected { address: "::1".to_owned(), certificate: Some("cn".to_owned()) }.into(),
+        client::Connected { address: "::1".to_owned(), certificate: Some("cn".to_owned()), port: Some(7) }
+            .into(),
         client::Input { bytes: body() }.into(),
         client::Disconnected {}.into(),
         client::Output { bytes: body() }.into(),

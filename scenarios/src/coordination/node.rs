@@ -85,7 +85,7 @@ impl Role for Socket {
         match request.first() {
             Some(&CONNECT) => {
                 self.answers.clear();
-                cx.send(gateway, Connected { address: "10.0.0.1".to_owned(), certificate: None });
+                cx.send(gateway, Connected { address: "10.0.0.1".to_owned(), certificate: None, port: None });
                 cx.respond(id, nothing());
             }
             Some(&INPUT) => {

@@ -20,6 +20,8 @@
 
 mod choice;
 mod connection;
+mod dump;
+mod facts;
 mod handshake;
 mod marks;
 mod metrics;
@@ -34,6 +36,7 @@ mod useless;
 mod watchers;
 mod words;
 
+pub use facts::{HostCall, HostFacts};
 pub use metrics::{Metrics, Sizes};
 pub use settings::{Consistency, Routes, Settings};
 
@@ -47,7 +50,7 @@ use crate::gateway::useless::Useless;
 use crate::gateway::watchers::Watchers;
 use crate::sessions::home_of;
 use crate::wire::{SessionAnswer, SessionId, Told};
-use kernel::{Bytes, Cx, Instant, NodeId, Position, RequestId, Role};
+use kernel::{Bytes, Cx, Decode, Instant, NodeId, Position, RequestId, Role};
 use mason::client::Elsewhere;
 use mason::client::{Answers, ClientIn, Close, Notice, Output, Pause};
 use mason::{Group, Layout, Life, Mason, Outbox, Space, Spread};
@@ -108,6 +111,9 @@ pub struct Gateway {
     blocked: BTreeSet<NodeId>,
     upkeep: Upkeep,
     metrics: Metrics,
+    facts: HostFacts,
+    /// What `stmk` has set; nothing is traced by it.
+    trace_mask: u64,
     now: Instant,
 }
 
@@ -132,6 +138,8 @@ impl Gateway {
             blocked: BTreeSet::new(),
             upkeep: Upkeep::default(),
             metrics: Metrics::default(),
+            facts: HostFacts::of_mode(&settings.mode),
+            trace_mask: words::TRACE_MASK,
             now: Instant::default(),
             settings,
         }
@@ -374,11 +382,19 @@ impl Role for Gateway {
         }
     }
 
-    /// From the host's server: where this gateway is to be reached, as an operation. What it comes to, the shard knows.
+    /// From the host's server, a [`HostCall`]. What an operation comes to, the shard knows.
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
         self.now = cx.now();
-        let home = self.next_home % usize::from(self.layout.serving.max(1));
-        self.submit(home, request, Asker::Upkeep);
+        match HostCall::decoded(&request) {
+            Ok(HostCall { operation, facts }) => {
+                if let Some(operation) = operation {
+                    let home = self.next_home % usize::from(self.layout.serving.max(1));
+                    self.submit(home, operation, Asker::Upkeep);
+                }
+                self.facts = facts.unwrap_or_else(|| self.facts.clone());
+            }
+            Err(_) => cx.reject("a call that no server makes"),
+        }
         cx.respond(id, mason::Response(Bytes::new()));
     }
 

@@ -265,7 +265,8 @@ impl Gateway {
                     }
                     let mut body = Vec::new();
                     crate::wire::JuteOutput::put_text(&mut body, path);
-                    entry.work = Work::Done(Reply::new(0, 0, body));
+                    // What is read from here on shows all that was known when the barrier had passed.
+                    entry.work = Work::Done(Reply::new(self.highest, 0, body));
                 }
                 Work::Read(read) => {
                     if writes > 0 || read.sent || !self.reads.has_passed(read.barrier) {
@@ -277,7 +278,8 @@ impl Gateway {
                     }
                     // What a newcomer claims to have seen may not exist.
                     let floor = if matches!(read.purpose, Purpose::Greeting { .. }) { 0 } else { floor };
-                    let blocks = matches!(read.purpose, Purpose::Greeting { .. } | Purpose::Survey(_));
+                    let blocks =
+                        matches!(read.purpose, Purpose::Greeting { .. } | Purpose::Survey(_) | Purpose::Dump);
                     let (watch, parts) = (read.leaves(), read.parts.clone());
                     connection.reads_under_way += 1;
                     for (at, part) in parts.into_iter().enumerate() {
@@ -512,6 +514,7 @@ fn watches_left(purpose: &Purpose, at: usize, answer: &PartAnswer) -> Vec<(Arc<s
         Purpose::Node { watch: false, .. }
         | Purpose::Nodes { .. }
         | Purpose::Ephemerals
+        | Purpose::Dump
         | Purpose::Descendants
         | Purpose::Greeting { .. }
         | Purpose::Survey(_) => Vec::new(),

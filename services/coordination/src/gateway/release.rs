@@ -173,7 +173,7 @@ impl Gateway {
         let Some(entry) = connection.entry(seq) else { return };
         let Work::Read(read) = &entry.work else { return };
         let answers: Vec<PartAnswer> = read.parts.iter().filter_map(|part| part.answer.clone()).collect();
-        if matches!(read.purpose, Purpose::Greeting { .. } | Purpose::Survey(_)) {
+        if matches!(read.purpose, Purpose::Greeting { .. } | Purpose::Survey(_) | Purpose::Dump) {
             connection.reads_under_way = connection.reads_under_way.saturating_sub(1);
         }
         let Some(Work::Read(read)) = connection.entry(seq).map(|entry| &entry.work) else { return };
@@ -195,6 +195,7 @@ impl Gateway {
             | Purpose::AddWatch { .. }
             | Purpose::Ephemerals
             | Purpose::Descendants => {}
+            Purpose::Dump => self.dump(node, &answers),
         }
     }
 }
@@ -219,7 +220,7 @@ fn write_events(connection: &mut Connection, bound: u64) -> u64 {
 fn too_old(read: &Read, seen: u64) -> (Vec<usize>, u64) {
     let at_one_moment = match &read.purpose {
         Purpose::Nodes { .. } => true,
-        Purpose::Node { .. } | Purpose::Ephemerals | Purpose::Descendants => false,
+        Purpose::Node { .. } | Purpose::Ephemerals | Purpose::Descendants | Purpose::Dump => false,
         Purpose::SetWatches { .. }
         | Purpose::AddWatch { .. }
         | Purpose::Greeting { .. }
@@ -299,7 +300,7 @@ fn assemble(read: &Read, quotas: &Quotas) -> Option<Reply> {
             body.put_i32(i32::try_from(count).unwrap_or(i32::MAX));
             Some(Reply::new(shows, 0, body))
         }
-        Purpose::Greeting { .. } | Purpose::Survey(_) => None,
+        Purpose::Greeting { .. } | Purpose::Survey(_) | Purpose::Dump => None,
     }
 }
 
