@@ -1,9 +1,9 @@
 //! Planted bugs, and how soon the simulation finds each.
 
 use kernel::Planted;
-use sim::{Experiment, Options};
+use sim::{Experiment, Options, core_seconds};
 use std::collections::BTreeSet;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// A planted bug and what must notice it.
 #[derive(Clone, Copy, Debug)]
@@ -150,12 +150,4 @@ pub fn hunt(experiment: &dyn Experiment, mutant: Mutant, seeds_max: u64, budget:
         hunted.seconds = core_seconds() - began;
     }
     hunted
-}
-
-/// What this thread has used of a core; the wall clock's word where the system does not tell.
-fn core_seconds() -> f64 {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanoseconds = told.and_then(|told| told.split(' ').next()?.parse::<f64>().ok());
-    nanoseconds
-        .map_or_else(|| SystemTime::UNIX_EPOCH.elapsed().map_or(0.0, |at| at.as_secs_f64()), |it| it / 1e9)
 }

@@ -173,6 +173,26 @@ impl<S: Stub> ProxyMachine<S> {
         self.state.sequencer
     }
 
+    /// Where the group's roles are, and the shards' servers, as far as the log says.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The low watermarks that the log has: enough servers have everything below in durable snapshots.
+    pub fn floors(&self) -> &[Placed] {
+        &self.state.durable
+    }
+
+    /// The version of the members that are all the group needs.
+    pub fn settled(&self) -> Option<u64> {
+        self.state.settled
+    }
+
+    /// The runs kept for shards, by their spaces, first numbers and ends; for invariants.
+    pub fn kept(&self) -> impl Iterator<Item = (Space, Number, Number)> {
+        self.kept.spans()
+    }
+
     /// Bytes of operations kept for shards.
     pub fn kept_bytes(&self) -> usize {
         self.kept.bytes()
@@ -667,7 +687,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
 
     fn digest(&self) -> u64 {
         let mut bytes = self.state.encoded();
-        self.stub.save(&mut bytes);
+        self.stub.digest().encode(&mut bytes);
         parts::digest(&bytes)
     }
 }

@@ -422,6 +422,10 @@ impl mason::Stub for Sessions {
         state::save(self.opened, &self.sessions, out);
     }
 
+    fn digest(&self) -> u64 {
+        state::digest(self.opened, &self.sessions)
+    }
+
     fn load(&mut self, saved: &[u8]) -> Result<(), DecodeError> {
         let invalid = |_| DecodeError::Invalid("saved sessions");
         (self.opened, self.sessions) = state::load(saved).map_err(invalid)?;

@@ -26,6 +26,10 @@ impl Kept {
         self.bytes
     }
 
+    pub(super) fn spans(&self) -> impl Iterator<Item = (Space, Number, Number)> {
+        self.runs.values().map(|(run, _)| (run.space, run.first, run.end()))
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.runs.is_empty()
     }

@@ -189,6 +189,21 @@ impl Acceptor {
         self.votes.iter().map(|(slot, vote)| (slot, vote.ballot, &vote.value))
     }
 
+    /// Its last vote in a slot, for invariants.
+    pub fn vote(&self, slot: Slot) -> Option<(Ballot, &Value)> {
+        self.votes.get(slot).map(|vote| (vote.ballot, &vote.value))
+    }
+
+    /// Votes below are forgotten.
+    pub fn truncated_below(&self) -> Slot {
+        self.summary.as_ref().map_or(Slot(0), |summary| summary.truncated_below)
+    }
+
+    /// The slots whose votes it takes for chosen, for invariants.
+    pub fn executed(&self) -> Range<Slot> {
+        self.executed.clone()
+    }
+
     fn active(&mut self) -> Option<&mut Summary> {
         self.summary.as_mut().filter(|summary| (summary.active && !self.refused) || planted!(P22))
     }

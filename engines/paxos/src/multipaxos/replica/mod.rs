@@ -262,6 +262,11 @@ impl<S: StateMachine> Replica<S> {
         self.state.digest.value()
     }
 
+    /// A digest of what is kept for clients, so that nothing is executed twice.
+    pub fn sessions_digest(&self) -> u64 {
+        self.state.sessions.digest()
+    }
+
     /// The slot after which half of the others, at least, stood otherwise: this replica has stopped.
     pub fn diverged(&self) -> Option<Slot> {
         self.checkpoints.diverged()
