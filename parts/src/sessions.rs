@@ -141,6 +141,11 @@ impl Sessions {
         session.answers[offset] = Some(Answer::from_slice(answer));
     }
 
+    /// The sessions, each with the number below which its client has every answer; in no order that means anything.
+    pub fn acknowledged(&self) -> impl Iterator<Item = (SessionId, Sequence)> {
+        self.sessions.iter().map(|(&id, session)| (id, session.acknowledged))
+    }
+
     /// A digest of everything that must be alike on all replicas.
     pub fn digest(&self) -> u64 {
         // Field by field, and not by the encoding: what that left out would be left out here.

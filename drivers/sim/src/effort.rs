@@ -1,13 +1,15 @@
 //! What a thread has used of a core: how long something takes must not depend on what else the machine does.
 
-use std::time::{Duration, SystemTime};
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
-/// Seconds of a core that this thread has used; the wall clock's word where the system does not tell.
+/// Seconds of a core that this thread has used; those that have passed where the system does not tell.
 pub fn core_seconds() -> f64 {
+    static BEGAN: OnceLock<Instant> = OnceLock::new();
+    let passed = BEGAN.get_or_init(Instant::now).elapsed().as_secs_f64();
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
     let nanoseconds = told.and_then(|told| told.split(' ').next()?.parse::<f64>().ok());
-    nanoseconds
-        .map_or_else(|| SystemTime::UNIX_EPOCH.elapsed().map_or(0.0, |at| at.as_secs_f64()), |it| it / 1e9)
+    nanoseconds.map_or(passed, |it| it / 1e9)
 }
 
 /// A budget of this thread's time on a core.

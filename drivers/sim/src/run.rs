@@ -86,8 +86,10 @@ pub struct Outcome {
     pub applicable: Classes,
     /// The scenario's history, if a violation asks for it.
     pub history: Option<String>,
-    /// The last lines before the violation, if the trace was kept.
+    /// The last lines before the violation of the host that broke it, or all if none broke; if the trace was kept.
     pub last: Vec<Line>,
+    /// All lines that the trace kept.
+    pub trace: Vec<Line>,
 }
 
 /// Makes one run of the scenario that `factory` draws from the seed.
@@ -501,6 +503,7 @@ impl<S: Scenario> Run<S> {
             applicable,
             history,
             last,
+            trace: self.out.trace.last(usize::MAX, None),
         }
     }
 }

@@ -17,6 +17,9 @@ pub type ResponseOf<N> = <<N as Node>::Family as Family>::Response;
 /// A message of the scenario's family.
 pub type MessageOf<N> = <<N as Node>::Family as Family>::Message;
 
+/// Says whether a message makes a promise that its host's disk has to keep.
+pub type IsClaim<N> = fn(&MessageOf<N>) -> bool;
+
 /// What a scenario that audits is told: see [`Scenario::on_fact`].
 #[derive(Clone, Debug)]
 pub enum Fact<M> {
@@ -199,7 +202,7 @@ pub trait Scenario: Sized {
     fn on_alarm(&mut self, _token: u64, _control: &mut Control<'_, Self::Node>) {}
 
     /// The messages that [`Scenario::on_fact`] is to be told of, which makes a scenario one that audits; `None` for one that does not.
-    fn claims(&self) -> Option<fn(&MessageOf<Self::Node>) -> bool> {
+    fn claims(&self) -> Option<IsClaim<Self::Node>> {
         None
     }
 

@@ -4,8 +4,9 @@
 use super::acceptor::AcceptorDisk;
 use super::snapshots::{Snapshots, Written};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, StateMachine, invariant};
-use parts::{Ballot, Slot, Tally};
+use parts::{Ballot, Sequence, SessionId, Slot, Tally};
 use paxos::multipaxos::acceptor::{Acceptor, AcceptorIn, AcceptorRecord};
+use paxos::multipaxos::batcher::BatcherIn;
 use paxos::multipaxos::leader::{LeaderIn, LeaderRecord};
 use paxos::multipaxos::proxy_leader::ProxyLeaderIn;
 use paxos::multipaxos::replica::{Replica, ReplicaIn, ReplicaRecord};
@@ -30,6 +31,8 @@ pub(crate) struct LogAudit {
     /// How far each acceptor's word of what is chosen was looked at, and below what its votes were.
     believed: BTreeMap<NodeId, (Slot, Slot)>,
     truncated: BTreeMap<NodeId, Slot>,
+    /// Below which of its commands each client has said that it has every answer.
+    acknowledged: BTreeMap<SessionId, Sequence>,
     /// The furthest that a leader has had forgotten.
     truncation: Slot,
 }
@@ -54,7 +57,8 @@ pub(crate) fn is_claim(message: &Message) -> bool {
         Message::ProxyLeader(message) => matches!(message, ProxyLeaderIn::Phase2b(_)),
         Message::Replica(message) => matches!(message, ReplicaIn::Resumed(_) | ReplicaIn::Entries(_)),
         Message::Acceptor(message) => matches!(message, AcceptorIn::Blank(_) | AcceptorIn::Phase1a(_)),
-        Message::Batcher(_) | Message::Unbatcher(_) | Message::Client(_) => false,
+        Message::Batcher(message) => matches!(message, BatcherIn::Submit(_)),
+        Message::Unbatcher(_) | Message::Client(_) => false,
     }
 }
 
@@ -167,6 +171,10 @@ impl LogAudit {
                 let pulse = &heartbeat.pulse;
                 self.on_truncation(from, pulse.configurations.latest(), pulse.truncate_below);
             }
+            Message::Batcher(BatcherIn::Submit(submit)) => {
+                let known = self.acknowledged.entry(submit.session).or_default();
+                *known = submit.acknowledged.max(*known);
+            }
             Message::ProxyLeader(ProxyLeaderIn::Phase2b(vote)) => {
                 self.acceptors.entry(from).or_default().on_vote(from, vote.slot, vote.ballot);
             }
@@ -261,6 +269,14 @@ impl LogAudit {
                     self.chosen.insert(slot, value.clone());
                 }
             }
+        }
+        for (session, below) in replica.acknowledged() {
+            let said = self.acknowledged.get(&session).copied().unwrap_or_default();
+            invariant!(
+                RETAIN,
+                below <= said,
+                "{id} keeps the answers of {session} from {below} on, and its client has acknowledged those below {said}"
+            );
         }
         let digest = (replica.machine().digest(), replica.digest(), replica.sessions_digest());
         let known = *self.digests.entry(executed).or_insert(digest);

@@ -3,7 +3,7 @@
 use super::snapshots::{Snapshots, Written};
 use ::mason::proxy::machine::ProxyMachine;
 use ::mason::shard::{ShardRecord, ShardServer};
-use ::mason::{Group, Number, Placed, Shard, Space, Stub};
+use ::mason::{Group, Number, Placed, Shard, Space, Stamp, Stub};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, invariant};
 use parts::Slot;
 use std::collections::BTreeMap;
@@ -19,6 +19,9 @@ pub(crate) struct ShardAudit {
     /// The members that each replica's log had when it was looked at last.
     members: BTreeMap<NodeId, u64>,
     settled: BTreeMap<Group, u64>,
+    /// The last stamp and the spread of a shard below each number.
+    stood: BTreeMap<(Space, Number), (Stamp, u64)>,
+    stood_at: BTreeMap<NodeId, Number>,
     /// What participants have said of operations, by their numbers in the sender's space.
     said: BTreeMap<(Space, Number), Said>,
     /// How many of them a server kept when it was looked at last, up to which, and how many snapshots of peers it had taken.
@@ -69,6 +72,7 @@ impl ShardAudit {
     pub(super) fn forget(&mut self, host: HostId) {
         self.members.retain(|node, _| node.host() != host);
         self.kept_inputs.retain(|node, _| node.host() != host);
+        self.stood_at.retain(|node, _| node.host() != host);
         self.looked.retain(|node, _| node.host() != host);
     }
 
@@ -93,7 +97,9 @@ impl ShardAudit {
         let members_before = self.members.insert(node, topology.version);
         for floor in machine.floors() {
             let servers = topology.servers(floor.space);
-            let needed = servers.len().div_ceil(2);
+            // Between two looks the log may have counted by former members, of whom there were fewer.
+            let strict = members_before == Some(topology.version);
+            let needed = if strict { servers.len().div_ceil(2) } else { 2.min(servers.len()) };
             let logged = self.logged.entry((group, floor.space)).or_insert(Number(0));
             if floor.number <= *logged {
                 continue;
@@ -101,8 +107,6 @@ impl ShardAudit {
             *logged = floor.number;
             let known = self.floors.entry(floor.space).or_insert(floor.number);
             *known = floor.number.max(*known);
-            // Between two looks the log may have counted by former members.
-            let strict = members_before == Some(topology.version);
             let reached = self.reach(floor, strict.then_some(servers));
             invariant!(
                 DUR,
@@ -163,6 +167,15 @@ impl ShardAudit {
     /// A shard's server, after its host's replicas were looked at.
     pub(super) fn check_server<S: Shard>(&mut self, node: NodeId, server: &ShardServer<S>) {
         let (space, next) = (server.space(), server.next());
+        if self.stood_at.insert(node, next) != Some(next) {
+            let stands = (server.executed(), server.spread().version);
+            let known = *self.stood.entry((space, next)).or_insert(stands);
+            invariant!(
+                PREFIX,
+                known == stands,
+                "{node} has executed {stands:?} below number {next}, another server {known:?}: stamps, and versions of the spread"
+            );
+        }
         let looked = (server.inputs_count(), server.skips());
         let before = self.kept_inputs.insert(node, looked);
         if before == Some(looked) {

@@ -1,7 +1,7 @@
 //! Shows that the simulation would notice: runs each known mistake until an invariant breaks.
 //!
 //! `ordinate-sim mutants --all [--json]`, or `ordinate-sim mutants P01 P07`. `ordinate-sim run FAMILY FROM COUNT [ID]` sweeps seeds,
-//! with a planted bug if one is named. `ordinate-sim shrink FAMILY SEED [ID]` shrinks a failure and prints it. `ordinate-sim explore`
+//! with a planted bug if one is named. `ordinate-sim trace FAMILY SEED [ID]` prints what happened in one. `ordinate-sim shrink FAMILY SEED [ID]` shrinks a failure and prints it. `ordinate-sim explore`
 //! visits every state of the smallest cluster.
 #![forbid(unsafe_code)]
 
@@ -17,9 +17,10 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const SEEDS_MAX: u64 = 2_000;
 const BUDGET: Duration = Duration::from_secs(60);
 const SHRINK_BUDGET: Duration = Duration::from_secs(30);
-const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json]\n\
+const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json] [--seeds=N]\n\
                      \u{20}      ordinate-sim run FAMILY FROM COUNT [ID]\n\
                      \u{20}      ordinate-sim shrink FAMILY SEED [ID]\n\
+                     \u{20}      ordinate-sim trace FAMILY SEED [ID]\n\
                      \u{20}      ordinate-sim explore (candidacies | faults | crashes) [ID]";
 
 fn main() -> ExitCode {
@@ -33,12 +34,18 @@ fn main() -> ExitCode {
     if let Some(("shrink", rest)) = arguments.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
         return shrink(rest);
     }
+    if let Some(("trace", rest)) = arguments.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
+        return trace(rest);
+    }
     let (names, flags): (Vec<&String>, Vec<&String>) =
         arguments.iter().partition(|argument| !argument.starts_with("--"));
     let json = flags.iter().any(|flag| *flag == "--json");
     let all = flags.iter().any(|flag| *flag == "--all");
     let wanted = names.get(1..).unwrap_or_default();
-    let sound = flags.iter().all(|flag| ["--json", "--all"].contains(&flag.as_str()));
+    let within = flags.iter().find_map(|flag| flag.strip_prefix("--seeds="));
+    let Ok(seeds_max) = within.map_or(Ok(SEEDS_MAX), str::parse) else { return misused() };
+    let sound =
+        flags.iter().all(|flag| ["--json", "--all"].contains(&flag.as_str()) || flag.starts_with("--seeds="));
     let known = |name: &str| MUTANTS.iter().any(|mutant| format!("{:?}", mutant.planted) == name);
     if names.first().is_none_or(|verb| *verb != "mutants")
         || all != wanted.is_empty()
@@ -59,7 +66,7 @@ fn main() -> ExitCode {
             continue;
         }
         let Some(family) = families.iter().find(|family| family.family() == mutant.family) else { continue };
-        let hunted = hunt(family.as_ref(), *mutant, SEEDS_MAX, BUDGET);
+        let hunted = hunt(family.as_ref(), *mutant, seeds_max, BUDGET);
         survivors += usize::from(!hunted.is_caught());
         print(&id, &hunted, json);
     }
@@ -118,6 +125,23 @@ fn shrink(arguments: &[String]) -> ExitCode {
     };
     print!("{}", sim::report(&shrunk.outcome, &about).unwrap_or_default());
     ExitCode::FAILURE
+}
+
+fn trace(arguments: &[String]) -> ExitCode {
+    let [name, seed, rest @ ..] = arguments else { return misused() };
+    let Ok(seed) = seed.parse::<u64>() else { return misused() };
+    let Some((family, options)) = experiment(name, rest.first()) else { return misused() };
+    let outcome = family.run(seed, &Options { trace: true, ..options });
+    for line in &outcome.trace {
+        println!("{:>8} {:>10.6} {}", line.step, line.at as f64 / 1e9, line.text);
+    }
+    match outcome.violation {
+        Some(violation) => {
+            println!("{}: {}", violation.invariant, violation.what);
+            ExitCode::FAILURE
+        }
+        None => ExitCode::SUCCESS,
+    }
 }
 
 fn misused() -> ExitCode {

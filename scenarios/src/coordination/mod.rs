@@ -23,8 +23,8 @@ use mason::proxy::SpacesOf;
 use mason::{Deployment, Group, HostParts, Member, Parameters, Response, Stub as _};
 use rest::Servers;
 use sim::{
-    Class, Classes, Cluster, Control, Core, Fact, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind,
-    Tuning,
+    Class, Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario,
+    StrikeKind, Tuning,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -594,7 +594,7 @@ impl Scenario for CoordinationScenario {
         control.alarm(TICK, token);
     }
 
-    fn claims(&self) -> Option<fn(&mason::Message) -> bool> {
+    fn claims(&self) -> Option<IsClaim<Seat>> {
         Some(audit::mason::is_claim)
     }
 

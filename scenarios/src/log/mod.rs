@@ -15,7 +15,8 @@ use shared_log::{
     Request, Routes, Rows, Trim,
 };
 use sim::{
-    Classes, Cluster, Control, Core, Fact, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind, Tuning,
+    Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario, StrikeKind,
+    Tuning,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -283,7 +284,7 @@ impl Scenario for LogScenario {
         self.history.answered(id, &answer.0, control.cluster.now());
     }
 
-    fn claims(&self) -> Option<fn(&::mason::Message) -> bool> {
+    fn claims(&self) -> Option<IsClaim<Node>> {
         Some(audit::mason::is_claim)
     }
 

@@ -15,7 +15,8 @@ use kernel::{Bytes, Encode, HostId, NodeId, Place, RequestId, Rng};
 use membership::{ASK, Changes};
 use sequence::{Ask, Gateway, Labels, Spaces};
 use sim::{
-    Classes, Cluster, Control, Core, Fact, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind, Tuning,
+    Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario, StrikeKind,
+    Tuning,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -286,7 +287,7 @@ impl Scenario for MasonScenario {
         self.arranging.lost(id);
     }
 
-    fn claims(&self) -> Option<fn(&::mason::Message) -> bool> {
+    fn claims(&self) -> Option<IsClaim<Node>> {
         Some(audit::mason::is_claim)
     }
 

@@ -16,8 +16,8 @@ use invariants::Invariants;
 use kernel::{HostId, NodeId, Place, RequestId, Rng};
 use kv::{Command, Expect, Query, Store};
 use sim::{
-    Class, Classes, Cluster, Control, Core, Fact, HostSpec, Life, Loss, OperationId, Replacement, Scenario,
-    StrikeKind, Tuning,
+    Class, Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Replacement,
+    Scenario, StrikeKind, Tuning,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -362,7 +362,7 @@ impl Scenario for PaxosScenario {
         self.healed = true;
     }
 
-    fn claims(&self) -> Option<fn(&::paxos::Message) -> bool> {
+    fn claims(&self) -> Option<IsClaim<Node>> {
         Some(audit::log::is_claim)
     }
 

@@ -240,7 +240,7 @@ impl<S: Stub> ProxyMachine<S> {
             }
             Entry::Durable { floors, version } => {
                 // Counted among servers that have left, a floor would be one that too few reach.
-                if version.unwrap_or(0) == self.members_version() {
+                if version.unwrap_or(0) == self.members_version() || planted!(M24) {
                     self.forget_durable(&floors);
                 }
             }
@@ -670,12 +670,22 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
                 let whole = Bytes::from(std::mem::take(&mut self.installing));
                 if kind == STATE_CHUNK {
                     self.state = Assigned::decoded(&whole)?;
+                    if planted!(M30) {
+                        self.state.tags.clear();
+                    }
+                    if planted!(M32) {
+                        self.state.durable.clear();
+                    }
+                    if planted!(M33) {
+                        self.state.follow_ups.clear();
+                    }
                     self.tell_of_skipped_answers();
                 } else {
                     self.stub.load(&whole)?;
                     self.arrange_stub();
                 }
             }
+            KEPT_CHUNK if planted!(M31) => {}
             KEPT_CHUNK => {
                 let runs = Vec::<Run>::decoded(&Bytes::copy_from_slice(rest))?;
                 runs.into_iter().for_each(|run| self.kept.insert(run));
