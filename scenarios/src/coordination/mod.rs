@@ -12,6 +12,7 @@ mod workload;
 
 pub use node::{Seat, Socket};
 
+use crate::audit::{self, mason::MasonAudit};
 use crate::mason::arranging::{ASK_EVERY, Wishes};
 use checks::{Checks, LOCK, Told};
 use coordination::{Consistency, Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
@@ -22,7 +23,8 @@ use mason::proxy::SpacesOf;
 use mason::{Deployment, Group, HostParts, Member, Parameters, Response, Stub as _};
 use rest::Servers;
 use sim::{
-    Class, Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind, Tuning,
+    Class, Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario,
+    StrikeKind, Tuning,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,6 +45,7 @@ pub struct CoordinationScenario {
     values: u64,
     checks: Checks,
     servers: Servers,
+    audit: MasonAudit,
     core: Vec<HostId>,
     healed_at: Option<u64>,
     wishes: Wishes,
@@ -96,8 +99,8 @@ impl CoordinationScenario {
             ..Parameters::default()
         };
         let log = paxos::Parameters {
-            election_timeout: ms(rng.between(100, 300)),
-            heartbeat_every: ms(rng.between(15, 40)),
+            election_timeout: ms(rng.between(150, 400)),
+            heartbeat_every: ms(rng.between(25, 60)),
             resend_after: ms(rng.between(50, 150)),
             window: 32 << rng.below(4),
             snapshot_every_bytes: 4_000 << rng.below(6),
@@ -123,6 +126,7 @@ impl CoordinationScenario {
             values: 0,
             checks: Checks::default(),
             servers: Servers::default(),
+            audit: MasonAudit::default(),
             core: Vec::new(),
             healed_at: None,
             looks_until: 0,
@@ -494,6 +498,7 @@ impl Scenario for CoordinationScenario {
 
     fn build(&mut self, life: Life) -> Vec<(Place, Seat)> {
         self.servers.forget(life.host);
+        self.audit.forget(life.host);
         let socket = |place| (Place(place), Seat::Socket(Socket::default()));
         let users = self.users.len() as u32;
         if life.host == self.desk {
@@ -589,7 +594,16 @@ impl Scenario for CoordinationScenario {
         control.alarm(TICK, token);
     }
 
+    fn claims(&self) -> Option<IsClaim<Seat>> {
+        Some(audit::mason::is_claim)
+    }
+
+    fn on_fact(&mut self, fact: Fact<mason::Message>, _cluster: &Cluster<'_, Seat>) {
+        self.audit.on_fact(fact);
+    }
+
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) {
+        self.audit.check(|| rest::members_of(host, cluster));
         if self.servers.check_host(host, cluster) {
             let there = |user: &&mut User| user.link.as_ref().is_some_and(|link| link.host == host);
             let now = cluster.now();

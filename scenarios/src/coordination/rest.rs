@@ -79,6 +79,18 @@ impl Servers {
     }
 }
 
+/// The roles of the cluster on one host.
+pub(super) fn members_of<'a>(
+    host: HostId,
+    cluster: &Cluster<'a, Seat>,
+) -> impl Iterator<Item = (NodeId, &'a Member<coordination::Sessions, coordination::Znodes, coordination::Gateway>)>
+{
+    cluster.nodes_of(host).filter_map(|(id, node)| match node {
+        Seat::Member(member) => Some((id, &**member)),
+        Seat::Socket(_) => None,
+    })
+}
+
 fn members<'a>(
     core: &'a [HostId],
     cluster: &'a Cluster<'_, Seat>,

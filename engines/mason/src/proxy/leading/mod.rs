@@ -525,7 +525,8 @@ impl Lead {
         let known = |server| self.durable.get(&(space, server)).copied().unwrap_or(Number(0));
         let mut numbers: Vec<Number> = servers.iter().copied().map(known).collect();
         numbers.sort_unstable_by(|a, b| b.cmp(a));
-        numbers.get((servers.len().saturating_sub(1)) / 2).copied().unwrap_or(Number(0))
+        let spare = usize::from(kernel::planted!(M23));
+        numbers.get((servers.len().saturating_sub(1) / 2).saturating_sub(spare)).copied().unwrap_or(Number(0))
     }
 
     /// Those of the log, and no others.
