@@ -55,6 +55,8 @@ planted_bugs! {
     P26,
     /// A replica has its acceptor remember as chosen what it learned from others, whatever the acceptor voted for.
     P27,
+    /// A batcher's batch goes on growing while enough others are under way.
+    P28,
     /// A proxy answers a sealing before its log has it.
     M01,
     /// A proxy checks the sequencer's epoch when the answer arrives, and not when its log applies it.
@@ -89,6 +91,8 @@ planted_bugs! {
     M20,
     /// A sequencer serves requests whose spaces were chosen by another spread.
     M21,
+    /// A proxy's leader puts all that waits into one batch, whatever it comes to.
+    M22,
     /// Groups that are to be removed are left out at once, before they are drained.
     M16,
     /// The coordination service answers writes that are not on any disk: P01 below it.

@@ -6,6 +6,7 @@
 
 pub mod coordination;
 pub mod corfu;
+mod limits;
 pub mod log;
 pub mod mason;
 pub mod mutants;

@@ -114,7 +114,7 @@ impl HostConfig {
             message_version_min: 1,
             queue_bytes_max: 64 << 20,
             queue_bytes_max_down: 1 << 20,
-            frame_body_max: 16 << 20,
+            frame_body_max: kernel::bounds::FRAME_BYTES_MAX,
             archive: None,
             seed: None,
             tracing: false,

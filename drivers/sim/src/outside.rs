@@ -8,7 +8,8 @@ use crate::queue::{Event, Queue};
 use crate::scenario::HostSpec;
 use crate::swarm::Swarm;
 use crate::trace::Trace;
-use kernel::{Bytes, Decode, Encode, Family, HostId, NodeId, RequestId};
+use kernel::bounds::ENVELOPE_BYTES;
+use kernel::{Bounds, Bytes, Decode, Encode, Family, HostId, NodeId, RequestId};
 use std::collections::BTreeMap;
 
 /// Kinds of entries of the trace's hash.
@@ -44,7 +45,7 @@ pub(crate) struct Outside<F: Family> {
     pub(crate) responses: Vec<(NodeId, RequestId, F::Response)>,
     /// Aimed faults whose moment has come, by their numbers among those that have begun.
     pub(crate) triggered: Vec<u32>,
-    pub(crate) record_bytes_max: usize,
+    pub(crate) bounds: Bounds,
     /// Whose code runs.
     pub(crate) current: Option<HostId>,
     packets: Vec<Option<Packet>>,
@@ -60,7 +61,7 @@ impl<F: Family> Outside<F> {
         archive: Archive,
         trace: Trace,
         swarm: Swarm,
-        record_bytes_max: usize,
+        bounds: Bounds,
     ) -> Self {
         let mut index: Vec<_> = hosts.iter().enumerate().map(|(i, host)| (host.id, i as HostIndex)).collect();
         index.sort_unstable();
@@ -76,7 +77,7 @@ impl<F: Family> Outside<F> {
             rejects: BTreeMap::new(),
             responses: Vec::new(),
             triggered: Vec::new(),
-            record_bytes_max,
+            bounds,
             current: None,
             packets: Vec::new(),
             free: Vec::new(),
@@ -117,6 +118,8 @@ impl<F: Family> Outside<F> {
         }
         self.scratch.clear();
         message.encode(&mut self.scratch);
+        let (bytes, max) = (self.scratch.len() + ENVELOPE_BYTES, self.bounds.frame_bytes_max);
+        assert!(bytes <= max, "BOUND: {from} sends {to} a message of {bytes} bytes; a frame takes {max}");
         let bytes = Bytes::copy_from_slice(&self.scratch);
         for at in arrivals.into_iter().flatten() {
             let packet = Packet { from, to, from_host, to_host, from_life: life, bytes: bytes.clone() };

@@ -27,6 +27,7 @@ use crate::disk::{Disk, DiskFile};
 use crate::metrics::Histogram;
 use crate::worker::Worker;
 use format::RUN_HEADER_BYTES;
+use kernel::bounds::{RECORD_BYTES_MAX, SEGMENT_BYTES};
 use kernel::{Journaled, Place, Position};
 use recover::{Segment, Stand};
 use std::collections::{BTreeMap, VecDeque};
@@ -92,7 +93,11 @@ pub struct JournalOptions {
 
 impl Default for JournalOptions {
     fn default() -> Self {
-        Self { segment_bytes: 16 << 20, placement: FsyncPlacement::Adaptive, prepare_inline: false }
+        Self {
+            segment_bytes: SEGMENT_BYTES as u64,
+            placement: FsyncPlacement::Adaptive,
+            prepare_inline: false,
+        }
     }
 }
 
@@ -268,7 +273,8 @@ impl Journal {
 
     /// Adds records of one node, whose positions follow those it appended before.
     pub fn append<'a>(&mut self, place: Place, records: impl Iterator<Item = Journaled<'a>>) {
-        let record_max = self.options.segment_bytes as usize / 4;
+        // The table of bounds has this in the same proportion; what is built is bounded there, so that nothing larger comes here.
+        let record_max = self.options.segment_bytes as usize / (SEGMENT_BYTES / RECORD_BYTES_MAX);
         let (mut start, mut count, mut next) = (self.staged.len(), 0, Position(0));
         for record in records {
             assert!(
