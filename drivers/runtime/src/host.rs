@@ -309,6 +309,7 @@ fn open_storage(config: HostConfig) -> Result<(HostConfig, OpenStorage), HostErr
                 incarnation: fresh,
                 joined: config.joins,
                 made_with: config.agreement.for_life(),
+                extent_kept: false,
             };
             let directory = DataDirectory::open(path, owner)?;
             let disk = |name, action| match RealDisk::new(path.join(name)) {
