@@ -85,6 +85,8 @@ planted_bugs! {
     P41,
     /// A trim leaves nothing but the end of the newest snapshot.
     P42,
+    /// A batcher's batch goes on growing while enough others are under way.
+    P43,
     /// A proxy answers a sealing before its log has it.
     M01,
     /// A proxy checks the sequencer's epoch when the answer arrives, and not when its log applies it.
@@ -147,6 +149,8 @@ planted_bugs! {
     M34,
     /// A gateway begins a life without journaling it.
     M35,
+    /// A proxy's leader puts all that waits into one batch, whatever it comes to.
+    M36,
     /// Groups that are to be removed are left out at once, before they are drained.
     M16,
     /// The coordination service answers writes that are not on any disk: P01 below it.

@@ -7,6 +7,7 @@
 mod audit;
 pub mod coordination;
 pub mod corfu;
+mod limits;
 pub mod log;
 pub mod mason;
 pub mod mutants;

@@ -114,7 +114,7 @@ impl HostConfig {
             message_version_min: 1,
             queue_bytes_max: 64 << 20,
             queue_bytes_max_down: 1 << 20,
-            frame_body_max: 16 << 20,
+            frame_body_max: kernel::bounds::FRAME_BYTES_MAX,
             archive: None,
             seed: None,
             tracing: false,
@@ -309,6 +309,7 @@ fn open_storage(config: HostConfig) -> Result<(HostConfig, OpenStorage), HostErr
                 incarnation: fresh,
                 joined: config.joins,
                 made_with: config.agreement.for_life(),
+                extent_kept: false,
             };
             let directory = DataDirectory::open(path, owner)?;
             let disk = |name, action| match RealDisk::new(path.join(name)) {

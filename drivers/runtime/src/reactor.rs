@@ -130,10 +130,22 @@ impl<N: Node + 'static> Reactor<N> {
         );
         let notify = notifier(Arc::clone(&waker));
         let blobs = Blobs::open(storage.blobs, config.archive, Arc::clone(&notify))?;
+        let mut directory = storage.directory;
         let journal = match storage.journal {
             Some((disk, options)) => {
                 let notify = Arc::clone(&notify);
-                Some(Journal::open(disk, options, storage.incarnation.0, notify)?)
+                if let Some(directory) = &directory {
+                    directory.check_journal(&*disk)?;
+                }
+                let journal = Journal::open(disk, options, storage.incarnation.0, notify)?;
+                // A full disk has no room for the line; the next start adds it.
+                if let Some(directory) = directory.as_mut().filter(|_| journal.extent_is_kept())
+                    && let Err(error) = directory.note_journal()
+                    && !error.is_out_of_space()
+                {
+                    return Err(error.into());
+                }
+                Some(journal)
             }
             None => None,
         };
@@ -161,7 +173,7 @@ impl<N: Node + 'static> Reactor<N> {
             witness_at: None,
             syncs_seen: 0,
             events_out: Vec::new(),
-            _directory: storage.directory,
+            _directory: directory,
             poll,
         };
         reactor.place_nodes(nodes, &config.forget, me, config.tracing, &mut rng)?;
@@ -438,6 +450,8 @@ impl<N: Node + 'static> Reactor<N> {
         self.settle();
         if let Some(journal) = &mut self.journal {
             journal.finish()?;
+            // Without it the next start knows as much as after a crash.
+            let _ = journal.close();
         }
         self.release();
         self.flush();

@@ -9,7 +9,8 @@ use crate::queue::{Event, Queue};
 use crate::scenario::{Fact, HostSpec};
 use crate::swarm::Swarm;
 use crate::trace::Trace;
-use kernel::{Bytes, Decode, Encode, Family, HostId, NodeId, Position, RequestId};
+use kernel::bounds::ENVELOPE_BYTES;
+use kernel::{Bounds, Bytes, Decode, Encode, Family, HostId, NodeId, Position, RequestId};
 use std::collections::BTreeMap;
 
 /// Kinds of entries of the trace's hash.
@@ -45,11 +46,11 @@ pub(crate) struct Outside<F: Family> {
     pub(crate) responses: Vec<(NodeId, RequestId, F::Response)>,
     /// Aimed faults whose moment has come, by their numbers among those that have begun.
     pub(crate) triggered: Vec<u32>,
-    pub(crate) record_bytes_max: usize,
     /// Which messages a scenario that audits is told of.
     pub(crate) claims: Option<fn(&F::Message) -> bool>,
     /// What it was not told of yet.
     pub(crate) facts: Vec<Fact<F::Message>>,
+    pub(crate) bounds: Bounds,
     /// Whose code runs.
     pub(crate) current: Option<HostId>,
     read_before: ReadBefore<F::Message>,
@@ -66,7 +67,7 @@ impl<F: Family> Outside<F> {
         archive: Archive,
         trace: Trace,
         swarm: Swarm,
-        record_bytes_max: usize,
+        bounds: Bounds,
     ) -> Self {
         let mut index: Vec<_> = hosts.iter().enumerate().map(|(i, host)| (host.id, i as HostIndex)).collect();
         index.sort_unstable();
@@ -82,9 +83,9 @@ impl<F: Family> Outside<F> {
             rejects: BTreeMap::new(),
             responses: Vec::new(),
             triggered: Vec::new(),
-            record_bytes_max,
             claims: None,
             facts: Vec::new(),
+            bounds,
             current: None,
             read_before: ReadBefore::new(),
             packets: Vec::new(),
@@ -142,6 +143,8 @@ impl<F: Family> Outside<F> {
         }
         self.scratch.clear();
         message.encode(&mut self.scratch);
+        let (bytes, max) = (self.scratch.len() + ENVELOPE_BYTES, self.bounds.frame_bytes_max);
+        assert!(bytes <= max, "BOUND: {from} sends {to} a message of {bytes} bytes; a frame takes {max}");
         let bytes = Bytes::copy_from_slice(&self.scratch);
         for at in arrivals.into_iter().flatten() {
             let packet = Packet { from, to, from_host, to_host, from_life: life, bytes: bytes.clone() };

@@ -103,6 +103,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     let strikes = scenario.strikes();
     let applicable = scenario.classes().and(options.classes);
     let swarm = Swarm::draw(seed, applicable, &tuning);
+    scenario.drawn(swarm.classes);
     let script = options.plan.as_ref().map(|plan| &plan.faults[..]);
     let faults = match script {
         Some(script) => {
@@ -115,7 +116,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     let clock_error = Duration::from_nanos(swarm.clock_error);
     let mut run = Run {
         hosts: (0..).zip(&hosts).map(|(index, host)| Host::new(host.id, index, clock_error)).collect(),
-        out: Outside::new(&hosts, network, Archive::new(seed), trace, swarm, tuning.record_bytes_max),
+        out: Outside::new(&hosts, network, Archive::new(seed), trace, swarm, tuning.bounds),
         clients: Vec::new(),
         asked: BTreeMap::new(),
         requests: 0,

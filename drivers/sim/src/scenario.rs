@@ -173,6 +173,9 @@ pub trait Scenario: Sized {
     /// The nodes of a host's new life, before their records are restored.
     fn build(&mut self, life: Life) -> Vec<(Place, Self::Node)>;
 
+    /// Called once, before anything is built: the classes of faults that the seed has switched on.
+    fn drawn(&mut self, _classes: Classes) {}
+
     /// Called once, when every host has started.
     fn on_begin(&mut self, _control: &mut Control<'_, Self::Node>) {}
 

@@ -72,7 +72,7 @@ impl<N: Node> Host<N> {
         let Seat { id, effects, timers, appended_end, .. } = &mut seats[index];
         let (id, place) = (*id, id.place());
         for record in effects.records() {
-            let (bytes, max) = (record.bytes.len(), out.record_bytes_max);
+            let (bytes, max) = (record.bytes.len(), out.bounds.record_bytes_max);
             assert!(bytes <= max, "BOUND: {id} appends a record of {bytes} bytes; a journal takes {max}");
             disk.append(place, record.position, record.bytes);
             out.happened(Happening::Record, id.as_u64(), record.position.0);

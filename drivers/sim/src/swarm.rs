@@ -6,7 +6,7 @@ use crate::draw::{Purpose, exponential, log_uniform_of, root};
 use crate::network::Latency;
 use crate::plan::{Aim, Blow, Cut, Fault, HostIndex, HostMask, Loss};
 use crate::scenario::{HostKind, HostSpec, StrikeKind};
-use kernel::Rng;
+use kernel::{Bounds, Rng};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -37,8 +37,9 @@ pub struct Tuning {
     pub blows: (f64, f64),
     /// The probability that a message is struck by a class that is on; log-uniform.
     pub message_rate: (f64, f64),
-    /// What a journal takes in one record: the runtime's bound, unless a scenario whose pages are smaller sets a closer one.
-    pub record_bytes_max: usize,
+    /// What a journal takes in one record, and a link in one frame: the runtime's bounds, unless a scenario whose pages are smaller
+    /// sets closer ones.
+    pub bounds: Bounds,
 }
 
 impl Default for Tuning {
@@ -57,7 +58,7 @@ impl Default for Tuning {
             clock_error: (us(10), ms(50)),
             blows: (0.3, 30.0),
             message_rate: (0.0003, 0.1),
-            record_bytes_max: 4 << 20,
+            bounds: Bounds::REAL,
         }
     }
 }

@@ -268,7 +268,7 @@ fn to_users() -> Vec<Message> {
 
 /// One of every message; of the log's own, whose formats are tested there, one.
 fn messages() -> Vec<Message> {
-    let log = paxos::Message::from(leader::Propose { value: Value::Entry(body()) });
+    let log = paxos::Message::from(leader::Propose { value: Value::entry(body()).expect("it is small") });
     [to_sequencers(), to_proxies(), to_shards(), to_users(), vec![log.into()]].concat()
 }
 

@@ -13,6 +13,7 @@ mod workload;
 pub use node::{Seat, Socket};
 
 use crate::audit::{self, mason::MasonAudit};
+use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
 use crate::mason::arranging::{ASK_EVERY, Wishes};
 use checks::{Checks, LOCK, Told};
 use coordination::{Consistency, Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
@@ -42,6 +43,7 @@ pub struct CoordinationScenario {
     consistency: Consistency,
     users: Vec<User>,
     rng: Rng,
+    sizes: Sizes,
     values: u64,
     checks: Checks,
     servers: Servers,
@@ -53,6 +55,8 @@ pub struct CoordinationScenario {
     looks_until: u64,
 }
 
+/// A transaction of a user writes its value so often.
+const PARTS_MAX: usize = 2;
 const SOCKETS: u32 = 0x8000;
 const DESKS: u32 = 0x9000;
 /// A user's connections to one host take turns among so many nodes, so that what one was sent late is not another's.
@@ -95,7 +99,7 @@ impl CoordinationScenario {
             ask_after: ms(rng.between(20, 80)),
             snapshot_every_bytes: 2_000 << rng.below(6),
             snapshot_chunk_bytes: 256 << rng.below(4),
-            page_bytes: 512 << rng.below(6),
+            page_bytes: 512 << rng.below(5),
             ..Parameters::default()
         };
         let log = paxos::Parameters {
@@ -107,6 +111,7 @@ impl CoordinationScenario {
             retained_bytes_max: 8_000 << rng.below(6),
             ..paxos::Parameters::default()
         };
+        let (parameters, log) = limits::fit(parameters, log);
         let sequencers = if alone { 0 } else { 3 };
         let placement = Placement::new(shards).spreading(rng.below(3) as u16);
         let sessions = SessionSettings::new(placement, [7; 32]);
@@ -123,6 +128,7 @@ impl CoordinationScenario {
             consistency,
             users: users.collect(),
             rng: Rng::seeded(rng.bits()),
+            sizes: Sizes::draw(rng),
             values: 0,
             checks: Checks::default(),
             servers: Servers::default(),
@@ -137,7 +143,8 @@ impl CoordinationScenario {
 
     fn value(&mut self) -> String {
         self.values += 1;
-        format!("v{}", self.values)
+        let value = format!("v{}", self.values);
+        self.sizes.stretch(value, OPERATION_BYTES_MAX / PARTS_MAX, &mut self.rng)
     }
 
     fn desk_of(&self, user: usize) -> NodeId {
@@ -483,7 +490,7 @@ impl Scenario for CoordinationScenario {
             safety: (s(10), s(40)),
             operations: (30, 200),
             liveness: s(120),
-            record_bytes_max: 16 << 10,
+            bounds: limits::BOUNDS,
             ..Tuning::default()
         }
     }

@@ -4,6 +4,7 @@ mod archive;
 mod history;
 
 use crate::audit::{self, mason::MasonAudit};
+use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
 use crate::mason::invariants::{self, Invariants};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, Parameters, Response, Space, Stub};
@@ -29,6 +30,7 @@ type Node = ::mason::Member<Names, Logs, Gateway>;
 pub struct LogScenario {
     hosts: Vec<HostId>,
     spaces: u16,
+    sizes: Sizes,
     bounds: Bounds,
     /// Of the seeds that archive: how.
     archiving: Option<Archiving>,
@@ -116,7 +118,9 @@ impl LogScenario {
             retained_bytes_max: 4_000 << rng.below(6),
             ..paxos::Parameters::default()
         };
+        let (parameters, log) = limits::fit(parameters, log);
         Self {
+            sizes: Sizes::draw(rng),
             hosts,
             spaces,
             bounds: Bounds {
@@ -149,8 +153,11 @@ impl LogScenario {
     fn append(&self, names: &[&str], operation: OperationId, expect: Option<u64>, rng: &mut Rng) -> Request {
         let parts = names.iter().map(|name| {
             let mut rows = Rows::default();
-            for nth in 0..rng.between(1, 4) {
-                rows.push(format!("{}.{}.{nth}", operation.client, operation.nth).as_bytes());
+            let count = rng.between(1, 4);
+            let most = OPERATION_BYTES_MAX / (names.len() * count as usize);
+            for nth in 0..count {
+                let word = format!("{}.{}.{nth}", operation.client, operation.nth);
+                rows.push(self.sizes.stretch(word, most, rng).as_bytes());
             }
             Part { name: (*name).to_owned(), expect, entries: rows.into_bytes() }
         });
@@ -227,7 +234,7 @@ impl Scenario for LogScenario {
             safety: (s(10), s(30)),
             operations: (30, 150),
             liveness: s(120),
-            record_bytes_max: 16 << 10,
+            bounds: limits::BOUNDS,
             ..Tuning::default()
         }
     }

@@ -6,6 +6,7 @@ pub(crate) mod invariants;
 mod membership;
 
 use crate::audit::{self, mason::MasonAudit};
+use crate::limits::{self, Sizes};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, Parameters, Response, Space, Stub};
 use arranging::{ASK_EVERY, Wishes};
@@ -13,7 +14,7 @@ use history::History;
 use invariants::Invariants;
 use kernel::{Bytes, Encode, HostId, NodeId, Place, RequestId, Rng};
 use membership::{ASK, Changes};
-use sequence::{Ask, Gateway, Labels, Spaces};
+use sequence::{Ask, Gateway, LABEL_BYTES_MAX, Labels, Spaces};
 use sim::{
     Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario, StrikeKind,
     Tuning,
@@ -30,6 +31,7 @@ pub struct MasonScenario {
     hosts: Vec<HostId>,
     shards: u16,
     deployment: Deployment,
+    sizes: Sizes,
     history: History,
     invariants: Invariants,
     audit: MasonAudit,
@@ -146,13 +148,16 @@ impl MasonScenario {
             retained_bytes_max: 4_000 << rng.below(6),
             ..paxos::Parameters::default()
         };
+        let (parameters, log) = limits::fit(parameters, log);
         let room = if alone || rng.chance(0.4) { groups } else { rng.between(u64::from(groups), 4) as u16 };
         let deployment =
             Deployment::new(entries, groups, shards, sequencers, parameters, log).with_room_for(room, shards);
+        let sizes = Sizes::draw(rng);
         Self {
             hosts,
             shards,
             deployment,
+            sizes,
             history: History::default(),
             invariants: Invariants::default(),
             audit: MasonAudit::default(),
@@ -214,7 +219,7 @@ impl Scenario for MasonScenario {
             safety: (s(10), s(30)),
             operations: (20, 150),
             liveness: s(120),
-            record_bytes_max: 16 << 10,
+            bounds: limits::BOUNDS,
             ..Tuning::default()
         }
     }
@@ -259,7 +264,8 @@ impl Scenario for MasonScenario {
         if spaces.is_empty() {
             spaces.push(Space(rng.below(u64::from(self.shards)) as u16));
         }
-        let label = Bytes::from(format!("{}.{}", operation.client, operation.nth));
+        let label = format!("{}.{}", operation.client, operation.nth);
+        let label = Bytes::from(self.sizes.stretch(label, LABEL_BYTES_MAX, rng));
         let ask = Ask { spaces: spaces.clone(), label: label.clone() };
         let id = control.request(node, ask.encoded().into());
         self.history.asked(id, node, spaces, label, control.cluster.now());

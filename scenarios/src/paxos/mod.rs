@@ -2,6 +2,7 @@
 
 mod adversary;
 mod cluster;
+mod floods;
 mod history;
 mod invariants;
 mod membership;
@@ -47,6 +48,7 @@ pub struct PaxosScenario {
     /// Whether hosts that left are switched off.
     switches_off: bool,
     focus: Focus,
+    floods: floods::Floods,
 }
 
 /// What a run is made for.
@@ -70,11 +72,14 @@ const MARKS: &[&str] = &[
     "acceptor.told_a_candidate_of_later_configurations",
     "acceptor.truncated",
     "batcher.asked_acceptors_again",
+    "batcher.has_a_group_already",
+    "batcher.held_a_full_batch_back",
     "batcher.refused_a_change_that_lost",
     "batcher.refused_a_read_as_busy",
     "batcher.refused_as_busy",
     "batcher.refused_as_malformed",
     "batcher.resent_a_batch",
+    "client.gave_up_a_busy_call",
     "client.lost_its_session",
     "client.sent_again",
     "leader.assigned_again",
@@ -141,7 +146,7 @@ impl PaxosScenario {
             1 => Focus::Changes,
             _ => Focus::None,
         };
-        let parameters = Parameters {
+        let mut parameters = Parameters {
             election_timeout: ms(rng.between(100, 400)),
             heartbeat_every: ms(rng.between(15, 40)),
             resend_after: ms(rng.between(50, 200)),
@@ -162,9 +167,14 @@ impl PaxosScenario {
         };
         let clients_min = if focus == Focus::None { 1 } else { 3 };
         let layout = Layout::draw(focus == Focus::Changes, clients_min, rng);
+        let (ambushes, switches_off) = (rng.chance(0.5), rng.chance(0.5));
+        let floods = floods::Floods::draw(&mut parameters, rng);
+        let misfit = parameters.misfit(&floods.bounds);
+        assert!(misfit.is_none(), "BOUND: {misfit:?} of {parameters:?}");
         Self {
             layout,
             parameters,
+            floods,
             histories: Histories::default(),
             invariants: Invariants::default(),
             audit: LogAudit::default(),
@@ -173,10 +183,10 @@ impl PaxosScenario {
             wanted: Vec::new(),
             files: BTreeMap::new(),
             gone: BTreeSet::new(),
-            ambushes: rng.chance(0.5) || focus == Focus::Changes,
+            ambushes: ambushes || focus == Focus::Changes,
             plots: Vec::new(),
             healed: false,
-            switches_off: rng.chance(0.5) && focus != Focus::Changes,
+            switches_off: switches_off && focus != Focus::Changes,
             focus,
         }
     }
@@ -229,8 +239,13 @@ impl Scenario for PaxosScenario {
 
     fn tuning(&self) -> Tuning {
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
-        let tuning =
-            Tuning { safety: (s(20), s(60)), operations: (20, 150), liveness: s(60), ..Tuning::default() };
+        let tuning = Tuning {
+            safety: (s(20), s(60)),
+            operations: (20, 150),
+            liveness: s(60),
+            bounds: self.floods.bounds,
+            ..Tuning::default()
+        };
         match self.focus {
             Focus::None => tuning,
             Focus::Sessions => Tuning { message_rate: (0.01, 0.2), think: (ms(1), ms(100)), ..tuning },
@@ -348,6 +363,20 @@ impl Scenario for PaxosScenario {
     fn on_lost(&mut self, node: NodeId, id: RequestId) {
         self.reconfigurations.remove(&id);
         self.histories.lost(node, id);
+    }
+
+    fn drawn(&mut self, classes: Classes) {
+        self.histories.messages_repeat = classes.has(Class::Duplication);
+    }
+
+    fn on_begin(&mut self, control: &mut Control<'_, Node>) {
+        self.floods.begin(control);
+    }
+
+    fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Node>) {
+        if token == floods::FLOOD {
+            self.flood(control);
+        }
     }
 
     fn watches(&self) -> bool {

@@ -341,6 +341,7 @@ impl ClusterFile {
             let help = "add a section [hosts] with lines like  a = \"a.example.net:7072\"";
             return Err(FileError::new(None, "the cluster has no hosts", help));
         }
+        values.check_bounds()?;
         let placement = Placement::new(&raw.hosts, &raw.places, values.number("paxos.faults"))?;
         let tls = values.tls()?;
         if tls.is_none() && values.text("listen.zookeeper_secure").is_some() {
@@ -385,7 +386,7 @@ impl ClusterFile {
 }
 
 pub(super) struct Values<'a> {
-    values: BTreeMap<&'static str, (String, Origin)>,
+    pub(super) values: BTreeMap<&'static str, (String, Origin)>,
     folder: &'a Path,
 }
 
@@ -410,7 +411,7 @@ impl Values<'_> {
         self.text(name).map(|text| self.folder.join(text))
     }
 
-    fn parameters(&self) -> paxos::Parameters {
+    pub(super) fn parameters(&self) -> paxos::Parameters {
         paxos::Parameters {
             heartbeat_every: self.duration("paxos.heartbeat_every"),
             election_timeout: self.duration("paxos.election_timeout"),

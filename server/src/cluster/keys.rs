@@ -164,7 +164,7 @@ pub const KEYS: &[Key] = &[
         "coordination.request_bytes_max",
         Kind::Size,
         "1048575",
-        "the largest request (ZooKeeper's jute.maxbuffer)",
+        "the largest request (ZooKeeper's jute.maxbuffer), up to 3129344",
         "a client that sends more is disconnected",
     ),
     key(
@@ -392,7 +392,7 @@ pub const KEYS: &[Key] = &[
         "paxos.batch_bytes_max",
         Kind::Size,
         "256KiB",
-        "the most that one batch holds, and the largest request",
+        "the most that one batch holds, and the largest request; 3.7 MiB at most",
         "large batches raise latency",
     ),
     key(

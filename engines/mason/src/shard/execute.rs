@@ -5,7 +5,7 @@ use crate::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers};
 use crate::order::{Number, Operation, Order, Space, Stamp};
 use crate::proxy::delivery::{Delivered, Run, Work};
 use crate::service::Shard;
-use kernel::{Bytes, Cx, NodeId};
+use kernel::{Bytes, Cx, NodeId, PageBudget};
 use std::time::Duration;
 
 /// How long a server hears of nothing new before it asks whether there is.
@@ -172,8 +172,15 @@ impl<S: Shard> ShardServer<S> {
 /// Answers, progress, reads.
 impl<S: Shard> ShardServer<S> {
     pub(super) fn send_answers(&mut self, cx: &mut Cx<'_, Self>) {
-        for ((origin, group), answers) in std::mem::take(&mut self.answers) {
-            cx.send(origin, Answers { group, answers });
+        for ((origin, group), mut answers) in std::mem::take(&mut self.answers) {
+            // In messages of a page each: answers may be as large as what they answer.
+            while !answers.is_empty() {
+                let mut page = PageBudget::new(self.parameters.page_bytes);
+                let fits =
+                    answers.iter().take_while(|it| page.admits(it.body.len() + READ_HEAD_BYTES)).count();
+                let rest = answers.split_off(fits);
+                cx.send(origin, Answers { group, answers: std::mem::replace(&mut answers, rest) });
+            }
         }
     }
 
@@ -217,24 +224,36 @@ impl<S: Shard> ShardServer<S> {
                 self.refuse_reads(waiting.reader, waiting.reads, cx);
                 continue;
             }
-            let mut answers = Vec::with_capacity(waiting.reads.len());
+            let (mut answers, mut page) = (Vec::new(), PageBudget::new(self.parameters.page_bytes));
             for query in waiting.reads {
                 self.scratch.clear();
                 match self.service.read(waiting.reader, &query.body, &mut self.scratch) {
                     None => {
                         let body = Bytes::copy_from_slice(&self.scratch);
+                        if !page.admits(body.len() + READ_HEAD_BYTES) {
+                            self.send_read_answers(waiting.reader, std::mem::take(&mut answers), cx);
+                            page = PageBudget::new(self.parameters.page_bytes);
+                            page.admits(body.len() + READ_HEAD_BYTES);
+                        }
                         answers.push(ReadAnswer { tag: query.tag, body });
                     }
                     Some(range) => self.wait_for(range, waiting.reader, query),
                 }
             }
-            if !answers.is_empty() {
-                let (space, executed) = (self.space, self.executed);
-                cx.send(waiting.reader, ReadAnswers { space, executed, answers, refused: None });
-            }
+            self.send_read_answers(waiting.reader, answers, cx);
+        }
+    }
+
+    fn send_read_answers(&self, reader: NodeId, answers: Vec<ReadAnswer>, cx: &mut Cx<'_, Self>) {
+        if !answers.is_empty() {
+            let (space, executed) = (self.space, self.executed);
+            cx.send(reader, ReadAnswers { space, executed, answers, refused: None });
         }
     }
 }
+
+/// What an answer to a read adds to its body.
+const READ_HEAD_BYTES: usize = 32;
 
 /// What does not come by itself.
 impl<S: Shard> ShardServer<S> {

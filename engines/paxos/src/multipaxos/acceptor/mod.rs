@@ -12,7 +12,8 @@ use crate::configuration::Configurations;
 use crate::multipaxos::{batcher, leader, proxy_leader, replica};
 use crate::parameters::Parameters;
 use crate::value::Value;
-use kernel::{Cx, Instant, NodeId, Position, Role, planted};
+use kernel::bounds::VOTE_BYTES;
+use kernel::{Cx, Instant, NodeId, PageBudget, Position, Role, planted};
 use parts::{Ballot, Slot, SlotRing};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -334,13 +335,12 @@ impl Acceptor {
             }
         }
         let (truncated_below, page_bytes) = (summary.truncated_below, self.parameters.page_bytes);
-        let (mut votes, mut bytes, mut more) = (Vec::new(), 0, None);
+        let (mut votes, mut page, mut more) = (Vec::new(), PageBudget::new(page_bytes), None);
         for (slot, vote) in self.votes.iter_from(message.from) {
-            if bytes >= page_bytes {
+            if !page.admits(vote.value.size() + VOTE_BYTES) {
                 more = Some(if planted!(P33) { slot.next() } else { slot });
                 break;
             }
-            bytes += vote.value.size() + 32;
             votes.push(leader::ReportedVote { slot, ballot: vote.ballot, value: vote.value.clone() });
         }
         if more.is_some() {
