@@ -161,6 +161,8 @@ planted_bugs! {
     K16,
     /// A shard that comes into use is not told which gateways watch all below a path.
     K17,
+    /// A gateway asks shards for answers that there is no room for.
+    K18,
 }
 
 #[cfg(not(feature = "planted"))]

@@ -85,6 +85,7 @@ pub const MUTANTS: &[Mutant] = &[
     coordination(Planted::K15, &["WATCH"]),
     coordination(Planted::K16, &["LIN", "STAT", "ZXID"]),
     coordination(Planted::K17, &["WATCH"]),
+    coordination(Planted::K18, &["BOUND"]),
     log(Planted::C10, &["LIN"]),
     log(Planted::C11, &["ATOMIC", "PREFIX", "DUR"]),
     log(Planted::C12, &["DUR"]),

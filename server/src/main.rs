@@ -16,6 +16,7 @@ mod log;
 mod logs;
 mod members;
 mod native;
+mod owed;
 mod spaces;
 mod standing;
 mod status;

@@ -3,6 +3,7 @@
 mod agreement;
 pub mod file;
 pub mod keys;
+pub mod limits;
 pub mod logs;
 pub mod placement;
 
