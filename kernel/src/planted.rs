@@ -247,6 +247,8 @@ planted_bugs! {
     K28,
     /// A closing session leaves with its group's sessions, and is buried by nobody.
     K29,
+    /// A gateway asks shards for answers that there is no room for.
+    K30,
 }
 
 #[cfg(not(feature = "planted"))]

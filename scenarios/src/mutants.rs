@@ -128,6 +128,7 @@ pub const MUTANTS: &[Mutant] = &[
     coordination(Planted::K27, &["EPH"]),
     coordination(Planted::K28, &["SESS", "EPH"]),
     coordination(Planted::K29, &["EPH", "SESS"]),
+    coordination(Planted::K30, &["BOUND"]),
     log(Planted::C10, &["LIN"]),
     log(Planted::C11, &["ATOMIC", "PREFIX", "DUR"]),
     log(Planted::C12, &["DUR"]),

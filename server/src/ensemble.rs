@@ -76,6 +76,10 @@ pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins:
         connections_per_address_max: coordination
             .connections_per_address_max
             .unwrap_or(file.limits.connections_per_address_max),
+        replies: parts::ReplyBounds {
+            bytes_max: file.backlog_shares().zookeeper.promised_bytes_max(),
+            ..parts::ReplyBounds::default()
+        },
         ..Settings::new(routes, placement)
     };
     let stub = sessions.clone();

@@ -5,6 +5,7 @@ use crate::cluster::{ClusterFile, Durability, RoleName};
 use crate::family::{KvMember, Node};
 use crate::kafka::{self, Directory, Kafka};
 use crate::native::{Gate, Native};
+use crate::owed;
 use crate::zookeeper::ZooKeeper;
 use kernel::{HostId, NodeId, Place};
 use kv::Store;
@@ -110,6 +111,7 @@ pub fn start(
     };
     let batcher = RoleName::Batcher.on(name);
     let body_max = file.limits.request_bytes_max;
+    let shares = file.backlog_shares();
     let connections_max = file.limits.connections_max;
     let sequence = file.sequence.as_ref().map(|sequence| crate::spaces::gateway(file, sequence, name));
     let logs = file.logs.as_ref().map(|logs| crate::logs::gateway(file, logs, name));
@@ -124,6 +126,7 @@ pub fn start(
                 body_max,
                 gate,
                 connections_max,
+                owed: owed::pool(shares.native.promised_bytes_max()),
                 writer: Rc::default(),
             })
         }),
@@ -132,7 +135,8 @@ pub fn start(
             connections_per_address_max: file.limits.connections_per_address_max,
             input_bytes_max: body_max + kernel::FRAME_HEADER_BYTES,
             output_bytes_max: file.limits.client_backlog_bytes_max,
-            output_bytes_max_total: file.limits.backlog_bytes_max,
+            output_bytes_max_total: shares.native.bytes_max(),
+            unread_for_max: file.limits.unread_for_max,
             handshake_within: Duration::from_secs(10),
         },
         tls: tls.as_ref().map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
@@ -156,7 +160,8 @@ pub fn start(
                         .unwrap_or(file.limits.connections_per_address_max),
                     input_bytes_max: coordination.request_bytes_max + 4,
                     output_bytes_max: file.limits.client_backlog_bytes_max,
-                    output_bytes_max_total: file.limits.backlog_bytes_max,
+                    output_bytes_max_total: shares.zookeeper.bytes_max(),
+                    unread_for_max: file.limits.unread_for_max,
                     handshake_within: Duration::from_secs(10),
                 },
                 tls: tls.map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
@@ -184,7 +189,8 @@ pub fn start(
                 connections_per_address_max: file.limits.connections_per_address_max,
                 input_bytes_max: request_bytes_max + 4,
                 output_bytes_max: file.limits.client_backlog_bytes_max,
-                output_bytes_max_total: file.limits.backlog_bytes_max,
+                output_bytes_max_total: shares.kafka.bytes_max(),
+                unread_for_max: file.limits.unread_for_max,
                 handshake_within: Duration::from_secs(10),
             },
             tls: tls.as_ref().map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,

@@ -17,6 +17,7 @@ mod log;
 mod logs;
 mod members;
 mod native;
+mod owed;
 mod spaces;
 mod standing;
 mod status;

@@ -256,6 +256,8 @@ impl<N: Node + 'static> Reactor<N> {
             return None;
         }
         let ready = !self.router.inbox.is_empty()
+            || !self.clients.sends.is_empty()
+            || self.clients.has_output()
             || self.blobs.is_ready()
             || self.clients.is_ready(self.may_read_clients())
             || (self.inbounds.is_ready() && self.may_read_hosts());
@@ -277,7 +279,8 @@ impl<N: Node + 'static> Reactor<N> {
     }
 
     fn may_read_clients(&self) -> bool {
-        self.journal.as_ref().is_none_or(|journal| !journal.is_blocked())
+        let journal = self.journal.as_ref();
+        self.router.inbox.is_empty() && journal.is_none_or(|journal| !journal.is_blocked())
     }
 
     fn may_read_hosts(&self) -> bool {

@@ -22,6 +22,7 @@ use kernel::{Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
 use marks::{MARKS, STRIKES};
 use mason::proxy::SpacesOf;
 use mason::{Deployment, Group, HostParts, Member, Parameters, Response, Stub as _};
+use parts::ReplyBounds;
 use rest::Servers;
 use sim::{
     Class, Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario,
@@ -41,6 +42,8 @@ pub struct CoordinationScenario {
     placement: Placement,
     sessions: SessionSettings,
     consistency: Consistency,
+    /// What users may be owed: often so little that a pipeline has to wait for it.
+    replies: ReplyBounds,
     users: Vec<User>,
     rng: Rng,
     sizes: Sizes,
@@ -118,6 +121,8 @@ impl CoordinationScenario {
         let consistency = if rng.chance(0.75) { Consistency::Linearizable } else { Consistency::Sequential };
         let users =
             (0..rng.between(3, 6)).map(|_| User::new(rng.between(1_500, 6_000) as i32, rng.chance(0.5)));
+        let users = users.collect();
+        let replies = ReplyBounds { bytes_max: 4_000 << rng.below(6), free_bytes: 64 << rng.below(5) };
         Self {
             hosts,
             desk: HostId::named("users"),
@@ -126,7 +131,8 @@ impl CoordinationScenario {
             placement,
             sessions,
             consistency,
-            users: users.collect(),
+            replies,
+            users,
             rng: Rng::seeded(rng.bits()),
             sizes: Sizes::draw(rng),
             values: 0,
@@ -143,7 +149,9 @@ impl CoordinationScenario {
 
     fn value(&mut self) -> String {
         self.values += 1;
-        let value = format!("v{}", self.values);
+        // One in eight is long.
+        let padding = if self.rng.chance(0.125) { self.rng.below(1_500) as usize } else { 0 };
+        let value = format!("v{}{:.<padding$}", self.values, "");
         self.sizes.stretch(value, OPERATION_BYTES_MAX / PARTS_MAX, &mut self.rng)
     }
 
@@ -162,6 +170,7 @@ impl CoordinationScenario {
         Settings {
             session_timeouts: (1_000, 8_000),
             consistency: self.consistency,
+            replies: self.replies,
             layout,
             ..Settings::new(routes, self.placement)
         }
@@ -611,6 +620,7 @@ impl Scenario for CoordinationScenario {
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) {
         self.audit.check(|| rest::members_of(host, cluster));
+        rest::check_answers(host, &self.replies, cluster);
         if self.servers.check_host(host, cluster) {
             let there = |user: &&mut User| user.link.as_ref().is_some_and(|link| link.host == host);
             let now = cluster.now();

@@ -6,6 +6,7 @@ use coordination::wire::parent_of;
 use kernel::{HostId, NodeId, invariant};
 use mason::proxy::machine::ProxyMachine;
 use mason::{Member, Number, Shard as _, Space};
+use parts::ReplyBounds;
 use sim::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -89,6 +90,29 @@ pub(super) fn members_of<'a>(
         Seat::Member(member) => Some((id, &**member)),
         Seat::Socket(_) => None,
     })
+}
+
+/// A gateway has shards make no more answers for a user than there is room for: one of any size, or several that are small
+/// together.
+pub(super) fn check_answers(host: HostId, replies: &ReplyBounds, cluster: &Cluster<'_, Seat>) {
+    for (id, node) in cluster.nodes_of(host) {
+        let Seat::Member(member) = node else { continue };
+        let Member::Gateway(gateway) = &**member else { continue };
+        let bound = replies.free_bytes.max(replies.bytes_max / 64);
+        let mut all = 0;
+        for (user, bytes, reads) in gateway.answers_held() {
+            // A read that is asked anew may find more than the first time.
+            let within = reads <= 1 || bytes <= 2 * bound;
+            invariant!(
+                BOUND,
+                within,
+                "{id} holds {bytes} bytes of {reads} answers for {user}, the bound is {bound}"
+            );
+            all += bytes.saturating_sub(2 * replies.free_bytes);
+        }
+        let max = replies.bytes_max;
+        invariant!(BOUND, all <= max, "{id} holds {all} bytes of answers for its users, the bound is {max}");
+    }
 }
 
 fn members<'a>(

@@ -1,6 +1,7 @@
 //! Reading a cluster file: every error names the line, the fact, and the nearest valid thing.
 
 use super::keys::{self, Key, Kind};
+use super::limits::Limits;
 use super::logs::{ArchivePlace, Logs};
 use super::placement::{Place, Placement};
 use std::collections::{BTreeMap, BTreeSet};
@@ -129,21 +130,6 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// This host's key.
     pub key: PathBuf,
-}
-
-/// Bounds on clients.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Connections of a host.
-    pub connections_max: usize,
-    /// Connections from one address.
-    pub connections_per_address_max: usize,
-    /// The largest frame of a client.
-    pub request_bytes_max: usize,
-    /// Answers waiting for one client.
-    pub client_backlog_bytes_max: usize,
-    /// Answers waiting for all clients.
-    pub backlog_bytes_max: usize,
 }
 
 /// One host.
@@ -363,7 +349,7 @@ impl ClusterFile {
                 _ => Durability::MajorityFsync,
             },
             parameters: values.parameters(),
-            limits: values.limits(),
+            limits: Limits::of(&values),
             coordination: values.coordination(),
             sequence: values.sequence(),
             logs: values.logs()?,
@@ -403,7 +389,7 @@ impl Values<'_> {
         self.text(name).and_then(|text| keys::parse_size(&text)).unwrap_or(0) as usize
     }
 
-    fn duration(&self, name: &str) -> Duration {
+    pub(super) fn duration(&self, name: &str) -> Duration {
         self.text(name).and_then(|text| keys::parse_duration(&text)).unwrap_or_default()
     }
 
@@ -461,17 +447,6 @@ impl Values<'_> {
     fn sequence(&self) -> Option<Sequence> {
         let spaces = names_of(&self.text("sequence.spaces")?)?;
         Some(Sequence { spaces, proxies: self.number("sequence.proxies").unwrap_or(1) as u16 })
-    }
-
-    fn limits(&self) -> Limits {
-        Limits {
-            connections_max: self.number("limits.connections_max").unwrap_or(0) as usize,
-            connections_per_address_max: self.number("limits.connections_per_address_max").unwrap_or(0)
-                as usize,
-            request_bytes_max: self.size("limits.request_bytes_max"),
-            client_backlog_bytes_max: self.size("limits.client_backlog_bytes_max"),
-            backlog_bytes_max: self.size("limits.backlog_bytes_max"),
-        }
     }
 
     fn tls(&self) -> Result<Option<TlsFiles>, FileError> {

@@ -448,15 +448,24 @@ pub const KEYS: &[Key] = &[
         "limits.client_backlog_bytes_max",
         Kind::Size,
         "8MiB",
-        "answers that wait for one client to read them",
-        "a client that does not read is cut off",
+        "answers that wait for one client to read them, beside one answer of any size; at a quarter of it the client is read no further",
+        "too large: few clients that do not read take what is there for all; too small: clients far away wait for each answer",
     ),
     key(
         "limits.backlog_bytes_max",
         Kind::Size,
-        "256MiB",
-        "answers that wait for all clients together",
-        "the slowest readers are cut off",
+        "192MiB",
+        "answers that wait for all clients of a host together, shared by its ports: no more are made before clients read what waits. A \
+         host takes a quarter more while it makes them",
+        "too large: clients that do not read take the host's memory; too small: many readers of large answers wait for each other, and \
+         an answer larger than about a third of it is refused",
+    ),
+    key(
+        "limits.unread_for_max",
+        Kind::Duration,
+        "30s",
+        "how long a client may take nothing of the answers that wait for it, before it is closed",
+        "too short: clients that pause are closed; too long: what waits for dead ones is kept as long",
     ),
     key(
         "tls.ca",

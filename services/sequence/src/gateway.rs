@@ -144,6 +144,7 @@ impl Role for Gateway {
             | ClientIn::Spreads(_)
             | ClientIn::Told(_)
             | ClientIn::Connected(_)
+            | ClientIn::Taken(_)
             | ClientIn::Disconnected(_) => cx.reject("message that the sequence has no use for"),
         }
     }

@@ -1,6 +1,7 @@
 //! Taking connections in, within the limits of their port.
 
 use super::backlog::Backlog;
+use super::output::Tally;
 use super::{CLIENT_PLACES, Client, ClientIndex, Clients, Outside};
 use crate::front_end::{CloseReason, SessionFlags};
 use crate::socket::Socket;
@@ -73,9 +74,11 @@ impl<F: Family> Clients<F> {
             socket,
             session,
             input: BytesMut::new(),
+            resumed: false,
             output: Vec::new(),
             backlog: Backlog::default(),
             counted_bytes: 0,
+            tally: Tally::default(),
             flags: SessionFlags::default(),
             writable: true,
             readable: true,

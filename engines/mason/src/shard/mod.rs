@@ -57,6 +57,8 @@ kernel::messages! {
             reads: Vec<Query>,
             /// The version of the spread by which this space was chosen; none where it does not matter.
             spread: Option<u64>,
+            /// For each read the largest answer that the reader has room for, in bytes; larger ones are withheld. None: any.
+            limits: Option<Vec<u64>>,
         },
         /// From a gateway: it starts; tell it the progress from now on, and forget what it watched in an earlier life.
         2 => Attach {},
@@ -207,6 +209,8 @@ struct Waiting {
     through: Number,
     reads: Vec<Query>,
     spread: Option<u64>,
+    /// As in [`Read`]; fewer than reads where the rest has no limit.
+    limits: Vec<u64>,
 }
 
 /// Executes a space.

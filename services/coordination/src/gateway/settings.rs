@@ -3,6 +3,7 @@
 use crate::placement::Placement;
 use kernel::NodeId;
 use mason::Layout;
+use parts::ReplyBounds;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -69,6 +70,8 @@ pub struct Settings {
     pub words: BTreeSet<String>,
     /// A connection that has not shaken hands by then is closed.
     pub handshake_within: Duration,
+    /// What users may be owed. Without a bound nobody has to tell the gateway what they have taken.
+    pub replies: ReplyBounds,
 }
 
 impl Settings {
@@ -97,6 +100,7 @@ impl Settings {
             reap_every: Duration::from_secs(60),
             words: Self::words_that_read(),
             handshake_within: Duration::from_secs(10),
+            replies: ReplyBounds::default(),
         }
     }
     /// The four-letter words that change nothing.
