@@ -125,8 +125,6 @@ planted_bugs! {
     M22,
     /// A low watermark is logged when as many servers as may fail reach it, and not one more.
     M23,
-    /// A low watermark that was counted by former members is taken by the log.
-    M24,
     /// A group has settled when its log has moved, whatever its new servers have durably.
     M25,
     /// What was said to other participants is forgotten one operation too early.
@@ -237,8 +235,6 @@ planted_bugs! {
     K23,
     /// A new leader expires sessions by a clock that stood still while nobody listened to them.
     K24,
-    /// Writes are no signs of life.
-    K25,
     /// Whoever closes its session is cut off when a sign of life finds it gone.
     K26,
     /// A session's burial goes to the shards where it made its nodes, although they were handed over since.

@@ -3,6 +3,7 @@
 mod checks;
 mod handing;
 mod lasting;
+mod living;
 mod marks;
 mod node;
 mod rest;
@@ -19,6 +20,7 @@ use checks::{Checks, LOCK, Told};
 use coordination::{Consistency, Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
 use handing::sequencer_of;
 use kernel::{Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
+use living::Living;
 use marks::{MARKS, STRIKES};
 use mason::proxy::SpacesOf;
 use mason::{Deployment, Group, HostParts, Member, Parameters, Response, Stub as _};
@@ -51,6 +53,7 @@ pub struct CoordinationScenario {
     checks: Checks,
     servers: Servers,
     audit: MasonAudit,
+    living: Living,
     core: Vec<HostId>,
     healed_at: Option<u64>,
     wishes: Wishes,
@@ -139,6 +142,7 @@ impl CoordinationScenario {
             checks: Checks::default(),
             servers: Servers::default(),
             audit: MasonAudit::default(),
+            living: Living::default(),
             core: Vec::new(),
             healed_at: None,
             looks_until: 0,
@@ -241,7 +245,10 @@ impl CoordinationScenario {
                     self.on_news(number, news, control);
                 }
             }
-            Some((&node::CLOSED, _)) => self.disconnect(number, now, Some(control)),
+            Some((&node::CLOSED, reason)) => {
+                self.check_cut_off(number, reason);
+                self.disconnect(number, now, Some(control));
+            }
             Some(_) | None => {}
         }
         self.pump(number, control);
@@ -250,6 +257,10 @@ impl CoordinationScenario {
     fn on_news(&mut self, number: usize, news: News, control: &mut Control<'_, Seat>) {
         match news {
             News::Attached => {
+                let user = &self.users[number];
+                if let (Some(session), Some(link)) = (&user.session, &user.link) {
+                    self.living.acted(session.id, link.began_at);
+                }
                 if let Some(ask) = self.users[number].set_watches() {
                     control.mark("coordination.set_watches_again");
                     self.say(number, ask, false, control);
@@ -305,6 +316,18 @@ impl CoordinationScenario {
         );
     }
 
+    /// Who closes a session is answered, and not cut off because it is gone.
+    fn check_cut_off(&self, number: usize, reason: &[u8]) {
+        let awaited = self.users[number].link.iter().flat_map(|link| &link.awaited);
+        let closes = awaited.into_iter().any(|awaited| awaited.ask == Ask::Close);
+        let ended = reason.starts_with(b"the session has ended");
+        invariant!(
+            CLOSE,
+            !(closes && ended),
+            "user {number} closed its session and was cut off without an answer"
+        );
+    }
+
     fn session_is_over(&mut self, number: usize) {
         self.check_watches(number);
         let user = &mut self.users[number];
@@ -324,6 +347,9 @@ impl CoordinationScenario {
     fn say(&mut self, number: usize, ask: Ask, of_task: bool, control: &mut Control<'_, Seat>) {
         let now = control.cluster.now();
         let user = &mut self.users[number];
+        if let (Ask::Close, Some(session)) = (&ask, &user.session) {
+            self.living.closes(session.id);
+        }
         if let (Ask::Delete { path, .. }, Some(place)) = (&ask, &mut user.place)
             && place.path == *path
         {
@@ -374,6 +400,9 @@ impl CoordinationScenario {
         let body = if error == 0 { awaited.ask.read_answer(body) } else { None };
         let told = Told { awaited, zxid, error, body: body.clone(), now, session };
         self.checks.on_answer(&told, believed);
+        if error == 0 && !matches!(awaited.ask, Ask::Close) && awaited.ask.writes() {
+            self.living.acted(session, awaited.at);
+        }
         self.mark_answer(&told, control);
         self.users[number].shown(zxid, awaited.ask.watch_left(error));
         match (&awaited.ask, &body) {
@@ -515,6 +544,7 @@ impl Scenario for CoordinationScenario {
     fn build(&mut self, life: Life) -> Vec<(Place, Seat)> {
         self.servers.forget(life.host);
         self.audit.forget(life.host);
+        self.living.forget(life.host);
         let socket = |place| (Place(place), Seat::Socket(Socket::default()));
         let users = self.users.len() as u32;
         if life.host == self.desk {
@@ -621,6 +651,7 @@ impl Scenario for CoordinationScenario {
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) {
         self.audit.check(|| rest::members_of(host, cluster));
         rest::check_answers(host, &self.replies, cluster);
+        self.living.check_host(host, cluster);
         if self.servers.check_host(host, cluster) {
             let there = |user: &&mut User| user.link.as_ref().is_some_and(|link| link.host == host);
             let now = cluster.now();

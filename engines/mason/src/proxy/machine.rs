@@ -168,6 +168,11 @@ impl<S: Stub> ProxyMachine<S> {
         self.state.now
     }
 
+    /// Counts the leaders that have begun.
+    pub fn leader_epoch(&self) -> u64 {
+        self.state.epoch
+    }
+
     /// The sequencer in force.
     pub fn sequencer(&self) -> u64 {
         self.state.sequencer
@@ -240,7 +245,7 @@ impl<S: Stub> ProxyMachine<S> {
             }
             Entry::Durable { floors, version } => {
                 // Counted among servers that have left, a floor would be one that too few reach.
-                if version.unwrap_or(0) == self.members_version() || planted!(M24) {
+                if version.unwrap_or(0) == self.members_version() {
                     self.forget_durable(&floors);
                 }
             }

@@ -56,6 +56,8 @@ pub struct SessionView<'a> {
     pub timeout: u32,
     /// Milliseconds until it expires unless it is heard from.
     pub expires_in: u64,
+    /// Until when it lives at least, in its group's time.
+    pub deadline: GroupTime,
     /// It has ended, and its nodes are being deleted.
     pub closing: bool,
 }
@@ -118,6 +120,7 @@ impl Sessions {
                 address: &session.address,
                 timeout: session.timeout,
                 expires_in: session.deadline.0.saturating_sub(now.0),
+                deadline: session.deadline,
                 closing: session.closing,
             },
         )
@@ -253,9 +256,7 @@ impl Sessions {
         now: GroupTime,
     ) -> Result<(), Code> {
         self.admit(head.session, head.epoch)?;
-        if !planted!(K25) {
-            self.touch(head.session, now);
-        }
+        self.touch(head.session, now);
         let order = order.ok_or(Code::MarshallingError)?;
         if head.ephemeral
             && let Some(session) = self.sessions.get_mut(&head.session)
