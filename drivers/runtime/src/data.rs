@@ -198,6 +198,11 @@ impl DataDirectory {
         Ok(Self { incarnation: owner.incarnation, path: path.to_owned(), owner, _lock: lock })
     }
 
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
     /// Before its journal is opened: one that has lost the file that says how far it reaches has perhaps lost all.
     pub(crate) fn check_journal(&self, journal: &dyn Disk) -> Result<(), JournalError> {
         if !self.owner.extent_kept {

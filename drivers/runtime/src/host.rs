@@ -132,6 +132,18 @@ pub enum HostError {
     /// The journal cannot be used (any more). Nothing that it did not confirm was acknowledged.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Another host knows that this one's journal had held more.
+    #[error(
+        "the journal has {found} batches, and host {peer} knows that it had {told}: its end is gone, or the data are an old copy"
+    )]
+    JournalBehind {
+        /// Who knows.
+        peer: String,
+        /// How many batches there were.
+        told: u64,
+        /// How many there are.
+        found: u64,
+    },
     /// A blob cannot be written, for another reason than want of space.
     #[error("cannot {action} {}: {source}", file.display())]
     Blob {

@@ -15,6 +15,7 @@ use crate::host::{HostConfig, HostError, OpenStorage};
 use crate::inbound::{self, Admission, Inbounds};
 use crate::journal::{CommitNumber, Journal};
 use crate::link::{Link, LinkSettings};
+use crate::marks::{Marks, Standing};
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::resolver::Resolver;
@@ -76,6 +77,11 @@ pub(crate) struct Reactor<N: Node> {
     clock: Clock,
     rng: Rng,
     incarnation: Incarnation,
+    pub(crate) me: HostId,
+    /// What its journal had when it started, if others are to know.
+    pub(crate) standing: Option<Standing>,
+    /// Another host knows that this one has lost what it acknowledged.
+    pub(crate) refused: Option<HostError>,
     commands: Vec<Command<N>>,
     paused: bool,
     /// Readiness that arrived during a pause.
@@ -101,33 +107,6 @@ impl<N: Node + 'static> Reactor<N> {
         let clock = Clock::new(config.clock)?;
         let me = HostId::named(&config.name);
         let mut rng = Rng::seeded(config.seed.unwrap_or(storage.drawn as u64));
-        let hello = Hello {
-            protocol: PROTOCOL,
-            cluster: config.cluster.0.clone(),
-            from: config.name.clone(),
-            to: String::new(),
-            incarnation: storage.incarnation,
-            message_version: config.message_version,
-            message_version_min: config.message_version_min,
-            agreement: config.agreement.values(),
-        };
-        let settings = LinkSettings {
-            hello: hello.clone(),
-            tls: config.tls.clone(),
-            queue_bytes_max: config.queue_bytes_max,
-            queue_bytes_max_down: config.queue_bytes_max_down,
-            frame_body_max: config.frame_body_max,
-        };
-        let default = if storage.journal.is_some() { Admission::FirstSeen } else { Admission::Any };
-        let admission = config.admission.unwrap_or(default);
-        let inbounds = Inbounds::new(
-            hello,
-            config.tls,
-            admission,
-            config.newcomers_max,
-            config.frame_body_max,
-            INBOUNDS,
-        );
         let notify = notifier(Arc::clone(&waker));
         let blobs = Blobs::open(storage.blobs, config.archive, Arc::clone(&notify))?;
         let mut directory = storage.directory;
@@ -149,6 +128,42 @@ impl<N: Node + 'static> Reactor<N> {
             }
             None => None,
         };
+        // A disk without a data directory is a test's; nobody else keeps two under one name.
+        let folder = directory.as_ref().map(DataDirectory::path);
+        let standing = journal
+            .as_ref()
+            .filter(|_| folder.is_some())
+            .map(|journal| Standing { life: storage.drawn, found: journal.batches_found() });
+        let marks = folder.map_or_else(Marks::default, |folder| Marks::open(folder.to_owned()));
+        let hello = Hello {
+            protocol: PROTOCOL,
+            cluster: config.cluster.0.clone(),
+            from: config.name.clone(),
+            to: String::new(),
+            incarnation: storage.incarnation,
+            message_version: config.message_version,
+            message_version_min: config.message_version_min,
+            agreement: config.agreement.values(),
+            standing,
+        };
+        let settings = LinkSettings {
+            hello: hello.clone(),
+            tls: config.tls.clone(),
+            queue_bytes_max: config.queue_bytes_max,
+            queue_bytes_max_down: config.queue_bytes_max_down,
+            frame_body_max: config.frame_body_max,
+        };
+        let default = if journal.is_some() { Admission::FirstSeen } else { Admission::Any };
+        let admission = config.admission.unwrap_or(default);
+        let inbounds = Inbounds::new(
+            hello,
+            config.tls,
+            admission,
+            config.newcomers_max,
+            marks,
+            config.frame_body_max,
+            INBOUNDS,
+        );
         let first_place = (storage.drawn >> 32) as u32;
         let mut reactor = Self {
             inlet: Arc::new(Inlet::new(waker)),
@@ -165,6 +180,9 @@ impl<N: Node + 'static> Reactor<N> {
             clock,
             rng: rng.fork(),
             incarnation: storage.incarnation,
+            me,
+            standing,
+            refused: None,
             commands: Vec::new(),
             paused: false,
             stashed: BTreeMap::new(),
@@ -241,7 +259,11 @@ impl<N: Node + 'static> Reactor<N> {
             self.hear_of_blobs()?;
             self.read_all();
             self.on_time();
+            if let Some(refused) = self.refused.take() {
+                return Err(refused);
+            }
             self.work()?;
+            self.inbounds.marks.keep(self.nodes.now);
         }
     }
 
@@ -385,6 +407,7 @@ impl<N: Node + 'static> Reactor<N> {
         self.flush();
         if self.journal.is_some() {
             self.commit()?;
+            self.mark_links();
             if self.release() {
                 self.flush();
             }
@@ -456,6 +479,7 @@ impl<N: Node + 'static> Reactor<N> {
             // Without it the next start knows as much as after a crash.
             let _ = journal.close();
         }
+        self.mark_links();
         self.release();
         self.flush();
         Ok(())

@@ -77,6 +77,8 @@ impl Parameters {
             Misfit::of("the vote for a batch", value + VOTE_BYTES, record),
             Misfit::of("a chunk of a snapshot", chunk, record),
             Misfit::of("a page of votes", page, frame),
+            // Each with its head, as large as three of the smallest reads.
+            Misfit::of("a batch of reads", 4 * self.batch_bytes_max + ENVELOPE_BYTES, frame),
         ])
     }
 }

@@ -243,7 +243,7 @@ fn explain(error: &StartError, file: &ClusterFile, host: &str) -> Failure {
                 data.display()
             ),
         ),
-        StartError::Host(HostError::Journal(_)) => (
+        StartError::Host(HostError::Journal(_) | HostError::JournalBehind { .. }) => (
             "O2108",
             format!(
                 "keep {} for inspection, and replace the host: ordinate cluster members replace {host} NEW=ADDRESS",

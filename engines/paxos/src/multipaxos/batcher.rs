@@ -669,7 +669,10 @@ impl Batcher {
     }
 }
 
-/// What a group of reads occupies, about.
+/// What a group of reads counts for; in a message it takes four times as much at most.
 fn bytes_of(group: &replica::ReadGroup) -> usize {
-    group.queries.size() + GROUP_HEAD_BYTES
+    group.queries.size().max(READ_BYTES_MIN)
 }
+
+const READ_BYTES_MIN: usize = 16;
+const _: () = assert!(READ_BYTES_MIN + GROUP_HEAD_BYTES <= 4 * READ_BYTES_MIN, "four times as much at most");
