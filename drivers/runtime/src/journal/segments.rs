@@ -5,7 +5,8 @@ use super::recover::Segment;
 use super::sync::{self, Chore, Prepared};
 use super::{Generation, Journal, JournalError, Next};
 use crate::direct::BLOCK_BYTES;
-use crate::disk::{DiskFile, is_out_of_space};
+use crate::disk::DiskFile;
+use crate::shortage::Shortage;
 use crate::worker::Worker;
 use kernel::{Place, Position};
 use std::collections::BTreeMap;
@@ -120,7 +121,10 @@ impl Journal {
     pub(super) fn note_prepared(&mut self, prepared: Prepared) {
         self.next = match prepared {
             Ok(file) => Next::Ready(file),
-            Err(error) if is_out_of_space(&error) => Next::NoSpace,
+            Err(error) if Shortage::of(&error).is_some() => {
+                self.shortage = Shortage::of(&error);
+                Next::NoSpace
+            }
             Err(error) => {
                 self.prepare_error = Some(error);
                 // Not tried again: the journal fails at the next call.
