@@ -19,8 +19,8 @@ use paxos::multipaxos::replica::Replica;
 use paxos::multipaxos::unbatcher::Unbatcher;
 use paxos::{Configurations, Member};
 use runtime::{
-    ClientCertificates, ClientLimits, EventSink, FrontEndConfig, Host, HostConfig, JournalOptions,
-    PeerConfig, PeerTls, ServerTls, Storage,
+    ClientCertificates, ClientLimits, Descriptors, EventSink, FrontEndConfig, Host, HostConfig,
+    JournalOptions, PeerConfig, PeerTls, ServerTls, Storage,
 };
 use std::net::TcpListener;
 use std::rc::Rc;
@@ -69,6 +69,7 @@ pub fn start(
     sockets: Sockets,
     gate: Gate,
     events: Option<EventSink>,
+    descriptors: Descriptors,
 ) -> Result<Host<Node>, StartError> {
     let peers = file.hosts.iter().filter(|host| host.name != name);
     // The cluster file of a host that joined stays hearsay for the life of its data, whoever starts it how.
@@ -97,6 +98,7 @@ pub fn start(
     };
     let config = HostConfig {
         archive,
+        descriptors,
         listen: Some(sockets.peer),
         peers: peers
             .map(|host| PeerConfig { name: host.name.clone(), address: host.address.clone() })

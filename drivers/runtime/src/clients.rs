@@ -4,6 +4,7 @@ mod admission;
 mod backlog;
 mod output;
 
+use crate::descriptors::{Descriptor, Descriptors};
 use crate::event::HostEvent;
 use crate::front_end::{
     ClientLimits, CloseReason, FrontEnd, FrontEndConfig, Room, Session, SessionCx, SessionFlags,
@@ -42,6 +43,7 @@ struct Client<F: Family> {
     front_end: usize,
     address: SocketAddr,
     socket: Socket,
+    _descriptor: Descriptor,
     session: Box<dyn Session<F>>,
     /// A request that is not yet whole, or that the session has put off.
     input: BytesMut,
@@ -112,6 +114,7 @@ struct Port<F: Family> {
 pub(crate) struct Clients<F: Family> {
     me: HostId,
     ports: Vec<Port<F>>,
+    descriptors: Descriptors,
     table: Vec<Option<Client<F>>>,
     free: Vec<ClientIndex>,
     by_place: HashMap<u32, ClientIndex, BuildHasherDefault<PlaceHasher>>,
@@ -139,10 +142,11 @@ pub(crate) struct Outside<'a> {
 
 impl<F: Family> Clients<F> {
     /// `first_place` is drawn at random at each start, so that an answer to a client of an earlier life finds nobody.
-    pub(crate) fn new(me: HostId, first_place: u32, token_base: usize) -> Self {
+    pub(crate) fn new(me: HostId, first_place: u32, token_base: usize, descriptors: Descriptors) -> Self {
         Self {
             me,
             ports: Vec::new(),
+            descriptors,
             table: Vec::new(),
             free: Vec::new(),
             by_place: HashMap::default(),
@@ -196,8 +200,15 @@ impl<F: Family> Clients<F> {
         self.ports.iter().map(|port| port.held_bytes).sum()
     }
 
+    /// Connections that there may be at all ports together.
     pub(crate) fn connections_max(&self) -> usize {
-        self.ports.iter().map(|port| port.limits.connections_max).sum()
+        let ports: usize = self.ports.iter().map(|port| port.limits.connections_max).sum();
+        ports.min(self.descriptors.max())
+    }
+
+    /// Descriptors that clients have, and may have.
+    pub(crate) fn descriptors(&self) -> (u64, u64) {
+        (self.descriptors.taken() as u64, self.descriptors.max() as u64)
     }
 
     pub(crate) fn on_acceptable(&mut self, port: usize) {

@@ -152,6 +152,8 @@ impl<F: Family> SessionCx<'_, F> {
 impl CloseReason {
     /// There are `ClientLimits::connections_max` connections.
     pub const TOO_MANY: Self = Self("too many connections");
+    /// Clients of all ports have the descriptors that they may have together.
+    pub const NO_DESCRIPTORS: Self = Self("no descriptors left for clients");
     /// There are `ClientLimits::connections_per_address_max` connections from the client's address.
     pub const TOO_MANY_FROM_ONE_ADDRESS: Self = Self("too many connections from one address");
 }

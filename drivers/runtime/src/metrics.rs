@@ -1,5 +1,6 @@
 //! What a host counts: plain numbers on the reactor's thread, copied out whole when asked for.
 
+use crate::shortage::Shortage;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -50,6 +51,10 @@ pub struct Metrics {
     pub journal_bytes: u64,
     /// True while the journal, or a blob, waits for disk space.
     pub disk_full: bool,
+    /// What the journal, or a blob, waits for.
+    pub shortage: Option<Shortage>,
+    /// Descriptors that clients of all ports have, and may have.
+    pub descriptors: (u64, u64),
     /// What the nodes keep beside the journal.
     pub blobs: BlobCounts,
     /// What was archived of it; none without an archive.

@@ -20,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::resolver::Resolver;
 use crate::router::Router;
+use crate::shortage::Shortage;
 use crate::socket::Readiness;
 use kernel::{BlobEffect, Family, HostId, Instant, Node, NodeId, Place, Rng};
 use mio::{Events, Poll, Token, Waker};
@@ -86,7 +87,8 @@ pub(crate) struct Reactor<N: Node> {
     paused: bool,
     /// Readiness that arrived during a pause.
     stashed: BTreeMap<usize, Readiness>,
-    disk_full: bool,
+    /// What the journal was last said to wait for.
+    shortage: Option<Shortage>,
     disk_retry_at: Option<Instant>,
     witness_at: Option<Instant>,
     syncs_seen: u64,
@@ -120,7 +122,7 @@ impl<N: Node + 'static> Reactor<N> {
                 // A full disk has no room for the line; the next start adds it.
                 if let Some(directory) = directory.as_mut().filter(|_| journal.extent_is_kept())
                     && let Err(error) = directory.note_journal()
-                    && !error.is_out_of_space()
+                    && !error.is_shortage()
                 {
                     return Err(error.into());
                 }
@@ -169,7 +171,7 @@ impl<N: Node + 'static> Reactor<N> {
             inlet: Arc::new(Inlet::new(waker)),
             nodes: Nodes::new(clock.now(), clock.wall()),
             router: Router::new(me, settings),
-            clients: Clients::new(me, first_place, CLIENTS),
+            clients: Clients::new(me, first_place, CLIENTS, config.descriptors),
             inbounds,
             resolver: Resolver::new(notify),
             journal,
@@ -186,7 +188,7 @@ impl<N: Node + 'static> Reactor<N> {
             commands: Vec::new(),
             paused: false,
             stashed: BTreeMap::new(),
-            disk_full: false,
+            shortage: None,
             disk_retry_at: None,
             witness_at: None,
             syncs_seen: 0,
@@ -436,10 +438,15 @@ impl<N: Node + 'static> Reactor<N> {
         if journal.is_disk_full() && self.disk_retry_at.is_none() {
             self.disk_retry_at = Some(self.nodes.now + DISK_RETRY_EVERY);
         }
-        let stopped = journal.is_disk_full() && journal.is_blocked();
-        if stopped != self.disk_full {
-            self.disk_full = stopped;
-            self.events_out.push(if stopped { HostEvent::DiskFull } else { HostEvent::DiskBack });
+        let shortage = journal.shortage().filter(|_| journal.is_blocked());
+        if shortage != self.shortage {
+            self.events_out.push(match (shortage, self.shortage) {
+                (Some(Shortage::Space), _) => HostEvent::DiskFull,
+                (Some(of), _) => HostEvent::Short { of },
+                (None, Some(Shortage::Space)) => HostEvent::DiskBack,
+                (None, _) => HostEvent::NoLongerShort,
+            });
+            self.shortage = shortage;
         }
         let syncs = journal.sync_latency().1;
         if !journal.is_unwitnessed() {
@@ -498,6 +505,7 @@ impl<N: Node + 'static> Reactor<N> {
     fn metrics(&mut self) -> Metrics {
         let mut metrics = self.router.metrics.clone();
         metrics.clients = self.clients.count() as u64;
+        metrics.descriptors = self.clients.descriptors();
         metrics.clients_max = self.clients.connections_max() as u64;
         metrics.links_up = self.router.links.iter().filter(|link| link.is_up()).count() as u64;
         let queued: usize = self.router.links.iter_mut().map(Link::queued_bytes).sum();
@@ -509,11 +517,11 @@ impl<N: Node + 'static> Reactor<N> {
             metrics.fsync_inline = journal.is_inline();
             metrics.staged_bytes = journal.staged_bytes() as u64;
             metrics.journal_bytes = journal.disk_bytes();
-            metrics.disk_full = self.disk_full;
         }
         metrics.blobs = self.blobs.counts();
         metrics.archive = self.blobs.archive_counts();
-        metrics.disk_full |= self.blobs.due().is_some();
+        metrics.shortage = self.shortage.or(self.blobs.shortage());
+        metrics.disk_full = metrics.shortage == Some(Shortage::Space);
         metrics
     }
 

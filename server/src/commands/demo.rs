@@ -13,7 +13,7 @@ use crate::host::{self, Sockets};
 use crate::native::Gate;
 use crate::status::Status;
 use ordinate_client::{CallError, Client, Level};
-use runtime::{Direction, Host, LinkFault};
+use runtime::{Descriptors, Direction, Host, LinkFault};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -187,15 +187,16 @@ impl Cluster {
             kafka: Some(listen(member.kafka)?),
         };
         let admin = listen(member.admin)?;
-        let host = host::start(&self.file, name, false, sockets, Gate::default(), None)
-            .map_err(|error| failed("a host did not start", error))?;
+        let host =
+            host::start(&self.file, name, false, sockets, Gate::default(), None, Descriptors::default())
+                .map_err(|error| failed("a host did not start", error))?;
         let hosts = self.file.hosts.iter().map(|host| (host.name.clone(), host.address.clone())).collect();
         let listen = SocketAddr::from(([127, 0, 0, 1], member.zookeeper));
         Advertised::new(name, listen, None).say(&host.handle(), &hosts, Instant::now());
         facts::watch(host.handle(), self.file.clone(), name.to_owned(), Ports::of(Some(listen), None));
         let shared = Admin::new(host.handle(), self.file.clone(), name, Instant::now());
-        let _admin =
-            admin::serve(admin, shared).map_err(|error| failed("the admin port cannot be served", error))?;
+        let _admin = admin::serve(admin, shared, Descriptors::new(admin::CONNECTIONS_MAX))
+            .map_err(|error| failed("the admin port cannot be served", error))?;
         member.running = Some(Running { host, _admin });
         member.paused = false;
         Ok(())

@@ -6,7 +6,8 @@ use super::recover::Segment;
 use super::sync::{self, Chore, Prepared};
 use super::{Generation, Journal, JournalError, Mark, Next};
 use crate::direct::BLOCK_BYTES;
-use crate::disk::{DiskFile, is_out_of_space};
+use crate::disk::DiskFile;
+use crate::shortage::Shortage;
 use crate::worker::Worker;
 use kernel::{Place, Position};
 use std::collections::BTreeMap;
@@ -132,7 +133,10 @@ impl Journal {
                 self.extent.prepared = self.extent.prepared.max(next);
                 Next::Ready(file)
             }
-            Err(error) if is_out_of_space(&error) => Next::NoSpace,
+            Err(error) if Shortage::of(&error).is_some() => {
+                self.shortage = Shortage::of(&error);
+                Next::NoSpace
+            }
             Err(error) => {
                 self.prepare_error = Some(error);
                 // Not tried again: the journal fails at the next call.

@@ -5,7 +5,7 @@ use super::recover::Segment;
 use super::sync::{Write, WriteError, Written};
 use super::{CommitNumber, FsyncPlacement, InFlight, Journal, JournalError, Mark};
 use crate::direct::{BLOCK_BYTES, Blocks};
-use crate::disk::is_out_of_space;
+use crate::shortage::Shortage;
 use crate::worker::Worker;
 use kernel::{Place, Position};
 use std::collections::BTreeMap;
@@ -120,7 +120,8 @@ impl Journal {
         let in_flight = self.in_flight.take().expect("one write is answered once");
         match outcome {
             Ok(()) => {}
-            Err(WriteError::Write(error)) if is_out_of_space(&error) => {
+            Err(WriteError::Write(error)) if Shortage::of(&error).is_some() => {
+                self.shortage = Shortage::of(&error);
                 let file = Arc::clone(&self.tail().file);
                 let offset = in_flight.end.offset - blocks.len() as u64;
                 self.stuck = Some(Write { file, offset, blocks });
