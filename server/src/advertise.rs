@@ -37,7 +37,7 @@ impl Advertised {
         let again = |(at, before): &(Instant, Vec<u8>)| *before != said || now - *at >= AGAIN_AFTER;
         if self.said.as_ref().is_none_or(again) {
             let gateway = Deployment::gateway(HostId::named(&self.host)).place();
-            let call = HostCall { operation: Some(said.clone().into()), facts: None };
+            let call = HostCall { operation: Some(said.clone().into()), facts: None, probes: false };
             drop(handle.request(gateway, Request::Advertise(call.encoded().into())));
             self.said = Some((now, said));
         }

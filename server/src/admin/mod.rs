@@ -7,6 +7,7 @@ mod logs;
 mod metrics;
 mod page;
 mod port;
+mod ready;
 mod sequence;
 mod sessions;
 mod tail;
@@ -41,6 +42,7 @@ pub struct Admin {
     tails: Arc<Semaphore>,
     /// What became of connections.
     counts: Arc<port::Counts>,
+    probes: ready::Probes,
 }
 
 impl Admin {
@@ -48,7 +50,8 @@ impl Admin {
     pub fn new(handle: HostHandle<Node>, file: ClusterFile, host: &str, started: std::time::Instant) -> Self {
         let tails = Arc::new(Semaphore::new(tail::READERS_MAX));
         let counts = Arc::default();
-        Self { handle, file, host: host.to_owned(), started, tails, counts }
+        let probes = ready::Probes::of(&file, host);
+        Self { handle, file, host: host.to_owned(), started, tails, counts, probes }
     }
 }
 
@@ -76,7 +79,7 @@ fn routes(admin: Arc<Admin>) -> Router {
     Router::new()
         .route("/", get(page::page))
         .route("/healthz", get(healthz))
-        .route("/readyz", get(readyz))
+        .route("/readyz", get(ready::readyz))
         .route("/metrics", get(metrics::metrics))
         .route("/commands", get(commands::list))
         .route("/commands/{name}", get(commands::command))
@@ -97,14 +100,6 @@ fn routes(admin: Arc<Admin>) -> Router {
 async fn healthz(State(admin): State<Arc<Admin>>) -> Response {
     match Status::of(&admin.handle, &admin.file, &admin.host).await {
         Some(_) => "ok\n".into_response(),
-        None => (StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer\n").into_response(),
-    }
-}
-
-async fn readyz(State(admin): State<Arc<Admin>>) -> Response {
-    match Status::of(&admin.handle, &admin.file, &admin.host).await.map(|(status, _)| status.not_ready()) {
-        Some(None) => "ready\n".into_response(),
-        Some(Some(reason)) => (StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")).into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer\n").into_response(),
     }
 }

@@ -7,6 +7,7 @@ use mason::client::{ClientIn, Output};
 use mason::proxy::Barrier;
 use mason::shard::Attach;
 use mason::{Group, Layout, Life, Mason, Order, Outbox, Response, Space};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 kernel::timers! {
@@ -19,6 +20,12 @@ kernel::timers! {
 
 /// The answer to a call of which it is not known whether it was given a place: the label tells, once it is looked for.
 pub const UNKNOWN: Bytes = Bytes::from_static(b"?");
+
+/// The answer to an empty call when every group would assign numbers.
+pub const READY: Bytes = Bytes::from_static(b"ready");
+
+/// Empty calls under way; more are refused.
+const PROBES_MAX: usize = 16;
 
 /// A call is an encoded [`crate::Ask`]; its answer an encoded [`mason::Order`], nothing if no space exists, or [`UNKNOWN`].
 #[derive(Clone, Debug)]
@@ -33,6 +40,9 @@ pub struct Gateway {
     /// How many groups there are, as far as is known.
     layout: Layout,
     looked_at: Instant,
+    /// Barriers that local applications wait for, and the groups that have not answered.
+    probes: BTreeMap<u64, (RequestId, BTreeSet<Group>)>,
+    next_probe: u64,
     names: Vec<String>,
 }
 
@@ -66,6 +76,8 @@ impl Gateway {
             stays: false,
             layout,
             looked_at: Instant(0),
+            probes: BTreeMap::new(),
+            next_probe: 1,
             names: Vec::new(),
         }
     }
@@ -137,6 +149,7 @@ impl Role for Gateway {
             },
             ClientIn::BarrierPassed(message) => {
                 message.layout.iter().for_each(|layout| self.learn_layout(layout));
+                self.on_probed(message.id, message.group, cx);
             }
             ClientIn::Progress(_) | ClientIn::Overfull(_) => {}
             ClientIn::Notice(_)
@@ -153,6 +166,7 @@ impl Role for Gateway {
         match timer {
             GatewayTimer::Resend => {
                 cx.set_timer(GatewayTimer::Resend, RESEND_AFTER);
+                self.probe_again(cx);
                 if cx.now().since(self.looked_at) >= LOOK_EVERY {
                     self.looked_at = cx.now();
                     // Nobody waits for this barrier: its answer says how many groups there are.
@@ -165,6 +179,9 @@ impl Role for Gateway {
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
         if self.proxies.is_empty() {
             return cx.respond(id, Response(Bytes::new()));
+        }
+        if request.is_empty() {
+            return self.begin_probe(id, cx);
         }
         self.push(request, Asker::Call(id), cx);
     }
@@ -206,6 +223,35 @@ impl Gateway {
                 let ask = Ask { spaces: spaces.clone(), label }.encoded();
                 self.push(ask.into(), Asker::Connection { node, id, spaces }, cx);
             }
+        }
+    }
+
+    /// An empty call asks whether numbers would be assigned now. It is answered with [`READY`] when a barrier has passed every group.
+    fn begin_probe(&mut self, id: RequestId, cx: &mut Cx<'_, Self>) {
+        if self.probes.len() >= PROBES_MAX {
+            return cx.respond(id, Response(Bytes::new()));
+        }
+        let groups: BTreeSet<Group> = (0..self.layout.spanning).map(Group).collect();
+        cx.multicast(self.proxies.iter().copied().take(groups.len()), Barrier { id: self.next_probe });
+        self.probes.insert(self.next_probe, (id, groups));
+        self.next_probe += 1;
+    }
+
+    fn on_probed(&mut self, probe: u64, group: Group, cx: &mut Cx<'_, Self>) {
+        let Some((_, missing)) = self.probes.get_mut(&probe) else { return };
+        missing.remove(&group);
+        if missing.is_empty()
+            && let Some((id, _)) = self.probes.remove(&probe)
+        {
+            cx.respond(id, Response(READY));
+        }
+    }
+
+    /// A proxy that had no leader may have dropped the question.
+    fn probe_again(&self, cx: &mut Cx<'_, Self>) {
+        for (&id, (_, missing)) in &self.probes {
+            let proxies = missing.iter().filter_map(|group| self.proxies.get(usize::from(group.0)).copied());
+            cx.multicast(proxies, Barrier { id });
         }
     }
 

@@ -23,6 +23,8 @@ kernel::record! {
         operation: Option<Bytes>,
         /// Replaces what was told before.
         facts: Option<HostFacts>,
+        /// Asks whether users would be served now: see `Gateway::READY`.
+        probes: bool,
     }
 }
 

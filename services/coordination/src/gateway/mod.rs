@@ -25,6 +25,7 @@ mod facts;
 mod handshake;
 mod marks;
 mod metrics;
+mod probe;
 mod quotas;
 mod reads;
 mod release;
@@ -44,6 +45,7 @@ pub use settings::{Consistency, Routes, Settings};
 use crate::gateway::connection::EntrySeq;
 use crate::gateway::connection::{Connection, Stage, Work};
 use crate::gateway::marks::Marks;
+use crate::gateway::probe::Probes;
 use crate::gateway::quotas::Quotas;
 use crate::gateway::reads::Reads;
 use crate::gateway::upkeep::Upkeep;
@@ -130,6 +132,7 @@ pub struct Gateway {
     write_bytes: usize,
     metrics: Metrics,
     facts: HostFacts,
+    probes: Probes,
     /// What `stmk` has set; nothing is traced by it.
     trace_mask: u64,
     now: Instant,
@@ -164,6 +167,7 @@ impl Gateway {
             write_bytes: 0,
             metrics: Metrics::default(),
             facts: HostFacts::of_mode(&settings.mode),
+            probes: Probes::default(),
             trace_mask: words::TRACE_MASK,
             now: Instant::default(),
             settings,
@@ -333,6 +337,7 @@ impl Gateway {
         if !self.next_turn.is_empty() {
             cx.set_timer(GatewayTimer::Turn, room::TURN);
         }
+        self.answer_probes(cx);
         self.send_barriers(cx);
         self.send_reads(cx);
         let mut sends = Vec::new();
@@ -429,12 +434,15 @@ impl Role for Gateway {
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
         self.now = cx.now();
         match HostCall::decoded(&request) {
-            Ok(HostCall { operation, facts }) => {
+            Ok(HostCall { operation, facts, probes }) => {
                 if let Some(operation) = operation {
                     let home = self.next_home % usize::from(self.layout.serving.max(1));
                     self.submit(home, operation, Asker::Upkeep);
                 }
                 self.facts = facts.unwrap_or_else(|| self.facts.clone());
+                if probes {
+                    return self.begin_probe(id, cx);
+                }
             }
             Err(_) => cx.reject("a call that no server makes"),
         }

@@ -105,6 +105,12 @@ impl Reads {
         self.barrier
     }
 
+    /// The same where nobody is stirred.
+    pub(crate) fn want_barrier_for_nobody(&mut self) -> u64 {
+        self.wanted = true;
+        self.barrier
+    }
+
     pub(crate) fn has_passed(&self, barrier: u64) -> bool {
         barrier <= self.passed
     }
@@ -435,6 +441,7 @@ impl Gateway {
                 }
                 Target::Sizes(space) => {
                     if let Ok(sizes) = Sizes::read(&body) {
+                        self.probes.heard(space, self.now);
                         self.metrics.sizes.insert(space, sizes);
                     }
                 }

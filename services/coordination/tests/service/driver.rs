@@ -175,7 +175,7 @@ impl Cluster {
 
     /// The host's server says where the gateway is to be reached.
     pub(crate) fn advertise(&mut self, host: usize, body: Vec<u8>) {
-        self.host_call(host, HostCall { operation: Some(body.into()), facts: None });
+        self.host_call(host, HostCall { operation: Some(body.into()), facts: None, probes: false });
     }
 
     /// A call of the host's server.
