@@ -50,6 +50,8 @@ pub(crate) struct Outside<F: Family> {
     pub(crate) claims: Option<fn(&F::Message) -> bool>,
     /// What it was not told of yet.
     pub(crate) facts: Vec<Fact<F::Message>>,
+    /// The roles of nodes, by the nodes' names, where somebody reads the trace.
+    pub(crate) names: BTreeMap<String, &'static str>,
     /// Whose code runs.
     pub(crate) current: Option<HostId>,
     read_before: ReadBefore<F::Message>,
@@ -85,6 +87,7 @@ impl<F: Family> Outside<F> {
             record_bytes_max,
             claims: None,
             facts: Vec::new(),
+            names: BTreeMap::new(),
             current: None,
             read_before: ReadBefore::new(),
             packets: Vec::new(),
