@@ -49,8 +49,6 @@ pub struct CoordinationScenario {
     checks: Checks,
     servers: Servers,
     lost: BTreeSet<HostId>,
-    /// Acceptors that have been seen to vote: see the family `mason`.
-    voting: BTreeSet<NodeId>,
     audit: MasonAudit,
     living: Living,
     core: Vec<HostId>,
@@ -134,7 +132,6 @@ impl CoordinationScenario {
             checks: Checks::default(),
             servers: Servers::default(),
             lost: BTreeSet::new(),
-            voting: BTreeSet::new(),
             audit: MasonAudit::default(),
             living: Living::default(),
             core: Vec::new(),
@@ -175,7 +172,7 @@ impl CoordinationScenario {
     }
 
     fn is_born(&self) -> bool {
-        self.voting.len() == self.hosts.len() * self.deployment.topology().groups.len()
+        self.audit.born(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
     }
 
     fn is_linearizable(&self) -> bool {
@@ -640,9 +637,6 @@ impl Scenario for CoordinationScenario {
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) {
         self.audit.check(|| rest::members_of(host, cluster));
         self.living.check_host(host, cluster);
-        if !self.is_born() {
-            self.voting.extend(rest::voting(host, cluster));
-        }
         if self.servers.check_host(host, cluster) {
             let there = |user: &&mut User| user.link.as_ref().is_some_and(|link| link.host == host);
             let now = cluster.now();

@@ -91,17 +91,6 @@ pub(super) fn members_of<'a>(
     })
 }
 
-/// The acceptors of a host that vote.
-pub(super) fn voting(host: HostId, cluster: &Cluster<'_, Seat>) -> Vec<NodeId> {
-    let votes = |member: &Member<_, _, _>| match member {
-        Member::Log(embedded) => {
-            matches!(embedded.node(), paxos::Member::Acceptor(acceptor) if acceptor.is_active())
-        }
-        Member::Sequencer(_) | Member::Proxy(_) | Member::Shard(_) | Member::Gateway(_) => false,
-    };
-    members_of(host, cluster).filter(|(_, member)| votes(member)).map(|(id, _)| id).collect()
-}
-
 fn members<'a>(
     core: &'a [HostId],
     cluster: &'a Cluster<'_, Seat>,

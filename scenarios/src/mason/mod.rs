@@ -34,9 +34,6 @@ pub struct MasonScenario {
     invariants: Invariants,
     audit: MasonAudit,
     lost: BTreeSet<HostId>,
-    /// Acceptors that have been seen to vote: a group is born when all its acceptors have been heard once, and a machine that is
-    /// lost before is one that an operator has to replace.
-    voting: BTreeSet<NodeId>,
     core: Vec<HostId>,
     changes: Changes,
     arranging: Wishes,
@@ -157,16 +154,15 @@ impl MasonScenario {
             invariants: Invariants::default(),
             audit: MasonAudit::default(),
             lost: BTreeSet::new(),
-            voting: BTreeSet::new(),
             core: Vec::new(),
             changes,
             arranging: Wishes::new((groups, shards), (room, 0)),
         }
     }
 
-    /// True once every acceptor of the birth has been seen to vote.
+    /// True once every acceptor of the birth may vote, durably: a machine that is lost before is one that an operator has to replace.
     fn is_born(&self) -> bool {
-        self.voting.len() >= self.hosts.len() * self.deployment.topology().groups.len()
+        self.audit.born(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
     }
 
     fn sequencer(&self, cluster: &Cluster<'_, Node>) -> Option<HostId> {
@@ -298,15 +294,6 @@ impl Scenario for MasonScenario {
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         self.audit.check_host(host, cluster);
         self.invariants.check_host(host, cluster);
-        if !self.is_born() && self.hosts.contains(&host) {
-            let voting = cluster.nodes_of(host).filter(|(_, node)| match node {
-                Node::Log(embedded) => {
-                    matches!(embedded.node(), paxos::Member::Acceptor(acceptor) if acceptor.is_active())
-                }
-                Node::Sequencer(_) | Node::Proxy(_) | Node::Shard(_) | Node::Gateway(_) => false,
-            });
-            self.voting.extend(voting.map(|(id, _)| id));
-        }
     }
 
     fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
