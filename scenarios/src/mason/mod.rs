@@ -1,5 +1,6 @@
 //! Mason under the bare sequence: every host plays every role.
 
+mod ambush;
 pub(crate) mod arranging;
 mod history;
 pub(crate) mod invariants;
@@ -8,6 +9,7 @@ mod membership;
 use crate::audit::{self, mason::MasonAudit};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, Parameters, Response, Space, Stub};
+use ambush::Ambush;
 use arranging::{ASK_EVERY, Wishes};
 use history::History;
 use invariants::Invariants;
@@ -37,6 +39,7 @@ pub struct MasonScenario {
     core: Vec<HostId>,
     changes: Changes,
     arranging: Wishes,
+    ambush: Option<Ambush>,
 }
 
 /// The alarm that asks for groups.
@@ -74,6 +77,8 @@ const MARKS: &[&str] = &[
     "proxy.took_over_from_a_stub",
     "scenario.changed_the_groups",
     "scenario.changed_the_hosts",
+    "scenario.killed_the_sequencer_when_a_group_retired",
+    "scenario.killed_who_took_a_snapshot",
     "sequencer.answered_a_request_again",
     "sequencer.began_a_recovery",
     "sequencer.found_holes",
@@ -93,7 +98,7 @@ const MARKS: &[&str] = &[
     "sequence.asked_another_group",
 ];
 
-const STRIKES: [StrikeKind; 9] = [
+const STRIKES: [StrikeKind; 11] = [
     StrikeKind { name: "kill the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "pause the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "kill a proxy's leader", class: sim::Class::Strike },
@@ -103,6 +108,8 @@ const STRIKES: [StrikeKind; 9] = [
     StrikeKind { name: "replace a host", class: sim::Class::Membership },
     StrikeKind { name: "grow or shrink", class: sim::Class::Membership },
     StrikeKind { name: "add or remove groups", class: sim::Class::Membership },
+    StrikeKind { name: "kill who takes a peer's snapshot, and a proxy's leader", class: sim::Class::Strike },
+    StrikeKind { name: "kill the sequencer when a group retires", class: sim::Class::Membership },
 ];
 
 impl MasonScenario {
@@ -157,6 +164,7 @@ impl MasonScenario {
             core: Vec::new(),
             changes,
             arranging: Wishes::new((groups, shards), (room, 0)),
+            ambush: None,
         }
     }
 
@@ -323,10 +331,26 @@ impl Scenario for MasonScenario {
                 }
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
             }
+            (9, _, _) => self.ambush = Some(Ambush::on_snapshots(rng, &control.cluster)),
+            (10, _, _) => {
+                if !self.is_born() || !self.arranging.draw_fewer_groups(rng) {
+                    return false;
+                }
+                control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
+                self.ambush = Some(Ambush::on_retirements(rng, &control.cluster));
+            }
             (6 | 7, _, _) => return self.replace_or_resize(which == 7, rng, control),
             _ => return false,
         }
         true
+    }
+
+    fn watches(&self) -> bool {
+        self.ambush.is_some()
+    }
+
+    fn watch(&mut self, control: &mut Control<'_, Node>) {
+        self.look(control);
     }
 
     fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
