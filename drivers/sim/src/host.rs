@@ -149,6 +149,9 @@ impl<N: Node> Host<N> {
                 let restored = node.restore(position, Bytes::copy_from_slice(record));
                 assert!(restored.is_ok(), "CODEC: {id} cannot read its record at {position:?}: {restored:?}");
             }
+            if out.trace.is_read() {
+                out.names.insert(id.to_string(), node.role_name());
+            }
             let effects = Effects::new(self.disk.next_position(place), out.trace.is_read());
             let rng = Rng::seeded(mix(mix(key, 1), u64::from(place.0)));
             self.seats.push(Seat {

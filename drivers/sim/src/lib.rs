@@ -163,7 +163,6 @@ mod clock;
 pub mod cost;
 mod disk;
 mod draw;
-#[allow(dead_code)]
 mod effort;
 mod experiment;
 mod explore;
@@ -182,6 +181,7 @@ mod shrink;
 mod swarm;
 mod sweep;
 mod trace;
+mod words;
 mod workload;
 
 pub use archive::Archive;
@@ -194,7 +194,7 @@ pub use network::Latency;
 pub use plan::{
     Aim, Blow, Cut, Fate, Fault, Frozen, HostIndex, HostMask, Loss, OperationId, Plan, PlanError,
 };
-pub use report::{Report, report};
+pub use report::{Before, Report, report};
 pub use run::{Options, Outcome, Violation, run_seed};
 pub use scenario::{
     Cluster, Control, Core, Fact, HostKind, HostSpec, IsClaim, Life, MessageOf, Replacement, RequestOf,
@@ -204,3 +204,4 @@ pub use shrink::{Shrunk, shrink};
 pub use swarm::{Swarm, Tuning};
 pub use sweep::{Divergence, Found, Reached, Sweep, SweepReport, determinism, sweep};
 pub use trace::Line;
+pub use words::plain;

@@ -51,6 +51,8 @@ pub(crate) struct Outside<F: Family> {
     /// What it was not told of yet.
     pub(crate) facts: Vec<Fact<F::Message>>,
     pub(crate) bounds: Bounds,
+    /// The roles of nodes, by the nodes' names, where somebody reads the trace.
+    pub(crate) names: BTreeMap<String, &'static str>,
     /// Whose code runs.
     pub(crate) current: Option<HostId>,
     read_before: ReadBefore<F::Message>,
@@ -86,6 +88,7 @@ impl<F: Family> Outside<F> {
             claims: None,
             facts: Vec::new(),
             bounds,
+            names: BTreeMap::new(),
             current: None,
             read_before: ReadBefore::new(),
             packets: Vec::new(),

@@ -363,6 +363,8 @@ pub struct Plan {
     pub faults: Vec<Fault>,
     /// Operations that the clients leave out.
     pub omitted: Vec<OperationId>,
+    /// The only operations that they begin; none where they begin all.
+    pub kept: Option<Vec<OperationId>>,
 }
 
 /// Why a text is not a plan.
@@ -382,9 +384,15 @@ impl std::error::Error for PlanError {}
 
 #[derive(Serialize, Deserialize)]
 enum Line {
-    Plan { family: String, seed: u64 },
+    Plan {
+        family: String,
+        seed: u64,
+    },
     Fault(Fault),
     Omit(OperationId),
+    /// Only what is kept is begun.
+    KeepOnly,
+    Keep(OperationId),
 }
 
 impl Plan {
@@ -394,7 +402,9 @@ impl Plan {
         let faults = self.faults.iter().copied().map(Line::Fault);
         let omitted = self.omitted.iter().copied().map(Line::Omit);
         let mut text = String::new();
-        for line in std::iter::once(head).chain(faults).chain(omitted) {
+        let only = self.kept.is_some().then_some(Line::KeepOnly);
+        let kept = self.kept.iter().flatten().copied().map(Line::Keep);
+        for line in std::iter::once(head).chain(faults).chain(omitted).chain(only).chain(kept) {
             text += &serde_json::to_string(&line).expect("plans hold numbers and plain strings only");
             text.push('\n');
         }
@@ -409,12 +419,16 @@ impl Plan {
             let line = serde_json::from_str(line).map_err(|e| error(&e.to_string()))?;
             match (line, &mut plan) {
                 (Line::Plan { family, seed }, None) => {
-                    plan = Some(Plan { family, seed, faults: Vec::new(), omitted: Vec::new() });
+                    plan = Some(Plan { family, seed, faults: Vec::new(), omitted: Vec::new(), kept: None });
                 }
                 (Line::Plan { .. }, Some(_)) => return Err(error("a second head")),
                 (Line::Fault(fault), Some(plan)) => plan.faults.push(fault),
                 (Line::Omit(operation), Some(plan)) => plan.omitted.push(operation),
-                (Line::Fault(_) | Line::Omit(_), None) => return Err(error("the head is missing")),
+                (Line::KeepOnly, Some(plan)) => plan.kept = Some(Vec::new()),
+                (Line::Keep(operation), Some(plan)) => plan.kept.get_or_insert_default().push(operation),
+                (Line::Fault(_) | Line::Omit(_) | Line::KeepOnly | Line::Keep(_), None) => {
+                    return Err(error("the head is missing"));
+                }
             }
         }
         plan.ok_or(PlanError { line: 1, what: "the head is missing".to_owned() })
@@ -444,6 +458,7 @@ mod tests {
                 Fault::Freeze { host: 2, way: Frozen::Deaf },
             ],
             omitted: vec![OperationId { client: 1, nth: 2 }],
+            kept: Some(vec![OperationId { client: 0, nth: 7 }]),
         };
         assert_eq!(Plan::from_text(&plan.to_text()).expect("it was just written"), plan);
         let beheaded = plan.to_text().lines().skip(1).collect::<Vec<_>>().join("\n");

@@ -2,6 +2,7 @@
 
 use crate::class::Injections;
 use crate::run::Outcome;
+use crate::words;
 use std::fmt::Write as _;
 
 /// What the report of a violation needs beside the run.
@@ -13,8 +14,19 @@ pub struct Report<'a> {
     pub plan_file: Option<&'a str>,
     /// Where the history was saved.
     pub history_file: Option<&'a str>,
-    /// How many faults there were before shrinking, and how long it took in seconds.
-    pub shrunk: Option<(usize, f64)>,
+    /// What there was before shrinking.
+    pub shrunk: Option<Before>,
+}
+
+/// A run before it was shrunk.
+#[derive(Clone, Copy, Debug)]
+pub struct Before {
+    /// How many faults it had.
+    pub faults: usize,
+    /// How many operations it had.
+    pub operations: usize,
+    /// How long shrinking took, in seconds of a core.
+    pub seconds: f64,
 }
 
 /// The text of a violation; `None` if the run broke nothing.
@@ -31,13 +43,25 @@ pub fn report(outcome: &Outcome, about: &Report<'_>) -> Option<String> {
     if !about.commit.is_empty() {
         let _ = write!(text, "  commit {}", about.commit);
     }
-    let _ = write!(text, "\n  {}\n  faults in this run: {}", violation.what, faults(&outcome.injections));
-    if let Some((before, seconds)) = about.shrunk {
+    let _ = write!(
+        text,
+        "\n  {}\n  faults in this run: {}",
+        words::plain(&violation.what, &outcome.names),
+        faults(&outcome.injections)
+    );
+    if let Some(Before { faults, operations, seconds }) = about.shrunk {
+        let (now, kept) = (&outcome.plan.faults, outcome.plan.kept.as_ref().map_or(operations, Vec::len));
         let _ = write!(
             text,
-            "  (shrunk from {before} events to {} in {seconds:.0} s)",
-            outcome.plan.faults.len()
+            "  (shrunk from {faults} events to {}, from {operations} operations to {kept}, in {seconds:.0} s of a core)",
+            now.len()
         );
+        now.iter().for_each(|fault| {
+            let _ = write!(text, "\n    {}", words::of_fault(fault));
+        });
+        for operation in outcome.plan.kept.iter().flatten() {
+            let _ = write!(text, "\n    client {} begins its operation {}", operation.client, operation.nth);
+        }
     }
     let _ = write!(text, "\n  reproduce: ordinate sim run {} --seed {seed}", outcome.family);
     if let Some(file) = about.plan_file {
@@ -50,7 +74,13 @@ pub fn report(outcome: &Outcome, about: &Report<'_>) -> Option<String> {
     let _ = write!(text, "\n  drawn: {:?}; classes {}", outcome.swarm.latency, classes.join(" "));
     for line in &outcome.last {
         let host = line.host.map_or(String::new(), |host| format!("{host:?} "));
-        let _ = write!(text, "\n  {:>8}  {:>10.6} s  {host}{}", line.step, line.at as f64 / 1e9, line.text);
+        let _ = write!(
+            text,
+            "\n  {:>8}  {:>10.6} s  {host}{}",
+            line.step,
+            line.at as f64 / 1e9,
+            words::plain(&line.text, &outcome.names)
+        );
     }
     text.push('\n');
     Some(text)

@@ -30,11 +30,20 @@ pub struct Options {
     pub planted: Option<Planted>,
     /// More events than this are a violation: something never comes to rest.
     pub events_max: u64,
+    /// Stop after this many nanoseconds of the run, whatever comes then.
+    pub until: Option<u64>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self { plan: None, trace: false, classes: Classes::ALL, planted: None, events_max: 20_000_000 }
+        Self {
+            plan: None,
+            trace: false,
+            classes: Classes::ALL,
+            planted: None,
+            events_max: 20_000_000,
+            until: None,
+        }
     }
 }
 
@@ -88,6 +97,8 @@ pub struct Outcome {
     pub history: Option<String>,
     /// The last lines before the violation of the host that broke it, or all if none broke; if the trace was kept.
     pub last: Vec<Line>,
+    /// The roles of the nodes that lived, by the nodes' names.
+    pub names: BTreeMap<String, &'static str>,
     /// All lines that the trace kept.
     pub trace: Vec<Line>,
 }
@@ -123,6 +134,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
         commands: Vec::new(),
         begun: Vec::new(),
         omitted: options.plan.iter().flat_map(|plan| plan.omitted.iter().copied()).collect(),
+        kept: options.plan.as_ref().and_then(|plan| Some(plan.kept.as_ref()?.iter().copied().collect())),
         replays: script.is_some(),
         faults,
         begun_faults: Vec::new(),
@@ -140,6 +152,9 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     let caught = panics::caught(|| {
         run.begin(&mut scenario, &runs);
         while run.phase != Phase::Over {
+            if options.until.is_some_and(|until| run.out.now > until) {
+                return;
+            }
             run.step(&mut scenario);
         }
         run.out.current = None;
@@ -176,6 +191,7 @@ pub(crate) struct Run<S: Scenario> {
     pub(crate) commands: Vec<Command<S::Node>>,
     pub(crate) begun: Vec<OperationId>,
     pub(crate) omitted: BTreeSet<OperationId>,
+    pub(crate) kept: Option<BTreeSet<OperationId>>,
     pub(crate) replays: bool,
     pub(crate) faults: Vec<Fault>,
     /// Every fault that has begun, those of the scenario included, and how long each lasts.
@@ -499,10 +515,17 @@ impl<S: Scenario> Run<S> {
             rejects: self.out.rejects,
             violation,
             excused: self.excused,
-            plan: Plan { family: family.to_owned(), seed: self.seed, faults, omitted },
+            plan: Plan {
+                family: family.to_owned(),
+                seed: self.seed,
+                faults,
+                omitted,
+                kept: self.kept.map(|kept| kept.into_iter().collect()),
+            },
             swarm: self.out.swarm,
             applicable,
             history,
+            names: std::mem::take(&mut self.out.names),
             last,
             trace: self.out.trace.last(usize::MAX, None),
         }

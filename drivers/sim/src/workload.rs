@@ -63,7 +63,8 @@ impl<S: Scenario> Run<S> {
         client.begun += 1;
         client.began_fresh = self.phase == Phase::Liveness;
         let node = client.node;
-        if !self.omitted.contains(&operation) {
+        let is_kept = self.kept.as_ref().is_none_or(|kept| kept.contains(&operation));
+        if is_kept && !self.omitted.contains(&operation) {
             self.begun.push(operation);
             let key =
                 mix(mix(root(self.seed, Purpose::Operation), u64::from(number)), u64::from(operation.nth));

@@ -198,8 +198,13 @@ fn run_of_core(faults: Vec<Fault>, core: &[NodeId]) -> (Heard, Outcome) {
         swarm.latency == Latency::Constant(LATENCY) && !swarm.sync_blocks
     });
     heard.borrow_mut().clear();
-    let plan =
-        Plan { family: "beat".to_owned(), seed: seed.expect("a seed in eight"), faults, omitted: Vec::new() };
+    let plan = Plan {
+        family: "beat".to_owned(),
+        seed: seed.expect("a seed in eight"),
+        faults,
+        omitted: Vec::new(),
+        kept: None,
+    };
     let outcome = run_seed(&factory, 0, &Options { plan: Some(plan), ..Options::default() });
     assert_eq!(outcome.violation, None);
     (heard.take(), outcome)

@@ -114,7 +114,8 @@ fn failing_runs_shrink_to_a_quarter_and_still_fail() {
             .expect("the recorded plan fails again");
         let after = shrunk.outcome.plan.faults.len();
         assert!(after * 4 <= shrunk.faults_before, "{mistake:?}: {} to {after} faults", shrunk.faults_before);
-        assert!(shrunk.outcome.operations.len() <= shrunk.operations_before);
+        let kept = shrunk.outcome.plan.kept.as_ref().map_or(shrunk.operations_before, Vec::len);
+        assert!(kept * 4 <= shrunk.operations_before, "{mistake:?}: {kept} of {}", shrunk.operations_before);
         let plan = sim::Plan::from_text(&shrunk.outcome.plan.to_text()).expect("it was just written");
         let again = run(mistake, 0, &Options { plan: Some(plan), ..Options::default() });
         assert_eq!(again.hash, shrunk.outcome.hash);
@@ -133,7 +134,11 @@ fn a_violation_is_reported_with_all_that_repeats_it() {
         commit: "1a2b3c",
         plan_file: Some("3.plan"),
         history_file: Some("3.edn"),
-        shrunk: Some((shrunk.faults_before, shrunk.took.as_secs_f64())),
+        shrunk: Some(sim::Before {
+            faults: shrunk.faults_before,
+            operations: shrunk.operations_before,
+            seconds: shrunk.took.as_secs_f64(),
+        }),
     };
     let text = sim::report(&shrunk.outcome, &about).expect("it failed");
     let seed = shrunk.outcome.seed;

@@ -33,6 +33,8 @@ pub(crate) struct LogAudit {
     truncated: BTreeMap<NodeId, Slot>,
     /// Below which of its commands each client has said that it has every answer.
     acknowledged: BTreeMap<SessionId, Sequence>,
+    /// Acceptors whose disks have ever said that they may vote.
+    born: BTreeSet<NodeId>,
     /// The furthest that a leader has had forgotten.
     truncation: Slot,
 }
@@ -84,6 +86,9 @@ impl LogAudit {
                 if let AcceptorRecord::Vote { ballot, slot, value } = &record {
                     self.propose(node, *slot, *ballot, value, true);
                 }
+                if matches!(record, AcceptorRecord::Active { .. }) {
+                    self.born.insert(node);
+                }
                 self.acceptors.entry(node).or_default().on_durable(position, &record);
             }
             Journal::Replica => {
@@ -118,6 +123,11 @@ impl LogAudit {
             .filter(|(node, _)| node.host() == host)
             .for_each(|(_, disk)| disk.on_disk_lost());
         self.forget(host);
+    }
+
+    /// How many acceptors of these hosts have ever known durably that they may vote.
+    pub(crate) fn born(&self, hosts: &[HostId]) -> usize {
+        self.born.iter().filter(|node| hosts.contains(&node.host())).count()
     }
 
     /// A host starts a new life.

@@ -94,6 +94,12 @@ impl MasonAudit {
         }
     }
 
+    /// How many acceptors of these hosts have ever known durably that they may vote: a birth is over when all do, for one that forgot it
+    /// needs everybody again.
+    pub(crate) fn born(&self, hosts: &[HostId]) -> usize {
+        self.logs.values().map(|log| log.born(hosts)).sum()
+    }
+
     /// A host starts a new life.
     pub(crate) fn forget(&mut self, host: HostId) {
         self.logs.values_mut().for_each(|log| log.forget(host));

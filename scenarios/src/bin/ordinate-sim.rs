@@ -120,7 +120,11 @@ fn shrink(arguments: &[String]) -> ExitCode {
         return ExitCode::SUCCESS;
     };
     let about = sim::Report {
-        shrunk: Some((shrunk.faults_before, shrunk.took.as_secs_f64())),
+        shrunk: Some(sim::Before {
+            faults: shrunk.faults_before,
+            operations: shrunk.operations_before,
+            seconds: shrunk.took.as_secs_f64(),
+        }),
         ..sim::Report::default()
     };
     print!("{}", sim::report(&shrunk.outcome, &about).unwrap_or_default());
@@ -133,7 +137,12 @@ fn trace(arguments: &[String]) -> ExitCode {
     let Some((family, options)) = experiment(name, rest.first()) else { return misused() };
     let outcome = family.run(seed, &Options { trace: true, ..options });
     for line in &outcome.trace {
-        println!("{:>8} {:>10.6} {}", line.step, line.at as f64 / 1e9, line.text);
+        println!(
+            "{:>8} {:>10.6} {}",
+            line.step,
+            line.at as f64 / 1e9,
+            sim::plain(&line.text, &outcome.names)
+        );
     }
     match outcome.violation {
         Some(violation) => {

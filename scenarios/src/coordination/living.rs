@@ -9,7 +9,7 @@ use coordination::wire::SessionId;
 use kernel::{HostId, NodeId, invariant};
 use mason::Group;
 use sim::Cluster;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// Clocks gain or lose up to one part in a hundred in the simulator.
 const DRIFT: u64 = 100;
@@ -37,8 +37,8 @@ struct Life {
 #[derive(Debug, Default)]
 pub(super) struct Living {
     lives: BTreeMap<u64, Life>,
-    /// Which replica had which session.
-    had: BTreeSet<(NodeId, u64)>,
+    /// Which replica had which session, and with which deadline. One that attaches with a shorter timeout has an earlier one.
+    had: BTreeMap<(NodeId, u64), u64>,
     /// The time of a replica's group when it was looked at last, and the leader's epoch.
     times: BTreeMap<NodeId, (u64, u64)>,
     /// The newest layout of groups.
@@ -47,7 +47,7 @@ pub(super) struct Living {
 
 impl Living {
     pub(super) fn forget(&mut self, host: HostId) {
-        self.had.retain(|(node, _)| node.host() != host);
+        self.had.retain(|(node, _), _| node.host() != host);
         self.times.retain(|node, _| node.host() != host);
     }
 
@@ -79,11 +79,11 @@ impl Living {
             let begins = before.is_some_and(|(_, epoch)| epoch != begun.1);
             for view in machine.stub().after(SessionId(0), machine.now()) {
                 let session = view.session.0;
-                self.had.insert((node, session));
+                let deadline_here = self.had.insert((node, session), view.deadline.0);
                 let life = self.lives.entry(session).or_default();
                 life.timeout = u64::from(view.timeout);
                 if view.closing {
-                    life.ends(session, (group, time), now);
+                    life.ends(session, (deadline_here.unwrap_or(0), time), now);
                     continue;
                 }
                 let deadline = life.deadlines.entry(group).or_insert(0);
@@ -103,22 +103,23 @@ impl Living {
                 continue;
             }
             let of_node = (node, 0)..=(node, u64::MAX);
-            let gone =
-                self.had.range(of_node).filter(|(_, session)| machine.stub().has_ended(SessionId(*session)));
-            for held in gone.copied().collect::<Vec<_>>() {
-                self.had.remove(&held);
-                self.lives.entry(held.1).or_default().ends(held.1, (group, time), now);
+            let gone = self
+                .had
+                .range(of_node)
+                .filter(|((_, session), _)| machine.stub().has_ended(SessionId(*session)));
+            for (&held, &deadline) in gone.collect::<BTreeMap<_, _>>() {
+                self.lives.entry(held.1).or_default().ends(held.1, (deadline, time), now);
             }
+            self.had.retain(|(of, session), _| *of != node || machine.stub().contains(SessionId(*session)));
         }
     }
 }
 
 impl Life {
-    fn ends(&mut self, session: u64, (group, time): (Group, u64), now: u64) {
+    fn ends(&mut self, session: u64, (deadline, time): (u64, u64), now: u64) {
         if std::mem::replace(&mut self.over, true) || self.closes {
             return;
         }
-        let deadline = self.deadlines.get(&group).copied().unwrap_or(0);
         invariant!(
             SESS,
             time >= deadline,

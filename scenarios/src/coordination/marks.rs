@@ -30,11 +30,12 @@ pub(super) const MARKS: &[&str] = &[
 ];
 
 /// By number, as the scenario carries them out.
-pub(super) const STRIKES: [StrikeKind; 6] = [
+pub(super) const STRIKES: [StrikeKind; 7] = [
     StrikeKind { name: "break a user's connection", class: Class::Strike },
     StrikeKind { name: "kill a user's host", class: Class::Strike },
     StrikeKind { name: "kill the sequencer", class: Class::Strike },
     StrikeKind { name: "silence a user until its session is over", class: Class::Strike },
     StrikeKind { name: "add or remove groups or shards", class: Class::Strike },
     StrikeKind { name: "kill a sequencer that has shards hand over", class: Class::Strike },
+    StrikeKind { name: "kill everybody", class: Class::Strike },
 ];

@@ -30,6 +30,7 @@ use sim::{
     Class, Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario,
     StrikeKind, Tuning,
 };
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 use user::{Awaited, News, Place as QueuePlace, Session, User};
@@ -52,6 +53,7 @@ pub struct CoordinationScenario {
     values: u64,
     checks: Checks,
     servers: Servers,
+    lost: BTreeSet<HostId>,
     audit: MasonAudit,
     living: Living,
     core: Vec<HostId>,
@@ -141,6 +143,7 @@ impl CoordinationScenario {
             values: 0,
             checks: Checks::default(),
             servers: Servers::default(),
+            lost: BTreeSet::new(),
             audit: MasonAudit::default(),
             living: Living::default(),
             core: Vec::new(),
@@ -178,6 +181,14 @@ impl CoordinationScenario {
             layout,
             ..Settings::new(routes, self.placement)
         }
+    }
+
+    fn is_bad(&self, host: HostId, cluster: &Cluster<'_, Seat>) -> bool {
+        self.lost.contains(&host) || cluster.is_lost(host) || cluster.is_damaged(host)
+    }
+
+    fn is_born(&self) -> bool {
+        self.audit.born(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
     }
 
     fn is_linearizable(&self) -> bool {
@@ -510,16 +521,7 @@ impl Scenario for CoordinationScenario {
     }
 
     fn classes(&self) -> Classes {
-        [
-            Class::Upgrade,
-            Class::ClockLie,
-            Class::Membership,
-            Class::BitRot,
-            Class::MisdirectedWrite,
-            Class::DiskLost,
-        ]
-        .into_iter()
-        .fold(Classes::ALL, Classes::without)
+        Classes::ALL.without(Class::Upgrade).without(Class::ClockLie).without(Class::Membership)
     }
 
     fn tuning(&self) -> Tuning {
@@ -677,6 +679,14 @@ impl Scenario for CoordinationScenario {
                 let timeout = user.session.as_ref().map_or(0, |session| session.timeout);
                 user.retry_at = now + timeout / 2 * 3;
             }
+            (6, _, _) => {
+                for &host in &self.hosts {
+                    if control.cluster.is_up(host) {
+                        let down = rng.duration(Duration::from_millis(100), Duration::from_secs(1));
+                        control.crash(host, Loss::All, down, rng);
+                    }
+                }
+            }
             (4, _, _) => {
                 if !self.wishes.draw(rng) {
                     return false;
@@ -695,13 +705,24 @@ impl Scenario for CoordinationScenario {
         true
     }
 
+    fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Seat>) -> bool {
+        let sound = self.hosts.iter().filter(|&&other| other != host && !self.is_bad(other, cluster)).count();
+        host != self.desk && self.is_born() && sound > self.hosts.len() / 2
+    }
+
+    fn on_disk_lost(&mut self, host: HostId, _cluster: &Cluster<'_, Seat>) -> sim::Replacement {
+        self.lost.insert(host);
+        sim::Replacement::StayDown
+    }
+
     fn core(&mut self, cluster: &Cluster<'_, Seat>, rng: &mut Rng) -> Core {
         let mut sound: Vec<HostId> =
-            self.hosts.iter().copied().filter(|&host| !cluster.is_lost(host)).collect();
+            self.hosts.iter().copied().filter(|&host| !self.is_bad(host, cluster)).collect();
         if sound.len() < 2 {
             return Core::Excused("no majority has kept its journal".to_owned());
         }
-        while sound.len() > 2 && rng.chance(0.7) {
+        // A birth needs every host.
+        while self.is_born() && sound.len() > 2 && rng.chance(0.7) {
             sound.remove(rng.index(sound.len()));
         }
         sound.push(self.desk);

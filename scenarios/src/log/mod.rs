@@ -40,8 +40,6 @@ pub struct LogScenario {
     invariants: Invariants,
     audit: MasonAudit,
     lost: BTreeSet<HostId>,
-    /// Acceptors that have been seen to vote: see the family `mason`.
-    voting: BTreeSet<NodeId>,
 }
 
 /// The logs that users know of.
@@ -137,7 +135,6 @@ impl LogScenario {
             invariants: Invariants::default(),
             audit: MasonAudit::default(),
             lost: BTreeSet::new(),
-            voting: BTreeSet::new(),
         }
     }
 
@@ -146,7 +143,7 @@ impl LogScenario {
     }
 
     fn is_born(&self) -> bool {
-        self.voting.len() == self.hosts.len() * self.deployment.topology().groups.len()
+        self.audit.born(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
     }
 
     /// Entries whose words occur once in a run.
@@ -305,15 +302,6 @@ impl Scenario for LogScenario {
         self.history.look(host, cluster);
         if self.archiving.is_some() {
             self.archived.check_host(host, cluster);
-        }
-        if !self.is_born() {
-            let voting = cluster.nodes_of(host).filter(|(_, node)| match node {
-                Node::Log(embedded) => {
-                    matches!(embedded.node(), paxos::Member::Acceptor(acceptor) if acceptor.is_active())
-                }
-                Node::Sequencer(_) | Node::Proxy(_) | Node::Shard(_) | Node::Gateway(_) => false,
-            });
-            self.voting.extend(voting.map(|(id, _)| id));
         }
     }
 

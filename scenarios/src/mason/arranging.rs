@@ -34,6 +34,12 @@ impl Wishes {
         self.draw_of(others, rng)
     }
 
+    /// Wishes for fewer groups.
+    pub(crate) fn draw_fewer_groups(&mut self, rng: &mut Rng) -> bool {
+        let fewer = (1..self.groups).map(|groups| (groups, self.shards)).collect();
+        self.draw_of(fewer, rng)
+    }
+
     /// The same, of shards.
     pub(crate) fn draw_shards(&mut self, rng: &mut Rng) -> bool {
         let others = self.other_shards().collect();

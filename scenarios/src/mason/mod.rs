@@ -1,5 +1,6 @@
 //! Mason under the bare sequence: every host plays every role.
 
+mod ambush;
 pub(crate) mod arranging;
 mod history;
 pub(crate) mod invariants;
@@ -9,6 +10,7 @@ use crate::audit::{self, mason::MasonAudit};
 use crate::limits::{self, Sizes};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, Parameters, Response, Space, Stub};
+use ambush::Ambush;
 use arranging::{ASK_EVERY, Wishes};
 use history::History;
 use invariants::Invariants;
@@ -36,12 +38,10 @@ pub struct MasonScenario {
     invariants: Invariants,
     audit: MasonAudit,
     lost: BTreeSet<HostId>,
-    /// Acceptors that have been seen to vote: a group is born when all its acceptors have been heard once, and a machine that is
-    /// lost before is one that an operator has to replace.
-    voting: BTreeSet<NodeId>,
     core: Vec<HostId>,
     changes: Changes,
     arranging: Wishes,
+    ambush: Option<Ambush>,
 }
 
 /// The alarm that asks for groups.
@@ -79,6 +79,8 @@ const MARKS: &[&str] = &[
     "proxy.took_over_from_a_stub",
     "scenario.changed_the_groups",
     "scenario.changed_the_hosts",
+    "scenario.killed_the_sequencer_when_a_group_retired",
+    "scenario.killed_who_took_a_snapshot",
     "sequencer.answered_a_request_again",
     "sequencer.began_a_recovery",
     "sequencer.found_holes",
@@ -98,7 +100,7 @@ const MARKS: &[&str] = &[
     "sequence.asked_another_group",
 ];
 
-const STRIKES: [StrikeKind; 9] = [
+const STRIKES: [StrikeKind; 11] = [
     StrikeKind { name: "kill the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "pause the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "kill a proxy's leader", class: sim::Class::Strike },
@@ -108,6 +110,8 @@ const STRIKES: [StrikeKind; 9] = [
     StrikeKind { name: "replace a host", class: sim::Class::Membership },
     StrikeKind { name: "grow or shrink", class: sim::Class::Membership },
     StrikeKind { name: "add or remove groups", class: sim::Class::Membership },
+    StrikeKind { name: "kill who takes a peer's snapshot, and a proxy's leader", class: sim::Class::Strike },
+    StrikeKind { name: "kill the sequencer when a group retires", class: sim::Class::Membership },
 ];
 
 impl MasonScenario {
@@ -162,16 +166,16 @@ impl MasonScenario {
             invariants: Invariants::default(),
             audit: MasonAudit::default(),
             lost: BTreeSet::new(),
-            voting: BTreeSet::new(),
             core: Vec::new(),
             changes,
             arranging: Wishes::new((groups, shards), (room, 0)),
+            ambush: None,
         }
     }
 
-    /// True once every acceptor of the birth has been seen to vote.
+    /// True once every acceptor of the birth may vote, durably: a machine that is lost before is one that an operator has to replace.
     fn is_born(&self) -> bool {
-        self.voting.len() >= self.hosts.len() * self.deployment.topology().groups.len()
+        self.audit.born(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
     }
 
     fn sequencer(&self, cluster: &Cluster<'_, Node>) -> Option<HostId> {
@@ -304,15 +308,6 @@ impl Scenario for MasonScenario {
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         self.audit.check_host(host, cluster);
         self.invariants.check_host(host, cluster);
-        if !self.is_born() && self.hosts.contains(&host) {
-            let voting = cluster.nodes_of(host).filter(|(_, node)| match node {
-                Node::Log(embedded) => {
-                    matches!(embedded.node(), paxos::Member::Acceptor(acceptor) if acceptor.is_active())
-                }
-                Node::Sequencer(_) | Node::Proxy(_) | Node::Shard(_) | Node::Gateway(_) => false,
-            });
-            self.voting.extend(voting.map(|(id, _)| id));
-        }
     }
 
     fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
@@ -342,10 +337,26 @@ impl Scenario for MasonScenario {
                 }
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
             }
+            (9, _, _) => self.ambush = Some(Ambush::on_snapshots(rng, &control.cluster)),
+            (10, _, _) => {
+                if !self.is_born() || !self.arranging.draw_fewer_groups(rng) {
+                    return false;
+                }
+                control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
+                self.ambush = Some(Ambush::on_retirements(rng, &control.cluster));
+            }
             (6 | 7, _, _) => return self.replace_or_resize(which == 7, rng, control),
             _ => return false,
         }
         true
+    }
+
+    fn watches(&self) -> bool {
+        self.ambush.is_some()
+    }
+
+    fn watch(&mut self, control: &mut Control<'_, Node>) {
+        self.look(control);
     }
 
     fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {

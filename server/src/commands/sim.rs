@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use clap::Subcommand;
-use sim::{Experiment, Options, Outcome, Plan, Report, Sweep};
+use sim::{Before, Experiment, Options, Outcome, Plan, Report, Sweep};
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,8 +53,8 @@ pub enum Sim {
         /// Where the plan goes
         #[arg(long, value_name = "FILE")]
         out: Option<PathBuf>,
-        /// For how long to try, in seconds
-        #[arg(long, default_value = "60", value_parser = super::seconds)]
+        /// For how long to try, in seconds of a core
+        #[arg(long, default_value = "30", value_parser = super::seconds)]
         seconds: Duration,
     },
     /// Run seeds alone and in the middle of others, and compare every step
@@ -182,12 +182,12 @@ fn read_plan(path: &Path) -> Result<Plan, String> {
     Plan::from_text(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn tell(outcome: &Outcome, shrunk: Option<(usize, f64, &str)>) -> ExitCode {
+fn tell(outcome: &Outcome, shrunk: Option<(Before, &str)>) -> ExitCode {
     let about = Report {
         commit: option_env!("ORDINATE_COMMIT").unwrap_or_default(),
-        plan_file: shrunk.map(|(_, _, file)| file),
+        plan_file: shrunk.map(|(_, file)| file),
         history_file: None,
-        shrunk: shrunk.map(|(before, seconds, _)| (before, seconds)),
+        shrunk: shrunk.map(|(before, _)| before),
     };
     match sim::report(outcome, &about) {
         Some(text) => {
@@ -226,7 +226,12 @@ fn shrink(
     std::fs::write(&path, shrunk.outcome.plan.to_text())
         .map_err(|error| format!("{}: {error}", path.display()))?;
     let file = path.display().to_string();
-    Ok(tell(&shrunk.outcome, Some((shrunk.faults_before, shrunk.took.as_secs_f64(), &file))))
+    let before = Before {
+        faults: shrunk.faults_before,
+        operations: shrunk.operations_before,
+        seconds: shrunk.took.as_secs_f64(),
+    };
+    Ok(tell(&shrunk.outcome, Some((before, &file))))
 }
 
 fn determinism(family: &dyn Experiment, seeds: u64) -> Result<ExitCode, String> {

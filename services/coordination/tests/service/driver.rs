@@ -89,6 +89,9 @@ pub(crate) struct Cluster {
     pub(crate) deaf_group: Option<Group>,
     /// What stubs have handed over and nobody has yet.
     pages: Vec<(Group, Bytes)>,
+    /// What groups have ordered for themselves waits, as it does for a sequencer: signs of life are answered before it is.
+    pub(crate) holds_follow_ups: bool,
+    follow_ups: VecDeque<(usize, Bytes)>,
 }
 
 fn proxy(host: usize, group: usize) -> NodeId {
@@ -165,6 +168,8 @@ impl Cluster {
             layout: Layout::of_birth(shape.groups, shape.shards),
             deaf_group: None,
             pages: Vec::new(),
+            holds_follow_ups: false,
+            follow_ups: VecDeque::new(),
         };
         for host in 0..cluster.hosts.len() {
             cluster.call(host, |gateway, cx| gateway.on_start(cx));
@@ -336,7 +341,16 @@ impl Cluster {
                 self.tell(host, ClientIn::from(Told { group: Group(group as u16), body }));
             }
         }
-        for body in follow_ups {
+        self.follow_ups.extend(follow_ups.into_iter().map(|body| (group, body)));
+        if !self.holds_follow_ups {
+            self.follow_up();
+        }
+        answer
+    }
+
+    /// Everything that groups have ordered for themselves is applied.
+    pub(crate) fn follow_up(&mut self) {
+        while let Some((group, body)) = self.follow_ups.pop_front() {
             let spaces = self.homes[group].stub.spaces(&body, &self.layout.spread);
             let order = self.order(spaces);
             let mut out = StubOut::default();
@@ -347,7 +361,6 @@ impl Cluster {
             }
             assert!(self.carry_out(group, out).is_none());
         }
-        answer
     }
 
     fn answer(

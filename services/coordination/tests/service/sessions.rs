@@ -136,6 +136,27 @@ fn a_new_leader_and_a_loaded_snapshot_expire_nobody_early() {
     assert_eq!(other.ask(c, op::EXISTS, &read("/e", false)).error, -101);
 }
 
+// A sign of life that meets a session on its way out says that it is gone. Who asked for its end would be cut off by it, and never learn
+// that its nodes are gone.
+#[test]
+fn a_close_is_answered_though_a_sign_of_life_finds_the_session_closing() {
+    let mut cluster = Cluster::new(2, 2, 4, 17);
+    let c = &mut cluster;
+    let mut client = Client::connect(c, 0);
+    assert_eq!(client.ask(c, op::CREATE, &create("/e", b"", 1)).error, 0);
+    c.holds_follow_ups = true;
+    let xid = client.send(c, op::CLOSE, &[]);
+    // Its gateway tells the group who was heard, and is answered.
+    c.pass(1_000);
+    assert!(!c.closed.contains_key(&client.node), "cut off: {:?}", c.closed);
+    assert!(client.hear(c).is_empty(), "its node is there");
+    c.holds_follow_ups = false;
+    c.follow_up();
+    c.settle();
+    let heard = format!("{:?}", client.hear(c));
+    assert!(heard.contains(&format!("xid: {xid}")) && heard.contains("error: 0"), "{heard}");
+}
+
 // A close that is answered before the nodes are gone lets the next owner find the lock taken.
 #[test]
 fn closing_removes_all_nodes_under_one_stamp() {

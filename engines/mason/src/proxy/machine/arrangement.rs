@@ -77,7 +77,8 @@ impl<S: Stub> ProxyMachine<S> {
         self.tell_proxy(DidHandOver { sequencer: epoch });
     }
 
-    pub(super) fn is_retired(&self) -> bool {
+    /// True if nothing is assigned any more.
+    pub fn is_retired(&self) -> bool {
         self.state.arrangement.as_ref().is_some_and(|arrangement| arrangement.retired)
     }
 
