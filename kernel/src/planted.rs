@@ -163,6 +163,8 @@ planted_bugs! {
     K15,
     /// A shard tells nobody that it has handed over, and answers reads of what it had.
     K16,
+    /// A journal whose end is gone is taken for whole.
+    K18,
     /// A shard that comes into use is not told which gateways watch all below a path.
     K17,
 }
