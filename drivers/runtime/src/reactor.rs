@@ -41,6 +41,9 @@ const CLIENT_BYTES_PER_BURST: usize = 1 << 20;
 /// An empty batch vouches for the last one after so much quiet.
 const WITNESS_AFTER: Duration = Duration::from_millis(20);
 const DISK_RETRY_EVERY: Duration = Duration::from_millis(250);
+const TELL_FULL_EVERY: Duration = Duration::from_secs(60);
+/// A disk on which a blob found no room counts as full for this long after the last try.
+const BLOBS_FULL_FOR: Duration = Duration::from_secs(1);
 /// Records waiting for the disk beyond which nothing is read from other hosts either.
 const STAGED_BYTES_MAX: usize = 64 << 20;
 
@@ -86,7 +89,12 @@ pub(crate) struct Reactor<N: Node> {
     paused: bool,
     /// Readiness that arrived during a pause.
     stashed: BTreeMap<usize, Readiness>,
-    disk_full: bool,
+    pub(crate) disk_full: bool,
+    /// When it was last said, and whether it is still to be said that there is room again.
+    full_told_at: Option<Instant>,
+    back_untold: bool,
+    /// When a blob last waited for room.
+    blobs_full_at: Option<Instant>,
     disk_retry_at: Option<Instant>,
     witness_at: Option<Instant>,
     syncs_seen: u64,
@@ -187,6 +195,9 @@ impl<N: Node + 'static> Reactor<N> {
             paused: false,
             stashed: BTreeMap::new(),
             disk_full: false,
+            full_told_at: None,
+            back_untold: false,
+            blobs_full_at: None,
             disk_retry_at: None,
             witness_at: None,
             syncs_seen: 0,
@@ -299,7 +310,9 @@ impl<N: Node + 'static> Reactor<N> {
     }
 
     fn may_read_clients(&self) -> bool {
-        self.journal.as_ref().is_none_or(|journal| !journal.is_blocked())
+        // While the disk is full, roles refuse what would have to be written, and answer the rest.
+        self.journal.as_ref().is_none_or(|journal| !journal.is_blocked() || self.disk_full)
+            && self.may_read_hosts()
     }
 
     fn may_read_hosts(&self) -> bool {
@@ -404,8 +417,8 @@ impl<N: Node + 'static> Reactor<N> {
         self.flush();
         if self.journal.is_some() {
             self.commit()?;
-            self.mark_links();
-            if self.release() {
+            let news = self.mark_links();
+            if self.release() || news {
                 self.flush();
             }
         }
@@ -433,11 +446,9 @@ impl<N: Node + 'static> Reactor<N> {
         if journal.is_disk_full() && self.disk_retry_at.is_none() {
             self.disk_retry_at = Some(self.nodes.now + DISK_RETRY_EVERY);
         }
-        let stopped = journal.is_disk_full() && journal.is_blocked();
-        if stopped != self.disk_full {
-            self.disk_full = stopped;
-            self.events_out.push(if stopped { HostEvent::DiskFull } else { HostEvent::DiskBack });
-        }
+        // From the first record that found no room until there is some: not only while a record waits, since none is taken then.
+        let full = journal.is_disk_full() && (journal.is_blocked() || self.disk_full);
+        let changed = full != std::mem::replace(&mut self.disk_full, full);
         let syncs = journal.sync_latency().1;
         if !journal.is_unwitnessed() {
             self.witness_at = None;
@@ -448,7 +459,26 @@ impl<N: Node + 'static> Reactor<N> {
             self.witness_at = None;
         }
         self.syncs_seen = syncs;
+        if changed {
+            self.judge_disks();
+        }
+        self.tell_of_disk();
         Ok(())
+    }
+
+    /// A disk that fills up again and again is told of once a minute.
+    fn tell_of_disk(&mut self) {
+        let now = self.nodes.now;
+        if self.blobs.due().is_some() {
+            self.blobs_full_at = Some(now);
+        }
+        let told_lately = self.full_told_at.is_some_and(|at| now.since(at) < TELL_FULL_EVERY);
+        if self.disk_full && !told_lately {
+            (self.full_told_at, self.back_untold) = (Some(now), true);
+            self.events_out.push(HostEvent::DiskFull);
+        } else if !self.disk_full && std::mem::take(&mut self.back_untold) {
+            self.events_out.push(HostEvent::DiskBack);
+        }
     }
 
     /// Tells the nodes what became of their blobs.
@@ -476,7 +506,7 @@ impl<N: Node + 'static> Reactor<N> {
             // Without it the next start knows as much as after a crash.
             let _ = journal.close();
         }
-        self.mark_links();
+        let _ = self.mark_links();
         self.release();
         self.flush();
         Ok(())
@@ -510,7 +540,8 @@ impl<N: Node + 'static> Reactor<N> {
         }
         metrics.blobs = self.blobs.counts();
         metrics.archive = self.blobs.archive_counts();
-        metrics.disk_full |= self.blobs.due().is_some();
+        // Between two tries nothing waits.
+        metrics.disk_full |= self.blobs_full_at.is_some_and(|at| self.nodes.now.since(at) < BLOBS_FULL_FOR);
         metrics
     }
 

@@ -19,8 +19,10 @@ kernel::timers! {
 
 /// The answer to a call of which it is not known whether it was given a place: the label tells, once it is looked for.
 pub const UNKNOWN: Bytes = Bytes::from_static(b"?");
+/// The answer to a call when the disks are full: nothing was done.
+pub const DISK_FULL: Bytes = Bytes::from_static(b"full");
 
-/// A call is an encoded [`crate::Ask`]; its answer an encoded [`mason::Order`], nothing if no space exists, or [`UNKNOWN`].
+/// A call is an encoded [`crate::Ask`]; its answer an encoded [`mason::Order`], nothing if no space exists, [`UNKNOWN`] or [`DISK_FULL`].
 #[derive(Clone, Debug)]
 pub struct Gateway {
     proxies: Vec<NodeId>,
@@ -165,6 +167,9 @@ impl Role for Gateway {
         if self.proxies.is_empty() {
             return cx.respond(id, Response(Bytes::new()));
         }
+        if cx.is_disk_full() {
+            return cx.respond(id, Response(DISK_FULL));
+        }
         self.push(request, Asker::Call(id), cx);
     }
 
@@ -200,6 +205,7 @@ impl Gateway {
         let known = spaces.filter(|spaces| !spaces.is_empty() && label.len() <= LABEL_BYTES_MAX);
         match known {
             None => refuse(node, id, Outcome::Malformed, cx),
+            Some(_) if cx.is_disk_full() => refuse(node, id, Outcome::DiskFull, cx),
             Some(_) if self.outstanding() >= OUTSTANDING_MAX => refuse(node, id, Outcome::Busy, cx),
             Some(spaces) => {
                 let ask = Ask { spaces: spaces.clone(), label }.encoded();

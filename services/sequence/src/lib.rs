@@ -9,7 +9,7 @@ mod label;
 pub mod native;
 mod shard;
 
-pub use gateway::{Gateway, UNKNOWN};
+pub use gateway::{DISK_FULL, Gateway, UNKNOWN};
 pub use label::{Ask, LABEL_BYTES_MAX};
 pub use shard::Labels;
 

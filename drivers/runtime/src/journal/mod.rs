@@ -162,6 +162,7 @@ pub struct Journal {
     /// A write that found no room and is to be tried again.
     stuck: Option<Write>,
     blocked: bool,
+    full: bool,
     unwitnessed: bool,
     failed: bool,
     /// Why no segment could be prepared, other than for want of space.
@@ -222,6 +223,7 @@ impl Journal {
             in_flight: None,
             stuck: None,
             blocked: false,
+            full: false,
             unwitnessed: false,
             failed: false,
             prepare_error: None,
@@ -388,9 +390,9 @@ impl Journal {
         self.stuck.is_some() || (self.blocked && !self.runs.is_empty())
     }
 
-    /// True if the disk was full when it was last asked.
+    /// True from a moment when the disk was full until there was room again: while it is tried, too.
     pub fn is_disk_full(&self) -> bool {
-        self.stuck.is_some() || matches!(self.next, Next::NoSpace)
+        self.full
     }
 
     /// True if the last batch has no later one that vouches for it, or trims wait for a batch to go with.

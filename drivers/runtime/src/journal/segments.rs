@@ -130,9 +130,13 @@ impl Journal {
             Ok(file) => {
                 let next = Generation(self.tail().generation.0 + 1);
                 self.extent.prepared = self.extent.prepared.max(next);
+                self.full = self.stuck.is_some();
                 Next::Ready(file)
             }
-            Err(error) if is_out_of_space(&error) => Next::NoSpace,
+            Err(error) if is_out_of_space(&error) => {
+                self.full = true;
+                Next::NoSpace
+            }
             Err(error) => {
                 self.prepare_error = Some(error);
                 // Not tried again: the journal fails at the next call.

@@ -109,6 +109,8 @@ pub struct Gateway {
     upkeep: Upkeep,
     metrics: Metrics,
     now: Instant,
+    /// Writes are refused meanwhile.
+    disk_full: bool,
 }
 
 impl Gateway {
@@ -133,6 +135,7 @@ impl Gateway {
             upkeep: Upkeep::default(),
             metrics: Metrics::default(),
             now: Instant::default(),
+            disk_full: false,
             settings,
         }
     }
@@ -343,7 +346,7 @@ impl Role for Gateway {
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
         self.begin_life(cx);
-        self.now = cx.now();
+        (self.now, self.disk_full) = (cx.now(), cx.is_disk_full());
         for shard in self.settings.routes.shards.clone() {
             cx.send(shard, mason::shard::Attach {});
         }
@@ -352,7 +355,7 @@ impl Role for Gateway {
     }
 
     fn on_message(&mut self, from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
-        self.now = cx.now();
+        (self.now, self.disk_full) = (cx.now(), cx.is_disk_full());
         match message {
             ClientIn::Connected(message) => self.on_connected(from, message, cx),
             ClientIn::Input(message) => self.on_input(from, &message.bytes, cx),
@@ -376,14 +379,14 @@ impl Role for Gateway {
 
     /// From the host's server: where this gateway is to be reached, as an operation. What it comes to, the shard knows.
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
-        self.now = cx.now();
+        (self.now, self.disk_full) = (cx.now(), cx.is_disk_full());
         let home = self.next_home % usize::from(self.layout.serving.max(1));
         self.submit(home, request, Asker::Upkeep);
         cx.respond(id, mason::Response(Bytes::new()));
     }
 
     fn on_timer(&mut self, timer: GatewayTimer, cx: &mut Cx<'_, Self>) {
-        self.now = cx.now();
+        (self.now, self.disk_full) = (cx.now(), cx.is_disk_full());
         match timer {
             GatewayTimer::Tick => {
                 self.on_tick(cx);
