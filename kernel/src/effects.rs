@@ -184,6 +184,8 @@ pub struct Situation<'a> {
     pub wall: Wall,
     /// The node's randomness.
     pub rng: &'a mut Rng,
+    /// Nothing can be made durable now: this host's disk is full, or those of half of the hosts.
+    pub disk_full: bool,
 }
 
 /// A role's window on the world during one call.
@@ -213,6 +215,11 @@ impl<'a, R: Role> Cx<'a, R> {
     /// The wall clock at the start of the call.
     pub fn wall(&self) -> Wall {
         self.situation.wall
+    }
+
+    /// True while nothing can be made durable: whoever takes in work that must be refuses it, and says why.
+    pub fn is_disk_full(&self) -> bool {
+        self.situation.disk_full
     }
 
     /// The node's randomness.

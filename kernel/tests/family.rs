@@ -102,7 +102,13 @@ impl Role for Asker {
 fn with<T>(call: impl FnOnce(Situation<'_>) -> T) -> T {
     let mut rng = kernel::Rng::seeded(1);
     let node = NodeId::new(HostId(1), Place(1));
-    call(Situation { node, now: Instant(0), wall: Wall { earliest: 0, latest: 1 }, rng: &mut rng })
+    call(Situation {
+        node,
+        now: Instant(0),
+        wall: Wall { earliest: 0, latest: 1 },
+        rng: &mut rng,
+        disk_full: false,
+    })
 }
 
 // If effects came out of order, or a record's place were wrong, acknowledgements would leave before their journal.

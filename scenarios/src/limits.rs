@@ -47,7 +47,7 @@ impl Sizes {
 
     /// Adds to a text what makes it as large as `room`, or smaller, at times: what else stands in its operation needs some.
     pub(crate) fn stretch(self, text: String, room: usize, rng: &mut Rng) -> String {
-        if !self.large || rng.chance(0.5) {
+        if !self.large || rng.chance(0.7) {
             return text;
         }
         let most = (room - room / REQUEST_SHARE).max(1);

@@ -18,6 +18,7 @@ from .errors import (
     TooLarge,
     Trimmed,
     Unarchived,
+    DiskFull,
     Unreadable,
     Unsupported,
 )
@@ -29,5 +30,5 @@ from .sequence import Place
 __all__ = [
     "BeyondTail", "CallError", "Client", "Closed", "Exists", "Full", "Invalid", "Item", "Level", "LogEntries", "LogError",
     "LogStat", "MaybeExecuted", "Mismatch", "Moved", "NoSuchLog", "Page", "Part", "Place", "Refused", "Sealed", "TimedOut",
-    "TooLarge", "Trimmed", "Unarchived", "Unreadable", "Unsupported", "Versioned", "Written", "by_log", "tls_context",
+    "DiskFull", "TooLarge", "Trimmed", "Unarchived", "Unreadable", "Unsupported", "Versioned", "Written", "by_log", "tls_context",
 ]

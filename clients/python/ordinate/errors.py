@@ -76,5 +76,9 @@ class Unarchived(LogError):
     """Nothing was appended: `at` bytes of what was trimmed wait for the archive. The same may succeed later."""
 
 
+class DiskFull(LogError):
+    """Nothing was done: the disks of the host, or of half of the hosts, are full. The same may succeed later."""
+
+
 class TooLarge(LogError):
     """The entries of one append cost more than 1 MiB, each counted with 8 bytes more."""

@@ -30,6 +30,7 @@ _REFUSALS: dict[int, tuple[type[errors.LogError], str]] = {
     10: (errors.Full, "no room for {name}: {at} bytes are free where it would live"),
     11: (errors.TooLarge, "one append may hold 1 MiB, each entry counted with 8 bytes more; nothing was appended"),
     12: (errors.Unsupported, "the engine of the cluster's log (log.engine of the cluster file) does not do this"),
+    14: (errors.DiskFull, "the disk is full: nothing was done"),
     13: (errors.Unarchived, "nothing is appended to {name} while {at} bytes of what was trimmed wait for the archive"),
 }
 

@@ -36,6 +36,8 @@ def read_numbered(reader: wire.Reader) -> Place:
         raise Busy
     if status == 2:
         raise errors.MaybeExecuted("a place may have been given; asking again takes another one")
+    if status == 4:
+        raise errors.DiskFull("the disk is full: nothing was done")
     raise errors.Refused("no space or an unknown one is named, or the label is too long")
 
 

@@ -124,7 +124,7 @@ impl Driver {
     fn with_role(&mut self, call: impl FnOnce(&mut Client, &mut Cx<'_, Client>)) {
         let now = Instant(self.started.elapsed().as_nanos() as u64);
         let wall = Wall { earliest: 0, latest: u64::MAX };
-        let situation = Situation { node: NodeId::ZERO, now, wall, rng: &mut self.rng };
+        let situation = Situation { node: NodeId::ZERO, now, wall, rng: &mut self.rng, disk_full: false };
         call(&mut self.client, &mut Cx::new(situation, &mut self.effects));
     }
 

@@ -68,6 +68,9 @@ pub enum CallError {
     /// Not executed: another change of membership came first.
     #[error("another change of the membership came first; look at it and ask again")]
     Conflict,
+    /// Not executed: the disks of the host, or of half of the hosts, are full.
+    #[error("the disk is full, not executed: send it again when there is room")]
+    DiskFull,
     /// Not executed: too much is waiting at the service, and was for a while.
     #[error("busy, not executed: too much is waiting; send it again later")]
     Busy,
@@ -151,6 +154,7 @@ impl Client {
             Ok(Ok(Outcome::Refused(Refusal::Malformed))) => Err(CallError::Refused),
             Ok(Ok(Outcome::Refused(Refusal::Conflict))) => Err(CallError::Conflict),
             Ok(Ok(Outcome::Refused(Refusal::Busy))) => Err(CallError::Busy),
+            Ok(Ok(Outcome::Refused(Refusal::DiskFull))) => Err(CallError::DiskFull),
         }
     }
 

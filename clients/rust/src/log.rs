@@ -320,6 +320,7 @@ fn error_of(Refused { why, name, at }: Refused) -> LogError {
         Why::Trimmed => LogError::Trimmed { name, resume_from: at },
         Why::BeyondTail => LogError::BeyondTail { name, tail: at },
         Why::Full => LogError::Full { name, free: at },
+        Why::DiskFull => CallError::DiskFull.into(),
         Why::TooLarge => LogError::TooLarge,
         Why::Unsupported => LogError::Unsupported,
         Why::Unarchived => LogError::Unarchived { name, waiting_bytes: at },

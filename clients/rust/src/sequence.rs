@@ -43,6 +43,7 @@ impl Ask for Wanted {
             Outcome::Busy => None,
             Outcome::Done => Some(Ok(Place { numbers: numbered.numbers, stamp: numbered.stamp })),
             Outcome::Unknown => Some(Err(CallError::MaybeExecuted)),
+            Outcome::DiskFull => Some(Err(CallError::DiskFull)),
             Outcome::Malformed => Some(Err(CallError::Invalid(format!(
                 "the cluster has no such spaces ({}), or the label is longer than 256 bytes",
                 self.spaces.join(", ")

@@ -34,7 +34,7 @@ pub enum HostEvent {
         /// Why.
         reason: &'static str,
     },
-    /// The journal waits for disk space; client input has stopped.
+    /// The journal waits for disk space; writes are refused. Said once a minute at most.
     DiskFull,
     /// There is space again.
     DiskBack,
@@ -73,8 +73,8 @@ impl fmt::Display for HostEvent {
             Self::LinkDown { host, reason } => write!(f, "link to {host} is down: {reason}"),
             Self::PeerRefused { address, reason } => write!(f, "refused the host at {address}: {reason}"),
             Self::ClientClosed { address, reason } => write!(f, "closed the client at {address}: {reason}"),
-            Self::DiskFull => write!(f, "the disk is full: client input stops until there is space"),
-            Self::DiskBack => write!(f, "there is disk space again: client input goes on"),
+            Self::DiskFull => write!(f, "the disk is full: writes are refused until there is space"),
+            Self::DiskBack => write!(f, "there is disk space again: writes go on"),
             Self::Short { of } => {
                 write!(f, "{of}: the journal waits, and client input stops until there are some")
             }

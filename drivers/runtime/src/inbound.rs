@@ -4,7 +4,7 @@ use crate::data::Incarnation;
 use crate::event::HostEvent;
 use crate::handshake::{Hello, PROTOCOL, Reply, framed, take_greeting};
 use crate::link::SILENCE_MAX;
-use crate::marks::{MARKS, Marks};
+use crate::marks::{MARKS, Mark, Marks};
 use crate::metrics::Metrics;
 use crate::shortage::Shortage;
 use crate::socket::{After, Readiness, Socket, listening};
@@ -13,7 +13,7 @@ use bytes::BytesMut;
 use kernel::{Bytes, Decode, Envelope, FrameReader, HostId, Instant, NodeId, Reader};
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -65,6 +65,8 @@ pub(crate) struct Inbounds {
     frames: FrameReader,
     /// What is known of other hosts' journals.
     pub(crate) marks: Marks,
+    /// Those whose disk is full.
+    pub(crate) full: BTreeSet<HostId>,
     pub(crate) events: Vec<HostEvent>,
 }
 
@@ -104,6 +106,7 @@ impl Inbounds {
             token_base,
             frames: FrameReader { body_max: frame_body_max },
             marks,
+            full: BTreeSet::new(),
             events: Vec::new(),
         }
     }
@@ -319,6 +322,10 @@ impl Inbounds {
     /// Ends a connection; with a reason it is counted, and told if it was a stranger's.
     pub(crate) fn close(&mut self, index: usize, reason: Option<String>, outside: &mut Outside<'_>) {
         let Some(mut inbound) = self.table[index].take() else { return };
+        if let Some(host) = inbound.host {
+            // It says so again when it calls again.
+            self.full.remove(&host);
+        }
         // Dropping the socket deregisters it as well.
         let _ = outside.registry.deregister(inbound.socket.stream());
         if let Some(reason) = reason {
@@ -344,7 +351,7 @@ impl Inbounds {
 /// Calls `visit` with every message of a frame's body, and `mark` with what says how far the sender's journal is durable; `Err` if the frame is not what a sound host sends.
 pub(crate) fn each_message<M: Decode>(
     body: Bytes,
-    mut mark: impl FnMut(u64),
+    mut mark: impl FnMut(Mark),
     mut visit: impl FnMut(NodeId, NodeId, Result<M, kernel::DecodeError>),
 ) -> Result<(), String> {
     let mut body = Reader::new(body);
@@ -352,7 +359,7 @@ pub(crate) fn each_message<M: Decode>(
         let envelope = Envelope::decode(&mut body).map_err(|error| format!("malformed frame: {error}"))?;
         let mut message = Reader::new(envelope.message);
         if envelope.to.place() == MARKS {
-            mark(u64::decode(&mut message).map_err(|error| format!("malformed mark: {error}"))?);
+            mark(Mark::decode(&mut message).map_err(|error| format!("malformed mark: {error}"))?);
             continue;
         }
         visit(envelope.from, envelope.to, M::decode(&mut message));

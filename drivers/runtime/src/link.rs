@@ -3,7 +3,7 @@
 
 use crate::data::Incarnation;
 use crate::handshake::{GREETING_BYTES_MAX, Hello, Reply, framed, take_greeting};
-use crate::marks::{MARKS, Standing};
+use crate::marks::{MARKS, Mark, Standing};
 use crate::metrics::Metrics;
 use crate::socket::{After, Readiness, Socket};
 use crate::tls::PeerTls;
@@ -33,6 +33,8 @@ pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(2);
 const FRAME_BYTES: usize = 64 << 10;
 /// What is kept of a queue's memory when it is empty.
 const QUEUE_KEPT_BYTES: usize = 256 << 10;
+
+const NOTHING_MARKED: Mark = Mark { batches: 0, full: false };
 
 enum State {
     /// Waits for its time.
@@ -122,8 +124,8 @@ pub(crate) struct Link {
     complaint: Option<String>,
     /// The other end knows of more batches than this host has found.
     behind: Option<u64>,
-    /// How many durable batches the other end was told of over this connection.
-    marked: u64,
+    /// What the other end was told last over this connection.
+    marked: Mark,
 }
 
 impl Link {
@@ -140,7 +142,7 @@ impl Link {
             complaint: None,
             partner: None,
             behind: None,
-            marked: 0,
+            marked: NOTHING_MARKED,
         }
     }
 
@@ -172,14 +174,17 @@ impl Link {
         self.behind.take()
     }
 
-    /// Says how many batches are durable, before what follows from that.
-    pub(crate) fn mark(&mut self, me: HostId, batches: u64, settings: &LinkSettings) {
+    /// Says how many batches are durable, before what follows from that; true if the other end learns that the disk is full, or is
+    /// not any more.
+    pub(crate) fn mark(&mut self, me: HostId, mark: &Mark, settings: &LinkSettings) -> bool {
         let wanted = self.partner().is_some_and(|partner| partner.standing.is_some());
-        if !wanted || self.marked >= batches || self.queued_bytes() > settings.queue_bytes_max {
-            return;
+        if !wanted || self.marked == *mark || self.queued_bytes() > settings.queue_bytes_max {
+            return false;
         }
-        self.marked = batches;
-        self.writer.envelope(NodeId::new(me, MARKS), NodeId::new(self.host, MARKS), &batches);
+        let news = self.marked.full != mark.full;
+        self.marked = mark.clone();
+        self.writer.envelope(NodeId::new(me, MARKS), NodeId::new(self.host, MARKS), mark);
+        news
     }
 
     /// Queues a message.
@@ -373,7 +378,7 @@ impl Link {
             )),
             Some(Reply::Welcome { incarnation, message_version, standing }) => {
                 self.partner = Some(Partner { incarnation, message_version, standing });
-                self.marked = 0;
+                self.marked = NOTHING_MARKED;
                 let before = std::mem::replace(&mut self.state, State::Down { retry_at: outside.now });
                 if let State::Greeting { socket, .. } = before {
                     self.state = State::Up { socket };

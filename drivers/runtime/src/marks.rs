@@ -31,6 +31,16 @@ pub struct Standing {
     pub found: u64,
 }
 
+kernel::record! {
+    /// What a host says of itself before what it sends.
+    pub(crate) struct Mark {
+        /// How many batches are durable.
+        batches: u64,
+        /// Its disk is full.
+        full: bool,
+    }
+}
+
 /// A host has found fewer batches than it had told of.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Behind {

@@ -28,6 +28,8 @@ pub(crate) struct Nodes<N: Node> {
     touched: Vec<NodeIndex>,
     pub(crate) now: Instant,
     pub(crate) wall: Wall,
+    /// What roles are told of disks.
+    pub(crate) disk_full: bool,
 }
 
 type Message<N> = <<N as Node>::Family as Family>::Message;
@@ -36,7 +38,7 @@ type Request<N> = <<N as Node>::Family as Family>::Request;
 impl<N: Node> Nodes<N> {
     pub(crate) fn new(now: Instant, wall: Wall) -> Self {
         let (slots, dirty, touched) = (Vec::new(), Vec::new(), Vec::new());
-        Self { slots, timers: Timers::default(), dirty, touched, now, wall }
+        Self { slots, timers: Timers::default(), dirty, touched, now, wall, disk_full: false }
     }
 
     pub(crate) fn push(&mut self, id: NodeId, node: N, effects: Effects<N::Family>, rng: Rng) {
@@ -51,7 +53,8 @@ impl<N: Node> Nodes<N> {
 
     fn call(&mut self, index: NodeIndex, call: impl FnOnce(&mut N, Situation<'_>, &mut Effects<N::Family>)) {
         let slot = &mut self.slots[index.0];
-        let situation = Situation { node: slot.id, now: self.now, wall: self.wall, rng: &mut slot.rng };
+        let (now, wall, disk_full) = (self.now, self.wall, self.disk_full);
+        let situation = Situation { node: slot.id, now, wall, rng: &mut slot.rng, disk_full };
         call(&mut slot.node, situation, &mut slot.effects);
         if !slot.dirty {
             slot.dirty = true;

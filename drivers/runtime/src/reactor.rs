@@ -42,6 +42,9 @@ const CLIENT_BYTES_PER_BURST: usize = 1 << 20;
 /// An empty batch vouches for the last one after so much quiet.
 const WITNESS_AFTER: Duration = Duration::from_millis(20);
 const DISK_RETRY_EVERY: Duration = Duration::from_millis(250);
+const TELL_SHORT_EVERY: Duration = Duration::from_secs(60);
+/// A disk on which a blob found no room counts as full for this long after the last try.
+const BLOBS_FULL_FOR: Duration = Duration::from_secs(1);
 /// Records waiting for the disk beyond which nothing is read from other hosts either.
 const STAGED_BYTES_MAX: usize = 64 << 20;
 
@@ -87,8 +90,15 @@ pub(crate) struct Reactor<N: Node> {
     paused: bool,
     /// Readiness that arrived during a pause.
     stashed: BTreeMap<usize, Readiness>,
-    /// What the journal was last said to wait for.
+    /// What the journal waits for, from the first record that had to wait on.
     shortage: Option<Shortage>,
+    /// It is room on the disk: roles refuse writes meanwhile.
+    pub(crate) disk_full: bool,
+    /// When a shortage was last said, and which is still to be said to be over.
+    short_told_at: Option<Instant>,
+    over_untold: Option<Shortage>,
+    /// When a blob last waited for room.
+    blobs_full_at: Option<Instant>,
     disk_retry_at: Option<Instant>,
     witness_at: Option<Instant>,
     syncs_seen: u64,
@@ -189,6 +199,10 @@ impl<N: Node + 'static> Reactor<N> {
             paused: false,
             stashed: BTreeMap::new(),
             shortage: None,
+            disk_full: false,
+            short_told_at: None,
+            over_untold: None,
+            blobs_full_at: None,
             disk_retry_at: None,
             witness_at: None,
             syncs_seen: 0,
@@ -303,8 +317,9 @@ impl<N: Node + 'static> Reactor<N> {
     }
 
     fn may_read_clients(&self) -> bool {
-        let journal = self.journal.as_ref();
-        self.router.inbox.is_empty() && journal.is_none_or(|journal| !journal.is_blocked())
+        // While the disk is full, roles refuse what would have to be written, and answer the rest.
+        self.journal.as_ref().is_none_or(|journal| !journal.is_blocked() || self.disk_full)
+            && self.may_read_hosts()
     }
 
     fn may_read_hosts(&self) -> bool {
@@ -409,8 +424,8 @@ impl<N: Node + 'static> Reactor<N> {
         self.flush();
         if self.journal.is_some() {
             self.commit()?;
-            self.mark_links();
-            if self.release() {
+            let news = self.mark_links();
+            if self.release() || news {
                 self.flush();
             }
         }
@@ -438,16 +453,11 @@ impl<N: Node + 'static> Reactor<N> {
         if journal.is_disk_full() && self.disk_retry_at.is_none() {
             self.disk_retry_at = Some(self.nodes.now + DISK_RETRY_EVERY);
         }
-        let shortage = journal.shortage().filter(|_| journal.is_blocked());
-        if shortage != self.shortage {
-            self.events_out.push(match (shortage, self.shortage) {
-                (Some(Shortage::Space), _) => HostEvent::DiskFull,
-                (Some(of), _) => HostEvent::Short { of },
-                (None, Some(Shortage::Space)) => HostEvent::DiskBack,
-                (None, _) => HostEvent::NoLongerShort,
-            });
-            self.shortage = shortage;
-        }
+        // Until there is some: not only while a record waits, since none is taken then.
+        let waits = journal.is_disk_full() && (journal.is_blocked() || self.shortage.is_some());
+        self.shortage = journal.shortage().filter(|_| waits);
+        let full = self.shortage == Some(Shortage::Space);
+        let changed = full != std::mem::replace(&mut self.disk_full, full);
         let syncs = journal.sync_latency().1;
         if !journal.is_unwitnessed() {
             self.witness_at = None;
@@ -458,7 +468,33 @@ impl<N: Node + 'static> Reactor<N> {
             self.witness_at = None;
         }
         self.syncs_seen = syncs;
+        if changed {
+            self.judge_disks();
+        }
+        self.tell_of_shortage();
         Ok(())
+    }
+
+    /// What is short again and again is told of once a minute.
+    fn tell_of_shortage(&mut self) {
+        let now = self.nodes.now;
+        if self.blobs.due().is_some() && self.blobs.shortage().is_none_or(|of| of == Shortage::Space) {
+            self.blobs_full_at = Some(now);
+        }
+        let told_lately = self.short_told_at.is_some_and(|at| now.since(at) < TELL_SHORT_EVERY);
+        match self.shortage {
+            Some(of) if !told_lately => {
+                (self.short_told_at, self.over_untold) = (Some(now), Some(of));
+                let space = of == Shortage::Space;
+                self.events_out.push(if space { HostEvent::DiskFull } else { HostEvent::Short { of } });
+            }
+            Some(_) => {}
+            None => match self.over_untold.take() {
+                Some(Shortage::Space) => self.events_out.push(HostEvent::DiskBack),
+                Some(_) => self.events_out.push(HostEvent::NoLongerShort),
+                None => {}
+            },
+        }
     }
 
     /// Tells the nodes what became of their blobs.
@@ -486,7 +522,7 @@ impl<N: Node + 'static> Reactor<N> {
             // Without it the next start knows as much as after a crash.
             let _ = journal.close();
         }
-        self.mark_links();
+        let _ = self.mark_links();
         self.release();
         self.flush();
         Ok(())
@@ -521,7 +557,9 @@ impl<N: Node + 'static> Reactor<N> {
         metrics.blobs = self.blobs.counts();
         metrics.archive = self.blobs.archive_counts();
         metrics.shortage = self.shortage.or(self.blobs.shortage());
-        metrics.disk_full = metrics.shortage == Some(Shortage::Space);
+        // Between two tries nothing waits.
+        let blobs_wait = self.blobs_full_at.is_some_and(|at| self.nodes.now.since(at) < BLOBS_FULL_FOR);
+        metrics.disk_full = metrics.shortage == Some(Shortage::Space) || blobs_wait;
         metrics
     }
 

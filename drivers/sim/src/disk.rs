@@ -7,11 +7,15 @@
 use crate::blobs::Files;
 use crate::draw::{mix, unit};
 use crate::plan::Loss;
-use kernel::{Place, Position};
+use kernel::{Place, Position, planted};
 use std::collections::{BTreeMap, VecDeque};
 
 const FRAME_HEADER_BYTES: usize = 8;
 const RECORD_HEADER_BYTES: usize = 12;
+/// Of so many disks that rot, one loses the end of its journal.
+const LOSES_ITS_END: u64 = 4;
+/// Half of those lose no more than so many records.
+const NEWEST: usize = 20;
 /// Trimmed records are dropped from the disk when they may have come to this much, or half of it.
 const COMPACT_ABOVE_BYTES: u64 = 64 << 10;
 
@@ -198,14 +202,30 @@ impl Disk {
         lost
     }
 
-    /// Flips one durable bit; false if there is none.
+    /// Flips one durable bit, or takes the journal's end away, as when its newest segments are deleted or an old copy is put in its
+    /// place; false if nothing is durable.
     pub(crate) fn rot(&mut self, draw: u64) -> bool {
         let bits = (self.durable - self.base) * 8;
         if bits == 0 {
             return false;
         }
+        if mix(draw, 1).is_multiple_of(LOSES_ITS_END) {
+            return self.lose_end(mix(draw, 2));
+        }
         let bit = ((u128::from(draw) * u128::from(bits)) >> 64) as usize;
         self.bytes[bit / 8] ^= 1 << (bit % 8);
+        true
+    }
+
+    /// What is left is sound in itself.
+    fn lose_end(&mut self, draw: u64) -> bool {
+        let durable = self.frames.iter().take_while(|frame| frame.end() <= self.durable).count();
+        let share = if draw & 1 == 0 { durable } else { durable.min(NEWEST) };
+        let Some(frame) = durable.checked_sub(1 + (mix(draw, 3) as usize) % share.max(1)) else {
+            return false;
+        };
+        let from = (self.frames[frame].offset - self.base) as usize;
+        self.bytes[from..].fill(0);
         true
     }
 
@@ -242,7 +262,10 @@ impl Disk {
         let good = self.frames.iter().position(|&frame| self.read(frame).is_none());
         if let Some(bad) = good {
             let frame = self.frames[bad];
-            if frame.offset < self.durable {
+            let end_is_gone =
+                || self.bytes[(frame.offset - self.base) as usize..].iter().all(|byte| *byte == 0);
+            // Segments say how far the journal was prepared, and other hosts how far it was durable.
+            if frame.offset < self.durable && !(planted!(K31) && end_is_gone()) {
                 return Err(Corrupt { place: frame.place, position: frame.position });
             }
             self.bytes.truncate((frame.offset - self.base) as usize);
@@ -334,6 +357,19 @@ mod tests {
             disk.bytes[(bit / 8) as usize] ^= 1 << (bit % 8);
             assert!(disk.recover().is_err(), "bit {bit} went unnoticed");
         }
+    }
+
+    // A journal that ends early and is whole otherwise must not pass for all that was promised.
+    #[test]
+    fn an_end_that_is_gone_is_reported() {
+        let mut lost = 0;
+        for draw in 0..400 {
+            let mut disk = disk(10);
+            assert!(disk.rot(draw));
+            lost += u64::from(disk.read(disk.frames[9]).is_none() && disk.bytes.ends_with(&[0; 20]));
+            assert!(disk.recover().is_err(), "draw {draw}");
+        }
+        assert!(lost > 50, "only {lost} lost their end");
     }
 
     // A synced write that went elsewhere must not look like a clean journal.

@@ -61,7 +61,8 @@ impl<N: Node> Host<N> {
         let wall = self.clock.wall(out.now);
         let Seat { id, node, effects, rng, touched, .. } = &mut self.seats[seat];
         *touched = true;
-        call(node, Situation { node: *id, now, wall, rng }, effects);
+        let disk_full = out.now < self.disk_full_until;
+        call(node, Situation { node: *id, now, wall, rng, disk_full }, effects);
         if !effects.is_empty() {
             self.carry_out(seat, out);
         }

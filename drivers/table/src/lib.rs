@@ -17,6 +17,8 @@ pub type Did<F> = Vec<Effect<<F as Family>::Message, <F as Family>::Response>>;
 pub struct Table<R: Role> {
     /// The role, to be looked at.
     pub role: R,
+    /// Whether it is told that nothing can be made durable.
+    pub disk_full: bool,
     me: NodeId,
     now: Instant,
     rng: Rng,
@@ -34,7 +36,7 @@ impl<R: Role> Table<R> {
     /// The role as `me`, before its start.
     pub fn unstarted(role: R, me: NodeId) -> Self {
         let (now, effects) = (Instant(1 << 40), Effects::new(Position(0), false));
-        Self { role, me, now, rng: Rng::seeded(1), effects }
+        Self { role, disk_full: false, me, now, rng: Rng::seeded(1), effects }
     }
 
     /// The start.
@@ -59,6 +61,7 @@ impl<R: Role> Table<R> {
             now: self.now,
             wall: Wall { earliest: 0, latest: 0 },
             rng: &mut self.rng,
+            disk_full: self.disk_full,
         };
         call(&mut self.role, &mut Cx::new(situation, &mut self.effects));
         self.effects.drain().collect()

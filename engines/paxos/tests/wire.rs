@@ -127,6 +127,7 @@ fn messages() -> Vec<Message> {
         acceptor::Known { configurations: configurations() }.into(),
         acceptor::Executed { from: Slot(4), below: slot }.into(),
         acceptor::Resume { from: slot }.into(),
+        acceptor::Durable { voted_through: slot }.into(),
         replica::Chosen { ballot, slot, value: None }.into(),
         replica::Voted { ballot, slot, value: batch() }.into(),
         replica::Read {

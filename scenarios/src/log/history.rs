@@ -138,7 +138,7 @@ impl History {
                     let first = self.firsts.entry(refused.name.clone()).or_insert(0);
                     *first = refused.at.max(*first);
                 }
-                Why::Exists | Why::Unknown | Why::Busy | Why::Unarchived => {}
+                Why::Exists | Why::Unknown | Why::Busy | Why::Unarchived | Why::DiskFull => {}
                 Why::Malformed | Why::Full | Why::TooLarge | Why::Unsupported => {
                     invariant!(LIVE, false, "{}: {refused:?}", id.0);
                 }

@@ -39,6 +39,11 @@ impl History {
         if *order == sequence::UNKNOWN {
             return;
         }
+        if *order == sequence::DISK_FULL {
+            // Whatever is given for it now is given for nothing that was asked.
+            self.calls.remove(&id);
+            return;
+        }
         let order = Order::decoded(order).expect("a space was asked for, so an order is the answer");
         let spaces: Vec<Space> = order.numbers.iter().map(|placed| placed.space).collect();
         invariant!(UNIQ, spaces == asked.spaces, "asked for {:?}, given {:?}", asked.spaces, order.numbers);

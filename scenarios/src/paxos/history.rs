@@ -86,8 +86,10 @@ impl Histories {
             }
             Outcome::Done(bytes) => decode(&bytes),
             Outcome::Refused(Refusal::MaybeExecuted) => return self.unknown(node, open),
-            Outcome::Refused(Refusal::Busy) if self.messages_repeat => return self.unknown(node, open),
-            Outcome::Refused(Refusal::Busy) => {
+            Outcome::Refused(Refusal::Busy | Refusal::DiskFull) if self.messages_repeat => {
+                return self.unknown(node, open);
+            }
+            Outcome::Refused(Refusal::Busy | Refusal::DiskFull) => {
                 // If it is executed all the same, whoever reads it proves the refusal wrong.
                 if let Some(recorded) = open.recorded {
                     self.linearizable.fail(recorded, Time(now));

@@ -77,6 +77,7 @@ const MARKS: &[&str] = &[
     "batcher.refused_a_change_that_lost",
     "batcher.refused_a_read_as_busy",
     "batcher.refused_as_busy",
+    "batcher.refused_for_want_of_disk_space",
     "batcher.refused_as_malformed",
     "batcher.resent_a_batch",
     "client.gave_up_a_busy_call",

@@ -191,6 +191,9 @@ fn refusal(refused: Refused) -> Failed {
         Why::Full => {
             (StatusCode::INSUFFICIENT_STORAGE, format!("no room for {name}"), Some(("free_bytes", at)))
         }
+        Why::DiskFull => {
+            (StatusCode::INSUFFICIENT_STORAGE, "the disk is full: nothing was done".to_owned(), None)
+        }
         Why::TooLarge => (StatusCode::PAYLOAD_TOO_LARGE, "one append may hold 1 MiB".to_owned(), None),
         Why::Unarchived => (
             StatusCode::SERVICE_UNAVAILABLE,

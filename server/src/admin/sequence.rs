@@ -3,7 +3,7 @@
 use super::Admin;
 use crate::family;
 use crate::spaces;
-use ::sequence::{Ask, LABEL_BYTES_MAX, UNKNOWN};
+use ::sequence::{Ask, DISK_FULL, LABEL_BYTES_MAX, UNKNOWN};
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
@@ -69,13 +69,20 @@ pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
     let all = async {
         let mut places = Vec::with_capacity(calls.len());
         for call in calls {
-            places.push(place_of(call.await.ok(), &numbered, &next.spaces)?);
+            let answer = call.await.ok();
+            if matches!(&answer, Some(family::Response::Mason(mason::Response(body))) if *body == DISK_FULL) {
+                return Err(true);
+            }
+            places.push(place_of(answer, &numbered, &next.spaces).ok_or(false)?);
         }
-        Some(places)
+        Ok(places)
     };
     match tokio::time::timeout(ANSWER_WITHIN, all).await {
-        Ok(Some(places)) => Json(json!({ "places": places })).into_response(),
-        Ok(None) | Err(_) => error(
+        Ok(Ok(places)) => Json(json!({ "places": places })).into_response(),
+        Ok(Err(true)) if next.count == 1 => {
+            error(StatusCode::INSUFFICIENT_STORAGE, "the disk is full: nothing was done")
+        }
+        Ok(Err(_)) | Err(_) => error(
             StatusCode::GATEWAY_TIMEOUT,
             "not all were answered in time; some numbers may have been assigned",
         ),

@@ -137,6 +137,12 @@ impl Endpoint {
                 error.to_string(),
                 "ordinate kv get KEY",
             ),
+            CallError::DiskFull => Failure::failed(
+                "O1025",
+                "the disk is full: the request was not executed",
+                error.to_string(),
+                "make room; ordinate status shows which host's disk is full",
+            ),
             CallError::Busy => Failure::failed(
                 "O1024",
                 "the service is busy: the request was not executed",

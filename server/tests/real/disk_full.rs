@@ -2,10 +2,12 @@
 
 use crate::cluster::{Cluster, PATIENCE};
 use crate::failover::clients;
+use crate::http::{self, Answer};
 use crate::load::Load;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A small file system that is gone when this is dropped.
 pub struct Small(PathBuf);
@@ -88,6 +90,112 @@ fn full_disks_make_clients_wait_and_nothing_else() {
         cluster.kill_all();
         cluster.launch_all();
         cluster.until_ready().await;
+        drop(cluster);
+        drop(mounted);
+    });
+}
+
+/// What each service is asked to write, and to read.
+const WRITES: [(&str, &str, &str); 3] = [
+    ("PUT", "/v1/kv/there", "again"),
+    ("POST", "/v1/log/jobs/append", "again"),
+    ("POST", "/v1/sequence/next", "{\"spaces\": [\"s\"]}"),
+];
+const READS: [&str; 2] = ["/v1/kv/there?raw", "/v1/log/jobs?from=0"];
+/// No answer to a refused write, and to a read, may take longer.
+const AT_ONCE: Duration = Duration::from_millis(1_000);
+
+fn timed(admin: SocketAddr, method: &str, path: &str, body: &str) -> (Answer, Duration) {
+    let begun = Instant::now();
+    let answer = http::ask(admin, method, path, body.as_bytes()).expect("an answer");
+    (answer, begun.elapsed())
+}
+
+fn says_full(admin: SocketAddr) -> bool {
+    let page = http::ask(admin, "GET", "/metrics", b"").expect("an answer").text();
+    page.lines().any(|line| line == "ordinate_disk_full 1")
+}
+
+// Clients that wait ten seconds for each write, or cannot read what is there, are no better off than without a cluster.
+#[test]
+fn full_disks_refuse_writes_at_once_and_answer_reads() {
+    crate::alone(async {
+        let services = "[sequence]\nspaces = [\"s\"]\n[log]\nspaces = 1\nspace_bytes = \"60MiB\"\n";
+        let Some((cluster, mounted)) = start_on_small_disks(services).await else { return };
+        let admins: Vec<SocketAddr> = cluster.hosts.iter().map(|host| host.admin).collect();
+        let created =
+            http::ask(admins[0], "PUT", "/v1/log/jobs?retain_bytes=1048576", b"").expect("an answer");
+        assert_eq!(created.code, 201, "{}", created.text());
+        for (method, path, body) in WRITES {
+            let (answer, _) = timed(admins[0], method, path, body);
+            assert_eq!(answer.code, 200, "{path}: {}", answer.text());
+        }
+        let fillers: Vec<PathBuf> = (0..2).map(|host| fill(&cluster.data_of(host))).collect();
+        let begun = Instant::now();
+        let filler = vec![b'x'; 60 << 10];
+        // Until both say so: what is on its way then waits, and is answered when there is room.
+        std::thread::scope(|scope| {
+            while !(says_full(admins[0]) && says_full(admins[1])) {
+                assert!(begun.elapsed() < PATIENCE, "no disk is full\n{}", cluster.logs());
+                for admin in &admins {
+                    scope.spawn(|| http::ask(*admin, "PUT", "/v1/kv/filler", &filler));
+                }
+                std::thread::sleep(Duration::from_millis(50));
+            }
+            let full_at = Instant::now();
+            let (mut longest_write, mut longest_read, mut steady) = (Duration::ZERO, Duration::ZERO, 0);
+            while full_at.elapsed() < Duration::from_secs(4) {
+                for &admin in &admins {
+                    for (method, path, body) in WRITES {
+                        let (answer, took) = timed(admin, method, path, body);
+                        assert_eq!(
+                            answer.code,
+                            507,
+                            "{path} after {:?}: {}",
+                            full_at.elapsed(),
+                            answer.text()
+                        );
+                        longest_write = longest_write.max(took);
+                    }
+                    for path in READS {
+                        let (answer, took) = timed(admin, "GET", path, "");
+                        assert_eq!(answer.code, 200, "{path}: {}", answer.text());
+                        longest_read = longest_read.max(took);
+                    }
+                }
+                assert!(says_full(admins[0]) && says_full(admins[1]), "the metric flaps");
+                steady += 1;
+                std::thread::sleep(Duration::from_millis(40));
+            }
+            let said = |host: usize| cluster.log(host).matches("the disk is full").count();
+            let lines = (said(0), said(1));
+            for filler in &fillers {
+                std::fs::remove_file(filler).expect("it was written");
+            }
+            let room_at = Instant::now();
+            let mut back = Duration::ZERO;
+            for &admin in &admins {
+                for (method, path, body) in WRITES {
+                    while timed(admin, method, path, body).0.code != 200 {
+                        assert!(
+                            room_at.elapsed() < PATIENCE,
+                            "{path} does not come back\n{}",
+                            cluster.logs()
+                        );
+                        std::thread::sleep(Duration::from_millis(10));
+                    }
+                    back = back.max(room_at.elapsed());
+                }
+            }
+            println!(
+                "two of three disks full for 4 s: writes of three services refused on all hosts, the slowest in \
+                 {longest_write:?}; reads answered, the slowest in {longest_read:?}; disk_full 1 in {steady} of \
+                 {steady} looks; {lines:?} lines; back {back:?} after there was room"
+            );
+            assert!(longest_write < AT_ONCE && longest_read < AT_ONCE, "{longest_write:?} {longest_read:?}");
+            assert_eq!(lines, (1, 1), "one line a minute\n{}", cluster.logs());
+            assert!(back < Duration::from_secs(2), "{back:?}");
+        });
         drop(cluster);
         drop(mounted);
     });

@@ -70,3 +70,84 @@ fn a_stopped_hosts_directory_is_read_and_a_flipped_bit_is_found() {
         assert!(said.contains(&format!("{name} is damaged at byte 8192")), "{said}");
     });
 }
+
+fn stop(cluster: &mut Cluster, host: usize) {
+    cluster.signal(host, "-TERM");
+    let asked = Instant::now();
+    while cluster.is_alive(host) {
+        assert!(asked.elapsed() < PATIENCE, "the host does not stop\n{}", cluster.logs());
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn copy_of(from: &Path, to: &Path) {
+    let _ = std::fs::remove_dir_all(to);
+    std::fs::create_dir_all(to).expect("the folder is writable");
+    for entry in std::fs::read_dir(from).expect("it is there").flatten() {
+        let target = to.join(entry.file_name());
+        if entry.path().is_dir() {
+            copy_of(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).expect("it can be copied");
+        }
+    }
+}
+
+// A host that votes without what it has acknowledged makes acknowledged writes read as "not found".
+#[test]
+fn a_host_without_its_newest_segment_or_of_an_old_copy_is_refused() {
+    alone(async {
+        let mut cluster = Cluster::start(3, "", "").await;
+        let put = |cluster: &Cluster, key: String| {
+            let answer = crate::http::ask(cluster.hosts[0].admin, "PUT", &format!("/v1/kv/{key}"), b"value");
+            assert_eq!(answer.expect("an answer").code, 200, "{key}");
+        };
+        (0..20).for_each(|key| put(&cluster, format!("old{key}")));
+        let (data, old) = (cluster.data_of(2), cluster.folder.join("old"));
+        stop(&mut cluster, 2);
+        copy_of(&data, &old);
+        cluster.launch(2);
+        cluster.until_ready().await;
+        (0..20).for_each(|key| put(&cluster, format!("new{key}")));
+        stop(&mut cluster, 2);
+
+        // Each of its newest segments, and all of them.
+        let whole = cluster.folder.join("whole");
+        copy_of(&data, &whole);
+        let segments: Vec<String> =
+            files_of(&data.join("journal")).into_keys().filter(|name| name.starts_with("segment-")).collect();
+        assert!(segments.len() >= 2, "{segments:?}");
+        for gone in 1..=segments.len() {
+            copy_of(&whole, &data);
+            for name in segments.iter().rev().take(gone) {
+                std::fs::remove_file(data.join("journal").join(name)).expect("it is there");
+            }
+            let looked = cluster.ordinate(&["inspect", &data.display().to_string()]).await;
+            let said = String::from_utf8_lossy(&looked.stderr).into_owned();
+            assert!(
+                looked.status.code() == Some(1) && said.starts_with("error[O2108]"),
+                "{gone} gone: {said}"
+            );
+            let refused = cluster.refusal(2);
+            assert!(refused.said.contains("error[O2108]"), "{gone} gone: {}", refused.said);
+        }
+        copy_of(&whole, &data);
+        std::fs::remove_dir_all(data.join("journal")).expect("it is there");
+        let refused = cluster.refusal(2);
+        assert!(refused.said.contains("error[O2108]"), "no journal: {}", refused.said);
+
+        // Sound in itself: only the others know.
+        copy_of(&old, &data);
+        let refused = cluster.refusal(2);
+        assert!(refused.said.contains("error[O2108]"), "an old copy: {}", refused.said);
+        assert!(refused.said.contains("old copy"), "{}", refused.said);
+
+        copy_of(&whole, &data);
+        cluster.launch(2);
+        cluster.until_ready().await;
+        for key in (0..20).map(|key| format!("new{key}")) {
+            let answer = crate::http::ask(cluster.hosts[2].admin, "GET", &format!("/v1/kv/{key}"), b"");
+            assert_eq!(answer.expect("an answer").code, 200, "{key}");
+        }
+    });
+}

@@ -95,7 +95,10 @@ fn full_disks_hold_appends_up_and_lose_none() {
             }
         };
         assert!(
-            matches!(refused, LogError::Call(CallError::TimedOut(_) | CallError::MaybeExecuted)),
+            matches!(
+                refused,
+                LogError::Call(CallError::TimedOut(_) | CallError::MaybeExecuted | CallError::DiskFull)
+            ),
             "{refused:?} after {sent}"
         );
         assert!((0..3).any(|host| cluster.log(host).contains("the disk is full")), "{}", cluster.logs());

@@ -162,7 +162,8 @@ impl Gateway {
     /// Calls the engine's client, and acts on what it answers.
     fn with_client(&mut self, cx: &mut Cx<'_, Self>, call: impl FnOnce(&mut Client, &mut Cx<'_, Client>)) {
         let (node, now, wall) = (cx.node(), cx.now(), cx.wall());
-        let situation = Situation { node, now, wall, rng: cx.rng() };
+        let disk_full = cx.is_disk_full();
+        let situation = Situation { node, now, wall, rng: cx.rng(), disk_full };
         call(&mut self.client, &mut Cx::new(situation, &mut self.effects));
         let mut answers = Vec::new();
         for effect in self.effects.drain() {
@@ -197,6 +198,9 @@ impl Gateway {
         }
         if self.outstanding() >= CALLS_MAX {
             return tell(asker, Answer::refused(Why::Busy), cx);
+        }
+        if cx.is_disk_full() && !request.written().is_empty() {
+            return tell(asker, Answer::refused(Why::DiskFull), cx);
         }
         let unsupported = |name: &str| Answer::about(Why::Unsupported, name, 0);
         let there = |name: &str| (name != NAME).then(|| Answer::about(Why::NoSuchLog, name, 0));

@@ -254,6 +254,10 @@ impl Gateway {
         if request.written().is_empty() {
             return self.read(asker, request, cx);
         }
+        if cx.is_disk_full() {
+            cx.mark("log.refused_for_want_of_disk_space");
+            return tell(asker, Answer::refused(Why::DiskFull), cx);
+        }
         if let Some(refused) = self.refused_for_the_archive(&request) {
             return tell(asker, refused, cx);
         }

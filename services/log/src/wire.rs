@@ -311,12 +311,14 @@ pub enum Why {
     Unsupported = 12,
     /// Nothing is appended while so much waits for the archive; `at` is how many bytes do.
     Unarchived = 13,
+    /// Nothing was done: the disks are full.
+    DiskFull = 14,
 }
 
 impl Why {
     /// The reason with this number; what is not known is taken for a malformed call.
     pub fn of(number: u8) -> Self {
-        const ALL: [Why; 13] = [
+        const ALL: [Why; 14] = [
             Why::Busy,
             Why::Unknown,
             Why::Malformed,
@@ -330,6 +332,7 @@ impl Why {
             Why::TooLarge,
             Why::Unsupported,
             Why::Unarchived,
+            Why::DiskFull,
         ];
         ALL.into_iter().find(|why| *why as u8 == number).unwrap_or(Why::Malformed)
     }

@@ -20,6 +20,8 @@ kernel::timers! {
 
 /// The answer to a call of which it is not known whether it was given a place: the label tells, once it is looked for.
 pub const UNKNOWN: Bytes = Bytes::from_static(b"?");
+/// The answer to a call when the disks are full: nothing was done.
+pub const DISK_FULL: Bytes = Bytes::from_static(b"full");
 
 /// The answer to an empty call when every group would assign numbers.
 pub const READY: Bytes = Bytes::from_static(b"ready");
@@ -27,7 +29,8 @@ pub const READY: Bytes = Bytes::from_static(b"ready");
 /// Empty calls under way; more are refused.
 const PROBES_MAX: usize = 16;
 
-/// A call is an encoded [`crate::Ask`]; its answer an encoded [`mason::Order`], nothing if no space exists, or [`UNKNOWN`].
+/// A call is an encoded [`crate::Ask`]; its answer an encoded [`mason::Order`], nothing if no space
+/// exists, [`UNKNOWN`] or [`DISK_FULL`].
 #[derive(Clone, Debug)]
 pub struct Gateway {
     proxies: Vec<NodeId>,
@@ -183,6 +186,9 @@ impl Role for Gateway {
         if request.is_empty() {
             return self.begin_probe(id, cx);
         }
+        if cx.is_disk_full() {
+            return cx.respond(id, Response(DISK_FULL));
+        }
         self.push(request, Asker::Call(id), cx);
     }
 
@@ -218,6 +224,7 @@ impl Gateway {
         let known = spaces.filter(|spaces| !spaces.is_empty() && label.len() <= LABEL_BYTES_MAX);
         match known {
             None => refuse(node, id, Outcome::Malformed, cx),
+            Some(_) if cx.is_disk_full() => refuse(node, id, Outcome::DiskFull, cx),
             Some(_) if self.outstanding() >= OUTSTANDING_MAX => refuse(node, id, Outcome::Busy, cx),
             Some(spaces) => {
                 let ask = Ask { spaces: spaces.clone(), label }.encoded();

@@ -9,7 +9,7 @@ mod label;
 pub mod native;
 mod shard;
 
-pub use gateway::{Gateway, READY, UNKNOWN};
+pub use gateway::{DISK_FULL, Gateway, READY, UNKNOWN};
 pub use label::{Ask, LABEL_BYTES_MAX};
 pub use shard::Labels;
 

@@ -40,6 +40,8 @@ pub enum Outcome {
     Unknown = 2,
     /// Nothing was done: a space is not known, none is named, or the label is too long.
     Malformed = 3,
+    /// Nothing was done: the disks are full.
+    DiskFull = 4,
 }
 
 impl Outcome {
@@ -49,6 +51,7 @@ impl Outcome {
             0 => Self::Done,
             1 => Self::Busy,
             2 => Self::Unknown,
+            4 => Self::DiskFull,
             _ => Self::Malformed,
         }
     }

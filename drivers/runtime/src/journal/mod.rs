@@ -165,6 +165,7 @@ pub struct Journal {
     /// What was short when a write or a segment was last tried in vain.
     shortage: Option<Shortage>,
     blocked: bool,
+    full: bool,
     unwitnessed: bool,
     failed: bool,
     /// Why no segment could be prepared, other than for want of space.
@@ -226,6 +227,7 @@ impl Journal {
             stuck: None,
             shortage: None,
             blocked: false,
+            full: false,
             unwitnessed: false,
             failed: false,
             prepare_error: None,
@@ -392,9 +394,10 @@ impl Journal {
         self.stuck.is_some() || (self.blocked && !self.runs.is_empty())
     }
 
-    /// True if the disk was full when it was last asked, or files or memory were short (see [`Self::shortage`]).
+    /// True from a moment when the disk was full, or files or memory were short (see [`Self::shortage`]), until there was
+    /// room again: while it is tried, too.
     pub fn is_disk_full(&self) -> bool {
-        self.stuck.is_some() || matches!(self.next, Next::NoSpace)
+        self.full
     }
 
     /// True if the last batch has no later one that vouches for it, or trims wait for a batch to go with.

@@ -131,10 +131,12 @@ impl Journal {
             Ok(file) => {
                 let next = Generation(self.tail().generation.0 + 1);
                 self.extent.prepared = self.extent.prepared.max(next);
+                self.full = self.stuck.is_some();
                 Next::Ready(file)
             }
             Err(error) if Shortage::of(&error).is_some() => {
                 self.shortage = Shortage::of(&error);
+                self.full = true;
                 Next::NoSpace
             }
             Err(error) => {

@@ -3,7 +3,7 @@
 use super::format::{self, BATCH_HEADER_BYTES, BatchHeader, STAND_BYTES, TRIM_BYTES};
 use super::recover::Segment;
 use super::sync::{Write, WriteError, Written};
-use super::{CommitNumber, FsyncPlacement, InFlight, Journal, JournalError, Mark};
+use super::{CommitNumber, FsyncPlacement, InFlight, Journal, JournalError, Mark, Next};
 use crate::direct::{BLOCK_BYTES, Blocks};
 use crate::shortage::Shortage;
 use crate::worker::Worker;
@@ -126,6 +126,7 @@ impl Journal {
                 let offset = in_flight.end.offset - blocks.len() as u64;
                 self.stuck = Some(Write { file, offset, blocks });
                 self.in_flight = Some(in_flight);
+                self.full = true;
                 return Ok(());
             }
             Err(WriteError::Write(source)) => {
@@ -134,6 +135,7 @@ impl Journal {
             Err(WriteError::Sync(source)) => return Err(self.fail("sync", in_flight.end.generation, source)),
         }
         self.spare = blocks;
+        self.full = matches!(self.next, Next::NoSpace);
         self.durable_mark = in_flight.end;
         self.batches_durable = in_flight.batches;
         self.durable = self.durable.max(in_flight.commit);

@@ -6,6 +6,7 @@ use crate::host::HostError;
 use crate::inbound;
 use crate::journal::Journal;
 use crate::link::{self, Link, PeerConfig, Wish};
+use crate::marks::Mark;
 use crate::socket::Readiness;
 use kernel::{HostId, Node};
 use mio::Token;
@@ -37,15 +38,25 @@ impl<N: Node + 'static> Reactor<N> {
         }
     }
 
-    /// Tells every other host how many batches are durable, before it is sent what follows from that.
-    pub(crate) fn mark_links(&mut self) {
-        let Some(batches) = self.journal.as_ref().map(Journal::batches_durable) else { return };
+    /// Tells every other host how many batches are durable, before it is sent what follows from that; true if that cannot wait for
+    /// anything else to be sent.
+    pub(crate) fn mark_links(&mut self) -> bool {
+        let Some(batches) = self.journal.as_ref().map(Journal::batches_durable) else { return false };
         if self.standing.is_none() {
-            return;
+            return false;
         }
+        let (mark, mut news) = (Mark { batches, full: self.disk_full }, false);
         for link in &mut self.router.links {
-            link.mark(self.me, batches, &self.router.settings);
+            news |= link.mark(self.me, &mark, &self.router.settings);
         }
+        news
+    }
+
+    /// Nothing can be made durable while this host's disk is full, or those of half of the hosts.
+    pub(crate) fn judge_disks(&mut self) {
+        let hosts = self.router.links.len() + 1;
+        let full = self.inbounds.full.len() + usize::from(self.disk_full);
+        self.nodes.disk_full = self.disk_full || 2 * full >= hosts.max(2);
     }
 
     /// The host that we called must be let in as if it had called us.
@@ -148,10 +159,10 @@ impl<N: Node + 'static> Reactor<N> {
 
     pub(super) fn on_frame(&mut self, host: HostId, body: kernel::Bytes) -> Result<(), String> {
         let cut = self.router.is_cut_from(host);
-        let mut marked = 0;
+        let mut marked = None;
         let outcome = inbound::each_message::<Message<N>>(
             body,
-            |batches| marked = batches.max(marked),
+            |mark| marked = Some(mark),
             |from, to, message| match message {
                 _ if cut => self.router.metrics.drop_message("link cut on purpose"),
                 Ok(message) if from.host() == host => {
@@ -164,7 +175,14 @@ impl<N: Node + 'static> Reactor<N> {
                 Err(_) => *self.router.metrics.rejects.entry("message cannot be decoded").or_insert(0) += 1,
             },
         );
-        self.inbounds.marks.tell(host, marked);
+        if let Some(Mark { batches, full }) = marked {
+            self.inbounds.marks.tell(host, batches);
+            let changed =
+                if full { self.inbounds.full.insert(host) } else { self.inbounds.full.remove(&host) };
+            if changed {
+                self.judge_disks();
+            }
+        }
         outcome
     }
 

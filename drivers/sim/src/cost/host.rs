@@ -383,7 +383,7 @@ impl<N: Node> Host<N> {
         let wall = Wall { earliest: EPOCH + nanos, latest: EPOCH + nanos };
         let Seat { id, node, effects, rng, touched, .. } = &mut self.seats[index];
         *touched = true;
-        call(node, Situation { node: *id, now: Instant(nanos), wall, rng }, effects);
+        call(node, Situation { node: *id, now: Instant(nanos), wall, rng, disk_full: false }, effects);
         if !effects.is_empty() {
             self.carry_out(index, me, out);
         }

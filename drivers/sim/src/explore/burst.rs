@@ -89,7 +89,11 @@ impl<S: Scope> Burst<'_, '_, S> {
         let mut effects = Effects::new(*next, false);
         // The same draws in the same place, or no two paths would ever meet.
         let mut rng = Rng::seeded(mix(id.as_u64(), u64::from(self.host.life)));
-        call(node, Situation { node: *id, now: Instant(0), wall: WALL, rng: &mut rng }, &mut effects);
+        call(
+            node,
+            Situation { node: *id, now: Instant(0), wall: WALL, rng: &mut rng, disk_full: false },
+            &mut effects,
+        );
         if !effects.is_empty() {
             self.carry_out(seat, effects);
         }

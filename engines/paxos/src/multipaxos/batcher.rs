@@ -143,7 +143,8 @@ struct ReadBatch {
     /// The acceptor group asked; its number and whom of it.
     group: usize,
     tally: Tally,
-    voted_through: Slot,
+    /// How far each of those heard has voted.
+    voted_through: BTreeMap<usize, Slot>,
     attempts: u64,
     sent_at: Instant,
     reads: Vec<replica::ReadGroup>,
@@ -302,6 +303,10 @@ impl Batcher {
             cx.mark("batcher.refused_as_malformed");
             return self.refuse(from, session, &commands, client::Status::Malformed, cx);
         }
+        if cx.is_disk_full() {
+            cx.mark("batcher.refused_for_want_of_disk_space");
+            return self.refuse(from, session, &commands, client::Status::DiskFull, cx);
+        }
         if commands.size() <= self.parameters.batch_bytes_max {
             return self.take(Group { client: from, session, acknowledged, kind, commands }, cx);
         }
@@ -359,6 +364,9 @@ impl Batcher {
         let mut results = client::Row::default();
         for command in commands.iter() {
             results.push(command.sequence, status, &[]);
+        }
+        if results.is_empty() && status == client::Status::DiskFull {
+            results.push(client::OPENING, status, &[]);
         }
         cx.send(to, client::Results { session, executed: Slot(0), results });
     }
@@ -488,7 +496,7 @@ impl Batcher {
             version: 0,
             group: 0,
             tally: Tally::default(),
-            voted_through: Slot(0),
+            voted_through: BTreeMap::new(),
             attempts: 0,
             sent_at: cx.now(),
             reads,
@@ -510,7 +518,7 @@ impl Batcher {
         batch.version = configuration.version;
         batch.group = cx.rng().index(groups.len());
         batch.tally = Tally::default();
-        batch.voted_through = Slot(0);
+        batch.voted_through.clear();
         let choice = cx.rng().bits();
         let group = &groups[batch.group];
         // Whoever is on this host costs nothing and may complete a majority of three.
@@ -523,12 +531,20 @@ impl Batcher {
         let groups = configuration.acceptors.groups();
         let Some(index) = groups[batch.group].index_of(from) else { return };
         batch.tally.insert(index);
-        batch.voted_through = batch.voted_through.max(message.voted_through);
-        if !groups[batch.group].is_read_quorum(batch.tally) {
+        batch.voted_through.insert(index, message.voted_through);
+        let group = &groups[batch.group];
+        if !group.is_read_quorum(batch.tally) {
             return;
         }
+        let unheard = group.members().len() - batch.voted_through.len();
+        if cx.is_disk_full() && unheard > 0 && batch.attempts == 0 {
+            // Whoever has a disk with room has voted in slots that the others cannot vote in: the more are heard, the fewer of those
+            // must be waited for.
+            return cx.mark("batcher.waits_for_all_acceptors");
+        }
+        let voted_through = chosen_below(group, &batch.voted_through);
         // The other groups may be up to one round ahead; slots before the first belong to earlier configurations.
-        let through = batch.voted_through.max(configuration.first_slot).plus(groups.len() as u64 - 1);
+        let through = voted_through.max(configuration.first_slot).plus(groups.len() as u64 - 1);
         let reads = self.end_reads(message.id);
         self.send_reads(through, reads, cx);
     }
@@ -667,6 +683,20 @@ impl Batcher {
         self.resend_set = false;
         self.flush_due = true;
     }
+}
+
+/// The slot after the last one that may be chosen, by what some acceptors of a group have voted in: a slot is chosen by a write quorum,
+/// and those who were not heard may have voted in any.
+fn chosen_below(group: &parts::Group, voted_through: &BTreeMap<usize, Slot>) -> Slot {
+    let mut voted: Vec<Slot> = voted_through.values().copied().collect();
+    voted.sort_unstable_by(|a, b| b.cmp(a));
+    let members = group.members().len();
+    let others = match group.shape() {
+        parts::Shape::Majority => members / 2,
+        parts::Shape::Grid { .. } => 0,
+    };
+    let unheard = members - voted.len();
+    voted.get(others.saturating_sub(unheard)).or(voted.first()).copied().unwrap_or(Slot(0))
 }
 
 /// What a group of reads counts for; in a message it takes four times as much at most.

@@ -46,7 +46,12 @@ pub enum Status {
     Malformed,
     /// A reconfiguration lost against another one.
     Conflict,
+    /// Not executed: the disks are full. Safe to send again when there is room.
+    DiskFull,
 }
+
+/// In the answer to an opening that was refused stands one row of this number.
+pub(super) const OPENING: Sequence = Sequence(u64::MAX);
 
 impl Status {
     fn tag(self) -> u8 {
@@ -56,11 +61,12 @@ impl Status {
             Self::SessionLost => 2,
             Self::Malformed => 3,
             Self::Conflict => 4,
+            Self::DiskFull => 5,
         }
     }
 
     fn from_tag(tag: u8) -> Option<Self> {
-        [Self::Done, Self::Busy, Self::SessionLost, Self::Malformed, Self::Conflict]
+        [Self::Done, Self::Busy, Self::SessionLost, Self::Malformed, Self::Conflict, Self::DiskFull]
             .get(usize::from(tag))
             .copied()
     }
@@ -153,6 +159,8 @@ pub enum Refusal {
     Malformed,
     /// It was not executed: another reconfiguration came first.
     Conflict,
+    /// It was not executed: the disks are full. Safe to send again when there is room.
+    DiskFull,
     /// It was not executed: too much has been waiting for as long as the client was patient. Safe to send again.
     Busy,
 }
@@ -425,6 +433,9 @@ impl Client {
     }
 
     fn on_answer(&mut self, answered: Answered, executed: Slot, cx: &mut Cx<'_, Self>) {
+        if answered.sequence == OPENING && answered.status == Status::DiskFull {
+            return self.refuse_what_nobody_has(Refusal::DiskFull, cx);
+        }
         let table = if answered.sequence < READS_FROM { &mut self.writes } else { &mut self.reads };
         if !table.contains_key(&answered.sequence) {
             return;
@@ -445,6 +456,12 @@ impl Client {
                     outstanding.sent = Sent::Nowhere;
                 }
                 return self.give_up_what_nobody_has(cx);
+            }
+            Status::DiskFull => {
+                if table.get(&answered.sequence).is_none_or(|it| it.sent != Sent::Once) {
+                    return;
+                }
+                Outcome::Refused(Refusal::DiskFull)
             }
             // Given up with the session.
             Status::SessionLost => return,
@@ -469,6 +486,19 @@ impl Client {
                 cx.respond(outstanding.id, Outcome::Refused(Refusal::Busy));
             }
         }
+    }
+
+    /// No session can be opened: the writes that wait for one were not executed.
+    fn refuse_what_nobody_has(&mut self, refusal: Refusal, cx: &mut Cx<'_, Self>) {
+        if self.opened != Opened::Asked {
+            return;
+        }
+        for (_, outstanding) in self.writes.extract_if(.., |_, it| it.sent == Sent::Nowhere) {
+            cx.respond(outstanding.id, Outcome::Refused(refusal));
+        }
+        self.unsent.clear();
+        // Another write asks for it again.
+        self.opened = Opened::No;
     }
 
     /// What was under way may have been executed before the session went; what was never sent goes to a new one.

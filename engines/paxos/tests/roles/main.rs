@@ -1,5 +1,6 @@
 //! One input, exact effects: the decisions of the roles, one by one.
 
+mod bounds;
 mod membership;
 mod replica;
 mod resume;

@@ -136,6 +136,8 @@ pub struct Gateway {
     /// What `stmk` has set; nothing is traced by it.
     trace_mask: u64,
     now: Instant,
+    /// Writes are refused meanwhile.
+    disk_full: bool,
 }
 
 impl Gateway {
@@ -170,6 +172,7 @@ impl Gateway {
             probes: Probes::default(),
             trace_mask: words::TRACE_MASK,
             now: Instant::default(),
+            disk_full: false,
             settings,
         }
     }
@@ -398,7 +401,7 @@ impl Role for Gateway {
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
         self.begin_life(cx);
-        self.now = cx.now();
+        (self.now, self.disk_full) = (cx.now(), cx.is_disk_full());
         for shard in self.settings.routes.shards.clone() {
             cx.send(shard, mason::shard::Attach {});
         }
@@ -407,7 +410,7 @@ impl Role for Gateway {
     }
 
     fn on_message(&mut self, from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
-        self.now = cx.now();
+        (self.now, self.disk_full) = (cx.now(), cx.is_disk_full());
         match message {
             ClientIn::Connected(message) => self.on_connected(from, message, cx),
             ClientIn::Input(message) => self.on_input(from, &message.bytes, cx),
@@ -432,7 +435,7 @@ impl Role for Gateway {
 
     /// From the host's server, a [`HostCall`]. What an operation comes to, the shard knows.
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
-        self.now = cx.now();
+        (self.now, self.disk_full) = (cx.now(), cx.is_disk_full());
         match HostCall::decoded(&request) {
             Ok(HostCall { operation, facts, probes }) => {
                 if let Some(operation) = operation {
@@ -450,7 +453,7 @@ impl Role for Gateway {
     }
 
     fn on_timer(&mut self, timer: GatewayTimer, cx: &mut Cx<'_, Self>) {
-        self.now = cx.now();
+        (self.now, self.disk_full) = (cx.now(), cx.is_disk_full());
         match timer {
             GatewayTimer::Tick => {
                 self.on_tick(cx);

@@ -189,6 +189,10 @@ impl Gateway {
         operation: &Operation<'_>,
         request: &[u8],
     ) -> Work {
+        if self.disk_full {
+            // "Not executed at all, retry with back off": what ZooKeeper says of a server that cannot take more.
+            return Work::Done(Reply::new(0, Code::Throttled.number(), Bytes::new()));
+        }
         if operation.updates().iter().any(|update| update.data_len() > self.settings.node_bytes_max) {
             self.metrics.nodes_refused += 1;
             return Work::Done(Reply::new(0, Code::BadArguments.number(), Bytes::new()));

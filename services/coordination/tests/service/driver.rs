@@ -198,6 +198,7 @@ impl Cluster {
                 now: self.now,
                 wall: Wall { earliest: wall, latest: wall },
                 rng: &mut self.rng,
+                disk_full: false,
             },
             &mut found.effects,
         );

@@ -490,7 +490,7 @@ const NO_THROTTLE: i32 = 0;
 /// What a refusal is in Kafka's words.
 fn code_of(refused: &Refused) -> Code {
     match refused.why {
-        Why::Busy | Why::Unarchived => Code::NOT_ENOUGH_REPLICAS,
+        Why::Busy | Why::Unarchived | Why::DiskFull => Code::NOT_ENOUGH_REPLICAS,
         Why::Unknown | Why::Moved => Code::REQUEST_TIMED_OUT,
         Why::Malformed => Code::INVALID_TOPIC,
         Why::NoSuchLog => Code::UNKNOWN_TOPIC_OR_PARTITION,

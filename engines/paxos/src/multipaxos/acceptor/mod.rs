@@ -91,6 +91,11 @@ kernel::messages! {
             /// The slot after the last.
             below: Slot,
         },
+        /// From itself: its votes below are durable.
+        12 => Durable {
+            /// The slot after the last of them.
+            voted_through: Slot,
+        },
         /// From this host's replica, which starts: what was chosen from `from` on, as far as I told you?
         11 => Resume {
             /// The first slot that it lacks.
@@ -136,6 +141,10 @@ pub struct Acceptor {
     votes: SlotRing<Vote>,
     /// Slots that are chosen, with the values voted for here.
     executed: Range<Slot>,
+    /// Votes below are known to be durable.
+    durable_through: Slot,
+    /// There are newer ones.
+    voted: bool,
     /// The leader heard last.
     heard: Option<(NodeId, Instant)>,
 }
@@ -153,6 +162,8 @@ impl Acceptor {
             blank: BTreeMap::new(),
             votes: SlotRing::new(Slot(0), VOTES_SPAN_MAX),
             executed: Slot(0)..Slot(0),
+            durable_through: Slot(0),
+            voted: false,
             heard: None,
         }
     }
@@ -248,7 +259,15 @@ impl Role for Acceptor {
             cx.append(&AcceptorRecord::Blank { incarnation });
             self.summary = Some(Summary::blank(incarnation));
         }
+        self.durable_through = self.summary.as_ref().map_or(Slot(0), |summary| summary.voted_through);
         self.on_timer(AcceptorTimer::Enlist, cx);
+    }
+
+    fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
+        let Some(summary) = &self.summary else { return };
+        if std::mem::take(&mut self.voted) {
+            cx.send_durable(cx.node(), Durable { voted_through: summary.voted_through });
+        }
     }
 
     fn on_message(&mut self, from: NodeId, message: AcceptorIn, cx: &mut Cx<'_, Self>) {
@@ -262,6 +281,10 @@ impl Role for Acceptor {
             AcceptorIn::Blank(message) => self.on_blank(from, message, cx),
             AcceptorIn::Born(message) => self.on_born(message, cx),
             AcceptorIn::Known(message) => self.learn(&message.configurations, cx),
+            AcceptorIn::Durable(_) if from != cx.node() => cx.reject("word of another acceptor's journal"),
+            AcceptorIn::Durable(message) => {
+                self.durable_through = self.durable_through.max(message.voted_through);
+            }
             AcceptorIn::Executed(_) | AcceptorIn::Resume(_) if Some(from) != self.replica => {
                 cx.reject("word of a replica that is not this host's");
             }
@@ -383,6 +406,7 @@ impl Acceptor {
             };
             let voted = self.votes.insert(slot, Vote { ballot, value: value.clone(), position });
             debug_assert!(voted.is_ok(), "slot {slot} was admitted");
+            self.voted = true;
         }
         let Some(summary) = self.active() else { return };
         summary.promised = ballot;
@@ -402,8 +426,15 @@ impl Acceptor {
                 batcher::Superseded { id: message.id, configurations: self.configurations.clone() },
             );
         }
-        let ack = batcher::PreReadAck { id: message.id, voted_through: summary.voted_through };
-        cx.send(from, ack);
+        // What was answered to a client had a write quorum of durable votes. Others need not be waited for, and while disks are full
+        // nobody would see the end of it.
+        let voted_through = if cx.is_disk_full() {
+            cx.mark("acceptor.told_a_reader_of_durable_votes");
+            self.durable_through
+        } else {
+            summary.voted_through
+        };
+        cx.send(from, batcher::PreReadAck { id: message.id, voted_through });
     }
 
     fn on_seal(&mut self, from: NodeId, message: Seal, cx: &mut Cx<'_, Self>) {
