@@ -144,9 +144,10 @@ pub fn start(
     let mut front_ends = vec![front_end];
     if let (Some(listen), Some(coordination)) = (sockets.zookeeper, &file.coordination) {
         let gateway = Deployment::gateway(HostId::named(name));
+        let request_bytes_max = coordination.request_bytes_max;
         front_ends.push(FrontEndConfig {
             listen,
-            build: Box::new(move || Box::new(ZooKeeper { gateway, gate: zookeeper_gate })),
+            build: Box::new(move || Box::new(ZooKeeper { gateway, gate: zookeeper_gate, request_bytes_max })),
             limits: ClientLimits {
                 connections_max: coordination.connections_max.unwrap_or(connections_max),
                 connections_per_address_max: coordination
