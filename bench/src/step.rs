@@ -109,8 +109,8 @@ pub struct Steps;
 const GROUPS_AT: usize = 24;
 
 fn items_of(value: &Value) -> usize {
-    let Value::Batch(bytes) = value else { return 0 };
-    let count = bytes.get(GROUPS_AT..GROUPS_AT + 4).and_then(|bytes| bytes.try_into().ok());
+    let Value::Batch(payload) = value else { return 0 };
+    let count = payload.bytes().get(GROUPS_AT..GROUPS_AT + 4).and_then(|bytes| bytes.try_into().ok());
     count.map_or(0, |count| u32::from_le_bytes(count) as usize)
 }
 
@@ -129,13 +129,13 @@ fn weigh_log(message: &paxos::Message) -> Weight {
         paxos::Message::Acceptor(AcceptorIn::Phase2a(message)) => Step::Phase2a.of(items_of(&message.value)),
         paxos::Message::Acceptor(AcceptorIn::PreRead(_)) => Step::PreRead.of(0),
         paxos::Message::Replica(ReplicaIn::Chosen(message)) => match &message.value {
-            Some(Value::Entry(entry)) => Step::ChosenEntry.of(entry.len()),
+            Some(Value::Entry(entry)) => Step::ChosenEntry.of(entry.bytes().len()),
             Some(value) => Step::Chosen.of(items_of(value)),
             // The value came with the vote of the same host.
             None => Step::Chosen.of(0),
         },
         paxos::Message::Replica(ReplicaIn::Voted(message)) => match &message.value {
-            Value::Entry(entry) => Step::ChosenEntry.of(entry.len()),
+            Value::Entry(entry) => Step::ChosenEntry.of(entry.bytes().len()),
             value => Step::Voted.of(items_of(value)),
         },
         paxos::Message::Replica(ReplicaIn::Read(message)) => Step::Read.of(message.reads.len()),

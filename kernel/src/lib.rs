@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod blob;
+pub mod bounds;
 mod codec;
 mod effects;
 mod embed;
@@ -20,6 +21,7 @@ mod role;
 mod time;
 
 pub use blob::{ArchiveObject, BlobEffect, BlobId, BlobNotice, BlobRange};
+pub use bounds::{Bounds, Misfit, PageBudget, TooLarge};
 pub use bytes::Bytes;
 pub use codec::{Decode, DecodeError, Encode, Reader};
 pub use effects::{Cx, Effect, Effects, Journaled, Situation};

@@ -4,8 +4,10 @@
 //! sweeps must find.
 #![forbid(unsafe_code)]
 
+mod audit;
 pub mod coordination;
 pub mod corfu;
+mod limits;
 pub mod log;
 pub mod mason;
 pub mod mutants;

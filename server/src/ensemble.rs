@@ -70,6 +70,7 @@ pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins:
         watches_max: coordination.watches_max,
         reap_every: coordination.reap_every,
         super_digest: coordination.super_digest.clone(),
+        words: coordination.words.as_deref().map_or_else(Settings::words_that_read, Settings::words_of),
         mode: if file.hosts.len() == 1 { "standalone".to_owned() } else { "follower".to_owned() },
         connections_max: file.limits.connections_max.max(coordination.connections_max.unwrap_or(0)),
         connections_per_address_max: coordination

@@ -41,6 +41,8 @@ pub struct Sockets {
     pub native: TcpListener,
     /// For ZooKeeper's clients, if the coordination service is on.
     pub zookeeper: Option<TcpListener>,
+    /// The same with TLS, where the other is without it.
+    pub zookeeper_secure: Option<TcpListener>,
     /// For Kafka's clients, if they are served.
     pub kafka: Option<TcpListener>,
 }
@@ -142,25 +144,32 @@ pub fn start(
         tls: tls.as_ref().map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
     };
     let mut front_ends = vec![front_end];
-    if let (Some(listen), Some(coordination)) = (sockets.zookeeper, &file.coordination) {
+    if let Some(coordination) = &file.coordination {
         let gateway = Deployment::gateway(HostId::named(name));
         let request_bytes_max = coordination.request_bytes_max;
-        front_ends.push(FrontEndConfig {
-            listen,
-            build: Box::new(move || Box::new(ZooKeeper { gateway, gate: zookeeper_gate, request_bytes_max })),
-            limits: ClientLimits {
-                connections_max: coordination.connections_max.unwrap_or(connections_max),
-                connections_per_address_max: coordination
-                    .connections_per_address_max
-                    .unwrap_or(file.limits.connections_per_address_max),
-                input_bytes_max: coordination.request_bytes_max + 4,
-                output_bytes_max: file.limits.client_backlog_bytes_max,
-                output_bytes_max_total: shares.zookeeper.bytes_max(),
-                unread_for_max: file.limits.unread_for_max,
-                handshake_within: Duration::from_secs(10),
-            },
-            tls: tls.as_ref().map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
-        });
+        // With a port for TLS, the other one is without it.
+        let plain = sockets.zookeeper_secure.is_some();
+        for (listen, secure) in [(sockets.zookeeper, !plain), (sockets.zookeeper_secure, true)] {
+            let Some(listen) = listen else { continue };
+            let gate = zookeeper_gate.clone();
+            let tls = tls.as_ref().filter(|_| secure);
+            front_ends.push(FrontEndConfig {
+                listen,
+                build: Box::new(move || Box::new(ZooKeeper { gateway, gate, request_bytes_max })),
+                limits: ClientLimits {
+                    connections_max: coordination.connections_max.unwrap_or(connections_max),
+                    connections_per_address_max: coordination
+                        .connections_per_address_max
+                        .unwrap_or(file.limits.connections_per_address_max),
+                    input_bytes_max: coordination.request_bytes_max + 4,
+                    output_bytes_max: file.limits.client_backlog_bytes_max,
+                    output_bytes_max_total: shares.zookeeper.bytes_max(),
+                    unread_for_max: file.limits.unread_for_max,
+                    handshake_within: Duration::from_secs(10),
+                },
+                tls: tls.map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
+            });
+        }
     }
     let directory = file.logs.as_ref().map(|logs| Directory::new(file, logs, name));
     if let (Some(listen), Some(gateway), Some(directory)) = (sockets.kafka, logs, &directory)

@@ -8,6 +8,7 @@ mod bench;
 mod cluster;
 mod commands;
 mod ensemble;
+mod facts;
 mod failure;
 mod family;
 mod host;

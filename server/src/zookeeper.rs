@@ -75,7 +75,14 @@ impl Session<Ordinate> for Connection {
         if !self.announced {
             self.announced = true;
             let certificate = cx.certificate().and_then(subject::of);
-            self.tell(Connected { address: self.address.ip().to_string(), certificate }, cx);
+            self.tell(
+                Connected {
+                    address: self.address.ip().to_string(),
+                    certificate,
+                    port: Some(self.address.port()),
+                },
+                cx,
+            );
         }
         let bytes = input.split_to(whole(input, self.request_bytes_max));
         if !bytes.is_empty() {

@@ -106,7 +106,7 @@ impl<'a> Sums<'a> {
         let id = BatchId { batcher: node, number: 1 };
         let batched =
             Batch { id: id.clone(), unbatcher: node, groups: (0..batch).map(|_| group()).collect() };
-        let value = Value::Batch(batched.encoded().into());
+        let value = Value::batch(batched.encoded()).expect("it is small");
         let row = |bytes: usize| {
             let mut row = Row::default();
             row.push(Sequence(0), Status::Done, &vec![0; bytes]);

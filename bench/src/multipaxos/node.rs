@@ -52,8 +52,10 @@ impl Unreplicated {
     }
 
     fn on_propose(&mut self, value: &Value, cx: &mut Cx<'_, Self>) {
-        let Value::Batch(bytes) = value else { return cx.reject("proposal that is no batch") };
-        let Ok(batch) = Batch::decoded(bytes) else { return cx.reject("batch that does not decode") };
+        let Value::Batch(payload) = value else { return cx.reject("proposal that is no batch") };
+        let Ok(batch) = Batch::decoded(payload.bytes()) else {
+            return cx.reject("batch that does not decode");
+        };
         let slot = self.executed;
         self.executed = slot.next();
         let mut replies = Vec::with_capacity(batch.groups.len());

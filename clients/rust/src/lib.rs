@@ -68,6 +68,9 @@ pub enum CallError {
     /// Not executed: another change of membership came first.
     #[error("another change of the membership came first; look at it and ask again")]
     Conflict,
+    /// Not executed: too much is waiting at the service, and was for a while.
+    #[error("busy, not executed: too much is waiting; send it again later")]
+    Busy,
     /// The answer cannot be read: client and server do not fit.
     #[error("the answer cannot be read ({0}); is the server newer than this client?")]
     Unreadable(String),
@@ -147,6 +150,7 @@ impl Client {
             Ok(Ok(Outcome::Refused(Refusal::MaybeExecuted))) => Err(CallError::MaybeExecuted),
             Ok(Ok(Outcome::Refused(Refusal::Malformed))) => Err(CallError::Refused),
             Ok(Ok(Outcome::Refused(Refusal::Conflict))) => Err(CallError::Conflict),
+            Ok(Ok(Outcome::Refused(Refusal::Busy))) => Err(CallError::Busy),
         }
     }
 

@@ -1,8 +1,9 @@
 //! The data directory: whose it is, and that only one process uses it.
 
 use crate::agreement::difference;
-use crate::disk::ReadOnlyDisk;
-use crate::journal::Survey;
+use crate::disk::{Disk, ReadOnlyDisk};
+use crate::journal::{Journal, JournalError, Survey};
+use crate::shortage::Shortage;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -72,11 +73,20 @@ pub enum DataError {
     },
 }
 
+impl DataError {
+    /// True if it goes away when somebody makes room.
+    pub(crate) fn is_shortage(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if Shortage::of(source).is_some())
+    }
+}
+
 const FORMAT: u32 = 1;
 const LOCK: &str = "ordinate.lock";
 const META: &str = "ordinate.meta";
 /// The line that says that a host joined a living cluster.
 const JOINED: &str = "began by-joining";
+/// The line that says that the journal says how far it reaches: one that does not has lost that, or all.
+const EXTENT_KEPT: &str = "journal extent-kept";
 /// How a line begins that has a setting.
 const MADE_WITH: &str = "made-with ";
 const META_UNFINISHED: &str = "ordinate.meta.unfinished";
@@ -99,6 +109,8 @@ pub struct Owner {
     pub joined: bool,
     /// The settings that its data cannot be used without, by name.
     pub made_with: BTreeMap<String, String>,
+    /// Its journal says how far it reaches.
+    pub extent_kept: bool,
 }
 
 /// A data directory that is only read. No host can open it until this is dropped.
@@ -139,7 +151,12 @@ impl IdleDirectory {
 
     /// What is in the journal.
     pub fn survey(&self) -> Survey<'_> {
-        Survey::of(&self.journal, self.owner.incarnation.0)
+        let incarnation = self.owner.incarnation.0;
+        let mut survey = Survey::of(&self.journal, incarnation);
+        if self.owner.extent_kept && survey.outcome.is_ok() {
+            survey.outcome = Journal::check_extent_is_there(&self.journal, incarnation);
+        }
+        survey
     }
 }
 
@@ -147,6 +164,8 @@ impl IdleDirectory {
 #[derive(Debug)]
 pub(crate) struct DataDirectory {
     pub(crate) incarnation: Incarnation,
+    path: PathBuf,
+    owner: Owner,
     _lock: File,
 }
 
@@ -177,7 +196,29 @@ impl DataDirectory {
                 wanted
             }
         };
-        Ok(Self { incarnation: owner.incarnation, _lock: lock })
+        Ok(Self { incarnation: owner.incarnation, path: path.to_owned(), owner, _lock: lock })
+    }
+
+    /// Where it is.
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Before its journal is opened: one that has lost the file that says how far it reaches has perhaps lost all.
+    pub(crate) fn check_journal(&self, journal: &dyn Disk) -> Result<(), JournalError> {
+        if !self.owner.extent_kept {
+            return Ok(());
+        }
+        Journal::check_extent_is_there(journal, self.incarnation.0)
+    }
+
+    /// When it is open: from now on it says how far it reaches.
+    pub(crate) fn note_journal(&mut self) -> Result<(), DataError> {
+        if self.owner.extent_kept {
+            return Ok(());
+        }
+        self.owner.extent_kept = true;
+        self.owner.write(&self.path).map_err(|source| DataError::Io { path: self.path.clone(), source })
     }
 }
 
@@ -226,6 +267,9 @@ impl Owner {
         if self.joined {
             body += &format!("{JOINED}\n");
         }
+        if self.extent_kept {
+            body += &format!("{EXTENT_KEPT}\n");
+        }
         for (name, value) in &self.made_with {
             body += &format!("{MADE_WITH}{name} {value}\n");
         }
@@ -259,6 +303,7 @@ impl Owner {
             host: line("host")?.to_owned(),
             incarnation: Incarnation(incarnation.map_err(|_| damaged("the incarnation is no number"))?),
             joined: text.lines().any(|line| line == JOINED),
+            extent_kept: text.lines().any(|line| line == EXTENT_KEPT),
             made_with: made_with.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         })
     }

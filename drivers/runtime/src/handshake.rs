@@ -2,6 +2,7 @@
 
 use crate::agreement::difference;
 use crate::data::Incarnation;
+use crate::marks::Standing;
 use bytes::BytesMut;
 use kernel::{Bytes, Decode, DecodeError, Encode, FRAME_HEADER_BYTES, FrameReader, FrameWriter, Reader};
 use std::collections::BTreeMap;
@@ -26,6 +27,8 @@ pub(crate) struct Hello {
     pub(crate) message_version_min: u32,
     /// What all hosts must have alike, as the caller has it. Absent in the greetings of hosts that did not compare yet.
     pub(crate) agreement: BTreeMap<String, String>,
+    /// What its journal had when its life began. Absent in the greetings of hosts without one, and of those that did not say.
+    pub(crate) standing: Option<Standing>,
 }
 
 impl Hello {
@@ -61,8 +64,18 @@ impl Hello {
 /// What the called host answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Reply {
-    Welcome { incarnation: Incarnation, message_version: u32 },
-    Refused { reason: String },
+    Welcome {
+        incarnation: Incarnation,
+        message_version: u32,
+        standing: Option<Standing>,
+    },
+    Refused {
+        reason: String,
+    },
+    /// Refused: the caller has found fewer batches in its journal than it had told of.
+    Behind {
+        told: u64,
+    },
 }
 
 impl Encode for Hello {
@@ -76,6 +89,7 @@ impl Encode for Hello {
         self.message_version.encode(out);
         self.message_version_min.encode(out);
         self.agreement.clone().into_iter().collect::<Vec<_>>().encode(out);
+        encode_standing(self.standing, out);
     }
 }
 
@@ -97,6 +111,7 @@ impl Decode for Hello {
             } else {
                 BTreeMap::new()
             },
+            standing: decode_standing(input)?,
         })
     }
 }
@@ -105,14 +120,19 @@ impl Encode for Reply {
     fn encode(&self, out: &mut Vec<u8>) {
         MAGIC.encode(out);
         match self {
-            Self::Welcome { incarnation, message_version } => {
+            Self::Welcome { incarnation, message_version, standing } => {
                 out.push(0);
                 incarnation.0.encode(out);
                 message_version.encode(out);
+                encode_standing(*standing, out);
             }
             Self::Refused { reason } => {
                 out.push(1);
                 reason.encode(out);
+            }
+            Self::Behind { told } => {
+                out.push(2);
+                told.encode(out);
             }
         }
     }
@@ -127,11 +147,30 @@ impl Decode for Reply {
             0 => Ok(Self::Welcome {
                 incarnation: Incarnation(u128::decode(input)?),
                 message_version: u32::decode(input)?,
+                standing: decode_standing(input)?,
             }),
+            2 => Ok(Self::Behind { told: u64::decode(input)? }),
             1 => Ok(Self::Refused { reason: String::decode(input)? }),
             tag => Err(DecodeError::UnknownTag("Reply", tag)),
         }
     }
+}
+
+/// Bytes of a standing.
+const STANDING_BYTES: usize = 24;
+
+fn encode_standing(standing: Option<Standing>, out: &mut Vec<u8>) {
+    if let Some(Standing { life, found }) = standing {
+        life.encode(out);
+        found.encode(out);
+    }
+}
+
+fn decode_standing(input: &mut Reader) -> Result<Option<Standing>, DecodeError> {
+    if input.remaining() < STANDING_BYTES {
+        return Ok(None);
+    }
+    Ok(Some(Standing { life: u128::decode(input)?, found: u64::decode(input)? }))
 }
 
 /// A greeting as it goes over the wire.
@@ -175,6 +214,7 @@ mod tests {
             message_version: 3,
             message_version_min: 2,
             agreement: [("levels".to_owned(), "2".to_owned())].into(),
+            standing: None,
         }
     }
 
@@ -200,6 +240,19 @@ mod tests {
         assert_eq!(decoded(first), Ok(Hello { message_version_min: 1, ..silent.clone() }));
         assert_eq!(decoded(second), Ok(silent));
         assert_eq!(decoded(later), Ok(hello()));
+        let standing = Hello { standing: Some(Standing { life: 8, found: 9 }), ..hello() };
+        assert_eq!(decoded(standing.encoded()), Ok(standing));
+        for reply in [
+            Reply::Behind { told: 3 },
+            Reply::Welcome { incarnation: Incarnation(1), message_version: 2, standing: None },
+            Reply::Welcome {
+                incarnation: Incarnation(1),
+                message_version: 2,
+                standing: Some(Standing { life: 4, found: 5 }),
+            },
+        ] {
+            assert_eq!(Reply::decode(&mut Reader::new(reply.encoded().into())), Ok(reply));
+        }
     }
 
     // An HTTP client, a TLS client or noise on the port must be turned away at its first bytes, not waited for.

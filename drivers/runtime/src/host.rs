@@ -117,7 +117,7 @@ impl HostConfig {
             message_version_min: 1,
             queue_bytes_max: 64 << 20,
             queue_bytes_max_down: 1 << 20,
-            frame_body_max: 16 << 20,
+            frame_body_max: kernel::bounds::FRAME_BYTES_MAX,
             descriptors: Descriptors::default(),
             archive: None,
             seed: None,
@@ -136,6 +136,18 @@ pub enum HostError {
     /// The journal cannot be used (any more). Nothing that it did not confirm was acknowledged.
     #[error(transparent)]
     Journal(#[from] JournalError),
+    /// Another host knows that this one's journal had held more.
+    #[error(
+        "the journal has {found} batches, and host {peer} knows that it had {told}: its end is gone, or the data are an old copy"
+    )]
+    JournalBehind {
+        /// Who knows.
+        peer: String,
+        /// How many batches there were.
+        told: u64,
+        /// How many there are.
+        found: u64,
+    },
     /// A blob cannot be written, for another reason than want of space.
     #[error("cannot {action} {}: {source}", file.display())]
     Blob {
@@ -313,6 +325,7 @@ fn open_storage(config: HostConfig) -> Result<(HostConfig, OpenStorage), HostErr
                 incarnation: fresh,
                 joined: config.joins,
                 made_with: config.agreement.for_life(),
+                extent_kept: false,
             };
             let directory = DataDirectory::open(path, owner)?;
             let disk = |name, action| match RealDisk::new(path.join(name)) {

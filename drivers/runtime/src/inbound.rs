@@ -4,6 +4,7 @@ use crate::data::Incarnation;
 use crate::event::HostEvent;
 use crate::handshake::{Hello, PROTOCOL, Reply, framed, take_greeting};
 use crate::link::SILENCE_MAX;
+use crate::marks::{MARKS, Marks};
 use crate::metrics::Metrics;
 use crate::shortage::Shortage;
 use crate::socket::{After, Readiness, Socket, listening};
@@ -62,6 +63,8 @@ pub(crate) struct Inbounds {
     readable: VecDeque<usize>,
     token_base: usize,
     frames: FrameReader,
+    /// What is known of other hosts' journals.
+    pub(crate) marks: Marks,
     pub(crate) events: Vec<HostEvent>,
 }
 
@@ -84,6 +87,7 @@ impl Inbounds {
         tls: Option<PeerTls>,
         admission: Admission,
         newcomers_max: usize,
+        marks: Marks,
         frame_body_max: usize,
         token_base: usize,
     ) -> Self {
@@ -99,6 +103,7 @@ impl Inbounds {
             readable: VecDeque::new(),
             token_base,
             frames: FrameReader { body_max: frame_body_max },
+            marks,
             events: Vec::new(),
         }
     }
@@ -239,12 +244,20 @@ impl Inbounds {
         let host = HostId::named(&hello.from);
         let known = is_known(host);
         let verdict = self.judge(hello, known);
-        let reply = match &verdict {
-            Ok(()) => Reply::Welcome {
+        let standing =
+            verdict.as_ref().ok().map(|()| self.marks.greet(host, hello.incarnation, hello.standing));
+        let reply = match (&verdict, standing) {
+            (Ok(()), Some(Err(behind))) => Reply::Behind { told: behind.told },
+            (Ok(()), _) => Reply::Welcome {
                 incarnation: self.me.incarnation,
                 message_version: self.me.message_version.min(hello.message_version),
+                standing: self.me.standing,
             },
-            Err(reason) => Reply::Refused { reason: reason.clone() },
+            (Err(reason), _) => Reply::Refused { reason: reason.clone() },
+        };
+        let verdict = match standing {
+            Some(Err(behind)) => Err(format!("host {}: {behind}", hello.from)),
+            Some(Ok(())) | None => verdict,
         };
         // A host dials anew only when its old connection is of no use to it.
         for old in 0..self.table.len() {
@@ -328,15 +341,21 @@ impl Inbounds {
     }
 }
 
-/// Calls `visit` with every message of a frame's body; `Err` if the frame is not what a sound host sends.
+/// Calls `visit` with every message of a frame's body, and `mark` with what says how far the sender's journal is durable; `Err` if the frame is not what a sound host sends.
 pub(crate) fn each_message<M: Decode>(
     body: Bytes,
+    mut mark: impl FnMut(u64),
     mut visit: impl FnMut(NodeId, NodeId, Result<M, kernel::DecodeError>),
 ) -> Result<(), String> {
     let mut body = Reader::new(body);
     while body.remaining() > 0 {
         let envelope = Envelope::decode(&mut body).map_err(|error| format!("malformed frame: {error}"))?;
-        visit(envelope.from, envelope.to, M::decode(&mut Reader::new(envelope.message)));
+        let mut message = Reader::new(envelope.message);
+        if envelope.to.place() == MARKS {
+            mark(u64::decode(&mut message).map_err(|error| format!("malformed mark: {error}"))?);
+            continue;
+        }
+        visit(envelope.from, envelope.to, M::decode(&mut message));
     }
     Ok(())
 }

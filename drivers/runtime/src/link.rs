@@ -3,6 +3,7 @@
 
 use crate::data::Incarnation;
 use crate::handshake::{GREETING_BYTES_MAX, Hello, Reply, framed, take_greeting};
+use crate::marks::{MARKS, Standing};
 use crate::metrics::Metrics;
 use crate::socket::{After, Readiness, Socket};
 use crate::tls::PeerTls;
@@ -62,6 +63,8 @@ pub struct Partner {
     pub incarnation: Incarnation,
     /// The highest version of the messages that both ends understand.
     pub message_version: u32,
+    /// What its journal had when its life began, if it says so; then it wants to be told, too.
+    pub standing: Option<Standing>,
 }
 
 /// A link, for status pages.
@@ -117,6 +120,10 @@ pub(crate) struct Link {
     partner: Option<Partner>,
     /// Why it went down last; said once.
     complaint: Option<String>,
+    /// The other end knows of more batches than this host has found.
+    behind: Option<u64>,
+    /// How many durable batches the other end was told of over this connection.
+    marked: u64,
 }
 
 impl Link {
@@ -132,6 +139,8 @@ impl Link {
             redial_after: REDIAL_FIRST,
             complaint: None,
             partner: None,
+            behind: None,
+            marked: 0,
         }
     }
 
@@ -156,6 +165,21 @@ impl Link {
     /// Bytes queued and not yet taken by the socket.
     pub(crate) fn queued_bytes(&mut self) -> usize {
         self.writer.bytes().len() - self.sent
+    }
+
+    /// How many batches the other end knows of, if this host has found fewer; told once.
+    pub(crate) fn take_behind(&mut self) -> Option<u64> {
+        self.behind.take()
+    }
+
+    /// Says how many batches are durable, before what follows from that.
+    pub(crate) fn mark(&mut self, me: HostId, batches: u64, settings: &LinkSettings) {
+        let wanted = self.partner().is_some_and(|partner| partner.standing.is_some());
+        if !wanted || self.marked >= batches || self.queued_bytes() > settings.queue_bytes_max {
+            return;
+        }
+        self.marked = batches;
+        self.writer.envelope(NodeId::new(me, MARKS), NodeId::new(self.host, MARKS), &batches);
     }
 
     /// Queues a message.
@@ -337,14 +361,19 @@ impl Link {
         socket.flush().map_err(text)?;
         match take_greeting(input)? {
             Some(Reply::Refused { reason }) => Err(format!("refused: {reason}")),
+            Some(Reply::Behind { told }) => {
+                self.behind = Some(told);
+                Err(format!("refused: this host's journal had {told} batches"))
+            }
             // One that knows of our bound has refused us; an older one leaves it to us.
             Some(Reply::Welcome { message_version, .. }) if message_version < *needs => Err(format!(
                 "host {0} understands messages up to version {message_version}, this host needs {needs} at least: \
                  upgrade {0}",
                 self.config.name
             )),
-            Some(Reply::Welcome { incarnation, message_version }) => {
-                self.partner = Some(Partner { incarnation, message_version });
+            Some(Reply::Welcome { incarnation, message_version, standing }) => {
+                self.partner = Some(Partner { incarnation, message_version, standing });
+                self.marked = 0;
                 let before = std::mem::replace(&mut self.state, State::Down { retry_at: outside.now });
                 if let State::Greeting { socket, .. } = before {
                     self.state = State::Up { socket };

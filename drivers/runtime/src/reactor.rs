@@ -15,6 +15,7 @@ use crate::host::{HostConfig, HostError, OpenStorage};
 use crate::inbound::{self, Admission, Inbounds};
 use crate::journal::{CommitNumber, Journal};
 use crate::link::{Link, LinkSettings};
+use crate::marks::{Marks, Standing};
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::resolver::Resolver;
@@ -77,6 +78,11 @@ pub(crate) struct Reactor<N: Node> {
     clock: Clock,
     rng: Rng,
     incarnation: Incarnation,
+    pub(crate) me: HostId,
+    /// What its journal had when it started, if others are to know.
+    pub(crate) standing: Option<Standing>,
+    /// Another host knows that this one has lost what it acknowledged.
+    pub(crate) refused: Option<HostError>,
     commands: Vec<Command<N>>,
     paused: bool,
     /// Readiness that arrived during a pause.
@@ -103,6 +109,34 @@ impl<N: Node + 'static> Reactor<N> {
         let clock = Clock::new(config.clock)?;
         let me = HostId::named(&config.name);
         let mut rng = Rng::seeded(config.seed.unwrap_or(storage.drawn as u64));
+        let notify = notifier(Arc::clone(&waker));
+        let blobs = Blobs::open(storage.blobs, config.archive, Arc::clone(&notify))?;
+        let mut directory = storage.directory;
+        let journal = match storage.journal {
+            Some((disk, options)) => {
+                let notify = Arc::clone(&notify);
+                if let Some(directory) = &directory {
+                    directory.check_journal(&*disk)?;
+                }
+                let journal = Journal::open(disk, options, storage.incarnation.0, notify)?;
+                // A full disk has no room for the line; the next start adds it.
+                if let Some(directory) = directory.as_mut().filter(|_| journal.extent_is_kept())
+                    && let Err(error) = directory.note_journal()
+                    && !error.is_shortage()
+                {
+                    return Err(error.into());
+                }
+                Some(journal)
+            }
+            None => None,
+        };
+        // A disk without a data directory is a test's; nobody else keeps two under one name.
+        let folder = directory.as_ref().map(DataDirectory::path);
+        let standing = journal
+            .as_ref()
+            .filter(|_| folder.is_some())
+            .map(|journal| Standing { life: storage.drawn, found: journal.batches_found() });
+        let marks = folder.map_or_else(Marks::default, |folder| Marks::open(folder.to_owned()));
         let hello = Hello {
             protocol: PROTOCOL,
             cluster: config.cluster.0.clone(),
@@ -112,6 +146,7 @@ impl<N: Node + 'static> Reactor<N> {
             message_version: config.message_version,
             message_version_min: config.message_version_min,
             agreement: config.agreement.values(),
+            standing,
         };
         let settings = LinkSettings {
             hello: hello.clone(),
@@ -120,25 +155,17 @@ impl<N: Node + 'static> Reactor<N> {
             queue_bytes_max_down: config.queue_bytes_max_down,
             frame_body_max: config.frame_body_max,
         };
-        let default = if storage.journal.is_some() { Admission::FirstSeen } else { Admission::Any };
+        let default = if journal.is_some() { Admission::FirstSeen } else { Admission::Any };
         let admission = config.admission.unwrap_or(default);
         let inbounds = Inbounds::new(
             hello,
             config.tls,
             admission,
             config.newcomers_max,
+            marks,
             config.frame_body_max,
             INBOUNDS,
         );
-        let notify = notifier(Arc::clone(&waker));
-        let blobs = Blobs::open(storage.blobs, config.archive, Arc::clone(&notify))?;
-        let journal = match storage.journal {
-            Some((disk, options)) => {
-                let notify = Arc::clone(&notify);
-                Some(Journal::open(disk, options, storage.incarnation.0, notify)?)
-            }
-            None => None,
-        };
         let first_place = (storage.drawn >> 32) as u32;
         let mut reactor = Self {
             inlet: Arc::new(Inlet::new(waker)),
@@ -155,6 +182,9 @@ impl<N: Node + 'static> Reactor<N> {
             clock,
             rng: rng.fork(),
             incarnation: storage.incarnation,
+            me,
+            standing,
+            refused: None,
             commands: Vec::new(),
             paused: false,
             stashed: BTreeMap::new(),
@@ -163,7 +193,7 @@ impl<N: Node + 'static> Reactor<N> {
             witness_at: None,
             syncs_seen: 0,
             events_out: Vec::new(),
-            _directory: storage.directory,
+            _directory: directory,
             poll,
         };
         reactor.place_nodes(nodes, &config.forget, me, config.tracing, &mut rng)?;
@@ -231,7 +261,11 @@ impl<N: Node + 'static> Reactor<N> {
             self.hear_of_blobs()?;
             self.read_all();
             self.on_time();
+            if let Some(refused) = self.refused.take() {
+                return Err(refused);
+            }
             self.work()?;
+            self.inbounds.marks.keep(self.nodes.now);
         }
     }
 
@@ -375,6 +409,7 @@ impl<N: Node + 'static> Reactor<N> {
         self.flush();
         if self.journal.is_some() {
             self.commit()?;
+            self.mark_links();
             if self.release() {
                 self.flush();
             }
@@ -448,7 +483,10 @@ impl<N: Node + 'static> Reactor<N> {
         self.settle();
         if let Some(journal) = &mut self.journal {
             journal.finish()?;
+            // Without it the next start knows as much as after a crash.
+            let _ = journal.close();
         }
+        self.mark_links();
         self.release();
         self.flush();
         Ok(())

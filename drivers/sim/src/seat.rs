@@ -72,7 +72,7 @@ impl<N: Node> Host<N> {
         let Seat { id, effects, timers, appended_end, .. } = &mut seats[index];
         let (id, place) = (*id, id.place());
         for record in effects.records() {
-            let (bytes, max) = (record.bytes.len(), out.record_bytes_max);
+            let (bytes, max) = (record.bytes.len(), out.bounds.record_bytes_max);
             assert!(bytes <= max, "BOUND: {id} appends a record of {bytes} bytes; a journal takes {max}");
             disk.append(place, record.position, record.bytes);
             out.happened(Happening::Record, id.as_u64(), record.position.0);
@@ -90,6 +90,7 @@ impl<N: Node> Host<N> {
                 }
                 Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
                     if to.host() == self.id {
+                        out.told(id, to, &message);
                         local.push_back((id, to, message));
                     } else {
                         out.send(id, host, life, to, &message);
@@ -117,7 +118,10 @@ impl<N: Node> Host<N> {
                     });
                     out.responses.push((id, request, response));
                 }
-                Effect::Trim { before } if durable => disk.trim(place, before),
+                Effect::Trim { before } if durable => {
+                    disk.trim(place, before);
+                    out.trimmed(id, before);
+                }
                 Effect::Trim { before } => held.push_back(Held::Trim { place, before, target }),
                 Effect::Blob(effect @ BlobEffect::Drop { .. }) if !durable => {
                     held.push_back(Held::Blob { seat: index, effect, target });

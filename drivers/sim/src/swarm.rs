@@ -6,7 +6,7 @@ use crate::draw::{Purpose, exponential, log_uniform_of, root};
 use crate::network::Latency;
 use crate::plan::{Aim, Blow, Cut, Fault, HostIndex, HostMask, Loss};
 use crate::scenario::{HostKind, HostSpec, StrikeKind};
-use kernel::Rng;
+use kernel::{Bounds, Rng};
 use serde::Serialize;
 use std::time::Duration;
 
@@ -37,8 +37,9 @@ pub struct Tuning {
     pub blows: (f64, f64),
     /// The probability that a message is struck by a class that is on; log-uniform.
     pub message_rate: (f64, f64),
-    /// What a journal takes in one record: the runtime's bound, unless a scenario whose pages are smaller sets a closer one.
-    pub record_bytes_max: usize,
+    /// What a journal takes in one record, and a link in one frame: the runtime's bounds, unless a scenario whose pages are smaller
+    /// sets closer ones.
+    pub bounds: Bounds,
 }
 
 impl Default for Tuning {
@@ -57,7 +58,7 @@ impl Default for Tuning {
             clock_error: (us(10), ms(50)),
             blows: (0.3, 30.0),
             message_rate: (0.0003, 0.1),
-            record_bytes_max: 4 << 20,
+            bounds: Bounds::REAL,
         }
     }
 }
@@ -117,17 +118,22 @@ impl Swarm {
         };
         let burst = nanoseconds(&mut rng, tuning.burst);
         let operations = (f64::from(tuning.operations.0.max(1)), f64::from(tuning.operations.1.max(1)));
+        let sync = nanoseconds(&mut rng, tuning.sync);
+        let think = nanoseconds(&mut rng, tuning.think);
+        let operations = log_uniform_of(&mut rng, operations.0, operations.1) as u32;
+        let safety = rng.between(tuning.safety.0.as_nanos() as u64, tuning.safety.1.as_nanos() as u64);
+        let (safety, think) = fitted(safety, think, operations, tuning, &mut rng);
         Self {
             classes,
             rates,
-            safety: rng.between(tuning.safety.0.as_nanos() as u64, tuning.safety.1.as_nanos() as u64),
+            safety,
             latency,
-            sync: nanoseconds(&mut rng, tuning.sync),
+            sync,
             sync_blocks: rng.chance(0.5),
             burst,
             per_message: burst / 10,
-            think: nanoseconds(&mut rng, tuning.think),
-            operations: log_uniform_of(&mut rng, operations.0, operations.1) as u32,
+            think,
+            operations,
             clock_error: nanoseconds(&mut rng, tuning.clock_error),
             trimmed_restored: rng.chance(0.5),
         }
@@ -137,6 +143,21 @@ impl Swarm {
     pub fn rate(&self, class: Class) -> f64 {
         if self.classes.has(class) { self.rates[class as usize] } else { 0.0 }
     }
+}
+
+/// Faults that strike when clients have long ended show little: in most seeds either the phase is shorter, or clients take their
+/// time. In one of five they leave an idle cluster to the faults.
+fn fitted(safety: u64, think: u64, operations: u32, tuning: &Tuning, rng: &mut Rng) -> (u64, u64) {
+    let busy = think.saturating_mul(u64::from(operations));
+    let way = rng.below(5);
+    if busy >= safety || way == 0 {
+        return (safety, think);
+    }
+    let shortest = tuning.safety.0.as_nanos() as u64 / 2;
+    if way < 4 {
+        return ((2 * busy).clamp(shortest.min(safety), safety), think);
+    }
+    (safety, safety / u64::from(operations.max(1)))
 }
 
 /// Draws every structural fault of a run, in order of time.

@@ -129,6 +129,8 @@ kernel::messages! {
             address: String,
             /// The subject of the user's certificate, if it has shown one.
             certificate: Option<String>,
+            /// The port it comes from.
+            port: Option<u16>,
         },
         /// From a connection: whole requests have arrived, one behind the other as the service's protocol frames them.
         8 => Input {

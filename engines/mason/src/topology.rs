@@ -1,7 +1,8 @@
 //! Who plays which role of Mason, and the numbers that tune it.
 
 use crate::order::{Group, Space};
-use kernel::{HostId, NodeId};
+use kernel::bounds::{OPERATION_BYTES_MAX, OPERATION_HEAD_BYTES, RECORD_BYTES_MAX, VOTE_BYTES};
+use kernel::{Bounds, HostId, Misfit, NodeId};
 use paxos::HostEntry;
 use std::time::Duration;
 
@@ -214,6 +215,8 @@ pub struct Parameters {
     pub batch_bytes_max: usize,
     /// Operations in one batch.
     pub batch_operations_max: usize,
+    /// Bytes of one operation: a gateway refuses what is larger.
+    pub operation_bytes_max: usize,
     /// Bytes of operations that wait in a proxy; beyond it gateways have to send again.
     pub queue_bytes_max: usize,
     /// How often the group's clock is logged.
@@ -239,26 +242,57 @@ pub struct Parameters {
     pub archive_turn: Duration,
 }
 
+impl Parameters {
+    /// What suits a local network.
+    pub const DEFAULT: Self = Self {
+        tick: Duration::from_millis(20),
+        resend_after: Duration::from_millis(60),
+        suspect_after: Duration::from_millis(150),
+        batches_max: 4,
+        batch_bytes_max: 256 << 10,
+        batch_operations_max: 8_192,
+        operation_bytes_max: OPERATION_BYTES_MAX,
+        queue_bytes_max: 64 << 20,
+        clock_every: Duration::from_millis(500),
+        collect_every: Duration::from_secs(1),
+        collect_interval: 4_096,
+        stamp_gap: 1 << 20,
+        ask_after: Duration::from_millis(40),
+        snapshot_every_bytes: 16 << 20,
+        snapshots_per_size: 1,
+        snapshot_chunk_bytes: 256 << 10,
+        page_bytes: 256 << 10,
+        archive_turn: Duration::from_secs(2),
+    };
+
+    /// What of these contradicts the bounds of journals and links, if anything does.
+    pub const fn misfit(&self, bounds: &Bounds) -> Option<Misfit> {
+        let (record, frame) = (bounds.record_bytes_max, bounds.frame_bytes_max);
+        let in_proportion = OPERATION_HEAD_BYTES * record / RECORD_BYTES_MAX;
+        let head = if in_proportion > HEAD_BYTES_MIN { in_proportion } else { HEAD_BYTES_MIN };
+        let (batch, operation) = (self.batch_bytes_max, self.operation_bytes_max);
+        // A batch holds one operation at least, and so does a run that is made of it, and a chunk or a page of those.
+        let run = if batch > operation { batch } else { operation } + head;
+        Misfit::first([
+            Misfit::of("the vote for a batch of operations", run + VOTE_BYTES, record),
+            Misfit::of(
+                "a chunk of operations that are kept",
+                if run > self.page_bytes { run } else { self.page_bytes } + head,
+                record,
+            ),
+            Misfit::of("a chunk of a shard's snapshot", self.snapshot_chunk_bytes + operation + head, record),
+            Misfit::of("a page for a shard", self.page_bytes + run, frame),
+        ])
+    }
+}
+
+/// What an operation takes with it in the smallest cluster.
+const HEAD_BYTES_MIN: usize = 1 << 10;
+
+const _: () = assert!(Parameters::DEFAULT.misfit(&Bounds::REAL).is_none(), "the default parameters fit");
+
 impl Default for Parameters {
     fn default() -> Self {
-        Self {
-            tick: Duration::from_millis(20),
-            resend_after: Duration::from_millis(60),
-            suspect_after: Duration::from_millis(150),
-            batches_max: 4,
-            batch_bytes_max: 256 << 10,
-            batch_operations_max: 8_192,
-            queue_bytes_max: 64 << 20,
-            clock_every: Duration::from_millis(500),
-            collect_every: Duration::from_secs(1),
-            collect_interval: 4_096,
-            stamp_gap: 1 << 20,
-            ask_after: Duration::from_millis(40),
-            snapshot_every_bytes: 16 << 20,
-            snapshots_per_size: 1,
-            snapshot_chunk_bytes: 256 << 10,
-            page_bytes: 256 << 10,
-            archive_turn: Duration::from_secs(2),
-        }
+        Self::DEFAULT
     }
 }

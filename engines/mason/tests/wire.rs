@@ -262,7 +262,8 @@ fn to_users() -> Vec<Message> {
         client::Skipped { space }.into(),
         client::Spreads { space, spread: spread() }.into(),
         client::Overfull { space, bytes: 5 }.into(),
-        client::Connected { address: "::1".to_owned(), certificate: Some("cn".to_owned()) }.into(),
+        client::Connected { address: "::1".to_owned(), certificate: Some("cn".to_owned()), port: Some(7) }
+            .into(),
         client::Input { bytes: body() }.into(),
         client::Disconnected {}.into(),
         client::Taken { bytes: 77 }.into(),
@@ -274,7 +275,7 @@ fn to_users() -> Vec<Message> {
 
 /// One of every message; of the log's own, whose formats are tested there, one.
 fn messages() -> Vec<Message> {
-    let log = paxos::Message::from(leader::Propose { value: Value::Entry(body()) });
+    let log = paxos::Message::from(leader::Propose { value: Value::entry(body()).expect("it is small") });
     [to_sequencers(), to_proxies(), to_shards(), to_users(), vec![log.into()]].concat()
 }
 

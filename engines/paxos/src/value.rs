@@ -1,9 +1,40 @@
 //! What a slot holds: a batch of clients' commands, a change of the cluster, or nothing.
 
 use crate::configuration::Configuration;
-use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
+use kernel::bounds::VALUE_BYTES_MAX;
+use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader, TooLarge};
 use parts::{Sequence, SessionId, Slot};
 use std::sync::Arc;
+
+/// The bytes of a value. There are never more than a slot holds: where they are made and where they are read is checked.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Payload(Bytes);
+
+impl Payload {
+    /// These bytes, if a slot holds so many.
+    pub fn new(bytes: impl Into<Bytes>) -> Result<Self, TooLarge> {
+        let bytes = bytes.into();
+        let too_large = TooLarge { bytes: bytes.len(), max: VALUE_BYTES_MAX };
+        if bytes.len() <= VALUE_BYTES_MAX { Ok(Self(bytes)) } else { Err(too_large) }
+    }
+
+    /// The bytes.
+    pub fn bytes(&self) -> &Bytes {
+        &self.0
+    }
+}
+
+impl Encode for Payload {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.0.encode(out);
+    }
+}
+
+impl Decode for Payload {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        Self::new(Bytes::decode(input)?).map_err(|_| DecodeError::Invalid("value larger than a slot holds"))
+    }
+}
 
 /// The value of a slot.
 #[derive(Clone, PartialEq, Debug)]
@@ -11,20 +42,30 @@ pub enum Value {
     /// Nothing: fills a slot that would block others.
     Noop,
     /// An encoded [`Batch`]; opaque to leaders and acceptors.
-    Batch(Bytes),
+    Batch(Payload),
     /// A command of an engine that embeds the log: executed whenever it is chosen, without a session. The machine itself has to
     /// know one that it was given before.
-    Entry(Bytes),
+    Entry(Payload),
     /// From `window` slots later on, this configuration governs. Its `first_slot` is set when it is executed.
     Configure(Arc<Configuration>),
 }
 
 impl Value {
+    /// An encoded [`Batch`], if a slot holds it.
+    pub fn batch(encoded: impl Into<Bytes>) -> Result<Self, TooLarge> {
+        Payload::new(encoded).map(Self::Batch)
+    }
+
+    /// A command of an engine that embeds the log, if a slot holds it.
+    pub fn entry(encoded: impl Into<Bytes>) -> Result<Self, TooLarge> {
+        Payload::new(encoded).map(Self::Entry)
+    }
+
     /// Its size on the wire, about.
     pub fn size(&self) -> usize {
         match self {
             Self::Noop => 1,
-            Self::Batch(bytes) | Self::Entry(bytes) => bytes.len() + 5,
+            Self::Batch(payload) | Self::Entry(payload) => payload.0.len() + 5,
             Self::Configure(configuration) => 64 * configuration.nodes().len(),
         }
     }
@@ -33,8 +74,8 @@ impl Value {
     #[must_use]
     pub fn owned(&self) -> Self {
         match self {
-            Self::Batch(bytes) => Self::Batch(Bytes::copy_from_slice(bytes)),
-            Self::Entry(bytes) => Self::Entry(Bytes::copy_from_slice(bytes)),
+            Self::Batch(Payload(bytes)) => Self::Batch(Payload(Bytes::copy_from_slice(bytes))),
+            Self::Entry(Payload(bytes)) => Self::Entry(Payload(Bytes::copy_from_slice(bytes))),
             Self::Noop | Self::Configure(_) => self.clone(),
         }
     }
@@ -64,9 +105,9 @@ impl Decode for Value {
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         match u8::decode(input)? {
             0 => Ok(Self::Noop),
-            1 => Bytes::decode(input).map(Self::Batch),
+            1 => Payload::decode(input).map(Self::Batch),
             2 => Decode::decode(input).map(Self::Configure),
-            3 => Bytes::decode(input).map(Self::Entry),
+            3 => Payload::decode(input).map(Self::Entry),
             tag => Err(DecodeError::UnknownTag("value", tag)),
         }
     }
@@ -197,7 +238,8 @@ pub struct Command<'a> {
     pub bytes: &'a [u8],
 }
 
-const COMMAND_HEADER_BYTES: usize = 12;
+/// What stands before a command in a row.
+pub(crate) const COMMAND_HEAD_BYTES: usize = 12;
 
 impl Commands {
     /// Appends one command to a row under construction.
@@ -237,7 +279,7 @@ impl Commands {
 }
 
 fn split_command(row: &[u8]) -> Option<(Command<'_>, &[u8])> {
-    let (header, rest) = row.split_first_chunk::<COMMAND_HEADER_BYTES>()?;
+    let (header, rest) = row.split_first_chunk::<COMMAND_HEAD_BYTES>()?;
     let (sequence, length) = header.split_first_chunk::<8>()?;
     let length = u32::from_le_bytes(length.try_into().ok()?) as usize;
     let bytes = rest.get(..length)?;
@@ -259,6 +301,20 @@ impl Decode for Commands {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    // One byte more than a slot holds outgrows the journal's record of the vote, on every acceptor.
+    #[test]
+    fn a_value_is_never_larger_than_a_slot() {
+        let of = |bytes: usize| vec![7; bytes];
+        let largest = Value::entry(of(VALUE_BYTES_MAX)).expect("it fits");
+        assert_eq!(Value::decoded(&largest.encoded().into()), Ok(largest));
+        let too_large = TooLarge { bytes: VALUE_BYTES_MAX + 1, max: VALUE_BYTES_MAX };
+        assert_eq!(Value::batch(of(VALUE_BYTES_MAX + 1)), Err(too_large));
+        let mut sent = vec![1];
+        of(VALUE_BYTES_MAX + 1).encode(&mut sent);
+        let refused = Err(DecodeError::Invalid("value larger than a slot holds"));
+        assert_eq!(Value::decoded(&sent.into()), refused, "whoever sent it");
+    }
 
     // A row that loses or shifts a command would execute another one.
     #[test]

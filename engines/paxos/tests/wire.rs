@@ -63,7 +63,7 @@ fn row() -> client::Row {
 }
 
 fn batch() -> Value {
-    Value::Batch(Bytes::from_static(b"batch"))
+    Value::batch(Bytes::from_static(b"batch")).expect("it is small")
 }
 
 /// One of every message, in the order of their tags.

@@ -92,7 +92,7 @@ impl Role for Socket {
             Some(&CONNECT) => {
                 self.answers.clear();
                 self.taken = 0;
-                cx.send(gateway, Connected { address: "10.0.0.1".to_owned(), certificate: None });
+                cx.send(gateway, Connected { address: "10.0.0.1".to_owned(), certificate: None, port: None });
                 cx.respond(id, nothing());
             }
             Some(&INPUT) => {

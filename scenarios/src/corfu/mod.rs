@@ -2,12 +2,13 @@
 
 mod history;
 
+use crate::limits::Sizes;
 use ::corfu::{
     Auxiliary, Client, Entry, Epoch, LogPosition, Member, Parameters, Projection, Request, Response,
     Sequencer, StorageServer,
 };
 use history::History;
-use kernel::{Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
+use kernel::{Bounds, Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
 use sim::{
     Aim, Blow, Class, Classes, Cluster, Control, Core, HostIndex, HostMask, HostSpec, Life, Loss,
     OperationId, Replacement, Scenario, StrikeKind, Tuning,
@@ -17,6 +18,11 @@ use std::time::Duration;
 
 /// What a host runs.
 type Node = Member;
+
+/// Smaller than the real ones in proportion; a page of a copy, which has one size, fits in a frame with an entry.
+const BOUNDS: Bounds = Bounds::small(48 << 10);
+/// The largest entry.
+const ENTRY_BYTES_MAX: usize = 12 << 10;
 
 /// One cluster, drawn from a seed.
 pub struct CorfuScenario {
@@ -34,6 +40,7 @@ pub struct CorfuScenario {
     /// The host whose server was let into a chain last.
     let_in: Option<HostId>,
     parameters: Parameters,
+    sizes: Sizes,
     /// What each storage server holds; some clusters drop their oldest entries all the time.
     retain_bytes: u64,
     /// Positions that an answer to a newcomer tells of: few, so that copies take many.
@@ -118,9 +125,12 @@ impl CorfuScenario {
             finish_for: ms(rng.between(50, 400)),
             back_off: ms(rng.between(50, 500)),
             back_off_max: ms(3_000),
+            entry_bytes_max: ENTRY_BYTES_MAX,
             ..Parameters::default()
         };
+        let sizes = Sizes::draw(rng);
         Self {
+            sizes,
             auxiliaries: servers.iter().take(AUXILIARIES).map(|&it| NodeId::new(it, AUXILIARY)).collect(),
             initial: Projection::initial(sequencers[0], chains),
             sequencers,
@@ -273,7 +283,13 @@ impl Scenario for CorfuScenario {
 
     fn tuning(&self) -> Tuning {
         let s = Duration::from_secs;
-        Tuning { safety: (s(10), s(30)), operations: (30, 200), liveness: s(60), ..Tuning::default() }
+        Tuning {
+            safety: (s(10), s(30)),
+            operations: (30, 200),
+            liveness: s(60),
+            bounds: BOUNDS,
+            ..Tuning::default()
+        }
     }
 
     fn strikes(&self) -> Vec<StrikeKind> {
@@ -313,11 +329,15 @@ impl Scenario for CorfuScenario {
         rng: &mut Rng,
         control: &mut Control<'_, Node>,
     ) {
-        let body = |part: u64| Bytes::from(format!("{}.{}.{part}", operation.client, operation.nth));
+        let sizes = self.sizes;
+        let body = |part: u64, rng: &mut Rng| {
+            let text = format!("{}.{}.{part}", operation.client, operation.nth);
+            Bytes::from(sizes.stretch(text, ENTRY_BYTES_MAX, rng))
+        };
         let request = if rng.chance(0.4) {
-            Request::Append(body(0))
+            Request::Append(body(0, rng))
         } else if rng.chance(0.2) {
-            Request::AppendAll((0..rng.between(1, 4)).map(body).collect())
+            Request::AppendAll((0..rng.between(1, 4)).map(|part| body(part, rng)).collect())
         } else if rng.chance(0.1) {
             Request::Stat
         } else if rng.chance(0.05) {

@@ -3,6 +3,8 @@
 mod archive;
 mod history;
 
+use crate::audit::{self, mason::MasonAudit};
+use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
 use crate::mason::invariants::{self, Invariants};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, Parameters, Response, Space, Stub};
@@ -13,7 +15,10 @@ use shared_log::{
     Append, Archiving, Bounds, Create, Gateway, List, Logs, Named, Names, Part, RETAIN_BYTES_MIN, Read,
     Request, Routes, Rows, Trim,
 };
-use sim::{Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind, Tuning};
+use sim::{
+    Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario, StrikeKind,
+    Tuning,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,6 +30,7 @@ type Node = ::mason::Member<Names, Logs, Gateway>;
 pub struct LogScenario {
     hosts: Vec<HostId>,
     spaces: u16,
+    sizes: Sizes,
     bounds: Bounds,
     /// Of the seeds that archive: how.
     archiving: Option<Archiving>,
@@ -32,6 +38,7 @@ pub struct LogScenario {
     history: History,
     archived: Archived,
     invariants: Invariants,
+    audit: MasonAudit,
     lost: BTreeSet<HostId>,
     /// Acceptors that have been seen to vote: see the family `mason`.
     voting: BTreeSet<NodeId>,
@@ -102,8 +109,8 @@ impl LogScenario {
         let backlog_bytes_max = 100 << rng.below(6);
         let archiving = rng.chance(0.7).then(|| Archiving { cluster: "sim".to_owned(), backlog_bytes_max });
         let log = paxos::Parameters {
-            election_timeout: ms(rng.between(100, 300)),
-            heartbeat_every: ms(rng.between(15, 40)),
+            election_timeout: ms(rng.between(150, 400)),
+            heartbeat_every: ms(rng.between(25, 60)),
             resend_after: ms(rng.between(50, 150)),
             window: 8 << rng.below(4),
             snapshot_every_bytes: 2_000 << rng.below(6),
@@ -111,7 +118,9 @@ impl LogScenario {
             retained_bytes_max: 4_000 << rng.below(6),
             ..paxos::Parameters::default()
         };
+        let (parameters, log) = limits::fit(parameters, log);
         Self {
+            sizes: Sizes::draw(rng),
             hosts,
             spaces,
             bounds: Bounds {
@@ -126,6 +135,7 @@ impl LogScenario {
             deployment: Deployment::new(entries, groups, spaces, count, parameters, log),
             history: History::default(),
             invariants: Invariants::default(),
+            audit: MasonAudit::default(),
             lost: BTreeSet::new(),
             voting: BTreeSet::new(),
         }
@@ -143,8 +153,11 @@ impl LogScenario {
     fn append(&self, names: &[&str], operation: OperationId, expect: Option<u64>, rng: &mut Rng) -> Request {
         let parts = names.iter().map(|name| {
             let mut rows = Rows::default();
-            for nth in 0..rng.between(1, 4) {
-                rows.push(format!("{}.{}.{nth}", operation.client, operation.nth).as_bytes());
+            let count = rng.between(1, 4);
+            let most = OPERATION_BYTES_MAX / (names.len() * count as usize);
+            for nth in 0..count {
+                let word = format!("{}.{}.{nth}", operation.client, operation.nth);
+                rows.push(self.sizes.stretch(word, most, rng).as_bytes());
             }
             Part { name: (*name).to_owned(), expect, entries: rows.into_bytes() }
         });
@@ -221,7 +234,7 @@ impl Scenario for LogScenario {
             safety: (s(10), s(30)),
             operations: (30, 150),
             liveness: s(120),
-            record_bytes_max: 16 << 10,
+            bounds: limits::BOUNDS,
             ..Tuning::default()
         }
     }
@@ -236,6 +249,7 @@ impl Scenario for LogScenario {
 
     fn build(&mut self, life: Life) -> Vec<(Place, Node)> {
         self.invariants.forget(life.host);
+        self.audit.forget(life.host);
         self.history.forget(life.host);
         let stub = Names { spaces: self.spaces };
         let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
@@ -277,7 +291,16 @@ impl Scenario for LogScenario {
         self.history.answered(id, &answer.0, control.cluster.now());
     }
 
+    fn claims(&self) -> Option<IsClaim<Node>> {
+        Some(audit::mason::is_claim)
+    }
+
+    fn on_fact(&mut self, fact: Fact<::mason::Message>, _cluster: &Cluster<'_, Node>) {
+        self.audit.on_fact(fact);
+    }
+
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        self.audit.check_host(host, cluster);
         self.invariants.check_host(host, cluster);
         self.history.look(host, cluster);
         if self.archiving.is_some() {

@@ -5,6 +5,8 @@ mod history;
 pub(crate) mod invariants;
 mod membership;
 
+use crate::audit::{self, mason::MasonAudit};
+use crate::limits::{self, Sizes};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, Parameters, Response, Space, Stub};
 use arranging::{ASK_EVERY, Wishes};
@@ -12,8 +14,11 @@ use history::History;
 use invariants::Invariants;
 use kernel::{Bytes, Encode, HostId, NodeId, Place, RequestId, Rng};
 use membership::{ASK, Changes};
-use sequence::{Ask, Gateway, Labels, Spaces};
-use sim::{Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind, Tuning};
+use sequence::{Ask, Gateway, LABEL_BYTES_MAX, Labels, Spaces};
+use sim::{
+    Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario, StrikeKind,
+    Tuning,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,8 +31,10 @@ pub struct MasonScenario {
     hosts: Vec<HostId>,
     shards: u16,
     deployment: Deployment,
+    sizes: Sizes,
     history: History,
     invariants: Invariants,
+    audit: MasonAudit,
     lost: BTreeSet<HostId>,
     /// Acceptors that have been seen to vote: a group is born when all its acceptors have been heard once, and a machine that is
     /// lost before is one that an operator has to replace.
@@ -132,8 +139,8 @@ impl MasonScenario {
             ..Parameters::default()
         };
         let log = paxos::Parameters {
-            election_timeout: ms(rng.between(100, 300)),
-            heartbeat_every: ms(rng.between(15, 40)),
+            election_timeout: ms(rng.between(150, 400)),
+            heartbeat_every: ms(rng.between(25, 60)),
             resend_after: ms(rng.between(50, 150)),
             window: 8 << rng.below(4),
             snapshot_every_bytes: 2_000 << rng.below(6),
@@ -141,15 +148,19 @@ impl MasonScenario {
             retained_bytes_max: 4_000 << rng.below(6),
             ..paxos::Parameters::default()
         };
+        let (parameters, log) = limits::fit(parameters, log);
         let room = if alone || rng.chance(0.4) { groups } else { rng.between(u64::from(groups), 4) as u16 };
         let deployment =
             Deployment::new(entries, groups, shards, sequencers, parameters, log).with_room_for(room, shards);
+        let sizes = Sizes::draw(rng);
         Self {
             hosts,
             shards,
             deployment,
+            sizes,
             history: History::default(),
             invariants: Invariants::default(),
+            audit: MasonAudit::default(),
             lost: BTreeSet::new(),
             voting: BTreeSet::new(),
             core: Vec::new(),
@@ -208,7 +219,7 @@ impl Scenario for MasonScenario {
             safety: (s(10), s(30)),
             operations: (20, 150),
             liveness: s(120),
-            record_bytes_max: 16 << 10,
+            bounds: limits::BOUNDS,
             ..Tuning::default()
         }
     }
@@ -223,6 +234,7 @@ impl Scenario for MasonScenario {
 
     fn build(&mut self, life: Life) -> Vec<(Place, Node)> {
         self.invariants.forget(life.host);
+        self.audit.forget(life.host);
         self.history.forget(Deployment::gateway(life.host));
         let stub = Spaces { count: self.shards };
         let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
@@ -252,7 +264,8 @@ impl Scenario for MasonScenario {
         if spaces.is_empty() {
             spaces.push(Space(rng.below(u64::from(self.shards)) as u16));
         }
-        let label = Bytes::from(format!("{}.{}", operation.client, operation.nth));
+        let label = format!("{}.{}", operation.client, operation.nth);
+        let label = Bytes::from(self.sizes.stretch(label, LABEL_BYTES_MAX, rng));
         let ask = Ask { spaces: spaces.clone(), label: label.clone() };
         let id = control.request(node, ask.encoded().into());
         self.history.asked(id, node, spaces, label, control.cluster.now());
@@ -280,7 +293,16 @@ impl Scenario for MasonScenario {
         self.arranging.lost(id);
     }
 
+    fn claims(&self) -> Option<IsClaim<Node>> {
+        Some(audit::mason::is_claim)
+    }
+
+    fn on_fact(&mut self, fact: Fact<::mason::Message>, _cluster: &Cluster<'_, Node>) {
+        self.audit.on_fact(fact);
+    }
+
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        self.audit.check_host(host, cluster);
         self.invariants.check_host(host, cluster);
         if !self.is_born() && self.hosts.contains(&host) {
             let voting = cluster.nodes_of(host).filter(|(_, node)| match node {

@@ -10,6 +10,9 @@ use std::collections::BTreeMap;
 /// Keys that begin with `k` are deleted now and then; the others never, so that their versions show what was seen.
 pub(super) const KEYS: [&str; 5] = ["k0", "k1", "k2", "s0", "s1"];
 
+/// Keys of large values; never deleted.
+pub(super) const LARGE_KEYS: [&str; 4] = ["b0", "b1", "b2", "b3"];
+
 /// What a client asked of a key.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
@@ -37,6 +40,8 @@ struct Open {
 /// All histories of one run.
 #[derive(Default)]
 pub(super) struct Histories {
+    /// Whether links repeat messages: a copy of a call may be executed after another was refused. Connections of real clients do not.
+    pub(super) messages_repeat: bool,
     linearizable: KvHistory,
     open: BTreeMap<RequestId, Open>,
     /// The greatest version that a client has seen of a key, in the present process of the client.
@@ -81,6 +86,14 @@ impl Histories {
             }
             Outcome::Done(bytes) => decode(&bytes),
             Outcome::Refused(Refusal::MaybeExecuted) => return self.unknown(node, open),
+            Outcome::Refused(Refusal::Busy) if self.messages_repeat => return self.unknown(node, open),
+            Outcome::Refused(Refusal::Busy) => {
+                // If it is executed all the same, whoever reads it proves the refusal wrong.
+                if let Some(recorded) = open.recorded {
+                    self.linearizable.fail(recorded, Time(now));
+                }
+                return;
+            }
             Outcome::Refused(Refusal::Malformed) if matches!(open.asked, Asked::TooLarge) => return,
             Outcome::Refused(refusal @ (Refusal::Malformed | Refusal::Conflict)) => {
                 panic!("LIN: a sound request was refused as {refusal:?}")

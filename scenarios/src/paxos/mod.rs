@@ -2,11 +2,13 @@
 
 mod adversary;
 mod cluster;
+mod floods;
 mod history;
 mod invariants;
 mod membership;
 pub mod smallest;
 
+use crate::audit::{self, log::LogAudit};
 use ::paxos::multipaxos::client::Client;
 use ::paxos::{Call, Configuration, Level, Member, Outcome, Parameters};
 use cluster::Layout;
@@ -15,8 +17,8 @@ use invariants::Invariants;
 use kernel::{HostId, NodeId, Place, RequestId, Rng};
 use kv::{Command, Expect, Query, Store};
 use sim::{
-    Class, Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Replacement, Scenario,
-    StrikeKind, Tuning,
+    Class, Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Replacement,
+    Scenario, StrikeKind, Tuning,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,6 +31,7 @@ pub struct PaxosScenario {
     parameters: Parameters,
     histories: Histories,
     invariants: Invariants,
+    audit: LogAudit,
     /// Requests that are changes of membership, with the hosts that leave and come.
     reconfigurations: BTreeMap<RequestId, Configuration>,
     wiped: BTreeSet<HostId>,
@@ -45,6 +48,7 @@ pub struct PaxosScenario {
     /// Whether hosts that left are switched off.
     switches_off: bool,
     focus: Focus,
+    floods: floods::Floods,
 }
 
 /// What a run is made for.
@@ -68,11 +72,14 @@ const MARKS: &[&str] = &[
     "acceptor.told_a_candidate_of_later_configurations",
     "acceptor.truncated",
     "batcher.asked_acceptors_again",
+    "batcher.has_a_group_already",
+    "batcher.held_a_full_batch_back",
     "batcher.refused_a_change_that_lost",
     "batcher.refused_a_read_as_busy",
     "batcher.refused_as_busy",
     "batcher.refused_as_malformed",
     "batcher.resent_a_batch",
+    "client.gave_up_a_busy_call",
     "client.lost_its_session",
     "client.sent_again",
     "leader.assigned_again",
@@ -139,7 +146,7 @@ impl PaxosScenario {
             1 => Focus::Changes,
             _ => Focus::None,
         };
-        let parameters = Parameters {
+        let mut parameters = Parameters {
             election_timeout: ms(rng.between(100, 400)),
             heartbeat_every: ms(rng.between(15, 40)),
             resend_after: ms(rng.between(50, 200)),
@@ -160,20 +167,26 @@ impl PaxosScenario {
         };
         let clients_min = if focus == Focus::None { 1 } else { 3 };
         let layout = Layout::draw(focus == Focus::Changes, clients_min, rng);
+        let (ambushes, switches_off) = (rng.chance(0.5), rng.chance(0.5));
+        let floods = floods::Floods::draw(&mut parameters, rng);
+        let misfit = parameters.misfit(&floods.bounds);
+        assert!(misfit.is_none(), "BOUND: {misfit:?} of {parameters:?}");
         Self {
             layout,
             parameters,
+            floods,
             histories: Histories::default(),
             invariants: Invariants::default(),
+            audit: LogAudit::default(),
             reconfigurations: BTreeMap::new(),
             wiped: BTreeSet::new(),
             wanted: Vec::new(),
             files: BTreeMap::new(),
             gone: BTreeSet::new(),
-            ambushes: rng.chance(0.5) || focus == Focus::Changes,
+            ambushes: ambushes || focus == Focus::Changes,
             plots: Vec::new(),
             healed: false,
-            switches_off: rng.chance(0.5) && focus != Focus::Changes,
+            switches_off: switches_off && focus != Focus::Changes,
             focus,
         }
     }
@@ -226,8 +239,13 @@ impl Scenario for PaxosScenario {
 
     fn tuning(&self) -> Tuning {
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
-        let tuning =
-            Tuning { safety: (s(20), s(60)), operations: (20, 150), liveness: s(60), ..Tuning::default() };
+        let tuning = Tuning {
+            safety: (s(20), s(60)),
+            operations: (20, 150),
+            liveness: s(60),
+            bounds: self.floods.bounds,
+            ..Tuning::default()
+        };
         match self.focus {
             Focus::None => tuning,
             Focus::Sessions => Tuning { message_rate: (0.01, 0.2), think: (ms(1), ms(100)), ..tuning },
@@ -254,6 +272,7 @@ impl Scenario for PaxosScenario {
             self.wiped.insert(life.host);
         }
         self.invariants.forget(life.host);
+        self.audit.forget(life.host);
         if let Some(client) = self.layout.client_on(life.host) {
             self.histories.forget(client);
             let batchers = self.layout.batchers();
@@ -346,6 +365,20 @@ impl Scenario for PaxosScenario {
         self.histories.lost(node, id);
     }
 
+    fn drawn(&mut self, classes: Classes) {
+        self.histories.messages_repeat = classes.has(Class::Duplication);
+    }
+
+    fn on_begin(&mut self, control: &mut Control<'_, Node>) {
+        self.floods.begin(control);
+    }
+
+    fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Node>) {
+        if token == floods::FLOOD {
+            self.flood(control);
+        }
+    }
+
     fn watches(&self) -> bool {
         !self.plots.is_empty()
     }
@@ -358,7 +391,25 @@ impl Scenario for PaxosScenario {
         self.healed = true;
     }
 
+    fn claims(&self) -> Option<IsClaim<Node>> {
+        Some(audit::log::is_claim)
+    }
+
+    fn on_fact(&mut self, fact: Fact<::paxos::Message>, _cluster: &Cluster<'_, Node>) {
+        match fact {
+            Fact::Durable { node, position, record } => {
+                self.audit.on_durable(cluster::journal_of(node), node, position, &record);
+            }
+            Fact::Trimmed { node, before } => {
+                self.audit.on_trimmed(cluster::journal_of(node), node, before);
+            }
+            Fact::Told { from, message, .. } => self.audit.on_told(from, &message),
+            Fact::DiskLost { host } => self.audit.on_disk_lost(host),
+        }
+    }
+
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        cluster.nodes_of(host).for_each(|(id, member)| self.audit.check(id, member));
         self.invariants.check_host(host, cluster, &self.parameters);
     }
 

@@ -121,7 +121,7 @@ impl Role for Proposer {
             let host = cx.node().host();
             let id = BatchId { batcher: cx.node(), number: message.pulse.ballot.round };
             let batch = Batch { id, unbatcher: NodeId::new(host, UNBATCHER), groups: Vec::new() };
-            let value = Value::Batch(batch.encoded().into());
+            let value = Value::batch(batch.encoded()).expect("it is small");
             cx.send(NodeId::new(host, LEADER), leader::Propose { value });
         }
     }

@@ -1,7 +1,7 @@
 //! The key-value service over HTTP: `curl`-able, one session of this host for all requests.
 //!
 //! Keys are the rest of the path; values are the body as it is. Answers are JSON; values that are no UTF-8 text stand in
-//! `value_base64`. A write that timed out may have been executed (504); 4xx were never executed.
+//! `value_base64`. A write that timed out may have been executed (504); 4xx and 503 were never executed.
 
 use super::Admin;
 use crate::family;
@@ -229,6 +229,10 @@ async fn call(admin: &Admin, call: Call) -> Result<Answer, Response> {
         Ok(Err(_)) => Err(error(StatusCode::SERVICE_UNAVAILABLE, "the host is stopping")),
         Ok(Ok(family::Response::Kv(Outcome::Refused(Refusal::MaybeExecuted)))) => {
             Err(error(StatusCode::GATEWAY_TIMEOUT, unknown))
+        }
+        Ok(Ok(family::Response::Kv(Outcome::Refused(Refusal::Busy)))) => {
+            let busy = "busy, not executed: too much is waiting; send it again later";
+            Err(([(header::RETRY_AFTER, "1")], error(StatusCode::SERVICE_UNAVAILABLE, busy)).into_response())
         }
         Ok(Ok(family::Response::Kv(Outcome::Refused(Refusal::Malformed | Refusal::Conflict)))) => Err(error(
             StatusCode::PAYLOAD_TOO_LARGE,

@@ -63,6 +63,10 @@ pub struct Listen {
     pub admin: String,
     /// ZooKeeper's protocol, if the coordination service is on.
     pub zookeeper: String,
+    /// ZooKeeper's protocol over TLS, beside the other port.
+    pub zookeeper_secure: Option<String>,
+    /// Where ZooKeeper's clients reach this host, if not where it listens.
+    pub zookeeper_advertised: Option<String>,
 }
 
 /// The coordination service.
@@ -104,6 +108,8 @@ pub struct Coordination {
     pub secret: String,
     /// Who may do everything.
     pub super_digest: Option<String>,
+    /// The four-letter words that are answered, with commas; `*` for all; none for those that only read.
+    pub words: Option<String>,
 }
 
 /// The sequence.
@@ -321,7 +327,13 @@ impl ClusterFile {
             let help = "add a section [hosts] with lines like  a = \"a.example.net:7072\"";
             return Err(FileError::new(None, "the cluster has no hosts", help));
         }
+        values.check_bounds()?;
         let placement = Placement::new(&raw.hosts, &raw.places, values.number("paxos.faults"))?;
+        let tls = values.tls()?;
+        if tls.is_none() && values.text("listen.zookeeper_secure").is_some() {
+            let help = "add [tls] with ca, cert and key; `ordinate tls init` makes them";
+            return Err(FileError::new(None, "listen.zookeeper_secure is set without [tls]", help));
+        }
         Ok(Self {
             cluster,
             data: values.path("data").unwrap_or_default(),
@@ -329,6 +341,8 @@ impl ClusterFile {
                 native: values.text("listen.native").unwrap_or_default(),
                 admin: values.text("listen.admin").unwrap_or_default(),
                 zookeeper: values.text("listen.zookeeper").unwrap_or_default(),
+                zookeeper_secure: values.text("listen.zookeeper_secure"),
+                zookeeper_advertised: values.text("listen.zookeeper_advertised"),
             },
             durability: match values.text("durability.ack").as_deref() {
                 Some("memory") => Durability::Memory,
@@ -339,7 +353,7 @@ impl ClusterFile {
             coordination: values.coordination(),
             sequence: values.sequence(),
             logs: values.logs()?,
-            tls: values.tls()?,
+            tls,
             placement,
             hosts: raw.hosts,
             values: values.values,
@@ -358,7 +372,7 @@ impl ClusterFile {
 }
 
 pub(super) struct Values<'a> {
-    values: BTreeMap<&'static str, (String, Origin)>,
+    pub(super) values: BTreeMap<&'static str, (String, Origin)>,
     folder: &'a Path,
 }
 
@@ -383,7 +397,7 @@ impl Values<'_> {
         self.text(name).map(|text| self.folder.join(text))
     }
 
-    fn parameters(&self) -> paxos::Parameters {
+    pub(super) fn parameters(&self) -> paxos::Parameters {
         paxos::Parameters {
             heartbeat_every: self.duration("paxos.heartbeat_every"),
             election_timeout: self.duration("paxos.election_timeout"),
@@ -426,6 +440,7 @@ impl Values<'_> {
             reap_every: self.duration("coordination.reap_every"),
             secret: self.text("coordination.secret").or_else(|| self.text("cluster")).unwrap_or_default(),
             super_digest: self.text("coordination.super_digest"),
+            words: self.text("coordination.four_letter_words"),
         })
     }
 

@@ -91,6 +91,20 @@ pub const KEYS: &[Key] = &[
         "an occupied port is an error at start",
     ),
     key(
+        "listen.zookeeper_secure",
+        Kind::Address,
+        "",
+        "a second port for ZooKeeper's clients, with TLS; listen.zookeeper is then without it, so that clients can move one by one",
+        "it needs [tls]; as long as listen.zookeeper stays open, clients without a certificate are served there",
+    ),
+    key(
+        "listen.zookeeper_advertised",
+        Kind::Address,
+        "",
+        "the address at which ZooKeeper's clients reach this host, for /zookeeper/config, where it is not listen.zookeeper",
+        "clients that follow /zookeeper/config replace their list of servers by what it says",
+    ),
+    key(
         "listen.kafka",
         Kind::Address,
         "",
@@ -150,7 +164,7 @@ pub const KEYS: &[Key] = &[
         "coordination.request_bytes_max",
         Kind::Size,
         "1048575",
-        "the largest request (ZooKeeper's jute.maxbuffer)",
+        "the largest request (ZooKeeper's jute.maxbuffer), up to 3129344",
         "a client that sends more is disconnected",
     ),
     key(
@@ -215,6 +229,13 @@ pub const KEYS: &[Key] = &[
         "60s",
         "how often empty containers and nodes whose time to live is over are looked for",
         "too short: each look costs a pass over all such nodes; too long: they stay that much longer",
+    ),
+    key(
+        "coordination.four_letter_words",
+        Kind::Text,
+        "",
+        "the four-letter words that are answered, separated by commas; * for all; without it those that only read",
+        "crst, srst and stmk change what others read; dump and wchc show sessions and paths to whoever connects",
     ),
     key(
         "coordination.secret",
@@ -371,7 +392,7 @@ pub const KEYS: &[Key] = &[
         "paxos.batch_bytes_max",
         Kind::Size,
         "256KiB",
-        "the most that one batch holds, and the largest request",
+        "the most that one batch holds, and the largest request; 3.7 MiB at most",
         "large batches raise latency",
     ),
     key(

@@ -1,6 +1,7 @@
 //! The cluster file: one description of hosts, services and placement for every verb, checked as a whole.
 
 mod agreement;
+mod bounds;
 pub mod file;
 pub mod keys;
 pub mod limits;

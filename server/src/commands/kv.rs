@@ -137,6 +137,12 @@ impl Endpoint {
                 error.to_string(),
                 "ordinate kv get KEY",
             ),
+            CallError::Busy => Failure::failed(
+                "O1024",
+                "the service is busy: the request was not executed",
+                error.to_string(),
+                "the same again later",
+            ),
             CallError::Conflict | CallError::Unreadable(_) | CallError::Closed => {
                 Failure::failed("O1001", "the call failed", error.to_string(), "ordinate status")
             }

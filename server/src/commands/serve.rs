@@ -5,6 +5,7 @@ use crate::advertise::Advertised;
 use crate::cluster::file::Overrides;
 use crate::cluster::{ClusterFile, Durability, LogEngine, keys};
 use crate::commands::files::Files;
+use crate::facts::{self, Ports};
 use crate::failure::Failure;
 use crate::family::Node;
 use crate::host::{self, Sockets, StartError};
@@ -64,13 +65,20 @@ impl Serve {
                 Some(_) => Some(bind(&file.listen.zookeeper, "listen.zookeeper")?),
                 None => None,
             },
+            zookeeper_secure: match (&file.coordination, &file.listen.zookeeper_secure) {
+                (Some(_), Some(address)) => Some(bind(address, "listen.zookeeper_secure")?),
+                _ => None,
+            },
             kafka: match file.logs.as_ref().and_then(|logs| logs.kafka.as_ref()) {
                 Some(kafka) => Some(bind(&kafka.listen, "listen.kafka")?),
                 None => None,
             },
         };
         let listen = sockets.zookeeper.as_ref().and_then(|listener| listener.local_addr().ok());
-        let advertised = listen.map(|listen| Advertised::new(&self.host, listen));
+        let secure = sockets.zookeeper_secure.as_ref().and_then(|listener| listener.local_addr().ok());
+        let ports = Ports::of(listen, secure);
+        let outside = file.listen.zookeeper_advertised.clone();
+        let advertised = listen.map(|listen| Advertised::new(&self.host, listen, outside));
         let admin = bind(&file.listen.admin, "listen.admin")?;
         let files = Files::fit(&mut file)?;
         // Whoever reads the log may go; the host stays.
@@ -95,6 +103,9 @@ impl Serve {
         })?;
         self.banner(&file, started);
         stop_on_signal(handle.clone())?;
+        if file.coordination.is_some() {
+            facts::watch(handle.clone(), file.clone(), self.host.clone(), ports);
+        }
         members::watch(handle, file.clone(), self.host.clone(), gate, log, advertised);
         let ended = host.join();
         drop(stop_admin);
@@ -119,6 +130,9 @@ impl Serve {
                 false => "paxos, one replicated state machine".to_owned(),
             };
             eprintln!("  zookeeper   {}   ({engine})", file.listen.zookeeper);
+            if let Some(secure) = &file.listen.zookeeper_secure {
+                eprintln!("              {secure}   (TLS)");
+            }
         }
         if let Some(logs) = &file.logs {
             let engine = match logs.engine {
@@ -220,7 +234,7 @@ fn explain(error: &StartError, file: &ClusterFile, host: &str) -> Failure {
                 data.display()
             ),
         ),
-        StartError::Host(HostError::Journal(_)) => (
+        StartError::Host(HostError::Journal(_) | HostError::JournalBehind { .. }) => (
             "O2108",
             format!(
                 "keep {} for inspection, and replace the host: ordinate cluster members replace {host} NEW=ADDRESS",

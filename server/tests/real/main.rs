@@ -15,6 +15,7 @@ mod http;
 mod input;
 mod inspect;
 mod kafka;
+mod large;
 mod load;
 mod log;
 mod log_bad;

@@ -3,13 +3,15 @@
 //! **Promises.** After a crash, `open` and `replay` give back a prefix of what was appended that holds everything that
 //! was reported durable, or `open` fails with an error that names file, offset and cause. Never less, never
 //! silence: what is not whole is cut only where no later batch says that it had been synced. The last batch
-//! before a stop is vouched for by a witness, an empty batch written when the journal has nothing else to do.
+//! before a stop is vouched for by a witness, an empty batch written when the journal has nothing else to do. That the last
+//! segments are there at all, a file beside them says: see `extent`.
 //!
 //! **Disk.** Segments are files of written zeros, prepared ahead on another thread and recycled, because overwriting
 //! written blocks syncs about three times as fast as growing a file. A batch is padded to whole blocks, so that no synced
 //! byte is ever written again. After a failed sync nothing is acknowledged any more. When no segment can be had because
 //! the disk is full, the journal keeps what was appended in memory and goes on by itself when there is room.
 
+mod extent;
 mod format;
 mod recover;
 mod segments;
@@ -27,7 +29,9 @@ use crate::disk::{Disk, DiskFile};
 use crate::metrics::Histogram;
 use crate::shortage::Shortage;
 use crate::worker::Worker;
+use extent::Extent;
 use format::RUN_HEADER_BYTES;
+use kernel::bounds::{RECORD_BYTES_MAX, SEGMENT_BYTES};
 use kernel::{Journaled, Place, Position};
 use recover::{Segment, Stand};
 use std::collections::{BTreeMap, VecDeque};
@@ -93,7 +97,11 @@ pub struct JournalOptions {
 
 impl Default for JournalOptions {
     fn default() -> Self {
-        Self { segment_bytes: 16 << 20, placement: FsyncPlacement::Adaptive, prepare_inline: false }
+        Self {
+            segment_bytes: SEGMENT_BYTES as u64,
+            placement: FsyncPlacement::Adaptive,
+            prepare_inline: false,
+        }
     }
 }
 
@@ -111,6 +119,8 @@ struct Run {
 /// The batch being made durable.
 struct InFlight {
     end: Mark,
+    /// How many batches there are with it.
+    batches: u64,
     commit: CommitNumber,
     trims: BTreeMap<Place, Position>,
     witness: bool,
@@ -137,6 +147,12 @@ pub struct Journal {
     chain: u32,
     number: u64,
     durable_mark: Mark,
+    /// How many batches were ever written when it was opened, and how many are durable now.
+    batches_found: u64,
+    batches_durable: u64,
+    extent: Extent,
+    /// It is on the disk.
+    extent_kept: bool,
     places: BTreeMap<Place, Stand>,
     staged: Vec<u8>,
     runs: VecDeque<Run>,
@@ -196,6 +212,10 @@ impl Journal {
             chain,
             number,
             durable_mark: Mark::default(),
+            batches_found: number,
+            batches_durable: number,
+            extent_kept: scan.extent.is_some(),
+            extent: scan.extent.unwrap_or_default(),
             places: scan.places,
             staged: Vec::new(),
             runs: VecDeque::new(),
@@ -226,6 +246,12 @@ impl Journal {
     /// Makes what was found durable before anybody acts on it: it may have been written but never synced.
     fn start_writing(&mut self, mut surplus: Vec<Generation>) -> Result<(), JournalError> {
         surplus.sort_unstable();
+        if !surplus.is_empty() && self.extent.prepared > self.tail().generation {
+            // They hold nothing, and nobody shall miss them.
+            self.extent.prepared = self.tail().generation;
+            self.write_extent()
+                .map_err(|source| self.io("write the extent at", self.extent.prepared, source))?;
+        }
         for generation in surplus.into_iter().rev() {
             sync::perform_chore(&*self.disk, Chore::Remove(generation));
         }
@@ -236,10 +262,19 @@ impl Journal {
                 .expect("a preparation has an outcome")
                 .map_err(|source| self.io("create", generation, source))?;
             self.segments.push_back(self.new_segment(generation, file));
+            (self.extent.prepared, self.extent_kept) = (generation, true);
         }
         for segment in self.segments.iter().rev().take(2) {
             segment.file.sync().map_err(|source| self.io("sync", segment.generation, source))?;
         }
+        let prepared = u64::from(matches!(self.next, Next::Ready(_)));
+        let prepared = Generation(self.tail().generation.0 + prepared);
+        if !self.extent_kept {
+            // Written by a version that did not say so. On a full disk the next segment will.
+            self.extent.prepared = prepared;
+            self.extent_kept = self.write_extent().is_ok();
+        }
+        self.extent.prepared = self.extent.prepared.max(prepared);
         let tail = self.tail();
         self.durable_mark = Mark { generation: tail.generation, offset: tail.end };
         self.prepare();
@@ -248,6 +283,18 @@ impl Journal {
         let outcome = self.witness();
         self.inline = placement;
         outcome
+    }
+
+    /// What is wrong with a journal in `disk` that must have said how far it reaches, and has not.
+    pub(crate) fn check_extent_is_there(disk: &dyn Disk, incarnation: u128) -> Result<(), JournalError> {
+        match Extent::read(disk, incarnation)? {
+            Some(_) => Ok(()),
+            None => Err(JournalError::Damaged {
+                file: disk.path_of(extent::EXTENT),
+                offset: 0,
+                cause: "the file is missing, and with it perhaps the journal".to_owned(),
+            }),
+        }
     }
 
     /// Calls `visit` with every record that is still needed, in the order they were appended. To be called before
@@ -272,7 +319,8 @@ impl Journal {
 
     /// Adds records of one node, whose positions follow those it appended before.
     pub fn append<'a>(&mut self, place: Place, records: impl Iterator<Item = Journaled<'a>>) {
-        let record_max = self.options.segment_bytes as usize / 4;
+        // The table of bounds has this in the same proportion; what is built is bounded there, so that nothing larger comes here.
+        let record_max = self.options.segment_bytes as usize / (SEGMENT_BYTES / RECORD_BYTES_MAX);
         let (mut start, mut count, mut next) = (self.staged.len(), 0, Position(0));
         for record in records {
             assert!(
@@ -312,6 +360,21 @@ impl Journal {
     /// The number of the commit that what is appended now will belong to.
     pub fn pending(&self) -> CommitNumber {
         self.pending
+    }
+
+    /// True if a start without the file that says how far this journal reaches must be refused.
+    pub(crate) fn extent_is_kept(&self) -> bool {
+        self.extent_kept
+    }
+
+    /// How many batches had ever been written when this journal was opened.
+    pub fn batches_found(&self) -> u64 {
+        self.batches_found
+    }
+
+    /// How many batches are durable, of all that were ever written.
+    pub fn batches_durable(&self) -> u64 {
+        self.batches_durable
     }
 
     /// Everything up to this commit is durable.
@@ -420,6 +483,25 @@ impl Journal {
                 return Ok(());
             }
         }
+    }
+
+    /// Says where the journal ends, for the next start: at a stop after which nothing is written any more. Without room for it the
+    /// next start knows as much as after a crash.
+    pub fn close(&mut self) -> std::io::Result<()> {
+        if self.failed || self.in_flight.is_some() || !self.runs.is_empty() {
+            return Ok(());
+        }
+        if matches!(self.next, Next::UnderWay)
+            && let Some(prepared) = self.preparer.as_ref().and_then(Worker::wait)
+        {
+            self.note_prepared(prepared);
+        }
+        self.extent.durable = self.durable_mark;
+        self.write_extent()
+    }
+
+    fn write_extent(&self) -> std::io::Result<()> {
+        self.extent.write(&*self.disk, self.incarnation)
     }
 
     fn tail(&self) -> &Segment {

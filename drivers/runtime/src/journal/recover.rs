@@ -1,6 +1,7 @@
 //! Opening a journal: finds the last batch that counts, and tells a torn tail from damage.
 
 use super::JournalError;
+use super::extent::Extent;
 use super::format::{
     BATCH_HEADER_BYTES, Batch, Entry, Generation, HeaderError, Mark, SegmentHeader, batch_at, begins_batch,
     each_entry, generation_of, segment_name,
@@ -56,6 +57,8 @@ pub(crate) struct Scan {
     pub(crate) places: BTreeMap<Place, Stand>,
     /// The last batch's checksum and number, if there is a batch.
     pub(crate) last: Option<(u32, u64)>,
+    /// How far the journal must reach; none where no version has said so yet.
+    pub(crate) extent: Option<Extent>,
 }
 
 /// The disk is told of so many segments before they are read, so that it works while the last one is looked at.
@@ -100,7 +103,11 @@ pub(crate) fn scan_into(scan: &mut Scan, disk: &dyn Disk, incarnation: u128) -> 
     })?;
     let mut generations: Vec<Generation> = names.iter().filter_map(|name| generation_of(name)).collect();
     generations.sort_unstable();
+    scan.extent = Extent::read(disk, incarnation)?;
     let mut walk = Walk::default();
+    if let Some(extent) = &scan.extent {
+        walk.vouch(extent.durable);
+    }
     let mut content = Vec::new();
     let read_soon = |index: usize| {
         let segment =
@@ -127,6 +134,7 @@ pub(crate) fn scan_into(scan: &mut Scan, disk: &dyn Disk, incarnation: u128) -> 
         scan.contents.push(contents);
     }
     walk.check_evidence(disk, incarnation, &scan.segments)?;
+    check_extent(disk, incarnation, scan.extent, generations.last().copied())?;
     scan.last = walk.last;
     split_off_unused(scan, walk.tail);
     for (place, stand) in &scan.places {
@@ -293,6 +301,21 @@ impl Walk {
         }
         Ok(())
     }
+}
+
+/// The segments that were prepared last may have held what was acknowledged: if they are not there, nobody can tell.
+fn check_extent(
+    disk: &dyn Disk,
+    incarnation: u128,
+    extent: Option<Extent>,
+    last: Option<Generation>,
+) -> Result<(), JournalError> {
+    let Some(generation) = extent.map(|extent| extent.prepared).filter(|&prepared| Some(prepared) > last)
+    else {
+        return Ok(());
+    };
+    let missing = At { disk, incarnation, generation };
+    Err(missing.damaged(0, "the segment is missing, and with it perhaps the end of the journal"))
 }
 
 fn enter(

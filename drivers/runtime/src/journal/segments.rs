@@ -1,9 +1,10 @@
 //! Where batches go: segments prepared ahead, retired when all is trimmed, and used again.
 
+use super::extent::Extent;
 use super::format::SegmentHeader;
 use super::recover::Segment;
 use super::sync::{self, Chore, Prepared};
-use super::{Generation, Journal, JournalError, Next};
+use super::{Generation, Journal, JournalError, Mark, Next};
 use crate::direct::BLOCK_BYTES;
 use crate::disk::DiskFile;
 use crate::shortage::Shortage;
@@ -88,9 +89,16 @@ impl Journal {
     }
 
     pub(super) fn preparation(&self, generation: Generation, reuse: Option<Generation>) -> Chore {
+        let extent = Extent { prepared: self.extent.prepared.max(generation), durable: self.kept_mark() };
         let header =
             SegmentHeader { generation, bytes: self.options.segment_bytes, incarnation: self.incarnation };
-        Chore::Prepare { header, reuse }
+        Chore::Prepare { header, reuse, extent }
+    }
+
+    /// What is durable and in a segment that is not used again before the next one is prepared.
+    fn kept_mark(&self) -> Mark {
+        let tail = self.segments.back().map_or(Generation(0), |tail| tail.generation);
+        if self.durable_mark.generation == tail { self.durable_mark } else { Mark::default() }
     }
 
     pub(super) fn chore(&mut self, chore: Chore) {
@@ -120,7 +128,11 @@ impl Journal {
 
     pub(super) fn note_prepared(&mut self, prepared: Prepared) {
         self.next = match prepared {
-            Ok(file) => Next::Ready(file),
+            Ok(file) => {
+                let next = Generation(self.tail().generation.0 + 1);
+                self.extent.prepared = self.extent.prepared.max(next);
+                Next::Ready(file)
+            }
             Err(error) if Shortage::of(&error).is_some() => {
                 self.shortage = Shortage::of(&error);
                 Next::NoSpace

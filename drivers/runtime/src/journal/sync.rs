@@ -1,6 +1,7 @@
 //! Carrying out disk work: the batch that is being made durable, and the segment that is being prepared. Either on the
 //! caller's thread or on one of the journal's own, whose answers are fetched later.
 
+use super::extent::Extent;
 use super::format::{Generation, SegmentHeader, segment_name};
 use crate::direct::Blocks;
 use crate::disk::{Disk, DiskFile};
@@ -43,7 +44,7 @@ impl Write {
 /// Work on segment files.
 pub(crate) enum Chore {
     /// Make the file of a generation, out of an old one if given.
-    Prepare { header: SegmentHeader, reuse: Option<Generation> },
+    Prepare { header: SegmentHeader, reuse: Option<Generation>, extent: Extent },
     /// Delete the file of a generation.
     Remove(Generation),
 }
@@ -56,7 +57,7 @@ pub(crate) const UNFINISHED: &str = "segment.unfinished";
 
 pub(crate) fn perform_chore(disk: &dyn Disk, chore: Chore) -> Option<Prepared> {
     match chore {
-        Chore::Prepare { header, reuse } => Some(prepare(disk, &header, reuse)),
+        Chore::Prepare { header, reuse, extent } => Some(prepare(disk, &header, reuse, extent)),
         Chore::Remove(generation) => {
             // A file that cannot be deleted is found again at the next start.
             let _ = disk.remove(&segment_name(generation)).and_then(|()| disk.sync_directory());
@@ -66,7 +67,8 @@ pub(crate) fn perform_chore(disk: &dyn Disk, chore: Chore) -> Option<Prepared> {
 }
 
 /// Invariant: a file under a segment's name has had its header and all its blocks synced.
-fn prepare(disk: &dyn Disk, header: &SegmentHeader, reuse: Option<Generation>) -> Prepared {
+/// Before it is used, the extent names it.
+fn prepare(disk: &dyn Disk, header: &SegmentHeader, reuse: Option<Generation>, extent: Extent) -> Prepared {
     let file = match reuse {
         Some(old) => {
             disk.rename(&segment_name(old), UNFINISHED)?;
@@ -82,5 +84,6 @@ fn prepare(disk: &dyn Disk, header: &SegmentHeader, reuse: Option<Generation>) -
     file.sync()?;
     disk.rename(UNFINISHED, &segment_name(header.generation))?;
     disk.sync_directory()?;
+    extent.write(disk, header.incarnation)?;
     Ok(file)
 }

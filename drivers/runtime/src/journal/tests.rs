@@ -104,8 +104,8 @@ fn a_tail_torn_at_any_byte_is_cut() {
 #[test]
 fn a_truncated_file_is_an_error_at_every_byte() {
     let (disk, next) = used_disk();
-    let (mut errors, names) = (0, disk.file_names());
-    let last = names.iter().rfind(|name| name.starts_with("segment-")).expect("there are segments");
+    let (mut errors, names) = (0, segments_of(&disk));
+    let last = names.last().expect("there are segments");
     for name in [&names[0], last] {
         for length in (0..64 << 10).rev() {
             disk.edit(name, |bytes| bytes.truncate(length));
@@ -131,7 +131,7 @@ fn ten_thousand_flipped_bits_are_found_or_do_no_harm() {
     let (disk, next) = used_disk();
     let expected = positions(&open_read_only(&disk).expect("it opens"), PLACE);
     assert_eq!(expected.last(), Some(&(next - 1)));
-    let names = disk.file_names();
+    let names = segments_of(&disk);
     let (mut rng, mut found, mut harmless) = (Rng::seeded(1), 0, 0);
     for _ in 0..10_000 {
         let name = rng.pick(&names).expect("there are files");
@@ -418,7 +418,7 @@ fn a_silent_place_holds_up_its_own_segment_only() {
 #[test]
 fn what_is_not_ours_is_refused() {
     let (disk, _) = used_disk();
-    let names = disk.file_names();
+    let names = segments_of(&disk);
     let newer = disk.copy();
     newer.edit(&names[0], |bytes| bytes[8] = 2);
     let error = open(&newer).err().expect("refused").to_string();
@@ -435,7 +435,7 @@ fn what_is_not_ours_is_refused() {
         append(&mut journal, PLACE, first, 10);
         journal.commit().expect("the disk is sound");
     }
-    untrimmed.remove(&untrimmed.file_names()[0]).expect("it is there");
+    untrimmed.remove(&segments_of(&untrimmed)[0]).expect("it is there");
     let error = open(&untrimmed).err().expect("refused").to_string();
     assert!(error.contains("of place 7 are missing"), "{error}");
 }
@@ -494,4 +494,91 @@ fn a_survey_tells_what_recovery_does_and_changes_nothing() {
 
 fn segment_name_of(segment: &SegmentSurvey) -> String {
     segment.file.file_name().expect("a segment has a name").to_string_lossy().into_owned()
+}
+
+fn segments_of(disk: &FaultyDisk) -> Vec<String> {
+    let names = disk.file_names();
+    names.into_iter().filter(|name| name.starts_with("segment-")).collect()
+}
+
+// A host whose newest segments are gone votes as if it had never acknowledged what they held.
+#[test]
+fn newest_segments_that_are_gone_are_missed() {
+    for stops in [false, true] {
+        let (disk, next) = used_disk();
+        let mut journal = open(&disk).expect("it opens");
+        append(&mut journal, PLACE, next, 300);
+        journal.commit().expect("the disk is sound");
+        if stops {
+            journal.finish().and_then(|()| Ok(journal.close().expect("there is room"))).expect("it is sound");
+        }
+        drop(journal);
+        let whole = segments_of(&disk);
+        for gone in 1..=whole.len() {
+            let disk = disk.copy();
+            whole.iter().rev().take(gone).for_each(|name| disk.remove(name).expect("it is there"));
+            let error =
+                open(&disk).err().unwrap_or_else(|| panic!("{gone} of {whole:?} are gone, and it opens"));
+            assert!(error.to_string().contains("missing"), "{error}");
+            let survey = Survey::of(&disk, 5);
+            assert!(survey.outcome.is_err(), "a survey of what a start refuses finds it sound");
+        }
+        open(&disk).expect("all are there");
+    }
+}
+
+// After a clean stop nothing is torn: what is not there any more was acknowledged.
+#[test]
+fn the_end_of_a_clean_stop_is_proved() {
+    let (disk, next) = used_disk();
+    let mut journal = open(&disk).expect("it opens");
+    append(&mut journal, PLACE, next, 8);
+    journal.commit().expect("the disk is sound");
+    journal.finish().expect("the disk is sound");
+    journal.close().expect("there is room");
+    let (name, end) = (format::segment_name(journal.tail().generation), journal.tail().end as usize);
+    drop(journal);
+    // The batch and its witness: nothing behind them vouches for either.
+    for blocks in 1..=2 {
+        let disk = disk.copy();
+        disk.edit(&name, |bytes| bytes[end - blocks * 4096..end].fill(0));
+        let error = open(&disk).err().expect("the end is gone");
+        assert!(error.to_string().contains("synced up to"), "{error}");
+    }
+    open(&disk).expect("all is there");
+}
+
+// A journal of the version before says nothing of its end, and must start; from then on it does.
+#[test]
+fn a_journal_without_an_extent_gets_one() {
+    let (disk, next) = used_disk();
+    disk.remove(extent::EXTENT).expect("it is there");
+    let mut journal = open(&disk).expect("it is of an older version");
+    assert_eq!(journal.next_position(PLACE).0, next);
+    journal.close().expect("there is room");
+    drop(journal);
+    let newest = segments_of(&disk).pop().expect("there are segments");
+    disk.remove(&newest).expect("it is there");
+    assert!(open(&disk).is_err());
+}
+
+// Whoever stops on a full disk must not miss the segment that it could not prepare.
+#[test]
+fn what_was_never_prepared_is_not_missed() {
+    let (disk, mut next) = used_disk();
+    let mut journal = open(&disk).expect("it opens");
+    disk.limit_space(Some(0));
+    for _ in 0..200 {
+        append(&mut journal, PLACE, next, 5);
+        next += 5;
+        journal.commit().expect("a full disk is no failure");
+        if journal.is_disk_full() {
+            break;
+        }
+    }
+    assert!(journal.is_disk_full());
+    disk.limit_space(None);
+    journal.close().expect("there is room again");
+    drop(journal);
+    open(&disk).expect("nothing is missing");
 }

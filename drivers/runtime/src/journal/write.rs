@@ -49,7 +49,7 @@ impl Journal {
         // What is appended while this is in flight belongs to the next commit.
         let commit = self.runs.front().map_or(self.pending, |run| CommitNumber(run.commit.0 - 1));
         self.pending = CommitNumber(self.pending.0 + 1);
-        self.in_flight = Some(InFlight { end, commit, trims, witness });
+        self.in_flight = Some(InFlight { end, batches: self.number, commit, trims, witness });
         self.perform(write)?;
         Ok(true)
     }
@@ -135,6 +135,7 @@ impl Journal {
         }
         self.spare = blocks;
         self.durable_mark = in_flight.end;
+        self.batches_durable = in_flight.batches;
         self.durable = self.durable.max(in_flight.commit);
         self.unwitnessed = !in_flight.witness;
         self.measure(took);

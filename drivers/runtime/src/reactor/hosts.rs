@@ -2,7 +2,9 @@
 
 use super::{LINKS, Message, Reactor};
 use crate::event::HostEvent;
+use crate::host::HostError;
 use crate::inbound;
+use crate::journal::Journal;
 use crate::link::{self, Link, PeerConfig, Wish};
 use crate::socket::Readiness;
 use kernel::{HostId, Node};
@@ -20,6 +22,30 @@ impl<N: Node + 'static> Reactor<N> {
         if came_up {
             self.check_partner(host);
         }
+        self.heed_refusal(host);
+    }
+
+    /// What this host has acknowledged is gone: it must not vote, serve or hand on what is left.
+    fn heed_refusal(&mut self, host: HostId) {
+        let Ok(index) = self.router.links.binary_search_by_key(&host, |link| link.host) else { return };
+        let link = &mut self.router.links[index];
+        let Some(told) = link.take_behind() else { return };
+        let found = self.standing.map_or(0, |standing| standing.found);
+        if told > found {
+            let peer = link.config.name.clone();
+            self.refused = Some(HostError::JournalBehind { peer, told, found });
+        }
+    }
+
+    /// Tells every other host how many batches are durable, before it is sent what follows from that.
+    pub(crate) fn mark_links(&mut self) {
+        let Some(batches) = self.journal.as_ref().map(Journal::batches_durable) else { return };
+        if self.standing.is_none() {
+            return;
+        }
+        for link in &mut self.router.links {
+            link.mark(self.me, batches, &self.router.settings);
+        }
     }
 
     /// The host that we called must be let in as if it had called us.
@@ -27,7 +53,12 @@ impl<N: Node + 'static> Reactor<N> {
         let Ok(index) = self.router.links.binary_search_by_key(&host, |link| link.host) else { return };
         let link = &self.router.links[index];
         let Some(partner) = link.partner() else { return };
-        if let Err(reason) = self.inbounds.admit(&link.config.name, partner.incarnation) {
+        let name = link.config.name.clone();
+        let admitted = self.inbounds.admit(&name, partner.incarnation).and_then(|()| {
+            let greeted = self.inbounds.marks.greet(host, partner.incarnation, partner.standing);
+            greeted.map_err(|behind| format!("host {name}: {behind}"))
+        });
+        if let Err(reason) = admitted {
             self.with_link(host, |link, outside| (link.break_off(reason, outside), false));
         }
     }
@@ -117,15 +148,24 @@ impl<N: Node + 'static> Reactor<N> {
 
     pub(super) fn on_frame(&mut self, host: HostId, body: kernel::Bytes) -> Result<(), String> {
         let cut = self.router.is_cut_from(host);
-        inbound::each_message::<Message<N>>(body, |from, to, message| match message {
-            _ if cut => self.router.metrics.drop_message("link cut on purpose"),
-            Ok(message) if from.host() == host => {
-                self.router.metrics.messages_in += 1;
-                self.deliver(from, to, message);
-            }
-            Ok(_) => *self.router.metrics.rejects.entry("message in another host's name").or_insert(0) += 1,
-            Err(_) => *self.router.metrics.rejects.entry("message cannot be decoded").or_insert(0) += 1,
-        })
+        let mut marked = 0;
+        let outcome = inbound::each_message::<Message<N>>(
+            body,
+            |batches| marked = batches.max(marked),
+            |from, to, message| match message {
+                _ if cut => self.router.metrics.drop_message("link cut on purpose"),
+                Ok(message) if from.host() == host => {
+                    self.router.metrics.messages_in += 1;
+                    self.deliver(from, to, message);
+                }
+                Ok(_) => {
+                    *self.router.metrics.rejects.entry("message in another host's name").or_insert(0) += 1
+                }
+                Err(_) => *self.router.metrics.rejects.entry("message cannot be decoded").or_insert(0) += 1,
+            },
+        );
+        self.inbounds.marks.tell(host, marked);
+        outcome
     }
 
     pub(super) fn drive_links(&mut self) {

@@ -5,7 +5,7 @@ use crate::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers};
 use crate::order::{Number, Operation, Order, Space, Stamp};
 use crate::proxy::delivery::{Delivered, Run, Work};
 use crate::service::Shard;
-use kernel::{Bytes, Cx, NodeId};
+use kernel::{Bytes, Cx, NodeId, PageBudget};
 use std::time::Duration;
 
 /// How long a server hears of nothing new before it asks whether there is.
@@ -174,8 +174,15 @@ impl<S: Shard> ShardServer<S> {
 /// Answers, progress, reads.
 impl<S: Shard> ShardServer<S> {
     pub(super) fn send_answers(&mut self, cx: &mut Cx<'_, Self>) {
-        for ((origin, group), answers) in std::mem::take(&mut self.answers) {
-            cx.send(origin, Answers { group, answers });
+        for ((origin, group), mut answers) in std::mem::take(&mut self.answers) {
+            // In messages of a page each: answers may be as large as what they answer.
+            while !answers.is_empty() {
+                let mut page = PageBudget::new(self.parameters.page_bytes);
+                let fits =
+                    answers.iter().take_while(|it| page.admits(it.body.len() + READ_HEAD_BYTES)).count();
+                let rest = answers.split_off(fits);
+                cx.send(origin, Answers { group, answers: std::mem::replace(&mut answers, rest) });
+            }
         }
     }
 
@@ -228,6 +235,7 @@ impl<S: Shard> ShardServer<S> {
     fn answer(&mut self, waiting: Waiting, cx: &mut Cx<'_, Self>) {
         let Waiting { reader, reads, limits, .. } = waiting;
         let (mut answers, mut withheld) = (Vec::with_capacity(reads.len()), Vec::new());
+        let mut page = PageBudget::new(self.parameters.page_bytes);
         let limits = limits.into_iter().chain(std::iter::repeat(u64::MAX));
         for (query, limit) in reads.into_iter().zip(limits) {
             self.scratch.clear();
@@ -237,6 +245,11 @@ impl<S: Shard> ShardServer<S> {
                 }
                 None => {
                     let body = Bytes::copy_from_slice(&self.scratch);
+                    if !page.admits(body.len() + READ_HEAD_BYTES) {
+                        self.send_read_answers(reader, std::mem::take(&mut answers), Vec::new(), cx);
+                        page = PageBudget::new(self.parameters.page_bytes);
+                        page.admits(body.len() + READ_HEAD_BYTES);
+                    }
                     answers.push(ReadAnswer { tag: query.tag, body });
                 }
                 Some(range) => self.wait_for(range, reader, query),
@@ -247,6 +260,16 @@ impl<S: Shard> ShardServer<S> {
         if !withheld.is_empty() {
             cx.mark("shard.withheld_an_answer");
         }
+        self.send_read_answers(reader, answers, withheld, cx);
+    }
+
+    fn send_read_answers(
+        &self,
+        reader: NodeId,
+        answers: Vec<ReadAnswer>,
+        withheld: Vec<(u64, u64)>,
+        cx: &mut Cx<'_, Self>,
+    ) {
         if !answers.is_empty() || !withheld.is_empty() {
             let (space, executed) = (self.space, self.executed);
             let withheld = (!withheld.is_empty()).then_some(withheld);
@@ -254,6 +277,9 @@ impl<S: Shard> ShardServer<S> {
         }
     }
 }
+
+/// What an answer to a read adds to its body.
+const READ_HEAD_BYTES: usize = 32;
 
 /// What does not come by itself.
 impl<S: Shard> ShardServer<S> {

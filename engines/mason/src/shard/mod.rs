@@ -320,6 +320,23 @@ impl<S: Shard> ShardServer<S> {
         self.snapshots.skips()
     }
 
+    /// The stamp of the last operation executed.
+    pub fn executed(&self) -> Stamp {
+        self.executed
+    }
+
+    /// What it keeps of what it has said to other participants of operations, for invariants: by number, with the operation's numbers
+    /// in their spaces and a digest of what was said.
+    pub fn inputs_kept(&self) -> impl Iterator<Item = (Number, &[Placed], u64)> {
+        self.inputs.sent().iter().map(|(&number, sent)| (number, &sent.others[..], sent.digest()))
+    }
+
+    /// Of how many operations it keeps what it has said, and the last of those.
+    pub fn inputs_count(&self) -> (usize, Option<Number>) {
+        let sent = self.inputs.sent();
+        (sent.len(), sent.last_key_value().map(|(&number, _)| number))
+    }
+
     /// Operations that wait for one before them.
     pub fn backlog(&self) -> usize {
         self.waiting.len()

@@ -12,8 +12,8 @@ use crate::proxy;
 use crate::service::Shard;
 use crate::topology::Spread;
 use kernel::{
-    BlobId, Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, SnapshotStep,
-    invariant,
+    BlobId, Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, PageBudget, Position, Reader,
+    SnapshotStep, invariant,
 };
 use parts::{Look, Offer, Offered, Page, Taken, Transfers, Wanted};
 use std::collections::{BTreeMap, BTreeSet};
@@ -109,7 +109,7 @@ kernel::record! {
     }
 }
 
-/// A page of inputs: about `bytes` of those of numbers from `from` on and below `below`; and where the next page begins.
+/// A page of inputs: `bytes`, or one part, of those of numbers from `from` on and below `below`; and where the next page begins.
 ///
 /// What is settled while pages are written is in none of them, and nobody asks for it any more.
 fn page_of(
@@ -118,14 +118,13 @@ fn page_of(
     below: Number,
     bytes: usize,
 ) -> (Bytes, (Number, usize)) {
-    let (mut page, mut next, mut size) = (Vec::new(), from, 0);
+    let (mut page, mut next, mut budget) = (Vec::new(), from, PageBudget::new(bytes));
     for (&number, Sent { others, parts }) in sent.range(from.0..below) {
         let skipped = if number == from.0 { from.1 } else { 0 };
         for (index, Part { to, bytes: inputs }) in parts.iter().enumerate().skip(skipped) {
-            if size >= bytes {
+            if !budget.admits(SENT_HEAD_BYTES + others.len() * PLACED_BYTES + inputs.len()) {
                 return (page.encoded().into(), next);
             }
-            size += 32 + inputs.len();
             let (others, inputs) = (others.clone(), inputs.clone());
             page.push(SentAt { number, others, inputs, to: *to, parts: Some(parts.len() as u32) });
             next = (number, index + 1);
@@ -133,6 +132,11 @@ fn page_of(
     }
     (page.encoded().into(), next)
 }
+
+/// What a part's row adds to its bytes, but for the numbers of the others.
+const SENT_HEAD_BYTES: usize = 32;
+/// A number in a space, and the space.
+const PLACED_BYTES: usize = 10;
 
 /// What `page_of` has written, but operations that were settled before all of their parts were.
 fn sent_of(rows: Vec<SentAt>) -> BTreeMap<Number, Sent> {
@@ -225,6 +229,9 @@ impl<S: Shard> ShardServer<S> {
             self.snapshots.executed_bytes = 0;
             let writer = self.begin_writer();
             let begin = cx.append(&ShardRecord::Begin { below: writer.below });
+            if kernel::planted!(M22) {
+                self.snapshots.durable_below = writer.below;
+            }
             let named = self.service.blobs().iter().map(|blob| blob.id).collect();
             self.snapshots.job = Some(Job::Writing { writer, begin, stepped_at: cx.now(), bytes: 0, named });
         }
@@ -312,9 +319,10 @@ impl<S: Shard> ShardServer<S> {
         for chunk in rest {
             self.service.install(chunk)?;
         }
+        let sent = if kernel::planted!(M28) { Vec::new() } else { sent };
         self.inputs.begin_at(below, sent_of(sent));
         self.next = below;
-        self.executed = executed;
+        self.executed = if kernel::planted!(M29) { Stamp(0) } else { executed };
         self.covered = self.covered.max(covered);
         self.waiting = self.waiting.split_off(&below);
         self.snapshots.half = false;
@@ -400,6 +408,9 @@ impl<S: Shard> ShardServer<S> {
             Ok(_) => {
                 cx.mark("shard.took_a_snapshot_from_a_peer");
                 self.snapshots.skips += 1;
+                if kernel::planted!(M34) {
+                    self.snapshots.durable_below = self.next;
+                }
                 self.skip_hand_over(&spread, cx);
                 self.service.installed(&mut self.out);
                 for (reader, body) in self.out.notices.drain(..) {

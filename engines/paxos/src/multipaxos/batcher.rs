@@ -3,9 +3,10 @@
 use super::{Message, Paxos, Pulse, acceptor, client, leader, replica};
 use crate::configuration::{Configuration, Configurations};
 use crate::parameters::Parameters;
-use crate::value::{Batch, BatchId, Commands, Group, GroupKind, Level, Value};
-use kernel::{Cx, Encode, Instant, NodeId, Position, Role, planted};
-use parts::{Ballot, Sequence, SessionId, Slot, Tally};
+use crate::value::{Batch, BatchId, COMMAND_HEAD_BYTES, Commands, Group, GroupKind, Level, Value};
+use kernel::bounds::{BATCH_HEAD_BYTES, VALUE_BYTES_MAX};
+use kernel::{Cx, Encode, Instant, NodeId, PageBudget, Position, Role, planted};
+use parts::{Ballot, Sequence, SessionId, Set, Slot, Tally};
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -86,6 +87,54 @@ kernel::timers! {
 struct InFlight {
     value: Value,
     sent_at: Instant,
+    names: Vec<GroupName>,
+}
+
+/// What tells a group that was sent again from another one: connection, session, first command, size.
+type GroupName = (NodeId, SessionId, Sequence, usize);
+
+/// A batch that takes groups, encoded one behind the other.
+///
+/// Invariant: its groups never come to more than `bytes_max`, or there is one only.
+#[derive(Clone, Debug, Default)]
+struct OpenBatch {
+    groups: Vec<u8>,
+    names: Vec<GroupName>,
+}
+
+impl OpenBatch {
+    fn admits(&self, bytes: usize, bytes_max: usize) -> bool {
+        self.groups.is_empty() || self.groups.len() + bytes <= bytes_max
+    }
+
+    fn push(&mut self, group: &Group, name: GroupName) {
+        group.encode(&mut self.groups);
+        self.names.push(name);
+    }
+
+    /// The batch's encoding, and the names of its groups.
+    fn close(self, id: BatchId, unbatcher: NodeId) -> (Vec<u8>, Vec<GroupName>) {
+        let mut batch = Vec::with_capacity(self.groups.len() + BATCH_HEAD_BYTES);
+        Batch { id, unbatcher, groups: Vec::new() }.encode(&mut batch);
+        // The groups are encoded already: put their count in place of the empty row's, and the row behind it.
+        let count_at = batch.len() - 4;
+        batch[count_at..].copy_from_slice(&(self.names.len() as u32).to_le_bytes());
+        batch.extend_from_slice(&self.groups);
+        (batch, self.names)
+    }
+}
+
+/// What a group adds to its commands, at most.
+const GROUP_HEAD_BYTES: usize = 40;
+const _: () =
+    assert!(GROUP_HEAD_BYTES + 28 <= BATCH_HEAD_BYTES, "a batch's head, and that of its only group");
+
+/// Reads of one level that go to a replica with the next flush.
+#[derive(Clone, Debug, Default)]
+struct Unasked {
+    through: Slot,
+    bytes: usize,
+    groups: Vec<replica::ReadGroup>,
 }
 
 #[derive(Clone, Debug)]
@@ -122,14 +171,21 @@ pub struct Batcher {
     leader: Option<Ballot>,
     /// Whom the leader has heard of late.
     alive: Vec<NodeId>,
-    /// Groups that wait for a batch, encoded one behind the other.
-    pending: Vec<u8>,
-    pending_groups: u32,
+    /// Batches that are full and wait until fewer are under way.
+    full: VecDeque<OpenBatch>,
+    /// Groups that wait for a batch.
+    open: OpenBatch,
+    pending_bytes: usize,
+    /// Groups that wait or are under way: a copy of one adds nothing.
+    names: Set<GroupName>,
     in_flight: BTreeMap<u64, InFlight>,
     in_flight_bytes: usize,
     next_number: u64,
-    pending_reads: Vec<replica::ReadGroup>,
+    pending_reads: VecDeque<replica::ReadGroup>,
     pending_read_bytes: usize,
+    /// Reads that need not ask acceptors.
+    unasked: BTreeMap<Level, Unasked>,
+    read_bytes_in_flight: usize,
     reads_in_flight: BTreeMap<u64, ReadBatch>,
     next_read: u64,
     reconfigurations: VecDeque<Reconfiguration>,
@@ -146,13 +202,17 @@ impl Batcher {
             unbatcher,
             leader: None,
             alive: Vec::new(),
-            pending: Vec::new(),
-            pending_groups: 0,
+            full: VecDeque::new(),
+            open: OpenBatch::default(),
+            pending_bytes: 0,
+            names: Set::default(),
             in_flight: BTreeMap::new(),
             in_flight_bytes: 0,
             next_number: 0,
-            pending_reads: Vec::new(),
+            pending_reads: VecDeque::new(),
             pending_read_bytes: 0,
+            unasked: BTreeMap::new(),
+            read_bytes_in_flight: 0,
             reads_in_flight: BTreeMap::new(),
             next_read: 0,
             reconfigurations: VecDeque::new(),
@@ -173,7 +233,12 @@ impl Batcher {
 
     /// Bytes that wait here, for metrics and bounds.
     pub fn waiting_bytes(&self) -> usize {
-        self.pending.len() + self.in_flight_bytes + self.pending_read_bytes
+        let unasked: usize = self.unasked.values().map(|reads| reads.bytes).sum();
+        self.pending_bytes
+            + self.in_flight_bytes
+            + self.pending_read_bytes
+            + unasked
+            + self.read_bytes_in_flight
     }
 }
 
@@ -214,8 +279,9 @@ impl Role for Batcher {
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
         let due = self.parameters.batch_delay == Duration::ZERO || self.flush_due;
-        if due || self.pending.len() >= self.parameters.batch_bytes_max {
-            self.flush(cx);
+        self.flush(due, cx);
+        if due {
+            self.flush_unasked(cx);
         }
         if due || self.pending_read_bytes >= self.parameters.batch_bytes_max {
             self.flush_reads(cx);
@@ -232,20 +298,54 @@ impl Role for Batcher {
 impl Batcher {
     fn on_submit(&mut self, from: NodeId, message: Submit, cx: &mut Cx<'_, Self>) {
         let Submit { session, acknowledged, kind, commands } = message;
-        if !commands.is_sound() || commands.size() > self.parameters.batch_bytes_max {
+        if !commands.is_sound() {
             cx.mark("batcher.refused_as_malformed");
             return self.refuse(from, session, &commands, client::Status::Malformed, cx);
         }
-        if self.waiting_bytes() + commands.size() > self.parameters.pending_bytes_max {
-            cx.mark("batcher.refused_as_busy");
-            return self.refuse(from, session, &commands, client::Status::Busy, cx);
+        if commands.size() <= self.parameters.batch_bytes_max {
+            return self.take(Group { client: from, session, acknowledged, kind, commands }, cx);
         }
-        if self.pending.len() + commands.size() > self.parameters.batch_bytes_max {
-            self.flush(cx);
+        // Of a row that is longer than a batch, each command counts for itself.
+        for command in commands.iter() {
+            let mut row = Vec::with_capacity(command.bytes.len() + COMMAND_HEAD_BYTES);
+            Commands::push(&mut row, command.sequence, command.bytes);
+            let commands = Commands::from_row(row);
+            if commands.size() <= self.parameters.batch_bytes_max {
+                self.take(Group { client: from, session, acknowledged, kind, commands }, cx);
+            } else {
+                cx.mark("batcher.refused_as_malformed");
+                self.refuse(from, session, &commands, client::Status::Malformed, cx);
+            }
+        }
+    }
+
+    /// Takes a group that fits in a batch.
+    fn take(&mut self, group: Group, cx: &mut Cx<'_, Self>) {
+        let bytes = group.commands.size() + GROUP_HEAD_BYTES;
+        let first = group.commands.iter().next().map_or(Sequence(0), |command| command.sequence);
+        let name = (group.client, group.session, first, group.commands.size());
+        if group.commands.size() > 0 && self.names.contains(&name) {
+            // Its answer comes as it is; a client that is impatient must not fill the batcher with copies.
+            return cx.mark("batcher.has_a_group_already");
+        }
+        if self.waiting_bytes() + bytes > self.parameters.pending_bytes_max {
+            cx.mark("batcher.refused_as_busy");
+            return self.refuse(group.client, group.session, &group.commands, client::Status::Busy, cx);
+        }
+        if !self.open.admits(bytes, self.parameters.batch_bytes_max) && planted!(P43) {
+            self.flush(true, cx);
+        } else if !self.open.admits(bytes, self.parameters.batch_bytes_max) {
+            if self.in_flight.len() >= self.parameters.batches_in_flight_max {
+                cx.mark("batcher.held_a_full_batch_back");
+            }
+            self.full.push_back(std::mem::take(&mut self.open));
+            self.flush(false, cx);
         }
         self.expect_flush(cx);
-        Group { client: from, session, acknowledged, kind, commands }.encode(&mut self.pending);
-        self.pending_groups += 1;
+        let before = self.open.groups.len();
+        self.open.push(&group, name);
+        self.names.insert(name);
+        self.pending_bytes += self.open.groups.len() - before;
     }
 
     fn refuse(
@@ -265,37 +365,50 @@ impl Batcher {
 
     fn expect_flush(&mut self, cx: &mut Cx<'_, Self>) {
         let delay = self.parameters.batch_delay;
-        if delay > Duration::ZERO && self.pending.is_empty() && self.pending_reads.is_empty() {
+        let waits =
+            !self.open.groups.is_empty() || !self.pending_reads.is_empty() || !self.unasked.is_empty();
+        if delay > Duration::ZERO && !waits {
             cx.set_timer(BatcherTimer::Flush, delay);
         }
     }
 
-    /// One batch of what is pending, unless enough are under way: then the next one grows meanwhile.
-    fn flush(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.pending.is_empty() || self.in_flight.len() >= self.parameters.batches_in_flight_max {
-            return;
+    /// Sends what is full, and if `due` what is open, as long as not enough are under way: then what comes meanwhile waits.
+    fn flush(&mut self, due: bool, cx: &mut Cx<'_, Self>) {
+        while self.in_flight.len() < self.parameters.batches_in_flight_max {
+            let open_goes = due || self.open.groups.len() >= self.parameters.batch_bytes_max;
+            let batch = match self.full.pop_front() {
+                Some(full) => full,
+                None if open_goes && !self.open.groups.is_empty() => std::mem::take(&mut self.open),
+                None => return,
+            };
+            self.send(batch, cx);
         }
+    }
+
+    fn send(&mut self, batch: OpenBatch, cx: &mut Cx<'_, Self>) {
         let number = self.next_number;
         self.next_number += 1;
-        let id = BatchId { batcher: cx.node(), number };
-        let mut batch = Vec::with_capacity(self.pending.len() + 64);
-        Batch { id, unbatcher: self.unbatcher, groups: Vec::new() }.encode(&mut batch);
-        // The groups are encoded already: put their count in place of the empty row's, and the row behind it.
-        let count_at = batch.len() - 4;
-        batch[count_at..].copy_from_slice(&self.pending_groups.to_le_bytes());
-        batch.append(&mut self.pending);
-        self.pending_groups = 0;
-        self.in_flight_bytes += batch.len();
-        let value = Value::Batch(batch.into());
+        self.pending_bytes -= batch.groups.len();
+        let (batch, names) = batch.close(BatchId { batcher: cx.node(), number }, self.unbatcher);
+        let bytes = batch.len();
+        let Ok(value) = Value::batch(batch) else {
+            // The parameters are checked when a host starts, so only our own mistake comes here.
+            kernel::invariant!(BOUND, bytes <= VALUE_BYTES_MAX, "a batch of {bytes} bytes fits in no slot");
+            return;
+        };
+        self.in_flight_bytes += value.size();
         if let Some(ballot) = self.leader {
             cx.send(ballot.leader, leader::Propose { value: value.clone() });
         }
-        self.in_flight.insert(number, InFlight { value, sent_at: cx.now() });
+        self.in_flight.insert(number, InFlight { value, sent_at: cx.now(), names });
     }
 
     fn on_done(&mut self, message: Done) {
         if let Some(done) = self.in_flight.remove(&message.number) {
-            self.in_flight_bytes -= done.value.size() - 5;
+            self.in_flight_bytes -= done.value.size();
+            for name in &done.names {
+                self.names.remove(name);
+            }
         }
     }
 }
@@ -307,32 +420,70 @@ impl Batcher {
         if !queries.is_sound() || queries.size() > self.parameters.batch_bytes_max {
             return self.refuse(from, session, &queries, client::Status::Malformed, cx);
         }
-        if self.waiting_bytes() + queries.size() > self.parameters.pending_bytes_max {
+        if self.waiting_bytes() + queries.size() + GROUP_HEAD_BYTES > self.parameters.pending_bytes_max {
             cx.mark("batcher.refused_a_read_as_busy");
             return self.refuse(from, session, &queries, client::Status::Busy, cx);
         }
-        let bytes = queries.size();
         let group = replica::ReadGroup { client: from, session, queries };
         match level {
             Level::Linearizable => {
                 self.expect_flush(cx);
-                self.pending_read_bytes += bytes;
-                self.pending_reads.push(group);
+                self.pending_read_bytes += bytes_of(&group);
+                self.pending_reads.push_back(group);
             }
-            Level::Sequential => self.send_reads(seen, vec![group], cx),
-            Level::Eventual => self.send_reads(Slot(0), vec![group], cx),
+            Level::Sequential => self.take_unasked(level, seen, group, cx),
+            Level::Eventual => self.take_unasked(level, Slot(0), group, cx),
+        }
+    }
+
+    /// Reads of one level share a message, as linearizable ones do: a weaker level must not cost more. The furthest slot
+    /// that any of them needs counts for all.
+    fn take_unasked(
+        &mut self,
+        level: Level,
+        through: Slot,
+        group: replica::ReadGroup,
+        cx: &mut Cx<'_, Self>,
+    ) {
+        self.expect_flush(cx);
+        let bytes = bytes_of(&group);
+        let reads = self.unasked.entry(level).or_default();
+        let full = !reads.groups.is_empty() && reads.bytes + bytes > self.parameters.batch_bytes_max;
+        let sent = if full { std::mem::take(reads) } else { Unasked::default() };
+        reads.through = reads.through.max(through);
+        reads.bytes += bytes;
+        reads.groups.push(group);
+        if full {
+            self.send_reads(sent.through, sent.groups, cx);
+        }
+    }
+
+    fn flush_unasked(&mut self, cx: &mut Cx<'_, Self>) {
+        for reads in std::mem::take(&mut self.unasked).into_values() {
+            self.send_reads(reads.through, reads.groups, cx);
         }
     }
 
     fn flush_reads(&mut self, cx: &mut Cx<'_, Self>) {
-        let busy = self.reads_in_flight.len() >= self.parameters.read_batches_in_flight_max;
         // By hearsay it would ask acceptors that have not voted yet, and take their word for it.
-        if self.pending_reads.is_empty() || busy || self.configurations.are_hearsay() {
-            return;
+        while !self.pending_reads.is_empty()
+            && self.reads_in_flight.len() < self.parameters.read_batches_in_flight_max
+            && !self.configurations.are_hearsay()
+        {
+            self.send_a_read_batch(cx);
         }
+    }
+
+    /// No more than a batch holds: it goes to a replica in one message, perhaps on another host.
+    fn send_a_read_batch(&mut self, cx: &mut Cx<'_, Self>) {
         let id = self.next_read;
         self.next_read += 1;
-        self.pending_read_bytes = 0;
+        let mut budget = PageBudget::new(self.parameters.batch_bytes_max);
+        let fits = self.pending_reads.iter().take_while(|group| budget.admits(bytes_of(group))).count();
+        let reads: Vec<replica::ReadGroup> = self.pending_reads.drain(..fits).collect();
+        let bytes: usize = reads.iter().map(bytes_of).sum();
+        self.pending_read_bytes -= bytes;
+        self.read_bytes_in_flight += bytes;
         let mut batch = ReadBatch {
             version: 0,
             group: 0,
@@ -340,10 +491,16 @@ impl Batcher {
             voted_through: Slot(0),
             attempts: 0,
             sent_at: cx.now(),
-            reads: std::mem::take(&mut self.pending_reads),
+            reads,
         };
         self.ask_acceptors(id, &mut batch, cx);
         self.reads_in_flight.insert(id, batch);
+    }
+
+    fn end_reads(&mut self, id: u64) -> Vec<replica::ReadGroup> {
+        let reads = self.reads_in_flight.remove(&id).map(|batch| batch.reads).unwrap_or_default();
+        self.read_bytes_in_flight -= reads.iter().map(bytes_of).sum::<usize>();
+        reads
     }
 
     /// Asks a read quorum of one group: a random row of a grid, everybody of a majority.
@@ -372,9 +529,8 @@ impl Batcher {
         }
         // The other groups may be up to one round ahead; slots before the first belong to earlier configurations.
         let through = batch.voted_through.max(configuration.first_slot).plus(groups.len() as u64 - 1);
-        if let Some(batch) = self.reads_in_flight.remove(&message.id) {
-            self.send_reads(through, batch.reads, cx);
-        }
+        let reads = self.end_reads(message.id);
+        self.send_reads(through, reads, cx);
     }
 
     fn on_superseded(&mut self, message: Superseded, cx: &mut Cx<'_, Self>) {
@@ -469,7 +625,8 @@ impl Batcher {
         !self.in_flight.is_empty()
             || !self.reads_in_flight.is_empty()
             || !self.reconfigurations.is_empty()
-            || !self.pending.is_empty()
+            || !self.open.groups.is_empty()
+            || !self.full.is_empty()
             || !self.pending_reads.is_empty()
     }
 
@@ -493,15 +650,15 @@ impl Batcher {
             .map(|(&id, _)| id)
             .collect();
         for id in late {
-            let Some(mut batch) = self.reads_in_flight.remove(&id) else { continue };
-            batch.attempts += 1;
-            batch.sent_at = now;
-            if batch.attempts > READ_ATTEMPTS_MAX {
-                for read in batch.reads {
+            if self.reads_in_flight.get(&id).is_some_and(|batch| batch.attempts >= READ_ATTEMPTS_MAX) {
+                for read in self.end_reads(id) {
                     self.refuse(read.client, read.session, &read.queries, client::Status::Busy, cx);
                 }
                 continue;
             }
+            let Some(mut batch) = self.reads_in_flight.remove(&id) else { continue };
+            batch.attempts += 1;
+            batch.sent_at = now;
             cx.mark("batcher.asked_acceptors_again");
             self.ask_acceptors(id, &mut batch, cx);
             self.reads_in_flight.insert(id, batch);
@@ -511,3 +668,11 @@ impl Batcher {
         self.flush_due = true;
     }
 }
+
+/// What a group of reads counts for; in a message it takes four times as much at most.
+fn bytes_of(group: &replica::ReadGroup) -> usize {
+    group.queries.size().max(READ_BYTES_MIN)
+}
+
+const READ_BYTES_MIN: usize = 16;
+const _: () = assert!(READ_BYTES_MIN + GROUP_HEAD_BYTES <= 4 * READ_BYTES_MIN, "four times as much at most");

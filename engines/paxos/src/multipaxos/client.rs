@@ -153,7 +153,31 @@ pub enum Refusal {
     Malformed,
     /// It was not executed: another reconfiguration came first.
     Conflict,
+    /// It was not executed: too much has been waiting for as long as the client was patient. Safe to send again.
+    Busy,
 }
+
+/// What has become of a call's messages.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Sent {
+    /// Nobody has it: it was not sent, or was refused as often as it was sent.
+    Nowhere,
+    /// Once since then.
+    Once,
+    /// More often than it was answered: a refusal says nothing about the other copies.
+    Again,
+}
+
+impl Sent {
+    fn again(&mut self) {
+        *self = if *self == Self::Nowhere { Self::Once } else { Self::Again };
+    }
+}
+
+/// For so long a call that is refused as busy is tried again.
+const BUSY_WITHIN: Duration = Duration::from_millis(1_000);
+/// A batcher on the client's own host, which loses no message, is asked for a write that it has taken again after this.
+const NEAR_RESEND_AFTER: Duration = Duration::from_secs(2);
 
 kernel::timers! {
     /// The client's timers.
@@ -167,7 +191,9 @@ kernel::timers! {
 struct Outstanding {
     id: RequestId,
     call: Call,
+    asked_at: Instant,
     sent_at: Instant,
+    sent: Sent,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -271,7 +297,8 @@ impl Role for Client {
     }
 
     fn on_request(&mut self, id: RequestId, call: Call, cx: &mut Cx<'_, Self>) {
-        let outstanding = Outstanding { id, call, sent_at: cx.now() };
+        let now = cx.now();
+        let outstanding = Outstanding { id, call, asked_at: now, sent_at: now, sent: Sent::Nowhere };
         if matches!(outstanding.call, Call::Write(_)) {
             self.writes.insert(self.next, outstanding);
             self.unsent.push(self.next);
@@ -325,7 +352,9 @@ impl Client {
         let (to, mut row) = (self.batcher(), Vec::new());
         let mut sequences = sequences.iter().peekable();
         while let Some(sequence) = sequences.next() {
-            if let Some(Outstanding { call: Call::Write(command), .. }) = self.writes.get(sequence) {
+            if let Some(Outstanding { call: Call::Write(command), sent, .. }) = self.writes.get_mut(sequence)
+            {
+                sent.again();
                 // One that is too large must not have its neighbours refused with it.
                 if !row.is_empty() && row.len() + command.len() > ROW_BYTES_MAX {
                     let commands = Commands::from_row(std::mem::take(&mut row));
@@ -346,17 +375,19 @@ impl Client {
         let (to, seen) = (self.batcher(), if planted!(P09) { Slot(0) } else { self.seen });
         let mut rows: BTreeMap<Level, Vec<u8>> = BTreeMap::new();
         for &sequence in sequences {
-            match self.reads.get(&sequence).map(|outstanding| &outstanding.call) {
-                Some(Call::Read { query, level }) => {
+            let Some(outstanding) = self.reads.get_mut(&sequence) else { continue };
+            outstanding.sent.again();
+            match &outstanding.call {
+                Call::Read { query, level } => {
                     Commands::push(rows.entry(*level).or_default(), sequence, query)
                 }
-                Some(Call::Reconfigure(configuration)) => {
+                Call::Reconfigure(configuration) => {
                     cx.send(
                         to,
                         batcher::Reconfigure { session, sequence, configuration: configuration.clone() },
                     );
                 }
-                Some(Call::Write(_)) | None => {}
+                Call::Write(_) => {}
             }
         }
         for (level, row) in rows {
@@ -378,6 +409,9 @@ impl Client {
             self.on_answer(answered, executed, cx);
         }
         // An opening that was refused as busy comes back empty too, but of no slot; the timer asks again.
+        if !any && executed == Slot(0) && self.opened == Opened::Asked {
+            self.give_up_what_nobody_has(cx);
+        }
         if !any && executed > Slot(0) && self.opened == Opened::Asked {
             self.opened = Opened::Yes(Slot(executed.0.saturating_sub(1)));
             self.unsent = self.writes.keys().copied().collect();
@@ -403,8 +437,17 @@ impl Client {
             Status::SessionLost if answered.sequence >= READS_FROM => {
                 Outcome::Refused(Refusal::MaybeExecuted)
             }
-            // Sent again by the timer, or given up with the session.
-            Status::Busy | Status::SessionLost => return,
+            Status::Busy => {
+                // A replica that refuses a write may have the batch again, in a later slot; a batcher that does has kept nothing.
+                let nothing_kept = executed == Slot(0) || answered.sequence >= READS_FROM;
+                let mut known = table.get_mut(&answered.sequence);
+                if let Some(outstanding) = known.as_mut().filter(|it| nothing_kept && it.sent == Sent::Once) {
+                    outstanding.sent = Sent::Nowhere;
+                }
+                return self.give_up_what_nobody_has(cx);
+            }
+            // Given up with the session.
+            Status::SessionLost => return,
         };
         if answered.status == Status::Done {
             self.seen = self.seen.max(executed);
@@ -414,11 +457,27 @@ impl Client {
         }
     }
 
+    /// Calls that were refused wherever they were sent are tried again for a while; the timer does that. Then whoever asked is told,
+    /// and knows that they were not executed.
+    fn give_up_what_nobody_has(&mut self, cx: &mut Cx<'_, Self>) {
+        let now = cx.now();
+        let hopeless =
+            |it: &mut Outstanding| it.sent == Sent::Nowhere && now.since(it.asked_at) >= BUSY_WITHIN;
+        for table in [&mut self.writes, &mut self.reads] {
+            for (_, outstanding) in table.extract_if(.., |_, it| hopeless(it)) {
+                cx.mark("client.gave_up_a_busy_call");
+                cx.respond(outstanding.id, Outcome::Refused(Refusal::Busy));
+            }
+        }
+    }
+
     /// What was under way may have been executed before the session went; what was never sent goes to a new one.
     fn lose_session(&mut self, cx: &mut Cx<'_, Self>) {
         cx.mark("client.lost_its_session");
         for (_, outstanding) in std::mem::take(&mut self.writes) {
-            cx.respond(outstanding.id, Outcome::Refused(Refusal::MaybeExecuted));
+            let nobody_has_it = outstanding.sent == Sent::Nowhere;
+            let refusal = if nobody_has_it { Refusal::Busy } else { Refusal::MaybeExecuted };
+            cx.respond(outstanding.id, Outcome::Refused(refusal));
         }
         self.session = SessionId(cx.rng().bits());
         self.opened = Opened::No;
@@ -429,11 +488,43 @@ impl Client {
     fn look_for_late_answers(&mut self, cx: &mut Cx<'_, Self>) {
         self.timer_set = false;
         let (now, patience) = (cx.now(), self.resend_after);
+        if matches!(self.batchers[..], [batcher] if batcher.host() == cx.node().host()) {
+            return self.ask_the_batcher_here_again(cx);
+        }
         let late = |outstanding: &Outstanding| now.since(outstanding.sent_at) >= patience;
         let any_late = self.writes.values().any(late) || self.reads.values().any(late);
         if any_late {
             self.turn_to_the_next_batcher(cx);
         }
+    }
+
+    /// Nothing is lost on the way to it. A write that it has taken is asked for again only because its answer may have been skipped, by
+    /// a replica that took a snapshot.
+    fn ask_the_batcher_here_again(&mut self, cx: &mut Cx<'_, Self>) {
+        let (now, patience) = (cx.now(), self.resend_after);
+        let late = |it: &Outstanding| {
+            let taken = it.sent != Sent::Nowhere && matches!(it.call, Call::Write(_));
+            now.since(it.sent_at) >= if taken { NEAR_RESEND_AFTER } else { patience }
+        };
+        let late_of = |table: &mut BTreeMap<Sequence, Outstanding>| -> Vec<Sequence> {
+            let late = table.iter_mut().filter(|(_, it)| late(it));
+            late.map(|(&sequence, it)| {
+                it.sent_at = now;
+                sequence
+            })
+            .collect()
+        };
+        let (writes, reads) = (late_of(&mut self.writes), late_of(&mut self.reads));
+        if writes.is_empty() && reads.is_empty() {
+            return;
+        }
+        cx.mark("client.sent_again");
+        match self.opened {
+            Opened::Asked => self.open(cx),
+            Opened::Yes(_) => self.unsent.extend(writes),
+            Opened::No => {}
+        }
+        self.unsent_reads.extend(reads);
     }
 
     /// Sends everything without an answer again, to another batcher. A driver whose connection broke calls this at once.

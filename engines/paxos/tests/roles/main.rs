@@ -271,7 +271,7 @@ fn assigned(did: &Did) -> Vec<(u64, Value)> {
 }
 
 fn value(text: &'static str) -> Value {
-    Value::Batch(Bytes::from_static(text.as_bytes()))
+    Value::batch(Bytes::from_static(text.as_bytes())).expect("it is small")
 }
 
 // The value of a lower ballot, or a hole left open, loses a chosen command or blocks the log.
@@ -305,7 +305,8 @@ fn a_leader_stays_within_its_window() {
             unbatcher: node(1, UNBATCHER),
             groups: Vec::new(),
         };
-        let propose = leader::Propose { value: Value::Batch(kernel::Encode::encoded(&batch).into()) };
+        let propose =
+            leader::Propose { value: Value::batch(kernel::Encode::encoded(&batch)).expect("it is small") };
         slots.extend(assigned(&bench.hear(node(1, BATCHER), propose.clone())));
         assert!(assigned(&bench.hear(node(1, BATCHER), propose)).is_empty(), "a repeated batch has its slot");
     }

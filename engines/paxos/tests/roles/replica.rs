@@ -51,7 +51,7 @@ pub(super) fn replica() -> Table<Replica<Counter>> {
 pub(super) fn batch(number: u64) -> Value {
     let id = BatchId { batcher: node(1, BATCHER), number };
     let batch = Batch { id, unbatcher: node(1, UNBATCHER), groups: Vec::new() };
-    Value::Batch(kernel::Encode::encoded(&batch).into())
+    Value::batch(kernel::Encode::encoded(&batch)).expect("it is small")
 }
 
 pub(super) fn chosen(slot: u64, round: u64, value: Option<Value>) -> replica::Chosen {
@@ -177,7 +177,7 @@ fn a_replica_that_most_others_contradict_stops() {
 fn batches_proposed_in_step_fall_to_every_replica_in_turn() {
     let id = BatchId { batcher: node(8, BATCHER), number: 1 };
     let abroad = Batch { id, unbatcher: node(8, UNBATCHER), groups: Vec::new() };
-    let abroad = Value::Batch(kernel::Encode::encoded(&abroad).into());
+    let abroad = Value::batch(kernel::Encode::encoded(&abroad)).expect("it is small");
     for stride in 1..=6 {
         let mut bench = replica();
         let mut answers = 0;
@@ -210,4 +210,17 @@ fn a_leader_that_is_to_go_hears_what_is_executed() {
         _ => false,
     });
     assert!(told, "{did:?}");
+}
+
+// A leader has votes forgotten by what replicas tell it: of a snapshot that a crash would take along nobody may be told, asked or not.
+#[test]
+fn whoever_asks_a_replica_is_told_what_is_durable() {
+    let mut bench = replica();
+    let did = bench.hear(node(1, LEADER), replica::Describe {});
+    let [(to, Message::Leader(paxos::multipaxos::leader::LeaderIn::Executed(_)), durable)] =
+        &table::sent(&did)[..]
+    else {
+        panic!("{did:?}")
+    };
+    assert_eq!((*to, *durable), (node(1, LEADER), true));
 }

@@ -135,8 +135,8 @@ fn acceptor(record: AcceptorRecord) -> String {
         AcceptorRecord::Vote { ballot, slot, value } => {
             let value = match value {
                 Value::Noop => "nothing".to_owned(),
-                Value::Batch(bytes) => format!("batch of {} bytes", bytes.len()),
-                Value::Entry(bytes) => format!("entry of {} bytes", bytes.len()),
+                Value::Batch(payload) => format!("batch of {} bytes", payload.bytes().len()),
+                Value::Entry(payload) => format!("entry of {} bytes", payload.bytes().len()),
                 Value::Configure(configuration) => format!("membership version {}", configuration.version),
             };
             format!("vote {ballot:?} slot {slot} {value}")

@@ -134,7 +134,7 @@ pub(crate) fn choose_anew(placement: &Placement, version: u64, read: &mut Read) 
                 .chain(queries.last().into_iter().flat_map(|query| everywhere(placement, query)))
                 .collect()
         }
-        Purpose::AddWatch { .. } | Purpose::Ephemerals | Purpose::Greeting { .. } => {
+        Purpose::AddWatch { .. } | Purpose::Ephemerals | Purpose::Dump | Purpose::Greeting { .. } => {
             queries.first().map(|query| everywhere(placement, query)).unwrap_or_default()
         }
     };
@@ -159,6 +159,7 @@ impl Gateway {
             Purpose::Node { watch: false, .. }
             | Purpose::Nodes { .. }
             | Purpose::Ephemerals
+            | Purpose::Dump
             | Purpose::Descendants
             | Purpose::Greeting { .. }
             | Purpose::Survey(_) => Vec::new(),

@@ -6,6 +6,7 @@ use crate::gateway::watchers::Kinds;
 use crate::wire::{Caller, ConnectionEpoch, EventKind, Identity, SessionId, WatchSeq};
 use kernel::{Bytes, Instant, NodeId};
 use mason::Space;
+use mason::client::Connected;
 use parts::Account;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -101,6 +102,8 @@ pub(crate) enum Purpose {
     Ephemerals,
     /// The first part says whether the node is there, the others count.
     Descendants,
+    /// Whose ephemeral nodes there are, for the word `dump`.
+    Dump,
     /// Whether a client that claims to have seen `last_zxid` can have.
     Greeting {
         last_zxid: u64,
@@ -166,6 +169,7 @@ impl Read {
             Purpose::SetWatches { .. } | Purpose::AddWatch { .. } => Some(self.watch),
             Purpose::Nodes { .. }
             | Purpose::Ephemerals
+            | Purpose::Dump
             | Purpose::Descendants
             | Purpose::Greeting { .. }
             | Purpose::Survey(_) => None,
@@ -233,6 +237,8 @@ pub(crate) struct Waiting {
 pub(crate) struct Connection {
     pub(crate) node: NodeId,
     pub(crate) address: String,
+    /// 0 if it is not known.
+    pub(crate) port: u16,
     pub(crate) certificate: Option<String>,
     pub(crate) caller: Caller<'static>,
     pub(crate) stage: Stage,
@@ -286,7 +292,8 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    pub(crate) fn new(node: NodeId, address: String, certificate: Option<String>, now: Instant) -> Self {
+    pub(crate) fn new(node: NodeId, message: Connected, now: Instant) -> Self {
+        let Connected { address, certificate, port } = message;
         let mut identities = vec![Identity::new("ip", &address)];
         if let Some(subject) = &certificate {
             identities.push(Identity::new("x509", subject));
@@ -294,6 +301,7 @@ impl Connection {
         Self {
             node,
             address,
+            port: port.unwrap_or(0),
             certificate,
             caller: Caller::of(&identities),
             stage: Stage::New,

@@ -20,6 +20,8 @@
 
 mod choice;
 mod connection;
+mod dump;
+mod facts;
 mod handshake;
 mod marks;
 mod metrics;
@@ -35,6 +37,7 @@ mod useless;
 mod watchers;
 mod words;
 
+pub use facts::{HostCall, HostFacts};
 pub use metrics::{Metrics, Sizes};
 pub use settings::{Consistency, Routes, Settings};
 
@@ -48,7 +51,7 @@ use crate::gateway::useless::Useless;
 use crate::gateway::watchers::Watchers;
 use crate::sessions::home_of;
 use crate::wire::{SessionAnswer, SessionId, Told};
-use kernel::{Bytes, Cx, Instant, NodeId, Position, RequestId, Role};
+use kernel::{Bytes, Cx, Decode, Instant, NodeId, Position, RequestId, Role};
 use mason::client::Elsewhere;
 use mason::client::{Answers, ClientIn, Close, Notice, Output, Pause};
 use mason::{Group, Layout, Life, Mason, Outbox, Space, Spread};
@@ -126,6 +129,9 @@ pub struct Gateway {
     /// Bytes of writes that are not answered.
     write_bytes: usize,
     metrics: Metrics,
+    facts: HostFacts,
+    /// What `stmk` has set; nothing is traced by it.
+    trace_mask: u64,
     now: Instant,
 }
 
@@ -157,6 +163,8 @@ impl Gateway {
             served: NodeId::ZERO,
             write_bytes: 0,
             metrics: Metrics::default(),
+            facts: HostFacts::of_mode(&settings.mode),
+            trace_mask: words::TRACE_MASK,
             now: Instant::default(),
             settings,
         }
@@ -417,11 +425,19 @@ impl Role for Gateway {
         }
     }
 
-    /// From the host's server: where this gateway is to be reached, as an operation. What it comes to, the shard knows.
+    /// From the host's server, a [`HostCall`]. What an operation comes to, the shard knows.
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
         self.now = cx.now();
-        let home = self.next_home % usize::from(self.layout.serving.max(1));
-        self.submit(home, request, Asker::Upkeep);
+        match HostCall::decoded(&request) {
+            Ok(HostCall { operation, facts }) => {
+                if let Some(operation) = operation {
+                    let home = self.next_home % usize::from(self.layout.serving.max(1));
+                    self.submit(home, operation, Asker::Upkeep);
+                }
+                self.facts = facts.unwrap_or_else(|| self.facts.clone());
+            }
+            Err(_) => cx.reject("a call that no server makes"),
+        }
         cx.respond(id, mason::Response(Bytes::new()));
     }
 

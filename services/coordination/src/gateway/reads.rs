@@ -289,7 +289,8 @@ impl Gateway {
                     }
                     let mut body = Vec::new();
                     crate::wire::JuteOutput::put_text(&mut body, path);
-                    entry.work = Work::Done(Reply::new(0, 0, body));
+                    // What is read from here on shows all that was known when the barrier had passed.
+                    entry.work = Work::Done(Reply::new(self.highest, 0, body));
                 }
                 Work::Read(read) if read.sent => {
                     if read.blocks() {
@@ -592,6 +593,7 @@ fn watches_left(purpose: &Purpose, at: usize, answer: &PartAnswer) -> Vec<(Arc<s
         Purpose::Node { watch: false, .. }
         | Purpose::Nodes { .. }
         | Purpose::Ephemerals
+        | Purpose::Dump
         | Purpose::Descendants
         | Purpose::Greeting { .. }
         | Purpose::Survey(_) => Vec::new(),

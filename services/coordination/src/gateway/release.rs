@@ -206,6 +206,7 @@ impl Gateway {
             | Purpose::AddWatch { .. }
             | Purpose::Ephemerals
             | Purpose::Descendants => {}
+            Purpose::Dump => self.dump(node, &answers),
         }
     }
 }
@@ -230,7 +231,7 @@ fn write_events(connection: &mut Connection, bound: u64) -> u64 {
 fn too_old(read: &Read, seen: u64) -> (Vec<usize>, u64) {
     let at_one_moment = match &read.purpose {
         Purpose::Nodes { .. } => true,
-        Purpose::Node { .. } | Purpose::Ephemerals | Purpose::Descendants => false,
+        Purpose::Node { .. } | Purpose::Ephemerals | Purpose::Descendants | Purpose::Dump => false,
         Purpose::SetWatches { .. }
         | Purpose::AddWatch { .. }
         | Purpose::Greeting { .. }
@@ -310,7 +311,7 @@ fn assemble(read: &Read, quotas: &Quotas) -> Option<Reply> {
             body.put_i32(i32::try_from(count).unwrap_or(i32::MAX));
             Some(Reply::new(shows, 0, body))
         }
-        Purpose::Greeting { .. } | Purpose::Survey(_) => None,
+        Purpose::Greeting { .. } | Purpose::Survey(_) | Purpose::Dump => None,
     }
 }
 

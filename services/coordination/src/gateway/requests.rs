@@ -44,7 +44,10 @@ impl Gateway {
             }
             had += 1;
             if is_new && let Some(word) = words::word(rest) {
-                return self.on_word(node, word, cx);
+                if let Some(word) = word.whole(rest) {
+                    return self.on_word(node, word, cx);
+                }
+                break;
             }
             match self.frame(rest) {
                 Frame::Part => break,

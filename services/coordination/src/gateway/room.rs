@@ -68,7 +68,7 @@ impl Read {
 
     /// What goes on its way is behind it.
     pub(crate) fn blocks(&self) -> bool {
-        matches!(self.purpose, Purpose::Greeting { .. } | Purpose::Survey(_))
+        matches!(self.purpose, Purpose::Greeting { .. } | Purpose::Survey(_) | Purpose::Dump)
     }
 }
 
@@ -146,7 +146,7 @@ impl Gateway {
             return Room::Never;
         }
         let Some(connection) = self.connections.get(&node) else { return Room::Now };
-        if !self.pool.admits(&connection.account, wanted) && !kernel::planted!(K18) {
+        if !self.pool.admits(&connection.account, wanted) && !kernel::planted!(K30) {
             self.metrics.waits_for_room += 1;
             self.roomless.insert(node);
             return Room::Later;

@@ -126,7 +126,7 @@ impl Gateway {
             let Some(connection) = self.connection_of(told) else { continue };
             if gone.contains(&(session, epoch)) {
                 // Who asked for its end is told when everything that it made is gone.
-                if !connection.queue.iter().any(|entry| entry.opcode == op::CLOSE) {
+                if kernel::planted!(K26) || !connection.queue.iter().any(|entry| entry.opcode == op::CLOSE) {
                     self.close(node, "the session has ended or moved", cx);
                 }
             } else {

@@ -1,10 +1,11 @@
 //! A cluster in memory, without the engine: gateways, stubs and shards on several hosts, and one order that every host
 //! executes at its own pace, as the dice say.
 
+use coordination::gateway::HostCall;
 use coordination::{Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
 use kernel::{
-    Bytes, Cx, Effect, Effects, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role, Situation,
-    Wall,
+    Bytes, Cx, Effect, Effects, Encode, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role,
+    Situation, Wall,
 };
 use mason::client::{
     Answer, Answers, BarrierPassed, ClientIn, Connected, ConnectionIn, Disconnected, Elsewhere, Input,
@@ -182,7 +183,12 @@ impl Cluster {
 
     /// The host's server says where the gateway is to be reached.
     pub(crate) fn advertise(&mut self, host: usize, body: Vec<u8>) {
-        self.call(host, |gateway, cx| gateway.on_request(RequestId(0), body.into(), cx));
+        self.host_call(host, HostCall { operation: Some(body.into()), facts: None });
+    }
+
+    /// A call of the host's server.
+    pub(crate) fn host_call(&mut self, host: usize, call: HostCall) {
+        self.call(host, |gateway, cx| gateway.on_request(RequestId(0), call.encoded().into(), cx));
         self.settle();
     }
 
@@ -543,7 +549,7 @@ impl Cluster {
     pub(crate) fn connect(&mut self, host: usize) -> NodeId {
         let node = NodeId::new(HostId(host as u32 + 1), Place(self.next_place));
         self.next_place += 1;
-        let message = Connected { address: "10.1.2.3".to_owned(), certificate: None };
+        let message = Connected { address: "10.1.2.3".to_owned(), certificate: None, port: Some(40_000) };
         self.call(host, |gateway, cx| gateway.on_message(node, message.into(), cx));
         node
     }

@@ -3,7 +3,7 @@
 use super::KEPT_CHUNK;
 use crate::order::{Number, Placed, Space};
 use crate::proxy::delivery::Run;
-use kernel::{Bytes, Encode};
+use kernel::{Bytes, Encode, PageBudget};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Runs by space and first number.
@@ -24,6 +24,10 @@ pub(super) struct Kept {
 impl Kept {
     pub(super) fn bytes(&self) -> usize {
         self.bytes
+    }
+
+    pub(super) fn spans(&self) -> impl Iterator<Item = (Space, Number, Number)> {
+        self.runs.values().map(|(run, _)| (run.space, run.first, run.end()))
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -70,7 +74,7 @@ impl Kept {
         let Placed { space, number } = *floor;
         // A run is one batch's: the few before the first that reaches further are all that go.
         while let Some((&key, (run, mark))) = self.runs.range((space, Number(0))..(space, number)).next()
-            && run.end() <= number
+            && (run.end() <= number || kernel::planted!(M27))
         {
             let (bytes, mark) = (run.size(), *mark);
             self.bytes -= bytes;
@@ -83,30 +87,30 @@ impl Kept {
         }
     }
 
-    /// About `page_bytes` of what is there of a space from a number on, and whether there is more.
+    /// `page_bytes` of what is there of a space from a number on, or one run, and whether there is more.
     pub(super) fn page_from(&self, from: &Placed, page_bytes: usize) -> (Vec<Run>, bool) {
         let Placed { space, number } = *from;
         let kept = |first, end| self.runs.range((space, first)..(space, end)).map(|(_, (run, _))| run);
         let reaches = kept(Number(0), number).next_back().filter(|run| run.end() > number);
-        let (mut runs, mut bytes) = (Vec::new(), 0);
+        let (mut runs, mut page) = (Vec::new(), PageBudget::new(page_bytes));
         let mut lacking = reaches.into_iter().chain(kept(number, Number(u64::MAX))).peekable();
-        while let Some(run) = lacking.next_if(|_| bytes < page_bytes) {
-            bytes += run.size();
+        while let Some(run) = lacking.next_if(|run| page.admits(run.size())) {
             runs.push(run.clone());
         }
         (runs, lacking.next().is_some())
     }
 
-    /// What came before this mark and is here, in chunks of a snapshot; one at least.
+    /// What came before this mark and is here, in chunks of a snapshot of `page_bytes`, or of one run; one chunk at least.
     pub(super) fn chunks(&self, mark: u64, page_bytes: usize) -> VecDeque<Bytes> {
-        let (mut chunks, mut page, mut bytes) = (VecDeque::new(), Vec::new(), 0);
+        let (mut chunks, mut page) = (VecDeque::new(), Vec::new());
+        let mut budget = PageBudget::new(page_bytes);
         for (run, _) in self.runs.values().filter(|(_, came)| *came <= mark) {
-            bytes += run.size();
-            page.push(run.clone());
-            if bytes > page_bytes {
+            if !budget.admits(run.size()) {
                 chunks.push_back(chunk_of(&std::mem::take(&mut page)));
-                bytes = 0;
+                budget = PageBudget::new(page_bytes);
+                budget.admits(run.size());
             }
+            page.push(run.clone());
         }
         chunks.push_back(chunk_of(&page));
         chunks

@@ -143,10 +143,10 @@ impl Pipeline {
 fn name_of(value: &Value) -> Option<(NodeId, u64)> {
     match value {
         Value::Batch(batch) => {
-            let id = BatchId::decode(&mut Reader::new(Bytes::clone(batch))).ok()?;
+            let id = BatchId::decode(&mut Reader::new(Bytes::clone(batch.bytes()))).ok()?;
             Some((id.batcher, id.number))
         }
-        Value::Entry(entry) => Some((NodeId::ZERO, parts::digest(entry))),
+        Value::Entry(entry) => Some((NodeId::ZERO, parts::digest(entry.bytes()))),
         Value::Noop | Value::Configure(_) => None,
     }
 }

@@ -10,7 +10,7 @@ use super::{Leader, Phase1b, ReportedVote, State, Stuck};
 use crate::configuration::Configuration;
 use crate::multipaxos::{acceptor, replica};
 use crate::value::Value;
-use kernel::{Cx, Instant, NodeId};
+use kernel::{Cx, Instant, NodeId, PageBudget};
 use parts::{Ballot, Slot};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -119,8 +119,13 @@ impl Leader {
         let Some(mut recall) = pipeline.recall.take() else { return };
         let mut values = Vec::new();
         let mut slot = recall.from;
+        // The acceptors' pages may come to more than a message: the replica asks for what follows.
+        let mut page = PageBudget::new(self.parameters.page_bytes);
         while slot < recall.through {
-            let Some((_, value)) = recall.votes.remove(&slot) else { break };
+            let Some((_, value)) = recall.votes.remove(&slot).filter(|(_, value)| page.admits(value.size()))
+            else {
+                break;
+            };
             values.push(value);
             slot = slot.next();
         }

@@ -3,11 +3,10 @@
 use super::{Behind, Entries, Fetch, Replica};
 use crate::multipaxos::leader;
 use crate::value::Value;
-use kernel::{Cx, NodeId, StateMachine, planted};
+use kernel::{Cx, NodeId, PageBudget, StateMachine, planted};
 use parts::Slot;
 
-/// A reply to `Fetch` holds about this many bytes.
-const ENTRIES_BYTES: usize = 1 << 20;
+/// Values of a reply to `Fetch`, which holds a page at most.
 const ENTRIES_MAX: usize = 4096;
 
 /// What a replica knows of being behind.
@@ -86,18 +85,14 @@ impl<S: StateMachine> Replica<S> {
         if message.from < self.retained.start() {
             return cx.send(from, Behind { executed: self.state.executed });
         }
-        let mut bytes = 0;
+        let mut page = PageBudget::new(self.parameters.page_bytes);
         let values: Vec<Value> = self
             .retained
             .iter_from(message.from)
             .take(ENTRIES_MAX)
             .map(|(_, value)| value.clone())
             .filter(|value| !planted!(K13) || *value != Value::Noop)
-            .take_while(|value| {
-                let fits = bytes < ENTRIES_BYTES;
-                bytes += value.size();
-                fits
-            })
+            .take_while(|value| page.admits(value.size()))
             .collect();
         cx.send(from, Entries { from: message.from, values, executed: self.state.executed });
     }

@@ -30,7 +30,7 @@ impl Digest {
     pub(super) fn add_value(&mut self, slot: Slot, value: &Value) {
         self.add(slot.0, |hasher| match value {
             Value::Noop => hasher.write_u32(0),
-            Value::Batch(bytes) | Value::Entry(bytes) => hasher.write(bytes),
+            Value::Batch(payload) | Value::Entry(payload) => hasher.write(payload.bytes()),
             Value::Configure(configuration) => hasher.write(&configuration.encoded()),
         });
     }

@@ -3,9 +3,9 @@
 use super::{Chosen, Entry, READ_BYTES_PER_BURST_MAX, Read, Replica, Voted, WaitingRead};
 use crate::multipaxos::client::{Row, Status};
 use crate::multipaxos::{client, leader, unbatcher};
-use crate::value::{Batch, Group, GroupKind, Value};
-use kernel::{Bytes, Cx, Decode, NodeId, StateMachine, planted};
-use parts::{Admission, Slot};
+use crate::value::{Batch, BatchId, Group, GroupKind, Value};
+use kernel::{Bytes, Cx, Decode, NodeId, PageBudget, StateMachine, planted};
+use parts::{Admission, Sequence, SessionId, Slot};
 
 /// 2^64 by the golden ratio: the upper half of the product is spread whatever the stride of the slots.
 const SPREADS: u64 = 0x9e37_79b9_7f4a_7c15;
@@ -18,7 +18,8 @@ impl<S: StateMachine> Replica<S> {
             return;
         }
         // A vote in this ballot or a later one is for the chosen value: that is what Paxos promises.
-        let voted = entry.vote.take_if(|(voted_in, _)| *voted_in >= ballot).map(|(_, value)| value);
+        let voted =
+            entry.vote.take_if(|(voted_in, _)| *voted_in >= ballot || planted!(P38)).map(|(_, value)| value);
         entry.own = voted.is_some();
         match voted.or(value) {
             Some(value) => entry.value = Some(value),
@@ -89,10 +90,10 @@ impl<S: StateMachine> Replica<S> {
     fn apply(&mut self, slot: Slot, value: &Value, cx: &mut Cx<'_, Self>) {
         match value {
             Value::Noop => {}
-            Value::Batch(batch) => self.apply_batch(slot, batch, cx),
+            Value::Batch(batch) => self.apply_batch(slot, batch.bytes(), cx),
             Value::Entry(entry) => {
-                self.snapshots.count_executed(entry.len());
-                self.machine.apply_entry(entry);
+                self.snapshots.count_executed(entry.bytes().len());
+                self.machine.apply_entry(entry.bytes());
             }
             Value::Configure(wanted) => {
                 let latest = self.state.configurations.latest();
@@ -135,22 +136,17 @@ impl<S: StateMachine> Replica<S> {
         };
         self.snapshots.count_executed(encoded.len());
         let answers = self.is_responsible(slot, batch.unbatcher, cx.node());
-        let mut replies = Vec::with_capacity(if answers { batch.groups.len() } else { 0 });
-        let mut results = Row::default();
+        let mut replies = Replies::new(batch.unbatcher, slot.next(), self.parameters.page_bytes);
         let commands = batch.groups.iter().flat_map(|group| group.commands.iter());
         self.machine.anticipate(commands.map(|command| command.bytes));
         for group in &batch.groups {
-            let opened = self.apply_group(slot, group, &mut results, answers, cx);
-            // A client may have every answer; a row without any would look like the answer to an opening.
-            if answers && (opened.is_some() || !results.is_empty()) {
-                let results = std::mem::take(&mut results);
-                let (client, session) = (group.client, group.session);
-                replies.push(unbatcher::Reply { client, session, results, opened });
+            let opened = self.apply_group(slot, group, &mut replies, answers, cx);
+            if answers {
+                replies.end_group(group.client, group.session, opened);
             }
         }
         if answers {
-            let executed = slot.next();
-            cx.send(batch.unbatcher, unbatcher::Results { batch: Some(batch.id), executed, replies });
+            replies.send(Some(batch.id), cx);
         }
     }
 
@@ -159,7 +155,7 @@ impl<S: StateMachine> Replica<S> {
         &mut self,
         slot: Slot,
         group: &Group,
-        results: &mut Row,
+        replies: &mut Replies,
         answers: bool,
         cx: &mut Cx<'_, Self>,
     ) -> Option<Slot> {
@@ -173,12 +169,13 @@ impl<S: StateMachine> Replica<S> {
                     cx.mark("replica.refused_a_lost_session");
                 }
                 for command in group.commands.iter().filter(|_| answers) {
-                    results.push(command.sequence, Status::SessionLost, &[]);
+                    replies.row.push(command.sequence, Status::SessionLost, &[]);
                 }
                 return None;
             }
             GroupKind::Execute | GroupKind::ExecuteIn(_) => {
-                self.state.sessions.touch(group.session, group.acknowledged);
+                let early = u64::from(planted!(P30));
+                self.state.sessions.touch(group.session, parts::Sequence(group.acknowledged.0 + early));
             }
         }
         for command in group.commands.iter() {
@@ -200,7 +197,7 @@ impl<S: StateMachine> Replica<S> {
                     }
                 };
             if answers {
-                results.push(command.sequence, status, answer);
+                replies.push((group.client, group.session), (command.sequence, status, answer), cx);
             }
         }
         None
@@ -245,22 +242,78 @@ impl<S: StateMachine> Replica<S> {
     }
 
     fn answer(&mut self, unbatcher: NodeId, reads: &[super::ReadGroup], cx: &mut Cx<'_, Self>) {
-        let mut replies = Vec::with_capacity(reads.len());
+        let mut replies = Replies::new(unbatcher, self.state.executed, self.parameters.page_bytes);
         for read in reads {
-            let mut results = Row::default();
+            let reader = (read.client, read.session);
             for query in read.queries.iter() {
                 if self.read_bytes > READ_BYTES_PER_BURST_MAX {
-                    results.push(query.sequence, Status::Busy, &[]);
+                    replies.push(reader, (query.sequence, Status::Busy, &[]), cx);
                     continue;
                 }
                 self.scratch.clear();
                 self.machine.query(query.bytes, &mut self.scratch);
                 self.read_bytes += self.scratch.len();
-                results.push(query.sequence, Status::Done, &self.scratch);
+                replies.push(reader, (query.sequence, Status::Done, &self.scratch), cx);
             }
-            let (client, session) = (read.client, read.session);
-            replies.push(unbatcher::Reply { client, session, results, opened: None });
+            replies.end_group(read.client, read.session, None);
         }
-        cx.send(unbatcher, unbatcher::Results { batch: None, executed: self.state.executed, replies });
+        replies.send(None, cx);
     }
 }
+
+/// Answers on their way to an unbatcher, in messages of a page each, or of one answer: it may be on another host, and a few bytes of
+/// commands may be answered by a megabyte each.
+struct Replies {
+    unbatcher: NodeId,
+    executed: Slot,
+    page_bytes: usize,
+    page: PageBudget,
+    replies: Vec<unbatcher::Reply>,
+    /// Those of the group at hand.
+    row: Row,
+}
+
+impl Replies {
+    fn new(unbatcher: NodeId, executed: Slot, page_bytes: usize) -> Self {
+        let page = PageBudget::new(page_bytes);
+        Self { unbatcher, executed, page_bytes, page, replies: Vec::new(), row: Row::default() }
+    }
+
+    fn push<S: StateMachine>(
+        &mut self,
+        (client, session): (NodeId, SessionId),
+        (sequence, status, answer): (Sequence, Status, &[u8]),
+        cx: &mut Cx<'_, Replica<S>>,
+    ) {
+        if !self.page.admits(answer.len() + ANSWER_HEAD_BYTES) {
+            self.end_group(client, session, None);
+            self.flush(None, cx);
+            self.page = PageBudget::new(self.page_bytes);
+            self.page.admits(answer.len() + ANSWER_HEAD_BYTES);
+        }
+        self.row.push(sequence, status, answer);
+    }
+
+    fn end_group(&mut self, client: NodeId, session: SessionId, opened: Option<Slot>) {
+        // A client may have every answer; a row without any would look like the answer to an opening.
+        if opened.is_some() || !self.row.is_empty() {
+            let results = std::mem::take(&mut self.row);
+            self.replies.push(unbatcher::Reply { client, session, results, opened });
+        }
+    }
+
+    fn flush<S: StateMachine>(&mut self, batch: Option<BatchId>, cx: &mut Cx<'_, Replica<S>>) {
+        let (executed, replies) = (self.executed, std::mem::take(&mut self.replies));
+        cx.send(self.unbatcher, unbatcher::Results { batch, executed, replies });
+    }
+
+    /// The last message says that the batch is through.
+    fn send<S: StateMachine>(mut self, batch: Option<BatchId>, cx: &mut Cx<'_, Replica<S>>) {
+        if batch.is_some() || !self.replies.is_empty() {
+            self.flush(batch, cx);
+        }
+    }
+}
+
+/// What a reply adds to an answer, at most.
+const ANSWER_HEAD_BYTES: usize = 64;

@@ -1,0 +1,50 @@
+//! Whether the sizes in a cluster file fit into each other, and into what journals and links hold.
+
+use super::file::{FileError, Origin, Values};
+use kernel::bounds::{OPERATION_BYTES_MAX, REQUEST_HEAD_BYTES};
+use kernel::{Bounds, Misfit};
+
+impl Values<'_> {
+    /// Refuses sizes by which a record could outgrow the journal, or a message its frame: a host that finds out later stops.
+    pub(super) fn check_bounds(&self) -> Result<(), FileError> {
+        let request = self.size("coordination.request_bytes_max") + REQUEST_HEAD_BYTES;
+        let checks = [
+            ("paxos.batch_bytes_max", self.parameters().misfit(&Bounds::REAL)),
+            ("coordination.request_bytes_max", Misfit::of("an operation", request, OPERATION_BYTES_MAX)),
+        ];
+        for (name, misfit) in checks {
+            let Some(misfit) = misfit else { continue };
+            let line = match self.values.get(name) {
+                Some((_, Origin::File { line })) => Some(*line),
+                Some(_) | None => None,
+            };
+            let help = format!("ordinate config explain {name}");
+            return Err(FileError::new(line, format!("{name} is too large: {misfit}"), help));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cluster::ClusterFile;
+    use crate::cluster::file::Overrides;
+    use std::path::Path;
+
+    // A file by which a batch outgrows the journal's record stops a majority at the first large write.
+    #[test]
+    fn sizes_that_no_record_holds_are_refused() {
+        let parse = |line: &str| {
+            let text = format!("cluster = \"c\"\n{line}\n[hosts]\na = \"a:1\"\n");
+            ClusterFile::parse(&text, Path::new("."), &Overrides::default()).map_err(|error| error.what)
+        };
+        for (name, largest) in
+            [("paxos.batch_bytes_max", 3_870_000), ("coordination.request_bytes_max", 3_129_344)]
+        {
+            let with = |bytes: usize| parse(&format!("{name} = {bytes}"));
+            assert!(with(largest).is_ok(), "{name}: {:?}", with(largest).err());
+            let refused = with(4 << 20).expect_err("a record holds 4 MiB with its head");
+            assert!(refused.starts_with(&format!("{name} is too large")), "{refused}");
+        }
+    }
+}
