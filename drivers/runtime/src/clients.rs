@@ -425,6 +425,7 @@ impl<F: Family> Clients<F> {
         if client.output.is_empty() {
             give_back(&mut self.pool, std::mem::take(&mut client.output));
         }
+        outside.metrics.reads_stopped += u64::from(!was_paused && client.flags.paused);
         client.resumed |= was_paused && !client.flags.paused && !client.input.is_empty();
         if (client.readable || client.resumed) && !client.listed && !client.flags.paused {
             client.listed = true;
