@@ -146,6 +146,7 @@ pub fn start(
     let mut front_ends = vec![front_end];
     if let Some(coordination) = &file.coordination {
         let gateway = Deployment::gateway(HostId::named(name));
+        let request_bytes_max = coordination.request_bytes_max;
         // With a port for TLS, the other one is without it.
         let plain = sockets.zookeeper_secure.is_some();
         for (listen, secure) in [(sockets.zookeeper, !plain), (sockets.zookeeper_secure, true)] {
@@ -154,7 +155,7 @@ pub fn start(
             let tls = tls.as_ref().filter(|_| secure);
             front_ends.push(FrontEndConfig {
                 listen,
-                build: Box::new(move || Box::new(ZooKeeper { gateway, gate })),
+                build: Box::new(move || Box::new(ZooKeeper { gateway, gate, request_bytes_max })),
                 limits: ClientLimits {
                     connections_max: coordination.connections_max.unwrap_or(connections_max),
                     connections_per_address_max: coordination

@@ -259,7 +259,8 @@ impl Connection {
             let Some(gateway) = self.logs else {
                 return Err(CloseReason("call of the log, which is off"));
             };
-            let (id, bytes) = answer_of_call(message);
+            let (id, bytes, waits) = answer_of_call(message);
+            let bytes = self.reads.room_of_call(bytes, waits);
             if !self.reads.admits(bytes) {
                 return Ok(false);
             }
@@ -331,8 +332,8 @@ impl Connection {
     }
 }
 
-/// The number of a call of the log, and how large its answer may be.
-fn answer_of_call(message: &Bytes) -> (u64, usize) {
+/// The number of a call of the log, how large its answer may be, and whether it waits for what is not there yet.
+fn answer_of_call(message: &Bytes) -> (u64, usize, bool) {
     match shared_log::native::Native::decoded(message) {
         Ok(shared_log::native::Native::Call(call)) => {
             let bytes = match &call.request {
@@ -342,10 +343,11 @@ fn answer_of_call(message: &Bytes) -> (u64, usize) {
                 shared_log::Request::List(_) => LIST_ANSWER_BYTES,
                 _ => 0,
             };
-            (call.id, bytes + SMALL_ANSWER_BYTES)
+            let waits = matches!(&call.request, shared_log::Request::Read(read) if read.wait_ms > 0);
+            (call.id, bytes + SMALL_ANSWER_BYTES, waits)
         }
         // The gateway says what is wrong with it.
-        Ok(shared_log::native::Native::Reply(_)) | Err(_) => (0, SMALL_ANSWER_BYTES),
+        Ok(shared_log::native::Native::Reply(_)) | Err(_) => (0, SMALL_ANSWER_BYTES, false),
     }
 }
 

@@ -21,7 +21,7 @@ const READS_MAX: usize = 4_096;
 /// A read without an answer for so long has none: its client asks again, or waits no more.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 /// Nobody knows how large the first answer will be.
-const FIRST_ANSWER_BYTES: usize = 64 << 10;
+const FIRST_ANSWER_BYTES: usize = 12 << 10;
 /// No read is taken to want more: the services bound an answer themselves.
 const WANTED_MAX: usize = 2 << 20;
 
@@ -52,6 +52,12 @@ impl Reads {
     /// How large the next answer will be.
     pub fn expected(&self) -> usize {
         self.account.expected(self.pool.borrow().bounds())
+    }
+
+    /// How much room a read of the log needs that may be answered so many bytes. The first of a connection that waits for what is
+    /// appended is taken to find little: followers of a log would else hold room for pages while nothing happens.
+    pub fn room_of_call(&self, bytes: usize, waits: bool) -> usize {
+        if waits && self.under_way.is_empty() { bytes.min(self.expected()) } else { bytes }
     }
 
     /// Whether there is room for answers of so many bytes together.
@@ -107,5 +113,53 @@ impl Reads {
 impl Drop for Reads {
     fn drop(&mut self) {
         self.pool.borrow_mut().close(&mut self.account);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::Instant;
+
+    // Room that is not given back stops a port for good; room that is not taken is no bound.
+    #[test]
+    fn room_for_reads_is_taken_and_given_back() {
+        let pool = pool(64 << 20);
+        let (mut one, mut other) = (Reads::new(Rc::clone(&pool)), Reads::new(Rc::clone(&pool)));
+        let mut asked = 0;
+        while one.admits(1 << 20) {
+            one.ask(Asked::Call(asked), 1 << 20, Instant(0));
+            asked += 1;
+        }
+        assert_eq!(asked, 1, "one large answer at a time");
+        assert!(other.admits(1 << 20), "others have theirs");
+        // The same again, by a client that has lost patience.
+        one.ask(Asked::Call(0), 1 << 20, Instant(0));
+        assert!(one.answered(Asked::Call(0), 1 << 20) && !one.answered(Asked::Call(0), 1 << 20));
+        assert!(one.admits(1 << 20));
+        one.ask(Asked::Query(SessionId(1), Sequence(2)), 1 << 20, Instant(0));
+        other.ask(Asked::Call(7), 1 << 20, Instant(0));
+        one.tick(Instant(0) + ANSWERED_WITHIN);
+        assert!(one.admits(1 << 20), "an answer that never comes is not waited for");
+        drop(other);
+        assert_eq!(pool.borrow().used(), 0);
+    }
+
+    // A thousand clients that follow quiet logs must not hold all the room there is.
+    #[test]
+    fn followers_of_a_log_hold_little() {
+        let pool = pool(64 << 20);
+        let followers: Vec<Reads> = (0..2_000)
+            .map(|_| {
+                let mut reads = Reads::new(Rc::clone(&pool));
+                let room = reads.room_of_call(1 << 20, true);
+                assert!(reads.admits(room));
+                reads.ask(Asked::Call(1), room, Instant(0));
+                assert_eq!(reads.room_of_call(1 << 20, true), 1 << 20, "the first one alone");
+                reads
+            })
+            .collect();
+        assert_eq!(pool.borrow().used(), 0);
+        drop(followers);
     }
 }

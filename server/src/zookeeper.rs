@@ -15,11 +15,36 @@ pub struct ZooKeeper {
     pub gateway: NodeId,
     /// Whether clients are served here at all.
     pub gate: Gate,
+    /// The largest request.
+    pub request_bytes_max: usize,
+}
+
+/// How many of the bytes are whole requests, or such that the gateway has to say something of them.
+fn whole(input: &[u8], request_bytes_max: usize) -> usize {
+    let mut at = 0;
+    while let Some(length) = input[at..].first_chunk::<4>() {
+        let length = u32::from_be_bytes(*length) as usize;
+        // Too long for a request: a four-letter word, or a mistake.
+        if length > request_bytes_max {
+            return input.len();
+        }
+        if input.len() - at < 4 + length {
+            break;
+        }
+        at += 4 + length;
+    }
+    at
 }
 
 impl FrontEnd<Ordinate> for ZooKeeper {
     fn open(&mut self, _client: NodeId, address: SocketAddr) -> Box<dyn Session<Ordinate>> {
-        Box::new(Connection { gateway: self.gateway, gate: self.gate.clone(), address, announced: false })
+        Box::new(Connection {
+            gateway: self.gateway,
+            gate: self.gate.clone(),
+            address,
+            announced: false,
+            request_bytes_max: self.request_bytes_max,
+        })
     }
 }
 
@@ -28,6 +53,7 @@ struct Connection {
     gate: Gate,
     address: SocketAddr,
     announced: bool,
+    request_bytes_max: usize,
 }
 
 impl Connection {
@@ -58,7 +84,10 @@ impl Session<Ordinate> for Connection {
                 cx,
             );
         }
-        self.tell(Input { bytes: input.split().freeze() }, cx);
+        let bytes = input.split_to(whole(input, self.request_bytes_max));
+        if !bytes.is_empty() {
+            self.tell(Input { bytes: bytes.freeze() }, cx);
+        }
         Ok(())
     }
 
@@ -89,5 +118,25 @@ impl Session<Ordinate> for Connection {
         if self.announced {
             self.tell(Disconnected {}, cx);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::whole;
+
+    // Half a request that is handed on is memory that nobody counts; a word that is held back is never answered.
+    #[test]
+    fn only_whole_requests_go_on() {
+        let request = |length: u32, sent: usize| [&length.to_be_bytes()[..], &vec![7; sent]].concat();
+        assert_eq!(whole(&[], 100), 0);
+        assert_eq!(whole(&[0, 0], 100), 0);
+        assert_eq!(whole(&request(10, 9), 100), 0);
+        assert_eq!(whole(&request(10, 10), 100), 14);
+        let two = [request(10, 10), request(100, 100), request(20, 5)].concat();
+        assert_eq!(whole(&two, 100), 14 + 104);
+        assert_eq!(whole(b"ruok", 1 << 20), 4);
+        assert_eq!(whole(&request(101, 3), 100), 7);
+        assert_eq!(whole(&request(u32::MAX, 3), 100), 7);
     }
 }

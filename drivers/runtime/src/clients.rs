@@ -30,6 +30,8 @@ pub(crate) const CLIENT_PLACES: u32 = 0x8000_0000;
 const POOLED_BUFFERS_MAX: usize = 256;
 /// Messages that sessions send in one round of reading; the rest is read when those were heard.
 const SENDS_MAX: usize = 1 << 12;
+/// What may have come of requests that are not whole, of all clients together.
+const INPUT_BYTES_MAX_TOTAL: usize = 48 << 20;
 /// How long a round reads from clients.
 const READ_TIME_MAX: Duration = Duration::from_millis(5);
 const POOLED_BUFFER_BYTES_MAX: usize = 64 << 10;
@@ -47,6 +49,8 @@ struct Client<F: Family> {
     session: Box<dyn Session<F>>,
     /// A request that is not yet whole, or that the session has put off.
     input: BytesMut,
+    /// Since when there is some of that.
+    input_since: Instant,
     /// The session takes up again what it has put off.
     resumed: bool,
     /// Written in this burst.
@@ -122,6 +126,8 @@ pub(crate) struct Clients<F: Family> {
     token_base: usize,
     readable: VecDeque<ClientIndex>,
     dirty: Vec<ClientIndex>,
+    /// What of requests has come that are not whole, of all clients, in bytes.
+    input_bytes: usize,
     /// Their sessions are to be told what was taken.
     taken: Vec<ClientIndex>,
     /// When it is looked who takes nothing.
@@ -154,6 +160,7 @@ impl<F: Family> Clients<F> {
             token_base,
             readable: VecDeque::new(),
             dirty: Vec::new(),
+            input_bytes: 0,
             taken: Vec::new(),
             look_at: None,
             sends: Vec::new(),
@@ -323,6 +330,7 @@ impl<F: Family> Clients<F> {
         let Some(client) = &mut self.table[index.0] else { return };
         let id = client.id;
         let mut input = std::mem::take(&mut client.input);
+        self.input_bytes -= input.len();
         let fresh = self.read_buffer.split();
         let shares_read_buffer = input.is_empty();
         if shares_read_buffer {
@@ -340,12 +348,31 @@ impl<F: Family> Clients<F> {
             return self.close(index, CloseReason("request too large"), outside);
         }
         if !input.is_empty() {
+            if shares_read_buffer {
+                client.input_since = outside.now;
+            }
+            self.input_bytes += input.len();
             client.input = if shares_read_buffer { BytesMut::from(&input[..]) } else { input };
+        }
+        if self.input_bytes > INPUT_BYTES_MAX_TOTAL {
+            self.drop_unfinished(outside);
         }
         if after == After::Closed {
             // It may have closed its own direction only, and still listen for what is answered at once.
             self.write_out(index, outside);
             self.close(index, CLOSED_BY_CLIENT, outside);
+        }
+    }
+
+    /// Closes those who have taken longest for a request, until what has come of others fits.
+    fn drop_unfinished(&mut self, outside: &mut Outside<'_>) {
+        while self.input_bytes > INPUT_BYTES_MAX_TOTAL {
+            let waiting = self.table.iter().enumerate().filter_map(|(index, client)| {
+                let client = client.as_ref().filter(|client| !client.input.is_empty())?;
+                Some((client.input_since, index))
+            });
+            let Some((_, oldest)) = waiting.min() else { return };
+            self.close(ClientIndex(oldest), CloseReason("its request is not whole for long"), outside);
         }
     }
 
@@ -398,6 +425,7 @@ impl<F: Family> Clients<F> {
         if client.output.is_empty() {
             give_back(&mut self.pool, std::mem::take(&mut client.output));
         }
+        outside.metrics.reads_stopped += u64::from(!was_paused && client.flags.paused);
         client.resumed |= was_paused && !client.flags.paused && !client.input.is_empty();
         if (client.readable || client.resumed) && !client.listed && !client.flags.paused {
             client.listed = true;
@@ -415,6 +443,7 @@ impl<F: Family> Clients<F> {
     fn close(&mut self, index: ClientIndex, reason: CloseReason, outside: &mut Outside<'_>) {
         let Some(mut client) = self.table[index.0].take() else { return };
         self.free.push(index);
+        self.input_bytes -= client.input.len();
         self.by_place.remove(&client.id.place().0);
         let port = &mut self.ports[client.front_end];
         port.connections -= 1;

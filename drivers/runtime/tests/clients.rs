@@ -26,13 +26,14 @@ impl FrontEnd<Talk> for Marks {
 
 impl Session<Talk> for MarksSession {
     fn on_input(&mut self, input: &mut BytesMut, cx: &mut SessionCx<'_, Talk>) -> Result<(), CloseReason> {
+        let mut unfinished = 0;
         for byte in input.split() {
             match byte {
                 b'!' => cx.established(),
                 b'?' => cx.send(oracle_of("a"), Ask { number: 0, payload: kernel::Bytes::new() }),
                 b'#' => cx.output().extend_from_slice(&[b'#'; 64 << 10]),
                 b'*' => cx.output().extend_from_slice(&vec![b'*'; HUGE_BYTES]),
-                b'(' => input.extend_from_slice(b"("),
+                b'(' => unfinished += 1,
                 b'q' => {
                     cx.output().extend_from_slice(b"bye");
                     cx.finish(CloseReason("asked to"));
@@ -40,6 +41,7 @@ impl Session<Talk> for MarksSession {
                 _ => return Err(CloseReason("unknown mark")),
             }
         }
+        input.extend_from_slice(&vec![b'('; unfinished]);
         Ok(())
     }
 
@@ -222,6 +224,22 @@ fn clients_that_take_nothing_for_long_are_closed() {
     assert_eq!(read_exactly(&mut slow, 1), b".", "who reads keeps its connection");
     let left = host.handle().metrics().wait(LIMIT).expect("the host runs").buffered_bytes;
     assert_eq!(left, 0, "their memory is given back");
+}
+
+// Requests that never end must not take the host's memory together; whoever ends its own is served.
+#[test]
+fn unfinished_requests_are_bounded_together() {
+    let (host, address) = host_with(ClientLimits::default());
+    let mut slow: Vec<TcpStream> = (0..30).map(|_| connect(address)).collect();
+    for client in &mut slow {
+        client.write_all(b"!").expect("written");
+        // Nearly what one request may have.
+        let _ = client.write_all(&vec![b'('; 3 << 20]);
+    }
+    eventually("the oldest are closed", || closes(&host, "its request is not whole for long") > 10);
+    let mut polite = connect(address);
+    polite.write_all(b"!?").expect("written");
+    assert_eq!(read_exactly(&mut polite, 1), b".");
 }
 
 // A thousand idle connections must cost next to nothing, be served when they speak, and leave nothing behind.

@@ -20,6 +20,7 @@ mod polite;
 #[allow(dead_code)]
 #[path = "../clients/raw.rs"]
 mod raw;
+mod slow_requests;
 mod stage;
 mod topic;
 

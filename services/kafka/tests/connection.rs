@@ -487,3 +487,32 @@ fn what_a_connection_holds_is_bounded() {
         assert_eq!(twin.response().map(|(found, _)| found), Some(correlation));
     }
 }
+
+// A client that fetches and does not read has response after response made for it: 60 fetches became 120 MiB.
+#[test]
+fn no_response_is_made_before_the_one_before_is_taken() {
+    let mut twin = Twin::with_log();
+    twin.send(key::PRODUCE, 7, 1, &produce(-1, "t", 0, &batch(&["a", "b"]))).expect("it is sound");
+    twin.settle().expect("it is sound");
+    assert!(twin.response().is_some());
+    twin.connection.hold(true);
+    for correlation in 2..40 {
+        twin.send(key::FETCH, 4, correlation, &fetch(0, 1, 0)).expect("it is sound");
+    }
+    assert!(twin.connection.is_full(), "it is read no further");
+    twin.settle().expect("it is sound");
+    assert!(twin.calls.is_empty() && twin.output.is_empty(), "nothing is asked of the log");
+    // What is appended goes on: its answer is small.
+    twin.send(key::PRODUCE, 7, 40, &produce(-1, "t", 0, &batch(&["c"]))).expect("it is sound");
+    for correlation in 2..40 {
+        twin.connection.hold(false);
+        twin.pass(Duration::ZERO).expect("it is sound");
+        twin.connection.hold(true);
+        twin.settle().expect("it is sound");
+        let (answered, mut input) = twin.response().expect("one at a time");
+        assert_eq!(answered, correlation);
+        assert_eq!(fetched(&mut input).0, 0);
+        // Behind the last of them is the answer to the append.
+        assert_eq!(twin.output.is_empty(), correlation < 39, "and no more");
+    }
+}

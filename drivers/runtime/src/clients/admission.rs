@@ -86,6 +86,7 @@ impl<F: Family> Clients<F> {
             _descriptor: descriptor,
             session,
             input: BytesMut::new(),
+            input_since: outside.now,
             resumed: false,
             output: Vec::new(),
             backlog: Backlog::default(),

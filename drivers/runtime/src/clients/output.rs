@@ -9,6 +9,9 @@ const TOO_SLOW: CloseReason = CloseReason("does not read what it is sent");
 const UNREAD: CloseReason = CloseReason("has read nothing for long while answers wait");
 /// A session is told what its client has taken, when it is so much.
 const TAKEN_TOLD_BYTES: u64 = 4 << 10;
+/// Of those who hold more than so much, who has taken nothing for longer by so long is cut off first.
+const HELD_RANKED_BYTES: usize = 64 << 10;
+const RANKED_BY: Duration = Duration::from_millis(250);
 /// How often it is looked who takes nothing, while something waits.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
@@ -71,10 +74,17 @@ impl<F: Family> Clients<F> {
         if self.ports[port].held_bytes > limits.output_bytes_max_total {
             self.flush(outside);
             while self.ports[port].held_bytes > limits.output_bytes_max_total {
-                let held = |index: &usize| self.table[*index].as_ref().map_or(0, Client::held_bytes);
-                let of_port =
-                    |index: &usize| self.table[*index].as_ref().is_some_and(|c| c.front_end == port);
-                let Some(slowest) = (0..self.table.len()).filter(of_port).max_by_key(held) else { return };
+                // Who holds much and has taken nothing for the longest; readers of large answers take some all the time.
+                let rank = |client: &Client<F>| {
+                    let (held, waits) = (client.held_bytes(), outside.now.since(client.tally.moved_at));
+                    let steps = waits.as_millis() / RANKED_BY.as_millis();
+                    (held > HELD_RANKED_BYTES, steps, held)
+                };
+                let of_port = self.table.iter().enumerate().filter_map(|(index, client)| {
+                    let client = client.as_ref().filter(|client| client.front_end == port)?;
+                    Some((rank(client), index))
+                });
+                let Some((_, slowest)) = of_port.max() else { return };
                 self.close(ClientIndex(slowest), TOO_SLOW, outside);
             }
         }

@@ -30,14 +30,22 @@ struct Sequenced {
     inputs: BTreeMap<Space, Bytes>,
 }
 
+/// Reads that wait for a log of this length, and for a stamp; each with the room for its answer.
+struct Asked {
+    length: usize,
+    at_least: u64,
+    reader: NodeId,
+    reads: Vec<(mason::shard::Query, u64)>,
+}
+
 /// One shard's server on one host.
 struct Server {
     znodes: Znodes,
     /// How much of the log it has looked at.
     at: usize,
     executed: u64,
-    /// Reads that wait: log length that must be reached, least stamp, reads.
-    reads: VecDeque<(usize, u64, NodeId, Vec<(mason::shard::Query, u64)>)>,
+    /// Reads that wait.
+    reads: VecDeque<Asked>,
     readers: Vec<NodeId>,
     told: u64,
 }
@@ -252,7 +260,12 @@ impl Cluster {
                 let reader = self.hosts[host].node;
                 let limits = read.limits.unwrap_or_default().into_iter().chain(std::iter::repeat(u64::MAX));
                 let reads = read.reads.into_iter().zip(limits).collect();
-                self.hosts[host].servers[space].reads.push_back((length, read.at_least.0, reader, reads));
+                self.hosts[host].servers[space].reads.push_back(Asked {
+                    length,
+                    at_least: read.at_least.0,
+                    reader,
+                    reads,
+                });
             }
             Message::Shard(ShardIn::Attach(_)) => {
                 let (space, reader) = ((to.place().0 - 200) as usize, self.hosts[host].node);
@@ -383,7 +396,7 @@ impl Cluster {
             return false;
         }
         let server = &mut self.hosts[host].servers[space];
-        if let Some((length, at_least, ..)) = server.reads.front() {
+        if let Some(Asked { length, at_least, .. }) = server.reads.front() {
             let pending =
                 self.log[server.at..].iter().enumerate().find(|(_, op)| op.order.number_in(id).is_some());
             let behind = pending
@@ -447,7 +460,7 @@ impl Cluster {
 
     fn answer_reads(&mut self, host: usize, space: usize) {
         let server = &mut self.hosts[host].servers[space];
-        let Some((.., reader, reads)) = server.reads.pop_front() else { return };
+        let Some(Asked { reader, reads, .. }) = server.reads.pop_front() else { return };
         let (mut answers, mut withheld) = (Vec::new(), Vec::new());
         for (query, limit) in reads {
             let mut body = Vec::new();
