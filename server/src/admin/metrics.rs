@@ -53,13 +53,8 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
             page.plain(name, value);
         }
     }
-    let admin_closes = admin.counts.by_reason();
-    page.counters_by(
-        "admin_closes",
-        "reason",
-        "Connections and requests of this port refused",
-        admin_closes.iter(),
-    );
+    let closes = admin.counts.by_reason();
+    page.counters_by("admin_closes", "reason", "Refusals at this port", closes.iter());
     page.counters_by("client_closes", "reason", "Client connections closed", metrics.closes.iter());
     let gauges = [
         ("clients", "Client connections", metrics.clients as f64),
