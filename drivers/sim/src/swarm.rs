@@ -150,7 +150,9 @@ impl Swarm {
 fn fitted(safety: u64, think: u64, operations: u32, tuning: &Tuning, rng: &mut Rng) -> (u64, u64) {
     let busy = think.saturating_mul(u64::from(operations));
     let way = rng.below(5);
-    if busy >= safety || way == 0 {
+    // A scenario that fixes the length means it.
+    let fixed = tuning.safety.0 == tuning.safety.1;
+    if busy >= safety || way == 0 || fixed {
         return (safety, think);
     }
     let shortest = tuning.safety.0.as_nanos() as u64 / 2;
