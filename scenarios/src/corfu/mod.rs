@@ -273,7 +273,13 @@ impl Scenario for CorfuScenario {
 
     fn tuning(&self) -> Tuning {
         let s = Duration::from_secs;
-        Tuning { safety: (s(10), s(30)), operations: (30, 200), liveness: s(60), ..Tuning::default() }
+        Tuning {
+            safety: (s(10), s(30)),
+            busy_at_least: Some(s(5)),
+            operations: (30, 200),
+            liveness: s(60),
+            ..Tuning::default()
+        }
     }
 
     fn strikes(&self) -> Vec<StrikeKind> {
