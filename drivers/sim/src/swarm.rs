@@ -15,6 +15,9 @@ use std::time::Duration;
 pub struct Tuning {
     /// How long faults strike.
     pub safety: (Duration, Duration),
+    /// Where clients are busy for less than that, faults may strike for less, but not for less than this, or clients take their time.
+    /// None: neither.
+    pub busy_at_least: Option<Duration>,
     /// The typical latency of a link; log-uniform.
     pub latency: (Duration, Duration),
     /// How long an fsync takes; log-uniform.
@@ -47,6 +50,7 @@ impl Default for Tuning {
         let (us, ms, s) = (Duration::from_micros, Duration::from_millis, Duration::from_secs);
         Self {
             safety: (s(20), s(60)),
+            busy_at_least: None,
             latency: (us(50), ms(20)),
             sync: (us(50), ms(20)),
             burst: (us(1), us(100)),
@@ -150,12 +154,10 @@ impl Swarm {
 fn fitted(safety: u64, think: u64, operations: u32, tuning: &Tuning, rng: &mut Rng) -> (u64, u64) {
     let busy = think.saturating_mul(u64::from(operations));
     let way = rng.below(5);
-    // A scenario that fixes the length means it.
-    let fixed = tuning.safety.0 == tuning.safety.1;
-    if busy >= safety || way == 0 || fixed {
+    let Some(shortest) = tuning.busy_at_least.filter(|_| busy < safety && way > 0) else {
         return (safety, think);
-    }
-    let shortest = tuning.safety.0.as_nanos() as u64 / 2;
+    };
+    let shortest = shortest.as_nanos() as u64;
     if way < 4 {
         return ((2 * busy).clamp(shortest.min(safety), safety), think);
     }

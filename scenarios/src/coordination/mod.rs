@@ -528,6 +528,7 @@ impl Scenario for CoordinationScenario {
         let s = Duration::from_secs;
         Tuning {
             safety: (s(10), s(40)),
+            busy_at_least: Some(s(5)),
             operations: (30, 200),
             liveness: s(120),
             bounds: limits::BOUNDS,

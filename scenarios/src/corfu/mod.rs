@@ -285,6 +285,7 @@ impl Scenario for CorfuScenario {
         let s = Duration::from_secs;
         Tuning {
             safety: (s(10), s(30)),
+            busy_at_least: Some(s(5)),
             operations: (30, 200),
             liveness: s(60),
             bounds: BOUNDS,

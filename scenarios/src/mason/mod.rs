@@ -221,6 +221,7 @@ impl Scenario for MasonScenario {
         let s = Duration::from_secs;
         Tuning {
             safety: (s(10), s(30)),
+            busy_at_least: Some(s(5)),
             operations: (20, 150),
             liveness: s(120),
             bounds: limits::BOUNDS,

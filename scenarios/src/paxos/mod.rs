@@ -242,6 +242,7 @@ impl Scenario for PaxosScenario {
         let (ms, s) = (Duration::from_millis, Duration::from_secs);
         let tuning = Tuning {
             safety: (s(20), s(60)),
+            busy_at_least: Some(s(10)),
             operations: (20, 150),
             liveness: s(60),
             bounds: self.floods.bounds,
@@ -252,6 +253,7 @@ impl Scenario for PaxosScenario {
             Focus::Sessions => Tuning { message_rate: (0.01, 0.2), think: (ms(1), ms(100)), ..tuning },
             Focus::Changes => Tuning {
                 safety: (s(10), s(20)),
+                busy_at_least: Some(s(5)),
                 blows: (0.3, 10.0),
                 think: (ms(2), ms(50)),
                 operations: (200, 500),

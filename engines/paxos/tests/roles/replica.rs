@@ -217,9 +217,7 @@ fn a_leader_that_is_to_go_hears_what_is_executed() {
 fn whoever_asks_a_replica_is_told_what_is_durable() {
     let mut bench = replica();
     let did = bench.hear(node(1, LEADER), replica::Describe {});
-    let [(to, Message::Leader(paxos::multipaxos::leader::LeaderIn::Executed(_)), durable)] =
-        &table::sent(&did)[..]
-    else {
+    let [(to, Message::Leader(leader::LeaderIn::Executed(_)), durable)] = &table::sent(&did)[..] else {
         panic!("{did:?}")
     };
     assert_eq!((*to, *durable), (node(1, LEADER), true));

@@ -139,7 +139,9 @@ impl Gateway {
     /// True if it has held up what is behind it, or what is behind it waited to be the first.
     fn write_reply(&mut self, node: NodeId, reply: Reply) -> bool {
         let Some(connection) = self.connections.get_mut(&node) else { return false };
-        let told = write_events(connection, reply.shows);
+        // An answer that announces watches in several shards shows more than each of them had when it was asked: what came up to there
+        // follows it at once, for the header of the next answer says that it was told.
+        let told = write_events(connection, reply.shows.max(connection.seen));
         let Some(mut entry) = connection.queue.pop_front() else { return false };
         connection.first = connection.first.next();
         connection.seen = connection.seen.max(reply.shows);
