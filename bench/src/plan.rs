@@ -100,6 +100,19 @@ const ANSWERED: f64 = 0.99;
 const CLIENTS: usize = 400;
 const REPAIRS_MAX: usize = 8;
 
+/// A simulation lasts until so many commands have come, about.
+const COMMANDS_MIN: f64 = 1_000.0;
+const WARM_UP: Duration = Duration::from_millis(60);
+const MEASURED_MIN: Duration = Duration::from_millis(60);
+/// A slow load is simulated for so long at most.
+const MEASURED_MAX: Duration = Duration::from_secs(100);
+
+/// How long a load is simulated: long enough for `commands`, and for `least`.
+fn window(per_second: f64, commands: f64, warm_up: Duration, least: Duration) -> Window {
+    let wanted = Duration::from_secs_f64((commands / per_second).min(MEASURED_MAX.as_secs_f64()));
+    Window { warm_up, measured: wanted.max(least) }
+}
+
 fn station(model: &Model, name: &str) -> f64 {
     model.demands.iter().find(|demand| demand.station == name).map_or(0.0, |demand| demand.nanos)
 }
@@ -225,7 +238,7 @@ impl Wanted {
         let started = Running::start(deployment, profile, &self.workload, CLIENTS, 1);
         let mut running: Running = started.map_err(|error| NoPlan::Broken(error.to_string()))?;
         let clients = running.clients.clone();
-        let window = Window { warm_up: Duration::from_millis(60), measured: Duration::from_millis(60) };
+        let window = window(self.per_second, COMMANDS_MIN, WARM_UP, MEASURED_MIN);
         let pace = Pace::Open { per_second: self.per_second };
         let measured = running.testbed.run(&clients, pace, &mut self.workload.clone(), window);
         Ok(Trial::of(*deployment, &measured, &running.stations))

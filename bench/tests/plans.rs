@@ -83,3 +83,33 @@ fn numbers_of_the_sequence() {
 fn operations_of_the_coordination_service() {
     over_mason(2e6, Ordered::Operations { bytes: 64 }, &["proxy leader", "shard server"]);
 }
+
+// A simulation in which nothing arrives carries nothing, and says so of the smallest load as of the largest.
+#[test]
+fn a_slow_load_is_simulated_until_it_has_come() {
+    for per_second in [1.0, 10.0, 300.0] {
+        let plan = of_the_store(per_second, Workload::writes(16), &[]);
+        assert!(
+            plan.trial.answered > 0.9 * per_second && plan.trial.median.as_nanos() > 0,
+            "{:?}",
+            plan.trial
+        );
+        over_mason(per_second, Ordered::Operations { bytes: 64 }, &[]);
+    }
+}
+
+// Whoever asks for less must not pay more: a read of any freshness may be answered by one that is fresher.
+#[test]
+fn a_weaker_level_never_costs_more() {
+    for (per_second, reads) in [(1e6, 1.0), (300_000.0, 0.5), (50_000.0, 1.0)] {
+        let machines = [Level::Linearizable, Level::Sequential, Level::Eventual].map(|level| {
+            let workload = Workload::writes(16).with_reads(reads, level);
+            let plan = Wanted { per_second, workload }.plan(&Profile::m5_xlarge()).expect("a plan");
+            plan.deployment.machines()
+        });
+        assert!(
+            machines[1] <= machines[0] && machines[2] <= machines[1],
+            "{per_second} {reads}: {machines:?}"
+        );
+    }
+}

@@ -1,6 +1,7 @@
 //! Histories of a strictly serializable store, for measuring the checker:
 //! `generate_history lists|versions|register|kv OPERATIONS [SEED] > history.jsonl`, or `porcupine` for a JSON array
-//! of register operations, of which odd seeds make one in a few hundred reads stale.
+//! of register operations, of which odd seeds make one in a few hundred reads stale, or `cas OPERATIONS [SEED] [KEYS]
+//! [VALUES]` for compare-and-set registers of few values, where 3 % of the calls never return.
 //!
 //! Every operation takes effect at one instant inside its interval; twenty clients overlap.
 
@@ -28,6 +29,9 @@ fn main() -> io::Result<()> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if arguments.first().is_some_and(|kind| kind == "porcupine") {
         return porcupine(&arguments);
+    }
+    if arguments.first().is_some_and(|kind| kind == "cas") {
+        return compare_and_set(&arguments);
     }
     let kind = arguments.first().map_or("lists", |kind| kind);
     let count: u64 = arguments.get(1).and_then(|text| text.parse().ok()).unwrap_or(10_000);
@@ -122,5 +126,53 @@ fn porcupine(arguments: &[String]) -> io::Result<()> {
     }
     let mut out = BufWriter::new(io::stdout().lock());
     writeln!(out, "[{}]", lines.join(",\n"))?;
+    out.flush()
+}
+
+/// Gets, puts and compare-and-sets by ten clients; who never hears an answer goes on as another client.
+fn compare_and_set(arguments: &[String]) -> io::Result<()> {
+    let number = |at: usize, default| arguments.get(at).and_then(|text| text.parse().ok()).unwrap_or(default);
+    let (count, keys, values): (u64, u64, u64) = (number(1, 1000), number(3, 1), number(4, 5));
+    let mut dice = Dice(number(2, 1));
+    let mut held: Vec<Option<u64>> = vec![None; keys as usize];
+    let mut clients: Vec<u64> = (0..10).collect();
+    let mut out = BufWriter::new(io::stdout().lock());
+    writeln!(out, "{{\"ordinate\":\"history\",\"format\":1}}")?;
+    let text = |value: Option<u64>| value.map_or("null".to_owned(), |value| value.to_string());
+    for operation in 0..count {
+        let effect = 2_000 + operation * 100;
+        let (call, end) = (effect - dice.below(450), effect + dice.below(450));
+        let (key, value) = (dice.below(keys) as usize, dice.below(values));
+        let slot = (operation % 10) as usize;
+        let client = clients[slot];
+        let vanishes = dice.below(100) < 3;
+        // Half of the calls without an answer take effect.
+        let effective = !vanishes || dice.below(2) == 0;
+        let before = held[key];
+        let (what, answered) = match dice.below(5) {
+            0 => (format!("\"f\":\"get\",\"output\":{}", text(before)), true),
+            1 => {
+                held[key] = if effective { Some(value) } else { before };
+                (format!("\"f\":\"put\",\"value\":{value}"), true)
+            }
+            _ => {
+                let expected = if dice.below(2) == 0 { before } else { Some(dice.below(values)) };
+                let meets = expected == before;
+                held[key] = if meets && effective { Some(value) } else { before };
+                let expected = text(expected);
+                (format!("\"f\":\"cas\",\"expected\":{expected},\"value\":{value}"), meets)
+            }
+        };
+        let fate = match (vanishes, answered) {
+            (true, _) => "\"type\":\"info\"".to_owned(),
+            (false, true) => format!("\"type\":\"ok\",\"return\":{end}"),
+            (false, false) => format!("\"type\":\"fail\",\"return\":{end}"),
+        };
+        if vanishes {
+            clients[slot] = 10 + operation;
+        }
+        writeln!(out, "{{\"client\":{client},\"key\":{key},{what},\"call\":{call},{fate}}}")?;
+    }
+    writeln!(out, "{{\"end\":{count}}}")?;
     out.flush()
 }

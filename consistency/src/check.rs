@@ -5,6 +5,7 @@ use crate::history::{History, HistoryError};
 use crate::model::{EdgeSet, Model};
 use crate::order::{Resolved, resolve};
 use crate::rules::Rules;
+use crate::search::SearchBudget;
 use crate::solve::{Solved, solve};
 use crate::terms::Fate;
 use crate::witness::{Witness, anomaly_witness, first_cycle, forced_witness, zone_witness};
@@ -43,8 +44,8 @@ pub struct Options {
     pub strongest: bool,
     /// A refused conditional write counts as a write for real time.
     pub writes_by_type: bool,
-    /// Writes that the search for unknown version orders may place, over all models.
-    pub search_steps: u64,
+    /// What the search for unknown version orders may use: its steps are writes placed, over all models.
+    pub search: SearchBudget,
     /// Bytes that one table may take (causal clocks).
     pub memory_max: usize,
     /// For eventual convergence: how long after the last write all replicas must agree, in the history's unit.
@@ -58,7 +59,7 @@ impl Options {
             models: vec![model],
             strongest: false,
             writes_by_type: false,
-            search_steps: 20_000_000,
+            search: SearchBudget::default(),
             memory_max: 1 << 30,
             settle_after: 0,
         }
@@ -161,7 +162,7 @@ pub(crate) fn check_under(
         graph: None,
         residue: None,
         known: BTreeMap::new(),
-        steps: options.search_steps,
+        search: options.search.clone(),
     };
     let mut verdicts = Vec::with_capacity(options.models.len());
     for model in &options.models {
@@ -177,6 +178,13 @@ pub(crate) fn check_under(
 }
 
 fn counts(history: &History, resolved: &Resolved) -> Counts {
+    let mut counts = fates(history);
+    counts.unknown_observed = resolved.vertices.len().saturating_sub(counts.ok);
+    counts
+}
+
+/// What a history says of itself, before anything is resolved.
+pub(crate) fn fates(history: &History) -> Counts {
     let mut counts = Counts { messages: history.messages().len(), ..Counts::default() };
     for operation in history.operations() {
         match operation.fate {
@@ -186,7 +194,6 @@ fn counts(history: &History, resolved: &Resolved) -> Counts {
         }
         counts.fences += usize::from(operation.fence);
     }
-    counts.unknown_observed = resolved.vertices.len().saturating_sub(counts.ok);
     counts
 }
 
@@ -215,7 +222,7 @@ struct Deciding<'a> {
     /// Where the cycles of the whole graph lie; the models' own cycles are among them.
     residue: Option<Residue>,
     known: BTreeMap<Model, Verdict>,
-    steps: u64,
+    search: SearchBudget,
 }
 
 impl Deciding<'_> {
@@ -286,7 +293,7 @@ impl Deciding<'_> {
                 None | Some(_) => {}
             }
         }
-        match solve(history, graph, resolved, set, &mut self.steps) {
+        match solve(history, graph, resolved, set, &mut self.search) {
             Solved::Holds => Verdict::Holds,
             Solved::Cycle(steps, forced) => {
                 Verdict::Violated(forced_witness(history, resolved, &steps, &forced, model))

@@ -52,3 +52,11 @@ impl Hasher for FixedHasher {
         self.0
     }
 }
+
+/// One number from two, for sums of sets.
+pub(crate) fn mix(one: u64, other: u64) -> u64 {
+    let mut hasher = FixedHasher(ODD);
+    hasher.word(one.wrapping_add(1));
+    hasher.word(other.wrapping_add(1));
+    hasher.0
+}

@@ -206,6 +206,28 @@ impl Model {
         stages.into_iter().filter(move |(set, _)| set.within(whole))
     }
 
+    /// What it asks for, in a few words.
+    pub fn meaning(self) -> &'static str {
+        match self {
+            Model::Serializable => "some total order of the transactions explains every read",
+            Model::ProcessOrderedSerializable => "serializable, in an order that keeps each process's own",
+            Model::Sequential => "the same for single reads and writes",
+            Model::Rss => "regular sequential serializability: serializable, causal, and writes in real time",
+            Model::Rsc => "regular sequential consistency: the same for single reads and writes",
+            Model::StrictSerializable => "serializable in real time",
+            Model::Linearizable => "the same for single reads and writes",
+            Model::OscU => "ordered sequential consistency, as ZooKeeper: reads may be old, writes may not",
+            Model::Regular => "everything after an answered write follows it; processes keep no order",
+            Model::Causal => "every process sees what it may depend on",
+            Model::CausalPlus => "causal, and conflicting writes end in one order",
+            Model::ReadYourWrites => "a session sees its own writes",
+            Model::MonotonicReads => "a session never sees an older version after a newer one",
+            Model::MonotonicWrites => "a session's writes are seen in its order",
+            Model::WritesFollowReads => "a write is seen only with what its session had read before",
+            Model::Eventual => "once writes end, all reads agree on a write that nothing overwrote",
+        }
+    }
+
     /// The name on the command line.
     pub fn name(self) -> &'static str {
         match self {

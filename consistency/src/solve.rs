@@ -10,6 +10,7 @@ use crate::hash::FixedState;
 use crate::history::History;
 use crate::model::{EdgeKind, EdgeSet};
 use crate::order::{NONE, Resolved};
+use crate::search::SearchBudget;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 /// What is known about the existence of a legal order.
@@ -32,39 +33,39 @@ pub(crate) struct Forced {
     pub(crate) reader: u32,
 }
 
-/// Operations up to which reachability is kept as bits (n^2 / 8 bytes).
-const SATURATED_MAX: usize = 20_000;
-/// Words that the remembered states of a search may take.
-const REMEMBERED_WORDS_MAX: usize = 64 << 20;
-
-/// Looks for a legal order that respects the edges of `set`; `budget` counts writes placed.
+/// Looks for a legal order that respects the edges of `set`; the steps of `budget` are writes placed.
 pub(crate) fn solve(
     history: &History,
     graph: &Graph,
     resolved: &Resolved,
     set: EdgeSet,
-    budget: &mut u64,
+    budget: &mut SearchBudget,
 ) -> Solved {
     match Schedule::new(history, graph, resolved, set).map(|schedule| schedule.run(budget, false)) {
         None => return cycle(history, resolved, graph, set, Vec::new()),
         Some(Some(true)) => return Solved::Holds,
         Some(Some(false) | None) => {}
     }
-    if graph.operations > SATURATED_MAX {
+    let bytes = reach_bytes(graph);
+    if bytes > budget.bytes {
         return Solved::Undecided(format!(
-            "version orders are not known, and {} operations are too many to saturate (at most {SATURATED_MAX})",
-            graph.operations
+            "version orders are not known, and what {} operations force takes {} MiB of the {} MiB that a search may \
+             take (--memory-limit)",
+            graph.operations,
+            bytes >> 20,
+            budget.bytes >> 20
         ));
     }
-    let forced = saturate(graph, resolved, set);
+    let forced = saturate(graph, resolved, set, budget);
     let saturated = graph.with(&edges(&forced));
     match Schedule::new(history, &saturated, resolved, set).map(|schedule| schedule.run(budget, true)) {
         None => cycle(history, resolved, &saturated, set, forced),
         Some(Some(true)) => Solved::Holds,
         Some(Some(false)) => Solved::Exhausted,
-        Some(None) => {
-            Solved::Undecided("version orders are not known, and the search budget ran out".to_owned())
-        }
+        Some(None) => Solved::Undecided(format!(
+            "version orders are not known, and the search gave up: {}",
+            budget.exhausted()
+        )),
     }
 }
 
@@ -112,8 +113,13 @@ impl Reach {
     }
 }
 
+/// What the reachability of a graph takes: a row of bits for each vertex, barriers too.
+fn reach_bytes(graph: &Graph) -> usize {
+    graph.len().saturating_mul(graph.operations.div_ceil(64)).saturating_mul(8)
+}
+
 /// The forced edges among writes and reads of keys with free writes.
-fn saturate(graph: &Graph, resolved: &Resolved, set: EdgeSet) -> Vec<Forced> {
+fn saturate(graph: &Graph, resolved: &Resolved, set: EdgeSet, budget: &SearchBudget) -> Vec<Forced> {
     let mut writers: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     for write in resolved.writes.iter().filter(|write| write.vertex != NONE) {
         if resolved.free.contains_key(&write.key) {
@@ -124,8 +130,7 @@ fn saturate(graph: &Graph, resolved: &Resolved, set: EdgeSet) -> Vec<Forced> {
     let mut known: BTreeSet<(u32, u32)> = BTreeSet::new();
     loop {
         let grown = graph.with(&edges(&forced));
-        // A barrier chain has as many rows as sources: too large a graph is not saturated further.
-        if grown.len().saturating_mul(grown.operations) / 8 > 512 << 20 {
+        if reach_bytes(&grown) > budget.bytes || budget.stopped() {
             return forced;
         }
         let Some(order) = topological_order(&grown, set) else { return forced };
@@ -381,20 +386,23 @@ impl<'a> Schedule<'a> {
 
     /// True when everything was placed, false when no order exists, nothing when the budget ran out, or at the
     /// first dead end when it may not turn back.
-    fn run(mut self, budget: &mut u64, may_turn_back: bool) -> Option<bool> {
+    fn run(mut self, budget: &mut SearchBudget, may_turn_back: bool) -> Option<bool> {
         let mut seen: HashSet<(Vec<u64>, Vec<u32>), FixedState> = HashSet::with_hasher(FixedState);
         let mut frame = Frame { undo: Vec::new(), untried: Vec::new() };
         self.settle(&mut frame);
         let mut frames = vec![frame];
         let mut turned_back = false;
         while self.left > 0 {
-            let words = self.scheduled.len() + self.current.len() / 2 + 8;
-            if *budget == 0 || seen.len().saturating_mul(words) > REMEMBERED_WORDS_MAX {
-                return None;
+            let bytes = 8 * self.scheduled.len() + 4 * self.current.len() + 64;
+            // What is remembered only saves time: when it takes too much, it is forgotten.
+            if seen.len().saturating_mul(bytes) > budget.bytes {
+                seen = HashSet::with_hasher(FixedState);
             }
             let Some(frame) = frames.last_mut() else { return Some(false) };
             if let Some(vertex) = frame.untried.pop() {
-                *budget -= 1;
+                if !budget.step() {
+                    return None;
+                }
                 let mut frame = Frame { undo: Vec::new(), untried: Vec::new() };
                 let replaced = self.place(vertex);
                 frame.undo.push((vertex, replaced));

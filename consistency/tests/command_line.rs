@@ -82,6 +82,48 @@ fn exit_codes() {
 }
 
 #[test]
+fn an_empty_history_is_refused_unless_asked_for() {
+    // A recorder that recorded nothing would pass every check.
+    let folder = Folder::new("empty");
+    let none = folder.file("none.jsonl", "");
+    let no_operations =
+        folder.file("no-operations.jsonl", "{\"ordinate\":\"history\",\"format\":1}\n{\"end\":0}\n");
+    for file in [&none, &no_operations] {
+        expect(&[], file, 2, &["empty"]);
+        expect(&["--allow-empty"], file, 0, &["0 ok", "a yes means nothing"]);
+    }
+}
+
+#[test]
+fn help_lists_every_model() {
+    // A user who has to guess a name reads the source.
+    let command = Command::new(env!("CARGO_BIN_EXE_ordinate-check")).arg("--help").output();
+    let text = String::from_utf8(command.expect("the binary was built for this test").stdout).expect("text");
+    for model in Model::ALL {
+        assert!(text.contains(&format!("  {} ", model.name())), "{model} is missing: {text}");
+    }
+}
+
+#[test]
+fn steps_end_a_search_only_when_they_are_limited() {
+    // "Undecided" with most of the time left makes a checker useless for long histories.
+    let folder = Folder::new("steps");
+    let file = folder.file("sums.jsonl", &unreachable_sum());
+    expect(&["--search-steps", "1000"], &file, 3, &["undecided", "--search-steps"]);
+    expect(&["--time-limit", "0.2"], &file, 3, &["no answer within 0.2 s"]);
+}
+
+/// Forty overlapping increments without an answer, and a sum that only a look at all their subsets can rule out.
+fn unreachable_sum() -> String {
+    let increments = (0..40).map(|client| {
+        let by = 2u64 << client;
+        format!("{{\"client\":{client},\"f\":\"increment\",\"key\":\"x\",\"value\":{by},\"call\":1}}\n")
+    });
+    let odd = "{\"client\":99,\"f\":\"get\",\"key\":\"x\",\"output\":1,\"call\":2,\"return\":3}\n";
+    increments.chain([odd.to_owned()]).collect()
+}
+
+#[test]
 fn bad_input_is_refused_with_line_and_reason() {
     // A checker that guesses at a broken file says yes to anything.
     let folder = Folder::new("bad_input");
@@ -288,14 +330,7 @@ fn pictures_stand_alone() {
 fn budgets_end_in_undecided() {
     // A checker that passes when it runs out of time passes everything.
     let folder = Folder::new("budgets");
-    let mut text = String::new();
-    for client in 0..60 {
-        // Sixty overlapping compare-and-sets whose order only search can find, and an answer that none gives.
-        text +=
-            &format!("{{\"client\":{client},\"f\":\"increment\",\"key\":\"x\",\"value\":1,\"call\":1}}\n");
-    }
-    text += "{\"client\":99,\"f\":\"get\",\"key\":\"x\",\"output\":-1,\"call\":2,\"return\":3}\n";
-    let file = folder.file("hard.jsonl", &text);
+    let file = folder.file("hard.jsonl", &unreachable_sum());
     expect(&["--model", "linearizable", "--time-limit", "0.01"], &file, 3, &["undecided"]);
 }
 

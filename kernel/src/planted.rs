@@ -55,8 +55,38 @@ planted_bugs! {
     P26,
     /// A replica has its acceptor remember as chosen what it learned from others, whatever the acceptor voted for.
     P27,
-    /// A batcher's batch goes on growing while enough others are under way.
+    /// A replica calls a snapshot durable when it begins to write it.
     P28,
+    /// An acceptor that truncates trims the votes that it still needs.
+    P29,
+    /// An answer is forgotten one command before its client has acknowledged it.
+    P30,
+    /// Votes are forgotten when as many replicas as may fail have durable snapshots, and not one more.
+    P31,
+    /// An acceptor votes in ballots below its promise.
+    P32,
+    /// A page of votes to a candidate leaves out the one that the next page begins with.
+    P33,
+    /// An acceptor does not journal that it is sealed against reads.
+    P34,
+    /// A candidate does not journal its round.
+    P35,
+    /// A replica tells its acceptor one slot too many that it has executed.
+    P36,
+    /// An acceptor gives a replica that resumes votes of which nobody has said that they are chosen.
+    P37,
+    /// A replica takes its acceptor's vote for what is chosen, whatever its ballot.
+    P38,
+    /// A replica tells of its snapshot before its journal has it.
+    P39,
+    /// A proxy leader takes a slot for chosen with one vote fewer than a quorum.
+    P40,
+    /// A summary of an acceptor leaves out what it has promised.
+    P41,
+    /// A trim leaves nothing but the end of the newest snapshot.
+    P42,
+    /// A batcher's batch goes on growing while enough others are under way.
+    P43,
     /// A proxy answers a sealing before its log has it.
     M01,
     /// A proxy checks the sequencer's epoch when the answer arrives, and not when its log applies it.
@@ -91,8 +121,34 @@ planted_bugs! {
     M20,
     /// A sequencer serves requests whose spaces were chosen by another spread.
     M21,
-    /// A proxy's leader puts all that waits into one batch, whatever it comes to.
+    /// A server calls a snapshot durable when it begins to write it.
     M22,
+    /// A low watermark is logged when as many servers as may fail reach it, and not one more.
+    M23,
+    /// A group has settled when its log has moved, whatever its new servers have durably.
+    M25,
+    /// What was said to other participants is forgotten one operation too early.
+    M26,
+    /// A run that reaches beyond the low watermark is forgotten with those below.
+    M27,
+    /// A server's snapshots leave out what it has said to other participants.
+    M28,
+    /// A server's snapshots leave out the stamp of the last operation.
+    M29,
+    /// A log's snapshots leave out which operations of each origin come next.
+    M30,
+    /// A log's snapshots leave out what is kept for shards.
+    M31,
+    /// A log's snapshots leave out its low watermarks.
+    M32,
+    /// A log's snapshots leave out operations of the group itself that wait to be ordered.
+    M33,
+    /// A server that took a peer's snapshot calls it durable.
+    M34,
+    /// A gateway begins a life without journaling it.
+    M35,
+    /// A proxy's leader puts all that waits into one batch, whatever it comes to.
+    M36,
     /// Groups that are to be removed are left out at once, before they are drained.
     M16,
     /// The coordination service answers writes that are not on any disk: P01 below it.
@@ -167,6 +223,30 @@ planted_bugs! {
     K18,
     /// A shard that comes into use is not told which gateways watch all below a path.
     K17,
+    /// Snapshots of sessions leave out where each has made ephemeral nodes.
+    K18,
+    /// Snapshots of sessions leave out which are closing.
+    K19,
+    /// Snapshots of sessions leave out how many were ever opened.
+    K20,
+    /// Snapshots of sessions leave out the epochs of their connections.
+    K21,
+    /// Sessions that arrive from another group are in no queue of deadlines.
+    K22,
+    /// A sign of life gives a session half of its timeout.
+    K23,
+    /// A new leader expires sessions by a clock that stood still while nobody listened to them.
+    K24,
+    /// Whoever closes its session is cut off when a sign of life finds it gone.
+    K26,
+    /// A session's burial goes to the shards where it made its nodes, although they were handed over since.
+    K27,
+    /// A session that is closing is not buried.
+    K28,
+    /// A closing session leaves with its group's sessions, and is buried by nobody.
+    K29,
+    /// A gateway asks shards for answers that there is no room for.
+    K30,
 }
 
 #[cfg(not(feature = "planted"))]

@@ -141,6 +141,29 @@ impl Sessions {
         session.answers[offset] = Some(Answer::from_slice(answer));
     }
 
+    /// The sessions, each with the number below which its client has every answer; in no order that means anything.
+    pub fn acknowledged(&self) -> impl Iterator<Item = (SessionId, Sequence)> {
+        self.sessions.iter().map(|(&id, session)| (id, session.acknowledged))
+    }
+
+    /// A digest of everything that must be alike on all replicas.
+    pub fn digest(&self) -> u64 {
+        // Field by field, and not by the encoding: what that left out would be left out here.
+        let Self { sessions, by_age, clock, sessions_max: _, outstanding_max: _ } = self;
+        let mut bytes = clock.encoded();
+        for (age, id) in by_age {
+            let Session { opened, acknowledged, answers, last_used } = &sessions[id];
+            for number in [*age, id.0, opened.0, acknowledged.0, *last_used, answers.len() as u64] {
+                number.encode(&mut bytes);
+            }
+            for answer in answers {
+                answer.is_some().encode(&mut bytes);
+                answer.as_deref().unwrap_or_default().encode(&mut bytes);
+            }
+        }
+        crate::digest(&bytes)
+    }
+
     /// Forgets everything.
     pub fn clear(&mut self) {
         self.sessions.clear();

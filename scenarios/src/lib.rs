@@ -4,6 +4,7 @@
 //! sweeps must find.
 #![forbid(unsafe_code)]
 
+mod audit;
 pub mod coordination;
 pub mod corfu;
 mod limits;

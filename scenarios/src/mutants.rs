@@ -1,9 +1,9 @@
 //! Planted bugs, and how soon the simulation finds each.
 
 use kernel::Planted;
-use sim::{Experiment, Options};
+use sim::{Experiment, Options, core_seconds};
 use std::collections::BTreeSet;
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 /// A planted bug and what must notice it.
 #[derive(Clone, Copy, Debug)]
@@ -57,7 +57,22 @@ pub const MUTANTS: &[Mutant] = &[
     paxos(Planted::P25, &["LIN"]),
     paxos(Planted::P26, &["DUR"]),
     paxos(Planted::P27, &["AGREE", "PREFIX", "LIN"]),
-    paxos(Planted::P28, &["BOUND"]),
+    paxos(Planted::P28, &["DUR"]),
+    paxos(Planted::P29, &["AGREE"]),
+    paxos(Planted::P30, &["LIN", "PREFIX", "RETAIN"]),
+    paxos(Planted::P31, &["DUR"]),
+    paxos(Planted::P32, &["AGREE"]),
+    paxos(Planted::P33, &["AGREE"]),
+    paxos(Planted::P34, &["AGREE", "LIN"]),
+    paxos(Planted::P35, &["AGREE"]),
+    paxos(Planted::P36, &["AGREE", "PREFIX"]),
+    paxos(Planted::P37, &["AGREE", "PREFIX"]),
+    paxos(Planted::P38, &["AGREE", "PREFIX"]),
+    paxos(Planted::P39, &["DUR"]),
+    paxos(Planted::P40, &["AGREE"]),
+    paxos(Planted::P41, &["AGREE"]),
+    paxos(Planted::P42, &["DUR"]),
+    paxos(Planted::P43, &["BOUND"]),
     mason(Planted::M01, &["UNIQ", "RT"]),
     mason(Planted::M02, &["UNIQ"]),
     mason(Planted::M04, &["UNIQ", "RT"]),
@@ -75,7 +90,7 @@ pub const MUTANTS: &[Mutant] = &[
     mason(Planted::M19, &["UNIQ", "RT", "PREFIX"]),
     coordination(Planted::M20, &["UNIQ", "RT", "PREFIX", "ATOMIC", "LIN", "DUR"]),
     coordination(Planted::M21, &["UNIQ", "ATOMIC", "LIN", "PREFIX"]),
-    log(Planted::M22, &["BOUND"]),
+    log(Planted::M36, &["BOUND"]),
     mason(Planted::M16, &["UNIQ", "RT", "PREFIX"]),
     coordination(Planted::K01, &["AGREE", "UNIQ", "PREFIX", "LIN", "STAT", "ZXID", "SESS"]),
     coordination(Planted::K02, &["PREFIX", "EPH"]),
@@ -87,6 +102,31 @@ pub const MUTANTS: &[Mutant] = &[
     coordination(Planted::K15, &["WATCH"]),
     coordination(Planted::K16, &["LIN", "STAT", "ZXID"]),
     coordination(Planted::K17, &["WATCH"]),
+    mason(Planted::M22, &["DUR"]),
+    mason(Planted::M23, &["DUR"]),
+    mason(Planted::M25, &["DUR", "LIVE"]),
+    mason(Planted::M26, &["DUR"]),
+    mason(Planted::M27, &["DUR"]),
+    mason(Planted::M28, &["DUR", "LIVE"]),
+    mason(Planted::M29, &["PREFIX"]),
+    mason(Planted::M30, &["PREFIX", "UNIQ"]),
+    mason(Planted::M31, &["DUR", "LIVE"]),
+    mason(Planted::M32, &["PREFIX"]),
+    coordination(Planted::M33, &["PREFIX", "EPH"]),
+    mason(Planted::M34, &["DUR"]),
+    mason(Planted::M35, &["UNIQ"]),
+    coordination(Planted::K18, &["PREFIX", "EPH"]),
+    coordination(Planted::K19, &["PREFIX", "EPH"]),
+    coordination(Planted::K20, &["PREFIX", "SESS", "UNIQ"]),
+    coordination(Planted::K21, &["PREFIX"]),
+    coordination(Planted::K22, &["PREFIX", "SESS", "EPH"]),
+    coordination(Planted::K23, &["SESS"]),
+    coordination(Planted::K24, &["SESS"]),
+    coordination(Planted::K26, &["CLOSE", "LIVE"]),
+    coordination(Planted::K27, &["EPH"]),
+    coordination(Planted::K28, &["SESS", "EPH"]),
+    coordination(Planted::K29, &["EPH", "SESS"]),
+    coordination(Planted::K30, &["BOUND"]),
     log(Planted::C10, &["LIN"]),
     log(Planted::C11, &["ATOMIC", "PREFIX", "DUR"]),
     log(Planted::C12, &["DUR"]),
@@ -153,12 +193,4 @@ pub fn hunt(experiment: &dyn Experiment, mutant: Mutant, seeds_max: u64, budget:
         hunted.seconds = core_seconds() - began;
     }
     hunted
-}
-
-/// What this thread has used of a core; the wall clock's word where the system does not tell.
-fn core_seconds() -> f64 {
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanoseconds = told.and_then(|told| told.split(' ').next()?.parse::<f64>().ok());
-    nanoseconds
-        .map_or_else(|| SystemTime::UNIX_EPOCH.elapsed().map_or(0.0, |at| at.as_secs_f64()), |it| it / 1e9)
 }

@@ -70,11 +70,16 @@ pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins:
         watches_max: coordination.watches_max,
         reap_every: coordination.reap_every,
         super_digest: coordination.super_digest.clone(),
+        words: coordination.words.as_deref().map_or_else(Settings::words_that_read, Settings::words_of),
         mode: if file.hosts.len() == 1 { "standalone".to_owned() } else { "follower".to_owned() },
         connections_max: file.limits.connections_max.max(coordination.connections_max.unwrap_or(0)),
         connections_per_address_max: coordination
             .connections_per_address_max
             .unwrap_or(file.limits.connections_per_address_max),
+        replies: parts::ReplyBounds {
+            bytes_max: file.backlog_shares().zookeeper.promised_bytes_max(),
+            ..parts::ReplyBounds::default()
+        },
         ..Settings::new(routes, placement)
     };
     let stub = sessions.clone();

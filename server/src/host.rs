@@ -5,6 +5,7 @@ use crate::cluster::{ClusterFile, Durability, RoleName};
 use crate::family::{KvMember, Node};
 use crate::kafka::{self, Directory, Kafka};
 use crate::native::{Gate, Native};
+use crate::owed;
 use crate::zookeeper::ZooKeeper;
 use kernel::{HostId, NodeId, Place};
 use kv::Store;
@@ -18,8 +19,8 @@ use paxos::multipaxos::replica::Replica;
 use paxos::multipaxos::unbatcher::Unbatcher;
 use paxos::{Configurations, Member};
 use runtime::{
-    ClientCertificates, ClientLimits, EventSink, FrontEndConfig, Host, HostConfig, JournalOptions,
-    PeerConfig, PeerTls, ServerTls, Storage,
+    ClientCertificates, ClientLimits, Descriptors, EventSink, FrontEndConfig, Host, HostConfig,
+    JournalOptions, PeerConfig, PeerTls, ServerTls, Storage,
 };
 use std::net::TcpListener;
 use std::rc::Rc;
@@ -40,6 +41,8 @@ pub struct Sockets {
     pub native: TcpListener,
     /// For ZooKeeper's clients, if the coordination service is on.
     pub zookeeper: Option<TcpListener>,
+    /// The same with TLS, where the other is without it.
+    pub zookeeper_secure: Option<TcpListener>,
     /// For Kafka's clients, if they are served.
     pub kafka: Option<TcpListener>,
 }
@@ -66,6 +69,7 @@ pub fn start(
     sockets: Sockets,
     gate: Gate,
     events: Option<EventSink>,
+    descriptors: Descriptors,
 ) -> Result<Host<Node>, StartError> {
     let peers = file.hosts.iter().filter(|host| host.name != name);
     // The cluster file of a host that joined stays hearsay for the life of its data, whoever starts it how.
@@ -94,6 +98,7 @@ pub fn start(
     };
     let config = HostConfig {
         archive,
+        descriptors,
         listen: Some(sockets.peer),
         peers: peers
             .map(|host| PeerConfig { name: host.name.clone(), address: host.address.clone() })
@@ -108,6 +113,7 @@ pub fn start(
     };
     let batcher = RoleName::Batcher.on(name);
     let body_max = file.limits.request_bytes_max;
+    let shares = file.backlog_shares();
     let connections_max = file.limits.connections_max;
     let sequence = file.sequence.as_ref().map(|sequence| crate::spaces::gateway(file, sequence, name));
     let logs = file.logs.as_ref().map(|logs| crate::logs::gateway(file, logs, name));
@@ -122,6 +128,7 @@ pub fn start(
                 body_max,
                 gate,
                 connections_max,
+                owed: owed::pool(shares.native.promised_bytes_max()),
                 writer: Rc::default(),
             })
         }),
@@ -130,29 +137,38 @@ pub fn start(
             connections_per_address_max: file.limits.connections_per_address_max,
             input_bytes_max: body_max + kernel::FRAME_HEADER_BYTES,
             output_bytes_max: file.limits.client_backlog_bytes_max,
-            output_bytes_max_total: file.limits.backlog_bytes_max,
+            output_bytes_max_total: shares.native.bytes_max(),
+            unread_for_max: file.limits.unread_for_max,
             handshake_within: Duration::from_secs(10),
         },
         tls: tls.as_ref().map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
     };
     let mut front_ends = vec![front_end];
-    if let (Some(listen), Some(coordination)) = (sockets.zookeeper, &file.coordination) {
+    if let Some(coordination) = &file.coordination {
         let gateway = Deployment::gateway(HostId::named(name));
-        front_ends.push(FrontEndConfig {
-            listen,
-            build: Box::new(move || Box::new(ZooKeeper { gateway, gate: zookeeper_gate })),
-            limits: ClientLimits {
-                connections_max: coordination.connections_max.unwrap_or(connections_max),
-                connections_per_address_max: coordination
-                    .connections_per_address_max
-                    .unwrap_or(file.limits.connections_per_address_max),
-                input_bytes_max: coordination.request_bytes_max + 4,
-                output_bytes_max: file.limits.client_backlog_bytes_max,
-                output_bytes_max_total: file.limits.backlog_bytes_max,
-                handshake_within: Duration::from_secs(10),
-            },
-            tls: tls.as_ref().map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
-        });
+        // With a port for TLS, the other one is without it.
+        let plain = sockets.zookeeper_secure.is_some();
+        for (listen, secure) in [(sockets.zookeeper, !plain), (sockets.zookeeper_secure, true)] {
+            let Some(listen) = listen else { continue };
+            let gate = zookeeper_gate.clone();
+            let tls = tls.as_ref().filter(|_| secure);
+            front_ends.push(FrontEndConfig {
+                listen,
+                build: Box::new(move || Box::new(ZooKeeper { gateway, gate })),
+                limits: ClientLimits {
+                    connections_max: coordination.connections_max.unwrap_or(connections_max),
+                    connections_per_address_max: coordination
+                        .connections_per_address_max
+                        .unwrap_or(file.limits.connections_per_address_max),
+                    input_bytes_max: coordination.request_bytes_max + 4,
+                    output_bytes_max: file.limits.client_backlog_bytes_max,
+                    output_bytes_max_total: shares.zookeeper.bytes_max(),
+                    unread_for_max: file.limits.unread_for_max,
+                    handshake_within: Duration::from_secs(10),
+                },
+                tls: tls.map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
+            });
+        }
     }
     let directory = file.logs.as_ref().map(|logs| Directory::new(file, logs, name));
     if let (Some(listen), Some(gateway), Some(directory)) = (sockets.kafka, logs, &directory)
@@ -175,7 +191,8 @@ pub fn start(
                 connections_per_address_max: file.limits.connections_per_address_max,
                 input_bytes_max: request_bytes_max + 4,
                 output_bytes_max: file.limits.client_backlog_bytes_max,
-                output_bytes_max_total: file.limits.backlog_bytes_max,
+                output_bytes_max_total: shares.kafka.bytes_max(),
+                unread_for_max: file.limits.unread_for_max,
                 handshake_within: Duration::from_secs(10),
             },
             tls: tls.as_ref().map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,

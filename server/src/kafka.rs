@@ -77,6 +77,7 @@ impl Client {
     ) -> Result<(), CloseReason> {
         let mut out = Outgoing::default();
         let brokers = self.directory.brokers();
+        self.connection.hold(!cx.has_room());
         let outcome = act(&mut self.connection, &brokers, cx.now(), &mut out);
         for (id, request) in out.calls {
             let bytes = Native::Call(Call { id, request }).encoded().into();
@@ -127,6 +128,10 @@ impl Session<Ordinate> for Client {
         };
         let Ok(Native::Reply(Reply { id, answer })) = Native::decoded(&message.bytes) else { return Ok(()) };
         self.act(cx, |connection, brokers, now, out| connection.on_answer(id, answer, brokers, now, out))
+    }
+
+    fn on_taken(&mut self, cx: &mut SessionCx<'_, Ordinate>) -> Result<(), CloseReason> {
+        self.on_tick(cx)
     }
 
     fn on_tick(&mut self, cx: &mut SessionCx<'_, Ordinate>) -> Result<(), CloseReason> {

@@ -59,6 +59,8 @@ impl Repeated {
             | HostEvent::LinkDown { .. }
             | HostEvent::DiskFull
             | HostEvent::DiskBack
+            | HostEvent::Short { .. }
+            | HostEvent::NoLongerShort
             | HostEvent::ArchiveFails { .. }
             | HostEvent::ArchiveBack
             | HostEvent::Stopping { .. }

@@ -5,7 +5,7 @@ use crate::family::{KvMember, Node};
 use crate::standing::{Coordination, Groups, LogService};
 use kernel::{HostId, NodeId};
 use paxos::{Configuration, Member};
-use runtime::{HostHandle, LinkStatus, Metrics, PeerConfig};
+use runtime::{HostHandle, LinkStatus, Metrics, PeerConfig, Shortage};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -54,6 +54,8 @@ pub struct Status {
     pub clients: u64,
     /// The disk is full: clients wait.
     pub disk_full: bool,
+    /// What else the journal waits for.
+    pub short_of: Option<String>,
     /// Why this host cannot serve; none if it can.
     pub waits_for: Option<String>,
     /// The coordination service here, if it is on.
@@ -216,6 +218,7 @@ impl Status {
             activity: Activity::of(metrics),
             clients: metrics.clients,
             disk_full: metrics.disk_full,
+            short_of: metrics.shortage.filter(|it| *it != Shortage::Space).map(|it| it.to_string()),
             waits_for: None,
             coordination: None,
             sequence: BTreeMap::new(),
@@ -289,6 +292,9 @@ impl Status {
         }
         if self.disk_full {
             return Some("the disk is full".to_owned());
+        }
+        if let Some(short_of) = &self.short_of {
+            return Some(short_of.clone());
         }
         if let (None, Some((by, why))) = (&self.leader, self.refused_by.first_key_value()) {
             let remedy = "if its disk was lost, replace it: ordinate cluster members replace";

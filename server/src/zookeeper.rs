@@ -5,7 +5,7 @@ use crate::native::Gate;
 use crate::subject;
 use bytes::BytesMut;
 use kernel::NodeId;
-use mason::client::{Connected, ConnectionIn, Disconnected, Input};
+use mason::client::{Connected, ConnectionIn, Disconnected, Input, Taken};
 use runtime::{CloseReason, FrontEnd, Session, SessionCx};
 use std::net::SocketAddr;
 
@@ -49,7 +49,14 @@ impl Session<Ordinate> for Connection {
         if !self.announced {
             self.announced = true;
             let certificate = cx.certificate().and_then(subject::of);
-            self.tell(Connected { address: self.address.ip().to_string(), certificate }, cx);
+            self.tell(
+                Connected {
+                    address: self.address.ip().to_string(),
+                    certificate,
+                    port: Some(self.address.port()),
+                },
+                cx,
+            );
         }
         self.tell(Input { bytes: input.split().freeze() }, cx);
         Ok(())
@@ -70,6 +77,11 @@ impl Session<Ordinate> for Connection {
             ConnectionIn::Pause(message) => cx.pause_input(message.paused),
             ConnectionIn::Close(_) => cx.finish(CloseReason("closed by the coordination service")),
         }
+        Ok(())
+    }
+
+    fn on_taken(&mut self, cx: &mut SessionCx<'_, Ordinate>) -> Result<(), CloseReason> {
+        self.tell(Taken { bytes: cx.taken_bytes() }, cx);
         Ok(())
     }
 

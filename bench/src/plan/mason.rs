@@ -83,7 +83,8 @@ const MEMBERS: usize = 3;
 /// Operations of a trial, about: as many as make chance a matter of less than a hundredth.
 const OPERATIONS: f64 = 40_000.0;
 const MEASURED_MIN: Duration = Duration::from_millis(3);
-const MEASURED_MAX: Duration = Duration::from_millis(250);
+/// Operations of a trial of a slow load.
+const OPERATIONS_MIN: f64 = 400.0;
 const WARM_UP: Duration = Duration::from_millis(4);
 /// Calls of each client's thread that keep a deployment saturated.
 const SATURATING: u32 = 64;
@@ -165,8 +166,9 @@ impl Wanted {
     }
 
     fn simulate(&self, size: Size, profile: &Profile) -> Result<Trial<Size>, NoPlan> {
-        let measured = Duration::from_secs_f64(OPERATIONS / self.per_second);
-        let window = Window { warm_up: WARM_UP, measured: measured.clamp(MEASURED_MIN, MEASURED_MAX) };
+        // Beyond a quarter of a second only what is needed to have any operations.
+        let operations = OPERATIONS.min(self.per_second / 4.0).max(OPERATIONS_MIN);
+        let window = super::window(self.per_second, operations, WARM_UP, MEASURED_MIN);
         let (measured, stations) =
             self.run(size, profile, Pace::Open { per_second: self.per_second }, window)?;
         Ok(Trial::of(size, &measured, &stations))

@@ -1,7 +1,7 @@
 //! One history from file to answer, whatever it is about.
 
 use super::{Export, Shared};
-use crate::check::{Options, Report, Verdict, Watch, check_all};
+use crate::check::{Options, Report, Verdict, Watch, check_all, fates};
 use crate::draw::{write_dot, write_html};
 use crate::format::{self, LoadOptions, Loaded};
 use crate::history::{History, OpIndex};
@@ -23,10 +23,19 @@ pub(crate) struct Job {
     pub(crate) strongest: bool,
     pub(crate) writes_by_type: bool,
     pub(crate) memory_max: usize,
+    pub(crate) search_steps: u64,
+    pub(crate) allow_empty: bool,
     pub(crate) settle_after: u64,
     pub(crate) html: Option<PathBuf>,
     pub(crate) dot: Option<PathBuf>,
     pub(crate) export: Option<(Export, PathBuf)>,
+}
+
+impl Job {
+    /// What its searches may use until somebody sets `stop`.
+    fn search(&self, shared: &Shared) -> SearchBudget {
+        SearchBudget { steps: self.search_steps, bytes: self.memory_max / 4, stop: Some(shared.stop()) }
+    }
 }
 
 /// What came of it.
@@ -46,46 +55,58 @@ pub(crate) fn decide(job: &Job, shared: &Arc<Shared>) -> Answer {
     shared.on_total(file.metadata().map_or(0, |metadata| metadata.len()));
     let mut watch = shared.clone();
     watch.phase("reading");
+    let empty = file.metadata().is_ok_and(|metadata| metadata.is_file() && metadata.len() == 0);
     let reader = BufReader::with_capacity(1 << 20, file);
     let loaded = match format::load(reader, &job.load, &mut |bytes| shared.on_bytes(bytes)) {
         Ok(loaded) => loaded,
+        Err(_) if empty && job.allow_empty => Loaded::Transactions(Box::default()),
         Err(error) => return Answer::BadInput(error.to_string()),
     };
+    if loaded.is_empty() && !job.allow_empty {
+        return Answer::BadInput("the history is empty (--allow-empty accepts it)".to_owned());
+    }
+    let search = job.search(shared);
     let answered = match loaded {
-        Loaded::Transactions(history) => transactions(job, &history, &mut watch),
-        Loaded::Kv(history) => kv(job, &history, &mut watch),
-        Loaded::Queues(ops) => object(job, ops.len(), |budget| {
+        Loaded::Transactions(history) => transactions(job, &history, search, &mut watch),
+        Loaded::Kv(history) => kv(job, &history, search, &mut watch),
+        Loaded::Queues(ops) => object(job, ops.len(), search, |budget| {
             let (names, ops): (Vec<String>, Vec<_>) = ops.into_iter().unzip();
             parts(&Queue, &names, &ops, budget)
         }),
-        Loaded::Logs(ops) => object(job, ops.len(), |budget| {
+        Loaded::Logs(ops) => object(job, ops.len(), search, |budget| {
             let mut logs: BTreeMap<String, Vec<_>> = BTreeMap::new();
             ops.into_iter().for_each(|(name, op)| logs.entry(name).or_default().push(op));
             let found = logs.iter().map(|(name, ops)| (name.clone(), linearize_log(ops, budget)));
             worst(found.map(|(name, found)| verdict(&name, &found)).collect())
         }),
-        Loaded::Znodes(ops) => {
-            object(job, ops.len(), |budget| parts(&Znodes, &vec![String::new(); ops.len()], &ops, budget))
-        }
+        Loaded::Znodes(ops) => object(job, ops.len(), search, |budget| {
+            parts(&Znodes, &vec![String::new(); ops.len()], &ops, budget)
+        }),
     };
     answered.unwrap_or_else(|answer| answer)
 }
 
-fn options(job: &Job, models: Vec<Model>) -> Options {
+fn options(job: &Job, models: Vec<Model>, search: SearchBudget) -> Options {
     let mut options = Options::of(Model::Serializable);
     options.models = models;
     options.strongest = job.strongest;
     options.writes_by_type = job.writes_by_type;
     options.memory_max = job.memory_max;
     options.settle_after = job.settle_after;
+    options.search = search;
     options
 }
 
-fn transactions(job: &Job, history: &History, watch: &mut Arc<Shared>) -> Result<Answer, Answer> {
+fn transactions(
+    job: &Job,
+    history: &History,
+    search: SearchBudget,
+    watch: &mut Arc<Shared>,
+) -> Result<Answer, Answer> {
     let single = history.operations().iter().all(|op| history.accesses(op).len() <= 1);
     let auto = if single { Model::Linearizable } else { Model::StrictSerializable };
     let models = job.models.iter().map(|model| model.unwrap_or(auto)).collect();
-    let report = check_all(history, &options(job, models), watch)
+    let report = check_all(history, &options(job, models, search), watch)
         .map_err(|error| Answer::BadInput(error.to_string()))?;
     files(job, history, &report).map_err(Answer::Failure)?;
     Ok(with_lines(history, report))
@@ -102,7 +123,7 @@ fn with_lines(history: &History, report: Report) -> Answer {
 }
 
 /// Linearizability by the sweep and the search; other models by the effects of the operations.
-fn kv(job: &Job, kv: &KvHistory, watch: &mut Arc<Shared>) -> Result<Answer, Answer> {
+fn kv(job: &Job, kv: &KvHistory, search: SearchBudget, watch: &mut Arc<Shared>) -> Result<Answer, Answer> {
     let history = kv.to_history();
     history.validate().map_err(|error| Answer::BadInput(error.to_string()))?;
     let models: Vec<Model> = job.models.iter().map(|model| model.unwrap_or(Model::Linearizable)).collect();
@@ -111,8 +132,8 @@ fn kv(job: &Job, kv: &KvHistory, watch: &mut Arc<Shared>) -> Result<Answer, Answ
     others.dedup();
     watch.phase("linearizable");
     let asked_linear = models.iter().any(linear);
-    let by_keys = if asked_linear { kv_verdict(kv) } else { Verdict::Holds };
-    let mut options = options(job, others);
+    let by_keys = if asked_linear { kv_verdict(kv, search.clone()) } else { Verdict::Holds };
+    let mut options = options(job, others, search);
     options.strongest = job.strongest && !(asked_linear && by_keys.holds());
     let report = check_all(&history, &options, watch);
     let mut report = match report {
@@ -124,6 +145,7 @@ fn kv(job: &Job, kv: &KvHistory, watch: &mut Arc<Shared>) -> Result<Answer, Answ
             let mut report =
                 check_all(&empty, &options, watch).map_err(|error| Answer::BadInput(error.to_string()))?;
             report.warnings.clear();
+            report.counts = fates(&history);
             report
         }
         Err(error) => return Err(Answer::BadInput(error.to_string())),
@@ -143,11 +165,11 @@ fn kv(job: &Job, kv: &KvHistory, watch: &mut Arc<Shared>) -> Result<Answer, Answ
     Ok(with_lines(&history, report))
 }
 
-fn kv_verdict(kv: &KvHistory) -> Verdict {
-    match kv.check_linearizable() {
+fn kv_verdict(kv: &KvHistory, mut search: SearchBudget) -> Verdict {
+    match kv.check_linearizable_within(&mut search) {
         KvVerdict::Holds { .. } => Verdict::Holds,
         KvVerdict::Undecided { key } => {
-            Verdict::Undecided(format!("the search on key {key} ran out of budget"))
+            Verdict::Undecided(format!("the search on key {key} gave up: {}", search.exhausted()))
         }
         KvVerdict::Violated { key, operations, sentences } => Verdict::Violated(Witness {
             summary: format!("key {key} is not linearizable"),
@@ -162,6 +184,7 @@ fn kv_verdict(kv: &KvHistory) -> Verdict {
 fn object(
     job: &Job,
     count: usize,
+    mut search: SearchBudget,
     decide: impl FnOnce(&mut SearchBudget) -> Verdict,
 ) -> Result<Answer, Answer> {
     let models: Vec<Model> = job.models.iter().map(|model| model.unwrap_or(Model::Linearizable)).collect();
@@ -172,7 +195,7 @@ fn object(
             "line 0: {model} is not defined for this kind of object: only linearizable is"
         )));
     }
-    let verdict = decide(&mut SearchBudget::default());
+    let verdict = decide(&mut search);
     let strongest = if job.strongest && verdict.holds() { vec![Model::Linearizable] } else { Vec::new() };
     let counts = crate::check::Counts { ok: count, ..crate::check::Counts::default() };
     let verdicts = models.into_iter().map(|model| (model, verdict.clone())).collect();
@@ -201,7 +224,7 @@ fn parts<O: Object>(
 fn verdict(name: &str, found: &Found) -> Verdict {
     match found {
         Found::Holds(_) => Verdict::Holds,
-        Found::Undecided => Verdict::Undecided("the search ran out of budget".to_owned()),
+        Found::Undecided => Verdict::Undecided("the search gave up (--search-steps)".to_owned()),
         Found::Violated { longest, stuck } => Verdict::Violated(Witness {
             summary: format!(
                 "no order of the operations{} is legal",

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 /// Decide histories against consistency models, and show why.
 #[derive(Clone, Debug, Args)]
+#[command(after_help = models_help())]
 pub struct CheckArgs {
     /// Models, separated by commas; `auto` is the strongest that suits the data; `session` the four guarantees.
     #[arg(long, short, value_delimiter = ',', default_value = "auto")]
@@ -38,9 +39,16 @@ pub struct CheckArgs {
     /// Seconds per history; afterwards the answer is "undecided".
     #[arg(long, default_value_t = 600.0, value_name = "SECONDS")]
     pub time_limit: f64,
-    /// MiB of memory for the whole process; beyond it the answer is "undecided".
+    /// MiB of memory for the whole process; beyond it the answer is "undecided". A search takes a quarter at most
+    /// to remember what failed, then forgets it and goes on.
     #[arg(long, default_value_t = 8192, value_name = "MIB")]
     pub memory_limit: u64,
+    /// Steps that a search may take; without it, only --time-limit ends one.
+    #[arg(long, value_name = "STEPS")]
+    pub search_steps: Option<u64>,
+    /// Accept a history without operations, of which every model holds.
+    #[arg(long)]
+    pub allow_empty: bool,
     /// For `eventual`: how long after the last write all must agree, in the history's unit of time.
     #[arg(long, default_value_t = 0)]
     pub settle_after: u64,
@@ -146,6 +154,13 @@ pub fn run(args: CheckArgs) -> u8 {
     outcomes.max().unwrap_or(Outcome::Holds).code()
 }
 
+/// The models by name, for `--help`.
+fn models_help() -> String {
+    let width = Model::ALL.iter().map(|model| model.name().len()).max().unwrap_or(0);
+    let lines = Model::ALL.map(|model| format!("  {:width$}  {}\n", model.name(), model.meaning()));
+    format!("Models:\n{}", lines.concat())
+}
+
 /// `None` stands for the strongest model that suits the data.
 fn models(names: &[String]) -> Result<Vec<Option<Model>>, String> {
     let session =
@@ -166,7 +181,7 @@ fn models(names: &[String]) -> Result<Vec<Option<Model>>, String> {
 pub(crate) struct Shared {
     read: AtomicU64,
     total: AtomicU64,
-    stop: AtomicBool,
+    stop: Arc<AtomicBool>,
     phase: Mutex<String>,
 }
 
@@ -174,6 +189,11 @@ impl Shared {
     pub(crate) fn on_bytes(&self, bytes: u64) -> bool {
         self.read.store(bytes, Ordering::Relaxed);
         !self.stop.load(Ordering::Relaxed)
+    }
+
+    /// Set when whoever asked gave up.
+    pub(crate) fn stop(&self) -> Arc<AtomicBool> {
+        self.stop.clone()
     }
 
     pub(crate) fn on_total(&self, bytes: u64) {
@@ -201,6 +221,8 @@ fn one(args: &CheckArgs, models: &[Option<Model>], path: PathBuf) -> Outcome {
         strongest: !args.no_strongest,
         writes_by_type: args.writes == Writes::ByType,
         memory_max: args.memory_limit.saturating_mul(1 << 20) as usize,
+        search_steps: args.search_steps.unwrap_or(u64::MAX),
+        allow_empty: args.allow_empty,
         settle_after: args.settle_after,
         html: args.html.clone(),
         dot: args.dot.clone(),

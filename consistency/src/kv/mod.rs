@@ -5,6 +5,7 @@
 
 mod effects;
 mod object;
+mod relevant;
 mod sweep;
 mod write;
 
@@ -19,7 +20,7 @@ use std::sync::Arc;
 pub use object::{KvObject, KvState};
 
 /// What a client asks of one key.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum KvCall {
     /// Read the key.
     Get,
@@ -39,7 +40,7 @@ pub enum KvCall {
 }
 
 /// The condition of a compare-and-set.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Expected {
     /// The key stands at this version.
     Version(Version),
@@ -48,7 +49,7 @@ pub enum Expected {
 }
 
 /// What the service answered.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum KvReply {
     /// The answer of a get, of a refused compare-and-set or increment, of a delete that found nothing: what
     /// stands there, as far as the service told. A get always tells the value ([`Value::Nil`]: absent).
@@ -195,11 +196,11 @@ impl KvHistory {
 
     /// Whether the history is linearizable, within the default search budget.
     pub fn check_linearizable(&self) -> KvVerdict {
-        self.check_linearizable_within(SearchBudget::default())
+        self.check_linearizable_within(&mut SearchBudget::default())
     }
 
     /// Whether the history is linearizable. The budget bounds only the search on keys without usable versions.
-    pub fn check_linearizable_within(&self, mut budget: SearchBudget) -> KvVerdict {
+    pub fn check_linearizable_within(&self, budget: &mut SearchBudget) -> KvVerdict {
         let mut by_key: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (index, key) in self.keys.iter().enumerate() {
             by_key.entry(key).or_default().push(index);
@@ -208,7 +209,7 @@ impl KvHistory {
         for (key, indices) in &by_key {
             let ops: Vec<&Interval<KvCall, KvReply>> =
                 indices.iter().map(|index| &self.operations[*index]).collect();
-            match decide_key(key, &ops, &mut budget) {
+            match decide_key(key, &ops, budget) {
                 KeyVerdict::Holds => {}
                 KeyVerdict::Violated { operations, sentences } => {
                     let operations = operations.into_iter().map(|at| OperationId(indices[at])).collect();
@@ -274,17 +275,24 @@ fn decide_key(key: &str, ops: &[&Interval<KvCall, KvReply>], budget: &mut Search
         }
         sweep::Swept::Unclear => {}
     }
-    match linearize(&KvObject, ops, budget) {
+    if let Some(stuck) = relevant::unwritten(ops) {
+        let sentence = format!("key {key}: {} shows what nothing wrote", describe(ops[stuck]));
+        return KeyVerdict::Violated { operations: vec![stuck], sentences: vec![sentence] };
+    }
+    let (places, searched): (Vec<usize>, Vec<_>) = relevant::relevant(ops).into_iter().unzip();
+    match linearize(&KvObject, &searched, budget) {
         Found::Holds(_) => KeyVerdict::Holds,
         Found::Undecided => KeyVerdict::Undecided,
         Found::Violated { longest, stuck } => {
+            let stuck = places[stuck];
             let sentence = format!(
                 "key {key}: {} cannot be placed: no order of the {} operations before it ends in a state that \
                  answers so",
                 describe(ops[stuck]),
                 longest.len(),
             );
-            let operations = longest.last().copied().into_iter().chain([stuck]).collect();
+            let last = longest.last().map(|op| places[*op]);
+            let operations = last.into_iter().chain([stuck]).collect();
             KeyVerdict::Violated { operations, sentences: vec![sentence] }
         }
     }

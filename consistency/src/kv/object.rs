@@ -1,8 +1,10 @@
 //! One key of a key-value store as a sequential object.
 
 use super::{Expected, KvCall, KvReply};
+use crate::hash::FixedState;
 use crate::search::Object;
 use crate::terms::{Value, Version};
+use std::hash::BuildHasher;
 
 /// One key; absent and at version 0 before the first operation.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +104,21 @@ impl Object for KvObject {
                 before.written(value, *version)
             }
         }
+    }
+
+    /// A conditional write changes only what holds the value it expects.
+    fn class_of_call(&self, call: &KvCall) -> Option<u64> {
+        match call {
+            KvCall::CompareAndSet { expected: Expected::Value(value), .. } => {
+                Some(FixedState.hash_one(value))
+            }
+            KvCall::CompareAndSet { expected: Expected::Version(_), .. } => None,
+            KvCall::Get | KvCall::Put(_) | KvCall::Delete | KvCall::Increment(_) => None,
+        }
+    }
+
+    fn class_of_state(&self, state: &KvState) -> u64 {
+        FixedState.hash_one(&state.value)
     }
 }
 

@@ -114,6 +114,20 @@ fn spoil(dice: &mut Dice, ops: &mut [Op]) {
     }
 }
 
+/// The same operation at a service that tells no versions.
+fn without_version(op: &Op) -> Op {
+    let mut op = op.clone();
+    if let Some(KvReply::Found { version, .. } | KvReply::Written { version, .. }) = &mut op.reply {
+        *version = None;
+    }
+    if let KvCall::CompareAndSet { expected, .. } = &mut op.call
+        && *expected != Expected::Value(Value::Nil)
+    {
+        *expected = Expected::Value(Value::Int(1));
+    }
+    op
+}
+
 #[test]
 fn agrees_with_every_order_tried() {
     // A sweep that drops a constraint passes a broken store; one too many convicts a sound one.
@@ -136,7 +150,16 @@ fn agrees_with_every_order_tried() {
                 assert!(!truth, "sweep said {sentences:?}, round {round}: {:#?}", words(&ops));
             }
         }
-        if truth { held += 1 } else { broken += 1 }
+        if truth {
+            held += 1
+        } else {
+            broken += 1
+        }
+        let blind: Vec<Op> = ops.iter().map(without_version).collect();
+        let truth = brute(&blind, &mut Vec::new(), &KvObject.initial());
+        let views: Vec<&Op> = blind.iter().collect();
+        let decided = decide_key("k", &views, &mut SearchBudget::default());
+        assert_eq!(matches!(decided, KeyVerdict::Holds), truth, "round {round}: {:#?}", words(&blind));
     }
     assert!(held > 20_000 && broken > 10_000 && swept > 60_000, "{held} {broken} {swept}");
 }
@@ -186,4 +209,68 @@ fn unknown_puts_may_land_late_and_only_once() {
         history.complete(op, KvReply::found(value, Version(version)), Time(version * 10 + 1));
         assert_eq!(history.check_linearizable().holds(), version == 1);
     }
+}
+
+/// Compare-and-sets, puts and gets of one register by ten clients; some calls are never answered.
+fn registers(dice: &mut Dice, count: u64, values: usize) -> KvHistory {
+    let mut history = KvHistory::new();
+    let (mut held, mut clients): (Value, Vec<u64>) = (Value::Nil, (0..10).collect());
+    for at in 0..count {
+        let (invoke, complete) =
+            (at * 100 + 500 - dice.below(450) as u64, at * 100 + 500 + dice.below(450) as u64);
+        let fresh = Value::Int(dice.below(values) as i64);
+        let call = match dice.below(5) {
+            0 => KvCall::Get,
+            1 => KvCall::Put(fresh),
+            _ => KvCall::CompareAndSet { expected: Expected::Value(held.clone()), value: fresh },
+        };
+        let client = &mut clients[at as usize % 10];
+        let op = history.invoke(Process(*client), "x", call.clone(), Time(invoke));
+        let lost = dice.below(100) < 3;
+        let reply = match &call {
+            KvCall::Get => KvReply::Found { value: Some(held.clone()), version: None },
+            _ => KvReply::Written { value: None, version: None },
+        };
+        if let KvCall::Put(value) | KvCall::CompareAndSet { value, .. } = call
+            && (!lost || dice.once_in(2))
+        {
+            held = value;
+        }
+        if lost {
+            *client = 10 + at;
+            history.unknown(op);
+        } else {
+            history.complete(op, reply, Time(complete));
+        }
+    }
+    history
+}
+
+#[test]
+fn calls_without_answers_do_not_exhaust_the_search() {
+    // Tried wherever they fit, they are used up long before the places where they took effect.
+    for values in [5, usize::MAX >> 1] {
+        let history = registers(&mut Dice(3), 20_000, values);
+        let verdict = history
+            .check_linearizable_within(&mut SearchBudget { steps: 2_000_000, ..SearchBudget::default() });
+        assert!(verdict.holds(), "{values} values: {verdict:?}");
+    }
+}
+
+#[test]
+fn a_search_that_may_remember_nothing_goes_on() {
+    // Memory bounds what is remembered, and never the answer.
+    let history = registers(&mut Dice(5), 300, 3);
+    let verdict =
+        history.check_linearizable_within(&mut SearchBudget { bytes: 0, ..SearchBudget::default() });
+    assert!(verdict.holds(), "{verdict:?}");
+}
+
+#[test]
+fn a_search_that_is_stopped_says_undecided() {
+    // One that goes on takes a processor from whoever gave up on it.
+    let stop = Some(std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true)));
+    let history = registers(&mut Dice(3), 5_000, 5);
+    let mut budget = SearchBudget { stop, ..SearchBudget::default() };
+    assert!(matches!(history.check_linearizable_within(&mut budget), KvVerdict::Undecided { .. }));
 }

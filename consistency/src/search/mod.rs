@@ -1,15 +1,24 @@
 //! Linearizability of any sequential object: Wing and Gong's search with Lowe's memo of (done set, state).
 //!
-//! Exponential only in what overlaps. Operations of unknown fate are first left out altogether (a yes without
-//! them is a yes), then tried where they change the state. A budget makes the answer `Undecided`, never wrong.
+//! Exponential only in what overlaps. Operations of unknown fate come after the others, only where they change the
+//! state, and equal ones only in the order of their invocation: one that began earlier may stand wherever a later
+//! one may. A budget makes the answer `Undecided`, never wrong.
 
+mod budget;
+mod events;
+mod memo;
 mod objects;
+mod sparing;
+mod unknown;
 
-use crate::hash::FixedState;
 use crate::terms::{Fate, Process, Time};
-use std::collections::HashSet;
+use events::Events;
+use memo::{Done, Memo};
 use std::fmt;
 use std::hash::Hash;
+use unknown::Unknown;
+
+pub use budget::SearchBudget;
 
 pub use objects::{
     Log, LogCall, LogReply, LogState, Queue, QueueCall, QueueReply, ZnodeCall, ZnodeReply, Znodes,
@@ -24,9 +33,9 @@ pub trait Object {
     /// What the object remembers.
     type State: Clone + Eq + Hash;
     /// What it is asked.
-    type Call: fmt::Debug;
+    type Call: fmt::Debug + Clone + Eq + Hash;
     /// What it answers.
-    type Reply: fmt::Debug;
+    type Reply: fmt::Debug + Clone + Eq + Hash;
     /// The state before the first operation.
     fn initial(&self) -> Self::State;
     /// The state after `call`, if `reply` is possible.
@@ -36,6 +45,17 @@ pub trait Object {
         call: &Self::Call,
         reply: Option<&Self::Reply>,
     ) -> Option<Self::State>;
+
+    /// A class of states outside of which `call`, its fate unknown, changes nothing; `None` if it may change any.
+    /// The search looks at a call only in states of its class: a saving, never needed for a right answer.
+    fn class_of_call(&self, _call: &Self::Call) -> Option<u64> {
+        None
+    }
+
+    /// The class of `state`.
+    fn class_of_state(&self, _state: &Self::State) -> u64 {
+        0
+    }
 }
 
 /// One operation: a call, its interval, and what came of it.
@@ -53,21 +73,6 @@ pub struct Interval<C, R> {
     pub call: C,
     /// What was answered; present exactly when the fate is ok.
     pub reply: Option<R>,
-}
-
-/// How much a search may use before it gives up with an honest "undecided".
-#[derive(Clone, Copy, Debug)]
-pub struct SearchBudget {
-    /// Steps of the object, all partitions together.
-    pub steps: u64,
-    /// Remembered (set, state) pairs per partition.
-    pub remembered_max: usize,
-}
-
-impl Default for SearchBudget {
-    fn default() -> SearchBudget {
-        SearchBudget { steps: 20_000_000, remembered_max: 4_000_000 }
-    }
 }
 
 /// What a search found. Indices are positions in the slice that was searched.
@@ -93,133 +98,178 @@ pub fn linearize<O: Object>(
     ops: &[&Interval<O::Call, O::Reply>],
     budget: &mut SearchBudget,
 ) -> Found {
-    let certain = run(object, ops, false, budget);
-    let unknowns = ops.iter().any(|op| op.fate == Fate::Unknown);
-    match certain {
-        Found::Holds(_) => certain,
-        Found::Violated { .. } if !unknowns => certain,
-        Found::Violated { .. } | Found::Undecided => run(object, ops, true, budget),
+    // A yes of the sparing search is a yes; nothing else of it counts.
+    if ops.iter().any(|op| op.fate == Fate::Unknown)
+        && let Some(found) = Search::new(object, ops).run_sparing(budget)
+    {
+        return found;
+    }
+    Search::new(object, ops).run(budget)
+}
+
+/// What to try next from a partial order.
+#[derive(Clone, Copy)]
+enum Next {
+    /// The event at this position of the list.
+    Event(usize),
+    /// The group of unknown calls at this position of the candidates, among the ones begun by the time given.
+    Unknown(usize, Time),
+}
+
+/// One operation placed, and what to try when everything after it has failed.
+struct Placed<S> {
+    op: usize,
+    before: S,
+    resume: Next,
+}
+
+struct Search<'a, O: Object> {
+    object: &'a O,
+    ops: &'a [&'a Interval<O::Call, O::Reply>],
+    events: Events,
+    unknown: Unknown,
+    done: Done,
+    path: Vec<Placed<O::State>>,
+    state: O::State,
+    /// Answered operations that are not placed yet.
+    waiting: usize,
+    longest: Longest,
+}
+
+/// The longest legal order met, and the operation that nothing after it could answer.
+struct Longest {
+    ops: Vec<usize>,
+    stuck: usize,
+    /// So much of it is the present path.
+    shared: usize,
+}
+
+impl Longest {
+    fn on_dead_end<S>(&mut self, path: &[Placed<S>], stuck: usize) {
+        if path.len() >= self.ops.len() {
+            self.ops.truncate(self.shared);
+            self.ops.extend(path[self.shared..].iter().map(|placed| placed.op));
+            self.shared = path.len();
+            self.stuck = stuck;
+        }
+    }
+
+    fn on_turn_back(&mut self, path_len: usize) {
+        self.shared = self.shared.min(path_len);
     }
 }
 
-/// A doubly linked list of call and return events; lifting an operation unlinks both of its events.
-struct Events {
-    next: Vec<usize>,
-    previous: Vec<usize>,
-    /// (operation, is a call) of each event; event 0 is the head.
-    what: Vec<(usize, bool)>,
-    answer_of: Vec<usize>,
-}
+impl<'a, O: Object> Search<'a, O> {
+    fn new(object: &'a O, ops: &'a [&'a Interval<O::Call, O::Reply>]) -> Self {
+        let events = Events::of(ops);
+        Search {
+            object,
+            ops,
+            unknown: Unknown::of(object, ops),
+            done: Done::of(events.ranks()),
+            events,
+            path: Vec::new(),
+            state: object.initial(),
+            waiting: ops.iter().filter(|op| op.fate == Fate::Ok).count(),
+            longest: Longest {
+                ops: Vec::new(),
+                stuck: ops.iter().position(|op| op.fate == Fate::Ok).unwrap_or(0),
+                shared: 0,
+            },
+        }
+    }
 
-const HEAD: usize = 0;
-
-impl Events {
-    fn of<C, R>(ops: &[&Interval<C, R>], with_unknown: bool) -> Events {
-        let mut order: Vec<(Time, bool, usize)> = Vec::new();
-        for (index, op) in ops.iter().enumerate() {
-            match op.fate {
-                Fate::Ok => {
-                    order.push((op.invoke, false, index));
-                    order.push((op.complete, true, index));
+    fn run(mut self, budget: &mut SearchBudget) -> Found {
+        let mut memo = Memo::new(budget.bytes);
+        let mut next = Next::Event(self.events.first());
+        while self.waiting > 0 {
+            if !budget.step() {
+                return Found::Undecided;
+            }
+            let (op, resume) = match next {
+                Next::Event(event) => match self.events.call(event) {
+                    Some(op) => (op, Next::Event(self.events.after(event))),
+                    None => {
+                        // All that is placed next is invoked before this answer.
+                        let (stuck, until) = self.events.answer(event, self.ops);
+                        self.longest.on_dead_end(&self.path, stuck);
+                        next = Next::Unknown(0, until);
+                        continue;
+                    }
+                },
+                Next::Unknown(position, until) => {
+                    let class = self.object.class_of_state(&self.state);
+                    match self.unknown.candidate(class, position, until) {
+                        Some((op, after)) => (op, Next::Unknown(after, until)),
+                        None => {
+                            memo.insert(&self.done, &self.unknown, &self.state);
+                            let Some(resume) = self.turn_back() else {
+                                let Longest { ops: longest, stuck, .. } = self.longest;
+                                return Found::Violated { longest, stuck };
+                            };
+                            next = resume;
+                            continue;
+                        }
+                    }
                 }
-                Fate::Unknown if with_unknown => order.push((op.invoke, false, index)),
-                Fate::Unknown | Fate::Fail => {}
-            }
+            };
+            next = if self.place(op, resume, &memo) { Next::Event(self.events.first()) } else { resume };
         }
-        // At equal times calls come before returns, which makes the intervals closed.
-        order.sort_unstable();
-        let count = order.len() + 1;
-        let mut what = vec![(usize::MAX, false)];
-        let mut answer_of = vec![usize::MAX; ops.len()];
-        for (position, (_, returns, index)) in order.iter().enumerate() {
-            what.push((*index, !returns));
-            if *returns {
-                answer_of[*index] = position + 1;
-            }
-        }
-        let next = (0..count).map(|event| (event + 1) % count).collect();
-        let previous = (0..count).map(|event| (event + count - 1) % count).collect();
-        Events { next, previous, what, answer_of }
+        self.found()
     }
 
-    fn unlink(&mut self, event: usize) {
-        let (before, after) = (self.previous[event], self.next[event]);
-        self.next[before] = after;
-        self.previous[after] = before;
+    fn found(&self) -> Found {
+        Found::Holds(self.path.iter().map(|placed| placed.op).collect())
     }
 
-    fn relink(&mut self, event: usize) {
-        let (before, after) = (self.previous[event], self.next[event]);
-        self.next[before] = event;
-        self.previous[after] = event;
+    /// Places `op` if its answer is possible here and what then stands is not known to fail.
+    fn place(&mut self, op: usize, resume: Next, memo: &Memo<O::State>) -> bool {
+        let Interval { call, reply, fate, .. } = self.ops[op];
+        let Some(after) = self.object.step(&self.state, call, reply.as_ref()) else { return false };
+        let answered = *fate == Fate::Ok;
+        if !answered && after == self.state {
+            return false;
+        }
+        self.mark(op, answered);
+        if memo.has(&self.done, &self.unknown, &after) {
+            self.unmark(op, answered);
+            return false;
+        }
+        if answered {
+            self.events.lift(op);
+        }
+        self.path.push(Placed { op, before: std::mem::replace(&mut self.state, after), resume });
+        true
     }
 
-    fn lift(&mut self, call: usize, op: usize) {
-        self.unlink(call);
-        if self.answer_of[op] != usize::MAX {
-            self.unlink(self.answer_of[op]);
+    /// Takes the last operation back; where to go on, if there was one.
+    fn turn_back(&mut self) -> Option<Next> {
+        let Placed { op, before, resume } = self.path.pop()?;
+        self.longest.on_turn_back(self.path.len());
+        self.state = before;
+        let answered = self.ops[op].fate == Fate::Ok;
+        if answered {
+            self.events.unlift(op);
+        }
+        self.unmark(op, answered);
+        Some(resume)
+    }
+
+    fn mark(&mut self, op: usize, answered: bool) {
+        if answered {
+            self.done.insert(op);
+            self.waiting -= 1;
+        } else {
+            self.unknown.take(op);
         }
     }
 
-    fn unlift(&mut self, call: usize, op: usize) {
-        if self.answer_of[op] != usize::MAX {
-            self.relink(self.answer_of[op]);
+    fn unmark(&mut self, op: usize, answered: bool) {
+        if answered {
+            self.done.remove(op);
+            self.waiting += 1;
+        } else {
+            self.unknown.give_back(op);
         }
-        self.relink(call);
     }
-}
-
-fn run<O: Object>(
-    object: &O,
-    ops: &[&Interval<O::Call, O::Reply>],
-    with_unknown: bool,
-    budget: &mut SearchBudget,
-) -> Found {
-    let mut events = Events::of(ops, with_unknown);
-    let mut waiting = ops.iter().filter(|op| op.fate == Fate::Ok).count();
-    let mut done = vec![0u64; ops.len().div_ceil(64)];
-    let mut seen: HashSet<(Box<[u64]>, O::State), FixedState> = HashSet::with_hasher(FixedState);
-    let mut path: Vec<(usize, O::State)> = Vec::new();
-    let mut state = object.initial();
-    let mut longest: Vec<usize> = Vec::new();
-    let mut stuck = ops.iter().position(|op| op.fate == Fate::Ok).unwrap_or(0);
-    let mut event = events.next[HEAD];
-    while waiting > 0 {
-        if budget.steps == 0 || seen.len() > budget.remembered_max {
-            return Found::Undecided;
-        }
-        budget.steps -= 1;
-        let (op, calls) = events.what[event];
-        if event != HEAD && calls {
-            let after = object.step(&state, &ops[op].call, ops[op].reply.as_ref());
-            let useful = after.filter(|after| ops[op].fate == Fate::Ok || *after != state);
-            if let Some(after) = useful {
-                done[op / 64] |= 1 << (op % 64);
-                if seen.insert((done.clone().into_boxed_slice(), after.clone())) {
-                    path.push((event, std::mem::replace(&mut state, after)));
-                    events.lift(event, op);
-                    waiting -= usize::from(ops[op].fate == Fate::Ok);
-                    event = events.next[HEAD];
-                    continue;
-                }
-                done[op / 64] &= !(1 << (op % 64));
-            }
-            event = events.next[event];
-            continue;
-        }
-        if path.len() >= longest.len() && event != HEAD {
-            longest = path.iter().map(|(event, _)| events.what[*event].0).collect();
-            stuck = op;
-        }
-        let Some((back, before)) = path.pop() else {
-            return Found::Violated { longest, stuck };
-        };
-        let undone = events.what[back].0;
-        state = before;
-        done[undone / 64] &= !(1 << (undone % 64));
-        events.unlift(back, undone);
-        waiting += usize::from(ops[undone].fate == Fate::Ok);
-        event = events.next[back];
-    }
-    Found::Holds(path.iter().map(|(event, _)| events.what[*event].0).collect())
 }

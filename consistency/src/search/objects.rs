@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, VecDeque};
 pub struct Queue;
 
 /// What a queue is asked.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum QueueCall {
     /// Put at the end.
     Enqueue(Value),
@@ -18,7 +18,7 @@ pub enum QueueCall {
 }
 
 /// What a queue answers.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum QueueReply {
     /// The value is in.
     Enqueued,
@@ -58,7 +58,7 @@ impl Object for Queue {
 pub struct Log;
 
 /// What a log is asked.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum LogCall {
     /// Append; answered with the position.
     Append(Value),
@@ -69,7 +69,7 @@ pub enum LogCall {
 }
 
 /// What a log answers.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum LogReply {
     /// Where the append went.
     At(u64),
@@ -141,7 +141,7 @@ pub fn linearize_log(ops: &[Interval<LogCall, LogReply>], budget: &mut SearchBud
 pub struct Znodes;
 
 /// What a tree of nodes is asked. Paths begin with a slash.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ZnodeCall {
     /// Create a node under an existing parent.
     Create(String, Value),
@@ -158,7 +158,7 @@ pub enum ZnodeCall {
 }
 
 /// What it answers.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum ZnodeReply {
     /// Done.
     Done,

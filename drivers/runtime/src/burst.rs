@@ -6,9 +6,13 @@ use crate::reactor::{Held, Message, Reactor};
 use crate::timers::NodeIndex;
 use kernel::{BlobEffect, Bytes, Effect, Effects, HostId, Node, NodeId, Place, Rng};
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Messages within the host in one burst; what is beyond waits until sockets have had their turn.
 const CASCADE_MAX: usize = 1 << 16;
+/// The same in time, looked at after so many messages.
+const CASCADE_TIME_MAX: Duration = Duration::from_millis(20);
+const CASCADE_LOOK_EVERY: usize = 64;
 
 impl<N: Node + 'static> Reactor<N> {
     /// Gives each node its records back.
@@ -63,7 +67,7 @@ impl<N: Node + 'static> Reactor<N> {
 
     /// Until nothing is left to be done within the host, or the bound is reached.
     pub(crate) fn settle(&mut self) {
-        let mut left = CASCADE_MAX;
+        let (mut left, began) = (CASCADE_MAX, std::time::Instant::now());
         loop {
             self.carry_out();
             if self.router.inbox.is_empty() || left == 0 {
@@ -76,6 +80,11 @@ impl<N: Node + 'static> Reactor<N> {
                 if let Some((from, to, message)) = self.router.inbox.pop_front() {
                     self.deliver(from, to, message);
                     left -= 1;
+                }
+                if left.is_multiple_of(CASCADE_LOOK_EVERY) && began.elapsed() >= CASCADE_TIME_MAX {
+                    self.router.metrics.rounds_cut_short += 1;
+                    left = 0;
+                    break;
                 }
             }
         }

@@ -2,10 +2,12 @@
 
 mod admission;
 mod backlog;
+mod output;
 
+use crate::descriptors::{Descriptor, Descriptors};
 use crate::event::HostEvent;
 use crate::front_end::{
-    ClientLimits, CloseReason, FrontEnd, FrontEndConfig, Session, SessionCx, SessionFlags,
+    ClientLimits, CloseReason, FrontEnd, FrontEndConfig, Room, Session, SessionCx, SessionFlags,
 };
 use crate::metrics::Metrics;
 use crate::socket::{After, Readiness, Socket, listening};
@@ -15,6 +17,7 @@ use bytes::BytesMut;
 use kernel::{Family, HostId, Instant, NodeId};
 use mio::net::TcpListener;
 use mio::{Interest, Registry, Token};
+use output::Tally;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
 use std::io;
@@ -25,6 +28,10 @@ use std::time::Duration;
 pub(crate) const CLIENT_PLACES: u32 = 0x8000_0000;
 /// Output buffers kept for the next client that has something to be told.
 const POOLED_BUFFERS_MAX: usize = 256;
+/// Messages that sessions send in one round of reading; the rest is read when those were heard.
+const SENDS_MAX: usize = 1 << 12;
+/// How long a round reads from clients.
+const READ_TIME_MAX: Duration = Duration::from_millis(5);
 const POOLED_BUFFER_BYTES_MAX: usize = 64 << 10;
 
 /// Which connection, by its place in the table; used again after a close.
@@ -36,15 +43,19 @@ struct Client<F: Family> {
     front_end: usize,
     address: SocketAddr,
     socket: Socket,
+    _descriptor: Descriptor,
     session: Box<dyn Session<F>>,
-    /// A request that is not yet whole.
+    /// A request that is not yet whole, or that the session has put off.
     input: BytesMut,
+    /// The session takes up again what it has put off.
+    resumed: bool,
     /// Written in this burst.
     output: Vec<u8>,
     /// Written earlier, and not taken by the socket.
     backlog: Backlog,
     /// The memory of both, as the port has counted it.
     counted_bytes: usize,
+    tally: Tally,
     flags: SessionFlags,
     writable: bool,
     /// The socket may hold bytes that were not read.
@@ -103,6 +114,7 @@ struct Port<F: Family> {
 pub(crate) struct Clients<F: Family> {
     me: HostId,
     ports: Vec<Port<F>>,
+    descriptors: Descriptors,
     table: Vec<Option<Client<F>>>,
     free: Vec<ClientIndex>,
     by_place: HashMap<u32, ClientIndex, BuildHasherDefault<PlaceHasher>>,
@@ -110,6 +122,10 @@ pub(crate) struct Clients<F: Family> {
     token_base: usize,
     readable: VecDeque<ClientIndex>,
     dirty: Vec<ClientIndex>,
+    /// Their sessions are to be told what was taken.
+    taken: Vec<ClientIndex>,
+    /// When it is looked who takes nothing.
+    look_at: Option<Instant>,
     /// What sessions have sent: from, to, message.
     pub(crate) sends: Vec<(NodeId, NodeId, F::Message)>,
     pub(crate) events: Vec<HostEvent>,
@@ -126,10 +142,11 @@ pub(crate) struct Outside<'a> {
 
 impl<F: Family> Clients<F> {
     /// `first_place` is drawn at random at each start, so that an answer to a client of an earlier life finds nobody.
-    pub(crate) fn new(me: HostId, first_place: u32, token_base: usize) -> Self {
+    pub(crate) fn new(me: HostId, first_place: u32, token_base: usize, descriptors: Descriptors) -> Self {
         Self {
             me,
             ports: Vec::new(),
+            descriptors,
             table: Vec::new(),
             free: Vec::new(),
             by_place: HashMap::default(),
@@ -137,6 +154,8 @@ impl<F: Family> Clients<F> {
             token_base,
             readable: VecDeque::new(),
             dirty: Vec::new(),
+            taken: Vec::new(),
+            look_at: None,
             sends: Vec::new(),
             events: Vec::new(),
             pool: Vec::new(),
@@ -181,8 +200,15 @@ impl<F: Family> Clients<F> {
         self.ports.iter().map(|port| port.held_bytes).sum()
     }
 
+    /// Connections that there may be at all ports together.
     pub(crate) fn connections_max(&self) -> usize {
-        self.ports.iter().map(|port| port.limits.connections_max).sum()
+        let ports: usize = self.ports.iter().map(|port| port.limits.connections_max).sum();
+        ports.min(self.descriptors.max())
+    }
+
+    /// Descriptors that clients have, and may have.
+    pub(crate) fn descriptors(&self) -> (u64, u64) {
+        (self.descriptors.taken() as u64, self.descriptors.max() as u64)
     }
 
     pub(crate) fn on_acceptable(&mut self, port: usize) {
@@ -217,11 +243,13 @@ impl<F: Family> Clients<F> {
     /// When `on_time` is wanted.
     pub(crate) fn due(&self) -> Option<Instant> {
         let greeting = |port: &Port<F>| port.greeting.front().map(|(deadline, _, _)| *deadline);
-        self.ports.iter().flat_map(|port| [port.tick_at, port.rest_until, greeting(port)]).flatten().min()
+        let ports = self.ports.iter().flat_map(|port| [port.tick_at, port.rest_until, greeting(port)]);
+        ports.chain([self.look_at]).flatten().min()
     }
 
     /// Time-outs and ticks.
     pub(crate) fn on_time(&mut self, outside: &mut Outside<'_>) {
+        self.look_for_unread(outside);
         for port in 0..self.ports.len() {
             if self.ports[port].rest_until.is_some_and(|until| until <= outside.now) {
                 self.ports[port].rest_until = None;
@@ -246,19 +274,30 @@ impl<F: Family> Clients<F> {
         }
     }
 
-    /// Reads from ready connections, in turn, until about `budget` bytes have come.
+    /// Reads from ready connections, in turn, until about `budget` bytes have come or what they ask for has taken its time.
     pub(crate) fn read(&mut self, budget: usize, outside: &mut Outside<'_>) {
-        let mut left = budget;
+        let (mut left, began) = (budget, std::time::Instant::now());
         for _ in 0..self.readable.len() {
-            if left == 0 {
+            if left == 0 || self.sends.len() >= SENDS_MAX || began.elapsed() >= READ_TIME_MAX {
+                outside.metrics.rounds_cut_short += 1;
                 return;
             }
             let Some(index) = self.readable.pop_front() else { return };
             let Some(client) = &mut self.table[index.0] else { continue };
             client.listed = false;
             let limits = &self.ports[client.front_end].limits;
-            if client.flags.paused || client.unsent_bytes() > limits.output_bytes_max / 4 {
-                continue; // `resume` lists it again.
+            if std::mem::take(&mut client.resumed) && !client.flags.paused {
+                client.listed = client.readable;
+                if client.listed {
+                    self.readable.push_back(index);
+                }
+                self.on_bytes(index, After::Drained, outside);
+                continue;
+            }
+            let stopped = client.unsent_bytes() > limits.output_bytes_max / 4;
+            outside.metrics.reads_stopped += u64::from(stopped);
+            if client.flags.paused || stopped {
+                continue; // It is listed again when that changes.
             }
             match client.socket.read(&mut self.read_buffer) {
                 Ok((bytes, after)) => {
@@ -295,7 +334,9 @@ impl<F: Family> Clients<F> {
             self.call(index, outside, |session, cx| session.on_input(&mut input, cx));
         }
         let Some(client) = self.table[index.0].as_mut().filter(|client| client.id == id) else { return };
-        if input.len() > self.ports[client.front_end].limits.input_bytes_max {
+        // What is put off came with one read, and nothing more is read before it is taken up.
+        let too_large = input.len() > self.ports[client.front_end].limits.input_bytes_max;
+        if too_large && !client.flags.paused {
             return self.close(index, CloseReason("request too large"), outside);
         }
         if !input.is_empty() {
@@ -328,21 +369,28 @@ impl<F: Family> Clients<F> {
         outside: &mut Outside<'_>,
         call: impl FnOnce(&mut dyn Session<F>, &mut SessionCx<'_, F>) -> Result<(), CloseReason>,
     ) {
+        let Some(front_end) = self.table[index.0].as_ref().map(|client| client.front_end) else { return };
+        let room = self.room_of(front_end);
         let Some(client) = &mut self.table[index.0] else { return };
         if client.output.capacity() == 0 {
             client.output = self.pool.pop().unwrap_or_default();
         }
         let before = client.output.len();
+        let was_paused = client.flags.paused;
         let mut cx = SessionCx {
             client: client.id,
             certificate: client.socket.peer_certificate(),
             now: outside.now,
             sends: &mut self.sends,
             output: &mut client.output,
+            backlog_bytes: client.backlog.unsent_bytes(),
+            taken_bytes: client.tally.taken,
+            room,
             flags: &mut client.flags,
         };
         let outcome = call(&mut *client.session, &mut cx);
         let grown = client.output.len() - before;
+        client.tally.write(grown);
         if (grown > 0 || client.flags.finish.is_some()) && !client.dirty {
             client.dirty = true;
             self.dirty.push(index);
@@ -350,7 +398,8 @@ impl<F: Family> Clients<F> {
         if client.output.is_empty() {
             give_back(&mut self.pool, std::mem::take(&mut client.output));
         }
-        if client.readable && !client.listed && !client.flags.paused {
+        client.resumed |= was_paused && !client.flags.paused && !client.input.is_empty();
+        if (client.readable || client.resumed) && !client.listed && !client.flags.paused {
             client.listed = true;
             self.readable.push_back(index);
         }
@@ -361,77 +410,6 @@ impl<F: Family> Clients<F> {
         } else if grown > 0 {
             self.enforce_output_bounds(index, outside);
         }
-    }
-
-    /// Tells the port what a client's buffers have become.
-    fn recount(&mut self, index: ClientIndex) {
-        let Some(client) = &mut self.table[index.0] else { return };
-        let port = &mut self.ports[client.front_end];
-        let held = client.held_bytes();
-        port.held_bytes = port.held_bytes + held - client.counted_bytes;
-        client.counted_bytes = held;
-    }
-
-    fn enforce_output_bounds(&mut self, index: ClientIndex, outside: &mut Outside<'_>) {
-        let Some(client) = &self.table[index.0] else { return };
-        let port = client.front_end;
-        let limits = self.ports[port].limits;
-        if client.unsent_bytes() > limits.output_bytes_max {
-            self.write_out(index, outside);
-            let too_slow = |client: &Client<F>| client.unsent_bytes() > limits.output_bytes_max;
-            if self.table[index.0].as_ref().is_some_and(too_slow) {
-                self.close(index, TOO_SLOW, outside);
-            }
-        }
-        if self.ports[port].held_bytes > limits.output_bytes_max_total {
-            self.flush(outside);
-            while self.ports[port].held_bytes > limits.output_bytes_max_total {
-                let held = |index: &usize| self.table[*index].as_ref().map_or(0, Client::held_bytes);
-                let of_port =
-                    |index: &usize| self.table[*index].as_ref().is_some_and(|c| c.front_end == port);
-                let Some(slowest) = (0..self.table.len()).filter(of_port).max_by_key(held) else { return };
-                self.close(ClientIndex(slowest), TOO_SLOW, outside);
-            }
-        }
-    }
-
-    /// Writes what sessions have written, one write a connection.
-    pub(crate) fn flush(&mut self, outside: &mut Outside<'_>) {
-        let mut dirty = std::mem::take(&mut self.dirty);
-        for index in dirty.drain(..) {
-            self.write_out(index, outside);
-        }
-        // Closing a connection may have made others dirty, through what their sessions share.
-        dirty.append(&mut self.dirty);
-        self.dirty = dirty;
-    }
-
-    pub(crate) fn has_output(&self) -> bool {
-        !self.dirty.is_empty()
-    }
-
-    fn write_out(&mut self, index: ClientIndex, outside: &mut Outside<'_>) {
-        let Some(client) = &mut self.table[index.0] else { return };
-        client.dirty = false;
-        let outcome = client.send();
-        if !client.output.is_empty() {
-            client.output.clear();
-            give_back(&mut self.pool, std::mem::take(&mut client.output));
-        }
-        let Ok((taken, all)) = outcome else {
-            return self.close(index, CloseReason("connection broken"), outside);
-        };
-        outside.metrics.bytes_out += taken as u64;
-        if all && let Some(reason) = client.flags.finish {
-            return self.close(index, reason, outside);
-        }
-        let limits = &self.ports[client.front_end].limits;
-        let may_read = !client.flags.paused && client.unsent_bytes() <= limits.output_bytes_max / 4;
-        if may_read && client.readable && !client.listed {
-            client.listed = true;
-            self.readable.push_back(index);
-        }
-        self.recount(index);
     }
 
     fn close(&mut self, index: ClientIndex, reason: CloseReason, outside: &mut Outside<'_>) {
@@ -457,6 +435,9 @@ impl<F: Family> Clients<F> {
             now: outside.now,
             sends: &mut self.sends,
             output: &mut nowhere,
+            backlog_bytes: client.backlog.unsent_bytes(),
+            taken_bytes: client.tally.taken,
+            room: Room { of_client: 0, of_port: 0 },
             flags: &mut client.flags,
         };
         client.session.on_close(&mut cx);
@@ -472,7 +453,6 @@ impl<F: Family> Clients<F> {
 }
 
 const CLOSED_BY_CLIENT: CloseReason = CloseReason("closed by the client");
-const TOO_SLOW: CloseReason = CloseReason("does not read what it is sent");
 
 fn give_back(pool: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {
     if buffer.capacity() > 0

@@ -1,8 +1,9 @@
 //! The data directory: whose it is, and that only one process uses it.
 
 use crate::agreement::difference;
-use crate::disk::{Disk, ReadOnlyDisk, is_out_of_space};
+use crate::disk::{Disk, ReadOnlyDisk};
 use crate::journal::{Journal, JournalError, Survey};
+use crate::shortage::Shortage;
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -74,8 +75,8 @@ pub enum DataError {
 
 impl DataError {
     /// True if it goes away when somebody makes room.
-    pub(crate) fn is_out_of_space(&self) -> bool {
-        matches!(self, Self::Io { source, .. } if is_out_of_space(source))
+    pub(crate) fn is_shortage(&self) -> bool {
+        matches!(self, Self::Io { source, .. } if Shortage::of(source).is_some())
     }
 }
 

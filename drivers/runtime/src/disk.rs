@@ -237,10 +237,5 @@ impl DiskFile for RealFile {
     }
 }
 
-/// True for the errors that go away when somebody makes room.
-pub(crate) fn is_out_of_space(error: &io::Error) -> bool {
-    matches!(error.raw_os_error(), Some(libc::ENOSPC | libc::EDQUOT))
-}
-
 #[cfg(test)]
 pub(crate) mod faulty;

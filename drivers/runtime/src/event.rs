@@ -1,5 +1,6 @@
 //! What a host tells its operator: one line an event.
 
+use crate::shortage::Shortage;
 use kernel::NodeId;
 use std::fmt;
 use std::net::SocketAddr;
@@ -37,6 +38,13 @@ pub enum HostEvent {
     DiskFull,
     /// There is space again.
     DiskBack,
+    /// The journal waits for files or memory; client input has stopped.
+    Short {
+        /// What of.
+        of: Shortage,
+    },
+    /// The journal goes on.
+    NoLongerShort,
     /// The archive cannot be reached, or refuses; what is trimmed stays on the disk.
     ArchiveFails {
         /// Why.
@@ -67,6 +75,10 @@ impl fmt::Display for HostEvent {
             Self::ClientClosed { address, reason } => write!(f, "closed the client at {address}: {reason}"),
             Self::DiskFull => write!(f, "the disk is full: writes are refused until there is space"),
             Self::DiskBack => write!(f, "there is disk space again: writes go on"),
+            Self::Short { of } => {
+                write!(f, "{of}: the journal waits, and client input stops until there are some")
+            }
+            Self::NoLongerShort => write!(f, "the journal and client input go on"),
             Self::ArchiveFails { reason } => {
                 write!(f, "the archive does not take trimmed segments, which stay on the disk: {reason}")
             }

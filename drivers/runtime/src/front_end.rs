@@ -41,6 +41,12 @@ pub trait Session<F: Family> {
         cx: &mut SessionCx<'_, F>,
     ) -> Result<(), CloseReason>;
 
+    /// The client has taken some of what it was sent: `SessionCx::taken_bytes` and `SessionCx::unsent_bytes` say how much. Comes
+    /// after at least 4 KiB, or when nothing waits any more, and not for what the socket took at once.
+    fn on_taken(&mut self, _cx: &mut SessionCx<'_, F>) -> Result<(), CloseReason> {
+        Ok(())
+    }
+
     /// Time has passed; see `FrontEnd::tick_every`.
     fn on_tick(&mut self, _cx: &mut SessionCx<'_, F>) -> Result<(), CloseReason> {
         Ok(())
@@ -61,7 +67,19 @@ pub struct SessionCx<'a, F: Family> {
     pub(crate) now: Instant,
     pub(crate) sends: &'a mut Vec<(NodeId, NodeId, F::Message)>,
     pub(crate) output: &'a mut Vec<u8>,
+    /// Written before this call, and not taken by the socket.
+    pub(crate) backlog_bytes: usize,
+    pub(crate) taken_bytes: u64,
+    pub(crate) room: Room,
     pub(crate) flags: &'a mut SessionFlags,
+}
+
+/// What may wait for a client, and for all of its port.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Room {
+    pub(crate) of_client: usize,
+    /// What is left of the port's.
+    pub(crate) of_port: usize,
 }
 
 /// What a session has asked for.
@@ -98,6 +116,23 @@ impl<F: Family> SessionCx<'_, F> {
         self.output
     }
 
+    /// Bytes written for this client that it has not taken.
+    pub fn unsent_bytes(&self) -> usize {
+        self.backlog_bytes + self.output.len()
+    }
+
+    /// Bytes that the client has taken since it came.
+    pub fn taken_bytes(&self) -> u64 {
+        self.taken_bytes
+    }
+
+    /// Whether another answer should be made for this client: what it has not taken is within bounds, and so is what all
+    /// clients of the port have not. Where it is not, `Session::on_taken` says when to look again.
+    pub fn has_room(&self) -> bool {
+        let unsent = self.unsent_bytes();
+        unsent <= UNSENT_FREE_BYTES || unsent <= (self.room.of_client / 4).min(self.room.of_port / 16)
+    }
+
     /// The client has said who it is: the time-out for that no longer applies.
     pub fn established(&mut self) {
         self.flags.established = true;
@@ -117,6 +152,8 @@ impl<F: Family> SessionCx<'_, F> {
 impl CloseReason {
     /// There are `ClientLimits::connections_max` connections.
     pub const TOO_MANY: Self = Self("too many connections");
+    /// Clients of all ports have the descriptors that they may have together.
+    pub const NO_DESCRIPTORS: Self = Self("no descriptors left for clients");
     /// There are `ClientLimits::connections_per_address_max` connections from the client's address.
     pub const TOO_MANY_FROM_ONE_ADDRESS: Self = Self("too many connections from one address");
 }
@@ -130,10 +167,13 @@ pub struct ClientLimits {
     pub connections_per_address_max: usize,
     /// Bytes of a request that is not yet whole.
     pub input_bytes_max: usize,
-    /// Bytes written for a client that it does not read; reading from it stops at a quarter.
+    /// Bytes written for a client that it does not read, beside one answer of any size; beyond it is cut off. Reading from it stops
+    /// at a quarter.
     pub output_bytes_max: usize,
     /// Bytes written for all clients of this front end together; the one furthest behind is cut off.
     pub output_bytes_max_total: usize,
+    /// How long a client may take nothing of what waits for it.
+    pub unread_for_max: Duration,
     /// How long a client may take to say who it is (`SessionCx::established`).
     pub handshake_within: Duration,
 }
@@ -146,10 +186,14 @@ impl Default for ClientLimits {
             input_bytes_max: 4 << 20,
             output_bytes_max: 4 << 20,
             output_bytes_max_total: 64 << 20,
+            unread_for_max: Duration::from_secs(30),
             handshake_within: Duration::from_secs(10),
         }
     }
 }
+
+/// What may wait for any client: whoever has so little to take is not kept from asking.
+const UNSENT_FREE_BYTES: usize = 16 << 10;
 
 /// Builds a front end on the reactor's thread.
 pub type BuildFrontEnd<F> = Box<dyn FnOnce() -> Box<dyn FrontEnd<F>> + Send>;

@@ -4,6 +4,7 @@ use crate::agreement::Agreement;
 use crate::blobs::Archive;
 use crate::clock::{ClockError, ClockSource};
 use crate::data::{DataDirectory, DataError, Incarnation, JOURNAL, Owner, SEGMENTS, random_u128};
+use crate::descriptors::Descriptors;
 use crate::disk::{Disk, RealDisk};
 use crate::event::EventSink;
 use crate::front_end::FrontEndConfig;
@@ -84,6 +85,8 @@ pub struct HostConfig {
     pub queue_bytes_max_down: usize,
     /// The largest frame between hosts, and so the largest message, in bytes.
     pub frame_body_max: usize,
+    /// What clients of all ports may have of the descriptors that this process may have.
+    pub descriptors: Descriptors,
     /// Where blobs are archived, if nodes ask for it.
     pub archive: Option<Arc<dyn Archive>>,
     /// The seed of the nodes' randomness; `None` for a seed of the system's.
@@ -115,6 +118,7 @@ impl HostConfig {
             queue_bytes_max: 64 << 20,
             queue_bytes_max_down: 1 << 20,
             frame_body_max: kernel::bounds::FRAME_BYTES_MAX,
+            descriptors: Descriptors::default(),
             archive: None,
             seed: None,
             tracing: false,

@@ -6,6 +6,7 @@ use crate::handshake::{Hello, PROTOCOL, Reply, framed, take_greeting};
 use crate::link::SILENCE_MAX;
 use crate::marks::{MARKS, Mark, Marks};
 use crate::metrics::Metrics;
+use crate::shortage::Shortage;
 use crate::socket::{After, Readiness, Socket, listening};
 use crate::tls::PeerTls;
 use bytes::BytesMut;
@@ -30,6 +31,7 @@ pub enum Admission {
 pub type AskAdmission = Box<dyn FnMut(&str, Incarnation) -> Result<(), String> + Send>;
 
 const GREET_WITHIN: Duration = Duration::from_secs(2);
+const ACCEPT_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Connections that have not yet said who they are.
 const STRANGERS_MAX: usize = 64;
 /// Hosts whose incarnation is remembered.
@@ -49,6 +51,8 @@ struct Inbound {
 
 pub(crate) struct Inbounds {
     listener: Option<TcpListener>,
+    /// When it is looked again for those who call, because there was no descriptor for them.
+    accept_at: Option<Instant>,
     tls: Option<PeerTls>,
     /// What we would say ourselves.
     me: Hello,
@@ -91,6 +95,7 @@ impl Inbounds {
     ) -> Self {
         Self {
             listener: None,
+            accept_at: None,
             tls,
             me,
             admission,
@@ -120,7 +125,15 @@ impl Inbounds {
 
     pub(crate) fn accept(&mut self, outside: &mut Outside<'_>) {
         while let Some(listener) = &self.listener {
-            let Ok((mut stream, address)) = listener.accept() else { return };
+            let (mut stream, address) = match listener.accept() {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    // No event tells of those who wait already.
+                    let short = Shortage::of(&error).is_some();
+                    self.accept_at = short.then(|| outside.now + ACCEPT_AGAIN_AFTER);
+                    return;
+                }
+            };
             let strangers = self.table.iter().flatten().filter(|inbound| inbound.host.is_none()).count();
             let index = self.table.iter().position(Option::is_none).unwrap_or(self.table.len());
             let token = Token(self.token_base + index);
@@ -167,10 +180,14 @@ impl Inbounds {
 
     pub(crate) fn due(&self) -> Option<Instant> {
         let strangers = self.table.iter().flatten().filter(|inbound| inbound.host.is_none());
-        strangers.map(|inbound| inbound.deadline).min()
+        strangers.map(|inbound| inbound.deadline).chain(self.accept_at).min()
     }
 
     pub(crate) fn on_time(&mut self, outside: &mut Outside<'_>) {
+        if self.accept_at.is_some_and(|at| at <= outside.now) {
+            self.accept_at = None;
+            self.accept(outside);
+        }
         for index in 0..self.table.len() {
             let late = |inbound: &Inbound| inbound.host.is_none() && inbound.deadline <= outside.now;
             if self.table[index].as_ref().is_some_and(late) {

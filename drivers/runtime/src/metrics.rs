@@ -1,5 +1,6 @@
 //! What a host counts: plain numbers on the reactor's thread, copied out whole when asked for.
 
+use crate::shortage::Shortage;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -38,6 +39,10 @@ pub struct Metrics {
     pub clients_max: u64,
     /// Other hosts with a link up now.
     pub links_up: u64,
+    /// How often reading from a client stopped because it has not taken what it was sent.
+    pub reads_stopped: u64,
+    /// Rounds that ended by their time or amount, with work left for the next.
+    pub rounds_cut_short: u64,
     /// Memory held for what waits to be written to sockets, in bytes.
     pub buffered_bytes: u64,
     /// Bytes of records appended but not yet handed to the disk.
@@ -46,6 +51,10 @@ pub struct Metrics {
     pub journal_bytes: u64,
     /// True while the journal, or a blob, waits for disk space.
     pub disk_full: bool,
+    /// What the journal, or a blob, waits for.
+    pub shortage: Option<Shortage>,
+    /// Descriptors that clients of all ports have, and may have.
+    pub descriptors: (u64, u64),
     /// What the nodes keep beside the journal.
     pub blobs: BlobCounts,
     /// What was archived of it; none without an archive.

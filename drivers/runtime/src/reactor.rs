@@ -20,6 +20,7 @@ use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::resolver::Resolver;
 use crate::router::Router;
+use crate::shortage::Shortage;
 use crate::socket::Readiness;
 use kernel::{BlobEffect, Family, HostId, Instant, Node, NodeId, Place, Rng};
 use mio::{Events, Poll, Token, Waker};
@@ -90,6 +91,8 @@ pub(crate) struct Reactor<N: Node> {
     /// Readiness that arrived during a pause.
     stashed: BTreeMap<usize, Readiness>,
     pub(crate) disk_full: bool,
+    /// What the journal was last said to wait for.
+    shortage: Option<Shortage>,
     /// When it was last said, and whether it is still to be said that there is room again.
     full_told_at: Option<Instant>,
     back_untold: bool,
@@ -128,7 +131,7 @@ impl<N: Node + 'static> Reactor<N> {
                 // A full disk has no room for the line; the next start adds it.
                 if let Some(directory) = directory.as_mut().filter(|_| journal.extent_is_kept())
                     && let Err(error) = directory.note_journal()
-                    && !error.is_out_of_space()
+                    && !error.is_shortage()
                 {
                     return Err(error.into());
                 }
@@ -177,7 +180,7 @@ impl<N: Node + 'static> Reactor<N> {
             inlet: Arc::new(Inlet::new(waker)),
             nodes: Nodes::new(clock.now(), clock.wall()),
             router: Router::new(me, settings),
-            clients: Clients::new(me, first_place, CLIENTS),
+            clients: Clients::new(me, first_place, CLIENTS, config.descriptors),
             inbounds,
             resolver: Resolver::new(notify),
             journal,
@@ -198,6 +201,7 @@ impl<N: Node + 'static> Reactor<N> {
             full_told_at: None,
             back_untold: false,
             blobs_full_at: None,
+            shortage: None,
             disk_retry_at: None,
             witness_at: None,
             syncs_seen: 0,
@@ -289,6 +293,8 @@ impl<N: Node + 'static> Reactor<N> {
             return None;
         }
         let ready = !self.router.inbox.is_empty()
+            || !self.clients.sends.is_empty()
+            || self.clients.has_output()
             || self.blobs.is_ready()
             || self.clients.is_ready(self.may_read_clients())
             || (self.inbounds.is_ready() && self.may_read_hosts());
@@ -311,7 +317,9 @@ impl<N: Node + 'static> Reactor<N> {
 
     fn may_read_clients(&self) -> bool {
         // While the disk is full, roles refuse what would have to be written, and answer the rest.
-        self.journal.as_ref().is_none_or(|journal| !journal.is_blocked() || self.disk_full)
+        let journal = self.journal.as_ref();
+        self.router.inbox.is_empty()
+            && journal.is_none_or(|journal| !journal.is_blocked() || self.disk_full)
             && self.may_read_hosts()
     }
 
@@ -447,8 +455,18 @@ impl<N: Node + 'static> Reactor<N> {
             self.disk_retry_at = Some(self.nodes.now + DISK_RETRY_EVERY);
         }
         // From the first record that found no room until there is some: not only while a record waits, since none is taken then.
-        let full = journal.is_disk_full() && (journal.is_blocked() || self.disk_full);
+        let shortage = journal.shortage().filter(|_| journal.is_blocked() || self.shortage.is_some());
+        let before = std::mem::replace(&mut self.shortage, shortage);
+        let full = shortage == Some(Shortage::Space);
         let changed = full != std::mem::replace(&mut self.disk_full, full);
+        if shortage != before {
+            match (shortage, before) {
+                // Told below, once a minute at most.
+                (Some(Shortage::Space), _) | (None, Some(Shortage::Space) | None) => {}
+                (Some(of), _) => self.events_out.push(HostEvent::Short { of }),
+                (None, Some(_)) => self.events_out.push(HostEvent::NoLongerShort),
+            }
+        }
         let syncs = journal.sync_latency().1;
         if !journal.is_unwitnessed() {
             self.witness_at = None;
@@ -469,7 +487,7 @@ impl<N: Node + 'static> Reactor<N> {
     /// A disk that fills up again and again is told of once a minute.
     fn tell_of_disk(&mut self) {
         let now = self.nodes.now;
-        if self.blobs.due().is_some() {
+        if self.blobs.shortage() == Some(Shortage::Space) {
             self.blobs_full_at = Some(now);
         }
         let told_lately = self.full_told_at.is_some_and(|at| now.since(at) < TELL_FULL_EVERY);
@@ -525,6 +543,7 @@ impl<N: Node + 'static> Reactor<N> {
     fn metrics(&mut self) -> Metrics {
         let mut metrics = self.router.metrics.clone();
         metrics.clients = self.clients.count() as u64;
+        metrics.descriptors = self.clients.descriptors();
         metrics.clients_max = self.clients.connections_max() as u64;
         metrics.links_up = self.router.links.iter().filter(|link| link.is_up()).count() as u64;
         let queued: usize = self.router.links.iter_mut().map(Link::queued_bytes).sum();
@@ -536,12 +555,13 @@ impl<N: Node + 'static> Reactor<N> {
             metrics.fsync_inline = journal.is_inline();
             metrics.staged_bytes = journal.staged_bytes() as u64;
             metrics.journal_bytes = journal.disk_bytes();
-            metrics.disk_full = self.disk_full;
         }
         metrics.blobs = self.blobs.counts();
         metrics.archive = self.blobs.archive_counts();
+        metrics.shortage = self.shortage.or(self.blobs.shortage());
         // Between two tries nothing waits.
-        metrics.disk_full |= self.blobs_full_at.is_some_and(|at| self.nodes.now.since(at) < BLOBS_FULL_FOR);
+        metrics.disk_full = metrics.shortage == Some(Shortage::Space)
+            || self.blobs_full_at.is_some_and(|at| self.nodes.now.since(at) < BLOBS_FULL_FOR);
         metrics
     }
 

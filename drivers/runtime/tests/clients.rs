@@ -11,7 +11,10 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 use support::*;
 
-/// A protocol for tests: `!` says hello, `?` asks the oracle (the answer is `.`), `#` asks for 64 KiB of output.
+/// One answer that is larger than any bound on what waits for a client.
+const HUGE_BYTES: usize = 20 << 20;
+
+/// A protocol for tests: `!` says hello, `?` asks the oracle (the answer is `.`), `#` asks for 64 KiB of output, `*` for 20 MiB.
 struct Marks;
 struct MarksSession;
 
@@ -28,6 +31,7 @@ impl Session<Talk> for MarksSession {
                 b'!' => cx.established(),
                 b'?' => cx.send(oracle_of("a"), Ask { number: 0, payload: kernel::Bytes::new() }),
                 b'#' => cx.output().extend_from_slice(&[b'#'; 64 << 10]),
+                b'*' => cx.output().extend_from_slice(&vec![b'*'; HUGE_BYTES]),
                 b'(' => input.extend_from_slice(b"("),
                 b'q' => {
                     cx.output().extend_from_slice(b"bye");
@@ -165,29 +169,59 @@ fn limits_hold() {
     assert_eq!(closes(&host, "said too late who it is"), 1);
 }
 
-// A client that asks and never reads must be cut off with its memory given back, and the host must stay within the cap:
-// first by the bound of one client, then by that of all.
+/// Six clients that ask for 16 MiB each, beyond what the sockets between us can hold, and never read.
+fn deaf_clients(address: SocketAddr) -> Vec<TcpStream> {
+    let mut deaf: Vec<TcpStream> = (0..6).map(|_| connect(address)).collect();
+    for client in &mut deaf {
+        client.write_all(&[&b"!"[..], &[b'#'; 256]].concat()).expect("written");
+    }
+    deaf
+}
+
+// What waits for clients that never read must stay within the port's bound, whoever has to go for it.
 #[test]
 fn clients_that_do_not_read_are_cut_off() {
-    for (one, total) in [(8 << 20, 1 << 30), (32 << 20, 24 << 20)] {
-        let limits =
-            ClientLimits { output_bytes_max: one, output_bytes_max_total: total, ..ClientLimits::default() };
-        let (host, address) = host_with(limits);
-        let mut reader = connect(address);
-        reader.write_all(b"!").expect("written");
-        let mut deaf: Vec<TcpStream> = (0..6).map(|_| connect(address)).collect();
-        for client in &mut deaf {
-            // 16 MiB each, beyond what the sockets between us can hold.
-            client.write_all(&[&b"!"[..], &[b'#'; 256]].concat()).expect("written");
-        }
-        eventually("somebody is cut off", || {
-            let metrics = host.handle().metrics().wait(LIMIT).expect("the host runs");
-            assert!(metrics.buffered_bytes <= total.min(6 * one) as u64, "{} bytes", metrics.buffered_bytes);
-            metrics.closes.contains_key("does not read what it is sent")
-        });
-        reader.write_all(b"?").expect("written");
-        assert_eq!(read_exactly(&mut reader, 1), b".", "others are not affected");
-    }
+    let total = 24 << 20;
+    let limits =
+        ClientLimits { output_bytes_max: 8 << 20, output_bytes_max_total: total, ..ClientLimits::default() };
+    let (host, address) = host_with(limits);
+    let mut reader = connect(address);
+    reader.write_all(b"!").expect("written");
+    let _deaf = deaf_clients(address);
+    eventually("somebody is cut off", || {
+        let metrics = host.handle().metrics().wait(LIMIT).expect("the host runs");
+        assert!(metrics.buffered_bytes <= total as u64, "{} bytes", metrics.buffered_bytes);
+        metrics.closes.contains_key("does not read what it is sent")
+    });
+    reader.write_all(b"?").expect("written");
+    assert_eq!(read_exactly(&mut reader, 1), b".", "others are not affected");
+}
+
+// A client that takes nothing keeps its memory for ever, however little it is; one that takes something now and then is slow,
+// and keeps its connection.
+#[test]
+fn clients_that_take_nothing_for_long_are_closed() {
+    let limits = ClientLimits {
+        output_bytes_max_total: 1 << 30,
+        unread_for_max: Duration::from_secs(2),
+        ..ClientLimits::default()
+    };
+    let (host, address) = host_with(limits);
+    let mut slow = connect(address);
+    slow.write_all(b"!*").expect("written");
+    let _deaf = deaf_clients(address);
+    let mut left = HUGE_BYTES;
+    eventually("those that take nothing are closed", || {
+        // Some at a time, but more than the sockets hold within the time given.
+        let piece = left.min(64 << 10);
+        left -= read_exactly(&mut slow, piece).len();
+        closes(&host, "has read nothing for long while answers wait") == 6
+    });
+    read_exactly(&mut slow, left);
+    slow.write_all(b"?").expect("written");
+    assert_eq!(read_exactly(&mut slow, 1), b".", "who reads keeps its connection");
+    let left = host.handle().metrics().wait(LIMIT).expect("the host runs").buffered_bytes;
+    assert_eq!(left, 0, "their memory is given back");
 }
 
 // A thousand idle connections must cost next to nothing, be served when they speak, and leave nothing behind.
@@ -208,4 +242,63 @@ fn a_thousand_connections_are_served() {
     eventually("all clients are gone", || {
         host.handle().metrics().wait(LIMIT).expect("the host runs").clients == 0
     });
+}
+
+// A client that reads gets an answer of any size: cut off for it, it asks again and again, and never has it.
+#[test]
+fn one_answer_beyond_the_bound_reaches_a_client_that_reads() {
+    let limits = ClientLimits { output_bytes_max: 1 << 20, ..ClientLimits::default() };
+    let (host, address) = host_with(limits);
+    let mut client = connect(address);
+    client.write_all(b"!*").expect("written");
+    eventually("the answer waits", || {
+        host.handle().metrics().wait(LIMIT).expect("the host runs").buffered_bytes > 4 << 20
+    });
+    // What comes meanwhile is small, and no reason to cut it off either.
+    client.write_all(b"??").expect("written");
+    let read = read_exactly(&mut client, HUGE_BYTES + 2);
+    assert!(read[..HUGE_BYTES].iter().all(|byte| *byte == b'*') && read.ends_with(b".."));
+    assert_eq!(closes(&host, "does not read what it is sent"), 0);
+    let left = host.handle().metrics().wait(LIMIT).expect("the host runs").buffered_bytes;
+    assert_eq!(left, 0, "its memory is given back");
+}
+
+// One client's flood of requests must not keep the answers of another waiting.
+#[test]
+fn a_flood_of_requests_leaves_time_to_others() {
+    let (_host, address) = host_with(ClientLimits::default());
+    let mut polite = connect(address);
+    polite.write_all(b"!?").expect("written");
+    assert_eq!(read_exactly(&mut polite, 1), b".");
+    let stop = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let floods: Vec<_> = (0..8)
+        .map(|_| {
+            let (stop, mut writer) = (std::sync::Arc::clone(&stop), connect(address));
+            let mut reader = writer.try_clone().expect("a socket");
+            std::thread::spawn(move || {
+                let mut read = vec![0; 1 << 20];
+                while matches!(reader.read(&mut read), Ok(bytes) if bytes > 0) {}
+            });
+            std::thread::spawn(move || {
+                let _ = writer.write_all(b"!");
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    let _ = writer.write_all(&[b'?'; 64 << 10]);
+                }
+                let _ = writer.shutdown(std::net::Shutdown::Both);
+            })
+        })
+        .collect();
+    let mut waits: Vec<Duration> = (0..60)
+        .map(|_| {
+            let since = std::time::Instant::now();
+            polite.write_all(b"?").expect("written");
+            read_exactly(&mut polite, 1);
+            since.elapsed()
+        })
+        .collect();
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+    floods.into_iter().for_each(|flood| flood.join().expect("it ends"));
+    waits.sort();
+    println!("a client beside a flood waited {:?} at the median, {:?} at most", waits[30], waits[59]);
+    assert!(waits[30] < Duration::from_millis(100), "{waits:?}");
 }

@@ -35,6 +35,8 @@ fn down_reason(event: &HostEvent) -> Option<String> {
         | HostEvent::PeerRefused { .. }
         | HostEvent::ClientClosed { .. }
         | HostEvent::DiskFull
+        | HostEvent::Short { .. }
+        | HostEvent::NoLongerShort
         | HostEvent::DiskBack
         | HostEvent::ArchiveFails { .. }
         | HostEvent::ArchiveBack

@@ -25,11 +25,15 @@ impl Blob {
 
 /// The files of one disk.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Files(BTreeMap<(Place, BlobId), Blob>);
+pub(crate) struct Files {
+    blobs: BTreeMap<(Place, BlobId), Blob>,
+    /// How often any came or went.
+    changes: u64,
+}
 
 impl Files {
     fn read(&self, place: Place, range: BlobRange) -> Option<Bytes> {
-        let blob = self.0.get(&(place, range.id)).filter(|blob| blob.is_sound())?;
+        let blob = self.blobs.get(&(place, range.id)).filter(|blob| blob.is_sound())?;
         let start = range.offset.min(blob.bytes.len() as u64);
         let end = start.saturating_add(range.bytes).min(blob.bytes.len() as u64);
         Some(Bytes::copy_from_slice(&blob.bytes[start as usize..end as usize]))
@@ -37,28 +41,39 @@ impl Files {
 
     fn write(&mut self, place: Place, id: BlobId, bytes: &Bytes) {
         let blob = Blob { bytes: bytes.to_vec(), checksum: crc32c::crc32c(bytes) };
-        self.0.insert((place, id), blob);
+        self.changes += 1;
+        self.blobs.insert((place, id), blob);
     }
 
     /// Removes those of `place` that are not in `ids`; returns those of `ids` that are not there.
     fn keep(&mut self, place: Place, mut ids: Vec<BlobId>) -> Vec<BlobId> {
-        self.0.retain(|(of, id), _| *of != place || ids.contains(id));
-        ids.retain(|id| !self.0.contains_key(&(place, *id)));
+        self.changes += 1;
+        self.blobs.retain(|(of, id), _| *of != place || ids.contains(id));
+        ids.retain(|id| !self.blobs.contains_key(&(place, *id)));
         ids
     }
 
     pub(crate) fn has(&self, place: Place, id: BlobId) -> bool {
-        self.0.contains_key(&(place, id))
+        self.blobs.contains_key(&(place, id))
+    }
+
+    fn drop(&mut self, place: Place, id: BlobId) {
+        self.changes += 1;
+        self.blobs.remove(&(place, id));
+    }
+
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes
     }
 
     /// Whether there is a bit to flip.
     pub(crate) fn can_rot(&self) -> bool {
-        self.0.values().any(|blob| !blob.bytes.is_empty() && blob.is_sound())
+        self.blobs.values().any(|blob| !blob.bytes.is_empty() && blob.is_sound())
     }
 
     /// Flips a bit of one, and of about half of the others, as when a region of a disk goes bad; false if there is none.
     pub(crate) fn rot(&mut self, draw: u64) -> bool {
-        let sound = self.0.values_mut().filter(|blob| !blob.bytes.is_empty() && blob.is_sound());
+        let sound = self.blobs.values_mut().filter(|blob| !blob.bytes.is_empty() && blob.is_sound());
         let mut sound: Vec<&mut Blob> = sound.collect();
         let count = sound.len() as u64;
         let one = mix(draw, 1) % count.max(1);
@@ -74,7 +89,7 @@ impl Files {
 
     /// Whether one of them cannot be read back.
     pub(crate) fn are_rotten(&self) -> bool {
-        self.0.values().any(|blob| !blob.is_sound())
+        self.blobs.values().any(|blob| !blob.is_sound())
     }
 }
 
@@ -154,7 +169,7 @@ impl<N: Node> Host<N> {
                     seat_of == seat && matches!(task, Task::Store { id: stored, .. } if *stored == id)
                 };
                 self.blobs.tasks.retain(|_, (seat_of, task)| !dropped(*seat_of, task));
-                self.disk.blobs.0.remove(&(place, id));
+                self.disk.blobs.drop(place, id);
             }
             BlobEffect::Keep { ids } => {
                 for id in self.disk.blobs.keep(place, ids) {

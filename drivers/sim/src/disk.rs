@@ -117,6 +117,17 @@ impl Disk {
         }
     }
 
+    /// The sound records that lie in `after..through`, in order: what a sync, or a restart, has just made durable.
+    pub(crate) fn records_between(
+        &self,
+        after: u64,
+        through: u64,
+    ) -> impl Iterator<Item = (Place, Position, &[u8])> {
+        let begin = self.frames.partition_point(|frame| frame.end() <= after);
+        let new = self.frames.range(begin..).take_while(move |frame| frame.end() <= through);
+        new.filter_map(|&frame| Some((frame.place, frame.position, self.read(frame)?)))
+    }
+
     /// The records of `place` before `before` will not be asked for again.
     pub(crate) fn trim(&mut self, place: Place, before: Position) {
         let trim = self.trims.entry(place).or_default();

@@ -7,6 +7,7 @@ use crate::draw::{Purpose, mix, root};
 use crate::outside::{Happening, Outside};
 use crate::plan::{Aim, HostIndex, Loss};
 use crate::queue::Event;
+use crate::scenario::Fact;
 use crate::seat::{Held, Seat};
 use kernel::{BlobNotice, Bytes, Effects, Family, HostId, Node, NodeId, Place, RequestId, Rng, TimerIndex};
 use std::collections::VecDeque;
@@ -113,6 +114,26 @@ impl<N: Node> Host<N> {
 
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
         self.seats.iter().map(|seat| (seat.id, &seat.node))
+    }
+
+    /// Reads the disk back; what an unsynced write left of itself is durable from now on. False if something durable is damaged.
+    pub(crate) fn recover(&mut self, out: &mut Outside<N::Family>) -> bool {
+        let before = self.disk.durable();
+        let sound = self.disk.recover().is_ok();
+        if sound {
+            self.tell_durable(before, self.disk.durable(), out);
+        }
+        sound
+    }
+
+    fn tell_durable(&self, after: u64, through: u64, out: &mut Outside<N::Family>) {
+        if out.claims.is_none() {
+            return;
+        }
+        for (place, position, record) in self.disk.records_between(after, through) {
+            let (node, record) = (NodeId::new(self.id, place), Bytes::copy_from_slice(record));
+            out.facts.push(Fact::Durable { node, position, record });
+        }
     }
 
     /// Starts a life with fresh nodes: restores their records, then runs the first burst. The disk must be recovered.
@@ -323,7 +344,7 @@ impl<N: Node> Host<N> {
             assert!(round < ROUNDS_MAX, "BOUND: the nodes of {:?} wake each other without end", self.id);
             while let Some((from, to, message)) = self.local.pop_front() {
                 handled += 1;
-                out.happened_locally(from, to, &message);
+                out.happened_locally(from, to);
                 self.deliver(from, to, message, out);
                 assert!(
                     handled < 100 * ROUNDS_MAX as u64,
@@ -397,6 +418,9 @@ impl<N: Node> Host<N> {
         }
         let target = self.syncing.take().expect("a sync under way was just seen");
         let landed_wrong = self.disk.misdirection_waits();
+        if !landed_wrong {
+            self.tell_durable(self.disk.durable(), target, out);
+        }
         self.disk.synced(target);
         out.happened(Happening::Synced, u64::from(self.id.0), target);
         if landed_wrong && let Some(fault) = self.misdirection.take() {
@@ -430,10 +454,14 @@ impl<N: Node> Host<N> {
             }
             match held {
                 Held::Send { from, to, message, .. } if to.host() == self.id => {
+                    out.told(from, to, &message);
                     self.local.push_back((from, to, message));
                 }
                 Held::Send { from, to, message, .. } => out.send(from, self.index, self.life, to, &message),
-                Held::Trim { place, before, .. } => self.disk.trim(place, before),
+                Held::Trim { place, before, .. } => {
+                    self.disk.trim(place, before);
+                    out.trimmed(NodeId::new(self.id, place), before);
+                }
                 Held::Blob { seat, effect, .. } => self.carry_out_blob(seat, effect, out),
             }
         }

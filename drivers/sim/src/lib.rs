@@ -163,6 +163,8 @@ mod clock;
 pub mod cost;
 mod disk;
 mod draw;
+#[allow(dead_code)]
+mod effort;
 mod experiment;
 mod explore;
 mod faults;
@@ -185,6 +187,7 @@ mod workload;
 pub use archive::Archive;
 pub use class::{Class, Classes, Injections};
 pub use clock::WALL_EPOCH;
+pub use effort::core_seconds;
 pub use experiment::{Experiment, experiment};
 pub use explore::{Bounds, Counterexample, Exploration, ExploredCluster, Scope, Spent, StepKind, explore};
 pub use network::Latency;
@@ -194,8 +197,8 @@ pub use plan::{
 pub use report::{Report, report};
 pub use run::{Options, Outcome, Violation, run_seed};
 pub use scenario::{
-    Cluster, Control, Core, HostKind, HostSpec, Life, Replacement, RequestOf, ResponseOf, Scenario,
-    StrikeKind,
+    Cluster, Control, Core, Fact, HostKind, HostSpec, IsClaim, Life, MessageOf, Replacement, RequestOf,
+    ResponseOf, Scenario, StrikeKind,
 };
 pub use shrink::{Shrunk, shrink};
 pub use swarm::{Swarm, Tuning};

@@ -2,14 +2,15 @@
 
 use crate::archive::Archive;
 use crate::class::Injections;
+use crate::draw::mix_bytes;
 use crate::network::{Network, Packet};
 use crate::plan::HostIndex;
 use crate::queue::{Event, Queue};
-use crate::scenario::HostSpec;
+use crate::scenario::{Fact, HostSpec};
 use crate::swarm::Swarm;
 use crate::trace::Trace;
 use kernel::bounds::ENVELOPE_BYTES;
-use kernel::{Bounds, Bytes, Decode, Encode, Family, HostId, NodeId, RequestId};
+use kernel::{Bounds, Bytes, Decode, Encode, Family, HostId, NodeId, Position, RequestId};
 use std::collections::BTreeMap;
 
 /// Kinds of entries of the trace's hash.
@@ -45,9 +46,14 @@ pub(crate) struct Outside<F: Family> {
     pub(crate) responses: Vec<(NodeId, RequestId, F::Response)>,
     /// Aimed faults whose moment has come, by their numbers among those that have begun.
     pub(crate) triggered: Vec<u32>,
+    /// Which messages a scenario that audits is told of.
+    pub(crate) claims: Option<fn(&F::Message) -> bool>,
+    /// What it was not told of yet.
+    pub(crate) facts: Vec<Fact<F::Message>>,
     pub(crate) bounds: Bounds,
     /// Whose code runs.
     pub(crate) current: Option<HostId>,
+    read_before: ReadBefore<F::Message>,
     packets: Vec<Option<Packet>>,
     free: Vec<u32>,
     index: Vec<(HostId, HostIndex)>,
@@ -77,8 +83,11 @@ impl<F: Family> Outside<F> {
             rejects: BTreeMap::new(),
             responses: Vec::new(),
             triggered: Vec::new(),
+            claims: None,
+            facts: Vec::new(),
             bounds,
             current: None,
+            read_before: ReadBefore::new(),
             packets: Vec::new(),
             free: Vec::new(),
             index,
@@ -98,6 +107,21 @@ impl<F: Family> Outside<F> {
         self.trace.mix(who ^ detail.rotate_left(32));
     }
 
+    /// A message leaves its node: whoever gets it relies on what it says.
+    #[inline]
+    pub(crate) fn told(&mut self, from: NodeId, to: NodeId, message: &F::Message) {
+        if self.claims.is_some_and(|is_claim| is_claim(message)) {
+            self.facts.push(Fact::Told { from, to, message: message.clone() });
+        }
+    }
+
+    /// Records of a node are needed no more.
+    pub(crate) fn trimmed(&mut self, node: NodeId, before: Position) {
+        if self.claims.is_some() {
+            self.facts.push(Fact::Trimmed { node, before });
+        }
+    }
+
     /// Sends a message to another host.
     pub(crate) fn send(
         &mut self,
@@ -107,6 +131,7 @@ impl<F: Family> Outside<F> {
         to: NodeId,
         message: &F::Message,
     ) {
+        self.told(from, to, message);
         let Some(to_host) = self.host_index(to.host()) else {
             *self.rejects.entry("message to a host outside the cluster").or_default() += 1;
             return;
@@ -143,8 +168,21 @@ impl<F: Family> Outside<F> {
         self.packets[packet as usize].take().expect("each packet is delivered by one event")
     }
 
-    /// Reads a message as its receiver does, and checks that it would write the same bytes.
+    /// Reads a message as its receiver does, and checks that it would write the same bytes. What is told again and again, and to
+    /// everybody, is read once.
     pub(crate) fn decode(&mut self, packet: &Packet) -> F::Message {
+        let slot = self.read_before.slot_of(&packet.bytes);
+        if let Some((bytes, message)) = slot
+            && *bytes == packet.bytes
+        {
+            return message.clone();
+        }
+        let message = self.decode_anew(packet);
+        *self.read_before.slot_of(&packet.bytes) = Some((packet.bytes.clone(), message.clone()));
+        message
+    }
+
+    fn decode_anew(&mut self, packet: &Packet) -> F::Message {
         let message = match F::Message::decoded(&packet.bytes) {
             Ok(message) => message,
             Err(error) => {
@@ -160,11 +198,30 @@ impl<F: Family> Outside<F> {
         message
     }
 
-    /// Mixes a message that stays on its host into the trace.
-    pub(crate) fn happened_locally(&mut self, from: NodeId, to: NodeId, message: &F::Message) {
-        self.scratch.clear();
-        message.encode(&mut self.scratch);
+    /// Mixes a message that stays on its host into the trace: not its contents, which follow from what arrived, and show in what
+    /// leaves.
+    #[inline]
+    pub(crate) fn happened_locally(&mut self, from: NodeId, to: NodeId) {
         self.happened(Happening::Local, from.as_u64(), to.as_u64());
-        self.trace.mix_bytes(&self.scratch);
+    }
+}
+
+/// What was read last, by a hash of its bytes.
+struct ReadBefore<M>(Vec<Option<(Bytes, M)>>);
+
+/// Longer messages are rarely sent twice.
+const REMEMBERED_BYTES_MAX: usize = 4 << 10;
+
+impl<M> ReadBefore<M> {
+    const SLOTS: usize = 256;
+
+    fn new() -> Self {
+        Self((0..=Self::SLOTS).map(|_| None).collect())
+    }
+
+    fn slot_of(&mut self, bytes: &[u8]) -> &mut Option<(Bytes, M)> {
+        let short = bytes.len() <= REMEMBERED_BYTES_MAX;
+        let slot = if short { mix_bytes(0, bytes) as usize % Self::SLOTS } else { Self::SLOTS };
+        &mut self.0[slot]
     }
 }

@@ -9,7 +9,7 @@ use crate::outside::{Happening, Outside};
 use crate::panics;
 use crate::plan::{Fault, HostIndex, OperationId, Plan};
 use crate::queue::Event;
-use crate::scenario::{Cluster, Command, Control, Life, Replacement, Scenario, StrikeKind};
+use crate::scenario::{Cluster, Command, Control, Fact, Life, Replacement, Scenario, StrikeKind};
 use crate::swarm::{Planner, Swarm, Tuning};
 use crate::trace::{Line, Trace};
 use crate::workload::Client;
@@ -86,8 +86,10 @@ pub struct Outcome {
     pub applicable: Classes,
     /// The scenario's history, if a violation asks for it.
     pub history: Option<String>,
-    /// The last lines before the violation, if the trace was kept.
+    /// The last lines before the violation of the host that broke it, or all if none broke; if the trace was kept.
     pub last: Vec<Line>,
+    /// All lines that the trace kept.
+    pub trace: Vec<Line>,
 }
 
 /// Makes one run of the scenario that `factory` draws from the seed.
@@ -134,6 +136,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
         events_max: options.events_max,
     };
     let runs: Vec<bool> = hosts.iter().map(|host| host.runs).collect();
+    run.out.claims = scenario.claims();
     let caught = panics::caught(|| {
         run.begin(&mut scenario, &runs);
         while run.phase != Phase::Over {
@@ -231,6 +234,7 @@ impl<S: Scenario> Run<S> {
                 if self.lives(host, life) {
                     self.out.current = Some(self.hosts[usize::from(host)].id);
                     let works = self.hosts[usize::from(host)].synced(&mut self.out);
+                    self.tell_facts(scenario);
                     self.strike_triggered(scenario);
                     if works {
                         self.burst(host, scenario);
@@ -302,7 +306,19 @@ impl<S: Scenario> Run<S> {
         self.after_burst(host, scenario);
     }
 
+    /// Tells a scenario that audits what it was not told of yet.
+    fn tell_facts(&mut self, scenario: &mut S) {
+        if self.out.facts.is_empty() {
+            return;
+        }
+        let mut facts = std::mem::take(&mut self.out.facts);
+        let cluster = Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now };
+        facts.drain(..).for_each(|fact| scenario.on_fact(fact, &cluster));
+        self.out.facts = facts;
+    }
+
     fn after_burst(&mut self, host: HostIndex, scenario: &mut S) {
+        self.tell_facts(scenario);
         if !self.out.responses.is_empty() {
             let mut responses = std::mem::take(&mut self.out.responses);
             for (node, id, response) in responses.drain(..) {
@@ -332,7 +348,7 @@ impl<S: Scenario> Run<S> {
     pub(crate) fn start(&mut self, index: HostIndex, scenario: &mut S) {
         let host = &mut self.hosts[usize::from(index)];
         self.out.current = Some(host.id);
-        if host.disk.recover().is_err() && !self.replace_disk(index, scenario) {
+        if !host.recover(&mut self.out) && !self.replace_disk(index, scenario) {
             return;
         }
         let host = &mut self.hosts[usize::from(index)];
@@ -352,6 +368,10 @@ impl<S: Scenario> Run<S> {
     pub(crate) fn replace_disk(&mut self, index: HostIndex, scenario: &mut S) -> bool {
         let id = self.hosts[usize::from(index)].id;
         self.out.trace.line(self.out.now, Some(id), || "DISK LOST".to_owned());
+        if self.out.claims.is_some() {
+            self.out.facts.push(Fact::DiskLost { host: id });
+            self.tell_facts(scenario);
+        }
         let cluster = Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now };
         let replacement = scenario.on_disk_lost(id, &cluster);
         let host = &mut self.hosts[usize::from(index)];
@@ -484,6 +504,7 @@ impl<S: Scenario> Run<S> {
             applicable,
             history,
             last,
+            trace: self.out.trace.last(usize::MAX, None),
         }
     }
 }

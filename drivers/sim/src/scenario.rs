@@ -6,13 +6,54 @@ use crate::class::{Class, Classes};
 use crate::host::{Host, Status};
 use crate::plan::{Blow, Cut, Frozen, HostIndex, HostMask, Loss, OperationId};
 use crate::swarm::Tuning;
-use kernel::{BlobId, Family, HostId, Node, NodeId, Place, RequestId, Rng};
+use kernel::{BlobId, Bytes, Family, HostId, Node, NodeId, Place, Position, RequestId, Rng};
 use std::time::Duration;
 
 /// A request of the scenario's family.
 pub type RequestOf<N> = <<N as Node>::Family as Family>::Request;
 /// A response of the scenario's family.
 pub type ResponseOf<N> = <<N as Node>::Family as Family>::Response;
+
+/// A message of the scenario's family.
+pub type MessageOf<N> = <<N as Node>::Family as Family>::Message;
+
+/// Says whether a message makes a promise that its host's disk has to keep.
+pub type IsClaim<N> = fn(&MessageOf<N>) -> bool;
+
+/// What a scenario that audits is told: see [`Scenario::on_fact`].
+#[derive(Clone, Debug)]
+pub enum Fact<M> {
+    /// A record is durable: whatever happens to the process, the next life finds it.
+    Durable {
+        /// Whose record.
+        node: NodeId,
+        /// Its position.
+        position: Position,
+        /// The record.
+        record: Bytes,
+    },
+    /// The node needs no record before this one: the next life may find them or not.
+    Trimmed {
+        /// Whose records.
+        node: NodeId,
+        /// The first that it still needs.
+        before: Position,
+    },
+    /// A message has left its node.
+    Told {
+        /// Who says it.
+        from: NodeId,
+        /// To whom.
+        to: NodeId,
+        /// What it says.
+        message: M,
+    },
+    /// A host's disk is lost or damaged, and with it all that was durable there.
+    DiskLost {
+        /// Whose.
+        host: HostId,
+    },
+}
 
 /// What a host is for: faults prefer servers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -163,6 +204,15 @@ pub trait Scenario: Sized {
     /// An alarm set by [`Control::alarm`] is due.
     fn on_alarm(&mut self, _token: u64, _control: &mut Control<'_, Self::Node>) {}
 
+    /// The messages that [`Scenario::on_fact`] is to be told of, which makes a scenario one that audits; `None` for one that does not.
+    fn claims(&self) -> Option<IsClaim<Self::Node>> {
+        None
+    }
+
+    /// Something that decides what a crash would leave, or what others rely on. Told in the order in which it happens, before
+    /// [`Scenario::after_burst`].
+    fn on_fact(&mut self, _fact: Fact<MessageOf<Self::Node>>, _cluster: &Cluster<'_, Self::Node>) {}
+
     /// Checks invariants over all live nodes after a burst of `host`.
     fn after_burst(&mut self, _host: HostId, _cluster: &Cluster<'_, Self::Node>) {}
 
@@ -262,6 +312,12 @@ impl<'a, N: Node> Cluster<'a, N> {
     pub fn has_blob(&self, node: NodeId, id: BlobId) -> bool {
         let host = self.hosts.iter().find(|candidate| candidate.id == node.host());
         host.is_some_and(|host| host.disk.blobs.has(node.place(), id))
+    }
+
+    /// How often any blob came to a host's disk or left it.
+    pub fn blob_changes(&self, host: HostId) -> u64 {
+        let host = self.hosts.iter().find(|candidate| candidate.id == host);
+        host.map_or(0, |host| host.disk.blobs.changes())
     }
 
     /// The archive of all hosts.

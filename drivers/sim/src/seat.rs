@@ -91,6 +91,7 @@ impl<N: Node> Host<N> {
                 }
                 Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
                     if to.host() == self.id {
+                        out.told(id, to, &message);
                         local.push_back((id, to, message));
                     } else {
                         out.send(id, host, life, to, &message);
@@ -118,7 +119,10 @@ impl<N: Node> Host<N> {
                     });
                     out.responses.push((id, request, response));
                 }
-                Effect::Trim { before } if durable => disk.trim(place, before),
+                Effect::Trim { before } if durable => {
+                    disk.trim(place, before);
+                    out.trimmed(id, before);
+                }
                 Effect::Trim { before } => held.push_back(Held::Trim { place, before, target }),
                 Effect::Blob(effect @ BlobEffect::Drop { .. }) if !durable => {
                     held.push_back(Held::Blob { seat: index, effect, target });

@@ -118,17 +118,22 @@ impl Swarm {
         };
         let burst = nanoseconds(&mut rng, tuning.burst);
         let operations = (f64::from(tuning.operations.0.max(1)), f64::from(tuning.operations.1.max(1)));
+        let sync = nanoseconds(&mut rng, tuning.sync);
+        let think = nanoseconds(&mut rng, tuning.think);
+        let operations = log_uniform_of(&mut rng, operations.0, operations.1) as u32;
+        let safety = rng.between(tuning.safety.0.as_nanos() as u64, tuning.safety.1.as_nanos() as u64);
+        let (safety, think) = fitted(safety, think, operations, tuning, &mut rng);
         Self {
             classes,
             rates,
-            safety: rng.between(tuning.safety.0.as_nanos() as u64, tuning.safety.1.as_nanos() as u64),
+            safety,
             latency,
-            sync: nanoseconds(&mut rng, tuning.sync),
+            sync,
             sync_blocks: rng.chance(0.5),
             burst,
             per_message: burst / 10,
-            think: nanoseconds(&mut rng, tuning.think),
-            operations: log_uniform_of(&mut rng, operations.0, operations.1) as u32,
+            think,
+            operations,
             clock_error: nanoseconds(&mut rng, tuning.clock_error),
             trimmed_restored: rng.chance(0.5),
         }
@@ -138,6 +143,21 @@ impl Swarm {
     pub fn rate(&self, class: Class) -> f64 {
         if self.classes.has(class) { self.rates[class as usize] } else { 0.0 }
     }
+}
+
+/// Faults that strike when clients have long ended show little: in most seeds either the phase is shorter, or clients take their
+/// time. In one of five they leave an idle cluster to the faults.
+fn fitted(safety: u64, think: u64, operations: u32, tuning: &Tuning, rng: &mut Rng) -> (u64, u64) {
+    let busy = think.saturating_mul(u64::from(operations));
+    let way = rng.below(5);
+    if busy >= safety || way == 0 {
+        return (safety, think);
+    }
+    let shortest = tuning.safety.0.as_nanos() as u64 / 2;
+    if way < 4 {
+        return ((2 * busy).clamp(shortest.min(safety), safety), think);
+    }
+    (safety, safety / u64::from(operations.max(1)))
 }
 
 /// Draws every structural fault of a run, in order of time.

@@ -8,6 +8,9 @@ use crate::run::{Phase, Run};
 use crate::scenario::{Cluster, Control, Scenario};
 use kernel::{NodeId, RequestId, Rng};
 
+/// How long clients of a healed core wait between operations, on average and at most.
+const THINK_WHEN_HEALED_MAX: u64 = 100_000_000;
+
 /// A client of the workload, with one operation at a time.
 pub(crate) struct Client {
     pub(crate) node: NodeId,
@@ -42,7 +45,9 @@ impl<S: Scenario> Run<S> {
             return;
         }
         let bits = mix(mix(root(self.seed, Purpose::Think), u64::from(number)), u64::from(client.begun));
-        let mean = self.out.swarm.think as f64;
+        let mean = self.out.swarm.think;
+        // A healed core has nothing to wait for but its clients.
+        let mean = if self.phase == Phase::Safety { mean } else { mean.min(THINK_WHEN_HEALED_MAX) } as f64;
         let think = exponential(bits) * mean;
         client.next_at = self.out.now + think as u64 + 1;
         self.out.queue.push(client.next_at, Event::Operate { client: number });

@@ -69,6 +69,9 @@ kernel::messages! {
             answers: Vec<ReadAnswer>,
             /// The reads were not looked at, and the answers are empty: the shard is spread by this one by now.
             refused: Option<Spread>,
+            /// Reads whose answers are larger than the reader has room for, by their tags, with the sizes of the answers in bytes. They
+            /// have left nothing that the reader has to know of, and may be asked again.
+            withheld: Option<Vec<(u64, u64)>>,
         },
         /// From a proxy of this host: all that any proxy's log held when `Barrier` was sent has been handed to this host's
         /// shards. A read sent to them now sees every operation answered before.
@@ -126,6 +129,8 @@ kernel::messages! {
             address: String,
             /// The subject of the user's certificate, if it has shown one.
             certificate: Option<String>,
+            /// The port it comes from.
+            port: Option<u16>,
         },
         /// From a connection: whole requests have arrived, one behind the other as the service's protocol frames them.
         8 => Input {
@@ -134,6 +139,11 @@ kernel::messages! {
         },
         /// From a connection: it is gone.
         9 => Disconnected {},
+        /// From a connection: so much of what it was sent has gone to the user.
+        14 => Taken {
+            /// Bytes since it was opened.
+            bytes: u64,
+        },
     }
 }
 

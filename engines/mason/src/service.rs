@@ -45,6 +45,14 @@ pub trait Stub: Sized + 'static {
 
     /// Takes back what `save` wrote.
     fn load(&mut self, saved: &[u8]) -> Result<(), DecodeError>;
+
+    /// A digest of the whole state; equal on replicas that have applied the same. A stub with a state of its own makes it of that, and
+    /// not of what it saves: what that left out would be left out here.
+    fn digest(&self) -> u64 {
+        let mut saved = Vec::new();
+        self.save(&mut saved);
+        parts::digest(&saved)
+    }
 }
 
 /// What becomes of an operation that stands in the log.

@@ -214,8 +214,13 @@ fn to_proxies() -> Vec<Message> {
 fn to_shards() -> Vec<Message> {
     let (number, space) = (Number(12), Space(1));
     vec![
-        shard::Read { at_least: Stamp(39), reads: vec![Query { tag: 4, body: body() }], spread: Some(3) }
-            .into(),
+        shard::Read {
+            at_least: Stamp(39),
+            reads: vec![Query { tag: 4, body: body() }],
+            spread: Some(3),
+            limits: Some(vec![77]),
+        }
+        .into(),
         shard::Attach {}.into(),
         shard::Deliver { group: Group(1), runs: runs(), cut: Some(cut()), more: true }.into(),
         shard::Behind { durable: number }.into(),
@@ -248,6 +253,7 @@ fn to_users() -> Vec<Message> {
             executed: stamp,
             answers: vec![ReadAnswer { tag: 4, body: body() }],
             refused: Some(spread()),
+            withheld: Some(vec![(4, 77)]),
         }
         .into(),
         client::BarrierPassed { group, id: 6, layout: Some(layout()) }.into(),
@@ -256,9 +262,11 @@ fn to_users() -> Vec<Message> {
         client::Skipped { space }.into(),
         client::Spreads { space, spread: spread() }.into(),
         client::Overfull { space, bytes: 5 }.into(),
-        client::Connected { address: "::1".to_owned(), certificate: Some("cn".to_owned()) }.into(),
+        client::Connected { address: "::1".to_owned(), certificate: Some("cn".to_owned()), port: Some(7) }
+            .into(),
         client::Input { bytes: body() }.into(),
         client::Disconnected {}.into(),
+        client::Taken { bytes: 77 }.into(),
         client::Output { bytes: body() }.into(),
         client::Close { reason: "slow".to_owned() }.into(),
         client::Pause { paused: true }.into(),

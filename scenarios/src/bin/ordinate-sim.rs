@@ -1,17 +1,26 @@
 //! Shows that the simulation would notice: runs each known mistake until an invariant breaks.
 //!
-//! `ordinate-sim mutants --all [--json]`, or `ordinate-sim mutants P01 P07`. `ordinate-sim explore` visits every state of the
-//! smallest cluster, with a planted bug if one is named.
+//! `ordinate-sim mutants --all [--json]`, or `ordinate-sim mutants P01 P07`. `ordinate-sim run FAMILY FROM COUNT [ID]` sweeps seeds,
+//! with a planted bug if one is named. `ordinate-sim trace FAMILY SEED [ID]` prints what happened in one. `ordinate-sim shrink FAMILY SEED [ID]` shrinks a failure and prints it. `ordinate-sim explore`
+//! visits every state of the smallest cluster.
 #![forbid(unsafe_code)]
 
 use scenarios::mutants::{Hunted, MUTANTS, hunt};
 use scenarios::paxos::smallest::{CANDIDACIES, CRASHES, FAULTS, Smallest};
+use sim::{Experiment, Options, Sweep};
 use std::process::ExitCode;
 use std::time::Duration;
 
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 const SEEDS_MAX: u64 = 2_000;
 const BUDGET: Duration = Duration::from_secs(60);
-const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json]\n\
+const SHRINK_BUDGET: Duration = Duration::from_secs(30);
+const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json] [--seeds=N]\n\
+                     \u{20}      ordinate-sim run FAMILY FROM COUNT [ID]\n\
+                     \u{20}      ordinate-sim shrink FAMILY SEED [ID]\n\
+                     \u{20}      ordinate-sim trace FAMILY SEED [ID]\n\
                      \u{20}      ordinate-sim explore (candidacies | faults | crashes) [ID]";
 
 fn main() -> ExitCode {
@@ -19,12 +28,24 @@ fn main() -> ExitCode {
     if let Some(("explore", rest)) = arguments.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
         return explore(rest);
     }
+    if let Some(("run", rest)) = arguments.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
+        return run(rest);
+    }
+    if let Some(("shrink", rest)) = arguments.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
+        return shrink(rest);
+    }
+    if let Some(("trace", rest)) = arguments.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
+        return trace(rest);
+    }
     let (names, flags): (Vec<&String>, Vec<&String>) =
         arguments.iter().partition(|argument| !argument.starts_with("--"));
     let json = flags.iter().any(|flag| *flag == "--json");
     let all = flags.iter().any(|flag| *flag == "--all");
     let wanted = names.get(1..).unwrap_or_default();
-    let sound = flags.iter().all(|flag| ["--json", "--all"].contains(&flag.as_str()));
+    let within = flags.iter().find_map(|flag| flag.strip_prefix("--seeds="));
+    let Ok(seeds_max) = within.map_or(Ok(SEEDS_MAX), str::parse) else { return misused() };
+    let sound =
+        flags.iter().all(|flag| ["--json", "--all"].contains(&flag.as_str()) || flag.starts_with("--seeds="));
     let known = |name: &str| MUTANTS.iter().any(|mutant| format!("{:?}", mutant.planted) == name);
     if names.first().is_none_or(|verb| *verb != "mutants")
         || all != wanted.is_empty()
@@ -45,11 +66,87 @@ fn main() -> ExitCode {
             continue;
         }
         let Some(family) = families.iter().find(|family| family.family() == mutant.family) else { continue };
-        let hunted = hunt(family.as_ref(), *mutant, SEEDS_MAX, BUDGET);
+        let hunted = hunt(family.as_ref(), *mutant, seeds_max, BUDGET);
         survivors += usize::from(!hunted.is_caught());
         print(&id, &hunted, json);
     }
     if survivors > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+/// The family of that name, and the options with a planted bug.
+fn experiment(name: &str, bug: Option<&String>) -> Option<(Box<dyn Experiment>, Options)> {
+    let family = scenarios::families().into_iter().find(|family| family.family() == name)?;
+    let planted = match bug {
+        Some(bug) => Some(kernel::planted_named(bug)?),
+        None => None,
+    };
+    Some((family, Options { planted, ..Options::default() }))
+}
+
+fn run(arguments: &[String]) -> ExitCode {
+    let [name, from, count, rest @ ..] = arguments else { return misused() };
+    let (Ok(from), Ok(count)) = (from.parse::<u64>(), count.parse::<u64>()) else { return misused() };
+    let Some((family, options)) = experiment(name, rest.first()) else { return misused() };
+    let began = sim::core_seconds();
+    let report = family.sweep(&Sweep { options, ..Sweep::of(from..from + count) });
+    let seconds = sim::core_seconds() - began;
+    for found in &report.found {
+        println!("seed {} broke {} at step {}: {}", found.seed, found.invariant, found.step, found.what);
+    }
+    for shortfall in &report.shortfalls {
+        println!("NOT REACHED {shortfall}");
+    }
+    println!(
+        "{name}: {} seeds, {} violations, {} excused, {:.2} simulated hours, {} events, {} operations, {seconds:.1} core s, {:.2} seeds a core s, hash {:x}",
+        report.seeds,
+        report.violations,
+        report.excused,
+        report.sim_hours,
+        report.events,
+        report.operations,
+        report.seeds as f64 / seconds,
+        report.hash
+    );
+    if report.violations > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn shrink(arguments: &[String]) -> ExitCode {
+    let [name, seed, rest @ ..] = arguments else { return misused() };
+    let Ok(seed) = seed.parse::<u64>() else { return misused() };
+    let Some((family, options)) = experiment(name, rest.first()) else { return misused() };
+    let failing = family.run(seed, &options);
+    let Some(shrunk) = family.shrink(&failing, &options, SHRINK_BUDGET) else {
+        println!("seed {seed} breaks nothing");
+        return ExitCode::SUCCESS;
+    };
+    let about = sim::Report {
+        shrunk: Some((shrunk.faults_before, shrunk.took.as_secs_f64())),
+        ..sim::Report::default()
+    };
+    print!("{}", sim::report(&shrunk.outcome, &about).unwrap_or_default());
+    ExitCode::FAILURE
+}
+
+fn trace(arguments: &[String]) -> ExitCode {
+    let [name, seed, rest @ ..] = arguments else { return misused() };
+    let Ok(seed) = seed.parse::<u64>() else { return misused() };
+    let Some((family, options)) = experiment(name, rest.first()) else { return misused() };
+    let outcome = family.run(seed, &Options { trace: true, ..options });
+    for line in &outcome.trace {
+        println!("{:>8} {:>10.6} {}", line.step, line.at as f64 / 1e9, line.text);
+    }
+    match outcome.violation {
+        Some(violation) => {
+            println!("{}: {}", violation.invariant, violation.what);
+            ExitCode::FAILURE
+        }
+        None => ExitCode::SUCCESS,
+    }
+}
+
+fn misused() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
 }
 
 fn explore(arguments: &[String]) -> ExitCode {

@@ -3,6 +3,7 @@
 mod checks;
 mod handing;
 mod lasting;
+mod living;
 mod marks;
 mod node;
 mod rest;
@@ -12,18 +13,22 @@ mod workload;
 
 pub use node::{Seat, Socket};
 
+use crate::audit::{self, mason::MasonAudit};
 use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
 use crate::mason::arranging::{ASK_EVERY, Wishes};
 use checks::{Checks, LOCK, Told};
 use coordination::{Consistency, Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
 use handing::sequencer_of;
 use kernel::{Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
+use living::Living;
 use marks::{MARKS, STRIKES};
 use mason::proxy::SpacesOf;
 use mason::{Deployment, Group, HostParts, Member, Parameters, Response, Stub as _};
+use parts::ReplyBounds;
 use rest::Servers;
 use sim::{
-    Class, Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind, Tuning,
+    Class, Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario,
+    StrikeKind, Tuning,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -39,12 +44,16 @@ pub struct CoordinationScenario {
     placement: Placement,
     sessions: SessionSettings,
     consistency: Consistency,
+    /// What users may be owed: often so little that a pipeline has to wait for it.
+    replies: ReplyBounds,
     users: Vec<User>,
     rng: Rng,
     sizes: Sizes,
     values: u64,
     checks: Checks,
     servers: Servers,
+    audit: MasonAudit,
+    living: Living,
     core: Vec<HostId>,
     healed_at: Option<u64>,
     wishes: Wishes,
@@ -100,8 +109,8 @@ impl CoordinationScenario {
             ..Parameters::default()
         };
         let log = paxos::Parameters {
-            election_timeout: ms(rng.between(100, 300)),
-            heartbeat_every: ms(rng.between(15, 40)),
+            election_timeout: ms(rng.between(150, 400)),
+            heartbeat_every: ms(rng.between(25, 60)),
             resend_after: ms(rng.between(50, 150)),
             window: 32 << rng.below(4),
             snapshot_every_bytes: 4_000 << rng.below(6),
@@ -115,6 +124,8 @@ impl CoordinationScenario {
         let consistency = if rng.chance(0.75) { Consistency::Linearizable } else { Consistency::Sequential };
         let users =
             (0..rng.between(3, 6)).map(|_| User::new(rng.between(1_500, 6_000) as i32, rng.chance(0.5)));
+        let users = users.collect();
+        let replies = ReplyBounds { bytes_max: 4_000 << rng.below(6), free_bytes: 64 << rng.below(5) };
         Self {
             hosts,
             desk: HostId::named("users"),
@@ -123,12 +134,15 @@ impl CoordinationScenario {
             placement,
             sessions,
             consistency,
-            users: users.collect(),
+            replies,
+            users,
             rng: Rng::seeded(rng.bits()),
             sizes: Sizes::draw(rng),
             values: 0,
             checks: Checks::default(),
             servers: Servers::default(),
+            audit: MasonAudit::default(),
+            living: Living::default(),
             core: Vec::new(),
             healed_at: None,
             looks_until: 0,
@@ -139,7 +153,9 @@ impl CoordinationScenario {
 
     fn value(&mut self) -> String {
         self.values += 1;
-        let value = format!("v{}", self.values);
+        // One in eight is long.
+        let padding = if self.rng.chance(0.125) { self.rng.below(1_500) as usize } else { 0 };
+        let value = format!("v{}{:.<padding$}", self.values, "");
         self.sizes.stretch(value, OPERATION_BYTES_MAX / PARTS_MAX, &mut self.rng)
     }
 
@@ -158,6 +174,7 @@ impl CoordinationScenario {
         Settings {
             session_timeouts: (1_000, 8_000),
             consistency: self.consistency,
+            replies: self.replies,
             layout,
             ..Settings::new(routes, self.placement)
         }
@@ -228,7 +245,10 @@ impl CoordinationScenario {
                     self.on_news(number, news, control);
                 }
             }
-            Some((&node::CLOSED, _)) => self.disconnect(number, now, Some(control)),
+            Some((&node::CLOSED, reason)) => {
+                self.check_cut_off(number, reason);
+                self.disconnect(number, now, Some(control));
+            }
             Some(_) | None => {}
         }
         self.pump(number, control);
@@ -237,6 +257,10 @@ impl CoordinationScenario {
     fn on_news(&mut self, number: usize, news: News, control: &mut Control<'_, Seat>) {
         match news {
             News::Attached => {
+                let user = &self.users[number];
+                if let (Some(session), Some(link)) = (&user.session, &user.link) {
+                    self.living.acted(session.id, link.began_at);
+                }
                 if let Some(ask) = self.users[number].set_watches() {
                     control.mark("coordination.set_watches_again");
                     self.say(number, ask, false, control);
@@ -292,6 +316,18 @@ impl CoordinationScenario {
         );
     }
 
+    /// Who closes a session is answered, and not cut off because it is gone.
+    fn check_cut_off(&self, number: usize, reason: &[u8]) {
+        let awaited = self.users[number].link.iter().flat_map(|link| &link.awaited);
+        let closes = awaited.into_iter().any(|awaited| awaited.ask == Ask::Close);
+        let ended = reason.starts_with(b"the session has ended");
+        invariant!(
+            CLOSE,
+            !(closes && ended),
+            "user {number} closed its session and was cut off without an answer"
+        );
+    }
+
     fn session_is_over(&mut self, number: usize) {
         self.check_watches(number);
         let user = &mut self.users[number];
@@ -311,6 +347,9 @@ impl CoordinationScenario {
     fn say(&mut self, number: usize, ask: Ask, of_task: bool, control: &mut Control<'_, Seat>) {
         let now = control.cluster.now();
         let user = &mut self.users[number];
+        if let (Ask::Close, Some(session)) = (&ask, &user.session) {
+            self.living.closes(session.id);
+        }
         if let (Ask::Delete { path, .. }, Some(place)) = (&ask, &mut user.place)
             && place.path == *path
         {
@@ -361,6 +400,9 @@ impl CoordinationScenario {
         let body = if error == 0 { awaited.ask.read_answer(body) } else { None };
         let told = Told { awaited, zxid, error, body: body.clone(), now, session };
         self.checks.on_answer(&told, believed);
+        if error == 0 && !matches!(awaited.ask, Ask::Close) && awaited.ask.writes() {
+            self.living.acted(session, awaited.at);
+        }
         self.mark_answer(&told, control);
         self.users[number].shown(zxid, awaited.ask.watch_left(error));
         match (&awaited.ask, &body) {
@@ -501,6 +543,8 @@ impl Scenario for CoordinationScenario {
 
     fn build(&mut self, life: Life) -> Vec<(Place, Seat)> {
         self.servers.forget(life.host);
+        self.audit.forget(life.host);
+        self.living.forget(life.host);
         let socket = |place| (Place(place), Seat::Socket(Socket::default()));
         let users = self.users.len() as u32;
         if life.host == self.desk {
@@ -596,7 +640,18 @@ impl Scenario for CoordinationScenario {
         control.alarm(TICK, token);
     }
 
+    fn claims(&self) -> Option<IsClaim<Seat>> {
+        Some(audit::mason::is_claim)
+    }
+
+    fn on_fact(&mut self, fact: Fact<mason::Message>, _cluster: &Cluster<'_, Seat>) {
+        self.audit.on_fact(fact);
+    }
+
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) {
+        self.audit.check(|| rest::members_of(host, cluster));
+        rest::check_answers(host, &self.replies, cluster);
+        self.living.check_host(host, cluster);
         if self.servers.check_host(host, cluster) {
             let there = |user: &&mut User| user.link.as_ref().is_some_and(|link| link.host == host);
             let now = cluster.now();

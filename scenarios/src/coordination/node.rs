@@ -4,7 +4,7 @@ use coordination::{Gateway, Sessions, Znodes};
 use kernel::{
     Bytes, Cx, DecodeError, Effects, Node, NodeId, Position, RequestId, Role, Situation, TimerIndex,
 };
-use mason::client::{Connected, ConnectionIn, Disconnected, Input};
+use mason::client::{Connected, ConnectionIn, Disconnected, Input, Taken};
 use mason::{Deployment, Mason, Member, Message, Response};
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -42,6 +42,8 @@ pub(super) const CLOSED: u8 = 2;
 pub struct Socket {
     answers: VecDeque<Bytes>,
     polled: Option<RequestId>,
+    /// Bytes that the user has taken.
+    taken: u64,
 }
 
 fn answer(kind: u8, bytes: &[u8]) -> Bytes {
@@ -54,6 +56,10 @@ impl Socket {
             && let Some(answer) = self.answers.pop_front()
         {
             self.polled = None;
+            if answer.first() == Some(&OUTPUT) {
+                self.taken += answer.len() as u64 - 1;
+                cx.send(Deployment::gateway(cx.node().host()), Taken { bytes: self.taken });
+            }
             cx.respond(id, Response(answer));
         }
     }
@@ -85,7 +91,8 @@ impl Role for Socket {
         match request.first() {
             Some(&CONNECT) => {
                 self.answers.clear();
-                cx.send(gateway, Connected { address: "10.0.0.1".to_owned(), certificate: None });
+                self.taken = 0;
+                cx.send(gateway, Connected { address: "10.0.0.1".to_owned(), certificate: None, port: None });
                 cx.respond(id, nothing());
             }
             Some(&INPUT) => {

@@ -6,6 +6,7 @@ use coordination::wire::parent_of;
 use kernel::{HostId, NodeId, invariant};
 use mason::proxy::machine::ProxyMachine;
 use mason::{Member, Number, Shard as _, Space};
+use parts::ReplyBounds;
 use sim::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -79,6 +80,41 @@ impl Servers {
     }
 }
 
+/// The roles of the cluster on one host.
+pub(super) fn members_of<'a>(
+    host: HostId,
+    cluster: &Cluster<'a, Seat>,
+) -> impl Iterator<Item = (NodeId, &'a Member<coordination::Sessions, coordination::Znodes, coordination::Gateway>)>
+{
+    cluster.nodes_of(host).filter_map(|(id, node)| match node {
+        Seat::Member(member) => Some((id, &**member)),
+        Seat::Socket(_) => None,
+    })
+}
+
+/// A gateway has shards make no more answers for a user than there is room for: one of any size, or several that are small
+/// together.
+pub(super) fn check_answers(host: HostId, replies: &ReplyBounds, cluster: &Cluster<'_, Seat>) {
+    for (id, node) in cluster.nodes_of(host) {
+        let Seat::Member(member) = node else { continue };
+        let Member::Gateway(gateway) = &**member else { continue };
+        let bound = replies.free_bytes.max(replies.bytes_max / 64);
+        let mut all = 0;
+        for (user, bytes, reads) in gateway.answers_held() {
+            // A read that is asked anew may find more than the first time.
+            let within = reads <= 1 || bytes <= 2 * bound;
+            invariant!(
+                BOUND,
+                within,
+                "{id} holds {bytes} bytes of {reads} answers for {user}, the bound is {bound}"
+            );
+            all += bytes.saturating_sub(2 * replies.free_bytes);
+        }
+        let max = replies.bytes_max;
+        invariant!(BOUND, all <= max, "{id} holds {all} bytes of answers for its users, the bound is {max}");
+    }
+}
+
 fn members<'a>(
     core: &'a [HostId],
     cluster: &'a Cluster<'_, Seat>,
@@ -91,7 +127,7 @@ fn members<'a>(
 }
 
 /// The home groups' replicas among these.
-fn replicas<'a>(
+pub(super) fn replicas<'a>(
     nodes: impl Iterator<Item = (NodeId, &'a Seat)>,
 ) -> impl Iterator<Item = (NodeId, &'a ProxyMachine<coordination::Sessions>)> {
     nodes.filter_map(|(node, seat)| {
@@ -152,10 +188,19 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
             return Err(("ATOMIC", format!("{path} is there and {parent} is not")));
         }
     }
+    for (node, machine) in replicas(cluster.nodes()).filter(|(node, _)| core.contains(&node.host())) {
+        if let Some(view) = machine.stub().after(SessionId(0), machine.now()).find(|view| view.closing) {
+            return Err(("SESS", format!("{node} is closing session {} and does not end it", view.session)));
+        }
+    }
     for owner in owners {
         // Whichever group has come to be its home.
         let mut of_core = replicas(cluster.nodes()).filter(|(node, _)| core.contains(&node.host()));
-        let lives = of_core.any(|(_, machine)| machine.stub().contains(owner));
+        // One that is closing, or that nobody lets expire, is no excuse.
+        let lives = of_core.any(|(_, machine)| {
+            let mut views = machine.stub().after(SessionId(owner.0 - 1), machine.now());
+            views.next().is_some_and(|view| view.session == owner && !view.closing && view.expires_in > 0)
+        });
         if !lives {
             return Err(("EPH", format!("session {owner} is over and owns nodes")));
         }

@@ -121,6 +121,18 @@ impl Ask {
         }
     }
 
+    /// True if only the session's group can have let it happen.
+    pub(super) fn writes(&self) -> bool {
+        matches!(
+            self,
+            Self::Create { .. }
+                | Self::Set { .. }
+                | Self::Delete { .. }
+                | Self::SetAll { .. }
+                | Self::CreateAll { .. }
+        )
+    }
+
     fn put_body(&self, out: &mut Vec<u8>) {
         match self {
             Self::Exists { path, watch } | Self::Get { path, watch } | Self::Children { path, watch } => {

@@ -33,7 +33,16 @@ pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> 
         87 => Ask::Delete { path: mine, version: -1 },
         88..=89 => Ask::Get { path: format!("/e{}", rng.below(8)), watch: false },
         90..=95 => return queue_for_the_lock(user, value, rng),
-        96..=98 => {
+        96 => {
+            // More than there is room for at a time.
+            let asks = (0..rng.between(4, 12)).map(|step| match step % 3 {
+                0 => Ask::Get { path: lasting.clone(), watch },
+                1 => Ask::Children { path: QUEUE.to_owned(), watch: false },
+                _ => Ask::GetAll { paths: twins() },
+            });
+            return Task { asks: asks.collect(), pipelined: true };
+        }
+        97..=98 => {
             let asks = (0..4).map(|step| match step % 2 {
                 0 => Ask::Set { path: lasting.clone(), value: format!("{value}.{step}"), version: -1 },
                 _ => Ask::Get { path: lasting.clone(), watch: false },

@@ -1,6 +1,7 @@
 //! What users asked for and were answered, what the servers hold, and what must be true of both.
 
 use super::Node;
+use ::mason::Number;
 use kernel::{Bytes, Decode, HostId, NodeId, RequestId, invariant};
 use shared_log::{Answer, Request, Rows, Why};
 use sim::Cluster;
@@ -28,6 +29,17 @@ pub(super) struct History {
     /// Where each entry of a log is.
     places: BTreeMap<(String, Entry), u64>,
     looked: BTreeMap<(NodeId, String), u64>,
+    /// Where a server stood when its blobs were looked for last.
+    relied: BTreeMap<NodeId, Relied>,
+}
+
+/// What decides whether a server's blobs have to be looked for again.
+#[derive(Clone, Copy, PartialEq)]
+struct Relied {
+    changes: u64,
+    on_disk: usize,
+    durable_below: Number,
+    next: Number,
 }
 
 impl History {
@@ -44,6 +56,7 @@ impl History {
     /// The host starts anew: what it holds is looked at again.
     pub(super) fn forget(&mut self, host: HostId) {
         self.looked.retain(|(node, _), _| node.host() != host);
+        self.relied.retain(|node, _| node.host() != host);
     }
 
     fn is_at(&mut self, name: &str, position: u64, entry: &[u8], who: &dyn std::fmt::Display) {
@@ -160,6 +173,15 @@ impl History {
                 self.looked.insert(key, at);
             }
             // What has left the memory, and what a snapshot that others rely on names, must be on the disk.
+            let relied = Relied {
+                changes: cluster.blob_changes(host),
+                on_disk: server.blobs_on_disk().size_hint().0,
+                durable_below: server.durable_below(),
+                next: server.next(),
+            };
+            if self.relied.insert(node, relied) == Some(relied) {
+                continue;
+            }
             for id in server.blobs_on_disk().chain(server.blobs_named()) {
                 invariant!(
                     DUR,

@@ -3,6 +3,7 @@
 mod archive;
 mod history;
 
+use crate::audit::{self, mason::MasonAudit};
 use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
 use crate::mason::invariants::{self, Invariants};
 use ::mason::proxy::SpacesOf;
@@ -14,7 +15,10 @@ use shared_log::{
     Append, Archiving, Bounds, Create, Gateway, List, Logs, Named, Names, Part, RETAIN_BYTES_MIN, Read,
     Request, Routes, Rows, Trim,
 };
-use sim::{Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind, Tuning};
+use sim::{
+    Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario, StrikeKind,
+    Tuning,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,6 +38,7 @@ pub struct LogScenario {
     history: History,
     archived: Archived,
     invariants: Invariants,
+    audit: MasonAudit,
     lost: BTreeSet<HostId>,
     /// Acceptors that have been seen to vote: see the family `mason`.
     voting: BTreeSet<NodeId>,
@@ -104,8 +109,8 @@ impl LogScenario {
         let backlog_bytes_max = 100 << rng.below(6);
         let archiving = rng.chance(0.7).then(|| Archiving { cluster: "sim".to_owned(), backlog_bytes_max });
         let log = paxos::Parameters {
-            election_timeout: ms(rng.between(100, 300)),
-            heartbeat_every: ms(rng.between(15, 40)),
+            election_timeout: ms(rng.between(150, 400)),
+            heartbeat_every: ms(rng.between(25, 60)),
             resend_after: ms(rng.between(50, 150)),
             window: 8 << rng.below(4),
             snapshot_every_bytes: 2_000 << rng.below(6),
@@ -130,6 +135,7 @@ impl LogScenario {
             deployment: Deployment::new(entries, groups, spaces, count, parameters, log),
             history: History::default(),
             invariants: Invariants::default(),
+            audit: MasonAudit::default(),
             lost: BTreeSet::new(),
             voting: BTreeSet::new(),
         }
@@ -243,6 +249,7 @@ impl Scenario for LogScenario {
 
     fn build(&mut self, life: Life) -> Vec<(Place, Node)> {
         self.invariants.forget(life.host);
+        self.audit.forget(life.host);
         self.history.forget(life.host);
         let stub = Names { spaces: self.spaces };
         let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
@@ -284,7 +291,16 @@ impl Scenario for LogScenario {
         self.history.answered(id, &answer.0, control.cluster.now());
     }
 
+    fn claims(&self) -> Option<IsClaim<Node>> {
+        Some(audit::mason::is_claim)
+    }
+
+    fn on_fact(&mut self, fact: Fact<::mason::Message>, _cluster: &Cluster<'_, Node>) {
+        self.audit.on_fact(fact);
+    }
+
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        self.audit.check_host(host, cluster);
         self.invariants.check_host(host, cluster);
         self.history.look(host, cluster);
         if self.archiving.is_some() {

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 pub(crate) struct Invariants {
     digests: BTreeMap<(Space, Number), u64>,
     checked: BTreeMap<NodeId, Number>,
+    /// The last epoch in which each host was the sequencer.
+    epochs: BTreeMap<HostId, u64>,
 }
 
 impl Invariants {
@@ -38,17 +40,16 @@ impl Invariants {
             invariant!(PREFIX, known == digest, "{id} differs from another server below number {next}");
         }
         self.check_order(host, cluster);
-        let active = cluster.nodes().filter_map(|(_, node)| match node {
-            Member::Sequencer(sequencer) => sequencer.active_epoch(),
+        let active = cluster.nodes_of(host).find_map(|(_, node)| match node {
+            Member::Sequencer(sequencer) => Some(sequencer.active_epoch()),
             _ => None,
         });
-        let mut epochs: Vec<u64> = active.collect();
-        epochs.sort_unstable();
-        invariant!(
-            UNIQ,
-            epochs.windows(2).all(|pair| pair[0] != pair[1]),
-            "two sequencers of one epoch: {epochs:?}"
-        );
+        if let Some(epoch) = active.flatten()
+            && self.epochs.insert(host, epoch) != Some(epoch)
+        {
+            let other = self.epochs.iter().find(|(other, known)| **other != host && **known == epoch);
+            invariant!(UNIQ, other.is_none(), "{host:?} and {other:?} are sequencers of epoch {epoch}");
+        }
     }
 
     /// What is to be executed next stands in the order of its stamps.

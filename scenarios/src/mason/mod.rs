@@ -5,6 +5,7 @@ mod history;
 pub(crate) mod invariants;
 mod membership;
 
+use crate::audit::{self, mason::MasonAudit};
 use crate::limits::{self, Sizes};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, Parameters, Response, Space, Stub};
@@ -14,7 +15,10 @@ use invariants::Invariants;
 use kernel::{Bytes, Encode, HostId, NodeId, Place, RequestId, Rng};
 use membership::{ASK, Changes};
 use sequence::{Ask, Gateway, LABEL_BYTES_MAX, Labels, Spaces};
-use sim::{Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Scenario, StrikeKind, Tuning};
+use sim::{
+    Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario, StrikeKind,
+    Tuning,
+};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +34,7 @@ pub struct MasonScenario {
     sizes: Sizes,
     history: History,
     invariants: Invariants,
+    audit: MasonAudit,
     lost: BTreeSet<HostId>,
     /// Acceptors that have been seen to vote: a group is born when all its acceptors have been heard once, and a machine that is
     /// lost before is one that an operator has to replace.
@@ -134,8 +139,8 @@ impl MasonScenario {
             ..Parameters::default()
         };
         let log = paxos::Parameters {
-            election_timeout: ms(rng.between(100, 300)),
-            heartbeat_every: ms(rng.between(15, 40)),
+            election_timeout: ms(rng.between(150, 400)),
+            heartbeat_every: ms(rng.between(25, 60)),
             resend_after: ms(rng.between(50, 150)),
             window: 8 << rng.below(4),
             snapshot_every_bytes: 2_000 << rng.below(6),
@@ -155,6 +160,7 @@ impl MasonScenario {
             sizes,
             history: History::default(),
             invariants: Invariants::default(),
+            audit: MasonAudit::default(),
             lost: BTreeSet::new(),
             voting: BTreeSet::new(),
             core: Vec::new(),
@@ -228,6 +234,7 @@ impl Scenario for MasonScenario {
 
     fn build(&mut self, life: Life) -> Vec<(Place, Node)> {
         self.invariants.forget(life.host);
+        self.audit.forget(life.host);
         self.history.forget(Deployment::gateway(life.host));
         let stub = Spaces { count: self.shards };
         let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
@@ -286,7 +293,16 @@ impl Scenario for MasonScenario {
         self.arranging.lost(id);
     }
 
+    fn claims(&self) -> Option<IsClaim<Node>> {
+        Some(audit::mason::is_claim)
+    }
+
+    fn on_fact(&mut self, fact: Fact<::mason::Message>, _cluster: &Cluster<'_, Node>) {
+        self.audit.on_fact(fact);
+    }
+
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        self.audit.check_host(host, cluster);
         self.invariants.check_host(host, cluster);
         if !self.is_born() && self.hosts.contains(&host) {
             let voting = cluster.nodes_of(host).filter(|(_, node)| match node {

@@ -1,5 +1,6 @@
 //! Placements: which host plays which roles.
 
+use crate::audit::log::Journal;
 use kernel::{HostId, NodeId, Place, Rng};
 use kv::Store;
 use parts::{Acceptors, Group, Shape, Slot};
@@ -34,6 +35,16 @@ fn on(hosts: &[HostId], place: Place) -> Vec<NodeId> {
 
 fn entries(hosts: &[HostId]) -> Vec<HostEntry> {
     hosts.iter().map(|host| HostEntry { name: format!("{host:?}"), address: String::new() }).collect()
+}
+
+/// Which role writes the records of a node.
+pub(super) fn journal_of(node: NodeId) -> Journal {
+    match node.place() {
+        ACCEPTOR => Journal::Acceptor,
+        REPLICA => Journal::Replica,
+        LEADER => Journal::Leader,
+        _ => Journal::Other,
+    }
 }
 
 /// Every host plays every role.

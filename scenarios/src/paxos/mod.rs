@@ -8,6 +8,7 @@ mod invariants;
 mod membership;
 pub mod smallest;
 
+use crate::audit::{self, log::LogAudit};
 use ::paxos::multipaxos::client::Client;
 use ::paxos::{Call, Configuration, Level, Member, Outcome, Parameters};
 use cluster::Layout;
@@ -16,8 +17,8 @@ use invariants::Invariants;
 use kernel::{HostId, NodeId, Place, RequestId, Rng};
 use kv::{Command, Expect, Query, Store};
 use sim::{
-    Class, Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Replacement, Scenario,
-    StrikeKind, Tuning,
+    Class, Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Replacement,
+    Scenario, StrikeKind, Tuning,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub struct PaxosScenario {
     parameters: Parameters,
     histories: Histories,
     invariants: Invariants,
+    audit: LogAudit,
     /// Requests that are changes of membership, with the hosts that leave and come.
     reconfigurations: BTreeMap<RequestId, Configuration>,
     wiped: BTreeSet<HostId>,
@@ -176,6 +178,7 @@ impl PaxosScenario {
             floods,
             histories: Histories::default(),
             invariants: Invariants::default(),
+            audit: LogAudit::default(),
             reconfigurations: BTreeMap::new(),
             wiped: BTreeSet::new(),
             wanted: Vec::new(),
@@ -270,6 +273,7 @@ impl Scenario for PaxosScenario {
             self.wiped.insert(life.host);
         }
         self.invariants.forget(life.host);
+        self.audit.forget(life.host);
         if let Some(client) = self.layout.client_on(life.host) {
             self.histories.forget(client);
             let batchers = self.layout.batchers();
@@ -388,7 +392,25 @@ impl Scenario for PaxosScenario {
         self.healed = true;
     }
 
+    fn claims(&self) -> Option<IsClaim<Node>> {
+        Some(audit::log::is_claim)
+    }
+
+    fn on_fact(&mut self, fact: Fact<::paxos::Message>, _cluster: &Cluster<'_, Node>) {
+        match fact {
+            Fact::Durable { node, position, record } => {
+                self.audit.on_durable(cluster::journal_of(node), node, position, &record);
+            }
+            Fact::Trimmed { node, before } => {
+                self.audit.on_trimmed(cluster::journal_of(node), node, before);
+            }
+            Fact::Told { from, message, .. } => self.audit.on_told(from, &message),
+            Fact::DiskLost { host } => self.audit.on_disk_lost(host),
+        }
+    }
+
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
+        cluster.nodes_of(host).for_each(|(id, member)| self.audit.check(id, member));
         self.invariants.check_host(host, cluster, &self.parameters);
     }
 

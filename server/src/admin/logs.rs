@@ -17,7 +17,7 @@ use base64::Engine as _;
 use kernel::{Decode as _, Encode as _};
 use serde::Deserialize;
 use serde_json::{Value, json};
-use shared_log::{Answer, Append, Create, Part, READ_BYTES_MAX, Read, Refused, Request, Rows, Why};
+use shared_log::{Answer, Append, Create, Part, Read, Refused, Request, Rows, Why};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,6 +25,8 @@ use std::time::Duration;
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// What a log may hold unless its maker says.
 const RETAIN_BYTES: u64 = 64 << 20;
+/// What one answer holds, unless a single entry is larger: as JSON it takes several times that.
+const PAGE_BYTES: u32 = 256 << 10;
 /// Entries of one answer.
 const ENTRIES_MAX: u32 = 10_000;
 const WAIT_MS_MAX: u32 = 30_000;
@@ -103,7 +105,7 @@ pub async fn read(
 ) -> Response {
     let entries_max = page.limit.unwrap_or(100).min(ENTRIES_MAX);
     let wait_ms = page.wait_ms.min(WAIT_MS_MAX);
-    let read = Read { name, from: page.from, entries_max, bytes_max: READ_BYTES_MAX, wait_ms };
+    let read = Read { name, from: page.from, entries_max, bytes_max: PAGE_BYTES, wait_ms };
     let request = if page.trimmed { Request::Recall(read) } else { Request::Read(read) };
     match ask(&admin, &request, wait_ms).await {
         Ok(Answer::Entries(read)) => {

@@ -30,6 +30,8 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
         ("bytes_out", "Bytes to other hosts", metrics.bytes_out),
         ("bursts", "Rounds of the reactor", metrics.bursts),
         ("fsyncs", "Times the journal was synced", metrics.fsyncs),
+        ("rounds_cut_short", "Rounds of the reactor that left work to the next", metrics.rounds_cut_short),
+        ("reads_stopped", "Times a client was read no further before it reads", metrics.reads_stopped),
         ("segments_written", "Segments of logs written to the disk", metrics.blobs.stores),
         ("segment_loads", "Reads of parts of segments", metrics.blobs.loads),
         ("segment_loaded_bytes", "Bytes read from segments", metrics.blobs.loaded_bytes),
@@ -51,10 +53,25 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
             page.plain(name, value);
         }
     }
+    let admin_closes = admin.counts.by_reason();
+    page.counters_by(
+        "admin_closes",
+        "reason",
+        "Connections and requests of this port refused",
+        admin_closes.iter(),
+    );
     page.counters_by("client_closes", "reason", "Client connections closed", metrics.closes.iter());
     let gauges = [
         ("clients", "Client connections", metrics.clients as f64),
         ("clients_max", "Client connections that may be open at once", metrics.clients_max as f64),
+        ("client_descriptors", "Descriptors that clients have", metrics.descriptors.0 as f64),
+        ("client_descriptors_max", "Descriptors that clients may have", metrics.descriptors.1 as f64),
+        ("admin_connections", "Connections to this port", admin.counts.open() as f64),
+        (
+            "journal_short",
+            "1 while the journal waits for files, memory or space",
+            f64::from(u8::from(metrics.shortage.is_some())),
+        ),
         ("links_up", "Links to other hosts that are up", metrics.links_up as f64),
         (
             "buffered_bytes",

@@ -6,9 +6,12 @@ mod kv;
 mod logs;
 mod metrics;
 mod page;
+mod port;
 mod sequence;
 mod sessions;
 mod tail;
+
+pub use port::CONNECTIONS_MAX;
 
 use crate::cluster::ClusterFile;
 use crate::family::Node;
@@ -18,6 +21,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
+use runtime::Descriptors;
 use runtime::HostHandle;
 use std::net::TcpListener;
 use std::sync::Arc;
@@ -35,32 +39,34 @@ pub struct Admin {
     pub started: std::time::Instant,
     /// Room for those who follow logs.
     tails: Arc<Semaphore>,
+    /// What became of connections.
+    counts: Arc<port::Counts>,
 }
 
 impl Admin {
     /// What handlers share from a host's start on.
     pub fn new(handle: HostHandle<Node>, file: ClusterFile, host: &str, started: std::time::Instant) -> Self {
         let tails = Arc::new(Semaphore::new(tail::READERS_MAX));
-        Self { handle, file, host: host.to_owned(), started, tails }
+        let counts = Arc::default();
+        Self { handle, file, host: host.to_owned(), started, tails, counts }
     }
 }
 
-/// Serves on a thread of its own until the process ends or `stop` is dropped.
-pub fn serve(listener: TcpListener, admin: Admin) -> std::io::Result<tokio::sync::oneshot::Sender<()>> {
+/// Serves on a thread of its own until the process ends or `stop` is dropped. Connections take their descriptors from `descriptors`.
+pub fn serve(
+    listener: TcpListener,
+    admin: Admin,
+    descriptors: Descriptors,
+) -> std::io::Result<tokio::sync::oneshot::Sender<()>> {
     listener.set_nonblocking(true)?;
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let counts = Arc::clone(&admin.counts);
     let routes = routes(Arc::new(admin));
     std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
         runtime.block_on(async move {
             let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-            let serving = axum::serve(listener, routes).with_graceful_shutdown(async move {
-                // Either way the host is going.
-                let _ = stopped.await;
-            });
-            if let Err(error) = serving.await {
-                eprintln!("the admin port has stopped: {error}");
-            }
+            port::serve(listener, routes, descriptors, counts, stopped).await;
         });
     })?;
     Ok(stop)
@@ -84,6 +90,7 @@ fn routes(admin: Arc<Admin>) -> Router {
         .route("/v1/zookeeper/shards", get(arrangement::shards).put(arrangement::change_shards))
         .route("/v1/kv", get(kv::scan).post(kv::batch))
         .route("/v1/kv/{*key}", get(kv::get).put(kv::put).delete(kv::delete).post(kv::increment))
+        .layer(axum::middleware::from_fn_with_state(Arc::clone(&admin), port::bounded))
         .with_state(admin)
 }
 

@@ -25,7 +25,7 @@ use tokio::sync::OwnedSemaphorePermit;
 /// Readers of one host at a time; more are refused.
 pub const READERS_MAX: usize = 256;
 /// What is read at a time, unless a single entry is larger.
-const PAGE_BYTES: u32 = 128 << 10;
+const PAGE_BYTES: u32 = 64 << 10;
 const PAGE_ENTRIES: u32 = 1_000;
 const WAIT_MS: u32 = 10_000;
 /// A comment is sent so often, so that proxies on the way keep the connection.

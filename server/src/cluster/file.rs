@@ -1,6 +1,7 @@
 //! Reading a cluster file: every error names the line, the fact, and the nearest valid thing.
 
 use super::keys::{self, Key, Kind};
+use super::limits::Limits;
 use super::logs::{ArchivePlace, Logs};
 use super::placement::{Place, Placement};
 use std::collections::{BTreeMap, BTreeSet};
@@ -62,6 +63,10 @@ pub struct Listen {
     pub admin: String,
     /// ZooKeeper's protocol, if the coordination service is on.
     pub zookeeper: String,
+    /// ZooKeeper's protocol over TLS, beside the other port.
+    pub zookeeper_secure: Option<String>,
+    /// Where ZooKeeper's clients reach this host, if not where it listens.
+    pub zookeeper_advertised: Option<String>,
 }
 
 /// The coordination service.
@@ -103,6 +108,8 @@ pub struct Coordination {
     pub secret: String,
     /// Who may do everything.
     pub super_digest: Option<String>,
+    /// The four-letter words that are answered, with commas; `*` for all; none for those that only read.
+    pub words: Option<String>,
 }
 
 /// The sequence.
@@ -123,21 +130,6 @@ pub struct TlsFiles {
     pub cert: PathBuf,
     /// This host's key.
     pub key: PathBuf,
-}
-
-/// Bounds on clients.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Limits {
-    /// Connections of a host.
-    pub connections_max: usize,
-    /// Connections from one address.
-    pub connections_per_address_max: usize,
-    /// The largest frame of a client.
-    pub request_bytes_max: usize,
-    /// Answers waiting for one client.
-    pub client_backlog_bytes_max: usize,
-    /// Answers waiting for all clients.
-    pub backlog_bytes_max: usize,
 }
 
 /// One host.
@@ -337,6 +329,11 @@ impl ClusterFile {
         }
         values.check_bounds()?;
         let placement = Placement::new(&raw.hosts, &raw.places, values.number("paxos.faults"))?;
+        let tls = values.tls()?;
+        if tls.is_none() && values.text("listen.zookeeper_secure").is_some() {
+            let help = "add [tls] with ca, cert and key; `ordinate tls init` makes them";
+            return Err(FileError::new(None, "listen.zookeeper_secure is set without [tls]", help));
+        }
         Ok(Self {
             cluster,
             data: values.path("data").unwrap_or_default(),
@@ -344,17 +341,19 @@ impl ClusterFile {
                 native: values.text("listen.native").unwrap_or_default(),
                 admin: values.text("listen.admin").unwrap_or_default(),
                 zookeeper: values.text("listen.zookeeper").unwrap_or_default(),
+                zookeeper_secure: values.text("listen.zookeeper_secure"),
+                zookeeper_advertised: values.text("listen.zookeeper_advertised"),
             },
             durability: match values.text("durability.ack").as_deref() {
                 Some("memory") => Durability::Memory,
                 _ => Durability::MajorityFsync,
             },
             parameters: values.parameters(),
-            limits: values.limits(),
+            limits: Limits::of(&values),
             coordination: values.coordination(),
             sequence: values.sequence(),
             logs: values.logs()?,
-            tls: values.tls()?,
+            tls,
             placement,
             hosts: raw.hosts,
             values: values.values,
@@ -390,7 +389,7 @@ impl Values<'_> {
         self.text(name).and_then(|text| keys::parse_size(&text)).unwrap_or(0) as usize
     }
 
-    fn duration(&self, name: &str) -> Duration {
+    pub(super) fn duration(&self, name: &str) -> Duration {
         self.text(name).and_then(|text| keys::parse_duration(&text)).unwrap_or_default()
     }
 
@@ -441,23 +440,13 @@ impl Values<'_> {
             reap_every: self.duration("coordination.reap_every"),
             secret: self.text("coordination.secret").or_else(|| self.text("cluster")).unwrap_or_default(),
             super_digest: self.text("coordination.super_digest"),
+            words: self.text("coordination.four_letter_words"),
         })
     }
 
     fn sequence(&self) -> Option<Sequence> {
         let spaces = names_of(&self.text("sequence.spaces")?)?;
         Some(Sequence { spaces, proxies: self.number("sequence.proxies").unwrap_or(1) as u16 })
-    }
-
-    fn limits(&self) -> Limits {
-        Limits {
-            connections_max: self.number("limits.connections_max").unwrap_or(0) as usize,
-            connections_per_address_max: self.number("limits.connections_per_address_max").unwrap_or(0)
-                as usize,
-            request_bytes_max: self.size("limits.request_bytes_max"),
-            client_backlog_bytes_max: self.size("limits.client_backlog_bytes_max"),
-            backlog_bytes_max: self.size("limits.backlog_bytes_max"),
-        }
     }
 
     fn tls(&self) -> Result<Option<TlsFiles>, FileError> {

@@ -91,6 +91,20 @@ pub const KEYS: &[Key] = &[
         "an occupied port is an error at start",
     ),
     key(
+        "listen.zookeeper_secure",
+        Kind::Address,
+        "",
+        "a second port for ZooKeeper's clients, with TLS; listen.zookeeper is then without it, so that clients can move one by one",
+        "it needs [tls]; as long as listen.zookeeper stays open, clients without a certificate are served there",
+    ),
+    key(
+        "listen.zookeeper_advertised",
+        Kind::Address,
+        "",
+        "the address at which ZooKeeper's clients reach this host, for /zookeeper/config, where it is not listen.zookeeper",
+        "clients that follow /zookeeper/config replace their list of servers by what it says",
+    ),
+    key(
         "listen.kafka",
         Kind::Address,
         "",
@@ -215,6 +229,13 @@ pub const KEYS: &[Key] = &[
         "60s",
         "how often empty containers and nodes whose time to live is over are looked for",
         "too short: each look costs a pass over all such nodes; too long: they stay that much longer",
+    ),
+    key(
+        "coordination.four_letter_words",
+        Kind::Text,
+        "",
+        "the four-letter words that are answered, separated by commas; * for all; without it those that only read",
+        "crst, srst and stmk change what others read; dump and wchc show sessions and paths to whoever connects",
     ),
     key(
         "coordination.secret",
@@ -427,15 +448,24 @@ pub const KEYS: &[Key] = &[
         "limits.client_backlog_bytes_max",
         Kind::Size,
         "8MiB",
-        "answers that wait for one client to read them",
-        "a client that does not read is cut off",
+        "answers that wait for one client to read them, beside one answer of any size; at a quarter of it the client is read no further",
+        "too large: few clients that do not read take what is there for all; too small: clients far away wait for each answer",
     ),
     key(
         "limits.backlog_bytes_max",
         Kind::Size,
-        "256MiB",
-        "answers that wait for all clients together",
-        "the slowest readers are cut off",
+        "192MiB",
+        "answers that wait for all clients of a host together, shared by its ports: no more are made before clients read what waits. A \
+         host takes a quarter more while it makes them",
+        "too large: clients that do not read take the host's memory; too small: many readers of large answers wait for each other, and \
+         an answer larger than about a third of it is refused",
+    ),
+    key(
+        "limits.unread_for_max",
+        Kind::Duration,
+        "30s",
+        "how long a client may take nothing of the answers that wait for it, before it is closed",
+        "too short: clients that pause are closed; too long: what waits for dead ones is kept as long",
     ),
     key(
         "tls.ca",

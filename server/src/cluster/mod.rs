@@ -4,6 +4,7 @@ mod agreement;
 mod bounds;
 pub mod file;
 pub mod keys;
+pub mod limits;
 pub mod logs;
 pub mod placement;
 

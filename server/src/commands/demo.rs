@@ -6,13 +6,14 @@ use crate::admin::{self, Admin};
 use crate::advertise::Advertised;
 use crate::cluster::ClusterFile;
 use crate::cluster::file::Overrides;
+use crate::facts::{self, Ports};
 use crate::failure::Failure;
 use crate::family::Node;
 use crate::host::{self, Sockets};
 use crate::native::Gate;
 use crate::status::Status;
 use ordinate_client::{CallError, Client, Level};
-use runtime::{Direction, Host, LinkFault};
+use runtime::{Descriptors, Direction, Host, LinkFault};
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -182,17 +183,20 @@ impl Cluster {
             peer: listen(member.peer)?,
             native: listen(member.native)?,
             zookeeper: Some(listen(member.zookeeper)?),
+            zookeeper_secure: None,
             kafka: Some(listen(member.kafka)?),
         };
         let admin = listen(member.admin)?;
-        let host = host::start(&self.file, name, false, sockets, Gate::default(), None)
-            .map_err(|error| failed("a host did not start", error))?;
+        let host =
+            host::start(&self.file, name, false, sockets, Gate::default(), None, Descriptors::default())
+                .map_err(|error| failed("a host did not start", error))?;
         let hosts = self.file.hosts.iter().map(|host| (host.name.clone(), host.address.clone())).collect();
         let listen = SocketAddr::from(([127, 0, 0, 1], member.zookeeper));
-        Advertised::new(name, listen).say(&host.handle(), &hosts, Instant::now());
+        Advertised::new(name, listen, None).say(&host.handle(), &hosts, Instant::now());
+        facts::watch(host.handle(), self.file.clone(), name.to_owned(), Ports::of(Some(listen), None));
         let shared = Admin::new(host.handle(), self.file.clone(), name, Instant::now());
-        let _admin =
-            admin::serve(admin, shared).map_err(|error| failed("the admin port cannot be served", error))?;
+        let _admin = admin::serve(admin, shared, Descriptors::new(admin::CONNECTIONS_MAX))
+            .map_err(|error| failed("the admin port cannot be served", error))?;
         member.running = Some(Running { host, _admin });
         member.paused = false;
         Ok(())

@@ -8,6 +8,7 @@ mod cluster;
 mod config;
 mod demo;
 mod figures;
+mod files;
 mod inspect;
 mod kv;
 mod log;

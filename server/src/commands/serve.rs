@@ -4,13 +4,15 @@ use crate::admin::{self, Admin};
 use crate::advertise::Advertised;
 use crate::cluster::file::Overrides;
 use crate::cluster::{ClusterFile, Durability, LogEngine, keys};
+use crate::commands::files::Files;
+use crate::facts::{self, Ports};
 use crate::failure::Failure;
 use crate::family::Node;
 use crate::host::{self, Sockets, StartError};
 use crate::log::Log;
 use crate::members;
 use crate::native::Gate;
-use runtime::{DataError, EventSink, HostError, HostHandle};
+use runtime::{DataError, EventSink, HostError, HostHandle, JournalError, Shortage};
 use std::io::IsTerminal as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -32,9 +34,6 @@ pub struct Serve {
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
-
-/// Files of a host that are no client connections: the journal, links, the admin port.
-const FILES_KEPT: u64 = 256;
 
 impl Serve {
     /// Serves until SIGINT or SIGTERM.
@@ -66,15 +65,22 @@ impl Serve {
                 Some(_) => Some(bind(&file.listen.zookeeper, "listen.zookeeper")?),
                 None => None,
             },
+            zookeeper_secure: match (&file.coordination, &file.listen.zookeeper_secure) {
+                (Some(_), Some(address)) => Some(bind(address, "listen.zookeeper_secure")?),
+                _ => None,
+            },
             kafka: match file.logs.as_ref().and_then(|logs| logs.kafka.as_ref()) {
                 Some(kafka) => Some(bind(&kafka.listen, "listen.kafka")?),
                 None => None,
             },
         };
         let listen = sockets.zookeeper.as_ref().and_then(|listener| listener.local_addr().ok());
-        let advertised = listen.map(|listen| Advertised::new(&self.host, listen));
+        let secure = sockets.zookeeper_secure.as_ref().and_then(|listener| listener.local_addr().ok());
+        let ports = Ports::of(listen, secure);
+        let outside = file.listen.zookeeper_advertised.clone();
+        let advertised = listen.map(|listen| Advertised::new(&self.host, listen, outside));
         let admin = bind(&file.listen.admin, "listen.admin")?;
-        fit_connections(&mut file);
+        let files = Files::fit(&mut file)?;
         // Whoever reads the log may go; the host stays.
         let log = Log::default();
         let gate = Gate::default();
@@ -82,11 +88,12 @@ impl Serve {
             let log = log.clone();
             move |event| log.take(event)
         });
-        let host = host::start(&file, &self.host, self.join, sockets, gate.clone(), Some(events))
-            .map_err(|error| explain(&error, &file, &self.host))?;
+        let host =
+            host::start(&file, &self.host, self.join, sockets, gate.clone(), Some(events), files.clients)
+                .map_err(|error| explain(&error, &file, &self.host))?;
         let handle = host.handle();
         let shared = Admin::new(handle.clone(), file.clone(), &self.host, started);
-        let stop_admin = admin::serve(admin, shared).map_err(|error| {
+        let stop_admin = admin::serve(admin, shared, files.admin).map_err(|error| {
             Failure::failed(
                 "O2003",
                 "the admin port cannot be served",
@@ -96,6 +103,9 @@ impl Serve {
         })?;
         self.banner(&file, started);
         stop_on_signal(handle.clone())?;
+        if file.coordination.is_some() {
+            facts::watch(handle.clone(), file.clone(), self.host.clone(), ports);
+        }
         members::watch(handle, file.clone(), self.host.clone(), gate, log, advertised);
         let ended = host.join();
         drop(stop_admin);
@@ -120,6 +130,9 @@ impl Serve {
                 false => "paxos, one replicated state machine".to_owned(),
             };
             eprintln!("  zookeeper   {}   ({engine})", file.listen.zookeeper);
+            if let Some(secure) = &file.listen.zookeeper_secure {
+                eprintln!("              {secure}   (TLS)");
+            }
         }
         if let Some(logs) = &file.logs {
             let engine = match logs.engine {
@@ -140,27 +153,6 @@ impl Serve {
             eprintln!("  try         ordinate kv put greeting hello --endpoints {}", file.listen.native);
         }
         eprintln!("  serving after {:.2} s", started.elapsed().as_secs_f64());
-    }
-}
-
-/// Opens as many files as the system lets this process, and lowers the limit of connections to what that carries: a client
-/// beyond it is told so, one without a file waits for ever.
-fn fit_connections(file: &mut ClusterFile) {
-    let Ok(files) = runtime::descriptors::raise_limit() else { return };
-    let carried = files.saturating_sub(FILES_KEPT).max(files / 2) as usize;
-    if file.limits.connections_max > carried {
-        eprintln!(
-            "limits.connections_max is {carried} instead of {}: the system allows this process {files} open files \
-             (ulimit -Hn, or LimitNOFILE of the service)",
-            file.limits.connections_max
-        );
-        file.limits.connections_max = carried;
-    }
-    let coordination =
-        file.coordination.as_mut().and_then(|coordination| coordination.connections_max.as_mut());
-    if let Some(max) = coordination.filter(|max| **max > carried) {
-        eprintln!("coordination.connections_max is {carried} instead of {max}, for the same reason");
-        *max = carried;
     }
 }
 
@@ -222,10 +214,23 @@ fn explain(error: &StartError, file: &ClusterFile, host: &str) -> Failure {
             "give the cluster file the values that the data have; ordinate config explain KEY tells how each can be changed"
                 .to_owned(),
         ),
+        error if shortage_of(error).is_some() => (
+            "O2113",
+            "nothing is damaged: raise the limit (ulimit -n, or LimitNOFILE of the service; fs.file-max of the system), or free \
+             memory, and start it again"
+                .to_owned(),
+        ),
         StartError::Host(HostError::Data(_)) => (
             "O2107",
             format!(
                 "start it with the cluster file it belongs to, or give another folder: --set data=FOLDER (now {})",
+                data.display()
+            ),
+        ),
+        StartError::Host(HostError::Journal(JournalError::Io { .. }) | HostError::Blob { .. }) => (
+            "O2114",
+            format!(
+                "look at the disk below {} (dmesg), and start the host again: nothing that it acknowledged depends on what failed",
                 data.display()
             ),
         ),
@@ -242,6 +247,17 @@ fn explain(error: &StartError, file: &ClusterFile, host: &str) -> Failure {
         }
     };
     Failure::failed(code, format!("host {host} cannot serve"), error.to_string(), remedy)
+}
+
+/// What the system was short of, if that is all.
+fn shortage_of(error: &StartError) -> Option<Shortage> {
+    let source = match error {
+        StartError::Host(HostError::Journal(JournalError::Io { source, .. }))
+        | StartError::Host(HostError::Data(DataError::Io { source, .. }))
+        | StartError::Host(HostError::Blob { source, .. } | HostError::Io { source, .. }) => source,
+        _ => return None,
+    };
+    Shortage::of(source).filter(|it| *it != Shortage::Space)
 }
 
 fn stop_on_signal(handle: HostHandle<Node>) -> Result<(), Failure> {

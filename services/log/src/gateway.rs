@@ -201,6 +201,7 @@ impl Role for Gateway {
             ClientIn::Elsewhere(_)
             | ClientIn::Spreads(_)
             | ClientIn::Told(_)
+            | ClientIn::Taken(_)
             | ClientIn::Connected(_)
             | ClientIn::Disconnected(_) => {
                 cx.reject("message that the log has no use for");
@@ -239,7 +240,7 @@ impl Role for Gateway {
         }
         for (space, reads) in std::mem::take(&mut self.queries) {
             if let Some(&shard) = self.routes.shards.get(usize::from(space.0)) {
-                cx.send(shard, Read { at_least: Stamp(0), reads, spread: None });
+                cx.send(shard, Read { at_least: Stamp(0), reads, spread: None, limits: None });
             }
         }
     }

@@ -6,6 +6,7 @@ use crate::rows::ROW_OVERHEAD;
 use crate::segment::{Room, Segment, Stored};
 use crate::storage::{PageCache, Storage};
 use crate::wire::{Answer, Entries, LogStat, READ_BYTES_MAX, Read, Why};
+use kernel::Encode;
 use kernel::{BlobId, BlobRange};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -73,6 +74,18 @@ pub(crate) struct Log {
 pub(crate) const FITS: u8 = 0;
 
 impl Log {
+    /// What must be alike on all servers; where its parts are is each server's own matter.
+    pub(crate) fn encode_facts(&self, name: &str, out: &mut Vec<u8>) {
+        let Self { origin, first, next, bytes, retain_bytes, retain_ms, sealed, open, parts } = self;
+        let Origin { name: origin_name, number, created_ms } = &**origin;
+        [name, origin_name].into_iter().for_each(|text| text.encode(out));
+        let flags = u64::from(*sealed) << 1 | u64::from(*open);
+        for number in [number, created_ms, first, next, bytes, retain_bytes, retain_ms, &flags] {
+            number.encode(out);
+        }
+        parts.iter().for_each(|part| [part.first(), part.next()].iter().for_each(|at| at.encode(out)));
+    }
+
     pub(crate) fn stat(&self, name: &str) -> LogStat {
         let Self { first, next, bytes, retain_bytes, retain_ms, sealed, .. } = *self;
         LogStat { name: name.to_owned(), first, next, bytes, retain_bytes, retain_ms, sealed }

@@ -618,6 +618,13 @@ impl Shard for Logs {
     }
 
     fn digest(&self) -> u64 {
-        self.digest
+        let mut bytes = self.digest.encoded();
+        for number in [self.created, self.reserved, self.logs.len() as u64] {
+            number.encode(&mut bytes);
+        }
+        self.logs.iter().for_each(|(name, log)| log.encode_facts(name, &mut bytes));
+        self.producers.all().for_each(|known| known.encode(&mut bytes));
+        self.groups.all().for_each(|group| group.encode(&mut bytes));
+        parts::digest(&bytes)
     }
 }

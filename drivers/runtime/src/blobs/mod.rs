@@ -1,7 +1,8 @@
 //! The blobs of a host's nodes: files beside the journal, written and read on threads of their own.
 //!
 //! **Promises.** A blob that was reported stored is a whole file whose bytes and name were synced. What is read back is what was
-//! written, or reported lost. A full disk delays a blob, and it is tried again; any other error of a write stops the host.
+//! written, or reported lost. A full disk, or want of files or memory, delays a blob, and it is tried
+//! again; any other error of a write stops the host.
 
 mod archive;
 mod format;
@@ -10,9 +11,10 @@ pub(crate) use archive::Changed;
 pub use archive::{Archive, ArchiveError};
 pub use format::{BlobError, BlobFile, parse_file_name};
 
-use crate::disk::{Disk, is_out_of_space};
+use crate::disk::Disk;
 use crate::host::HostError;
 use crate::metrics::{ArchiveCounts, BlobCounts};
+use crate::shortage::{Shortage, patiently};
 use crate::worker::Worker;
 use archive::Archiver;
 use format::{UNFINISHED, file_name};
@@ -61,6 +63,8 @@ pub(crate) struct Blobs {
     /// Stores that found no room.
     stuck: VecDeque<Write>,
     retry_at: Option<Instant>,
+    /// What was short when they were tried.
+    shortage: Option<Shortage>,
     counts: BlobCounts,
 }
 
@@ -88,7 +92,7 @@ impl Blobs {
         };
         let (notices, stuck) = (VecDeque::new(), VecDeque::new());
         let (archiver, counts) = (archive.map(Archiver::new), BlobCounts::default());
-        Ok(Self { store, archiver, notify, sizes, notices, stuck, retry_at: None, counts })
+        Ok(Self { store, archiver, notify, sizes, notices, stuck, retry_at: None, shortage: None, counts })
     }
 
     /// Carries out what the node at `place` asks for. The caller has waited until a drop may take effect.
@@ -165,7 +169,7 @@ impl Blobs {
             Store::Disk { disk, reader, .. } => {
                 if reader.is_none() {
                     let disk = Arc::clone(disk);
-                    let work = move |load| Some(read(&*disk, load));
+                    let work = move |load| Some(read_patiently(&*disk, load));
                     *reader = Worker::start("blob-read", Arc::clone(&self.notify), work).ok();
                 }
                 match reader {
@@ -198,7 +202,8 @@ impl Blobs {
                     self.counts.stores += 1;
                     return Ok(Some((place, BlobNotice::Stored { id })));
                 }
-                Err(error) if is_out_of_space(&error) => {
+                Err(error) if Shortage::of(&error).is_some() => {
+                    self.shortage = Shortage::of(&error);
                     self.stuck.push_back(Write::Store { place, id, bytes });
                     self.retry_at.get_or_insert(now + RETRY_EVERY);
                 }
@@ -231,6 +236,11 @@ impl Blobs {
     /// When stores that found no room are tried again; `None` if there are none.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.retry_at
+    }
+
+    /// What stores wait for; none if there are none that wait.
+    pub(crate) fn shortage(&self) -> Option<Shortage> {
+        self.shortage.filter(|_| self.retry_at.is_some())
     }
 
     /// Tries again what is due.
@@ -279,6 +289,20 @@ fn perform(disk: &dyn Disk, write: Write) -> Option<Stored> {
 
 fn read(disk: &dyn Disk, (place, range): Load) -> Loaded {
     let read = BlobFile::open(disk, place, range.id).and_then(|file| file.read(range.offset, range.bytes));
+    loaded((place, range), read)
+}
+
+/// A blob whose file cannot be opened for want of files is not lost.
+fn read_patiently(disk: &dyn Disk, (place, range): Load) -> Loaded {
+    let read = || BlobFile::open(disk, place, range.id).and_then(|file| file.read(range.offset, range.bytes));
+    let error = |error: &BlobError| match error {
+        BlobError::Io(error) => error.raw_os_error(),
+        BlobError::Damaged(_) | BlobError::NewerFormat(_) => None,
+    };
+    loaded((place, range), patiently(read, error))
+}
+
+fn loaded((place, range): Load, read: Result<Bytes, BlobError>) -> Loaded {
     match read {
         Ok(bytes) => (place, BlobNotice::Loaded { range, bytes }),
         Err(_) => (place, BlobNotice::Lost { id: range.id }),

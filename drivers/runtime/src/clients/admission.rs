@@ -1,8 +1,10 @@
 //! Taking connections in, within the limits of their port.
 
 use super::backlog::Backlog;
+use super::output::Tally;
 use super::{CLIENT_PLACES, Client, ClientIndex, Clients, Outside};
 use crate::front_end::{CloseReason, SessionFlags};
+use crate::shortage::Shortage;
 use crate::socket::Socket;
 use crate::tls::ServerTls;
 use bytes::BytesMut;
@@ -31,7 +33,14 @@ impl<F: Family> Clients<F> {
                         io::ErrorKind::WouldBlock => self.ports[port].acceptable = false,
                         io::ErrorKind::Interrupted | io::ErrorKind::ConnectionAborted => {}
                         _ => {
-                            *outside.metrics.closes.entry("no file descriptor left").or_insert(0) += 1;
+                            // It stays with the system, and is taken when there is something again.
+                            let reason = match Shortage::of(&error) {
+                                Some(Shortage::Files) => "this process has no file descriptor left",
+                                Some(Shortage::FilesOfSystem) => "the system has no file descriptor left",
+                                Some(Shortage::Memory | Shortage::Space) => "the system has no memory left",
+                                None => "the system refused a connection",
+                            };
+                            *outside.metrics.closes.entry(reason).or_insert(0) += 1;
                             self.ports[port].rest_until = Some(outside.now + ACCEPT_REST);
                         }
                     },
@@ -49,6 +58,9 @@ impl<F: Family> Clients<F> {
         if here >= limits.connections_per_address_max {
             return self.turn_away(port, stream, address, CloseReason::TOO_MANY_FROM_ONE_ADDRESS, outside);
         }
+        let Some(descriptor) = self.descriptors.take() else {
+            return self.turn_away(port, stream, address, CloseReason::NO_DESCRIPTORS, outside);
+        };
         let index = self.free.pop().unwrap_or_else(|| {
             self.table.push(None);
             ClientIndex(self.table.len() - 1)
@@ -71,11 +83,14 @@ impl<F: Family> Clients<F> {
             front_end: port,
             address,
             socket,
+            _descriptor: descriptor,
             session,
             input: BytesMut::new(),
+            resumed: false,
             output: Vec::new(),
             backlog: Backlog::default(),
             counted_bytes: 0,
+            tally: Tally::default(),
             flags: SessionFlags::default(),
             writable: true,
             readable: true,

@@ -28,6 +28,7 @@ struct State {
     operations: usize,
     fail_writes: Option<i32>,
     fail_syncs: Option<i32>,
+    fail_opens: Option<i32>,
     /// Bytes of all files together.
     space: Option<usize>,
 }
@@ -56,6 +57,11 @@ impl FaultyDisk {
 
     pub(crate) fn fail_writes(&self, errno: Option<i32>) {
         self.state().fail_writes = errno;
+    }
+
+    /// No file can be opened or made.
+    pub(crate) fn fail_opens(&self, errno: Option<i32>) {
+        self.state().fail_opens = errno;
     }
 
     pub(crate) fn fail_syncs(&self, errno: Option<i32>) {
@@ -138,6 +144,9 @@ impl Disk for FaultyDisk {
 
     fn create(&self, name: &str, bytes: u64) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.step()?;
+        if let Some(errno) = state.fail_opens {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
         let used: usize = state.names.values().map(|index| state.files[*index].now.len()).sum();
         if state.space.is_some_and(|space| used + bytes as usize > space) {
             return Err(io::Error::from_raw_os_error(libc::ENOSPC));
@@ -157,7 +166,11 @@ impl Disk for FaultyDisk {
     }
 
     fn open(&self, name: &str) -> io::Result<Arc<dyn DiskFile>> {
-        let index = *self.state().names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        let state = self.state();
+        if let Some(errno) = state.fail_opens {
+            return Err(io::Error::from_raw_os_error(errno));
+        }
+        let index = *state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
         Ok(Arc::new(FaultyFile { disk: self.clone(), index }))
     }
 

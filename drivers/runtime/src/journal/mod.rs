@@ -27,6 +27,7 @@ pub use survey::{PlaceSurvey, SegmentState, SegmentSurvey, Survey};
 use crate::direct::Blocks;
 use crate::disk::{Disk, DiskFile};
 use crate::metrics::Histogram;
+use crate::shortage::Shortage;
 use crate::worker::Worker;
 use extent::Extent;
 use format::RUN_HEADER_BYTES;
@@ -129,7 +130,7 @@ enum Next {
     Wanted,
     UnderWay,
     Ready(Arc<dyn DiskFile>),
-    /// The disk was full when it was last tried.
+    /// There was no room for it when it was last tried, or files or memory were short.
     NoSpace,
 }
 
@@ -161,6 +162,8 @@ pub struct Journal {
     in_flight: Option<InFlight>,
     /// A write that found no room and is to be tried again.
     stuck: Option<Write>,
+    /// What was short when a write or a segment was last tried in vain.
+    shortage: Option<Shortage>,
     blocked: bool,
     full: bool,
     unwitnessed: bool,
@@ -222,6 +225,7 @@ impl Journal {
             durable: CommitNumber(0),
             in_flight: None,
             stuck: None,
+            shortage: None,
             blocked: false,
             full: false,
             unwitnessed: false,
@@ -390,7 +394,8 @@ impl Journal {
         self.stuck.is_some() || (self.blocked && !self.runs.is_empty())
     }
 
-    /// True from a moment when the disk was full until there was room again: while it is tried, too.
+    /// True from a moment when the disk was full, or files or memory were short (see [`Self::shortage`]), until there was room again:
+    /// while it is tried, too.
     pub fn is_disk_full(&self) -> bool {
         self.full
     }
@@ -399,6 +404,11 @@ impl Journal {
     pub fn is_unwitnessed(&self) -> bool {
         let wanted = self.unwitnessed || !self.trims.is_empty();
         wanted && self.in_flight.is_none() && self.runs.is_empty()
+    }
+
+    /// What the journal waits for; none while it waits for nothing but the disk's work.
+    pub fn shortage(&self) -> Option<Shortage> {
+        self.shortage.filter(|_| self.is_disk_full())
     }
 
     /// True while the caller's own thread waits for the disk.

@@ -6,7 +6,8 @@ use super::recover::Segment;
 use super::sync::{self, Chore, Prepared};
 use super::{Generation, Journal, JournalError, Mark, Next};
 use crate::direct::BLOCK_BYTES;
-use crate::disk::{DiskFile, is_out_of_space};
+use crate::disk::DiskFile;
+use crate::shortage::Shortage;
 use crate::worker::Worker;
 use kernel::{Place, Position};
 use std::collections::BTreeMap;
@@ -133,8 +134,8 @@ impl Journal {
                 self.full = self.stuck.is_some();
                 Next::Ready(file)
             }
-            Err(error) if is_out_of_space(&error) => {
-                self.full = true;
+            Err(error) if Shortage::of(&error).is_some() => {
+                (self.shortage, self.full) = (Shortage::of(&error), true);
                 Next::NoSpace
             }
             Err(error) => {

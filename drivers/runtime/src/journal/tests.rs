@@ -302,6 +302,35 @@ fn a_full_disk_holds_records_until_there_is_space() {
     assert_eq!(positions(&reopened, PLACE).len() as u64, next);
 }
 
+// A host without a file descriptor for its next segment took its journal for damaged, and stopped for good.
+#[test]
+fn want_of_descriptors_holds_records_until_there_are_some() {
+    for (errno, wanted) in [
+        (libc::EMFILE, Shortage::Files),
+        (libc::ENFILE, Shortage::FilesOfSystem),
+        (libc::ENOMEM, Shortage::Memory),
+    ] {
+        let disk = FaultyDisk::default();
+        let mut journal = open(&disk).expect("it opens");
+        disk.fail_opens(Some(errno));
+        let mut next = 0;
+        while !journal.is_blocked() {
+            append(&mut journal, PLACE, next, 5);
+            next += 5;
+            journal.commit().expect("want of descriptors is no error of the disk");
+            assert!(next < 10_000, "never blocked");
+        }
+        assert_eq!(journal.shortage(), Some(wanted));
+        journal.retry().expect("still short");
+        assert!(journal.is_blocked());
+        disk.fail_opens(None);
+        journal.retry().expect("there are some again");
+        assert!(!journal.is_blocked() && journal.shortage().is_none());
+        journal.finish().expect("the disk is sound");
+        assert_eq!(positions(&open(&disk).expect("it opens"), PLACE).len() as u64, next);
+    }
+}
+
 // Some file systems allocate even when blocks are overwritten: a write without room is repeated, not given up.
 #[test]
 fn a_write_without_room_is_repeated() {

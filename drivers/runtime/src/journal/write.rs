@@ -5,7 +5,7 @@ use super::recover::Segment;
 use super::sync::{Write, WriteError, Written};
 use super::{CommitNumber, FsyncPlacement, InFlight, Journal, JournalError, Mark, Next};
 use crate::direct::{BLOCK_BYTES, Blocks};
-use crate::disk::is_out_of_space;
+use crate::shortage::Shortage;
 use crate::worker::Worker;
 use kernel::{Place, Position};
 use std::collections::BTreeMap;
@@ -120,7 +120,8 @@ impl Journal {
         let in_flight = self.in_flight.take().expect("one write is answered once");
         match outcome {
             Ok(()) => {}
-            Err(WriteError::Write(error)) if is_out_of_space(&error) => {
+            Err(WriteError::Write(error)) if Shortage::of(&error).is_some() => {
+                self.shortage = Shortage::of(&error);
                 let file = Arc::clone(&self.tail().file);
                 let offset = in_flight.end.offset - blocks.len() as u64;
                 self.stuck = Some(Write { file, offset, blocks });
@@ -134,7 +135,8 @@ impl Journal {
             Err(WriteError::Sync(source)) => return Err(self.fail("sync", in_flight.end.generation, source)),
         }
         self.spare = blocks;
-        self.full = matches!(self.next, Next::NoSpace);
+        // While the next segment is still tried for, there is no room, though a small batch found some.
+        self.full &= !matches!(self.next, Next::Ready(_));
         self.durable_mark = in_flight.end;
         self.batches_durable = in_flight.batches;
         self.durable = self.durable.max(in_flight.commit);

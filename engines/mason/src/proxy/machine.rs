@@ -168,9 +168,34 @@ impl<S: Stub> ProxyMachine<S> {
         self.state.now
     }
 
+    /// Counts the leaders that have begun.
+    pub fn leader_epoch(&self) -> u64 {
+        self.state.epoch
+    }
+
     /// The sequencer in force.
     pub fn sequencer(&self) -> u64 {
         self.state.sequencer
+    }
+
+    /// Where the group's roles are, and the shards' servers, as far as the log says.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The low watermarks that the log has: enough servers have everything below in durable snapshots.
+    pub fn floors(&self) -> &[Placed] {
+        &self.state.durable
+    }
+
+    /// The version of the members that are all the group needs.
+    pub fn settled(&self) -> Option<u64> {
+        self.state.settled
+    }
+
+    /// The runs kept for shards, by their spaces, first numbers and ends; for invariants.
+    pub fn kept(&self) -> impl Iterator<Item = (Space, Number, Number)> {
+        self.kept.spans()
     }
 
     /// Bytes of operations kept for shards.
@@ -650,12 +675,22 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
                 let whole = Bytes::from(std::mem::take(&mut self.installing));
                 if kind == STATE_CHUNK {
                     self.state = Assigned::decoded(&whole)?;
+                    if planted!(M30) {
+                        self.state.tags.clear();
+                    }
+                    if planted!(M32) {
+                        self.state.durable.clear();
+                    }
+                    if planted!(M33) {
+                        self.state.follow_ups.clear();
+                    }
                     self.tell_of_skipped_answers();
                 } else {
                     self.stub.load(&whole)?;
                     self.arrange_stub();
                 }
             }
+            KEPT_CHUNK if planted!(M31) => {}
             KEPT_CHUNK => {
                 let runs = Vec::<Run>::decoded(&Bytes::copy_from_slice(rest))?;
                 runs.into_iter().for_each(|run| self.kept.insert(run));
@@ -667,7 +702,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
 
     fn digest(&self) -> u64 {
         let mut bytes = self.state.encoded();
-        self.stub.save(&mut bytes);
+        self.stub.digest().encode(&mut bytes);
         parts::digest(&bytes)
     }
 }

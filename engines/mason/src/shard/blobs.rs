@@ -193,6 +193,7 @@ impl<S: Shard> ShardServer<S> {
                 through: Number(0),
                 reads,
                 spread: None,
+                limits: Vec::new(),
             });
         }
     }

@@ -12,6 +12,8 @@ use std::time::Duration;
 const ASK_IDLE_AFTER: Duration = Duration::from_millis(500);
 /// A server that catches up asks for the next page of operations when it has executed one, and not for each of several groups' pages.
 const ASK_PAGES_AFTER: Duration = Duration::from_millis(2);
+/// What is kept of the memory that answers are written to.
+const SCRATCH_KEPT_BYTES: usize = 1 << 20;
 
 impl<S: Shard> ShardServer<S> {
     pub(super) fn on_deliver(&mut self, message: Deliver, cx: &mut Cx<'_, Self>) {
@@ -203,8 +205,9 @@ impl<S: Shard> ShardServer<S> {
         if self.reads.len() + self.reads_waiting_for_blobs() >= READS_MAX {
             return cx.reject("more reads waiting than a shard keeps");
         }
-        let Read { at_least, reads, spread } = message;
-        self.reads.push_back(Waiting { reader: from, at_least, through: self.reach, reads, spread });
+        let Read { at_least, reads, spread, limits } = message;
+        let limits = limits.unwrap_or_default();
+        self.reads.push_back(Waiting { reader: from, at_least, through: self.reach, reads, spread, limits });
     }
 
     pub(super) fn answer_reads(&mut self, cx: &mut Cx<'_, Self>) {
@@ -224,30 +227,53 @@ impl<S: Shard> ShardServer<S> {
                 self.refuse_reads(waiting.reader, waiting.reads, cx);
                 continue;
             }
-            let (mut answers, mut page) = (Vec::new(), PageBudget::new(self.parameters.page_bytes));
-            for query in waiting.reads {
-                self.scratch.clear();
-                match self.service.read(waiting.reader, &query.body, &mut self.scratch) {
-                    None => {
-                        let body = Bytes::copy_from_slice(&self.scratch);
-                        if !page.admits(body.len() + READ_HEAD_BYTES) {
-                            self.send_read_answers(waiting.reader, std::mem::take(&mut answers), cx);
-                            page = PageBudget::new(self.parameters.page_bytes);
-                            page.admits(body.len() + READ_HEAD_BYTES);
-                        }
-                        answers.push(ReadAnswer { tag: query.tag, body });
-                    }
-                    Some(range) => self.wait_for(range, waiting.reader, query),
-                }
-            }
-            self.send_read_answers(waiting.reader, answers, cx);
+            self.answer(waiting, cx);
         }
     }
 
-    fn send_read_answers(&self, reader: NodeId, answers: Vec<ReadAnswer>, cx: &mut Cx<'_, Self>) {
-        if !answers.is_empty() {
+    /// An answer that is larger than its reader has room for is not copied: the reader asks again when it has.
+    fn answer(&mut self, waiting: Waiting, cx: &mut Cx<'_, Self>) {
+        let Waiting { reader, reads, limits, .. } = waiting;
+        let (mut answers, mut withheld) = (Vec::with_capacity(reads.len()), Vec::new());
+        let mut page = PageBudget::new(self.parameters.page_bytes);
+        let limits = limits.into_iter().chain(std::iter::repeat(u64::MAX));
+        for (query, limit) in reads.into_iter().zip(limits) {
+            self.scratch.clear();
+            match self.service.read(reader, &query.body, &mut self.scratch) {
+                None if self.scratch.len() as u64 > limit => {
+                    withheld.push((query.tag, self.scratch.len() as u64));
+                }
+                None => {
+                    let body = Bytes::copy_from_slice(&self.scratch);
+                    if !page.admits(body.len() + READ_HEAD_BYTES) {
+                        self.send_read_answers(reader, std::mem::take(&mut answers), Vec::new(), cx);
+                        page = PageBudget::new(self.parameters.page_bytes);
+                        page.admits(body.len() + READ_HEAD_BYTES);
+                    }
+                    answers.push(ReadAnswer { tag: query.tag, body });
+                }
+                Some(range) => self.wait_for(range, reader, query),
+            }
+        }
+        self.scratch.clear();
+        self.scratch.shrink_to(SCRATCH_KEPT_BYTES);
+        if !withheld.is_empty() {
+            cx.mark("shard.withheld_an_answer");
+        }
+        self.send_read_answers(reader, answers, withheld, cx);
+    }
+
+    fn send_read_answers(
+        &self,
+        reader: NodeId,
+        answers: Vec<ReadAnswer>,
+        withheld: Vec<(u64, u64)>,
+        cx: &mut Cx<'_, Self>,
+    ) {
+        if !answers.is_empty() || !withheld.is_empty() {
             let (space, executed) = (self.space, self.executed);
-            cx.send(reader, ReadAnswers { space, executed, answers, refused: None });
+            let withheld = (!withheld.is_empty()).then_some(withheld);
+            cx.send(reader, ReadAnswers { space, executed, answers, refused: None, withheld });
         }
     }
 }

@@ -57,6 +57,8 @@ kernel::messages! {
             reads: Vec<Query>,
             /// The version of the spread by which this space was chosen; none where it does not matter.
             spread: Option<u64>,
+            /// For each read the largest answer that the reader has room for, in bytes; larger ones are withheld. None: any.
+            limits: Option<Vec<u64>>,
         },
         /// From a gateway: it starts; tell it the progress from now on, and forget what it watched in an earlier life.
         2 => Attach {},
@@ -207,6 +209,8 @@ struct Waiting {
     through: Number,
     reads: Vec<Query>,
     spread: Option<u64>,
+    /// As in [`Read`]; fewer than reads where the rest has no limit.
+    limits: Vec<u64>,
 }
 
 /// Executes a space.
@@ -314,6 +318,23 @@ impl<S: Shard> ShardServer<S> {
     /// How often it has taken a peer's snapshot in this life, instead of executing what that holds; for invariants.
     pub fn skips(&self) -> u64 {
         self.snapshots.skips()
+    }
+
+    /// The stamp of the last operation executed.
+    pub fn executed(&self) -> Stamp {
+        self.executed
+    }
+
+    /// What it keeps of what it has said to other participants of operations, for invariants: by number, with the operation's numbers
+    /// in their spaces and a digest of what was said.
+    pub fn inputs_kept(&self) -> impl Iterator<Item = (Number, &[Placed], u64)> {
+        self.inputs.sent().iter().map(|(&number, sent)| (number, &sent.others[..], sent.digest()))
+    }
+
+    /// Of how many operations it keeps what it has said, and the last of those.
+    pub fn inputs_count(&self) -> (usize, Option<Number>) {
+        let sent = self.inputs.sent();
+        (sent.len(), sent.last_key_value().map(|(&number, _)| number))
     }
 
     /// Operations that wait for one before them.

@@ -229,6 +229,9 @@ impl<S: Shard> ShardServer<S> {
             self.snapshots.executed_bytes = 0;
             let writer = self.begin_writer();
             let begin = cx.append(&ShardRecord::Begin { below: writer.below });
+            if kernel::planted!(M22) {
+                self.snapshots.durable_below = writer.below;
+            }
             let named = self.service.blobs().iter().map(|blob| blob.id).collect();
             self.snapshots.job = Some(Job::Writing { writer, begin, stepped_at: cx.now(), bytes: 0, named });
         }
@@ -316,9 +319,10 @@ impl<S: Shard> ShardServer<S> {
         for chunk in rest {
             self.service.install(chunk)?;
         }
+        let sent = if kernel::planted!(M28) { Vec::new() } else { sent };
         self.inputs.begin_at(below, sent_of(sent));
         self.next = below;
-        self.executed = executed;
+        self.executed = if kernel::planted!(M29) { Stamp(0) } else { executed };
         self.covered = self.covered.max(covered);
         self.waiting = self.waiting.split_off(&below);
         self.snapshots.half = false;
@@ -404,6 +408,9 @@ impl<S: Shard> ShardServer<S> {
             Ok(_) => {
                 cx.mark("shard.took_a_snapshot_from_a_peer");
                 self.snapshots.skips += 1;
+                if kernel::planted!(M34) {
+                    self.snapshots.durable_below = self.next;
+                }
                 self.skip_hand_over(&spread, cx);
                 self.service.installed(&mut self.out);
                 for (reader, body) in self.out.notices.drain(..) {

@@ -215,6 +215,7 @@ impl<S: Shard> ShardServer<S> {
         cx.mark("shard.refused_reads_of_an_old_spread");
         let answers = reads.into_iter().map(|query| ReadAnswer { tag: query.tag, body: Bytes::new() });
         let (space, executed, refused) = (self.space, self.executed, Some(self.spreading.spread.clone()));
-        cx.send(reader, ReadAnswers { space, executed, answers: answers.collect(), refused });
+        let answers = answers.collect();
+        cx.send(reader, ReadAnswers { space, executed, answers, refused, withheld: None });
     }
 }

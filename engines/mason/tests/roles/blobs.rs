@@ -201,12 +201,20 @@ fn tick(bench: &mut Table<Server>) -> Vec<(NodeId, Message)> {
 }
 
 fn read(tag: u64, item: u8) -> Read {
-    Read { at_least: Stamp(0), reads: vec![Query { tag, body: vec![item].into() }], spread: None }
+    Read {
+        at_least: Stamp(0),
+        reads: vec![Query { tag, body: vec![item].into() }],
+        spread: None,
+        limits: None,
+    }
 }
 
 fn answer(tag: u64, executed: u64, body: &'static [u8]) -> Vec<(NodeId, Message)> {
     let answers = vec![ReadAnswer { tag, body: Bytes::from_static(body) }];
-    one(gateway(1), ReadAnswers { space: Space(0), executed: Stamp(executed), answers, refused: None })
+    one(
+        gateway(1),
+        ReadAnswers { space: Space(0), executed: Stamp(executed), answers, refused: None, withheld: None },
+    )
 }
 
 /// Has executed one operation, whose item is on the disk and in a durable snapshot by name.

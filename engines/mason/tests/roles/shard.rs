@@ -258,12 +258,14 @@ fn reads_wait_for_what_they_must_see() {
         at_least: Stamp(at_least),
         reads: vec![Query { tag, body: Bytes::from_static(b"?") }],
         spread: None,
+        limits: None,
     };
     let answer = |tag, executed, body: &'static [u8]| ReadAnswers {
         space: Space(0),
         executed: Stamp(executed),
         answers: vec![ReadAnswer { tag, body: Bytes::from_static(body) }],
         refused: None,
+        withheld: None,
     };
     let did = sends(&bench.burst(gateway(2), read(1, 0)));
     assert_eq!(did, one(gateway(2), answer(1, 0, b"?")));
@@ -287,6 +289,29 @@ fn reads_wait_for_what_they_must_see() {
     let cut = Some(Cut { stamp: Stamp(26), next: vec![at(0, 3)] });
     let did = sends(&bench.burst(replica(), Deliver { group: Group(0), runs: Vec::new(), cut, more: false }));
     assert_eq!(did, one(gateway(2), answer(3, 20, b"?ab")), "a cut covers what concerns other shards");
+}
+
+// An answer that its gateway has no room for would take the host's memory; withheld without a word, it never comes.
+#[test]
+fn answers_that_are_too_large_are_withheld() {
+    let mut bench = shard();
+    bench.hear(proxy(1, 0), Reach { through: Number(1) });
+    bench.burst(replica(), simple(1, b"abcdefgh"));
+    let query = |tag| Query { tag, body: Bytes::from_static(b"?") };
+    let read = |limits| Read { at_least: Stamp(0), reads: vec![query(1), query(2)], spread: None, limits };
+    let answer = |tag| ReadAnswer { tag, body: Bytes::from_static(b"?abcdefgh") };
+    let told = |answers, withheld| {
+        let (space, executed) = (Space(0), Stamp(10));
+        one(gateway(2), ReadAnswers { space, executed, answers, refused: None, withheld })
+    };
+    let did = sends(&bench.burst(gateway(2), read(Some(vec![8, 9]))));
+    assert_eq!(did, told(vec![answer(2)], Some(vec![(1, 9)])));
+    let did = sends(&bench.burst(gateway(2), read(Some(vec![8, 8]))));
+    assert_eq!(did, told(Vec::new(), Some(vec![(1, 9), (2, 9)])));
+    for limits in [None, Some(Vec::new()), Some(vec![u64::MAX, 9])] {
+        let did = sends(&bench.burst(gateway(2), read(limits)));
+        assert_eq!(did, told(vec![answer(1), answer(2)], None));
+    }
 }
 
 // A gateway that believes a shard to be further than it is skips events.

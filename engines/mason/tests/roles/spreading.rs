@@ -334,7 +334,7 @@ mod a_shard {
     }
 
     fn read(tag: u64, spread: Option<u64>) -> Read {
-        Read { at_least: Stamp(0), reads: vec![Query { tag, body: Bytes::new() }], spread }
+        Read { at_least: Stamp(0), reads: vec![Query { tag, body: Bytes::new() }], spread, limits: None }
     }
 
     // The letters a, b and c live in 0 and 1; by three shards b stays in 1, c goes to 2.
@@ -390,6 +390,7 @@ mod a_shard {
             executed: Stamp(55),
             answers: vec![ReadAnswer { tag: 2, body: Bytes::new() }],
             refused: Some(spread()),
+            withheld: None,
         };
         let told: Vec<_> = did.into_iter().filter(is_to(super::super::GATEWAY)).collect();
         assert_eq!(
@@ -419,6 +420,7 @@ mod a_shard {
             executed: Stamp(55),
             answers: vec![ReadAnswer { tag: 1, body: Bytes::from_static(b"o") }],
             refused: None,
+            withheld: None,
         };
         assert!(did.contains(&(gateway(1), answer.into())), "{did:?}");
     }

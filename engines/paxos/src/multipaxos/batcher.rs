@@ -129,6 +129,14 @@ const GROUP_HEAD_BYTES: usize = 40;
 const _: () =
     assert!(GROUP_HEAD_BYTES + 28 <= BATCH_HEAD_BYTES, "a batch's head, and that of its only group");
 
+/// Reads of one level that go to a replica with the next flush.
+#[derive(Clone, Debug, Default)]
+struct Unasked {
+    through: Slot,
+    bytes: usize,
+    groups: Vec<replica::ReadGroup>,
+}
+
 #[derive(Clone, Debug)]
 struct ReadBatch {
     version: u64,
@@ -176,6 +184,8 @@ pub struct Batcher {
     next_number: u64,
     pending_reads: VecDeque<replica::ReadGroup>,
     pending_read_bytes: usize,
+    /// Reads that need not ask acceptors.
+    unasked: BTreeMap<Level, Unasked>,
     read_bytes_in_flight: usize,
     reads_in_flight: BTreeMap<u64, ReadBatch>,
     next_read: u64,
@@ -202,6 +212,7 @@ impl Batcher {
             next_number: 0,
             pending_reads: VecDeque::new(),
             pending_read_bytes: 0,
+            unasked: BTreeMap::new(),
             read_bytes_in_flight: 0,
             reads_in_flight: BTreeMap::new(),
             next_read: 0,
@@ -223,7 +234,12 @@ impl Batcher {
 
     /// Bytes that wait here, for metrics and bounds.
     pub fn waiting_bytes(&self) -> usize {
-        self.pending_bytes + self.in_flight_bytes + self.pending_read_bytes + self.read_bytes_in_flight
+        let unasked: usize = self.unasked.values().map(|reads| reads.bytes).sum();
+        self.pending_bytes
+            + self.in_flight_bytes
+            + self.pending_read_bytes
+            + unasked
+            + self.read_bytes_in_flight
     }
 }
 
@@ -265,6 +281,9 @@ impl Role for Batcher {
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
         let due = self.parameters.batch_delay == Duration::ZERO || self.flush_due;
         self.flush(due, cx);
+        if due {
+            self.flush_unasked(cx);
+        }
         if due || self.pending_read_bytes >= self.parameters.batch_bytes_max {
             self.flush_reads(cx);
         }
@@ -318,7 +337,7 @@ impl Batcher {
             cx.mark("batcher.refused_as_busy");
             return self.refuse(group.client, group.session, &group.commands, client::Status::Busy, cx);
         }
-        if !self.open.admits(bytes, self.parameters.batch_bytes_max) && planted!(P28) {
+        if !self.open.admits(bytes, self.parameters.batch_bytes_max) && planted!(P43) {
             self.flush(true, cx);
         } else if !self.open.admits(bytes, self.parameters.batch_bytes_max) {
             if self.in_flight.len() >= self.parameters.batches_in_flight_max {
@@ -354,7 +373,9 @@ impl Batcher {
 
     fn expect_flush(&mut self, cx: &mut Cx<'_, Self>) {
         let delay = self.parameters.batch_delay;
-        if delay > Duration::ZERO && self.open.groups.is_empty() && self.pending_reads.is_empty() {
+        let waits =
+            !self.open.groups.is_empty() || !self.pending_reads.is_empty() || !self.unasked.is_empty();
+        if delay > Duration::ZERO && !waits {
             cx.set_timer(BatcherTimer::Flush, delay);
         }
     }
@@ -418,8 +439,36 @@ impl Batcher {
                 self.pending_read_bytes += bytes_of(&group);
                 self.pending_reads.push_back(group);
             }
-            Level::Sequential => self.send_reads(seen, vec![group], cx),
-            Level::Eventual => self.send_reads(Slot(0), vec![group], cx),
+            Level::Sequential => self.take_unasked(level, seen, group, cx),
+            Level::Eventual => self.take_unasked(level, Slot(0), group, cx),
+        }
+    }
+
+    /// Reads of one level share a message, as linearizable ones do: a weaker level must not cost more. The furthest slot
+    /// that any of them needs counts for all.
+    fn take_unasked(
+        &mut self,
+        level: Level,
+        through: Slot,
+        group: replica::ReadGroup,
+        cx: &mut Cx<'_, Self>,
+    ) {
+        self.expect_flush(cx);
+        let bytes = bytes_of(&group);
+        let reads = self.unasked.entry(level).or_default();
+        let full = !reads.groups.is_empty() && reads.bytes + bytes > self.parameters.batch_bytes_max;
+        let sent = if full { std::mem::take(reads) } else { Unasked::default() };
+        reads.through = reads.through.max(through);
+        reads.bytes += bytes;
+        reads.groups.push(group);
+        if full {
+            self.send_reads(sent.through, sent.groups, cx);
+        }
+    }
+
+    fn flush_unasked(&mut self, cx: &mut Cx<'_, Self>) {
+        for reads in std::mem::take(&mut self.unasked).into_values() {
+            self.send_reads(reads.through, reads.groups, cx);
         }
     }
 

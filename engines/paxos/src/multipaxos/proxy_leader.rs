@@ -167,7 +167,7 @@ impl ProxyLeader {
             return cx.reject("vote of a node that is no acceptor of the slot");
         };
         pending.tally.insert(index);
-        if !group.is_write_quorum(pending.tally) {
+        if !group.is_write_quorum(pending.tally) && !kernel::planted!(P40) {
             return;
         }
         if let Some(pending) = self.pending.remove(&message.slot) {

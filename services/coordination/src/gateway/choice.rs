@@ -18,12 +18,12 @@ type WatchedOnce = [Vec<Arc<str>>; 3];
 
 /// Asks the shard where `path` lives.
 pub(crate) fn at(placement: &Placement, path: &str, query: impl Into<Bytes>) -> Part {
-    Part { space: placement.space_of(path), query: query.into(), answer: None }
+    Part::new(placement.space_of(path), query.into())
 }
 
 /// Asks all shards.
 pub(crate) fn everywhere(placement: &Placement, query: &Bytes) -> Vec<Part> {
-    placement.spaces().map(|space| Part { space, query: query.clone(), answer: None }).collect()
+    placement.spaces().map(|space| Part::new(space, query.clone())).collect()
 }
 
 /// Asks for several nodes: one part a shard; and for each node which part has it.
@@ -42,7 +42,7 @@ pub(crate) fn of_nodes(
     let order = reads.iter().map(part_of).collect();
     let parts = by_space.iter().map(|(&space, reads)| {
         let query = Query::Nodes { caller: caller.clone(), reads: reads.clone() };
-        Part { space, query: query.written().into(), answer: None }
+        Part::new(space, query.written().into())
     });
     (parts.collect(), order)
 }
@@ -71,7 +71,7 @@ pub(crate) fn of_watches(
     for (space, (paths, lasting)) in by_space {
         kept.push(paths.clone().map(|paths| paths.into_iter().map(Arc::from).collect()));
         let query = Query::SetWatches { seq, relative_zxid, paths, lasting };
-        parts.push(Part { space, query: query.written().into(), answer: None });
+        parts.push(Part::new(space, query.written().into()));
     }
     (parts, kept)
 }
@@ -134,7 +134,7 @@ pub(crate) fn choose_anew(placement: &Placement, version: u64, read: &mut Read) 
                 .chain(queries.last().into_iter().flat_map(|query| everywhere(placement, query)))
                 .collect()
         }
-        Purpose::AddWatch { .. } | Purpose::Ephemerals | Purpose::Greeting { .. } => {
+        Purpose::AddWatch { .. } | Purpose::Ephemerals | Purpose::Dump | Purpose::Greeting { .. } => {
             queries.first().map(|query| everywhere(placement, query)).unwrap_or_default()
         }
     };
@@ -143,7 +143,7 @@ pub(crate) fn choose_anew(placement: &Placement, version: u64, read: &mut Read) 
 
 impl Gateway {
     /// A shard would not answer a part, because others have what it had: all of the read is asked anew.
-    pub(crate) fn ask_anew(&mut self, node: NodeId, seq: EntrySeq, asked: u64, at_least: u64) {
+    pub(crate) fn ask_anew(&mut self, node: NodeId, seq: EntrySeq, asked: u64) {
         let (placement, version) = (self.settings.placement, self.marks.spread().version);
         let Some(connection) = self.connections.get_mut(&node) else { return };
         let Some(Work::Read(read)) = connection.entry(seq).map(|entry| &mut entry.work) else { return };
@@ -159,12 +159,17 @@ impl Gateway {
             Purpose::Node { watch: false, .. }
             | Purpose::Nodes { .. }
             | Purpose::Ephemerals
+            | Purpose::Dump
             | Purpose::Descendants
             | Purpose::Greeting { .. }
             | Purpose::Survey(_) => Vec::new(),
         };
+        let room = read.room();
         choose_anew(&placement, version, read);
-        let (watch, parts) = (read.leaves(), read.parts.clone());
+        read.sent = false;
+        self.pool.release(&mut connection.account, room);
+        connection.next = connection.next.min(seq);
+        self.stirred.insert(node);
         if !left.is_empty() {
             // What the first answers left is void: the client never sees those answers.
             connection.events.retain(|_, event| event.after != seq);
@@ -175,8 +180,5 @@ impl Gateway {
             self.forget(unwatched);
         }
         self.metrics.reads_again += 1;
-        for (index, part) in parts.into_iter().enumerate() {
-            self.ask_part((node, seq, index), part, at_least, watch, version);
-        }
     }
 }

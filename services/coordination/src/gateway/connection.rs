@@ -6,6 +6,8 @@ use crate::gateway::watchers::Kinds;
 use crate::wire::{Caller, ConnectionEpoch, EventKind, Identity, SessionId, WatchSeq};
 use kernel::{Bytes, Instant, NodeId};
 use mason::Space;
+use mason::client::Connected;
+use parts::Account;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
@@ -52,6 +54,16 @@ pub(crate) struct Part {
     pub(crate) space: Space,
     pub(crate) query: Bytes,
     pub(crate) answer: Option<PartAnswer>,
+    /// Room kept for the answer, in bytes; none while it is not asked.
+    pub(crate) room: Option<usize>,
+    /// How large the answer is, as far as the shard has said.
+    pub(crate) needs: Option<usize>,
+}
+
+impl Part {
+    pub(crate) fn new(space: Space, query: Bytes) -> Self {
+        Self { space, query, answer: None, room: None, needs: None }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -90,6 +102,8 @@ pub(crate) enum Purpose {
     Ephemerals,
     /// The first part says whether the node is there, the others count.
     Descendants,
+    /// Whose ephemeral nodes there are, for the word `dump`.
+    Dump,
     /// Whether a client that claims to have seen `last_zxid` can have.
     Greeting {
         last_zxid: u64,
@@ -110,6 +124,8 @@ pub(crate) struct Read {
     pub(crate) tries: u32,
     /// On its way, or answered.
     pub(crate) sent: bool,
+    /// Counted among those under way: some part of it was asked.
+    pub(crate) counted: bool,
     /// The number of its registration, if it leaves watches.
     pub(crate) watch: WatchSeq,
     /// The version of the spread by which the shards of its parts were chosen.
@@ -133,7 +149,17 @@ impl Read {
         watch: WatchSeq,
         spread: u64,
     ) -> Self {
-        Self { purpose, unanswered: parts.len(), parts, barrier, tries: 0, sent: false, watch, spread }
+        Self {
+            purpose,
+            unanswered: parts.len(),
+            parts,
+            barrier,
+            tries: 0,
+            sent: false,
+            counted: false,
+            watch,
+            spread,
+        }
     }
 
     /// Its registration, if its answer may leave watches.
@@ -143,6 +169,7 @@ impl Read {
             Purpose::SetWatches { .. } | Purpose::AddWatch { .. } => Some(self.watch),
             Purpose::Nodes { .. }
             | Purpose::Ephemerals
+            | Purpose::Dump
             | Purpose::Descendants
             | Purpose::Greeting { .. }
             | Purpose::Survey(_) => None,
@@ -187,7 +214,15 @@ pub(crate) struct Entry {
     pub(crate) xid: i32,
     pub(crate) opcode: i32,
     pub(crate) since: Instant,
+    /// What it holds while it is not answered, if it is a write.
+    pub(crate) write_bytes: usize,
     pub(crate) work: Work,
+}
+
+/// The entry of this number in a queue that begins with `first`.
+pub(crate) fn entry_of(queue: &mut VecDeque<Entry>, first: EntrySeq, seq: EntrySeq) -> Option<&mut Entry> {
+    let at = seq.0.checked_sub(first.0)?;
+    queue.get_mut(usize::try_from(at).ok()?)
 }
 
 /// An event that waits for its turn.
@@ -202,6 +237,8 @@ pub(crate) struct Waiting {
 pub(crate) struct Connection {
     pub(crate) node: NodeId,
     pub(crate) address: String,
+    /// 0 if it is not known.
+    pub(crate) port: u16,
     pub(crate) certificate: Option<String>,
     pub(crate) caller: Caller<'static>,
     pub(crate) stage: Stage,
@@ -242,12 +279,21 @@ pub(crate) struct Connection {
     /// When home groups were told of it since one last said that the session lives.
     pub(crate) unassured: VecDeque<Instant>,
     pub(crate) paused: bool,
+    /// What it is owed.
+    pub(crate) account: Account,
+    /// When it last took something of what it was owed, or came to be owed something.
+    pub(crate) took_at: Instant,
+    /// Bytes of writes that are not answered.
+    pub(crate) write_bytes: usize,
+    /// Bytes of input behind the first whole request that is not looked at.
+    pub(crate) parsable: usize,
     pub(crate) received: u64,
     pub(crate) sent: u64,
 }
 
 impl Connection {
-    pub(crate) fn new(node: NodeId, address: String, certificate: Option<String>, now: Instant) -> Self {
+    pub(crate) fn new(node: NodeId, message: Connected, now: Instant) -> Self {
+        let Connected { address, certificate, port } = message;
         let mut identities = vec![Identity::new("ip", &address)];
         if let Some(subject) = &certificate {
             identities.push(Identity::new("x509", subject));
@@ -255,6 +301,7 @@ impl Connection {
         Self {
             node,
             address,
+            port: port.unwrap_or(0),
             certificate,
             caller: Caller::of(&identities),
             stage: Stage::New,
@@ -280,18 +327,23 @@ impl Connection {
             heard: false,
             unassured: VecDeque::new(),
             paused: false,
+            account: Account::default(),
+            took_at: now,
+            write_bytes: 0,
+            parsable: 0,
             received: 0,
             sent: 0,
         }
     }
 
     pub(crate) fn entry(&mut self, seq: EntrySeq) -> Option<&mut Entry> {
-        let at = seq.0.checked_sub(self.first.0)?;
-        self.queue.get_mut(usize::try_from(at).ok()?)
+        entry_of(&mut self.queue, self.first, seq)
     }
 
     pub(crate) fn push(&mut self, xid: i32, opcode: i32, since: Instant, work: Work) {
-        self.queue.push_back(Entry { xid, opcode, since, work });
+        let write_bytes = if let Work::Write { body, .. } = &work { body.len() } else { 0 };
+        self.write_bytes += write_bytes;
+        self.queue.push_back(Entry { xid, opcode, since, write_bytes, work });
     }
 
     /// A sequenced operation was answered.

@@ -24,7 +24,7 @@ impl Gateway {
             return cx.send(from, Close { reason: "too many connections".to_owned() });
         }
         self.metrics.connections_opened += 1;
-        let connection = Connection::new(from, message.address, message.certificate, self.now);
+        let connection = Connection::new(from, message, self.now);
         self.connections.insert(from, connection);
     }
 

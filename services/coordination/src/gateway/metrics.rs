@@ -86,6 +86,17 @@ pub struct Metrics {
     pub auth_failed: u64,
     /// How often a user was told to wait.
     pub pauses: u64,
+    /// How often a request waited because its user has not taken the answers before it, or others have not.
+    pub waits_for_room: u64,
+    /// Answers that were larger than expected, and asked for again when there was room.
+    pub answers_withheld: u64,
+    /// Reads whose answers are larger than all that may wait for users.
+    pub answers_refused: u64,
+    /// Connections dropped because their users took nothing while others waited for room.
+    pub unread: u64,
+    /// What users are owed now, in bytes, and what they were owed at most.
+    pub owed_bytes: u64,
+    pub owed_bytes_max: u64,
     pub barriers: u64,
     /// Reads that were repeated because they were overtaken.
     pub reads_again: u64,
@@ -167,6 +178,12 @@ impl Metrics {
             ("unimplemented_requests", self.unimplemented),
             ("auth_failed_count", self.auth_failed),
             ("requests_throttled", self.pauses),
+            ("requests_waited_for_room", self.waits_for_room),
+            ("answers_withheld", self.answers_withheld),
+            ("answers_refused", self.answers_refused),
+            ("connections_unread", self.unread),
+            ("answer_bytes_owed", self.owed_bytes),
+            ("answer_bytes_owed_max", self.owed_bytes_max),
             ("notifications_sent", self.notifications),
             ("reads_repeated", self.reads_again),
             ("connections_stalled", self.stalled),

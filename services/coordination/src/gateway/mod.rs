@@ -20,6 +20,8 @@
 
 mod choice;
 mod connection;
+mod dump;
+mod facts;
 mod handshake;
 mod marks;
 mod metrics;
@@ -27,6 +29,7 @@ mod quotas;
 mod reads;
 mod release;
 mod requests;
+mod room;
 mod settings;
 mod subtree;
 mod upkeep;
@@ -34,6 +37,7 @@ mod useless;
 mod watchers;
 mod words;
 
+pub use facts::{HostCall, HostFacts};
 pub use metrics::{Metrics, Sizes};
 pub use settings::{Consistency, Routes, Settings};
 
@@ -47,10 +51,11 @@ use crate::gateway::useless::Useless;
 use crate::gateway::watchers::Watchers;
 use crate::sessions::home_of;
 use crate::wire::{SessionAnswer, SessionId, Told};
-use kernel::{Bytes, Cx, Instant, NodeId, Position, RequestId, Role};
+use kernel::{Bytes, Cx, Decode, Instant, NodeId, Position, RequestId, Role};
 use mason::client::Elsewhere;
 use mason::client::{Answers, ClientIn, Close, Notice, Output, Pause};
 use mason::{Group, Layout, Life, Mason, Outbox, Space, Spread};
+use parts::Pool;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -58,9 +63,12 @@ kernel::timers! {
     /// | timer | meaning |
     /// |---|---|
     /// | `Tick` | every 50 ms: what was not answered is sent again, sessions are touched, the stalled are dropped |
+    /// | `Turn` | connections that had their share go on |
     pub enum GatewayTimer {
         /// See the table.
         Tick,
+        /// See the table.
+        Turn,
     }
 }
 
@@ -107,7 +115,23 @@ pub struct Gateway {
     /// Connections that wait for some shard's mark.
     blocked: BTreeSet<NodeId>,
     upkeep: Upkeep,
+    /// What users are owed.
+    pool: Pool,
+    /// Connections that wait until somebody has taken what it is owed.
+    roomless: BTreeSet<NodeId>,
+    /// Somebody has, since they last looked.
+    freed: bool,
+    turn: room::Turn,
+    /// Connections that had their share of this turn.
+    next_turn: BTreeSet<NodeId>,
+    /// The connection that had its turn last.
+    served: NodeId,
+    /// Bytes of writes that are not answered.
+    write_bytes: usize,
     metrics: Metrics,
+    facts: HostFacts,
+    /// What `stmk` has set; nothing is traced by it.
+    trace_mask: u64,
     now: Instant,
     /// Writes are refused meanwhile.
     disk_full: bool,
@@ -133,7 +157,16 @@ impl Gateway {
             stirred: BTreeSet::new(),
             blocked: BTreeSet::new(),
             upkeep: Upkeep::default(),
+            pool: Pool::new(settings.replies),
+            roomless: BTreeSet::new(),
+            freed: false,
+            turn: room::Turn::default(),
+            next_turn: BTreeSet::new(),
+            served: NodeId::ZERO,
+            write_bytes: 0,
             metrics: Metrics::default(),
+            facts: HostFacts::of_mode(&settings.mode),
+            trace_mask: words::TRACE_MASK,
             now: Instant::default(),
             disk_full: false,
             settings,
@@ -147,6 +180,7 @@ impl Gateway {
         metrics.outstanding = self.connections.values().map(|connection| connection.queue.len() as u64).sum();
         metrics.watches = self.watchers.len() as u64;
         metrics.highest_zxid = self.highest;
+        (metrics.owed_bytes, metrics.owed_bytes_max) = (self.pool.used() as u64, self.pool.used_max() as u64);
         (metrics.quotas, metrics.quotas_exceeded) = (self.quotas.len(), self.quotas.exceeded());
         metrics
     }
@@ -259,10 +293,19 @@ impl Gateway {
             }
             let unwatched = self.watchers.remove_all(&mut connection, &self.settings.placement);
             self.forget(unwatched);
+            self.write_bytes -= connection.write_bytes;
+            self.pool.close(&mut connection.account);
+            self.freed = true;
         }
-        self.stirred.remove(&node);
-        self.blocked.remove(&node);
-        self.homeless.remove(&node);
+        for waiting in [
+            &mut self.stirred,
+            &mut self.blocked,
+            &mut self.homeless,
+            &mut self.roomless,
+            &mut self.next_turn,
+        ] {
+            waiting.remove(&node);
+        }
     }
 
     /// Says the last words and forgets the connection.
@@ -280,11 +323,18 @@ impl Gateway {
 
     /// Whatever a burst has stirred goes on its way.
     fn settle(&mut self, cx: &mut Cx<'_, Self>) {
-        while let Some(node) = self.stirred.pop_first() {
+        loop {
+            if std::mem::take(&mut self.freed) {
+                self.stirred.append(&mut self.roomless);
+            }
+            let Some(node) = self.next_stirred() else { break };
             self.parse(node, cx);
             self.dispatch(node);
             self.send_handshakes(cx);
             self.release(node, cx);
+        }
+        if !self.next_turn.is_empty() {
+            cx.set_timer(GatewayTimer::Turn, room::TURN);
         }
         self.send_barriers(cx);
         self.send_reads(cx);
@@ -318,11 +368,11 @@ impl Gateway {
 
     /// Stops and resumes users that ask faster than they are answered.
     fn press_back(&mut self, node: NodeId, cx: &mut Cx<'_, Self>) {
-        let full = self.outbox.longest() >= self.settings.window_max;
+        let Some(connection) = self.connections.get(&node) else { return };
+        let many = self.is_full(connection) || self.is_behind(connection);
+        let few = self.is_half_empty(connection);
         let Some(connection) = self.connections.get_mut(&node) else { return };
-        let many = connection.queue.len() >= self.settings.outstanding_max;
-        let few = connection.queue.len() <= self.settings.outstanding_max / 2 && !full;
-        if !connection.paused && (many || full) {
+        if !connection.paused && many {
             connection.paused = true;
             self.metrics.pauses += 1;
             cx.send(node, Pause { paused: true });
@@ -360,6 +410,7 @@ impl Role for Gateway {
             ClientIn::Connected(message) => self.on_connected(from, message, cx),
             ClientIn::Input(message) => self.on_input(from, &message.bytes, cx),
             ClientIn::Disconnected(_) => self.on_disconnected(from),
+            ClientIn::Taken(message) => self.on_taken(from, message.bytes),
             ClientIn::Answers(message) => self.on_answers(message, cx),
             ClientIn::Notice(message) => self.on_notice(&message, cx),
             ClientIn::Overfull(_) => cx.reject("word of an archive that there is none of"),
@@ -377,11 +428,19 @@ impl Role for Gateway {
         }
     }
 
-    /// From the host's server: where this gateway is to be reached, as an operation. What it comes to, the shard knows.
+    /// From the host's server, a [`HostCall`]. What an operation comes to, the shard knows.
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
         (self.now, self.disk_full) = (cx.now(), cx.is_disk_full());
-        let home = self.next_home % usize::from(self.layout.serving.max(1));
-        self.submit(home, request, Asker::Upkeep);
+        match HostCall::decoded(&request) {
+            Ok(HostCall { operation, facts }) => {
+                if let Some(operation) = operation {
+                    let home = self.next_home % usize::from(self.layout.serving.max(1));
+                    self.submit(home, operation, Asker::Upkeep);
+                }
+                self.facts = facts.unwrap_or_else(|| self.facts.clone());
+            }
+            Err(_) => cx.reject("a call that no server makes"),
+        }
         cx.respond(id, mason::Response(Bytes::new()));
     }
 
@@ -392,6 +451,10 @@ impl Role for Gateway {
                 self.on_tick(cx);
                 self.settle(cx);
                 cx.set_timer(GatewayTimer::Tick, TICK);
+            }
+            GatewayTimer::Turn => {
+                self.begin_turn();
+                self.settle(cx);
             }
         }
     }

@@ -3,8 +3,9 @@
 use crate::gateway::Asker;
 use crate::gateway::Gateway;
 use crate::gateway::choice;
-use crate::gateway::connection::{EntrySeq, Part, PartAnswer, Purpose, Reply, Work};
+use crate::gateway::connection::{EntrySeq, PartAnswer, Purpose, Reply, Work, entry_of};
 use crate::gateway::metrics::Sizes;
+use crate::gateway::room::Room;
 use crate::gateway::watchers::{Kinds, Unwatched};
 use crate::wire::{Body, Code, EventKind, JuteInput, Malformed, Query, WatchSeq, op};
 use kernel::{Bytes, Cx, Instant, NodeId};
@@ -17,6 +18,8 @@ use std::time::Duration;
 
 /// So many barriers are under way at most; the reads that come meanwhile share the next one.
 const BARRIERS_MAX: usize = 4;
+/// What a shard's answer begins with: the stamp of what it shows, and a code.
+const ANSWER_HEAD_BYTES: usize = 12;
 /// A barrier that has not passed by then is asked for again.
 const BARRIER_AGAIN_AFTER: Duration = Duration::from_millis(500);
 
@@ -55,6 +58,8 @@ struct UnderWay {
 struct Outbox {
     at_least: u64,
     queries: Vec<mason::shard::Query>,
+    /// For each query the largest answer that there is room for, in bytes.
+    limits: Vec<u64>,
 }
 
 #[derive(Debug)]
@@ -114,12 +119,25 @@ impl Reads {
         self.watch
     }
 
+    /// What the gateway asks for itself is of a bounded size.
     fn ask(&mut self, space: Space, spread: Option<u64>, body: Bytes, at_least: u64, target: Target) {
+        self.ask_within(space, spread, body, (at_least, u64::MAX), target);
+    }
+
+    fn ask_within(
+        &mut self,
+        space: Space,
+        spread: Option<u64>,
+        body: Bytes,
+        (at_least, limit): (u64, u64),
+        target: Target,
+    ) {
         self.next_tag += 1;
         self.targets.insert(self.next_tag, target);
         let outbox = self.outbox.entry((space, spread)).or_default();
         outbox.at_least = outbox.at_least.max(at_least);
         outbox.queries.push(mason::shard::Query { tag: self.next_tag, body });
+        outbox.limits.push(limit);
     }
 
     pub(crate) fn ask_sizes(&mut self, space: Space) {
@@ -201,10 +219,9 @@ impl Gateway {
     pub(crate) fn send_reads(&mut self, cx: &mut Cx<'_, Self>) {
         for ((space, spread), outbox) in std::mem::take(&mut self.reads.outbox) {
             if let Some(&shard) = self.settings.routes.shards.get(usize::from(space.0)) {
-                cx.send(
-                    shard,
-                    mason::shard::Read { at_least: Stamp(outbox.at_least), reads: outbox.queries, spread },
-                );
+                let Outbox { at_least, queries: reads, limits } = outbox;
+                let limits = Some(limits);
+                cx.send(shard, mason::shard::Read { at_least: Stamp(at_least), reads, spread, limits });
             }
         }
     }
@@ -212,16 +229,23 @@ impl Gateway {
     /// Sends what may go on its way, in the order asked.
     pub(crate) fn dispatch(&mut self, node: NodeId) {
         let (placement, spread) = (self.settings.placement, self.marks.spread().version);
+        let bounds = *self.pool.bounds();
         loop {
+            let Some(seq) = self.connections.get(&node).map(|connection| connection.next) else { return };
+            let may_go = self.may_go(node, seq);
+            let room = if may_go { self.room_for(node, seq) } else { Room::Now };
+            if matches!(room, Room::Later | Room::NextTurn) {
+                return;
+            }
             let Some(connection) = self.connections.get_mut(&node) else { return };
-            let seq = connection.next;
+            let expected = connection.account.expected(&bounds);
             let (reads, writes) = (connection.reads_under_way, connection.writes_under_way);
             let (floor, session) = (connection.seen.max(connection.written), connection.session);
             let (epoch, first) = (connection.epoch, connection.first);
             let home = usize::from(self.layout.home(crate::sessions::home_of(session).unwrap_or_default()).0);
             let moves = connection.home != home;
             let alone = moves || connection.rehoming;
-            let Some(entry) = connection.entry(seq) else { return };
+            let Some(entry) = entry_of(&mut connection.queue, first, seq) else { return };
             match &mut entry.work {
                 Work::Done(_) => {}
                 Work::CheckWatches { .. } => {
@@ -265,23 +289,44 @@ impl Gateway {
                     }
                     let mut body = Vec::new();
                     crate::wire::JuteOutput::put_text(&mut body, path);
-                    entry.work = Work::Done(Reply::new(0, 0, body));
+                    // What is read from here on shows all that was known when the barrier had passed.
+                    entry.work = Work::Done(Reply::new(self.highest, 0, body));
+                }
+                Work::Read(read) if read.sent => {
+                    if read.blocks() {
+                        return;
+                    }
+                }
+                Work::Read(read) if room == Room::Never => {
+                    let counted = read.counted;
+                    read.leave(&mut connection.account, &mut self.pool);
+                    connection.reads_under_way -= usize::from(counted);
+                    entry.work = Work::Done(Reply::new(0, Code::BadArguments.number(), Bytes::new()));
                 }
                 Work::Read(read) => {
-                    if writes > 0 || read.sent || !self.reads.has_passed(read.barrier) {
+                    if !may_go {
                         return;
                     }
                     read.sent = true;
                     if read.spread != spread {
+                        read.leave(&mut connection.account, &mut self.pool);
                         choice::choose_anew(&placement, spread, read);
                     }
                     // What a newcomer claims to have seen may not exist.
                     let floor = if matches!(read.purpose, Purpose::Greeting { .. }) { 0 } else { floor };
-                    let blocks = matches!(read.purpose, Purpose::Greeting { .. } | Purpose::Survey(_));
-                    let (watch, parts) = (read.leaves(), read.parts.clone());
-                    connection.reads_under_way += 1;
-                    for (at, part) in parts.into_iter().enumerate() {
-                        self.ask_part((node, seq, at), part, floor, watch, spread);
+                    let (watch, blocks) = (read.leaves(), read.blocks());
+                    connection.reads_under_way += usize::from(!std::mem::replace(&mut read.counted, true));
+                    let mut asked = Vec::new();
+                    for (at, part) in
+                        read.parts.iter_mut().enumerate().filter(|(_, part)| part.room.is_none())
+                    {
+                        let room = part.needs.unwrap_or(expected);
+                        part.room = Some(room);
+                        self.pool.reserve(&mut connection.account, room);
+                        asked.push((at, part.space, part.query.clone(), room));
+                    }
+                    for (at, space, query, room) in asked {
+                        self.ask_part((node, seq, at), (space, query), (floor, room), watch, spread);
                     }
                     if blocks {
                         return;
@@ -294,20 +339,36 @@ impl Gateway {
         }
     }
 
+    /// Whether the entry is a read or a write whose turn it is.
+    fn may_go(&mut self, node: NodeId, seq: EntrySeq) -> bool {
+        let Some(connection) = self.connections.get_mut(&node) else { return false };
+        let (reads, writes) = (connection.reads_under_way, connection.writes_under_way);
+        match connection.entry(seq).map(|entry| &entry.work) {
+            Some(Work::Read(read)) => writes == 0 && !read.sent && self.reads.has_passed(read.barrier),
+            Some(Work::Write { sent, .. }) => reads == 0 && !sent,
+            _ => false,
+        }
+    }
+
     /// Asks a part again, of a state that is not older than `at_least`.
     pub(crate) fn ask_again(&mut self, node: NodeId, seq: EntrySeq, at: usize, at_least: u64) {
         let Some(connection) = self.connections.get_mut(&node) else { return };
+        let connection_expected = connection.account.expected(self.pool.bounds());
         let Some(entry) = connection.entry(seq) else { return };
         let Work::Read(read) = &mut entry.work else { return };
         let Some(part) = read.parts.get_mut(at) else { return };
         part.answer = None;
         read.unanswered += 1;
-        let part = part.clone();
+        let before = part.room.unwrap_or(0);
+        let room = before.max(connection_expected);
+        part.room = Some(room);
+        let asked = (part.space, part.query.clone());
         let (watch, spread) = (read.leaves(), read.spread);
         let path = match &read.purpose {
             Purpose::Node { path, watch: true, .. } => Some(path.clone()),
             _ => None,
         };
+        self.pool.reserve(&mut connection.account, room - before);
         if let Some(path) = path {
             // What the first answer left is void: the client never sees that answer.
             connection.events.retain(|_, event| event.after != seq);
@@ -316,21 +377,23 @@ impl Gateway {
             self.forget(unwatched);
         }
         self.metrics.reads_again += 1;
-        self.ask_part((node, seq, at), part, at_least, watch, spread);
+        self.ask_part((node, seq, at), asked, (at_least, room), watch, spread);
     }
 
     pub(crate) fn ask_part(
         &mut self,
         (node, seq, part): (NodeId, EntrySeq, usize),
-        Part { space, query, .. }: Part,
-        at_least: u64,
+        (space, query): (Space, Bytes),
+        (at_least, room): (u64, usize),
         watch: Option<WatchSeq>,
         spread: u64,
     ) {
         watch.into_iter().for_each(|watch| self.useless.sent(watch));
         let watch = watch.map(|watch| (watch, query.clone()));
         let target = Target::Part { node, seq, part, at_least, watch, spread };
-        self.reads.ask(space, Some(spread), query, at_least, target);
+        // Every answer begins with what it shows, and a code.
+        let limit = (room + ANSWER_HEAD_BYTES) as u64;
+        self.reads.ask_within(space, Some(spread), query, (at_least, limit), target);
     }
 
     pub(crate) fn on_read_answers(&mut self, message: ReadAnswers, cx: &mut Cx<'_, Self>) {
@@ -341,11 +404,23 @@ impl Gateway {
         let executed = message.executed.0;
         self.highest = self.highest.max(executed);
         let through = self.marks.of(message.space);
+        for (tag, bytes) in message.withheld.into_iter().flatten() {
+            let Some(Target::Part { node, seq, part, watch, spread, .. }) = self.reads.targets.remove(&tag)
+            else {
+                continue;
+            };
+            if let Some((watch, query)) = watch {
+                self.useless.answered(watch);
+                // If it is asked again, that registers it again.
+                self.forget(paths_of(&query));
+            }
+            self.on_withheld((node, seq, part), spread, bytes.saturating_sub(ANSWER_HEAD_BYTES as u64));
+        }
         for answer in message.answers {
             let Some(target) = self.reads.targets.remove(&answer.tag) else { continue };
             let mut input = JuteInput(&answer.body);
             let (Ok(shows), Ok(error)) = (input.u64(), input.i32()) else { continue };
-            let body = answer.body.slice(12..);
+            let body = answer.body.slice(ANSWER_HEAD_BYTES..);
             match target {
                 Target::Part { node, seq, part, at_least, watch, spread } => {
                     let shows = if shows == 0 { executed } else { shows };
@@ -374,9 +449,9 @@ impl Gateway {
     fn on_refused(&mut self, answers: Vec<ReadAnswer>) {
         for answer in answers {
             match self.reads.targets.remove(&answer.tag) {
-                Some(Target::Part { node, seq, at_least, watch, spread, .. }) => {
+                Some(Target::Part { node, seq, watch, spread, .. }) => {
                     watch.into_iter().for_each(|(watch, _)| self.useless.answered(watch));
-                    self.ask_anew(node, seq, spread, at_least);
+                    self.ask_anew(node, seq, spread);
                 }
                 Some(Target::Forget(query)) => {
                     if let Ok(Query::Forget { paths, .. }) = Query::read(&query) {
@@ -414,9 +489,15 @@ impl Gateway {
         }
         let Some(part) = read.parts.get_mut(at).filter(|part| part.answer.is_none()) else { return false };
         let left = watches_left(&read.purpose, at, &answer);
+        let (bytes, kept) = (answer.body.len(), part.room.unwrap_or(0));
+        part.room = Some(bytes);
         part.answer = Some(answer);
         read.unanswered -= 1;
         let whole = read.unanswered == 0;
+        connection.account.learn(bytes);
+        self.pool.release(&mut connection.account, kept);
+        self.pool.reserve(&mut connection.account, bytes);
+        self.freed |= kept > bytes;
         if whole {
             self.stirred.insert(node);
         }
@@ -512,6 +593,7 @@ fn watches_left(purpose: &Purpose, at: usize, answer: &PartAnswer) -> Vec<(Arc<s
         Purpose::Node { watch: false, .. }
         | Purpose::Nodes { .. }
         | Purpose::Ephemerals
+        | Purpose::Dump
         | Purpose::Descendants
         | Purpose::Greeting { .. }
         | Purpose::Survey(_) => Vec::new(),

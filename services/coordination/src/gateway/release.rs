@@ -11,7 +11,9 @@
 //! meanwhile) is asked for again.
 
 use crate::gateway::Gateway;
-use crate::gateway::connection::{Connection, EntrySeq, Part, PartAnswer, Purpose, Read, Reply, Stage, Work};
+use crate::gateway::connection::{
+    Connection, EntrySeq, Part, PartAnswer, Purpose, Read, Reply, Stage, Work, entry_of,
+};
 use crate::gateway::quotas::Quotas;
 use crate::gateway::watchers::Unwatched;
 use crate::wire::{
@@ -79,6 +81,10 @@ impl Gateway {
         }
         if !connection.output.is_empty() {
             let bytes = Bytes::from(std::mem::take(&mut connection.output));
+            if connection.account.waiting() == 0 {
+                connection.took_at = self.now;
+            }
+            self.pool.write(&mut connection.account, bytes.len());
             cx.send(node, Output { bytes });
         }
         if connection.stage == Stage::Closed {
@@ -134,10 +140,13 @@ impl Gateway {
     fn write_reply(&mut self, node: NodeId, reply: Reply) -> bool {
         let Some(connection) = self.connections.get_mut(&node) else { return false };
         let told = write_events(connection, reply.shows);
-        let Some(entry) = connection.queue.pop_front() else { return false };
+        let Some(mut entry) = connection.queue.pop_front() else { return false };
         connection.first = connection.first.next();
         connection.seen = connection.seen.max(reply.shows);
         let zxid = connection.seen;
+        let written = entry.write_bytes;
+        (connection.write_bytes, self.write_bytes) =
+            (connection.write_bytes - written, self.write_bytes - written);
         for (kind, path) in &reply.missed {
             notification(*kind, path, NO_ZXID, &mut connection.output);
         }
@@ -148,7 +157,8 @@ impl Gateway {
             }
         });
         connection.sent += 1;
-        if matches!(entry.work, Work::Read(_)) {
+        if let Work::Read(read) = &mut entry.work {
+            read.leave(&mut connection.account, &mut self.pool);
             connection.reads_under_way = connection.reads_under_way.saturating_sub(1);
         }
         if !connection.queue.is_empty() || !connection.input.is_empty() {
@@ -170,10 +180,11 @@ impl Gateway {
     /// A read that only prepares something has been answered.
     pub(crate) fn advance_blocking_read(&mut self, node: NodeId, seq: EntrySeq) {
         let Some(connection) = self.connections.get_mut(&node) else { return };
-        let Some(entry) = connection.entry(seq) else { return };
-        let Work::Read(read) = &entry.work else { return };
+        let Some(entry) = entry_of(&mut connection.queue, connection.first, seq) else { return };
+        let Work::Read(read) = &mut entry.work else { return };
         let answers: Vec<PartAnswer> = read.parts.iter().filter_map(|part| part.answer.clone()).collect();
-        if matches!(read.purpose, Purpose::Greeting { .. } | Purpose::Survey(_)) {
+        if read.blocks() {
+            read.leave(&mut connection.account, &mut self.pool);
             connection.reads_under_way = connection.reads_under_way.saturating_sub(1);
         }
         let Some(Work::Read(read)) = connection.entry(seq).map(|entry| &entry.work) else { return };
@@ -195,6 +206,7 @@ impl Gateway {
             | Purpose::AddWatch { .. }
             | Purpose::Ephemerals
             | Purpose::Descendants => {}
+            Purpose::Dump => self.dump(node, &answers),
         }
     }
 }
@@ -219,7 +231,7 @@ fn write_events(connection: &mut Connection, bound: u64) -> u64 {
 fn too_old(read: &Read, seen: u64) -> (Vec<usize>, u64) {
     let at_one_moment = match &read.purpose {
         Purpose::Nodes { .. } => true,
-        Purpose::Node { .. } | Purpose::Ephemerals | Purpose::Descendants => false,
+        Purpose::Node { .. } | Purpose::Ephemerals | Purpose::Descendants | Purpose::Dump => false,
         Purpose::SetWatches { .. }
         | Purpose::AddWatch { .. }
         | Purpose::Greeting { .. }
@@ -299,7 +311,7 @@ fn assemble(read: &Read, quotas: &Quotas) -> Option<Reply> {
             body.put_i32(i32::try_from(count).unwrap_or(i32::MAX));
             Some(Reply::new(shows, 0, body))
         }
-        Purpose::Greeting { .. } | Purpose::Survey(_) => None,
+        Purpose::Greeting { .. } | Purpose::Survey(_) | Purpose::Dump => None,
     }
 }
 

@@ -28,23 +28,26 @@ impl Gateway {
     pub(crate) fn parse(&mut self, node: NodeId, cx: &mut Cx<'_, Self>) {
         let Some(connection) = self.connections.get_mut(&node) else { return };
         let input = std::mem::take(&mut connection.input);
-        let mut at = 0;
+        let (mut at, mut had, mut parsable) = (0, 0, 0);
         while let Some(connection) = self.connections.get(&node) {
             let rest = &input[at..];
-            let full = connection.queue.len() >= self.settings.outstanding_max
-                || self.outbox.longest() >= self.settings.window_max;
+            let full = self.is_full(connection);
             let takes = match connection.stage {
                 Stage::New => true,
                 Stage::Connecting | Stage::Closed => false,
                 Stage::Open => !full,
             };
-            if !takes || rest.is_empty() {
+            let is_new = connection.stage == Stage::New;
+            if !takes || rest.is_empty() || (!is_new && !self.takes_turn(node, had)) {
+                parsable = rest.len();
                 break;
             }
-            if connection.stage == Stage::New
-                && let Some(word) = words::word(rest)
-            {
-                return self.on_word(node, word, cx);
+            had += 1;
+            if is_new && let Some(word) = words::word(rest) {
+                if let Some(word) = word.whole(rest) {
+                    return self.on_word(node, word, cx);
+                }
+                break;
             }
             match self.frame(rest) {
                 Frame::Part => break,
@@ -62,6 +65,7 @@ impl Gateway {
         }
         if let Some(connection) = self.connections.get_mut(&node) {
             connection.input = if at == 0 { input } else { input[at..].to_vec() };
+            connection.parsable = parsable;
         }
         self.press_back(node, cx);
     }
@@ -107,7 +111,9 @@ impl Gateway {
     fn push(&mut self, node: NodeId, xid: i32, opcode: i32, work: Work) {
         let now = self.now;
         if let Some(connection) = self.connections.get_mut(&node) {
+            let before = connection.write_bytes;
             connection.push(xid, opcode, now, work);
+            self.write_bytes += connection.write_bytes - before;
         }
     }
 

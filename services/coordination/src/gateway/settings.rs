@@ -3,6 +3,7 @@
 use crate::placement::Placement;
 use kernel::NodeId;
 use mason::Layout;
+use parts::ReplyBounds;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -69,12 +70,13 @@ pub struct Settings {
     pub words: BTreeSet<String>,
     /// A connection that has not shaken hands by then is closed.
     pub handshake_within: Duration,
+    /// What users may be owed. Without a bound nobody has to tell the gateway what they have taken.
+    pub replies: ReplyBounds,
 }
 
 impl Settings {
     /// With ZooKeeper's defaults, and every four-letter word that only reads.
     pub fn new(routes: Routes, placement: Placement) -> Self {
-        let words = "ruok srvr stat mntr envi cons conf dump wchs wchc wchp isro dirs";
         Self {
             layout: Layout::of_birth(routes.proxies.len() as u16, placement.shards()),
             routes,
@@ -96,8 +98,29 @@ impl Settings {
             super_digest: None,
             ttl_allowed: true,
             reap_every: Duration::from_secs(60),
-            words: words.split(' ').map(str::to_owned).collect(),
+            words: Self::words_that_read(),
             handshake_within: Duration::from_secs(10),
+            replies: ReplyBounds::default(),
         }
+    }
+    /// The four-letter words that change nothing.
+    pub fn words_that_read() -> BTreeSet<String> {
+        let words = "ruok srvr stat mntr envi cons conf dump wchs wchc wchp isro dirs gtmk";
+        words.split(' ').map(str::to_owned).collect()
+    }
+
+    /// The words of a list with commas; `*` stands for all of them.
+    pub fn words_of(list: &str) -> BTreeSet<String> {
+        let listed = list.split(',').map(str::trim).filter(|word| !word.is_empty());
+        let mut words = BTreeSet::new();
+        for word in listed {
+            match word {
+                "*" => words.extend(
+                    Self::words_that_read().into_iter().chain(["crst", "srst", "stmk"].map(str::to_owned)),
+                ),
+                word => drop(words.insert(word.to_owned())),
+            }
+        }
+        words
     }
 }

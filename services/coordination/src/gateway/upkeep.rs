@@ -64,6 +64,7 @@ impl Gateway {
         }
         if now.since(self.upkeep.looked) >= LOOK_EVERY {
             self.upkeep.looked = now;
+            self.drop_unread(cx);
             self.drop_stalled(cx);
             // Nobody waits for this one: its answer says how many groups there are.
             cx.multicast(self.settings.routes.proxies.iter().copied().take(1), Barrier { id: 0 });
@@ -125,7 +126,7 @@ impl Gateway {
             let Some(connection) = self.connection_of(told) else { continue };
             if gone.contains(&(session, epoch)) {
                 // Who asked for its end is told when everything that it made is gone.
-                if !connection.queue.iter().any(|entry| entry.opcode == op::CLOSE) {
+                if kernel::planted!(K26) || !connection.queue.iter().any(|entry| entry.opcode == op::CLOSE) {
                     self.close(node, "the session has ended or moved", cx);
                 }
             } else {
@@ -168,7 +169,10 @@ impl Gateway {
             Stage::Open => {
                 let patience = Duration::from_millis(u64::try_from(connection.timeout).unwrap_or(0));
                 let unassured = connection.unassured.front().map_or(Duration::ZERO, |&at| self.now.since(at));
-                connection.queue.front().is_some_and(|entry| self.now.since(entry.since) > patience)
+                // Who still reads the answer before it waits for that, and not for a shard.
+                let reads = connection.account.waiting() > self.pool.bounds().free_bytes;
+                let since = |since: Instant| if reads { since.max(connection.took_at) } else { since };
+                connection.queue.front().is_some_and(|entry| self.now.since(since(entry.since)) > patience)
                     || !kernel::planted!(K14) && unassured > patience * 2 / 3
             }
         });

@@ -5,18 +5,46 @@ use crate::gateway::connection::{Connection, Stage};
 use kernel::{Cx, NodeId};
 use std::fmt::Write;
 
-/// The word at the beginning of a connection. As a frame's length it would be far too long.
-pub(crate) fn word(input: &[u8]) -> Option<[u8; 4]> {
-    input.first_chunk::<4>().copied().filter(|word| word.iter().all(u8::is_ascii_lowercase))
+/// What `gtmk` answers first: ZooKeeper's default.
+pub(super) const TRACE_MASK: u64 = 0o462;
+
+/// Four letters at the beginning of a connection. As a frame's length they would be far too many bytes.
+#[derive(Clone, Copy)]
+pub(crate) struct Word([u8; 4]);
+
+/// The word that the input begins with.
+pub(crate) fn word(input: &[u8]) -> Option<Word> {
+    let letters = input.first_chunk::<4>().copied();
+    letters.filter(|word| word.iter().all(u8::is_ascii_lowercase)).map(Word)
+}
+
+/// A word with what follows it.
+pub(crate) struct Asked {
+    word: String,
+    /// The mask of `stmk`.
+    mask: u64,
+}
+
+impl Word {
+    /// All of it, if all has arrived.
+    pub(crate) fn whole(self, input: &[u8]) -> Option<Asked> {
+        let mask = match &self.0 {
+            b"stmk" => u64::from_be_bytes(*input.get(4..)?.first_chunk::<8>()?),
+            _ => 0,
+        };
+        Some(Asked { word: String::from_utf8_lossy(&self.0).into_owned(), mask })
+    }
 }
 
 impl Gateway {
-    pub(crate) fn on_word(&mut self, node: NodeId, word: [u8; 4], cx: &mut Cx<'_, Self>) {
-        let word = String::from_utf8_lossy(&word).into_owned();
+    pub(crate) fn on_word(&mut self, node: NodeId, asked: Asked, cx: &mut Cx<'_, Self>) {
         let mut text = String::new();
-        if !self.settings.words.contains(&word) {
+        let word = &asked.word;
+        if !self.settings.words.contains(word) {
             text = format!("{word} is not executed because it is not in the whitelist.\n");
-        } else if self.say(&word, &mut text).is_err() {
+        } else if word == "dump" {
+            return self.begin_dump(node, cx);
+        } else if self.say(&asked, &mut text).is_err() {
             text.push('\n');
         }
         if let Some(connection) = self.connections.get_mut(&node) {
@@ -25,9 +53,9 @@ impl Gateway {
         self.close(node, "a four-letter word was answered", cx);
     }
 
-    fn say(&mut self, word: &str, out: &mut String) -> std::fmt::Result {
+    fn say(&mut self, Asked { word, mask }: &Asked, out: &mut String) -> std::fmt::Result {
         let metrics = self.metrics();
-        match word {
+        match word.as_str() {
             "ruok" => write!(out, "imok"),
             "isro" => write!(out, "rw"),
             "srvr" => self.say_server(out),
@@ -41,20 +69,26 @@ impl Gateway {
             "cons" => self.say_connections(out, true),
             "mntr" => {
                 writeln!(out, "zk_version\t{}", self.version())?;
-                writeln!(out, "zk_server_state\t{}", self.settings.mode)?;
-                metrics.rows().iter().try_for_each(|(name, value)| writeln!(out, "zk_{name}\t{value}"))
+                writeln!(out, "zk_server_state\t{}", self.facts.mode)?;
+                let mut rows = metrics.rows().into_iter().chain(self.facts.monitor.iter().cloned());
+                rows.try_for_each(|(name, value)| writeln!(out, "zk_{name}\t{value}"))
             }
             "envi" => {
                 writeln!(out, "Environment:")?;
                 writeln!(out, "zookeeper.version={}", self.version())?;
-                writeln!(out, "ordinate.shards={}", self.settings.placement.shards())
+                writeln!(out, "ordinate.shards={}", self.settings.placement.shards())?;
+                self.facts.environment.iter().try_for_each(|(name, value)| writeln!(out, "{name}={value}"))
             }
             "conf" => self.say_settings(out),
             "dirs" => {
                 writeln!(out, "datadir_size: {}", metrics.total().data_bytes)?;
                 writeln!(out, "logdir_size: 0")
             }
-            "dump" => self.say_sessions(out),
+            "gtmk" => write!(out, "{}", self.trace_mask),
+            "stmk" => {
+                self.trace_mask = *mask;
+                write!(out, "{mask}")
+            }
             "wchs" => {
                 let watching = self.connections.values().filter(|found| !found.watched.is_empty()).count();
                 let paths = self.watchers.paths().count();
@@ -108,15 +142,17 @@ impl Gateway {
         writeln!(out, "Connections: {}", metrics.connections)?;
         writeln!(out, "Outstanding: {}", metrics.outstanding)?;
         writeln!(out, "Zxid: 0x{:x}", metrics.highest_zxid)?;
-        writeln!(out, "Mode: {}", self.settings.mode)?;
+        writeln!(out, "Mode: {}", self.facts.mode)?;
         // ZooKeeper counts the root twice, and its tests know that.
         writeln!(out, "Node count: {}", metrics.total().nodes + 1)
     }
 
     fn say_connections(&self, out: &mut String, all: bool) -> std::fmt::Result {
         self.connections.values().try_for_each(|found| {
-            let Connection { address, received, sent, queue, .. } = found;
-            write!(out, " /{address}:0[1](queued={},recved={received},sent={sent}", queue.len())?;
+            let Connection { address, port, received, sent, queue, .. } = found;
+            let address = if address.contains(':') { format!("[{address}]") } else { address.clone() };
+            let open = u8::from(found.stage == Stage::Open);
+            write!(out, " /{address}:{port}[{open}](queued={},recved={received},sent={sent}", queue.len())?;
             if all && found.stage == Stage::Open {
                 write!(out, ",sid=0x{:x},to={},lzxid=0x{:x}", found.session.0, found.timeout, found.seen)?;
             }
@@ -126,19 +162,16 @@ impl Gateway {
 
     fn say_settings(&self, out: &mut String) -> std::fmt::Result {
         let settings = &self.settings;
+        let (timeout_min, timeout_max) = settings.session_timeouts;
         writeln!(out, "tickTime=2000")?;
+        writeln!(out, "minSessionTimeout={timeout_min}")?;
+        writeln!(out, "maxSessionTimeout={timeout_max}")?;
         writeln!(out, "maxClientCnxns={}", settings.connections_per_address_max)?;
         writeln!(out, "jute.maxbuffer={}", settings.frame_bytes_max)?;
         writeln!(out, "shards={}", settings.placement.shards())?;
         writeln!(out, "groups={}", settings.routes.proxies.len())?;
         writeln!(out, "consistency={:?}", settings.consistency)?;
-        writeln!(out, "extendedTypesEnabled={}", settings.ttl_allowed)
-    }
-
-    fn say_sessions(&self, out: &mut String) -> std::fmt::Result {
-        let open: Vec<&Connection> =
-            self.connections.values().filter(|found| found.stage == Stage::Open).collect();
-        writeln!(out, "Sessions with connections here ({}):", open.len())?;
-        open.iter().try_for_each(|found| writeln!(out, "0x{:x}\t{}ms", found.session.0, found.timeout))
+        writeln!(out, "extendedTypesEnabled={}", settings.ttl_allowed)?;
+        self.facts.settings.iter().try_for_each(|(name, value)| writeln!(out, "{name}={value}"))
     }
 }

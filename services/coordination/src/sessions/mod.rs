@@ -56,6 +56,8 @@ pub struct SessionView<'a> {
     pub timeout: u32,
     /// Milliseconds until it expires unless it is heard from.
     pub expires_in: u64,
+    /// Until when it lives at least, in its group's time.
+    pub deadline: GroupTime,
     /// It has ended, and its nodes are being deleted.
     pub closing: bool,
 }
@@ -118,6 +120,7 @@ impl Sessions {
                 address: &session.address,
                 timeout: session.timeout,
                 expires_in: session.deadline.0.saturating_sub(now.0),
+                deadline: session.deadline,
                 closing: session.closing,
             },
         )
@@ -132,7 +135,8 @@ impl Sessions {
     fn touch(&mut self, id: SessionId, now: GroupTime) {
         let slack = self.settings.slack;
         if let Some(session) = self.sessions.get_mut(&id) {
-            session.deadline = now.plus(u64::from(session.timeout) + u64::from(slack));
+            let timeout = if planted!(K23) { session.timeout / 2 } else { session.timeout };
+            session.deadline = now.plus(u64::from(timeout) + u64::from(slack));
             if !session.queued {
                 session.queued = true;
                 self.deadlines.queue(session.deadline, id);
@@ -229,7 +233,9 @@ impl Sessions {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.closing = true;
         if session.spaces.is_empty() {
-            self.end(id, out);
+            if !planted!(K28) {
+                self.end(id, out);
+            }
         } else {
             let spaces = session.spaces.iter().copied().collect();
             out.follow_up(Body::Bury { session: id, spaces }.written());
@@ -281,7 +287,7 @@ impl mason::Stub for Sessions {
                 spaces
             }
             // Where a session made nodes is not where they are, since they were handed over.
-            Ok(Body::Bury { .. }) if spread.version > 0 => placement.spaces().collect(),
+            Ok(Body::Bury { .. }) if spread.version > 0 && !planted!(K27) => placement.spaces().collect(),
             Ok(Body::Bury { mut spaces, .. }) => {
                 spaces.retain(|space| space.0 < placement.shards());
                 spaces.sort_unstable();
@@ -355,7 +361,7 @@ impl mason::Stub for Sessions {
     }
 
     fn on_clock(&mut self, now: GroupTime, new_leader: bool, out: &mut StubOut) {
-        if new_leader {
+        if new_leader && !planted!(K24) {
             // Nobody listened for an unknown time: everybody gets a whole timeout again.
             let living = self.sessions.iter().filter(|(_, session)| !session.closing);
             let living: Vec<SessionId> = living.map(|(id, _)| *id).collect();
@@ -391,7 +397,9 @@ impl mason::Stub for Sessions {
         let home = |id: SessionId| home_of(id).map_or(self.group, |group| layout.home(group));
         let mut leaving: BTreeMap<Group, Vec<(SessionId, Session)>> = BTreeMap::new();
         // One that is closing is buried from here.
-        let goes = |id: &SessionId, session: &mut Session| home(*id) != self.group && !session.closing;
+        let goes = |id: &SessionId, session: &mut Session| {
+            home(*id) != self.group && (!session.closing || planted!(K29))
+        };
         for (id, session) in self.sessions.extract_if(.., goes) {
             leaving.entry(home(id)).or_default().push((id, session));
         }
@@ -412,6 +420,9 @@ impl mason::Stub for Sessions {
             state::read(&mut JuteInput(page)).map_err(|_| DecodeError::Invalid("page of sessions"))?;
         for (id, session) in sessions {
             self.sessions.insert(id, session);
+            if planted!(K22) {
+                continue;
+            }
             // The clocks of groups have nothing to do with each other: a whole timeout again.
             self.touch(id, now);
         }
@@ -422,13 +433,29 @@ impl mason::Stub for Sessions {
         state::save(self.opened, &self.sessions, out);
     }
 
+    fn digest(&self) -> u64 {
+        state::digest(self.opened, &self.sessions)
+    }
+
     fn load(&mut self, saved: &[u8]) -> Result<(), DecodeError> {
         let invalid = |_| DecodeError::Invalid("saved sessions");
         (self.opened, self.sessions) = state::load(saved).map_err(invalid)?;
         self.deadlines = Deadlines::default();
+        if planted!(K20) {
+            self.opened = 0;
+        }
         for (id, session) in &mut self.sessions {
             if planted!(K02) {
                 session.deadline = GroupTime(0);
+            }
+            if planted!(K18) {
+                session.spaces.clear();
+            }
+            if planted!(K19) {
+                session.closing = false;
+            }
+            if planted!(K21) {
+                session.epoch = ConnectionEpoch(1);
             }
             session.queued = !session.closing;
             if session.queued {

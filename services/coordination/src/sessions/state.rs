@@ -43,6 +43,25 @@ pub(crate) fn save(opened: u64, sessions: &BTreeMap<SessionId, Session>, out: &m
     write(sessions.iter(), out);
 }
 
+/// Of everything that must be alike on all replicas; field by field, since what the encoding left out would be left out here.
+pub(crate) fn digest(opened: u64, sessions: &BTreeMap<SessionId, Session>) -> u64 {
+    let mut bytes = Vec::with_capacity(8 + sessions.len() * SESSION_BYTES);
+    bytes.extend_from_slice(&opened.to_le_bytes());
+    for (id, session) in sessions {
+        let Session { password, epoch, origin, address, timeout, deadline, spaces, closing, queued } =
+            session;
+        bytes.extend_from_slice(password);
+        origin.write(&mut bytes);
+        bytes.extend_from_slice(address.as_bytes());
+        // One that is closing has no use for its place in the queue.
+        let flags = u64::from(*closing) << 1 | u64::from(*queued || *closing);
+        let numbers = [id.0, epoch.0, u64::from(*timeout), deadline.0, flags, spaces.len() as u64];
+        numbers.iter().for_each(|number| bytes.extend_from_slice(&number.to_le_bytes()));
+        spaces.iter().for_each(|space| bytes.extend_from_slice(&space.0.to_le_bytes()));
+    }
+    xxhash_rust::xxh3::xxh3_64(&bytes)
+}
+
 /// About what one takes where it is written.
 pub(crate) const SESSION_BYTES: usize = 128;
 

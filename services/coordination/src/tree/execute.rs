@@ -121,6 +121,23 @@ impl Znodes {
         paths
     }
 
+    /// All sessions and their ephemeral nodes that live here, until `out` is longer than `len_max`; a byte before them
+    /// says whether that left some out.
+    pub(crate) fn write_owners(&self, len_max: usize, out: &mut Vec<u8>) {
+        let at = out.len();
+        out.push(0);
+        for (session, owned) in &self.ephemerals {
+            for node in owned.iter().filter_map(|&index| self.table.at(index)) {
+                if out.len() > len_max {
+                    out[at] = 1;
+                    return;
+                }
+                out.put_u64(session.0);
+                out.put_text(node.path());
+            }
+        }
+    }
+
     pub(crate) fn execute_body(
         &mut self,
         body: &Bytes,

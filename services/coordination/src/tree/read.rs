@@ -50,6 +50,10 @@ impl Znodes {
                 let owned = self.graves(session).into_iter().filter(|path| path.starts_with(prefix));
                 owned.for_each(|path| out.put_text(path));
             }
+            Query::Owners { bytes_max } => {
+                begin(0, out);
+                self.write_owners(out.len() + bytes_max as usize, out);
+            }
             Query::Descendants { path } => {
                 begin(0, out);
                 let below = |found: &&str| {

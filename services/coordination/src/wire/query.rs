@@ -55,6 +55,11 @@ pub enum Query<'a> {
         /// The beginning of their paths.
         prefix: &'a str,
     },
+    /// All sessions' ephemeral nodes.
+    Owners {
+        /// Bytes of the answer, about, at most.
+        bytes_max: u32,
+    },
     /// How many nodes this shard has below a path.
     Descendants {
         /// The path.
@@ -101,6 +106,7 @@ const DESCENDANTS: u8 = 6;
 const REAPABLE: u8 = 7;
 const SIZES: u8 = 8;
 const QUOTAS: u8 = 9;
+const OWNERS: u8 = 10;
 
 fn put_texts(texts: &[&str], out: &mut Vec<u8>) {
     out.put_count(texts.len());
@@ -143,6 +149,10 @@ impl<'a> Query<'a> {
                 out.push(EPHEMERALS);
                 out.put_u64(session.0);
                 out.put_text(prefix);
+            }
+            Self::Owners { bytes_max } => {
+                out.push(OWNERS);
+                out.put_i32(*bytes_max as i32);
             }
             Self::Descendants { path } => {
                 out.push(DESCENDANTS);
@@ -187,6 +197,7 @@ impl<'a> Query<'a> {
             },
             FORGET => Self::Forget { through: WatchSeq(input.u64()?), paths: input.texts()? },
             EPHEMERALS => Self::Ephemerals { session: SessionId(input.u64()?), prefix: input.text()? },
+            OWNERS => Self::Owners { bytes_max: input.i32()? as u32 },
             DESCENDANTS => Self::Descendants { path: input.text()? },
             REAPABLE => Self::Reapable { now: input.u64()?, limit: input.u16()? },
             SIZES => Self::Sizes,

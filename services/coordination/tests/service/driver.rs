@@ -1,14 +1,15 @@
 //! A cluster in memory, without the engine: gateways, stubs and shards on several hosts, and one order that every host
 //! executes at its own pace, as the dice say.
 
+use coordination::gateway::HostCall;
 use coordination::{Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
 use kernel::{
-    Bytes, Cx, Effect, Effects, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role, Situation,
-    Wall,
+    Bytes, Cx, Effect, Effects, Encode, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role,
+    Situation, Wall,
 };
 use mason::client::{
     Answer, Answers, BarrierPassed, ClientIn, Connected, ConnectionIn, Disconnected, Elsewhere, Input,
-    Notice, Progress, ReadAnswer, ReadAnswers, Told,
+    Notice, Progress, ReadAnswer, ReadAnswers, Taken, Told,
 };
 use mason::proxy::ProxyIn;
 use mason::shard::ShardIn;
@@ -36,7 +37,7 @@ struct Server {
     at: usize,
     executed: u64,
     /// Reads that wait: log length that must be reached, least stamp, reads.
-    reads: VecDeque<(usize, u64, NodeId, Vec<mason::shard::Query>)>,
+    reads: VecDeque<(usize, u64, NodeId, Vec<(mason::shard::Query, u64)>)>,
     readers: Vec<NodeId>,
     told: u64,
 }
@@ -52,6 +53,8 @@ struct Host {
     gateway: Gateway,
     node: NodeId,
     effects: Effects<Mason>,
+    /// Its gateway waits for its next turn.
+    turn_due: bool,
     servers: Vec<Server>,
 }
 
@@ -66,6 +69,8 @@ pub(crate) struct Cluster {
     stamp: u64,
     /// What was written to connections.
     outputs: BTreeMap<NodeId, Vec<u8>>,
+    /// How much that was, since they came.
+    written: BTreeMap<NodeId, u64>,
     pub(crate) closed: BTreeMap<NodeId, String>,
     pub(crate) paused: BTreeMap<NodeId, bool>,
     next_place: u32,
@@ -134,6 +139,7 @@ impl Cluster {
                 gateway: Gateway::new(settings),
                 node: NodeId::new(HostId(host as u32 + 1), Place(1)),
                 effects: Effects::new(Position(0), false),
+                turn_due: false,
                 servers: servers.collect(),
             }
         });
@@ -146,6 +152,7 @@ impl Cluster {
             numbers: vec![0; usize::from(shape.shards)],
             stamp: 0,
             outputs: BTreeMap::new(),
+            written: BTreeMap::new(),
             closed: BTreeMap::new(),
             paused: BTreeMap::new(),
             next_place: 1000,
@@ -168,7 +175,12 @@ impl Cluster {
 
     /// The host's server says where the gateway is to be reached.
     pub(crate) fn advertise(&mut self, host: usize, body: Vec<u8>) {
-        self.call(host, |gateway, cx| gateway.on_request(RequestId(0), body.into(), cx));
+        self.host_call(host, HostCall { operation: Some(body.into()), facts: None });
+    }
+
+    /// A call of the host's server.
+    pub(crate) fn host_call(&mut self, host: usize, call: HostCall) {
+        self.call(host, |gateway, cx| gateway.on_request(RequestId(0), call.encoded().into(), cx));
         self.settle();
     }
 
@@ -196,6 +208,7 @@ impl Cluster {
                     self.deliver(host, to, message);
                 }
                 Effect::Reject { reason } => self.rejected.push(reason),
+                Effect::SetTimer { after, .. } if after.as_millis() < 50 => self.hosts[host].turn_due = true,
                 _ => {}
             }
         }
@@ -232,12 +245,9 @@ impl Cluster {
             Message::Shard(ShardIn::Read(read)) => {
                 let (space, length) = ((to.place().0 - 200) as usize, self.log.len());
                 let reader = self.hosts[host].node;
-                self.hosts[host].servers[space].reads.push_back((
-                    length,
-                    read.at_least.0,
-                    reader,
-                    read.reads,
-                ));
+                let limits = read.limits.unwrap_or_default().into_iter().chain(std::iter::repeat(u64::MAX));
+                let reads = read.reads.into_iter().zip(limits).collect();
+                self.hosts[host].servers[space].reads.push_back((length, read.at_least.0, reader, reads));
             }
             Message::Shard(ShardIn::Attach(_)) => {
                 let (space, reader) = ((to.place().0 - 200) as usize, self.hosts[host].node);
@@ -246,6 +256,7 @@ impl Cluster {
                 server.readers.push(reader);
             }
             Message::Connection(ConnectionIn::Output(output)) => {
+                *self.written.entry(to).or_default() += output.bytes.len() as u64;
                 self.outputs.entry(to).or_default().extend_from_slice(&output.bytes);
             }
             Message::Connection(ConnectionIn::Close(close)) => {
@@ -424,16 +435,18 @@ impl Cluster {
     fn answer_reads(&mut self, host: usize, space: usize) {
         let server = &mut self.hosts[host].servers[space];
         let Some((.., reader, reads)) = server.reads.pop_front() else { return };
-        let answers = reads.into_iter().map(|query| {
+        let (mut answers, mut withheld) = (Vec::new(), Vec::new());
+        for (query, limit) in reads {
             let mut body = Vec::new();
             server.znodes.read(reader, &query.body, &mut body);
-            ReadAnswer { tag: query.tag, body: body.into() }
-        });
-        let (answers, executed) = (answers.collect(), Stamp(server.executed));
-        self.tell(
-            host,
-            ClientIn::from(ReadAnswers { space: Space(space as u16), executed, answers, refused: None }),
-        );
+            if body.len() as u64 > limit {
+                withheld.push((query.tag, body.len() as u64));
+            } else {
+                answers.push(ReadAnswer { tag: query.tag, body: body.into() });
+            }
+        }
+        let (space, executed, withheld) = (Space(space as u16), Stamp(server.executed), Some(withheld));
+        self.tell(host, ClientIn::from(ReadAnswers { space, executed, answers, refused: None, withheld }));
     }
 
     /// Nothing is left to execute: everything up to the last stamp is covered.
@@ -476,11 +489,25 @@ impl Cluster {
             if idle >= 3 * hosts * shards {
                 // The dice may have passed somebody over.
                 let all = (0..hosts).flat_map(|host| (0..shards).map(move |space| (host, space)));
-                if all.collect::<Vec<_>>().into_iter().any(|(host, space)| self.serve(host, space)) {
+                let served = all.collect::<Vec<_>>().into_iter().any(|(host, space)| self.serve(host, space));
+                if served || self.next_turns() {
                     idle = 0;
                 }
             }
         }
+    }
+
+    /// Gateways that have put something off go on; false if none has.
+    fn next_turns(&mut self) -> bool {
+        let due: Vec<usize> = (0..self.hosts.len()).filter(|&host| self.hosts[host].turn_due).collect();
+        self.now.0 += if due.is_empty() { 0 } else { 1_000_000 };
+        for &host in &due {
+            self.hosts[host].turn_due = false;
+            self.call(host, |gateway, cx| {
+                gateway.on_timer(coordination::gateway::GatewayTimer::Turn, cx);
+            });
+        }
+        !due.is_empty()
     }
 
     /// Time passes; gateways and groups notice every 50 ms.
@@ -510,7 +537,7 @@ impl Cluster {
     pub(crate) fn connect(&mut self, host: usize) -> NodeId {
         let node = NodeId::new(HostId(host as u32 + 1), Place(self.next_place));
         self.next_place += 1;
-        let message = Connected { address: "10.1.2.3".to_owned(), certificate: None };
+        let message = Connected { address: "10.1.2.3".to_owned(), certificate: None, port: Some(40_000) };
         self.call(host, |gateway, cx| gateway.on_message(node, message.into(), cx));
         node
     }
@@ -524,6 +551,29 @@ impl Cluster {
     pub(crate) fn disconnect(&mut self, node: NodeId) {
         let host = node.host().0 as usize - 1;
         self.call(host, |gateway, cx| gateway.on_message(node, Disconnected {}.into(), cx));
+    }
+
+    /// A connection's user has taken so much since it came.
+    pub(crate) fn taken(&mut self, node: NodeId, bytes: u64) {
+        let host = node.host().0 as usize - 1;
+        self.call(host, |gateway, cx| gateway.on_message(node, Taken { bytes }.into(), cx));
+    }
+
+    /// See [`Gateway::answers_held`].
+    pub(crate) fn answers_held(&self, node: NodeId) -> (usize, usize) {
+        let gateway = &self.hosts[node.host().0 as usize - 1].gateway;
+        let held = gateway.answers_held().find(|(of, ..)| *of == node);
+        held.map_or((0, 0), |(_, bytes, reads)| (bytes, reads))
+    }
+
+    /// How much was written to a connection since it came.
+    pub(crate) fn written(&self, node: NodeId) -> u64 {
+        self.written.get(&node).copied().unwrap_or(0)
+    }
+
+    /// How much of it was not heard.
+    pub(crate) fn unheard(&self, node: NodeId) -> usize {
+        self.outputs.get(&node).map_or(0, Vec::len)
     }
 
     /// Takes what was written to a connection.

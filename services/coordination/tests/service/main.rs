@@ -3,6 +3,7 @@
 mod client;
 mod driver;
 mod requests;
+mod room;
 mod sessions;
 mod storm;
 mod watches;

@@ -149,6 +149,12 @@ impl Job for Fetch {
         self.see(slot);
         let part = &mut self.parts[slot];
         match answer {
+            // More than a response holds: the next one begins with it.
+            Answer::Entries(Entries { tail, rows, .. })
+                if self.bytes > 0 && self.bytes + rows.len() > RESPONSE_BYTES_MAX =>
+            {
+                part.tail = Some(tail);
+            }
             Answer::Entries(Entries { first, next, tail, sealed, rows }) if first == part.next => {
                 (part.next, part.tail, part.sealed) = (next, Some(tail), sealed);
                 if next > first {

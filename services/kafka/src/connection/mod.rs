@@ -97,6 +97,8 @@ pub struct Connection {
     next_request: u64,
     calls: BTreeMap<u64, Target>,
     next_call: u64,
+    /// The client has not taken the responses before: no other is made.
+    held: bool,
     /// Reads that wait at the end of a topic, also for a Fetch that has been answered since: the next one takes them over.
     watches: BTreeMap<Arc<str>, Watch>,
 }
@@ -205,6 +207,7 @@ impl Connection {
             next_request: 0,
             calls: BTreeMap::new(),
             next_call: 0,
+            held: false,
             watches: BTreeMap::new(),
         }
     }
@@ -212,7 +215,12 @@ impl Connection {
     /// True while no more is to be read from the client.
     pub fn is_full(&self) -> bool {
         let bytes: usize = self.queue.iter().map(|waiting| waiting.job.bytes()).sum();
-        self.queue.len() >= REQUESTS_MAX || bytes >= APPENDED_BYTES_MAX
+        self.held || self.queue.len() >= REQUESTS_MAX || bytes >= APPENDED_BYTES_MAX
+    }
+
+    /// Whether to begin with no other response, because the client has not taken those before.
+    pub fn hold(&mut self, held: bool) {
+        self.held = held;
     }
 
     /// A request has come, without the length before it.
@@ -385,7 +393,12 @@ impl Connection {
     /// Answers what is done, and turns to what comes next.
     fn advance(&mut self, brokers: &Brokers, now: Instant, out: &mut Outgoing) -> Result<(), Fault> {
         loop {
-            while !self.queue.is_empty() {
+            while let Some(first) = self.queue.front() {
+                // One response is made at a time: whether there is room for the next is known when this one was written.
+                let is_begun = first.until.is_some() || !first.job.waits_its_turn();
+                if !is_begun && (self.held || out.bytes.len() >= RESPONSE_BYTES_MAX / 2) {
+                    break;
+                }
                 self.ask(0, now, out);
                 let mut cx = JobCx { now, settings: self.settings, calls: Vec::new(), watches: Vec::new() };
                 self.queue[0].job.poll(&mut cx);

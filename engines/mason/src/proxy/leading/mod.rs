@@ -300,7 +300,7 @@ impl Lead {
         let (mut items, mut page) = (Vec::new(), PageBudget::new(frame.parameters.batch_bytes_max));
         while let Some(item) = self.queue.front()
             && items.len() < frame.parameters.batch_operations_max
-            && (page.admits(bytes_of(item)) || planted!(M22))
+            && (page.admits(bytes_of(item)) || planted!(M36))
         {
             self.queue_bytes -= item.operation.body.len();
             items.extend(self.queue.pop_front());
@@ -526,7 +526,8 @@ impl Lead {
         let known = |server| self.durable.get(&(space, server)).copied().unwrap_or(Number(0));
         let mut numbers: Vec<Number> = servers.iter().copied().map(known).collect();
         numbers.sort_unstable_by(|a, b| b.cmp(a));
-        numbers.get((servers.len().saturating_sub(1)) / 2).copied().unwrap_or(Number(0))
+        let spare = usize::from(kernel::planted!(M23));
+        numbers.get((servers.len().saturating_sub(1) / 2).saturating_sub(spare)).copied().unwrap_or(Number(0))
     }
 
     /// Those of the log, and no others.

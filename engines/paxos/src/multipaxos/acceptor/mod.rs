@@ -201,6 +201,21 @@ impl Acceptor {
         self.votes.iter().map(|(slot, vote)| (slot, vote.ballot, &vote.value))
     }
 
+    /// Its last vote in a slot, for invariants.
+    pub fn vote(&self, slot: Slot) -> Option<(Ballot, &Value)> {
+        self.votes.get(slot).map(|vote| (vote.ballot, &vote.value))
+    }
+
+    /// Votes below are forgotten.
+    pub fn truncated_below(&self) -> Slot {
+        self.summary.as_ref().map_or(Slot(0), |summary| summary.truncated_below)
+    }
+
+    /// The slots whose votes it takes for chosen, for invariants.
+    pub fn executed(&self) -> Range<Slot> {
+        self.executed.clone()
+    }
+
     fn active(&mut self) -> Option<&mut Summary> {
         self.summary.as_mut().filter(|summary| (summary.active && !self.refused) || planted!(P22))
     }
@@ -346,7 +361,7 @@ impl Acceptor {
         let (mut votes, mut page, mut more) = (Vec::new(), PageBudget::new(page_bytes), None);
         for (slot, vote) in self.votes.iter_from(message.from) {
             if !page.admits(vote.value.size() + VOTE_BYTES) {
-                more = Some(slot);
+                more = Some(if planted!(P33) { slot.next() } else { slot });
                 break;
             }
             votes.push(leader::ReportedVote { slot, ballot: vote.ballot, value: vote.value.clone() });
@@ -372,7 +387,7 @@ impl Acceptor {
         let replica = self.replica;
         let Phase2a { ballot, slot, value } = message;
         let Some(summary) = self.active() else { return };
-        if ballot < summary.promised {
+        if ballot < summary.promised && !planted!(P32) {
             let promised = summary.promised;
             return cx.send(from, proxy_leader::Nack { slot, promised });
         }
@@ -430,7 +445,9 @@ impl Acceptor {
         }
         if message.version > summary.sealed {
             summary.sealed = message.version;
-            cx.append(&AcceptorRecord::Sealed { version: message.version });
+            if !planted!(P34) {
+                cx.append(&AcceptorRecord::Sealed { version: message.version });
+            }
         }
         cx.send_durable(from, leader::Sealed { ballot: message.ballot, version: message.version });
     }
@@ -457,11 +474,15 @@ impl Acceptor {
             return;
         }
         summary.truncated_below = below;
-        let record = AcceptorRecord::Summary(summary.clone());
+        let mut summary = summary.clone();
+        if planted!(P41) {
+            summary.promised = Ballot::ZERO;
+        }
+        let record = AcceptorRecord::Summary(summary);
         self.votes.advance(below);
         let kept = cx.append(&record);
         let oldest = self.votes.iter().map(|(_, vote)| vote.position).min().unwrap_or(kept);
-        cx.trim(oldest.min(kept));
+        cx.trim(if planted!(P29) { kept } else { oldest.min(kept) });
         cx.mark("acceptor.truncated");
     }
 }

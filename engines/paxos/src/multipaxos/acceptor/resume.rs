@@ -5,7 +5,7 @@
 
 use super::{Acceptor, AcceptorRecord, Executed, Resume};
 use crate::multipaxos::replica;
-use kernel::{Cx, NodeId, PageBudget};
+use kernel::{Cx, NodeId, PageBudget, planted};
 
 impl Acceptor {
     pub(super) fn on_executed(&mut self, message: &Executed, cx: &mut Cx<'_, Self>) {
@@ -22,7 +22,7 @@ impl Acceptor {
     pub(super) fn on_resume(&mut self, replica: NodeId, message: &Resume, cx: &mut Cx<'_, Self>) {
         let (executed, page_bytes) = (self.executed.clone(), self.parameters.page_bytes);
         let (mut values, mut page, mut slot) = (Vec::new(), PageBudget::new(page_bytes), message.from);
-        while executed.contains(&slot)
+        while (executed.contains(&slot) || planted!(P37))
             && let Some(vote) = self.votes.get(slot)
             && page.admits(vote.value.size())
         {

@@ -149,7 +149,8 @@ impl Leader {
         }
         self.round = ballot.round;
         self.highest = self.highest.max(ballot);
-        let position = cx.append(&LeaderRecord { round: ballot.round });
+        let position =
+            if planted!(P35) { cx.cursor() } else { cx.append(&LeaderRecord { round: ballot.round }) };
         cx.trim(position);
         self.round_position = Some(position);
         cx.mark("leader.began_phase1");

@@ -262,6 +262,16 @@ impl<S: StateMachine> Replica<S> {
         self.state.digest.value()
     }
 
+    /// Below which number each client is taken to have every answer, for invariants.
+    pub fn acknowledged(&self) -> impl Iterator<Item = (SessionId, parts::Sequence)> {
+        self.state.sessions.acknowledged()
+    }
+
+    /// A digest of what is kept for clients, so that nothing is executed twice.
+    pub fn sessions_digest(&self) -> u64 {
+        self.state.sessions.digest()
+    }
+
     /// The slot after which half of the others, at least, stood otherwise: this replica has stopped.
     pub fn diverged(&self) -> Option<Slot> {
         self.checkpoints.diverged()
@@ -330,7 +340,8 @@ impl<S: StateMachine> Role for Replica<S> {
             ReplicaIn::Describe(Describe {}) if self.joining || self.is_resuming() => {}
             ReplicaIn::Describe(Describe {}) => {
                 let configurations = Some(self.state.configurations.clone());
-                cx.send(from, self.describe(configurations, cx.now()));
+                // A snapshot that it tells of counts only when it is durable.
+                cx.send_durable(from, self.describe(configurations, cx.now()));
             }
         }
     }
@@ -399,6 +410,9 @@ impl<S: StateMachine> Replica<S> {
         self.reported = Some((self.state.executed, self.snapshot_through()));
         if let Some(ballot) = self.leader.filter(|_| !self.joining) {
             // What a leader learns here it may rely on: a snapshot counts only when it is durable.
+            if planted!(P39) {
+                return cx.send(ballot.leader, self.describe(None, cx.now()));
+            }
             cx.send_durable(ballot.leader, self.describe(None, cx.now()));
         }
     }

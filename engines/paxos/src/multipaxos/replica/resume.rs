@@ -106,7 +106,8 @@ impl<S: StateMachine> Replica<S> {
         }
         if let Some(acceptor) = self.acceptor_here(cx) {
             self.resume.told = executed;
-            cx.send(acceptor, acceptor::Executed { from, below: executed });
+            let below = if planted!(P36) { executed.next() } else { executed };
+            cx.send(acceptor, acceptor::Executed { from, below });
         }
     }
 }

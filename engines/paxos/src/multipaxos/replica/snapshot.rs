@@ -139,6 +139,9 @@ impl<S: StateMachine> Replica<S> {
             && let Some(writer) = self.due_snapshot(cx)
         {
             let begin = cx.append(&ReplicaRecord::Begin { through: writer.through });
+            if planted!(P28) {
+                self.snapshots.durable_through = writer.through;
+            }
             self.snapshots.job = Some(Job::Writing { writer, begin, stepped_at: cx.now() });
         }
         let Some(Job::Writing { writer, begin, stepped_at }) = &mut self.snapshots.job else { return };
@@ -152,8 +155,8 @@ impl<S: StateMachine> Replica<S> {
             return cx.set_timer(super::ReplicaTimer::Snapshot, CHUNK_EVERY);
         }
         let (begin, through) = (*begin, writer.through);
-        cx.append(&ReplicaRecord::End);
-        cx.trim(begin);
+        let end = cx.append(&ReplicaRecord::End);
+        cx.trim(if planted!(P42) { end } else { begin });
         cx.mark("replica.wrote_a_snapshot");
         self.snapshots.durable_through = through;
         self.snapshots.job = None;

@@ -1,0 +1,163 @@
+//! The way out to clients: what waits for whom, who takes nothing, and who is cut off for it.
+
+use super::{Client, ClientIndex, Clients, Outside, give_back};
+use crate::front_end::{CloseReason, Room};
+use kernel::{Family, Instant};
+use std::time::Duration;
+
+const TOO_SLOW: CloseReason = CloseReason("does not read what it is sent");
+const UNREAD: CloseReason = CloseReason("has read nothing for long while answers wait");
+/// A session is told what its client has taken, when it is so much.
+const TAKEN_TOLD_BYTES: u64 = 4 << 10;
+/// How often it is looked who takes nothing, while something waits.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What a client was sent and has taken.
+#[derive(Default)]
+pub(super) struct Tally {
+    /// Bytes that the socket has taken since the client came.
+    pub(super) taken: u64,
+    /// As the session knows it.
+    told: u64,
+    /// The session is to be told.
+    listed: bool,
+    /// The longest that was written at once since nothing waited: one answer may be of any size.
+    largest: usize,
+    /// When something was taken last, or something came to wait.
+    moved_at: Instant,
+}
+
+impl Tally {
+    /// So much was written at once.
+    pub(super) fn write(&mut self, bytes: usize) {
+        self.largest = self.largest.max(bytes);
+    }
+}
+
+impl<F: Family> Client<F> {
+    /// What it may be sent before it takes what waits.
+    fn bound(&self, output_bytes_max: usize) -> usize {
+        output_bytes_max.saturating_add(self.tally.largest)
+    }
+}
+
+impl<F: Family> Clients<F> {
+    pub(super) fn room_of(&self, front_end: usize) -> Room {
+        let port = &self.ports[front_end];
+        let left = port.limits.output_bytes_max_total.saturating_sub(port.held_bytes);
+        Room { of_client: port.limits.output_bytes_max, of_port: left }
+    }
+
+    /// Tells the port what a client's buffers have become.
+    pub(super) fn recount(&mut self, index: ClientIndex) {
+        let Some(client) = &mut self.table[index.0] else { return };
+        let port = &mut self.ports[client.front_end];
+        let held = client.held_bytes();
+        port.held_bytes = port.held_bytes + held - client.counted_bytes;
+        client.counted_bytes = held;
+    }
+
+    pub(super) fn enforce_output_bounds(&mut self, index: ClientIndex, outside: &mut Outside<'_>) {
+        let Some(client) = &self.table[index.0] else { return };
+        let port = client.front_end;
+        let limits = self.ports[port].limits;
+        let too_slow = |client: &Client<F>| client.unsent_bytes() > client.bound(limits.output_bytes_max);
+        if too_slow(client) {
+            self.write_out(index, outside);
+            if self.table[index.0].as_ref().is_some_and(too_slow) {
+                self.close(index, TOO_SLOW, outside);
+            }
+        }
+        if self.ports[port].held_bytes > limits.output_bytes_max_total {
+            self.flush(outside);
+            while self.ports[port].held_bytes > limits.output_bytes_max_total {
+                let held = |index: &usize| self.table[*index].as_ref().map_or(0, Client::held_bytes);
+                let of_port =
+                    |index: &usize| self.table[*index].as_ref().is_some_and(|c| c.front_end == port);
+                let Some(slowest) = (0..self.table.len()).filter(of_port).max_by_key(held) else { return };
+                self.close(ClientIndex(slowest), TOO_SLOW, outside);
+            }
+        }
+    }
+
+    /// Writes what sessions have written, one write a connection, and tells them what their clients have taken.
+    pub(crate) fn flush(&mut self, outside: &mut Outside<'_>) {
+        let mut dirty = std::mem::take(&mut self.dirty);
+        for index in dirty.drain(..) {
+            self.write_out(index, outside);
+        }
+        // Closing a connection may have made others dirty, through what their sessions share.
+        dirty.append(&mut self.dirty);
+        self.dirty = dirty;
+        for index in std::mem::take(&mut self.taken) {
+            let Some(client) = &mut self.table[index.0] else { continue };
+            if std::mem::take(&mut client.tally.listed) {
+                client.tally.told = client.tally.taken;
+                self.call(index, outside, |session, cx| session.on_taken(cx));
+            }
+        }
+    }
+
+    pub(crate) fn has_output(&self) -> bool {
+        !self.dirty.is_empty() || !self.taken.is_empty()
+    }
+
+    pub(super) fn write_out(&mut self, index: ClientIndex, outside: &mut Outside<'_>) {
+        let Some(client) = &mut self.table[index.0] else { return };
+        client.dirty = false;
+        let waited = !client.backlog.is_empty();
+        let outcome = client.send();
+        if !client.output.is_empty() {
+            client.output.clear();
+            give_back(&mut self.pool, std::mem::take(&mut client.output));
+        }
+        let Ok((taken, all)) = outcome else {
+            return self.close(index, CloseReason("connection broken"), outside);
+        };
+        outside.metrics.bytes_out += taken as u64;
+        let tally = &mut client.tally;
+        tally.taken += taken as u64;
+        if all {
+            tally.largest = 0;
+        }
+        if taken > 0 || !waited {
+            tally.moved_at = outside.now;
+        }
+        let much = tally.taken - tally.told >= TAKEN_TOLD_BYTES;
+        if (much || (all && waited)) && !tally.listed {
+            tally.listed = true;
+            self.taken.push(index);
+        }
+        if all && let Some(reason) = client.flags.finish {
+            return self.close(index, reason, outside);
+        }
+        if !all {
+            self.look_at.get_or_insert(outside.now + LOOK_EVERY);
+        }
+        let limits = &self.ports[client.front_end].limits;
+        let may_read = !client.flags.paused && client.unsent_bytes() <= limits.output_bytes_max / 4;
+        if may_read && client.readable && !client.listed {
+            client.listed = true;
+            self.readable.push_back(index);
+        }
+        self.recount(index);
+    }
+
+    /// Closes connections whose clients have taken nothing for long though something waits.
+    pub(super) fn look_for_unread(&mut self, outside: &mut Outside<'_>) {
+        if self.look_at.is_none_or(|at| at > outside.now) {
+            return;
+        }
+        self.look_at = None;
+        for index in (0..self.table.len()).map(ClientIndex) {
+            let Some(client) = self.table[index.0].as_ref().filter(|it| !it.backlog.is_empty()) else {
+                continue;
+            };
+            self.look_at = Some(outside.now + LOOK_EVERY);
+            let limit = self.ports[client.front_end].limits.unread_for_max;
+            if outside.now.since(client.tally.moved_at) >= limit {
+                self.close(index, UNREAD, outside);
+            }
+        }
+    }
+}

@@ -1,0 +1,340 @@
+//! One replicated log: votes that were told are durable, what is executed was chosen by a quorum of them, and nothing is forgotten
+//! that too few have in durable snapshots.
+
+use super::acceptor::AcceptorDisk;
+use super::snapshots::{Snapshots, Written};
+use kernel::{Bytes, Decode, HostId, NodeId, Position, StateMachine, invariant};
+use parts::{Ballot, Sequence, SessionId, Slot, Tally};
+use paxos::multipaxos::acceptor::{Acceptor, AcceptorIn, AcceptorRecord};
+use paxos::multipaxos::batcher::BatcherIn;
+use paxos::multipaxos::leader::{LeaderIn, LeaderRecord};
+use paxos::multipaxos::proxy_leader::ProxyLeaderIn;
+use paxos::multipaxos::replica::{Replica, ReplicaIn, ReplicaRecord};
+use paxos::{Configuration, Member, Message, Value};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What has become of one log.
+#[derive(Debug, Default)]
+pub(crate) struct LogAudit {
+    acceptors: BTreeMap<NodeId, AcceptorDisk>,
+    replicas: BTreeMap<NodeId, Snapshots<Slot>>,
+    /// The rounds that leaders' disks have.
+    rounds: BTreeMap<NodeId, u64>,
+    /// What was ever voted for in each slot, and by whom durably.
+    proposals: BTreeMap<Slot, BTreeMap<Ballot, Proposal>>,
+    /// What was executed in each slot.
+    chosen: BTreeMap<Slot, Value>,
+    /// Of a replica after each slot: of the machine, and of everything executed, answered and kept for clients.
+    digests: BTreeMap<Slot, (u64, u64, u64)>,
+    configurations: BTreeMap<u64, Configuration>,
+    executed: BTreeMap<NodeId, Slot>,
+    /// How far each acceptor's word of what is chosen was looked at, and below what its votes were.
+    believed: BTreeMap<NodeId, (Slot, Slot)>,
+    truncated: BTreeMap<NodeId, Slot>,
+    /// Below which of its commands each client has said that it has every answer.
+    acknowledged: BTreeMap<SessionId, Sequence>,
+    /// The furthest that a leader has had forgotten.
+    truncation: Slot,
+}
+
+#[derive(Debug)]
+struct Proposal {
+    value: Value,
+    voters: BTreeSet<NodeId>,
+}
+
+/// True if a message makes a promise that has to be kept.
+pub(crate) fn is_claim(message: &Message) -> bool {
+    match message {
+        Message::Leader(message) => matches!(
+            message,
+            LeaderIn::Phase1b(_)
+                | LeaderIn::Executed(_)
+                | LeaderIn::Sealed(_)
+                | LeaderIn::Enlist(_)
+                | LeaderIn::Heartbeat(_)
+        ),
+        Message::ProxyLeader(message) => matches!(message, ProxyLeaderIn::Phase2b(_)),
+        Message::Replica(message) => matches!(message, ReplicaIn::Resumed(_) | ReplicaIn::Entries(_)),
+        Message::Acceptor(message) => matches!(message, AcceptorIn::Blank(_) | AcceptorIn::Phase1a(_)),
+        Message::Batcher(message) => matches!(message, BatcherIn::Submit(_)),
+        Message::Unbatcher(_) | Message::Client(_) => false,
+    }
+}
+
+fn read<T: Decode>(record: &Bytes) -> T {
+    T::decoded(record).expect("a journal holds what its role wrote")
+}
+
+/// Which role a record is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Journal {
+    Acceptor,
+    Replica,
+    Leader,
+    /// One that nobody relies on.
+    Other,
+}
+
+impl LogAudit {
+    pub(crate) fn on_durable(&mut self, journal: Journal, node: NodeId, position: Position, record: &Bytes) {
+        match journal {
+            Journal::Acceptor => {
+                let record: AcceptorRecord = read(record);
+                if let AcceptorRecord::Vote { ballot, slot, value } = &record {
+                    self.propose(node, *slot, *ballot, value, true);
+                }
+                self.acceptors.entry(node).or_default().on_durable(position, &record);
+            }
+            Journal::Replica => {
+                let written = match read(record) {
+                    ReplicaRecord::Begin { through } => Written::Begin(through),
+                    ReplicaRecord::Chunk { .. } => Written::Chunk,
+                    ReplicaRecord::End => Written::End,
+                };
+                self.replicas.entry(node).or_default().on_durable(node, position, written);
+            }
+            Journal::Leader => {
+                let LeaderRecord { round } = read(record);
+                self.rounds.insert(node, round);
+            }
+            Journal::Other => {}
+        }
+    }
+
+    pub(crate) fn on_trimmed(&mut self, journal: Journal, node: NodeId, before: Position) {
+        match journal {
+            Journal::Acceptor => self.acceptors.entry(node).or_default().on_trimmed(node, before),
+            Journal::Replica => self.replicas.entry(node).or_default().on_trimmed(node, before),
+            Journal::Leader | Journal::Other => {}
+        }
+    }
+
+    pub(crate) fn on_disk_lost(&mut self, host: HostId) {
+        self.acceptors.retain(|node, _| node.host() != host);
+        self.rounds.retain(|node, _| node.host() != host);
+        self.replicas
+            .iter_mut()
+            .filter(|(node, _)| node.host() == host)
+            .for_each(|(_, disk)| disk.on_disk_lost());
+        self.forget(host);
+    }
+
+    /// A host starts a new life.
+    pub(crate) fn forget(&mut self, host: HostId) {
+        self.executed.retain(|node, _| node.host() != host);
+        self.believed.retain(|node, _| node.host() != host);
+        self.truncated.retain(|node, _| node.host() != host);
+    }
+
+    /// In one ballot there is one value for a slot.
+    fn propose(&mut self, node: NodeId, slot: Slot, ballot: Ballot, value: &Value, durable: bool) {
+        let proposals = self.proposals.entry(slot).or_default();
+        let proposal = proposals
+            .entry(ballot)
+            .or_insert_with(|| Proposal { value: value.clone(), voters: BTreeSet::new() });
+        invariant!(
+            AGREE,
+            proposal.value == *value,
+            "in {ballot:?} slot {slot} was voted for with {:?}, and by {node} with {value:?}",
+            proposal.value
+        );
+        if durable {
+            proposal.voters.insert(node);
+        }
+    }
+
+    pub(crate) fn on_told(&mut self, from: NodeId, message: &Message) {
+        match message {
+            Message::Leader(LeaderIn::Phase1b(page)) => {
+                let votes = page.votes.iter().map(|vote| (vote.slot, vote.ballot)).collect();
+                let disk = self.acceptors.entry(from).or_default();
+                disk.on_promise(from, page.ballot);
+                disk.on_page(from, page.truncated_below, &votes, page.more);
+                for vote in &page.votes {
+                    disk.on_vote(from, vote.slot, vote.ballot);
+                }
+                for vote in &page.votes {
+                    self.propose(from, vote.slot, vote.ballot, &vote.value, false);
+                }
+            }
+            Message::Leader(LeaderIn::Executed(report)) if report.snapshot > Slot(0) => {
+                self.replicas.entry(from).or_default().on_told(from, report.snapshot);
+            }
+            Message::Leader(LeaderIn::Sealed(sealed)) => {
+                self.acceptors.entry(from).or_default().on_sealed(from, sealed.version);
+            }
+            Message::Leader(LeaderIn::Enlist(enlist)) if enlist.acceptor.is_none() => {
+                self.acceptors.entry(from).or_default().on_incarnation(from, enlist.incarnation);
+            }
+            Message::Leader(LeaderIn::Heartbeat(heartbeat)) => {
+                let pulse = &heartbeat.pulse;
+                self.on_truncation(from, pulse.configurations.latest(), pulse.truncate_below);
+            }
+            Message::Batcher(BatcherIn::Submit(submit)) => {
+                let known = self.acknowledged.entry(submit.session).or_default();
+                *known = submit.acknowledged.max(*known);
+            }
+            Message::ProxyLeader(ProxyLeaderIn::Phase2b(vote)) => {
+                self.acceptors.entry(from).or_default().on_vote(from, vote.slot, vote.ballot);
+            }
+            Message::Acceptor(AcceptorIn::Blank(blank)) => {
+                self.acceptors.entry(from).or_default().on_incarnation(from, blank.incarnation);
+            }
+            Message::Acceptor(AcceptorIn::Phase1a(question)) => {
+                let durable = self.rounds.get(&from).copied();
+                invariant!(
+                    AGREE,
+                    durable.is_some_and(|durable| durable >= question.ballot.round),
+                    "{from} asks for {:?}, and its disk has round {durable:?}",
+                    question.ballot
+                );
+            }
+            Message::Replica(ReplicaIn::Resumed(page)) => self.on_values(from, page.from, &page.values),
+            Message::Replica(ReplicaIn::Entries(page)) => self.on_values(from, page.from, &page.values),
+            _ => {}
+        }
+    }
+
+    /// What is handed on as chosen was chosen.
+    fn on_values(&self, from: NodeId, first: Slot, values: &[Value]) {
+        for (slot, value) in (first.0..).map(Slot).zip(values) {
+            let known = self.chosen.get(&slot);
+            invariant!(
+                AGREE,
+                known.is_none_or(|known| known == value),
+                "{from} hands {value:?} on for slot {slot}, where {known:?} was chosen"
+            );
+        }
+    }
+
+    /// A leader has votes forgotten that as many replicas as may fail, plus one, have in durable snapshots.
+    fn on_truncation(&mut self, leader: NodeId, latest: &Configuration, below: Slot) {
+        if below <= self.truncation {
+            return;
+        }
+        self.truncation = below;
+        let reach = |node: &&NodeId| {
+            self.replicas.get(node).and_then(Snapshots::furthest).is_some_and(|through| through >= below)
+        };
+        // A leader may know of a change that is not in force yet: it counts among the replicas of the latest.
+        let count = latest.replicas.iter().filter(reach).count();
+        let needed = (latest.acceptors.faults() + 1).min(latest.replicas.len());
+        invariant!(
+            DUR,
+            count >= needed,
+            "{leader} has votes below {below} forgotten, and {count} of {needed} replicas have them in durable snapshots"
+        );
+    }
+
+    /// Looks at one member of the log after a burst.
+    pub(crate) fn check<S: StateMachine>(&mut self, id: NodeId, member: &Member<S>) {
+        match member {
+            Member::Replica(replica) => self.check_replica(id, replica),
+            Member::Acceptor(acceptor) => self.check_acceptor(id, acceptor),
+            Member::Leader(_)
+            | Member::Batcher(_)
+            | Member::ProxyLeader(_)
+            | Member::Unbatcher(_)
+            | Member::Client(_) => {}
+        }
+    }
+
+    fn check_replica<S: StateMachine>(&mut self, id: NodeId, replica: &Replica<S>) {
+        if replica.is_joining() {
+            return;
+        }
+        let executed = replica.executed();
+        let checked = self.executed.insert(id, executed);
+        if checked == Some(executed) {
+            return;
+        }
+        let all = replica.configurations().all();
+        if self.configurations.last_key_value().is_none_or(|(last, _)| *last < all[all.len() - 1].version) {
+            for known in all {
+                self.configurations.entry(known.version).or_insert_with(|| known.clone());
+            }
+        }
+        for (slot, value) in
+            replica.retained().skip_while(|(slot, _)| checked.is_some_and(|checked| *slot < checked))
+        {
+            match self.chosen.get(&slot) {
+                Some(known) => invariant!(
+                    AGREE,
+                    known == value,
+                    "slot {slot} holds {known:?}, and {id} executed {value:?} there"
+                ),
+                None => {
+                    self.check_chosen(id, slot, value);
+                    self.chosen.insert(slot, value.clone());
+                }
+            }
+        }
+        for (session, below) in replica.acknowledged() {
+            let said = self.acknowledged.get(&session).copied().unwrap_or_default();
+            invariant!(
+                RETAIN,
+                below <= said,
+                "{id} keeps the answers of {session} from {below} on, and its client has acknowledged those below {said}"
+            );
+        }
+        let digest = (replica.machine().digest(), replica.digest(), replica.sessions_digest());
+        let known = *self.digests.entry(executed).or_insert(digest);
+        invariant!(PREFIX, known == digest, "{id} differs from another replica after slot {executed}");
+        invariant!(
+            PREFIX,
+            replica.diverged().is_none(),
+            "{id} stopped: most replicas stood otherwise after slot {:?}",
+            replica.diverged()
+        );
+    }
+
+    /// What is executed was voted for in one ballot by a quorum whose disks have the votes.
+    fn check_chosen(&self, id: NodeId, slot: Slot, value: &Value) {
+        let governing = self.configurations.values().rev().find(|known| known.first_slot <= slot);
+        let Some(governing) = governing.filter(|_| !self.configurations.is_empty()) else { return };
+        let group = &governing.acceptors.groups()[governing.acceptors.group_of(slot)];
+        let is_chosen = |proposal: &Proposal| {
+            let mut tally = Tally::default();
+            proposal
+                .voters
+                .iter()
+                .filter_map(|&voter| group.index_of(voter))
+                .for_each(|index| tally.insert(index));
+            proposal.value == *value && group.is_write_quorum(tally)
+        };
+        let proposals = self.proposals.get(&slot);
+        invariant!(
+            AGREE,
+            proposals.is_some_and(|proposals| proposals.values().any(is_chosen)),
+            "{id} executed {value:?} in slot {slot}; votes on disks: {proposals:?}"
+        );
+    }
+
+    fn check_acceptor(&mut self, id: NodeId, acceptor: &Acceptor) {
+        let below = acceptor.truncated_below();
+        if self.truncated.insert(id, below) != Some(below)
+            && let Some(disk) = self.acceptors.get(&id)
+        {
+            disk.check_memory(id, below, |slot| acceptor.vote(slot).map(|(ballot, _)| ballot));
+        }
+        let executed = acceptor.executed();
+        let seen = (executed.start, executed.end);
+        let before = self.believed.insert(id, seen);
+        if before == Some(seen) {
+            return;
+        }
+        let new = match before {
+            Some((from, end)) if from == executed.start => end..executed.end,
+            _ => executed,
+        };
+        for slot in (new.start.max(below).0..new.end.0).map(Slot) {
+            let (Some(chosen), vote) = (self.chosen.get(&slot), acceptor.vote(slot)) else { continue };
+            invariant!(
+                AGREE,
+                vote.is_some_and(|(_, value)| value == chosen),
+                "{id} calls its vote {vote:?} in slot {slot} chosen, which is {chosen:?}"
+            );
+        }
+    }
+}

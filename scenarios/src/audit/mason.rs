@@ -1,0 +1,139 @@
+//! A whole deployment of Mason: its groups' logs, its shards, and the lives of its gateways.
+
+use super::log::{self, Journal, LogAudit};
+use super::shards::ShardAudit;
+use ::mason::client::ClientIn;
+use ::mason::outbox::Life;
+use ::mason::proxy::ProxyIn;
+use ::mason::{Group, Mason, Member, Message, Part, Post, Shard, Stub};
+use kernel::{Bytes, Decode, HostId, NodeId, Position, Role, invariant};
+use sim::{Cluster, Fact};
+use std::collections::BTreeMap;
+
+/// Every promise of a deployment.
+#[derive(Debug, Default)]
+pub(crate) struct MasonAudit {
+    logs: BTreeMap<Group, LogAudit>,
+    shards: ShardAudit,
+    /// The lives that gateways' disks know of.
+    lives: BTreeMap<NodeId, u64>,
+}
+
+/// True if a message makes a promise that has to be kept.
+pub(crate) fn is_claim(message: &Message) -> bool {
+    match message {
+        Message::Log(message) => log::is_claim(message),
+        Message::Proxy(message) => matches!(message, ProxyIn::ShardDurable(_) | ProxyIn::Submit(_)),
+        Message::Sequencer(_) | Message::Shard(_) | Message::Client(_) | Message::Connection(_) => false,
+    }
+}
+
+fn journal_of(part: Part) -> Journal {
+    match part {
+        Part::Acceptor => Journal::Acceptor,
+        Part::Replica => Journal::Replica,
+        Part::Leader => Journal::Leader,
+        _ => Journal::Other,
+    }
+}
+
+impl MasonAudit {
+    pub(crate) fn on_fact(&mut self, fact: Fact<Message>) {
+        match fact {
+            Fact::Durable { node, position, record } => self.on_durable(node, position, &record),
+            Fact::Trimmed { node, before } => match Post::at(node.place().0) {
+                Some(Post::Part(group, part)) => {
+                    self.logs.entry(group).or_default().on_trimmed(journal_of(part), node, before);
+                }
+                Some(Post::Shard(space)) => self.shards.on_trimmed(space, node, before),
+                Some(Post::Sequencer | Post::Gateway) | None => {}
+            },
+            Fact::Told { from, message, .. } => self.on_told(from, &message),
+            Fact::DiskLost { host } => {
+                self.logs.values_mut().for_each(|log| log.on_disk_lost(host));
+                self.shards.on_disk_lost(host);
+                self.lives.retain(|node, _| node.host() != host);
+            }
+        }
+    }
+
+    fn on_durable(&mut self, node: NodeId, position: Position, record: &Bytes) {
+        match Post::at(node.place().0) {
+            Some(Post::Part(group, part)) => {
+                self.logs.entry(group).or_default().on_durable(journal_of(part), node, position, record);
+            }
+            Some(Post::Shard(space)) => self.shards.on_durable(space, node, position, record),
+            Some(Post::Gateway) => {
+                let life = Life::decoded(record).expect("a gateway journals its lives");
+                self.lives.insert(node, life.incarnation);
+            }
+            Some(Post::Sequencer) | None => {}
+        }
+    }
+
+    fn on_told(&mut self, from: NodeId, message: &Message) {
+        match message {
+            Message::Log(message) => {
+                if let Some(Post::Part(group, _)) = Post::at(from.place().0) {
+                    self.logs.entry(group).or_default().on_told(from, message);
+                }
+            }
+            Message::Proxy(ProxyIn::ShardDurable(durable)) => self.shards.on_told(from, &durable.below),
+            Message::Proxy(ProxyIn::Submit(submit)) => {
+                let durable = self.lives.get(&from).copied();
+                for operation in submit.operations.iter().filter(|operation| operation.origin == from) {
+                    invariant!(
+                        UNIQ,
+                        Some(operation.incarnation) <= durable,
+                        "{from} asks in life {}, and its disk has {durable:?}",
+                        operation.incarnation
+                    );
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// A host starts a new life.
+    pub(crate) fn forget(&mut self, host: HostId) {
+        self.logs.values_mut().for_each(|log| log.forget(host));
+        self.shards.forget(host);
+    }
+
+    /// Looks at what lives on a host, after a burst.
+    pub(crate) fn check_host<T, S, G>(&mut self, host: HostId, cluster: &Cluster<'_, Member<T, S, G>>)
+    where
+        T: Stub,
+        S: Shard,
+        G: Role<Family = Mason, In = ClientIn>,
+    {
+        self.check(|| cluster.nodes_of(host));
+    }
+
+    /// The same of these, which are all of one host.
+    pub(crate) fn check<'a, T, S, G, I>(&mut self, members: impl Fn() -> I)
+    where
+        T: Stub,
+        S: Shard,
+        G: Role<Family = Mason, In = ClientIn> + 'a,
+        I: Iterator<Item = (NodeId, &'a Member<T, S, G>)>,
+    {
+        for (node, member) in members() {
+            let (Member::Log(embedded), Some(Post::Part(group, _))) = (member, Post::at(node.place().0))
+            else {
+                continue;
+            };
+            self.logs.entry(group).or_default().check(node, embedded.node());
+            if let paxos::Member::Replica(replica) = embedded.node()
+                && !replica.is_joining()
+            {
+                self.shards.check_machine(node, replica.machine(), replica.executed());
+            }
+        }
+        for (node, member) in members() {
+            if let Member::Shard(server) = member {
+                self.shards.check_server(node, server);
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The shards of a deployment: what their servers have told the proxies' logs, what those logs believe, and what nobody may have forgotten.
+
+use super::snapshots::{Snapshots, Written};
+use ::mason::proxy::machine::ProxyMachine;
+use ::mason::shard::{ShardRecord, ShardServer};
+use ::mason::{Group, Number, Placed, Shard, Space, Stamp, Stub};
+use kernel::{Bytes, Decode, HostId, NodeId, Position, invariant};
+use parts::Slot;
+use std::collections::BTreeMap;
+
+/// What has become of the shards, and of what the logs keep for them.
+#[derive(Debug, Default)]
+pub(crate) struct ShardAudit {
+    disks: BTreeMap<NodeId, (Space, Snapshots<Number>)>,
+    /// The highest low watermark that any log has had.
+    floors: BTreeMap<Space, Number>,
+    /// The same by group.
+    logged: BTreeMap<(Group, Space), Number>,
+    /// The members that each replica's log had when it was looked at last.
+    members: BTreeMap<NodeId, u64>,
+    settled: BTreeMap<Group, u64>,
+    /// The last stamp and the spread of a shard below each number.
+    stood: BTreeMap<(Space, Number), (Stamp, u64)>,
+    stood_at: BTreeMap<NodeId, Number>,
+    /// What participants have said of operations, by their numbers in the sender's space.
+    said: BTreeMap<(Space, Number), Said>,
+    /// How many of them a server kept when it was looked at last, up to which, and how many snapshots of peers it had taken.
+    kept_inputs: BTreeMap<NodeId, ((usize, Option<Number>), u64)>,
+    /// Runs that a log has kept: their ends, and the slot after which the first replica had them.
+    runs: BTreeMap<(Group, Space, Number), (Number, Slot)>,
+    /// Where a replica stood, and the sum of the low watermarks it had.
+    looked: BTreeMap<NodeId, (Slot, u64)>,
+}
+
+/// How many slots pass between two looks at what a log keeps, where nothing else asks for one.
+const LOOK_EVERY_SLOTS: u64 = 32;
+
+#[derive(Debug)]
+struct Said {
+    others: Vec<Placed>,
+    digest: u64,
+}
+
+impl ShardAudit {
+    pub(super) fn on_durable(&mut self, space: Space, node: NodeId, position: Position, record: &Bytes) {
+        let written = match ShardRecord::decoded(record).expect("a journal holds what its role wrote") {
+            ShardRecord::Begin { below } => Written::Begin(below),
+            ShardRecord::Chunk { .. } => Written::Chunk,
+            ShardRecord::End => Written::End,
+        };
+        self.disk(space, node).on_durable(node, position, written);
+    }
+
+    pub(super) fn on_trimmed(&mut self, space: Space, node: NodeId, before: Position) {
+        self.disk(space, node).on_trimmed(node, before);
+    }
+
+    pub(super) fn on_told(&mut self, node: NodeId, below: &Placed) {
+        self.disk(below.space, node).on_told(node, below.number);
+    }
+
+    fn disk(&mut self, space: Space, node: NodeId) -> &mut Snapshots<Number> {
+        &mut self.disks.entry(node).or_insert_with(|| (space, Snapshots::default())).1
+    }
+
+    pub(super) fn on_disk_lost(&mut self, host: HostId) {
+        let here = self.disks.iter_mut().filter(|(node, _)| node.host() == host);
+        here.for_each(|(_, (_, disk))| disk.on_disk_lost());
+        self.forget(host);
+    }
+
+    pub(super) fn forget(&mut self, host: HostId) {
+        self.members.retain(|node, _| node.host() != host);
+        self.kept_inputs.retain(|node, _| node.host() != host);
+        self.stood_at.retain(|node, _| node.host() != host);
+        self.looked.retain(|node, _| node.host() != host);
+    }
+
+    /// How many of these, or of all servers of the space, had everything below in a durable snapshot.
+    fn reach(&self, floor: &Placed, among: Option<&[NodeId]>) -> usize {
+        let reaches = |(node, (space, disk)): &(&NodeId, &(Space, Snapshots<Number>))| {
+            *space == floor.space
+                && among.is_none_or(|among| among.contains(node))
+                && disk.furthest().is_some_and(|through| through >= floor.number)
+        };
+        self.disks.iter().filter(reaches).count()
+    }
+
+    /// A replica of a group's log, at a slot.
+    pub(super) fn check_machine<T: Stub>(&mut self, node: NodeId, machine: &ProxyMachine<T>, executed: Slot) {
+        let floors = machine.floors().iter().map(|floor| floor.number.0).sum();
+        let before = self.looked.insert(node, (executed, floors));
+        if before == Some((executed, floors)) {
+            return;
+        }
+        let (group, topology) = (machine.group(), machine.topology());
+        let members_before = self.members.insert(node, topology.version);
+        for floor in machine.floors() {
+            let servers = topology.servers(floor.space);
+            // Between two looks the log may have counted by former members, of whom there were fewer.
+            let strict = members_before == Some(topology.version);
+            let needed = if strict { servers.len().div_ceil(2) } else { 2.min(servers.len()) };
+            let logged = self.logged.entry((group, floor.space)).or_insert(Number(0));
+            if floor.number <= *logged {
+                continue;
+            }
+            *logged = floor.number;
+            let known = self.floors.entry(floor.space).or_insert(floor.number);
+            *known = floor.number.max(*known);
+            let reached = self.reach(floor, strict.then_some(servers));
+            invariant!(
+                DUR,
+                reached >= needed,
+                "the log of group {group} has {floor:?} durable, and {reached} of {needed} servers have it in snapshots on their disks"
+            );
+        }
+        self.check_settled(machine);
+        // It costs more than all else, so it waits for a new life, for what lets the log forget, and for some slots to pass.
+        let passed = |at: Slot| at.0 / LOOK_EVERY_SLOTS;
+        if before.is_none_or(|(at, sum)| sum != floors || passed(at) != passed(executed)) {
+            self.check_kept(node, machine, executed);
+        }
+    }
+
+    /// A group that needs none but its new members: enough of those have everything that its log may have forgotten.
+    fn check_settled<T: Stub>(&mut self, machine: &ProxyMachine<T>) {
+        let (group, topology) = (machine.group(), machine.topology());
+        let Some(version) = machine.settled().filter(|version| *version == topology.version) else { return };
+        if self.settled.insert(group, version) == Some(version) {
+            return;
+        }
+        for floor in machine.floors() {
+            let servers = topology.servers(floor.space);
+            let (reached, needed) = (self.reach(floor, Some(servers)), servers.len().div_ceil(2));
+            invariant!(
+                DUR,
+                reached >= needed,
+                "group {group} has settled on members {version}, and {reached} of {needed} of their servers have {floor:?} durably"
+            );
+        }
+    }
+
+    /// What was kept for shards is kept on every replica until a low watermark passes it.
+    fn check_kept<T: Stub>(&mut self, node: NodeId, machine: &ProxyMachine<T>, executed: Slot) {
+        let group = machine.group();
+        let mut here = BTreeMap::new();
+        for (space, first, end) in machine.kept() {
+            here.insert((space, first), end);
+            self.runs.entry((group, space, first)).or_insert((end, executed));
+        }
+        let floors = &self.floors;
+        let forgotten = |space: &Space, end: &Number| floors.get(space).is_some_and(|floor| end <= floor);
+        self.runs.retain(|(of, space, _), (end, _)| *of != group || !forgotten(space, end));
+        let of_group = (group, Space(0), Number(0))..(Group(group.0 + 1), Space(0), Number(0));
+        for (&(_, space, first), &(end, since)) in self.runs.range(of_group) {
+            if since > executed || forgotten(&space, &end) {
+                continue;
+            }
+            invariant!(
+                DUR,
+                here.get(&(space, first)) == Some(&end),
+                "{node} at slot {executed} does not keep {first} to {end} of space {space}; too few servers have it durably: {floors:?}"
+            );
+        }
+    }
+
+    /// A shard's server, after its host's replicas were looked at.
+    pub(super) fn check_server<S: Shard>(&mut self, node: NodeId, server: &ShardServer<S>) {
+        let (space, next) = (server.space(), server.next());
+        if self.stood_at.insert(node, next) != Some(next) {
+            let stands = (server.executed(), server.spread().version);
+            let known = *self.stood.entry((space, next)).or_insert(stands);
+            invariant!(
+                PREFIX,
+                known == stands,
+                "{node} has executed {stands:?} below number {next}, another server {known:?}: stamps, and versions of the spread"
+            );
+        }
+        let looked = (server.inputs_count(), server.skips());
+        let before = self.kept_inputs.insert(node, looked);
+        if before == Some(looked) {
+            return;
+        }
+        for (number, others, digest) in server.inputs_kept() {
+            let said =
+                self.said.entry((space, number)).or_insert_with(|| Said { others: others.to_vec(), digest });
+            invariant!(
+                PREFIX,
+                said.digest == digest && said.others == others,
+                "{node} says of number {number} to {others:?} otherwise than another server of its shard to {:?}",
+                said.others
+            );
+        }
+        let floors = &self.floors;
+        let settled = |said: &Said| {
+            let is_settled =
+                |placed: &Placed| floors.get(&placed.space).is_some_and(|floor| placed.number < *floor);
+            said.others.iter().all(is_settled)
+        };
+        self.said.retain(|_, said| !settled(said));
+        let mut kept = server.inputs_kept().map(|(number, _, _)| number).peekable();
+        for (&(_, number), said) in self.said.range((space, Number(0))..(space, next)) {
+            while kept.next_if(|known| *known < number).is_some() {}
+            invariant!(
+                DUR,
+                kept.peek() == Some(&number),
+                "{node} has forgotten what it said of number {number} to {:?}; the logs' low watermarks are {floors:?}",
+                said.others
+            );
+        }
+    }
+}

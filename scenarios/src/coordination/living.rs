@@ -1,0 +1,136 @@
+//! How long sessions live, by the true time that the simulator knows and nobody else does.
+//!
+//! A session must not expire sooner than its timeout after the last sign of life that a log has applied. Its group counts that by a
+//! clock of its own, which is looked at, too: it may stand still, and never runs ahead of the time.
+
+use super::node::Seat;
+use super::rest;
+use coordination::wire::SessionId;
+use kernel::{HostId, NodeId, invariant};
+use mason::Group;
+use sim::Cluster;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Clocks gain or lose up to one part in a hundred in the simulator.
+const DRIFT: u64 = 100;
+/// How long a sign of life may be on its way to the log, or the log's leader stand still, beyond the slack of sessions: what was
+/// logged meanwhile counts from an earlier time of the group's clock.
+const STALL_MAX: u64 = 4_000_000_000;
+const MILLION: u64 = 1_000_000;
+
+/// What is known of one session.
+#[derive(Debug, Default)]
+struct Life {
+    /// In milliseconds.
+    timeout: u64,
+    /// The latest deadline that any replica of a group has shown, in that group's time: the clocks of groups have nothing to do with
+    /// each other.
+    deadlines: BTreeMap<Group, u64>,
+    /// When the user asked for the last thing that its session is known to have done.
+    acted_at: u64,
+    /// The user may have closed it.
+    closes: bool,
+    over: bool,
+}
+
+/// The lives of all sessions.
+#[derive(Debug, Default)]
+pub(super) struct Living {
+    lives: BTreeMap<u64, Life>,
+    /// Which replica had which session.
+    had: BTreeSet<(NodeId, u64)>,
+    /// The time of a replica's group when it was looked at last, and the leader's epoch.
+    times: BTreeMap<NodeId, (u64, u64)>,
+    /// The newest layout of groups.
+    layout: u64,
+}
+
+impl Living {
+    pub(super) fn forget(&mut self, host: HostId) {
+        self.had.retain(|(node, _)| node.host() != host);
+        self.times.retain(|node, _| node.host() != host);
+    }
+
+    /// A session was granted, or has done what was asked then.
+    pub(super) fn acted(&mut self, session: u64, asked: u64) {
+        let life = self.lives.entry(session).or_default();
+        life.acted_at = asked.max(life.acted_at);
+    }
+
+    pub(super) fn closes(&mut self, session: u64) {
+        self.lives.entry(session).or_default().closes = true;
+    }
+
+    /// Looks at the replicas of a host after a burst.
+    pub(super) fn check_host(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) {
+        let now = cluster.now();
+        let known = rest::replicas(cluster.nodes_of(host)).map(|(_, machine)| machine.layout().version);
+        self.layout = known.fold(self.layout, u64::max);
+        for (node, machine) in rest::replicas(cluster.nodes_of(host)) {
+            let (group, time) = (machine.group(), machine.now().0);
+            let begun = (time, machine.leader_epoch());
+            let before = self.times.insert(node, begun);
+            invariant!(
+                SESS,
+                time * MILLION <= now + now / DRIFT,
+                "the clock of group {group} is at {time} ms, {now} ns after the beginning"
+            );
+            // A leader that begins gives everybody a whole timeout again.
+            let begins = before.is_some_and(|(_, epoch)| epoch != begun.1);
+            for view in machine.stub().after(SessionId(0), machine.now()) {
+                let session = view.session.0;
+                self.had.insert((node, session));
+                let life = self.lives.entry(session).or_default();
+                life.timeout = u64::from(view.timeout);
+                if view.closing {
+                    life.ends(session, (group, time), now);
+                    continue;
+                }
+                let deadline = life.deadlines.entry(group).or_insert(0);
+                let put_off = view.deadline.0 > *deadline;
+                *deadline = view.deadline.0.max(*deadline);
+                let since = before.map_or(0, |(before, _)| before);
+                invariant!(
+                    SESS,
+                    !(put_off || begins) || view.deadline.0 >= since + life.timeout,
+                    "session {session:x} with a timeout of {} ms is put off to {:?} after {since}",
+                    life.timeout,
+                    view.deadline
+                );
+            }
+            if machine.layout().version < self.layout {
+                // One that begins anew, or lags, knows of earlier homes only.
+                continue;
+            }
+            let of_node = (node, 0)..=(node, u64::MAX);
+            let gone =
+                self.had.range(of_node).filter(|(_, session)| machine.stub().has_ended(SessionId(*session)));
+            for held in gone.copied().collect::<Vec<_>>() {
+                self.had.remove(&held);
+                self.lives.entry(held.1).or_default().ends(held.1, (group, time), now);
+            }
+        }
+    }
+}
+
+impl Life {
+    fn ends(&mut self, session: u64, (group, time): (Group, u64), now: u64) {
+        if std::mem::replace(&mut self.over, true) || self.closes {
+            return;
+        }
+        let deadline = self.deadlines.get(&group).copied().unwrap_or(0);
+        invariant!(
+            SESS,
+            time >= deadline,
+            "session {session:x} is over at {time} of its group's time, and its deadline is {deadline}"
+        );
+        let due = self.timeout * MILLION;
+        invariant!(
+            SESS,
+            now.saturating_sub(self.acted_at) + STALL_MAX >= due - due / DRIFT,
+            "session {session:x} with a timeout of {} ms is over at {now} ns; it did what its user asked at {} ns",
+            self.timeout,
+            self.acted_at
+        );
+    }
+}

@@ -1,0 +1,278 @@
+//! The admin port's connections: how many, how long they may take for a request, and what their requests may hold.
+
+use super::Admin;
+use axum::Router;
+use axum::body::{Body, Bytes};
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use runtime::{Descriptor, Descriptors, Shortage};
+use std::collections::BTreeMap;
+use std::future::Future as _;
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::task::{Context, Poll};
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
+use tokio::time::{Instant, Sleep};
+
+/// Connections at a time, unless the system allows fewer descriptors.
+pub const CONNECTIONS_MAX: usize = 512;
+/// How long a request's head may take, from the end of the request before it.
+const HEAD_WITHIN: Duration = Duration::from_secs(10);
+/// How long its body may take.
+const BODY_WITHIN: Duration = Duration::from_secs(20);
+/// A client that takes nothing of its answer for so long is cut off.
+const TAKEN_WITHIN: Duration = Duration::from_secs(20);
+const HEAD_BYTES_MAX: usize = 64 << 10;
+const BODY_BYTES_MAX: usize = 2 << 20;
+/// Bodies of all requests together, in KiB.
+const BODIES_KIB_MAX: usize = 32 << 10;
+/// Reads of values, and of logs, whose answers are not sent.
+const READS_MAX: usize = 64;
+const LOG_READS_MAX: usize = 128;
+const READ_WAITS: Duration = Duration::from_secs(5);
+/// Without a descriptor for a connection, it is looked again after so long.
+const ACCEPT_REST: Duration = Duration::from_millis(100);
+
+/// What became of connections and requests.
+#[derive(Debug)]
+pub struct Counts {
+    open: AtomicU64,
+    by_reason: Mutex<BTreeMap<&'static str, u64>>,
+    bodies: Arc<Semaphore>,
+    reads: Arc<Semaphore>,
+    log_reads: Arc<Semaphore>,
+}
+
+impl Default for Counts {
+    fn default() -> Self {
+        let room = |places| Arc::new(Semaphore::new(places));
+        Self {
+            open: AtomicU64::new(0),
+            by_reason: Mutex::default(),
+            bodies: room(BODIES_KIB_MAX),
+            reads: room(READS_MAX),
+            log_reads: room(LOG_READS_MAX),
+        }
+    }
+}
+
+impl Counts {
+    /// Connections now open.
+    pub fn open(&self) -> u64 {
+        self.open.load(Ordering::Relaxed)
+    }
+
+    /// Connections and requests that were turned away or cut off, by reason.
+    pub fn by_reason(&self) -> BTreeMap<&'static str, u64> {
+        self.by_reason.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn note(&self, reason: &'static str) {
+        *self.by_reason.lock().unwrap_or_else(PoisonError::into_inner).entry(reason).or_insert(0) += 1;
+    }
+}
+
+/// Takes connections until `stopped`.
+pub async fn serve(
+    listener: TcpListener,
+    routes: Router,
+    descriptors: Descriptors,
+    counts: Arc<Counts>,
+    mut stopped: oneshot::Receiver<()>,
+) {
+    loop {
+        let accepted = tokio::select! {
+            // Either way the host is going.
+            _ = &mut stopped => return,
+            accepted = listener.accept() => accepted,
+        };
+        match accepted {
+            Ok((stream, _)) => match descriptors.take() {
+                Some(descriptor) => {
+                    tokio::spawn(converse(stream, routes.clone(), descriptor, Arc::clone(&counts)));
+                }
+                None => {
+                    counts.note("too many connections");
+                    refuse(&stream);
+                }
+            },
+            Err(error) => {
+                if let Some(shortage) = Shortage::of(&error) {
+                    counts.note(match shortage {
+                        Shortage::Files => "this process has no file descriptor left",
+                        Shortage::FilesOfSystem => "the system has no file descriptor left",
+                        Shortage::Memory | Shortage::Space => "the system has no memory left",
+                    });
+                    tokio::time::sleep(ACCEPT_REST).await;
+                }
+            }
+        }
+    }
+}
+
+/// An empty socket takes so little at once; if it does not, the client sees the end.
+fn refuse(stream: &TcpStream) {
+    let text = "too many connections at this port\n";
+    let answer = format!(
+        "HTTP/1.1 503 Service Unavailable\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{text}",
+        text.len()
+    );
+    let _ = stream.try_write(answer.as_bytes());
+}
+
+async fn converse(stream: TcpStream, routes: Router, _descriptor: Descriptor, counts: Arc<Counts>) {
+    counts.open.fetch_add(1, Ordering::Relaxed);
+    // Answers are written whole: waiting for more to send would only delay them.
+    let _ = stream.set_nodelay(true);
+    let stream = Impatient { stream, stalled: None };
+    let served = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_WITHIN)
+        .max_buf_size(HEAD_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(routes))
+        .await;
+    counts.open.fetch_sub(1, Ordering::Relaxed);
+    if let Err(error) = served {
+        let stalled = std::error::Error::source(&error).and_then(|source| source.downcast_ref::<io::Error>());
+        counts.note(match stalled.map(io::Error::kind) {
+            Some(io::ErrorKind::TimedOut) => "took nothing of its answer for long",
+            _ if error.is_timeout() => "a request's head took too long",
+            _ if error.is_parse() => "no HTTP request",
+            _ => "connection broken",
+        });
+    }
+}
+
+/// A stream whose other side has to take something now and then of what it is sent.
+struct Impatient {
+    stream: TcpStream,
+    /// Since something waits: when that has been too long.
+    stalled: Option<Pin<Box<Sleep>>>,
+}
+
+impl Impatient {
+    fn judge<T>(&mut self, taken: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if taken.is_ready() {
+            self.stalled = None;
+            return taken;
+        }
+        let until = || Box::pin(tokio::time::sleep_until(Instant::now() + TAKEN_WITHIN));
+        let stalled = self.stalled.get_or_insert_with(until);
+        stalled.as_mut().poll(cx).map(|()| Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl AsyncRead for Impatient {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        into: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, into)
+    }
+}
+
+impl AsyncWrite for Impatient {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let taken = Pin::new(&mut self.stream).poll_write(cx, bytes);
+        self.judge(taken, cx)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+/// Lets a request on when there is room for it: its body, which has to come in time, and its answer, until it is sent.
+pub async fn bounded(State(admin): State<Arc<Admin>>, request: Request, next: Next) -> Response {
+    let counts = &admin.counts;
+    let (head, body) = request.into_parts();
+    let path = head.uri.path();
+    let reads = match head.method {
+        // Who follows a log has a place of its own.
+        Method::GET if path.ends_with("/tail") => None,
+        Method::GET if path.starts_with("/v1/log/") => Some(&counts.log_reads),
+        Method::GET if path.starts_with("/v1/kv") => Some(&counts.reads),
+        _ => None,
+    };
+    let place = match reads {
+        None => None,
+        Some(reads) => match tokio::time::timeout(READ_WAITS, Arc::clone(reads).acquire_owned()).await {
+            Ok(Ok(place)) => Some(place),
+            Ok(Err(_)) | Err(_) => return busy(counts),
+        },
+    };
+    let declared = head.headers.get(header::CONTENT_LENGTH).and_then(|text| text.to_str().ok()?.parse().ok());
+    let chunked = head.headers.contains_key(header::TRANSFER_ENCODING);
+    let bytes: usize = declared.unwrap_or(if chunked { BODY_BYTES_MAX } else { 0 });
+    if bytes > BODY_BYTES_MAX {
+        counts.note("a request's body is too large");
+        return (StatusCode::PAYLOAD_TOO_LARGE, "a request's body may have 2 MiB\n").into_response();
+    }
+    let kib = bytes.div_ceil(1 << 10) as u32;
+    let Ok(_room) = Arc::clone(&counts.bodies).try_acquire_many_owned(kib) else { return busy(counts) };
+    let body = match tokio::time::timeout(BODY_WITHIN, axum::body::to_bytes(body, BODY_BYTES_MAX)).await {
+        Ok(Ok(body)) => body,
+        Ok(Err(_)) => {
+            counts.note("a request's body is too large");
+            return (StatusCode::PAYLOAD_TOO_LARGE, "a request's body may have 2 MiB\n").into_response();
+        }
+        Err(_) => {
+            counts.note("a request's body took too long");
+            let text = "the request's body did not come in time; nothing was done\n";
+            let close = [(header::CONNECTION, "close")];
+            return (StatusCode::REQUEST_TIMEOUT, close, text).into_response();
+        }
+    };
+    let response = next.run(Request::from_parts(head, Body::from(body))).await;
+    match place {
+        None => response,
+        Some(place) => response.map(|body| Body::new(Held { body, _place: place })),
+    }
+}
+
+fn busy(counts: &Counts) -> Response {
+    counts.note("too many requests");
+    let text = "the host has too many requests of this port; nothing was done\n";
+    (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+}
+
+/// An answer that keeps its place until it is sent.
+struct Held {
+    body: Body,
+    _place: OwnedSemaphorePermit,
+}
+
+impl hyper::body::Body for Held {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> hyper::body::SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,34 @@
+//! What a host's server tells its gateway, for the four-letter words: what only the process knows.
+
+use kernel::Bytes;
+
+kernel::record! {
+    /// Names and values under the names that ZooKeeper uses.
+    pub struct HostFacts {
+        /// `leader` on the host whose sequencer allocates, `follower` on others, `standalone` alone.
+        mode: String,
+        /// More of `mntr`, without the prefix `zk_`.
+        monitor: Vec<(String, String)>,
+        /// More of `conf`.
+        settings: Vec<(String, String)>,
+        /// More of `envi`.
+        environment: Vec<(String, String)>,
+    }
+}
+
+kernel::record! {
+    /// A call of the host's server to its gateway.
+    pub struct HostCall {
+        /// An operation that the gateway submits: see `Body::Advertise`.
+        operation: Option<Bytes>,
+        /// Replaces what was told before.
+        facts: Option<HostFacts>,
+    }
+}
+
+impl HostFacts {
+    /// Of a host that was told nothing yet.
+    pub fn of_mode(mode: &str) -> Self {
+        Self { mode: mode.to_owned(), monitor: Vec::new(), settings: Vec::new(), environment: Vec::new() }
+    }
+}
