@@ -220,7 +220,7 @@ planted_bugs! {
     /// A shard tells nobody that it has handed over, and answers reads of what it had.
     K16,
     /// A journal whose end is gone is taken for whole.
-    K31,
+    J01,
     /// A shard that comes into use is not told which gateways watch all below a path.
     K17,
     /// Snapshots of sessions leave out where each has made ephemeral nodes.

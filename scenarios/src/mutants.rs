@@ -151,7 +151,7 @@ pub const MUTANTS: &[Mutant] = &[
     corfu(Planted::C22, &["DUR", "LIN", "NEST"]),
     corfu(Planted::C23, &["DUR", "CONV", "LIVE"]),
     corfu(Planted::C24, &["DUR", "NEST", "UNIQ"]),
-    paxos(Planted::K31, &["AGREE", "PREFIX", "LIN"]),
+    paxos(Planted::J01, &["AGREE", "PREFIX", "LIN"]),
     paxos(Planted::K13, &["AGREE", "PREFIX"]),
 ];
 

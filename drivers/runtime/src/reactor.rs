@@ -318,7 +318,9 @@ impl<N: Node + 'static> Reactor<N> {
 
     fn may_read_clients(&self) -> bool {
         // While the disk is full, roles refuse what would have to be written, and answer the rest.
-        self.journal.as_ref().is_none_or(|journal| !journal.is_blocked() || self.disk_full)
+        let journal = self.journal.as_ref();
+        self.router.inbox.is_empty()
+            && journal.is_none_or(|journal| !journal.is_blocked() || self.disk_full)
             && self.may_read_hosts()
     }
 
@@ -478,7 +480,7 @@ impl<N: Node + 'static> Reactor<N> {
     /// What is short again and again is told of once a minute.
     fn tell_of_shortage(&mut self) {
         let now = self.nodes.now;
-        if self.blobs.due().is_some() && self.blobs.shortage().is_none_or(|of| of == Shortage::Space) {
+        if self.blobs.shortage() == Some(Shortage::Space) {
             self.blobs_full_at = Some(now);
         }
         let told_lately = self.short_told_at.is_some_and(|at| now.since(at) < TELL_SHORT_EVERY);

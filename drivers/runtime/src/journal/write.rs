@@ -135,7 +135,8 @@ impl Journal {
             Err(WriteError::Sync(source)) => return Err(self.fail("sync", in_flight.end.generation, source)),
         }
         self.spare = blocks;
-        self.full = matches!(self.next, Next::NoSpace);
+        // While the next segment is still tried for, there is no room, though a small batch found some.
+        self.full &= !matches!(self.next, Next::Ready(_));
         self.durable_mark = in_flight.end;
         self.batches_durable = in_flight.batches;
         self.durable = self.durable.max(in_flight.commit);
