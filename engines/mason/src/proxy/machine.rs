@@ -1,6 +1,7 @@
 //! The replicated state of a proxy: what its log has assigned, executed alike on every replica of the group.
 
 mod arrangement;
+mod inspection;
 mod kept;
 
 use super::delivery::{Run, Runs};
@@ -168,34 +169,9 @@ impl<S: Stub> ProxyMachine<S> {
         self.state.now
     }
 
-    /// Counts the leaders that have begun.
-    pub fn leader_epoch(&self) -> u64 {
-        self.state.epoch
-    }
-
     /// The sequencer in force.
     pub fn sequencer(&self) -> u64 {
         self.state.sequencer
-    }
-
-    /// Where the group's roles are, and the shards' servers, as far as the log says.
-    pub fn topology(&self) -> &Topology {
-        &self.topology
-    }
-
-    /// The low watermarks that the log has: enough servers have everything below in durable snapshots.
-    pub fn floors(&self) -> &[Placed] {
-        &self.state.durable
-    }
-
-    /// The version of the members that are all the group needs.
-    pub fn settled(&self) -> Option<u64> {
-        self.state.settled
-    }
-
-    /// The runs kept for shards, by their spaces, first numbers and ends; for invariants.
-    pub fn kept(&self) -> impl Iterator<Item = (Space, Number, Number)> {
-        self.kept.spans()
     }
 
     /// Bytes of operations kept for shards.

@@ -1,0 +1,33 @@
+//! What a group's replica shows to those who look inside.
+
+use super::ProxyMachine;
+use crate::order::{Number, Placed, Space};
+use crate::service::Stub;
+use crate::topology::Topology;
+
+impl<S: Stub> ProxyMachine<S> {
+    /// Counts the leaders that have begun.
+    pub fn leader_epoch(&self) -> u64 {
+        self.state.epoch
+    }
+
+    /// Where the group's roles are, and the shards' servers, as far as the log says.
+    pub fn topology(&self) -> &Topology {
+        &self.topology
+    }
+
+    /// The low watermarks that the log has: enough servers have everything below in durable snapshots.
+    pub fn floors(&self) -> &[Placed] {
+        &self.state.durable
+    }
+
+    /// The version of the members that are all the group needs.
+    pub fn settled(&self) -> Option<u64> {
+        self.state.settled
+    }
+
+    /// The runs kept for shards, by their spaces, first numbers and ends; for invariants.
+    pub fn kept(&self) -> impl Iterator<Item = (Space, Number, Number)> {
+        self.kept.spans()
+    }
+}

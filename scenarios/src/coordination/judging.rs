@@ -1,0 +1,74 @@
+//! What users find out for themselves, and must not.
+
+use super::checks::Told;
+use super::node::Seat;
+use super::user::Session;
+use super::words::{self, Ask};
+use super::{CoordinationScenario, nanos};
+use kernel::invariant;
+use sim::Control;
+use std::time::Duration;
+
+impl CoordinationScenario {
+    /// Nobody loses a session whose user was there all the time, as far as a healed core is concerned.
+    pub(super) fn check_refusal(&self, number: usize, session: &Session, now: u64) {
+        let Some(healed_at) = self.healed_at else { return };
+        let calm = session.attached_at > healed_at + nanos(Duration::from_secs(30));
+        let away = now.saturating_sub(session.heard_at);
+        invariant!(
+            SESS,
+            !calm || away > session.timeout / 2,
+            "user {number} lost session {:x} though it was heard {away} ns before",
+            session.id
+        );
+    }
+
+    /// Nobody is told for long that a session lives which is over: its user may hold a lock that is another's by now.
+    pub(super) fn check_pong(&self, number: usize, pinged_at: u64) {
+        let Some(session) = &self.users[number].session else { return };
+        let over_at = self.servers.over_at(session.id);
+        invariant!(
+            PING,
+            over_at.is_none_or(|over_at| pinged_at < over_at + session.timeout),
+            "user {number} had a ping of {pinged_at} answered in session {:x}, which was over at {over_at:?}",
+            session.id
+        );
+    }
+
+    /// Who closes a session is answered, and not cut off because it is gone.
+    pub(super) fn check_cut_off(&self, number: usize, reason: &[u8]) {
+        let awaited = self.users[number].link.iter().flat_map(|link| &link.awaited);
+        let closes = awaited.into_iter().any(|awaited| awaited.ask == Ask::Close);
+        let ended = reason.starts_with(b"the session has ended");
+        invariant!(
+            CLOSE,
+            !(closes && ended),
+            "user {number} closed its session and was cut off without an answer"
+        );
+    }
+
+    pub(super) fn check_watches(&self, number: usize) {
+        let lost = self.checks.lost_watch(&self.users[number], false);
+        invariant!(WATCH, lost.is_none(), "{lost:?}");
+    }
+
+    pub(super) fn mark_answer(&self, told: &Told<'_>, control: &mut Control<'_, Seat>) {
+        if told.error == words::BAD_VERSION {
+            control.mark("coordination.version_did_not_match");
+        }
+        if let Some(words::Body::Steps(steps)) = &told.body
+            && steps.iter().any(Result::is_err)
+        {
+            control.mark("coordination.multi_was_refused");
+        }
+    }
+
+    pub(super) fn mark_holder(&self, number: usize, names: &[String], control: &mut Control<'_, Seat>) {
+        let first = names.iter().min();
+        if let (Some(place), Some(first)) = (&self.users[number].place, first)
+            && place.path.ends_with(first.as_str())
+        {
+            control.mark("coordination.held_the_lock");
+        }
+    }
+}
