@@ -7,3 +7,4 @@ mod room;
 mod sessions;
 mod storm;
 mod watches;
+mod words;
