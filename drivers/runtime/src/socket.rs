@@ -81,6 +81,14 @@ impl Socket {
         Ok(())
     }
 
+    /// Bytes that the other side's system has not acknowledged yet, those that were not sent yet among them.
+    pub(crate) fn unacknowledged(&self) -> usize {
+        let mut bytes: libc::c_int = 0;
+        // SAFETY: the call writes one `int` into memory that is borrowed exclusively.
+        let outcome = unsafe { libc::ioctl(self.stream.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
+        if outcome == 0 { usize::try_from(bytes).unwrap_or(0) } else { 0 }
+    }
+
     /// The other side's own certificate, in DER, if it has shown one.
     pub(crate) fn peer_certificate(&self) -> Option<&[u8]> {
         self.tls.as_ref()?.peer_certificates()?.first().map(|certificate| certificate.as_ref())

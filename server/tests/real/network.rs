@@ -90,6 +90,23 @@ impl Network {
         assert!(done, "cut {from} -> {to}");
     }
 
+    /// Every host loses so many of a hundred packets that other hosts send it, from now on; 0: none. False if nothing here can do that.
+    pub fn lose(&self, percent: u32) -> bool {
+        (0..self.hosts).all(|host| {
+            let space = self.space(host);
+            let nft = |rule: &str| {
+                let arguments = ["netns", "exec", &space, "nft", rule];
+                Command::new("ip").args(arguments).output().is_ok_and(|output| output.status.success())
+            };
+            let made = nft("add table inet loss; flush table inet loss")
+                && nft("add chain inet loss input { type filter hook input priority 0; }");
+            let drops = |port: &str| {
+                nft(&format!("add rule inet loss input tcp {port} 7072 numgen random mod 100 < {percent} drop"))
+            };
+            made && (percent == 0 || drops("sport") && drops("dport"))
+        })
+    }
+
     fn heal(&self, from: usize, to: usize) {
         let (space, to) = (self.space(from), self.address(to + 1));
         assert!(ip(&format!("-n {space} neigh del {to} dev {}i{from}", self.id)), "heal {from} -> {to}");

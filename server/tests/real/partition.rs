@@ -6,7 +6,7 @@ use crate::failover::clients;
 use crate::load::Load;
 use crate::network::{Cut, Network};
 use std::net::SocketAddr;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 // A leader that is heard but does not hear, or hears but is not heard, keeps others from leading without being able to lead.
 #[test]
@@ -49,6 +49,43 @@ fn one_way_partitions_and_hangs_of_the_leader_are_survived() {
         println!(
             "partitions, longest time without an acknowledged write: {}; {} operations, linearizable; errors: {:?}",
             shown.join(", "),
+            verdict.answered,
+            verdict.errors
+        );
+    });
+}
+
+// Links that lose packets stall for TCP's timers, and with them every write that needs the host behind.
+#[test]
+fn lossy_links_delay_writes_and_lose_none() {
+    crate::alone(async {
+        let Some(network) = Network::or_skipped(3) else { return };
+        if !network.lose(0) {
+            return println!("SKIPPED: packet loss needs nftables (scripts/test-tools.sh)");
+        }
+        let mut cluster = Cluster::planned(3, "", "");
+        network.take_in(&mut cluster);
+        cluster.launch_all();
+        cluster.until_ready().await;
+        let load = Load::start("loss", clients(&cluster, 6));
+        load.until_acknowledged(100, PATIENCE).await;
+        let seconds = std::env::var("ORDINATE_LOSS_SECONDS").ok().and_then(|text| text.parse().ok());
+        let lasts = Duration::from_secs(seconds.unwrap_or(3));
+        let mut gaps = Vec::new();
+        for percent in [5, 10, 20] {
+            let struck_at = load.now();
+            assert!(network.lose(percent), "packets are lost");
+            tokio::time::sleep(lasts).await;
+            gaps.push(format!("{percent} %: {:.0} ms", load.longest_gap_after(struck_at).as_secs_f64() * 1e3));
+            assert!(network.lose(0), "and are not any more");
+            load.until_everybody_is_served(load.now(), PATIENCE).await;
+            load.until_acknowledged(60, PATIENCE).await;
+        }
+        let verdict = load.finish().await;
+        println!(
+            "packet loss between hosts for {} s, longest time without an acknowledged write: {}; {} operations, linearizable; errors: {:?}",
+            lasts.as_secs(),
+            gaps.join(", "),
             verdict.answered,
             verdict.errors
         );
