@@ -1,7 +1,7 @@
 //! Whittaker et al., *Scaling Replicated State Machines with Compartmentalization*, section 8.
 
 use super::Figure;
-use super::drawing::{Axis, Claim, Drawing, Line, Panel, Point, Series, Unit};
+use super::drawing::{Axis, Claim, Drawing, Kind, Line, Panel, Point, Series, Unit};
 use super::measure::{Given, Run, Watch, run_all};
 use crate::multipaxos::{Acceptors, Batching, Clients, Deployment, Model, Shape, Workload};
 use crate::profile::Profile;
@@ -139,13 +139,13 @@ fn latency_throughput(watch: &Watch<'_>) -> Result<Drawing, String> {
     let claims = vec![
         Claim::rate("MultiPaxos, no batches", papers[0][0], ours[0], ROUGHLY)
             .because("no input of the profile: the sum of the roles on one core"),
-        Claim::rate("compartmentalized, no batches", papers[0][1], ours[1], ROUGHLY),
-        Claim::rate("unreplicated, no batches", papers[0][2], ours[2], ROUGHLY),
+        Claim::rate("compartmentalized, no batches", papers[0][1], ours[1], ROUGHLY).of(Kind::Fit),
+        Claim::rate("unreplicated, no batches", papers[0][2], ours[2], ROUGHLY).of(Kind::Fit),
         Claim::ratio("compartmentalized over MultiPaxos", 6.0, ours[1] / ours[0], 0.15),
         Claim::rate("MultiPaxos, batches", papers[1][0], ours[3], ROUGHLY)
             .because("clients at the leader's host, as in the paper; see docs/figures.md"),
-        Claim::rate("compartmentalized, batches", papers[1][1], ours[4], ROUGHLY),
-        Claim::rate("unreplicated, batches", papers[1][2], ours[5], ROUGHLY),
+        Claim::rate("compartmentalized, batches", papers[1][1], ours[4], ROUGHLY).of(Kind::Fit),
+        Claim::rate("unreplicated, batches", papers[1][2], ours[5], ROUGHLY).of(Kind::Fit),
         Claim::ratio("compartmentalized over MultiPaxos, batches", 4.0, ours[4] / ours[3], 0.15)
             .because(format!("{:.1}x with clients at all three hosts", ours[4] / ours[6])),
     ];
@@ -255,16 +255,16 @@ fn ablation(watch: &Watch<'_>) -> Result<Drawing, String> {
         vec![bars("(a) without batching", &unbatched, left), bars("(b) in batches", &in_batches, right)];
     let rate = |index: usize| given[index].throughput;
     let claims = vec![
-        Claim::rate("decoupled, 2 proxy leaders", 70_000.0, rate(1), ROUGHLY),
-        Claim::rate("the plateau of proxy leaders, 2 replicas", 135_000.0, rate(5), ROUGHLY)
+        Claim::rate("decoupled, 2 proxy leaders", 70_000.0, rate(1), ROUGHLY).of(Kind::Fit),
+        Claim::rate("the plateau of proxy leaders, 2 replicas", 135_000.0, rate(5), ROUGHLY).of(Kind::Fit)
             .because("reached with 4 proxy leaders here, with 7 in the paper: see docs/figures.md"),
-        Claim::rate("leader-bound at the end", 150_000.0, rate(7), ROUGHLY),
+        Claim::rate("leader-bound at the end", 150_000.0, rate(7), ROUGHLY).of(Kind::Fit),
         Claim::rate("MultiPaxos in batches", 200_000.0, rate(8), ROUGHLY)
             .because("clients at the leader's host, as in the paper"),
         Claim::rate("batches of 10, fronts as the paper's 2 + 2", 300_000.0, rate(9), ROUGHLY)
             .because("batchers and unbatchers are one machine here, and each bounds it"),
         Claim::rate("batches of 100, fronts as the paper's 2 + 2", 500_000.0, rate(11), ROUGHLY),
-        Claim::rate("one unbatcher more (2 + 3)", 800_000.0, rate(12), ROUGHLY),
+        Claim::rate("one unbatcher more (2 + 3)", 800_000.0, rate(12), ROUGHLY).of(Kind::Fit),
     ];
     let title = "One compartmentalization after the other".into();
     Ok(Drawing { title, subtitle: TESTBED.into(), panels, claims })
@@ -346,15 +346,15 @@ fn linearizable_reads(watch: &Watch<'_>) -> Result<Drawing, String> {
     let at = |given: &[Vec<Given>], share: usize, replicas: usize| given[share][replicas].throughput;
     let last = REPLICAS.len() - 1;
     let claims = vec![
-        Claim::rate("reads only, 6 replicas", 650_000.0, at(unbatched, 3, last), ROUGHLY),
+        Claim::rate("reads only, 6 replicas", 650_000.0, at(unbatched, 3, last), ROUGHLY).of(Kind::Fit),
         Claim::ratio(
             "reads only, 6 replicas over 2",
             3.0,
             at(unbatched, 3, last) / at(unbatched, 3, 0),
             0.05,
         ),
-        Claim::rate("writes only", 150_000.0, at(unbatched, 0, last), ROUGHLY),
-        Claim::rate("reads only in batches, 6 replicas", 17.5e6, at(batched, 3, last), ROUGHLY),
+        Claim::rate("writes only", 150_000.0, at(unbatched, 0, last), ROUGHLY).of(Kind::Fit),
+        Claim::rate("reads only in batches, 6 replicas", 17.5e6, at(batched, 3, last), ROUGHLY).of(Kind::Fit),
         sublinear("90 % reads: 6 replicas over 2", at(unbatched, 2, last) / at(unbatched, 2, 0)),
         Claim::shape(
             "90 % reads over reads only, 6 replicas",

@@ -103,6 +103,29 @@ pub enum Number {
     Plain,
 }
 
+/// What a claim's agreement is worth.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// The figure was given it: agreement says nothing.
+    Input,
+    /// The machines' profile was solved for this number: agreement says that the equations were solved.
+    Fit,
+    /// It follows from the protocols and the profile, and was looked at afterwards.
+    Prediction,
+}
+
+impl Kind {
+    /// In a word.
+    pub fn word(self) -> &'static str {
+        match self {
+            Kind::Input => "input",
+            Kind::Fit => "fit",
+            Kind::Prediction => "prediction",
+        }
+    }
+}
+
 /// A claim of the paper beside ours.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
@@ -114,8 +137,10 @@ pub struct Claim {
     pub ours: f64,
     /// How the numbers are written.
     pub number: Number,
-    /// True if the shape holds.
+    /// True if our number is near the paper's, or the shape is the paper's. One that is merely better differs.
     pub holds: bool,
+    /// What that is worth.
+    pub kind: Kind,
     /// Why it differs, where it does.
     pub note: String,
 }
@@ -159,7 +184,7 @@ impl Claim {
     /// A rate that should be near the paper's.
     pub fn rate(what: impl Into<String>, paper: f64, ours: f64, band: f64) -> Self {
         let holds = (ours / paper - 1.0).abs() <= band;
-        Self { what: what.into(), paper: Some(paper), ours, number: Number::Rate, holds, note: String::new() }
+        Self { paper: Some(paper), number: Number::Rate, ..Self::shape(what, ours, holds) }
     }
 
     /// A ratio that should be near the paper's.
@@ -169,12 +194,19 @@ impl Claim {
 
     /// A shape that the paper shows without a number.
     pub fn shape(what: impl Into<String>, ours: f64, holds: bool) -> Self {
-        Self { what: what.into(), paper: None, ours, number: Number::Ratio, holds, note: String::new() }
+        let (what, kind, note) = (what.into(), Kind::Prediction, String::new());
+        Self { what, paper: None, ours, number: Number::Ratio, holds, kind, note }
     }
 
-    /// A number beside the paper's.
-    pub fn plain(what: impl Into<String>, paper: Option<f64>, ours: f64, holds: bool) -> Self {
-        Self { what: what.into(), paper, ours, number: Number::Plain, holds, note: String::new() }
+    /// A number that should be near the paper's.
+    pub fn plain(what: impl Into<String>, paper: f64, ours: f64, band: f64) -> Self {
+        Self { number: Number::Plain, ..Self::rate(what, paper, ours, band) }
+    }
+
+    /// Of this kind, and not a prediction.
+    #[must_use]
+    pub fn of(self, kind: Kind) -> Self {
+        Self { kind, ..self }
     }
 
     /// A number of this claim as people write it.

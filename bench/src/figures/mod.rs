@@ -7,7 +7,7 @@ mod measure;
 mod services;
 mod svg;
 
-pub use drawing::{Axis, Claim, Drawing, Line, Number, Panel, Point, Series, Unit};
+pub use drawing::{Axis, Claim, Drawing, Kind, Line, Number, Panel, Point, Series, Unit};
 pub use measure::Watch;
 
 use std::path::{Path, PathBuf};

@@ -264,7 +264,11 @@ fn draw_claims(canvas: &mut Canvas, claims: &[Claim], top: f64, width: f64) {
         canvas.text(columns[1], y, 12.5, "end", "", &claim.papers());
         canvas.text(columns[2], y, 12.5, "end", "font-weight=\"600\"", &claim.write(claim.ours));
         let (mark, colour) = if claim.holds { ("holds", "#1a7f37") } else { ("differs", "#9a6700") };
-        let mark = if claim.note.is_empty() { mark.to_owned() } else { format!("{mark}: {}", claim.note) };
+        let kind = claim.kind.word();
+        let mark = match claim.note.as_str() {
+            "" => format!("{mark} ({kind})"),
+            note => format!("{mark} ({kind}): {note}"),
+        };
         canvas.text(columns[3], y, 12.0, "start", &format!("fill=\"{colour}\""), &mark);
     }
 }

@@ -88,7 +88,7 @@ fn print(figure: &Figure, drawing: &Drawing, seconds: f64, files: &[PathBuf]) {
         let verdict = if claim.holds { "holds" } else { "DIFFERS" };
         let note = if claim.note.is_empty() { String::new() } else { format!("  {}", claim.note) };
         let (what, paper, here) = (&claim.what, claim.papers(), claim.write(claim.ours));
-        println!("  {what:58} {paper:>9} {here:>9}  {verdict}{note}");
+        println!("  {what:58} {paper:>9} {here:>9}  {verdict:7}  {:10}{note}", claim.kind.word());
     }
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     println!("  {}", names.join("  "));
