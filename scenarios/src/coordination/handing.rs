@@ -13,12 +13,16 @@ use std::time::Duration;
 pub(super) const LOOK_FOR_A_HAND_OVER: u64 = AT_REST + 3;
 const KILL_IN_A_HAND_OVER: u64 = AT_REST + 4;
 const BE_BUSY: u64 = AT_REST + 5;
+const LOOK_WHEN_CALM: u64 = AT_REST + 6;
 
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 const LOOK_FOR: Duration = Duration::from_secs(5);
 const BUSY_ROUNDS: u32 = 16;
 const BUSY_EVERY: Duration = Duration::from_millis(5);
 const BUSY_WHEN_CALM_EVERY: Duration = Duration::from_millis(500);
+/// In a hand-over that nothing disturbs, users read and write until well behind it.
+const BUSY_ROUNDS_WHEN_CALM: u32 = 100;
+const LOOK_WHEN_CALM_FOR: Duration = Duration::from_secs(25);
 
 impl CoordinationScenario {
     /// Other groups or shards when nothing else goes wrong.
@@ -29,6 +33,8 @@ impl CoordinationScenario {
             self.watch_everything(control);
             (0..BUSY_ROUNDS)
                 .for_each(|round| control.alarm(WISH_AFTER + BUSY_WHEN_CALM_EVERY * round, BE_BUSY));
+            self.looks_until = now + nanos(WISH_AFTER + LOOK_WHEN_CALM_FOR);
+            control.alarm(WISH_AFTER, LOOK_WHEN_CALM);
         } else if self.wishes.draw(&mut self.rng) {
             // What they attach to now was not on its way out before the heal.
             (0..self.users.len()).for_each(|number| self.disconnect(number, now, Some(control)));
@@ -56,8 +62,19 @@ impl CoordinationScenario {
     pub(super) fn on_hand_over_alarm(&mut self, token: u64, control: &mut Control<'_, Seat>) {
         match token {
             BE_BUSY => self.be_busy(control),
+            LOOK_WHEN_CALM => self.look_when_calm(control),
             LOOK_FOR_A_HAND_OVER | KILL_IN_A_HAND_OVER => self.in_a_hand_over(token, control),
             _ => {}
+        }
+    }
+
+    /// Reads that are on their way while a shard hands over are asked anew.
+    fn look_when_calm(&mut self, control: &mut Control<'_, Seat>) {
+        let is_handing = |node| sequencer_of(node).is_some_and(Sequencer::is_handing_over);
+        if control.cluster.nodes().any(|(_, node)| is_handing(node)) {
+            (0..BUSY_ROUNDS_WHEN_CALM).for_each(|round| control.alarm(BUSY_EVERY * round, BE_BUSY));
+        } else if control.cluster.now() < self.looks_until {
+            control.alarm(LOOK_EVERY, LOOK_WHEN_CALM);
         }
     }
 
