@@ -256,7 +256,8 @@ fn ablation(watch: &Watch<'_>) -> Result<Drawing, String> {
     let rate = |index: usize| given[index].throughput;
     let claims = vec![
         Claim::rate("decoupled, 2 proxy leaders", 70_000.0, rate(1), ROUGHLY).of(Kind::Fit),
-        Claim::rate("the plateau of proxy leaders, 2 replicas", 135_000.0, rate(5), ROUGHLY).of(Kind::Fit)
+        Claim::rate("the plateau of proxy leaders, 2 replicas", 135_000.0, rate(5), ROUGHLY)
+            .of(Kind::Fit)
             .because("reached with 4 proxy leaders here, with 7 in the paper: see docs/figures.md"),
         Claim::rate("leader-bound at the end", 150_000.0, rate(7), ROUGHLY).of(Kind::Fit),
         Claim::rate("MultiPaxos in batches", 200_000.0, rate(8), ROUGHLY)

@@ -242,7 +242,7 @@ fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
         Claim::plain("seconds without progress, proxies", 3.06, proxies, 0.15)
             .because("both wait 1 to 2 s at random for an election; ours has no more to wait for"),
         Claim::plain("seconds without progress, sequencer", 2.38, sequencer, 0.15)
-        .because("suspected after 150 ms here, after 1 s in the paper"),
+            .because("suspected after 150 ms here, after 1 s in the paper"),
         Claim::shape("numbers reached over operations asked", reached / expected, reached > 0.95 * expected)
             .because(format!("{gaps} of them not answered: no-ops, and what stopped replicas owed")),
         Claim::plain(

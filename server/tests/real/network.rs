@@ -101,7 +101,9 @@ impl Network {
             let made = nft("add table inet loss; flush table inet loss")
                 && nft("add chain inet loss input { type filter hook input priority 0; }");
             let drops = |port: &str| {
-                nft(&format!("add rule inet loss input tcp {port} 7072 numgen random mod 100 < {percent} drop"))
+                nft(&format!(
+                    "add rule inet loss input tcp {port} 7072 numgen random mod 100 < {percent} drop"
+                ))
             };
             made && (percent == 0 || drops("sport") && drops("dport"))
         })

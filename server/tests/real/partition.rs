@@ -76,7 +76,10 @@ fn lossy_links_delay_writes_and_lose_none() {
             let struck_at = load.now();
             assert!(network.lose(percent), "packets are lost");
             tokio::time::sleep(lasts).await;
-            gaps.push(format!("{percent} %: {:.0} ms", load.longest_gap_after(struck_at).as_secs_f64() * 1e3));
+            gaps.push(format!(
+                "{percent} %: {:.0} ms",
+                load.longest_gap_after(struck_at).as_secs_f64() * 1e3
+            ));
             assert!(network.lose(0), "and are not any more");
             load.until_everybody_is_served(load.now(), PATIENCE).await;
             load.until_acknowledged(60, PATIENCE).await;
