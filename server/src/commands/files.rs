@@ -66,7 +66,8 @@ fn share(files: u64, hosts: u64) -> Result<Shared, u64> {
     let admin = (files / 8).clamp(16, ADMIN_CONNECTIONS_MAX as u64);
     match files.checked_sub(own + admin).filter(|clients| *clients >= CLIENTS_MIN) {
         Some(clients) => Ok(Shared { clients, admin }),
-        None => Err(KEPT_MIN + PER_HOST * hosts + 32 + CLIENTS_MIN),
+        // An eighth of them is the admin port's.
+        None => Err(((KEPT_MIN + PER_HOST * hosts + CLIENTS_MIN) * 8).div_ceil(7)),
     }
 }
 
@@ -84,7 +85,7 @@ mod tests {
             assert!(shared.clients >= CLIENTS_MIN && shared.admin >= 16, "{files}: {shared:?}");
         }
         assert_eq!(share(1_024, 3), Ok(Shared { clients: 628, admin: 128 }));
-        assert_eq!(share(200, 3), Err(268));
-        assert!(share(268, 3).is_ok(), "what is said to be needed is enough");
+        assert_eq!(share(200, 3), Err(270));
+        assert!(share(270, 3).is_ok(), "what is said to be needed is enough");
     }
 }
