@@ -61,8 +61,8 @@ impl fmt::Display for Behind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Told {
     incarnation: Incarnation,
-    /// None: as the file has it.
-    life: Option<u128>,
+    /// The life in which it told of so many: what it had found when that began says nothing of what it has told since.
+    life: u128,
     batches: u64,
 }
 
@@ -91,7 +91,7 @@ impl Marks {
     ) -> Result<(), Behind> {
         let Some(Standing { life, found }) = standing else { return Ok(()) };
         if let Some(known) = self.told.get(&host).filter(|known| known.incarnation == incarnation) {
-            if known.life == Some(life) {
+            if known.life == life {
                 return Ok(());
             }
             if known.batches > found {
@@ -99,7 +99,7 @@ impl Marks {
             }
         }
         if self.told.len() < HOSTS_MAX || self.told.contains_key(&host) {
-            self.told.insert(host, Told { incarnation, life: Some(life), batches: found });
+            self.told.insert(host, Told { incarnation, life, batches: found });
             self.news = true;
         }
         Ok(())
@@ -123,7 +123,8 @@ impl Marks {
 
     fn text(&self) -> String {
         let line = |(host, told): (&HostId, &Told)| {
-            format!("{:08x} {:032x} {}\n", host.0, told.incarnation.0, told.batches)
+            let Told { incarnation, life, batches } = told;
+            format!("{:08x} {:032x} {life:032x} {batches}\n", host.0, incarnation.0)
         };
         let body: String = self.told.iter().map(line).collect();
         format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()))
@@ -140,7 +141,8 @@ fn parse(text: &str) -> Option<BTreeMap<HostId, Told>> {
         let mut words = line.split(' ');
         let host = HostId(u32::from_str_radix(words.next()?, 16).ok()?);
         let incarnation = Incarnation(u128::from_str_radix(words.next()?, 16).ok()?);
-        Some((host, Told { incarnation, life: None, batches: words.next()?.parse().ok()? }))
+        let life = u128::from_str_radix(words.next()?, 16).ok()?;
+        Some((host, Told { incarnation, life, batches: words.next()?.parse().ok()? }))
     };
     body.lines().map(line).collect()
 }
@@ -183,6 +185,11 @@ mod tests {
         marks.tell(HOST, 30);
         marks.keep(Instant(2));
         let mut again = Marks::open(folder.clone());
+        assert_eq!(
+            again.greet(HOST, DISK, life(1, 10)),
+            Ok(()),
+            "it runs as before: who remembers was started anew"
+        );
         assert_eq!(again.greet(HOST, DISK, life(2, 24)), Err(Behind { told: 25, found: 24 }));
         assert_eq!(again.greet(HOST, DISK, life(2, 25)), Ok(()), "the last five seconds are not known");
         std::fs::write(folder.join(FILE), marks.text().replace('3', "4")).expect("the folder is writable");
