@@ -85,3 +85,27 @@ fn a_hanging_leader_is_followed_soon() {
     let resume = |cluster: &mut Cluster, host| cluster.signal(host, "-CONT");
     crate::alone(strike_leaders("hang of the leader", rounds, HANG_GAP_MAX, pause, resume));
 }
+
+// A host that was started anew knows from its disk how much the others had told it of. It must not take those that have run all
+// the time for hosts that lost it: they would stop, one restart after the other.
+#[test]
+fn restarts_one_after_the_other_stop_nobody_else() {
+    crate::alone(async {
+        let mut cluster = Cluster::start(3, "", "").await;
+        let load = Load::start("restarts", clients(&cluster, CLIENTS));
+        load.until_acknowledged(100, PATIENCE).await;
+        for host in 0..3 {
+            // Longer than it takes until a host writes down what it was told.
+            tokio::time::sleep(Duration::from_millis(5_500)).await;
+            let struck_at = load.now();
+            cluster.kill(host);
+            cluster.launch(host);
+            cluster.until_ready().await;
+            load.until_everybody_is_served(struck_at, PATIENCE).await;
+            let dead: Vec<usize> = (0..3).filter(|&other| !cluster.is_alive(other)).collect();
+            assert!(dead.is_empty(), "hosts {dead:?} ended when {host} was restarted\n{}", cluster.logs());
+        }
+        let verdict = load.finish().await;
+        println!("restarts: {} operations, linearizable; errors: {:?}", verdict.answered, verdict.errors);
+    });
+}
