@@ -21,7 +21,8 @@ const BUSY_ROUNDS: u32 = 16;
 const BUSY_EVERY: Duration = Duration::from_millis(5);
 const BUSY_WHEN_CALM_EVERY: Duration = Duration::from_millis(500);
 /// In a hand-over that nothing disturbs, users read and write until well behind it.
-const BUSY_ROUNDS_WHEN_CALM: u32 = 100;
+const BUSY_ROUNDS_WHEN_CALM: u32 = 250;
+const BUSY_IN_A_CALM_HAND_OVER_EVERY: Duration = Duration::from_millis(2);
 const LOOK_WHEN_CALM_FOR: Duration = Duration::from_secs(25);
 
 impl CoordinationScenario {
@@ -72,7 +73,8 @@ impl CoordinationScenario {
     fn look_when_calm(&mut self, control: &mut Control<'_, Seat>) {
         let is_handing = |node| sequencer_of(node).is_some_and(Sequencer::is_handing_over);
         if control.cluster.nodes().any(|(_, node)| is_handing(node)) {
-            (0..BUSY_ROUNDS_WHEN_CALM).for_each(|round| control.alarm(BUSY_EVERY * round, BE_BUSY));
+            (0..BUSY_ROUNDS_WHEN_CALM)
+                .for_each(|round| control.alarm(BUSY_IN_A_CALM_HAND_OVER_EVERY * round, BE_BUSY));
         } else if control.cluster.now() < self.looks_until {
             control.alarm(LOOK_EVERY, LOOK_WHEN_CALM);
         }

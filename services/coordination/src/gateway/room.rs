@@ -73,22 +73,23 @@ impl Read {
 }
 
 impl Connection {
-    /// Bytes of answers that wait for their turn here, and room for those that shards are asked for; for invariants. The reads too.
+    /// Bytes of answers that wait for their turn here, and room for those that shards are asked for; for invariants. And how
+    /// many of them are of the largest.
     pub(crate) fn answers_held(&self) -> (usize, usize) {
         let reads = self.queue.iter().filter_map(|entry| match &entry.work {
             Work::Read(read) => Some(read.room()),
             _ => None,
         });
-        reads.filter(|&room| room > 0).fold((0, 0), |(bytes, reads), room| (bytes + room, reads + 1))
+        reads.fold((0, 0), |(bytes, largest), room| (bytes + room, largest.max(room)))
     }
 }
 
 impl Gateway {
-    /// By connection: bytes of answers that shards were asked for and that are not written yet, and for how many reads.
+    /// By connection: bytes of answers that shards were asked for and that are not written yet, and those of the largest.
     pub fn answers_held(&self) -> impl Iterator<Item = (NodeId, usize, usize)> {
         self.connections.iter().map(|(&node, connection)| {
-            let (bytes, reads) = connection.answers_held();
-            (node, bytes, reads)
+            let (bytes, largest) = connection.answers_held();
+            (node, bytes, largest)
         })
     }
 

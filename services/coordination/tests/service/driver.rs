@@ -589,7 +589,7 @@ impl Cluster {
     pub(crate) fn answers_held(&self, node: NodeId) -> (usize, usize) {
         let gateway = &self.hosts[node.host().0 as usize - 1].gateway;
         let held = gateway.answers_held().find(|(of, ..)| *of == node);
-        held.map_or((0, 0), |(_, bytes, reads)| (bytes, reads))
+        held.map_or((0, 0), |(_, bytes, largest)| (bytes, largest))
     }
 
     /// How much was written to a connection since it came.
