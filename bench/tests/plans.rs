@@ -98,7 +98,7 @@ fn a_slow_load_is_simulated_until_it_has_come() {
     }
 }
 
-// Whoever asks for less must not pay more: a read of any freshness may be answered by one that is fresher.
+// A weaker request must not cost more: a read of any freshness may be answered by one that is fresher.
 #[test]
 fn a_weaker_level_never_costs_more() {
     for (per_second, reads) in [(1e6, 1.0), (300_000.0, 0.5), (50_000.0, 1.0)] {

@@ -217,7 +217,7 @@ impl<'a, R: Role> Cx<'a, R> {
         self.situation.wall
     }
 
-    /// True while nothing can be made durable: whoever takes in work that must be refuses it, and says why.
+    /// True while nothing can be made durable: a role that takes in work that must be refuses it, and says why.
     pub fn is_disk_full(&self) -> bool {
         self.situation.disk_full
     }

@@ -191,7 +191,7 @@ impl Shared {
         !self.stop.load(Ordering::Relaxed)
     }
 
-    /// Set when whoever asked gave up.
+    /// Set when the caller gave up.
     pub(crate) fn stop(&self) -> Arc<AtomicBool> {
         self.stop.clone()
     }

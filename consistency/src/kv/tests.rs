@@ -268,7 +268,7 @@ fn a_search_that_may_remember_nothing_goes_on() {
 
 #[test]
 fn a_search_that_is_stopped_says_undecided() {
-    // One that goes on takes a processor from whoever gave up on it.
+    // One that goes on takes a processor from a caller that gave up on it.
     let stop = Some(std::sync::Arc::new(std::sync::atomic::AtomicBool::new(true)));
     let history = registers(&mut Dice(3), 5_000, 5);
     let mut budget = SearchBudget { stop, ..SearchBudget::default() };

@@ -1,6 +1,6 @@
 //! A first search that uses as few calls of unknown fate as it can.
 //!
-//! Whoever lets them explain every dead end soon lacks the ones that really took effect, and learns that far from the
+//! A search that explains every dead end by them soon lacks the ones that really took effect, and fails far from the
 //! mistake. So the orders of a few rounds of overlapping calls are all tried with as many unknown calls as were needed
 //! so far, and only then with one more. It never looks further back, so what it misses the whole search must find.
 

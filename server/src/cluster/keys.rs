@@ -235,7 +235,7 @@ pub const KEYS: &[Key] = &[
         Kind::Text,
         "",
         "the four-letter words that are answered, separated by commas; * for all; without it those that only read",
-        "crst, srst and stmk change what others read; dump and wchc show sessions and paths to whoever connects",
+        "crst, srst and stmk change what others read; dump and wchc show sessions and paths to everybody who connects",
     ),
     key(
         "coordination.secret",
