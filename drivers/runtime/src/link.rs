@@ -34,10 +34,6 @@ const FRAME_BYTES: usize = 64 << 10;
 /// What is kept of a queue's memory when it is empty.
 const QUEUE_KEPT_BYTES: usize = 256 << 10;
 
-/// Unacknowledged for so long, bytes are followed by a probe: longer than the other end's system may delay an acknowledgement.
-const PROBE_AFTER: Duration = Duration::from_millis(45);
-const PROBE_EVERY: Duration = Duration::from_millis(15);
-
 const NOTHING_MARKED: Mark = Mark { batches: 0, full: false };
 
 enum State {
@@ -130,9 +126,6 @@ pub(crate) struct Link {
     behind: Option<u64>,
     /// What the other end was told last over this connection.
     marked: Mark,
-    /// When to look whether what was sent has arrived. A packet that is lost behind which nothing follows waits for TCP's
-    /// timer, 200 ms and twice as long each time; behind which something follows, for a round trip. So an empty frame follows.
-    probe_at: Option<Instant>,
 }
 
 impl Link {
@@ -150,7 +143,6 @@ impl Link {
             partner: None,
             behind: None,
             marked: NOTHING_MARKED,
-            probe_at: None,
         }
     }
 
@@ -254,7 +246,6 @@ impl Link {
             Ok((taken, flushed)) => {
                 outside.metrics.bytes_out += taken as u64;
                 self.sent += taken;
-                self.probe_at = Some(outside.now + PROBE_AFTER);
                 self.writable = flushed && self.sent == queue.len();
                 if self.sent == queue.len() {
                     queue.clear();
@@ -275,31 +266,12 @@ impl Link {
         match &self.state {
             State::Down { retry_at } => Some(*retry_at),
             State::Resolving { since } | State::Greeting { since, .. } => Some(*since + DIAL_WITHIN),
-            State::Up { .. } => self.probe_at,
+            State::Up { .. } => None,
         }
-    }
-
-    /// What was sent last may be lost: has something follow it, unless all has arrived.
-    fn probe(&mut self, outside: &mut Outside<'_>) -> Option<String> {
-        let State::Up { socket } = &self.state else { return None };
-        if socket.unacknowledged() == 0 {
-            self.probe_at = None;
-            return None;
-        }
-        if self.queued_bytes() == 0 {
-            self.writer.body();
-            outside.metrics.link_probes += 1;
-        }
-        let complaint = self.flush(outside);
-        self.probe_at = self.is_up().then_some(outside.now + PROBE_EVERY);
-        complaint
     }
 
     /// Time has passed. The text is a new complaint.
     pub(crate) fn on_time(&mut self, outside: &mut Outside<'_>) -> (Wish, Option<String>) {
-        if self.is_up() && self.probe_at.is_some_and(|at| at <= outside.now) {
-            return (Wish::Nothing, self.probe(outside));
-        }
         match &self.state {
             State::Down { retry_at } if *retry_at <= outside.now => {
                 self.state = State::Resolving { since: outside.now };
@@ -425,7 +397,6 @@ impl Link {
     pub(crate) fn break_off(&mut self, reason: String, outside: &mut Outside<'_>) -> Option<String> {
         let retry_at = outside.now + outside.rng.duration(self.redial_after / 2, self.redial_after);
         let was_up = self.is_up();
-        self.probe_at = None;
         match std::mem::replace(&mut self.state, State::Down { retry_at }) {
             State::Greeting { mut socket, .. } | State::Up { mut socket } => {
                 // The socket is closed next, which deregisters it as well.

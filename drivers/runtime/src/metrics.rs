@@ -11,8 +11,6 @@ pub struct Metrics {
     pub messages_in: u64,
     /// Messages queued for other hosts.
     pub messages_out: u64,
-    /// Empty frames to other hosts that had not acknowledged what came before.
-    pub link_probes: u64,
     /// Messages between nodes of this host, and between its nodes and its clients.
     pub messages_local: u64,
     /// Bytes read from sockets.

@@ -25,7 +25,6 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     let counters = [
         ("messages_in", "Messages from other hosts and clients", metrics.messages_in),
         ("messages_out", "Messages to other hosts and clients", metrics.messages_out),
-        ("link_probes", "Empty frames behind what other hosts had not acknowledged", metrics.link_probes),
         ("messages_local", "Messages between roles of this host", metrics.messages_local),
         ("bytes_in", "Bytes from other hosts", metrics.bytes_in),
         ("bytes_out", "Bytes to other hosts", metrics.bytes_out),
