@@ -1,48 +1,110 @@
 //! A node of one family hosted as a node of another: an engine that embeds a replicated log hosts the log's roles this way.
 
-use crate::effects::Effects;
-use crate::role::{Family, Node, Position};
+use crate::blob::BlobNotice;
+use crate::codec::DecodeError;
+use crate::effects::{Effects, Situation};
+use crate::id::{NodeId, RequestId};
+use crate::role::{Family, Node, Position, TimerIndex};
+use bytes::Bytes;
+use std::marker::PhantomData;
+
+/// A family that hosts nodes of the family `Inner`: which messages and requests are for them.
+pub trait Embeds<Inner: Family>:
+    Family<Message: From<Inner::Message>, Response: From<Inner::Response>>
+{
+    /// What an inner node is sent; none if the message is for others.
+    fn inner_message(message: Self::Message) -> Option<Inner::Message>;
+    /// What an inner node is asked; none if the request is for others.
+    fn inner_request(request: Self::Request) -> Option<Inner::Request>;
+}
 
 /// A node whose effects become those of the family around it.
 #[derive(Debug)]
-pub struct Embedded<N: Node> {
+pub struct Embedded<N: Node, F> {
     node: N,
     effects: Effects<N::Family>,
+    family: PhantomData<fn() -> F>,
 }
 
-impl<N: Node + Clone> Clone for Embedded<N> {
+impl<N: Node + Clone, F> Clone for Embedded<N, F> {
     fn clone(&self) -> Self {
         Self::new(self.node.clone())
     }
 }
 
-impl<N: Node> Embedded<N> {
+impl<N: Node, F> Embedded<N, F> {
     /// Embeds a node.
     pub fn new(node: N) -> Self {
-        Self { node, effects: Effects::new(Position(0), false) }
+        Self { node, effects: Effects::new(Position(0), false), family: PhantomData }
     }
 
     /// The node itself, for inspection.
     pub fn node(&self) -> &N {
         &self.node
     }
+}
 
-    /// The node itself, to restore it.
-    pub fn node_mut(&mut self) -> &mut N {
-        &mut self.node
-    }
-
+impl<N: Node, F: Embeds<N::Family>> Embedded<N, F> {
     /// Calls the node and hands what it asks for to `outer`.
-    pub fn call<F: Family>(
-        &mut self,
-        outer: &mut Effects<F>,
-        call: impl FnOnce(&mut N, &mut Effects<N::Family>),
-    ) where
-        F::Message: From<<N::Family as Family>::Message>,
-        F::Response: From<<N::Family as Family>::Response>,
-    {
+    fn call(&mut self, outer: &mut Effects<F>, call: impl FnOnce(&mut N, &mut Effects<N::Family>)) {
         self.effects.follow(outer);
         call(&mut self.node, &mut self.effects);
         outer.absorb(&mut self.effects);
+    }
+}
+
+impl<N: Node, F: Embeds<N::Family>> Node for Embedded<N, F> {
+    type Family = F;
+
+    fn restore(&mut self, position: Position, record: Bytes) -> Result<(), DecodeError> {
+        self.node.restore(position, record)
+    }
+
+    fn on_start(&mut self, situation: Situation<'_>, effects: &mut Effects<F>) {
+        self.call(effects, |node, inner| node.on_start(situation, inner));
+    }
+
+    fn on_message(
+        &mut self,
+        from: NodeId,
+        message: F::Message,
+        situation: Situation<'_>,
+        effects: &mut Effects<F>,
+    ) {
+        match F::inner_message(message) {
+            Some(message) => {
+                self.call(effects, |node, inner| node.on_message(from, message, situation, inner));
+            }
+            None => effects.reject("message for another role"),
+        }
+    }
+
+    fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<F>) {
+        self.call(effects, |node, inner| node.on_timer(timer, situation, inner));
+    }
+
+    fn on_request(
+        &mut self,
+        id: RequestId,
+        request: F::Request,
+        situation: Situation<'_>,
+        effects: &mut Effects<F>,
+    ) {
+        match F::inner_request(request) {
+            Some(request) => self.call(effects, |node, inner| node.on_request(id, request, situation, inner)),
+            None => effects.reject("request to a role that serves none"),
+        }
+    }
+
+    fn on_blob(&mut self, notice: BlobNotice, situation: Situation<'_>, effects: &mut Effects<F>) {
+        self.call(effects, |node, inner| node.on_blob(notice, situation, inner));
+    }
+
+    fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<F>) {
+        self.call(effects, |node, inner| node.on_burst_end(situation, inner));
+    }
+
+    fn role_name(&self) -> &'static str {
+        self.node.role_name()
     }
 }

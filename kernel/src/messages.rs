@@ -107,132 +107,31 @@ macro_rules! family {
             $( $(#[$doc:meta])* $tag:literal => $Name:ident($In:ty, $Role:ty, $role_name:literal) ),+ $(,)?
         }
     ) => {
-        $(#[$message_doc])*
-        #[derive(Clone, PartialEq, Debug)]
-        pub enum $Message {
-            $( #[doc = concat!("To a ", $role_name, ".")] $Name($In) ),+
-        }
-
-        impl $crate::Encode for $Message {
-            fn encode(&self, out: &mut Vec<u8>) {
-                match self {
-                    $( Self::$Name(message) => {
-                        out.push($tag);
-                        $crate::Encode::encode(message, out);
-                    } )+
-                }
+        $crate::sum! {
+            $(#[$message_doc])*
+            pub enum $Message {
+                $( #[doc = concat!("To a ", $role_name, ".")] $tag => $Name($In) ),+
             }
         }
 
-        impl $crate::Decode for $Message {
-            fn decode(input: &mut $crate::Reader) -> Result<Self, $crate::DecodeError> {
-                match <u8 as $crate::Decode>::decode(input)? {
-                    $( $tag => <$In as $crate::Decode>::decode(input).map(Self::$Name), )+
-                    tag => Err($crate::DecodeError::UnknownTag(stringify!($Message), tag)),
+        // What each role is sent, out of what travels.
+        $(
+            impl TryFrom<$Message> for $In {
+                type Error = $Message;
+
+                fn try_from(message: $Message) -> Result<Self, $Message> {
+                    match message {
+                        $Message::$Name(message) => Ok(message),
+                        other => Err(other),
+                    }
                 }
             }
-        }
+        )+
 
-        $(#[$member_doc])*
-        pub enum $Member<$($generics)*> {
-            $( $(#[$doc])* $Name($Role) ),+
-        }
-
-        impl<$($generics)*> $crate::Node for $Member<$($params)*> {
-            type Family = $Family;
-
-            fn restore(
-                &mut self,
-                position: $crate::Position,
-                record: $crate::Bytes,
-            ) -> Result<(), $crate::DecodeError> {
-                match self {
-                    $( Self::$Name(role) => {
-                        let record = $crate::Decode::decoded(&record)?;
-                        $crate::Role::restore(role, position, record);
-                        Ok(())
-                    } )+
-                }
-            }
-
-            fn on_start(&mut self, situation: $crate::Situation<'_>, effects: &mut $crate::Effects<$Family>) {
-                match self {
-                    $( Self::$Name(role) => $crate::Role::on_start(role, &mut $crate::Cx::new(situation, effects)), )+
-                }
-            }
-
-            fn on_message(
-                &mut self,
-                from: $crate::NodeId,
-                message: $Message,
-                situation: $crate::Situation<'_>,
-                effects: &mut $crate::Effects<$Family>,
-            ) {
-                match (self, message) {
-                    $( (Self::$Name(role), $Message::$Name(message)) => {
-                        $crate::Role::on_message(role, from, message, &mut $crate::Cx::new(situation, effects))
-                    } )+
-                    // Pairs of a role and another role's message: the one match that cannot be written out.
-                    $( (Self::$Name(_), _) => {
-                        $crate::Cx::<$Role>::new(situation, effects).reject("message for another role")
-                    } )+
-                }
-            }
-
-            fn on_timer(
-                &mut self,
-                timer: $crate::TimerIndex,
-                situation: $crate::Situation<'_>,
-                effects: &mut $crate::Effects<$Family>,
-            ) {
-                match self {
-                    $( Self::$Name(role) => {
-                        let timer = <<$Role as $crate::Role>::Timer as $crate::TimerKey>::from_index(timer)
-                            .expect("a driver returns only timers that this role has set");
-                        $crate::Role::on_timer(role, timer, &mut $crate::Cx::new(situation, effects))
-                    } )+
-                }
-            }
-
-            fn on_request(
-                &mut self,
-                id: $crate::RequestId,
-                request: <$Family as $crate::Family>::Request,
-                situation: $crate::Situation<'_>,
-                effects: &mut $crate::Effects<$Family>,
-            ) {
-                match self {
-                    $( Self::$Name(role) => {
-                        $crate::Role::on_request(role, id, request, &mut $crate::Cx::new(situation, effects))
-                    } )+
-                }
-            }
-
-            fn on_blob(
-                &mut self,
-                notice: $crate::BlobNotice,
-                situation: $crate::Situation<'_>,
-                effects: &mut $crate::Effects<$Family>,
-            ) {
-                match self {
-                    $( Self::$Name(role) => {
-                        $crate::Role::on_blob(role, notice, &mut $crate::Cx::new(situation, effects))
-                    } )+
-                }
-            }
-
-            fn on_burst_end(&mut self, situation: $crate::Situation<'_>, effects: &mut $crate::Effects<$Family>) {
-                match self {
-                    $( Self::$Name(role) => {
-                        $crate::Role::on_burst_end(role, &mut $crate::Cx::new(situation, effects))
-                    } )+
-                }
-            }
-
-            fn role_name(&self) -> &'static str {
-                match self {
-                    $( Self::$Name(_) => $role_name, )+
-                }
+        $crate::nodes! {
+            $(#[$member_doc])*
+            pub enum $Member [$($generics)*] [$($params)*] of $Family {
+                $( $(#[$doc])* role $Name($Role) $role_name ),+
             }
         }
     };

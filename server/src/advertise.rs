@@ -38,7 +38,7 @@ impl Advertised {
         if self.said.as_ref().is_none_or(again) {
             let gateway = Deployment::gateway(HostId::named(&self.host)).place();
             let call = HostCall { operation: Some(said.clone().into()), facts: None, probes: false };
-            drop(handle.request(gateway, Request::Advertise(call.encoded().into())));
+            drop(handle.request(gateway, Request::Service(call.encoded().into())));
             self.said = Some((now, said));
         }
     }

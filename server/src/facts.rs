@@ -39,7 +39,7 @@ pub fn watch(handle: HostHandle<Node>, file: ClusterFile, host: String, ports: P
             if let Some((status, _)) = runtime.block_on(Status::of(&handle, &file, &host)) {
                 let facts = Some(facts(&status, &file, ports, began.elapsed()));
                 let call = HostCall { operation: None, facts, probes: false }.encoded();
-                let told = handle.request(gateway, Request::Advertise(call.into()));
+                let told = handle.request(gateway, Request::Service(call.into()));
                 if let Err(NoAnswer::Stopped) = told.wait(LOOK_EVERY) {
                     return;
                 }

@@ -3,10 +3,7 @@
 //! Services over one engine share its messages: places tell them apart, since no node plays a part in two of them.
 
 use coordination::{Gateway, Sessions, Znodes};
-use kernel::{
-    BlobNotice, Bytes, Decode, DecodeError, Effects, Embedded, Encode, Family, NodeId, Position, Reader,
-    RequestId, Situation, TimerIndex,
-};
+use kernel::{Bytes, Embedded, Embeds, Family};
 use kv::Store;
 
 /// The family of all services.
@@ -19,15 +16,16 @@ impl Family for Ordinate {
     type Response = Response;
 }
 
-/// Everything that travels between hosts, and between the roles of one.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Message {
-    /// Of the key-value store.
-    Kv(paxos::Message),
-    /// Of a service over Mason.
-    Mason(mason::Message),
-    /// Of the log over CORFU'.
-    Corfu(corfu::Message),
+kernel::sum! {
+    /// Everything that travels between hosts, and between the roles of one.
+    pub enum Message {
+        /// Of the key-value store.
+        1 => Kv(paxos::Message),
+        /// Of a service over Mason.
+        2 => Mason(mason::Message),
+        /// Of the log over CORFU'.
+        3 => Corfu(corfu::Message),
+    }
 }
 
 /// What a local application asks.
@@ -35,14 +33,17 @@ pub enum Message {
 pub enum Request {
     /// Of the key-value store.
     Kv(paxos::Call),
-    /// Of the sequence: an encoded [`sequence::Ask`].
-    Sequence(Bytes),
-    /// Of a proxy of any service over Mason: encoded [`mason::Members`], for it to follow.
-    Follow(Bytes),
-    /// Of the coordination service's gateway: what it is to say of itself, as an operation.
-    Advertise(Bytes),
-    /// Of the logs: an encoded [`shared_log::Request`].
-    Log(Bytes),
+    /// Of a node of another service, in that service's encoding: its requests, and for proxies the [`mason::Members`] to follow.
+    Service(Bytes),
+}
+
+impl Request {
+    fn of_service(self) -> Option<Bytes> {
+        match self {
+            Self::Service(request) => Some(request),
+            Self::Kv(_) => None,
+        }
+    }
 }
 
 /// What it is answered.
@@ -52,36 +53,6 @@ pub enum Response {
     Kv(paxos::Outcome),
     /// By the sequence: see [`sequence::Gateway`].
     Mason(mason::Response),
-}
-
-impl Encode for Message {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Kv(message) => {
-                out.push(1);
-                message.encode(out);
-            }
-            Self::Mason(message) => {
-                out.push(2);
-                message.encode(out);
-            }
-            Self::Corfu(message) => {
-                out.push(3);
-                message.encode(out);
-            }
-        }
-    }
-}
-
-impl Decode for Message {
-    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        match u8::decode(input)? {
-            1 => Decode::decode(input).map(Self::Kv),
-            2 => Decode::decode(input).map(Self::Mason),
-            3 => Decode::decode(input).map(Self::Corfu),
-            tag => Err(DecodeError::UnknownTag("message", tag)),
-        }
-    }
 }
 
 impl From<paxos::Message> for Message {
@@ -140,20 +111,82 @@ pub type SequenceMember = mason::Member<sequence::Spaces, sequence::Labels, sequ
 /// A role of the shared log.
 pub type LogMember = mason::Member<shared_log::Names, shared_log::Logs, shared_log::Gateway>;
 
-/// Any role.
-pub enum Node {
-    /// Of the key-value store.
-    Kv(Box<Embedded<KvMember>>),
-    /// Of the coordination service.
-    Coordination(Box<Embedded<CoordinationMember>>),
-    /// Of the sequence.
-    Sequence(Box<Embedded<SequenceMember>>),
-    /// Of the shared log.
-    Log(Box<Embedded<LogMember>>),
-    /// Of CORFU', under the shared log.
-    Corfu(Box<Embedded<corfu::Member>>),
-    /// The shared log's gateway over CORFU'.
-    CorfuGateway(Box<Embedded<shared_log::corfu::GatewayNode>>),
+/// A role hosted beside those of other services.
+type Hosted<N> = Box<Embedded<N, Ordinate>>;
+
+kernel::nodes! {
+    /// Any role.
+    pub enum Node of Ordinate {
+        /// Of the key-value store.
+        node Kv(Hosted<KvMember>),
+        /// Of the coordination service.
+        node Coordination(Hosted<CoordinationMember>),
+        /// Of the sequence.
+        node Sequence(Hosted<SequenceMember>),
+        /// Of the shared log.
+        node Log(Hosted<LogMember>),
+        /// Of CORFU', under the shared log.
+        node Corfu(Hosted<corfu::Member>),
+        /// The shared log's gateway over CORFU'.
+        node CorfuGateway(Hosted<shared_log::corfu::GatewayNode>),
+    }
+}
+
+impl Embeds<paxos::Paxos> for Ordinate {
+    fn inner_message(message: Message) -> Option<paxos::Message> {
+        match message {
+            Message::Kv(message) => Some(message),
+            Message::Mason(_) | Message::Corfu(_) => None,
+        }
+    }
+
+    fn inner_request(request: Request) -> Option<paxos::Call> {
+        match request {
+            Request::Kv(call) => Some(call),
+            Request::Service(_) => None,
+        }
+    }
+}
+
+impl Embeds<mason::Mason> for Ordinate {
+    fn inner_message(message: Message) -> Option<mason::Message> {
+        match message {
+            Message::Mason(message) => Some(message),
+            Message::Kv(_) | Message::Corfu(_) => None,
+        }
+    }
+
+    fn inner_request(request: Request) -> Option<Bytes> {
+        request.of_service()
+    }
+}
+
+impl Embeds<corfu::Corfu> for Ordinate {
+    fn inner_message(message: Message) -> Option<corfu::Message> {
+        match message {
+            Message::Corfu(message) => Some(message),
+            Message::Kv(_) | Message::Mason(_) => None,
+        }
+    }
+
+    /// The engine's roles are asked nothing by local applications, their gateway is.
+    fn inner_request(_request: Request) -> Option<corfu::Request> {
+        None
+    }
+}
+
+impl Embeds<shared_log::corfu::CorfuLog> for Ordinate {
+    fn inner_message(message: Message) -> Option<shared_log::corfu::Message> {
+        match message {
+            Message::Corfu(message) => Some(shared_log::corfu::Message::Corfu(message)),
+            Message::Mason(message) => Some(shared_log::corfu::Message::User(message)),
+            Message::Kv(_) => None,
+        }
+    }
+
+    fn inner_request(request: Request) -> Option<Bytes> {
+        request.of_service()
+    }
 }
 
 impl Node {
@@ -232,141 +265,5 @@ impl From<shared_log::corfu::GatewayNode> for Node {
 impl From<CoordinationMember> for Node {
     fn from(member: CoordinationMember) -> Self {
         Self::Coordination(Box::new(Embedded::new(member)))
-    }
-}
-
-macro_rules! either {
-    ($self:ident, $effects:ident, |$node:ident, $inner:ident| $call:expr) => {
-        match $self {
-            Self::Kv(embedded) => embedded.call($effects, |$node, $inner| $call),
-            Self::Coordination(embedded) => embedded.call($effects, |$node, $inner| $call),
-            Self::Sequence(embedded) => embedded.call($effects, |$node, $inner| $call),
-            Self::Log(embedded) => embedded.call($effects, |$node, $inner| $call),
-            Self::Corfu(embedded) => embedded.call($effects, |$node, $inner| $call),
-            Self::CorfuGateway(embedded) => embedded.call($effects, |$node, $inner| $call),
-        }
-    };
-}
-
-impl kernel::Node for Node {
-    type Family = Ordinate;
-
-    fn restore(&mut self, position: Position, record: Bytes) -> Result<(), DecodeError> {
-        match self {
-            Self::Kv(embedded) => embedded.node_mut().restore(position, record),
-            Self::Coordination(embedded) => embedded.node_mut().restore(position, record),
-            Self::Sequence(embedded) => embedded.node_mut().restore(position, record),
-            Self::Log(embedded) => embedded.node_mut().restore(position, record),
-            Self::Corfu(embedded) => embedded.node_mut().restore(position, record),
-            Self::CorfuGateway(embedded) => embedded.node_mut().restore(position, record),
-        }
-    }
-
-    fn on_start(&mut self, situation: Situation<'_>, effects: &mut Effects<Ordinate>) {
-        either!(self, effects, |node, inner| node.on_start(situation, inner));
-    }
-
-    fn on_message(
-        &mut self,
-        from: NodeId,
-        message: Message,
-        situation: Situation<'_>,
-        effects: &mut Effects<Ordinate>,
-    ) {
-        match (self, message) {
-            (Self::Kv(embedded), Message::Kv(message)) => {
-                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
-            }
-            (Self::Coordination(embedded), Message::Mason(message)) => {
-                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
-            }
-            (Self::Sequence(embedded), Message::Mason(message)) => {
-                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
-            }
-            (Self::Log(embedded), Message::Mason(message)) => {
-                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
-            }
-            (Self::Corfu(embedded), Message::Corfu(message)) => {
-                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
-            }
-            (Self::CorfuGateway(embedded), Message::Corfu(message)) => {
-                embedded.call(effects, |node, inner| node.on_message(from, message.into(), situation, inner));
-            }
-            (Self::CorfuGateway(embedded), Message::Mason(message)) => {
-                let message = shared_log::corfu::Message::User(message);
-                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
-            }
-            (Self::Kv(_), Message::Mason(_) | Message::Corfu(_))
-            | (
-                Self::Coordination(_) | Self::Sequence(_) | Self::Log(_),
-                Message::Kv(_) | Message::Corfu(_),
-            )
-            | (Self::Corfu(_), Message::Kv(_) | Message::Mason(_))
-            | (Self::CorfuGateway(_), Message::Kv(_)) => effects.reject("message of another service"),
-        }
-    }
-
-    fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<Ordinate>) {
-        either!(self, effects, |node, inner| node.on_timer(timer, situation, inner));
-    }
-
-    fn on_request(
-        &mut self,
-        id: RequestId,
-        request: Request,
-        situation: Situation<'_>,
-        effects: &mut Effects<Ordinate>,
-    ) {
-        match (self, request) {
-            (Self::Kv(embedded), Request::Kv(call)) => {
-                embedded.call(effects, |node, inner| node.on_request(id, call, situation, inner));
-            }
-            (Self::Sequence(embedded), Request::Sequence(ask)) => {
-                embedded.call(effects, |node, inner| node.on_request(id, ask, situation, inner));
-            }
-            (Self::Coordination(embedded), Request::Follow(request) | Request::Advertise(request)) => {
-                embedded.call(effects, |node, inner| node.on_request(id, request, situation, inner));
-            }
-            (Self::Sequence(embedded), Request::Follow(members)) => {
-                embedded.call(effects, |node, inner| node.on_request(id, members, situation, inner));
-            }
-            (Self::Log(embedded), Request::Follow(members)) => {
-                embedded.call(effects, |node, inner| node.on_request(id, members, situation, inner));
-            }
-            (Self::Log(embedded), Request::Log(request)) => {
-                embedded.call(effects, |node, inner| node.on_request(id, request, situation, inner));
-            }
-            (Self::CorfuGateway(embedded), Request::Log(request)) => {
-                embedded.call(effects, |node, inner| node.on_request(id, request, situation, inner));
-            }
-            (
-                Self::Kv(_)
-                | Self::Coordination(_)
-                | Self::Sequence(_)
-                | Self::Log(_)
-                | Self::Corfu(_)
-                | Self::CorfuGateway(_),
-                _,
-            ) => effects.reject("request of another service"),
-        }
-    }
-
-    fn on_blob(&mut self, notice: BlobNotice, situation: Situation<'_>, effects: &mut Effects<Ordinate>) {
-        either!(self, effects, |node, inner| node.on_blob(notice, situation, inner));
-    }
-
-    fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Ordinate>) {
-        either!(self, effects, |node, inner| node.on_burst_end(situation, inner));
-    }
-
-    fn role_name(&self) -> &'static str {
-        match self {
-            Self::Kv(embedded) => embedded.node().role_name(),
-            Self::Coordination(embedded) => embedded.node().role_name(),
-            Self::Sequence(embedded) => embedded.node().role_name(),
-            Self::Log(embedded) => embedded.node().role_name(),
-            Self::Corfu(embedded) => embedded.node().role_name(),
-            Self::CorfuGateway(embedded) => embedded.node().role_name(),
-        }
     }
 }

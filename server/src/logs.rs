@@ -66,7 +66,7 @@ fn corfu_nodes(file: &ClusterFile, logs: &Logs, name: &str) -> Vec<(Place, Node)
     let gateway = shared_log::corfu::Gateway::new(client, logs.space_bytes);
     let auxiliary = Auxiliary::new(auxiliaries, sequencers, initial.clone(), parameters);
     let mut nodes: Vec<(Place, Node)> = vec![
-        (CORFU_GATEWAY, shared_log::corfu::GatewayNode(gateway).into()),
+        (CORFU_GATEWAY, shared_log::corfu::GatewayNode::Gateway(gateway).into()),
         (CORFU_SEQUENCER, CorfuMember::Sequencer(Sequencer::new()).into()),
         (CORFU_AUXILIARY, CorfuMember::Auxiliary(auxiliary).into()),
     ];

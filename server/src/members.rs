@@ -77,7 +77,7 @@ fn follow(handle: &HostHandle<Node>, proxies: &[Place], membership: &Membership,
         mason::Members { version: membership.version, hosts: membership.hosts.iter().map(entry).collect() };
     let members = mason::proxy::arranging::Call::Follow(members).encoded();
     for &proxy in proxies {
-        drop(handle.request(proxy, Request::Follow(members.clone().into())));
+        drop(handle.request(proxy, Request::Service(members.clone().into())));
     }
 }
 

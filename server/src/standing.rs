@@ -2,11 +2,10 @@
 
 use crate::cluster::{LogEngine, Logs};
 use crate::family::{CoordinationMember, LogMember, Node};
-use kernel::{HostId, Role};
-use mason::client::ClientIn;
+use kernel::HostId;
 use mason::proxy::arranging::{FIRST, Progress};
 use mason::shard::ShardServer;
-use mason::{Layout, Mason, Shard, Stub};
+use mason::{GatewayRole, Layout, Shard, Stub};
 use paxos::Member;
 use runtime::ArchiveCounts;
 use serde::Serialize;
@@ -79,7 +78,7 @@ impl Groups {
     where
         T: Stub,
         S: Shard,
-        G: Role<Family = Mason, In = ClientIn>,
+        G: GatewayRole,
     {
         match member {
             mason::Member::Sequencer(sequencer) => self.sequencer = sequencer.active_epoch(),
@@ -281,7 +280,10 @@ impl LogService {
         match node {
             Node::Log(embedded) => self.add_member(embedded.node()),
             Node::Corfu(embedded) => self.add_corfu(embedded.node(), name_of),
-            Node::CorfuGateway(embedded) => self.outstanding = embedded.node().0.outstanding(),
+            Node::CorfuGateway(embedded) => {
+                let shared_log::corfu::GatewayNode::Gateway(gateway) = embedded.node();
+                self.outstanding = gateway.outstanding();
+            }
             Node::Kv(_) | Node::Coordination(_) | Node::Sequence(_) => {}
         }
     }

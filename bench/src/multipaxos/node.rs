@@ -1,15 +1,12 @@
 //! What runs in a deployment: any role of MultiPaxos, or a store that nobody replicates.
 
-use kernel::{
-    Bytes, Cx, Decode, DecodeError, Effects, Node, NodeId, Position, RequestId, Role, Situation,
-    StateMachine, TimerIndex,
-};
+use kernel::{Cx, Decode, NodeId, Position, Role, StateMachine};
 use kv::Store;
 use parts::{Ballot, Slot};
 use paxos::multipaxos::client::{Row, Status};
 use paxos::multipaxos::leader::LeaderIn;
 use paxos::multipaxos::{Pulse, batcher, unbatcher};
-use paxos::{Batch, Call, Configurations, GroupKind, Member, Message, Paxos, Value};
+use paxos::{Batch, Configurations, GroupKind, Member, Paxos, Value};
 use std::convert::Infallible;
 use std::time::Duration;
 
@@ -115,12 +112,14 @@ impl Role for Unreplicated {
     }
 }
 
-/// Any node of a deployment.
-pub enum Seat {
-    /// A role of MultiPaxos.
-    Member(Box<Member<Store>>),
-    /// The store that is not replicated.
-    Unreplicated(Box<Unreplicated>),
+kernel::nodes! {
+    /// Any node of a deployment.
+    pub enum Seat of Paxos {
+        /// A role of MultiPaxos.
+        node Member(Box<Member<Store>>),
+        /// The store that is not replicated.
+        role Unreplicated(Box<Unreplicated>) "unreplicated",
+    }
 }
 
 impl AsRef<Seat> for Seat {
@@ -132,74 +131,5 @@ impl AsRef<Seat> for Seat {
 impl From<Member<Store>> for Seat {
     fn from(member: Member<Store>) -> Self {
         Self::Member(Box::new(member))
-    }
-}
-
-impl Node for Seat {
-    type Family = Paxos;
-
-    fn restore(&mut self, position: Position, record: Bytes) -> Result<(), DecodeError> {
-        match self {
-            Self::Member(member) => member.restore(position, record),
-            Self::Unreplicated(_) => Ok(()),
-        }
-    }
-
-    fn on_start(&mut self, situation: Situation<'_>, effects: &mut Effects<Paxos>) {
-        match self {
-            Self::Member(member) => member.on_start(situation, effects),
-            Self::Unreplicated(role) => role.on_start(&mut Cx::new(situation, effects)),
-        }
-    }
-
-    fn on_message(
-        &mut self,
-        from: NodeId,
-        message: Message,
-        situation: Situation<'_>,
-        effects: &mut Effects<Paxos>,
-    ) {
-        match (self, message) {
-            (Self::Member(member), message) => member.on_message(from, message, situation, effects),
-            (Self::Unreplicated(role), Message::Leader(message)) => {
-                role.on_message(from, message, &mut Cx::new(situation, effects));
-            }
-            (Self::Unreplicated(_), _) => effects.reject("message for another role"),
-        }
-    }
-
-    fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<Paxos>) {
-        match self {
-            Self::Member(member) => member.on_timer(timer, situation, effects),
-            Self::Unreplicated(role) => {
-                role.on_timer(UnreplicatedTimer::Heartbeat, &mut Cx::new(situation, effects));
-            }
-        }
-    }
-
-    fn on_request(
-        &mut self,
-        id: RequestId,
-        request: Call,
-        situation: Situation<'_>,
-        effects: &mut Effects<Paxos>,
-    ) {
-        match self {
-            Self::Member(member) => member.on_request(id, request, situation, effects),
-            Self::Unreplicated(_) => effects.reject("request to a role that serves none"),
-        }
-    }
-
-    fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Paxos>) {
-        if let Self::Member(member) = self {
-            member.on_burst_end(situation, effects);
-        }
-    }
-
-    fn role_name(&self) -> &'static str {
-        match self {
-            Self::Member(member) => member.role_name(),
-            Self::Unreplicated(_) => "unreplicated",
-        }
     }
 }

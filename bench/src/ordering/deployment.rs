@@ -154,7 +154,7 @@ pub(crate) trait MayLead {
     fn proxy(&self) -> Option<&Proxy>;
 }
 
-impl<T: Stub, S: Shard, G> MayLead for Member<T, S, G> {
+impl<T: Stub, S: Shard, G: mason::GatewayRole> MayLead for Member<T, S, G> {
     fn proxy(&self) -> Option<&Proxy> {
         match self {
             Self::Proxy(proxy) => Some(proxy),

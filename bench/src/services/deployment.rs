@@ -172,12 +172,15 @@ impl Deployment {
                     let parameters = ordering.parameters.clone();
                     let server =
                         ShardServer::new(Space(0), topology.clone(), parameters, Register::of(VALUE_BYTES));
-                    vec![(Place(SERVER), around(Seat::Mason(Embedded::new(Member::Shard(Box::new(server))))))]
+                    vec![(
+                        Place(SERVER),
+                        around(Seat::Mason(Box::new(Embedded::new(Member::Shard(Box::new(server)))))),
+                    )]
                 }
             }
         };
         let stub = Spaces { count: self.spaces() };
-        let wrap = |member| around(Seat::Mason(Embedded::new(member)));
+        let wrap = |member| around(Seat::Mason(Box::new(Embedded::new(member))));
         site.proxies(&ordering, &topology, profile, stub, wrap, beside)?;
         if let Service::LogReads { .. } = self.service {
             self.readers(&ordering, &mut site, &around);
@@ -246,7 +249,7 @@ impl Deployment {
                         let parameters = ordering.parameters.clone();
                         let server =
                             ShardServer::new(space, topology.clone(), parameters, Register::of(VALUE_BYTES));
-                        let node = Seat::Mason(Embedded::new(Member::Shard(Box::new(server))));
+                        let node = Seat::Mason(Box::new(Embedded::new(Member::Shard(Box::new(server)))));
                         let plan = HostPlan { id: id.host(), machine, core: 0, tariff };
                         site.testbed.host(plan, [(id.place(), around(node))]);
                         site.stations.push("shard server");

@@ -5,8 +5,7 @@ use crate::ordering::MayLead;
 use corfu::storage::{Read, StorageIn, Write};
 use corfu::{Data, Entry, Epoch, LogPosition, client};
 use kernel::{
-    Bytes, Cx, Decode, DecodeError, Effects, Embedded, Encode, Family, Node, NodeId, Position, Reader,
-    RequestId, Role, Situation, TimerIndex,
+    Bytes, Cx, Decode, DecodeError, Embedded, Embeds, Encode, Family, NodeId, Position, Reader, Role,
 };
 use mason::client::{Answer, Answers};
 use mason::proxy::Proxy;
@@ -251,14 +250,16 @@ impl Role for Relay {
     }
 }
 
-/// What a host runs.
-pub enum Seat {
-    /// A role of Mason.
-    Mason(Embedded<mason::Member<Spaces, Register, Gateway>>),
-    /// A role of CORFU.
-    Corfu(Box<Embedded<corfu::Member>>),
-    /// What connects them.
-    Relay(Relay),
+kernel::nodes! {
+    /// What a host runs.
+    pub enum Seat of Services {
+        /// A role of Mason.
+        node Mason(Box<Embedded<mason::Member<Spaces, Register, Gateway>, Services>>),
+        /// A role of CORFU.
+        node Corfu(Box<Embedded<corfu::Member, Services>>),
+        /// What connects them.
+        role Relay(Relay) "relay",
+    }
 }
 
 impl MayLead for Seat {
@@ -267,6 +268,33 @@ impl MayLead for Seat {
             Self::Mason(embedded) => embedded.node().proxy(),
             Self::Corfu(_) | Self::Relay(_) => None,
         }
+    }
+}
+
+impl Embeds<mason::Mason> for Services {
+    fn inner_message(message: Message) -> Option<mason::Message> {
+        match message {
+            Message::Mason(message) => Some(message),
+            Message::Corfu(_) => None,
+        }
+    }
+
+    fn inner_request(request: Bytes) -> Option<Bytes> {
+        Some(request)
+    }
+}
+
+impl Embeds<corfu::Corfu> for Services {
+    fn inner_message(message: Message) -> Option<corfu::Message> {
+        match message {
+            Message::Corfu(message) => Some(message),
+            Message::Mason(_) => None,
+        }
+    }
+
+    /// Its clients are asked for the entry at a position.
+    fn inner_request(request: Bytes) -> Option<corfu::Request> {
+        LogPosition::decoded(&request).ok().map(corfu::Request::Read)
     }
 }
 
@@ -279,113 +307,20 @@ fn delivered(message: &mason::Message) -> Option<Deliver> {
     }
 }
 
-impl Node for Seat {
-    type Family = Services;
+impl TryFrom<Message> for RelayIn {
+    type Error = Message;
 
-    fn restore(&mut self, position: Position, record: Bytes) -> Result<(), DecodeError> {
-        match self {
-            Self::Mason(embedded) => embedded.node_mut().restore(position, record),
-            Self::Corfu(embedded) => embedded.node_mut().restore(position, record),
-            Self::Relay(_) => Ok(()),
-        }
-    }
-
-    fn on_start(&mut self, situation: Situation<'_>, effects: &mut Effects<Services>) {
-        match self {
-            Self::Mason(embedded) => embedded.call(effects, |node, inner| node.on_start(situation, inner)),
-            Self::Corfu(embedded) => embedded.call(effects, |node, inner| node.on_start(situation, inner)),
-            Self::Relay(_) => {}
-        }
-    }
-
-    fn on_message(
-        &mut self,
-        from: NodeId,
-        message: Message,
-        situation: Situation<'_>,
-        effects: &mut Effects<Services>,
-    ) {
-        match (self, message) {
-            (Self::Mason(embedded), Message::Mason(message)) => {
-                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
+    fn try_from(message: Message) -> Result<Self, Message> {
+        match message {
+            Message::Mason(message) => delivered(&message).map(Self::Deliver).ok_or(Message::Mason(message)),
+            Message::Corfu(corfu::Message::Client(client::ClientIn::Written(message))) => {
+                Ok(Self::Written(message))
             }
-            (Self::Corfu(embedded), Message::Corfu(message)) => {
-                embedded.call(effects, |node, inner| node.on_message(from, message, situation, inner));
+            Message::Corfu(corfu::Message::Client(client::ClientIn::Found(message))) => {
+                Ok(Self::Found(message))
             }
-            (Self::Relay(role), Message::Mason(message)) => {
-                // Snapshots' floors and changes of hosts are for servers.
-                if let Some(deliver) = delivered(&message) {
-                    role.on_message(from, RelayIn::Deliver(deliver), &mut Cx::new(situation, effects));
-                }
-            }
-            (Self::Relay(role), Message::Corfu(message)) => {
-                let message = match message {
-                    corfu::Message::Client(client::ClientIn::Written(message)) => RelayIn::Written(message),
-                    corfu::Message::Client(client::ClientIn::Found(message)) => RelayIn::Found(message),
-                    corfu::Message::Storage(StorageIn::Read(message)) => RelayIn::Read(message),
-                    corfu::Message::Client(_)
-                    | corfu::Message::Storage(_)
-                    | corfu::Message::Sequencer(_)
-                    | corfu::Message::Auxiliary(_) => return effects.reject("message for another role"),
-                };
-                role.on_message(from, message, &mut Cx::new(situation, effects));
-            }
-            (Self::Mason(_), Message::Corfu(_)) | (Self::Corfu(_), Message::Mason(_)) => {
-                effects.reject("message for another role");
-            }
-        }
-    }
-
-    fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<Services>) {
-        match self {
-            Self::Mason(embedded) => {
-                embedded.call(effects, |node, inner| node.on_timer(timer, situation, inner))
-            }
-            Self::Corfu(embedded) => {
-                embedded.call(effects, |node, inner| node.on_timer(timer, situation, inner))
-            }
-            Self::Relay(_) => {}
-        }
-    }
-
-    fn on_request(
-        &mut self,
-        id: RequestId,
-        request: Bytes,
-        situation: Situation<'_>,
-        effects: &mut Effects<Services>,
-    ) {
-        match self {
-            Self::Mason(embedded) => {
-                embedded.call(effects, |node, inner| node.on_request(id, request, situation, inner));
-            }
-            Self::Corfu(embedded) => match LogPosition::decoded(&request) {
-                Ok(position) => embedded.call(effects, |node, inner| {
-                    node.on_request(id, corfu::Request::Read(position), situation, inner);
-                }),
-                Err(_) => effects.reject("request that names no position"),
-            },
-            Self::Relay(_) => effects.reject("request to a role that serves none"),
-        }
-    }
-
-    fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Services>) {
-        match self {
-            Self::Mason(embedded) => {
-                embedded.call(effects, |node, inner| node.on_burst_end(situation, inner))
-            }
-            Self::Corfu(embedded) => {
-                embedded.call(effects, |node, inner| node.on_burst_end(situation, inner))
-            }
-            Self::Relay(role) => role.on_burst_end(&mut Cx::new(situation, effects)),
-        }
-    }
-
-    fn role_name(&self) -> &'static str {
-        match self {
-            Self::Mason(embedded) => embedded.node().role_name(),
-            Self::Corfu(embedded) => embedded.node().role_name(),
-            Self::Relay(_) => "relay",
+            Message::Corfu(corfu::Message::Storage(StorageIn::Read(message))) => Ok(Self::Read(message)),
+            other @ Message::Corfu(_) => Err(other),
         }
     }
 }

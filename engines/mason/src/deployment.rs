@@ -1,7 +1,6 @@
 //! Which roles a host plays: the same numbers of nodes under every driver.
 
-use crate::client::ClientIn;
-use crate::family::{Mason, Member};
+use crate::family::{GatewayRole, Member};
 use crate::order::{Group, Space};
 use crate::proxy::machine::ProxyMachine;
 use crate::proxy::{LogNodes, Proxy, SpacesOf};
@@ -9,7 +8,7 @@ use crate::sequencer::Sequencer;
 use crate::service::{Shard, Stub};
 use crate::shard::ShardServer;
 use crate::topology::{Layout, Members, Parameters, ProxyGroup, Topology};
-use kernel::{Embedded, HostId, NodeId, Place, Role};
+use kernel::{Embedded, HostId, NodeId, Place};
 use parts::{Acceptors, Slot};
 use paxos::multipaxos::{acceptor, batcher, leader, proxy_leader, replica, unbatcher};
 use paxos::{Configuration, Configurations, HostEntry};
@@ -260,7 +259,7 @@ impl Deployment {
     where
         T: Stub,
         S: Shard,
-        G: Role<Family = Mason, In = ClientIn>,
+        G: GatewayRole,
     {
         let mut nodes = Vec::new();
         if !self.topology.sequencers.is_empty() {
@@ -279,7 +278,7 @@ impl Deployment {
         nodes
     }
 
-    fn build_group<T: Stub, S: Shard, G>(
+    fn build_group<T: Stub, S: Shard, G: GatewayRole>(
         &self,
         host: HostId,
         group: Group,

@@ -2,11 +2,10 @@
 
 use super::log::{self, Journal, LogAudit};
 use super::shards::ShardAudit;
-use ::mason::client::ClientIn;
 use ::mason::outbox::Life;
 use ::mason::proxy::ProxyIn;
-use ::mason::{Group, Mason, Member, Message, Part, Post, Shard, Stub};
-use kernel::{Bytes, Decode, HostId, NodeId, Position, Role, invariant};
+use ::mason::{GatewayRole, Group, Member, Message, Part, Post, Shard, Stub};
+use kernel::{Bytes, Decode, HostId, NodeId, Position, invariant};
 use sim::{Cluster, Fact};
 use std::collections::BTreeMap;
 
@@ -111,7 +110,7 @@ impl MasonAudit {
     where
         T: Stub,
         S: Shard,
-        G: Role<Family = Mason, In = ClientIn>,
+        G: GatewayRole,
     {
         self.check(|| cluster.nodes_of(host));
     }
@@ -121,7 +120,7 @@ impl MasonAudit {
     where
         T: Stub,
         S: Shard,
-        G: Role<Family = Mason, In = ClientIn> + 'a,
+        G: GatewayRole + 'a,
         I: Iterator<Item = (NodeId, &'a Member<T, S, G>)>,
     {
         for (node, member) in members() {

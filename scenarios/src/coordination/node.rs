@@ -1,20 +1,20 @@
 //! What a host runs: Mason's roles with the coordination service's parts, and the ends of users' connections.
 
 use coordination::{Gateway, Sessions, Znodes};
-use kernel::{
-    Bytes, Cx, DecodeError, Effects, Node, NodeId, Position, RequestId, Role, Situation, TimerIndex,
-};
+use kernel::{Bytes, Cx, NodeId, Position, RequestId, Role};
 use mason::client::{Connected, ConnectionIn, Disconnected, Input, Taken};
-use mason::{Deployment, Mason, Member, Message, Response};
+use mason::{Deployment, Mason, Member, Response};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
-/// A node of the coordination service, or the end of a user's connection.
-pub enum Seat {
-    /// A role of the cluster.
-    Member(Box<Member<Sessions, Znodes, Gateway>>),
-    /// A user's connection, or the place where its operations wait.
-    Socket(Socket),
+kernel::nodes! {
+    /// A node of the coordination service, or the end of a user's connection.
+    pub enum Seat of Mason {
+        /// A role of the cluster.
+        node Member(Box<Member<Sessions, Znodes, Gateway>>),
+        /// A user's connection, or the place where its operations wait.
+        role Socket(Socket) "socket",
+    }
 }
 
 /// What the scenario asks of a socket, by the first byte; what follows are its arguments.
@@ -114,71 +114,6 @@ impl Role for Socket {
                 cx.respond(id, nothing());
             }
             Some(_) | None => cx.respond(id, nothing()),
-        }
-    }
-}
-
-impl Node for Seat {
-    type Family = Mason;
-
-    fn restore(&mut self, position: Position, record: Bytes) -> Result<(), DecodeError> {
-        match self {
-            Self::Member(member) => member.restore(position, record),
-            Self::Socket(_) => Ok(()),
-        }
-    }
-
-    fn on_start(&mut self, situation: Situation<'_>, effects: &mut Effects<Mason>) {
-        if let Self::Member(member) = self {
-            member.on_start(situation, effects);
-        }
-    }
-
-    fn on_message(
-        &mut self,
-        from: NodeId,
-        message: Message,
-        situation: Situation<'_>,
-        effects: &mut Effects<Mason>,
-    ) {
-        match (self, message) {
-            (Self::Member(member), message) => member.on_message(from, message, situation, effects),
-            (Self::Socket(socket), Message::Connection(message)) => {
-                Role::on_message(socket, from, message, &mut Cx::new(situation, effects));
-            }
-            (Self::Socket(_), _) => effects.reject("message for another role"),
-        }
-    }
-
-    fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<Mason>) {
-        if let Self::Member(member) = self {
-            member.on_timer(timer, situation, effects);
-        }
-    }
-
-    fn on_request(
-        &mut self,
-        id: RequestId,
-        request: Bytes,
-        situation: Situation<'_>,
-        effects: &mut Effects<Mason>,
-    ) {
-        match self {
-            Self::Member(member) => member.on_request(id, request, situation, effects),
-            Self::Socket(socket) => Role::on_request(socket, id, request, &mut Cx::new(situation, effects)),
-        }
-    }
-
-    fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Mason>) {
-        if let Self::Member(member) = self {
-            member.on_burst_end(situation, effects);
-        }
-    }
-
-    fn role_name(&self) -> &'static str {
-        match self {
-            Self::Member(member) => member.role_name(),
-            Self::Socket(_) => "socket",
         }
     }
 }

@@ -1,9 +1,8 @@
 //! What must hold after every burst, and when a healed core has come to rest.
 
-use ::mason::client::ClientIn;
 use ::mason::view::View;
-use ::mason::{Mason, Member, Number, Placed, Shard, Space, Stamp, Stub};
-use kernel::{HostId, NodeId, Role, invariant};
+use ::mason::{GatewayRole, Member, Number, Placed, Shard, Space, Stamp, Stub};
+use kernel::{HostId, NodeId, invariant};
 use sim::Cluster;
 use std::collections::BTreeMap;
 
@@ -25,7 +24,7 @@ impl Invariants {
     where
         T: Stub,
         S: Shard,
-        G: Role<Family = Mason, In = ClientIn>,
+        G: GatewayRole,
     {
         for (id, node) in cluster.nodes_of(host) {
             let Member::Shard(server) = node else { continue };
@@ -57,7 +56,7 @@ impl Invariants {
     where
         T: Stub,
         S: Shard,
-        G: Role<Family = Mason, In = ClientIn>,
+        G: GatewayRole,
     {
         for (id, node) in cluster.nodes_of(host) {
             let Member::Shard(server) = node else { continue };
@@ -76,7 +75,7 @@ impl Invariants {
     where
         T: Stub,
         S: Shard,
-        G: Role<Family = Mason, In = ClientIn>,
+        G: GatewayRole,
     {
         let mut view = View::default();
         for (_, node) in cluster.nodes().filter(|(id, _)| core.contains(&id.host())) {
@@ -97,7 +96,7 @@ impl Invariants {
     where
         T: Stub,
         S: Shard,
-        G: Role<Family = Mason, In = ClientIn>,
+        G: GatewayRole,
     {
         let mut reached: BTreeMap<Space, (Number, u64)> = BTreeMap::new();
         for (id, node) in cluster.nodes().filter(|(id, _)| core.contains(&id.host())) {
@@ -131,7 +130,7 @@ pub(crate) fn standing<T, S, G>(
 where
     T: Stub,
     S: Shard,
-    G: Role<Family = Mason, In = ClientIn>,
+    G: GatewayRole,
 {
     let mut words = Vec::new();
     for (id, node) in cluster.nodes() {

@@ -7,8 +7,8 @@
 
 use super::cluster::{ACCEPTOR, BATCHER, LEADER, PROXY_LEADER, REPLICA, UNBATCHER};
 use kernel::{
-    Bytes, Cx, DecodeError, Effects, Encode, HostId, Node, NodeId, Place, Position, RequestId, Role,
-    Situation, SnapshotStep, StateMachine, TimerIndex, TimerKey,
+    Cx, DecodeError, Encode, HostId, NodeId, Place, Position, RequestId, Role, SnapshotStep, StateMachine,
+    TimerIndex, TimerKey,
 };
 use parts::{Acceptors, Group, Slot};
 use paxos::multipaxos::acceptor::{Acceptor, AcceptorIn, AcceptorRecord};
@@ -85,13 +85,15 @@ impl StateMachine for Nothing {
 #[derive(Clone, Debug)]
 pub struct Proposer;
 
-/// What the hosts run.
-#[derive(Clone, Debug)]
-pub enum Part {
-    /// A role of the protocol.
-    Role(Box<Member<Nothing>>),
-    /// Who proposes.
-    Proposer(Proposer),
+kernel::nodes! {
+    /// What the hosts run.
+    #[derive(Clone, Debug)]
+    pub enum Part of Paxos {
+        /// A role of the protocol.
+        node Role(Box<Member<Nothing>>),
+        /// Who proposes.
+        role Proposer(Proposer) "proposer",
+    }
 }
 
 impl Role for Proposer {
@@ -123,71 +125,6 @@ impl Role for Proposer {
             let batch = Batch { id, unbatcher: NodeId::new(host, UNBATCHER), groups: Vec::new() };
             let value = Value::batch(batch.encoded()).expect("it is small");
             cx.send(NodeId::new(host, LEADER), leader::Propose { value });
-        }
-    }
-}
-
-impl Node for Part {
-    type Family = Paxos;
-
-    fn restore(&mut self, position: Position, record: Bytes) -> Result<(), DecodeError> {
-        match self {
-            Self::Role(role) => role.restore(position, record),
-            Self::Proposer(_) => Err(DecodeError::Invalid("record of a proposer")),
-        }
-    }
-
-    fn on_start(&mut self, situation: Situation<'_>, effects: &mut Effects<Paxos>) {
-        match self {
-            Self::Role(role) => role.on_start(situation, effects),
-            Self::Proposer(proposer) => proposer.on_start(&mut Cx::new(situation, effects)),
-        }
-    }
-
-    fn on_message(
-        &mut self,
-        from: NodeId,
-        message: Message,
-        situation: Situation<'_>,
-        effects: &mut Effects<Paxos>,
-    ) {
-        match (self, message) {
-            (Self::Role(role), message) => role.on_message(from, message, situation, effects),
-            (Self::Proposer(proposer), Message::Batcher(message)) => {
-                proposer.on_message(from, message, &mut Cx::new(situation, effects));
-            }
-            (Self::Proposer(_), _) => {}
-        }
-    }
-
-    fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<Paxos>) {
-        if let Self::Role(role) = self {
-            role.on_timer(timer, situation, effects);
-        }
-    }
-
-    fn on_request(
-        &mut self,
-        id: RequestId,
-        request: Call,
-        situation: Situation<'_>,
-        effects: &mut Effects<Paxos>,
-    ) {
-        if let Self::Role(role) = self {
-            role.on_request(id, request, situation, effects);
-        }
-    }
-
-    fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<Paxos>) {
-        if let Self::Role(role) = self {
-            role.on_burst_end(situation, effects);
-        }
-    }
-
-    fn role_name(&self) -> &'static str {
-        match self {
-            Self::Role(role) => role.role_name(),
-            Self::Proposer(_) => "proposer",
         }
     }
 }

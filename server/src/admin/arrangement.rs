@@ -95,7 +95,7 @@ async fn ask(admin: &Admin, call: &Call) -> Result<Progress, Response> {
         return Err(error(StatusCode::CONFLICT, what));
     }
     let proxies = ensemble::deployment(&admin.file, coordination).proxies_of(HostId::named(&admin.host));
-    let request = family::Request::Follow(call.encoded().into());
+    let request = family::Request::Service(call.encoded().into());
     let answered = admin.handle.request(proxies[usize::from(FIRST.0)].place(), request);
     match tokio::time::timeout(ANSWER_WITHIN, answered).await {
         Ok(Ok(family::Response::Mason(mason::Response(bytes)))) => Progress::decoded(&bytes)

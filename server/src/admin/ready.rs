@@ -57,7 +57,7 @@ impl Probes {
         }
         if let Some(sequence) = &file.sequence {
             let gateway = crate::spaces::gateway(file, sequence, host).place();
-            probes.push(probe("sequence", gateway, || Request::Sequence(Bytes::new()), is_sequence));
+            probes.push(probe("sequence", gateway, || Request::Service(Bytes::new()), is_sequence));
         }
         if let Some(logs) = &file.logs {
             let gateway = crate::logs::gateway(file, logs, host).place();
@@ -79,7 +79,7 @@ fn is_kv(answer: &Answered) -> bool {
 
 fn read_of_coordination() -> Request {
     let call = HostCall { operation: None, facts: None, probes: true };
-    Request::Advertise(call.encoded().into())
+    Request::Service(call.encoded().into())
 }
 
 fn is_coordination(answer: &Answered) -> bool {
@@ -92,7 +92,7 @@ fn is_sequence(answer: &Answered) -> bool {
 
 fn read_of_log() -> Request {
     let list = shared_log::List { after: String::new(), limit: 1 };
-    Request::Log(shared_log::Request::List(list).encoded().into())
+    Request::Service(shared_log::Request::List(list).encoded().into())
 }
 
 fn is_log(answer: &Answered) -> bool {

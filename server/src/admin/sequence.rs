@@ -64,7 +64,7 @@ pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
     let gateway = spaces::gateway(&admin.file, sequence, &admin.host).place();
     // All are under way at once, so that they share batches.
     let calls: Vec<_> = (0..next.count)
-        .map(|_| admin.handle.request(gateway, family::Request::Sequence(ask.clone().into())))
+        .map(|_| admin.handle.request(gateway, family::Request::Service(ask.clone().into())))
         .collect();
     let all = async {
         let mut places = Vec::with_capacity(calls.len());

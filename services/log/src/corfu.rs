@@ -11,8 +11,7 @@ use crate::wire::{Answer, Append, Entries, List, LogStat, Read, Request, Why};
 use crate::{READ_BYTES_MAX, Rows};
 use ::corfu::{Client, Corfu, Extent, LogPosition, Response as Done};
 use kernel::{
-    Bytes, Cx, Decode, DecodeError, Effect, Effects, Encode, Family, Instant, Node, NodeId, Position, Reader,
-    RequestId, Role, Situation, TimerIndex, TimerKey as _,
+    Bytes, Cx, Decode, Effect, Effects, Family, Instant, NodeId, Position, RequestId, Role, Situation,
 };
 use mason::client::{ClientIn as User, Output};
 use std::collections::BTreeMap;
@@ -29,37 +28,13 @@ impl Family for CorfuLog {
     type Response = mason::Response;
 }
 
-/// What the gateway hears and says.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Message {
-    /// Of the engine.
-    Corfu(corfu::Message),
-    /// Of the host's users: their connections are those of every service.
-    User(mason::Message),
-}
-
-impl Encode for Message {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Corfu(message) => {
-                out.push(1);
-                message.encode(out);
-            }
-            Self::User(message) => {
-                out.push(2);
-                message.encode(out);
-            }
-        }
-    }
-}
-
-impl Decode for Message {
-    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        match u8::decode(input)? {
-            1 => Decode::decode(input).map(Self::Corfu),
-            2 => Decode::decode(input).map(Self::User),
-            tag => Err(DecodeError::UnknownTag("message of the log over CORFU'", tag)),
-        }
+kernel::sum! {
+    /// What the gateway hears and says.
+    pub enum Message {
+        /// Of the engine.
+        1 => Corfu(corfu::Message),
+        /// Of the host's users: their connections are those of every service.
+        2 => User(mason::Message),
     }
 }
 
@@ -436,52 +411,11 @@ impl Role for Gateway {
     }
 }
 
-/// The gateway as a node.
-#[derive(Debug)]
-pub struct GatewayNode(pub Gateway);
-
-impl Node for GatewayNode {
-    type Family = CorfuLog;
-
-    fn restore(&mut self, position: Position, record: Bytes) -> Result<(), DecodeError> {
-        self.0.restore(position, Decode::decoded(&record)?);
-        Ok(())
-    }
-
-    fn on_start(&mut self, situation: Situation<'_>, effects: &mut Effects<CorfuLog>) {
-        self.0.on_start(&mut Cx::new(situation, effects));
-    }
-
-    fn on_message(
-        &mut self,
-        from: NodeId,
-        message: Message,
-        situation: Situation<'_>,
-        effects: &mut Effects<CorfuLog>,
-    ) {
-        self.0.on_message(from, message, &mut Cx::new(situation, effects));
-    }
-
-    fn on_timer(&mut self, timer: TimerIndex, situation: Situation<'_>, effects: &mut Effects<CorfuLog>) {
-        let timer = CorfuTimer::from_index(timer).expect("a driver returns only timers that were set");
-        self.0.on_timer(timer, &mut Cx::new(situation, effects));
-    }
-
-    fn on_request(
-        &mut self,
-        id: RequestId,
-        request: Bytes,
-        situation: Situation<'_>,
-        effects: &mut Effects<CorfuLog>,
-    ) {
-        self.0.on_request(id, request, &mut Cx::new(situation, effects));
-    }
-
-    fn on_burst_end(&mut self, situation: Situation<'_>, effects: &mut Effects<CorfuLog>) {
-        self.0.on_burst_end(&mut Cx::new(situation, effects));
-    }
-
-    fn role_name(&self) -> &'static str {
-        "gateway"
+kernel::nodes! {
+    /// The gateway as a node.
+    #[derive(Debug)]
+    pub enum GatewayNode of CorfuLog {
+        /// The gateway.
+        role Gateway(Gateway) "gateway",
     }
 }

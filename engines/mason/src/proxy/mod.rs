@@ -420,7 +420,7 @@ impl Proxy {
 
 impl Role for Proxy {
     type Family = Mason;
-    type In = ProxyIn;
+    type In = Heard;
     type Timer = ProxyTimer;
     type Record = Infallible;
 
@@ -432,77 +432,10 @@ impl Role for Proxy {
         cx.set_timer(ProxyTimer::Tick, self.parameters.tick);
     }
 
-    fn on_message(&mut self, from: NodeId, message: ProxyIn, cx: &mut Cx<'_, Self>) {
+    fn on_message(&mut self, from: NodeId, message: Heard, cx: &mut Cx<'_, Self>) {
         match message {
-            ProxyIn::Submit(message) => self.on_submit(from, message, cx),
-            ProxyIn::Barrier(message) => self.on_barrier(from, message, cx),
-            ProxyIn::Allocated(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_allocated(message, frame, cx))
-            }
-            ProxyIn::Probed(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_probed(message, frame, cx))
-            }
-            ProxyIn::Pong(message) => self.leading(cx, |lead, _, cx| lead.on_pong(&message, cx)),
-            ProxyIn::NotActive(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_not_active(&message, frame, cx));
-            }
-            ProxyIn::Seal(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_seal(from, &message, frame, cx))
-            }
-            ProxyIn::Fill(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_fill(from, message, frame, cx))
-            }
-            ProxyIn::Active(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_active(&message, frame, cx))
-            }
-            ProxyIn::Lacking(message) => self.on_lacking(from, message, cx),
-            ProxyIn::ShardDurable(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_shard_durable(from, message, frame, cx));
-            }
-            ProxyIn::Collect(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_collect(message, frame, cx))
-            }
-            ProxyIn::Complete(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_complete(message, frame, cx))
-            }
-            ProxyIn::Arrange(message) => self.on_arrange(from, &message, cx),
-            ProxyIn::SpreadOver(message) => self.on_spread_over(from, &message, cx),
-            ProxyIn::OtherSpread(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_other_spread(message, frame, cx));
-            }
-            ProxyIn::HandOver(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_hand_over(from, message, frame, cx));
-            }
-            // What this host's replicas of any group say; nobody else may.
-            ProxyIn::Standing(_) | ProxyIn::Leaving(_) if from.host() != cx.node().host() => {
-                cx.reject("replica's word from another host");
-            }
-            ProxyIn::Standing(message) => self.on_standing(message),
-            ProxyIn::Leaving(message) => self.on_leaving(message.page),
-            // What this host's replica of the group says.
-            message if from != self.log.replica => {
-                let _ = message;
-                cx.reject("replica's word from somebody else");
-            }
-            ProxyIn::Viewed(message) => self.leading(cx, |lead, _, _| lead.on_viewed(message)),
-            ProxyIn::Began(message) => self.leading(cx, |lead, frame, cx| lead.on_began(message, frame, cx)),
-            ProxyIn::Applied(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_applied(&message, frame, cx))
-            }
-            ProxyIn::DidSeal(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_did_seal(message, frame, cx))
-            }
-            ProxyIn::DidFill(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_did_fill(&message, frame, cx))
-            }
-            ProxyIn::DidHandOver(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_did_hand_over(&message, frame, cx));
-            }
-            ProxyIn::FollowUp(message) => {
-                self.leading(cx, |lead, frame, _| lead.queue_follow_up(message, frame))
-            }
-            ProxyIn::DidMove(message) => self.on_did_move(message),
-            ProxyIn::DidSettle(message) => self.settled_on = self.settled_on.max(message.version),
+            Heard::Own(message) => self.on_own(from, message, cx),
+            Heard::Log(message) => self.on_log(from, message, cx),
         }
     }
 
@@ -626,8 +559,83 @@ impl Proxy {
         ask_replica(self.log.replica, from, &Question::Lacking { from: message.from }, cx);
     }
 
+    /// Of Mason's own nodes, and of the log where it answers in their words.
+    fn on_own(&mut self, from: NodeId, message: ProxyIn, cx: &mut Cx<'_, Self>) {
+        match message {
+            ProxyIn::Submit(message) => self.on_submit(from, message, cx),
+            ProxyIn::Barrier(message) => self.on_barrier(from, message, cx),
+            ProxyIn::Allocated(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_allocated(message, frame, cx))
+            }
+            ProxyIn::Probed(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_probed(message, frame, cx))
+            }
+            ProxyIn::Pong(message) => self.leading(cx, |lead, _, cx| lead.on_pong(&message, cx)),
+            ProxyIn::NotActive(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_not_active(&message, frame, cx));
+            }
+            ProxyIn::Seal(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_seal(from, &message, frame, cx))
+            }
+            ProxyIn::Fill(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_fill(from, message, frame, cx))
+            }
+            ProxyIn::Active(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_active(&message, frame, cx))
+            }
+            ProxyIn::Lacking(message) => self.on_lacking(from, message, cx),
+            ProxyIn::ShardDurable(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_shard_durable(from, message, frame, cx));
+            }
+            ProxyIn::Collect(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_collect(message, frame, cx))
+            }
+            ProxyIn::Complete(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_complete(message, frame, cx))
+            }
+            ProxyIn::Arrange(message) => self.on_arrange(from, &message, cx),
+            ProxyIn::SpreadOver(message) => self.on_spread_over(from, &message, cx),
+            ProxyIn::OtherSpread(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_other_spread(message, frame, cx));
+            }
+            ProxyIn::HandOver(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_hand_over(from, message, frame, cx));
+            }
+            // What this host's replicas of any group say; nobody else may.
+            ProxyIn::Standing(_) | ProxyIn::Leaving(_) if from.host() != cx.node().host() => {
+                cx.reject("replica's word from another host");
+            }
+            ProxyIn::Standing(message) => self.on_standing(message),
+            ProxyIn::Leaving(message) => self.on_leaving(message.page),
+            // What this host's replica of the group says.
+            message if from != self.log.replica => {
+                let _ = message;
+                cx.reject("replica's word from somebody else");
+            }
+            ProxyIn::Viewed(message) => self.leading(cx, |lead, _, _| lead.on_viewed(message)),
+            ProxyIn::Began(message) => self.leading(cx, |lead, frame, cx| lead.on_began(message, frame, cx)),
+            ProxyIn::Applied(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_applied(&message, frame, cx))
+            }
+            ProxyIn::DidSeal(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_did_seal(message, frame, cx))
+            }
+            ProxyIn::DidFill(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_did_fill(&message, frame, cx))
+            }
+            ProxyIn::DidHandOver(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_did_hand_over(&message, frame, cx));
+            }
+            ProxyIn::FollowUp(message) => {
+                self.leading(cx, |lead, frame, _| lead.queue_follow_up(message, frame))
+            }
+            ProxyIn::DidMove(message) => self.on_did_move(message),
+            ProxyIn::DidSettle(message) => self.settled_on = self.settled_on.max(message.version),
+        }
+    }
+
     /// What the log's roles say to a proxy: the leader's pulse, and answers to what was read.
-    pub(crate) fn on_log(&mut self, from: NodeId, message: paxos::Message, cx: &mut Cx<'_, Self>) {
+    fn on_log(&mut self, from: NodeId, message: paxos::Message, cx: &mut Cx<'_, Self>) {
         match message {
             paxos::Message::Batcher(BatcherIn::Heartbeat(message)) => {
                 if from == self.log.leader {
@@ -641,7 +649,7 @@ impl Proxy {
                     for answered in reply.results.iter() {
                         if reply.client == cx.node() {
                             if let Ok(answer) = ProxyIn::decoded(&answered.bytes) {
-                                self.on_message(from, answer, cx);
+                                self.on_own(from, answer, cx);
                             }
                         } else if let Ok(answer) = ShardIn::decoded(&answered.bytes) {
                             cx.send(reply.client, Message::Shard(answer));
@@ -655,7 +663,7 @@ impl Proxy {
                 }
             }
             paxos::Message::Client(LogAnswer::Notice(message)) => match ProxyIn::decoded(&message.bytes) {
-                Ok(notice) => self.on_message(from, notice, cx),
+                Ok(notice) => self.on_own(from, notice, cx),
                 Err(_) => cx.reject("notice that does not decode"),
             },
             paxos::Message::Batcher(_)
@@ -678,6 +686,21 @@ impl Proxy {
             self.lead = Some(Lead::new(ballot, cx.rng().bits(), spread, cx.now()));
             self.leading(cx, |lead, frame, cx| lead.propose_begin(frame, cx));
         }
+    }
+}
+
+/// Everything that a proxy hears.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Heard {
+    /// From Mason's own nodes.
+    Own(ProxyIn),
+    /// From the roles of its log.
+    Log(paxos::Message),
+}
+
+impl<M: Into<ProxyIn>> From<M> for Heard {
+    fn from(message: M) -> Self {
+        Self::Own(message.into())
     }
 }
 
