@@ -1,8 +1,9 @@
 //! Services over Mason and CORFU' in the cost simulator: their peaks are what their cards and threads add up to.
 
 use bench::Profile;
-use bench::services::{Appends, Corfu, Deployment, Operations, Reads, Register, Response, Service, Services};
+use bench::services::{Appends, Corfu, Deployment, Operations, Reads, Register, Service, Services};
 use corfu::{Data, Entry, Epoch, LogPosition, client};
+use kernel::client::Response;
 use kernel::{Bytes, Decode, Encode, NodeId, Rng, SnapshotStep};
 use mason::{Number, Order, Placed, Shard, ShardOut, Space, Stamp};
 use sequence::Ask;

@@ -2,6 +2,7 @@
 
 use crate::blob::{ArchiveObject, BlobEffect, BlobId, BlobRange};
 use crate::codec::Encode;
+use crate::embed::Embeds;
 use crate::id::{NodeId, RequestId};
 use crate::rng::Rng;
 use crate::role::{Family, Position, Role, TimerIndex, TimerKey};
@@ -137,17 +138,16 @@ impl<F: Family> Effects<F> {
     /// cursor.
     pub(crate) fn absorb<G: Family>(&mut self, inner: &mut Effects<G>)
     where
-        F::Message: From<G::Message>,
-        F::Response: From<G::Response>,
+        F: Embeds<G>,
     {
         let journaled = self.journal.len();
         self.journal.append(&mut inner.journal);
         self.record_ends.extend(inner.record_ends.drain(..).map(|end| journaled + end));
         self.next = inner.next;
         self.effects.extend(inner.effects.drain(..).map(|effect| match effect {
-            Effect::Send { to, message } => Effect::Send { to, message: message.into() },
+            Effect::Send { to, message } => Effect::Send { to, message: F::outer_message(message) },
             Effect::SendDurable { to, message, after } => {
-                Effect::SendDurable { to, message: message.into(), after }
+                Effect::SendDurable { to, message: F::outer_message(message), after }
             }
             Effect::SetTimer { timer, after } => Effect::SetTimer { timer, after },
             Effect::StopTimer { timer } => Effect::StopTimer { timer },
@@ -156,7 +156,7 @@ impl<F: Family> Effects<F> {
             Effect::Reject { reason } => Effect::Reject { reason },
             Effect::Mark { name } => Effect::Mark { name },
             Effect::Note { text } => Effect::Note { text },
-            Effect::Respond { id, response } => Effect::Respond { id, response: response.into() },
+            Effect::Respond { id, response } => Effect::Respond { id, response: F::outer_response(response) },
         }));
     }
 

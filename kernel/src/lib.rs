@@ -7,6 +7,7 @@
 
 mod blob;
 pub mod bounds;
+pub mod client;
 mod codec;
 mod effects;
 mod embed;

@@ -22,6 +22,8 @@
 /// let sent = AcceptorIn::from(Phase1a { ballot: 3 });
 /// assert_eq!(AcceptorIn::decoded(&Bytes::from(sent.encoded())), Ok(sent));
 /// ```
+///
+/// A role that is also sent messages which are declared elsewhere lists them behind `and`.
 #[macro_export]
 macro_rules! messages {
     (
@@ -32,6 +34,40 @@ macro_rules! messages {
                 $tag:literal => $Message:ident { $( $(#[$field_doc:meta])* $field:ident : $Type:ty ),* $(,)? }
             ),+ $(,)?
         }
+        $( and { $( $(#[$other_doc:meta])* $other_tag:literal => $Other:ident ),+ $(,)? } )?
+    ) => {
+        $crate::messages! {
+            $(#[$enum_doc])*
+            pub enum $Enum {
+                $( $(#[$doc])* $tag => $Message { $( $(#[$field_doc])* $field : $Type ),* } ),+
+            }
+            $( and { $( $(#[$other_doc])* $other_tag => $Other ),+ } )?
+        }
+
+        $(
+            impl From<$Message> for $Family {
+                fn from(message: $Message) -> Self {
+                    Self::$Variant($Enum::$Message(message))
+                }
+            }
+        )+
+        $( $(
+            impl From<$Other> for $Family {
+                fn from(message: $Other) -> Self {
+                    Self::$Variant($Enum::$Other(message))
+                }
+            }
+        )+ )?
+    };
+    (
+        $(#[$enum_doc:meta])*
+        pub enum $Enum:ident {
+            $(
+                $(#[$doc:meta])*
+                $tag:literal => $Message:ident { $( $(#[$field_doc:meta])* $field:ident : $Type:ty ),* $(,)? }
+            ),+ $(,)?
+        }
+        $( and { $( $(#[$other_doc:meta])* $other_tag:literal => $Other:ident ),+ $(,)? } )?
     ) => {
         $(
             $(#[$doc])*
@@ -57,18 +93,20 @@ macro_rules! messages {
                     Self::$Message(message)
                 }
             }
-
-            impl From<$Message> for $Family {
-                fn from(message: $Message) -> Self {
-                    Self::$Variant($Enum::$Message(message))
+        )+
+        $( $(
+            impl From<$Other> for $Enum {
+                fn from(message: $Other) -> Self {
+                    Self::$Other(message)
                 }
             }
-        )+
+        )+ )?
 
         $(#[$enum_doc])*
         #[derive(Clone, PartialEq, Debug)]
         pub enum $Enum {
-            $( $(#[$doc])* $Message($Message) ),+
+            $( $(#[$doc])* $Message($Message), )+
+            $( $( $(#[$other_doc])* $Other($Other), )+ )?
         }
 
         impl $crate::Encode for $Enum {
@@ -78,6 +116,10 @@ macro_rules! messages {
                         out.push($tag);
                         $crate::Encode::encode(message, out);
                     } )+
+                    $( $( Self::$Other(message) => {
+                        out.push($other_tag);
+                        $crate::Encode::encode(message, out);
+                    } )+ )?
                 }
             }
         }
@@ -86,6 +128,7 @@ macro_rules! messages {
             fn decode(input: &mut $crate::Reader) -> Result<Self, $crate::DecodeError> {
                 match <u8 as $crate::Decode>::decode(input)? {
                     $( $tag => <$Message as $crate::Decode>::decode(input).map(Self::$Message), )+
+                    $( $( $other_tag => <$Other as $crate::Decode>::decode(input).map(Self::$Other), )+ )?
                     tag => Err($crate::DecodeError::UnknownTag(stringify!($Enum), tag)),
                 }
             }

@@ -3,6 +3,7 @@
 //! Services over one engine share its messages: places tell them apart, since no node plays a part in two of them.
 
 use coordination::{Gateway, Sessions, Znodes};
+use kernel::client::{self, ConnectionIn, Event};
 use kernel::{Bytes, Embedded, Embeds, Family};
 use kv::Store;
 
@@ -25,6 +26,10 @@ kernel::sum! {
         2 => Mason(mason::Message),
         /// Of the log over CORFU'.
         3 => Corfu(corfu::Message),
+        /// Of a user's connection to a gateway; never leaves its host.
+        4 => User(Event),
+        /// Of a gateway to a user's connection; never leaves its host.
+        5 => Connection(ConnectionIn),
     }
 }
 
@@ -51,8 +56,8 @@ impl Request {
 pub enum Response {
     /// By the key-value store.
     Kv(paxos::Outcome),
-    /// By the sequence: see [`sequence::Gateway`].
-    Mason(mason::Response),
+    /// By another service's gateway or proxy, in that service's encoding.
+    Service(Bytes),
 }
 
 impl From<paxos::Message> for Message {
@@ -61,43 +66,9 @@ impl From<paxos::Message> for Message {
     }
 }
 
-impl From<mason::Message> for Message {
-    fn from(message: mason::Message) -> Self {
-        Self::Mason(message)
-    }
-}
-
-impl From<corfu::Message> for Message {
-    fn from(message: corfu::Message) -> Self {
-        Self::Corfu(message)
-    }
-}
-
-impl From<shared_log::corfu::Message> for Message {
-    fn from(message: shared_log::corfu::Message) -> Self {
-        match message {
-            shared_log::corfu::Message::Corfu(message) => Self::Corfu(message),
-            shared_log::corfu::Message::User(message) => Self::Mason(message),
-        }
-    }
-}
-
-impl From<corfu::Response> for Response {
-    /// For completeness of the types: the engine's roles are asked nothing by local applications, their gateway is.
-    fn from(_: corfu::Response) -> Self {
-        Self::Mason(mason::Response(Bytes::new()))
-    }
-}
-
-impl From<paxos::Outcome> for Response {
-    fn from(outcome: paxos::Outcome) -> Self {
-        Self::Kv(outcome)
-    }
-}
-
-impl From<mason::Response> for Response {
-    fn from(response: mason::Response) -> Self {
-        Self::Mason(response)
+impl From<Event> for Message {
+    fn from(event: Event) -> Self {
+        Self::User(event)
     }
 }
 
@@ -136,7 +107,7 @@ impl Embeds<paxos::Paxos> for Ordinate {
     fn inner_message(message: Message) -> Option<paxos::Message> {
         match message {
             Message::Kv(message) => Some(message),
-            Message::Mason(_) | Message::Corfu(_) => None,
+            Message::Mason(_) | Message::Corfu(_) | Message::User(_) | Message::Connection(_) => None,
         }
     }
 
@@ -146,18 +117,38 @@ impl Embeds<paxos::Paxos> for Ordinate {
             Request::Service(_) => None,
         }
     }
+
+    fn outer_message(message: paxos::Message) -> Message {
+        Message::Kv(message)
+    }
+
+    fn outer_response(response: paxos::Outcome) -> Response {
+        Response::Kv(response)
+    }
 }
 
 impl Embeds<mason::Mason> for Ordinate {
     fn inner_message(message: Message) -> Option<mason::Message> {
         match message {
             Message::Mason(message) => Some(message),
-            Message::Kv(_) | Message::Corfu(_) => None,
+            Message::User(event) => Some(event.into()),
+            Message::Kv(_) | Message::Corfu(_) | Message::Connection(_) => None,
         }
     }
 
     fn inner_request(request: Request) -> Option<Bytes> {
         request.of_service()
+    }
+
+    fn outer_message(message: mason::Message) -> Message {
+        match message {
+            mason::Message::Connection(message) => Message::Connection(message),
+            message => Message::Mason(message),
+        }
+    }
+
+    fn outer_response(response: client::Response) -> Response {
+        Response::Service(response.0)
     }
 }
 
@@ -165,7 +156,7 @@ impl Embeds<corfu::Corfu> for Ordinate {
     fn inner_message(message: Message) -> Option<corfu::Message> {
         match message {
             Message::Corfu(message) => Some(message),
-            Message::Kv(_) | Message::Mason(_) => None,
+            Message::Kv(_) | Message::Mason(_) | Message::User(_) | Message::Connection(_) => None,
         }
     }
 
@@ -173,19 +164,39 @@ impl Embeds<corfu::Corfu> for Ordinate {
     fn inner_request(_request: Request) -> Option<corfu::Request> {
         None
     }
+
+    fn outer_message(message: corfu::Message) -> Message {
+        Message::Corfu(message)
+    }
+
+    fn outer_response(_response: corfu::Response) -> Response {
+        Response::Service(Bytes::new())
+    }
 }
 
 impl Embeds<shared_log::corfu::CorfuLog> for Ordinate {
     fn inner_message(message: Message) -> Option<shared_log::corfu::Message> {
         match message {
             Message::Corfu(message) => Some(shared_log::corfu::Message::Corfu(message)),
-            Message::Mason(message) => Some(shared_log::corfu::Message::User(message)),
-            Message::Kv(_) => None,
+            Message::User(event) => Some(shared_log::corfu::Message::User(event)),
+            Message::Kv(_) | Message::Mason(_) | Message::Connection(_) => None,
         }
     }
 
     fn inner_request(request: Request) -> Option<Bytes> {
         request.of_service()
+    }
+
+    fn outer_message(message: shared_log::corfu::Message) -> Message {
+        match message {
+            shared_log::corfu::Message::Corfu(message) => Message::Corfu(message),
+            shared_log::corfu::Message::User(event) => Message::User(event),
+            shared_log::corfu::Message::Connection(message) => Message::Connection(message),
+        }
+    }
+
+    fn outer_response(response: client::Response) -> Response {
+        Response::Service(response.0)
     }
 }
 

@@ -6,8 +6,8 @@ use crate::native::Gate;
 use crate::status::Status;
 use ::kafka::{Broker, Brokers, Connection, Fault, Outgoing, ProducerIds, Settings, Shared, node_of};
 use bytes::BytesMut;
+use kernel::client::{ConnectionIn, Input};
 use kernel::{Decode as _, Encode as _, HostId, NodeId};
-use mason::client::{ConnectionIn, Input};
 use runtime::{CloseReason, FrontEnd, HostHandle, Session, SessionCx};
 use shared_log::native::{Call, Native, Reply};
 use std::collections::hash_map::RandomState;
@@ -81,7 +81,7 @@ impl Client {
         let outcome = act(&mut self.connection, &brokers, cx.now(), &mut out);
         for (id, request) in out.calls {
             let bytes = Native::Call(Call { id, request }).encoded().into();
-            cx.send(self.gateway, Message::Mason(Input { bytes }.into()));
+            cx.send(self.gateway, Message::User(Input { bytes }.into()));
         }
         cx.output().extend_from_slice(&out.bytes);
         cx.pause_input(self.connection.is_full());
@@ -123,7 +123,7 @@ impl Session<Ordinate> for Client {
         message: Message,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<(), CloseReason> {
-        let Message::Mason(mason::Message::Connection(ConnectionIn::Output(message))) = message else {
+        let Message::Connection(ConnectionIn::Output(message)) = message else {
             return Ok(());
         };
         let Ok(Native::Reply(Reply { id, answer })) = Native::decoded(&message.bytes) else { return Ok(()) };

@@ -3,8 +3,8 @@
 use crate::family::{self, Ordinate};
 use crate::owed::{Asked, Owed, Reads};
 use bytes::BytesMut;
+use kernel::client::{ConnectionIn, Input};
 use kernel::{Bytes, Decode, Encode as _, FrameReader, FrameWriter, NodeId, Reader};
-use mason::client::{ConnectionIn, Input};
 use ordinate_client::protocol;
 use paxos::Message;
 use paxos::multipaxos::batcher::BatcherIn;
@@ -162,10 +162,13 @@ impl Session<Ordinate> for Connection {
         match message {
             family::Message::Kv(message) => writer.message(&message),
             // The gateways of the sequence and of the log write the message themselves.
-            family::Message::Mason(mason::Message::Connection(ConnectionIn::Output(message))) => {
+            family::Message::Connection(ConnectionIn::Output(message)) => {
                 message.bytes.encode(writer.body());
             }
-            family::Message::Mason(_) | family::Message::Corfu(_) => return Ok(()),
+            family::Message::Mason(_)
+            | family::Message::Corfu(_)
+            | family::Message::User(_)
+            | family::Message::Connection(_) => return Ok(()),
         }
         let bytes = writer.bytes();
         cx.output().extend_from_slice(bytes);
@@ -252,7 +255,7 @@ impl Connection {
             if !self.reads.admits(SMALL_ANSWER_BYTES) {
                 return Ok(false);
             }
-            cx.send(gateway, family::Message::Mason(Input { bytes: message.clone() }.into()));
+            cx.send(gateway, family::Message::User(Input { bytes: message.clone() }.into()));
             return Ok(true);
         }
         if message.first() == Some(&shared_log::native::TO_HOST) {
@@ -265,7 +268,7 @@ impl Connection {
                 return Ok(false);
             }
             self.reads.ask(Asked::Call(id), bytes, cx.now());
-            cx.send(gateway, family::Message::Mason(Input { bytes: message.clone() }.into()));
+            cx.send(gateway, family::Message::User(Input { bytes: message.clone() }.into()));
             return Ok(true);
         }
         let message = match Message::decoded(message) {
@@ -321,11 +324,11 @@ impl Connection {
                 let results = if fits { results } else { row };
                 Message::from(Results { session, executed, results }).into()
             }
-            family::Message::Mason(mason::Message::Connection(ConnectionIn::Output(output))) => {
+            family::Message::Connection(ConnectionIn::Output(output)) => {
                 if let Some(id) = reply_id(&output.bytes) {
                     self.reads.answered(Asked::Call(id), output.bytes.len());
                 }
-                family::Message::Mason(mason::Message::Connection(ConnectionIn::Output(output)))
+                family::Message::Connection(ConnectionIn::Output(output))
             }
             other => other,
         }

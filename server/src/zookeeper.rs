@@ -5,7 +5,7 @@ use crate::native::Gate;
 use crate::subject;
 use bytes::BytesMut;
 use kernel::NodeId;
-use mason::client::{Connected, ConnectionIn, Disconnected, Input, Taken};
+use kernel::client::{Connected, ConnectionIn, Disconnected, Event, Input, Taken};
 use runtime::{CloseReason, FrontEnd, Session, SessionCx};
 use std::net::SocketAddr;
 
@@ -57,8 +57,8 @@ struct Connection {
 }
 
 impl Connection {
-    fn tell(&self, message: impl Into<mason::Message>, cx: &mut SessionCx<'_, Ordinate>) {
-        cx.send(self.gateway, message.into());
+    fn tell(&self, message: impl Into<Event>, cx: &mut SessionCx<'_, Ordinate>) {
+        cx.send(self.gateway, Message::User(message.into()));
     }
 }
 
@@ -97,7 +97,7 @@ impl Session<Ordinate> for Connection {
         message: Message,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<(), CloseReason> {
-        let Message::Mason(mason::Message::Connection(message)) = message else { return Ok(()) };
+        let Message::Connection(message) = message else { return Ok(()) };
         match message {
             ConnectionIn::Output(message) => {
                 cx.established();

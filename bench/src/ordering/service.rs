@@ -1,7 +1,8 @@
 //! The service of the paper's section 7.1: an operation is the spaces it wants numbers of, and is answered by them.
 
+use kernel::client::Response;
 use kernel::{Bytes, Decode, DecodeError, Encode, Rng};
-use mason::{GroupTime, Mason, Member, Order, Response, Space, Spread, Stub, StubOut, Verdict};
+use mason::{GroupTime, Mason, Member, Order, Space, Spread, Stub, StubOut, Verdict};
 use sequence::{Ask, Gateway, Labels};
 use sim::cost::{Class, Load};
 use std::time::Duration;

@@ -286,7 +286,7 @@ impl Load<Services> for Reads {
         (self.position(rng).encoded().into(), Class(0))
     }
 
-    fn answered(&mut self, _: usize, _: Class, response: &super::Response, _now: Duration) -> bool {
+    fn answered(&mut self, _: usize, _: Class, response: &kernel::client::Response, _now: Duration) -> bool {
         !response.0.is_empty()
     }
 }
@@ -296,7 +296,7 @@ impl Load<Services> for Operations {
         (rng.pick(&self.bodies).cloned().unwrap_or_default(), Class(0))
     }
 
-    fn answered(&mut self, _: usize, _: Class, response: &super::Response, _now: Duration) -> bool {
+    fn answered(&mut self, _: usize, _: Class, response: &kernel::client::Response, _now: Duration) -> bool {
         !response.0.is_empty()
     }
 }

@@ -10,5 +10,5 @@ mod register;
 
 pub use corfu_prime::{Appends, Corfu, Reads};
 pub use deployment::{Deployment, Operations, Running, Service};
-pub use node::{Message, Relay, Response, Seat, Services};
+pub use node::{Message, Relay, Seat, Services};
 pub use register::Register;

@@ -4,6 +4,7 @@ use super::register::Register;
 use crate::ordering::MayLead;
 use corfu::storage::{Read, StorageIn, Write};
 use corfu::{Data, Entry, Epoch, LogPosition, client};
+use kernel::client::Response;
 use kernel::{
     Bytes, Cx, Decode, DecodeError, Embedded, Embeds, Encode, Family, NodeId, Position, Reader, Role,
 };
@@ -24,33 +25,6 @@ impl Family for Services {
     type Message = Message;
     type Request = Bytes;
     type Response = Response;
-}
-
-/// A gateway's answer.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Response(pub Bytes);
-
-impl From<mason::Response> for Response {
-    fn from(response: mason::Response) -> Self {
-        Self(response.0)
-    }
-}
-
-impl From<corfu::Response> for Response {
-    /// An entry, or nothing: [`Seat`]'s clients of a log only read.
-    fn from(response: corfu::Response) -> Self {
-        match response {
-            corfu::Response::Entry(body) => Self(body),
-            corfu::Response::Appended(_)
-            | corfu::Response::AllAppended(_)
-            | corfu::Response::Junk
-            | corfu::Response::Unwritten
-            | corfu::Response::Gone(_)
-            | corfu::Response::Trimmed
-            | corfu::Response::Stat(_)
-            | corfu::Response::Refused => Self(Bytes::new()),
-        }
-    }
 }
 
 /// A message of either family.
@@ -282,6 +256,14 @@ impl Embeds<mason::Mason> for Services {
     fn inner_request(request: Bytes) -> Option<Bytes> {
         Some(request)
     }
+
+    fn outer_message(message: mason::Message) -> Message {
+        Message::Mason(message)
+    }
+
+    fn outer_response(response: Response) -> Response {
+        response
+    }
 }
 
 impl Embeds<corfu::Corfu> for Services {
@@ -295,6 +277,25 @@ impl Embeds<corfu::Corfu> for Services {
     /// Its clients are asked for the entry at a position.
     fn inner_request(request: Bytes) -> Option<corfu::Request> {
         LogPosition::decoded(&request).ok().map(corfu::Request::Read)
+    }
+
+    fn outer_message(message: corfu::Message) -> Message {
+        Message::Corfu(message)
+    }
+
+    /// An entry, or nothing: clients of a log only read.
+    fn outer_response(response: corfu::Response) -> Response {
+        match response {
+            corfu::Response::Entry(body) => Response(body),
+            corfu::Response::Appended(_)
+            | corfu::Response::AllAppended(_)
+            | corfu::Response::Junk
+            | corfu::Response::Unwritten
+            | corfu::Response::Gone(_)
+            | corfu::Response::Trimmed
+            | corfu::Response::Stat(_)
+            | corfu::Response::Refused => Response(Bytes::new()),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 use crate::Message;
 use crate::order::{Group, Space, Stamp};
 use crate::topology::{Layout, Spread};
+use kernel::client::{Connected, Disconnected, Event, Input, Taken};
 use kernel::{Bytes, NodeId};
 
 kernel::record! {
@@ -123,48 +124,27 @@ kernel::messages! {
             /// What waits, in bytes.
             bytes: u64,
         },
-        /// From a connection (a node that stands for a user's socket): it is open.
-        7 => Connected {
-            /// Where it comes from, an IPv4 or IPv6 address as text, without the port.
-            address: String,
-            /// The subject of the user's certificate, if it has shown one.
-            certificate: Option<String>,
-            /// The port it comes from.
-            port: Option<u16>,
-        },
-        /// From a connection: whole requests have arrived, one behind the other as the service's protocol frames them.
-        8 => Input {
-            /// The bytes.
-            bytes: Bytes,
-        },
-        /// From a connection: it is gone.
-        9 => Disconnected {},
-        /// From a connection: so much of what it was sent has gone to the user.
-        14 => Taken {
-            /// Bytes since it was opened.
-            bytes: u64,
-        },
+    }
+    and {
+        /// From a user's connection.
+        7 => Connected,
+        /// From a user's connection.
+        8 => Input,
+        /// From a user's connection.
+        9 => Disconnected,
+        /// From a user's connection.
+        14 => Taken,
     }
 }
 
-kernel::messages! {
-    /// Everything a connection can be sent.
-    pub enum ConnectionIn in Message::Connection {
-        /// Bytes for the user.
-        1 => Output {
-            /// The bytes.
-            bytes: Bytes,
-        },
-        /// Close after what was written is sent.
-        2 => Close {
-            /// Why, as a phrase for the log.
-            reason: String,
-        },
-        /// Stop (`true`) or resume reading from the user: too much is under way.
-        3 => Pause {
-            /// Stop.
-            paused: bool,
-        },
+impl From<Event> for Message {
+    fn from(event: Event) -> Self {
+        match event {
+            Event::Connected(message) => message.into(),
+            Event::Input(message) => message.into(),
+            Event::Disconnected(message) => message.into(),
+            Event::Taken(message) => message.into(),
+        }
     }
 }
 

@@ -1,12 +1,12 @@
 //! The family of Mason's roles, the replicated logs of its proxies included.
 
 use crate::client::ClientIn;
-use crate::client::ConnectionIn;
 use crate::proxy::machine::ProxyMachine;
 use crate::proxy::{Heard, Proxy, ProxyIn};
 use crate::sequencer::{Sequencer, SequencerIn};
 use crate::service::{Shard, Stub};
 use crate::shard::{ShardIn, ShardServer};
+use kernel::client::{Close, ConnectionIn, Output, Pause, Response};
 use kernel::{Bytes, Decode as _, Embedded, Embeds, Family, Role};
 use paxos::multipaxos::client::ClientIn as LogAnswer;
 
@@ -18,20 +18,6 @@ impl Family for Mason {
     type Message = Message;
     type Request = Bytes;
     type Response = Response;
-}
-
-/// A gateway's answer to a local call, in the service's encoding.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Response(pub Bytes);
-
-impl From<paxos::Outcome> for Response {
-    /// For completeness of the types: roles of a proxy's log are asked nothing by local applications.
-    fn from(outcome: paxos::Outcome) -> Self {
-        match outcome {
-            paxos::Outcome::Done(bytes) => Self(bytes),
-            paxos::Outcome::Refused(_) => Self(Bytes::new()),
-        }
-    }
 }
 
 kernel::sum! {
@@ -57,6 +43,19 @@ impl From<paxos::Message> for Message {
         Self::Log(message)
     }
 }
+
+/// What a gateway tells a user's connection.
+macro_rules! to_connection {
+    ($($Told:ident),+) => { $(
+        impl From<$Told> for Message {
+            fn from(message: $Told) -> Self {
+                Self::Connection(message.into())
+            }
+        }
+    )+ };
+}
+
+to_connection!(Output, Close, Pause);
 
 /// What serves a service's users: a role that hears of Mason what [`ClientIn`] says.
 pub trait GatewayRole: Role<Family = Mason, In = ClientIn> {}
@@ -94,6 +93,18 @@ impl Embeds<paxos::Paxos> for Mason {
     /// The roles of a proxy's log are asked nothing by local applications.
     fn inner_request(_request: Bytes) -> Option<paxos::Call> {
         None
+    }
+
+    fn outer_message(message: paxos::Message) -> Message {
+        Message::Log(message)
+    }
+
+    /// They are asked nothing, so this is for completeness of the types.
+    fn outer_response(outcome: paxos::Outcome) -> Response {
+        match outcome {
+            paxos::Outcome::Done(bytes) => Response(bytes),
+            paxos::Outcome::Refused(_) => Response(Bytes::new()),
+        }
     }
 }
 

@@ -52,7 +52,7 @@ pub mod topology;
 pub mod view;
 
 pub use deployment::{Deployment, GATEWAY, HostParts, PLACES_PER_DEPLOYMENT, Part, Post};
-pub use family::{GatewayRole, Mason, Member, Message, Response};
+pub use family::{GatewayRole, Mason, Member, Message};
 pub use order::{Cut, Group, GroupTime, Number, Operation, Order, Placed, Range, Space, Stamp};
 pub use outbox::{Life, Outbox};
 pub use service::{BlobRef, Shard, ShardOut, Stub, StubOut, Verdict};

@@ -1,5 +1,6 @@
 //! The wire, journal and log formats: golden bytes of every message, record and entry, and hostile input.
 
+use kernel::client::{Close, Connected, Disconnected, Input, Output, Pause, Taken};
 use kernel::{BlobId, Bytes, Encode as _, HostId, NodeId, Place};
 use mason::client::{self, Answer, ReadAnswer};
 use mason::proxy::delivery::{Run, Runs};
@@ -262,14 +263,13 @@ fn to_users() -> Vec<Message> {
         client::Skipped { space }.into(),
         client::Spreads { space, spread: spread() }.into(),
         client::Overfull { space, bytes: 5 }.into(),
-        client::Connected { address: "::1".to_owned(), certificate: Some("cn".to_owned()), port: Some(7) }
-            .into(),
-        client::Input { bytes: body() }.into(),
-        client::Disconnected {}.into(),
-        client::Taken { bytes: 77 }.into(),
-        client::Output { bytes: body() }.into(),
-        client::Close { reason: "slow".to_owned() }.into(),
-        client::Pause { paused: true }.into(),
+        Connected { address: "::1".to_owned(), certificate: Some("cn".to_owned()), port: Some(7) }.into(),
+        Input { bytes: body() }.into(),
+        Disconnected {}.into(),
+        Taken { bytes: 77 }.into(),
+        Output { bytes: body() }.into(),
+        Close { reason: "slow".to_owned() }.into(),
+        Pause { paused: true }.into(),
     ]
 }
 

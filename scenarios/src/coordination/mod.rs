@@ -21,11 +21,12 @@ use crate::mason::arranging::{ASK_EVERY, Wishes};
 use checks::Checks;
 use coordination::{Consistency, Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
 use handing::sequencer_of;
+use kernel::client::Response;
 use kernel::{Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
 use living::Living;
 use marks::{MARKS, STRIKES};
 use mason::proxy::SpacesOf;
-use mason::{Deployment, Group, HostParts, Member, Parameters, Response, Stub as _};
+use mason::{Deployment, Group, HostParts, Member, Parameters, Stub as _};
 use parts::ReplyBounds;
 use rest::Servers;
 use sim::{

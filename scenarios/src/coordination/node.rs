@@ -1,9 +1,10 @@
 //! What a host runs: Mason's roles with the coordination service's parts, and the ends of users' connections.
 
 use coordination::{Gateway, Sessions, Znodes};
+use kernel::client::Response;
+use kernel::client::{Connected, ConnectionIn, Disconnected, Input, Taken};
 use kernel::{Bytes, Cx, NodeId, Position, RequestId, Role};
-use mason::client::{Connected, ConnectionIn, Disconnected, Input, Taken};
-use mason::{Deployment, Mason, Member, Response};
+use mason::{Deployment, Mason, Member};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 

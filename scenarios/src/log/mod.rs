@@ -7,9 +7,10 @@ use crate::audit::{self, mason::MasonAudit};
 use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
 use crate::mason::invariants::{self, Invariants};
 use ::mason::proxy::SpacesOf;
-use ::mason::{Deployment, Group, HostParts, Parameters, Response, Space, Stub};
+use ::mason::{Deployment, Group, HostParts, Parameters, Space, Stub};
 use archive::Archived;
 use history::History;
+use kernel::client::Response;
 use kernel::{Encode, HostId, NodeId, Place, RequestId, Rng};
 use shared_log::{
     Append, Archiving, Bounds, Create, Gateway, List, Logs, Named, Names, Part, RETAIN_BYTES_MIN, Read,

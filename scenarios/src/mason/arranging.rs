@@ -1,6 +1,6 @@
 //! Changes of the numbers of groups and shards, as an operator asks for them.
 
-use ::mason::Response;
+use ::kernel::client::Response;
 use ::mason::proxy::arranging::{Call, Progress};
 use kernel::{Decode, Encode, Node, NodeId, RequestId, Rng};
 use sim::Control;

@@ -3,7 +3,8 @@
 use super::{MasonScenario, Node};
 use ::mason::proxy::arranging::Call;
 use ::mason::proxy::moving::SETTLED;
-use ::mason::{Deployment, Group, Members, Response};
+use ::mason::{Deployment, Group, Members};
+use kernel::client::Response;
 use kernel::{Encode, HostId, RequestId, Rng};
 use paxos::HostEntry;
 use sim::{Cluster, Control};

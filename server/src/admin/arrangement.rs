@@ -98,7 +98,7 @@ async fn ask(admin: &Admin, call: &Call) -> Result<Progress, Response> {
     let request = family::Request::Service(call.encoded().into());
     let answered = admin.handle.request(proxies[usize::from(FIRST.0)].place(), request);
     match tokio::time::timeout(ANSWER_WITHIN, answered).await {
-        Ok(Ok(family::Response::Mason(mason::Response(bytes)))) => Progress::decoded(&bytes)
+        Ok(Ok(family::Response::Service(bytes))) => Progress::decoded(&bytes)
             .map_err(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "an answer that is none")),
         Ok(_) | Err(_) => Err(error(StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer")),
     }

@@ -245,7 +245,7 @@ async fn call(admin: &Admin, call: Call) -> Result<Answer, Response> {
         Ok(Ok(family::Response::Kv(Outcome::Done(bytes)))) => {
             Answer::decode(&bytes).map_err(|why| error(StatusCode::INTERNAL_SERVER_ERROR, &why.to_string()))
         }
-        Ok(Ok(family::Response::Mason(_))) => {
+        Ok(Ok(family::Response::Service(_))) => {
             Err(error(StatusCode::INTERNAL_SERVER_ERROR, "the answer of another service"))
         }
     }

@@ -162,7 +162,7 @@ pub(super) async fn ask(admin: &Admin, request: &Request, wait_ms: u32) -> Resul
     let within = ANSWER_WITHIN + Duration::from_millis(wait_ms.into());
     let late = || Failed::new(StatusCode::GATEWAY_TIMEOUT, "no answer in time; it may have been done");
     let answer = tokio::time::timeout(within, call).await.ok().and_then(Result::ok).ok_or_else(late)?;
-    let family::Response::Mason(mason::Response(body)) = answer else { return Err(other_answer()) };
+    let family::Response::Service(body) = answer else { return Err(other_answer()) };
     match Answer::decoded(&body) {
         Ok(Answer::Refused(refused)) => Err(refusal(refused)),
         Ok(answer) => Ok(answer),

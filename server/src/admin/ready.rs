@@ -83,11 +83,11 @@ fn read_of_coordination() -> Request {
 }
 
 fn is_coordination(answer: &Answered) -> bool {
-    matches!(answer, Answered::Mason(mason::Response(body)) if *body == coordination::Gateway::READY)
+    matches!(answer, Answered::Service(body) if *body == coordination::Gateway::READY)
 }
 
 fn is_sequence(answer: &Answered) -> bool {
-    matches!(answer, Answered::Mason(mason::Response(body)) if *body == sequence::READY)
+    matches!(answer, Answered::Service(body) if *body == sequence::READY)
 }
 
 fn read_of_log() -> Request {
@@ -97,7 +97,7 @@ fn read_of_log() -> Request {
 
 fn is_log(answer: &Answered) -> bool {
     use kernel::Decode as _;
-    let Answered::Mason(mason::Response(body)) = answer else { return false };
+    let Answered::Service(body) = answer else { return false };
     matches!(shared_log::Answer::decoded(body), Ok(shared_log::Answer::Logs(_)))
 }
 

@@ -70,7 +70,7 @@ pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
         let mut places = Vec::with_capacity(calls.len());
         for call in calls {
             let answer = call.await.ok();
-            if matches!(&answer, Some(family::Response::Mason(mason::Response(body))) if *body == DISK_FULL) {
+            if matches!(&answer, Some(family::Response::Service(body)) if *body == DISK_FULL) {
                 return Err(true);
             }
             places.push(place_of(answer, &numbered, &next.spaces).ok_or(false)?);
@@ -90,7 +90,7 @@ pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
 }
 
 fn place_of(answer: Option<family::Response>, spaces: &[Space], names: &[String]) -> Option<Value> {
-    let Some(family::Response::Mason(mason::Response(body))) = answer else { return None };
+    let Some(family::Response::Service(body)) = answer else { return None };
     let order = Some(body).filter(|body| *body != UNKNOWN).and_then(|body| Order::decoded(&body).ok())?;
     let numbers =
         spaces.iter().zip(names).map(|(&space, name)| Some((name.clone(), json!(order.number_in(space)?.0))));

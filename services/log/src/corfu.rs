@@ -10,10 +10,10 @@ use crate::native::{Call, Native};
 use crate::wire::{Answer, Append, Entries, List, LogStat, Read, Request, Why};
 use crate::{READ_BYTES_MAX, Rows};
 use ::corfu::{Client, Corfu, Extent, LogPosition, Response as Done};
+use kernel::client::{ConnectionIn, Event, Output, Response};
 use kernel::{
     Bytes, Cx, Decode, Effect, Effects, Family, Instant, NodeId, Position, RequestId, Role, Situation,
 };
-use mason::client::{ClientIn as User, Output};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::time::Duration;
@@ -25,7 +25,7 @@ pub struct CorfuLog;
 impl Family for CorfuLog {
     type Message = Message;
     type Request = Bytes;
-    type Response = mason::Response;
+    type Response = Response;
 }
 
 kernel::sum! {
@@ -33,8 +33,10 @@ kernel::sum! {
     pub enum Message {
         /// Of the engine.
         1 => Corfu(corfu::Message),
-        /// Of the host's users: their connections are those of every service.
-        2 => User(mason::Message),
+        /// Of a user's connection.
+        2 => User(Event),
+        /// To a user's connection.
+        3 => Connection(ConnectionIn),
     }
 }
 
@@ -46,7 +48,7 @@ impl From<corfu::Message> for Message {
 
 impl From<Output> for Message {
     fn from(message: Output) -> Self {
-        Self::User(message.into())
+        Self::Connection(message.into())
     }
 }
 
@@ -367,15 +369,15 @@ impl Role for Gateway {
             Message::Corfu(corfu::Message::Client(message)) => {
                 self.with_client(cx, |client, cx| client.on_message(from, message, cx));
             }
-            Message::User(mason::Message::Client(User::Input(message))) => {
-                match Native::decoded(&message.bytes) {
-                    Ok(Native::Call(Call { id, request })) => {
-                        self.take(Asker::Connection { node: from, id }, request, cx);
-                    }
-                    Ok(Native::Reply(_)) | Err(_) => cx.reject("message that is no call"),
+            Message::User(Event::Input(message)) => match Native::decoded(&message.bytes) {
+                Ok(Native::Call(Call { id, request })) => {
+                    self.take(Asker::Connection { node: from, id }, request, cx);
                 }
+                Ok(Native::Reply(_)) | Err(_) => cx.reject("message that is no call"),
+            },
+            Message::Corfu(_) | Message::User(_) | Message::Connection(_) => {
+                cx.reject("message for another role")
             }
-            Message::Corfu(_) | Message::User(_) => cx.reject("message for another role"),
         }
     }
 

@@ -5,11 +5,13 @@
 
 use crate::native::{Call, Native, Reply};
 use crate::wire::{Answer, Entries, List, LogStat, READ_BYTES_MAX, Request, Why, space_of};
+use kernel::client::Output;
+use kernel::client::Response;
 use kernel::{Bytes, Cx, Decode, Encode, Family, Instant, NodeId, Position, RequestId, Role};
-use mason::client::{BarrierPassed, ClientIn, Output, ReadAnswers};
+use mason::client::{BarrierPassed, ClientIn, ReadAnswers};
 use mason::proxy::Barrier;
 use mason::shard::{Attach, Query, Read};
-use mason::{Group, Life, Mason, Outbox, Response, Space, Stamp};
+use mason::{Group, Life, Mason, Outbox, Space, Stamp};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

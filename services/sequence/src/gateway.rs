@@ -2,11 +2,13 @@
 
 use crate::native::{Native, Next, Numbered, Outcome};
 use crate::{Ask, LABEL_BYTES_MAX};
+use kernel::client::Output;
+use kernel::client::Response;
 use kernel::{Bytes, Cx, Decode, Encode, Instant, NodeId, Position, RequestId, Role};
-use mason::client::{ClientIn, Output};
+use mason::client::ClientIn;
 use mason::proxy::Barrier;
 use mason::shard::Attach;
-use mason::{Group, Layout, Life, Mason, Order, Outbox, Response, Space};
+use mason::{Group, Layout, Life, Mason, Order, Outbox, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 

@@ -7,6 +7,7 @@
 pub mod arranging;
 pub mod delivery;
 pub mod entry;
+mod heard;
 mod leading;
 pub mod machine;
 pub mod moving;
@@ -14,19 +15,19 @@ pub mod moving;
 use crate::client;
 use crate::order::{GroupTime, Number, Operation, Order, Placed, Range, Space, Stamp};
 use crate::sequencer::Allocation;
-use crate::shard::{self, ShardIn};
+use crate::shard;
 use crate::topology::{Layout, Members, Parameters, Spread, Topology};
 use crate::view::View;
-use crate::{Group, Mason, Message, Response};
+use crate::{Group, Mason, Message};
 use arranging::Call;
 use entry::{Claim, Page, Question};
+pub use heard::Heard;
+use kernel::client::Response;
 use kernel::{Bytes, Cx, Decode, Encode, Instant, NodeId, Position, RequestId, Role};
 use leading::Lead;
 use parts::{Ballot, Sequence, SessionId, Slot};
-use paxos::multipaxos::batcher::{self, BatcherIn};
-use paxos::multipaxos::client::ClientIn as LogAnswer;
+use paxos::multipaxos::batcher;
 use paxos::multipaxos::replica;
-use paxos::multipaxos::unbatcher::UnbatcherIn;
 use paxos::{Commands, Level};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -632,75 +633,6 @@ impl Proxy {
             ProxyIn::DidMove(message) => self.on_did_move(message),
             ProxyIn::DidSettle(message) => self.settled_on = self.settled_on.max(message.version),
         }
-    }
-
-    /// What the log's roles say to a proxy: the leader's pulse, and answers to what was read.
-    fn on_log(&mut self, from: NodeId, message: paxos::Message, cx: &mut Cx<'_, Self>) {
-        match message {
-            paxos::Message::Batcher(BatcherIn::Heartbeat(message)) => {
-                if from == self.log.leader {
-                    self.heard_leader_at = cx.now();
-                }
-                self.placed = Some(moving::LogPlaced::of(&message.pulse));
-                self.on_pulse(message.pulse.ballot, cx);
-            }
-            paxos::Message::Unbatcher(UnbatcherIn::Results(message)) => {
-                for reply in message.replies {
-                    for answered in reply.results.iter() {
-                        if reply.client == cx.node() {
-                            if let Ok(answer) = ProxyIn::decoded(&answered.bytes) {
-                                self.on_own(from, answer, cx);
-                            }
-                        } else if let Ok(answer) = ShardIn::decoded(&answered.bytes) {
-                            cx.send(reply.client, Message::Shard(answer));
-                        }
-                    }
-                }
-            }
-            paxos::Message::Client(LogAnswer::Results(message)) => {
-                for answered in message.results.iter() {
-                    self.on_reach(answered.sequence.0, &answered.bytes, cx);
-                }
-            }
-            paxos::Message::Client(LogAnswer::Notice(message)) => match ProxyIn::decoded(&message.bytes) {
-                Ok(notice) => self.on_own(from, notice, cx),
-                Err(_) => cx.reject("notice that does not decode"),
-            },
-            paxos::Message::Batcher(_)
-            | paxos::Message::Leader(_)
-            | paxos::Message::ProxyLeader(_)
-            | paxos::Message::Acceptor(_)
-            | paxos::Message::Replica(_) => cx.reject("message for another role of the log"),
-        }
-    }
-
-    fn on_pulse(&mut self, ballot: Ballot, cx: &mut Cx<'_, Self>) {
-        if self.leader >= Some(ballot) {
-            return;
-        }
-        self.leader = Some(ballot);
-        self.lead = None;
-        if self.leads_here() {
-            cx.mark("proxy.leads");
-            let spread = self.topology.layout.spread.clone();
-            self.lead = Some(Lead::new(ballot, cx.rng().bits(), spread, cx.now()));
-            self.leading(cx, |lead, frame, cx| lead.propose_begin(frame, cx));
-        }
-    }
-}
-
-/// Everything that a proxy hears.
-#[derive(Clone, PartialEq, Debug)]
-pub enum Heard {
-    /// From Mason's own nodes.
-    Own(ProxyIn),
-    /// From the roles of its log.
-    Log(paxos::Message),
-}
-
-impl<M: Into<ProxyIn>> From<M> for Heard {
-    fn from(message: M) -> Self {
-        Self::Own(message.into())
     }
 }
 

@@ -19,9 +19,9 @@
 use super::entry::Entry;
 use super::leading::Lead;
 use super::{DidMove, Proxy};
-use crate::Response;
 use crate::deployment;
 use crate::topology::Members;
+use kernel::client::Response;
 use kernel::{Bytes, Cx, HostId, RequestId};
 use paxos::multipaxos::Pulse;
 use paxos::multipaxos::leader;

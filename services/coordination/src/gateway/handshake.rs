@@ -10,8 +10,8 @@ use crate::wire::{
 };
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use kernel::client::{Close, Connected};
 use kernel::{Bytes, Cx, NodeId};
-use mason::client::{Close, Connected};
 use sha1::{Digest, Sha1};
 
 impl Gateway {

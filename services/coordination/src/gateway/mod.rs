@@ -53,9 +53,10 @@ use crate::gateway::useless::Useless;
 use crate::gateway::watchers::Watchers;
 use crate::sessions::home_of;
 use crate::wire::{SessionAnswer, SessionId, Told};
+use kernel::client::{Close, Output, Pause};
 use kernel::{Bytes, Cx, Decode, Instant, NodeId, Position, RequestId, Role};
 use mason::client::Elsewhere;
-use mason::client::{Answers, ClientIn, Close, Notice, Output, Pause};
+use mason::client::{Answers, ClientIn, Notice};
 use mason::{Group, Layout, Life, Mason, Outbox, Space, Spread};
 use parts::Pool;
 use std::collections::{BTreeMap, BTreeSet};
@@ -449,7 +450,7 @@ impl Role for Gateway {
             }
             Err(_) => cx.reject("a call that no server makes"),
         }
-        cx.respond(id, mason::Response(Bytes::new()));
+        cx.respond(id, kernel::client::Response(Bytes::new()));
     }
 
     fn on_timer(&mut self, timer: GatewayTimer, cx: &mut Cx<'_, Self>) {

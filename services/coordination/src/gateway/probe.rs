@@ -34,7 +34,7 @@ impl Gateway {
     /// Answered with `READY`, as soon as it is true; what was not answered in time is not ready.
     pub(super) fn begin_probe(&mut self, id: RequestId, cx: &mut Cx<'_, Self>) {
         if self.probes.waiting.len() >= PROBES_MAX {
-            return cx.respond(id, mason::Response(Bytes::new()));
+            return cx.respond(id, kernel::client::Response(Bytes::new()));
         }
         let barrier = self.reads.want_barrier_for_nobody();
         for space in 0..self.settings.placement.shards() {
@@ -50,7 +50,7 @@ impl Gateway {
             let answers = |space| heard.get(&Space(space)).is_some_and(|at| *at >= probe.since);
             let ready = reads.has_passed(probe.barrier) && (0..shards).all(answers);
             if ready {
-                cx.respond(probe.id, mason::Response(Self::READY));
+                cx.respond(probe.id, kernel::client::Response(Self::READY));
             }
             !ready
         });

@@ -19,8 +19,8 @@ use crate::gateway::watchers::Unwatched;
 use crate::wire::{
     Code, JuteInput, JuteOutput, NO_ZXID, Stat, frame, notification, op, reply_header, shown_by,
 };
+use kernel::client::Output;
 use kernel::{Bytes, Cx, NodeId, planted};
-use mason::client::Output;
 
 /// A read that is overtaken by events again and again is answered all the same after so many tries.
 const TRIES_MAX: u32 = 16;

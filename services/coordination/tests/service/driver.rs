@@ -3,13 +3,13 @@
 
 use coordination::gateway::HostCall;
 use coordination::{Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
+use kernel::client::{Connected, ConnectionIn, Disconnected, Input, Taken};
 use kernel::{
     Bytes, Cx, Effect, Effects, Encode, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role,
     Situation, Wall,
 };
 use mason::client::{
-    Answer, Answers, BarrierPassed, ClientIn, Connected, ConnectionIn, Disconnected, Elsewhere, Input,
-    Notice, Progress, ReadAnswer, ReadAnswers, Taken, Told,
+    Answer, Answers, BarrierPassed, ClientIn, Elsewhere, Notice, Progress, ReadAnswer, ReadAnswers, Told,
 };
 use mason::proxy::ProxyIn;
 use mason::shard::ShardIn;
