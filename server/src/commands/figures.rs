@@ -55,7 +55,7 @@ impl Figures {
                 }
                 let Some(page) = markdown else { return Ok(()) };
                 if whole {
-                    let answers = watched(PLANS, threads, |watch| questions::answers(watch))?;
+                    let answers = watched(PLANS, threads, questions::answers)?;
                     sections.insert(PLANS.to_owned(), answers);
                 }
                 write_page(&page, &sections)
