@@ -35,19 +35,6 @@ fn figures_are_listed_and_drawn() {
     let holds: Vec<bool> = claims.iter().map(|claim| claim["holds"] == true).collect();
     assert_eq!(holds, [false, false, true, true], "{claims:?}");
     assert!(claims.iter().all(|claim| claim["kind"] == "prediction"), "{claims:?}");
-    // Its section of the page, and nothing else, is written anew; a page without the others is none.
-    let page = std::fs::read_to_string("../docs/figures.md").expect("the page");
-    let begins = page.find("not answered: no-ops").expect("a note of this figure");
-    let spoilt = format!("{}{}", &page[..begins], &page[begins + 4..]);
-    std::fs::write(folder.0.join("page.md"), spoilt).expect("a page that is wrong");
-    let written = folder.run(&["figures", "run", "mason-6", "--out", "drawn", "--markdown", "page.md"]);
-    assert_eq!(written.code, Some(0), "{written:?}");
-    assert_eq!(std::fs::read_to_string(folder.0.join("page.md")).expect("the page"), page);
-    expect_failure(
-        &folder.run(&["figures", "run", "mason-6", "--out", "drawn", "--markdown", "drawn/mason-6.csv"]),
-        2,
-        "error[O8008]: there is no page to put this figure into\n  the page has no section mason-3\n  -> ordinate figures run all --markdown drawn/mason-6.csv",
-    );
     expect_failure(
         &run(&["figures", "run", "nosuch"]),
         2,
