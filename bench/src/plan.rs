@@ -2,6 +2,7 @@
 //! compartmentalization paper leaves as future work, section 8.4).
 
 pub mod mason;
+pub mod questions;
 
 use crate::multipaxos::{Acceptors, Batching, Clients, Demand, Deployment, Model, Running, Shape, Workload};
 use crate::profile::Profile;

@@ -81,7 +81,7 @@ fn numbers_of_the_sequence() {
 // Two stations grow apart: proxies and shards.
 #[test]
 fn operations_of_the_coordination_service() {
-    over_mason(2e6, Ordered::Operations { bytes: 64 }, &["proxy leader", "shard server"]);
+    over_mason(4e6, Ordered::Operations { bytes: 64 }, &["proxy leader", "shard server"]);
 }
 
 // A simulation in which nothing arrives carries nothing, and says so of the smallest load as of the largest.

@@ -14,6 +14,8 @@ pub struct Drawing {
     pub panels: Vec<Panel>,
     /// What the paper claims, and what came out here.
     pub claims: Vec<Claim>,
+    /// What was measured beside it.
+    pub tables: Vec<Table>,
 }
 
 /// One pair of axes.
@@ -99,9 +101,18 @@ pub enum Number {
     Rate,
     /// So many times as much.
     Ratio,
-    /// A number of its own kind; the claim says of which.
-    Plain,
+    /// Microseconds.
+    Micros,
+    /// Seconds.
+    Seconds,
+    /// A count.
+    Count,
 }
+
+/// How far a rate, a ratio or a span of seconds may be from the paper's.
+pub const TOLERANCE: f64 = 0.1;
+/// The same of a latency: the papers read theirs off a curve at a load that they choose.
+pub const LATENCY_TOLERANCE: f64 = 0.25;
 
 /// What a claim's agreement is worth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
@@ -126,6 +137,19 @@ impl Kind {
     }
 }
 
+/// Where our number has to lie for a claim to hold.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub enum Accepted {
+    /// No further from the paper's number than this share of it.
+    Within(f64),
+    /// Not below this.
+    AtLeast(f64),
+    /// Not above this.
+    AtMost(f64),
+    /// Not below the first, nor above the second.
+    Between(f64, f64),
+}
+
 /// A claim of the paper beside ours.
 #[derive(Clone, Debug, Serialize)]
 pub struct Claim {
@@ -137,12 +161,25 @@ pub struct Claim {
     pub ours: f64,
     /// How the numbers are written.
     pub number: Number,
-    /// True if our number is near the paper's, or the shape is the paper's. One that is merely better differs.
+    /// Where ours has to lie.
+    pub accepted: Accepted,
+    /// True if it lies there. A number that is merely better than the paper's does not.
     pub holds: bool,
     /// What that is worth.
     pub kind: Kind,
     /// Why it differs, where it does.
     pub note: String,
+}
+
+/// Panels have pictures; this is for what a picture does not show.
+#[derive(Clone, Debug, Serialize)]
+pub struct Table {
+    /// What it shows.
+    pub title: String,
+    /// The names of its columns.
+    pub heads: Vec<String>,
+    /// Its rows.
+    pub rows: Vec<Vec<String>>,
 }
 
 impl Axis {
@@ -180,27 +217,51 @@ impl Series {
     }
 }
 
+impl Accepted {
+    fn takes(self, paper: Option<f64>, ours: f64) -> bool {
+        match self {
+            Self::Within(share) => paper.is_some_and(|paper| (ours - paper).abs() <= share * paper.abs()),
+            Self::AtLeast(least) => ours >= least,
+            Self::AtMost(most) => ours <= most,
+            Self::Between(least, most) => (least..=most).contains(&ours),
+        }
+    }
+}
+
 impl Claim {
-    /// A rate that should be near the paper's.
-    pub fn rate(what: impl Into<String>, paper: f64, ours: f64, band: f64) -> Self {
-        let holds = (ours / paper - 1.0).abs() <= band;
-        Self { paper: Some(paper), number: Number::Rate, ..Self::shape(what, ours, holds) }
+    fn new(what: String, paper: Option<f64>, ours: f64, number: Number, accepted: Accepted) -> Self {
+        let holds = accepted.takes(paper, ours);
+        Self { what, paper, ours, number, accepted, holds, kind: Kind::Prediction, note: String::new() }
     }
 
-    /// A ratio that should be near the paper's.
-    pub fn ratio(what: impl Into<String>, paper: f64, ours: f64, band: f64) -> Self {
-        Self { number: Number::Ratio, ..Self::rate(what, paper, ours, band) }
+    /// Commands a second, near the paper's.
+    pub fn rate(what: impl Into<String>, paper: f64, ours: f64) -> Self {
+        Self::new(what.into(), Some(paper), ours, Number::Rate, Accepted::Within(TOLERANCE))
     }
 
-    /// A shape that the paper shows without a number.
-    pub fn shape(what: impl Into<String>, ours: f64, holds: bool) -> Self {
-        let (what, kind, note) = (what.into(), Kind::Prediction, String::new());
-        Self { what, paper: None, ours, number: Number::Ratio, holds, kind, note }
+    /// A ratio near the paper's.
+    pub fn ratio(what: impl Into<String>, paper: f64, ours: f64) -> Self {
+        Self::new(what.into(), Some(paper), ours, Number::Ratio, Accepted::Within(TOLERANCE))
     }
 
-    /// A number that should be near the paper's.
-    pub fn plain(what: impl Into<String>, paper: f64, ours: f64, band: f64) -> Self {
-        Self { number: Number::Plain, ..Self::rate(what, paper, ours, band) }
+    /// A latency near the paper's, in microseconds.
+    pub fn micros(what: impl Into<String>, paper: f64, ours: f64) -> Self {
+        Self::new(what.into(), Some(paper), ours, Number::Micros, Accepted::Within(LATENCY_TOLERANCE))
+    }
+
+    /// Seconds, near the paper's.
+    pub fn seconds(what: impl Into<String>, paper: f64, ours: f64) -> Self {
+        Self::new(what.into(), Some(paper), ours, Number::Seconds, Accepted::Within(TOLERANCE))
+    }
+
+    /// A count that is the paper's.
+    pub fn count(what: impl Into<String>, paper: usize, ours: usize) -> Self {
+        Self::new(what.into(), Some(paper as f64), ours as f64, Number::Count, Accepted::Within(0.0))
+    }
+
+    /// A shape that the paper shows without a number: a ratio, and where it has to lie.
+    pub fn shape(what: impl Into<String>, ours: f64, accepted: Accepted) -> Self {
+        Self::new(what.into(), None, ours, Number::Ratio, accepted)
     }
 
     /// Of this kind, and not a prediction.
@@ -209,12 +270,20 @@ impl Claim {
         Self { kind, ..self }
     }
 
+    /// Explained.
+    #[must_use]
+    pub fn because(self, note: impl Into<String>) -> Self {
+        Self { note: note.into(), ..self }
+    }
+
     /// A number of this claim as people write it.
     pub fn write(&self, number: f64) -> String {
         match self.number {
-            Number::Rate => Unit::PerSecond.write(number.round()),
+            Number::Rate => Unit::PerSecond.write(to_three_digits(number)),
             Number::Ratio => format!("{number:.2}x"),
-            Number::Plain => format!("{number:.2}"),
+            Number::Micros => format!("{number:.0} us"),
+            Number::Seconds => format!("{number:.2} s"),
+            Number::Count => format!("{number:.0}"),
         }
     }
 
@@ -223,11 +292,30 @@ impl Claim {
         self.paper.map_or_else(|| "shape".to_owned(), |number| self.write(number))
     }
 
-    /// Explained.
-    #[must_use]
-    pub fn because(self, note: impl Into<String>) -> Self {
-        Self { note: note.into(), ..self }
+    /// When it holds.
+    pub fn condition(&self) -> String {
+        match self.accepted {
+            Accepted::Within(0.0) => "equal".to_owned(),
+            Accepted::Within(share) => format!("within {:.0} %", share * 100.0),
+            Accepted::AtLeast(least) => format!("{} or more", self.write(least)),
+            Accepted::AtMost(most) => format!("{} or less", self.write(most)),
+            Accepted::Between(least, most) => format!("{} to {}", self.write(least), self.write(most)),
+        }
     }
+
+    /// Whether it does.
+    pub fn verdict(&self) -> &'static str {
+        if self.holds { "holds" } else { "differs" }
+    }
+}
+
+/// Rounded to what a simulation is good for.
+fn to_three_digits(number: f64) -> f64 {
+    if number <= 0.0 {
+        return number;
+    }
+    let unit = 10f64.powi(number.log10().floor() as i32 - 2);
+    (number / unit).round() * unit
 }
 
 impl Drawing {

@@ -1,14 +1,20 @@
 //! The papers' figures: each runs its deployments, draws what they gave beside what the paper says, and compares claims.
 
+mod breakdown;
 mod compartmentalization;
 mod drawing;
 mod mason;
 mod measure;
+mod page;
 mod services;
 mod svg;
 
-pub use drawing::{Axis, Claim, Drawing, Kind, Line, Number, Panel, Point, Series, Unit};
+pub use drawing::{
+    Accepted, Axis, Claim, Drawing, Kind, LATENCY_TOLERANCE, Line, Number, Panel, Point, Series, TOLERANCE,
+    Table, Unit,
+};
 pub use measure::Watch;
+pub use page::{PLANS, Sections, page, rows, section, sections};
 
 use std::path::{Path, PathBuf};
 
@@ -21,6 +27,8 @@ pub struct Figure {
     pub source: &'static str,
     /// What it shows.
     pub title: &'static str,
+    /// What is said below it: why numbers differ, and what else was tried.
+    remarks: &'static str,
     draw: fn(&Watch<'_>) -> Result<Drawing, String>,
 }
 

@@ -263,7 +263,7 @@ fn draw_claims(canvas: &mut Canvas, claims: &[Claim], top: f64, width: f64) {
         canvas.text(columns[0], y, 12.5, "start", "", &claim.what);
         canvas.text(columns[1], y, 12.5, "end", "", &claim.papers());
         canvas.text(columns[2], y, 12.5, "end", "font-weight=\"600\"", &claim.write(claim.ours));
-        let (mark, colour) = if claim.holds { ("holds", "#1a7f37") } else { ("differs", "#9a6700") };
+        let (mark, colour) = (claim.verdict(), if claim.holds { "#1a7f37" } else { "#9a6700" });
         let kind = claim.kind.word();
         let mark = match claim.note.as_str() {
             "" => format!("{mark} ({kind})"),

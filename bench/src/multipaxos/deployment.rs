@@ -152,26 +152,23 @@ impl Deployment {
     }
 
     pub(super) fn parameters(&self, workload: &Workload) -> Parameters {
-        let bytes = if workload.reads >= 1.0 {
-            Commands::from_row(row(&workload.get(0))).size()
-        } else {
-            let commands = Commands::from_row(row(&workload.put(0)));
-            let kind = GroupKind::ExecuteIn(Slot(0));
-            let (client, session) = (NodeId::ZERO, SessionId(0));
-            let group = paxos::Group { client, session, acknowledged: Sequence(0), kind, commands };
-            group.encoded().len()
+        let kind = GroupKind::ExecuteIn(Slot(0));
+        let (client, session, commands) =
+            (NodeId::ZERO, SessionId(0), Commands::from_row(row(&workload.put(0))));
+        let put = paxos::Group { client, session, acknowledged: Sequence(0), kind, commands };
+        // With one command a batch, bursts of one make them; see the tariff of clients.
+        let batch_of = |bytes: usize| match self.batching.commands {
+            1 => 1 << 20,
+            commands => commands * bytes,
         };
         Parameters {
             heartbeat_every: Duration::from_millis(20),
             election_timeout: Duration::from_millis(200),
             resend_after: Duration::from_secs(1),
             window: 1 << 14,
-            // With one command a batch, bursts of one make them; see the tariff of clients.
-            batch_bytes_max: if self.batching.commands > 1 {
-                self.batching.commands * bytes
-            } else {
-                1 << 20
-            },
+            batch_bytes_max: batch_of(put.encoded().len()),
+            // As many reads as commands, and not as many bytes: a read is shorter.
+            read_batch_bytes_max: batch_of(Commands::from_row(row(&workload.get(0))).size()),
             batch_delay: self.batching.delay,
             batches_in_flight_max: 1 << 20,
             read_batches_in_flight_max: 1 << 20,

@@ -101,8 +101,7 @@ impl<'a> Sums<'a> {
             || Group { client: node, session, acknowledged: Sequence(0), kind, commands: put.clone() };
         let batch = deployment.batching.commands.max(1);
         let read_group = || replica::ReadGroup { client: node, session, queries: get.clone() };
-        let bytes_max = deployment.parameters(workload).batch_bytes_max;
-        let read_batch = if batch > 1 { (bytes_max / get.size()).max(1) } else { 1 };
+        let read_batch = batch;
         let id = BatchId { batcher: node, number: 1 };
         let batched =
             Batch { id: id.clone(), unbatcher: node, groups: (0..batch).map(|_| group()).collect() };

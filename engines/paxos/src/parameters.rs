@@ -18,6 +18,8 @@ pub struct Parameters {
     pub window: u64,
     /// The most a batch holds, in bytes.
     pub batch_bytes_max: usize,
+    /// The same of a batch of reads, in bytes of what is asked, where that is less.
+    pub read_batch_bytes_max: usize,
     /// How long a batcher waits for a batch to fill; zero sends what a burst brought.
     pub batch_delay: Duration,
     /// Batches that a batcher has under way; what comes meanwhile joins the next.
@@ -52,6 +54,7 @@ impl Parameters {
         resend_after: Duration::from_millis(100),
         window: 512,
         batch_bytes_max: 256 << 10,
+        read_batch_bytes_max: 256 << 10,
         batch_delay: Duration::ZERO,
         batches_in_flight_max: 8,
         read_batches_in_flight_max: 8,
@@ -65,6 +68,11 @@ impl Parameters {
         outstanding_max: 4_096,
         waiting_read_bytes_max: 64 << 20,
     };
+
+    /// The most a batch of reads holds, in bytes of what is asked.
+    pub(crate) fn read_batch_bytes(&self) -> usize {
+        self.read_batch_bytes_max.min(self.batch_bytes_max)
+    }
 
     /// What of these contradicts the bounds of journals and links, if anything does.
     pub const fn misfit(&self, bounds: &Bounds) -> Option<Misfit> {

@@ -1,7 +1,8 @@
 //! `ordinate figures`: the papers' figures from the cost simulator.
 
 use crate::failure::Failure;
-use bench::figures::{self, Drawing, Figure, Watch};
+use bench::figures::{self, Drawing, Figure, PLANS, Sections, Watch};
+use bench::plan::questions;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use std::path::{Path, PathBuf};
@@ -22,6 +23,9 @@ pub enum Figures {
         /// Simulations at one time
         #[arg(long, default_value_t = threads())]
         threads: usize,
+        /// Write the page of all figures, with what came out. If only one figure is run, the others stay as the page has them
+        #[arg(long, value_name = "FILE")]
+        markdown: Option<PathBuf>,
     },
 }
 
@@ -39,12 +43,47 @@ impl Figures {
                 }
                 Ok(())
             }
-            Self::Run { name, out, threads } => {
-                let wanted = if name == "all" { figures::all() } else { vec![named(&name)?] };
-                wanted.iter().try_for_each(|figure| draw(figure, &out, threads))
+            Self::Run { name, out, threads, markdown } => {
+                let whole = name == "all";
+                let wanted = if whole { figures::all() } else { vec![named(&name)?] };
+                let mut sections = match &markdown {
+                    Some(page) if !whole => known_sections(page)?,
+                    Some(_) | None => Sections::new(),
+                };
+                for figure in &wanted {
+                    sections.insert(figure.name.to_owned(), draw(figure, &out, threads)?);
+                }
+                let Some(page) = markdown else { return Ok(()) };
+                if whole {
+                    let answers = watched(PLANS, threads, questions::answers)?;
+                    sections.insert(PLANS.to_owned(), answers);
+                }
+                write_page(&page, &sections)
             }
         }
     }
+}
+
+/// The sections of a page that was written before.
+fn known_sections(page: &Path) -> Result<Sections, Failure> {
+    let text = std::fs::read_to_string(page).map_err(|error| {
+        let remedy = format!("ordinate figures run all --markdown {}", page.display());
+        Failure::input("O8008", "there is no page to put this figure into", error.to_string(), remedy)
+    })?;
+    Ok(figures::sections(&text))
+}
+
+fn write_page(page: &Path, sections: &Sections) -> Result<(), Failure> {
+    let remedy = format!("ordinate figures run all --markdown {}", page.display());
+    let text = figures::page(sections).map_err(|missing| {
+        let fact = format!("the page has no section {missing}");
+        Failure::input("O8008", "there is no page to put this figure into", fact, remedy.clone())
+    })?;
+    std::fs::write(page, text).map_err(|error| {
+        Failure::failed("O8002", "the page was not written", format!("{}: {error}", page.display()), remedy)
+    })?;
+    println!("{}", page.display());
+    Ok(())
 }
 
 fn named(name: &str) -> Result<Figure, Failure> {
@@ -59,26 +98,37 @@ fn named(name: &str) -> Result<Figure, Failure> {
     })
 }
 
-fn draw(figure: &Figure, out: &Path, threads: usize) -> Result<(), Failure> {
-    let began = Instant::now();
+/// Runs with a bar that says how far it is.
+fn watched<T>(
+    name: &str,
+    threads: usize,
+    run: impl FnOnce(&Watch<'_>) -> Result<T, String>,
+) -> Result<T, Failure> {
     let bar = ProgressBar::new(0);
     let style = ProgressStyle::with_template("  {msg:26} [{bar:30}] {pos}/{len}  {elapsed}, {eta} left");
     bar.set_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()).progress_chars("=> "));
-    bar.set_message(figure.name);
+    bar.set_message(name.to_owned());
     let progress = |done: usize, all: usize| {
         bar.set_length(all as u64);
         bar.set_position(done as u64);
     };
-    let failed = |fact: String| {
-        let what = format!("{} was not drawn", figure.name);
-        Failure::failed("O8002", what, fact, format!("ordinate figures run {}", figure.name))
-    };
-    let drawing = figure.draw(&Watch { progress: &progress, threads }).map_err(failed)?;
+    let result = run(&Watch { progress: &progress, threads }).map_err(|fact| not_drawn(name, fact))?;
     bar.finish_and_clear();
+    Ok(result)
+}
+
+fn not_drawn(name: &str, fact: String) -> Failure {
+    Failure::failed("O8002", format!("{name} was not drawn"), fact, format!("ordinate figures run {name}"))
+}
+
+/// Draws it, and returns its section of the page.
+fn draw(figure: &Figure, out: &Path, threads: usize) -> Result<String, Failure> {
+    let began = Instant::now();
+    let drawing = watched(figure.name, threads, |watch| figure.draw(watch))?;
     let files = figures::write(&drawing, figure.name, out)
-        .map_err(|error| failed(format!("{}: {error}", out.display())))?;
+        .map_err(|error| not_drawn(figure.name, format!("{}: {error}", out.display())))?;
     print(figure, &drawing, began.elapsed().as_secs_f64(), &files);
-    Ok(())
+    Ok(figures::section(figure, &drawing))
 }
 
 fn print(figure: &Figure, drawing: &Drawing, seconds: f64, files: &[PathBuf]) {
@@ -89,6 +139,13 @@ fn print(figure: &Figure, drawing: &Drawing, seconds: f64, files: &[PathBuf]) {
         let note = if claim.note.is_empty() { String::new() } else { format!("  {}", claim.note) };
         let (what, paper, here) = (&claim.what, claim.papers(), claim.write(claim.ours));
         println!("  {what:58} {paper:>9} {here:>9}  {verdict:7}  {:10}{note}", claim.kind.word());
+    }
+    for table in &drawing.tables {
+        println!("  {}", table.title);
+        println!("  {}", table.heads.join("  "));
+        for row in &table.rows {
+            println!("  {}", row.join("  "));
+        }
     }
     let names: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
     println!("  {}", names.join("  "));

@@ -1,5 +1,6 @@
 //! A host: nodes that share a core and a journal, and work in bursts.
 
+use super::load::Visit;
 use super::machine::{Link, Machine};
 use super::price::{Cost, Scale, Tariff};
 use super::queue::{Event, Queue};
@@ -11,6 +12,7 @@ use kernel::{
 };
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::time::Duration;
 
 /// The wall clock at the beginning, in nanoseconds since 1970.
 const EPOCH: u64 = 1_700_000_000_000_000_000;
@@ -23,6 +25,28 @@ pub(super) enum Input<F: Family> {
     Timer { seat: u32, timer: TimerIndex, setting: u32 },
     Request { seat: u32, id: RequestId, request: F::Request },
     Synced,
+}
+
+/// Messages that a host has worked off, in picoseconds.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Visits {
+    pub(super) messages: u64,
+    /// From arrival until the burst that took them began.
+    pub(super) waited: u64,
+    /// From there until the burst ended, and what it sent left.
+    pub(super) worked: u64,
+}
+
+impl Visits {
+    /// What came since, on average.
+    pub(super) fn since(self, before: Visits) -> Visit {
+        let messages = self.messages - before.messages;
+        let mean = |after: u64, before: u64| {
+            Duration::from_nanos((after - before).checked_div(messages).unwrap_or(0) / 1_000)
+        };
+        let (waited, worked) = (mean(self.waited, before.waited), mean(self.worked, before.worked));
+        Visit { messages, waited, worked }
+    }
 }
 
 pub(super) struct Packet<F: Family> {
@@ -89,7 +113,9 @@ pub(super) struct Host<N: Node> {
     pub(super) wakes: bool,
     pub(super) busy: u64,
     pub(super) seats: Vec<Seat<N>>,
-    pub(super) inbox: VecDeque<Input<N::Family>>,
+    /// With the time of arrival.
+    pub(super) inbox: VecDeque<(u64, Input<N::Family>)>,
+    pub(super) visits: Visits,
     local: VecDeque<(NodeId, u32, <N::Family as Family>::Message)>,
     held: VecDeque<Held<<N::Family as Family>::Message>>,
     sends: Vec<(NodeId, NodeId, <N::Family as Family>::Message)>,
@@ -201,6 +227,7 @@ impl<N: Node> Host<N> {
             busy: 0,
             seats: Vec::new(),
             inbox: VecDeque::new(),
+            visits: Visits::default(),
             local: VecDeque::new(),
             held: VecDeque::new(),
             sends: Vec::new(),
@@ -234,8 +261,13 @@ impl<N: Node> Host<N> {
                 self.call(seat, me, out, |node, situation, effects| node.on_start(situation, effects));
             }
         }
+        let messages_before = self.visits.messages;
         for _ in 0..self.inbox.len().min(out.tariffs[tariff].burst_inputs_max) {
-            let Some(input) = self.inbox.pop_front() else { break };
+            let Some((arrived, input)) = self.inbox.pop_front() else { break };
+            if let Input::Message { .. } = input {
+                self.visits.messages += 1;
+                self.visits.waited += out.now - arrived;
+            }
             cost += self.hand_over(input, me, out);
         }
         cost += self.settle(me, out);
@@ -243,6 +275,7 @@ impl<N: Node> Host<N> {
         cost += self.send_all(me, cost, out);
         let ends = out.now + cost.0;
         self.busy += cost.0;
+        self.visits.worked += cost.0 * (self.visits.messages - messages_before);
         out.cores[self.core] = ends;
         self.sync(me, out);
         for response in &mut out.responses {

@@ -69,6 +69,17 @@ impl Served {
     }
 }
 
+/// What the messages that one host worked off met there, on average.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Visit {
+    /// How many.
+    pub messages: u64,
+    /// Until the core took them.
+    pub waited: Duration,
+    /// From then until what came of them left, with all else that the core took together with them.
+    pub worked: Duration,
+}
+
 /// What came of a run.
 #[derive(Clone, Debug)]
 pub struct Measured {
@@ -80,6 +91,8 @@ pub struct Measured {
     pub classes: Vec<Served>,
     /// The share of each host's time in which its core worked for it, in the order the hosts were added.
     pub busy: Vec<f64>,
+    /// What messages met at each host, in the same order.
+    pub visits: Vec<Visit>,
     /// Bytes a second that each machine's card sent and received, in the order the machines were added.
     pub traffic: Vec<(f64, f64)>,
     /// Events worked off, warm-up included.

@@ -21,7 +21,7 @@ mod price;
 mod queue;
 mod testbed;
 
-pub use load::{Class, Load, Measured, Pace, Served, Window};
+pub use load::{Class, Load, Measured, Pace, Served, Visit, Window};
 pub use machine::{Link, MachineIndex, MachineSpec};
 pub use price::{Cost, Fsync, Handling, Kind, Scale, Tariff, TariffIndex, Weight};
 pub use testbed::{HostPlan, Testbed};

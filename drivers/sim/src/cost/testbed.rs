@@ -1,6 +1,6 @@
 //! The testbed: machines, hosts, clients, and the loop that lets time pass.
 
-use super::host::{Address, Host, Input, Outside, Seat};
+use super::host::{Address, Host, Input, Outside, Seat, Visits};
 use super::load::{Call, Calls, Client, Load, Measured, Pace, Window};
 use super::machine::{Link, Machine, MachineIndex, MachineSpec};
 use super::price::{Cost, Scale, Tariff, TariffIndex};
@@ -141,16 +141,19 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
         self.run_load_for(window.warm_up, load);
         self.calls.measure_from(self.out.now);
         let busy: Vec<u64> = self.hosts.iter().map(|host| host.busy).collect();
+        let visits: Vec<Visits> = self.hosts.iter().map(|host| host.visits).collect();
         let sent: Vec<(u64, u64)> = self.traffic().collect();
         self.run_load_for(window.measured, load);
         let span = Cost::from(window.measured).0.max(1) as f64;
         let seconds = span / PICOS as f64;
         let used = self.hosts.iter().zip(busy).map(|(host, before)| (host.busy - before) as f64 / span);
+        let visits = self.hosts.iter().zip(visits).map(|(host, before)| host.visits.since(before));
         let rate = |after: u64, before: u64| (after - before) as f64 / seconds;
         let traffic = self.traffic().zip(sent).map(|(now, then)| (rate(now.0, then.0), rate(now.1, then.1)));
         Measured {
             seconds,
             busy: used.collect(),
+            visits: visits.collect(),
             traffic: traffic.collect(),
             asked: self.calls.asked(),
             classes: self.calls.measured(),
@@ -251,7 +254,7 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
     fn arrive<L: Load<N::Family>>(&mut self, host: u32, input: Input<N::Family>, load: &mut L) {
         let there = &mut self.hosts[host as usize];
         if there.alive {
-            there.inbox.push_back(input);
+            there.inbox.push_back((self.out.now, input));
             self.look(host, load);
         }
     }

@@ -286,7 +286,7 @@ impl Role for Batcher {
         if due {
             self.flush_unasked(cx);
         }
-        if due || self.pending_read_bytes >= self.parameters.batch_bytes_max {
+        if due || self.pending_read_bytes >= self.parameters.read_batch_bytes() {
             self.flush_reads(cx);
         }
         self.flush_due = false;

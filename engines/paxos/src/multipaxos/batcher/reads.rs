@@ -43,7 +43,7 @@ impl Batcher {
         self.expect_flush(cx);
         let bytes = bytes_of(&group);
         let reads = self.unasked.entry(level).or_default();
-        let full = !reads.groups.is_empty() && reads.bytes + bytes > self.parameters.batch_bytes_max;
+        let full = !reads.groups.is_empty() && reads.bytes + bytes > self.parameters.read_batch_bytes();
         let sent = if full { std::mem::take(reads) } else { Unasked::default() };
         reads.through = reads.through.max(through);
         reads.bytes += bytes;
@@ -73,7 +73,7 @@ impl Batcher {
     pub(super) fn send_a_read_batch(&mut self, cx: &mut Cx<'_, Self>) {
         let id = self.next_read;
         self.next_read += 1;
-        let mut budget = PageBudget::new(self.parameters.batch_bytes_max);
+        let mut budget = PageBudget::new(self.parameters.read_batch_bytes());
         let fits = self.pending_reads.iter().take_while(|group| budget.admits(bytes_of(group))).count();
         let reads: Vec<replica::ReadGroup> = self.pending_reads.drain(..fits).collect();
         let bytes: usize = reads.iter().map(bytes_of).sum();
