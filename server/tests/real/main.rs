@@ -31,3 +31,4 @@ mod tls;
 mod web;
 mod zk_verbs;
 mod zookeeper;
+mod zookeeper_secure;
