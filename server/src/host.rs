@@ -30,6 +30,11 @@ use std::time::Duration;
 /// The client role that serves this host's HTTP API.
 pub const GATEWAY: Place = Place(7);
 
+/// What hosts say to each other, and the oldest that this one talks with. 2: batches name the rules by which they are executed, and who does not know them
+/// would execute otherwise.
+const MESSAGE_VERSION: u32 = 2;
+const MESSAGE_VERSION_MIN: u32 = 2;
+
 /// Hosts that wait to be made members.
 const NEWCOMERS_MAX: usize = 16;
 
@@ -109,6 +114,8 @@ pub fn start(
         newcomers_max: NEWCOMERS_MAX,
         tls: tls.as_ref().map(PeerTls::load).transpose()?,
         events,
+        message_version: MESSAGE_VERSION,
+        message_version_min: MESSAGE_VERSION_MIN,
         ..HostConfig::new(&file.cluster, name)
     };
     let batcher = RoleName::Batcher.on(name);

@@ -104,8 +104,12 @@ impl<'a> Sums<'a> {
         let bytes_max = deployment.parameters(workload).batch_bytes_max;
         let read_batch = if batch > 1 { (bytes_max / get.size()).max(1) } else { 1 };
         let id = BatchId { batcher: node, number: 1 };
-        let batched =
-            Batch { id: id.clone(), unbatcher: node, groups: (0..batch).map(|_| group()).collect() };
+        let batched = Batch {
+            id: id.clone(),
+            unbatcher: node,
+            groups: (0..batch).map(|_| group()).collect(),
+            rules: None,
+        };
         let value = Value::batch(batched.encoded()).expect("it is small");
         let row = |bytes: usize| {
             let mut row = Row::default();
