@@ -14,12 +14,14 @@ use std::time::Duration;
 /// Requests taken from all connections in one turn, and from one of them.
 const TURN_REQUESTS_MAX: usize = 2_000;
 const TURN_REQUESTS_OF_ONE_MAX: usize = 200;
-/// Answers that all connections may ask for in one turn, in bytes.
-const TURN_BYTES_MAX: usize = 4 << 20;
+/// Answers that all connections may ask for in one turn, in bytes: they are copied from the tree to sockets before anybody else has a turn,
+/// and who waits for a write waits for several of them.
+const TURN_BYTES_MAX: usize = 1 << 20;
 /// Until the next turn.
 pub(crate) const TURN: Duration = Duration::from_millis(1);
-/// Writes of one connection that are not answered, in bytes; and of all.
-const WRITE_BYTES_MAX: usize = 4 << 20;
+/// Writes of one connection that are not answered, in bytes, beside the last; and of all. What is under way goes to the disks before what others
+/// write.
+const WRITE_BYTES_MAX: usize = 1 << 20;
 const WRITE_BYTES_MAX_TOTAL: usize = 64 << 20;
 /// Whole requests of one connection that are not looked at yet, in bytes.
 const INPUT_BYTES_MAX: usize = 64 << 10;
