@@ -10,9 +10,9 @@ use std::time::Duration;
 /// Until the next turn.
 pub(crate) const TURN: Duration = Duration::from_millis(1);
 /// Reads of one turn. A shard that has more for one than there is room for has looked at it all the same.
-const READS_MAX: usize = 128;
+const READS_MAX: usize = 64;
 /// Answers that are asked for in one turn, in bytes.
-const BYTES_MAX: usize = 4 << 20;
+const BYTES_MAX: usize = 2 << 20;
 /// The least that a read has room for.
 const ROOM_MIN: usize = 4 << 10;
 
@@ -93,11 +93,11 @@ mod tests {
             }
             tags
         };
-        assert_eq!(all(&mut turns, 1, 100), (0..128).collect::<Vec<_>>());
+        assert_eq!(all(&mut turns, 1, 100), (0..64).collect::<Vec<_>>());
         assert_eq!(all(&mut turns, 1, 100), [], "the turn is over");
         turns.push_first(7);
-        assert_eq!(all(&mut turns, 2, 1 << 20), [7, 128, 129, 130]);
-        assert_eq!(all(&mut turns, 3, 64 << 20), [131], "one of any size");
+        assert_eq!(all(&mut turns, 2, 1 << 20), [7, 64]);
+        assert_eq!(all(&mut turns, 3, 64 << 20), [65], "one of any size");
     }
 
     // Room that never shrinks makes every turn one of a few reads; room that shrinks at once has large answers made twice.
