@@ -23,6 +23,8 @@ pub(crate) const TURN: Duration = Duration::from_millis(1);
 /// write.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 const WRITE_BYTES_MAX_TOTAL: usize = 64 << 20;
+/// Where more than so much of all is not answered, a connection has one write under way.
+const WRITE_BYTES_PIPELINED: usize = 2 << 20;
 /// Whole requests of one connection that are not looked at yet, in bytes.
 const INPUT_BYTES_MAX: usize = 64 << 10;
 /// While others wait for room, who has taken nothing for so long loses what is kept for it.
@@ -209,6 +211,7 @@ impl Gateway {
         connection.queue.len() >= self.settings.outstanding_max
             || self.outbox.longest() >= self.settings.window_max
             || connection.write_bytes >= WRITE_BYTES_MAX
+            || (connection.write_bytes > 0 && self.write_bytes >= WRITE_BYTES_PIPELINED)
             || self.write_bytes >= WRITE_BYTES_MAX_TOTAL
     }
 
