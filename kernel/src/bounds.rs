@@ -7,9 +7,12 @@
 //! batch, entry           <= VALUE              a type: nothing else can stand in a slot (paxos::Payload)
 //! vote (value + head)    <= RECORD             compile time
 //! chunk of a snapshot    <= RECORD             chunk and one item, checked with the parameters
+//! configuration          <= CONFIGURATION      its decoder; the cluster file's when a host starts
 //! record                 <= SEGMENT / 4        compile time
 //! page of votes, entries <= FRAME              page and one value, checked with the parameters
 //! frame between hosts    <= FRAME              a message that is larger is never sent
+//! answer of a service    <= ANSWER             compile time, next to what the services may answer
+//! frame to a client      <= CLIENT_FRAME       compile time; the clients take these constants, or are compared with them
 //! ```
 //!
 //! What is constant is checked at compile time, below and next to the default parameters of each engine. What the cluster file sets
@@ -41,6 +44,12 @@ pub const OPERATION_HEAD_BYTES: usize = 64 << 10;
 pub const REQUEST_HEAD_BYTES: usize = 16 << 10;
 /// The largest page or chunk, before the item that may stand on it alone: snapshots, votes, entries, copies.
 pub const PAGE_BYTES_MAX: usize = 1 << 20;
+/// The largest configuration of a replicated log: its nodes, and the machines' names and addresses. A heartbeat has several.
+pub const CONFIGURATION_BYTES_MAX: usize = 256 << 10;
+/// The largest answer of a service to one call of its clients.
+pub const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// The largest body of a frame to a client; a client closes the connection on a larger one.
+pub const CLIENT_FRAME_BYTES_MAX: usize = 64 << 20;
 /// What a message or a record adds to a page or a chunk.
 pub const PAGE_HEAD_BYTES: usize = 4 << 10;
 
@@ -51,6 +60,16 @@ const _: () = {
     assert!(
         PAGE_BYTES_MAX + PAGE_HEAD_BYTES + VALUE_BYTES_MAX + ENVELOPE_BYTES <= FRAME_BYTES_MAX,
         "a page and one value fit in a frame"
+    );
+    assert!(4 * CONFIGURATION_BYTES_MAX + PAGE_HEAD_BYTES <= FRAME_BYTES_MAX, "a heartbeat fits in a frame");
+    assert!(CONFIGURATION_BYTES_MAX + PAGE_HEAD_BYTES <= VALUE_BYTES_MAX, "a configuration fits in a slot");
+    assert!(
+        PAGE_BYTES_MAX + ANSWER_BYTES_MAX + PAGE_HEAD_BYTES <= FRAME_BYTES_MAX,
+        "a page of answers and one more fit in a frame"
+    );
+    assert!(
+        FRAME_BYTES_MAX + ENVELOPE_BYTES <= CLIENT_FRAME_BYTES_MAX,
+        "clients take what hosts send each other"
     );
 };
 

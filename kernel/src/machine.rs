@@ -34,6 +34,10 @@ pub trait StateMachine: Sized + 'static {
     /// batch before the first is applied, because a processor waits for many memory lines at once as long as for one.
     fn anticipate<'a>(&self, _commands: impl Iterator<Item = &'a [u8]>) {}
 
+    /// Whatever is stored and was not asked for, such as what a failed condition found, is repeated by the responses that follow
+    /// up to so many bytes. Part of the replicated rules: called before each batch, with the same on all replicas.
+    fn repeat_at_most(&mut self, _bytes: usize) {}
+
     /// Executes a command and appends the response to `response`.
     fn apply(&mut self, command: &[u8], response: &mut Vec<u8>);
 

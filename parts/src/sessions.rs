@@ -43,6 +43,8 @@ pub struct Sessions {
     sessions: Map<SessionId, Session>,
     by_age: BTreeMap<u64, SessionId>,
     clock: u64,
+    /// Of all answers in it.
+    answer_bytes: usize,
     sessions_max: usize,
     outstanding_max: usize,
 }
@@ -54,6 +56,12 @@ struct Session {
     acknowledged: Sequence,
     answers: VecDeque<Option<Answer>>,
     last_used: u64,
+}
+
+impl Session {
+    fn answer_bytes(&self) -> usize {
+        self.answers.iter().flatten().map(|answer| answer.len()).sum()
+    }
 }
 
 impl Sessions {
@@ -80,7 +88,9 @@ impl Sessions {
         }
         while self.sessions.len() >= self.sessions_max.max(1) {
             let Some((_, oldest)) = self.by_age.pop_first() else { break };
-            self.sessions.remove(&oldest);
+            if let Some(session) = self.sessions.remove(&oldest) {
+                self.answer_bytes -= session.answer_bytes();
+            }
         }
         self.clock += 1;
         self.sessions.insert(id, Session { opened: at, last_used: self.clock, ..Session::default() });
@@ -97,6 +107,7 @@ impl Sessions {
     pub fn close(&mut self, id: SessionId) {
         if let Some(session) = self.sessions.remove(&id) {
             self.by_age.remove(&session.last_used);
+            self.answer_bytes -= session.answer_bytes();
         }
     }
 
@@ -110,10 +121,11 @@ impl Sessions {
             self.by_age.insert(self.clock, id);
         }
         while session.acknowledged < acknowledged {
-            if session.answers.pop_front().is_none() {
+            let Some(answer) = session.answers.pop_front() else {
                 session.acknowledged = acknowledged;
                 break;
-            }
+            };
+            self.answer_bytes -= answer.map_or(0, |answer| answer.len());
             session.acknowledged = session.acknowledged.next();
         }
     }
@@ -138,7 +150,13 @@ impl Sessions {
         if offset >= session.answers.len() {
             session.answers.resize(offset + 1, None);
         }
-        session.answers[offset] = Some(Answer::from_slice(answer));
+        let before = session.answers[offset].replace(Answer::from_slice(answer));
+        self.answer_bytes = self.answer_bytes + answer.len() - before.map_or(0, |before| before.len());
+    }
+
+    /// Bytes of all answers that are kept; a function of what the table holds.
+    pub fn answer_bytes(&self) -> usize {
+        self.answer_bytes
     }
 
     /// The sessions, each with the number below which its client has every answer; in no order that means anything.
@@ -149,7 +167,7 @@ impl Sessions {
     /// A digest of everything that must be alike on all replicas.
     pub fn digest(&self) -> u64 {
         // Field by field, and not by the encoding: what that left out would be left out here.
-        let Self { sessions, by_age, clock, sessions_max: _, outstanding_max: _ } = self;
+        let Self { sessions, by_age, clock, answer_bytes: _, sessions_max: _, outstanding_max: _ } = self;
         let mut bytes = clock.encoded();
         for (age, id) in by_age {
             let Session { opened, acknowledged, answers, last_used } = &sessions[id];
@@ -168,7 +186,7 @@ impl Sessions {
     pub fn clear(&mut self) {
         self.sessions.clear();
         self.by_age.clear();
-        self.clock = 0;
+        (self.clock, self.answer_bytes) = (0, 0);
     }
 }
 
@@ -212,7 +230,9 @@ impl Sessions {
                 answers.push_back(answer.map(|bytes| Answer::from_slice(&bytes)));
             }
             self.by_age.insert(last_used, id);
-            self.sessions.insert(id, Session { opened, acknowledged, answers, last_used });
+            let session = Session { opened, acknowledged, answers, last_used };
+            self.answer_bytes += session.answer_bytes();
+            self.sessions.insert(id, session);
         }
         Ok(())
     }
@@ -265,6 +285,29 @@ mod tests {
         assert_eq!(sessions.opened(ALICE), None);
         assert_eq!(sessions.open(ALICE, Slot(9)), Slot(9));
         assert_eq!(sessions.opened(ALICE), Some(Slot(9)));
+    }
+
+    // Bytes that are forgotten while they are kept, or counted when they are gone, decide differently on replicas that have the same.
+    #[test]
+    fn the_answers_bytes_are_those_that_are_kept() {
+        let mut sessions = open();
+        for (sequence, bytes) in [(0, 100), (2, 10), (1, 30), (2, 20)] {
+            sessions.record(ALICE, Sequence(sequence), &vec![1; bytes]);
+        }
+        assert_eq!(sessions.answer_bytes(), 150);
+        let mut copy = Sessions::new(2, 4);
+        copy.install(&mut Reader::new(sessions.encoded().into())).expect("it was just encoded");
+        assert_eq!(copy.answer_bytes(), 150);
+        copy.install(&mut Reader::new(sessions.encoded().into())).expect("it was just encoded");
+        assert_eq!(copy.answer_bytes(), 150, "what was there before is gone");
+        sessions.touch(ALICE, Sequence(2));
+        assert_eq!(sessions.answer_bytes(), 20);
+        sessions.open(SessionId(2), Slot(8));
+        sessions.record(SessionId(2), Sequence(0), &[1; 5]);
+        sessions.open(SessionId(3), Slot(9));
+        assert_eq!(sessions.answer_bytes(), 5, "pushed out by younger ones");
+        sessions.close(SessionId(2));
+        assert_eq!(sessions.answer_bytes(), 0);
     }
 
     // A snapshot without the answers would execute a retried command again.

@@ -30,6 +30,11 @@ use std::time::Duration;
 /// The client role that serves this host's HTTP API.
 pub const GATEWAY: Place = Place(7);
 
+/// What hosts say to each other, and the oldest that this one talks with. 2: batches name the rules by which they are executed, and who does not know them
+/// would execute otherwise.
+const MESSAGE_VERSION: u32 = 2;
+const MESSAGE_VERSION_MIN: u32 = 2;
+
 /// Hosts that wait to be made members.
 const NEWCOMERS_MAX: usize = 16;
 
@@ -109,6 +114,8 @@ pub fn start(
         newcomers_max: NEWCOMERS_MAX,
         tls: tls.as_ref().map(PeerTls::load).transpose()?,
         events,
+        message_version: MESSAGE_VERSION,
+        message_version_min: MESSAGE_VERSION_MIN,
         ..HostConfig::new(&file.cluster, name)
     };
     let batcher = RoleName::Batcher.on(name);
@@ -142,20 +149,24 @@ pub fn start(
             handshake_within: Duration::from_secs(10),
         },
         tls: tls.as_ref().map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
+        secure: None,
     };
     let mut front_ends = vec![front_end];
     if let Some(coordination) = &file.coordination {
         let gateway = Deployment::gateway(HostId::named(name));
         let request_bytes_max = coordination.request_bytes_max;
+        let tls = tls.as_ref().map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?;
         // With a port for TLS, the other one is without it.
-        let plain = sockets.zookeeper_secure.is_some();
-        for (listen, secure) in [(sockets.zookeeper, !plain), (sockets.zookeeper_secure, true)] {
-            let Some(listen) = listen else { continue };
-            let gate = zookeeper_gate.clone();
-            let tls = tls.as_ref().filter(|_| secure);
+        let (listen, tls, secure) = match (sockets.zookeeper, sockets.zookeeper_secure) {
+            (Some(plain), Some(secure)) => (Some(plain), None, tls.map(|tls| (secure, tls))),
+            (listen, secure) => (listen.or(secure), tls, None),
+        };
+        if let Some(listen) = listen {
             front_ends.push(FrontEndConfig {
                 listen,
-                build: Box::new(move || Box::new(ZooKeeper { gateway, gate, request_bytes_max })),
+                build: Box::new(move || {
+                    Box::new(ZooKeeper { gateway, gate: zookeeper_gate, request_bytes_max })
+                }),
                 limits: ClientLimits {
                     connections_max: coordination.connections_max.unwrap_or(connections_max),
                     connections_per_address_max: coordination
@@ -167,7 +178,8 @@ pub fn start(
                     unread_for_max: file.limits.unread_for_max,
                     handshake_within: Duration::from_secs(10),
                 },
-                tls: tls.map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
+                tls,
+                secure,
             });
         }
     }
@@ -197,6 +209,7 @@ pub fn start(
                 handshake_within: Duration::from_secs(10),
             },
             tls: tls.as_ref().map(|tls| ServerTls::load(tls, ClientCertificates::Required)).transpose()?,
+            secure: None,
         });
     }
     let roles = {

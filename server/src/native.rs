@@ -3,7 +3,7 @@
 use crate::family::{self, Ordinate};
 use crate::owed::{Asked, Owed, Reads};
 use bytes::BytesMut;
-use kernel::client::{ConnectionIn, Input};
+use kernel::client::{ConnectionIn, Input, Output};
 use kernel::{Bytes, Decode, Encode as _, FrameReader, FrameWriter, NodeId, Reader};
 use ordinate_client::protocol;
 use paxos::Message;
@@ -325,9 +325,13 @@ impl Connection {
                 Message::from(Results { session, executed, results }).into()
             }
             family::Message::Connection(ConnectionIn::Output(output)) => {
-                if let Some(id) = reply_id(&output.bytes) {
-                    self.reads.answered(Asked::Call(id), output.bytes.len());
-                }
+                let refused =
+                    reply_id(&output.bytes).filter(|&id| !self.reads.takes_call(id, output.bytes.len()));
+                let output = refused.map_or(output, |id| {
+                    let answer = shared_log::Answer::refused(shared_log::Why::Busy);
+                    let reply = shared_log::native::Reply { id, answer };
+                    Output { bytes: shared_log::native::Native::Reply(reply).encoded().into() }
+                });
                 family::Message::Connection(ConnectionIn::Output(output))
             }
             other => other,

@@ -38,6 +38,8 @@ pub enum Asked {
 pub struct Reads {
     pool: Owed,
     account: Account,
+    /// What the read was to be answered that found no room, until it is asked again.
+    refused: Option<usize>,
     under_way: BTreeMap<Asked, (kernel::Instant, usize)>,
 }
 
@@ -46,7 +48,7 @@ impl Reads {
     pub fn new(pool: Owed) -> Self {
         let mut account = Account::default();
         account.learn(FIRST_ANSWER_BYTES);
-        Self { pool, account, under_way: BTreeMap::new() }
+        Self { pool, account, refused: None, under_way: BTreeMap::new() }
     }
 
     /// How large the next answer will be.
@@ -55,9 +57,14 @@ impl Reads {
     }
 
     /// How much room a read of the log needs that may be answered so many bytes. The first of a connection that waits for what is
-    /// appended is taken to find little: followers of a log would else hold room for pages while nothing happens.
-    pub fn room_of_call(&self, bytes: usize, waits: bool) -> usize {
-        if waits && self.under_way.is_empty() { bytes.min(self.expected()) } else { bytes }
+    /// appended is taken to find little: followers of a log would else hold room for pages while nothing happens. Where it finds more than
+    /// there is room for, it is refused, and needs as much when it is asked again.
+    pub fn room_of_call(&mut self, bytes: usize, waits: bool) -> usize {
+        match self.refused.take() {
+            Some(refused) => bytes.max(refused),
+            None if waits && self.under_way.is_empty() => bytes.min(FIRST_ANSWER_BYTES),
+            None => bytes,
+        }
     }
 
     /// Whether there is room for answers of so many bytes together.
@@ -83,9 +90,21 @@ impl Reads {
         true
     }
 
-    /// Whether answers of so many bytes can be written now. Where they cannot, reads are to be asked again.
+    /// Whether answers of so many bytes can be written now. Where they cannot, reads are to be asked again. Who is owed nothing gets also what
+    /// there is never room for.
     pub fn takes(&self, bytes: usize) -> bool {
-        self.account.owed() == 0 || self.pool.borrow().admits(&self.account, bytes)
+        let pool = self.pool.borrow();
+        pool.admits(&self.account, bytes) || (self.account.owed() == 0 && !pool.holds(bytes))
+    }
+
+    /// The answer to a call of the log has come; false if it does not fit, and the call is to be refused.
+    pub fn takes_call(&mut self, id: u64, bytes: usize) -> bool {
+        self.answered(Asked::Call(id), bytes);
+        let takes = bytes <= FIRST_ANSWER_BYTES || self.takes(bytes);
+        if !takes {
+            self.refused = Some(bytes);
+        }
+        takes
     }
 
     /// Counts what was written for the client, and what it has taken.
@@ -99,7 +118,7 @@ impl Reads {
 
     /// Time has passed.
     pub fn tick(&mut self, now: kernel::Instant) {
-        let Self { pool, account, under_way } = self;
+        let Self { pool, account, under_way, refused: _ } = self;
         under_way.retain(|_, (since, bytes)| {
             let waits = now.since(*since) < ANSWERED_WITHIN;
             if !waits {
@@ -143,6 +162,30 @@ mod tests {
         assert!(one.admits(1 << 20), "an answer that never comes is not waited for");
         drop(other);
         assert_eq!(pool.borrow().used(), 0);
+    }
+
+    // Followers of one log, who hold little while they wait, wake at once and are owed a megabyte each.
+    #[test]
+    fn followers_that_wake_at_once_are_answered_within_the_pool() {
+        let pool = pool(64 << 20);
+        let mut followers: Vec<Reads> = (0..1_000).map(|_| Reads::new(Rc::clone(&pool))).collect();
+        let mut answered = 0;
+        for reads in &mut followers {
+            let room = reads.room_of_call(1 << 20, true);
+            assert!(reads.admits(room));
+            reads.ask(Asked::Call(1), room, Instant(0));
+        }
+        for reads in &mut followers {
+            if reads.takes_call(1, 1 << 20) {
+                pool.borrow_mut().write(&mut reads.account, 1 << 20);
+                answered += 1;
+            }
+        }
+        assert!((30..64).contains(&answered), "{answered} are answered");
+        assert!(pool.borrow().used() <= 64 << 20);
+        let refused = &mut followers[999];
+        assert_eq!(refused.room_of_call(1 << 20, true), 1 << 20, "it waits for its room now");
+        assert_eq!(refused.room_of_call(1 << 20, true), FIRST_ANSWER_BYTES);
     }
 
     // A thousand clients that follow quiet logs must not hold all the room there is.

@@ -292,6 +292,11 @@ fn answers_of_the_store() {
     );
     add("deleted-nothing", "there was nothing to delete", Answer::Deleted { version: 0, previous: 0 });
     add("mismatch", "not as expected: it holds Bern at version 9", Answer::Mismatch { found: Some(bern()) });
+    add(
+        "mismatch-at",
+        "not as expected: it is at version 9, and its value is too large to be told unasked",
+        Answer::MismatchAt { version: 9 },
+    );
     add("mismatch-absent", "not as expected: it does not exist", Answer::Mismatch { found: None });
     add(
         "counted",

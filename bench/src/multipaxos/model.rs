@@ -103,8 +103,12 @@ impl<'a> Sums<'a> {
         let read_group = || replica::ReadGroup { client: node, session, queries: get.clone() };
         let read_batch = batch;
         let id = BatchId { batcher: node, number: 1 };
-        let batched =
-            Batch { id: id.clone(), unbatcher: node, groups: (0..batch).map(|_| group()).collect() };
+        let batched = Batch {
+            id: id.clone(),
+            unbatcher: node,
+            groups: (0..batch).map(|_| group()).collect(),
+            rules: None,
+        };
         let value = Value::batch(batched.encoded()).expect("it is small");
         let row = |bytes: usize| {
             let mut row = Row::default();

@@ -22,13 +22,13 @@ from .errors import (
     Unreadable,
     Unsupported,
 )
-from .kv import Item, Level, Mismatch, Page, Versioned, Written
+from .kv import Item, Level, Mismatch, MismatchAt, Page, Versioned, Written
 from .link import tls_context
 from .log import LogEntries, LogStat, Part, by_log
 from .sequence import Place
 
 __all__ = [
     "BeyondTail", "CallError", "Client", "Closed", "Exists", "Full", "Invalid", "Item", "Level", "LogEntries", "LogError",
-    "LogStat", "MaybeExecuted", "Mismatch", "Moved", "NoSuchLog", "Page", "Part", "Place", "Refused", "Sealed", "TimedOut",
+    "LogStat", "MaybeExecuted", "Mismatch", "MismatchAt", "Moved", "NoSuchLog", "Page", "Part", "Place", "Refused", "Sealed", "TimedOut",
     "DiskFull", "TooLarge", "Trimmed", "Unarchived", "Unreadable", "Unsupported", "Versioned", "Written", "by_log", "tls_context",
 ]

@@ -84,6 +84,13 @@ class Mismatch:
 
 
 @dataclass(frozen=True)
+class MismatchAt:
+    """The same, where what the key holds is too large to be told unasked."""
+
+    version: int
+
+
+@dataclass(frozen=True)
 class Counted:
     """An increment was done."""
 
@@ -98,6 +105,11 @@ class BatchFailed:
 
     index: int
     answer: Any
+
+
+#: How a condition that does not hold is answered.
+NotAsExpected = Mismatch | MismatchAt
+NOT_AS_EXPECTED = (Mismatch, MismatchAt)
 
 
 # Commands and queries, encoded.
@@ -181,6 +193,8 @@ def read_answer(reader: wire.Reader) -> Any:
         return Page(reader.list(_item), reader.option(wire.Reader.bytes))
     if tag == 10:
         return errors.Invalid(reader.text())
+    if tag == 11:
+        return MismatchAt(reader.u64())
     raise wire.Malformed(f"an answer of kind {tag}")
 
 
@@ -281,21 +295,21 @@ class Kv:
         counted: Counted = await self.execute(increment_command(key, by), Counted)
         return counted.sum
 
-    async def put_if_absent(self, key: bytes, value: bytes) -> Written | Mismatch:
+    async def put_if_absent(self, key: bytes, value: bytes) -> Written | NotAsExpected:
         """Writes unless the key exists."""
-        answer: Written | Mismatch = await self.execute(set_if_absent_command(key, value), (Written, Mismatch))
+        answer: Written | NotAsExpected = await self.execute(set_if_absent_command(key, value), (Written, *NOT_AS_EXPECTED))
         return answer
 
-    async def cas(self, key: bytes, version: int, value: bytes | None) -> Written | Deleted | Mismatch:
+    async def cas(self, key: bytes, version: int, value: bytes | None) -> Written | Deleted | NotAsExpected:
         """Writes, or deletes where the value is none, if the key's version is this one."""
         command = set_if_version_command(key, version, value)
-        answer: Written | Deleted | Mismatch = await self.execute(command, (Written, Deleted, Mismatch))
+        answer: Written | Deleted | NotAsExpected = await self.execute(command, (Written, Deleted, *NOT_AS_EXPECTED))
         return answer
 
-    async def cas_value(self, key: bytes, expected: bytes, value: bytes | None) -> Written | Deleted | Mismatch:
+    async def cas_value(self, key: bytes, expected: bytes, value: bytes | None) -> Written | Deleted | NotAsExpected:
         """The same if the key's value is this one."""
         command = set_if_value_command(key, expected, value)
-        answer: Written | Deleted | Mismatch = await self.execute(command, (Written, Deleted, Mismatch))
+        answer: Written | Deleted | NotAsExpected = await self.execute(command, (Written, Deleted, *NOT_AS_EXPECTED))
         return answer
 
     async def batch(self, commands: Sequence[bytes]) -> list[Any] | BatchFailed:

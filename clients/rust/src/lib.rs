@@ -95,6 +95,11 @@ pub enum Swap {
         /// What it holds.
         found: Option<Versioned>,
     },
+    /// The same, where what it holds is too large to be told unasked.
+    MismatchAt {
+        /// Its version.
+        version: u64,
+    },
 }
 
 /// A page of a scan.
@@ -207,6 +212,7 @@ impl Client {
         match self.execute(&Command::CompareAndSet { key: key.as_ref(), expect, value }).await? {
             Answer::Written { version, .. } | Answer::Deleted { version, .. } => Ok(Swap::Done { version }),
             Answer::Mismatch { found } => Ok(Swap::Mismatch { found }),
+            Answer::MismatchAt { version } => Ok(Swap::MismatchAt { version }),
             other => Err(unexpected(other)),
         }
     }

@@ -10,7 +10,7 @@ pub const VERSION: u32 = 1;
 /// The length of the preface.
 pub const PREFACE_BYTES: usize = 16;
 /// The largest body of a frame that a client accepts.
-pub const BODY_BYTES_MAX: usize = 64 << 20;
+pub const BODY_BYTES_MAX: usize = kernel::bounds::CLIENT_FRAME_BYTES_MAX;
 
 const MAGIC: &[u8; 8] = b"ORDINATE";
 

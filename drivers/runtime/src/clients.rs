@@ -57,7 +57,7 @@ struct Client<F: Family> {
     output: Vec<u8>,
     /// Written earlier, and not taken by the socket.
     backlog: Backlog,
-    /// The memory of both, as the port has counted it.
+    /// The memory of both, as its service has counted it.
     counted_bytes: usize,
     tally: Tally,
     flags: SessionFlags,
@@ -98,17 +98,24 @@ impl<F: Family> Client<F> {
     }
 }
 
-struct Port<F: Family> {
+/// A listening socket.
+struct Port {
     listener: TcpListener,
+    /// Its protocol.
+    front_end: usize,
+    tls: Option<ServerTls>,
+    acceptable: bool,
+    rest_until: Option<Instant>,
+}
+
+/// A protocol with the clients of all its ports.
+struct Service<F: Family> {
     front_end: Box<dyn FrontEnd<F>>,
     limits: ClientLimits,
-    tls: Option<ServerTls>,
     connections: usize,
     per_address: BTreeMap<IpAddr, usize>,
     /// Memory held for what clients have not been sent.
     held_bytes: usize,
-    acceptable: bool,
-    rest_until: Option<Instant>,
     tick_every: Option<Duration>,
     tick_at: Option<Instant>,
     /// Who still has to say who he is, oldest first.
@@ -117,7 +124,8 @@ struct Port<F: Family> {
 
 pub(crate) struct Clients<F: Family> {
     me: HostId,
-    ports: Vec<Port<F>>,
+    ports: Vec<Port>,
+    services: Vec<Service<F>>,
     descriptors: Descriptors,
     table: Vec<Option<Client<F>>>,
     free: Vec<ClientIndex>,
@@ -152,6 +160,7 @@ impl<F: Family> Clients<F> {
         Self {
             me,
             ports: Vec::new(),
+            services: Vec::new(),
             descriptors,
             table: Vec::new(),
             free: Vec::new(),
@@ -170,27 +179,29 @@ impl<F: Family> Clients<F> {
         }
     }
 
+    /// Serves a protocol at its ports, whose tokens are `first_token` and the numbers of all ports.
     pub(crate) fn listen(
         &mut self,
         config: FrontEndConfig<F>,
-        token: Token,
+        first_token: usize,
         registry: &Registry,
         now: Instant,
     ) -> io::Result<()> {
-        let mut listener = listening(config.listen)?;
-        registry.register(&mut listener, token, Interest::READABLE)?;
+        let secure = config.secure.map(|(listen, tls)| (listen, Some(tls)));
+        for (listen, tls) in [(config.listen, config.tls)].into_iter().chain(secure) {
+            let mut listener = listening(listen)?;
+            registry.register(&mut listener, Token(first_token + self.ports.len()), Interest::READABLE)?;
+            let front_end = self.services.len();
+            self.ports.push(Port { listener, front_end, tls, acceptable: true, rest_until: None });
+        }
         let front_end = (config.build)();
         let tick_every = front_end.tick_every();
-        self.ports.push(Port {
-            listener,
+        self.services.push(Service {
             front_end,
             limits: config.limits,
-            tls: config.tls,
             connections: 0,
             per_address: BTreeMap::new(),
             held_bytes: 0,
-            acceptable: true,
-            rest_until: None,
             tick_every,
             tick_at: tick_every.map(|every| now + every),
             greeting: VecDeque::new(),
@@ -204,13 +215,13 @@ impl<F: Family> Clients<F> {
 
     /// Memory held for what clients have not been sent.
     pub(crate) fn held_bytes(&self) -> usize {
-        self.ports.iter().map(|port| port.held_bytes).sum()
+        self.services.iter().map(|service| service.held_bytes).sum()
     }
 
     /// Connections that there may be at all ports together.
     pub(crate) fn connections_max(&self) -> usize {
-        let ports: usize = self.ports.iter().map(|port| port.limits.connections_max).sum();
-        ports.min(self.descriptors.max())
+        let services: usize = self.services.iter().map(|service| service.limits.connections_max).sum();
+        services.min(self.descriptors.max())
     }
 
     /// Descriptors that clients have, and may have.
@@ -249,31 +260,33 @@ impl<F: Family> Clients<F> {
 
     /// When `on_time` is wanted.
     pub(crate) fn due(&self) -> Option<Instant> {
-        let greeting = |port: &Port<F>| port.greeting.front().map(|(deadline, _, _)| *deadline);
-        let ports = self.ports.iter().flat_map(|port| [port.tick_at, port.rest_until, greeting(port)]);
-        ports.chain([self.look_at]).flatten().min()
+        let greeting = |service: &Service<F>| service.greeting.front().map(|(deadline, _, _)| *deadline);
+        let services = self.services.iter().flat_map(|service| [service.tick_at, greeting(service)]);
+        let ports = self.ports.iter().map(|port| port.rest_until);
+        services.chain(ports).chain([self.look_at]).flatten().min()
     }
 
     /// Time-outs and ticks.
     pub(crate) fn on_time(&mut self, outside: &mut Outside<'_>) {
         self.look_for_unread(outside);
-        for port in 0..self.ports.len() {
-            if self.ports[port].rest_until.is_some_and(|until| until <= outside.now) {
-                self.ports[port].rest_until = None;
-            }
-            while let Some(&(deadline, index, id)) = self.ports[port].greeting.front()
+        for port in &mut self.ports {
+            port.rest_until = port.rest_until.filter(|until| *until > outside.now);
+        }
+        for at in 0..self.services.len() {
+            while let Some(&(deadline, index, id)) = self.services[at].greeting.front()
                 && deadline <= outside.now
             {
-                self.ports[port].greeting.pop_front();
+                self.services[at].greeting.pop_front();
                 let late = |client: &Client<F>| client.id == id && !client.flags.established;
                 if self.table[index.0].as_ref().is_some_and(late) {
                     self.close(index, CloseReason("said too late who it is"), outside);
                 }
             }
-            if self.ports[port].tick_at.is_some_and(|at| at <= outside.now) {
-                self.ports[port].tick_at = self.ports[port].tick_every.map(|every| outside.now + every);
+            let service = &mut self.services[at];
+            if service.tick_at.is_some_and(|at| at <= outside.now) {
+                service.tick_at = service.tick_every.map(|every| outside.now + every);
                 for index in (0..self.table.len()).map(ClientIndex) {
-                    if self.table[index.0].as_ref().is_some_and(|client| client.front_end == port) {
+                    if self.table[index.0].as_ref().is_some_and(|client| client.front_end == at) {
                         self.call(index, outside, |session, cx| session.on_tick(cx));
                     }
                 }
@@ -292,7 +305,7 @@ impl<F: Family> Clients<F> {
             let Some(index) = self.readable.pop_front() else { return };
             let Some(client) = &mut self.table[index.0] else { continue };
             client.listed = false;
-            let limits = &self.ports[client.front_end].limits;
+            let limits = &self.services[client.front_end].limits;
             if std::mem::take(&mut client.resumed) && !client.flags.paused {
                 client.listed = client.readable;
                 if client.listed {
@@ -317,9 +330,11 @@ impl<F: Family> Clients<F> {
                     }
                     self.on_bytes(index, after, outside);
                 }
-                Err(_) => {
+                Err(error) => {
                     self.read_buffer.clear();
-                    self.close(index, CloseReason("connection broken"), outside);
+                    // A plain socket has no such error.
+                    let no_tls = error.kind() == io::ErrorKind::InvalidData;
+                    self.close(index, if no_tls { NO_TLS } else { BROKEN }, outside);
                 }
             }
         }
@@ -343,7 +358,7 @@ impl<F: Family> Clients<F> {
         }
         let Some(client) = self.table[index.0].as_mut().filter(|client| client.id == id) else { return };
         // What is put off came with one read, and nothing more is read before it is taken up.
-        let too_large = input.len() > self.ports[client.front_end].limits.input_bytes_max;
+        let too_large = input.len() > self.services[client.front_end].limits.input_bytes_max;
         if too_large && !client.flags.paused {
             return self.close(index, CloseReason("request too large"), outside);
         }
@@ -445,13 +460,13 @@ impl<F: Family> Clients<F> {
         self.free.push(index);
         self.input_bytes -= client.input.len();
         self.by_place.remove(&client.id.place().0);
-        let port = &mut self.ports[client.front_end];
-        port.connections -= 1;
-        port.held_bytes -= client.counted_bytes;
-        if let Some(count) = port.per_address.get_mut(&client.address.ip()) {
+        let service = &mut self.services[client.front_end];
+        service.connections -= 1;
+        service.held_bytes -= client.counted_bytes;
+        if let Some(count) = service.per_address.get_mut(&client.address.ip()) {
             *count -= 1;
             if *count == 0 {
-                port.per_address.remove(&client.address.ip());
+                service.per_address.remove(&client.address.ip());
             }
         }
         client.socket.close_notify();
@@ -466,7 +481,7 @@ impl<F: Family> Clients<F> {
             output: &mut nowhere,
             backlog_bytes: client.backlog.unsent_bytes(),
             taken_bytes: client.tally.taken,
-            room: Room { of_client: 0, of_port: 0 },
+            room: Room { of_client: 0, of_service: 0 },
             flags: &mut client.flags,
         };
         client.session.on_close(&mut cx);
@@ -481,6 +496,8 @@ impl<F: Family> Clients<F> {
     }
 }
 
+const BROKEN: CloseReason = CloseReason("connection broken");
+const NO_TLS: CloseReason = CloseReason("no TLS that can be accepted");
 const CLOSED_BY_CLIENT: CloseReason = CloseReason("closed by the client");
 
 fn give_back(pool: &mut Vec<Vec<u8>>, mut buffer: Vec<u8>) {

@@ -74,12 +74,12 @@ pub struct SessionCx<'a, F: Family> {
     pub(crate) flags: &'a mut SessionFlags,
 }
 
-/// What may wait for a client, and for all of its port.
+/// What may wait for a client, and for all of its protocol.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Room {
     pub(crate) of_client: usize,
-    /// What is left of the port's.
-    pub(crate) of_port: usize,
+    /// What is left of what may wait for all.
+    pub(crate) of_service: usize,
 }
 
 /// What a session has asked for.
@@ -127,10 +127,10 @@ impl<F: Family> SessionCx<'_, F> {
     }
 
     /// Whether another answer should be made for this client: what it has not taken is within bounds, and so is what all
-    /// clients of the port have not. Where it is not, `Session::on_taken` says when to look again.
+    /// clients of the protocol have not. Where it is not, `Session::on_taken` says when to look again.
     pub fn has_room(&self) -> bool {
         let unsent = self.unsent_bytes();
-        unsent <= UNSENT_FREE_BYTES || unsent <= (self.room.of_client / 4).min(self.room.of_port / 16)
+        unsent <= UNSENT_FREE_BYTES || unsent <= (self.room.of_client / 4).min(self.room.of_service / 16)
     }
 
     /// The client has said who it is: the time-out for that no longer applies.
@@ -198,21 +198,23 @@ const UNSENT_FREE_BYTES: usize = 16 << 10;
 /// Builds a front end on the reactor's thread.
 pub type BuildFrontEnd<F> = Box<dyn FnOnce() -> Box<dyn FrontEnd<F>> + Send>;
 
-/// One listening port for clients.
+/// A client protocol, and where it is served.
 pub struct FrontEndConfig<F: Family> {
     /// Where clients connect.
     pub listen: TcpListener,
     /// The protocol.
     pub build: BuildFrontEnd<F>,
-    /// Its bounds.
+    /// Its bounds, for the clients of all its ports together.
     pub limits: ClientLimits,
     /// TLS, if clients must use it.
     pub tls: Option<crate::tls::ServerTls>,
+    /// Another port of the same protocol, for clients that use TLS where the first one is in the clear.
+    pub secure: Option<(TcpListener, crate::tls::ServerTls)>,
 }
 
 impl<F: Family> FrontEndConfig<F> {
     /// A protocol on a port, in the clear, with the default bounds.
     pub fn new(listen: TcpListener, build: impl FnOnce() -> Box<dyn FrontEnd<F>> + Send + 'static) -> Self {
-        Self { listen, build: Box::new(build), limits: ClientLimits::default(), tls: None }
+        Self { listen, build: Box::new(build), limits: ClientLimits::default(), tls: None, secure: None }
     }
 }

@@ -217,11 +217,10 @@ impl<N: Node + 'static> Reactor<N> {
                 .listen(listener, PEER_LISTENER, reactor.poll.registry())
                 .map_err(io("listen for hosts"))?;
         }
-        for (index, front_end) in front_ends.into_iter().enumerate() {
-            let token = Token(PORTS + index);
+        for front_end in front_ends {
             reactor
                 .clients
-                .listen(front_end, token, reactor.poll.registry(), reactor.clock.now())
+                .listen(front_end, PORTS, reactor.poll.registry(), reactor.clock.now())
                 .map_err(io("listen for clients"))?;
         }
         reactor.set_peers(config.peers);

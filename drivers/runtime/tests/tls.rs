@@ -7,11 +7,11 @@ use bytes::BytesMut;
 use kernel::NodeId;
 use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
 use runtime::{
-    ClientCertificates, CloseReason, FrontEnd, FrontEndConfig, Host, HostConfig, HostEvent, PeerTls,
-    ServerTls, Session, SessionCx, TlsError, TlsFiles,
+    ClientCertificates, ClientLimits, CloseReason, FrontEnd, FrontEndConfig, Host, HostConfig, HostEvent,
+    PeerTls, ServerTls, Session, SessionCx, TlsError, TlsFiles,
 };
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
@@ -154,7 +154,7 @@ impl Session<Talk> for Parrot {
 }
 
 /// A blocking TLS client of `address`, which shows `shown` if given.
-fn client(address: SocketAddr, trusted: &Authority, shown: Option<&TlsFiles>) -> impl Read + Write {
+fn client(address: SocketAddr, trusted: &Authority, shown: Option<&TlsFiles>) -> impl Read + Write + use<> {
     use rustls::pki_types::pem::PemObject;
     let mut roots = rustls::RootCertStore::empty();
     roots.add(trusted.der().clone()).expect("a sound authority");
@@ -216,6 +216,52 @@ fn clients_are_served_under_tls_alone() {
     let _ = plain.read_to_end(&mut rest);
     assert!(!rest.windows(6).any(|window| window == b"no TLS"), "served in the clear");
 }
+
+// Two ports of one protocol that each admit as many clients, and hold as much for them, as both may together.
+#[test]
+fn the_bounds_of_a_protocol_hold_for_both_its_ports() {
+    let (directory, ours) = (Scratch::new("tls-both"), authority());
+    let server = files(directory.path(), "front", &ours, &ours);
+    let mine = files(directory.path(), "client", &ours, &ours);
+    let tls = ServerTls::load(&server, ClientCertificates::Required).expect("the files are sound");
+    let (plain, secure) = (listener(), listener());
+    let of = |listener: &TcpListener| listener.local_addr().expect("it is bound");
+    let (plain_at, secure_at) = (of(&plain), of(&secure));
+    let limits =
+        ClientLimits { connections_max: 3, connections_per_address_max: 3, ..ClientLimits::default() };
+    let front_end = FrontEndConfig {
+        secure: Some((secure, tls)),
+        limits,
+        ..FrontEndConfig::new(plain, || Box::new(Parrot))
+    };
+    let host = Host::start(HostConfig::new("test", "a"), both, vec![front_end]).expect("the host starts");
+    let echoes = |stream: &mut dyn Talks| {
+        let mut echoed = [0; 5];
+        let said = stream.write_all(b"hello").and_then(|()| stream.flush());
+        said.is_ok() && stream.read_exact(&mut echoed).is_ok() && echoed == *b"hello"
+    };
+    let open = || -> Box<dyn Talks> {
+        let stream = TcpStream::connect(plain_at).expect("the port listens");
+        stream.set_read_timeout(Some(LIMIT)).expect("a time-out can be set");
+        Box::new(stream)
+    };
+    let open_secure = || -> Box<dyn Talks> { Box::new(client(secure_at, &ours, Some(&mine))) };
+    let mut admitted = [open(), open_secure(), open()];
+    assert!(admitted.iter_mut().all(|stream| echoes(&mut **stream)), "each port serves by its own protocol");
+    for mut refused in [open(), open_secure()] {
+        assert!(!echoes(&mut *refused), "a fourth client is served where three may be");
+    }
+    let metrics = host.handle().metrics().wait(LIMIT).expect("the host runs");
+    assert_eq!((metrics.clients, metrics.clients_max), (3, 3));
+    assert_eq!(metrics.closes.get("too many connections"), Some(&2));
+    drop(admitted);
+    eventually("room for another", || echoes(&mut *open_secure()));
+}
+
+/// A connection, in the clear or not.
+trait Talks: Read + Write {}
+
+impl<T: Read + Write> Talks for T {}
 
 // A missing or mixed-up file must be named when it is loaded, not when the first peer calls.
 #[test]

@@ -136,6 +136,11 @@ pub trait Shard: Sized + 'static {
     /// not in memory, that is returned, nothing else is done, and the read comes again when the part is [`Shard::loaded`].
     fn read(&mut self, reader: NodeId, query: &[u8], out: &mut Vec<u8>) -> Option<BlobRange>;
 
+    /// How large the answer to a read will be, in bytes, where that is known without making it: one that there is no room for is not made.
+    fn answer_bytes(&self, _query: &[u8]) -> Option<usize> {
+        None
+    }
+
     /// The reader has gone or has started anew: forget what it watched.
     fn forget_reader(&mut self, reader: NodeId);
 

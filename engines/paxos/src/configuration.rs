@@ -1,5 +1,6 @@
 //! Who plays which role from which slot on; changed by a command of the log itself.
 
+use kernel::bounds::CONFIGURATION_BYTES_MAX;
 use kernel::{Decode, DecodeError, Encode, HostId, NodeId, Reader, planted};
 use parts::{Acceptors, Group, Slot};
 use std::sync::Arc;
@@ -14,29 +15,67 @@ kernel::record! {
     }
 }
 
-kernel::record! {
-    /// The placement of all roles, valid for the slots from `first_slot` until the next configuration's.
-    pub struct Configuration {
-        /// 0 for the cluster file's, then one more for each change.
-        version: u64,
-        /// The first slot it governs.
-        first_slot: Slot,
-        /// Who votes.
-        acceptors: Acceptors,
-        /// Who may lead.
-        leaders: Vec<NodeId>,
-        /// Who broadcasts for the leader.
-        proxy_leaders: Vec<NodeId>,
-        /// Who executes.
-        replicas: Vec<NodeId>,
-        /// Who takes clients' commands.
-        batchers: Vec<NodeId>,
-        /// Who answers clients.
-        unbatchers: Vec<NodeId>,
-        /// The machines.
-        hosts: Vec<HostEntry>,
-        /// Acceptors that joined after the birth, each with the incarnation that joined; filled in by the leader.
-        joined: Vec<(NodeId, u64)>,
+/// The placement of all roles, valid for the slots from `first_slot` until the next configuration's.
+///
+/// Invariant: one that was read takes [`CONFIGURATION_BYTES_MAX`] at most. It stands in a slot, in snapshots and in every heartbeat.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Configuration {
+    /// 0 for the cluster file's, then one more for each change.
+    pub version: u64,
+    /// The first slot it governs.
+    pub first_slot: Slot,
+    /// Who votes.
+    pub acceptors: Acceptors,
+    /// Who may lead.
+    pub leaders: Vec<NodeId>,
+    /// Who broadcasts for the leader.
+    pub proxy_leaders: Vec<NodeId>,
+    /// Who executes.
+    pub replicas: Vec<NodeId>,
+    /// Who takes clients' commands.
+    pub batchers: Vec<NodeId>,
+    /// Who answers clients.
+    pub unbatchers: Vec<NodeId>,
+    /// The machines.
+    pub hosts: Vec<HostEntry>,
+    /// Acceptors that joined after the birth, each with the incarnation that joined; filled in by the leader.
+    pub joined: Vec<(NodeId, u64)>,
+}
+
+impl Encode for Configuration {
+    fn encode(&self, out: &mut Vec<u8>) {
+        self.version.encode(out);
+        self.first_slot.encode(out);
+        self.acceptors.encode(out);
+        self.leaders.encode(out);
+        self.proxy_leaders.encode(out);
+        self.replicas.encode(out);
+        self.batchers.encode(out);
+        self.unbatchers.encode(out);
+        self.hosts.encode(out);
+        self.joined.encode(out);
+    }
+}
+
+impl Decode for Configuration {
+    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
+        let begun = input.position();
+        let it = Self {
+            version: input.field()?,
+            first_slot: input.field()?,
+            acceptors: input.field()?,
+            leaders: input.field()?,
+            proxy_leaders: input.field()?,
+            replicas: input.field()?,
+            batchers: input.field()?,
+            unbatchers: input.field()?,
+            hosts: input.field()?,
+            joined: input.field()?,
+        };
+        if input.position() - begun > CONFIGURATION_BYTES_MAX {
+            return Err(DecodeError::Invalid("configuration of more nodes than any cluster has"));
+        }
+        Ok(it)
     }
 }
 
@@ -203,5 +242,38 @@ impl Decode for Configurations {
             return Err(DecodeError::Invalid("configurations"));
         }
         Ok(Self { all: Arc::new(all), hearsay: false })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kernel::Place;
+    use parts::Group;
+
+    /// Complete, with so many batchers.
+    fn configuration(batchers: u32) -> Configuration {
+        let nodes = |count| (0..count).map(|host| NodeId::new(HostId(host), Place(1))).collect::<Vec<_>>();
+        Configuration {
+            version: 1,
+            first_slot: Slot(1),
+            acceptors: Acceptors::new(vec![Group::majority(nodes(3)).expect("three")]).expect("a group"),
+            leaders: nodes(3),
+            proxy_leaders: nodes(3),
+            replicas: nodes(3),
+            batchers: nodes(batchers),
+            unbatchers: nodes(3),
+            hosts: vec![HostEntry { name: "a".to_owned(), address: "a:1".to_owned() }],
+            joined: vec![],
+        }
+    }
+
+    // A client that asks for a configuration of a million nodes has every host send it with each heartbeat, for ever.
+    #[test]
+    fn a_configuration_of_any_number_of_nodes_is_not_read() {
+        let read = |batchers| Configuration::decoded(&configuration(batchers).encoded().into());
+        let large = read(10_000).expect("larger than any cluster, and it fits");
+        assert_eq!(large, configuration(10_000));
+        assert!(matches!(read(40_000), Err(DecodeError::Invalid(_))));
     }
 }

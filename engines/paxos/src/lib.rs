@@ -12,4 +12,7 @@ pub mod value;
 pub use configuration::{Configuration, Configurations, HostEntry};
 pub use multipaxos::{Call, Member, Message, Outcome, Paxos, Refusal};
 pub use parameters::Parameters;
-pub use value::{Batch, BatchId, Command, Commands, Group, GroupKind, Level, Payload, Value};
+pub use value::{
+    Batch, BatchId, Command, Commands, Group, GroupKind, KEPT_ANSWERS_BYTES_MAX, Level, Payload,
+    REPEATED_BYTES_MAX, Rules, Value,
+};

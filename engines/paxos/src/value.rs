@@ -123,6 +123,23 @@ kernel::record! {
     }
 }
 
+kernel::number! {
+    /// Rules by which replicas answer, which are a part of what they execute: those of the batch hold wherever and whenever it is executed,
+    /// so that a log that was written before a change of them is replayed as it was executed.
+    pub struct Rules(u64);
+}
+
+impl Rules {
+    /// What a failed condition found is repeated up to [`REPEATED_BYTES_MAX`], and not at all while the answers that sessions keep come to more than
+    /// [`KEPT_ANSWERS_BYTES_MAX`].
+    pub const BRIEF: Self = Self(1);
+}
+
+/// The largest value that an answer repeats without having been asked for it.
+pub const REPEATED_BYTES_MAX: usize = 1 << 10;
+/// Answers that all sessions keep together, in bytes, beyond which no value is repeated.
+pub const KEPT_ANSWERS_BYTES_MAX: usize = 64 << 20;
+
 kernel::record! {
     /// Commands of several clients that share a slot.
     pub struct Batch {
@@ -132,6 +149,8 @@ kernel::record! {
         unbatcher: NodeId,
         /// One group per client message.
         groups: Vec<Group>,
+        /// By which rules its commands are answered; none in batches of versions that had no others.
+        rules: Option<Rules>,
     }
 }
 

@@ -177,6 +177,7 @@ fn reply(answer: &Answer) -> (KvReply, u64) {
         Answer::Deleted { version: 0, .. } => (KvReply::absent(), 0),
         Answer::Deleted { version, .. } => (KvReply::written(Version(*version)), 0),
         Answer::Mismatch { found: holds } | Answer::Found(holds) => found(holds),
+        Answer::MismatchAt { version } => (KvReply::refused(Version(*version)), *version),
         Answer::Counted { number, version, .. } => {
             (KvReply::incremented(*number, Version(*version)), *version)
         }

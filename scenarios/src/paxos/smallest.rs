@@ -122,7 +122,8 @@ impl Role for Proposer {
         if let BatcherIn::Heartbeat(message) = message {
             let host = cx.node().host();
             let id = BatchId { batcher: cx.node(), number: message.pulse.ballot.round };
-            let batch = Batch { id, unbatcher: NodeId::new(host, UNBATCHER), groups: Vec::new() };
+            let batch =
+                Batch { id, unbatcher: NodeId::new(host, UNBATCHER), groups: Vec::new(), rules: None };
             let value = Value::batch(batch.encoded()).expect("it is small");
             cx.send(NodeId::new(host, LEADER), leader::Propose { value });
         }

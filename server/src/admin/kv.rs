@@ -92,6 +92,8 @@ pub async fn delete(
     change(&admin, key.as_bytes(), None, &write).await
 }
 
+const NOT_AS_EXPECTED: &str = "the key is not as expected";
+
 async fn change(admin: &Admin, key: &[u8], value: Option<&[u8]>, write: &Write) -> Response {
     let expect = match (write.if_version, &write.if_absent) {
         (Some(version), _) => Some(Expect::Version(version)),
@@ -109,8 +111,11 @@ async fn change(admin: &Admin, key: &[u8], value: Option<&[u8]>, write: &Write) 
         }
         Ok(Answer::Mismatch { found }) => {
             let found = found.map(|found| item(key, &found));
-            (StatusCode::CONFLICT, Json(json!({ "error": "the key is not as expected", "found": found })))
-                .into_response()
+            (StatusCode::CONFLICT, Json(json!({ "error": NOT_AS_EXPECTED, "found": found }))).into_response()
+        }
+        Ok(Answer::MismatchAt { version }) => {
+            let found = json!({ "key": String::from_utf8_lossy(key), "version": version });
+            (StatusCode::CONFLICT, Json(json!({ "error": NOT_AS_EXPECTED, "found": found }))).into_response()
         }
         other => unexpected(other),
     }

@@ -4,6 +4,8 @@ use super::keys::{self, Key, Kind};
 use super::limits::Limits;
 use super::logs::{ArchivePlace, Logs};
 use super::placement::{Place, Placement};
+use kernel::bounds::CONFIGURATION_BYTES_MAX;
+use kernel::{Encode as _, Misfit};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -329,6 +331,11 @@ impl ClusterFile {
         }
         values.check_bounds()?;
         let placement = Placement::new(&raw.hosts, &raw.places, values.number("paxos.faults"))?;
+        let configuration = placement.configuration().encoded().len();
+        if let Some(misfit) = Misfit::of("a configuration", configuration, CONFIGURATION_BYTES_MAX) {
+            let help = "fewer hosts, shorter names and addresses, or fewer nodes in [[place]]";
+            return Err(FileError::new(None, format!("the cluster is too large: {misfit}"), help));
+        }
         let tls = values.tls()?;
         if tls.is_none() && values.text("listen.zookeeper_secure").is_some() {
             let help = "add [tls] with ca, cert and key; `ordinate tls init` makes them";

@@ -2,7 +2,7 @@
 
 use crate::failure::{Exit, Failure};
 use clap::Subcommand;
-use ordinate_client::{CallError, Client, Expect, Level, Log, Sequence, Swap, Tls, TlsFiles};
+use ordinate_client::{CallError, Client, Expect, Level, Log, Sequence, Swap, Tls, TlsFiles, Versioned};
 use std::future::Future;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -335,24 +335,23 @@ fn put(key: &str, value: &str, expect: Option<Expect<'static>>, endpoint: &Endpo
             Ok(())
         }
         Swap::Mismatch { found } => {
-            let fact = found.map_or_else(
-                || "it does not exist".to_owned(),
-                |found| {
-                    format!(
-                        "it holds \"{}\" at version {}",
-                        String::from_utf8_lossy(&found.value),
-                        found.version
-                    )
-                },
-            );
-            Err(Failure::failed(
-                "O1005",
-                format!("{key} is not as expected; nothing was changed"),
-                fact,
-                format!("ordinate kv get {key} -o json"),
-            ))
+            let holds = |found: Versioned| {
+                let value = String::from_utf8_lossy(&found.value).into_owned();
+                format!("it holds \"{value}\" at version {}", found.version)
+            };
+            Err(not_as_expected(key, found.map_or_else(|| "it does not exist".to_owned(), holds)))
         }
+        Swap::MismatchAt { version } => Err(not_as_expected(key, format!("it is at version {version}"))),
     }
+}
+
+fn not_as_expected(key: &str, fact: String) -> Failure {
+    Failure::failed(
+        "O1005",
+        format!("{key} is not as expected; nothing was changed"),
+        fact,
+        format!("ordinate kv get {key} -o json"),
+    )
 }
 
 fn scan(prefix: &str, limit: u32, level: Level, output: Output, endpoint: &Endpoint) -> Result<(), Failure> {

@@ -1,8 +1,10 @@
 //! A host that may have few files open: it serves as many clients as it can, refuses the others, and loses nothing.
 
-use crate::cluster::{Cluster, free_address};
 use crate::polite::Polite;
-use crate::{alone, http};
+use crate::support::cluster::Cluster;
+use crate::support::raw::{Pass, Raw};
+use crate::support::zookeeper::{create_body, set_body};
+use crate::support::{alone, http};
 use coordination::wire::op;
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};
@@ -11,8 +13,7 @@ use std::time::{Duration, Instant};
 fn planned(files: u32) -> (Cluster, SocketAddr) {
     let settings = "[coordination]\nengine = \"mason\"\nshards = 2\nproxies = 1";
     let mut cluster = Cluster::planned(1, settings, "");
-    let zookeeper = free_address();
-    cluster.set_environment(0, "ORDINATE_LISTEN__ZOOKEEPER", &zookeeper.to_string());
+    let zookeeper = cluster.listen(0, "ZOOKEEPER");
     let line = format!("ulimit -n {files} && exec \"$@\"");
     cluster.set_wrapper(0, &["sh", "-c", &line, "sh"]);
     (cluster, zookeeper)
@@ -36,7 +37,7 @@ fn clients_of_all_ports_leave_the_journal_its_descriptors() {
         let mut large = session_if_any(zookeeper);
         while began.elapsed() < Duration::from_secs(4) {
             if let Some(raw) = &mut large {
-                let body = crate::polite::set_body("/polite-large", &vec![b'x'; 900_000]);
+                let body = set_body("/polite-large", &vec![b'x'; 900_000]);
                 let _ = raw.call(op::SET_DATA, &body);
             }
             std::thread::sleep(Duration::from_millis(10));
@@ -69,10 +70,10 @@ fn clients_of_all_ports_leave_the_journal_its_descriptors() {
     });
 }
 
-fn session_if_any(address: SocketAddr) -> Option<crate::raw::Raw> {
-    let mut raw = crate::raw::Raw::connect(address, &crate::raw::Pass::default(), 20_000, 0).ok()?;
+fn session_if_any(address: SocketAddr) -> Option<Raw> {
+    let mut raw = Raw::connect(address, &Pass::default(), 20_000, 0).ok()?;
     raw.set_patience(Duration::from_millis(500));
-    let body = crate::polite::create_body("/polite-large", b"", 0);
+    let body = create_body("/polite-large", b"", 0);
     raw.call(op::CREATE, &body).ok()?;
     Some(raw)
 }

@@ -1,10 +1,11 @@
 //! What troublemakers do, each on a thread of its own until it is told to stop. None of them counts on being served.
 
-use crate::http;
-use crate::polite::{create_body, read_body, session, set_body};
-use crate::raw::{Pass, Raw};
 use crate::stage::Target;
-use crate::topic::fetch_all;
+use crate::support::http;
+use crate::support::kafka::fetch_request;
+use crate::support::raw::{Pass, Raw, hello};
+use crate::support::zookeeper::{create_body, read_body, session, set_body};
+use crate::topic::{BYTES, TOPIC};
 use coordination::wire::{JuteOutput, op};
 use kernel::{FrameWriter, Rng};
 use ordinate_client::protocol;
@@ -183,15 +184,7 @@ fn zk_byte_by_byte(target: &Target) {
     crowd(target, 8, |_| {
         let Some(mut stream) = dial(target.zookeeper) else { return };
         let _ = stream.set_nodelay(true);
-        let mut bytes = Vec::new();
-        coordination::wire::frame(&mut bytes, |out| {
-            out.put_i32(0);
-            out.put_i64(0);
-            out.put_i32(10_000);
-            out.put_i64(0);
-            out.put_buffer(Some(&[0; 16]));
-            out.push(0);
-        });
+        let mut bytes = hello(&Pass::default(), 10_000, 0);
         for xid in 1..20 {
             coordination::wire::frame(&mut bytes, |out| {
                 out.put_i32(xid);
@@ -257,16 +250,7 @@ fn zk_ping_flood(target: &Target) {
     }
     crowd(target, 4, |_| {
         let Some(mut stream) = dial(target.zookeeper) else { return };
-        let mut hello = Vec::new();
-        coordination::wire::frame(&mut hello, |out| {
-            out.put_i32(0);
-            out.put_i64(0);
-            out.put_i32(10_000);
-            out.put_i64(0);
-            out.put_buffer(Some(&[0; 16]));
-            out.push(0);
-        });
-        if stream.write_all(&hello).is_err() {
+        if stream.write_all(&hello(&Pass::default(), 10_000, 0)).is_err() {
             return;
         }
         // A write that finds no room ends in the middle of a ping: then nothing more can be said.
@@ -370,7 +354,7 @@ fn http_stalled_tails(target: &Target) {
 }
 
 fn kafka_mute_fetches(target: &Target) {
-    let fetch = fetch_all().repeat(60);
+    let fetch = fetch_request(TOPIC, BYTES).repeat(60);
     let mut open = Vec::new();
     for _ in 0..64 {
         let Some(mut stream) = dial(target.kafka).filter(|_| target.goes_on()) else { break };

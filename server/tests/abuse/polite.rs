@@ -1,7 +1,8 @@
 //! A client that does nothing wrong: it writes and reads small nodes, one request at a time, and says how long each took.
 
-use crate::raw::{Pass, Raw};
-use coordination::wire::{JuteInput, JuteOutput, op};
+use crate::support::raw::Raw;
+use crate::support::zookeeper::{create_body, read_body, session, set_body};
+use coordination::wire::{JuteInput, op};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,48 +12,6 @@ use std::time::{Duration, Instant};
 /// The pause between two requests.
 const THINK: Duration = Duration::from_millis(4);
 const PATIENCE: Duration = Duration::from_secs(10);
-
-/// The body of a create that lets everybody do everything.
-pub fn create_body(path: &str, data: &[u8], flags: i32) -> Vec<u8> {
-    let mut body = Vec::new();
-    body.put_text(path);
-    body.put_buffer(Some(data));
-    body.put_i32(1);
-    body.put_i32(31);
-    body.put_text("world");
-    body.put_text("anyone");
-    body.put_i32(flags);
-    body
-}
-
-/// The body of a read of one node.
-pub fn read_body(path: &str, watch: bool) -> Vec<u8> {
-    let mut body = Vec::new();
-    body.put_text(path);
-    body.push(u8::from(watch));
-    body
-}
-
-/// The body of a setData whatever the version.
-pub fn set_body(path: &str, data: &[u8]) -> Vec<u8> {
-    let mut body = Vec::new();
-    body.put_text(path);
-    body.put_buffer(Some(data));
-    body.put_i32(-1);
-    body
-}
-
-/// A session as soon as there is one.
-pub fn session(address: SocketAddr) -> Raw {
-    let deadline = Instant::now() + Duration::from_secs(60);
-    loop {
-        match Raw::connect(address, &Pass::default(), 30_000, 0) {
-            Ok(raw) if raw.timeout > 0 => return raw,
-            Ok(_) | Err(_) => assert!(Instant::now() < deadline, "no session at {address} within a minute"),
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
 
 #[derive(Default)]
 struct Said {

@@ -1,7 +1,7 @@
 //! Requests to the admin port that never come to their end.
 
-use crate::alone;
-use crate::cluster::Cluster;
+use crate::support::alone;
+use crate::support::cluster::Cluster;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::{Duration, Instant};

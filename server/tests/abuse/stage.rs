@@ -1,10 +1,11 @@
 //! Three hosts with every service, what troublemakers find there, and the judgement of a strike.
 
-use crate::cluster::{Cluster, PATIENCE, free_address};
-use crate::http;
 use crate::kinds::Kind;
-use crate::number;
-use crate::polite::{Polite, create_body, session};
+use crate::polite::Polite;
+use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::http;
+use crate::support::number;
+use crate::support::zookeeper::{create_body, session};
 use crate::topic::produce;
 use coordination::wire::{JuteOutput, op};
 use std::net::SocketAddr;
@@ -69,12 +70,8 @@ impl Stage {
     pub async fn set() -> Self {
         raise_descriptors();
         let mut cluster = Cluster::planned(3, SETTINGS, "");
-        let addresses = || (0..3).map(|_| free_address()).collect::<Vec<SocketAddr>>();
-        let (zookeeper, kafka) = (addresses(), addresses());
-        for host in 0..3 {
-            cluster.set_environment(host, "ORDINATE_LISTEN__ZOOKEEPER", &zookeeper[host].to_string());
-            cluster.set_environment(host, "ORDINATE_LISTEN__KAFKA", &kafka[host].to_string());
-        }
+        let mut listen = |key| (0..3).map(|host| cluster.listen(host, key)).collect::<Vec<SocketAddr>>();
+        let (zookeeper, kafka) = (listen("ZOOKEEPER"), listen("KAFKA"));
         cluster.launch_all();
         cluster.until_ready().await;
         prepare(&cluster, zookeeper[0], kafka[0]);
@@ -87,9 +84,9 @@ impl Stage {
 
     pub fn head(&self) {
         println!(
-            "| load at one host | done | p99 and longest there | elsewhere | memory there, elsewhere | back after |"
+            "| load at one host | done | p99 and longest there | elsewhere | processors there | memory there, elsewhere | back after |"
         );
-        println!("| --- | --- | --- | --- | --- | --- |");
+        println!("| --- | --- | --- | --- | --- | --- | --- |");
     }
 
     /// Strikes the first host for a while, and judges.
@@ -114,12 +111,15 @@ impl Stage {
             })
             .collect();
         let mut most = [0_u64; 3];
+        let worked_before = self.cluster.processor_time(0);
         while begun.elapsed() < lasts {
             tokio::time::sleep(Duration::from_millis(50)).await;
             for (host, most) in most.iter_mut().enumerate() {
                 *most = (*most).max(self.resident(host));
             }
         }
+        let worked = self.cluster.processor_time(0).saturating_sub(worked_before);
+        let share = worked.as_secs_f64() / begun.elapsed().as_secs_f64() * 100.0;
         stop.store(true, Ordering::Relaxed);
         let done: Vec<String> =
             strikes.iter().map(|(target, _)| target.done.load(Ordering::Relaxed).to_string()).collect();
@@ -129,12 +129,13 @@ impl Stage {
         for (_, strike) in strikes {
             strike.join().expect("a troublemaker does not panic");
         }
-        let name = kinds.iter().map(|kind| kind.name).collect::<Vec<_>>().join(" + ");
+        let names = kinds.iter().map(|kind| kind.name).collect::<Vec<_>>().join(" + ");
+        let name = if kinds.is_empty() { "nothing".to_owned() } else { names };
         let grown: Vec<u64> =
             (0..3).map(|host| most[host].saturating_sub(self.idle_bytes[host]) >> 20).collect();
         let elsewhere = grown[1].max(grown[2]);
         println!(
-            "| {name} | {} | {:.1?}, {:.0?} | {:.1?}, {:.0?} | +{} MiB, +{elsewhere} MiB | {back:.1?} |",
+            "| {name} | {} | {:.1?}, {:.0?} | {:.1?}, {:.0?} | {share:.0} % | +{} MiB, +{elsewhere} MiB | {back:.1?} |",
             done.join(" + "),
             near.0,
             near.1,

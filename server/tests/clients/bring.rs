@@ -1,10 +1,10 @@
 //! `ordinate zk import` and `migrate`, from what a real ZooKeeper has written.
 
-use crate::alone;
-use crate::cluster::{Cluster, ORDINATE, PATIENCE};
 use crate::generate::SUPER_DIGEST;
 use crate::peers::{self, ZooKeeper};
-use crate::raw::{Pass, Raw};
+use crate::support::alone;
+use crate::support::cluster::{Cluster, ORDINATE, PATIENCE};
+use crate::support::raw::{Pass, Raw};
 use coordination::wire::{Acl, Identity, JuteInput, JuteOutput as _, Stat, op, write_acls};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -5,9 +5,10 @@
 //! write comes after all events up to it.
 
 use crate::generate::{Ask, FOLDER, Generator, Leaves, SUPER_DIGEST};
-use crate::raw::{Pass, Raw, Reply};
+use crate::peers;
+use crate::support::raw::{Pass, Raw, Reply};
+use crate::support::{alone, number};
 use crate::tokens::{Matching, Token, of_body};
-use crate::{alone, peers};
 use coordination::wire::{JuteInput, JuteOutput, op};
 use kernel::Rng;
 use std::collections::VecDeque;
@@ -365,10 +366,6 @@ fn judge(coordination: &str, operations: u64, seed: u64) {
         }
     }
     assert_eq!(differences, 0, "differences from ZooKeeper, see above");
-}
-
-fn number(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
 // An answer that differs from ZooKeeper's breaks a client that nobody here has thought of: sharded ...

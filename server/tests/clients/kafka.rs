@@ -1,8 +1,8 @@
 //! Kafka's clients, unmodified: what they produce while a host dies comes back byte for byte.
 
-use crate::alone;
-use crate::cluster::{Cluster, PATIENCE, free_address};
 use crate::peers;
+use crate::support::cluster::{Cluster, PATIENCE, free_address};
+use crate::support::{alone, number};
 use kafka::{Broker, Brokers, node_of};
 use kernel::HostId;
 use std::io::{BufRead as _, BufReader};
@@ -26,7 +26,7 @@ async fn start() -> (Cluster, Vec<SocketAddr>) {
 }
 
 fn records() -> usize {
-    std::env::var("ORDINATE_RECORDS").ok().and_then(|text| text.parse().ok()).unwrap_or(50_000)
+    number("ORDINATE_RECORDS", 50_000)
 }
 
 fn python(folder: &Path) -> Command {
@@ -79,7 +79,7 @@ async fn goes_in_and_comes_out(client: impl Fn() -> Command, producer: &str, com
 
 /// The host that is the broker that `find` finds, all being up.
 fn broker_of(cluster: &Cluster, find: impl Fn(&Brokers) -> Option<&Broker>) -> usize {
-    let broker = |host: &crate::cluster::Host| Broker {
+    let broker = |host: &crate::support::cluster::Host| Broker {
         node: node_of(HostId::named(&host.name)),
         address: host.name.clone(),
         port: 0,

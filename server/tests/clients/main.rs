@@ -7,30 +7,13 @@
 #![forbid(unsafe_code)]
 
 mod bring;
-#[allow(dead_code)]
-#[path = "../real/cluster.rs"]
-mod cluster;
 mod differential;
 mod generate;
-#[allow(dead_code)]
-#[path = "../real/http.rs"]
-mod http;
 mod kafka;
 mod peers;
 mod python;
-#[allow(dead_code)]
-mod raw;
 mod suites;
+#[allow(dead_code)]
+#[path = "../support/mod.rs"]
+mod support;
 mod tokens;
-
-use std::future::Future;
-use std::sync::{Mutex, PoisonError};
-
-static TURN: Mutex<()> = Mutex::new(());
-
-/// Runs one test, alone.
-fn alone<T>(test: impl Future<Output = T>) -> T {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("the system has threads").block_on(test)
-}

@@ -1,7 +1,7 @@
 //! The other side: what `scripts/clients.sh` installs, and a ZooKeeper that runs for a test.
 
-use crate::cluster::{Cluster, PATIENCE, free_address};
-use crate::raw;
+use crate::support::cluster::{Cluster, PATIENCE, free_address};
+use crate::support::raw;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -30,14 +30,7 @@ pub fn installed(what: &str) -> Option<PathBuf> {
 
 /// Three hosts that serve ZooKeeper's protocol, and where.
 pub async fn ordinate(coordination: &str) -> (Cluster, Vec<SocketAddr>) {
-    let mut cluster = Cluster::planned(3, coordination, "");
-    let addresses: Vec<SocketAddr> = (0..3).map(|_| free_address()).collect();
-    for (host, address) in addresses.iter().enumerate() {
-        cluster.set_environment(host, "ORDINATE_LISTEN__ZOOKEEPER", &address.to_string());
-    }
-    cluster.launch_all();
-    cluster.until_ready().await;
-    (cluster, addresses)
+    Cluster::serving("ZOOKEEPER", 3, coordination).await
 }
 
 /// One server of Apache ZooKeeper, standing alone.

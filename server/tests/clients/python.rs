@@ -1,8 +1,8 @@
 //! The Python client of this repository, against hosts that live, die, and speak TLS.
 
-use crate::alone;
-use crate::cluster::{Cluster, ORDINATE, PATIENCE};
 use crate::peers;
+use crate::support::alone;
+use crate::support::cluster::{Cluster, PATIENCE};
 use std::io::{BufRead as _, BufReader};
 use std::process::{Command, Stdio};
 
@@ -47,22 +47,7 @@ fn the_python_client_speaks_tls() {
     alone(async {
         let Some(mut command) = python(&["tests/test_cluster.py"]) else { return };
         let mut cluster = Cluster::planned(3, SETTINGS, "");
-        let folder = cluster.folder.join("tls");
-        let mut made = Command::new(ORDINATE);
-        made.args(["tls", "init", "--out"]).arg(&folder).arg("--config").arg(cluster.file_of(0));
-        assert!(made.output().is_ok_and(|output| output.status.success()), "ordinate tls init");
-        for host in 0..3 {
-            let name = cluster.hosts[host].name.clone();
-            let files = [
-                ("CA", "ca.pem".to_owned()),
-                ("CERT", format!("{name}.pem")),
-                ("KEY", format!("{name}.key")),
-            ];
-            for (key, file) in files {
-                let path = folder.join(file).display().to_string();
-                cluster.set_environment(host, &format!("ORDINATE_TLS__{key}"), &path);
-            }
-        }
+        let folder = cluster.use_tls(&[]);
         cluster.launch_all();
         cluster.until_ready().await;
         command.env("ORDINATE_TLS", &folder);

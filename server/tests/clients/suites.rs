@@ -1,8 +1,10 @@
 //! Other people's tests.
 
-use crate::alone;
-use crate::cluster::{ORDINATE, free_address};
 use crate::peers;
+use crate::support::alone;
+use crate::support::cluster::{Cluster, ORDINATE, free_address};
+use std::net::SocketAddr;
+use std::path::Path;
 use std::process::Command;
 
 /// What runs of kazoo's suite by default: no waiting for timeouts. `scripts/kazoo-suite.sh` runs all of it.
@@ -81,5 +83,40 @@ fn the_java_client_and_curators_recipes_work() {
             assert!(verdict.ends_with("17 checks passed"), "{said}");
             println!("Java over {}: {verdict}", coordination.replace('\n', " "));
         }
+    });
+}
+
+/// Connects Curator to the first servers; it must come to know the others, as these.
+fn curator_comes_to_know(folder: &Path, servers: &[SocketAddr], wanted: &[String]) {
+    let servers: Vec<String> = servers.iter().map(ToString::to_string).collect();
+    let classes = format!("{0}/classes:{0}/jars/*", folder.display());
+    let command = ["-cp", &classes, "CurrentConfig", &servers.join(","), &wanted.join(",")];
+    let output = Command::new("java").args(command).output();
+    let output = output.expect("java runs, or its peers would not be there");
+    let said = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{said}\n{}", String::from_utf8_lossy(&output.stderr));
+    println!("Curator: {}", said.lines().last().unwrap_or_default());
+}
+
+// Curator reads the members at every connect: a line that Java refuses is an error that nobody handles, which ends programs.
+#[test]
+fn curator_learns_the_members_without_an_unhandled_error() {
+    alone(async {
+        let Some(folder) = peers::installed("java") else { return };
+        let coordination = "[coordination]\nengine = \"mason\"\nshards = 2";
+        let (_cluster, addresses) = peers::ordinate(coordination).await;
+        let listened: Vec<String> = addresses.iter().map(ToString::to_string).collect();
+        curator_comes_to_know(&folder, &addresses[..1], &listened);
+        // Where clients reach hosts by other names, those are told, and used for the next connection.
+        let mut cluster = Cluster::planned(3, coordination, "");
+        let addresses: Vec<SocketAddr> = (0..3).map(|host| cluster.listen(host, "ZOOKEEPER")).collect();
+        let outside: Vec<String> =
+            addresses.iter().map(|address| format!("localhost:{}", address.port())).collect();
+        for (host, address) in outside.iter().enumerate() {
+            cluster.set_environment(host, "ORDINATE_LISTEN__ZOOKEEPER_ADVERTISED", address);
+        }
+        cluster.launch_all();
+        cluster.until_ready().await;
+        curator_comes_to_know(&folder, &addresses[1..2], &outside);
     });
 }

@@ -1,7 +1,7 @@
 //! Trimmed segments go to an archive before they go: while hosts die, and while it is away.
 
-use crate::cluster::{Cluster, PATIENCE};
-use crate::{alone, http, number};
+use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::{alone, http, number};
 use ordinate_client::{CallError, Log, LogError, Rows};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -1,9 +1,9 @@
 //! Proxies and shards of the coordination service are added and removed while writers go on and hosts die; and it serves over any
 //! number of shards.
 
-use crate::alone;
-use crate::cluster::{Cluster, PATIENCE};
 use crate::ensemble::{check, start, stop, until_acknowledged, write_everywhere};
+use crate::support::alone;
+use crate::support::cluster::{Cluster, PATIENCE};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 

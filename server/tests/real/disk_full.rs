@@ -1,12 +1,18 @@
 //! Disks that fill up, and have room again.
 
-use crate::cluster::{Cluster, PATIENCE};
 use crate::failover::clients;
-use crate::http::{self, Answer};
 use crate::load::Load;
+use crate::support::alone;
+use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::http::{self, Answer};
+use crate::support::kafka;
+use crate::support::raw::Raw;
+use crate::support::zookeeper::{create_body, read_body, session, set_body};
+use coordination::wire::op;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread::Scope;
 use std::time::{Duration, Instant};
 
 /// A small file system that is gone when this is dropped.
@@ -30,7 +36,12 @@ impl Drop for Small {
 
 /// Three hosts, each with a small file system of its own; none where such cannot be mounted.
 pub async fn start_on_small_disks(settings: &str) -> Option<(Cluster, Vec<Small>)> {
-    let mut cluster = Cluster::planned(3, settings, "");
+    let cluster = Cluster::planned(3, settings, "");
+    launch_on_small_disks(cluster).await
+}
+
+/// The same of hosts that were planned.
+async fn launch_on_small_disks(mut cluster: Cluster) -> Option<(Cluster, Vec<Small>)> {
     let mounted: Option<Vec<Small>> = (0..3).map(|host| Small::mount(cluster.data_of(host))).collect();
     let Some(mounted) = mounted else {
         println!("SKIPPED: a small file system needs root and mount");
@@ -56,7 +67,7 @@ pub fn fill(folder: &Path) -> PathBuf {
 // A host that acknowledges what it could not write, stops for good, or loses what it had when the disk is full.
 #[test]
 fn full_disks_make_clients_wait_and_nothing_else() {
-    crate::alone(async {
+    alone(async {
         let Some((mut cluster, mounted)) = start_on_small_disks("").await else { return };
         let load = Load::start("full", clients(&cluster, 3));
         load.until_acknowledged(50, PATIENCE).await;
@@ -116,10 +127,22 @@ fn says_full(admin: SocketAddr) -> bool {
     page.lines().any(|line| line == "ordinate_disk_full 1")
 }
 
+/// Writes until the first two hosts say so: what is on its way then waits, and is answered when there is room.
+fn until_two_say_full<'a>(scope: &'a Scope<'a, '_>, admins: &[SocketAddr], cluster: &Cluster) {
+    let begun = Instant::now();
+    while !(says_full(admins[0]) && says_full(admins[1])) {
+        assert!(begun.elapsed() < PATIENCE, "no disk is full\n{}", cluster.logs());
+        for &admin in admins {
+            scope.spawn(move || http::ask(admin, "PUT", "/v1/kv/filler", &[b'x'; 60 << 10]));
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
+
 // Clients that wait ten seconds for each write, or cannot read what is there, are no better off than without a cluster.
 #[test]
 fn full_disks_refuse_writes_at_once_and_answer_reads() {
-    crate::alone(async {
+    alone(async {
         let services = "[sequence]\nspaces = [\"s\"]\n[log]\nspaces = 1\nspace_bytes = \"60MiB\"\n";
         let Some((cluster, mounted)) = start_on_small_disks(services).await else { return };
         let admins: Vec<SocketAddr> = cluster.hosts.iter().map(|host| host.admin).collect();
@@ -131,17 +154,8 @@ fn full_disks_refuse_writes_at_once_and_answer_reads() {
             assert_eq!(answer.code, 200, "{path}: {}", answer.text());
         }
         let fillers: Vec<PathBuf> = (0..2).map(|host| fill(&cluster.data_of(host))).collect();
-        let begun = Instant::now();
-        let filler = vec![b'x'; 60 << 10];
-        // Until both say so: what is on its way then waits, and is answered when there is room.
         std::thread::scope(|scope| {
-            while !(says_full(admins[0]) && says_full(admins[1])) {
-                assert!(begun.elapsed() < PATIENCE, "no disk is full\n{}", cluster.logs());
-                for admin in &admins {
-                    scope.spawn(|| http::ask(*admin, "PUT", "/v1/kv/filler", &filler));
-                }
-                std::thread::sleep(Duration::from_millis(50));
-            }
+            until_two_say_full(scope, &admins, &cluster);
             let full_at = Instant::now();
             let (mut longest_write, mut longest_read, mut steady) = (Duration::ZERO, Duration::ZERO, 0);
             while full_at.elapsed() < Duration::from_secs(4) {
@@ -194,6 +208,111 @@ fn full_disks_refuse_writes_at_once_and_answer_reads() {
             );
             assert!(longest_write < AT_ONCE && longest_read < AT_ONCE, "{longest_write:?} {longest_read:?}");
             assert_eq!(lines, (1, 1), "one line a minute\n{}", cluster.logs());
+            assert!(back < Duration::from_secs(2), "{back:?}");
+        });
+        drop(cluster);
+        drop(mounted);
+    });
+}
+
+/// A host as clients of ZooKeeper's and Kafka's protocols see it.
+struct Clients {
+    zookeeper: Raw,
+    kafka: kafka::Client,
+}
+
+const NODE: &str = "/there";
+const TOPIC: &str = "there";
+/// "Not executed, try again later": of ZooKeeper's protocol, and of Kafka's.
+const THROTTLED: i32 = -127;
+const NOT_ENOUGH_REPLICAS: i16 = 19;
+
+impl Clients {
+    /// The codes of a write by each, and how long the slower one took.
+    fn write(&mut self) -> ((i32, i16), Duration) {
+        let (mut took, entry) = (Duration::ZERO, kafka::record(b"again".to_vec()));
+        let mut timed = |begun: Instant| took = took.max(begun.elapsed());
+        let begun = Instant::now();
+        let set = self.zookeeper.call(op::SET_DATA, &set_body(NODE, b"again")).expect("its connection lives");
+        timed(begun);
+        let begun = Instant::now();
+        let produced = self.kafka.produce(TOPIC, &[entry]).expect("its connection lives");
+        timed(begun);
+        ((set.error, produced.0), took)
+    }
+
+    /// Reads what was written before the disks were full; how long the slower one took.
+    fn read(&mut self) -> Duration {
+        let begun = Instant::now();
+        let got = self.zookeeper.call(op::GET_DATA, &read_body(NODE, false)).expect("its connection lives");
+        assert_eq!(got.error, 0);
+        let of_zookeeper = begun.elapsed();
+        let begun = Instant::now();
+        let (code, records) = self.kafka.fetch(TOPIC).expect("its connection lives");
+        assert!(code == 0 && !records.is_empty(), "{code}, {} bytes", records.len());
+        of_zookeeper.max(begun.elapsed())
+    }
+}
+
+// Clients of other people's protocols that time out, and do not know whether their writes were made, or that cannot even read.
+#[test]
+fn full_disks_refuse_zookeepers_and_kafkas_writes_at_once() {
+    alone(async {
+        let services = "[coordination]\nengine = \"mason\"\nshards = 2\nproxies = 1\n\
+                        [log]\nspaces = 1\nproxies = 1\nspace_bytes = \"60MiB\"\n";
+        let mut cluster = Cluster::planned(3, services, "");
+        let mut listen = |key| (0..3).map(|host| cluster.listen(host, key)).collect::<Vec<SocketAddr>>();
+        let (zookeeper, kafka) = (listen("ZOOKEEPER"), listen("KAFKA"));
+        let Some((cluster, mounted)) = launch_on_small_disks(cluster).await else { return };
+        let connect = |host: usize| Clients {
+            zookeeper: session(zookeeper[host]),
+            kafka: kafka::Client::connect(kafka[host]),
+        };
+        let mut clients: Vec<Clients> = (0..3).map(connect).collect();
+        let made = clients[0].zookeeper.call(op::CREATE, &create_body(NODE, b"once", 0)).expect("it serves");
+        assert_eq!(made.error, 0);
+        let begun = Instant::now();
+        clients[0].kafka.metadata(TOPIC).expect("it serves");
+        for client in &mut clients {
+            while client.write().0 != (0, 0) {
+                assert!(begun.elapsed() < PATIENCE, "no topic\n{}", cluster.logs());
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        let admins: Vec<SocketAddr> = cluster.hosts.iter().map(|host| host.admin).collect();
+        let fillers: Vec<PathBuf> = (0..2).map(|host| fill(&cluster.data_of(host))).collect();
+        std::thread::scope(|scope| {
+            until_two_say_full(scope, &admins, &cluster);
+            let full_at = Instant::now();
+            let (mut longest_write, mut longest_read, mut rounds) = (Duration::ZERO, Duration::ZERO, 0);
+            while full_at.elapsed() < Duration::from_secs(4) {
+                for client in &mut clients {
+                    let (codes, took) = client.write();
+                    assert_eq!(codes, (THROTTLED, NOT_ENOUGH_REPLICAS), "after {:?}", full_at.elapsed());
+                    longest_write = longest_write.max(took);
+                    longest_read = longest_read.max(client.read());
+                }
+                rounds += 1;
+                std::thread::sleep(Duration::from_millis(40));
+            }
+            for filler in &fillers {
+                std::fs::remove_file(filler).expect("it was written");
+            }
+            let room_at = Instant::now();
+            for client in &mut clients {
+                while client.write().0 != (0, 0) {
+                    assert!(room_at.elapsed() < PATIENCE, "no writes again\n{}", cluster.logs());
+                    std::thread::sleep(Duration::from_millis(10));
+                }
+                client.read();
+            }
+            let back = room_at.elapsed();
+            println!(
+                "two of three disks full for 4 s, ZooKeeper's and Kafka's clients: {rounds} rounds of writes refused on \
+                 all hosts, the slowest in {longest_write:?}; reads answered, the slowest in {longest_read:?}; back \
+                 {back:?} after there was room"
+            );
+            assert!(longest_write < AT_ONCE && longest_read < AT_ONCE, "{longest_write:?} {longest_read:?}");
             assert!(back < Duration::from_secs(2), "{back:?}");
         });
         drop(cluster);

@@ -1,10 +1,11 @@
 //! The coordination service while hosts die and hang: writers of ZooKeeper's protocol on every host, each with a session of its
 //! own and an ephemeral node, move to another host when theirs is gone.
 
-use crate::alone;
-use crate::cluster::{Cluster, PATIENCE, free_address};
-use crate::raw::{Pass, Raw, Reply};
-use coordination::wire::{Acl, Identity, JuteInput, JuteOutput as _, op, write_acls};
+use crate::support::alone;
+use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::raw::{Pass, Raw, Reply};
+use crate::support::zookeeper::{create_body, read_body, set_body};
+use coordination::wire::{JuteInput, op};
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -55,22 +56,6 @@ fn path_of(writer: usize) -> String {
     format!("/writer-{writer}")
 }
 
-fn create(path: &str, flags: i32) -> Vec<u8> {
-    let mut body = Vec::new();
-    body.put_text(path);
-    body.put_buffer(Some(b"0"));
-    write_acls(&[Acl { permissions: 31, who: Identity::new("world", "anyone") }], &mut body);
-    body.put_i32(flags);
-    body
-}
-
-fn read(path: &str) -> Vec<u8> {
-    let mut body = Vec::new();
-    body.put_text(path);
-    body.push(0);
-    body
-}
-
 /// Writes 1, 2, 3, ... until stopped; what was sent when a connection broke may or may not be there.
 fn write_on(writer: usize, addresses: &[SocketAddr], shared: &Shared) {
     let (mut at, mut pass, mut number, mut seen, mut made) = (writer, Pass::default(), 0, 0, false);
@@ -89,8 +74,10 @@ fn write_on(writer: usize, addresses: &[SocketAddr], shared: &Shared) {
         let there =
             |reply: std::io::Result<Reply>| reply.is_ok_and(|it| it.error == 0 || it.error == NODE_EXISTS);
         made = made
-            || there(session.call(op::CREATE, &create(&path_of(writer), 0)))
-                && there(session.call(op::CREATE, &create(&format!("{}-alive", path_of(writer)), 1)));
+            || there(session.call(op::CREATE, &create_body(&path_of(writer), b"0", 0)))
+                && there(
+                    session.call(op::CREATE, &create_body(&format!("{}-alive", path_of(writer)), b"0", 1)),
+                );
         if !made {
             continue;
         }
@@ -101,10 +88,7 @@ fn write_on(writer: usize, addresses: &[SocketAddr], shared: &Shared) {
                 break;
             }
             number += 1;
-            let mut body = Vec::new();
-            body.put_text(&path_of(writer));
-            body.put_buffer(Some(number.to_string().as_bytes()));
-            body.put_i32(-1);
+            let body = set_body(&path_of(writer), number.to_string().as_bytes());
             let Ok(reply) = session.call(op::SET_DATA, &body) else { break };
             if reply.error != 0 {
                 break;
@@ -148,14 +132,7 @@ pub(crate) fn settings(shards: u16) -> String {
 }
 
 pub(crate) async fn start(shards: u16) -> (Cluster, Vec<SocketAddr>) {
-    let mut cluster = Cluster::planned(3, &settings(shards), "");
-    let addresses: Vec<SocketAddr> = (0..3).map(|_| free_address()).collect();
-    for (host, address) in addresses.iter().enumerate() {
-        cluster.set_environment(host, "ORDINATE_LISTEN__ZOOKEEPER", &address.to_string());
-    }
-    cluster.launch_all();
-    cluster.until_ready().await;
-    (cluster, addresses)
+    Cluster::serving("ZOOKEEPER", 3, &settings(shards)).await
 }
 
 /// What every writer was told is there, and every session that was used still owns its node.
@@ -163,14 +140,15 @@ pub(crate) fn check(addresses: &[SocketAddr], shared: &Shared) {
     let mut session =
         Raw::connect(addresses[0], &Pass::default(), SESSION_TIMEOUT, 0).expect("a host serves");
     for writer in 0..WRITERS {
-        let reply = session.call(op::GET_DATA, &read(&path_of(writer))).expect("a host serves");
+        let reply = session.call(op::GET_DATA, &read_body(&path_of(writer), false)).expect("a host serves");
         assert_eq!(reply.error, 0, "writer {writer}'s node is there");
         let data = JuteInput(&reply.body).buffer().ok().flatten().unwrap_or_default();
         let found: u64 = String::from_utf8_lossy(data).parse().expect("a number was written");
         let last = shared.last[writer].load(Ordering::Relaxed);
         assert!(found >= last, "writer {writer} was told that {last} is written, and {found} is there");
-        let alive =
-            session.call(op::EXISTS, &read(&format!("{}-alive", path_of(writer)))).expect("a host serves");
+        let alive = session
+            .call(op::EXISTS, &read_body(&format!("{}-alive", path_of(writer)), false))
+            .expect("a host serves");
         assert_eq!(alive.error, 0, "writer {writer}'s session lives, and its node is gone");
     }
     assert_eq!(shared.sessions_lost.load(Ordering::Relaxed), 0, "sessions that were used in time are gone");
@@ -230,8 +208,7 @@ fn a_dead_host_is_replaced_and_another_may_die() {
     alone(async {
         let (mut cluster, mut addresses) = start(4).await;
         let d = cluster.plan_host(true);
-        addresses.push(free_address());
-        cluster.set_environment(d, "ORDINATE_LISTEN__ZOOKEEPER", &addresses[d].to_string());
+        addresses.push(cluster.listen(d, "ZOOKEEPER"));
         let (shared, writers) = write_everywhere(&addresses);
         until_acknowledged(&shared, 300).await;
         cluster.kill(1);

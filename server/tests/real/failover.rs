@@ -1,7 +1,9 @@
 //! The loss of a leader under load: by `kill -9`, and by a hang.
 
-use crate::cluster::{Cluster, PATIENCE};
 use crate::load::Load;
+use crate::support::alone;
+use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::number;
 use ordinate_client::Client;
 use std::time::Duration;
 
@@ -67,30 +69,24 @@ async fn strike_leaders(
 // for long, and clients must find him.
 #[test]
 fn a_killed_leader_is_followed_at_once() {
-    let rounds = crate::number("ORDINATE_FAILOVERS", 5);
-    crate::alone(strike_leaders(
-        "kill -9 of the leader",
-        rounds,
-        KILL_GAP_MAX,
-        Cluster::kill,
-        Cluster::launch,
-    ));
+    let rounds = number("ORDINATE_FAILOVERS", 5);
+    alone(strike_leaders("kill -9 of the leader", rounds, KILL_GAP_MAX, Cluster::kill, Cluster::launch));
 }
 
 // A leader that hangs keeps its connections open and wakes up believing that it leads.
 #[test]
 fn a_hanging_leader_is_followed_soon() {
-    let rounds = crate::number("ORDINATE_FAILOVERS", 5);
+    let rounds = number("ORDINATE_FAILOVERS", 5);
     let pause = |cluster: &mut Cluster, host| cluster.signal(host, "-STOP");
     let resume = |cluster: &mut Cluster, host| cluster.signal(host, "-CONT");
-    crate::alone(strike_leaders("hang of the leader", rounds, HANG_GAP_MAX, pause, resume));
+    alone(strike_leaders("hang of the leader", rounds, HANG_GAP_MAX, pause, resume));
 }
 
 // A host that was started anew knows from its disk how much the others had told it of. It must not take those that have run all
 // the time for hosts that lost it: they would stop, one restart after the other.
 #[test]
 fn restarts_one_after_the_other_stop_nobody_else() {
-    crate::alone(async {
+    alone(async {
         let mut cluster = Cluster::start(3, "", "").await;
         let load = Load::start("restarts", clients(&cluster, CLIENTS));
         load.until_acknowledged(100, PATIENCE).await;

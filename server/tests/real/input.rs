@@ -1,8 +1,10 @@
 //! Bad files, bad folders, bad frames, slow readers, floods: each meets a clear error or a bound.
 
-use crate::cluster::{Cluster, PATIENCE, Refused, free_address};
 use crate::failover::clients;
 use crate::load::Load;
+use crate::support::alone;
+use crate::support::cluster::{Cluster, PATIENCE, Refused, free_address};
+use crate::support::number;
 use kernel::{FrameWriter, Rng};
 use ordinate_client::protocol;
 use parts::{Ballot, Sequence, SessionId, Slot};
@@ -59,7 +61,7 @@ fn set_journal_format(segment: &Path, format: u32) {
 // does not say what to do.
 #[test]
 fn bad_files_ports_and_folders_are_refused_in_so_many_words() {
-    crate::alone(async {
+    alone(async {
         let file = |settings: &str, places: &str| Cluster::planned(1, settings, places).refusal(0);
         let typo = file("\n[durability]\nakc = \"memory\"", "");
         assert_refused(
@@ -109,7 +111,7 @@ fn bad_files_ports_and_folders_are_refused_in_so_many_words() {
 // so on its own data.
 #[test]
 fn hosts_that_are_set_up_otherwise_take_no_part() {
-    crate::alone(async {
+    alone(async {
         let key = "ORDINATE_COORDINATION__SPREAD_LEVELS";
         let mut cluster = Cluster::planned(3, "\n[coordination]\nengine = \"mason\"\n", "");
         for host in 0..3 {
@@ -199,12 +201,12 @@ fn malformed(kind: u64, rng: &mut Rng) -> (Vec<u8>, bool) {
 // disturbs those who do nothing wrong.
 #[test]
 fn malformed_frames_close_their_connection_and_nothing_else() {
-    crate::alone(async {
+    alone(async {
         let mut cluster = Cluster::start(1, "", "").await;
         let load = Load::start("beside", clients(&cluster, 2));
         load.until_acknowledged(50, PATIENCE).await;
         let (native, before, begun) = (cluster.hosts[0].native, cluster.resident_bytes(0), load.now());
-        let count = crate::number("ORDINATE_MALFORMED", 10_000) as u64;
+        let count = number("ORDINATE_MALFORMED", 10_000_u64);
         let spoiled = tokio::task::spawn_blocking(move || {
             let mut rng = Rng::seeded(0x0bad_0bad);
             let mut closed = 0u64;
@@ -251,7 +253,7 @@ fn malformed_frames_close_their_connection_and_nothing_else() {
 // Requests larger than the limits: refused with a reason, not waited for, not executed.
 #[test]
 fn oversized_requests_are_refused() {
-    crate::alone(async {
+    alone(async {
         let cluster = Cluster::start(1, "", "").await;
         let client = &clients(&cluster, 1)[0];
         let large = client.put("large", vec![b'x'; 300 << 10]).await;
@@ -273,7 +275,7 @@ fn gauge(page: &str, name: &str) -> u64 {
 // Clients that ask for much and never read: what is written for them must be bounded, and others must go on.
 #[test]
 fn clients_that_never_read_cost_bounded_memory() {
-    crate::alone(async {
+    alone(async {
         let limits = "\n[limits]\nclient_backlog_bytes_max = \"1MiB\"\nbacklog_bytes_max = \"32MiB\"";
         let mut cluster = Cluster::start(1, limits, "").await;
         raise_descriptors();
@@ -284,7 +286,7 @@ fn clients_that_never_read_cost_bounded_memory() {
         let load = Load::start("beside", clients(&cluster, 2));
         load.until_acknowledged(50, PATIENCE).await;
         let (native, before, begun) = (cluster.hosts[0].native, cluster.resident_bytes(0), load.now());
-        let count = crate::number("ORDINATE_SLOW_CLIENTS", 1_000) as u64;
+        let count = number("ORDINATE_SLOW_CLIENTS", 1_000_u64);
         let asked = tokio::task::spawn_blocking(move || {
             let mut scan = Vec::new();
             kv::Query::Scan { start: b"big/", end: Some(b"big0"), limit: 8 }.encode(&mut scan);
@@ -378,9 +380,9 @@ fn refusal_of(stream: &mut TcpStream) -> Option<String> {
 // nothing is left of them.
 #[test]
 fn ten_thousand_connections_are_served_and_more_are_turned_away() {
-    crate::alone(async {
+    alone(async {
         let files = raise_descriptors();
-        let wanted = crate::number("ORDINATE_CONNECTIONS", 10_000);
+        let wanted = number("ORDINATE_CONNECTIONS", 10_000);
         // The host is another process with the same limit.
         let count = wanted.min(files.saturating_sub(600));
         if count < wanted {

@@ -1,7 +1,7 @@
 //! `ordinate inspect` on the directory of a host that serves, that has stopped, and on a copy with a flipped bit.
 
-use crate::alone;
-use crate::cluster::{Cluster, PATIENCE};
+use crate::support::alone;
+use crate::support::cluster::{Cluster, PATIENCE};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -99,7 +99,8 @@ fn a_host_without_its_newest_segment_or_of_an_old_copy_is_refused() {
     alone(async {
         let mut cluster = Cluster::start(3, "", "").await;
         let put = |cluster: &Cluster, key: String| {
-            let answer = crate::http::ask(cluster.hosts[0].admin, "PUT", &format!("/v1/kv/{key}"), b"value");
+            let answer =
+                crate::support::http::ask(cluster.hosts[0].admin, "PUT", &format!("/v1/kv/{key}"), b"value");
             assert_eq!(answer.expect("an answer").code, 200, "{key}");
         };
         (0..20).for_each(|key| put(&cluster, format!("old{key}")));
@@ -146,7 +147,8 @@ fn a_host_without_its_newest_segment_or_of_an_old_copy_is_refused() {
         cluster.launch(2);
         cluster.until_ready().await;
         for key in (0..20).map(|key| format!("new{key}")) {
-            let answer = crate::http::ask(cluster.hosts[2].admin, "GET", &format!("/v1/kv/{key}"), b"");
+            let answer =
+                crate::support::http::ask(cluster.hosts[2].admin, "GET", &format!("/v1/kv/{key}"), b"");
             assert_eq!(answer.expect("an answer").code, 200, "{key}");
         }
     });

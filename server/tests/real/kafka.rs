@@ -1,61 +1,18 @@
 //! Kafka's port: strangers at it, and what native clients and Kafka's make of each other's entries.
 
-use crate::cluster::{Cluster, free_address};
-use crate::{alone, http};
-use kafka::{Input, Output as _, Record, key, write_batch};
+use crate::support::cluster::Cluster;
+use crate::support::kafka::{Client, batch};
+use crate::support::{alone, http};
+use kafka::Record;
 use ordinate_client::{Log, Rows};
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::SocketAddr;
 use std::time::Duration;
 
 /// A host that serves Kafka's protocol.
 async fn start() -> (Cluster, SocketAddr) {
-    let mut cluster = Cluster::planned(1, "[log]\nspaces = 2", "");
-    let address = free_address();
-    cluster.set_environment(0, "ORDINATE_LISTEN__KAFKA", &address.to_string());
-    cluster.launch_all();
-    cluster.until_ready().await;
-    (cluster, address)
-}
-
-struct Client(TcpStream);
-
-impl Client {
-    fn connect(address: SocketAddr) -> Self {
-        let stream = TcpStream::connect(address).expect("it listens");
-        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
-        Self(stream)
-    }
-
-    /// Sends a request; the answer's body, or none if the connection is closed.
-    fn call(&mut self, api: i16, version: i16, body: &[u8]) -> Option<Input> {
-        let mut frame = Vec::new();
-        frame.put_i32(10 + body.len() as i32);
-        frame.put_i16(api);
-        frame.put_i16(version);
-        frame.put_i32(77);
-        frame.put_text(Some(""));
-        frame.extend_from_slice(body);
-        self.0.write_all(&frame).ok()?;
-        let mut length = [0; 4];
-        self.0.read_exact(&mut length).ok()?;
-        let mut answer = vec![0; u32::from_be_bytes(length) as usize];
-        self.0.read_exact(&mut answer).ok()?;
-        let mut input = Input(answer.into());
-        assert_eq!(input.i32(), Ok(77));
-        Some(input)
-    }
-
-    fn speaks(&mut self) -> bool {
-        self.call(key::API_VERSIONS, 0, b"").is_some_and(|mut answer| answer.i16() == Ok(0))
-    }
-
-    fn metadata(&mut self, topic: &str) -> Option<Input> {
-        let mut body = Vec::new();
-        body.put_count(1);
-        body.put_text(Some(topic));
-        self.call(key::METADATA, 1, &body)
-    }
+    let (cluster, addresses) = Cluster::serving("KAFKA", 1, "[log]\nspaces = 2").await;
+    (cluster, addresses[0])
 }
 
 fn closes(admin: SocketAddr, reason: &str) -> u64 {
@@ -118,45 +75,13 @@ fn native_and_kafka_clients_read_each_others_entries() {
             value: Some("from Kafka".into()),
             headers: Vec::new(),
         };
-        let (mut entry, mut rows, mut batch) = (Vec::new(), shared_log::Rows::default(), Vec::new());
+        let mut entry = Vec::new();
         record.write(&mut entry);
-        rows.push(&entry);
-        write_batch(0, &rows.into_bytes(), &mut batch);
-        let mut body = Vec::new();
-        body.put_text(None);
-        body.put_i16(1);
-        body.put_i32(10_000);
-        body.put_count(1);
-        body.put_text(Some("shared"));
-        body.put_count(1);
-        body.put_i32(0);
-        body.put_count(batch.len());
-        body.extend(batch);
-        let mut produced = client.call(key::PRODUCE, 3, &body).expect("it answers");
-        produced.take(4 + 8 + 4 + 4).expect("a partition");
-        assert_eq!((produced.i16(), produced.i64()), (Ok(0), Ok(1)));
+        assert_eq!(client.produce("shared", std::slice::from_ref(&entry)), Some((0, 1)));
         let page = log.read("shared", 0, 10, Duration::ZERO).await.expect("it can be read");
         assert_eq!(page.entries[0].as_ref(), b"from a native client");
         assert_eq!(Record::of(&page.entries[1].clone()), record);
-        let mut body = Vec::new();
-        for number in [-1, 0, 0, 1 << 20] {
-            body.put_i32(number);
-        }
-        body.push(0);
-        body.put_count(1);
-        body.put_text(Some("shared"));
-        body.put_count(1);
-        body.put_i32(0);
-        body.put_i64(0);
-        body.put_i32(1 << 20);
-        let mut fetched = client.call(key::FETCH, 4, &body).expect("it answers");
-        fetched.take(4 + 4 + 8 + 4 + 4 + 2 + 8 + 8 + 4).expect("a partition");
-        let records = fetched.bytes().expect("records").expect("records");
-        let mut expected = Vec::new();
-        let mut rows = shared_log::Rows::default();
-        rows.push(b"from a native client");
-        rows.push(&entry);
-        write_batch(0, &rows.into_bytes(), &mut expected);
-        assert_eq!(records, expected);
+        let expected = batch(&[b"from a native client".to_vec(), entry]);
+        assert_eq!(client.fetch("shared"), Some((0, expected)));
     });
 }

@@ -3,7 +3,7 @@
 use consistency::kv::{Expected, KvCall, KvHistory, KvReply, KvVerdict, OperationId};
 use consistency::{Process, Time, Value, Version};
 use kv::{Answer, Command};
-use ordinate_client::{CallError, Client, Expect, Level, Swap};
+use ordinate_client::{CallError, Client, Expect, Level, Swap, Versioned};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -272,9 +272,9 @@ impl One {
         let answer = answer.map(|swap| match swap {
             Swap::Done { version } => KvReply::written(Version(version)),
             Swap::Mismatch { found: None } => KvReply::absent(),
-            Swap::Mismatch { found: Some(found) } => {
-                self.seen = found.version;
-                KvReply::refused(Version(found.version))
+            Swap::Mismatch { found: Some(Versioned { version, .. }) } | Swap::MismatchAt { version } => {
+                self.seen = version;
+                KvReply::refused(Version(version))
             }
         });
         self.record(id, answer, swapped);

@@ -1,7 +1,7 @@
 //! The shared log while hosts die, and a file that goes in and comes out.
 
-use crate::cluster::{Cluster, ORDINATE, PATIENCE};
-use crate::{alone, http, number};
+use crate::support::cluster::{Cluster, ORDINATE, PATIENCE};
+use crate::support::{alone, http, number};
 use ordinate_client::{CallError, Log, LogError, Rows};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;

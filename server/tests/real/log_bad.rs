@@ -1,8 +1,8 @@
 //! What the log cannot take: each is told, and nothing that was acknowledged is lost by it.
 
-use crate::cluster::{Cluster, ORDINATE, PATIENCE};
 use crate::disk_full::{fill, start_on_small_disks};
-use crate::{alone, http};
+use crate::support::cluster::{Cluster, ORDINATE, PATIENCE};
+use crate::support::{alone, http};
 use ordinate_client::{CallError, Log, LogError, Rows};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;

@@ -1,7 +1,7 @@
 //! The log over CORFU', the baseline, while hosts die and come back, and what it says of that which it does not do.
 
-use crate::cluster::{Cluster, PATIENCE};
-use crate::{alone, http};
+use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::{alone, http};
 use ordinate_client::{CallError, Log, LogError, Rows};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};

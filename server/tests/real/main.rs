@@ -7,11 +7,9 @@
 
 mod archive;
 mod arranging;
-mod cluster;
 mod disk_full;
 mod ensemble;
 mod failover;
-mod http;
 mod input;
 mod inspect;
 mod kafka;
@@ -25,28 +23,12 @@ mod network;
 mod partition;
 mod placement;
 mod power_loss;
-#[allow(dead_code)]
-#[path = "../clients/raw.rs"]
-mod raw;
 mod sequence;
+#[allow(dead_code)]
+#[path = "../support/mod.rs"]
+mod support;
 mod tls;
 mod web;
 mod zk_verbs;
 mod zookeeper;
-
-use std::future::Future;
-use std::sync::{Mutex, PoisonError};
-
-static TURN: Mutex<()> = Mutex::new(());
-
-/// Runs one test, alone.
-fn alone<T>(test: impl Future<Output = T>) -> T {
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
-    runtime.expect("the system has threads").block_on(test)
-}
-
-/// A number from the environment.
-fn number(name: &str, default: usize) -> usize {
-    std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
-}
+mod zookeeper_secure;

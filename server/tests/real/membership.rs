@@ -1,9 +1,10 @@
 //! Hosts that come, go, are replaced, or come back without their disks, under load.
 
-use crate::cluster::{Cluster, PATIENCE};
 use crate::failover::clients;
-use crate::http;
 use crate::load::Load;
+use crate::support::alone;
+use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::http;
 use ordinate_client::{CallError, Client};
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ fn votes(cluster: &Cluster, host: usize) -> bool {
 // apart from each other.
 #[test]
 fn hosts_come_and_go_under_load() {
-    crate::alone(async {
+    alone(async {
         let mut cluster = Cluster::start(3, "", "").await;
         // In the end these know only hosts that left: what they ask then must not be waited for long.
         let founders =
@@ -88,7 +89,7 @@ fn hosts_come_and_go_under_load() {
 // founders only must be able to join under a leader that came later.
 #[test]
 fn joining_hosts_remember_it_and_are_handed_on() {
-    crate::alone(async {
+    alone(async {
         // Replacing a by d puts d among those who may lead.
         let places = "[[place]]\nrole = \"paxos.leader\"\non = [\"a\", \"b\"]\n";
         let mut cluster = Cluster::start(3, "", places).await;
@@ -135,7 +136,7 @@ fn joining_hosts_remember_it_and_are_handed_on() {
 // those who promised.
 #[test]
 fn a_wiped_host_does_not_vote_and_says_why() {
-    crate::alone(async {
+    alone(async {
         let mut cluster = Cluster::start(3, "", "").await;
         let load = Load::start("wiped", clients(&cluster, 3));
         load.until_acknowledged(60, PATIENCE).await;
@@ -173,7 +174,7 @@ fn a_wiped_host_does_not_vote_and_says_why() {
 // fault in the network; a host that left is dialled for ever.
 #[test]
 fn hosts_that_serve_no_clients_say_who_does() {
-    crate::alone(async {
+    alone(async {
         let places = "[[place]]\nrole = \"paxos.batcher\"\non = [\"a\", \"b\"]\n";
         let cluster = Cluster::start(3, "", places).await;
         let native = |host: usize| cluster.hosts[host].native.to_string();

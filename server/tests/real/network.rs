@@ -1,6 +1,6 @@
 //! Hosts in network namespaces of the test's own, which can be cut off from each other in either direction.
 
-use crate::cluster::Cluster;
+use crate::support::cluster::Cluster;
 use std::net::SocketAddr;
 use std::process::Command;
 

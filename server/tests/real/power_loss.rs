@@ -1,8 +1,10 @@
 //! All hosts lose power at once, again and again, on disks that lose, tear and reorder whatever was not synced.
 
-use crate::cluster::{Cluster, PATIENCE};
 use crate::failover::clients;
 use crate::load::Load;
+use crate::support::alone;
+use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::number;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -13,8 +15,8 @@ const WRITES_A_ROUND: usize = 120;
 // each loses an acknowledged write when all hosts restart from what is on their disks.
 #[test]
 fn nothing_acknowledged_is_lost_when_all_hosts_lose_power() {
-    crate::alone(async {
-        let rounds = crate::number("ORDINATE_ROUNDS", 5);
+    alone(async {
+        let rounds = number("ORDINATE_ROUNDS", 5);
         let mut cluster = Cluster::planned(3, "", "");
         let shim = cluster.folder.join("shim.so");
         let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/real/shim.c");

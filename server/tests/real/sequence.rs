@@ -1,9 +1,9 @@
 //! The bare sequence while hosts die: numbers are unique, agree between spaces, respect real time, and leave no gap that is
 //! not accounted for.
 
-use crate::alone;
-use crate::cluster::{Cluster, PATIENCE};
-use crate::http;
+use crate::support::alone;
+use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::http;
 use ordinate_client::{CallError, Sequence};
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,43 +1,26 @@
 //! TLS on every port but the admin port.
 
-use crate::cluster::{Cluster, ORDINATE, PATIENCE};
 use crate::load::Load;
+use crate::support::alone;
+use crate::support::cluster::{Cluster, PATIENCE};
 use ordinate_client::{Client, Level, Tls, TlsFiles};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
-use std::process::Command;
 use std::time::Duration;
 
 // Plaintext that is answered on a port of a cluster with TLS, hosts that cannot talk, or a client that trusts anybody.
 #[test]
 fn hosts_and_clients_speak_tls_and_plaintext_is_refused() {
-    crate::alone(async {
+    alone(async {
         let mut cluster = Cluster::planned(3, "", "");
-        let folder = cluster.folder.join("tls");
         // Clients dial a by its address in the cluster file, b by one that only a flag has told.
         for (host, last) in [(0, 3), (1, 2)] {
             cluster.hosts[host].native.set_ip([127, 0, 0, last].into());
         }
         cluster.hosts[0].peer.set_ip([127, 0, 0, 3].into());
         cluster.write_file();
-        for out in ["tls", "foreign"] {
-            let made = Command::new(ORDINATE)
-                .args(["tls", "init", "--san", "b=127.0.0.2", "--out"])
-                .arg(cluster.folder.join(out))
-                .arg("--config")
-                .arg(cluster.file_of(0))
-                .output();
-            assert!(made.is_ok_and(|output| output.status.success()), "ordinate tls init");
-        }
-        for host in 0..3 {
-            let name = cluster.hosts[host].name.clone();
-            for (key, file) in
-                [("CA", "ca.pem"), ("CERT", &format!("{name}.pem")), ("KEY", &format!("{name}.key"))]
-            {
-                let path = folder.join(file).display().to_string();
-                cluster.set_environment(host, &format!("ORDINATE_TLS__{key}"), &path);
-            }
-        }
+        let more = ["--san", "b=127.0.0.2"];
+        let (folder, foreign) = (cluster.use_tls(&more), cluster.make_certificates("foreign", &more));
         cluster.launch_all();
         cluster.until_ready().await;
         let load_tls = |folder: &std::path::Path| {
@@ -59,7 +42,7 @@ fn hosts_and_clients_speak_tls_and_plaintext_is_refused() {
         };
         let plain = refused(Client::connect(cluster.endpoints_from(0))).await;
         assert!(plain.is_err(), "a plaintext client was answered: {plain:?}");
-        let foreign = load_tls(&cluster.folder.join("foreign"));
+        let foreign = load_tls(&foreign);
         let foreign = refused(Client::connect_tls(cluster.endpoints_from(0), foreign)).await;
         assert!(foreign.is_err(), "a client with a foreign certificate was answered: {foreign:?}");
         let mut raw = TcpStream::connect(cluster.hosts[0].native).expect("it listens");

@@ -1,13 +1,14 @@
 //! The HTTP API as a stranger with a socket sees it.
 
-use crate::cluster::{Cluster, PATIENCE};
-use crate::http::{Answer, ask};
+use crate::support::alone;
+use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::http::{Answer, ask};
 use serde_json::json;
 
 // A status code that says "not executed" of a write that was, or JSON that a client library cannot read.
 #[test]
 fn the_http_api_answers_as_documented() {
-    crate::alone(async {
+    alone(async {
         let mut cluster = Cluster::start(3, "", "").await;
         let admin = cluster.hosts[0].admin;
         let call = |method: &str, path: &str, body: &str| -> Answer {

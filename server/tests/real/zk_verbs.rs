@@ -1,9 +1,10 @@
 //! `ordinate zk` against a real cluster.
 
-use crate::alone;
-use crate::cluster::{Cluster, ORDINATE, free_address};
-use crate::raw::{Pass, Raw};
-use crate::zookeeper::{cluster as new_cluster, create_body};
+use crate::support::alone;
+use crate::support::cluster::{Cluster, ORDINATE, free_address};
+use crate::support::raw::{Pass, Raw};
+use crate::support::zookeeper::create_body;
+use crate::zookeeper::cluster as new_cluster;
 use coordination::wire::op;
 use serde_json::Value;
 use std::net::SocketAddr;
@@ -65,7 +66,7 @@ fn several_changes_at_once_and_the_sessions() {
             held.push(raw);
         }
         // Another host's copy of the sessions may be a moment behind.
-        let deadline = std::time::Instant::now() + crate::cluster::PATIENCE;
+        let deadline = std::time::Instant::now() + crate::support::cluster::PATIENCE;
         loop {
             let listed = zk(&cluster, addresses[0], &["-o", "json", "sessions"]).await;
             let lines: Vec<Value> = said(&listed)

@@ -1,8 +1,9 @@
 //! Hostile clients at ZooKeeper's port: each meets an error or a bound, and nobody beside them notices.
 
-use crate::cluster::{Cluster, PATIENCE, free_address};
-use crate::raw::{Pass, Raw, word};
-use crate::{alone, number};
+use crate::support::cluster::Cluster;
+use crate::support::raw::{Pass, Raw, hello, word};
+use crate::support::zookeeper::{create_body, session, set_version_body};
+use crate::support::{alone, number};
 use coordination::wire::{JuteOutput, op};
 use kernel::Rng;
 use std::io::{Read as _, Write as _};
@@ -15,38 +16,7 @@ const COORDINATION: &str = "[coordination]\nengine = \"mason\"\nshards = 4";
 
 /// A cluster of three with four shards, and where its hosts serve ZooKeeper's protocol.
 pub async fn cluster(limits: &str) -> (Cluster, Vec<SocketAddr>) {
-    let mut cluster = Cluster::planned(3, &format!("{COORDINATION}\n{limits}"), "");
-    let addresses: Vec<SocketAddr> = (0..3).map(|_| free_address()).collect();
-    for (host, address) in addresses.iter().enumerate() {
-        cluster.set_environment(host, "ORDINATE_LISTEN__ZOOKEEPER", &address.to_string());
-    }
-    cluster.launch_all();
-    cluster.until_ready().await;
-    (cluster, addresses)
-}
-
-fn session(address: SocketAddr) -> Raw {
-    let deadline = Instant::now() + PATIENCE;
-    loop {
-        match Raw::connect(address, &Pass::default(), 30_000, 0) {
-            Ok(raw) => return raw,
-            Err(error) => assert!(Instant::now() < deadline, "no session: {error}"),
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
-/// The body of a create that lets everybody do everything.
-pub fn create_body(path: &str, data: &[u8], flags: i32) -> Vec<u8> {
-    let mut body = Vec::new();
-    body.put_text(path);
-    body.put_buffer(Some(data));
-    body.put_i32(1);
-    body.put_i32(31);
-    body.put_text("world");
-    body.put_text("anyone");
-    body.put_i32(flags);
-    body
+    Cluster::serving("ZOOKEEPER", 3, &format!("{COORDINATION}\n{limits}")).await
 }
 
 /// One who does nothing wrong: its session lives through everything, and its writes are answered.
@@ -66,10 +36,7 @@ impl Bystander {
 
     fn goes_on(&mut self, path: &str) {
         let began = Instant::now();
-        let mut body = Vec::new();
-        body.put_text(path);
-        body.put_buffer(Some(b"x"));
-        body.put_i32(self.written);
+        let body = set_version_body(path, b"x", self.written);
         let reply = self.raw.call(op::SET_DATA, &body).expect("its connection lives");
         assert_eq!(reply.error, 0, "its node is there, in the version that it wrote");
         self.written += 1;
@@ -152,14 +119,7 @@ fn malformed_packets_concern_only_their_senders() {
                 throw(addresses[0], &malformed(&mut rng));
                 thrown += 1;
             } else {
-                let mut bytes = Vec::new();
-                coordination::wire::frame(&mut bytes, |out| {
-                    out.put_i32(0);
-                    out.put_i64(0);
-                    out.put_i32(4000);
-                    out.put_i64(0);
-                    out.put_buffer(Some(&[0; 16]));
-                });
+                let mut bytes = hello(&Pass::default(), 4_000, 0);
                 let count = rng.between(1, 60);
                 (0..count).for_each(|_| bytes.extend(malformed(&mut rng)));
                 thrown += count as usize;

@@ -11,6 +11,8 @@ pub struct Store {
     pub(crate) table: Table,
     pub(crate) revision: u64,
     pub(crate) snapshot: Option<Snapshot>,
+    /// How large a value may be that a failed condition found and that is repeated. Of the batch at hand; no part of the state.
+    repeated_max: usize,
 }
 
 /// What a key held before a batch touched it.
@@ -22,7 +24,7 @@ struct Undo<'a> {
 impl Store {
     /// An empty store. `hash_seed` should differ from process to process; nothing observable depends on it.
     pub fn new(hash_seed: u64) -> Self {
-        Self { table: Table::new(hash_seed), revision: 0, snapshot: None }
+        Self { table: Table::new(hash_seed), revision: 0, snapshot: None, repeated_max: usize::MAX }
     }
 
     /// How many keys exist.
@@ -74,7 +76,7 @@ impl Store {
                     Expect::Value(value) => found.is_some_and(|(found, _)| found == *value),
                 };
                 match (holds, value) {
-                    (false, _) => reply.mismatch(found),
+                    (false, _) => reply.mismatch(found, self.repeated_max),
                     (true, Some(value)) => {
                         let (version, previous) = self.put(key, value);
                         reply.written(version, previous);
@@ -118,8 +120,8 @@ impl Store {
             }
             let answer_at = reply.0.len();
             self.execute(command, reply);
-            // Mismatch and invalid are the two ways to fail.
-            if matches!(reply.0[answer_at], 3 | 10) {
+            // A mismatch, told at length or briefly, and an invalid command are the ways to fail.
+            if matches!(reply.0[answer_at], 3 | 10 | 11) {
                 let answer = reply.0.split_off(answer_at);
                 reply.0.truncate(at);
                 reply.0.push(6);
@@ -205,6 +207,10 @@ impl StateMachine for Store {
         let touched: u64 =
             commands.filter_map(crate::operation::key_of_single).map(|key| self.table.touch(key)).sum();
         std::hint::black_box(touched);
+    }
+
+    fn repeat_at_most(&mut self, bytes: usize) {
+        self.repeated_max = bytes;
     }
 
     fn apply(&mut self, command: &[u8], response: &mut Vec<u8>) {
@@ -320,6 +326,34 @@ mod tests {
         };
         let Answer::Batch(answers) = store.apply_command(&passing) else { panic!("it must pass") };
         assert!(matches!(answers[1], Answer::Counted { number: -2, version: 3, previous: 2 }));
+    }
+
+    // A few bytes of commands that are each answered by a large value take all memory of every replica.
+    #[test]
+    fn large_values_are_not_repeated_unasked() {
+        let mut store = Store::new(1);
+        store.apply_command(&Command::Put { key: b"large", value: &[b'x'; 1_025] });
+        store.apply_command(&Command::Put { key: b"small", value: &[b'x'; 1_024] });
+        let failing =
+            |key: &'static [u8]| Command::CompareAndSet { key, expect: Expect::Absent, value: None };
+        let value = |bytes: usize, version| Versioned { value: vec![b'x'; bytes], version };
+        let large = Answer::Mismatch { found: Some(value(1_025, 1)) };
+        assert_eq!(store.apply_command(&failing(b"large")), large, "where nobody has said so");
+        store.repeat_at_most(1_024);
+        assert_eq!(store.apply_command(&failing(b"large")), Answer::MismatchAt { version: 1 });
+        let small = Answer::Mismatch { found: Some(value(1_024, 2)) };
+        assert_eq!(store.apply_command(&failing(b"small")), small);
+        let absent = Command::CompareAndSet { key: b"none", expect: Expect::Version(7), value: None };
+        assert_eq!(store.apply_command(&absent), Answer::Mismatch { found: None });
+        let revision = store.revision();
+        let put = Command::Put { key: b"new", value: b"1" };
+        let batch = store.apply_command(&Command::Batch { commands: vec![put, failing(b"large")] });
+        let brief = Box::new(Answer::MismatchAt { version: 1 });
+        assert_eq!(batch, Answer::BatchFailed { index: 1, answer: brief });
+        assert_eq!(store.revision(), revision, "nothing of the batch is left");
+        store.repeat_at_most(0);
+        assert_eq!(store.apply_command(&failing(b"small")), Answer::MismatchAt { version: 2 });
+        assert_eq!(store.apply_command(&absent), Answer::Mismatch { found: None });
     }
 
     // A scan that skips or repeats a key at a page's border loses data in every export.

@@ -2,6 +2,7 @@
 //!
 //! Integers are little-endian; a byte string is `length: u32 | bytes`. Tags are never reused.
 
+use kernel::bounds::{ANSWER_BYTES_MAX, PAGE_HEAD_BYTES};
 use std::fmt;
 
 /// The longest key, in bytes.
@@ -12,6 +13,15 @@ pub const VALUE_BYTES_MAX: usize = 1 << 20;
 pub const SCAN_BYTES_MAX: usize = 1 << 20;
 /// Commands of one atomic batch.
 const BATCH_MAX: usize = 10_000;
+/// The longest answer to a command that is no failed condition: tag and three numbers.
+const COMMAND_ANSWER_BYTES: usize = 25;
+
+const _: () = {
+    // The last item of a scan, or of many gets, may stand on the page as a whole.
+    let page = SCAN_BYTES_MAX + 2 * (KEY_BYTES_MAX + VALUE_BYTES_MAX) + PAGE_HEAD_BYTES;
+    assert!(page <= ANSWER_BYTES_MAX, "a page of a scan is an answer");
+    assert!(BATCH_MAX * COMMAND_ANSWER_BYTES + PAGE_HEAD_BYTES <= ANSWER_BYTES_MAX, "so is a batch's");
+};
 
 /// What a compare-and-set demands of the key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -125,6 +135,11 @@ pub enum Answer {
     Mismatch {
         /// What the key holds.
         found: Option<Versioned>,
+    },
+    /// The same, where what the key holds is too large to be repeated unasked.
+    MismatchAt {
+        /// The key's version.
+        version: u64,
     },
     /// Incremented.
     Counted {
@@ -402,9 +417,15 @@ impl<'o> Reply<'o> {
         self.numbers(2, &[version, previous]);
     }
 
-    pub(crate) fn mismatch(&mut self, found: Option<(&[u8], u64)>) {
-        self.0.push(3);
-        self.versioned(found);
+    /// What is found is repeated up to so many bytes.
+    pub(crate) fn mismatch(&mut self, found: Option<(&[u8], u64)>, repeated_max: usize) {
+        match found {
+            Some((value, version)) if value.len() > repeated_max => self.numbers(11, &[version]),
+            found => {
+                self.0.push(3);
+                self.versioned(found);
+            }
+        }
     }
 
     pub(crate) fn counted(&mut self, number: i64, version: u64, previous: u64) {
@@ -469,6 +490,7 @@ impl Answer {
                 let items = (0..count).map(|_| item(input)).collect::<Result<_, WireError>>()?;
                 Self::Page { items, next: input.option(Input::bytes)?.map(<[u8]>::to_vec) }
             }
+            11 => Self::MismatchAt { version: input.u64()? },
             10 => Self::Invalid(String::from_utf8_lossy(input.bytes()?).into_owned()),
             _ => return Err(WireError("answer")),
         })
@@ -486,6 +508,7 @@ impl Answer {
                 out.push(3);
                 pair(found, out);
             }
+            Self::MismatchAt { version } => Reply(out).numbers(11, &[*version]),
             Self::Counted { number, version, previous } => Reply(out).counted(*number, *version, *previous),
             Self::Batch(answers) => {
                 out.push(5);

@@ -1,12 +1,14 @@
 //! Takes the calls of one host's users: changes to the proxies, reads to this host's shards behind a barrier.
 //!
 //! A read asks every group how far its log has come (leaderless, see [`mason`]), and then this host's shard. One that waits for an
-//! entry registers at the shard and is asked again when something is appended.
+//! entry registers at the shard and is asked again when something is appended. Reads take turns (see `turns.rs`): one goes to its shard
+//! with as much room as answers had of late, and a shard that would answer more says how much.
 
 use crate::native::{Call, Native, Reply};
+use crate::turns::{TURN, Turns};
 use crate::wire::{Answer, Entries, List, LogStat, READ_BYTES_MAX, Request, Why, space_of};
-use kernel::client::Output;
-use kernel::client::Response;
+use kernel::bounds::ANSWER_BYTES_MAX;
+use kernel::client::{Output, Response};
 use kernel::{Bytes, Cx, Decode, Encode, Family, Instant, NodeId, Position, RequestId, Role};
 use mason::client::{BarrierPassed, ClientIn, ReadAnswers};
 use mason::proxy::Barrier;
@@ -20,6 +22,8 @@ kernel::timers! {
     pub enum GatewayTimer {
         /// Send again what has no answer, and end what has waited long enough.
         Tick,
+        /// Reads that have waited for their turn are asked for.
+        Turn,
     }
 }
 
@@ -49,8 +53,10 @@ pub struct Gateway {
     barriers: BTreeMap<u64, UnderWay>,
     /// Reads that wait for the barrier that is sent next.
     wanted: bool,
-    /// What goes to each shard when the burst ends.
-    queries: BTreeMap<Space, Vec<Query>>,
+    /// Reads that are to be asked for.
+    turns: Turns,
+    /// What goes to each shard when the burst ends, each with the largest answer that there is room for, in bytes.
+    queries: BTreeMap<Space, Vec<(Query, u64)>>,
     /// Spaces to which nothing is to be appended, and what waits for the archive there.
     overfull: BTreeMap<Space, u64>,
 }
@@ -85,12 +91,16 @@ struct Reading {
     /// When it is answered even if there is nothing.
     until: Instant,
     asked: Instant,
+    /// How large its answer is, in bytes, where a shard has said so.
+    needs: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
 enum State {
     /// Until this barrier has passed.
     Barred(u64),
+    /// For its turn.
+    Queued,
     /// For these spaces; what the others said.
     Asked(BTreeSet<Space>, Vec<LogStat>),
     /// For something to be appended.
@@ -113,6 +123,8 @@ const OUTSTANDING_BYTES_MAX: usize = 64 << 20;
 const WAIT_MS_MAX: u32 = 30_000;
 /// Logs of one answer.
 const LIST_MAX: u32 = 1_000;
+/// What an answer is taken for that has no entries in it.
+const SMALL_ANSWER_BYTES: usize = 1 << 10;
 
 impl Gateway {
     /// The gateway of a host.
@@ -129,6 +141,7 @@ impl Gateway {
             barrier: 0,
             barriers: BTreeMap::new(),
             wanted: false,
+            turns: Turns::new(),
             queries: BTreeMap::new(),
             overfull: BTreeMap::new(),
         }
@@ -217,6 +230,8 @@ impl Role for Gateway {
                 cx.set_timer(GatewayTimer::Tick, TICK);
                 self.ask_again(cx);
             }
+            // The end of the burst does the rest.
+            GatewayTimer::Turn => {}
         }
     }
 
@@ -240,9 +255,16 @@ impl Role for Gateway {
             self.barriers.insert(self.barrier, UnderWay { missing, asked: cx.now() });
             cx.multicast(self.routes.proxies.iter().copied(), Barrier { id: self.barrier });
         }
-        for (space, reads) in std::mem::take(&mut self.queries) {
+        while let Some(tag) = self.turns.next(cx.now()) {
+            self.send(tag);
+        }
+        if !self.turns.is_empty() {
+            cx.set_timer(GatewayTimer::Turn, TURN);
+        }
+        for (space, queries) in std::mem::take(&mut self.queries) {
             if let Some(&shard) = self.routes.shards.get(usize::from(space.0)) {
-                cx.send(shard, Read { at_least: Stamp(0), reads, spread: None, limits: None });
+                let (reads, limits) = queries.into_iter().unzip();
+                cx.send(shard, Read { at_least: Stamp(0), reads, spread: None, limits: Some(limits) });
             }
         }
     }
@@ -322,7 +344,8 @@ impl Gateway {
         self.next_read += 1;
         self.wanted = true;
         let state = State::Barred(self.barrier + 1);
-        self.reads.insert(self.next_read, Reading { asker, request, state, until, asked: cx.now() });
+        self.reads
+            .insert(self.next_read, Reading { asker, request, state, until, asked: cx.now(), needs: None });
         if kernel::planted!(C10) {
             self.ask(self.next_read, cx.now());
         }
@@ -345,8 +368,15 @@ impl Gateway {
         }
     }
 
-    /// Asks the shards that know.
+    /// The shards that know are asked when it has its turn.
     fn ask(&mut self, tag: u64, now: Instant) {
+        let Some(reading) = self.reads.get_mut(&tag) else { return };
+        reading.asked = now;
+        reading.state = State::Queued;
+        self.turns.push(tag);
+    }
+
+    fn send(&mut self, tag: u64) {
         let spaces = self.routes.shards.len() as u16;
         let Some(reading) = self.reads.get_mut(&tag) else { return };
         let asked: BTreeSet<Space> = match &reading.request {
@@ -357,20 +387,41 @@ impl Gateway {
             _ => (0..spaces).map(Space).collect(),
         };
         let body = Bytes::from(reading.request.encoded());
-        reading.asked = now;
+        // Other answers are of a bounded size, and small.
+        let is_of_entries = matches!(&reading.request, Request::Read(_) | Request::Recall(_));
+        let room = is_of_entries.then(|| reading.needs.unwrap_or(self.turns.expected()));
+        self.turns.spend(room.unwrap_or(SMALL_ANSWER_BYTES));
+        let limit = room.map_or(u64::MAX, |room| room as u64);
         for &space in &asked {
-            self.queries.entry(space).or_default().push(Query { tag, body: body.clone() });
+            self.queries.entry(space).or_default().push((Query { tag, body: body.clone() }, limit));
         }
         reading.state = State::Asked(asked, Vec::new());
     }
 
     fn on_read_answers(&mut self, message: ReadAnswers, cx: &mut Cx<'_, Self>) {
+        for (tag, bytes) in message.withheld.into_iter().flatten() {
+            let Some(reading) = self.reads.get_mut(&tag) else { continue };
+            if !matches!(reading.state, State::Asked(..)) {
+                continue;
+            }
+            let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(ANSWER_BYTES_MAX);
+            // There may be a little more by the time that it is asked for again; a second time it gets all that there may be.
+            reading.needs = Some(reading.needs.map_or(bytes + bytes / 8, |_| ANSWER_BYTES_MAX));
+            reading.state = State::Queued;
+            self.turns.learn(bytes);
+            self.turns.push_first(tag);
+            cx.mark("log.asked_again_with_room_for_the_answer");
+        }
         for answer in message.answers {
             let Some(reading) = self.reads.get_mut(&answer.tag) else { continue };
             // An answer that was given up and asked for again may come twice.
             let State::Asked(missing, logs) = &mut reading.state else { continue };
             if !missing.remove(&message.space) {
                 continue;
+            }
+            if matches!(&reading.request, Request::Read(_) | Request::Recall(_)) {
+                self.turns.learn(answer.body.len());
+                reading.needs = None;
             }
             let answered = Answer::decoded(&answer.body).unwrap_or(Answer::refused(Why::Malformed));
             let answered = match (answered, &reading.request) {
@@ -423,7 +474,7 @@ impl Gateway {
             }
         }
         let due = |reading: &Reading| match reading.state {
-            State::Barred(_) => false,
+            State::Barred(_) | State::Queued => false,
             State::Asked(..) => now.since(reading.asked) >= ASK_AGAIN_AFTER,
             State::Idle => now >= reading.until,
         };

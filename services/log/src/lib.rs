@@ -24,6 +24,7 @@ mod segment;
 mod shard;
 mod snapshot;
 mod storage;
+mod turns;
 mod wire;
 
 pub use gateway::{Gateway, Routes};

@@ -1,6 +1,7 @@
 //! What is asked of the logs, and what they answer.
 
 use crate::rows::{ROW_OVERHEAD, Rows};
+use kernel::bounds::{ANSWER_BYTES_MAX, PAGE_HEAD_BYTES};
 use kernel::{Bytes, Decode, DecodeError, Encode, Reader};
 use mason::Space;
 
@@ -14,6 +15,11 @@ pub const PARTS_MAX: usize = 64;
 pub const RETAIN_BYTES_MIN: u64 = 1 << 20;
 /// The most that one read returns, unless a single entry is larger.
 pub const READ_BYTES_MAX: u32 = 1 << 20;
+
+const _: () = assert!(
+    READ_BYTES_MAX as usize + APPEND_BYTES_MAX + PAGE_HEAD_BYTES <= ANSWER_BYTES_MAX,
+    "a page that ends with the largest entry is an answer"
+);
 /// The longest name of a group of readers, in bytes.
 pub const GROUP_BYTES_MAX: usize = 256;
 /// The longest note of a group about a log, in bytes.

@@ -1,4 +1,4 @@
-//! Taking connections in, within the limits of their port.
+//! Taking connections in, within the limits of their protocol.
 
 use super::backlog::Backlog;
 use super::output::Tally;
@@ -50,9 +50,11 @@ impl<F: Family> Clients<F> {
     }
 
     fn admit(&mut self, port: usize, stream: TcpStream, address: SocketAddr, outside: &mut Outside<'_>) {
-        let limits = &self.ports[port].limits;
-        let here = self.ports[port].per_address.get(&address.ip()).copied().unwrap_or(0);
-        if self.ports[port].connections >= limits.connections_max {
+        let front_end = self.ports[port].front_end;
+        let service = &self.services[front_end];
+        let limits = &service.limits;
+        let here = service.per_address.get(&address.ip()).copied().unwrap_or(0);
+        if service.connections >= limits.connections_max {
             return self.turn_away(port, stream, address, CloseReason::TOO_MANY, outside);
         }
         if here >= limits.connections_per_address_max {
@@ -73,14 +75,14 @@ impl<F: Family> Clients<F> {
         let place = self.fresh_place();
         let id = NodeId::new(self.me, Place(place));
         self.by_place.insert(place, index);
-        let port_state = &mut self.ports[port];
-        port_state.connections += 1;
-        *port_state.per_address.entry(address.ip()).or_insert(0) += 1;
-        port_state.greeting.push_back((outside.now + port_state.limits.handshake_within, index, id));
-        let session = port_state.front_end.open(id, address);
+        let service = &mut self.services[front_end];
+        service.connections += 1;
+        *service.per_address.entry(address.ip()).or_insert(0) += 1;
+        service.greeting.push_back((outside.now + service.limits.handshake_within, index, id));
+        let session = service.front_end.open(id, address);
         self.table[index.0] = Some(Client {
             id,
-            front_end: port,
+            front_end,
             address,
             socket,
             _descriptor: descriptor,
@@ -111,7 +113,8 @@ impl<F: Family> Clients<F> {
         outside: &mut Outside<'_>,
     ) {
         if self.ports[port].tls.is_none() {
-            let farewell = self.ports[port].front_end.refusal(reason);
+            let front_end = self.ports[port].front_end;
+            let farewell = self.services[front_end].front_end.refusal(reason);
             // Whoever is gone already need not be told.
             let _ = stream.write(&farewell).and_then(|_| stream.shutdown(Shutdown::Write));
         }

@@ -1,6 +1,6 @@
 //! The way out to clients: what waits for whom, who takes nothing, and who is cut off for it.
 
-use super::{Client, ClientIndex, Clients, Outside, give_back};
+use super::{BROKEN, Client, ClientIndex, Clients, Outside, give_back};
 use crate::front_end::{CloseReason, Room};
 use kernel::{Family, Instant};
 use std::time::Duration;
@@ -46,24 +46,24 @@ impl<F: Family> Client<F> {
 
 impl<F: Family> Clients<F> {
     pub(super) fn room_of(&self, front_end: usize) -> Room {
-        let port = &self.ports[front_end];
-        let left = port.limits.output_bytes_max_total.saturating_sub(port.held_bytes);
-        Room { of_client: port.limits.output_bytes_max, of_port: left }
+        let service = &self.services[front_end];
+        let left = service.limits.output_bytes_max_total.saturating_sub(service.held_bytes);
+        Room { of_client: service.limits.output_bytes_max, of_service: left }
     }
 
-    /// Tells the port what a client's buffers have become.
+    /// Tells the service what a client's buffers have become.
     pub(super) fn recount(&mut self, index: ClientIndex) {
         let Some(client) = &mut self.table[index.0] else { return };
-        let port = &mut self.ports[client.front_end];
+        let service = &mut self.services[client.front_end];
         let held = client.held_bytes();
-        port.held_bytes = port.held_bytes + held - client.counted_bytes;
+        service.held_bytes = service.held_bytes + held - client.counted_bytes;
         client.counted_bytes = held;
     }
 
     pub(super) fn enforce_output_bounds(&mut self, index: ClientIndex, outside: &mut Outside<'_>) {
         let Some(client) = &self.table[index.0] else { return };
-        let port = client.front_end;
-        let limits = self.ports[port].limits;
+        let front_end = client.front_end;
+        let limits = self.services[front_end].limits;
         let too_slow = |client: &Client<F>| client.unsent_bytes() > client.bound(limits.output_bytes_max);
         if too_slow(client) {
             self.write_out(index, outside);
@@ -71,20 +71,20 @@ impl<F: Family> Clients<F> {
                 self.close(index, TOO_SLOW, outside);
             }
         }
-        if self.ports[port].held_bytes > limits.output_bytes_max_total {
+        if self.services[front_end].held_bytes > limits.output_bytes_max_total {
             self.flush(outside);
-            while self.ports[port].held_bytes > limits.output_bytes_max_total {
+            while self.services[front_end].held_bytes > limits.output_bytes_max_total {
                 // Who holds much and has taken nothing for the longest; readers of large answers take some all the time.
                 let rank = |client: &Client<F>| {
                     let (held, waits) = (client.held_bytes(), outside.now.since(client.tally.moved_at));
                     let steps = waits.as_millis() / RANKED_BY.as_millis();
                     (held > HELD_RANKED_BYTES, steps, held)
                 };
-                let of_port = self.table.iter().enumerate().filter_map(|(index, client)| {
-                    let client = client.as_ref().filter(|client| client.front_end == port)?;
+                let of_service = self.table.iter().enumerate().filter_map(|(index, client)| {
+                    let client = client.as_ref().filter(|client| client.front_end == front_end)?;
                     Some((rank(client), index))
                 });
-                let Some((_, slowest)) = of_port.max() else { return };
+                let Some((_, slowest)) = of_service.max() else { return };
                 self.close(ClientIndex(slowest), TOO_SLOW, outside);
             }
         }
@@ -122,7 +122,7 @@ impl<F: Family> Clients<F> {
             give_back(&mut self.pool, std::mem::take(&mut client.output));
         }
         let Ok((taken, all)) = outcome else {
-            return self.close(index, CloseReason("connection broken"), outside);
+            return self.close(index, BROKEN, outside);
         };
         outside.metrics.bytes_out += taken as u64;
         let tally = &mut client.tally;
@@ -144,7 +144,7 @@ impl<F: Family> Clients<F> {
         if !all {
             self.look_at.get_or_insert(outside.now + LOOK_EVERY);
         }
-        let limits = &self.ports[client.front_end].limits;
+        let limits = &self.services[client.front_end].limits;
         let may_read = !client.flags.paused && client.unsent_bytes() <= limits.output_bytes_max / 4;
         if may_read && client.readable && !client.listed {
             client.listed = true;
@@ -164,7 +164,7 @@ impl<F: Family> Clients<F> {
                 continue;
             };
             self.look_at = Some(outside.now + LOOK_EVERY);
-            let limit = self.ports[client.front_end].limits.unread_for_max;
+            let limit = self.services[client.front_end].limits.unread_for_max;
             if outside.now.since(client.tally.moved_at) >= limit {
                 self.close(index, UNREAD, outside);
             }

@@ -231,7 +231,7 @@ impl<S: Shard> ShardServer<S> {
         }
     }
 
-    /// An answer that is larger than its reader has room for is not copied: the reader asks again when it has.
+    /// An answer that is larger than its reader has room for is not copied, and not made where its size is known: the reader asks again when it has.
     fn answer(&mut self, waiting: Waiting, cx: &mut Cx<'_, Self>) {
         let Waiting { reader, reads, limits, .. } = waiting;
         let (mut answers, mut withheld) = (Vec::with_capacity(reads.len()), Vec::new());
@@ -239,6 +239,11 @@ impl<S: Shard> ShardServer<S> {
         let limits = limits.into_iter().chain(std::iter::repeat(u64::MAX));
         for (query, limit) in reads.into_iter().zip(limits) {
             self.scratch.clear();
+            let known = if limit < u64::MAX { self.service.answer_bytes(&query.body) } else { None };
+            if let Some(bytes) = known.filter(|&bytes| bytes as u64 > limit) {
+                withheld.push((query.tag, bytes as u64));
+                continue;
+            }
             match self.service.read(reader, &query.body, &mut self.scratch) {
                 None if self.scratch.len() as u64 > limit => {
                     withheld.push((query.tag, self.scratch.len() as u64));

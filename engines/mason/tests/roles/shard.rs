@@ -42,6 +42,10 @@ impl Shard for Diary {
         None
     }
 
+    fn answer_bytes(&self, query: &[u8]) -> Option<usize> {
+        Some(query.len() + self.text.len())
+    }
+
     fn forget_reader(&mut self, _reader: NodeId) {
         self.reader = None;
     }
@@ -248,6 +252,27 @@ fn inputs_are_sent_again_in_pages() {
     }
     assert_eq!(late.role.next(), Number(1_001));
     assert!((3..=8).contains(&pages), "{pages} pages of 256 KiB for about 1 MiB");
+}
+
+// An answer that is made, only to be found too large, costs as much as one that is sent: readers who take nothing had shards copy all day.
+#[test]
+fn an_answer_that_there_is_no_room_for_is_not_made() {
+    let mut bench = shard();
+    let read = |limit| Read {
+        at_least: Stamp(0),
+        reads: vec![Query { tag: 1, body: Bytes::from_static(b"how much?") }],
+        spread: None,
+        limits: Some(vec![limit]),
+    };
+    let answers = |answers, withheld| {
+        let (space, executed) = (Space(0), Stamp(0));
+        one(gateway(2), ReadAnswers { space, executed, answers, refused: None, withheld })
+    };
+    assert_eq!(sends(&bench.burst(gateway(2), read(8))), answers(vec![], Some(vec![(1, 9)])));
+    assert_eq!(bench.role.service().reader, None, "it was not even looked at");
+    let answer = ReadAnswer { tag: 1, body: Bytes::from_static(b"how much?") };
+    assert_eq!(sends(&bench.burst(gateway(2), read(9))), answers(vec![answer], None));
+    assert_eq!(bench.role.service().reader, Some(gateway(2)));
 }
 
 // A read that is answered before what it must see is executed is stale.

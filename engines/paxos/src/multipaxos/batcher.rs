@@ -5,7 +5,7 @@ mod reads;
 use super::{Message, Paxos, Pulse, client, leader, replica};
 use crate::configuration::{Configuration, Configurations};
 use crate::parameters::Parameters;
-use crate::value::{Batch, BatchId, COMMAND_HEAD_BYTES, Commands, Group, GroupKind, Level, Value};
+use crate::value::{Batch, BatchId, COMMAND_HEAD_BYTES, Commands, Group, GroupKind, Level, Rules, Value};
 use kernel::bounds::{BATCH_HEAD_BYTES, VALUE_BYTES_MAX};
 use kernel::{Cx, Encode, Instant, NodeId, Position, Role, planted};
 use parts::{Ballot, Sequence, SessionId, Set, Slot, Tally};
@@ -117,19 +117,26 @@ impl OpenBatch {
     /// The batch's encoding, and the names of its groups.
     fn close(self, id: BatchId, unbatcher: NodeId) -> (Vec<u8>, Vec<GroupName>) {
         let mut batch = Vec::with_capacity(self.groups.len() + BATCH_HEAD_BYTES);
-        Batch { id, unbatcher, groups: Vec::new() }.encode(&mut batch);
+        let rules = Some(Rules::BRIEF);
+        Batch { id, unbatcher, groups: Vec::new(), rules }.encode(&mut batch);
         // The groups are encoded already: put their count in place of the empty row's, and the row behind it.
+        let behind = batch.split_off(batch.len() - rules.encoded().len());
         let count_at = batch.len() - 4;
         batch[count_at..].copy_from_slice(&(self.names.len() as u32).to_le_bytes());
         batch.extend_from_slice(&self.groups);
+        batch.extend_from_slice(&behind);
         (batch, self.names)
     }
 }
 
 /// What a group adds to its commands, at most.
 const GROUP_HEAD_BYTES: usize = 40;
-const _: () =
-    assert!(GROUP_HEAD_BYTES + 28 <= BATCH_HEAD_BYTES, "a batch's head, and that of its only group");
+/// What follows the groups.
+const RULES_BYTES: usize = 9;
+const _: () = assert!(
+    GROUP_HEAD_BYTES + 28 + RULES_BYTES <= BATCH_HEAD_BYTES,
+    "a batch's head, and that of its only group"
+);
 
 /// Reads of one level that go to a replica with the next flush.
 #[derive(Clone, Debug, Default)]

@@ -305,6 +305,7 @@ fn a_leader_stays_within_its_window() {
             id: paxos::BatchId { batcher: node(1, BATCHER), number },
             unbatcher: node(1, UNBATCHER),
             groups: Vec::new(),
+            rules: None,
         };
         let propose =
             leader::Propose { value: Value::batch(kernel::Encode::encoded(&batch)).expect("it is small") };

@@ -3,7 +3,8 @@
 use super::*;
 use kernel::{DecodeError, SnapshotStep, StateMachine};
 use paxos::multipaxos::replica::{self, ReadGroup, Replica, ReplicaIn, ReplicaTimer};
-use paxos::{Batch, BatchId};
+use paxos::multipaxos::unbatcher::UnbatcherIn;
+use paxos::{Batch, BatchId, Group, GroupKind, KEPT_ANSWERS_BYTES_MAX, Message, REPEATED_BYTES_MAX, Rules};
 
 /// Answers how many commands it has executed.
 #[derive(Debug, Default)]
@@ -50,7 +51,7 @@ pub(super) fn replica() -> Table<Replica<Counter>> {
 
 pub(super) fn batch(number: u64) -> Value {
     let id = BatchId { batcher: node(1, BATCHER), number };
-    let batch = Batch { id, unbatcher: node(1, UNBATCHER), groups: Vec::new() };
+    let batch = Batch { id, unbatcher: node(1, UNBATCHER), groups: Vec::new(), rules: None };
     Value::batch(kernel::Encode::encoded(&batch)).expect("it is small")
 }
 
@@ -69,6 +70,84 @@ fn a_replica_executes_in_order_and_once() {
     assert_eq!(sends(&did).len(), 2, "the clients of this host are answered from here");
     assert!(sends(&bench.hear(node(1, PROXY), chosen(0, 1, Some(batch(7))))).is_empty());
     assert_eq!(bench.role.executed(), Slot(2));
+}
+
+/// Repeats what is stored, 40,000 bytes, as far as it may.
+struct Repeats(usize);
+
+impl StateMachine for Repeats {
+    fn repeat_at_most(&mut self, bytes: usize) {
+        self.0 = bytes;
+    }
+
+    fn apply(&mut self, _command: &[u8], response: &mut Vec<u8>) {
+        response.resize(self.0.min(40_000), b'x');
+    }
+
+    fn query(&self, _query: &[u8], _response: &mut Vec<u8>) {}
+
+    fn begin_snapshot(&mut self) {}
+
+    fn snapshot_step(&mut self, _budget: usize, _chunk: &mut Vec<u8>) -> SnapshotStep {
+        SnapshotStep::Done
+    }
+
+    fn reset(&mut self) {}
+
+    fn install(&mut self, _chunk: &[u8]) -> Result<(), DecodeError> {
+        Ok(())
+    }
+
+    fn digest(&self) -> u64 {
+        0
+    }
+}
+
+// Rules that hold from a restart on, and not from a slot on, have replicas answer one log differently; rules that do not count what is
+// kept leave the memory of all replicas to any client.
+#[test]
+fn a_batch_is_answered_by_its_own_rules() {
+    let replica = Replica::new(Parameters::default(), configurations(1), Repeats(usize::MAX));
+    let mut bench = Table::new(replica, node(1, REPLICA));
+    bench.hear(node(1, ACCEPTOR), replica::Resumed { from: Slot(0), values: Vec::new() });
+    let mut slot = 0;
+    let mut answered = |rules, sequences: std::ops::Range<u64>| {
+        let mut row = Vec::new();
+        sequences.for_each(|sequence| Commands::push(&mut row, Sequence(sequence), b"swap"));
+        let commands = Commands::from_row(row);
+        let kind = if slot == 0 { GroupKind::Open } else { GroupKind::Execute };
+        let group = Group {
+            client: node(9, CLIENT),
+            session: SessionId(4),
+            acknowledged: Sequence(0),
+            kind,
+            commands,
+        };
+        let id = BatchId { batcher: node(1, BATCHER), number: slot };
+        let batch = Batch { id, unbatcher: node(1, UNBATCHER), groups: vec![group], rules };
+        let value = Value::batch(kernel::Encode::encoded(&batch)).expect("it is small");
+        let did = bench.hear(node(1, PROXY), chosen(slot, 1, Some(value)));
+        slot += 1;
+        let mut bytes = Vec::new();
+        for (_, message) in sends(&did) {
+            if let Message::Unbatcher(UnbatcherIn::Results(results)) = message {
+                let rows = results.replies.iter().flat_map(|reply| reply.results.iter().collect::<Vec<_>>());
+                bytes.extend(rows.map(|answer| answer.bytes.len()));
+            }
+        }
+        bytes
+    };
+    answered(None, 0..0);
+    assert_eq!(answered(None, 0..2), [40_000, 40_000], "of a version that had no rules");
+    assert_eq!(answered(Some(Rules::BRIEF), 2..4), [REPEATED_BYTES_MAX, REPEATED_BYTES_MAX]);
+    assert_eq!(answered(None, 4..5), [40_000], "the rules are the batch's");
+    let many = KEPT_ANSWERS_BYTES_MAX as u64 / 40_000;
+    answered(None, 5..5 + many);
+    assert_eq!(
+        answered(Some(Rules::BRIEF), 5 + many..6 + many),
+        [0],
+        "the answers that are kept are too many"
+    );
 }
 
 // A vote of an older ballot may have lost; only one of the ballot that won, or a later one, is the chosen value.
@@ -176,7 +255,7 @@ fn a_replica_that_most_others_contradict_stops() {
 #[test]
 fn batches_proposed_in_step_fall_to_every_replica_in_turn() {
     let id = BatchId { batcher: node(8, BATCHER), number: 1 };
-    let abroad = Batch { id, unbatcher: node(8, UNBATCHER), groups: Vec::new() };
+    let abroad = Batch { id, unbatcher: node(8, UNBATCHER), groups: Vec::new(), rules: None };
     let abroad = Value::batch(kernel::Encode::encoded(&abroad)).expect("it is small");
     for stride in 1..=6 {
         let mut bench = replica();

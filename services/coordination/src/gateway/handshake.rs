@@ -53,7 +53,7 @@ impl Gateway {
         let work = if last_zxid > self.highest {
             // Nobody here has heard of it yet: ask everybody before calling the client a liar.
             let parts = choice::everywhere(&self.settings.placement, &Query::Sizes.written().into());
-            let barrier = self.reads.want_barrier(node);
+            let barrier = self.barriers.want(node);
             let purpose = Purpose::Greeting { last_zxid, hello };
             let spread = self.marks.spread().version;
             Work::Read(Box::new(Read::new(purpose, parts, barrier, self.reads.last_watch(), spread)))

@@ -18,8 +18,11 @@
 //! **Order within a session.** Requests go on their way in the order they came; a read waits until the writes before it are
 //! answered, a write until the reads before it are. What comes back waits for its turn in `release.rs`.
 
+mod answers;
+mod barriers;
 mod choice;
 mod connection;
+mod dispatch;
 mod dump;
 mod facts;
 mod handshake;
@@ -42,6 +45,7 @@ pub use facts::{HostCall, HostFacts};
 pub use metrics::{Metrics, Sizes};
 pub use settings::{Consistency, Routes, Settings};
 
+use crate::gateway::barriers::Barriers;
 use crate::gateway::connection::EntrySeq;
 use crate::gateway::connection::{Connection, Stage, Work};
 use crate::gateway::marks::Marks;
@@ -101,6 +105,7 @@ pub struct Gateway {
     connections: BTreeMap<NodeId, Connection>,
     outbox: Outbox<Asker>,
     reads: Reads,
+    barriers: Barriers,
     quotas: Quotas,
     watchers: Watchers,
     useless: Useless,
@@ -150,6 +155,7 @@ impl Gateway {
             connections: BTreeMap::new(),
             outbox,
             reads: Reads::new(),
+            barriers: Barriers::new(),
             quotas: Quotas::default(),
             watchers: Watchers::default(),
             useless: Useless::default(),

@@ -282,7 +282,7 @@ fn assemble(read: &Read, quotas: &Quotas) -> Option<Reply> {
         Purpose::SetWatches { .. } => {
             let mut missed = Vec::new();
             for answer in answers {
-                missed.extend(super::reads::missed(&answer.body).ok()?);
+                missed.extend(super::answers::missed(&answer.body).ok()?);
             }
             missed.sort();
             missed.dedup();

@@ -14,13 +14,17 @@ use std::time::Duration;
 /// Requests taken from all connections in one turn, and from one of them.
 const TURN_REQUESTS_MAX: usize = 2_000;
 const TURN_REQUESTS_OF_ONE_MAX: usize = 200;
-/// Answers that all connections may ask for in one turn, in bytes.
-const TURN_BYTES_MAX: usize = 4 << 20;
+/// Answers that all connections may ask for in one turn, in bytes: they are copied from the tree to sockets before anybody else has a turn,
+/// and who waits for a write waits for several of them.
+const TURN_BYTES_MAX: usize = 1 << 20;
 /// Until the next turn.
 pub(crate) const TURN: Duration = Duration::from_millis(1);
-/// Writes of one connection that are not answered, in bytes; and of all.
-const WRITE_BYTES_MAX: usize = 4 << 20;
+/// Writes of one connection that are not answered, in bytes, beside the last; and of all. What is under way goes to the disks before what others
+/// write.
+const WRITE_BYTES_MAX: usize = 1 << 20;
 const WRITE_BYTES_MAX_TOTAL: usize = 64 << 20;
+/// Where more than so much of all is not answered, a connection has one write under way.
+const WRITE_BYTES_PIPELINED: usize = 2 << 20;
 /// Whole requests of one connection that are not looked at yet, in bytes.
 const INPUT_BYTES_MAX: usize = 64 << 10;
 /// While others wait for room, who has taken nothing for so long loses what is kept for it.
@@ -207,6 +211,7 @@ impl Gateway {
         connection.queue.len() >= self.settings.outstanding_max
             || self.outbox.longest() >= self.settings.window_max
             || connection.write_bytes >= WRITE_BYTES_MAX
+            || (connection.write_bytes > 0 && self.write_bytes >= WRITE_BYTES_PIPELINED)
             || self.write_bytes >= WRITE_BYTES_MAX_TOTAL
     }
 

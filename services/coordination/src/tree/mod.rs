@@ -239,6 +239,10 @@ impl mason::Shard for Znodes {
         None
     }
 
+    fn answer_bytes(&self, query: &[u8]) -> Option<usize> {
+        self.size_of_answer(query)
+    }
+
     fn forget_reader(&mut self, reader: NodeId) {
         self.watches.forget_reader(reader);
     }

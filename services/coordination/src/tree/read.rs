@@ -10,6 +10,10 @@ use crate::wire::{
 };
 use kernel::NodeId;
 
+/// What an answer begins with: what it shows, and a code.
+const HEAD_BYTES: usize = 12;
+const STAT_BYTES: usize = 68;
+
 /// The content of an answer: what it shows (0: depends on the whole shard), a code, a body.
 fn refuse(code: Code, out: &mut Vec<u8>) {
     out.put_u64(0);
@@ -118,6 +122,19 @@ impl Znodes {
         Code::Ok
     }
 
+    /// The size of the answer to a question for one node, which may be large; none where it is refused, or is another question.
+    pub(crate) fn size_of_answer(&self, query: &[u8]) -> Option<usize> {
+        let Ok(Query::Node { caller, opcode, path, .. }) = Query::read(query) else { return None };
+        let (node, _) = self.readable(&caller, opcode, path).ok()?;
+        let body = match opcode {
+            op::GET_DATA => 4 + node.data().map_or(0, <[u8]>::len) + STAT_BYTES,
+            op::GET_CHILDREN => children_bytes(node),
+            op::GET_CHILDREN2 => children_bytes(node) + STAT_BYTES,
+            _ => return None,
+        };
+        Some(HEAD_BYTES + body)
+    }
+
     fn readable(&self, caller: &Caller<'_>, opcode: i32, path: &str) -> Result<(&Node, Meta), Code> {
         // ZooKeeper looks at no other path before it looks for the node.
         if opcode == op::EXISTS && path.contains('\0') {
@@ -210,6 +227,12 @@ fn write_children(node: &Node, out: &mut Vec<u8>) {
     let names = node.directory.as_deref().map(|directory| &directory.names);
     out.put_count(names.map_or(0, |names| names.len() as usize));
     names.into_iter().flat_map(|names| names.iter()).for_each(|name| out.put_text(name));
+}
+
+/// What [`write_children`] appends.
+fn children_bytes(node: &Node) -> usize {
+    let names = node.directory.as_deref().map(|directory| &directory.names);
+    4 + names.into_iter().flat_map(|names| names.iter()).map(|name| 4 + name.len()).sum::<usize>()
 }
 
 /// What those see of a list who may not change it.

@@ -463,6 +463,11 @@ impl Cluster {
         let Some(Asked { reader, reads, .. }) = server.reads.pop_front() else { return };
         let (mut answers, mut withheld) = (Vec::new(), Vec::new());
         for (query, limit) in reads {
+            if let Some(bytes) = server.znodes.answer_bytes(&query.body).filter(|&bytes| bytes as u64 > limit)
+            {
+                withheld.push((query.tag, bytes as u64));
+                continue;
+            }
             let mut body = Vec::new();
             server.znodes.read(reader, &query.body, &mut body);
             if body.len() as u64 > limit {

@@ -117,7 +117,14 @@ impl Shards {
     pub(crate) fn read_as(&mut self, reader: NodeId, path: &str, query: &Query<'_>) -> (i32, Vec<u8>) {
         let space = self.placement.space_of(path);
         let mut out = Vec::new();
-        self.shards[usize::from(space.0)].read(reader, &query.written(), &mut out);
+        let (shard, query) = (&mut self.shards[usize::from(space.0)], query.written());
+        let known = shard.answer_bytes(&query);
+        shard.read(reader, &query, &mut out);
+        assert!(
+            known.is_none_or(|bytes| bytes == out.len()),
+            "{known:?} of {} bytes were foretold",
+            out.len()
+        );
         let code = JuteInput(&out[8..]).i32().expect("every answer has a code");
         (code, out.split_off(12))
     }

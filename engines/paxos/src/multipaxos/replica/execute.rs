@@ -3,7 +3,7 @@
 use super::{Chosen, Entry, READ_BYTES_PER_BURST_MAX, Read, Replica, Voted, WaitingRead};
 use crate::multipaxos::client::{Row, Status};
 use crate::multipaxos::{client, leader, unbatcher};
-use crate::value::{Batch, BatchId, Group, GroupKind, Value};
+use crate::value::{Batch, BatchId, Group, GroupKind, KEPT_ANSWERS_BYTES_MAX, REPEATED_BYTES_MAX, Value};
 use kernel::{Bytes, Cx, Decode, NodeId, PageBudget, StateMachine, planted};
 use parts::{Admission, Sequence, SessionId, Slot};
 
@@ -137,6 +137,12 @@ impl<S: StateMachine> Replica<S> {
         self.snapshots.count_executed(encoded.len());
         let answers = self.is_responsible(slot, batch.unbatcher, cx.node());
         let mut replies = Replies::new(batch.unbatcher, slot.next(), self.parameters.page_bytes);
+        let keeps_much = self.state.sessions.answer_bytes() > KEPT_ANSWERS_BYTES_MAX;
+        self.machine.repeat_at_most(match batch.rules {
+            None => usize::MAX,
+            Some(_) if keeps_much => 0,
+            Some(_) => REPEATED_BYTES_MAX,
+        });
         let commands = batch.groups.iter().flat_map(|group| group.commands.iter());
         self.machine.anticipate(commands.map(|command| command.bytes));
         for group in &batch.groups {

@@ -141,7 +141,7 @@ const LOG_SPAN_MAX: usize = 1 << 16;
 /// How often a replica tells the leader how far it has executed, while the leader's window passes by.
 const REPORTS_PER_WINDOW: u64 = 16;
 /// Answers to reads in one burst, in bytes: a few bytes of query may ask for a megabyte. Beyond, clients ask again.
-const READ_BYTES_PER_BURST_MAX: usize = 16 << 20;
+const READ_BYTES_PER_BURST_MAX: usize = 4 << 20;
 
 #[derive(Clone, Debug, Default)]
 struct Entry {

@@ -1,7 +1,8 @@
 //! A cluster of real processes: started, watched, killed, paused, started again. Dropping it leaves nothing behind.
 
-use crate::http;
+use super::http;
 use serde_json::Value;
+use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
@@ -13,6 +14,11 @@ use std::time::{Duration, Instant};
 
 /// The binary under test.
 pub const ORDINATE: &str = env!("CARGO_BIN_EXE_ordinate");
+/// The program that hosts run: the one under test, or for measurements the one that `ORDINATE_BINARY` names.
+fn program() -> OsString {
+    std::env::var_os("ORDINATE_BINARY").unwrap_or_else(|| ORDINATE.into())
+}
+
 /// How long anything may take that has to happen at all: debug builds on busy machines are slow, and what never happens is
 /// found after a minute as well.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -77,6 +83,49 @@ impl Cluster {
         cluster
     }
 
+    /// A cluster that is up, and where its hosts listen by this key of `[listen]`, such as `ZOOKEEPER`.
+    pub async fn serving(key: &str, hosts: usize, settings: &str) -> (Self, Vec<SocketAddr>) {
+        let mut cluster = Self::planned(hosts, settings, "");
+        let addresses = (0..hosts).map(|host| cluster.listen(host, key)).collect();
+        cluster.launch_all();
+        cluster.until_ready().await;
+        (cluster, addresses)
+    }
+
+    /// From its next start on, a host listens at a free address by this key of `[listen]`.
+    pub fn listen(&mut self, host: usize, key: &str) -> SocketAddr {
+        let address = free_address();
+        self.set_environment(host, &format!("ORDINATE_LISTEN__{key}"), &address.to_string());
+        address
+    }
+
+    /// Makes certificates for the hosts and their clients, which every host shows from its next start on; the folder with them.
+    pub fn use_tls(&mut self, more: &[&str]) -> PathBuf {
+        let folder = self.make_certificates("tls", more);
+        for host in 0..self.hosts.len() {
+            let name = self.hosts[host].name.clone();
+            let files = [
+                ("CA", "ca.pem".to_owned()),
+                ("CERT", format!("{name}.pem")),
+                ("KEY", format!("{name}.key")),
+            ];
+            for (key, file) in files {
+                let path = folder.join(file).display().to_string();
+                self.set_environment(host, &format!("ORDINATE_TLS__{key}"), &path);
+            }
+        }
+        folder
+    }
+
+    /// Makes certificates in a folder of this name; nobody uses them yet.
+    pub fn make_certificates(&self, name: &str, more: &[&str]) -> PathBuf {
+        let folder = self.folder.join(name);
+        let mut made = Command::new(ORDINATE);
+        made.args(["tls", "init"]).args(more).arg("--out").arg(&folder).arg("--config").arg(self.file_of(0));
+        assert!(made.output().is_ok_and(|output| output.status.success()), "ordinate tls init");
+        folder
+    }
+
     /// Another host; `joins`: one that is no member yet.
     pub fn plan_host(&mut self, joins: bool) -> usize {
         let name = char::from(b'a' + self.hosts.len() as u8).to_string();
@@ -138,8 +187,8 @@ impl Cluster {
     /// The command that serves a host.
     pub fn command(&self, host: usize) -> Command {
         let it = &self.hosts[host];
-        let mut words = it.wrapper.iter().map(String::as_str).chain([ORDINATE]);
-        let mut command = Command::new(words.next().unwrap_or(ORDINATE));
+        let mut words = it.wrapper.iter().map(OsString::from).chain([program()]);
+        let mut command = Command::new(words.next().unwrap_or_else(program));
         command.args(words).args(["serve", "--host", &it.name, "--config"]).arg(self.file_of(host));
         command
             .env("ORDINATE_LISTEN__NATIVE", it.native.to_string())
@@ -236,6 +285,17 @@ impl Cluster {
     /// True while the process of a host lives.
     pub fn is_alive(&mut self, host: usize) -> bool {
         self.hosts[host].child.as_mut().is_some_and(|child| matches!(child.try_wait(), Ok(None)))
+    }
+
+    /// What a host's process has taken of the processors so far.
+    pub fn processor_time(&self, host: usize) -> Duration {
+        let process = self.process(host).expect("the host runs");
+        let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).expect("our own child");
+        // Behind the name, which may hold anything: state, ..., user time and system time in hundredths of a second.
+        let behind = stat.rsplit_once(')').expect("Linux says so").1;
+        let fields = behind.split_whitespace().skip(11).take(2);
+        let hundredths: u64 = fields.map(|field| field.parse::<u64>().expect("a number")).sum();
+        Duration::from_millis(10 * hundredths)
     }
 
     /// Memory that a host's process has in use, in bytes.

@@ -1,6 +1,6 @@
 //! HTTP as small as it can be: one request a connection.
 
-use crate::cluster::PATIENCE;
+use super::cluster::PATIENCE;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;

@@ -1,9 +1,12 @@
 //! A client of ZooKeeper's protocol as small as it can be: it sends what it is told, and shows what it is sent.
 
+use super::tls::Secured;
 use coordination::wire::{JuteInput, JuteOutput, frame};
 use std::collections::VecDeque;
-use std::io::{self, Read as _, Write as _};
+use std::fmt::Debug;
+use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::Duration;
 
 /// How long an answer may take.
@@ -31,10 +34,27 @@ pub struct Reply {
     pub body: Vec<u8>,
 }
 
+/// A way to a server, in the clear or not.
+trait Stream: Read + Write + Debug + Send {
+    fn set_patience(&self, patience: Duration) -> io::Result<()>;
+}
+
+impl Stream for TcpStream {
+    fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.set_read_timeout(Some(patience))
+    }
+}
+
+impl Stream for Secured {
+    fn set_patience(&self, patience: Duration) -> io::Result<()> {
+        self.sock.set_read_timeout(Some(patience))
+    }
+}
+
 /// A connection with a session.
 #[derive(Debug)]
 pub struct Raw {
-    stream: TcpStream,
+    stream: Box<dyn Stream>,
     input: Vec<u8>,
     output: Vec<u8>,
     xid: i32,
@@ -51,7 +71,16 @@ impl Raw {
     pub fn connect(address: SocketAddr, pass: &Pass, timeout: i32, last_zxid: i64) -> io::Result<Self> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
+        Self::greet(Box::new(stream), pass, timeout, last_zxid)
+    }
+
+    /// The same under TLS, with the certificates of a folder that `ordinate tls init` made.
+    pub fn connect_tls(address: SocketAddr, folder: &Path, pass: &Pass) -> io::Result<Self> {
+        Self::greet(Box::new(super::tls::connect(address, folder)?), pass, 30_000, 0)
+    }
+
+    fn greet(stream: Box<dyn Stream>, pass: &Pass, timeout: i32, last_zxid: i64) -> io::Result<Self> {
+        stream.set_patience(PATIENCE)?;
         let mut raw = Self {
             stream,
             input: Vec::new(),
@@ -61,14 +90,7 @@ impl Raw {
             timeout: 0,
             events: VecDeque::new(),
         };
-        frame(&mut raw.output, |out| {
-            out.put_i32(0);
-            out.put_i64(last_zxid);
-            out.put_i32(timeout);
-            out.put_i64(pass.session);
-            out.put_buffer(Some(if pass.password.is_empty() { &[0; 16] } else { &pass.password }));
-            out.push(0);
-        });
+        raw.output = hello(pass, timeout, last_zxid);
         raw.flush()?;
         let response = raw.frame()?;
         let mut input = JuteInput(&response);
@@ -82,7 +104,7 @@ impl Raw {
 
     /// Waits so long for an answer, and no longer.
     pub fn set_patience(&mut self, patience: Duration) {
-        self.stream.set_read_timeout(Some(patience)).expect("more than nothing");
+        self.stream.set_patience(patience).expect("more than nothing");
     }
 
     /// Puts a request behind those that wait to be sent; its xid.
@@ -105,6 +127,7 @@ impl Raw {
     /// Sends what waits.
     pub fn flush(&mut self) -> io::Result<()> {
         self.stream.write_all(&self.output)?;
+        self.stream.flush()?;
         self.output.clear();
         Ok(())
     }
@@ -164,6 +187,20 @@ impl Raw {
             }
         }
     }
+}
+
+/// The first request of a connection.
+pub fn hello(pass: &Pass, timeout: i32, last_zxid: i64) -> Vec<u8> {
+    let mut request = Vec::new();
+    frame(&mut request, |out| {
+        out.put_i32(0);
+        out.put_i64(last_zxid);
+        out.put_i32(timeout);
+        out.put_i64(pass.session);
+        out.put_buffer(Some(if pass.password.is_empty() { &[0; 16] } else { &pass.password }));
+        out.push(0);
+    });
+    request
 }
 
 /// Asks a four-letter word.
