@@ -113,7 +113,7 @@ impl MasonAudit {
         S: Shard,
         G: Role<Family = Mason, In = ClientIn>,
     {
-        self.check(|| cluster.nodes_of(host));
+        self.check(|| cluster.stirred_nodes_of(host));
     }
 
     /// The same of these, which are all of one host.
