@@ -1,94 +1,279 @@
 //! Strikes that wait for their moment, because chance does not meet it.
 
-use super::{MasonScenario, Node};
+use super::{Seated, leaders, replicas, sequencer, servers};
 use kernel::{HostId, NodeId, Rng};
-use sim::{Cluster, Control, Loss};
+use mason::{Group, Number, Space};
+use parts::Slot;
+use sim::{Cluster, Control, Hindrance, Loss};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What is waited for, and until when.
-pub(super) struct Ambush {
+/// What a strike may wait for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Kind {
+    /// A server takes a peer's snapshot: it dies before it has written its own, and whoever leads a group then.
+    Installed,
+    /// A group retires: the sequencer dies with answers on their way.
+    Retired,
+    /// The logs have forgotten what a server lacks whose process stands still: it goes on then.
+    Forgotten,
+    /// A shard's server stands behind where the others of its host do not, because one log comes late there.
+    Behind,
+    /// A host's gateway misses answers, one by one and then all: its replica of one log loses every other message, then all, until it
+    /// has to take a snapshot.
+    Unanswered,
+}
+
+/// Strikes that wait, one of each kind at most.
+#[derive(Default)]
+pub(crate) struct Ambushes {
+    waiting: Vec<Ambush>,
+}
+
+struct Ambush {
     moment: Moment,
     until: u64,
+    /// Moments that last are looked for now and then.
+    look_at: u64,
     rng: Rng,
 }
 
 enum Moment {
-    /// A server takes a peer's snapshot: it dies before it has written its own, and whoever leads a group then.
     Installed(BTreeMap<NodeId, u64>),
-    /// A group retires: the sequencer dies with answers on their way.
     Retired(BTreeSet<NodeId>),
+    Forgotten(HostId),
+    Behind(HostId),
+    Unanswered { replica: NodeId, all_from: u64, missed: Option<Slot> },
 }
 
 const WAITS: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(3);
 
-fn skips(cluster: &Cluster<'_, Node>) -> BTreeMap<NodeId, u64> {
-    let servers = cluster.nodes().filter_map(|(id, node)| match node {
-        Node::Shard(server) => Some((id, server.skips())),
-        _ => None,
-    });
-    servers.collect()
+fn nanos(duration: Duration) -> u64 {
+    duration.as_nanos() as u64
 }
 
-fn retired(cluster: &Cluster<'_, Node>) -> BTreeSet<NodeId> {
-    let replicas = cluster.nodes().filter(|(_, node)| match node {
-        Node::Log(embedded) => {
-            matches!(embedded.node(), paxos::Member::Replica(replica) if replica.machine().is_retired())
+fn skips<N: Seated>(cluster: &Cluster<'_, N>) -> BTreeMap<NodeId, u64> {
+    servers(cluster).map(|(id, server)| (id, server.skips())).collect()
+}
+
+fn retired<N: Seated>(cluster: &Cluster<'_, N>) -> BTreeSet<NodeId> {
+    replicas(cluster).filter(|(_, replica)| replica.machine().is_retired()).map(|(id, _)| id).collect()
+}
+
+/// The highest low watermark of each space.
+fn floors<N: Seated>(cluster: &Cluster<'_, N>) -> BTreeMap<Space, Number> {
+    let mut floors = BTreeMap::new();
+    for floor in replicas(cluster).flat_map(|(_, replica)| replica.machine().floors()) {
+        let known = floors.entry(floor.space).or_insert(floor.number);
+        *known = floor.number.max(*known);
+    }
+    floors
+}
+
+/// True if some server of the host lacks what the logs do not keep any more.
+fn lacks_what_is_forgotten<N: Seated>(host: HostId, cluster: &Cluster<'_, N>) -> bool {
+    let floors = floors(cluster);
+    let mut here = servers(cluster).filter(|(id, _)| id.host() == host);
+    here.any(|(_, server)| floors.get(&server.space()).is_some_and(|floor| server.next() < *floor))
+}
+
+/// True if one shard's server of the host is behind the others of its shard, and another one is not.
+fn is_partly_behind<N: Seated>(host: HostId, cluster: &Cluster<'_, N>) -> bool {
+    let mut furthest: BTreeMap<Space, Number> = BTreeMap::new();
+    for (_, server) in servers(cluster) {
+        let known = furthest.entry(server.space()).or_insert(server.next());
+        *known = server.next().max(*known);
+    }
+    let here = servers(cluster).filter(|(id, server)| id.host() == host && server.next() > Number(1));
+    let behind: Vec<bool> = here
+        .map(|(_, server)| furthest.get(&server.space()).is_some_and(|end| server.next() < *end))
+        .collect();
+    behind.contains(&true) && behind.contains(&false)
+}
+
+/// A replica of a group that is led elsewhere, on `host` if that is given.
+fn led_elsewhere<N: Seated>(host: Option<HostId>, rng: &mut Rng, cluster: &Cluster<'_, N>) -> Option<NodeId> {
+    let leaders = leaders(cluster);
+    let is_led_elsewhere =
+        |group: Group, at: HostId| leaders.iter().any(|&(led, by)| led == group && by != at);
+    let found: Vec<NodeId> = replicas(cluster)
+        .filter(|(id, replica)| {
+            host.is_none_or(|host| host == id.host())
+                && is_led_elsewhere(replica.machine().group(), id.host())
+        })
+        .map(|(id, _)| id)
+        .collect();
+    rng.pick(&found).copied()
+}
+
+impl Ambushes {
+    /// True if some strike waits.
+    pub(crate) fn any(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Lets a strike wait, on `host` if it needs one and that is given; false if the moment allows none.
+    pub(crate) fn lay<N: Seated>(
+        &mut self,
+        kind: Kind,
+        host: Option<HostId>,
+        rng: &mut Rng,
+        control: &mut Control<'_, N>,
+    ) -> bool {
+        let cluster = &control.cluster;
+        let now = cluster.now();
+        let moment = match kind {
+            Kind::Installed => Moment::Installed(skips(cluster)),
+            Kind::Retired => Moment::Retired(retired(cluster)),
+            Kind::Forgotten => {
+                let hosts: BTreeSet<HostId> = servers(cluster).map(|(id, _)| id.host()).collect();
+                let hosts: Vec<HostId> = hosts.into_iter().collect();
+                let Some(host) = host.or_else(|| rng.pick(&hosts).copied()) else { return false };
+                control.pause(host, WAITS);
+                Moment::Forgotten(host)
+            }
+            Kind::Behind => {
+                let Some(replica) = led_elsewhere(host, rng, cluster) else { return false };
+                let how = if rng.chance(0.5) { Hindrance::Held } else { Hindrance::Lost };
+                let lasts = rng.duration(Duration::from_millis(300), Duration::from_secs(4));
+                control.hinder(replica, how, lasts);
+                Moment::Behind(replica.host())
+            }
+            Kind::Unanswered => {
+                let Some(replica) = led_elsewhere(host, rng, cluster) else { return false };
+                let some = rng.duration(Duration::from_millis(200), Duration::from_millis(1_500));
+                control.hinder(replica, Hindrance::Halved, some);
+                Moment::Unanswered { replica, all_from: now + nanos(some), missed: None }
+            }
+        };
+        self.waiting.retain(|waiting| waiting.moment.kind() != kind);
+        self.waiting.push(Ambush { moment, until: now + nanos(WAITS), look_at: now, rng: rng.fork() });
+        true
+    }
+
+    /// Strikes where the moment has come.
+    pub(crate) fn look<N: Seated>(&mut self, control: &mut Control<'_, N>) {
+        let now = control.cluster.now();
+        self.waiting.retain_mut(|ambush| {
+            if now < ambush.look_at {
+                return true;
+            }
+            let is_over = ambush.look(control);
+            !is_over && now < ambush.until
+        });
+    }
+}
+
+impl Moment {
+    fn kind(&self) -> Kind {
+        match self {
+            Self::Installed(_) => Kind::Installed,
+            Self::Retired(_) => Kind::Retired,
+            Self::Forgotten(_) => Kind::Forgotten,
+            Self::Behind(_) => Kind::Behind,
+            Self::Unanswered { .. } => Kind::Unanswered,
         }
-        _ => false,
-    });
-    replicas.map(|(id, _)| id).collect()
+    }
 }
 
 impl Ambush {
-    pub(super) fn on_snapshots(rng: &mut Rng, cluster: &Cluster<'_, Node>) -> Self {
-        Self::new(Moment::Installed(skips(cluster)), rng, cluster)
-    }
-
-    pub(super) fn on_retirements(rng: &mut Rng, cluster: &Cluster<'_, Node>) -> Self {
-        Self::new(Moment::Retired(retired(cluster)), rng, cluster)
-    }
-
-    fn new(moment: Moment, rng: &mut Rng, cluster: &Cluster<'_, Node>) -> Self {
-        Self { moment, until: cluster.now() + WAITS.as_nanos() as u64, rng: rng.fork() }
-    }
-}
-
-impl MasonScenario {
-    /// Strikes if the moment has come.
-    pub(super) fn look(&mut self, control: &mut Control<'_, Node>) {
-        let Some(mut ambush) = self.ambush.take_if(|_| true) else { return };
-        let ms = Duration::from_millis;
-        match &ambush.moment {
+    /// True if nothing is left to wait for.
+    fn look<N: Seated>(&mut self, control: &mut Control<'_, N>) -> bool {
+        let now = control.cluster.now();
+        match &self.moment {
             Moment::Installed(before) => {
-                let now = skips(&control.cluster);
-                let took =
-                    now.iter().find(|(id, skips)| before.get(*id).is_some_and(|before| *before < **skips));
-                if let Some(host) = took.map(|(id, _)| id.host()) {
-                    control.mark("scenario.killed_who_took_a_snapshot");
-                    let leader = self.leader(&mut ambush.rng, &control.cluster);
-                    let victims: BTreeSet<HostId> = leader.into_iter().chain([host]).collect();
-                    for victim in victims {
-                        let down = ambush.rng.duration(ms(50), ms(800));
-                        control.crash(victim, Loss::All, down, &mut ambush.rng);
-                    }
-                    return;
-                }
-                ambush.moment = Moment::Installed(now);
+                let skipped = skips(&control.cluster);
+                let took = skipped
+                    .iter()
+                    .find(|(id, skips)| before.get(*id).is_some_and(|before| *before < **skips));
+                let took = took.map(|(id, _)| id.host());
+                self.moment = Moment::Installed(skipped);
+                took.is_some_and(|host| self.kill_who_took_a_snapshot(host, control))
             }
             Moment::Retired(before) => {
-                let now = retired(&control.cluster);
-                if let Some(host) = self.sequencer(&control.cluster).filter(|_| !now.is_subset(before)) {
-                    control.mark("scenario.killed_the_sequencer_when_a_group_retired");
-                    let down = ambush.rng.duration(ms(50), ms(2_000));
-                    control.crash(host, Loss::All, down, &mut ambush.rng);
-                    return;
+                let retired = retired(&control.cluster);
+                let is_new = !retired.is_subset(before);
+                self.moment = Moment::Retired(retired);
+                is_new && self.kill_the_sequencer(control)
+            }
+            Moment::Forgotten(host) => {
+                self.look_at = now + nanos(LOOK_EVERY);
+                let lacks = lacks_what_is_forgotten(*host, &control.cluster);
+                if lacks {
+                    control.mark("scenario.paused_until_the_logs_had_forgotten");
+                    control.resume(*host);
                 }
-                ambush.moment = Moment::Retired(now);
+                lacks
+            }
+            Moment::Behind(host) => {
+                self.look_at = now + nanos(LOOK_EVERY);
+                let is_behind = is_partly_behind(*host, &control.cluster);
+                if is_behind {
+                    control.mark("scenario.held_one_shard_back");
+                }
+                is_behind
+            }
+            &Moment::Unanswered { replica, all_from, missed } => {
+                self.look_at = now + nanos(LOOK_EVERY);
+                self.lose_answers(replica, all_from, missed, control)
             }
         }
-        if control.cluster.now() < ambush.until {
-            self.ambush = Some(ambush);
+    }
+
+    fn kill_who_took_a_snapshot<N: Seated>(&mut self, host: HostId, control: &mut Control<'_, N>) -> bool {
+        let ms = Duration::from_millis;
+        control.mark("scenario.killed_who_took_a_snapshot");
+        let leaders = leaders(&control.cluster);
+        let leader = self.rng.pick(&leaders).map(|(_, host)| *host);
+        let victims: BTreeSet<HostId> = leader.into_iter().chain([host]).collect();
+        for victim in victims {
+            let down = self.rng.duration(ms(50), ms(800));
+            control.crash(victim, Loss::All, down, &mut self.rng);
         }
+        true
+    }
+
+    fn kill_the_sequencer<N: Seated>(&mut self, control: &mut Control<'_, N>) -> bool {
+        let ms = Duration::from_millis;
+        let Some(host) = sequencer(&control.cluster) else { return false };
+        control.mark("scenario.killed_the_sequencer_when_a_group_retired");
+        let down = self.rng.duration(ms(50), ms(2_000));
+        control.crash(host, Loss::All, down, &mut self.rng);
+        true
+    }
+
+    /// First some, then all, until its peers do not keep what it lacks; then it hears them again, and takes a snapshot.
+    fn lose_answers<N: Seated>(
+        &mut self,
+        replica: NodeId,
+        all_from: u64,
+        missed: Option<Slot>,
+        control: &mut Control<'_, N>,
+    ) -> bool {
+        let now = control.cluster.now();
+        if now < all_from {
+            return false;
+        }
+        let all: Vec<_> = replicas(&control.cluster).collect();
+        let Some(&(_, here)) = all.iter().find(|(id, _)| *id == replica) else { return true };
+        if let Some(missed) = missed {
+            let skipped = here.executed() >= missed;
+            if skipped {
+                control.mark("scenario.lost_answers_one_by_one_and_then_all");
+            }
+            return skipped;
+        }
+        let group = here.machine().group();
+        let peers = all.iter().filter(|(id, peer)| *id != replica && peer.machine().group() == group);
+        let kept_from = peers.filter_map(|(_, peer)| peer.retained().next().map(|(slot, _)| slot)).min();
+        let missed = kept_from.filter(|from| *from > here.executed());
+        if missed.is_some() {
+            control.unhinder(replica);
+        } else {
+            control.hinder(replica, Hindrance::Lost, WAITS);
+        }
+        self.moment = Moment::Unanswered { replica, all_from, missed };
+        false
     }
 }

@@ -1,10 +1,9 @@
 //! Changes of the hosts, as a server asks for them when the cluster's log has executed one.
 
-use super::{MasonScenario, Node};
-use ::mason::proxy::arranging::Call;
-use ::mason::proxy::moving::SETTLED;
-use ::mason::{Deployment, Group, Members, Response};
-use kernel::{Encode, HostId, RequestId, Rng};
+use kernel::{Bytes, Encode, Family, HostId, Node, RequestId, Rng};
+use mason::proxy::arranging::Call;
+use mason::proxy::moving::SETTLED;
+use mason::{Deployment, Group, Members, Response};
 use paxos::HostEntry;
 use sim::{Cluster, Control};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,11 +11,21 @@ use std::time::Duration;
 
 /// How often every group is asked whether it needs none but the new hosts.
 const ASK_EVERY: Duration = Duration::from_millis(200);
-/// The alarm that asks.
-pub(super) const ASK: u64 = 1;
+/// Machines that may join.
+const SPARES: usize = 3;
+/// No more hosts than that.
+const HOSTS_MAX: usize = 5;
+
+/// The host of that number.
+pub(crate) fn entry(number: usize) -> HostEntry {
+    HostEntry { name: format!("h{number}"), address: format!("h{number}:1") }
+}
 
 /// What an operator has asked for so far.
-pub(super) struct Changes {
+pub(crate) struct Changes {
+    deployment: Deployment,
+    /// The alarm that asks.
+    token: u64,
     spares: Vec<HostEntry>,
     /// The hosts that were wanted last.
     members: Members,
@@ -31,10 +40,14 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    pub(super) fn new(hosts: Vec<HostEntry>, spares: Vec<HostEntry>, switches_off: bool) -> Self {
+    /// No change so far. `token` is that of the alarm by which it is asked whether one has been made.
+    pub(crate) fn new(deployment: Deployment, token: u64, switches_off: bool) -> Self {
+        let count = deployment.hosts().len();
         Self {
-            spares,
-            members: Members { version: 0, hosts },
+            token,
+            spares: (count..count + SPARES).map(entry).collect(),
+            members: Members { version: 0, hosts: deployment.hosts().to_vec() },
+            deployment,
             former: None,
             files: BTreeMap::new(),
             settled: BTreeSet::new(),
@@ -43,58 +56,96 @@ impl Changes {
         }
     }
 
-    pub(super) fn spares(&self) -> impl Iterator<Item = HostId> + '_ {
+    /// The machines that may join.
+    pub(crate) fn spares(&self) -> impl Iterator<Item = HostId> + '_ {
         self.spares.iter().map(|host| HostId::named(&host.name))
     }
 
-    /// What a machine that joined knows; none for one of the birth.
-    pub(super) fn file(&self, host: HostId) -> Option<&Vec<HostEntry>> {
-        self.files.get(&host)
+    /// The deployment as a host knows it when it starts: one that joined knows what its file says.
+    pub(crate) fn deployment_of(&self, host: HostId) -> Deployment {
+        match self.files.get(&host) {
+            Some(known) => self.deployment.joining(known.clone()),
+            None => self.deployment.clone(),
+        }
     }
 
     /// The hosts that are wanted.
-    pub(super) fn members(&self) -> Vec<HostId> {
+    pub(crate) fn members(&self) -> Vec<HostId> {
         self.members.ids().collect()
     }
 
+    /// Every host that has ever been wanted.
+    pub(crate) fn ever(&self) -> Vec<HostId> {
+        let birth = self.deployment.hosts().iter().map(|host| HostId::named(&host.name));
+        birth.chain(self.files.keys().copied()).collect()
+    }
+
     /// Every list of hosts of which a majority is needed.
-    pub(super) fn needed(&self) -> Vec<Vec<HostId>> {
+    pub(crate) fn needed(&self) -> Vec<Vec<HostId>> {
         let former = self.former.iter().map(|former| former.ids().collect());
         former.chain([self.members()]).collect()
     }
 
+    /// True if a majority of every list is left where these are bad.
+    pub(crate) fn bears(&self, is_bad: impl Fn(HostId) -> bool) -> bool {
+        self.needed().iter().all(|list| list.iter().filter(|&&host| !is_bad(host)).count() > list.len() / 2)
+    }
+
     /// True if `host` is on its way out: nothing may depend on it.
-    pub(super) fn leaves(&self, host: HostId) -> bool {
+    pub(crate) fn leaves(&self, host: HostId) -> bool {
         self.former.is_some() && !self.members().contains(&host)
     }
 
     /// What keeps the change from being done, if these are up and a newcomer is among them.
-    pub(super) fn unsettled(&self, core: &[HostId]) -> Option<String> {
+    pub(crate) fn unsettled(&self, core: &[HostId]) -> Option<String> {
         let former = self.former.as_ref()?;
         let before: Vec<HostId> = former.ids().collect();
         let all_there = self.members().iter().all(|host| before.contains(host) || core.contains(host));
         all_there.then(|| format!("members {} are settled in {:?} only", self.members.version, self.settled))
     }
 
-    pub(super) fn lost(&mut self, id: RequestId) {
+    pub(crate) fn lost(&mut self, id: RequestId) {
         self.asked.remove(&id);
     }
-}
 
-impl MasonScenario {
+    /// A random core of sound members: every list keeps a majority. None if too few are sound. A birth needs every host.
+    pub(crate) fn core(
+        &self,
+        is_born: bool,
+        is_bad: impl Fn(HostId) -> bool,
+        rng: &mut Rng,
+    ) -> Option<Vec<HostId>> {
+        let is_core = |hosts: &[HostId]| self.bears(|host| !hosts.contains(&host));
+        let mut sound: Vec<HostId> = self.members().into_iter().filter(|&host| !is_bad(host)).collect();
+        if !is_core(&sound) {
+            return None;
+        }
+        while is_born && rng.chance(0.7) {
+            let mut fewer = sound.clone();
+            fewer.remove(rng.index(fewer.len()));
+            if !is_core(&fewer) {
+                break;
+            }
+            sound = fewer;
+        }
+        Some(sound)
+    }
+
     fn groups(&self) -> Vec<Group> {
         self.deployment.topology().groups().collect()
     }
+}
 
-    fn change(
+/// Asking for changes.
+impl Changes {
+    fn change<N: Node>(
         &mut self,
         wanted: Vec<HostEntry>,
         boots: Option<HostId>,
         rng: &mut Rng,
-        control: &mut Control<'_, Node>,
+        control: &mut Control<'_, N>,
     ) {
-        let changes = &mut self.changes;
-        let next = Members { version: changes.members.version + 1 + rng.below(2), hosts: wanted };
+        let next = Members { version: self.members.version + 1 + rng.below(2), hosts: wanted };
         if let Some(host) = boots {
             // What an operator writes into the file of a machine that joins: who is wanted, or the file of the birth, as long as
             // every majority has one of those that it names.
@@ -102,50 +153,54 @@ impl MasonScenario {
             let stay = birth.iter().filter(|host| next.hosts.contains(host)).count();
             let is_old = rng.chance(0.5) && 2 * stay > next.hosts.len();
             let listed = if is_old { birth.to_vec() } else { next.hosts.clone() };
-            changes.files.insert(host, listed);
+            self.files.insert(host, listed);
             control.boot(host);
         }
-        changes.former = Some(std::mem::replace(&mut changes.members, next));
-        changes.settled.clear();
-        control.alarm(ASK_EVERY, ASK);
+        self.former = Some(std::mem::replace(&mut self.members, next));
+        self.settled.clear();
+        control.alarm(ASK_EVERY, self.token);
     }
 
     /// Tells the hosts who are wanted, each when it happens to be up, and asks whether they have followed.
-    pub(super) fn ask_whether_settled(&mut self, control: &mut Control<'_, Node>) {
-        if self.changes.former.is_none() {
+    pub(crate) fn ask_whether_settled<N>(&mut self, control: &mut Control<'_, N>)
+    where
+        N: Node,
+        N::Family: Family<Request = Bytes>,
+    {
+        if self.former.is_none() {
             return;
         }
-        control.alarm(ASK_EVERY, ASK);
-        let members = Call::Follow(self.changes.members.clone()).encoded();
-        let version = self.changes.members.version;
-        for host in self.changes.members() {
+        control.alarm(ASK_EVERY, self.token);
+        let members = Call::Follow(self.members.clone()).encoded();
+        let version = self.members.version;
+        for host in self.members() {
             if !control.cluster.is_up(host) {
                 continue;
             }
             for (group, proxy) in self.groups().into_iter().zip(self.deployment.proxies_of(host)) {
                 let id = control.request(proxy, members.clone().into());
-                self.changes.asked.insert(id, (version, group));
+                self.asked.insert(id, (version, group));
             }
         }
     }
 
     /// True if it was an answer to a question of ours.
-    pub(super) fn on_settled(
+    pub(crate) fn on_answer<N: Node>(
         &mut self,
         id: RequestId,
         answer: &Response,
-        control: &mut Control<'_, Node>,
+        control: &mut Control<'_, N>,
     ) -> bool {
-        let Some((version, group)) = self.changes.asked.remove(&id) else { return false };
-        if version == self.changes.members.version && answer.0 == SETTLED {
-            self.changes.settled.insert(group);
+        let Some((version, group)) = self.asked.remove(&id) else { return false };
+        if version == self.members.version && answer.0 == SETTLED {
+            self.settled.insert(group);
         }
-        let done = self.changes.former.is_some() && self.changes.settled.len() == self.groups().len();
-        if let Some(former) = self.changes.former.take_if(|_| done) {
+        let done = self.former.is_some() && self.settled.len() == self.groups().len();
+        if let Some(former) = self.former.take_if(|_| done) {
             control.mark("scenario.changed_the_hosts");
-            let stay = self.changes.members();
+            let stay = self.members();
             for host in former.ids().filter(|host| !stay.contains(host)) {
-                if self.changes.switches_off {
+                if self.switches_off {
                     control.stop(host);
                 }
             }
@@ -153,36 +208,38 @@ impl MasonScenario {
         true
     }
 
-    /// True if the hosts may be changed now, with `leaver` gone: a majority of those before is sound without it.
-    fn may_change(&self, leaver: Option<HostId>, cluster: &Cluster<'_, Node>) -> bool {
-        let members = self.changes.members();
-        let sound =
-            members.iter().filter(|&&host| Some(host) != leaver && !self.is_bad(host, cluster)).count();
-        self.changes.former.is_none() && self.is_born() && sound > members.len() / 2
-    }
-
-    pub(super) fn replace_or_resize(
+    /// Replaces a host, or adds or removes one; false if the moment allows none: the last change is under way, or without the leaver no
+    /// majority of those before would be sound. The birth must be over.
+    pub(crate) fn replace_or_resize<N: Node>(
         &mut self,
         resizes: bool,
+        is_bad: impl Fn(HostId, &Cluster<'_, N>) -> bool,
         rng: &mut Rng,
-        control: &mut Control<'_, Node>,
+        control: &mut Control<'_, N>,
     ) -> bool {
-        let members = self.changes.members();
-        let mut hosts = self.changes.members.hosts.clone();
+        let members = self.members();
+        let mut hosts = self.members.hosts.clone();
+        let bad_hosts: BTreeSet<HostId> = members
+            .iter()
+            .copied()
+            .chain(self.spares())
+            .filter(|&host| is_bad(host, &control.cluster))
+            .collect();
         let fresh = |spare: &HostEntry| {
             let host = HostId::named(&spare.name);
-            !self.changes.files.contains_key(&host) && !self.is_bad(host, &control.cluster)
+            !self.files.contains_key(&host) && !bad_hosts.contains(&host)
         };
-        let spares: Vec<HostEntry> =
-            self.changes.spares.iter().filter(|spare| fresh(spare)).cloned().collect();
+        let spares: Vec<HostEntry> = self.spares.iter().filter(|spare| fresh(spare)).cloned().collect();
         let spare = rng.pick(&spares).cloned();
-        let bad: Vec<HostId> =
-            members.iter().copied().filter(|&host| self.is_bad(host, &control.cluster)).collect();
+        let bad: Vec<HostId> = members.iter().copied().filter(|host| bad_hosts.contains(host)).collect();
         let leaver = rng.pick(if bad.is_empty() { &members } else { &bad }).copied();
-        let grows = resizes && members.len() < 5 && (members.len() <= 3 || rng.chance(0.5));
+        let grows = resizes && members.len() < HOSTS_MAX && (members.len() <= 3 || rng.chance(0.5));
         let leaver = leaver.filter(|_| !grows);
         let spare = spare.filter(|_| grows || !resizes);
-        if !self.may_change(leaver, &control.cluster) || (spare.is_none() && (grows || !resizes)) {
+        let sound =
+            members.iter().filter(|&&host| Some(host) != leaver && !bad_hosts.contains(&host)).count();
+        let may_change = self.former.is_none() && sound > members.len() / 2;
+        if !may_change || (spare.is_none() && (grows || !resizes)) {
             return false;
         }
         if let Some(leaver) = leaver {
@@ -192,10 +249,5 @@ impl MasonScenario {
         hosts.extend(spare);
         self.change(hosts, boots, rng, control);
         true
-    }
-
-    /// Where calls come from: hosts of the birth, and those that join.
-    pub(super) fn gateways(&self) -> Vec<kernel::NodeId> {
-        self.hosts.iter().copied().chain(self.changes.spares()).map(Deployment::gateway).collect()
     }
 }
