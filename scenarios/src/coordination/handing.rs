@@ -18,6 +18,8 @@ const LOOK_WHEN_CALM: u64 = AT_REST + 6;
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 const LOOK_FOR: Duration = Duration::from_secs(5);
 const BUSY_ROUNDS: u32 = 16;
+/// What makes logs forget sooner.
+const PADDING_BYTES: usize = 800;
 const BUSY_UNANSWERED_MAX: usize = 2;
 const BUSY_EVERY: Duration = Duration::from_millis(5);
 const BUSY_WHEN_CALM_EVERY: Duration = Duration::from_millis(500);
@@ -33,7 +35,7 @@ impl CoordinationScenario {
     /// Other groups or shards when nothing else goes wrong.
     pub(super) fn wish_when_calm(&mut self, control: &mut Control<'_, Seat>) {
         let now = control.cluster.now();
-        if self.rng.chance(0.5) && self.wishes.draw_shards(&mut self.rng) {
+        if self.rng.chance(0.7) && self.wishes.draw_shards(&mut self.rng) {
             // Those who watch everything now are to hear of what is done behind the hand-over.
             self.watch_everything(control);
             (0..BUSY_ROUNDS)
@@ -87,7 +89,8 @@ impl CoordinationScenario {
     }
 
     /// Users read with watches, and write, for seconds.
-    pub(super) fn be_busy_for_long(&mut self, control: &mut Control<'_, Seat>) {
+    pub(super) fn be_busy_for_long(&mut self, writes_much: bool, control: &mut Control<'_, Seat>) {
+        self.writes_much = writes_much;
         (0..BUSY_ROUNDS_FOR_LONG).for_each(|round| control.alarm(BUSY_FOR_LONG_EVERY * round, BE_BUSY));
     }
 
@@ -95,12 +98,15 @@ impl CoordinationScenario {
         for number in 0..self.users.len() {
             // What is never answered may have happened at any time, and many such writes are hard to judge.
             let link = self.users[number].link.as_ref();
-            if link.is_some_and(|link| link.awaited.len() >= BUSY_UNANSWERED_MAX) {
+            let many = link.is_some_and(|link| link.awaited.len() >= BUSY_UNANSWERED_MAX);
+            if many && self.healed_at.is_none() {
                 continue;
             }
             let path = (*self.rng.pick(&checks::LASTING).unwrap_or(&"/")).to_owned();
-            let ask = if self.rng.chance(0.3) {
-                Ask::Set { path, value: self.value(), version: -1 }
+            let (writes, padding) = if self.writes_much { (0.8, PADDING_BYTES) } else { (0.3, 0) };
+            let ask = if self.rng.chance(writes) {
+                let value = format!("{}{:.<padding$}", self.value(), "");
+                Ask::Set { path, value, version: -1 }
             } else {
                 Ask::Get { path, watch: self.rng.chance(0.3) }
             };

@@ -62,6 +62,8 @@ pub struct CoordinationScenario {
     changes: Changes,
     ambushes: Ambushes,
     cutting: Option<Cutting>,
+    /// Users that are made busy write large values mostly.
+    writes_much: bool,
     audit: MasonAudit,
     living: Living,
     core: Vec<HostId>,
@@ -145,6 +147,7 @@ impl CoordinationScenario {
             deployment,
             ambushes: Ambushes::default(),
             cutting: None,
+            writes_much: false,
             placement,
             sessions,
             consistency,
@@ -548,7 +551,7 @@ impl Scenario for CoordinationScenario {
             self.users[number].retry_at = now;
         }
         control.alarm(AT_REST_AFTER, AT_REST);
-        if self.rng.chance(0.5) {
+        if self.rng.chance(0.6) {
             control.alarm(CALM_AFTER, WISH_WHEN_CALM);
         }
     }

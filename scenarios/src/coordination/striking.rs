@@ -102,16 +102,16 @@ impl CoordinationScenario {
                 true
             }
             12 => {
-                self.be_busy_for_long(control);
+                self.be_busy_for_long(true, control);
                 self.ambushes.lay(Kind::Forgotten, None, rng, control)
             }
             13 => {
                 self.watch_everything(control);
-                self.be_busy_for_long(control);
+                self.be_busy_for_long(false, control);
                 self.ambushes.lay(Kind::Behind, host, rng, control)
             }
             14 => {
-                self.be_busy_for_long(control);
+                self.be_busy_for_long(true, control);
                 self.ambushes.lay(Kind::Unanswered, host, rng, control)
             }
             15 => {

@@ -40,11 +40,19 @@ pub struct MasonScenario {
     changes: Changes,
     arranging: Wishes,
     ambushes: Ambushes,
+    /// Operations that nobody waits for: begun, and still to be begun.
+    busy: (u32, u32),
 }
 
 /// The alarm that asks whether the hosts have changed, and the one that asks for groups.
 const ASK_FOR_HOSTS: u64 = 1;
 const ASK_FOR_GROUPS: u64 = 2;
+/// The alarm that makes logs longer, how often, and how many operations that are no client's it begins.
+const BE_BUSY: u64 = 3;
+const BUSY_EVERY: Duration = Duration::from_millis(10);
+const BUSY_OPERATIONS: u32 = 250;
+/// The client that these are named by.
+const NOBODY: u16 = u16::MAX;
 
 /// How long after the heal every hole must be filled: less than a core has to converge.
 const CONTIGUOUS_AFTER: Duration = Duration::from_secs(110);
@@ -169,12 +177,37 @@ impl MasonScenario {
             changes,
             arranging: Wishes::new((groups, shards), (room, 0)),
             ambushes: Ambushes::default(),
+            busy: (0, 0),
         }
     }
 
     /// True once every acceptor of the birth may vote, durably: a machine that is lost before is one that an operator has to replace.
     fn is_born(&self) -> bool {
         self.audit.born(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
+    }
+
+    fn be_busy(&mut self, control: &mut Control<'_, Node>) {
+        if self.busy.1 == 0 {
+            control.alarm(BUSY_EVERY, BE_BUSY);
+        }
+        self.busy.1 = BUSY_OPERATIONS;
+    }
+
+    /// Makes logs longer, so that they forget sooner.
+    fn go_on_being_busy(&mut self, control: &mut Control<'_, Node>) {
+        if self.busy.1 == 0 || !self.core.is_empty() {
+            return;
+        }
+        let nth = self.busy.0;
+        self.busy = (nth + 1, self.busy.1 - 1);
+        let hosts = self.changes.members();
+        let host = hosts[nth as usize % hosts.len()];
+        let mut rng = Rng::seeded(u64::from(nth));
+        if control.cluster.is_up(host) {
+            let operation = OperationId { client: NOBODY, nth };
+            self.operate(operation, Deployment::gateway(host), &mut rng, control);
+        }
+        control.alarm(BUSY_EVERY, BE_BUSY);
     }
 
     /// Where calls come from: hosts of the birth, and those that join.
@@ -338,9 +371,15 @@ impl Scenario for MasonScenario {
                 }
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
             }
-            (12, _, _) => return self.ambushes.lay(Kind::Forgotten, None, rng, control),
+            (12, _, _) => {
+                self.be_busy(control);
+                return self.ambushes.lay(Kind::Forgotten, None, rng, control);
+            }
             (13, _, _) => return self.ambushes.lay(Kind::Behind, None, rng, control),
-            (14, _, _) => return self.ambushes.lay(Kind::Unanswered, None, rng, control),
+            (14, _, _) => {
+                self.be_busy(control);
+                return self.ambushes.lay(Kind::Unanswered, None, rng, control);
+            }
             (6 | 7, _, _) => {
                 let lost = self.lost.clone();
                 let is_bad = |host, cluster: &Cluster<'_, Node>| is_bad(&lost, host, cluster);
@@ -386,6 +425,9 @@ impl Scenario for MasonScenario {
     fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Node>) {
         if token == ASK_FOR_HOSTS {
             return self.changes.ask_whether_settled(control);
+        }
+        if token == BE_BUSY {
+            return self.go_on_being_busy(control);
         }
         if token == ASK_FOR_GROUPS {
             let hosts = self.changes.members();

@@ -92,19 +92,21 @@ fn is_partly_behind<N: Seated>(host: HostId, cluster: &Cluster<'_, N>) -> bool {
     behind.contains(&true) && behind.contains(&false)
 }
 
-/// A replica of a group that is led elsewhere, on `host` if that is given.
+/// A replica of a group that is led elsewhere, on `host` if there is one.
 fn led_elsewhere<N: Seated>(host: Option<HostId>, rng: &mut Rng, cluster: &Cluster<'_, N>) -> Option<NodeId> {
     let leaders = leaders(cluster);
     let is_led_elsewhere =
         |group: Group, at: HostId| leaders.iter().any(|&(led, by)| led == group && by != at);
-    let found: Vec<NodeId> = replicas(cluster)
-        .filter(|(id, replica)| {
-            host.is_none_or(|host| host == id.host())
-                && is_led_elsewhere(replica.machine().group(), id.host())
-        })
-        .map(|(id, _)| id)
+    let mut found: Vec<(Slot, NodeId)> = replicas(cluster)
+        .filter(|(id, replica)| is_led_elsewhere(replica.machine().group(), id.host()))
+        .map(|(id, replica)| (replica.executed(), id))
         .collect();
-    rng.pick(&found).copied()
+    if host.is_some_and(|host| found.iter().any(|(_, id)| id.host() == host)) {
+        found.retain(|(_, id)| Some(id.host()) == host);
+    }
+    // The longest log is the busiest.
+    let busiest = found.iter().max().copied().filter(|_| rng.chance(0.7));
+    busiest.or_else(|| rng.pick(&found).copied()).map(|(_, id)| id)
 }
 
 impl Ambushes {
@@ -243,7 +245,7 @@ impl Ambush {
         true
     }
 
-    /// First some, then all, until its peers do not keep what it lacks; then it hears them again, and takes a snapshot.
+    /// First some, then all, until a peer does not keep what it lacks; then it hears them again, and takes a snapshot.
     fn lose_answers<N: Seated>(
         &mut self,
         replica: NodeId,
@@ -266,7 +268,8 @@ impl Ambush {
         }
         let group = here.machine().group();
         let peers = all.iter().filter(|(id, peer)| *id != replica && peer.machine().group() == group);
-        let kept_from = peers.filter_map(|(_, peer)| peer.retained().next().map(|(slot, _)| slot)).min();
+        // One of those that it will ask is enough.
+        let kept_from = peers.filter_map(|(_, peer)| peer.retained().next().map(|(slot, _)| slot)).max();
         let missed = kept_from.filter(|from| *from > here.executed());
         if missed.is_some() {
             control.unhinder(replica);
