@@ -6,11 +6,11 @@ use corfu::auxiliary::{AuxiliaryIn, AuxiliaryRecord};
 use corfu::client::ClientIn;
 use corfu::sequencer::{Began, SequencerIn};
 use corfu::storage::{StorageIn, StorageRecord};
-use corfu::{Entry, Epoch, Life, LogPosition, Message, StorageServer};
+use corfu::{Entry, Epoch, Life, LogPosition, Message, Projection, StorageServer};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, Role, invariant};
 use parts::Ballot;
 use sim::Fact;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Every promise of one log.
 #[derive(Debug, Default)]
@@ -18,6 +18,8 @@ pub(crate) struct CorfuAudit {
     storage: BTreeMap<NodeId, StorageDisk>,
     sequencers: BTreeMap<NodeId, Began>,
     auxiliaries: BTreeMap<NodeId, AuxiliaryRecord>,
+    /// Who has ever voted durably for what, by epoch and ballot.
+    votes: BTreeMap<(Epoch, Ballot), (Projection, BTreeSet<NodeId>)>,
     /// The last position given away in each epoch.
     given: BTreeMap<Epoch, LogPosition>,
 }
@@ -121,7 +123,13 @@ fn read<T: Decode>(record: &Bytes) -> T {
 }
 
 impl CorfuAudit {
-    pub(crate) fn on_fact(&mut self, fact: Fact<Message>, journal_of: impl Fn(NodeId) -> Journal) {
+    /// There are so many auxiliaries.
+    pub(crate) fn on_fact(
+        &mut self,
+        fact: Fact<Message>,
+        auxiliaries: usize,
+        journal_of: impl Fn(NodeId) -> Journal,
+    ) {
         match fact {
             Fact::Durable { node, position, record } => match journal_of(node) {
                 Journal::Storage => {
@@ -130,9 +138,7 @@ impl CorfuAudit {
                 Journal::Sequencer => {
                     self.sequencers.insert(node, read(&record));
                 }
-                Journal::Auxiliary => {
-                    self.auxiliaries.insert(node, read(&record));
-                }
+                Journal::Auxiliary => self.on_decision(node, read(&record), auxiliaries),
                 Journal::Client => {}
             },
             Fact::Trimmed { node, before } => {
@@ -148,6 +154,38 @@ impl CorfuAudit {
             },
             Fact::DiskLost { host } => self.on_disk_lost(host),
         }
+    }
+
+    /// What is installed was voted for by a majority, in one ballot.
+    fn on_decision(&mut self, node: NodeId, record: AuxiliaryRecord, auxiliaries: usize) {
+        if let Some(vote) = &record.accepted {
+            let of_ballot = self.votes.entry((vote.projection.epoch, vote.ballot));
+            let (projection, voters) =
+                of_ballot.or_insert_with(|| (vote.projection.clone(), BTreeSet::new()));
+            invariant!(
+                AGREE,
+                *projection == vote.projection,
+                "{node} votes for {:?}, another in the same ballot for {projection:?}",
+                vote.projection
+            );
+            voters.insert(node);
+        }
+        let before = self.auxiliaries.get(&node).map(|disk| disk.installed.epoch);
+        let installed = &record.installed;
+        if installed.epoch > Epoch(1) && before < Some(installed.epoch) {
+            let epoch = installed.epoch;
+            let mut of_epoch = self
+                .votes
+                .range((epoch, Ballot::ZERO)..(epoch.next(), Ballot::ZERO))
+                .filter(|(_, (projection, _))| projection == installed);
+            invariant!(
+                AGREE,
+                of_epoch.any(|(_, (_, voters))| 2 * voters.len() > auxiliaries),
+                "{node} has {installed:?} installed; votes on disks: {:?}",
+                self.votes
+            );
+        }
+        self.auxiliaries.insert(node, record);
     }
 
     fn on_disk_lost(&mut self, host: HostId) {

@@ -378,7 +378,8 @@ impl Scenario for CorfuScenario {
     }
 
     fn on_fact(&mut self, fact: Fact<::corfu::Message>, _cluster: &Cluster<'_, Node>) {
-        self.audit.on_fact(fact, |node| match node.place() {
+        let auxiliaries = self.auxiliaries.len();
+        self.audit.on_fact(fact, auxiliaries, |node| match node.place() {
             AUXILIARY => Journal::Auxiliary,
             SEQUENCER => Journal::Sequencer,
             CLIENT => Journal::Client,
