@@ -41,6 +41,7 @@ where
     }
 }
 
+#[expect(clippy::type_complexity, reason = "a role of any service")]
 fn members<'a, N: Seated + 'a>(
     nodes: impl Iterator<Item = (NodeId, &'a N)>,
 ) -> impl Iterator<Item = (NodeId, &'a Member<N::Stub, N::Shard, N::Gateway>)> {
