@@ -10,6 +10,7 @@ pub mod corfu;
 mod limits;
 pub mod log;
 pub mod mason;
+mod moments;
 pub mod mutants;
 pub mod paxos;
 

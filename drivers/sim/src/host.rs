@@ -55,6 +55,12 @@ pub(crate) struct Host<N: Node> {
     /// A durable byte is wrong, or is about to be.
     pub(crate) damaged: bool,
     pub(crate) seats: Vec<Seat<N>>,
+    /// The seats in the order of their nodes.
+    order: Vec<(NodeId, u8)>,
+    /// The seats that were called since their last burst end.
+    pub(crate) touched: Vec<u8>,
+    /// The seats that were called since the scenario looked at them.
+    pub(crate) stirred: Vec<u8>,
     inbox: VecDeque<Input<N::Family>>,
     pub(crate) local: VecDeque<(NodeId, NodeId, <N::Family as Family>::Message)>,
     pub(crate) held: VecDeque<Held<<N::Family as Family>::Message>>,
@@ -90,6 +96,9 @@ impl<N: Node> Host<N> {
             wiped: false,
             damaged: false,
             seats: Vec::new(),
+            order: Vec::new(),
+            touched: Vec::new(),
+            stirred: Vec::new(),
             inbox: VecDeque::new(),
             local: VecDeque::new(),
             held: VecDeque::new(),
@@ -114,6 +123,22 @@ impl<N: Node> Host<N> {
 
     pub(crate) fn nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
         self.seats.iter().map(|seat| (seat.id, &seat.node))
+    }
+
+    pub(crate) fn node(&self, id: NodeId) -> Option<&N> {
+        self.seat(id).map(|seat| &self.seats[seat].node)
+    }
+
+    /// Those that were called since the scenario looked at them.
+    pub(crate) fn stirred_nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
+        self.stirred.iter().map(|&seat| &self.seats[usize::from(seat)]).map(|seat| (seat.id, &seat.node))
+    }
+
+    /// The scenario has looked.
+    pub(crate) fn was_looked_at(&mut self) {
+        for seat in self.stirred.drain(..) {
+            self.seats[usize::from(seat)].stirred = false;
+        }
     }
 
     /// Reads the disk back; what an unsynced write left of itself is durable from now on. False if something durable is damaged.
@@ -162,8 +187,11 @@ impl<N: Node> Host<N> {
                 timers: Vec::new(),
                 appended_end: 0,
                 touched: false,
+                stirred: false,
             });
         }
+        self.order = self.seats.iter().map(|seat| seat.id).zip(0..).collect();
+        self.order.sort_unstable();
         for seat in 0..self.seats.len() {
             self.call(seat, out, |node, situation, effects| node.on_start(situation, effects));
         }
@@ -181,6 +209,9 @@ impl<N: Node> Host<N> {
         let places: Vec<Place> = self.seats.iter().map(|seat| seat.id.place()).collect();
         self.blobs.crash(&mut self.disk, &mut out.archive, |seat| places[seat], draw);
         self.seats.clear();
+        self.order.clear();
+        self.touched.clear();
+        self.stirred.clear();
         self.inbox.clear();
         self.local.clear();
         self.held.clear();
@@ -337,7 +368,8 @@ impl<N: Node> Host<N> {
     }
 
     fn seat(&self, id: NodeId) -> Option<usize> {
-        self.seats.iter().position(|seat| seat.id == id)
+        let at = self.order.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+        Some(usize::from(self.order[at].1))
     }
 
     /// Local cascades until quiet, burst ends of the nodes that were called until quiet, then the write and its fsync.
@@ -355,12 +387,14 @@ impl<N: Node> Host<N> {
                     self.id
                 );
             }
-            for seat in 0..self.seats.len() {
-                if self.seats[seat].touched {
-                    self.call(seat, out, |node, situation, effects| node.on_burst_end(situation, effects));
-                    self.seats[seat].touched = false;
-                }
+            let mut ending = std::mem::take(&mut self.touched);
+            ending.sort_unstable();
+            for seat in ending.drain(..).map(usize::from) {
+                self.call(seat, out, |node, situation, effects| node.on_burst_end(situation, effects));
+                self.seats[seat].touched = false;
             }
+            // Nobody else was called meanwhile.
+            self.touched = ending;
             if self.local.is_empty() {
                 break;
             }

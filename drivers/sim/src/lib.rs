@@ -197,8 +197,8 @@ pub use plan::{
 pub use report::{Before, Report, report};
 pub use run::{Options, Outcome, Violation, run_seed};
 pub use scenario::{
-    Cluster, Control, Core, Fact, HostKind, HostSpec, IsClaim, Life, MessageOf, Replacement, RequestOf,
-    ResponseOf, Scenario, StrikeKind,
+    Cluster, Control, Core, Fact, Hindrance, HostKind, HostSpec, IsClaim, Life, MessageOf, Replacement,
+    RequestOf, ResponseOf, Scenario, StrikeKind,
 };
 pub use shrink::{Shrunk, shrink};
 pub use swarm::{Swarm, Tuning};

@@ -3,6 +3,7 @@
 use crate::class::{Class, Injections};
 use crate::draw::{Purpose, exponential, log_uniform, mix, power, root, unit};
 use crate::plan::{Cut, Fate, Fault, HostIndex};
+use crate::scenario::Hindrance;
 use crate::swarm::Swarm;
 use kernel::{Bytes, NodeId};
 use serde::Serialize;
@@ -55,6 +56,16 @@ struct Link {
     script_at: usize,
 }
 
+/// What hinders one node's messages.
+#[derive(Clone, Copy, Debug)]
+struct Hindered {
+    to: NodeId,
+    how: Hindrance,
+    until: u64,
+    /// How many messages it has met.
+    met: u64,
+}
+
 /// When a packet arrives: never, once or twice.
 pub(crate) type Arrivals = [Option<u64>; 2];
 
@@ -68,6 +79,7 @@ pub(crate) struct Network {
     thresholds: [u64; 4],
     /// Fates drawn so far, for the plan.
     pub(crate) drawn: Vec<Fault>,
+    hindered: Vec<Hindered>,
     healed: bool,
 }
 
@@ -98,7 +110,16 @@ impl Network {
             }
         }
         let root = root(seed, Purpose::Link);
-        Self { hosts, links, latency: swarm.latency, root, thresholds, drawn: Vec::new(), healed: false }
+        Self {
+            hosts,
+            links,
+            latency: swarm.latency,
+            root,
+            thresholds,
+            drawn: Vec::new(),
+            hindered: Vec::new(),
+            healed: false,
+        }
     }
 
     fn link(&mut self, from: HostIndex, to: HostIndex) -> &mut Link {
@@ -181,6 +202,25 @@ impl Network {
         Some(fate)
     }
 
+    /// When a packet to this node arrives, since some are hindered.
+    pub(crate) fn let_through(&mut self, to: NodeId, now: u64, arrivals: Arrivals) -> Arrivals {
+        let Some(hindered) = self.hindered.iter_mut().find(|it| it.to == to && now < it.until) else {
+            return arrivals;
+        };
+        hindered.met += 1;
+        match hindered.how {
+            Hindrance::Held => arrivals.map(|at| at.map(|at| at.max(hindered.until))),
+            Hindrance::Halved if hindered.met.is_multiple_of(2) => arrivals,
+            Hindrance::Halved | Hindrance::Lost => [None, None],
+        }
+    }
+
+    /// Hinders what is sent to a node until then, or nothing any more.
+    pub(crate) fn hinder(&mut self, to: NodeId, how: Option<Hindrance>, until: u64) {
+        self.hindered.retain(|it| it.to != to);
+        self.hindered.extend(how.map(|how| Hindered { to, how, until, met: 0 }));
+    }
+
     /// Severs the links of a cut, or mends what this cut severed.
     pub(crate) fn sever(&mut self, cut: Cut, severed: bool) {
         for from in 0..self.hosts as HostIndex {
@@ -201,6 +241,7 @@ impl Network {
     /// Mends every link, and strikes no message any more.
     pub(crate) fn heal(&mut self) {
         self.healed = true;
+        self.hindered.clear();
         for link in &mut self.links {
             link.severed = 0;
             link.clogged_until = 0;

@@ -140,6 +140,7 @@ impl<F: Family> Outside<F> {
             return;
         };
         let arrivals = self.network.carry(from_host, to_host, self.now, &mut self.injections);
+        let arrivals = self.network.let_through(to, self.now, arrivals);
         if arrivals == [None, None] {
             self.trace.line(self.now, Some(from.host()), || format!("{from} -> {to} LOST {message:?}"));
             return;

@@ -57,7 +57,7 @@ pub fn report(outcome: &Outcome, about: &Report<'_>) -> Option<String> {
             now.len()
         );
         now.iter().for_each(|fault| {
-            let _ = write!(text, "\n    {}", words::of_fault(fault));
+            let _ = write!(text, "\n    {}", words::of_fault(fault, &outcome.strikes));
         });
         for operation in outcome.plan.kept.iter().flatten() {
             let _ = write!(text, "\n    client {} begins its operation {}", operation.client, operation.nth);

@@ -93,6 +93,8 @@ pub struct Outcome {
     pub swarm: Swarm,
     /// The classes that apply to the scenario.
     pub applicable: Classes,
+    /// The scenario's structural events, by the numbers that the plan uses.
+    pub strikes: Vec<StrikeKind>,
     /// The scenario's history, if a violation asks for it.
     pub history: Option<String>,
     /// The last lines before the violation of the host that broke it, or all if none broke; if the trace was kept.
@@ -352,8 +354,10 @@ impl<S: Scenario> Run<S> {
             self.out.responses = responses;
         }
         let id = self.hosts[usize::from(host)].id;
+        self.hosts[usize::from(host)].stirred.sort_unstable();
         scenario
             .after_burst(id, &Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now });
+        self.hosts[usize::from(host)].was_looked_at();
         if self.phase == Phase::Safety && scenario.watches() {
             self.tell(scenario, |scenario, control| scenario.watch(control));
         }
@@ -475,6 +479,11 @@ impl<S: Scenario> Run<S> {
                     self.out.network.sever_link(from, to, severed);
                 }
             }
+            Command::Hinder { to, how, lasts } => {
+                if self.phase == Phase::Safety {
+                    self.out.network.hinder(to, how, self.out.now + lasts);
+                }
+            }
             Command::CutOffArchive { hosts, lasts } => {
                 if self.phase == Phase::Safety {
                     self.out.archive.cut_off(hosts, self.out.now + lasts);
@@ -524,6 +533,7 @@ impl<S: Scenario> Run<S> {
             },
             swarm: self.out.swarm,
             applicable,
+            strikes: std::mem::take(&mut self.strikes),
             history,
             names: std::mem::take(&mut self.out.names),
             last,

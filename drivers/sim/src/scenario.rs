@@ -112,6 +112,17 @@ pub struct StrikeKind {
     pub class: Class,
 }
 
+/// What becomes of what other hosts send to one node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hindrance {
+    /// It arrives when the hindrance is over.
+    Held,
+    /// Every other message is lost.
+    Halved,
+    /// It is lost.
+    Lost,
+}
+
 /// What happens to a host whose disk is lost or corrupt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Replacement {
@@ -293,9 +304,15 @@ impl<'a, N: Node> Cluster<'a, N> {
         self.hosts.iter().filter(move |candidate| candidate.id == host).flat_map(Host::nodes)
     }
 
+    /// In [`Scenario::after_burst`]: the nodes of that host that were called since. All others are as they were.
+    pub fn stirred_nodes_of(&self, host: HostId) -> impl Iterator<Item = (NodeId, &'a N)> + use<'a, N> {
+        let of_host = self.hosts.iter().filter(move |candidate| candidate.id == host);
+        of_host.flat_map(Host::stirred_nodes)
+    }
+
     /// One node; `None` if it is not alive.
     pub fn node(&self, id: NodeId) -> Option<&'a N> {
-        self.nodes_of(id.host()).find(|&(node, _)| node == id).map(|(_, node)| node)
+        self.hosts.iter().find(|host| host.id == id.host())?.node(id)
     }
 
     /// Whether `host` runs (it may be paused).
@@ -347,6 +364,7 @@ pub(crate) enum Command<N: Node> {
     Stop { host: HostIndex },
     Resume { host: HostIndex },
     Sever { from: HostIndex, to: HostIndex, severed: bool },
+    Hinder { to: NodeId, how: Option<Hindrance>, lasts: u64 },
     CutOffArchive { hosts: HostMask, lasts: u64 },
     Alarm { after: u64, token: u64 },
     Mark { name: &'static str },
@@ -417,6 +435,16 @@ impl<N: Node> Control<'_, N> {
         if let (Some(from), Some(to)) = (self.cluster.index(from), self.cluster.index(to)) {
             self.commands.push(Command::Sever { from, to, severed });
         }
+    }
+
+    /// Hinders for a while, or until the core is healed, what other hosts send to one node; what hindered it before is over.
+    pub fn hinder(&mut self, to: NodeId, how: Hindrance, lasts: Duration) {
+        self.commands.push(Command::Hinder { to, how: Some(how), lasts: lasts.as_nanos() as u64 });
+    }
+
+    /// Undoes [`Control::hinder`] for what is sent from now on.
+    pub fn unhinder(&mut self, to: NodeId) {
+        self.commands.push(Command::Hinder { to, how: None, lasts: 0 });
     }
 
     /// Cuts a host off for a while, both ways.

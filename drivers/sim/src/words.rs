@@ -1,10 +1,16 @@
-//! Traces in words: roles instead of places, lengths instead of bytes, and no secret.
+//! Traces in words: roles instead of places, messages and values without their brackets, lengths instead of bytes, and no secret.
 
-use crate::plan::{Fate, Fault};
+mod values;
+
+use crate::plan::{Aim, Blow, Cut, Fate, Fault, Frozen, HostMask, Loss};
+use crate::scenario::StrikeKind;
 use std::collections::BTreeMap;
 
+/// The roles of nodes, by the nodes' names.
+pub(crate) type Names = BTreeMap<String, &'static str>;
+
 /// A fault as a sentence.
-pub(crate) fn of_fault(fault: &Fault) -> String {
+pub(crate) fn of_fault(fault: &Fault, strikes: &[StrikeKind]) -> String {
     match fault {
         Fault::Message { from, to, nth, fate } => {
             let ms = |nanoseconds: &u64| *nanoseconds as f64 / 1e6;
@@ -17,20 +23,100 @@ pub(crate) fn of_fault(fault: &Fault) -> String {
             format!("message {nth} from host {from} to host {to} {fate}")
         }
         Fault::Timed { at, lasts, blow } => {
-            format!("at {:.6} s, for {:.3} s: {blow:?}", *at as f64 / 1e9, *lasts as f64 / 1e9)
+            let (at, lasts) = (*at as f64 / 1e9, *lasts as f64 / 1e9);
+            format!("at {at:.6} s, for {lasts:.3} s: {}", of_blow(blow, strikes))
         }
-        Fault::Freeze { host, way } => format!("host {host} stays {way:?} after the heal"),
+        Fault::Freeze { host, way } => {
+            let way = match way {
+                Frozen::Down => "stays down",
+                Frozen::Isolated => "stays cut off",
+                Frozen::Deaf => "hears nobody of the core",
+                Frozen::Mute => "is not heard by the core",
+                Frozen::Paused => "stands still",
+            };
+            format!("host {host} {way} after the heal")
+        }
     }
 }
 
-/// A line of a trace as somebody reads it: bytes become their number, secrets nothing, and nodes are named by their roles.
-pub fn plain(line: &str, names: &BTreeMap<String, &'static str>) -> String {
+fn of_hosts(hosts: HostMask) -> String {
+    let hosts: Vec<String> = hosts.iter().map(|host| host.to_string()).collect();
+    match &hosts[..] {
+        [] => "no host".to_owned(),
+        [one] => format!("host {one}"),
+        [before @ .., last] => format!("hosts {} and {last}", before.join(", ")),
+    }
+}
+
+fn of_crash(hosts: HostMask, aim: Aim, loss: Loss, output_lost: bool) -> String {
+    let when = match aim {
+        Aim::Now => "at once",
+        Aim::Unsynced => "before the next sync",
+        Aim::Synced => "right after the next sync",
+    };
+    let loss = match loss {
+        Loss::None => "no write is lost",
+        Loss::All => "writes that are not synced are lost",
+        Loss::Torn => "writes that are not synced are torn",
+        Loss::Reordered => "some writes that are not synced are lost, and later ones are not",
+    };
+    let sent = if output_lost { ", and what is on its way from there is lost" } else { "" };
+    format!("a crash of {}, {when}; {loss}{sent}", of_hosts(hosts))
+}
+
+fn of_cut(cut: Cut) -> String {
+    match cut {
+        Cut::Both { side } => format!("{} and the others do not hear each other", of_hosts(side)),
+        Cut::OneWay { side } => format!("the others do not hear {}", of_hosts(side)),
+        Cut::Bridge { side, bridge } => {
+            format!("{} and the others do not hear each other, but for host {bridge}", of_hosts(side))
+        }
+        Cut::Ring { hosts } => format!("of {} each hears its two neighbours only", of_hosts(hosts)),
+    }
+}
+
+fn of_blow(blow: &Blow, strikes: &[StrikeKind]) -> String {
+    let share = |millionths: i32| f64::from(millionths) / 1e6;
+    match *blow {
+        Blow::Crash { hosts, aim, loss, output_lost, .. } => of_crash(hosts, aim, loss, output_lost),
+        Blow::Partition { cut } => of_cut(cut),
+        Blow::Clog { from, to } => format!("the link from host {from} to host {to} holds all back"),
+        Blow::Pause { host } => format!("host {host} stands still"),
+        Blow::SlowNode { host, factor } => format!("host {host} computes {factor} times slower"),
+        Blow::SlowDisk { host, factor } => format!("the disk of host {host} syncs {factor} times slower"),
+        Blow::DiskFull { host } => format!("the disk of host {host} is full"),
+        Blow::WriteError { host, .. } => format!("the next write of host {host} fails"),
+        Blow::BitRot { host, .. } => format!("a durable bit of host {host} flips"),
+        Blow::MisdirectedWrite { host, .. } => format!("a synced write of host {host} goes astray"),
+        Blow::DiskLost { host } => format!("host {host} loses its disk"),
+        Blow::ClockSkew { host, millionths } => {
+            format!("the wall clock of host {host} is off by {} of its error", share(millionths))
+        }
+        Blow::ClockJump { host, millionths } => {
+            format!("the wall clock of host {host} jumps to {} of its error", share(millionths))
+        }
+        Blow::ClockDrift { host, per_billion } => {
+            format!("the clocks of host {host} gain {per_billion} ns a second")
+        }
+        Blow::ClockLie { host, nanoseconds } => {
+            format!("the wall clock of host {host} is off by {nanoseconds} ns and does not say so")
+        }
+        Blow::Strike { which, .. } => match strikes.get(usize::from(which)) {
+            Some(strike) => strike.name.to_owned(),
+            None => format!("strike {which}"),
+        },
+    }
+}
+
+/// A line of a trace as somebody reads it: bytes become their number, secrets nothing, nodes are named by their roles, and messages
+/// are told in words.
+pub fn plain(line: &str, names: &Names) -> String {
     let (mut out, mut rest) = (String::with_capacity(line.len()), line);
     while let Some(next) = rest.chars().next() {
         let before = out.chars().next_back();
         let begins = before.is_none_or(|before| !before.is_alphanumeric() && before != '_');
         if begins && let Some(text) = rest.strip_prefix("b\"") {
-            let (count, end) = bytes_in(text);
+            let (count, end) = values::bytes_in(text);
             out += &format!("({count} bytes)");
             rest = &text[end..];
         } else if begins && let Some(secret) = secret_at(rest) {
@@ -43,9 +129,15 @@ pub fn plain(line: &str, names: &BTreeMap<String, &'static str>) -> String {
         {
             out += &format!("{role}({node})");
             rest = &rest[node.len()..];
-        } else if begins && let Some(inner) = doubled(rest) {
-            // `Chosen(Chosen { .. })` says everything twice.
-            rest = inner;
+        } else if let Some(after) = rest.strip_prefix(" -> ") {
+            out += " tells ";
+            rest = after;
+        } else if begins
+            && has_fields(rest)
+            && let Some((words, after)) = values::named(rest, names)
+        {
+            out += &words;
+            rest = after;
         } else {
             out.push(next);
             rest = &rest[next.len_utf8()..];
@@ -54,24 +146,15 @@ pub fn plain(line: &str, names: &BTreeMap<String, &'static str>) -> String {
     out
 }
 
-/// How many bytes a byte string has, and where it ends behind its quotation mark.
-fn bytes_in(text: &str) -> (usize, usize) {
-    let (bytes, mut count, mut at) = (text.as_bytes(), 0, 0);
-    while at < bytes.len() && bytes[at] != b'"' {
-        at += match (bytes[at], bytes.get(at + 1)) {
-            (b'\\', Some(b'x')) => 4,
-            (b'\\', Some(_)) => 2,
-            _ => 1,
-        };
-        count += 1;
-    }
-    (count, (at + 1).min(bytes.len()))
+/// A name and what stands in its brackets: a single word may be one of a sentence.
+fn has_fields(text: &str) -> bool {
+    let end = text.find(|c: char| !c.is_alphanumeric()).unwrap_or(text.len());
+    text[end..].starts_with('(') || text[end..].starts_with(" {")
 }
 
-fn secret_at(text: &str) -> Option<&'static str> {
-    ["password", "key", "secret"].into_iter().find(|name| {
-        text.strip_prefix(name).is_some_and(|rest| rest.starts_with(": [") || rest.starts_with(": b\""))
-    })
+fn secret_at(text: &str) -> Option<&str> {
+    let (name, rest) = text.split_once(": ")?;
+    (values::is_secret(name) && (rest.starts_with('[') || rest.starts_with("b\""))).then_some(name)
 }
 
 /// What follows a list or a byte string.
@@ -80,41 +163,50 @@ fn after_value(text: &str) -> &str {
         return list.find(']').map_or("", |end| &list[end + 1..]);
     }
     let bytes = text.strip_prefix("b\"").unwrap_or(text);
-    &bytes[bytes_in(bytes).1..]
+    &bytes[values::bytes_in(bytes).1..]
 }
 
-fn node_at<'a>(text: &'a str, names: &BTreeMap<String, &'static str>) -> Option<(&'a str, &'static str)> {
+fn node_at<'a>(text: &'a str, names: &Names) -> Option<(&'a str, &'static str)> {
     let end = text.find(|c: char| !c.is_ascii_alphanumeric() && c != '.').unwrap_or(text.len());
     let node = text[..end].trim_end_matches('.');
     names.get(node).map(|role| (node, *role))
 }
 
-/// `Name(Name` without the first, if a value's name is that of its message.
-fn doubled(text: &str) -> Option<&str> {
-    let end = text.find(|c: char| !c.is_alphanumeric())?;
-    let (name, rest) = text.split_at(end);
-    let inner = rest.strip_prefix('(')?;
-    let again = inner.strip_prefix(name)?;
-    (!name.is_empty() && again.starts_with([' ', '(', ')'])).then_some(inner)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Class;
 
     // A report that shows raw batches is not read, and one that shows passwords must not be kept.
     #[test]
     fn traces_are_told_in_words() {
         let names = BTreeMap::from([("h9.4100".to_owned(), "replica")]);
-        let line =
-            r#"h9.4100 -> h8.1 Log(Voted(Voted { slot: 3, value: Entry(b"\x02\"\0a)"), password: [1, 2] }))"#;
+        let line = r#"h9.4100 -> h8.1 Log(Voted(Voted { slot: Slot(3), value: Entry(b"\x02\"\0a)"), password: [1, 2] }))"#;
         assert_eq!(
             plain(line, &names),
-            "replica(h9.4100) -> h8.1 Log(Voted { slot: 3, value: Entry((5 bytes)), password: (secret) }))"
+            "replica(h9.4100) tells h8.1 voted (slot 3, value entry of 5 bytes, password (secret))"
         );
         assert_eq!(
-            plain("Attach { password: b\"ab\", timeout: 3 }", &names),
-            "Attach { password: (secret), timeout: 3 }"
+            plain("Attach { password: b\"ab\", timeout: 3 } was refused (once)", &names),
+            "attach (password (secret), timeout 3) was refused (once)"
         );
+        assert_eq!(
+            plain("Nobody has password: [1, 2] or b\"x\"", &names),
+            "Nobody has password: (secret) or (1 bytes)"
+        );
+    }
+
+    // Somebody who is to repeat a run by hand reads what befell it.
+    #[test]
+    fn faults_are_sentences() {
+        let strikes = [StrikeKind { name: "kill the sequencer", class: Class::Strike }];
+        let hosts = HostMask(0b101);
+        let crash = Blow::Crash { hosts, aim: Aim::Unsynced, loss: Loss::All, output_lost: false, draw: 0 };
+        let of = |blow| of_fault(&Fault::Timed { at: 1_500_000_000, lasts: 20_000_000, blow }, &strikes);
+        assert_eq!(
+            of(crash),
+            "at 1.500000 s, for 0.020 s: a crash of hosts 0 and 2, before the next sync; writes that are not synced are lost"
+        );
+        assert_eq!(of(Blow::Strike { which: 0, draw: 9 }), "at 1.500000 s, for 0.020 s: kill the sequencer");
     }
 }

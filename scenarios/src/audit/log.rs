@@ -57,7 +57,9 @@ pub(crate) fn is_claim(message: &Message) -> bool {
                 | LeaderIn::Heartbeat(_)
         ),
         Message::ProxyLeader(message) => matches!(message, ProxyLeaderIn::Phase2b(_)),
-        Message::Replica(message) => matches!(message, ReplicaIn::Resumed(_) | ReplicaIn::Entries(_)),
+        Message::Replica(message) => {
+            matches!(message, ReplicaIn::Chosen(_) | ReplicaIn::Resumed(_) | ReplicaIn::Entries(_))
+        }
         Message::Acceptor(message) => matches!(message, AcceptorIn::Blank(_) | AcceptorIn::Phase1a(_)),
         Message::Batcher(message) => matches!(message, BatcherIn::Submit(_)),
         Message::Unbatcher(_) | Message::Client(_) => false,
@@ -200,6 +202,9 @@ impl LogAudit {
                     question.ballot
                 );
             }
+            Message::Replica(ReplicaIn::Chosen(chosen)) => {
+                self.check_quorum(from, chosen.slot, Some(chosen.ballot), chosen.value.as_ref());
+            }
             Message::Replica(ReplicaIn::Resumed(page)) => self.on_values(from, page.from, &page.values),
             Message::Replica(ReplicaIn::Entries(page)) => self.on_values(from, page.from, &page.values),
             _ => {}
@@ -275,7 +280,7 @@ impl LogAudit {
                     "slot {slot} holds {known:?}, and {id} executed {value:?} there"
                 ),
                 None => {
-                    self.check_chosen(id, slot, value);
+                    self.check_quorum(id, slot, None, Some(value));
                     self.chosen.insert(slot, value.clone());
                 }
             }
@@ -299,25 +304,27 @@ impl LogAudit {
         );
     }
 
-    /// What is executed was voted for in one ballot by a quorum whose disks have the votes.
-    fn check_chosen(&self, id: NodeId, slot: Slot, value: &Value) {
+    /// What is executed, or called chosen, was voted for in one ballot by a quorum whose disks have the votes: in this one, if it is named.
+    fn check_quorum(&self, id: NodeId, slot: Slot, ballot: Option<Ballot>, value: Option<&Value>) {
         let governing = self.configurations.values().rev().find(|known| known.first_slot <= slot);
         let Some(governing) = governing.filter(|_| !self.configurations.is_empty()) else { return };
         let group = &governing.acceptors.groups()[governing.acceptors.group_of(slot)];
-        let is_chosen = |proposal: &Proposal| {
+        let is_chosen = |(of, proposal): (&Ballot, &Proposal)| {
             let mut tally = Tally::default();
             proposal
                 .voters
                 .iter()
                 .filter_map(|&voter| group.index_of(voter))
                 .for_each(|index| tally.insert(index));
-            proposal.value == *value && group.is_write_quorum(tally)
+            ballot.is_none_or(|ballot| ballot == *of)
+                && value.is_none_or(|value| proposal.value == *value)
+                && group.is_write_quorum(tally)
         };
         let proposals = self.proposals.get(&slot);
         invariant!(
             AGREE,
-            proposals.is_some_and(|proposals| proposals.values().any(is_chosen)),
-            "{id} executed {value:?} in slot {slot}; votes on disks: {proposals:?}"
+            proposals.is_some_and(|proposals| proposals.iter().any(is_chosen)),
+            "{id} takes {value:?} for chosen in slot {slot}, in {ballot:?}; votes on disks: {proposals:?}"
         );
     }
 

@@ -4,6 +4,7 @@
 //! their order. A promise that its host's disk does not keep is a violation at once, whether a crash comes to show it or not.
 
 mod acceptor;
+pub(crate) mod corfu;
 pub(crate) mod log;
 pub(crate) mod mason;
 pub(crate) mod shards;

@@ -22,12 +22,15 @@ pub(crate) struct ShardAudit {
     /// The last stamp and the spread of a shard below each number.
     stood: BTreeMap<(Space, Number), (Stamp, u64)>,
     stood_at: BTreeMap<NodeId, Number>,
-    /// What participants have said of operations, by their numbers in the sender's space.
-    said: BTreeMap<(Space, Number), Said>,
+    /// What participants have said of operations, by the sender's space and their numbers in it.
+    said: BTreeMap<Space, BTreeMap<Number, Said>>,
+    /// Counts the times that a low watermark rose, and how often it had when a space was last rid of what nobody needs any more.
+    rises: u64,
+    rid_at: BTreeMap<Space, u64>,
     /// How many of them a server kept when it was looked at last, up to which, and how many snapshots of peers it had taken.
     kept_inputs: BTreeMap<NodeId, ((usize, Option<Number>), u64)>,
-    /// Runs that a log has kept: their ends, and the slot after which the first replica had them.
-    runs: BTreeMap<(Group, Space, Number), (Number, Slot)>,
+    /// Runs that a log has kept, by first numbers: their ends, and the slot after which the first replica had them.
+    runs: BTreeMap<(Group, Space), BTreeMap<Number, (Number, Slot)>>,
     /// Where a replica stood, and the sum of the low watermarks it had.
     looked: BTreeMap<NodeId, (Slot, u64)>,
 }
@@ -105,8 +108,10 @@ impl ShardAudit {
                 continue;
             }
             *logged = floor.number;
-            let known = self.floors.entry(floor.space).or_insert(floor.number);
-            *known = floor.number.max(*known);
+            let known = self.floors.entry(floor.space).or_insert(Number(0));
+            if floor.number > *known {
+                (*known, self.rises) = (floor.number, self.rises + 1);
+            }
             let reached = self.reach(floor, strict.then_some(servers));
             invariant!(
                 DUR,
@@ -146,21 +151,21 @@ impl ShardAudit {
         let mut here = BTreeMap::new();
         for (space, first, end) in machine.kept() {
             here.insert((space, first), end);
-            self.runs.entry((group, space, first)).or_insert((end, executed));
+            self.runs.entry((group, space)).or_default().entry(first).or_insert((end, executed));
         }
         let floors = &self.floors;
-        let forgotten = |space: &Space, end: &Number| floors.get(space).is_some_and(|floor| end <= floor);
-        self.runs.retain(|(of, space, _), (end, _)| *of != group || !forgotten(space, end));
-        let of_group = (group, Space(0), Number(0))..(Group(group.0 + 1), Space(0), Number(0));
-        for (&(_, space, first), &(end, since)) in self.runs.range(of_group) {
-            if since > executed || forgotten(&space, &end) {
-                continue;
+        for (&(_, space), runs) in self.runs.range_mut((group, Space(0))..=(group, Space(u16::MAX))) {
+            let floor = floors.get(&space).copied().unwrap_or_default();
+            while runs.first_entry().is_some_and(|first| first.get().0 <= floor) {
+                runs.pop_first();
             }
-            invariant!(
-                DUR,
-                here.get(&(space, first)) == Some(&end),
-                "{node} at slot {executed} does not keep {first} to {end} of space {space}; too few servers have it durably: {floors:?}"
-            );
+            for (&first, &(end, _)) in runs.iter().filter(|(_, (_, since))| *since <= executed) {
+                invariant!(
+                    DUR,
+                    here.get(&(space, first)) == Some(&end),
+                    "{node} at slot {executed} does not keep {first} to {end} of space {space}; too few servers have it durably: {floors:?}"
+                );
+            }
         }
     }
 
@@ -181,9 +186,16 @@ impl ShardAudit {
         if before == Some(looked) {
             return;
         }
+        let all = self.said.entry(space).or_default();
+        let floors = &self.floors;
+        let is_settled =
+            |placed: &Placed| floors.get(&placed.space).is_some_and(|floor| placed.number < *floor);
         for (number, others, digest) in server.inputs_kept() {
-            let said =
-                self.said.entry((space, number)).or_insert_with(|| Said { others: others.to_vec(), digest });
+            // What one still keeps that nobody needs, others have forgotten.
+            if others.iter().all(is_settled) {
+                continue;
+            }
+            let said = all.entry(number).or_insert_with(|| Said { others: others.to_vec(), digest });
             invariant!(
                 PREFIX,
                 said.digest == digest && said.others == others,
@@ -191,15 +203,11 @@ impl ShardAudit {
                 said.others
             );
         }
-        let floors = &self.floors;
-        let settled = |said: &Said| {
-            let is_settled =
-                |placed: &Placed| floors.get(&placed.space).is_some_and(|floor| placed.number < *floor);
-            said.others.iter().all(is_settled)
-        };
-        self.said.retain(|_, said| !settled(said));
+        if self.rid_at.insert(space, self.rises) != Some(self.rises) {
+            all.retain(|_, said| !said.others.iter().all(is_settled));
+        }
         let mut kept = server.inputs_kept().map(|(number, _, _)| number).peekable();
-        for (&(_, number), said) in self.said.range((space, Number(0))..(space, next)) {
+        for (&number, said) in all.range(..next) {
             while kept.next_if(|known| *known < number).is_some() {}
             invariant!(
                 DUR,

@@ -10,6 +10,10 @@ impl CoordinationScenario {
     pub(super) fn say(&mut self, number: usize, ask: Ask, of_task: bool, control: &mut Control<'_, Seat>) {
         let now = control.cluster.now();
         let user = &mut self.users[number];
+        // What is said before the greeting would come before the watches that a client library sets again.
+        if user.link.as_ref().is_none_or(|link| !link.greeted) {
+            return;
+        }
         if let (Ask::Close, Some(session)) = (&ask, &user.session) {
             self.living.closes(session.id);
         }

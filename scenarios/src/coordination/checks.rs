@@ -4,6 +4,7 @@ use super::lasting::{CREATED, Changes, DATA_CHANGED, DELETED};
 use super::user::{Armed, Awaited, User, Watched};
 use super::words::{Ask, BAD_VERSION, Body, NO_NODE, NODE_EXISTS, SEQUENTIAL, Step};
 use consistency::kv::{Expected, KvCall, KvHistory, KvReply, KvVerdict};
+use consistency::search::SearchBudget;
 use consistency::{Process, Time, Value, Version};
 use coordination::wire::{Stat, parent_of};
 use kernel::invariant;
@@ -71,6 +72,9 @@ fn number_of(path: &str) -> u64 {
     let digits = path.len().saturating_sub(10);
     path.get(digits..).and_then(|digits| digits.parse().ok()).unwrap_or(0)
 }
+
+/// How far one run's history is searched.
+const SEARCH_STEPS: u64 = 1_000_000;
 
 impl Checks {
     fn record(&mut self, path: &str, call: KvCall, reply: Option<KvReply>, told: (u64, u64)) {
@@ -405,7 +409,11 @@ impl Checks {
                 invariant!(ATOMIC, !there, "{parent} was deleted at {zxid}, when {path} was there");
             }
         }
-        if linearizable && let KvVerdict::Violated { sentences, .. } = self.kv.check_linearizable() {
+        // Enough for all but a few runs with many writes whose outcome nobody knows.
+        let mut budget = SearchBudget { steps: SEARCH_STEPS, ..SearchBudget::default() };
+        if linearizable
+            && let KvVerdict::Violated { sentences, .. } = self.kv.check_linearizable_within(&mut budget)
+        {
             panic!("LIN: {sentences:?}");
         }
     }

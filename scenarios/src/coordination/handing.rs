@@ -18,24 +18,32 @@ const LOOK_WHEN_CALM: u64 = AT_REST + 6;
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 const LOOK_FOR: Duration = Duration::from_secs(5);
 const BUSY_ROUNDS: u32 = 16;
+/// What makes logs forget sooner.
+const PADDING_BYTES: usize = 800;
+const BUSY_UNANSWERED_MAX: usize = 2;
 const BUSY_EVERY: Duration = Duration::from_millis(5);
 const BUSY_WHEN_CALM_EVERY: Duration = Duration::from_millis(500);
 /// In a hand-over that nothing disturbs, users read and write until well behind it.
 const BUSY_ROUNDS_WHEN_CALM: u32 = 250;
 const BUSY_IN_A_CALM_HAND_OVER_EVERY: Duration = Duration::from_millis(2);
+const BUSY_ROUNDS_FOR_LONG: u32 = 30;
+const BUSY_FOR_LONG_EVERY: Duration = Duration::from_millis(150);
+const IDLE_WHEN_CALM: Duration = Duration::from_secs(15);
 const LOOK_WHEN_CALM_FOR: Duration = Duration::from_secs(25);
 
 impl CoordinationScenario {
     /// Other groups or shards when nothing else goes wrong.
     pub(super) fn wish_when_calm(&mut self, control: &mut Control<'_, Seat>) {
         let now = control.cluster.now();
-        if self.rng.chance(0.5) && self.wishes.draw_shards(&mut self.rng) {
+        if self.rng.chance(0.7) && self.wishes.draw_shards(&mut self.rng) {
             // Those who watch everything now are to hear of what is done behind the hand-over.
             self.watch_everything(control);
             (0..BUSY_ROUNDS)
                 .for_each(|round| control.alarm(WISH_AFTER + BUSY_WHEN_CALM_EVERY * round, BE_BUSY));
             self.looks_until = now + nanos(WISH_AFTER + LOOK_WHEN_CALM_FOR);
             control.alarm(WISH_AFTER, LOOK_WHEN_CALM);
+        } else if self.rng.chance(0.3) && self.wishes.draw_journey(IDLE_WHEN_CALM, &mut self.rng) {
+            // Sessions that live by pings alone are moved there and back.
         } else if self.wishes.draw(&mut self.rng) {
             // What they attach to now was not on its way out before the heal.
             (0..self.users.len()).for_each(|number| self.disconnect(number, now, Some(control)));
@@ -45,7 +53,7 @@ impl CoordinationScenario {
         control.alarm(WISH_AFTER, ASK_FOR_GROUPS);
     }
 
-    fn watch_everything(&mut self, control: &mut Control<'_, Seat>) {
+    pub(super) fn watch_everything(&mut self, control: &mut Control<'_, Seat>) {
         for number in 0..self.users.len() {
             if self.rng.chance(0.7) {
                 self.say(number, Ask::WatchBelow { path: "/".to_owned() }, false, control);
@@ -80,13 +88,27 @@ impl CoordinationScenario {
         }
     }
 
+    /// Users read with watches, and write, for seconds.
+    pub(super) fn be_busy_for_long(&mut self, writes_much: bool, control: &mut Control<'_, Seat>) {
+        self.writes_much = writes_much;
+        (0..BUSY_ROUNDS_FOR_LONG).for_each(|round| control.alarm(BUSY_FOR_LONG_EVERY * round, BE_BUSY));
+    }
+
     fn be_busy(&mut self, control: &mut Control<'_, Seat>) {
         for number in 0..self.users.len() {
+            // What is never answered may have happened at any time, and many such writes are hard to judge.
+            let link = self.users[number].link.as_ref();
+            let many = link.is_some_and(|link| link.awaited.len() >= BUSY_UNANSWERED_MAX);
+            if many && self.healed_at.is_none() {
+                continue;
+            }
             let path = (*self.rng.pick(&checks::LASTING).unwrap_or(&"/")).to_owned();
-            let ask = if self.rng.chance(0.3) {
-                Ask::Set { path, value: self.value(), version: -1 }
+            let (writes, padding) = if self.writes_much { (0.8, PADDING_BYTES) } else { (0.3, 0) };
+            let ask = if self.rng.chance(writes) {
+                let value = format!("{}{:.<padding$}", self.value(), "");
+                Ask::Set { path, value, version: -1 }
             } else {
-                Ask::Get { path, watch: false }
+                Ask::Get { path, watch: self.rng.chance(0.3) }
             };
             self.say(number, ask, false, control);
         }

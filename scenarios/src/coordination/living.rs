@@ -38,7 +38,7 @@ struct Life {
 pub(super) struct Living {
     lives: BTreeMap<u64, Life>,
     /// Which replica had which session, and with which deadline. One that attaches with a shorter timeout has an earlier one.
-    had: BTreeMap<(NodeId, u64), u64>,
+    had: BTreeMap<NodeId, BTreeMap<u64, u64>>,
     /// The time of a replica's group when it was looked at last, and the leader's epoch.
     times: BTreeMap<NodeId, (u64, u64)>,
     /// The newest layout of groups.
@@ -47,7 +47,7 @@ pub(super) struct Living {
 
 impl Living {
     pub(super) fn forget(&mut self, host: HostId) {
-        self.had.retain(|(node, _), _| node.host() != host);
+        self.had.retain(|node, _| node.host() != host);
         self.times.retain(|node, _| node.host() != host);
     }
 
@@ -64,9 +64,10 @@ impl Living {
     /// Looks at the replicas of a host after a burst.
     pub(super) fn check_host(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) {
         let now = cluster.now();
-        let known = rest::replicas(cluster.nodes_of(host)).map(|(_, machine)| machine.layout().version);
+        let known =
+            rest::replicas(cluster.stirred_nodes_of(host)).map(|(_, machine)| machine.layout().version);
         self.layout = known.fold(self.layout, u64::max);
-        for (node, machine) in rest::replicas(cluster.nodes_of(host)) {
+        for (node, machine) in rest::replicas(cluster.stirred_nodes_of(host)) {
             let (group, time) = (machine.group(), machine.now().0);
             let begun = (time, machine.leader_epoch());
             let before = self.times.insert(node, begun);
@@ -77,9 +78,10 @@ impl Living {
             );
             // A leader that begins gives everybody a whole timeout again.
             let begins = before.is_some_and(|(_, epoch)| epoch != begun.1);
+            let had = self.had.entry(node).or_default();
             for view in machine.stub().after(SessionId(0), machine.now()) {
                 let session = view.session.0;
-                let deadline_here = self.had.insert((node, session), view.deadline.0);
+                let deadline_here = had.insert(session, view.deadline.0);
                 let life = self.lives.entry(session).or_default();
                 life.timeout = u64::from(view.timeout);
                 if view.closing {
@@ -102,15 +104,12 @@ impl Living {
                 // One that begins anew, or lags, knows of earlier homes only.
                 continue;
             }
-            let of_node = (node, 0)..=(node, u64::MAX);
-            let gone = self
-                .had
-                .range(of_node)
-                .filter(|((_, session), _)| machine.stub().has_ended(SessionId(*session)));
-            for (&held, &deadline) in gone.collect::<BTreeMap<_, _>>() {
-                self.lives.entry(held.1).or_default().ends(held.1, (deadline, time), now);
+            for (&session, &deadline) in
+                had.iter().filter(|(session, _)| machine.stub().has_ended(SessionId(**session)))
+            {
+                self.lives.entry(session).or_default().ends(session, (deadline, time), now);
             }
-            self.had.retain(|(of, session), _| *of != node || machine.stub().contains(SessionId(*session)));
+            had.retain(|session, _| machine.stub().contains(SessionId(*session)));
         }
     }
 }

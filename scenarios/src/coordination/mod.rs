@@ -9,6 +9,7 @@ mod living;
 mod marks;
 mod node;
 mod rest;
+mod striking;
 mod user;
 mod words;
 mod workload;
@@ -17,10 +18,11 @@ pub use node::{Seat, Socket};
 
 use crate::audit::{self, mason::MasonAudit};
 use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
-use crate::mason::arranging::{ASK_EVERY, Wishes};
+use crate::moments::ambush::Ambushes;
+use crate::moments::arranging::{ASK_EVERY, Wishes};
+use crate::moments::membership::{self, Changes};
 use checks::Checks;
 use coordination::{Consistency, Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
-use handing::sequencer_of;
 use kernel::client::Response;
 use kernel::{Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
 use living::Living;
@@ -30,12 +32,13 @@ use mason::{Deployment, Group, HostParts, Member, Parameters, Stub as _};
 use parts::ReplyBounds;
 use rest::Servers;
 use sim::{
-    Class, Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario,
-    StrikeKind, Tuning,
+    Class, Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, OperationId, Scenario, StrikeKind,
+    Tuning,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
+use striking::Cutting;
 use user::{Awaited, News, User};
 use words::Ask;
 
@@ -57,6 +60,11 @@ pub struct CoordinationScenario {
     checks: Checks,
     servers: Servers,
     lost: BTreeSet<HostId>,
+    changes: Changes,
+    ambushes: Ambushes,
+    cutting: Option<Cutting>,
+    /// Users that are made busy write large values mostly.
+    writes_much: bool,
     audit: MasonAudit,
     living: Living,
     core: Vec<HostId>,
@@ -79,6 +87,8 @@ const AT_REST: u64 = 1 << 32;
 /// The alarm that asks for groups, and the one that wishes for others when all is well.
 const ASK_FOR_GROUPS: u64 = AT_REST + 1;
 const WISH_WHEN_CALM: u64 = AT_REST + 2;
+/// The alarm that asks whether the hosts have changed.
+const ASK_FOR_HOSTS: u64 = AT_REST + 7;
 const CALM_AFTER: Duration = Duration::from_secs(35);
 const WISH_AFTER: Duration = Duration::from_secs(5);
 
@@ -90,9 +100,7 @@ impl CoordinationScenario {
     /// A cluster of `rng`'s choice.
     pub fn draw(rng: &mut Rng) -> Self {
         let ms = Duration::from_millis;
-        let entries: Vec<paxos::HostEntry> = (0..3)
-            .map(|number| paxos::HostEntry { name: format!("h{number}"), address: format!("h{number}:1") })
-            .collect();
+        let entries: Vec<paxos::HostEntry> = (0..3).map(membership::entry).collect();
         let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let alone = rng.chance(0.2);
         let groups = if alone { 1 } else { rng.between(1, 4) as u16 };
@@ -131,11 +139,16 @@ impl CoordinationScenario {
             (0..rng.between(3, 6)).map(|_| User::new(rng.between(1_500, 6_000) as i32, rng.chance(0.5)));
         let users = users.collect();
         let replies = ReplyBounds { bytes_max: 4_000 << rng.below(6), free_bytes: 64 << rng.below(5) };
+        let deployment = Deployment::new(entries, groups, shards, sequencers, parameters, log)
+            .with_room_for(room, shards_room);
         Self {
             hosts,
             desk: HostId::named("users"),
-            deployment: Deployment::new(entries, groups, shards, sequencers, parameters, log)
-                .with_room_for(room, shards_room),
+            changes: Changes::new(deployment.clone(), ASK_FOR_HOSTS, rng.chance(0.5)),
+            deployment,
+            ambushes: Ambushes::default(),
+            cutting: None,
+            writes_much: false,
             placement,
             sessions,
             consistency,
@@ -186,10 +199,6 @@ impl CoordinationScenario {
         }
     }
 
-    fn is_bad(&self, host: HostId, cluster: &Cluster<'_, Seat>) -> bool {
-        self.lost.contains(&host) || cluster.is_lost(host) || cluster.is_damaged(host)
-    }
-
     fn is_born(&self) -> bool {
         self.audit.born(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
     }
@@ -203,9 +212,13 @@ impl CoordinationScenario {
 impl CoordinationScenario {
     fn connect(&mut self, number: usize, control: &mut Control<'_, Seat>) {
         let now = control.cluster.now();
-        let within = if self.healed_at.is_some() { &self.core } else { &self.hosts };
-        let servers: Vec<HostId> = within.iter().copied().filter(|host| self.hosts.contains(host)).collect();
-        let Some(&host) = self.rng.pick(&servers) else { return };
+        // One that has left may still be in somebody's list.
+        let within = match self.healed_at {
+            Some(_) => self.core.clone(),
+            None if self.rng.chance(0.125) => self.changes.ever(),
+            None => self.changes.members(),
+        };
+        let Some(&host) = self.rng.pick(&within) else { return };
         let user = &mut self.users[number];
         user.attempts += 1;
         let turn = user.attempts % SOCKETS_PER_USER;
@@ -255,7 +268,9 @@ impl CoordinationScenario {
                     link.poll = control.request(link.socket, Bytes::from_static(&[node::POLL]));
                 }
                 self.users[number].feed(bytes);
-                while let Some(news) = self.users[number].hear(now) {
+                while !self.is_cut_off(number, control)
+                    && let Some(news) = self.users[number].hear(now)
+                {
                     self.on_news(number, news, control);
                 }
             }
@@ -314,6 +329,10 @@ impl CoordinationScenario {
     }
 }
 
+fn is_bad(lost: &BTreeSet<HostId>, host: HostId, cluster: &Cluster<'_, Seat>) -> bool {
+    lost.contains(&host) || cluster.is_lost(host) || cluster.is_damaged(host)
+}
+
 fn send(to: NodeId, kind: u8, bytes: &[u8], control: &mut Control<'_, Seat>) {
     control.request(to, [&[kind], bytes].concat().into());
 }
@@ -325,7 +344,10 @@ impl Scenario for CoordinationScenario {
 
     fn hosts(&self) -> Vec<HostSpec> {
         let servers = self.hosts.iter().map(|&host| HostSpec::server(host));
-        servers.chain([HostSpec::client(self.desk)]).collect()
+        servers
+            .chain(self.changes.spares().map(HostSpec::spare))
+            .chain([HostSpec::client(self.desk)])
+            .collect()
     }
 
     fn clients(&self) -> Vec<NodeId> {
@@ -333,7 +355,7 @@ impl Scenario for CoordinationScenario {
     }
 
     fn classes(&self) -> Classes {
-        Classes::ALL.without(Class::Upgrade).without(Class::ClockLie).without(Class::Membership)
+        Classes::ALL.without(Class::Upgrade).without(Class::ClockLie)
     }
 
     fn tuning(&self) -> Tuning {
@@ -373,7 +395,8 @@ impl Scenario for CoordinationScenario {
             shard: &|space| Znodes::new(space, placement, u64::from(life.number)),
             gateway: Gateway::new(self.settings(life.host)),
         };
-        let members: Vec<(Place, Member<_, _, _>)> = self.deployment.build(life.host, &spaces_of, parts);
+        let deployment = self.changes.deployment_of(life.host);
+        let members: Vec<(Place, Member<_, _, _>)> = deployment.build(life.host, &spaces_of, parts);
         let members = members.into_iter().map(|(place, member)| (place, Seat::Member(Box::new(member))));
         members.chain((0..users * SOCKETS_PER_USER).map(|number| socket(SOCKETS + number))).collect()
     }
@@ -390,12 +413,17 @@ impl Scenario for CoordinationScenario {
         self.users[number].ticket = Some(ticket);
         if self.users[number].task.is_none() {
             let value = self.value();
-            self.users[number].task = Some(workload::draw(&self.users[number], number, value, rng));
+            let pipelined = self.pipelined_by(number);
+            let task = pipelined.unwrap_or_else(|| workload::draw(&self.users[number], number, value, rng));
+            self.users[number].task = Some(task);
         }
         self.pump(number, control);
     }
 
     fn on_response(&mut self, _: NodeId, id: RequestId, answer: Response, control: &mut Control<'_, Seat>) {
+        if self.changes.on_answer(id, &answer, control) {
+            return;
+        }
         if let Some(fulfilled) = self.wishes.on_answer(id, &answer) {
             if fulfilled {
                 control.mark("scenario.changed_the_groups");
@@ -410,6 +438,7 @@ impl Scenario for CoordinationScenario {
 
     fn on_lost(&mut self, _node: NodeId, id: RequestId) {
         self.wishes.lost(id);
+        self.changes.lost(id);
         for number in 0..self.users.len() {
             let user = &mut self.users[number];
             user.ticket.take_if(|ticket| *ticket == id);
@@ -433,14 +462,18 @@ impl Scenario for CoordinationScenario {
         if token == WISH_WHEN_CALM {
             return self.wish_when_calm(control);
         }
+        if token == ASK_FOR_HOSTS {
+            return self.changes.ask_whether_settled(control);
+        }
         if token == ASK_FOR_GROUPS && self.healed_at.is_some() {
             // Who comes again while its session is on the way finds it.
             let number = self.rng.index(self.users.len());
             self.disconnect(number, now, Some(control));
         }
         if token == ASK_FOR_GROUPS {
+            let hosts = self.changes.members();
             let first =
-                self.hosts.iter().filter_map(|&host| self.deployment.proxies_of(host).first().copied());
+                hosts.into_iter().filter_map(|host| self.deployment.proxies_of(host).first().copied());
             if self.wishes.ask(first, control) {
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
             }
@@ -477,50 +510,21 @@ impl Scenario for CoordinationScenario {
     }
 
     fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Seat>) -> bool {
-        let number = rng.index(self.users.len());
-        let now = control.cluster.now();
-        let host = self.users[number].link.as_ref().map(|link| link.host);
-        let down = rng.duration(Duration::from_millis(50), Duration::from_secs(2));
-        let active = |node| sequencer_of(node).is_some_and(|sequencer| sequencer.active_epoch().is_some());
-        let sequencer = control.cluster.nodes().find(|(_, node)| active(node)).map(|(id, _)| id.host());
-        match (which, host, sequencer) {
-            (0, Some(_), _) => self.disconnect(number, now, Some(control)),
-            (1, Some(host), _) | (2, _, Some(host)) => control.crash(host, Loss::All, down, rng),
-            (3, Some(_), _) => {
-                self.disconnect(number, now, Some(control));
-                let user = &mut self.users[number];
-                let timeout = user.session.as_ref().map_or(0, |session| session.timeout);
-                user.retry_at = now + timeout / 2 * 3;
-            }
-            (6, _, _) => {
-                for &host in &self.hosts {
-                    if control.cluster.is_up(host) {
-                        let down = rng.duration(Duration::from_millis(100), Duration::from_secs(1));
-                        control.crash(host, Loss::All, down, rng);
-                    }
-                }
-            }
-            (4, _, _) => {
-                if !self.wishes.draw(rng) {
-                    return false;
-                }
-                control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
-            }
-            (5, _, _) => {
-                if !self.wishes.draw_shards(rng) {
-                    return false;
-                }
-                control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
-                self.look_for_a_hand_over(control);
-            }
-            _ => return false,
-        }
-        true
+        self.carry_out_strike(which, rng, control)
+    }
+
+    fn watches(&self) -> bool {
+        self.ambushes.any()
+    }
+
+    fn watch(&mut self, control: &mut Control<'_, Seat>) {
+        self.ambushes.look(control);
     }
 
     fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Seat>) -> bool {
-        let sound = self.hosts.iter().filter(|&&other| other != host && !self.is_bad(other, cluster)).count();
-        host != self.desk && self.is_born() && sound > self.hosts.len() / 2
+        let is_gone =
+            |other| other == host || is_bad(&self.lost, other, cluster) || self.changes.leaves(other);
+        host != self.desk && self.is_born() && self.changes.bears(is_gone)
     }
 
     fn on_disk_lost(&mut self, host: HostId, _cluster: &Cluster<'_, Seat>) -> sim::Replacement {
@@ -529,22 +533,16 @@ impl Scenario for CoordinationScenario {
     }
 
     fn core(&mut self, cluster: &Cluster<'_, Seat>, rng: &mut Rng) -> Core {
-        let mut sound: Vec<HostId> =
-            self.hosts.iter().copied().filter(|&host| !self.is_bad(host, cluster)).collect();
-        if sound.len() < 2 {
-            return Core::Excused("no majority has kept its journal".to_owned());
+        let is_bad = |host| is_bad(&self.lost, host, cluster);
+        match self.changes.core(self.is_born(), is_bad, rng) {
+            Some(sound) => Core::Hosts(sound.into_iter().chain([self.desk]).collect()),
+            None => Core::Excused("no majority has kept its journal".to_owned()),
         }
-        // A birth needs every host.
-        while self.is_born() && sound.len() > 2 && rng.chance(0.7) {
-            sound.remove(rng.index(sound.len()));
-        }
-        sound.push(self.desk);
-        Core::Hosts(sound)
     }
 
     fn on_heal(&mut self, core: &[HostId], control: &mut Control<'_, Seat>) {
         let now = control.cluster.now();
-        self.core = core.iter().copied().filter(|host| self.hosts.contains(host)).collect();
+        self.core = core.iter().copied().filter(|&host| host != self.desk).collect();
         self.healed_at = Some(now);
         for number in 0..self.users.len() {
             let host = self.users[number].link.as_ref().map(|link| link.host);
@@ -554,14 +552,14 @@ impl Scenario for CoordinationScenario {
             self.users[number].retry_at = now;
         }
         control.alarm(AT_REST_AFTER, AT_REST);
-        if self.rng.chance(0.5) {
+        if self.rng.chance(0.6) {
             control.alarm(CALM_AFTER, WISH_WHEN_CALM);
         }
     }
 
     fn converged(&self, _core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), String> {
         rest::agreed(&self.core, cluster)?;
-        if let Some(missing) = self.wishes.unfulfilled() {
+        if let Some(missing) = self.changes.unsettled(&self.core).or_else(|| self.wishes.unfulfilled()) {
             return Err(missing);
         }
         if let Some(lost) = self.users.iter().find_map(|user| self.checks.lost_watch(user, true)) {

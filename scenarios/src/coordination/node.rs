@@ -1,5 +1,6 @@
 //! What a host runs: Mason's roles with the coordination service's parts, and the ends of users' connections.
 
+use crate::moments::Seated;
 use coordination::{Gateway, Sessions, Znodes};
 use kernel::client::Response;
 use kernel::client::{Connected, ConnectionIn, Disconnected, Input, Taken};
@@ -115,6 +116,19 @@ impl Role for Socket {
                 cx.respond(id, nothing());
             }
             Some(_) | None => cx.respond(id, nothing()),
+        }
+    }
+}
+
+impl Seated for Seat {
+    type Stub = Sessions;
+    type Shard = Znodes;
+    type Gateway = Gateway;
+
+    fn member(&self) -> Option<&Member<Sessions, Znodes, Gateway>> {
+        match self {
+            Self::Member(member) => Some(member),
+            Self::Socket(_) => None,
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod history;
 
+use crate::audit::corfu::{self as audit, CorfuAudit, Journal};
 use crate::limits::Sizes;
 use ::corfu::{
     Auxiliary, Client, Entry, Epoch, LogPosition, Member, Parameters, Projection, Request, Response,
@@ -10,8 +11,8 @@ use ::corfu::{
 use history::History;
 use kernel::{Bounds, Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
 use sim::{
-    Aim, Blow, Class, Classes, Cluster, Control, Core, HostIndex, HostMask, HostSpec, Life, Loss,
-    OperationId, Replacement, Scenario, StrikeKind, Tuning,
+    Aim, Blow, Class, Classes, Cluster, Control, Core, Fact, HostIndex, HostMask, HostSpec, IsClaim, Life,
+    Loss, OperationId, Replacement, Scenario, StrikeKind, Tuning,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -46,6 +47,7 @@ pub struct CorfuScenario {
     /// Positions that an answer to a newcomer tells of: few, so that copies take many.
     page: usize,
     history: History,
+    audit: CorfuAudit,
     /// Every projection that any auxiliary has installed.
     projections: BTreeMap<Epoch, Projection>,
 }
@@ -144,6 +146,7 @@ impl CorfuScenario {
             retain_bytes: if rng.chance(0.3) { 1_000 } else { u64::MAX },
             page: rng.between(2, 30) as usize,
             history: History::default(),
+            audit: CorfuAudit::default(),
             projections: BTreeMap::new(),
         }
     }
@@ -167,7 +170,7 @@ impl CorfuScenario {
     }
 
     fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
-        for (id, node) in cluster.nodes_of(host) {
+        for (id, node) in cluster.stirred_nodes_of(host) {
             match node {
                 Node::Auxiliary(auxiliary) => {
                     let installed = auxiliary.installed();
@@ -368,6 +371,20 @@ impl Scenario for CorfuScenario {
         if self.spares.iter().flatten().any(|&spare| latest.servers().any(|server| server == spare)) {
             control.mark("scenario.a_spare_came_in");
         }
+    }
+
+    fn claims(&self) -> Option<IsClaim<Node>> {
+        Some(audit::is_claim)
+    }
+
+    fn on_fact(&mut self, fact: Fact<::corfu::Message>, _cluster: &Cluster<'_, Node>) {
+        let auxiliaries = self.auxiliaries.len();
+        self.audit.on_fact(fact, auxiliaries, |node| match node.place() {
+            AUXILIARY => Journal::Auxiliary,
+            SEQUENCER => Journal::Sequencer,
+            CLIENT => Journal::Client,
+            Place(_) => Journal::Storage,
+        });
     }
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {

@@ -1,22 +1,20 @@
 //! Mason under the bare sequence: every host plays every role.
 
-mod ambush;
-pub(crate) mod arranging;
 mod history;
 pub(crate) mod invariants;
-mod membership;
 
 use crate::audit::{self, mason::MasonAudit};
 use crate::limits::{self, Sizes};
+use crate::moments;
+use crate::moments::ambush::{Ambushes, Kind};
+use crate::moments::arranging::{ASK_EVERY, Wishes};
+use crate::moments::membership::{self, Changes};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, Parameters, Space, Stub};
-use ambush::Ambush;
-use arranging::{ASK_EVERY, Wishes};
 use history::History;
 use invariants::Invariants;
 use kernel::client::Response;
 use kernel::{Bytes, Encode, HostId, NodeId, Place, RequestId, Rng};
-use membership::{ASK, Changes};
 use sequence::{Ask, Gateway, LABEL_BYTES_MAX, Labels, Spaces};
 use sim::{
     Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario, StrikeKind,
@@ -42,18 +40,20 @@ pub struct MasonScenario {
     core: Vec<HostId>,
     changes: Changes,
     arranging: Wishes,
-    ambush: Option<Ambush>,
+    ambushes: Ambushes,
+    /// Operations that nobody waits for: begun, and still to be begun.
+    busy: (u32, u32),
 }
 
-/// The alarm that asks for groups.
+/// The alarm that asks whether the hosts have changed, and the one that asks for groups.
+const ASK_FOR_HOSTS: u64 = 1;
 const ASK_FOR_GROUPS: u64 = 2;
-
-/// Machines that may join.
-const SPARES: usize = 3;
-
-fn entry(number: usize) -> paxos::HostEntry {
-    paxos::HostEntry { name: format!("h{number}"), address: format!("h{number}:1") }
-}
+/// The alarm that makes logs longer, how often, and how many operations that are no client's it begins.
+const BE_BUSY: u64 = 3;
+const BUSY_EVERY: Duration = Duration::from_millis(10);
+const BUSY_OPERATIONS: u32 = 250;
+/// The client that these are named by.
+const NOBODY: u16 = u16::MAX;
 
 /// How long after the heal every hole must be filled: less than a core has to converge.
 const CONTIGUOUS_AFTER: Duration = Duration::from_secs(110);
@@ -80,8 +80,12 @@ const MARKS: &[&str] = &[
     "proxy.took_over_from_a_stub",
     "scenario.changed_the_groups",
     "scenario.changed_the_hosts",
+    "scenario.held_one_shard_back",
     "scenario.killed_the_sequencer_when_a_group_retired",
     "scenario.killed_who_took_a_snapshot",
+    "scenario.lost_answers_one_by_one_and_then_all",
+    "scenario.paused_until_the_logs_had_forgotten",
+    "scenario.used_groups_that_had_idled",
     "sequencer.answered_a_request_again",
     "sequencer.began_a_recovery",
     "sequencer.found_holes",
@@ -101,7 +105,7 @@ const MARKS: &[&str] = &[
     "sequence.asked_another_group",
 ];
 
-const STRIKES: [StrikeKind; 11] = [
+const STRIKES: [StrikeKind; 15] = [
     StrikeKind { name: "kill the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "pause the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "kill a proxy's leader", class: sim::Class::Strike },
@@ -113,6 +117,10 @@ const STRIKES: [StrikeKind; 11] = [
     StrikeKind { name: "add or remove groups", class: sim::Class::Membership },
     StrikeKind { name: "kill who takes a peer's snapshot, and a proxy's leader", class: sim::Class::Strike },
     StrikeKind { name: "kill the sequencer when a group retires", class: sim::Class::Membership },
+    StrikeKind { name: "use groups that have idled for long", class: sim::Class::Membership },
+    StrikeKind { name: "pause a host until the logs forget what it lacks", class: sim::Class::Strike },
+    StrikeKind { name: "hold one shard of a host back", class: sim::Class::Strike },
+    StrikeKind { name: "lose a host's answers one by one and then all", class: sim::Class::Strike },
 ];
 
 impl MasonScenario {
@@ -120,9 +128,7 @@ impl MasonScenario {
     pub fn draw(rng: &mut Rng) -> Self {
         let ms = Duration::from_millis;
         let count = if rng.chance(0.8) { 3 } else { 5 };
-        let entries: Vec<paxos::HostEntry> = (0..count).map(entry).collect();
-        let spares = (count..count + SPARES).map(entry).collect();
-        let changes = Changes::new(entries.clone(), spares, rng.chance(0.5));
+        let entries: Vec<paxos::HostEntry> = (0..count).map(membership::entry).collect();
         let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let alone = rng.chance(0.15);
         let (groups, shards) =
@@ -158,6 +164,7 @@ impl MasonScenario {
         let deployment =
             Deployment::new(entries, groups, shards, sequencers, parameters, log).with_room_for(room, shards);
         let sizes = Sizes::draw(rng);
+        let changes = Changes::new(deployment.clone(), ASK_FOR_HOSTS, rng.chance(0.5));
         Self {
             hosts,
             shards,
@@ -170,7 +177,8 @@ impl MasonScenario {
             core: Vec::new(),
             changes,
             arranging: Wishes::new((groups, shards), (room, 0)),
-            ambush: None,
+            ambushes: Ambushes::default(),
+            busy: (0, 0),
         }
     }
 
@@ -179,25 +187,38 @@ impl MasonScenario {
         self.audit.born(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
     }
 
-    fn sequencer(&self, cluster: &Cluster<'_, Node>) -> Option<HostId> {
-        let active = cluster.nodes().filter_map(|(id, node)| match node {
-            Node::Sequencer(sequencer) => Some((sequencer.active_epoch()?, id.host())),
-            _ => None,
-        });
-        active.max().map(|(_, host)| host)
+    fn be_busy(&mut self, control: &mut Control<'_, Node>) {
+        if self.busy.1 == 0 {
+            control.alarm(BUSY_EVERY, BE_BUSY);
+        }
+        self.busy.1 = BUSY_OPERATIONS;
     }
 
-    fn leader(&self, rng: &mut Rng, cluster: &Cluster<'_, Node>) -> Option<HostId> {
-        let leading = cluster.nodes().filter_map(|(id, node)| match node {
-            Node::Proxy(proxy) if proxy.is_leading() => Some(id.host()),
-            _ => None,
-        });
-        rng.pick(&leading.collect::<Vec<_>>()).copied()
+    /// Makes logs longer, so that they forget sooner.
+    fn go_on_being_busy(&mut self, control: &mut Control<'_, Node>) {
+        if self.busy.1 == 0 || !self.core.is_empty() {
+            return;
+        }
+        let nth = self.busy.0;
+        self.busy = (nth + 1, self.busy.1 - 1);
+        let hosts = self.changes.members();
+        let host = hosts[nth as usize % hosts.len()];
+        let mut rng = Rng::seeded(u64::from(nth));
+        if control.cluster.is_up(host) {
+            let operation = OperationId { client: NOBODY, nth };
+            self.operate(operation, Deployment::gateway(host), &mut rng, control);
+        }
+        control.alarm(BUSY_EVERY, BE_BUSY);
     }
 
-    fn is_bad(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
-        self.lost.contains(&host) || cluster.is_lost(host) || cluster.is_damaged(host)
+    /// Where calls come from: hosts of the birth, and those that join.
+    fn gateways(&self) -> Vec<NodeId> {
+        self.hosts.iter().copied().chain(self.changes.spares()).map(Deployment::gateway).collect()
     }
+}
+
+fn is_bad(lost: &BTreeSet<HostId>, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
+    lost.contains(&host) || cluster.is_lost(host) || cluster.is_damaged(host)
 }
 
 impl Scenario for MasonScenario {
@@ -253,10 +274,7 @@ impl Scenario for MasonScenario {
             )
             .with_layout(self.deployment.topology().layout.clone()),
         };
-        match self.changes.file(life.host) {
-            Some(known) => self.deployment.joining(known.clone()).build(life.host, &spaces_of, parts),
-            None => self.deployment.build(life.host, &spaces_of, parts),
-        }
+        self.changes.deployment_of(life.host).build(life.host, &spaces_of, parts)
     }
 
     fn operate(
@@ -284,7 +302,7 @@ impl Scenario for MasonScenario {
         order: Response,
         control: &mut Control<'_, Node>,
     ) {
-        if self.on_settled(id, &order, control) {
+        if self.changes.on_answer(id, &order, control) {
             return;
         }
         match self.arranging.on_answer(id, &order) {
@@ -314,8 +332,8 @@ impl Scenario for MasonScenario {
 
     fn strike(&mut self, which: usize, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
         let second = Duration::from_secs(1);
-        let sequencer = self.sequencer(&control.cluster);
-        let leader = self.leader(rng, &control.cluster);
+        let sequencer = moments::sequencer(&control.cluster);
+        let leader = rng.pick(&moments::leaders(&control.cluster)).map(|(_, host)| *host);
         let down = rng.duration(second / 20, 2 * second);
         match (which, sequencer, leader) {
             (0, Some(host), _) | (2, _, Some(host)) => control.crash(host, Loss::All, down, rng),
@@ -339,36 +357,52 @@ impl Scenario for MasonScenario {
                 }
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
             }
-            (9, _, _) => self.ambush = Some(Ambush::on_snapshots(rng, &control.cluster)),
+            (9, _, _) => return self.ambushes.lay(Kind::Installed, None, rng, control),
             (10, _, _) => {
                 if !self.is_born() || !self.arranging.draw_fewer_groups(rng) {
                     return false;
                 }
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
-                self.ambush = Some(Ambush::on_retirements(rng, &control.cluster));
+                return self.ambushes.lay(Kind::Retired, None, rng, control);
             }
-            (6 | 7, _, _) => return self.replace_or_resize(which == 7, rng, control),
+            (11, _, _) => {
+                let idle = rng.duration(second, 10 * second);
+                if !self.is_born() || !self.arranging.draw_journey(idle, rng) {
+                    return false;
+                }
+                control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
+            }
+            (12, _, _) => {
+                self.be_busy(control);
+                return self.ambushes.lay(Kind::Forgotten, None, rng, control);
+            }
+            (13, _, _) => return self.ambushes.lay(Kind::Behind, None, rng, control),
+            (14, _, _) => {
+                self.be_busy(control);
+                return self.ambushes.lay(Kind::Unanswered, None, rng, control);
+            }
+            (6 | 7, _, _) => {
+                let lost = self.lost.clone();
+                let is_bad = |host, cluster: &Cluster<'_, Node>| is_bad(&lost, host, cluster);
+                return self.is_born() && self.changes.replace_or_resize(which == 7, is_bad, rng, control);
+            }
             _ => return false,
         }
         true
     }
 
     fn watches(&self) -> bool {
-        self.ambush.is_some()
+        self.ambushes.any()
     }
 
     fn watch(&mut self, control: &mut Control<'_, Node>) {
-        self.look(control);
+        self.ambushes.look(control);
     }
 
     fn may_lose_disk(&self, host: HostId, cluster: &Cluster<'_, Node>) -> bool {
-        let bears = |hosts: &Vec<HostId>| {
-            let stays = |&&other: &&HostId| {
-                other != host && !self.is_bad(other, cluster) && !self.changes.leaves(other)
-            };
-            hosts.iter().filter(stays).count() > hosts.len() / 2
-        };
-        self.is_born() && self.changes.needed().iter().all(bears)
+        let is_gone =
+            |other| other == host || is_bad(&self.lost, other, cluster) || self.changes.leaves(other);
+        self.is_born() && self.changes.bears(is_gone)
     }
 
     fn on_disk_lost(&mut self, host: HostId, _cluster: &Cluster<'_, Node>) -> sim::Replacement {
@@ -377,25 +411,11 @@ impl Scenario for MasonScenario {
     }
 
     fn core(&mut self, cluster: &Cluster<'_, Node>, rng: &mut Rng) -> Core {
-        let needed = self.changes.needed();
-        let is_core = |hosts: &[HostId]| {
-            needed.iter().all(|list| list.iter().filter(|host| hosts.contains(host)).count() > list.len() / 2)
-        };
-        let mut sound: Vec<HostId> =
-            self.changes.members().into_iter().filter(|&host| !self.is_bad(host, cluster)).collect();
-        if !is_core(&sound) {
-            return Core::Excused("no majority has kept its journal".to_owned());
+        let is_bad = |host| is_bad(&self.lost, host, cluster);
+        match self.changes.core(self.is_born(), is_bad, rng) {
+            Some(core) => Core::Hosts(core),
+            None => Core::Excused("no majority has kept its journal".to_owned()),
         }
-        // A birth needs every host.
-        while self.is_born() && rng.chance(0.7) {
-            let mut fewer = sound.clone();
-            fewer.remove(rng.index(fewer.len()));
-            if !is_core(&fewer) {
-                break;
-            }
-            sound = fewer;
-        }
-        Core::Hosts(sound)
     }
 
     fn on_heal(&mut self, core: &[HostId], control: &mut Control<'_, Node>) {
@@ -404,8 +424,11 @@ impl Scenario for MasonScenario {
     }
 
     fn on_alarm(&mut self, token: u64, control: &mut Control<'_, Node>) {
-        if token == ASK {
-            return self.ask_whether_settled(control);
+        if token == ASK_FOR_HOSTS {
+            return self.changes.ask_whether_settled(control);
+        }
+        if token == BE_BUSY {
+            return self.go_on_being_busy(control);
         }
         if token == ASK_FOR_GROUPS {
             let hosts = self.changes.members();

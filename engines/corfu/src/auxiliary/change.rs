@@ -286,7 +286,11 @@ impl Auxiliary {
         };
         if message.promised > mine {
             cx.mark("auxiliary.lost_to_another");
-            self.state.promised = self.state.promised.max(message.promised);
+            if message.promised > self.state.promised {
+                // It is a promise of this one, too: who asks for it by this ballot is told so at once.
+                self.state.promised = message.promised;
+                self.keep(cx);
+            }
             self.change = None;
             self.be_patient(cx);
         }

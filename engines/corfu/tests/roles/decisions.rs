@@ -282,6 +282,16 @@ fn sealed() -> (Table<Auxiliary>, Did, Ballot) {
     (table, did, Ballot::ZERO.above(auxiliaries()[0]))
 }
 
+// Servers that are sealed for the epoch after one that the auxiliary's disk may yet lose refuse that one to everybody, for ever.
+#[test]
+fn seals_leave_when_the_projection_before_them_is_durable() {
+    let (_, did) = changing();
+    let is_seal = |message: &Message| matches!(message, Message::Storage(storage::StorageIn::Seal(_)));
+    let seals = sent(&did).into_iter().filter(|(_, message, _)| is_seal(message));
+    let durable: Vec<bool> = seals.map(|(_, _, durable)| durable).collect();
+    assert_eq!(durable, vec![true; servers().len()]);
+}
+
 // A server that nobody sealed would go on; a position below what a sealed one has would be given away twice.
 #[test]
 fn a_change_seals_asks_and_tells_what_was_decided() {
@@ -356,6 +366,21 @@ fn an_auxiliary_keeps_its_promise() {
         life: Some(life_of(auxiliaries()[0])),
     };
     assert_eq!(sent(&did), durably(other, promise));
+}
+
+// A ballot that an auxiliary has lost to counts as promised by it: one that forgets it in a crash votes below what it has told.
+#[test]
+fn what_an_auxiliary_lost_to_is_a_promise_that_it_keeps() {
+    let (mut table, _, ballot) = sealed();
+    let (me, other) = (auxiliaries()[0], auxiliaries()[1]);
+    let higher = ballot.above(other);
+    table.hear(auxiliaries()[2], auxiliary::Refused { epoch: E2, promised: higher });
+    let did = table.hear(other, auxiliary::Prepare { base: initial(), ballot: higher });
+    let promise = auxiliary::Promise { epoch: E2, ballot: higher, accepted: None, life: Some(life_of(me)) };
+    assert_eq!(sent(&did), durably(other, promise));
+    let mut next_life = Table::new(restored(auxiliary_at(me), &table.journal()), me);
+    let did = next_life.hear(me, auxiliary::Accept { vote: Vote { ballot, projection: second() } });
+    assert_eq!(sent(&did), durably(me, auxiliary::Refused { epoch: E2, promised: higher }));
 }
 
 // An append that is said to be at positions where others are, or that is answered before all of it is there.

@@ -1,10 +1,10 @@
 //! Changes of the numbers of groups and shards, as an operator asks for them.
 
-use ::kernel::client::Response;
-use ::mason::proxy::arranging::{Call, Progress};
+use kernel::client::Response;
 use kernel::{Decode, Encode, Node, NodeId, RequestId, Rng};
+use mason::proxy::arranging::{Call, Progress};
 use sim::Control;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 /// How often hosts are told, and asked how far they are.
@@ -18,12 +18,21 @@ pub(crate) struct Wishes {
     room: (u16, u16),
     under_way: bool,
     asked: BTreeSet<RequestId>,
+    journey: Option<Journey>,
+}
+
+/// Groups idle for long; then what one group has had moves there, and soon back.
+struct Journey {
+    /// How many groups are wished for next, and how long before.
+    left: VecDeque<(u16, Duration)>,
+    /// Since when the last wish has been fulfilled.
+    since: Option<u64>,
 }
 
 impl Wishes {
     /// Nothing is wished for where there are so many groups and shards of at most `room`.
     pub(crate) fn new((groups, shards): (u16, u16), room: (u16, u16)) -> Self {
-        Self { groups, shards, room, under_way: false, asked: BTreeSet::new() }
+        Self { groups, shards, room, under_way: false, asked: BTreeSet::new(), journey: None }
     }
 
     /// Wishes for another number; false if there is none or the last wish is not fulfilled.
@@ -46,15 +55,51 @@ impl Wishes {
         self.draw_of(others, rng)
     }
 
+    /// Wishes for one group, for all that there is room for after `idle`, and soon for one again. False if there is room for one only,
+    /// or the last wish is not fulfilled.
+    pub(crate) fn draw_journey(&mut self, idle: Duration, rng: &mut Rng) -> bool {
+        if self.room.0 < 2 || self.is_under_way() {
+            return false;
+        }
+        let soon = rng.duration(Duration::from_millis(100), Duration::from_secs(4));
+        let left = VecDeque::from([(self.room.0, idle), (1, soon)]);
+        self.journey = Some(Journey { left, since: None });
+        (self.groups, self.under_way) = (1, true);
+        true
+    }
+
     fn other_shards(&self) -> impl Iterator<Item = (u16, u16)> + use<> {
         let (groups, shards) = (self.groups, self.shards);
         (1..=self.room.1).filter(move |&other| other != shards).map(move |shards| (groups, shards))
     }
 
     fn draw_of(&mut self, others: Vec<(u16, u16)>, rng: &mut Rng) -> bool {
-        let Some(&wish) = rng.pick(&others).filter(|_| !self.under_way) else { return false };
+        let Some(&wish) = rng.pick(&others).filter(|_| !self.is_under_way()) else { return false };
         ((self.groups, self.shards), self.under_way) = (wish, true);
         true
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.under_way || self.journey.is_some()
+    }
+
+    /// Goes on with a journey: what was wished for is fulfilled, and has been for long enough.
+    fn travel<N: Node>(&mut self, control: &mut Control<'_, N>) {
+        let now = control.cluster.now();
+        let Some(journey) = self.journey.as_mut().filter(|_| !self.under_way) else { return };
+        let since = *journey.since.get_or_insert(now);
+        match journey.left.front() {
+            Some(&(groups, after)) if now - since >= after.as_nanos() as u64 => {
+                journey.left.pop_front();
+                journey.since = None;
+                (self.groups, self.under_way) = (groups, true);
+            }
+            Some(_) => {}
+            None => {
+                control.mark("scenario.used_groups_that_had_idled");
+                self.journey = None;
+            }
+        }
     }
 
     /// Tells the first group's proxies of hosts that are up; false if nothing is wished for.
@@ -67,6 +112,7 @@ impl Wishes {
         N: Node,
         N::Family: kernel::Family<Request = kernel::Bytes>,
     {
+        self.travel(control);
         let calls = [Call::Arrange(Some(self.groups)).encoded(), Call::SpreadOver(self.shards).encoded()];
         for proxy in proxies.filter(|_| self.under_way) {
             if control.cluster.is_up(proxy.host()) {
@@ -75,7 +121,7 @@ impl Wishes {
                 }
             }
         }
-        self.under_way
+        self.is_under_way()
     }
 
     /// None if it answers no wish; true if the last one is fulfilled now.
@@ -97,6 +143,7 @@ impl Wishes {
 
     /// What is still to come.
     pub(crate) fn unfulfilled(&self) -> Option<String> {
-        self.under_way.then(|| format!("{} groups and {} shards were wished for", self.groups, self.shards))
+        let wish = format!("{} groups and {} shards were wished for", self.groups, self.shards);
+        self.is_under_way().then_some(wish)
     }
 }

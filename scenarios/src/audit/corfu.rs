@@ -1,0 +1,331 @@
+//! A log over chains: what storage servers, sequencers and auxiliaries have told is what a restart would find on their disks.
+//!
+//! A storage server's disk is looked at as its next life would: by a server that reads the records.
+
+use corfu::auxiliary::{AuxiliaryIn, AuxiliaryRecord};
+use corfu::client::ClientIn;
+use corfu::sequencer::{Began, SequencerIn};
+use corfu::storage::{StorageIn, StorageRecord};
+use corfu::{Entry, Epoch, Life, LogPosition, Message, Projection, StorageServer};
+use kernel::{Bytes, Decode, HostId, NodeId, Position, Role, invariant};
+use parts::Ballot;
+use sim::Fact;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Every promise of one log.
+#[derive(Debug, Default)]
+pub(crate) struct CorfuAudit {
+    storage: BTreeMap<NodeId, StorageDisk>,
+    sequencers: BTreeMap<NodeId, Began>,
+    auxiliaries: BTreeMap<NodeId, AuxiliaryRecord>,
+    /// Who has ever voted durably for what, by epoch and ballot.
+    votes: BTreeMap<(Epoch, Ballot), (Projection, BTreeSet<NodeId>)>,
+    /// The last position given away in each epoch.
+    given: BTreeMap<Epoch, LogPosition>,
+}
+
+/// Which role a place is of.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Journal {
+    Storage,
+    Sequencer,
+    Auxiliary,
+    /// One that keeps nothing.
+    Client,
+}
+
+/// True if a message makes a promise that has to be kept.
+pub(crate) fn is_claim(message: &Message) -> bool {
+    match message {
+        Message::Client(message) => match message {
+            ClientIn::Token(_)
+            | ClientIn::TailIs(_)
+            | ClientIn::Written(_)
+            | ClientIn::Occupied(_)
+            | ClientIn::Found(_)
+            | ClientIn::Sealed(_)
+            | ClientIn::Installed(_)
+            | ClientIn::Gone(_) => true,
+            ClientIn::Trimmed(_) | ClientIn::Measured(_) => false,
+        },
+        Message::Auxiliary(message) => !matches!(message, AuxiliaryIn::WantProjection(_)),
+        Message::Storage(message) => matches!(message, StorageIn::Project(_) | StorageIn::Seal(_)),
+        Message::Sequencer(message) => matches!(message, SequencerIn::Begin(_)),
+    }
+}
+
+/// What a restart of a storage server would find.
+#[derive(Debug)]
+struct StorageDisk {
+    records: Vec<(Position, StorageRecord)>,
+    found: StorageServer,
+    /// What it has ever had in each position: an answer may leave when it is dropped again.
+    ever: BTreeMap<LogPosition, Vec<Entry>>,
+}
+
+impl Default for StorageDisk {
+    fn default() -> Self {
+        Self { records: Vec::new(), found: StorageServer::new(u64::MAX), ever: BTreeMap::new() }
+    }
+}
+
+impl StorageDisk {
+    fn on_durable(&mut self, position: Position, record: StorageRecord) {
+        if let StorageRecord::Kept(at, entry) = &record {
+            self.ever.entry(*at).or_default().push(entry.clone());
+        }
+        self.found.restore(position, record.clone());
+        self.records.push((position, record));
+    }
+
+    /// What is trimmed was needed by nobody: a restart finds the same without it.
+    fn on_trimmed(&mut self, node: NodeId, before: Position) {
+        self.records.retain(|(position, _)| *position >= before);
+        let mut left = StorageServer::new(u64::MAX);
+        self.records.iter().for_each(|(position, record)| left.restore(*position, record.clone()));
+        let was = std::mem::replace(&mut self.found, left);
+        let left = &self.found;
+        invariant!(
+            DUR,
+            (was.life(), was.epoch(), was.serves(), was.first())
+                == (left.life(), left.epoch(), left.serves(), left.first()),
+            "{node} trimmed what it stands by: {:?} {:?} serves {} from {}, now {:?} {:?} serves {} from {}",
+            was.life(),
+            was.epoch(),
+            was.serves(),
+            was.first(),
+            left.life(),
+            left.epoch(),
+            left.serves(),
+            left.first()
+        );
+        let lost = was.entries().find(|(at, entry)| left.entry(*at) != Some(*entry));
+        invariant!(DUR, lost.is_none(), "{node} trimmed its entry {lost:?}");
+    }
+
+    fn has(&self, position: LogPosition) -> bool {
+        position < self.found.first() || self.ever.contains_key(&position)
+    }
+
+    fn has_entry(&self, position: LogPosition, entry: &Entry) -> bool {
+        position < self.found.first() || self.ever.get(&position).is_some_and(|ever| ever.contains(entry))
+    }
+
+    /// The position after the last one that was ever written.
+    fn next(&self) -> LogPosition {
+        let last = self.ever.last_key_value().map(|(position, _)| position.next());
+        last.unwrap_or(self.found.first()).max(self.found.first())
+    }
+}
+
+fn read<T: Decode>(record: &Bytes) -> T {
+    T::decoded(record).expect("a journal holds what its role wrote")
+}
+
+impl CorfuAudit {
+    /// There are so many auxiliaries.
+    pub(crate) fn on_fact(
+        &mut self,
+        fact: Fact<Message>,
+        auxiliaries: usize,
+        journal_of: impl Fn(NodeId) -> Journal,
+    ) {
+        match fact {
+            Fact::Durable { node, position, record } => match journal_of(node) {
+                Journal::Storage => {
+                    self.storage.entry(node).or_default().on_durable(position, read(&record));
+                }
+                Journal::Sequencer => {
+                    self.sequencers.insert(node, read(&record));
+                }
+                Journal::Auxiliary => self.on_decision(node, read(&record), auxiliaries),
+                Journal::Client => {}
+            },
+            Fact::Trimmed { node, before } => {
+                if let Some(disk) = self.storage.get_mut(&node) {
+                    disk.on_trimmed(node, before);
+                }
+            }
+            Fact::Told { from, message, .. } => match journal_of(from) {
+                Journal::Storage => self.on_storage(from, &message),
+                Journal::Sequencer => self.on_sequencer(from, &message),
+                Journal::Auxiliary => self.on_auxiliary(from, &message),
+                Journal::Client => {}
+            },
+            Fact::DiskLost { host } => self.on_disk_lost(host),
+        }
+    }
+
+    /// What is installed was voted for by a majority, in one ballot.
+    fn on_decision(&mut self, node: NodeId, record: AuxiliaryRecord, auxiliaries: usize) {
+        if let Some(vote) = &record.accepted {
+            let of_ballot = self.votes.entry((vote.projection.epoch, vote.ballot));
+            let (projection, voters) =
+                of_ballot.or_insert_with(|| (vote.projection.clone(), BTreeSet::new()));
+            invariant!(
+                AGREE,
+                *projection == vote.projection,
+                "{node} votes for {:?}, another in the same ballot for {projection:?}",
+                vote.projection
+            );
+            voters.insert(node);
+        }
+        let before = self.auxiliaries.get(&node).map(|disk| disk.installed.epoch);
+        let installed = &record.installed;
+        if installed.epoch > Epoch(1) && before < Some(installed.epoch) {
+            let epoch = installed.epoch;
+            let mut of_epoch = self
+                .votes
+                .range((epoch, Ballot::ZERO)..(epoch.next(), Ballot::ZERO))
+                .filter(|(_, (projection, _))| projection == installed);
+            invariant!(
+                AGREE,
+                of_epoch.any(|(_, (_, voters))| 2 * voters.len() > auxiliaries),
+                "{node} has {installed:?} installed; votes on disks: {:?}",
+                self.votes
+            );
+        }
+        self.auxiliaries.insert(node, record);
+    }
+
+    fn on_disk_lost(&mut self, host: HostId) {
+        self.storage.retain(|node, _| node.host() != host);
+        self.sequencers.retain(|node, _| node.host() != host);
+        self.auxiliaries.retain(|node, _| node.host() != host);
+    }
+
+    fn on_storage(&mut self, from: NodeId, message: &Message) {
+        let disk = self.storage.entry(from).or_default();
+        let is_kept = match message {
+            Message::Client(ClientIn::Written(it)) => disk.has(it.position),
+            Message::Client(ClientIn::Occupied(it)) => disk.has_entry(it.position, &it.entry),
+            Message::Client(ClientIn::Found(it)) => {
+                it.entry.as_ref().is_none_or(|entry| disk.has_entry(it.position, entry))
+            }
+            Message::Client(ClientIn::Sealed(it)) => disk.found.epoch() >= it.epoch,
+            Message::Client(ClientIn::Gone(it)) => disk.found.first() >= it.resume_from,
+            Message::Auxiliary(AuxiliaryIn::SealAck(it)) => {
+                disk.found.epoch() >= it.epoch && disk.found.life() == it.life && disk.next() >= it.next
+            }
+            Message::Auxiliary(AuxiliaryIn::Beyond(it)) => disk.found.epoch() >= it.epoch,
+            Message::Auxiliary(AuxiliaryIn::Whole(it)) => {
+                disk.found.epoch() >= it.epoch && disk.found.life() == Some(it.life)
+            }
+            Message::Auxiliary(AuxiliaryIn::StoragePong(it)) => {
+                let life = it.standing.as_ref().map(|standing| standing.life);
+                disk.found.epoch() >= it.epoch && life.is_none_or(|life| disk.found.life() == Some(life))
+            }
+            _ => true,
+        };
+        invariant!(
+            DUR,
+            is_kept,
+            "{from} says {message:?}; its disk is sealed for {:?}, in life {:?}, from {} to {}, with {:?} there",
+            disk.found.epoch(),
+            disk.found.life(),
+            disk.found.first(),
+            disk.next(),
+            position_of(message).map(|position| disk.found.entry(position))
+        );
+    }
+
+    fn on_sequencer(&mut self, from: NodeId, message: &Message) {
+        let disk = self.sequencers.get(&from);
+        let (began, life) = disk.map_or((Epoch(0), None), |began| (began.epoch, began.life));
+        let told = match message {
+            Message::Client(ClientIn::Token(it)) => {
+                let last = self.given.insert(it.epoch, it.position);
+                invariant!(
+                    UNIQ,
+                    last.is_none_or(|last| last < it.position),
+                    "{from} gives {} of {:?} away after {last:?}",
+                    it.position,
+                    it.epoch
+                );
+                it.epoch
+            }
+            Message::Client(ClientIn::TailIs(it)) => it.epoch,
+            Message::Client(ClientIn::Sealed(it)) => it.epoch,
+            Message::Auxiliary(AuxiliaryIn::SequencerPong(it)) => {
+                invariant!(DUR, it.life == life, "{from} says {message:?}, and its disk has {life:?}");
+                it.began
+            }
+            _ => return,
+        };
+        invariant!(DUR, told <= began, "{from} says {message:?}, and its disk has begun {began:?}");
+    }
+
+    fn on_auxiliary(&mut self, from: NodeId, message: &Message) {
+        let installed = match message {
+            Message::Auxiliary(AuxiliaryIn::Promise(it)) => {
+                return self.check_ballot(from, it.epoch, it.ballot, it.life, message);
+            }
+            Message::Auxiliary(AuxiliaryIn::Accepted(it)) => {
+                self.check_ballot(from, it.epoch, it.ballot, it.life, message);
+                let accepted = self.auxiliaries.get(&from).and_then(|disk| disk.accepted.as_ref());
+                let decided = self.installed(from) >= Some(it.epoch);
+                let kept = accepted.is_some_and(|vote| vote.ballot >= it.ballot);
+                invariant!(AGREE, kept || decided, "{from} says {message:?}, and its disk has {accepted:?}");
+                return;
+            }
+            Message::Auxiliary(AuxiliaryIn::Prepare(it)) => {
+                let life = self.auxiliaries.get(&from).and_then(|disk| disk.life);
+                return self.check_ballot(from, it.base.epoch.next(), it.ballot, life, message);
+            }
+            Message::Auxiliary(AuxiliaryIn::Accept(it)) => {
+                let life = self.auxiliaries.get(&from).and_then(|disk| disk.life);
+                return self.check_ballot(from, it.vote.projection.epoch, it.vote.ballot, life, message);
+            }
+            Message::Auxiliary(AuxiliaryIn::Install(it)) => it.projection.epoch,
+            Message::Auxiliary(AuxiliaryIn::Hello(it)) => it.epoch,
+            Message::Client(ClientIn::Installed(it)) => it.projection.epoch,
+            Message::Storage(StorageIn::Project(it)) => it.projection.epoch,
+            Message::Sequencer(SequencerIn::Begin(it)) => it.epoch,
+            // Sealed for what follows a projection that is forgotten, servers would refuse it to everybody.
+            Message::Storage(StorageIn::Seal(it)) => Epoch(it.epoch.0.saturating_sub(1)),
+            _ => return,
+        };
+        // The first projection is nobody's decision.
+        let known = self.installed(from);
+        invariant!(
+            AGREE,
+            installed <= Epoch(1) || known >= Some(installed),
+            "{from} says {message:?}, and its disk has {known:?}"
+        );
+    }
+
+    fn installed(&self, of: NodeId) -> Option<Epoch> {
+        self.auxiliaries.get(&of).map(|disk| disk.installed.epoch)
+    }
+
+    /// A ballot that was promised, or is asked for, is on the disk, unless the epoch is decided.
+    fn check_ballot(
+        &self,
+        from: NodeId,
+        epoch: Epoch,
+        ballot: Ballot,
+        life: Option<Life>,
+        message: &Message,
+    ) {
+        let disk = self.auxiliaries.get(&from);
+        let kept = disk.is_some_and(|disk| {
+            let decided = disk.installed.epoch >= epoch;
+            disk.life == life && (decided || disk.installed.epoch.next() == epoch && disk.promised >= ballot)
+        });
+        invariant!(
+            AGREE,
+            kept,
+            "{from} says {message:?}, and its disk has {:?}",
+            disk.map(|disk| (disk.installed.epoch, disk.promised, disk.life))
+        );
+    }
+}
+
+fn position_of(message: &Message) -> Option<LogPosition> {
+    match message {
+        Message::Client(ClientIn::Written(it)) => Some(it.position),
+        Message::Client(ClientIn::Occupied(it)) => Some(it.position),
+        Message::Client(ClientIn::Found(it)) => Some(it.position),
+        _ => None,
+    }
+}
