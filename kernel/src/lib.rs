@@ -31,14 +31,15 @@ pub use embed::{Embedded, Embeds};
 pub use frame::{Envelope, FRAME_HEADER_BYTES, FrameError, FrameReader, FrameWriter};
 pub use id::{ClusterName, HostId, NodeId, Place, RequestId};
 pub use machine::{Capture, SnapshotStep, StateMachine};
-pub use planted::Planted;
+pub use planted::{MARKER as PLANTED_MARKER, PlantedBug};
 pub use rng::Rng;
 pub use role::{Family, Node, Position, Role, TimerIndex, TimerKey};
 pub use time::{Instant, Wall};
 
-pub use planted::{activate as plant, parse as planted_named};
+pub use planted::activate as plant;
 
 #[doc(hidden)]
+#[cfg(feature = "planted")]
 pub mod __private {
     pub use crate::planted::active;
 }

@@ -1,6 +1,6 @@
 //! Planted bugs, and how soon the simulation finds each.
 
-use kernel::Planted;
+use kernel::PlantedBug;
 use sim::{Experiment, Options, core_seconds};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 #[derive(Clone, Copy, Debug)]
 pub struct Mutant {
     /// The bug.
-    pub planted: Planted,
+    pub planted: &'static PlantedBug,
     /// The family it is planted in.
     pub family: &'static str,
     /// The invariants of which one must break.
@@ -39,139 +39,145 @@ impl Hunted {
 }
 
 /// Every planted bug of every family.
-pub const MUTANTS: &[Mutant] = &[
-    paxos(Planted::P01, &["AGREE"]),
-    paxos(Planted::P02, &["AGREE"]),
-    paxos(Planted::P03, &["AGREE"]),
-    paxos(Planted::P04, &["AGREE"]),
-    paxos(Planted::P07, &["LIN", "PREFIX"]),
-    paxos(Planted::P08, &["LIN", "PREFIX"]),
-    paxos(Planted::P09, &["SC"]),
-    paxos(Planted::P10, &["LIVE"]),
-    paxos(Planted::P12, &["AGREE"]),
-    paxos(Planted::P20, &["LIN"]),
-    paxos(Planted::P21, &["LIN"]),
-    paxos(Planted::P22, &["AGREE"]),
-    paxos(Planted::P23, &["AGREE", "PREFIX", "LIN"]),
-    paxos(Planted::P24, &["PREFIX", "LIN"]),
-    paxos(Planted::P25, &["LIN"]),
-    paxos(Planted::P26, &["DUR"]),
-    paxos(Planted::P27, &["AGREE", "PREFIX", "LIN"]),
-    paxos(Planted::P28, &["DUR"]),
-    paxos(Planted::P29, &["AGREE"]),
-    paxos(Planted::P30, &["LIN", "PREFIX", "RETAIN"]),
-    paxos(Planted::P31, &["DUR"]),
-    paxos(Planted::P32, &["AGREE"]),
-    paxos(Planted::P33, &["AGREE"]),
-    paxos(Planted::P34, &["AGREE", "LIN"]),
-    paxos(Planted::P35, &["AGREE"]),
-    paxos(Planted::P36, &["AGREE", "PREFIX"]),
-    paxos(Planted::P37, &["AGREE", "PREFIX"]),
-    paxos(Planted::P38, &["AGREE", "PREFIX"]),
-    paxos(Planted::P39, &["DUR"]),
-    paxos(Planted::P40, &["AGREE"]),
-    paxos(Planted::P41, &["AGREE"]),
-    paxos(Planted::P42, &["DUR"]),
-    paxos(Planted::P43, &["BOUND"]),
-    mason(Planted::M01, &["UNIQ", "RT"]),
-    mason(Planted::M02, &["UNIQ"]),
-    mason(Planted::M04, &["UNIQ", "RT"]),
-    mason(Planted::M05, &["UNIQ"]),
-    mason(Planted::M06, &["CONTIG"]),
-    mason(Planted::M07, &["CONTIG"]),
-    mason(Planted::M08, &["PREFIX", "DUR"]),
-    mason(Planted::M09, &["PREFIX", "DUR"]),
-    mason(Planted::M10, &["PREFIX", "DUR"]),
-    mason(Planted::M11, &["CONTIG"]),
-    mason(Planted::M13, &["UNIQ"]),
-    mason(Planted::M14, &["UNIQ"]),
-    mason(Planted::M17, &["MSO"]),
-    mason(Planted::M18, &["UNIQ", "RT", "PREFIX"]),
-    mason(Planted::M19, &["UNIQ", "RT", "PREFIX"]),
-    coordination(Planted::M20, &["UNIQ", "RT", "PREFIX", "ATOMIC", "LIN", "DUR"]),
-    coordination(Planted::M21, &["UNIQ", "ATOMIC", "LIN", "PREFIX"]),
-    log(Planted::M36, &["BOUND"]),
-    mason(Planted::M16, &["UNIQ", "RT", "PREFIX"]),
-    coordination(Planted::K01, &["AGREE", "UNIQ", "PREFIX", "LIN", "STAT", "ZXID", "SESS"]),
-    coordination(Planted::K02, &["PREFIX", "EPH"]),
-    coordination(Planted::K04, &["WATCH"]),
-    coordination(Planted::K05, &["LIN"]),
-    coordination(Planted::K06, &["ATOMIC"]),
-    coordination(Planted::K07, &["UNIQ"]),
-    coordination(Planted::K14, &["PING"]),
-    coordination(Planted::K15, &["WATCH"]),
-    coordination(Planted::K16, &["LIN", "STAT", "ZXID"]),
-    coordination(Planted::K17, &["WATCH"]),
-    mason(Planted::M22, &["DUR"]),
-    mason(Planted::M23, &["DUR"]),
-    mason(Planted::M25, &["DUR", "LIVE"]),
-    mason(Planted::M26, &["DUR"]),
-    mason(Planted::M27, &["DUR"]),
-    mason(Planted::M28, &["DUR", "LIVE"]),
-    mason(Planted::M29, &["PREFIX"]),
-    mason(Planted::M30, &["PREFIX", "UNIQ"]),
-    mason(Planted::M31, &["DUR", "LIVE"]),
-    mason(Planted::M32, &["PREFIX"]),
-    coordination(Planted::M33, &["PREFIX", "EPH"]),
-    mason(Planted::M34, &["DUR"]),
-    mason(Planted::M35, &["UNIQ"]),
-    coordination(Planted::K18, &["PREFIX", "EPH"]),
-    coordination(Planted::K19, &["PREFIX", "EPH"]),
-    coordination(Planted::K20, &["PREFIX", "SESS", "UNIQ"]),
-    coordination(Planted::K21, &["PREFIX"]),
-    coordination(Planted::K22, &["PREFIX", "SESS", "EPH"]),
-    coordination(Planted::K23, &["SESS"]),
-    coordination(Planted::K24, &["SESS"]),
-    coordination(Planted::K26, &["CLOSE", "LIVE"]),
-    coordination(Planted::K27, &["EPH"]),
-    coordination(Planted::K28, &["SESS", "EPH"]),
-    coordination(Planted::K29, &["EPH", "SESS"]),
-    coordination(Planted::K30, &["BOUND"]),
-    log(Planted::C10, &["LIN"]),
-    log(Planted::C11, &["ATOMIC", "PREFIX", "DUR"]),
-    log(Planted::C12, &["DUR"]),
-    log(Planted::C15, &["DUR"]),
-    log(Planted::C16, &["DUR"]),
-    log(Planted::C17, &["UNIQ", "CONTIG"]),
-    log(Planted::C18, &["ARCH"]),
-    log(Planted::C19, &["ARCH"]),
-    log(Planted::C25, &["ARCH"]),
-    corfu(Planted::C01, &["DUR", "LIN"]),
-    corfu(Planted::C02, &["DUR", "LIN", "UNIQ"]),
-    corfu(Planted::C04, &["UNIQ", "DUR"]),
-    corfu(Planted::C05, &["DUR", "UNIQ"]),
-    corfu(Planted::C06, &["RT", "UNIQ", "LIN", "DUR"]),
-    corfu(Planted::C07, &["RT", "LIN"]),
-    corfu(Planted::C08, &["RT", "UNIQ", "LIN", "DUR"]),
-    corfu(Planted::C09, &["RT", "LIN"]),
-    corfu(Planted::C13, &["AGREE"]),
-    corfu(Planted::C14, &["UNIQ"]),
-    corfu(Planted::C20, &["DUR", "NEST", "UNIQ", "LIN"]),
-    corfu(Planted::C21, &["UNIQ", "DUR", "NEST"]),
-    corfu(Planted::C22, &["DUR", "LIN", "NEST"]),
-    corfu(Planted::C23, &["DUR", "CONV", "LIVE"]),
-    corfu(Planted::C24, &["DUR", "NEST", "UNIQ"]),
-    paxos(Planted::J01, &["AGREE", "PREFIX", "LIN"]),
-    paxos(Planted::K13, &["AGREE", "PREFIX"]),
+pub static MUTANTS: &[Mutant] = &[
+    paxos(&::paxos::planted::vote_not_persisted, &["AGREE"]),
+    paxos(&::paxos::planted::promise_not_persisted, &["AGREE"]),
+    paxos(&::paxos::planted::phase1_quorum_one_short, &["AGREE"]),
+    paxos(&::paxos::planted::phase1_ignores_votes, &["AGREE"]),
+    paxos(&::paxos::planted::executes_past_holes, &["LIN", "PREFIX"]),
+    paxos(&::paxos::planted::sessions_not_in_snapshot, &["LIN", "PREFIX"]),
+    paxos(&::paxos::planted::client_watermark_not_raised, &["SC"]),
+    paxos(&::paxos::planted::gaps_not_filled, &["LIVE"]),
+    paxos(&::paxos::planted::old_configuration_not_asked, &["AGREE"]),
+    paxos(&::paxos::planted::late_opening_resets_session, &["LIN"]),
+    paxos(&::paxos::planted::answer_to_earlier_incarnation_accepted, &["LIN"]),
+    paxos(&::paxos::planted::lost_votes_not_fenced, &["AGREE"]),
+    paxos(&::paxos::planted::joining_replica_trusts_cluster_file, &["AGREE", "PREFIX", "LIN"]),
+    paxos(&::paxos::planted::chunks_of_two_snapshots_mixed, &["PREFIX", "LIN"]),
+    paxos(&::paxos::planted::old_configuration_answers_reads, &["LIN"]),
+    paxos(&::paxos::planted::change_answered_before_durable, &["DUR"]),
+    paxos(&::paxos::planted::learned_value_recorded_as_own_vote, &["AGREE", "PREFIX", "LIN"]),
+    paxos(&::paxos::planted::snapshot_durable_when_begun, &["DUR"]),
+    paxos(&::paxos::planted::needed_votes_trimmed, &["AGREE"]),
+    paxos(&::paxos::planted::answer_forgotten_early, &["LIN", "PREFIX", "RETAIN"]),
+    paxos(&::paxos::planted::truncation_one_replica_short, &["DUR"]),
+    paxos(&::paxos::planted::vote_below_promise, &["AGREE"]),
+    paxos(&::paxos::planted::page_of_votes_skips_one, &["AGREE"]),
+    paxos(&::paxos::planted::read_seal_not_persisted, &["AGREE", "LIN"]),
+    paxos(&::paxos::planted::candidate_round_not_persisted, &["AGREE"]),
+    paxos(&::paxos::planted::executed_one_slot_too_many, &["AGREE", "PREFIX"]),
+    paxos(&::paxos::planted::unchosen_votes_given_to_resuming_replica, &["AGREE", "PREFIX"]),
+    paxos(&::paxos::planted::vote_of_other_ballot_taken_as_chosen, &["AGREE", "PREFIX"]),
+    paxos(&::paxos::planted::snapshot_reported_before_journaled, &["DUR"]),
+    paxos(&::paxos::planted::chosen_one_vote_short, &["AGREE"]),
+    paxos(&::paxos::planted::summary_without_promise, &["AGREE"]),
+    paxos(&::paxos::planted::trim_keeps_only_end_of_snapshot, &["DUR"]),
+    paxos(&::paxos::planted::batch_grows_past_bound, &["BOUND"]),
+    mason(&::mason::planted::seal_answered_early, &["UNIQ", "RT"]),
+    mason(&::mason::planted::epoch_checked_at_arrival_only, &["UNIQ"]),
+    mason(&::mason::planted::recovery_with_most_proxies, &["UNIQ", "RT"]),
+    mason(&::mason::planted::recovery_at_highest_number, &["UNIQ"]),
+    mason(&::mason::planted::holes_not_filled, &["CONTIG"]),
+    mason(&::mason::planted::holes_of_one_space_filled, &["CONTIG"]),
+    mason(&::mason::planted::proposals_voided_before_seal_logged, &["PREFIX", "DUR"]),
+    mason(&::mason::planted::operations_delivered_before_logged, &["PREFIX", "DUR"]),
+    mason(&::mason::planted::operations_not_in_log, &["PREFIX", "DUR"]),
+    mason(&::mason::planted::only_last_lost_request_filled, &["CONTIG"]),
+    mason(&::mason::planted::requests_not_told_apart_by_proxy, &["UNIQ"]),
+    mason(&::mason::planted::sealed_sequencer_accepted, &["UNIQ"]),
+    mason(&::mason::planted::request_numbered_in_two_steps, &["MSO"]),
+    mason(&::mason::planted::added_groups_not_waited_for, &["UNIQ", "RT", "PREFIX"]),
+    mason(&::mason::planted::removed_group_assignments_forgotten, &["UNIQ", "RT", "PREFIX"]),
+    coordination(
+        &::mason::planted::numbers_before_resharding_logged,
+        &["UNIQ", "RT", "PREFIX", "ATOMIC", "LIN", "DUR"],
+    ),
+    coordination(&::mason::planted::stale_shard_map_served, &["UNIQ", "ATOMIC", "LIN", "PREFIX"]),
+    log(&::mason::planted::leader_batch_unbounded, &["BOUND"]),
+    mason(&::mason::planted::groups_removed_before_drained, &["UNIQ", "RT", "PREFIX"]),
+    coordination(
+        &::paxos::planted::coordination_vote_not_persisted,
+        &["AGREE", "UNIQ", "PREFIX", "LIN", "STAT", "ZXID", "SESS"],
+    ),
+    coordination(&::coordination::planted::sessions_expire_by_local_clock, &["PREFIX", "EPH"]),
+    coordination(&::coordination::planted::answer_overtakes_event, &["WATCH"]),
+    coordination(&::coordination::planted::version_not_checked_at_execution, &["LIN"]),
+    coordination(&::coordination::planted::parent_half_of_create_missing, &["ATOMIC"]),
+    coordination(&::coordination::planted::sequential_names_by_child_count, &["UNIQ"]),
+    coordination(&::coordination::planted::ping_answered_unheard, &["PING"]),
+    coordination(&::mason::planted::watches_lost_in_resharding, &["WATCH"]),
+    coordination(&::mason::planted::resharding_not_announced, &["LIN", "STAT", "ZXID"]),
+    coordination(&::coordination::planted::new_shard_lacks_recursive_watches, &["WATCH"]),
+    mason(&::mason::planted::shard_snapshot_durable_when_begun, &["DUR"]),
+    mason(&::mason::planted::low_watermark_one_server_short, &["DUR"]),
+    mason(&::mason::planted::settled_before_servers_durable, &["DUR", "LIVE"]),
+    mason(&::mason::planted::inputs_forgotten_early, &["DUR"]),
+    mason(&::mason::planted::run_beyond_low_watermark_forgotten, &["DUR"]),
+    mason(&::mason::planted::inputs_not_in_snapshot, &["DUR", "LIVE"]),
+    mason(&::mason::planted::last_gsn_not_in_snapshot, &["PREFIX"]),
+    mason(&::mason::planted::next_operations_not_in_snapshot, &["PREFIX", "UNIQ"]),
+    mason(&::mason::planted::retained_operations_not_in_snapshot, &["DUR", "LIVE"]),
+    mason(&::mason::planted::low_watermarks_not_in_snapshot, &["PREFIX"]),
+    coordination(&::mason::planted::group_operations_not_in_snapshot, &["PREFIX", "EPH"]),
+    mason(&::mason::planted::peer_snapshot_called_durable, &["DUR"]),
+    mason(&sequence::planted::incarnation_not_persisted, &["UNIQ"]),
+    coordination(&::coordination::planted::ephemeral_owners_not_in_snapshot, &["PREFIX", "EPH"]),
+    coordination(&::coordination::planted::closing_sessions_not_in_snapshot, &["PREFIX", "EPH"]),
+    coordination(&::coordination::planted::session_count_not_in_snapshot, &["PREFIX", "SESS", "UNIQ"]),
+    coordination(&::coordination::planted::connection_epochs_not_in_snapshot, &["PREFIX"]),
+    coordination(&::coordination::planted::moved_sessions_have_no_deadline, &["PREFIX", "SESS", "EPH"]),
+    coordination(&::coordination::planted::session_timeout_halved, &["SESS"]),
+    coordination(&::coordination::planted::new_leader_uses_stale_session_clock, &["SESS"]),
+    coordination(&::coordination::planted::closing_client_cut_off, &["CLOSE", "LIVE"]),
+    coordination(&::coordination::planted::clean_up_misses_moved_nodes, &["EPH"]),
+    coordination(&::coordination::planted::closing_session_not_cleaned_up, &["SESS", "EPH"]),
+    coordination(&::coordination::planted::moved_closing_session_not_cleaned_up, &["EPH", "SESS"]),
+    coordination(&::coordination::planted::reads_without_room, &["BOUND"]),
+    log(&shared_log::planted::read_without_barrier, &["LIN"]),
+    log(&shared_log::planted::other_refusals_ignored, &["ATOMIC", "PREFIX", "DUR"]),
+    log(&shared_log::planted::open_segments_not_in_snapshot, &["DUR"]),
+    log(&::mason::planted::segment_freed_before_durable, &["DUR"]),
+    log(&::mason::planted::snapshot_before_blobs_fetched, &["DUR"]),
+    log(&shared_log::planted::segment_index_off_by_one, &["UNIQ", "CONTIG"]),
+    log(&::mason::planted::segment_freed_before_archived, &["ARCH"]),
+    log(&shared_log::planted::archived_segments_not_in_snapshot, &["ARCH"]),
+    log(&::mason::planted::missing_blob_taken_as_archived, &["ARCH"]),
+    corfu(&::corfu::planted::append_done_at_head, &["DUR", "LIN"]),
+    corfu(&::corfu::planted::read_from_head, &["DUR", "LIN", "UNIQ"]),
+    corfu(&::corfu::planted::position_written_twice, &["UNIQ", "DUR"]),
+    corfu(&::corfu::planted::entry_replaced_by_junk, &["DUR", "UNIQ"]),
+    corfu(&::corfu::planted::sealed_server_serves, &["RT", "UNIQ", "LIN", "DUR"]),
+    corfu(&::corfu::planted::restarted_sequencer_serves_epoch_again, &["RT", "LIN"]),
+    corfu(&::corfu::planted::unsealed_server_in_projection, &["RT", "UNIQ", "LIN", "DUR"]),
+    corfu(&::corfu::planted::sequencer_starts_at_lowest_tail, &["RT", "LIN"]),
+    corfu(&::corfu::planted::accepted_projection_ignored, &["AGREE"]),
+    corfu(&::corfu::planted::sealed_write_takes_new_position, &["UNIQ"]),
+    corfu(&::corfu::planted::joining_server_admitted_early, &["DUR", "NEST", "UNIQ", "LIN"]),
+    corfu(&::corfu::planted::returning_server_keeps_divergence, &["UNIQ", "DUR", "NEST"]),
+    corfu(&::corfu::planted::lost_disk_not_fenced, &["DUR", "LIN", "NEST"]),
+    corfu(&::corfu::planted::joining_server_done_before_durable, &["DUR", "CONV", "LIVE"]),
+    corfu(&::corfu::planted::copy_follows_from_end, &["DUR", "NEST", "UNIQ"]),
+    paxos(&sim::planted::lost_journal_end_accepted, &["AGREE", "PREFIX", "LIN"]),
+    paxos(&::paxos::planted::resumed_log_has_hole, &["AGREE", "PREFIX"]),
 ];
 
-const fn corfu(planted: Planted, expected: &'static [&'static str]) -> Mutant {
+const fn corfu(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "corfu", expected }
 }
 
-const fn coordination(planted: Planted, expected: &'static [&'static str]) -> Mutant {
+const fn coordination(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "coordination", expected }
 }
 
-const fn log(planted: Planted, expected: &'static [&'static str]) -> Mutant {
+const fn log(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "log", expected }
 }
 
-const fn mason(planted: Planted, expected: &'static [&'static str]) -> Mutant {
+const fn mason(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "mason", expected }
 }
 
-const fn paxos(planted: Planted, expected: &'static [&'static str]) -> Mutant {
+const fn paxos(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {
     Mutant { planted, family: "paxos", expected }
 }
 
@@ -193,4 +199,34 @@ pub fn hunt(experiment: &dyn Experiment, mutant: Mutant, seeds_max: u64, budget:
         hunted.seconds = core_seconds() - began;
     }
     hunted
+}
+
+/// The planted bug of that id or name.
+pub fn named(name: &str) -> Option<&'static PlantedBug> {
+    MUTANTS.iter().map(|mutant| mutant.planted).find(|bug| bug.id == name || bug.name() == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    // A bug that is listed and never hunted for, or two under one id, would be no proof of anything.
+    #[test]
+    fn every_listed_bug_is_hunted_once() {
+        let lists = [
+            ::paxos::planted::ALL,
+            ::mason::planted::ALL,
+            ::corfu::planted::ALL,
+            shared_log::planted::ALL,
+            ::coordination::planted::ALL,
+            sequence::planted::ALL,
+            sim::planted::ALL,
+        ];
+        let mut listed: Vec<&str> = lists.iter().flat_map(|list| list.iter().map(|bug| bug.id)).collect();
+        let mut hunted: Vec<&str> = MUTANTS.iter().map(|mutant| mutant.planted.id).collect();
+        listed.sort_unstable();
+        hunted.sort_unstable();
+        assert_eq!(listed, hunted);
+        assert!(listed.windows(2).all(|pair| pair[0] != pair[1]), "{listed:?}");
+    }
 }

@@ -265,7 +265,7 @@ impl Disk {
             let end_is_gone =
                 || self.bytes[(frame.offset - self.base) as usize..].iter().all(|byte| *byte == 0);
             // Segments say how far the journal was prepared, and other hosts how far it was durable.
-            if frame.offset < self.durable && !(planted!(J01) && end_is_gone()) {
+            if frame.offset < self.durable && !(planted!(lost_journal_end_accepted) && end_is_gone()) {
                 return Err(Corrupt { place: frame.place, position: frame.position });
             }
             self.bytes.truncate((frame.offset - self.base) as usize);

@@ -172,6 +172,7 @@ mod network;
 mod outside;
 mod panics;
 mod plan;
+pub mod planted;
 mod queue;
 mod report;
 mod run;

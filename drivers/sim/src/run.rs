@@ -13,7 +13,7 @@ use crate::scenario::{Cluster, Command, Control, Fact, Life, Replacement, Scenar
 use crate::swarm::{Planner, Swarm, Tuning};
 use crate::trace::{Line, Trace};
 use crate::workload::Client;
-use kernel::{HostId, NodeId, Planted, RequestId, Rng, TimerIndex};
+use kernel::{HostId, NodeId, PlantedBug, RequestId, Rng, TimerIndex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ pub struct Options {
     /// Only these classes may be drawn.
     pub classes: Classes,
     /// Run with this planted bug; needs the feature `planted`.
-    pub planted: Option<Planted>,
+    pub planted: Option<&'static PlantedBug>,
     /// More events than this are a violation: something never comes to rest.
     pub events_max: u64,
     /// Stop after this many nanoseconds of the run, whatever comes then.

@@ -273,7 +273,7 @@ impl Client {
             }
             (Stage::ReadTail, Call::Read { position, .. }) => {
                 let chain = projection.chain(*position);
-                let server = if planted!(C02) { chain.first() } else { chain.last() };
+                let server = if planted!(read_from_head) { chain.first() } else { chain.last() };
                 if let Some(&server) = server {
                     cx.send(server, Read { id, epoch, position: *position });
                 }
@@ -347,7 +347,7 @@ impl Client {
             return;
         }
         let (at, entry) = (*at + 1, entry.clone());
-        if at < chain.len() && !planted!(C01) {
+        if at < chain.len() && !planted!(append_done_at_head) {
             return self.enter(id, Stage::Write { position, entry, at }, cx);
         }
         let response = match call {
@@ -412,7 +412,7 @@ impl Client {
                 }
             }
             (Stage::ReadTail, Call::Read { position: mine, .. }) if *mine == position => match entry {
-                Some(entry) if is_tail || planted!(C02) => self.end(id, answer(entry), cx),
+                Some(entry) if is_tail || planted!(read_from_head) => self.end(id, answer(entry), cx),
                 Some(_) => {}
                 None => self.enter(id, Stage::ReadAll { empty: Vec::new() }, cx),
             },
@@ -492,7 +492,7 @@ impl Client {
             let Some(operation) = self.operations.get(&id) else { continue };
             let stage = match (&operation.call, &operation.stage) {
                 (Call::Append { .. }, Stage::Write { position, .. } | Stage::Check { position })
-                    if !planted!(C14) =>
+                    if !planted!(sealed_write_takes_new_position) =>
                 {
                     Stage::Check { position: *position }
                 }

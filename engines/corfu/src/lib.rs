@@ -69,6 +69,7 @@
 
 pub mod auxiliary;
 pub mod client;
+pub mod planted;
 mod projection;
 pub mod sequencer;
 pub mod storage;

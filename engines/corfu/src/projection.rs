@@ -138,7 +138,7 @@ impl Projection {
 
     /// True if `node` is meant, and by this journal.
     pub fn means(&self, node: NodeId, life: Life) -> bool {
-        self.life(node).is_some_and(|meant| meant == life || planted!(C22))
+        self.life(node).is_some_and(|meant| meant == life || planted!(lost_disk_not_fenced))
     }
 
     /// The chain that keeps `position`.

@@ -106,7 +106,7 @@ impl Role for Sequencer {
 
     fn restore(&mut self, _position: Position, record: Began) {
         self.life = record.life.or(self.life);
-        if !planted!(C07) {
+        if !planted!(restarted_sequencer_serves_epoch_again) {
             self.began = self.began.max(record.epoch);
         }
     }

@@ -156,7 +156,7 @@ impl StorageServer {
     /// Turns a client of another epoch away; true if it was one.
     fn refuse(&self, client: NodeId, id: u64, epoch: Epoch, cx: &mut Cx<'_, Self>) -> bool {
         if epoch < self.epoch {
-            if planted!(C06) {
+            if planted!(sealed_server_serves) {
                 return false;
             }
             cx.send_durable(client, Sealed { id, epoch: self.epoch });
@@ -181,7 +181,10 @@ impl StorageServer {
         }
         match self.entry(position) {
             Some(known) if *known == entry => {}
-            Some(known) if !(planted!(C04) || planted!(C05) && entry == Entry::Junk) => {
+            Some(known)
+                if !(planted!(position_written_twice)
+                    || planted!(entry_replaced_by_junk) && entry == Entry::Junk) =>
+            {
                 return cx.send_durable(client, Occupied { id, epoch, position, entry: known.clone() });
             }
             Some(_) | None => {
@@ -284,7 +287,7 @@ impl StorageServer {
 
     fn on_seal(&mut self, auxiliary: NodeId, message: &Seal, cx: &mut Cx<'_, Self>) {
         let Seal { epoch, life } = *message;
-        if life != self.life && !planted!(C22) {
+        if life != self.life && !planted!(lost_disk_not_fenced) {
             return self.say_standing(auxiliary, cx);
         }
         if epoch < self.epoch {
@@ -307,7 +310,7 @@ impl StorageServer {
         };
         let epoch = projection.epoch;
         if projection.servers().any(|server| server == cx.node()) && projection.means(cx.node(), life) {
-            if epoch > self.epoch && !planted!(C22) {
+            if epoch > self.epoch && !planted!(lost_disk_not_fenced) {
                 return cx.reject("a projection for which this server was not sealed");
             }
             if self.copy.take().is_some() {

@@ -44,6 +44,7 @@ pub mod deployment;
 mod family;
 pub mod order;
 pub mod outbox;
+pub mod planted;
 pub mod proxy;
 pub mod sequencer;
 pub mod service;

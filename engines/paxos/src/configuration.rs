@@ -197,7 +197,7 @@ impl Configurations {
     /// True on a machine that joins and knows no more than its cluster file, which is good for finding others and for
     /// nothing else.
     pub fn are_hearsay(&self) -> bool {
-        self.hearsay && !planted!(P23)
+        self.hearsay && !planted!(joining_replica_trusts_cluster_file)
     }
 
     /// Takes over `other` if it knows of a later version, or if all we know is hearsay.

@@ -7,6 +7,7 @@
 pub mod configuration;
 pub mod multipaxos;
 pub mod parameters;
+pub mod planted;
 pub mod value;
 
 pub use configuration::{Configuration, Configurations, HostEntry};

@@ -1,11 +1,11 @@
 //! Shows that the simulation would notice: runs each known mistake until an invariant breaks.
 //!
-//! `ordinate-sim mutants --all [--json]`, or `ordinate-sim mutants P01 P07`. `ordinate-sim run FAMILY FROM COUNT [ID]` sweeps seeds,
+//! `ordinate-sim mutants --all [--json]`, or `ordinate-sim mutants P01 mason::seal_answered_early`. `ordinate-sim run FAMILY FROM COUNT [ID]` sweeps seeds,
 //! with a planted bug if one is named. `ordinate-sim trace FAMILY SEED [ID]` prints what happened in one. `ordinate-sim shrink FAMILY SEED [ID]` shrinks a failure and prints it. `ordinate-sim explore`
 //! visits every state of the smallest cluster.
 #![forbid(unsafe_code)]
 
-use scenarios::mutants::{Hunted, MUTANTS, hunt};
+use scenarios::mutants::{Hunted, MUTANTS, hunt, named};
 use scenarios::paxos::smallest::{CANDIDACIES, CRASHES, FAULTS, Smallest};
 use sim::{Experiment, Options, Sweep};
 use std::process::ExitCode;
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     let Ok(seeds_max) = within.map_or(Ok(SEEDS_MAX), str::parse) else { return misused() };
     let sound =
         flags.iter().all(|flag| ["--json", "--all"].contains(&flag.as_str()) || flag.starts_with("--seeds="));
-    let known = |name: &str| MUTANTS.iter().any(|mutant| format!("{:?}", mutant.planted) == name);
+    let known = |name: &str| named(name).is_some();
     if names.first().is_none_or(|verb| *verb != "mutants")
         || all != wanted.is_empty()
         || !sound
@@ -58,17 +58,17 @@ fn main() -> ExitCode {
     let families = scenarios::families();
     let mut survivors = 0;
     if !json {
-        println!("{:<6}{:<16}{:>6}{:>10}  fired", "id", "expected", "seeds", "core s");
+        println!("{:<6}{:<56}{:<16}{:>6}{:>10}  fired", "id", "name", "expected", "seeds", "core s");
     }
     for mutant in MUTANTS {
-        let id = format!("{:?}", mutant.planted);
-        if !all && !wanted.iter().any(|name| **name == id) {
+        let (id, name) = (mutant.planted.id, mutant.planted.name());
+        if !all && !wanted.iter().any(|wanted| **wanted == id || **wanted == name) {
             continue;
         }
         let Some(family) = families.iter().find(|family| family.family() == mutant.family) else { continue };
         let hunted = hunt(family.as_ref(), *mutant, seeds_max, BUDGET);
         survivors += usize::from(!hunted.is_caught());
-        print(&id, &hunted, json);
+        print(id, name, &hunted, json);
     }
     if survivors > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS }
 }
@@ -77,7 +77,7 @@ fn main() -> ExitCode {
 fn experiment(name: &str, bug: Option<&String>) -> Option<(Box<dyn Experiment>, Options)> {
     let family = scenarios::families().into_iter().find(|family| family.family() == name)?;
     let planted = match bug {
-        Some(bug) => Some(kernel::planted_named(bug)?),
+        Some(bug) => Some(named(bug)?),
         None => None,
     };
     Some((family, Options { planted, ..Options::default() }))
@@ -168,20 +168,20 @@ fn explore(arguments: &[String]) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    kernel::plant(arguments.get(1).and_then(|name| kernel::planted_named(name)));
+    kernel::plant(arguments.get(1).and_then(|name| named(name)));
     let found = sim::explore(&Smallest { leaders: 2, bounds });
     println!("{}", found.to_json());
     if found.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
-fn print(id: &str, hunted: &Hunted, json: bool) {
+fn print(id: &str, name: &str, hunted: &Hunted, json: bool) {
     let expected = hunted.mutant.expected.join("|");
     let Hunted { seeds, seconds, .. } = hunted;
     let caught = hunted.is_caught();
     if json {
         let fired = hunted.fired.as_ref().map_or("null".to_owned(), |fired| format!("\"{fired}\""));
         println!(
-            "{{\"id\":\"{id}\",\"family\":\"{}\",\"expected\":\"{expected}\",\"seeds\":{seeds},\
+            "{{\"id\":\"{id}\",\"name\":\"{name}\",\"family\":\"{}\",\"expected\":\"{expected}\",\"seeds\":{seeds},\
              \"core_seconds\":{seconds:.2},\"fired\":{fired},\"caught\":{caught}}}",
             hunted.mutant.family
         );
@@ -190,5 +190,5 @@ fn print(id: &str, hunted: &Hunted, json: bool) {
     let fired = hunted.fired.as_deref().unwrap_or("SURVIVED");
     let others: Vec<&str> = hunted.others.iter().map(String::as_str).collect();
     let before = if others.is_empty() { String::new() } else { format!(" (before: {})", others.join(" ")) };
-    println!("{id:<6}{expected:<16}{seeds:>6}{seconds:>10.2}  {fired}{before}");
+    println!("{id:<6}{name:<56}{expected:<16}{seeds:>6}{seconds:>10.2}  {fired}{before}");
 }

@@ -67,7 +67,7 @@ fn writes_are_planned() {
 
 #[test]
 fn mostly_reads_are_planned() {
-    proven(&["--writes", "50k/s", "--reads", "450k/s"], "  12 machines survive 1 failure");
+    proven(&["--writes", "50k/s", "--reads", "450k/s"], "  13 machines survive 1 failure");
 }
 
 #[test]

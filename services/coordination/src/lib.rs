@@ -9,6 +9,7 @@
 
 pub mod gateway;
 pub mod placement;
+pub mod planted;
 pub mod sessions;
 pub mod tree;
 pub mod wire;

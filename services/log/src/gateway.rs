@@ -346,7 +346,7 @@ impl Gateway {
         let state = State::Barred(self.barrier + 1);
         self.reads
             .insert(self.next_read, Reading { asker, request, state, until, asked: cx.now(), needs: None });
-        if kernel::planted!(C10) {
+        if kernel::planted!(read_without_barrier) {
             self.ask(self.next_read, cx.now());
         }
     }

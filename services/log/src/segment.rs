@@ -165,7 +165,7 @@ impl Stored {
         cache: &mut PageCache,
         out: &mut Vec<u8>,
     ) -> Result<usize, BlobRange> {
-        let shift = u64::from(kernel::planted!(C17));
+        let shift = u64::from(kernel::planted!(segment_index_off_by_one));
         let skipped = from.saturating_sub(self.first) + shift;
         let begin = self.pages.partition_point(|page| u64::from(page.entries) <= skipped).saturating_sub(1);
         let (start, mut count) = (out.len(), 0);

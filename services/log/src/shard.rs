@@ -197,7 +197,10 @@ impl Logs {
             let space = space_of(&part.name, self.spaces);
             let place = said.get_mut(&space).and_then(Iterator::next);
             let (why, at) = place.unwrap_or((Why::Malformed as u8, 0));
-            if why != FITS && refused.is_none() && !(kernel::planted!(C11) && space != self.space) {
+            if why != FITS
+                && refused.is_none()
+                && !(kernel::planted!(other_refusals_ignored) && space != self.space)
+            {
                 refused = Some(Answer::about(Why::of(why), &part.name, at));
             }
             firsts.push(at);
@@ -451,11 +454,11 @@ impl Shard for Logs {
             let numbered = Numbered { number: log.origin.number, open: log.open };
             let born = Born { created_ms: log.origin.created_ms };
             self.writing.push_back(Item::Log(log.stat(name), numbered, born));
-            let open = usize::from(kernel::planted!(C12) && log.open);
+            let open = usize::from(kernel::planted!(open_segments_not_in_snapshot) && log.open);
             let parts = log.parts.iter().take(log.parts.len().saturating_sub(open));
             self.writing.extend(parts.cloned().map(Item::Part));
         }
-        if !kernel::planted!(C19) {
+        if !kernel::planted!(archived_segments_not_in_snapshot) {
             let retired = self.storage.retired.all();
             self.writing.extend(retired.map(|(_, it)| Item::Retired(it.origin.clone(), it.part.clone())));
         }

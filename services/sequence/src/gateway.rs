@@ -267,7 +267,7 @@ impl Gateway {
     /// Returns the calls that the life before leaves unanswered.
     fn begin_life(&mut self, cx: &mut Cx<'_, Self>) -> Vec<Asker> {
         self.life = self.life.next(cx.wall());
-        if !kernel::planted!(M35) {
+        if !kernel::planted!(incarnation_not_persisted) {
             let position = cx.append(&self.life);
             cx.trim(position);
         }

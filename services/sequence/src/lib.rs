@@ -7,6 +7,7 @@
 mod gateway;
 mod label;
 pub mod native;
+pub mod planted;
 mod shard;
 
 pub use gateway::{DISK_FULL, Gateway, READY, UNKNOWN};

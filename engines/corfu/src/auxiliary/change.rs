@@ -131,7 +131,8 @@ impl Auxiliary {
                 return;
             }
         }
-        let is_sealed = |server: &&NodeId| change.sealed.contains_key(server) || planted!(C08);
+        let is_sealed =
+            |server: &&NodeId| change.sealed.contains_key(server) || planted!(unsealed_server_in_projection);
         let chains: Vec<Vec<NodeId>> =
             installed.chains.iter().map(|chain| chain.iter().filter(is_sealed).copied().collect()).collect();
         // Whoever is sealed from here on stays out: newcomers are compared with those of now.
@@ -179,7 +180,7 @@ impl Auxiliary {
         let (epoch, mut chains, newcomers, now) = (*epoch, chains.clone(), newcomers.clone(), cx.now());
         let installed = &self.state.installed;
         let nexts = sealed.values().map(|(next, _)| *next);
-        let highest = if planted!(C09) { nexts.min() } else { nexts.max() };
+        let highest = if planted!(sequencer_starts_at_lowest_tail) { nexts.min() } else { nexts.max() };
         let sequencer = self.next_sequencer(now);
         let stays = |node: NodeId| {
             let sealed = sealed.get(&node).map(|(_, life)| *life);
@@ -244,7 +245,7 @@ impl Auxiliary {
         let Stage::Preparing { proposal, ballot, promises } = stage else { return };
         // What may have been decided is what was accepted in the highest ballot.
         let before = promises.values().flatten().max_by_key(|vote| vote.ballot);
-        let projection = match before.filter(|_| !planted!(C13)) {
+        let projection = match before.filter(|_| !planted!(accepted_projection_ignored)) {
             Some(vote) => {
                 cx.mark("auxiliary.adopted_a_projection");
                 vote.projection.clone()

@@ -132,7 +132,10 @@ impl StorageServer {
     fn take(&mut self, placed: Placed, cx: &mut Cx<'_, Self>) {
         let Placed { position, entry } = placed;
         let known = self.entry(position);
-        if position < self.first || known == Some(&entry) || known.is_some() && planted!(C21) {
+        if position < self.first
+            || known == Some(&entry)
+            || known.is_some() && planted!(returning_server_keeps_divergence)
+        {
             return;
         }
         if known.is_some() {
@@ -162,12 +165,12 @@ impl StorageServer {
             Stage::Comparing { .. } | Stage::Following { .. } => return,
         };
         // What the source writes from the first answer on is followed later: it may be anywhere.
-        let end = end.filter(|_| !planted!(C24)).unwrap_or(message.end);
+        let end = end.filter(|_| !planted!(copy_follows_from_end)).unwrap_or(message.end);
         copy.stage = match message.to {
             Some(to) => Stage::Comparing { from: to, end: Some(end) },
             None => Stage::Following { from: end, behind: None },
         };
-        for position in message.absent.into_iter().filter(|_| !planted!(C21)) {
+        for position in message.absent.into_iter().filter(|_| !planted!(returning_server_keeps_divergence)) {
             cx.mark("storage.dropped_what_its_chain_has_not");
             cx.append(&StorageRecord::Dropped(position));
             self.remove(position);
@@ -186,7 +189,7 @@ impl StorageServer {
         };
         copy.finish = Some((auxiliary, epoch));
         self.seal(epoch, cx);
-        if planted!(C20) {
+        if planted!(joining_server_admitted_early) {
             return cx.send_durable(auxiliary, Whole { epoch, life, source });
         }
         self.ask(cx);
@@ -219,7 +222,11 @@ impl StorageServer {
                 cx.mark("storage.copied_the_rest_of_a_sealed_server");
             }
             let whole = Whole { epoch, life, source };
-            if planted!(C23) { cx.send(auxiliary, whole) } else { cx.send_durable(auxiliary, whole) }
+            if planted!(joining_server_done_before_durable) {
+                cx.send(auxiliary, whole)
+            } else {
+                cx.send_durable(auxiliary, whole)
+            }
         }
     }
 }

@@ -304,7 +304,8 @@ impl Proxy {
             return;
         };
         cx.mark(if groups > layout.serving { "proxy.adds_groups" } else { "proxy.drains_groups" });
-        let spanning = if planted!(M16) { groups } else { groups.max(layout.spanning) };
+        let spanning =
+            if planted!(groups_removed_before_drained) { groups } else { groups.max(layout.spanning) };
         let layout = Layout { version: next, serving: groups, spanning, ..layout };
         Lead::propose_entry(&Entry::Layout { layout, below: Vec::new(), stamp: Stamp(0) }, log, cx);
     }

@@ -279,7 +279,7 @@ impl<S: Stub> ProxyMachine<S> {
     fn assign(&mut self, batch: Batch) {
         let state = &self.state;
         let follows = batch.epoch == state.epoch && batch.index == state.index + 1;
-        if !follows || (batch.sequencer != state.sequencer && !planted!(M02)) {
+        if !follows || (batch.sequencer != state.sequencer && !planted!(epoch_checked_at_arrival_only)) {
             return;
         }
         if !batch.rows.is_empty() && !self.assigns() {
@@ -651,13 +651,13 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
                 let whole = Bytes::from(std::mem::take(&mut self.installing));
                 if kind == STATE_CHUNK {
                     self.state = Assigned::decoded(&whole)?;
-                    if planted!(M30) {
+                    if planted!(next_operations_not_in_snapshot) {
                         self.state.tags.clear();
                     }
-                    if planted!(M32) {
+                    if planted!(low_watermarks_not_in_snapshot) {
                         self.state.durable.clear();
                     }
-                    if planted!(M33) {
+                    if planted!(group_operations_not_in_snapshot) {
                         self.state.follow_ups.clear();
                     }
                     self.tell_of_skipped_answers();
@@ -666,7 +666,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
                     self.arrange_stub();
                 }
             }
-            KEPT_CHUNK if planted!(M31) => {}
+            KEPT_CHUNK if planted!(retained_operations_not_in_snapshot) => {}
             KEPT_CHUNK => {
                 let runs = Vec::<Run>::decoded(&Bytes::copy_from_slice(rest))?;
                 runs.into_iter().for_each(|run| self.kept.insert(run));

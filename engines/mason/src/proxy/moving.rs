@@ -64,7 +64,9 @@ impl Proxy {
         self.topology.version >= members.version
             && self.placed.as_ref().is_some_and(on_them)
             && self.lead.as_ref().is_some_and(|lead| {
-                lead.has_begun() && (lead.floors_are_reached(&self.topology) || kernel::planted!(M25))
+                lead.has_begun()
+                    && (lead.floors_are_reached(&self.topology)
+                        || kernel::planted!(settled_before_servers_durable))
             })
     }
 

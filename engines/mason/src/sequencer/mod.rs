@@ -230,7 +230,7 @@ impl Role for Sequencer {
 impl Sequencer {
     /// It is active, and nothing has to come first.
     fn is_ready(&self) -> bool {
-        matches!(&self.state, State::Active(counters) if counters.handing.is_none() || planted!(M20))
+        matches!(&self.state, State::Active(counters) if counters.handing.is_none() || planted!(numbers_before_resharding_logged))
     }
 
     /// The counters, for a message that means this sequencer and no other; tells a proxy that is ahead or behind.
@@ -256,19 +256,19 @@ impl Sequencer {
         if !sound || operations > u64::from(u32::MAX) {
             return cx.reject("allocation that no proxy would ask for");
         }
-        let group = if planted!(M13) { Group(0) } else { group };
+        let group = if planted!(requests_not_told_apart_by_proxy) { Group(0) } else { group };
         let served = counters.served.entry(group).or_default();
         if proxy_epoch < served.proxy_epoch {
             return cx.reject("allocation for a leader that was followed by another");
         }
         served.proxy_epoch = proxy_epoch;
-        if spread.unwrap_or(0) != counters.spread.version && !planted!(M21) {
+        if spread.unwrap_or(0) != counters.spread.version && !planted!(stale_shard_map_served) {
             cx.mark("sequencer.refused_another_spread");
             return cx.send(from, proxy::OtherSpread { epoch, spread: counters.spread.clone() });
         }
         served.remembered = served.remembered.split_off(&(committed.min(served.highest) + 1));
         if let Some(allocation) = served.remembered.get_mut(&request) {
-            if planted!(M17) {
+            if planted!(request_numbered_in_two_steps) {
                 take_rows(&mut counters.next, counts.get(allocation.rows.len()..).unwrap_or_default())
                     .for_each(|row| allocation.rows.push(row));
             }
@@ -280,7 +280,8 @@ impl Sequencer {
             return;
         }
         served.highest = request;
-        let at_once = if planted!(M17) { counts.len().min(1) } else { counts.len() };
+        let at_once =
+            if planted!(request_numbered_in_two_steps) { counts.len().min(1) } else { counts.len() };
         let rows: Vec<Range> = take_rows(&mut counters.next, &counts[..at_once]).collect();
         let stamp = counters.stamp;
         counters.stamp = stamp.plus(operations);
@@ -316,7 +317,9 @@ impl Sequencer {
     }
 
     pub(super) fn on_arranged(&mut self, layout: &Layout) {
-        if let Some(arranged) = self.topology.arranged(layout).filter(|_| !planted!(M18)) {
+        if let Some(arranged) =
+            self.topology.arranged(layout).filter(|_| !planted!(added_groups_not_waited_for))
+        {
             self.topology = Arc::new(arranged);
         }
     }

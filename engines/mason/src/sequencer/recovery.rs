@@ -79,11 +79,11 @@ impl Sequencer {
             recovery.handed = handed;
         }
         let told = layout.filter(|layout| group == FIRST && layout.version > recovery.layout.version);
-        if let Some(layout) = told.filter(|_| !planted!(M18)) {
+        if let Some(layout) = told.filter(|_| !planted!(added_groups_not_waited_for)) {
             cx.mark("sequencer.learned_of_a_layout_from_a_seal");
             recovery.layout = layout;
         }
-        let enough = if planted!(M04) { recovery.layout.spanning / 2 } else { 0 };
+        let enough = if planted!(recovery_with_most_proxies) { recovery.layout.spanning / 2 } else { 0 };
         if recovery.unsealed().count() <= usize::from(enough) {
             self.activate(cx);
         }
@@ -93,19 +93,23 @@ impl Sequencer {
     fn activate(&mut self, cx: &mut Cx<'_, Self>) {
         let State::Recovering(recovery) = std::mem::replace(&mut self.state, State::Standby) else { return };
         let Recovery { view, stamp, layout, handed, .. } = recovery;
-        let mut next: Vec<Number> =
-            self.topology
-                .spaces()
-                .map(|space| {
-                    if planted!(M05) { Number(view.end(space).0 - 1).max(Number(1)) } else { view.end(space) }
-                })
-                .collect();
+        let mut next: Vec<Number> = self
+            .topology
+            .spaces()
+            .map(|space| {
+                if planted!(recovery_at_highest_number) {
+                    Number(view.end(space).0 - 1).max(Number(1))
+                } else {
+                    view.end(space)
+                }
+            })
+            .collect();
         let mut filling: BTreeMap<Group, Vec<Range>> = BTreeMap::new();
         // One that is drained may have retired, and fills nothing any more.
         let groups = layout.serving;
-        let holes = if planted!(M06) { Vec::new() } else { view.holes() };
+        let holes = if planted!(holes_not_filled) { Vec::new() } else { view.holes() };
         for (index, hole) in holes.into_iter().enumerate() {
-            if planted!(M07) && hole.space.0 != 0 {
+            if planted!(holes_of_one_space_filled) && hole.space.0 != 0 {
                 continue;
             }
             filling.entry(Group(index as u16 % groups)).or_default().push(hole);
@@ -132,7 +136,7 @@ impl Sequencer {
         self.state =
             State::Active(Counters { next, stamp, served: BTreeMap::new(), filling, spread, handing });
         self.announce(cx);
-        if planted!(M20) {
+        if planted!(numbers_before_resharding_logged) {
             return cx.set_timer(SequencerTimer::Retry, self.parameters.resend_after);
         }
         self.retry(cx);
@@ -174,7 +178,7 @@ impl Sequencer {
             State::Recovering(recovery) => {
                 let seal = proxy::Seal { epoch, attempt: Some(recovery.attempt) };
                 // The mistake: those that were added are sealed and not waited for.
-                let others = self.topology.groups().filter(|_| planted!(M18));
+                let others = self.topology.groups().filter(|_| planted!(added_groups_not_waited_for));
                 for group in recovery.unsealed().chain(others) {
                     cx.multicast(self.topology.proxies(group).iter().copied(), seal.clone());
                 }

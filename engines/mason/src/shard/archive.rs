@@ -86,7 +86,7 @@ impl<S: Shard> ShardServer<S> {
             {
                 self.archiving.under_way.insert(id);
                 cx.archive_blob(id, object);
-                if kernel::planted!(C18) {
+                if kernel::planted!(segment_freed_before_archived) {
                     self.service.archived(id);
                 }
             }
@@ -126,7 +126,9 @@ impl<S: Shard> ShardServer<S> {
         cx: &mut Cx<'_, Self>,
     ) {
         let known = &self.archiving.known;
-        let here = |id: &&BlobId| self.service.blob(**id).is_none() && kernel::planted!(C25);
+        let here = |id: &&BlobId| {
+            self.service.blob(**id).is_none() && kernel::planted!(missing_blob_taken_as_archived)
+        };
         let blobs: Vec<BlobId> =
             message.blobs.iter().filter(|id| known.contains(id) || here(id)).copied().collect();
         if !blobs.is_empty() {

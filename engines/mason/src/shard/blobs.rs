@@ -126,7 +126,7 @@ impl<S: Shard> ShardServer<S> {
         {
             self.blobs.storing.insert(id);
             cx.store_blob(id, bytes);
-            if kernel::planted!(C15) {
+            if kernel::planted!(segment_freed_before_durable) {
                 self.blobs.on_disk.insert(id);
                 self.service.stored(id);
             }

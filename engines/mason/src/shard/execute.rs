@@ -223,7 +223,9 @@ impl<S: Shard> ShardServer<S> {
                 self.reads.push_back(waiting);
                 continue;
             }
-            if waiting.spread.is_some_and(|asked| asked < spread) && !kernel::planted!(K16) {
+            if waiting.spread.is_some_and(|asked| asked < spread)
+                && !kernel::planted!(resharding_not_announced)
+            {
                 self.refuse_reads(waiting.reader, waiting.reads, cx);
                 continue;
             }

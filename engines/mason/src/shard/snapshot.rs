@@ -224,12 +224,12 @@ impl<S: Shard> ShardServer<S> {
         if snapshots.job.is_none()
             && due
             && !snapshots.half
-            && (self.has_all_blobs() || kernel::planted!(C16))
+            && (self.has_all_blobs() || kernel::planted!(snapshot_before_blobs_fetched))
         {
             self.snapshots.executed_bytes = 0;
             let writer = self.begin_writer();
             let begin = cx.append(&ShardRecord::Begin { below: writer.below });
-            if kernel::planted!(M22) {
+            if kernel::planted!(shard_snapshot_durable_when_begun) {
                 self.snapshots.durable_below = writer.below;
             }
             let named = self.service.blobs().iter().map(|blob| blob.id).collect();
@@ -319,10 +319,10 @@ impl<S: Shard> ShardServer<S> {
         for chunk in rest {
             self.service.install(chunk)?;
         }
-        let sent = if kernel::planted!(M28) { Vec::new() } else { sent };
+        let sent = if kernel::planted!(inputs_not_in_snapshot) { Vec::new() } else { sent };
         self.inputs.begin_at(below, sent_of(sent));
         self.next = below;
-        self.executed = if kernel::planted!(M29) { Stamp(0) } else { executed };
+        self.executed = if kernel::planted!(last_gsn_not_in_snapshot) { Stamp(0) } else { executed };
         self.covered = self.covered.max(covered);
         self.waiting = self.waiting.split_off(&below);
         self.snapshots.half = false;
@@ -408,7 +408,7 @@ impl<S: Shard> ShardServer<S> {
             Ok(_) => {
                 cx.mark("shard.took_a_snapshot_from_a_peer");
                 self.snapshots.skips += 1;
-                if kernel::planted!(M34) {
+                if kernel::planted!(peer_snapshot_called_durable) {
                     self.snapshots.durable_below = self.next;
                 }
                 self.skip_hand_over(&spread, cx);

@@ -126,7 +126,7 @@ impl<S: Shard> ShardServer<S> {
     }
 
     fn take_watches(&mut self, watches: &Bytes, stamp: Stamp, cx: &mut Cx<'_, Self>) {
-        if watches.is_empty() || kernel::planted!(K15) {
+        if watches.is_empty() || kernel::planted!(watches_lost_in_resharding) {
             return;
         }
         self.service.take_watches(watches, &mut self.out);
@@ -205,7 +205,7 @@ impl<S: Shard> ShardServer<S> {
 
     pub(super) fn tell_spread(&mut self, to: NodeId, cx: &mut Cx<'_, Self>) {
         let spread = self.spreading.spread.clone();
-        if spread.version > 0 && !kernel::planted!(K16) {
+        if spread.version > 0 && !kernel::planted!(resharding_not_announced) {
             cx.send(to, Spreads { space: self.space, spread });
         }
     }

@@ -346,7 +346,7 @@ impl Batcher {
             cx.mark("batcher.refused_as_busy");
             return self.refuse(group.client, group.session, &group.commands, client::Status::Busy, cx);
         }
-        if !self.open.admits(bytes, self.parameters.batch_bytes_max) && planted!(P43) {
+        if !self.open.admits(bytes, self.parameters.batch_bytes_max) && planted!(batch_grows_past_bound) {
             self.flush(true, cx);
         } else if !self.open.admits(bytes, self.parameters.batch_bytes_max) {
             if self.in_flight.len() >= self.parameters.batches_in_flight_max {
@@ -484,7 +484,11 @@ impl Batcher {
                     cx.mark("batcher.refused_a_change_that_lost");
                     client::Status::Conflict
                 }
-                Some(found) if truncate_below <= found.first_slot && !planted!(P26) => return true,
+                Some(found)
+                    if truncate_below <= found.first_slot && !planted!(change_answered_before_durable) =>
+                {
+                    return true;
+                }
                 Some(_) => client::Status::Done,
             };
             let mut results = client::Row::default();

@@ -380,7 +380,8 @@ impl Client {
     fn send_reads(&mut self, sequences: &[Sequence], cx: &mut Cx<'_, Self>) {
         // Reads need no session in the log: it only names the answers.
         let session = self.session;
-        let (to, seen) = (self.batcher(), if planted!(P09) { Slot(0) } else { self.seen });
+        let (to, seen) =
+            (self.batcher(), if planted!(client_watermark_not_raised) { Slot(0) } else { self.seen });
         let mut rows: BTreeMap<Level, Vec<u8>> = BTreeMap::new();
         for &sequence in sequences {
             let Some(outstanding) = self.reads.get_mut(&sequence) else { continue };
@@ -406,7 +407,7 @@ impl Client {
     fn on_results(&mut self, message: Results, cx: &mut Cx<'_, Self>) {
         let Results { session, executed, results } = message;
         // Answers to an earlier session, or to an earlier life of this node, are nobody's.
-        if self.session != session && !planted!(P21) {
+        if self.session != session && !planted!(answer_to_earlier_incarnation_accepted) {
             return;
         }
         let mut lost = false;

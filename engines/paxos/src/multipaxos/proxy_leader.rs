@@ -167,7 +167,7 @@ impl ProxyLeader {
             return cx.reject("vote of a node that is no acceptor of the slot");
         };
         pending.tally.insert(index);
-        if !group.is_write_quorum(pending.tally) && !kernel::planted!(P40) {
+        if !group.is_write_quorum(pending.tally) && !kernel::planted!(chosen_one_vote_short) {
             return;
         }
         if let Some(pending) = self.pending.remove(&message.slot) {

@@ -56,7 +56,7 @@ impl Gateway {
                     break;
                 }
                 Front::Goes(reply) => {
-                    if reply.shows > bound && !planted!(K04) {
+                    if reply.shows > bound && !planted!(answer_overtakes_event) {
                         self.blocked.insert(node);
                         break;
                     }

@@ -151,7 +151,7 @@ impl Gateway {
             return Room::Never;
         }
         let Some(connection) = self.connections.get(&node) else { return Room::Now };
-        if !self.pool.admits(&connection.account, wanted) && !kernel::planted!(K30) {
+        if !self.pool.admits(&connection.account, wanted) && !kernel::planted!(reads_without_room) {
             self.metrics.waits_for_room += 1;
             self.roomless.insert(node);
             return Room::Later;

@@ -126,7 +126,9 @@ impl Gateway {
             let Some(connection) = self.connection_of(told) else { continue };
             if gone.contains(&(session, epoch)) {
                 // Who asked for its end is told when everything that it made is gone.
-                if kernel::planted!(K26) || !connection.queue.iter().any(|entry| entry.opcode == op::CLOSE) {
+                if kernel::planted!(closing_client_cut_off)
+                    || !connection.queue.iter().any(|entry| entry.opcode == op::CLOSE)
+                {
                     self.close(node, "the session has ended or moved", cx);
                 }
             } else {
@@ -173,7 +175,7 @@ impl Gateway {
                 let reads = connection.account.waiting() > self.pool.bounds().free_bytes;
                 let since = |since: Instant| if reads { since.max(connection.took_at) } else { since };
                 connection.queue.front().is_some_and(|entry| self.now.since(since(entry.since)) > patience)
-                    || !kernel::planted!(K14) && unassured > patience * 2 / 3
+                    || !kernel::planted!(ping_answered_unheard) && unassured > patience * 2 / 3
             }
         });
         let stalled: Vec<NodeId> = stalled.map(|connection| connection.node).collect();

@@ -135,7 +135,8 @@ impl Sessions {
     fn touch(&mut self, id: SessionId, now: GroupTime) {
         let slack = self.settings.slack;
         if let Some(session) = self.sessions.get_mut(&id) {
-            let timeout = if planted!(K23) { session.timeout / 2 } else { session.timeout };
+            let timeout =
+                if planted!(session_timeout_halved) { session.timeout / 2 } else { session.timeout };
             session.deadline = now.plus(u64::from(timeout) + u64::from(slack));
             if !session.queued {
                 session.queued = true;
@@ -233,7 +234,7 @@ impl Sessions {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.closing = true;
         if session.spaces.is_empty() {
-            if !planted!(K28) {
+            if !planted!(closing_session_not_cleaned_up) {
                 self.end(id, out);
             }
         } else {
@@ -287,7 +288,9 @@ impl mason::Stub for Sessions {
                 spaces
             }
             // Where a session made nodes is not where they are, since they were handed over.
-            Ok(Body::Bury { .. }) if spread.version > 0 && !planted!(K27) => placement.spaces().collect(),
+            Ok(Body::Bury { .. }) if spread.version > 0 && !planted!(clean_up_misses_moved_nodes) => {
+                placement.spaces().collect()
+            }
             Ok(Body::Bury { mut spaces, .. }) => {
                 spaces.retain(|space| space.0 < placement.shards());
                 spaces.sort_unstable();
@@ -361,7 +364,7 @@ impl mason::Stub for Sessions {
     }
 
     fn on_clock(&mut self, now: GroupTime, new_leader: bool, out: &mut StubOut) {
-        if new_leader && !planted!(K24) {
+        if new_leader && !planted!(new_leader_uses_stale_session_clock) {
             // Nobody listened for an unknown time: everybody gets a whole timeout again.
             let living = self.sessions.iter().filter(|(_, session)| !session.closing);
             let living: Vec<SessionId> = living.map(|(id, _)| *id).collect();
@@ -398,7 +401,7 @@ impl mason::Stub for Sessions {
         let mut leaving: BTreeMap<Group, Vec<(SessionId, Session)>> = BTreeMap::new();
         // One that is closing is buried from here.
         let goes = |id: &SessionId, session: &mut Session| {
-            home(*id) != self.group && (!session.closing || planted!(K29))
+            home(*id) != self.group && (!session.closing || planted!(moved_closing_session_not_cleaned_up))
         };
         for (id, session) in self.sessions.extract_if(.., goes) {
             leaving.entry(home(id)).or_default().push((id, session));
@@ -420,7 +423,7 @@ impl mason::Stub for Sessions {
             state::read(&mut JuteInput(page)).map_err(|_| DecodeError::Invalid("page of sessions"))?;
         for (id, session) in sessions {
             self.sessions.insert(id, session);
-            if planted!(K22) {
+            if planted!(moved_sessions_have_no_deadline) {
                 continue;
             }
             // The clocks of groups have nothing to do with each other: a whole timeout again.
@@ -441,20 +444,20 @@ impl mason::Stub for Sessions {
         let invalid = |_| DecodeError::Invalid("saved sessions");
         (self.opened, self.sessions) = state::load(saved).map_err(invalid)?;
         self.deadlines = Deadlines::default();
-        if planted!(K20) {
+        if planted!(session_count_not_in_snapshot) {
             self.opened = 0;
         }
         for (id, session) in &mut self.sessions {
-            if planted!(K02) {
+            if planted!(sessions_expire_by_local_clock) {
                 session.deadline = GroupTime(0);
             }
-            if planted!(K18) {
+            if planted!(ephemeral_owners_not_in_snapshot) {
                 session.spaces.clear();
             }
-            if planted!(K19) {
+            if planted!(closing_sessions_not_in_snapshot) {
                 session.closing = false;
             }
-            if planted!(K21) {
+            if planted!(connection_epochs_not_in_snapshot) {
                 session.epoch = ConnectionEpoch(1);
             }
             session.queued = !session.closing;

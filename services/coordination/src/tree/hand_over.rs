@@ -123,7 +123,9 @@ impl Znodes {
             given.known.push(Known { path: path.to_string(), existed });
             given.watches.push(written(&path, &watch));
         }
-        for space in (spread.before..spread.shards).map(Space).filter(|_| !planted!(K17)) {
+        for space in
+            (spread.before..spread.shards).map(Space).filter(|_| !planted!(new_shard_lacks_recursive_watches))
+        {
             let copies = lasting.iter().map(|(path, watch)| written(path, watch));
             given.entry(space).or_insert_with(none).watches.extend(copies);
         }

@@ -150,7 +150,7 @@ impl Znodes {
         }
         if let (Some(meta), Some(parent)) = (&change.parent, parent_of(path))
             && (alone || self.owns(parent))
-            && (self.owns(path) || !planted!(K06))
+            && (self.owns(path) || !planted!(parent_half_of_create_missing))
         {
             self.apply_to_parent(parent, meta, path, change.after.is_some());
             self.watches.fire(EventKind::ChildrenChanged, parent, &meta.acl, position * 2 + 1, notices);

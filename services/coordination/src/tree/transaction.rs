@@ -67,7 +67,7 @@ pub(crate) fn following(version: i32) -> i32 {
 
 /// The version after the present one, if that is the one that is expected.
 fn next_version(found: i32, expected: i32) -> Result<i32, Code> {
-    if expected != -1 && expected != found && !planted!(K05) {
+    if expected != -1 && expected != found && !planted!(version_not_checked_at_execution) {
         return Err(Code::BadVersion);
     }
     Ok(following(found))
@@ -168,8 +168,11 @@ fn plan_create<'a>(
     let parent = view.meta(parent_path).ok_or(Code::NoNode)?;
     allowed(&parent.acl, Permission::CREATE, writer.caller)?;
     let path: Cow<'a, str> = if create.is_sequential() {
-        sequential_name(create.path, if planted!(K07) { parent.children as i32 } else { parent.creates })
-            .into()
+        sequential_name(
+            create.path,
+            if planted!(sequential_names_by_child_count) { parent.children as i32 } else { parent.creates },
+        )
+        .into()
     } else {
         create.path.into()
     };

@@ -48,7 +48,8 @@ fn deliver(
 ) {
     let here = cx.node().host();
     let servers = frame.topology.servers(placed.space).iter().copied();
-    let servers: Vec<NodeId> = servers.filter(|server| planted!(M10) || server.host() == here).collect();
+    let servers: Vec<NodeId> =
+        servers.filter(|server| planted!(operations_not_in_log) || server.host() == here).collect();
     let mut run = Run::begin(placed.space, placed.number, time, 0);
     push(&mut run);
     cx.multicast(

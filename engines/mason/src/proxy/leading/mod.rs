@@ -300,7 +300,7 @@ impl Lead {
         let (mut items, mut page) = (Vec::new(), PageBudget::new(frame.parameters.batch_bytes_max));
         while let Some(item) = self.queue.front()
             && items.len() < frame.parameters.batch_operations_max
-            && (page.admits(bytes_of(item)) || planted!(M36))
+            && (page.admits(bytes_of(item)) || planted!(leader_batch_unbounded))
         {
             self.queue_bytes -= item.operation.body.len();
             items.extend(self.queue.pop_front());
@@ -363,7 +363,7 @@ impl Lead {
 
     pub(super) fn on_allocated(&mut self, message: Allocated, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let Allocated { epoch, allocation } = message;
-        if epoch != self.sequencing.epoch && !planted!(M14) {
+        if epoch != self.sequencing.epoch && !planted!(sealed_sequencer_accepted) {
             return cx.mark("proxy.refused_a_sealed_sequencers_answer");
         }
         self.sequencing.is_well(cx.now());
@@ -526,7 +526,7 @@ impl Lead {
         let known = |server| self.durable.get(&(space, server)).copied().unwrap_or(Number(0));
         let mut numbers: Vec<Number> = servers.iter().copied().map(known).collect();
         numbers.sort_unstable_by(|a, b| b.cmp(a));
-        let spare = usize::from(kernel::planted!(M23));
+        let spare = usize::from(kernel::planted!(low_watermark_one_server_short));
         numbers.get((servers.len().saturating_sub(1) / 2).saturating_sub(spare)).copied().unwrap_or(Number(0))
     }
 
@@ -601,7 +601,7 @@ fn propose_batch(
     let Stage::Proposed { index, numbers } = &pending.stage else { return };
     let Numbers { request, rows, stamp, cut, time } = numbers.clone();
     let index = *index;
-    if planted!(M09) || planted!(M10) {
+    if planted!(operations_delivered_before_logged) || planted!(operations_not_in_log) {
         early::have_executed(pending, frame, cx);
     }
     // Lent for the time of the encoding.
@@ -609,7 +609,7 @@ fn propose_batch(
     let bytes: usize = items.iter().map(|item| item.operation.body.len() + 64).sum();
     let mut value = Vec::with_capacity(bytes + 256);
     let batch = Batch { epoch, index, sequencer, request, rows, stamp, cut, time, items };
-    if planted!(M10) {
+    if planted!(operations_not_in_log) {
         Entry::Batch(Batch { items: Vec::new(), ..batch.clone() }).encode(&mut value);
         pending.items = batch.items;
     } else {

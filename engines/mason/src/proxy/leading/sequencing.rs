@@ -36,7 +36,7 @@ impl Lead {
             cx.mark("proxy.filled_numbers_of_a_dead_leader");
         }
         for allocation in lost {
-            if planted!(M11) && allocation.request < highest {
+            if planted!(only_last_lost_request_filled) && allocation.request < highest {
                 continue;
             }
             let Allocation { request, rows, stamp, cut } = allocation;
@@ -124,12 +124,12 @@ impl Lead {
             self.sequencing.heard_at = now;
         }
         self.sequencing.sealing = Some((message.epoch, claim.clone(), now));
-        if planted!(M08) {
+        if planted!(proposals_voided_before_seal_logged) {
             for pending in &self.pending {
                 super::early::have_no_ops_executed(pending, frame, cx);
             }
         }
-        if planted!(M01) {
+        if planted!(seal_answered_early) {
             let (group, epoch) = (frame.group, message.epoch);
             let (view, attempt) = (self.collecting.view.clone(), message.attempt);
             let sealed = sequencer::Sealed {

@@ -101,7 +101,7 @@ impl<S: Stub> ProxyMachine<S> {
             return;
         }
         // What the groups that are taken out have assigned is executed, and so it is assigned.
-        if !planted!(M19) {
+        if !planted!(removed_group_assignments_forgotten) {
             below.iter().for_each(|floor| self.state.view.collect(floor));
             self.state.stamp = self.state.stamp.max(stamp);
         }

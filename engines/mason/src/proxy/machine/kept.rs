@@ -74,7 +74,7 @@ impl Kept {
         let Placed { space, number } = *floor;
         // A run is one batch's: the few before the first that reaches further are all that go.
         while let Some((&key, (run, mark))) = self.runs.range((space, Number(0))..(space, number)).next()
-            && (run.end() <= number || kernel::planted!(M27))
+            && (run.end() <= number || kernel::planted!(run_beyond_low_watermark_forgotten))
         {
             let (bytes, mark) = (run.size(), *mark);
             self.bytes -= bytes;

@@ -24,7 +24,10 @@ impl Acceptor {
         for &leader in &latest.leaders {
             cx.send_durable(leader, leader::Enlist { incarnation, acceptor: None });
         }
-        if planted!(P23) && self.joins && latest.acceptors.nodes().any(|acceptor| acceptor == me) {
+        if planted!(joining_replica_trusts_cluster_file)
+            && self.joins
+            && latest.acceptors.nodes().any(|acceptor| acceptor == me)
+        {
             return self.activate(Vec::new(), cx);
         }
         if self.joins || latest.version > 0 {

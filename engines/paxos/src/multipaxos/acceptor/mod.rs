@@ -217,7 +217,9 @@ impl Acceptor {
     }
 
     fn active(&mut self) -> Option<&mut Summary> {
-        self.summary.as_mut().filter(|summary| (summary.active && !self.refused) || planted!(P22))
+        self.summary
+            .as_mut()
+            .filter(|summary| (summary.active && !self.refused) || planted!(lost_votes_not_fenced))
     }
 }
 
@@ -353,7 +355,7 @@ impl Acceptor {
         }
         if message.ballot > summary.promised {
             summary.promised = message.ballot;
-            if !planted!(P02) {
+            if !planted!(promise_not_persisted) {
                 cx.append(&AcceptorRecord::Promise { ballot: message.ballot });
             }
         }
@@ -361,7 +363,7 @@ impl Acceptor {
         let (mut votes, mut page, mut more) = (Vec::new(), PageBudget::new(page_bytes), None);
         for (slot, vote) in self.votes.iter_from(message.from) {
             if !page.admits(vote.value.size() + VOTE_BYTES) {
-                more = Some(if planted!(P33) { slot.next() } else { slot });
+                more = Some(if planted!(page_of_votes_skips_one) { slot.next() } else { slot });
                 break;
             }
             votes.push(leader::ReportedVote { slot, ballot: vote.ballot, value: vote.value.clone() });
@@ -387,7 +389,7 @@ impl Acceptor {
         let replica = self.replica;
         let Phase2a { ballot, slot, value } = message;
         let Some(summary) = self.active() else { return };
-        if ballot < summary.promised && !planted!(P32) {
+        if ballot < summary.promised && !planted!(vote_below_promise) {
             let promised = summary.promised;
             return cx.send(from, proxy_leader::Nack { slot, promised });
         }
@@ -399,7 +401,7 @@ impl Acceptor {
         // Votes are kept for long.
         let value = value.owned();
         if !repeated {
-            let position = if planted!(P01) || planted!(K01) {
+            let position = if planted!(vote_not_persisted) || planted!(coordination_vote_not_persisted) {
                 cx.cursor()
             } else {
                 cx.append(&AcceptorRecord::Vote { ballot, slot, value: value.clone() })
@@ -419,7 +421,7 @@ impl Acceptor {
 
     fn on_pre_read(&mut self, from: NodeId, message: PreRead, cx: &mut Cx<'_, Self>) {
         let Some(summary) = self.active() else { return };
-        if message.version < summary.sealed && !planted!(P25) {
+        if message.version < summary.sealed && !planted!(old_configuration_answers_reads) {
             cx.mark("acceptor.read_of_a_superseded_configuration");
             return cx.send(
                 from,
@@ -445,7 +447,7 @@ impl Acceptor {
         }
         if message.version > summary.sealed {
             summary.sealed = message.version;
-            if !planted!(P34) {
+            if !planted!(read_seal_not_persisted) {
                 cx.append(&AcceptorRecord::Sealed { version: message.version });
             }
         }
@@ -475,14 +477,14 @@ impl Acceptor {
         }
         summary.truncated_below = below;
         let mut summary = summary.clone();
-        if planted!(P41) {
+        if planted!(summary_without_promise) {
             summary.promised = Ballot::ZERO;
         }
         let record = AcceptorRecord::Summary(summary);
         self.votes.advance(below);
         let kept = cx.append(&record);
         let oldest = self.votes.iter().map(|(_, vote)| vote.position).min().unwrap_or(kept);
-        cx.trim(if planted!(P29) { kept } else { oldest.min(kept) });
+        cx.trim(if planted!(needed_votes_trimmed) { kept } else { oldest.min(kept) });
         cx.mark("acceptor.truncated");
     }
 }

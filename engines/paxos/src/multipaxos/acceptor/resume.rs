@@ -22,7 +22,7 @@ impl Acceptor {
     pub(super) fn on_resume(&mut self, replica: NodeId, message: &Resume, cx: &mut Cx<'_, Self>) {
         let (executed, page_bytes) = (self.executed.clone(), self.parameters.page_bytes);
         let (mut values, mut page, mut slot) = (Vec::new(), PageBudget::new(page_bytes), message.from);
-        while (executed.contains(&slot) || planted!(P37))
+        while (executed.contains(&slot) || planted!(unchosen_votes_given_to_resuming_replica))
             && let Some(vote) = self.votes.get(slot)
             && page.admits(vote.value.size())
         {

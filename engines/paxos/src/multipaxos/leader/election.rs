@@ -283,7 +283,7 @@ impl Leader {
         let mut snapshots: Vec<Slot> =
             latest.replicas.iter().filter_map(|replica| self.snapshots.get(replica)).copied().collect();
         snapshots.sort_unstable_by(|a, b| b.cmp(a));
-        let spare = usize::from(!kernel::planted!(P31));
+        let spare = usize::from(!kernel::planted!(truncation_one_replica_short));
         let needed = (latest.acceptors.faults() + spare).min(latest.replicas.len()).max(1);
         snapshots.get(needed - 1).copied().unwrap_or(Slot(0))
     }

@@ -87,7 +87,7 @@ impl Phase1 {
         }
         self.truncated_below = self.truncated_below.max(message.truncated_below);
         for ReportedVote { slot, ballot, value } in message.votes {
-            if planted!(P04) {
+            if planted!(phase1_ignores_votes) {
                 continue;
             }
             let known = self.votes.entry(slot).or_insert_with(|| (ballot, value.clone()));
@@ -112,7 +112,7 @@ impl Phase1 {
     }
 
     fn is_complete(&self) -> bool {
-        if planted!(P03) {
+        if planted!(phase1_quorum_one_short) {
             return !self.done.is_empty();
         }
         self.configurations
@@ -129,7 +129,7 @@ impl Phase1 {
 
 /// The configurations whose acceptors may have votes for slots from `known` on.
 pub(super) fn relevant(configurations: &Configurations, known: Slot) -> Vec<Configuration> {
-    if planted!(P12) {
+    if planted!(old_configuration_not_asked) {
         return vec![configurations.latest().clone()];
     }
     let governing = configurations.governing(known).version;
@@ -149,8 +149,11 @@ impl Leader {
         }
         self.round = ballot.round;
         self.highest = self.highest.max(ballot);
-        let position =
-            if planted!(P35) { cx.cursor() } else { cx.append(&LeaderRecord { round: ballot.round }) };
+        let position = if planted!(candidate_round_not_persisted) {
+            cx.cursor()
+        } else {
+            cx.append(&LeaderRecord { round: ballot.round })
+        };
         cx.trim(position);
         self.round_position = Some(position);
         cx.mark("leader.began_phase1");

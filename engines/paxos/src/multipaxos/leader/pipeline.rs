@@ -246,7 +246,7 @@ impl Leader {
             pipeline.fill_to = pipeline.fill_to.max(next.first_slot.next());
         }
         while pipeline.next < limit {
-            if planted!(P10)
+            if planted!(gaps_not_filled)
                 && pipeline.next < pipeline.recovered_end
                 && !pipeline.recovered.contains_key(&pipeline.next)
             {

@@ -91,7 +91,7 @@ impl<S: StateMachine> Replica<S> {
             .iter_from(message.from)
             .take(ENTRIES_MAX)
             .map(|(_, value)| value.clone())
-            .filter(|value| !planted!(K13) || *value != Value::Noop)
+            .filter(|value| !planted!(resumed_log_has_hole) || *value != Value::Noop)
             .take_while(|value| page.admits(value.size()))
             .collect();
         cx.send(from, Entries { from: message.from, values, executed: self.state.executed });

@@ -18,8 +18,10 @@ impl<S: StateMachine> Replica<S> {
             return;
         }
         // A vote in this ballot or a later one is for the chosen value: that is what Paxos promises.
-        let voted =
-            entry.vote.take_if(|(voted_in, _)| *voted_in >= ballot || planted!(P38)).map(|(_, value)| value);
+        let voted = entry
+            .vote
+            .take_if(|(voted_in, _)| *voted_in >= ballot || planted!(vote_of_other_ballot_taken_as_chosen))
+            .map(|(_, value)| value);
         entry.own = voted.is_some();
         match voted.or(value) {
             Some(value) => entry.value = Some(value),
@@ -58,7 +60,7 @@ impl<S: StateMachine> Replica<S> {
             return;
         }
         let before = self.state.executed;
-        if planted!(P07) {
+        if planted!(executes_past_holes) {
             self.skip_hole();
         }
         while let Some(entry) = self.log.get_mut(self.state.executed)
@@ -169,7 +171,8 @@ impl<S: StateMachine> Replica<S> {
             GroupKind::Open => return Some(self.state.sessions.open(group.session, slot)),
             GroupKind::Close => self.state.sessions.close(group.session),
             GroupKind::ExecuteIn(opened)
-                if !planted!(P20) && self.state.sessions.opened(group.session) != Some(opened) =>
+                if !planted!(late_opening_resets_session)
+                    && self.state.sessions.opened(group.session) != Some(opened) =>
             {
                 if answers {
                     cx.mark("replica.refused_a_lost_session");
@@ -180,7 +183,7 @@ impl<S: StateMachine> Replica<S> {
                 return None;
             }
             GroupKind::Execute | GroupKind::ExecuteIn(_) => {
-                let early = u64::from(planted!(P30));
+                let early = u64::from(planted!(answer_forgotten_early));
                 self.state.sessions.touch(group.session, parts::Sequence(group.acknowledged.0 + early));
             }
         }
@@ -211,7 +214,7 @@ impl<S: StateMachine> Replica<S> {
 
     pub(super) fn on_read(&mut self, message: Read, cx: &mut Cx<'_, Self>) {
         let Read { through, unbatcher, reads } = message;
-        if (self.state.executed >= through && !self.joining) || planted!(P07) {
+        if (self.state.executed >= through && !self.joining) || planted!(executes_past_holes) {
             return self.answer(unbatcher, &reads, cx);
         }
         let bytes: usize = reads.iter().map(|read| read.queries.size() + 64).sum();

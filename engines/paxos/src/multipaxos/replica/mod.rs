@@ -239,7 +239,10 @@ impl<S: StateMachine> Replica<S> {
     /// A replica of a machine that joins a living cluster: `configurations` only tell whom to ask, and it starts from a
     /// snapshot.
     pub fn joining(parameters: Parameters, configurations: Configurations, machine: S) -> Self {
-        Self { joining: !planted!(P23), ..Self::new(parameters, configurations, machine) }
+        Self {
+            joining: !planted!(joining_replica_trusts_cluster_file),
+            ..Self::new(parameters, configurations, machine)
+        }
     }
 
     /// True while it has no state of its own yet.
@@ -410,7 +413,7 @@ impl<S: StateMachine> Replica<S> {
         self.reported = Some((self.state.executed, self.snapshot_through()));
         if let Some(ballot) = self.leader.filter(|_| !self.joining) {
             // What a leader learns here it may rely on: a snapshot counts only when it is durable.
-            if planted!(P39) {
+            if planted!(snapshot_reported_before_journaled) {
                 return cx.send(ballot.leader, self.describe(None, cx.now()));
             }
             cx.send_durable(ballot.leader, self.describe(None, cx.now()));

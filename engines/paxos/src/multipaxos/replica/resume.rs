@@ -26,7 +26,7 @@ pub(super) struct Resume {
 
 impl Resume {
     pub(super) fn executed(&mut self, slot: Slot, own: bool) {
-        if !own && !planted!(P27) {
+        if !own && !planted!(learned_value_recorded_as_own_vote) {
             self.own_from = slot.next();
         }
     }
@@ -106,7 +106,7 @@ impl<S: StateMachine> Replica<S> {
         }
         if let Some(acceptor) = self.acceptor_here(cx) {
             self.resume.told = executed;
-            let below = if planted!(P36) { executed.next() } else { executed };
+            let below = if planted!(executed_one_slot_too_many) { executed.next() } else { executed };
             cx.send(acceptor, acceptor::Executed { from, below });
         }
     }

@@ -112,7 +112,7 @@ impl Writer {
 fn encode_state(state: &Replicated) -> Vec<u8> {
     let mut out = Vec::new();
     state.configurations.encode(&mut out);
-    if planted!(P08) {
+    if planted!(sessions_not_in_snapshot) {
         parts::Sessions::default().encode(&mut out);
     } else {
         state.sessions.encode(&mut out);
@@ -139,7 +139,7 @@ impl<S: StateMachine> Replica<S> {
             && let Some(writer) = self.due_snapshot(cx)
         {
             let begin = cx.append(&ReplicaRecord::Begin { through: writer.through });
-            if planted!(P28) {
+            if planted!(snapshot_durable_when_begun) {
                 self.snapshots.durable_through = writer.through;
             }
             self.snapshots.job = Some(Job::Writing { writer, begin, stepped_at: cx.now() });
@@ -156,7 +156,7 @@ impl<S: StateMachine> Replica<S> {
         }
         let (begin, through) = (*begin, writer.through);
         let end = cx.append(&ReplicaRecord::End);
-        cx.trim(if planted!(P42) { end } else { begin });
+        cx.trim(if planted!(trim_keeps_only_end_of_snapshot) { end } else { begin });
         cx.mark("replica.wrote_a_snapshot");
         self.snapshots.durable_through = through;
         self.snapshots.job = None;
@@ -294,7 +294,10 @@ impl<S: StateMachine> Replica<S> {
     pub(super) fn on_pull_snapshot(&mut self, from: NodeId, message: PullSnapshot, cx: &mut Cx<'_, Self>) {
         let (PullSnapshot { transfer, index }, now) = (message, cx.now());
         let chunk_bytes = self.parameters.snapshot_chunk_bytes;
-        if (index == 0 || planted!(P24)) && self.snapshots.job.is_none() && !self.joining {
+        if (index == 0 || planted!(chunks_of_two_snapshots_mixed))
+            && self.snapshots.job.is_none()
+            && !self.joining
+        {
             let mut writer = Writer::begin(&self.state, &mut self.machine, chunk_bytes);
             let mut offer = Offer::begin(from, transfer, writer.next(&mut self.machine, chunk_bytes), now);
             for skipped in 1..index {
@@ -318,7 +321,7 @@ impl<S: StateMachine> Replica<S> {
 
     pub(super) fn on_snapshot_chunk(&mut self, from: NodeId, message: SnapshotChunk, cx: &mut Cx<'_, Self>) {
         let SnapshotChunk { transfer, through, index, chunk, last } = message;
-        let version = if planted!(P24) { Slot(0) } else { through };
+        let version = if planted!(chunks_of_two_snapshots_mixed) { Slot(0) } else { through };
         let page = Page { transfer, version, index, bytes: chunk, last };
         let chunks = match self.snapshots.transfers.on_page(from, page, cx.now()) {
             Taken::Stale => return,

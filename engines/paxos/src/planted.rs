@@ -1,0 +1,75 @@
+//! The crate's planted bugs: known mistakes that the simulator must notice (see `kernel::planted_bugs!`).
+
+kernel::planted_bugs! {
+    /// The coordination service answers writes that are not on any disk: P01 below it.
+    coordination_vote_not_persisted = "K01",
+    /// A replica hands its log on with a hole that nobody sees.
+    resumed_log_has_hole = "K13",
+    /// An acceptor votes without persisting the vote.
+    vote_not_persisted = "P01",
+    /// An acceptor promises without persisting the promise.
+    promise_not_persisted = "P02",
+    /// Phase 1 is content with one acceptor fewer than a read quorum.
+    phase1_quorum_one_short = "P03",
+    /// Phase 1 ignores the votes it is told of.
+    phase1_ignores_votes = "P04",
+    /// A replica executes past a hole and serves reads without waiting for their slot.
+    executes_past_holes = "P07",
+    /// The session table is left out of snapshots.
+    sessions_not_in_snapshot = "P08",
+    /// A client does not raise its watermark, so that sequential reads go back in time.
+    client_watermark_not_raised = "P09",
+    /// A new leader fills no gaps.
+    gaps_not_filled = "P10",
+    /// A new leader asks the newest configuration's acceptors only, while the old one still owns slots.
+    old_configuration_not_asked = "P12",
+    /// A late copy of a session's opening brings the session back as if nothing had been executed in it.
+    late_opening_resets_session = "P20",
+    /// A client accepts answers to another session or to an earlier life of its node.
+    answer_to_earlier_incarnation_accepted = "P21",
+    /// An acceptor that lost its votes votes again under its old identity.
+    lost_votes_not_fenced = "P22",
+    /// A machine that joins takes its cluster file for the cluster's configuration: it votes, leads, executes and reads by
+    /// it.
+    joining_replica_trusts_cluster_file = "P23",
+    /// Chunks of two snapshots are put together.
+    chunks_of_two_snapshots_mixed = "P24",
+    /// Acceptors of an old configuration go on answering reads after a change.
+    old_configuration_answers_reads = "P25",
+    /// A change of membership is answered as done before the new replicas have it durably, so that machines leave early.
+    change_answered_before_durable = "P26",
+    /// A replica has its acceptor remember as chosen what it learned from others, whatever the acceptor voted for.
+    learned_value_recorded_as_own_vote = "P27",
+    /// A replica calls a snapshot durable when it begins to write it.
+    snapshot_durable_when_begun = "P28",
+    /// An acceptor that truncates trims the votes that it still needs.
+    needed_votes_trimmed = "P29",
+    /// An answer is forgotten one command before its client has acknowledged it.
+    answer_forgotten_early = "P30",
+    /// Votes are forgotten when as many replicas as may fail have durable snapshots, and not one more.
+    truncation_one_replica_short = "P31",
+    /// An acceptor votes in ballots below its promise.
+    vote_below_promise = "P32",
+    /// A page of votes to a candidate leaves out the one that the next page begins with.
+    page_of_votes_skips_one = "P33",
+    /// An acceptor does not journal that it is sealed against reads.
+    read_seal_not_persisted = "P34",
+    /// A candidate does not journal its round.
+    candidate_round_not_persisted = "P35",
+    /// A replica tells its acceptor one slot too many that it has executed.
+    executed_one_slot_too_many = "P36",
+    /// An acceptor gives a replica that resumes votes of which nobody has said that they are chosen.
+    unchosen_votes_given_to_resuming_replica = "P37",
+    /// A replica takes its acceptor's vote for what is chosen, whatever its ballot.
+    vote_of_other_ballot_taken_as_chosen = "P38",
+    /// A replica tells of its snapshot before its journal has it.
+    snapshot_reported_before_journaled = "P39",
+    /// A proxy leader takes a slot for chosen with one vote fewer than a quorum.
+    chosen_one_vote_short = "P40",
+    /// A summary of an acceptor leaves out what it has promised.
+    summary_without_promise = "P41",
+    /// A trim leaves nothing but the end of the newest snapshot.
+    trim_keeps_only_end_of_snapshot = "P42",
+    /// A batcher's batch goes on growing while enough others are under way.
+    batch_grows_past_bound = "P43",
+}

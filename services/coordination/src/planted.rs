@@ -1,0 +1,42 @@
+//! The crate's planted bugs: known mistakes that the simulator must notice (see `kernel::planted_bugs!`).
+
+kernel::planted_bugs! {
+    /// Sessions expire by what a replica knows and not by the log: one that reads its snapshot back lets them all go.
+    sessions_expire_by_local_clock = "K02",
+    /// An answer goes out before the events that it must not overtake.
+    answer_overtakes_event = "K04",
+    /// Versions are compared where a write is accepted, and no more where it is executed.
+    version_not_checked_at_execution = "K05",
+    /// A node that lives in another shard than its parent is made without the parent's half.
+    parent_half_of_create_missing = "K06",
+    /// Sequential names are counted by the children that are there, and not by the parent's own counter.
+    sequential_names_by_child_count = "K07",
+    /// A gateway answers pings although the session's home group does not hear of them.
+    ping_answered_unheard = "K14",
+    /// A shard that comes into use is not told which gateways watch all below a path.
+    new_shard_lacks_recursive_watches = "K17",
+    /// Snapshots of sessions leave out where each has made ephemeral nodes.
+    ephemeral_owners_not_in_snapshot = "K18",
+    /// Snapshots of sessions leave out which are closing.
+    closing_sessions_not_in_snapshot = "K19",
+    /// Snapshots of sessions leave out how many were ever opened.
+    session_count_not_in_snapshot = "K20",
+    /// Snapshots of sessions leave out the epochs of their connections.
+    connection_epochs_not_in_snapshot = "K21",
+    /// Sessions that arrive from another group are in no queue of deadlines.
+    moved_sessions_have_no_deadline = "K22",
+    /// A sign of life gives a session half of its timeout.
+    session_timeout_halved = "K23",
+    /// A new leader expires sessions by a clock that stood still while nobody listened to them.
+    new_leader_uses_stale_session_clock = "K24",
+    /// Whoever closes its session is cut off when a sign of life finds it gone.
+    closing_client_cut_off = "K26",
+    /// A session's burial goes to the shards where it made its nodes, although they were handed over since.
+    clean_up_misses_moved_nodes = "K27",
+    /// A session that is closing is not buried.
+    closing_session_not_cleaned_up = "K28",
+    /// A closing session leaves with its group's sessions, and is buried by nobody.
+    moved_closing_session_not_cleaned_up = "K29",
+    /// A gateway asks shards for answers that there is no room for.
+    reads_without_room = "K30",
+}

@@ -1,0 +1,14 @@
+//! The crate's planted bugs: known mistakes that the simulator must notice (see `kernel::planted_bugs!`).
+
+kernel::planted_bugs! {
+    /// A log is read without asking how far the logs of the proxies have come.
+    read_without_barrier = "C10",
+    /// A participant of an append to several logs does not heed what the others refuse.
+    other_refusals_ignored = "C11",
+    /// A snapshot of the logs leaves the segments out that are still written to.
+    open_segments_not_in_snapshot = "C12",
+    /// The index of a stored segment is wrong by one entry.
+    segment_index_off_by_one = "C17",
+    /// Snapshots leave out the segments that wait for the archive.
+    archived_segments_not_in_snapshot = "C19",
+}
