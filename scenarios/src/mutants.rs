@@ -141,7 +141,7 @@ pub const MUTANTS: &[Mutant] = &[
     corfu(Planted::C04, &["UNIQ", "DUR"]),
     corfu(Planted::C05, &["DUR", "UNIQ"]),
     corfu(Planted::C06, &["RT", "UNIQ", "LIN", "DUR"]),
-    corfu(Planted::C07, &["RT", "LIN"]),
+    corfu(Planted::C07, &["RT", "LIN", "UNIQ"]),
     corfu(Planted::C08, &["RT", "UNIQ", "LIN", "DUR"]),
     corfu(Planted::C09, &["RT", "LIN"]),
     corfu(Planted::C13, &["AGREE"]),
