@@ -147,7 +147,7 @@ pub static MUTANTS: &[Mutant] = &[
     corfu(&::corfu::planted::position_written_twice, &["UNIQ", "DUR"]),
     corfu(&::corfu::planted::entry_replaced_by_junk, &["DUR", "UNIQ"]),
     corfu(&::corfu::planted::sealed_server_serves, &["RT", "UNIQ", "LIN", "DUR"]),
-    corfu(&::corfu::planted::restarted_sequencer_serves_epoch_again, &["RT", "LIN"]),
+    corfu(&::corfu::planted::restarted_sequencer_serves_epoch_again, &["RT", "LIN", "UNIQ"]),
     corfu(&::corfu::planted::unsealed_server_in_projection, &["RT", "UNIQ", "LIN", "DUR"]),
     corfu(&::corfu::planted::sequencer_starts_at_lowest_tail, &["RT", "LIN"]),
     corfu(&::corfu::planted::accepted_projection_ignored, &["AGREE"]),
