@@ -2,12 +2,13 @@
 
 use sim::{Experiment, Options, Sweep};
 
-/// How many seeds are swept: the more of a family's run is its rare cases, the more.
+/// How many seeds are swept, if `ORDINATE_SEEDS` does not say: the more of a family's run is its rare cases, the more.
 fn seeds_of(family: &dyn Experiment) -> u64 {
-    match family.family() {
+    let asked = std::env::var("ORDINATE_SEEDS").ok().map(|text| text.parse().expect("a number of seeds"));
+    asked.unwrap_or(match family.family() {
         "mason" | "paxos" => 100,
         _ => 60,
-    }
+    })
 }
 
 // A role that depends on a map's order or a real clock makes every failing seed worthless.
@@ -25,7 +26,7 @@ fn a_short_sweep_is_clean() {
     for family in scenarios::families() {
         let report = family.sweep(&Sweep { threads: 2, ..Sweep::of(0..seeds_of(family.as_ref())) });
         assert_eq!(report.violations, 0, "{}: {:#?}", family.family(), report.found);
-        assert!(report.operations > 10_000 && report.excused <= 1, "{}", report.to_json());
+        assert!(report.operations > 100 * report.seeds && report.excused <= 1, "{}", report.to_json());
     }
 }
 
