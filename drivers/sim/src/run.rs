@@ -87,6 +87,8 @@ pub struct Outcome {
     pub violation: Option<Violation>,
     /// Why no core could be asked to converge, if none could.
     pub excused: Option<String>,
+    /// The check of the history gave up.
+    pub undecided: bool,
     /// Every fault of the run.
     pub plan: Plan,
     /// What the seed drew.
@@ -524,6 +526,7 @@ impl<S: Scenario> Run<S> {
             rejects: self.out.rejects,
             violation,
             excused: self.excused,
+            undecided: scenario.is_undecided(),
             plan: Plan {
                 family: family.to_owned(),
                 seed: self.seed,

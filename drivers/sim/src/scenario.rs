@@ -275,6 +275,12 @@ pub trait Scenario: Sized {
     /// Checks what can be checked at the end, such as the history.
     fn finish(&mut self, _cluster: &Cluster<'_, Self::Node>) {}
 
+    /// After [`Scenario::finish`]: the history was too hard for the steps that were given to its check, so that nobody knows whether it
+    /// holds. Counted, and bounded by the sweep.
+    fn is_undecided(&self) -> bool {
+        false
+    }
+
     /// The recorded history as text, for the report of a violation.
     fn history(&self) -> Option<String> {
         None

@@ -94,6 +94,8 @@ pub struct SweepReport {
     pub excused: u64,
     /// Why.
     pub excuses: BTreeMap<String, u64>,
+    /// Seeds whose history was too hard to check.
+    pub undecided: u64,
     /// The sum of all trace hashes: equal for equal sweeps.
     pub hash: u64,
     /// Why the sweep fails, beside violations: what it did not reach.
@@ -144,6 +146,7 @@ impl SweepReport {
             self.excused += 1;
             *self.excuses.entry(reason).or_default() += 1;
         }
+        self.undecided += u64::from(outcome.undecided);
         if let Some(violation) = outcome.violation {
             self.violations += 1;
             *self.by_invariant.entry(violation.invariant.clone()).or_default() += 1;
@@ -166,6 +169,7 @@ impl SweepReport {
         self.applicable = if other.seeds > 0 { other.applicable } else { self.applicable };
         self.violations += other.violations;
         self.excused += other.excused;
+        self.undecided += other.undecided;
         self.found.extend(other.found);
         sum(&mut self.by_invariant, other.by_invariant);
         sum(&mut self.class_seeds, other.class_seeds);
@@ -227,6 +231,9 @@ impl SweepReport {
         }
         if self.excused * 100 > self.seeds {
             shortfalls.push(format!("{} of {} seeds are excused, wanted 1 in 100", self.excused, self.seeds));
+        }
+        if self.undecided * 50 > self.seeds {
+            shortfalls.push(format!("{} of {} histories are undecided, wanted 1 in 50", self.undecided, self.seeds));
         }
         self.shortfalls = shortfalls;
     }

@@ -97,10 +97,11 @@ fn run(arguments: &[String]) -> ExitCode {
         println!("NOT REACHED {shortfall}");
     }
     println!(
-        "{name}: {} seeds, {} violations, {} excused, {:.2} simulated hours, {} events, {} operations, {seconds:.1} core s, {:.2} seeds a core s, hash {:x}",
+        "{name}: {} seeds, {} violations, {} excused, {} undecided, {:.2} simulated hours, {} events, {} operations, {seconds:.1} core s, {:.2} seeds a core s, hash {:x}",
         report.seeds,
         report.violations,
         report.excused,
+        report.undecided,
         report.sim_hours,
         report.events,
         report.operations,

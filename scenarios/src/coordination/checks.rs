@@ -393,8 +393,8 @@ impl Checks {
         Some(before.max().unwrap_or(0).max(armed.since))
     }
 
-    /// The whole history. `linearizable`: whether reads promise to be.
-    pub(super) fn check(&self, linearizable: bool) {
+    /// The whole history; false if that took too many steps. `linearizable`: whether reads promise to be.
+    pub(super) fn check(&self, linearizable: bool) -> bool {
         for (path, lives) in &self.lives {
             let Some(parent) = parent_of(path).filter(|parent| FLEETING.contains(parent)) else { continue };
             for (&zxid, _) in lives.iter().filter(|(_, comes)| **comes) {
@@ -411,10 +411,13 @@ impl Checks {
         }
         // Enough for all but a few runs with many writes whose outcome nobody knows.
         let mut budget = SearchBudget { steps: SEARCH_STEPS, ..SearchBudget::default() };
-        if linearizable
-            && let KvVerdict::Violated { sentences, .. } = self.kv.check_linearizable_within(&mut budget)
-        {
-            panic!("LIN: {sentences:?}");
+        if !linearizable {
+            return true;
+        }
+        match self.kv.check_linearizable_within(&mut budget) {
+            KvVerdict::Violated { sentences, .. } => panic!("LIN: {sentences:?}"),
+            KvVerdict::Undecided { .. } => false,
+            KvVerdict::Holds { .. } => true,
         }
     }
 

@@ -30,6 +30,8 @@ pub struct PaxosScenario {
     layout: Layout,
     parameters: Parameters,
     histories: Histories,
+    /// The history was too hard to check.
+    undecided: bool,
     invariants: Invariants,
     audit: LogAudit,
     /// Requests that are changes of membership, with the hosts that leave and come.
@@ -177,6 +179,7 @@ impl PaxosScenario {
             parameters,
             floods,
             histories: Histories::default(),
+            undecided: false,
             invariants: Invariants::default(),
             audit: LogAudit::default(),
             reconfigurations: BTreeMap::new(),
@@ -487,7 +490,11 @@ impl Scenario for PaxosScenario {
     }
 
     fn finish(&mut self, _cluster: &Cluster<'_, Node>) {
-        self.histories.check();
+        self.undecided = !self.histories.check();
+    }
+
+    fn is_undecided(&self) -> bool {
+        self.undecided
     }
 
     fn history(&self) -> Option<String> {

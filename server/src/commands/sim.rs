@@ -143,6 +143,7 @@ fn many(family: &dyn Experiment, wanted: &Sweep, json: Option<&Path>) -> Result<
     let marks = report.marks.iter().map(|(name, reached)| format!("{name} {}", reached.seeds));
     println!("marks (seeds): {}", marks.collect::<Vec<_>>().join(", "));
     println!("excused: {} of {} seeds", report.excused, report.seeds);
+    println!("undecided histories: {} of {} seeds", report.undecided, report.seeds);
     for shortfall in &report.shortfalls {
         println!("NOT REACHED {shortfall}");
     }
