@@ -233,7 +233,10 @@ impl SweepReport {
             shortfalls.push(format!("{} of {} seeds are excused, wanted 1 in 100", self.excused, self.seeds));
         }
         if self.undecided * 50 > self.seeds {
-            shortfalls.push(format!("{} of {} histories are undecided, wanted 1 in 50", self.undecided, self.seeds));
+            shortfalls.push(format!(
+                "{} of {} histories are undecided, wanted 1 in 50",
+                self.undecided, self.seeds
+            ));
         }
         self.shortfalls = shortfalls;
     }
