@@ -36,7 +36,7 @@ const MESSAGE_VERSION: u32 = 2;
 const MESSAGE_VERSION_MIN: u32 = 2;
 
 /// Hosts that wait to be made members.
-const NEWCOMERS_MAX: usize = 16;
+const LEARNERS_MAX: usize = 16;
 
 /// The sockets of a host, bound before it starts so that an occupied port is known at once.
 pub struct Sockets {
@@ -111,7 +111,7 @@ pub fn start(
         storage,
         joins,
         agreement: file.agreement(),
-        newcomers_max: NEWCOMERS_MAX,
+        learners_max: LEARNERS_MAX,
         tls: tls.as_ref().map(PeerTls::load).transpose()?,
         events,
         message_version: MESSAGE_VERSION,

@@ -316,14 +316,14 @@ impl LogService {
             corfu::Member::Auxiliary(auxiliary) => {
                 let installed = auxiliary.installed();
                 let chain = |chain: &Vec<kernel::NodeId>| chain.iter().copied().map(name).collect();
-                let copies = |it: corfu::Newcomer| CatchingUp { host: name(it.server), behind: it.behind };
+                let copies = |it: corfu::Learner| CatchingUp { host: name(it.server), behind: it.behind };
                 let chains = 0..installed.chains.len();
                 self.projection = Some(Projection {
                     epoch: installed.epoch.0,
                     sequencer: name(installed.sequencer),
                     chains: installed.chains.iter().map(chain).collect(),
                     catching_up: chains
-                        .map(|number| auxiliary.newcomers(number).map(copies).collect())
+                        .map(|number| auxiliary.learners(number).map(copies).collect())
                         .collect(),
                 });
             }

@@ -27,7 +27,7 @@ pub struct Status {
     pub leader: Option<String>,
     /// Its ballot's round.
     pub round: u64,
-    /// Whether this host's acceptor votes: `votes`, `waits` (for its cluster's birth or for being made a member), or
+    /// Whether this host's acceptor votes: `votes`, `waits` (for its cluster's bootstrap or for being made a member), or
     /// `refused` (it lost its votes and must be replaced).
     pub acceptor: Option<&'static str>,
     /// The slot after the last one executed here.

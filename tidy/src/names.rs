@@ -5,7 +5,7 @@ use crate::{File, Finding};
 const EMPTY: [&str; 9] =
     ["util", "utils", "common", "misc", "helper", "helpers", "manager", "managers", "stuff"];
 
-/// What a newcomer sees first.
+/// What a learner sees first.
 const ROOT: [&str; 9] = [
     ".gitignore",
     "Cargo.lock",

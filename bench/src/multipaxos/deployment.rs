@@ -27,8 +27,8 @@ const UNBATCHER: Place = Place(6);
 const FIRST_CLIENT: u32 = 0x100;
 
 /// How long a cluster has, of virtual time, to be born and to elect its leader.
-const BIRTH_WITHIN: Duration = Duration::from_secs(10);
-const BIRTH_STEP: Duration = Duration::from_millis(50);
+const BOOTSTRAP_WITHIN: Duration = Duration::from_secs(10);
+const BOOTSTRAP_STEP: Duration = Duration::from_millis(50);
 /// Machines that stand for the clients'.
 const CLIENT_MACHINES: usize = 8;
 
@@ -195,7 +195,11 @@ pub struct NotBorn {
 
 impl std::fmt::Display for NotBorn {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "no leader after {BIRTH_WITHIN:?} of virtual time; refused meanwhile: {:?}", self.rejects)
+        write!(
+            f,
+            "no leader after {BOOTSTRAP_WITHIN:?} of virtual time; refused meanwhile: {:?}",
+            self.rejects
+        )
     }
 }
 
@@ -330,7 +334,7 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>> Running<N> {
         let leader = builder.await_leader(&first, deployment.shape)?;
         let clients = builder.clients(deployment, &first, clients, leader);
         // The clients' own batchers hear the leader.
-        builder.testbed.run_for(BIRTH_STEP);
+        builder.testbed.run_for(BOOTSTRAP_STEP);
         let mut stations = builder.stations;
         for (station, host) in stations.iter_mut().zip(builder.testbed.hosts()) {
             if *station == "leader" && *host != leader {
@@ -428,11 +432,11 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> 
             Some(Seat::Unreplicated(_)) => true,
             None => false,
         };
-        while self.testbed.now() < BIRTH_WITHIN {
+        while self.testbed.now() < BOOTSTRAP_WITHIN {
             if let Some(node) = first.leaders.iter().find(|node| leads(node, &self.testbed)) {
                 return Ok(node.host());
             }
-            self.testbed.run_for(BIRTH_STEP);
+            self.testbed.run_for(BOOTSTRAP_STEP);
         }
         debug_assert!(shape != Shape::Unreplicated, "it leads from the beginning");
         Err(NotBorn { rejects: self.testbed.rejects().iter().map(|(&what, &count)| (what, count)).collect() })

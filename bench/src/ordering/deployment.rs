@@ -84,7 +84,7 @@ impl Deployment {
         Topology {
             version: 0,
             groups: (0..self.groups).map(group).collect(),
-            layout: Layout::of_birth(self.groups as u16, self.spaces),
+            layout: Layout::at_bootstrap(self.groups as u16, self.spaces),
             sequencers: (0..sequencers)
                 .map(|number| NodeId::new(HostId(SEQUENCERS_FROM + number), SEQUENCER))
                 .collect(),

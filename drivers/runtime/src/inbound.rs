@@ -44,7 +44,7 @@ struct Inbound {
     /// Who it is, once that is known.
     host: Option<HostId>,
     /// It was no peer when it called.
-    newcomer: bool,
+    learner: bool,
     deadline: Instant,
     listed: bool,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Inbounds {
     /// What we would say ourselves.
     me: Hello,
     admission: Admission,
-    newcomers_max: usize,
+    learners_max: usize,
     first_seen: BTreeMap<HostId, Incarnation>,
     table: Vec<Option<Inbound>>,
     readable: VecDeque<usize>,
@@ -88,7 +88,7 @@ impl Inbounds {
         me: Hello,
         tls: Option<PeerTls>,
         admission: Admission,
-        newcomers_max: usize,
+        learners_max: usize,
         marks: Marks,
         frame_body_max: usize,
         token_base: usize,
@@ -99,7 +99,7 @@ impl Inbounds {
             tls,
             me,
             admission,
-            newcomers_max,
+            learners_max,
             first_seen: BTreeMap::new(),
             table: Vec::new(),
             readable: VecDeque::new(),
@@ -153,7 +153,7 @@ impl Inbounds {
                 socket,
                 input: BytesMut::new(),
                 host: None,
-                newcomer: false,
+                learner: false,
                 deadline: outside.now + GREET_WITHIN,
                 listed: true,
             };
@@ -272,7 +272,7 @@ impl Inbounds {
         // A greeting fits in any socket's empty buffer; if it does not leave, the caller's time-out ends the matter.
         let _ = inbound.socket.write(&framed(&reply));
         inbound.host = Some(host);
-        inbound.newcomer = !known;
+        inbound.learner = !known;
         verdict
     }
 
@@ -289,9 +289,8 @@ impl Inbounds {
             return Err(format!("this is host {}, not {}", me.from, hello.to));
         }
         me.check_agreement(hello)?;
-        let others =
-            |inbound: &&Inbound| inbound.newcomer && inbound.host != Some(HostId::named(&hello.from));
-        if !known && self.table.iter().flatten().filter(others).count() >= self.newcomers_max {
+        let others = |inbound: &&Inbound| inbound.learner && inbound.host != Some(HostId::named(&hello.from));
+        if !known && self.table.iter().flatten().filter(others).count() >= self.learners_max {
             return Err(format!("cluster {} has no host {}", me.cluster, hello.from));
         }
         self.admit(&hello.from, hello.incarnation)

@@ -181,7 +181,7 @@ fn a_directory_has_one_owner() {
     }
 }
 
-// A host that forgets how it began takes the file it was started with for the cluster's birth.
+// A host that forgets how it began takes the file it was started with for the cluster's bootstrap.
 #[test]
 fn a_directory_remembers_that_its_host_joined() {
     for joins in [true, false] {

@@ -19,7 +19,7 @@
 //! follows, the projection before it, so that whoever was away learns that first.
 //!
 //! **Who votes.** Those auxiliaries whose journals the projection before means. One that lost its disk forgets its votes, so it has
-//! none, and proposes nothing, until the others have put its new journal into a projection. The first change is the log's birth: it
+//! none, and proposes nothing, until the others have put its new journal into a projection. The first change is the log's bootstrap: it
 //! needs every auxiliary, every server and a sequencer, and says by which journals they are meant.
 
 mod change;
@@ -32,7 +32,7 @@ use crate::projection::{Epoch, Life, Parameters, Projection};
 use crate::sequencer::{self, Begin};
 use crate::storage;
 use change::Change;
-pub use healing::Newcomer;
+pub use healing::Learner;
 use healing::{Comeback, Patience};
 use kernel::{Cx, Instant, NodeId, Position, Role};
 pub use message::{
@@ -174,7 +174,7 @@ impl Auxiliary {
         meant && self.peers.contains(&peer)
     }
 
-    /// Whether so many answers that count decide; a birth needs all, since nobody knows yet who has lost what.
+    /// Whether so many answers that count decide; a bootstrap needs all, since nobody knows yet who has lost what.
     fn is_quorum(&self, count: usize) -> bool {
         let all = self.peers.len();
         if self.state.installed.is_born() { 2 * count > all } else { count == all }
@@ -393,7 +393,7 @@ impl Auxiliary {
 
     /// Auxiliaries that see the same trouble do not act at the same time.
     fn be_patient(&mut self, cx: &mut Cx<'_, Self>) {
-        // Nobody is suspected at a birth.
+        // Nobody is suspected at a bootstrap.
         let is_born = self.state.installed.is_born();
         let longest = if is_born { self.parameters.suspect_after } else { self.parameters.tick * 4 };
         let wait = cx.rng().duration(longest / 10, longest);

@@ -26,30 +26,30 @@
 //! agree on the next [`Projection`]; a majority of them decides each epoch once (single-decree Paxos).
 //!
 //! **When a server comes back**, or a spare one is there, it copies its chain's last server in the background ([`storage`] has the
-//! ladder), and when it is close an auxiliary begins a change: the chain is sealed, the newcomer copies the rest, says so when its
+//! ladder), and when it is close an auxiliary begins a change: the chain is sealed, the learner copies the rest, says so when its
 //! disk has it, and is proposed behind the server that it copied.
 //!
-//! **Why a newcomer may serve.** Of a chain in force each server has, position by position, what the ones behind it have: clients
+//! **Why a learner may serve.** Of a chain in force each server has, position by position, what the ones behind it have: clients
 //! write from the head to the tail, write-once decides at the head, and a server changes nothing while it is sealed and not told to
 //! serve. Whoever stays keeps that order. So the last of those who stay, *t*, has all that was acknowledged, and a server with exactly
-//! what *t* has may stand behind it. That a newcomer has exactly that rests on four things:
-//! 1. *t* only adds to its entries (and trims) from the moment that its projection was decided until another one is. The newcomer
+//! what *t* has may stand behind it. That a learner has exactly that rests on four things:
+//! 1. *t* only adds to its entries (and trims) from the moment that its projection was decided until another one is. The learner
 //!    compares all positions with *t*, taking what it lacks and dropping what it has otherwise, and then follows *t*'s journal from
 //!    the length that it had when the comparison began: what was written below a page that was compared before is in there.
 //! 2. It says that it is whole when *t* has answered, sealed for the epoch to come and not serving it: there is no more to come.
-//!    What *t* answers is durable there, and what the newcomer says waits for its own disk.
-//! 3. Who stays is settled before newcomers are told to finish, and a copy is of one epoch and one source. If another
-//!    auxiliary's projection is decided instead, the newcomer is not in it, and begins anew.
+//!    What *t* answers is durable there, and what the learner says waits for its own disk.
+//! 3. Who stays is settled before learners are told to finish, and a copy is of one epoch and one source. If another
+//!    auxiliary's projection is decided instead, the learner is not in it, and begins anew.
 //! 4. It serves nobody before it is told of a decided projection that means its journal. What it had before may be what no client
 //!    can ask for any more: it has refused all epochs in which it served since before it began to copy.
 //!
 //! **Who is meant.** A node draws a number when it starts with an empty journal, its [`Life`]. A projection names the lives of its
 //! servers, its sequencer and all auxiliaries, and what another life says does not count: a storage server with an empty disk is
-//! a newcomer, a sequencer does not begin what it may have served, and an auxiliary has no vote on what follows a projection that
+//! a learner, a sequencer does not begin what it may have served, and an auxiliary has no vote on what follows a projection that
 //! does not mean it. The first projection, which everybody knows from the beginning, names nobody, and nobody serves in it: the log's
-//! birth needs everybody once.
+//! bootstrap needs everybody once.
 //!
-//! **Under churn.** A server waits before it is let in again, twice as long if it did not stay; a change does not wait for a newcomer
+//! **Under churn.** A server waits before it is let in again, twice as long if it did not stay; a change does not wait for a learner
 //! for long; and auxiliaries suspect less readily each time that somebody they had taken for failed was there all the time.
 //!
 //! **Where we differ, and why.**
@@ -64,7 +64,7 @@
 //! - Positions are trimmed from the beginning only, and servers drop their oldest entries beyond what they may hold. An append whose
 //!   place is gone by the time that it is asked for takes another one: its entry is in the log once as far as anybody can read.
 //! - CORFU's projections map ranges of positions to sets of drives, so that new positions may be kept elsewhere than old ones. Ours
-//!   have one map for the whole log: a newcomer copies everything that is left, before it is in the projection.
+//!   have one map for the whole log: a learner copies everything that is left, before it is in the projection.
 #![forbid(unsafe_code)]
 
 pub mod auxiliary;
@@ -74,7 +74,7 @@ mod projection;
 pub mod sequencer;
 pub mod storage;
 
-pub use auxiliary::{Auxiliary, Newcomer};
+pub use auxiliary::{Auxiliary, Learner};
 pub use client::{Client, Extent, Request, Response};
 pub use projection::{Data, Entry, Epoch, Life, Lived, LogPosition, Parameters, Projection};
 pub use sequencer::Sequencer;

@@ -21,14 +21,14 @@ kernel::planted_bugs! {
     accepted_projection_ignored = "C13",
     /// A client whose epoch was sealed under its write takes another position without looking.
     sealed_write_takes_new_position = "C14",
-    /// A newcomer is let into its chain when its copy is close, and not when it has the rest.
+    /// A learner is let into its chain when its copy is close, and not when it has the rest.
     joining_server_admitted_early = "C20",
     /// A server that comes back keeps what it had where its chain has gone on otherwise.
     returning_server_keeps_divergence = "C21",
     /// A server or an auxiliary that lost its disk is taken for what it was.
     lost_disk_not_fenced = "C22",
-    /// A newcomer says that it has everything before its disk has it.
+    /// A learner says that it has everything before its disk has it.
     joining_server_done_before_durable = "C23",
-    /// A newcomer follows its source from the end of the comparison on, and not from its beginning.
+    /// A learner follows its source from the end of the comparison on, and not from its beginning.
     copy_follows_from_end = "C24",
 }

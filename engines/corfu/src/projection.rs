@@ -180,7 +180,7 @@ pub struct Parameters {
     pub start_for: Duration,
     /// How long an auxiliary waits for servers to be sealed before it goes on without those that are silent.
     pub seal_for: Duration,
-    /// How long an auxiliary waits for a newcomer to copy the rest while nothing can be written.
+    /// How long an auxiliary waits for a learner to copy the rest while nothing can be written.
     pub finish_for: Duration,
     /// A server that was left out, or did not get ready in time, is not let in before; doubled each time that it happens again soon.
     pub back_off: Duration,

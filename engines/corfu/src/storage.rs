@@ -68,13 +68,13 @@ pub struct StorageServer {
     first: LogPosition,
     bytes: u64,
     retain_bytes: u64,
-    /// Positions that one answer to a newcomer tells of.
+    /// Positions that one answer to a learner tells of.
     page: usize,
     /// While it is not in the projection, and its chain has room for it.
     copy: Option<Copy>,
 }
 
-/// Positions that one answer to a newcomer tells of, unless something else is said.
+/// Positions that one answer to a learner tells of, unless something else is said.
 const PAGE: usize = 1_024;
 
 impl StorageServer {
@@ -96,7 +96,7 @@ impl StorageServer {
         }
     }
 
-    /// The same, with so many positions in one answer to a newcomer, at least one.
+    /// The same, with so many positions in one answer to a learner, at least one.
     #[must_use]
     pub fn with_page(mut self, positions: usize) -> Self {
         self.page = positions.max(1);

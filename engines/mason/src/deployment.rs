@@ -179,7 +179,7 @@ impl Deployment {
             groups: (0..groups)
                 .map(|group| ProxyGroup { proxies: on_all(self::place(first, Group(group), Part::Proxy)) })
                 .collect(),
-            layout: Layout::of_birth(groups, shards),
+            layout: Layout::at_bootstrap(groups, shards),
             sequencers: on_all(Place(first + SEQUENCER.0)).into_iter().take(sequencers).collect(),
             shards: (0..shards).map(|shard| on_all(shard_place(first, shard))).collect(),
         };
@@ -230,7 +230,7 @@ impl Deployment {
         self.topology.spaces().map(|space| NodeId::new(host, shard_place(self.first, space.0))).collect()
     }
 
-    /// The configuration of a group's log at its birth.
+    /// The configuration of a group's log at its bootstrap.
     pub fn configuration(&self, group: Group) -> Configuration {
         configuration(self.first, group, 0, &Members { version: 0, hosts: self.hosts.clone() })
             .expect("hosts have different names, and there are at most 64")

@@ -16,7 +16,7 @@ pub struct ProxyGroup {
 kernel::record! {
     /// The hosts of a deployment. Each plays every role, at the places at which all others play it.
     pub struct Members {
-        /// 0 for the birth's, larger for each change.
+        /// 0 for the bootstrap's, larger for each change.
         version: u64,
         /// The hosts.
         hosts: Vec<HostEntry>,
@@ -34,7 +34,7 @@ kernel::record! {
     /// Over how many shards a service's state is spread. Every operation is numbered by one of these and executed by the same (see
     /// [`crate::shard::spreading`]).
     pub struct Spread {
-        /// The version of the layout that brought it; 0 for the birth's.
+        /// The version of the layout that brought it; 0 for the bootstrap's.
         version: u64,
         /// The service's state is in the spaces below this one.
         shards: u16,
@@ -46,8 +46,8 @@ kernel::record! {
 impl Eq for Spread {}
 
 impl Spread {
-    /// The birth's.
-    pub fn of_birth(shards: u16) -> Self {
+    /// The bootstrap's.
+    pub fn at_bootstrap(shards: u16) -> Self {
         Self { version: 0, shards, before: shards }
     }
 
@@ -61,7 +61,7 @@ kernel::record! {
     /// How many of a deployment's groups are in use, and over how many shards its service is spread. The first group's log decides on it, and is itself always in use; the others
     /// take it over, each into its own log (see [`crate::proxy::arranging`]).
     pub struct Layout {
-        /// 0 for the birth's, one more for each change.
+        /// 0 for the bootstrap's, one more for each change.
         version: u64,
         /// Origins are served by the groups below this one.
         serving: u16,
@@ -79,9 +79,9 @@ kernel::record! {
 impl Eq for Layout {}
 
 impl Layout {
-    /// The layout of the birth.
-    pub fn of_birth(groups: u16, shards: u16) -> Self {
-        let spread = Spread::of_birth(shards);
+    /// The layout of the bootstrap.
+    pub fn at_bootstrap(groups: u16, shards: u16) -> Self {
+        let spread = Spread::at_bootstrap(shards);
         Self { version: 0, serving: groups, spanning: groups, after: 0, spread }
     }
 

@@ -38,7 +38,7 @@ pub struct Configuration {
     pub unbatchers: Vec<NodeId>,
     /// The machines.
     pub hosts: Vec<HostEntry>,
-    /// Acceptors that joined after the birth, each with the incarnation that joined; filled in by the leader.
+    /// Acceptors that joined after the bootstrap, each with the incarnation that joined; filled in by the leader.
     pub joined: Vec<(NodeId, u64)>,
 }
 
@@ -125,13 +125,13 @@ pub struct Configurations {
 }
 
 impl Configurations {
-    /// Only the first: what every machine of the cluster's birth starts with.
+    /// Only the first: what every machine of the cluster's bootstrap starts with.
     pub fn starting_with(first: Configuration) -> Self {
         Self { all: Arc::new(vec![first]), hearsay: false }
     }
 
     /// What a machine that joins starts with: its cluster file lists the machine itself, perhaps others that are no
-    /// members yet, and nothing of what happened since the birth.
+    /// members yet, and nothing of what happened since the bootstrap.
     pub fn hearsay(file: Configuration) -> Self {
         Self { hearsay: true, ..Self::starting_with(file) }
     }
@@ -170,7 +170,7 @@ impl Configurations {
         Arc::make_mut(&mut self.all).push(next);
     }
 
-    /// The incarnation in which `acceptor` is a member, if it joined after the birth.
+    /// The incarnation in which `acceptor` is a member, if it joined after the bootstrap.
     pub fn counts(&self, acceptor: NodeId) -> Option<u64> {
         let joined = self.all.iter().rev().flat_map(|configuration| &configuration.joined);
         joined.filter(|(node, _)| *node == acceptor).map(|&(_, incarnation)| incarnation).next()

@@ -93,7 +93,7 @@ impl MasonAudit {
         }
     }
 
-    /// How many acceptors of these hosts have ever known durably that they may vote: a birth is over when all do, for one that forgot it
+    /// How many acceptors of these hosts have ever known durably that they may vote: a bootstrap is over when all do, for one that forgot it
     /// needs everybody again.
     pub(crate) fn born(&self, hosts: &[HostId]) -> usize {
         self.logs.values().map(|log| log.born(hosts)).sum()

@@ -36,7 +36,7 @@ pub struct CorfuScenario {
     spares: Vec<Vec<NodeId>>,
     /// Whether a host that loses its disk comes back with an empty one.
     comes_back: bool,
-    /// How many newcomers are still to be struck between the last that they copy and its fsync.
+    /// How many learners are still to be struck between the last that they copy and its fsync.
     plots: u32,
     /// The host whose server was let into a chain last.
     let_in: Option<HostId>,
@@ -44,7 +44,7 @@ pub struct CorfuScenario {
     sizes: Sizes,
     /// What each storage server holds; some clusters drop their oldest entries all the time.
     retain_bytes: u64,
-    /// Positions that an answer to a newcomer tells of: few, so that copies take many.
+    /// Positions that an answer to a learner tells of: few, so that copies take many.
     page: usize,
     history: History,
     audit: CorfuAudit,
@@ -71,7 +71,7 @@ const MARKS: &[&str] = &[
     "auxiliary.made_a_flapping_server_wait_longer",
     "auxiliary.replaced_the_sequencer",
     "auxiliary.suspected_somebody_who_was_there",
-    "auxiliary.went_on_without_a_newcomer",
+    "auxiliary.went_on_without_a_learner",
     "client.filled_a_hole",
     "client.found_its_entry_after_a_change",
     "client.helped_a_writer",
@@ -79,7 +79,7 @@ const MARKS: &[&str] = &[
     "client.lost_its_position",
     "client.was_told_what_is_gone",
     "scenario.a_spare_came_in",
-    "scenario.struck_a_newcomer_that_had_the_rest",
+    "scenario.struck_a_learner_that_had_the_rest",
     "storage.began_to_copy",
     "storage.copied_the_rest_of_a_sealed_server",
     "storage.dropped_its_oldest",
@@ -94,7 +94,7 @@ const STRIKES: [StrikeKind; 8] = [
     StrikeKind { name: "pause a chain's tail", class: Class::Strike },
     StrikeKind { name: "kill everybody", class: Class::Strike },
     StrikeKind { name: "kill who was let in last", class: Class::Strike },
-    StrikeKind { name: "kill a newcomer", class: Class::Strike },
+    StrikeKind { name: "kill a learner", class: Class::Strike },
     StrikeKind { name: "kill the tail of a chain that is copied", class: Class::Strike },
 ];
 
@@ -176,8 +176,8 @@ impl CorfuScenario {
                     let installed = auxiliary.installed();
                     if installed.epoch > self.latest().epoch {
                         let before: Vec<NodeId> = self.latest().servers().collect();
-                        let newcomer = installed.servers().find(|server| !before.contains(server));
-                        self.let_in = newcomer.map(NodeId::host).or(self.let_in);
+                        let learner = installed.servers().find(|server| !before.contains(server));
+                        self.let_in = learner.map(NodeId::host).or(self.let_in);
                     }
                     let known = self.projections.entry(installed.epoch).or_insert_with(|| installed.clone());
                     invariant!(AGREE, known == installed, "{id} has {installed:?}, another {known:?}");
@@ -408,7 +408,7 @@ impl Scenario for CorfuScenario {
         });
         if let Some(host) = finishing.filter(|_| self.plots > 0) {
             self.plots -= 1;
-            control.mark("scenario.struck_a_newcomer_that_had_the_rest");
+            control.mark("scenario.struck_a_learner_that_had_the_rest");
             self.crash_unsynced(host, Duration::from_millis(100), 0, control);
         }
     }
@@ -441,8 +441,8 @@ impl Scenario for CorfuScenario {
                     Some(Node::Storage(server)) => Some((id, server.copies_from()?)),
                     _ => None,
                 });
-                let Some((newcomer, source)) = copying else { return false };
-                let host = if which == 6 { newcomer.host() } else { source.host() };
+                let Some((learner, source)) = copying else { return false };
+                let host = if which == 6 { learner.host() } else { source.host() };
                 match rng.chance(0.5) {
                     true => self.crash_unsynced(host, down, rng.bits(), control),
                     false => control.crash(host, Loss::All, down, rng),

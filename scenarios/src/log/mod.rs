@@ -359,7 +359,7 @@ impl Scenario for LogScenario {
         if sound.len() < quorum {
             return Core::Excused("no majority has kept its journal".to_owned());
         }
-        // A birth needs every host.
+        // A bootstrap needs every host.
         while self.is_born() && sound.len() > quorum && rng.chance(0.7) {
             sound.remove(rng.index(sound.len()));
         }

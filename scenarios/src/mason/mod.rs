@@ -182,7 +182,7 @@ impl MasonScenario {
         }
     }
 
-    /// True once every acceptor of the birth may vote, durably: a machine that is lost before is one that an operator has to replace.
+    /// True once every acceptor of the bootstrap may vote, durably: a machine that is lost before is one that an operator has to replace.
     fn is_born(&self) -> bool {
         self.audit.born(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
     }
@@ -211,7 +211,7 @@ impl MasonScenario {
         control.alarm(BUSY_EVERY, BE_BUSY);
     }
 
-    /// Where calls come from: hosts of the birth, and those that join.
+    /// Where calls come from: hosts of the bootstrap, and those that join.
     fn gateways(&self) -> Vec<NodeId> {
         self.hosts.iter().copied().chain(self.changes.spares()).map(Deployment::gateway).collect()
     }

@@ -77,8 +77,8 @@ impl Changes {
 
     /// Every host that has ever been wanted.
     pub(crate) fn ever(&self) -> Vec<HostId> {
-        let birth = self.deployment.hosts().iter().map(|host| HostId::named(&host.name));
-        birth.chain(self.files.keys().copied()).collect()
+        let bootstrap = self.deployment.hosts().iter().map(|host| HostId::named(&host.name));
+        bootstrap.chain(self.files.keys().copied()).collect()
     }
 
     /// Every list of hosts of which a majority is needed.
@@ -97,7 +97,7 @@ impl Changes {
         self.former.is_some() && !self.members().contains(&host)
     }
 
-    /// What keeps the change from being done, if these are up and a newcomer is among them.
+    /// What keeps the change from being done, if these are up and a learner is among them.
     pub(crate) fn unsettled(&self, core: &[HostId]) -> Option<String> {
         let former = self.former.as_ref()?;
         let before: Vec<HostId> = former.ids().collect();
@@ -109,7 +109,7 @@ impl Changes {
         self.asked.remove(&id);
     }
 
-    /// A random core of sound members: every list keeps a majority. None if too few are sound. A birth needs every host.
+    /// A random core of sound members: every list keeps a majority. None if too few are sound. A bootstrap needs every host.
     pub(crate) fn core(
         &self,
         is_born: bool,
@@ -148,12 +148,12 @@ impl Changes {
     ) {
         let next = Members { version: self.members.version + 1 + rng.below(2), hosts: wanted };
         if let Some(host) = boots {
-            // What an operator writes into the file of a machine that joins: who is wanted, or the file of the birth, as long as
+            // What an operator writes into the file of a machine that joins: who is wanted, or the file of the bootstrap, as long as
             // every majority has one of those that it names.
-            let birth = self.deployment.hosts();
-            let stay = birth.iter().filter(|host| next.hosts.contains(host)).count();
+            let bootstrap = self.deployment.hosts();
+            let stay = bootstrap.iter().filter(|host| next.hosts.contains(host)).count();
             let is_old = rng.chance(0.5) && 2 * stay > next.hosts.len();
-            let listed = if is_old { birth.to_vec() } else { next.hosts.clone() };
+            let listed = if is_old { bootstrap.to_vec() } else { next.hosts.clone() };
             self.files.insert(host, listed);
             control.boot(host);
         }
@@ -210,7 +210,7 @@ impl Changes {
     }
 
     /// Replaces a host, or adds or removes one; false if the moment allows none: the last change is under way, or without the leaver no
-    /// majority of those before would be sound. The birth must be over.
+    /// majority of those before would be sound. The bootstrap must be over.
     pub(crate) fn replace_or_resize<N: Node>(
         &mut self,
         resizes: bool,

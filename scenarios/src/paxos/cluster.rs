@@ -207,7 +207,7 @@ impl Layout {
         self.colocated
     }
 
-    /// True if the host belongs to the cluster from its birth.
+    /// True if the host belongs to the cluster from its bootstrap.
     pub(super) fn is_first(&self, host: HostId) -> bool {
         hosts_of(&self.first).contains(&host)
     }

@@ -19,8 +19,8 @@ impl PaxosScenario {
         let latest = self.latest();
         if let Some(host) = boots {
             // What an operator who adds a machine writes into its cluster file: who plays, with or without the machine
-            // itself, and nothing of what happened since the birth.
-            // Or the file of the birth, in which nobody stands who came later: those in it hand the machine on.
+            // itself, and nothing of what happened since the bootstrap.
+            // Or the file of the bootstrap, in which nobody stands who came later: those in it hand the machine on.
             let listed = match rng.below(4) {
                 0 | 1 => &wanted,
                 2 => &latest,

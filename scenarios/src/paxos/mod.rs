@@ -91,7 +91,7 @@ const MARKS: &[&str] = &[
     "leader.filled_idle_slots_for_a_read",
     "leader.filled_the_slots_of_another_group",
     "leader.found_gaps",
-    "leader.handed_a_newcomer_on",
+    "leader.handed_a_learner_on",
     "leader.leads",
     "leader.left_the_cluster",
     "leader.proposed_a_configuration",
@@ -100,7 +100,7 @@ const MARKS: &[&str] = &[
     "leader.recovered_votes",
     "leader.resigned",
     "leader.resigned_because_unheard",
-    "leader.waited_for_a_newcomer",
+    "leader.waited_for_a_learner",
     "leader.waited_for_a_replica",
     "leader.waited_for_replicas_to_catch_up",
     "leader.waited_for_the_last_change_to_settle",
@@ -460,7 +460,7 @@ impl Scenario for PaxosScenario {
     fn on_disk_lost(&mut self, host: HostId, _cluster: &Cluster<'_, Node>) -> Replacement {
         self.wiped.insert(host);
         // Whoever starts all machines of the first cluster file with empty disks, long after they were replaced, starts
-        // another cluster: no protocol can tell that from the birth of the first. Operators must not.
+        // another cluster: no protocol can tell that from the bootstrap of the first. Operators must not.
         if self.gone.contains(&host) { Replacement::StayDown } else { Replacement::Wiped }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! Left out, as if lost: heartbeats to other hosts and their answers, refusals, what one replica tells another, and the
 //! pre-votes of the last acceptor. None of them is needed to choose a value, and a lost message is nothing that the
-//! protocol need not bear. The acceptors are past their birth.
+//! protocol need not bear. The acceptors are past their bootstrap.
 
 use super::cluster::{ACCEPTOR, BATCHER, LEADER, PROXY_LEADER, REPLICA, UNBATCHER};
 use kernel::{

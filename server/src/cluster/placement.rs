@@ -137,7 +137,7 @@ fn role_named(name: &str, line: usize) -> Result<RoleName, FileError> {
     })
 }
 
-/// Who plays which role at the cluster's birth.
+/// Who plays which role at the cluster's bootstrap.
 #[derive(Clone, Debug)]
 pub struct Placement {
     configuration: Configuration,
@@ -220,7 +220,7 @@ impl Placement {
         })
     }
 
-    /// The configuration at the cluster's birth.
+    /// The configuration at the cluster's bootstrap.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
     }

@@ -172,12 +172,12 @@ fn print_log(log: &Value) {
     println!("log         corfu   epoch {}   sequencer {sequencer}   {holds}", projection["epoch"]);
     for (number, chain) in projection["chains"].as_array().into_iter().flatten().enumerate() {
         let hosts: Vec<&str> = chain.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
-        let newcomers = projection["catching_up"][number].as_array().into_iter().flatten();
-        let catching_up: Vec<String> = newcomers
-            .map(|newcomer| {
-                let behind = newcomer["behind"].as_u64();
+        let learners = projection["catching_up"][number].as_array().into_iter().flatten();
+        let catching_up: Vec<String> = learners
+            .map(|learner| {
+                let behind = learner["behind"].as_u64();
                 let behind = behind.map_or("compares".to_owned(), |behind| format!("{behind} behind"));
-                format!("{} ({behind})", newcomer["host"].as_str().unwrap_or(""))
+                format!("{} ({behind})", learner["host"].as_str().unwrap_or(""))
             })
             .collect();
         let catching_up = match catching_up.is_empty() {

@@ -122,7 +122,7 @@ fn hosts_that_are_set_up_otherwise_take_no_part() {
         let told = "all hosts must agree: coordination.spread_levels is \"2\" at host a and \"3\" at host c";
         let refused = |it: &Cluster| it.log(2).contains(told) && it.log(0).contains(told);
         cluster.until("both sides say why", PATIENCE, refused).await;
-        assert!(!(0..3).any(|host| cluster.is_ready(host)), "a birth needs every host");
+        assert!(!(0..3).any(|host| cluster.is_ready(host)), "a bootstrap needs every host");
         // It was never let in: nothing is lost with its folder.
         cluster.kill(2);
         cluster.set_environment(2, key, "2");

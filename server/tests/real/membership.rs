@@ -103,7 +103,11 @@ fn joining_hosts_remember_it_and_are_handed_on() {
         cluster.forget_join(d);
         cluster.launch(d);
         cluster.until("d still joins", PATIENCE, |it| it.status(d).is_some()).await;
-        assert!(waits(&cluster, d), "d takes its cluster file for the cluster's birth: {}", cluster.log(d));
+        assert!(
+            waits(&cluster, d),
+            "d takes its cluster file for the cluster's bootstrap: {}",
+            cluster.log(d)
+        );
         let d_line = format!("d={}", cluster.hosts[d].peer);
         change(&cluster, 1, &["replace", "a", &d_line]).await;
         cluster.until("d votes", PATIENCE, |it| votes(it, d)).await;

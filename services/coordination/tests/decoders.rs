@@ -200,7 +200,7 @@ fn stubs_and_shards_survive_any_body() {
     for stamp in 1..40_000u64 {
         let body = bodies(&mut rng);
         let body = Bytes::from(mutated(&mut rng, body));
-        let spaces = stub.spaces(&body, &mason::Spread::of_birth(4));
+        let spaces = stub.spaces(&body, &mason::Spread::at_bootstrap(4));
         assert!(spaces.is_sorted_by(|a, b| a < b) && spaces.iter().all(|space| space.0 < 4));
         let numbers = spaces.iter().map(|space| Placed { space: *space, number: Number(stamp) }).collect();
         let order = Order { numbers, stamp: Stamp(stamp), time: stamp };

@@ -71,7 +71,7 @@ impl Gateway {
     /// A gateway that uses these proxies of its host, by group, in turn, and hears from these servers, by space.
     pub fn new(proxies: Vec<NodeId>, shards: Vec<NodeId>) -> Self {
         let outbox = Outbox::new(0, &proxies, RESEND_AFTER);
-        let layout = Layout::of_birth(proxies.len() as u16, shards.len() as u16);
+        let layout = Layout::at_bootstrap(proxies.len() as u16, shards.len() as u16);
         Self {
             proxies,
             shards,

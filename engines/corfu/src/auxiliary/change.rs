@@ -21,10 +21,10 @@ pub(super) struct Change {
 #[derive(Clone, Debug)]
 enum Stage {
     Sealing,
-    /// Newcomers copy the rest.
+    /// Learners copy the rest.
     Finishing {
         chains: Vec<Vec<NodeId>>,
-        newcomers: Vec<Entrant>,
+        learners: Vec<Entrant>,
         since: Instant,
     },
     Preparing {
@@ -73,16 +73,16 @@ impl Auxiliary {
         match &change.stage {
             Stage::Sealing => {
                 for server in installed.servers().filter(|it| !change.sealed.contains_key(it)) {
-                    // Before the birth nobody is meant by a journal yet.
+                    // Before the bootstrap nobody is meant by a journal yet.
                     let life = installed.life(server).or_else(|| self.life_of(server, cx.now()));
                     // Sealed by somebody who forgets the projection before, they would refuse its epoch to all others.
                     cx.send_durable(server, Seal { epoch: change.epoch, life });
                 }
                 self.settle_servers(cx);
             }
-            Stage::Finishing { newcomers, since, .. } => {
-                for newcomer in newcomers.iter().filter(|newcomer| !newcomer.is_whole) {
-                    let Entrant { server, life, source, .. } = *newcomer;
+            Stage::Finishing { learners, since, .. } => {
+                for learner in learners.iter().filter(|learner| !learner.is_whole) {
+                    let Entrant { server, life, source, .. } = *learner;
                     cx.send(server, Finish { epoch: change.epoch, life, source });
                 }
                 if cx.now().since(*since) > parameters.finish_for {
@@ -135,12 +135,12 @@ impl Auxiliary {
             |server: &&NodeId| change.sealed.contains_key(server) || planted!(unsealed_server_in_projection);
         let chains: Vec<Vec<NodeId>> =
             installed.chains.iter().map(|chain| chain.iter().filter(is_sealed).copied().collect()).collect();
-        // Whoever is sealed from here on stays out: newcomers are compared with those of now.
-        let mut newcomers = Vec::new();
+        // Whoever is sealed from here on stays out: learners are compared with those of now.
+        let mut learners = Vec::new();
         for (chain, servers) in chains.iter().enumerate() {
             let Some(&source) = servers.last() else { return };
             let ready = self.ready(chain, source, now).into_iter();
-            newcomers.extend(ready.map(|(server, life)| Entrant {
+            learners.extend(ready.map(|(server, life)| Entrant {
                 chain,
                 server,
                 life,
@@ -151,33 +151,33 @@ impl Auxiliary {
         if !missing.is_empty() {
             cx.mark("auxiliary.left_a_server_out");
         }
-        let has_newcomers = !newcomers.is_empty();
+        let has_learners = !learners.is_empty();
         if let Some(change) = &mut self.change {
-            change.stage = Stage::Finishing { chains, newcomers, since: now };
+            change.stage = Stage::Finishing { chains, learners, since: now };
         }
-        if has_newcomers { self.go_on(cx) } else { self.propose(cx) }
+        if has_learners { self.go_on(cx) } else { self.propose(cx) }
     }
 
     pub(super) fn on_whole(&mut self, from: NodeId, message: &Whole, cx: &mut Cx<'_, Self>) {
         let Whole { epoch, life, source } = *message;
         self.hear(from, Some(life), cx.now());
         let Some(change) = self.change.as_mut().filter(|change| change.epoch == epoch) else { return };
-        let Stage::Finishing { newcomers, .. } = &mut change.stage else { return };
+        let Stage::Finishing { learners, .. } = &mut change.stage else { return };
         let is_it = |it: &&mut Entrant| (it.server, it.life, it.source) == (from, life, source);
-        newcomers.iter_mut().filter(is_it).for_each(|newcomer| newcomer.is_whole = true);
-        if newcomers.iter().all(|newcomer| newcomer.is_whole) {
+        learners.iter_mut().filter(is_it).for_each(|learner| learner.is_whole = true);
+        if learners.iter().all(|learner| learner.is_whole) {
             self.propose(cx);
         }
     }
 
     /// Those who stay, and behind them those who have all that the last of them has.
     fn propose(&mut self, cx: &mut Cx<'_, Self>) {
-        let Some(Change { epoch, sealed, stage: Stage::Finishing { chains, newcomers, .. }, .. }) =
+        let Some(Change { epoch, sealed, stage: Stage::Finishing { chains, learners, .. }, .. }) =
             &self.change
         else {
             return;
         };
-        let (epoch, mut chains, newcomers, now) = (*epoch, chains.clone(), newcomers.clone(), cx.now());
+        let (epoch, mut chains, learners, now) = (*epoch, chains.clone(), learners.clone(), cx.now());
         let installed = &self.state.installed;
         let nexts = sealed.values().map(|(next, _)| *next);
         let highest = if planted!(sequencer_starts_at_lowest_tail) { nexts.min() } else { nexts.max() };
@@ -193,10 +193,10 @@ impl Auxiliary {
         };
         let mut lives: Vec<Lived> = chains.iter().flatten().filter_map(|&server| stays(server)).collect();
         lives.extend(self.peers.iter().copied().chain([sequencer]).filter_map(present));
-        for newcomer in newcomers.iter().filter(|newcomer| newcomer.is_whole) {
+        for learner in learners.iter().filter(|learner| learner.is_whole) {
             cx.mark("auxiliary.let_a_server_in");
-            chains[newcomer.chain].push(newcomer.server);
-            lives.push(Lived { node: newcomer.server, life: newcomer.life });
+            chains[learner.chain].push(learner.server);
+            lives.push(Lived { node: learner.server, life: learner.life });
         }
         let first = highest.unwrap_or(LogPosition(0)).max(installed.first);
         let proposal = Projection { epoch, sequencer, first, chains, lives };
@@ -215,9 +215,9 @@ impl Auxiliary {
         };
         self.state.promised = ballot;
         self.keep(cx);
-        for newcomer in newcomers.iter().filter(|newcomer| !newcomer.is_whole) {
-            cx.mark("auxiliary.went_on_without_a_newcomer");
-            self.make_wait(newcomer.server, cx);
+        for learner in learners.iter().filter(|learner| !learner.is_whole) {
+            cx.mark("auxiliary.went_on_without_a_learner");
+            self.make_wait(learner.server, cx);
         }
         if let Some(change) = &mut self.change {
             change.stage = Stage::Preparing { proposal, ballot, promises: BTreeMap::new() };

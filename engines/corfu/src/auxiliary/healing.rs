@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// A server that copies a chain with room for it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Newcomer {
+pub struct Learner {
     /// The server.
     pub server: NodeId,
     /// Records that its source's journal had beyond the copy; none while older ones are compared.
@@ -25,13 +25,13 @@ pub(super) struct Comeback {
 
 impl Auxiliary {
     /// Who copies the chain, as far as is known here.
-    pub fn newcomers(&self, chain: usize) -> impl Iterator<Item = Newcomer> + '_ {
+    pub fn learners(&self, chain: usize) -> impl Iterator<Item = Learner> + '_ {
         let installed = &self.state.installed;
         let candidates = self.candidates.get(chain).into_iter().flatten().copied();
         let outside = candidates.filter(move |it| !installed.servers().any(|server| server == *it));
         outside.filter_map(move |server| {
             let copied = self.standings.get(&server)?.copied.as_ref()?;
-            (copied.epoch == installed.epoch).then_some(Newcomer { server, behind: copied.behind })
+            (copied.epoch == installed.epoch).then_some(Learner { server, behind: copied.behind })
         })
     }
 
@@ -59,25 +59,25 @@ impl Auxiliary {
         let installed = &self.state.installed;
         let present = installed.chains.get(chain).map_or(0, Vec::len);
         let room = self.widths.get(chain).copied().unwrap_or(0).saturating_sub(present);
-        let may = |newcomer: &Newcomer| {
-            let standing = self.standings.get(&newcomer.server);
+        let may = |learner: &Learner| {
+            let standing = self.standings.get(&learner.server);
             let follows = standing.and_then(|it| it.copied.as_ref()).is_some_and(|it| it.source == source);
-            let waits = self.waits(newcomer.server, now) > Duration::ZERO;
+            let waits = self.waits(learner.server, now) > Duration::ZERO;
             // One answer held all that had come since the one before.
-            follows && !waits && newcomer.behind == Some(0)
+            follows && !waits && learner.behind == Some(0)
         };
-        let close = self.newcomers(chain).filter(may);
+        let close = self.learners(chain).filter(may);
         close.filter_map(|it| Some((it.server, self.life_of(it.server, now)?))).take(room).collect()
     }
 
     /// True if a chain can be made whole, or an auxiliary that lost its votes can have them again.
     pub(super) fn can_heal(&self, now: Instant) -> bool {
         let installed = &self.state.installed;
-        let has_newcomer = |(chain, servers): (usize, &Vec<NodeId>)| {
+        let has_learner = |(chain, servers): (usize, &Vec<NodeId>)| {
             servers.last().is_some_and(|&tail| !self.ready(chain, tail, now).is_empty())
         };
         let lost_votes = |&peer: &NodeId| self.is_silent(peer, now) && self.life_of(peer, now).is_some();
-        installed.chains.iter().enumerate().any(has_newcomer) || self.peers.iter().any(lost_votes)
+        installed.chains.iter().enumerate().any(has_learner) || self.peers.iter().any(lost_votes)
     }
 
     /// Whoever leaves has to wait before it comes back, longer each time that it did not stay for long.

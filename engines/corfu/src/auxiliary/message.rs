@@ -130,11 +130,11 @@ kernel::messages! {
             /// Its journal.
             life: Option<Life>,
         },
-        /// From a newcomer: it has everything that its source has, and the source is sealed.
+        /// From a learner: it has everything that its source has, and the source is sealed.
         13 => Whole {
             /// For this epoch.
             epoch: Epoch,
-            /// The newcomer's journal.
+            /// The learner's journal.
             life: Life,
             /// The source.
             source: NodeId,

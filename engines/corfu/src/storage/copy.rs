@@ -1,7 +1,7 @@
 //! A server that is not in the projection copies the last one of its chain, which goes on being written.
 //!
 //! ```text
-//! newcomer            source               auxiliary
+//! learner            source               auxiliary
 //!   | Compare            |                     |     what it has, position by position;
 //!   |------------------->|                     |     it takes what it lacks, and drops what its chain has not
 //!   |<---------- Compared|                     |
@@ -28,7 +28,7 @@ use crate::projection::{Epoch, Life, LogPosition, Projection};
 use kernel::{Cx, Instant, NodeId, planted};
 use std::time::Duration;
 
-/// How often a newcomer looks whether there is more.
+/// How often a learner looks whether there is more.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long a question waits before it is sent again.
 const RESEND_AFTER: Duration = Duration::from_millis(100);

@@ -63,12 +63,12 @@ kernel::messages! {
         8 => Finish {
             /// The epoch to come.
             epoch: Epoch,
-            /// The newcomer's journal.
+            /// The learner's journal.
             life: Life,
             /// Behind whom it is to be.
             source: NodeId,
         },
-        /// From a newcomer to the server that it copies: this is what I have of these positions.
+        /// From a learner to the server that it copies: this is what I have of these positions.
         9 => Compare {
             /// The copy's name.
             session: u64,
@@ -95,10 +95,10 @@ kernel::messages! {
             end: u64,
             /// Positions where nothing is.
             absent: Vec<LogPosition>,
-            /// Entries that the newcomer lacks, or has others for.
+            /// Entries that the learner lacks, or has others for.
             entries: Vec<Placed>,
         },
-        /// From a newcomer: what have you written since your journal was so long?
+        /// From a learner: what have you written since your journal was so long?
         11 => Follow {
             /// The copy's name.
             session: u64,

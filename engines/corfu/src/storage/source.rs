@@ -17,14 +17,14 @@ pub(super) fn name_of(position: LogPosition, entry: &Entry) -> Named {
 }
 
 impl StorageServer {
-    pub(super) fn on_compare(&mut self, newcomer: NodeId, message: &Compare, cx: &mut Cx<'_, Self>) {
+    pub(super) fn on_compare(&mut self, learner: NodeId, message: &Compare, cx: &mut Cx<'_, Self>) {
         let Compare { session, life, from, to, names } = message;
         if self.life != Some(*life) {
             return;
         }
         let (mut absent, mut entries, mut bytes, mut seen) = (Vec::new(), Vec::new(), 0, 0);
         let mut names = names.iter().peekable();
-        // As far as the newcomer has told, unless the answer is full before.
+        // As far as the learner has told, unless the answer is full before.
         let mut reached = *to;
         for (&position, kept) in
             self.entries.range(from..).take_while(|(at, _)| to.is_none_or(|to| **at < to))
@@ -45,15 +45,15 @@ impl StorageServer {
         }
         let is_told = |at: LogPosition| reached.is_none_or(|reached| at < reached);
         absent.extend(names.map(|theirs| theirs.position).filter(|&at| is_told(at)));
-        // What it has trimmed the newcomer trims, too.
+        // What it has trimmed the learner trims, too.
         absent.retain(|&at| at >= self.first);
         let (session, from, first) = (*session, *from, self.first);
         let end = cx.cursor().0;
         // What is not durable yet may be taken back.
-        cx.send_durable(newcomer, Compared { session, from, to: reached, first, end, absent, entries });
+        cx.send_durable(learner, Compared { session, from, to: reached, first, end, absent, entries });
     }
 
-    pub(super) fn on_follow(&mut self, newcomer: NodeId, message: &Follow, cx: &mut Cx<'_, Self>) {
+    pub(super) fn on_follow(&mut self, learner: NodeId, message: &Follow, cx: &mut Cx<'_, Self>) {
         let Follow { session, life, from } = *message;
         if self.life != Some(life) {
             return;
@@ -74,6 +74,6 @@ impl StorageServer {
             entries.push(Placed { position: *position, entry: kept.entry.clone() });
         }
         let (first, epoch, serves) = (self.first, self.epoch, self.serves());
-        cx.send_durable(newcomer, Followed { session, from, to, end, first, epoch, serves, entries });
+        cx.send_durable(learner, Followed { session, from, to, end, first, epoch, serves, entries });
     }
 }

@@ -16,7 +16,7 @@ use std::time::Duration;
 
 const E3: Epoch = Epoch(3);
 
-fn newcomer() -> NodeId {
+fn learner() -> NodeId {
     servers()[0]
 }
 
@@ -43,9 +43,9 @@ fn write(table: &mut Table<StorageServer>, position: u64, entry: &Entry) {
     assert_eq!(sent(&did), durably(me(), Written { id: 1, epoch, position }));
 }
 
-/// Hands over what the newcomer asks and what it is answered, until it asks nothing; returns whatever else it said.
+/// Hands over what the learner asks and what it is answered, until it asks nothing; returns whatever else it said.
 fn exchange(
-    newcomer_table: &mut Table<StorageServer>,
+    learner_table: &mut Table<StorageServer>,
     source_table: &mut Table<StorageServer>,
     mut did: Did,
 ) -> Vec<(NodeId, Message, bool)> {
@@ -55,7 +55,7 @@ fn exchange(
         for (to, message, durable) in sent(&did) {
             match message {
                 Message::Storage(question) if to == source() => {
-                    answers.extend(source_table.hear(newcomer(), question));
+                    answers.extend(source_table.hear(learner(), question));
                 }
                 message => said.push((to, message, durable)),
             }
@@ -66,17 +66,17 @@ fn exchange(
         did = Did::new();
         for (to, message, durable) in sent(&answers) {
             let Message::Storage(answer) = message else { panic!("the source said {message:?}") };
-            assert!(to == newcomer() && durable, "what is not durable may be taken back");
-            did.extend(newcomer_table.hear(source(), answer));
+            assert!(to == learner() && durable, "what is not durable may be taken back");
+            did.extend(learner_table.hear(source(), answer));
         }
     }
     panic!("they never come to an end");
 }
 
-/// The newcomer, with what it has of its former life, when it has copied the source.
+/// The learner, with what it has of its former life, when it has copied the source.
 fn copied(mine: &[(u64, Entry)], theirs: &[(u64, Entry)]) -> (Table<StorageServer>, Table<StorageServer>) {
     let mut source_table = source_with(theirs);
-    let mut table = Table::new(serving(newcomer(), u64::MAX).with_page(2), newcomer());
+    let mut table = Table::new(serving(learner(), u64::MAX).with_page(2), learner());
     for (position, entry) in mine {
         write(&mut table, *position, entry);
     }
@@ -96,7 +96,7 @@ fn reborn(table: &mut Table<StorageServer>) -> StorageServer {
 
 // What a server had that its chain has not shows readers two entries at one position; what it lacks is denied when others die.
 #[test]
-fn a_newcomer_takes_what_its_chain_has_and_drops_the_rest() {
+fn a_learner_takes_what_its_chain_has_and_drops_the_rest() {
     let entry = |number: u64| data_of(b"x", number);
     let theirs =
         [(0, entry(0)), (1, entry(1)), (2, Entry::Junk), (5, entry(5)), (7, entry(7)), (8, entry(8))];
@@ -111,7 +111,7 @@ fn a_newcomer_takes_what_its_chain_has_and_drops_the_rest() {
 
 // A write below what is copied already is where a copy by position alone forgets it.
 #[test]
-fn a_newcomer_follows_what_is_written_meanwhile_wherever_it_is() {
+fn a_learner_follows_what_is_written_meanwhile_wherever_it_is() {
     let (mut table, mut source_table) = copied(&[], &[(4, Entry::Junk), (6, Entry::Junk), (7, Entry::Junk)]);
     for (position, tag) in [(8, 1), (5, 2), (1, 3)] {
         write(&mut source_table, position, &data_of(b"late", tag));
@@ -126,10 +126,10 @@ fn a_newcomer_follows_what_is_written_meanwhile_wherever_it_is() {
 #[test]
 fn what_is_written_during_the_comparison_is_followed_from_its_beginning() {
     let mut source_table = source_with(&[(4, Entry::Junk), (6, Entry::Junk), (7, Entry::Junk)]);
-    let mut table = Table::new(waiting(newcomer(), u64::MAX), newcomer());
+    let mut table = Table::new(waiting(learner(), u64::MAX), learner());
     let did = table.hear(auxiliaries()[0], Project { projection: second(), chain: Some(0) });
     let [(_, Message::Storage(compare), _)] = &sent(&did)[..] else { panic!("it does not compare: {did:?}") };
-    let first_page = source_table.hear(newcomer(), compare.clone());
+    let first_page = source_table.hear(learner(), compare.clone());
     write(&mut source_table, 5, &data_of(b"between", 1));
     let [(_, Message::Storage(page), _)] = &sent(&first_page)[..] else {
         panic!("no answer: {first_page:?}")
@@ -141,19 +141,19 @@ fn what_is_written_during_the_comparison_is_followed_from_its_beginning() {
 
 // Whoever says that it has everything while its source is written lacks what is written next, and is let in.
 #[test]
-fn a_newcomer_is_whole_when_its_source_is_sealed_and_it_has_the_rest() {
+fn a_learner_is_whole_when_its_source_is_sealed_and_it_has_the_rest() {
     let (mut table, mut source_table) = copied(&[], &[(0, Entry::Junk)]);
     write(&mut source_table, 1, &data_of(b"last", 1));
     let auxiliary = auxiliaries()[0];
-    let finish = || Finish { epoch: E3, life: life_of(newcomer()), source: source() };
+    let finish = || Finish { epoch: E3, life: life_of(learner()), source: source() };
     let did = table.hear(auxiliary, finish());
     assert!(exchange(&mut table, &mut source_table, did).is_empty(), "its source serves");
     source_table.hear(auxiliary, Seal { epoch: E3, life: Some(life_of(source())) });
     let did = table.hear(auxiliary, finish());
-    let whole = Whole { epoch: E3, life: life_of(newcomer()), source: source() };
+    let whole = Whole { epoch: E3, life: life_of(learner()), source: source() };
     assert_eq!(exchange(&mut table, &mut source_table, did), durably(auxiliary, whole));
     assert_eq!(entries(&table.role), entries(&source_table.role));
-    let chains = vec![vec![servers()[1], source(), newcomer()]];
+    let chains = vec![vec![servers()[1], source(), learner()]];
     let lives = lives_of(servers().into_iter().chain(auxiliaries()));
     let third = Projection { epoch: E3, chains, lives, ..second() };
     table.hear(auxiliary, Project { projection: third, chain: None });
@@ -212,8 +212,8 @@ fn live_on(table: &mut Table<Auxiliary>, time: Duration, is_close: bool) -> Did 
         table.hear(sequencers()[0], sequencer_pong);
         let behind = is_close.then_some(0);
         let copied = Some(Copied { epoch: E2, source: source(), behind });
-        let standing = Some(Standing { life: life_of(newcomer()), run: 1, told: E2, copied });
-        table.hear(newcomer(), StoragePong { epoch: E2, standing });
+        let standing = Some(Standing { life: life_of(learner()), run: 1, told: E2, copied });
+        table.hear(learner(), StoragePong { epoch: E2, standing });
         table.pass(tick);
         let did = table.timer(AuxiliaryTimer::Tick);
         if table.role.is_changing() {
@@ -251,23 +251,23 @@ fn proposed(table: &mut Table<Auxiliary>, did: &Did) -> Vec<NodeId> {
     accept.expect("it is proposed").chains[0].clone()
 }
 
-// A newcomer that is proposed before it has everything loses entries; one that is never proposed leaves the chain short.
+// A learner that is proposed before it has everything loses entries; one that is never proposed leaves the chain short.
 #[test]
-fn a_newcomer_is_proposed_behind_its_source_when_it_is_whole() {
+fn a_learner_is_proposed_behind_its_source_when_it_is_whole() {
     let (mut table, did) = short(Duration::from_secs(2));
     assert_eq!(told(&did, Seal { epoch: E3, life: Some(life_of(servers()[1])) }), servers()[1..2]);
     let did = seal_acks(&mut table);
-    let finish = Finish { epoch: E3, life: life_of(newcomer()), source: source() };
-    assert_eq!(sent(&did), at_once(newcomer(), finish));
+    let finish = Finish { epoch: E3, life: life_of(learner()), source: source() };
+    assert_eq!(sent(&did), at_once(learner(), finish));
     let lost = Whole { epoch: E3, life: Life(1), source: source() };
-    assert!(sent(&table.hear(newcomer(), lost)).is_empty(), "of another life");
-    let did = table.hear(newcomer(), Whole { epoch: E3, life: life_of(newcomer()), source: source() });
-    assert_eq!(proposed(&mut table, &did), [servers()[1], source(), newcomer()]);
+    assert!(sent(&table.hear(learner(), lost)).is_empty(), "of another life");
+    let did = table.hear(learner(), Whole { epoch: E3, life: life_of(learner()), source: source() });
+    assert_eq!(proposed(&mut table, &did), [servers()[1], source(), learner()]);
 }
 
-// A newcomer that dies on the way must not keep the log sealed.
+// A learner that dies on the way must not keep the log sealed.
 #[test]
-fn a_newcomer_that_is_silent_is_gone_on_without() {
+fn a_learner_that_is_silent_is_gone_on_without() {
     let (mut table, _) = short(Duration::from_secs(2));
     seal_acks(&mut table);
     let Parameters { finish_for, tick, .. } = Parameters::default();
@@ -295,7 +295,7 @@ fn who_is_not_close_or_was_just_left_out_waits() {
             let projection = Projection { epoch, lives: lives_of(everybody), ..projection };
             table.hear(auxiliaries()[1], auxiliary::Install { projection });
         }
-        waits.push(table.role.waits(newcomer(), table.now()));
+        waits.push(table.role.waits(learner(), table.now()));
     }
     let longest = Parameters::default().back_off * 128;
     let mut wanted: Vec<Duration> = (0..8).map(|nth| Parameters::default().back_off * (1 << nth)).collect();
@@ -309,7 +309,7 @@ fn who_is_not_close_or_was_just_left_out_waits() {
 fn an_auxiliary_without_its_journal_has_no_vote() {
     let (mut table, _) = short(Duration::from_secs(2));
     seal_acks(&mut table);
-    let did = table.hear(newcomer(), Whole { epoch: E3, life: life_of(newcomer()), source: source() });
+    let did = table.hear(learner(), Whole { epoch: E3, life: life_of(learner()), source: source() });
     let ballot = sent(&did).into_iter().find_map(|(_, message, _)| match message {
         Message::Auxiliary(auxiliary::AuxiliaryIn::Prepare(prepare)) => Some(prepare.ballot),
         _ => None,

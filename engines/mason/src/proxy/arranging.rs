@@ -108,7 +108,7 @@ pub(super) struct Arranging {
 const HURRY_EVERY: Duration = Duration::from_secs(1);
 
 impl Arranging {
-    /// Where a group stands; at the birth's layout if its replica has said nothing.
+    /// Where a group stands; at the bootstrap's layout if its replica has said nothing.
     fn of(&self, group: Group) -> Option<&Standing> {
         self.standings.get(&group)
     }
@@ -140,7 +140,7 @@ impl Proxy {
     }
 
     fn layout_of(&self, group: Group) -> &Layout {
-        self.arranging.of(group).map_or(&self.birth, |standing| &standing.layout)
+        self.arranging.of(group).map_or(&self.bootstrap, |standing| &standing.layout)
     }
 
     /// Every group has the layout and what it is to have by it, and the sequencer knows which groups there are.

@@ -45,11 +45,11 @@ kernel::record! {
         durable: Vec<Placed>,
         /// Whose the sequencer's epoch is.
         claim: Option<Claim>,
-        /// The hosts, since they are others than at the birth.
+        /// The hosts, since they are others than at the bootstrap.
         members: Option<Members>,
-        /// How many groups are in use, since that is not as at the birth.
+        /// How many groups are in use, since that is not as at the bootstrap.
         arrangement: Option<Arrangement>,
-        /// The version of the members that are all the group needs, since they are others than at the birth.
+        /// The version of the members that are all the group needs, since they are others than at the bootstrap.
         settled: Option<u64>,
         /// The newest: a server that has everything may lack only the word that this is everything.
         cut: Option<Cut>,
@@ -98,8 +98,8 @@ pub struct ProxyMachine<S> {
     told: u64,
     /// The version that its proxy was told is all the group needs.
     told_settled: u64,
-    /// How many groups were in use at the birth.
-    birth: Layout,
+    /// How many groups were in use at the bootstrap.
+    bootstrap: Layout,
     /// This host's proxies are to be told where the group stands, and what it hands over.
     standing_due: bool,
     pages_due: bool,
@@ -131,7 +131,7 @@ impl<S: Stub> ProxyMachine<S> {
     pub fn new(group: Group, host: HostId, topology: Arc<Topology>, page_bytes: usize, stub: S) -> Self {
         Self {
             group,
-            birth: topology.layout.clone(),
+            bootstrap: topology.layout.clone(),
             standing_due: true,
             pages_due: true,
             topology,

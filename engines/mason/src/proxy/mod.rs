@@ -251,7 +251,7 @@ kernel::messages! {
             /// The version.
             version: u64,
         },
-        /// From this host's replica of any group: where that group's log stands, since the layout is not the birth's.
+        /// From this host's replica of any group: where that group's log stands, since the layout is not the bootstrap's.
         26 => Standing {
             /// The group.
             group: Group,
@@ -348,8 +348,8 @@ pub struct Proxy {
     wanted: Option<Members>,
     /// The version of the members that are all the group needs.
     settled_on: u64,
-    /// How many groups were in use at the birth.
-    birth: Layout,
+    /// How many groups were in use at the bootstrap.
+    bootstrap: Layout,
     arranging: arranging::Arranging,
     heard_leader_at: Instant,
     lead: Option<Lead>,
@@ -377,7 +377,7 @@ impl Proxy {
     ) -> Self {
         Self {
             group,
-            birth: topology.layout.clone(),
+            bootstrap: topology.layout.clone(),
             topology,
             parameters,
             log,

@@ -6,7 +6,7 @@
 //!   |------------------>| Members(v)       |                       |
 //!   |                   |----------------->| (chosen)   DidMove    |
 //!   |                   |   Reconfigure    |---------------------->| proxy, shards, standby
-//!   |                   |----------------->| (newcomers vote, old ones are sealed)
+//!   |                   |----------------->| (learners vote, old ones are sealed)
 //!   |                   | Settled(v)       |                       |
 //!   |                   |----------------->| (chosen)   DidSettle  |
 //!   |  settled          |                  |---------------------->| proxy
@@ -70,7 +70,7 @@ impl Proxy {
             })
     }
 
-    /// The version of the members that the group needs none beside, as far as this host knows; 0 for those of the birth.
+    /// The version of the members that the group needs none beside, as far as this host knows; 0 for those of the bootstrap.
     pub fn settled_on(&self) -> u64 {
         self.settled_on
     }
@@ -99,7 +99,7 @@ impl Proxy {
         }
     }
 
-    /// First the members, so that newcomers find them in the log; then the log itself.
+    /// First the members, so that learners find them in the log; then the log itself.
     pub(super) fn move_on(&mut self, cx: &mut Cx<'_, Self>) {
         let (Some(wanted), Some(placed)) = (&self.wanted, &self.placed) else { return };
         let resend_after = self.parameters.resend_after;

@@ -61,7 +61,7 @@ impl Sequencer {
         self.epoch = message.epoch;
         let (sealed, attempt) = (BTreeSet::new(), cx.rng().bits());
         let layout = self.topology.layout.clone();
-        let handed = Spread::of_birth(layout.spread.shards);
+        let handed = Spread::at_bootstrap(layout.spread.shards);
         let recovery = Recovery { sealed, layout, attempt, view: View::default(), stamp: Stamp(0), handed };
         self.state = State::Recovering(recovery);
         self.retry(cx);

@@ -92,7 +92,7 @@ kernel::record! {
         below: Number,
         executed: Stamp,
         covered: Stamp,
-        /// None for the birth's.
+        /// None for the bootstrap's.
         spread: Option<Spread>,
     }
 }

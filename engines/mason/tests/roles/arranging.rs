@@ -79,7 +79,7 @@ fn apply(machine: &mut Machine, entry: &Entry) -> Vec<(NodeId, Bytes)> {
 }
 
 fn layout(version: u64, serving: u16, spanning: u16) -> Layout {
-    Layout { version, serving, spanning, after: 5, spread: Spread::of_birth(2) }
+    Layout { version, serving, spanning, after: 5, spread: Spread::at_bootstrap(2) }
 }
 
 fn lays_out(layout: Layout) -> Entry {
@@ -135,7 +135,7 @@ fn a_layout_follows_the_one_before() {
     let mut machine = begun(0);
     for wrong in [layout(2, 1, 2), layout(1, 0, 2), layout(1, 2, 1), layout(1, 3, 3), layout(0, 1, 1)] {
         assert_eq!(apply(&mut machine, &lays_out(wrong)), []);
-        assert_eq!(*machine.layout(), Layout::of_birth(2, 2));
+        assert_eq!(*machine.layout(), Layout::at_bootstrap(2, 2));
     }
     let told = apply(&mut machine, &lays_out(layout(1, 1, 2)));
     assert_eq!(*machine.layout(), layout(1, 1, 2));

@@ -211,7 +211,7 @@ fn only_the_next_batch_of_the_leader_and_the_sequencer_in_force_counts() {
     assert_eq!(apply(&mut machine, Entry::Batch(of(1, 1))).len(), 3);
     assert_eq!(apply(&mut machine, Entry::Batch(of(1, 1))), [], "proposed again");
     let view = machine.view().clone();
-    let (stamp, claim, layout) = (Stamp(30), claim(6), Some(Layout::of_birth(2, 2)));
+    let (stamp, claim, layout) = (Stamp(30), claim(6), Some(Layout::at_bootstrap(2, 2)));
     let sealed = DidSeal { epoch: 1, index: 1, sequencer: 6, view, stamp, claim, layout, handed: None };
     assert_eq!(apply(&mut machine, seal(6)), [to_proxy(sealed.clone())]);
     assert_eq!(apply(&mut machine, Entry::Batch(of(2, 2))), [], "void after the seal");

@@ -43,7 +43,7 @@ fn topology() -> Arc<Topology> {
     Arc::new(Topology {
         version: 0,
         groups: (0..2).map(|group| ProxyGroup { proxies: on_all(&|host| proxy(host, group)) }).collect(),
-        layout: Layout::of_birth(2, 2),
+        layout: Layout::at_bootstrap(2, 2),
         sequencers: on_all(&sequencer),
         shards: (0..2).map(|space| on_all(&|host| server(host, space))).collect(),
     })

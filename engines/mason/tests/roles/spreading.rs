@@ -26,7 +26,7 @@ fn spread() -> Spread {
 }
 
 fn layout() -> Layout {
-    Layout { version: 4, spread: spread(), ..Layout::of_birth(2, 2) }
+    Layout { version: 4, spread: spread(), ..Layout::at_bootstrap(2, 2) }
 }
 
 /// Two shards are in use, and there is room for three.

@@ -132,7 +132,7 @@ fn an_acceptor_stands_by_the_leader_it_hears() {
 
 // A machine that joins knows members and perhaps not the leader; whoever keeps its asking to itself keeps it out for ever.
 #[test]
-fn a_newcomer_is_handed_on_to_the_leader() {
+fn a_learner_is_handed_on_to_the_leader() {
     let comer = node(7, ACCEPTOR);
     let mut follower = Table::new(Leader::new(Parameters::default(), configurations(1)), node(2, LEADER));
     let ask = || leader::Enlist { incarnation: 5, acceptor: None };

@@ -130,7 +130,7 @@ impl Gateway {
             read.leave(&mut connection.account, &mut self.pool);
             choice::choose_anew(&placement, spread, read);
         }
-        // What a newcomer claims to have seen may not exist.
+        // What a learner claims to have seen may not exist.
         let floor = if matches!(read.purpose, Purpose::Greeting { .. }) { 0 } else { floor };
         let (watch, blocks) = (read.leaves(), read.blocks());
         connection.reads_under_way += usize::from(!std::mem::replace(&mut read.counted, true));

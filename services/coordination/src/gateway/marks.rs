@@ -63,7 +63,7 @@ mod tests {
     // A node's events come from the shard that has it: while it is on its way, from either of two.
     #[test]
     fn all_shards_count_while_some_have_to_hand_over() {
-        let mut marks = Marks::new(4, Spread::of_birth(2));
+        let mut marks = Marks::new(4, Spread::at_bootstrap(2));
         (0..2).for_each(|space| marks.advance(Space(space), 10));
         assert_eq!((marks.is_mixed(), marks.least()), (false, 10), "what is not in use does not count");
         let spread = Spread { version: 3, shards: 3, before: 2 };

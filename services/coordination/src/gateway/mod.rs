@@ -159,7 +159,10 @@ impl Gateway {
             quotas: Quotas::default(),
             watchers: Watchers::default(),
             useless: Useless::default(),
-            marks: Marks::new(settings.routes.shards.len(), Spread::of_birth(settings.placement.shards())),
+            marks: Marks::new(
+                settings.routes.shards.len(),
+                Spread::at_bootstrap(settings.placement.shards()),
+            ),
             highest: 0,
             layout: settings.layout.clone(),
             next_home: 0,

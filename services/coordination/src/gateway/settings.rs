@@ -32,7 +32,7 @@ pub struct Settings {
     pub routes: Routes,
     /// Which shard a path lives in.
     pub placement: Placement,
-    /// How many groups were in use at the birth.
+    /// How many groups were in use at the bootstrap.
     pub layout: Layout,
     /// What reads promise.
     pub consistency: Consistency,
@@ -78,7 +78,7 @@ impl Settings {
     /// With ZooKeeper's defaults, and every four-letter word that only reads.
     pub fn new(routes: Routes, placement: Placement) -> Self {
         Self {
-            layout: Layout::of_birth(routes.proxies.len() as u16, placement.shards()),
+            layout: Layout::at_bootstrap(routes.proxies.len() as u16, placement.shards()),
             routes,
             placement,
             consistency: Consistency::Linearizable,

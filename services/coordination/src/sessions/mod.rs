@@ -71,7 +71,7 @@ pub struct Sessions {
     deadlines: Deadlines,
     /// How many were ever opened.
     opened: u64,
-    /// How many groups there are, since that is not as at the birth.
+    /// How many groups there are, since that is not as at the bootstrap.
     layout: Option<Layout>,
     /// Some group has yet to hand over sessions.
     awaits: bool,

@@ -173,7 +173,7 @@ impl Cluster {
             deaf: false,
             pending: VecDeque::new(),
             placement,
-            layout: Layout::of_birth(shape.groups, shape.shards),
+            layout: Layout::at_bootstrap(shape.groups, shape.shards),
             deaf_group: None,
             pages: Vec::new(),
             holds_follow_ups: false,

@@ -24,7 +24,7 @@ impl Shards {
         Self {
             shards: placement.spaces().map(|space| Znodes::new(space, placement, 9)).collect(),
             numbers: vec![0; usize::from(placement.shards())],
-            spread: Spread::of_birth(placement.shards()),
+            spread: Spread::at_bootstrap(placement.shards()),
             stub: Sessions::new(Group(0), settings),
             placement,
         }

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 kernel::record! {
-    /// Since the layout is not the birth's any more.
+    /// Since the layout is not the bootstrap's any more.
     pub(super) struct Arrangement {
         layout: Layout,
         /// The version that the log had when it was sealed last.
@@ -45,10 +45,10 @@ fn givers(before: &Layout, after: &Layout, to: Group, groups: u16) -> Vec<Group>
 impl<S: Stub> ProxyMachine<S> {
     /// How many groups are in use.
     pub fn layout(&self) -> &Layout {
-        self.state.arrangement.as_ref().map_or(&self.birth, |arrangement| &arrangement.layout)
+        self.state.arrangement.as_ref().map_or(&self.bootstrap, |arrangement| &arrangement.layout)
     }
 
-    /// The spread whose hand-over the log has; none if it is the birth's still.
+    /// The spread whose hand-over the log has; none if it is the bootstrap's still.
     pub(super) fn handed(&self) -> Option<&Spread> {
         self.state.arrangement.as_ref().and_then(|arrangement| arrangement.handed.as_ref())
     }

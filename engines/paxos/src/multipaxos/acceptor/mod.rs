@@ -1,9 +1,9 @@
 //! The acceptor: promises, votes, and tells how far it has voted.
 //!
-//! `birth` decides who may vote at all, `record` is what must not be forgotten, `resume` gives a replica that starts what it had
+//! `bootstrap` decides who may vote at all, `record` is what must not be forgotten, `resume` gives a replica that starts what it had
 //! executed.
 
-mod birth;
+mod bootstrap;
 mod record;
 mod resume;
 
@@ -132,7 +132,7 @@ pub struct Acceptor {
     configurations: Configurations,
     /// The replica on this host, which takes values from here instead of a second time from the network.
     replica: Option<NodeId>,
-    /// True on a machine that joins a living cluster: it takes no part in a birth.
+    /// True on a machine that joins a living cluster: it takes no part in a bootstrap.
     joins: bool,
     summary: Option<Summary>,
     refused: bool,

@@ -14,7 +14,7 @@ pub enum AcceptorRecord {
     },
     /// It may vote: the cluster was born with these acceptors, or it was made a member later (then the row is empty).
     Active {
-        /// The acceptors at the cluster's birth.
+        /// The acceptors at the cluster's bootstrap.
         members: Vec<(NodeId, u64)>,
     },
     /// It promised a ballot.
@@ -54,7 +54,7 @@ kernel::record! {
         incarnation: u64,
         /// It may vote.
         active: bool,
-        /// The acceptors at the cluster's birth, if it was there.
+        /// The acceptors at the cluster's bootstrap, if it was there.
         members: Vec<(NodeId, u64)>,
         /// The highest ballot promised.
         promised: Ballot,

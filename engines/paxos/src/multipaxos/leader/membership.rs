@@ -12,7 +12,7 @@ use parts::{Ballot, Slot};
 use std::collections::BTreeMap;
 
 /// Acceptors that may ask to be counted.
-const NEWCOMERS_MAX: usize = 1024;
+const LEARNERS_MAX: usize = 1024;
 
 /// Putting one configuration in force.
 #[derive(Clone, Debug)]
@@ -71,9 +71,9 @@ impl Leader {
         let stays: Vec<NodeId> = configuration.acceptors.nodes().collect();
         configuration.joined.retain(|(node, _)| stays.contains(node));
         for comer in configuration.acceptors.nodes().filter(|node| !members.contains(node)) {
-            // A newcomer that nobody has heard from would count for a quorum and could not vote.
-            let Some(&incarnation) = self.newcomers.get(&comer) else {
-                return cx.mark("leader.waited_for_a_newcomer");
+            // A learner that nobody has heard from would count for a quorum and could not vote.
+            let Some(&incarnation) = self.learners.get(&comer) else {
+                return cx.mark("leader.waited_for_a_learner");
             };
             configuration.joined.push((comer, incarnation));
         }
@@ -138,8 +138,8 @@ impl Leader {
     pub(super) fn on_enlist(&mut self, from: NodeId, message: Enlist, cx: &mut Cx<'_, Self>) {
         let Enlist { incarnation, acceptor } = message;
         let comer = acceptor.unwrap_or(from);
-        if self.newcomers.len() < NEWCOMERS_MAX || self.newcomers.contains_key(&comer) {
-            self.newcomers.insert(comer, incarnation);
+        if self.learners.len() < LEARNERS_MAX || self.learners.contains_key(&comer) {
+            self.learners.insert(comer, incarnation);
         }
         if self.configurations.counts(comer).is_some() {
             cx.send(comer, acceptor::Known { configurations: self.configurations.clone() });
@@ -147,7 +147,7 @@ impl Leader {
         // Once: two that take each other for the leader must not pass it to and fro.
         if let Some(ballot) = self.leader().filter(|ballot| acceptor.is_none() && ballot.leader != cx.node())
         {
-            cx.mark("leader.handed_a_newcomer_on");
+            cx.mark("leader.handed_a_learner_on");
             cx.send(ballot.leader, Enlist { incarnation, acceptor: Some(comer) });
         }
     }

@@ -183,7 +183,7 @@ pub struct Leader {
     /// When replicas and proxy leaders were heard last.
     alive_at: Map<NodeId, Instant>,
     /// Acceptors that asked to be counted, with their incarnations.
-    newcomers: Map<NodeId, u64>,
+    learners: Map<NodeId, u64>,
     inquiries: u64,
     /// Everything below is executed somewhere, and the configurations up to there are known.
     known: Slot,
@@ -203,7 +203,7 @@ impl Leader {
             patience: election::Patience::new(),
             snapshots: Map::default(),
             alive_at: Map::default(),
-            newcomers: Map::default(),
+            learners: Map::default(),
             inquiries: 0,
             known: Slot(0),
         }

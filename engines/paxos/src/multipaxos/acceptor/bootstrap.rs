@@ -8,9 +8,9 @@ use std::time::Duration;
 
 const ENLIST_EVERY: Duration = Duration::from_millis(50);
 
-/// At a cluster's birth every acceptor of the first configuration is blank; each becomes active when it has heard all the
+/// At a cluster's bootstrap every acceptor of the first configuration is blank; each becomes active when it has heard all the
 /// others, and remembers with which incarnations. One that is blank later was there and has lost its votes: the others
-/// tell it so. A newcomer is counted, by its incarnation, in the configuration that makes it a member.
+/// tell it so. A learner is counted, by its incarnation, in the configuration that makes it a member.
 impl Acceptor {
     pub(super) fn enlist(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(summary) = &self.summary else { return };
@@ -56,7 +56,7 @@ impl Acceptor {
     pub(super) fn on_blank(&mut self, from: NodeId, message: Blank, cx: &mut Cx<'_, Self>) {
         let Some(summary) = &self.summary else { return };
         if summary.active {
-            // Only durable memories are shared: a birth that is forgotten again was none.
+            // Only durable memories are shared: a bootstrap that is forgotten again was none.
             return cx.send_durable(from, Born { members: summary.members.clone() });
         }
         if self.configurations.latest().acceptors.nodes().any(|acceptor| acceptor == from) {
