@@ -14,10 +14,10 @@ const ROOM_FOR_PROXIES: u16 = 8;
 /// The same of shards: those that are not in use have nothing.
 const ROOM_FOR_SHARDS: u16 = 16;
 
-/// A shard's server writes a snapshot when it has executed this many bytes of operations, or a quarter of what its last one held. Until
+/// A shard's server writes a snapshot when it has executed this many bytes of operations, or half of what its last one held. Until
 /// then every host keeps them in memory, and executes them again after a restart.
 const SNAPSHOT_EVERY_BYTES: u64 = 4 << 20;
-const SNAPSHOTS_PER_SIZE: u64 = 4;
+const SNAPSHOTS_PER_SIZE: u64 = 2;
 
 /// Which role of which host is where.
 pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment {
