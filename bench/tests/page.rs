@@ -4,7 +4,8 @@ use bench::figures::{self, PLANS, Sections, Watch};
 use bench::plan::questions;
 
 const PAGE: &str = "../docs/figures.md";
-/// Each is run again in every test run; the others by `cargo test -p bench --release --test page -- --ignored`.
+/// Each is run again in every test run. `ordinate figures run all --markdown docs/figures.md` writes the whole page again, and changes
+/// nothing while it is true.
 const QUICK: [&str; 3] = ["mason-6", "compartmentalization-29", "compartmentalization-31"];
 
 const WATCH: Watch<'_> = Watch { progress: &|_, _| {}, threads: 2 };
@@ -36,13 +37,6 @@ fn compare(wanted: impl Fn(&str) -> bool) {
 #[test]
 fn the_page_is_what_its_quick_figures_give() {
     compare(|name| QUICK.contains(&name));
-}
-
-// The same of the figures that take long.
-#[test]
-#[ignore = "two minutes of processor time in a release build"]
-fn the_page_is_what_all_figures_give() {
-    compare(|_| true);
 }
 
 // A plan for another machine, or of another program, sends people shopping.

@@ -31,7 +31,7 @@ pub use embed::{Embedded, Embeds};
 pub use frame::{Envelope, FRAME_HEADER_BYTES, FrameError, FrameReader, FrameWriter};
 pub use id::{ClusterName, HostId, NodeId, Place, RequestId};
 pub use machine::{Capture, SnapshotStep, StateMachine};
-pub use planted::{MARKER as PLANTED_MARKER, PlantedBug};
+pub use planted::PlantedBug;
 pub use rng::Rng;
 pub use role::{Family, Node, Position, Role, TimerIndex, TimerKey};
 pub use time::{Instant, Wall};

@@ -42,7 +42,7 @@ macro_rules! sum {
 ///
 /// A `role` is sent what its [`crate::Role::In`] can be made of (`TryFrom` of the family's message), and is followed by its name.
 ///
-/// ```ignore
+/// ```text
 /// kernel::nodes! {
 ///     /// What a host of the test runs.
 ///     pub enum Seat of Mason {

@@ -13,10 +13,10 @@ pub struct PlantedBug {
 }
 
 /// Every name of a planted bug begins with these words, so that a binary can be searched for them.
-pub const MARKER: &str = "planted bug ";
+const MARKER: &str = "planted bug ";
 
 impl PlantedBug {
-    /// For [`planted_bugs!`](crate::planted_bugs) alone: `marked_name` begins with [`MARKER`].
+    /// For [`planted_bugs!`](crate::planted_bugs) alone: `marked_name` begins with "planted bug ".
     pub const fn new(id: &'static str, marked_name: &'static str) -> Self {
         Self { id, marked_name }
     }
@@ -26,15 +26,6 @@ impl PlantedBug {
         self.marked_name.strip_prefix(MARKER).unwrap_or(self.marked_name)
     }
 }
-
-/// Two bugs are the same if they have one id: the lists are static, and ids are checked to be unique.
-impl PartialEq for PlantedBug {
-    fn eq(&self, other: &Self) -> bool {
-        self.id == other.id
-    }
-}
-
-impl Eq for PlantedBug {}
 
 /// Lists a crate's planted bugs: what is wrong, in a name, and the id of the reliability table.
 ///

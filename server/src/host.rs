@@ -36,7 +36,7 @@ const MESSAGE_VERSION: u32 = 2;
 const MESSAGE_VERSION_MIN: u32 = 2;
 
 /// Hosts that wait to be made members.
-const LEARNERS_MAX: usize = 16;
+const JOINING_MAX: usize = 16;
 
 /// The sockets of a host, bound before it starts so that an occupied port is known at once.
 pub struct Sockets {
@@ -77,7 +77,7 @@ pub fn start(
     descriptors: Descriptors,
 ) -> Result<Host<Node>, StartError> {
     let peers = file.hosts.iter().filter(|host| host.name != name);
-    // The cluster file of a host that joined stays hearsay for the life of its data, whoever starts it how.
+    // The cluster file of a host that joined stays unconfirmed for as long as its data live, however it is started.
     let remembered = match file.durability {
         Durability::Memory => false,
         Durability::MajorityFsync => {
@@ -111,7 +111,7 @@ pub fn start(
         storage,
         joins,
         agreement: file.agreement(),
-        learners_max: LEARNERS_MAX,
+        joining_max: JOINING_MAX,
         tls: tls.as_ref().map(PeerTls::load).transpose()?,
         events,
         message_version: MESSAGE_VERSION,
@@ -243,7 +243,7 @@ fn kv_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, KvMember
     let host = HostId::named(name);
     let first = file.placement.configuration();
     let known = if joins {
-        Configurations::hearsay(first.clone())
+        Configurations::unconfirmed(first.clone())
     } else {
         Configurations::starting_with(first.clone())
     };

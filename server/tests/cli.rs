@@ -216,7 +216,7 @@ fn wrong_cluster_files_are_explained() {
     );
 }
 
-// The file that learners start from must pass the check, and what a key is worth must be told with its origin.
+// The file that new users start from must pass the check, and what a key is worth must be told with its origin.
 #[test]
 fn the_example_is_checked_and_explained() {
     let folder = Folder::new("example");

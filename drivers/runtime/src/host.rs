@@ -72,7 +72,7 @@ pub struct HostConfig {
     pub admission: Option<Admission>,
     /// Hosts of the cluster that are no peers yet and are heard all the same, so that they can ask to be made members;
     /// nothing can be sent to them before they are peers. Zero: none.
-    pub learners_max: usize,
+    pub joining_max: usize,
     /// TLS between hosts.
     pub tls: Option<PeerTls>,
     /// The highest version of the messages that this build understands.
@@ -111,7 +111,7 @@ impl HostConfig {
             forget: Vec::new(),
             clock: ClockSource::Fixed { epsilon: Duration::from_millis(10) },
             admission: None,
-            learners_max: 0,
+            joining_max: 0,
             tls: None,
             message_version: 1,
             message_version_min: 1,

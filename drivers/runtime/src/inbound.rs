@@ -44,7 +44,7 @@ struct Inbound {
     /// Who it is, once that is known.
     host: Option<HostId>,
     /// It was no peer when it called.
-    learner: bool,
+    joining: bool,
     deadline: Instant,
     listed: bool,
 }
@@ -57,7 +57,7 @@ pub(crate) struct Inbounds {
     /// What we would say ourselves.
     me: Hello,
     admission: Admission,
-    learners_max: usize,
+    joining_max: usize,
     first_seen: BTreeMap<HostId, Incarnation>,
     table: Vec<Option<Inbound>>,
     readable: VecDeque<usize>,
@@ -88,7 +88,7 @@ impl Inbounds {
         me: Hello,
         tls: Option<PeerTls>,
         admission: Admission,
-        learners_max: usize,
+        joining_max: usize,
         marks: Marks,
         frame_body_max: usize,
         token_base: usize,
@@ -99,7 +99,7 @@ impl Inbounds {
             tls,
             me,
             admission,
-            learners_max,
+            joining_max,
             first_seen: BTreeMap::new(),
             table: Vec::new(),
             readable: VecDeque::new(),
@@ -153,7 +153,7 @@ impl Inbounds {
                 socket,
                 input: BytesMut::new(),
                 host: None,
-                learner: false,
+                joining: false,
                 deadline: outside.now + GREET_WITHIN,
                 listed: true,
             };
@@ -272,7 +272,7 @@ impl Inbounds {
         // A greeting fits in any socket's empty buffer; if it does not leave, the caller's time-out ends the matter.
         let _ = inbound.socket.write(&framed(&reply));
         inbound.host = Some(host);
-        inbound.learner = !known;
+        inbound.joining = !known;
         verdict
     }
 
@@ -289,8 +289,8 @@ impl Inbounds {
             return Err(format!("this is host {}, not {}", me.from, hello.to));
         }
         me.check_agreement(hello)?;
-        let others = |inbound: &&Inbound| inbound.learner && inbound.host != Some(HostId::named(&hello.from));
-        if !known && self.table.iter().flatten().filter(others).count() >= self.learners_max {
+        let others = |inbound: &&Inbound| inbound.joining && inbound.host != Some(HostId::named(&hello.from));
+        if !known && self.table.iter().flatten().filter(others).count() >= self.joining_max {
             return Err(format!("cluster {} has no host {}", me.cluster, hello.from));
         }
         self.admit(&hello.from, hello.incarnation)

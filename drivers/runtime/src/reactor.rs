@@ -171,7 +171,7 @@ impl<N: Node + 'static> Reactor<N> {
             hello,
             config.tls,
             admission,
-            config.learners_max,
+            config.joining_max,
             marks,
             config.frame_body_max,
             INBOUNDS,

@@ -60,7 +60,7 @@ pub(crate) struct Host<N: Node> {
     /// The seats that were called since their last burst end.
     pub(crate) touched: Vec<u8>,
     /// The seats that were called since the scenario looked at them.
-    pub(crate) stirred: Vec<u8>,
+    pub(crate) called: Vec<u8>,
     inbox: VecDeque<Input<N::Family>>,
     pub(crate) local: VecDeque<(NodeId, NodeId, <N::Family as Family>::Message)>,
     pub(crate) held: VecDeque<Held<<N::Family as Family>::Message>>,
@@ -98,7 +98,7 @@ impl<N: Node> Host<N> {
             seats: Vec::new(),
             order: Vec::new(),
             touched: Vec::new(),
-            stirred: Vec::new(),
+            called: Vec::new(),
             inbox: VecDeque::new(),
             local: VecDeque::new(),
             held: VecDeque::new(),
@@ -130,14 +130,14 @@ impl<N: Node> Host<N> {
     }
 
     /// Those that were called since the scenario looked at them.
-    pub(crate) fn stirred_nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
-        self.stirred.iter().map(|&seat| &self.seats[usize::from(seat)]).map(|seat| (seat.id, &seat.node))
+    pub(crate) fn called_nodes(&self) -> impl Iterator<Item = (NodeId, &N)> {
+        self.called.iter().map(|&seat| &self.seats[usize::from(seat)]).map(|seat| (seat.id, &seat.node))
     }
 
     /// The scenario has looked.
     pub(crate) fn was_looked_at(&mut self) {
-        for seat in self.stirred.drain(..) {
-            self.seats[usize::from(seat)].stirred = false;
+        for seat in self.called.drain(..) {
+            self.seats[usize::from(seat)].called = false;
         }
     }
 
@@ -187,7 +187,7 @@ impl<N: Node> Host<N> {
                 timers: Vec::new(),
                 appended_end: 0,
                 touched: false,
-                stirred: false,
+                called: false,
             });
         }
         self.order = self.seats.iter().map(|seat| seat.id).zip(0..).collect();
@@ -211,7 +211,7 @@ impl<N: Node> Host<N> {
         self.seats.clear();
         self.order.clear();
         self.touched.clear();
-        self.stirred.clear();
+        self.called.clear();
         self.inbox.clear();
         self.local.clear();
         self.held.clear();

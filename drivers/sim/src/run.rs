@@ -356,7 +356,7 @@ impl<S: Scenario> Run<S> {
             self.out.responses = responses;
         }
         let id = self.hosts[usize::from(host)].id;
-        self.hosts[usize::from(host)].stirred.sort_unstable();
+        self.hosts[usize::from(host)].called.sort_unstable();
         scenario
             .after_burst(id, &Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now });
         self.hosts[usize::from(host)].was_looked_at();

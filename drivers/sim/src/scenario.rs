@@ -311,9 +311,9 @@ impl<'a, N: Node> Cluster<'a, N> {
     }
 
     /// In [`Scenario::after_burst`]: the nodes of that host that were called since. All others are as they were.
-    pub fn stirred_nodes_of(&self, host: HostId) -> impl Iterator<Item = (NodeId, &'a N)> + use<'a, N> {
+    pub fn called_nodes_of(&self, host: HostId) -> impl Iterator<Item = (NodeId, &'a N)> + use<'a, N> {
         let of_host = self.hosts.iter().filter(move |candidate| candidate.id == host);
-        of_host.flat_map(Host::stirred_nodes)
+        of_host.flat_map(Host::called_nodes)
     }
 
     /// One node; `None` if it is not alive.

@@ -48,7 +48,7 @@ pub(crate) struct Seat<N: Node> {
     /// Called since its last burst end.
     pub(crate) touched: bool,
     /// Called since the scenario looked at it.
-    pub(crate) stirred: bool,
+    pub(crate) called: bool,
 }
 
 impl<N: Node> Host<N> {
@@ -61,12 +61,12 @@ impl<N: Node> Host<N> {
     ) {
         let now = self.clock.monotonic(out.now);
         let wall = self.clock.wall(out.now);
-        let Seat { id, node, effects, rng, touched, stirred, .. } = &mut self.seats[seat];
+        let Seat { id, node, effects, rng, touched, called, .. } = &mut self.seats[seat];
         if !std::mem::replace(touched, true) {
             self.touched.push(seat as u8);
         }
-        if !std::mem::replace(stirred, true) {
-            self.stirred.push(seat as u8);
+        if !std::mem::replace(called, true) {
+            self.called.push(seat as u8);
         }
         let disk_full = out.now < self.disk_full_until;
         call(node, Situation { node: *id, now, wall, rng, disk_full }, effects);

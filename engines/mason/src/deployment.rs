@@ -236,7 +236,7 @@ impl Deployment {
             .expect("hosts have different names, and there are at most 64")
     }
 
-    /// The same for a host that joins the running deployment: the hosts that it knows are hearsay, good for finding others.
+    /// The same for a host that joins the running deployment: the hosts that it knows are unconfirmed, good for finding others.
     #[must_use]
     pub fn joining(&self, known: Vec<HostEntry>) -> Self {
         let members = Members { version: 0, hosts: known };
@@ -287,8 +287,11 @@ impl Deployment {
         nodes: &mut Vec<(Place, Member<T, S, G>)>,
     ) {
         let first = self.configuration(group);
-        let known =
-            if self.joins { Configurations::hearsay(first) } else { Configurations::starting_with(first) };
+        let known = if self.joins {
+            Configurations::unconfirmed(first)
+        } else {
+            Configurations::starting_with(first)
+        };
         let new_acceptor = if self.joins { acceptor::Acceptor::joining } else { acceptor::Acceptor::new };
         let new_replica = if self.joins { replica::Replica::joining } else { replica::Replica::new };
         let node = |part| NodeId::new(host, place(self.first, group, part));

@@ -121,19 +121,19 @@ impl Configuration {
 pub struct Configurations {
     all: Arc<Vec<Configuration>>,
     /// Told by the cluster file of a machine that joins. Never sent.
-    hearsay: bool,
+    unconfirmed: bool,
 }
 
 impl Configurations {
     /// Only the first: what every machine of the cluster's bootstrap starts with.
     pub fn starting_with(first: Configuration) -> Self {
-        Self { all: Arc::new(vec![first]), hearsay: false }
+        Self { all: Arc::new(vec![first]), unconfirmed: false }
     }
 
     /// What a machine that joins starts with: its cluster file lists the machine itself, perhaps others that are no
     /// members yet, and nothing of what happened since the bootstrap.
-    pub fn hearsay(file: Configuration) -> Self {
-        Self { hearsay: true, ..Self::starting_with(file) }
+    pub fn unconfirmed(file: Configuration) -> Self {
+        Self { unconfirmed: true, ..Self::starting_with(file) }
     }
 
     /// Oldest first.
@@ -146,9 +146,9 @@ impl Configurations {
         self.all.iter().rev().find(|configuration| configuration.first_slot <= slot).unwrap_or(&self.all[0])
     }
 
-    /// The one with `version`; hearsay has none that could be relied on.
+    /// The one with `version`; unconfirmed ones have none that could be relied on.
     pub fn with_version(&self, version: u64) -> Option<&Configuration> {
-        self.all.iter().find(|known| known.version == version && !self.are_hearsay())
+        self.all.iter().find(|known| known.version == version && !self.are_unconfirmed())
     }
 
     /// The newest.
@@ -196,13 +196,13 @@ impl Configurations {
 
     /// True on a machine that joins and knows no more than its cluster file, which is good for finding others and for
     /// nothing else.
-    pub fn are_hearsay(&self) -> bool {
-        self.hearsay && !planted!(joining_replica_trusts_cluster_file)
+    pub fn are_unconfirmed(&self) -> bool {
+        self.unconfirmed && !planted!(joining_replica_trusts_cluster_file)
     }
 
-    /// Takes over `other` if it knows of a later version, or if all we know is hearsay.
+    /// Takes over `other` if it knows of a later version, or if all we know is unconfirmed.
     pub fn adopt(&mut self, other: &Configurations) -> bool {
-        if self.are_hearsay() && !other.are_hearsay() {
+        if self.are_unconfirmed() && !other.are_unconfirmed() {
             *self = other.clone();
             return true;
         }
@@ -241,7 +241,7 @@ impl Decode for Configurations {
         if all.is_empty() || !increasing || !all.iter().all(Configuration::is_complete) {
             return Err(DecodeError::Invalid("configurations"));
         }
-        Ok(Self { all: Arc::new(all), hearsay: false })
+        Ok(Self { all: Arc::new(all), unconfirmed: false })
     }
 }
 

@@ -112,7 +112,7 @@ impl MasonAudit {
         S: Shard,
         G: GatewayRole,
     {
-        self.check(|| cluster.stirred_nodes_of(host));
+        self.check(|| cluster.called_nodes_of(host));
     }
 
     /// The same of these, which are all of one host.

@@ -65,9 +65,9 @@ impl Living {
     pub(super) fn check_host(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) {
         let now = cluster.now();
         let known =
-            rest::replicas(cluster.stirred_nodes_of(host)).map(|(_, machine)| machine.layout().version);
+            rest::replicas(cluster.called_nodes_of(host)).map(|(_, machine)| machine.layout().version);
         self.layout = known.fold(self.layout, u64::max);
-        for (node, machine) in rest::replicas(cluster.stirred_nodes_of(host)) {
+        for (node, machine) in rest::replicas(cluster.called_nodes_of(host)) {
             let (group, time) = (machine.group(), machine.now().0);
             let begun = (time, machine.leader_epoch());
             let before = self.times.insert(node, begun);

@@ -43,10 +43,10 @@ impl Servers {
         sessions: impl Iterator<Item = u64>,
         cluster: &Cluster<'_, Seat>,
     ) {
-        let known = replicas(cluster.stirred_nodes_of(host)).map(|(_, machine)| machine.layout().version);
+        let known = replicas(cluster.called_nodes_of(host)).map(|(_, machine)| machine.layout().version);
         self.layout = known.fold(self.layout, u64::max);
         for session in sessions {
-            for (node, machine) in replicas(cluster.stirred_nodes_of(host)) {
+            for (node, machine) in replicas(cluster.called_nodes_of(host)) {
                 let stub = machine.stub();
                 if stub.contains(SessionId(session)) {
                     self.held.insert((node, session));
@@ -64,7 +64,7 @@ impl Servers {
     /// Returns whether a server has skipped something.
     pub(super) fn check_host(&mut self, host: HostId, cluster: &Cluster<'_, Seat>) -> bool {
         let mut skipped = false;
-        for (id, node) in cluster.stirred_nodes_of(host) {
+        for (id, node) in cluster.called_nodes_of(host) {
             let Seat::Member(member) = node else { continue };
             let Member::Shard(server) = &**member else { continue };
             let (next, skips) = (server.next(), server.skips());
@@ -86,7 +86,7 @@ pub(super) fn members_of<'a>(
     cluster: &Cluster<'a, Seat>,
 ) -> impl Iterator<Item = (NodeId, &'a Member<coordination::Sessions, coordination::Znodes, coordination::Gateway>)>
 {
-    cluster.stirred_nodes_of(host).filter_map(|(id, node)| match node {
+    cluster.called_nodes_of(host).filter_map(|(id, node)| match node {
         Seat::Member(member) => Some((id, &**member)),
         Seat::Socket(_) => None,
     })
@@ -95,7 +95,7 @@ pub(super) fn members_of<'a>(
 /// A gateway has shards make no more answers for a user than there is room for: one of any size, or several that are small
 /// together.
 pub(super) fn check_answers(host: HostId, replies: &ReplyBounds, cluster: &Cluster<'_, Seat>) {
-    for (id, node) in cluster.stirred_nodes_of(host) {
+    for (id, node) in cluster.called_nodes_of(host) {
         let Seat::Member(member) = node else { continue };
         let Member::Gateway(gateway) = &**member else { continue };
         let bound = replies.free_bytes.max(replies.bytes_max / 64);

@@ -170,7 +170,7 @@ impl CorfuScenario {
     }
 
     fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
-        for (id, node) in cluster.stirred_nodes_of(host) {
+        for (id, node) in cluster.called_nodes_of(host) {
             match node {
                 Node::Auxiliary(auxiliary) => {
                     let installed = auxiliary.installed();

@@ -26,7 +26,7 @@ impl Invariants {
         S: Shard,
         G: GatewayRole,
     {
-        for (id, node) in cluster.stirred_nodes_of(host) {
+        for (id, node) in cluster.called_nodes_of(host) {
             let Member::Shard(server) = node else { continue };
             let next = server.next();
             if self.checked.get(&id) == Some(&next) {
@@ -39,7 +39,7 @@ impl Invariants {
             invariant!(PREFIX, known == digest, "{id} differs from another server below number {next}");
         }
         self.check_order(host, cluster);
-        let active = cluster.stirred_nodes_of(host).find_map(|(_, node)| match node {
+        let active = cluster.called_nodes_of(host).find_map(|(_, node)| match node {
             Member::Sequencer(sequencer) => Some(sequencer.active_epoch()),
             _ => None,
         });
@@ -58,7 +58,7 @@ impl Invariants {
         S: Shard,
         G: GatewayRole,
     {
-        for (id, node) in cluster.stirred_nodes_of(host) {
+        for (id, node) in cluster.called_nodes_of(host) {
             let Member::Shard(server) = node else { continue };
             let mut before = Stamp(0);
             for (number, delivered) in server.waiting().filter(|(_, entry)| entry.work.operation().is_some())

@@ -252,7 +252,7 @@ impl Layout {
         // A machine that joins is given an up-to-date cluster file.
         let file = if self.spares.contains(&host) { joined_by } else { &self.first };
         let spare = self.spares.contains(&host);
-        let known = if spare { Configurations::hearsay } else { Configurations::starting_with };
+        let known = if spare { Configurations::unconfirmed } else { Configurations::starting_with };
         let known = known(file.clone());
         let plays = |nodes: &[NodeId]| spare || nodes.iter().any(|node| node.host() == host);
         let acceptors: Vec<NodeId> = self.first.acceptors.nodes().collect();

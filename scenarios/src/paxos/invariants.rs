@@ -53,7 +53,7 @@ impl Invariants {
     }
 
     pub(super) fn check_host(&mut self, host: HostId, cluster: &Cluster<'_, Node>, parameters: &Parameters) {
-        for (id, node) in cluster.stirred_nodes_of(host) {
+        for (id, node) in cluster.called_nodes_of(host) {
             match node {
                 Member::Replica(replica) => self.check_replica(id, replica, parameters),
                 Member::Batcher(batcher) => kernel::invariant!(

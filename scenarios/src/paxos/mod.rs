@@ -415,7 +415,7 @@ impl Scenario for PaxosScenario {
     }
 
     fn after_burst(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
-        cluster.stirred_nodes_of(host).for_each(|(id, member)| self.audit.check(id, member));
+        cluster.called_nodes_of(host).for_each(|(id, member)| self.audit.check(id, member));
         self.invariants.check_host(host, cluster, &self.parameters);
     }
 

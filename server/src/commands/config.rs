@@ -109,7 +109,7 @@ fn explain(name: Option<&str>, config: Option<PathBuf>) -> Result<(), Failure> {
 
 #[cfg(test)]
 mod tests {
-    // The file that learners start from must be one that the program accepts.
+    // The file that new users start from must be one that the program accepts.
     #[test]
     fn the_example_is_sound() {
         let overrides = crate::cluster::file::Overrides::default();

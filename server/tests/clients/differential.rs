@@ -290,7 +290,7 @@ impl Duel {
 /// A stamp, and what is told of it: kind, state, path.
 type Told = (i64, (i32, i32, String));
 
-/// Events in their order; those of one stamp, whose order ZooKeeper leaves open (it buries a session's nodes in the order of a
+/// Events in their order; those of one stamp, whose order ZooKeeper leaves open (it deletes a session's nodes in the order of a
 /// hash table, and tells what was missed list by list), in the order of their paths and each once.
 fn in_order(events: &VecDeque<Reply>) -> Vec<Told> {
     let read = |event: &Reply| -> Option<Told> {

@@ -202,7 +202,7 @@ fn hosts_of_the_coordination_service_die_and_hang() {
     });
 }
 
-// A learner that is listed and neither votes nor has what the dead one had: the next death stops the service or loses writes.
+// A joining host that is listed and neither votes nor has what the dead one had: the next death stops the service or loses writes.
 #[test]
 fn a_dead_host_is_replaced_and_another_may_die() {
     alone(async {
@@ -237,7 +237,7 @@ fn a_dead_host_is_replaced_and_another_may_die() {
             "coordination: b replaced by d, then c killed: {} writes acknowledged, gap {gap:?}",
             shared.count()
         );
-        // The learner may still be taking its snapshots when another host dies.
+        // The joining host may still be taking its snapshots when another host dies.
         assert!(gap <= HANG_GAP_MAX, "gap {gap:?}\n{}", cluster.logs());
         check(&addresses, &shared);
         // And d alone has all of it, too.

@@ -180,7 +180,7 @@ fn acknowledged_entries_stay_over_corfu_and_its_chains_heal_while_hosts_die() {
 // A host with an empty disk that is taken for what it was denies what was acknowledged, and votes again; one that is never let in
 // leaves the chains short for good.
 #[test]
-fn a_host_that_lost_its_disk_is_a_learner_over_corfu() {
+fn a_host_that_lost_its_disk_joins_again_over_corfu() {
     alone(async {
         let mut cluster = Cluster::start(3, SETTINGS, "").await;
         let load = Load::start(&cluster);

@@ -197,8 +197,8 @@ fn a_flood_of_connections_leaves_sessions_alone() {
         }
         assert!(held.len() > 2_500, "the flood is none: {}", held.len());
         drop(held);
-        let mut learner = session(addresses[0]);
-        assert!(learner.call(op::PING, &[]).is_ok_and(|reply| reply.error == 0) && cluster.is_alive(0));
+        let mut late = session(addresses[0]);
+        assert!(late.call(op::PING, &[]).is_ok_and(|reply| reply.error == 0) && cluster.is_alive(0));
         println!("a flood of connections: a bystander waited at most {:?}", bystander.longest);
     });
 }

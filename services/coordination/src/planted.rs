@@ -31,11 +31,11 @@ kernel::planted_bugs! {
     new_leader_uses_stale_session_clock = "K24",
     /// Whoever closes its session is cut off when a sign of life finds it gone.
     closing_client_cut_off = "K26",
-    /// A session's burial goes to the shards where it made its nodes, although they were handed over since.
+    /// A session's clean-up goes to the shards where it made its nodes, although they were handed over since.
     clean_up_misses_moved_nodes = "K27",
-    /// A session that is closing is not buried.
+    /// A session that is closing is not cleaned up.
     closing_session_not_cleaned_up = "K28",
-    /// A closing session leaves with its group's sessions, and is buried by nobody.
+    /// A closing session leaves with its group's sessions, and is cleaned up by nobody.
     moved_closing_session_not_cleaned_up = "K29",
     /// A gateway asks shards for answers that there is no room for.
     reads_without_room = "K30",

@@ -129,7 +129,7 @@ fn bodies(rng: &mut Rng) -> Vec<u8> {
         0 => Body::Open { origin, nonce: 1, timeout: rng.bits() as i32, address: "::1" }.written(),
         1 => Body::Attach { session, password: &request, origin, timeout: 5, address: "::1" }.written(),
         2 => Body::Touch { sessions: vec![(session, ConnectionEpoch(1)); rng.index(4)] }.written(),
-        3 => Body::Bury { session, spaces: vec![Space(rng.below(9) as u16); rng.index(4)] }.written(),
+        3 => Body::CleanUp { session, spaces: vec![Space(rng.below(9) as u16); rng.index(4)] }.written(),
         4 => Body::Reap { path: "/a" }.written(),
         5 => Body::Close { session, epoch: ConnectionEpoch(1) }.written(),
         _ => Body::Write { head, request: &request }.written(),

@@ -196,12 +196,12 @@ fn a_replica_gives_what_it_has_executed() {
     assert_eq!(did, now(node(2, REPLICA), replica::Behind { executed: Slot(3) }));
 }
 
-// By hearsay a joining replica would execute slots under a configuration that never governed them.
+// By an unconfirmed configuration a joining replica would execute slots under a configuration that never governed them.
 #[test]
 fn a_joining_replica_waits_for_a_snapshot() {
     let joining = Replica::joining(
         Parameters::default(),
-        Configurations::hearsay(configurations(1).latest().clone()),
+        Configurations::unconfirmed(configurations(1).latest().clone()),
         Counter::default(),
     );
     let mut bench = Table::new(joining, node(4, REPLICA));

@@ -116,7 +116,7 @@ impl Gateway {
         self.pool.reserve(&mut connection.account, bytes);
         self.freed |= kept > bytes;
         if whole {
-            self.stirred.insert(node);
+            self.runnable.insert(node);
         }
         for (path, kinds) in left {
             self.watchers.register(connection, &path, kinds, seq, &self.settings.placement);

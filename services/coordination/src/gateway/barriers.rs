@@ -36,7 +36,7 @@ impl Barriers {
         Self { next: 1, wanted: false, passed: 0, under_way: VecDeque::new(), waiting: BTreeMap::new() }
     }
 
-    /// The barrier that a read of now has to wait for; `node` is stirred when it has passed.
+    /// The barrier that a read of now has to wait for; `node` becomes runnable when it has passed.
     pub(crate) fn want(&mut self, node: NodeId) -> u64 {
         self.wanted = true;
         let waiting = self.waiting.entry(self.next).or_default();
@@ -46,7 +46,7 @@ impl Barriers {
         self.next
     }
 
-    /// The same where nobody is stirred.
+    /// The same where nobody becomes runnable.
     pub(crate) fn want_for_nobody(&mut self) -> u64 {
         self.wanted = true;
         self.next
@@ -112,6 +112,6 @@ impl Gateway {
         self.barriers.passed = self.barriers.passed.max(message.id);
         let later = self.barriers.waiting.split_off(&(self.barriers.passed + 1));
         let woken = std::mem::replace(&mut self.barriers.waiting, later);
-        self.stirred.extend(woken.into_values().flatten());
+        self.runnable.extend(woken.into_values().flatten());
     }
 }

@@ -169,7 +169,7 @@ impl Gateway {
         read.sent = false;
         self.pool.release(&mut connection.account, room);
         connection.next = connection.next.min(seq);
-        self.stirred.insert(node);
+        self.runnable.insert(node);
         if !left.is_empty() {
             // What the first answers left is void: the client never sees those answers.
             connection.events.retain(|_, event| event.after != seq);

@@ -24,7 +24,7 @@ impl Gateway {
             connection.push(0, 0, now, Work::Read(Box::new(read)));
             cx.mark("coordination.dumped_ephemerals");
         }
-        self.stirred.insert(node);
+        self.runnable.insert(node);
     }
 
     /// All shards have answered.
@@ -36,7 +36,7 @@ impl Gateway {
             connection.queue.clear();
             connection.stage = Stage::Closed;
         }
-        self.stirred.insert(node);
+        self.runnable.insert(node);
     }
 
     fn say_dump(&self, answers: &[PartAnswer], out: &mut String) -> std::fmt::Result {

@@ -34,7 +34,7 @@ impl Gateway {
             Some(connection) => {
                 connection.input.extend_from_slice(bytes);
                 connection.heard = true;
-                self.stirred.insert(from);
+                self.runnable.insert(from);
             }
         }
     }
@@ -80,7 +80,7 @@ impl Gateway {
             entry.work = Work::Handshake { hello };
             connection.next = connection.first;
         }
-        self.stirred.insert(node);
+        self.runnable.insert(node);
         true
     }
 
@@ -133,7 +133,7 @@ impl Gateway {
                 connect_response(0, 0, &[0; 16], knows_read_only, &mut connection.output);
             }
         }
-        self.stirred.insert(node);
+        self.runnable.insert(node);
     }
 
     /// The user says who it is. Answered at once, whatever else is under way, with zxid 0.
@@ -183,7 +183,7 @@ impl Gateway {
         if matches!(entry.work, Work::Close) {
             entry.work = Work::Done(Reply { last: true, ..Reply::new(0, 0, Bytes::new()) });
         }
-        self.stirred.insert(node);
+        self.runnable.insert(node);
         true
     }
 }

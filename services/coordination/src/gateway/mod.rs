@@ -119,7 +119,7 @@ pub struct Gateway {
     /// Connections whose group had turned them away: they try again with the next tick.
     homeless: BTreeSet<NodeId>,
     /// Connections that may have something to do at the end of the burst.
-    stirred: BTreeSet<NodeId>,
+    runnable: BTreeSet<NodeId>,
     /// Connections that wait for some shard's mark.
     blocked: BTreeSet<NodeId>,
     upkeep: Upkeep,
@@ -167,7 +167,7 @@ impl Gateway {
             layout: settings.layout.clone(),
             next_home: 0,
             homeless: BTreeSet::new(),
-            stirred: BTreeSet::new(),
+            runnable: BTreeSet::new(),
             blocked: BTreeSet::new(),
             upkeep: Upkeep::default(),
             pool: Pool::new(settings.replies),
@@ -210,7 +210,7 @@ impl Gateway {
             self.highest = self.highest.max(answer.stamp.0);
             match asker {
                 Some(Asker::Request(node, seq)) => {
-                    self.stirred.insert(node);
+                    self.runnable.insert(node);
                     self.on_answered(node, seq, answer);
                 }
                 Some(Asker::Touch(touch)) => self.on_touch_answered(touch, &answer.body, cx),
@@ -296,7 +296,7 @@ impl Gateway {
         for event in &events {
             let placement = &self.settings.placement;
             let told = self.watchers.fire(event, message.stamp.0, &mut self.connections, placement);
-            self.stirred.extend(told);
+            self.runnable.extend(told);
         }
     }
 
@@ -312,7 +312,7 @@ impl Gateway {
             self.freed = true;
         }
         for waiting in [
-            &mut self.stirred,
+            &mut self.runnable,
             &mut self.blocked,
             &mut self.homeless,
             &mut self.roomless,
@@ -335,13 +335,13 @@ impl Gateway {
         self.on_disconnected(node);
     }
 
-    /// Whatever a burst has stirred goes on its way.
+    /// What a burst has made runnable goes on its way.
     fn settle(&mut self, cx: &mut Cx<'_, Self>) {
         loop {
             if std::mem::take(&mut self.freed) {
-                self.stirred.append(&mut self.roomless);
+                self.runnable.append(&mut self.roomless);
             }
-            let Some(node) = self.next_stirred() else { break };
+            let Some(node) = self.next_runnable() else { break };
             self.parse(node, cx);
             self.dispatch(node);
             self.send_handshakes(cx);
@@ -394,7 +394,7 @@ impl Gateway {
         } else if connection.paused && few {
             connection.paused = false;
             cx.send(node, Pause { paused: false });
-            self.stirred.insert(node);
+            self.runnable.insert(node);
         }
     }
 }
@@ -479,7 +479,7 @@ impl Role for Gateway {
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
         if std::mem::take(&mut self.reads.progressed) {
-            self.stirred.append(&mut self.blocked);
+            self.runnable.append(&mut self.blocked);
         }
         self.settle(cx);
     }

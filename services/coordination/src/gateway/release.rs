@@ -61,7 +61,7 @@ impl Gateway {
                         break;
                     }
                     if self.write_reply(node, reply) {
-                        self.stirred.insert(node);
+                        self.runnable.insert(node);
                     }
                 }
             }
@@ -165,7 +165,7 @@ impl Gateway {
         }
         if !connection.queue.is_empty() || !connection.input.is_empty() {
             // What had to wait for this answer may go on its way.
-            self.stirred.insert(node);
+            self.runnable.insert(node);
         }
         if reply.last {
             connection.stage = Stage::Closed;

@@ -117,14 +117,14 @@ impl Gateway {
 
     /// Who waited for a turn has one.
     pub(crate) fn begin_turn(&mut self) {
-        self.stirred.append(&mut self.next_turn);
+        self.runnable.append(&mut self.next_turn);
     }
 
     /// Connections take turns: the one behind the last that had one.
-    pub(crate) fn next_stirred(&mut self) -> Option<NodeId> {
+    pub(crate) fn next_runnable(&mut self) -> Option<NodeId> {
         let behind = (Bound::Excluded(self.served), Bound::Unbounded);
-        let next = self.stirred.range(behind).next().or_else(|| self.stirred.first()).copied()?;
-        self.stirred.remove(&next);
+        let next = self.runnable.range(behind).next().or_else(|| self.runnable.first()).copied()?;
+        self.runnable.remove(&next);
         self.served = next;
         Some(next)
     }
@@ -190,7 +190,7 @@ impl Gateway {
         self.pool.release(&mut connection.account, room);
         self.metrics.answers_withheld += 1;
         self.freed = true;
-        self.stirred.insert(node);
+        self.runnable.insert(node);
     }
 
     /// The user has taken so much of what was written.
@@ -202,7 +202,7 @@ impl Gateway {
             // Who reads a long answer lives, though what it says stands behind it.
             connection.heard |= owed > self.pool.bounds().free_bytes;
             self.freed = true;
-            self.stirred.insert(node);
+            self.runnable.insert(node);
         }
     }
 

@@ -218,7 +218,7 @@ impl Gateway {
         if let Some(entry) = self.connections.get_mut(&node).and_then(|connection| connection.entry(seq)) {
             entry.work = next;
         }
-        self.stirred.insert(node);
+        self.runnable.insert(node);
     }
 
     fn read_on(&mut self, node: NodeId, survey: Box<Survey>) -> Work {

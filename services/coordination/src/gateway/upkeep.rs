@@ -56,7 +56,7 @@ impl Gateway {
     pub(crate) fn on_tick(&mut self, cx: &mut Cx<'_, Self>) {
         let now = self.now;
         self.ask_barriers_again(cx);
-        self.stirred.append(&mut self.homeless);
+        self.runnable.append(&mut self.homeless);
         if now.since(self.upkeep.touched) >= TOUCH_EVERY {
             self.upkeep.touched = now;
             self.touch();
@@ -69,7 +69,7 @@ impl Gateway {
             // Nobody waits for this one: its answer says how many groups there are.
             cx.multicast(self.settings.routes.proxies.iter().copied().take(1), Barrier { id: 0 });
             let paused = self.connections.values().filter(|found| found.paused).map(|found| found.node);
-            self.stirred.extend(paused);
+            self.runnable.extend(paused);
             self.settings.placement.spaces().for_each(|space| self.reads.ask_sizes(space));
             self.ask_quotas();
         }

@@ -1,7 +1,7 @@
 //! The sessions of a home group: opened, moved, expired and closed in the group's log, without touching a shard.
 //!
 //! A session that ends is *closing* first: from then on its operations are refused. Then one operation over the shards where
-//! it made ephemeral nodes buries them. All operations of a session are sequenced by its group, so none can come after.
+//! it made ephemeral nodes cleans them up. All operations of a session are sequenced by its group, so none can come after.
 
 mod expiry;
 mod password;
@@ -229,7 +229,7 @@ impl Sessions {
         }
     }
 
-    /// No operation of the session is accepted from here on; what it leaves is buried next.
+    /// No operation of the session is accepted from here on; what it leaves is cleaned up next.
     fn begin_closing(&mut self, id: SessionId, out: &mut StubOut) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.closing = true;
@@ -239,7 +239,7 @@ impl Sessions {
             }
         } else {
             let spaces = session.spaces.iter().copied().collect();
-            out.follow_up(Body::Bury { session: id, spaces }.written());
+            out.follow_up(Body::CleanUp { session: id, spaces }.written());
         }
     }
 
@@ -288,10 +288,10 @@ impl mason::Stub for Sessions {
                 spaces
             }
             // Where a session made nodes is not where they are, since they were handed over.
-            Ok(Body::Bury { .. }) if spread.version > 0 && !planted!(clean_up_misses_moved_nodes) => {
+            Ok(Body::CleanUp { .. }) if spread.version > 0 && !planted!(clean_up_misses_moved_nodes) => {
                 placement.spaces().collect()
             }
-            Ok(Body::Bury { mut spaces, .. }) => {
+            Ok(Body::CleanUp { mut spaces, .. }) => {
                 spaces.retain(|space| space.0 < placement.shards());
                 spaces.sort_unstable();
                 spaces.dedup();
@@ -312,7 +312,7 @@ impl mason::Stub for Sessions {
                 | Body::Touch { .. }
                 | Body::Reap { .. }
                 | Body::Advertise { .. }
-                | Body::Bury { .. },
+                | Body::CleanUp { .. },
             )
             | Err(Malformed) => None,
         };
@@ -353,8 +353,8 @@ impl mason::Stub for Sessions {
                 }
             }
             Ok(Body::Close { session, epoch }) => self.on_close(session, epoch, out),
-            // A burial is the group's own follow-up: from anybody else it would bury the living.
-            Ok(Body::Bury { .. }) | Err(Malformed) => {
+            // A clean-up is the group's own follow-up: from anybody else it would clean up sessions that are in use.
+            Ok(Body::CleanUp { .. }) | Err(Malformed) => {
                 out.answer(refusal(Code::MarshallingError));
                 return Verdict::Void;
             }
@@ -386,7 +386,7 @@ impl mason::Stub for Sessions {
     }
 
     fn apply_follow_up(&mut self, body: &Bytes, _order: Option<&Order>, _now: GroupTime, out: &mut StubOut) {
-        if let Ok(Body::Bury { session, .. }) = Body::read(body) {
+        if let Ok(Body::CleanUp { session, .. }) = Body::read(body) {
             self.end(session, out);
         }
     }
@@ -399,7 +399,7 @@ impl mason::Stub for Sessions {
         let Some(layout) = self.layout.clone() else { return Vec::new() };
         let home = |id: SessionId| home_of(id).map_or(self.group, |group| layout.home(group));
         let mut leaving: BTreeMap<Group, Vec<(SessionId, Session)>> = BTreeMap::new();
-        // One that is closing is buried from here.
+        // One that is closing is cleaned up from here.
         let goes = |id: &SessionId, session: &mut Session| {
             home(*id) != self.group && (!session.closing || planted!(moved_closing_session_not_cleaned_up))
         };

@@ -55,7 +55,7 @@ impl Znodes {
                 let named = [Some(path), parent_of(path)].into_iter().flatten();
                 self.write_metas(named.map(Cow::Borrowed).collect(), out);
             }
-            Ok(Body::Bury { session, .. }) => {
+            Ok(Body::CleanUp { session, .. }) => {
                 let graves = self.graves(session);
                 let abroad =
                     graves.iter().filter(|path| parent_of(path).is_some_and(|above| !self.owns(above)));
@@ -150,7 +150,7 @@ impl Znodes {
             Ok(Body::Write { head, request }) => {
                 self.execute_write(&head, request, order, others, answer, notices)
             }
-            Ok(Body::Bury { session, .. }) => self.bury(session, order, others, notices),
+            Ok(Body::CleanUp { session, .. }) => self.clean_up(session, order, others, notices),
             Ok(Body::Reap { path }) => self.reap(path, order, others, notices),
             Ok(Body::Advertise { host, line, members }) => {
                 self.advertise((host, line), &members, order, notices);
@@ -220,7 +220,7 @@ impl Znodes {
     }
 
     /// Every shard where the session made ephemeral nodes, or their parents are, takes its part; all under one stamp.
-    fn bury(
+    fn clean_up(
         &mut self,
         session: SessionId,
         order: &Order,

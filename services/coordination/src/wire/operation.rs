@@ -88,7 +88,7 @@ pub enum Body<'a> {
         request: &'a [u8],
     },
     /// A session has ended: its ephemeral nodes vanish.
-    Bury {
+    CleanUp {
         /// Whose.
         session: SessionId,
         /// Where it has made some, parents included.
@@ -115,7 +115,7 @@ const ATTACH: u8 = 2;
 const TOUCH: u8 = 3;
 const CLOSE: u8 = 4;
 const WRITE: u8 = 5;
-const BURY: u8 = 6;
+const CLEAN_UP: u8 = 6;
 const REAP: u8 = 7;
 const ADVERTISE: u8 = 20;
 
@@ -152,8 +152,8 @@ impl<'a> Body<'a> {
                 head.write(out);
                 out.extend_from_slice(request);
             }
-            Self::Bury { session, spaces } => {
-                out.push(BURY);
+            Self::CleanUp { session, spaces } => {
+                out.push(CLEAN_UP);
                 out.put_u64(session.0);
                 out.put_count(spaces.len());
                 for space in spaces {
@@ -205,11 +205,11 @@ impl<'a> Body<'a> {
             TOUCH => Self::Touch { sessions: read_touched(input)? },
             CLOSE => Self::Close { session: SessionId(input.u64()?), epoch: ConnectionEpoch(input.u64()?) },
             WRITE => Self::Write { head: WriteHead::read(input)?, request: input.0 },
-            BURY => {
+            CLEAN_UP => {
                 let session = SessionId(input.u64()?);
                 let count = input.count(2)?.unwrap_or(0);
                 let spaces = (0..count).map(|_| input.u16().map(Space)).collect::<Result<_, _>>()?;
-                Self::Bury { session, spaces }
+                Self::CleanUp { session, spaces }
             }
             REAP => Self::Reap { path: input.text()? },
             ADVERTISE => {

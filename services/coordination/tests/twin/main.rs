@@ -168,8 +168,8 @@ impl Trial {
         let (zxid, time) = (self.stamp as i64, self.time as i64);
         match self.rng.below(40) {
             0 => {
-                self.twin.bury(session, zxid);
-                let body = Body::Bury { session: SessionId(session as u64), spaces: Vec::new() };
+                self.twin.clean_up(session, zxid);
+                let body = Body::CleanUp { session: SessionId(session as u64), spaces: Vec::new() };
                 self.execute(&body);
             }
             1..=3 => {

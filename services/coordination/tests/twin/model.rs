@@ -189,7 +189,7 @@ impl Twin {
         Ok(results)
     }
 
-    pub(crate) fn bury(&mut self, session: i64, zxid: i64) {
+    pub(crate) fn clean_up(&mut self, session: i64, zxid: i64) {
         let owned = self.nodes.iter().filter(|(_, node)| node.stat.ephemeral_owner == session);
         let owned: Vec<String> = owned.map(|(path, _)| path.clone()).collect();
         owned.iter().for_each(|path| self.remove(path, zxid));

@@ -39,8 +39,8 @@ impl Shards {
     ) -> (Vec<u8>, Vec<(NodeId, Bytes)>) {
         let body = Bytes::from(body.written());
         let spaces = match Body::read(&body) {
-            // A burial names its spaces; all of them will do.
-            Ok(Body::Bury { .. }) => self.placement.spaces().collect(),
+            // A clean-up names its spaces; all of them will do.
+            Ok(Body::CleanUp { .. }) => self.placement.spaces().collect(),
             _ => self.stub.spaces(&body, &self.spread),
         };
         let numbers = spaces.into_iter().map(|space| {

@@ -309,7 +309,7 @@ impl Acceptor {
     fn turned_away(&self, candidate: NodeId, version: Option<u64>, cx: &mut Cx<'_, Self>) -> bool {
         let known = &self.configurations;
         let outdated =
-            version.is_some_and(|version| version < known.all()[0].version) && !known.are_hearsay();
+            version.is_some_and(|version| version < known.all()[0].version) && !known.are_unconfirmed();
         if outdated {
             cx.mark("acceptor.told_a_candidate_of_later_configurations");
             cx.send(candidate, leader::Known { configurations: known.clone() });

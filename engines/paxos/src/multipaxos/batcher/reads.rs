@@ -60,10 +60,10 @@ impl Batcher {
     }
 
     pub(super) fn flush_reads(&mut self, cx: &mut Cx<'_, Self>) {
-        // By hearsay it would ask acceptors that have not voted yet, and take their word for it.
+        // By an unconfirmed configuration it would ask acceptors that have not voted yet, and take their word for it.
         while !self.pending_reads.is_empty()
             && self.reads_in_flight.len() < self.parameters.read_batches_in_flight_max
-            && !self.configurations.are_hearsay()
+            && !self.configurations.are_unconfirmed()
         {
             self.send_a_read_batch(cx);
         }

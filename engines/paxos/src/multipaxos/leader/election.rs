@@ -257,7 +257,7 @@ impl Leader {
         if hears.is_some_and(|ballot| ballot.leader == cx.node()) {
             self.saw_alive(from, cx.now());
         }
-        if version > self.configurations.latest().version || self.configurations.are_hearsay() {
+        if version > self.configurations.latest().version || self.configurations.are_unconfirmed() {
             // What governs the slots to come is not known yet: ask before relying on the report.
             return cx.send(from, replica::Describe {});
         }

@@ -143,7 +143,7 @@ impl Leader {
     }
 
     pub(super) fn begin_phase1(&mut self, ballot: Ballot, cx: &mut Cx<'_, Self>) {
-        if self.snapshots.is_empty() || self.configurations.are_hearsay() {
+        if self.snapshots.is_empty() || self.configurations.are_unconfirmed() {
             // Without one replica's word it is unknown which slots are open.
             return cx.mark("leader.waited_for_a_replica");
         }

@@ -190,9 +190,9 @@ pub struct Replica<S> {
     retained_bytes: usize,
     leader: Option<Ballot>,
     heard_leader_at: Option<Instant>,
-    /// Replicas to turn to as far as leaders have told, those that live first; hearsay, which serves for nothing else.
+    /// Replicas to turn to as far as leaders have told, those that live first; unconfirmed, which serves for nothing else.
     peers: Vec<NodeId>,
-    /// True until a snapshot is installed: the configurations are hearsay, and nothing may be executed on them.
+    /// True until a snapshot is installed: the configurations are unconfirmed, and nothing may be executed on them.
     joining: bool,
     reported: Option<(Slot, Slot)>,
     catch_up: catch_up::CatchUp,
