@@ -10,10 +10,10 @@ use mason::sequencer::{self, Allocation};
 use mason::shard::{self, Query, ShardRecord};
 use mason::view::View;
 use mason::{
-    Cut, Group, GroupTime, Layout, Life, Members, Message, Number, Operation, Order, Placed, Range, Space,
-    Spread, Stamp,
+    Cut, Group, GroupTime, Layout, Members, Message, Number, Operation, Order, Placed, Range, Space, Spread,
+    Stamp,
 };
-use parts::Ballot;
+use parts::{Ballot, Incarnation};
 use paxos::Value;
 use paxos::multipaxos::leader;
 use table::formats::{Format, Golden, withstand};
@@ -317,7 +317,7 @@ fn every_message_entry_and_record_has_its_golden_bytes() {
         assert_eq!(Question::read(&question.encoded()), Ok(question));
     }
     golden.values("ShardRecord.", &records());
-    golden.values("", &[Life { incarnation: 6 }]);
+    golden.values("", &[Incarnation { number: 6 }]);
     golden.check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wire.golden"));
 }
 

@@ -27,9 +27,10 @@ use crate::order::{Cut, Group, Number, Placed, Space, Stamp};
 use crate::proxy;
 use crate::proxy::delivery::{Delivered, Run, Work};
 use crate::service::{Shard, ShardOut};
-use crate::topology::{Members, Parameters, Topology};
+use crate::topology::{Parameters, Topology};
 use crate::{Mason, Message};
 use kernel::{BlobId, BlobNotice, Bytes, Cx, Instant, NodeId, Position, Role};
+use paxos::Members;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 

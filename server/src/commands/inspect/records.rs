@@ -3,7 +3,8 @@
 use crate::cluster::RoleName;
 use kernel::{Bytes, Decode as _, DecodeError, Place};
 use mason::shard::ShardRecord;
-use mason::{Life, PLACES_PER_DEPLOYMENT, Part, Post};
+use mason::{LogRole, PLACES_PER_DEPLOYMENT, Part, Post};
+use parts::Incarnation;
 use paxos::Value;
 use paxos::multipaxos::acceptor::AcceptorRecord;
 use paxos::multipaxos::leader::LeaderRecord;
@@ -78,12 +79,12 @@ impl Owner {
             Post::Shard(space) => (format!("shard {}", space.0), Kind::Shard),
             Post::Part(group, part) => {
                 let (name, kind) = match part {
-                    Part::Leader => ("leader", Kind::Leader),
-                    Part::ProxyLeader => ("proxy_leader", Kind::None),
-                    Part::Acceptor => ("acceptor", Kind::Acceptor),
-                    Part::Replica => ("replica", Kind::Replica),
-                    Part::Batcher => ("batcher", Kind::None),
-                    Part::Unbatcher => ("unbatcher", Kind::None),
+                    Part::Log(LogRole::Leader) => ("leader", Kind::Leader),
+                    Part::Log(LogRole::ProxyLeader) => ("proxy_leader", Kind::None),
+                    Part::Log(LogRole::Acceptor) => ("acceptor", Kind::Acceptor),
+                    Part::Log(LogRole::Replica) => ("replica", Kind::Replica),
+                    Part::Log(LogRole::Batcher) => ("batcher", Kind::None),
+                    Part::Log(LogRole::Unbatcher) => ("unbatcher", Kind::None),
                     Part::Proxy => ("proxy", Kind::None),
                 };
                 (format!("group {} {name}", group.0), kind)
@@ -109,7 +110,7 @@ impl Owner {
                 ShardRecord::Chunk { bytes } => chunk(bytes.len()),
                 ShardRecord::End => end(),
             },
-            Kind::Gateway => apart(format!("begins life {}", Life::decoded(&bytes)?.incarnation)),
+            Kind::Gateway => apart(format!("begins life {}", Incarnation::decoded(&bytes)?.number)),
             Kind::None => return Err(DecodeError::Invalid("record of a role that writes none")),
         })
     }
