@@ -7,13 +7,13 @@ use mason::proxy::delivery::{Run, Runs};
 use mason::proxy::entry::{Batch, Claim, Entry, Item, Page, Question};
 use mason::proxy::{self, NextTag};
 use mason::sequencer::{self, Allocation};
-use mason::shard::{self, Query, ShardRecord};
+use mason::shard::{self, Query};
 use mason::view::View;
 use mason::{
     Cut, Group, GroupTime, Layout, Members, Message, Number, Operation, Order, Placed, Range, Space, Spread,
     Stamp,
 };
-use parts::{Ballot, Incarnation};
+use parts::{Ballot, Incarnation, SnapshotRecord};
 use paxos::Value;
 use paxos::multipaxos::leader;
 use table::formats::{Format, Golden, withstand};
@@ -302,8 +302,12 @@ fn questions() -> Vec<Question> {
     vec![Question::Reach, Question::Lacking { from: placed() }, Question::View]
 }
 
-fn records() -> Vec<ShardRecord> {
-    vec![ShardRecord::Begin { below: Number(12) }, ShardRecord::Chunk { bytes: body() }, ShardRecord::End]
+fn records() -> Vec<SnapshotRecord<Number>> {
+    vec![
+        SnapshotRecord::Begin { below: Number(12) },
+        SnapshotRecord::Chunk { bytes: body() },
+        SnapshotRecord::End,
+    ]
 }
 
 // A changed byte locks running clusters and old journals out.

@@ -106,7 +106,7 @@ impl<S: Shard> ShardServer<S> {
     fn execute_next(&mut self, group: crate::Group, delivered: Delivered, cx: &mut Cx<'_, Self>) {
         match delivered.work {
             Work::Operation(operation) => self.execute_operation(group, &operation, &delivered.order, cx),
-            Work::NoOp => self.snapshots.count_executed(16),
+            Work::NoOp => self.due.count_executed(16),
             Work::HandOver(spread) => self.hand_over(spread, &delivered.order, cx),
         }
         self.executed = self.executed.max(delivered.order.stamp);
@@ -146,7 +146,7 @@ impl<S: Shard> ShardServer<S> {
             .filter(|placed| placed.space != self.space)
             .filter_map(|placed| Some((placed.space, self.inputs.take(number, placed.space)?.pop()?)))
             .collect();
-        self.snapshots.count_executed(operation.body.len() + 32);
+        self.due.count_executed(operation.body.len() + 32);
         self.service.execute(&operation.body, order, &others, &mut self.out);
         for (reader, body) in self.out.notices.drain(..) {
             cx.send(reader, Notice { space: self.space, stamp: order.stamp, body });

@@ -164,11 +164,11 @@ impl<S: Shard> ShardServer<S> {
             .filter_map(|placed| Some((placed.space, self.inputs.take(self.next, placed.space)?)))
             .collect();
         let bytes: usize = pages.iter().flat_map(|(_, pages)| pages).map(Bytes::len).sum();
-        self.snapshots.count_executed(bytes + 64);
+        self.due.count_executed(bytes + 64);
         self.service.hand_over(&spread, order, &pages);
         self.come_to(spread, order.stamp, cx);
         // What was given away is kept for the others until they have it durably, which a snapshot of theirs brings about.
-        self.snapshots.hurry();
+        self.due.hurry();
     }
 
     /// The state is spread so from here on.

@@ -2,13 +2,11 @@
 
 use crate::cluster::RoleName;
 use kernel::{Bytes, Decode as _, DecodeError, Place};
-use mason::shard::ShardRecord;
 use mason::{LogRole, PLACES_PER_DEPLOYMENT, Part, Post};
-use parts::Incarnation;
+use parts::{Incarnation, Slot, SnapshotRecord};
 use paxos::Value;
 use paxos::multipaxos::acceptor::AcceptorRecord;
 use paxos::multipaxos::leader::LeaderRecord;
-use paxos::multipaxos::replica::ReplicaRecord;
 
 /// The services over Mason, in the order of their places.
 const DEPLOYMENTS: [&str; 3] = ["coordination", "sequence", "log"];
@@ -100,15 +98,15 @@ impl Owner {
         Ok(match self.kind {
             Kind::Leader => apart(format!("leads in round {}", LeaderRecord::decoded(&bytes)?.round)),
             Kind::Acceptor => apart(acceptor(AcceptorRecord::decoded(&bytes)?)),
-            Kind::Replica => match ReplicaRecord::decoded(&bytes)? {
-                ReplicaRecord::Begin { through } => begin("slot", through.0),
-                ReplicaRecord::Chunk { bytes } => chunk(bytes.len()),
-                ReplicaRecord::End => end(),
+            Kind::Replica => match SnapshotRecord::<Slot>::decoded(&bytes)? {
+                SnapshotRecord::Begin { below } => begin("slot", below.0),
+                SnapshotRecord::Chunk { bytes } => chunk(bytes.len()),
+                SnapshotRecord::End => end(),
             },
-            Kind::Shard => match ShardRecord::decoded(&bytes)? {
-                ShardRecord::Begin { below } => begin("number", below.0),
-                ShardRecord::Chunk { bytes } => chunk(bytes.len()),
-                ShardRecord::End => end(),
+            Kind::Shard => match SnapshotRecord::<mason::Number>::decoded(&bytes)? {
+                SnapshotRecord::Begin { below } => begin("number", below.0),
+                SnapshotRecord::Chunk { bytes } => chunk(bytes.len()),
+                SnapshotRecord::End => end(),
             },
             Kind::Gateway => apart(format!("begins life {}", Incarnation::decoded(&bytes)?.number)),
             Kind::None => return Err(DecodeError::Invalid("record of a role that writes none")),
@@ -177,7 +175,7 @@ mod tests {
     // A record that is not its role's must be refused, never shown as something else.
     #[test]
     fn records_are_told_by_their_role() {
-        let begin = ShardRecord::Begin { below: mason::Number(7) }.encoded();
+        let begin = SnapshotRecord::Begin { below: mason::Number(7) }.encoded();
         let told = Owner::of(Place(0x200)).tell(&begin).expect("a shard's record");
         assert_eq!(told, Told { line: "begins a snapshot below number 7".to_owned(), step: Step::Begin(7) });
         let sealed = AcceptorRecord::Sealed { version: 3 }.encoded();
