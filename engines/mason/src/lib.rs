@@ -57,5 +57,5 @@ pub use family::{GatewayRole, Mason, Member, Message};
 pub use order::{Cut, Group, GroupTime, Number, Operation, Order, Placed, Range, Space, Stamp};
 pub use paxos::{LogRole, Members};
 pub use questions::{Questions, To};
-pub use service::{BlobRef, Shard, ShardOut, Stub, StubOut, Verdict};
+pub use service::{Archived, BlobBacked, BlobRef, Resharded, Shard, ShardOut, Stub, StubOut, Verdict};
 pub use topology::{Layout, Parameters, ProxyGroup, Spread, Topology};

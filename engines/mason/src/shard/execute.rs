@@ -61,11 +61,10 @@ impl<S: Shard> ShardServer<S> {
                 Work::Operation(_) => delivered.order.numbers.len() == 1,
                 Work::HandOver(_) => false,
             };
-            if number == self.next && alone && !self.is_installing_half() && !self.service.is_full() {
+            if number == self.next && alone && !self.is_installing_half() && !self.is_full() {
                 self.waiting.remove(&number);
                 self.execute_next(group, delivered, cx);
-            } else if self.waiting.len() < if self.service.is_full() { WAITING_FULL_MAX } else { WAITING_MAX }
-            {
+            } else if self.waiting.len() < if self.is_full() { WAITING_FULL_MAX } else { WAITING_MAX } {
                 self.waiting.entry(number).or_insert(Entry { group, delivered });
             }
         }
@@ -83,7 +82,7 @@ impl<S: Shard> ShardServer<S> {
             return;
         }
         while let Some(entry) = self.waiting.get(&self.next) {
-            if self.service.is_full() {
+            if self.is_full() {
                 cx.mark("shard.waited_for_its_disk");
                 break;
             }

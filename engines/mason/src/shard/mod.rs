@@ -421,7 +421,7 @@ impl<S: Shard> Role for ShardServer<S> {
                 self.observers.insert(from);
                 cx.send(from, crate::client::Progress { space: self.space, through: self.progress() });
                 self.tell_spread(from, cx);
-                let bytes = self.service.overfull();
+                let bytes = self.waiting_for_archive();
                 if bytes > 0 {
                     cx.send(from, crate::client::Overfull { space: self.space, bytes });
                 }

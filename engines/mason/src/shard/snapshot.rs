@@ -4,6 +4,7 @@
 //! chunk grows with what a shard holds, for each becomes one record of the journal, which has a bound; and none costs more than
 //! a burst may last.
 
+use super::blobs::blobs_of;
 use super::inputs::{Part, Sent};
 use super::{Behind, PullSnapshot, ShardServer, ShardTimer, SnapshotChunk};
 use crate::client::{Notice, Skipped};
@@ -163,7 +164,7 @@ impl<S: Shard> ShardServer<S> {
         self.service.begin_snapshot();
         let spread = Some(self.spread().clone());
         let head = Head { below: self.next, executed: self.executed, covered: self.covered, spread };
-        let named = self.service.blobs().iter().map(|blob| blob.id).collect();
+        let named = blobs_of(&self.service).iter().map(|blob| blob.id).collect();
         Writer { below: self.next, stage: Writing::Head(head.encoded().into()), named }
     }
 
