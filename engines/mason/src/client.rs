@@ -8,6 +8,7 @@ use crate::order::{Group, Space, Stamp};
 use crate::topology::{Layout, Spread};
 use kernel::client::{Connected, Disconnected, Event, Input, Taken};
 use kernel::{Bytes, NodeId};
+use parts::Tagged;
 
 kernel::record! {
     /// One answer.
@@ -20,6 +21,13 @@ kernel::record! {
         stamp: Stamp,
         /// The service's answer.
         body: Bytes,
+    }
+}
+
+impl Answer {
+    /// The operation that it answers, of a group.
+    pub fn tagged(&self, group: Group) -> Tagged {
+        Tagged { group: group.0.into(), incarnation: self.incarnation, tag: self.tag }
     }
 }
 
@@ -93,7 +101,7 @@ kernel::messages! {
             body: Bytes,
         },
         /// From a shard's server: it took over another server's state, and what it has not executed itself it will not answer. An
-        /// origin whose operations may be among those starts a new life (see [`crate::Outbox::restart`]).
+        /// origin whose operations may be among those starts a new incarnation (see [`parts::Outbox::restart`]).
         10 => Skipped {
             /// The shard.
             space: Space,
@@ -134,6 +142,13 @@ kernel::messages! {
         9 => Disconnected,
         /// From a user's connection.
         14 => Taken,
+    }
+}
+
+impl Elsewhere {
+    /// The operation that was turned away.
+    pub fn tagged(&self) -> Tagged {
+        Tagged { group: self.group.0.into(), incarnation: self.incarnation, tag: self.tag }
     }
 }
 

@@ -7,11 +7,9 @@ use crate::proxy::{LogNodes, Proxy, SpacesOf};
 use crate::sequencer::Sequencer;
 use crate::service::{Shard, Stub};
 use crate::shard::ShardServer;
-use crate::topology::{Layout, Members, Parameters, ProxyGroup, Topology};
-use kernel::{Embedded, HostId, NodeId, Place};
-use parts::{Acceptors, Slot};
-use paxos::multipaxos::{acceptor, batcher, leader, proxy_leader, replica, unbatcher};
-use paxos::{Configuration, Configurations, HostEntry};
+use crate::topology::{Layout, Parameters, ProxyGroup, Topology};
+use kernel::{HostId, NodeId, Place};
+use paxos::{Beginning, Configuration, EmbeddedLog, HostEntry, LogRole, Members};
 use std::sync::Arc;
 
 /// A deployment on hosts that all play every role: a replica of every proxy, a server of every shard, a gateway.
@@ -34,35 +32,22 @@ const FIRST_SHARD: u32 = 0x200;
 const FIRST_GROUP: u32 = 0x1000;
 const PLACES_PER_GROUP: u32 = 0x10;
 
+/// Behind the roles of the group's log.
+const PROXY: u32 = 7;
+
 /// The roles of a group on a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// Of its log: orders.
-    Leader = 1,
-    /// Of its log: broadcasts.
-    ProxyLeader,
-    /// Of its log: votes.
-    Acceptor,
-    /// Of its log: executes.
-    Replica,
-    /// Of its log: takes commands.
-    Batcher,
-    /// Of its log: answers.
-    Unbatcher,
+    /// Of its log.
+    Log(LogRole),
     /// The proxy.
     Proxy,
 }
 
 impl Part {
-    const ALL: [Self; 7] = [
-        Self::Leader,
-        Self::ProxyLeader,
-        Self::Acceptor,
-        Self::Replica,
-        Self::Batcher,
-        Self::Unbatcher,
-        Self::Proxy,
-    ];
+    fn at(offset: u32) -> Option<Self> {
+        if offset == PROXY { Some(Self::Proxy) } else { LogRole::at(offset).map(Self::Log) }
+    }
 }
 
 /// What is at a place of a deployment.
@@ -84,8 +69,7 @@ impl Post {
         if offset >= FIRST_GROUP {
             let group = u16::try_from((offset - FIRST_GROUP) / PLACES_PER_GROUP).ok()?;
             let number = (offset - FIRST_GROUP) % PLACES_PER_GROUP;
-            let part = Part::ALL.into_iter().find(|part| *part as u32 == number)?;
-            return Some(Self::Part(Group(group), part));
+            return Part::at(number).map(|part| Self::Part(Group(group), part));
         }
         if offset >= FIRST_SHARD {
             return u16::try_from(offset - FIRST_SHARD).ok().map(|space| Self::Shard(Space(space)));
@@ -98,43 +82,18 @@ impl Post {
     }
 }
 
-/// Places of one deployment begin at `first`.
-fn place(first: u32, group: Group, part: Part) -> Place {
-    Place(first + FIRST_GROUP + PLACES_PER_GROUP * u32::from(group.0) + part as u32)
+/// The log of a group, in the deployment whose places begin at `first`.
+pub(crate) fn log_of(first: u32, group: Group) -> EmbeddedLog {
+    let first = first + FIRST_GROUP + PLACES_PER_GROUP * u32::from(group.0);
+    EmbeddedLog { first: Place(first), number: group.0, proposer: Place(first + PROXY) }
+}
+
+fn proxy_place(first: u32, group: Group) -> Place {
+    log_of(first, group).proposer
 }
 
 fn shard_place(first: u32, space: u16) -> Place {
     Place(first + FIRST_SHARD + u32::from(space))
-}
-
-/// The configuration of a group's log on these hosts; none if they do not make a group of acceptors. The hosts stand in another order
-/// in each group, so that the first elections spread the leaders.
-pub(crate) fn configuration(
-    first: u32,
-    group: Group,
-    version: u64,
-    members: &Members,
-) -> Option<Configuration> {
-    let mut ids: Vec<HostId> = members.ids().collect();
-    let count = ids.len().max(1);
-    ids.rotate_left(usize::from(group.0) % count);
-    let on_all =
-        |part| ids.iter().map(|&host| NodeId::new(host, place(first, group, part))).collect::<Vec<_>>();
-    let mut batchers = on_all(Part::Batcher);
-    // Proxies hear the leader as batchers do: they, too, propose.
-    batchers.extend(on_all(Part::Proxy));
-    Some(Configuration {
-        version,
-        first_slot: Slot(0),
-        acceptors: Acceptors::new(vec![parts::Group::majority(on_all(Part::Acceptor))?])?,
-        leaders: on_all(Part::Leader),
-        proxy_leaders: on_all(Part::ProxyLeader),
-        replicas: on_all(Part::Replica),
-        batchers,
-        unbatchers: on_all(Part::Unbatcher),
-        hosts: members.hosts.clone(),
-        joined: Vec::new(),
-    })
 }
 
 /// The service's parts of one host.
@@ -177,7 +136,7 @@ impl Deployment {
         let topology = Topology {
             version: 0,
             groups: (0..groups)
-                .map(|group| ProxyGroup { proxies: on_all(self::place(first, Group(group), Part::Proxy)) })
+                .map(|group| ProxyGroup { proxies: on_all(proxy_place(first, Group(group))) })
                 .collect(),
             layout: Layout::at_bootstrap(groups, shards),
             sequencers: on_all(Place(first + SEQUENCER.0)).into_iter().take(sequencers).collect(),
@@ -193,7 +152,7 @@ impl Deployment {
         let mut topology = Topology::clone(&self.topology);
         let ids: Vec<HostId> = self.hosts.iter().map(|host| HostId::named(&host.name)).collect();
         for group in topology.groups.len() as u16..groups_max {
-            let place = place(self.first, Group(group), Part::Proxy);
+            let place = proxy_place(self.first, Group(group));
             let proxies = ids.iter().map(|&host| NodeId::new(host, place)).collect();
             topology.groups.push(ProxyGroup { proxies });
         }
@@ -222,7 +181,7 @@ impl Deployment {
 
     /// The proxies of a host, by group.
     pub fn proxies_of(&self, host: HostId) -> Vec<NodeId> {
-        self.topology.groups().map(|group| NodeId::new(host, place(self.first, group, Part::Proxy))).collect()
+        self.topology.groups().map(|group| NodeId::new(host, proxy_place(self.first, group))).collect()
     }
 
     /// The shards' servers of a host, by space.
@@ -232,7 +191,8 @@ impl Deployment {
 
     /// The configuration of a group's log at its bootstrap.
     pub fn configuration(&self, group: Group) -> Configuration {
-        configuration(self.first, group, 0, &Members { version: 0, hosts: self.hosts.clone() })
+        log_of(self.first, group)
+            .configuration(0, &Members { version: 0, hosts: self.hosts.clone() })
             .expect("hosts have different names, and there are at most 64")
     }
 
@@ -286,43 +246,24 @@ impl Deployment {
         parts: &HostParts<'_, T, S, G>,
         nodes: &mut Vec<(Place, Member<T, S, G>)>,
     ) {
-        let first = self.configuration(group);
-        let known = if self.joins {
-            Configurations::unconfirmed(first)
-        } else {
-            Configurations::starting_with(first)
-        };
-        let new_acceptor = if self.joins { acceptor::Acceptor::joining } else { acceptor::Acceptor::new };
-        let new_replica = if self.joins { replica::Replica::joining } else { replica::Replica::new };
-        let node = |part| NodeId::new(host, place(self.first, group, part));
-        let log = || self.log.clone();
+        let log = log_of(self.first, group);
+        let beginning = Beginning { configuration: self.configuration(group), joins: self.joins };
         let page_bytes = self.parameters.page_bytes;
         let machine = ProxyMachine::new(group, host, self.topology.clone(), page_bytes, (parts.stub)(group));
-        let replica = node(Part::Replica);
         let proxy = Proxy::new(
             group,
             self.topology.clone(),
             self.parameters.clone(),
-            LogNodes { batcher: node(Part::Batcher), leader: node(Part::Leader), replica, first: self.first },
+            LogNodes {
+                batcher: log.node(host, LogRole::Batcher),
+                leader: log.node(host, LogRole::Leader),
+                replica: log.node(host, LogRole::Replica),
+                first: self.first,
+            },
             spaces_of.clone(),
         );
-        let members = [
-            (Part::Leader, paxos::Member::Leader(leader::Leader::new(log(), known.clone()))),
-            (
-                Part::ProxyLeader,
-                paxos::Member::ProxyLeader(proxy_leader::ProxyLeader::new(log(), known.clone())),
-            ),
-            (Part::Acceptor, paxos::Member::Acceptor(new_acceptor(log(), known.clone(), Some(replica)))),
-            (Part::Replica, paxos::Member::Replica(new_replica(log(), known.clone(), machine))),
-            (
-                Part::Batcher,
-                paxos::Member::Batcher(batcher::Batcher::new(log(), known, node(Part::Unbatcher))),
-            ),
-            (Part::Unbatcher, paxos::Member::Unbatcher(unbatcher::Unbatcher)),
-        ];
-        for (part, member) in members {
-            nodes.push((place(self.first, group, part), Member::Log(Box::new(Embedded::new(member)))));
-        }
-        nodes.push((place(self.first, group, Part::Proxy), Member::Proxy(Box::new(proxy))));
+        let roles = log.build(host, &self.log, beginning, machine);
+        nodes.extend(roles.into_iter().map(|(place, role)| (place, Member::Log(Box::new(role)))));
+        nodes.push((proxy_place(self.first, group), Member::Proxy(Box::new(proxy))));
     }
 }

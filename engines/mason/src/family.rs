@@ -1,13 +1,16 @@
 //! The family of Mason's roles, the replicated logs of its proxies included.
 
 use crate::client::ClientIn;
+use crate::order::Operation;
 use crate::proxy::machine::ProxyMachine;
-use crate::proxy::{Heard, Proxy, ProxyIn};
+use crate::proxy::{Barrier, Heard, Proxy, ProxyIn, Submit};
 use crate::sequencer::{Sequencer, SequencerIn};
 use crate::service::{Shard, Stub};
 use crate::shard::{ShardIn, ShardServer};
+use crate::topology::Layout;
 use kernel::client::{Close, ConnectionIn, Output, Pause, Response};
-use kernel::{Bytes, Decode as _, Embedded, Embeds, Family, Role};
+use kernel::{Bytes, Decode as _, Embedded, Embeds, Family, NodeId, Role};
+use parts::{Ordering, Tagged};
 use paxos::multipaxos::client::ClientIn as LogAnswer;
 
 /// The family.
@@ -18,6 +21,23 @@ impl Family for Mason {
     type Message = Message;
     type Request = Bytes;
     type Response = Response;
+}
+
+impl Ordering for Mason {
+    type Operation = Operation;
+    type Layout = Layout;
+
+    fn operation(origin: NodeId, Tagged { incarnation, tag, .. }: Tagged, body: Bytes) -> Operation {
+        Operation { origin, incarnation, tag, body }
+    }
+
+    fn submit(operations: Vec<Operation>) -> Message {
+        Submit { operations }.into()
+    }
+
+    fn barrier(id: u64) -> Message {
+        Barrier { id }.into()
+    }
 }
 
 kernel::sum! {

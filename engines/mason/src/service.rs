@@ -107,17 +107,6 @@ impl StubOut {
     }
 }
 
-/// A blob as a snapshot names it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct BlobRef {
-    /// Which: the same on every server.
-    pub id: BlobId,
-    /// Its length.
-    pub bytes: u64,
-    /// [`parts::digest`] of its contents.
-    pub digest: u64,
-}
-
 /// One shard of the service's state: executes its space in order, on several servers alike.
 ///
 /// **Contract.** `inputs`, `execute` are deterministic functions of the state that the operations before have made.
@@ -125,6 +114,8 @@ pub struct BlobRef {
 ///
 /// An operation over several shards is executed by each of them whole, on the same inputs: every participant says what the
 /// operation needs to know of its shard, gets what the others said, computes the same outcome, and applies its own part.
+///
+/// What only some shards can do stands in traits of their own: [`Resharded`], [`BlobBacked`], [`Archived`].
 pub trait Shard: Sized + 'static {
     /// Appends what the other participants must know of this shard to execute the operation.
     fn inputs(&self, body: &[u8], order: &Order, out: &mut Vec<u8>);
@@ -133,7 +124,7 @@ pub trait Shard: Sized + 'static {
     fn execute(&mut self, body: &Bytes, order: &Order, others: &[(Space, Bytes)], out: &mut ShardOut);
 
     /// Executes a read for `reader`; what it watches from now on is told by [`ShardOut::notify`]. If it needs a part of a blob that is
-    /// not in memory, that is returned, nothing else is done, and the read comes again when the part is [`Shard::loaded`].
+    /// not in memory, that is returned, nothing else is done, and the read comes again when the part is [`BlobBacked::loaded`].
     fn read(&mut self, reader: NodeId, query: &[u8], out: &mut Vec<u8>) -> Option<BlobRange>;
 
     /// How large the answer to a read will be, in bytes, where that is known without making it: one that there is no room for is not made.
@@ -156,85 +147,118 @@ pub trait Shard: Sized + 'static {
     /// Takes one chunk, in the order they were written.
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError>;
 
-    /// The state that snapshots from here on are installed into is spread so: before [`Shard::install`], and when a life begins. A
-    /// service that is never spread over more or fewer shards has nothing to do, here and in the next four.
-    fn spread_over(&mut self, _spread: &Spread) {}
-
-    /// What goes to other shards when this spread comes into force: pages of about `page_bytes`, for each of them in order. A
-    /// function of the state alone, so that pages of several servers fit together.
-    fn leaving(&self, _spread: &Spread, _page_bytes: usize) -> Vec<(Space, Vec<Bytes>)> {
-        Vec::new()
-    }
-
-    /// What readers watch here that other shards of this server's host have from this spread on, taken out. They were told of what
-    /// happened up to `through`, unless a snapshot was installed since. No read is answered between this and [`Shard::hand_over`].
-    fn watches_leaving(&mut self, _spread: &Spread, _through: Stamp) -> Vec<(Space, Bytes)> {
-        Vec::new()
-    }
-
-    /// The spread comes into force: what leaves goes, what the others wrote for this shard comes.
-    fn hand_over(&mut self, _spread: &Spread, _order: &Order, _pages: &[(Space, Vec<Bytes>)]) {}
-
-    /// What [`Shard::watches_leaving`] gave for this shard at another one of this host. Tells readers what they missed, if the state
-    /// here is newer than what they have seen there.
-    fn take_watches(&mut self, _watches: &Bytes, _out: &mut ShardOut) {}
-
     /// The last chunk was installed: tells readers what they missed.
     fn installed(&mut self, _out: &mut ShardOut) {}
 
-    /// The next part of the state that is to be written as a blob; each is handed out once, until [`Shard::reset`]. It is still in
-    /// memory and in snapshots until it is [`Shard::stored`].
-    fn unstored(&mut self) -> Option<(BlobId, Bytes)> {
+    /// Its state can be spread over more or fewer shards while it runs.
+    fn as_resharded(&self) -> Option<&dyn Resharded> {
         None
     }
 
-    /// The blob is durable here: snapshots that begin from now on name it, and its contents may go from memory.
-    fn stored(&mut self, _id: BlobId) {}
-
-    /// A part of a blob was read for a read that waits.
-    fn loaded(&mut self, _range: BlobRange, _bytes: &Bytes) {}
-
-    /// The blobs that snapshots of the present state name.
-    fn blobs(&self) -> Vec<BlobRef> {
-        Vec::new()
-    }
-
-    /// One of [`Shard::blobs`].
-    fn blob(&self, _id: BlobId) -> Option<BlobRef> {
+    /// The same shard as in [`Shard::as_resharded`].
+    fn as_resharded_mut(&mut self) -> Option<&mut dyn Resharded> {
         None
     }
 
-    /// Blobs that the state would not be made of any more if they were in the archive, the first `max`, sorted. Those that are not
-    /// stored yet are left out; the others are among [`Shard::blobs`] until they are [`Shard::archived`].
-    fn to_archive(&self, _max: usize) -> Vec<BlobId> {
-        Vec::new()
-    }
-
-    /// What one of them becomes in the archive: the same on every server.
-    fn archive_object(&self, _id: BlobId) -> Option<ArchiveObject> {
+    /// It writes parts of its state as blobs, instead of keeping them in memory and in snapshots.
+    fn as_blob_backed(&self) -> Option<&dyn BlobBacked> {
         None
     }
 
-    /// A blob is in the archive, and may go.
-    fn archived(&mut self, _id: BlobId) {}
-
-    /// What waits for the archive, in bytes, if that is so much that gateways of this host must let nothing be added; 0 otherwise.
-    fn overfull(&self) -> u64 {
-        0
-    }
-
-    /// The part of a blob, if the whole of it is still in memory.
-    fn in_memory(&self, _range: BlobRange) -> Option<Bytes> {
+    /// The same shard as in [`Shard::as_blob_backed`].
+    fn as_blob_backed_mut(&mut self) -> Option<&mut dyn BlobBacked> {
         None
     }
 
-    /// What waits to be stored takes so much memory that nothing more must be executed.
-    fn is_full(&self) -> bool {
-        false
+    /// It archives blobs before it lets them go. It has blobs then.
+    fn as_archived(&self) -> Option<&dyn Archived> {
+        None
+    }
+
+    /// The same shard as in [`Shard::as_archived`].
+    fn as_archived_mut(&mut self) -> Option<&mut dyn Archived> {
+        None
     }
 
     /// A digest of the whole replicated state; equal on servers that have executed the same numbers.
     fn digest(&self) -> u64;
+}
+
+/// A shard whose state goes to others, or comes from them, when the shard map changes.
+///
+/// **Contract.** `leaving` and `hand_over` are deterministic functions of the state and of what they are given.
+pub trait Resharded {
+    /// The state that snapshots from here on are installed into is spread so: before [`Shard::install`], and when an incarnation begins.
+    fn spread_over(&mut self, spread: &Spread);
+
+    /// What goes to other shards when this spread comes into force: pages of about `page_bytes`, for each of them in order. A
+    /// function of the state alone, so that pages of several servers fit together.
+    fn leaving(&self, spread: &Spread, page_bytes: usize) -> Vec<(Space, Vec<Bytes>)>;
+
+    /// What readers watch here that other shards of this server's host have from this spread on, taken out. They were told of what
+    /// happened up to `through`, unless a snapshot was installed since. No read is answered between this and [`Resharded::hand_over`].
+    fn watches_leaving(&mut self, spread: &Spread, through: Stamp) -> Vec<(Space, Bytes)>;
+
+    /// The spread comes into force: what leaves goes, what the others wrote for this shard comes.
+    fn hand_over(&mut self, spread: &Spread, order: &Order, pages: &[(Space, Vec<Bytes>)]);
+
+    /// What [`Resharded::watches_leaving`] gave for this shard at another one of this host. Tells readers what they missed, if the state
+    /// here is newer than what they have seen there.
+    fn take_watches(&mut self, watches: &Bytes, out: &mut ShardOut);
+}
+
+/// A shard that has written parts of its state to its server's disk.
+///
+/// **Contract.** A blob's contents are the same on every server, and never change.
+pub trait BlobBacked {
+    /// The next part of the state that is to be written as a blob; each is handed out once, until [`Shard::reset`]. It is still in
+    /// memory and in snapshots until it is [`BlobBacked::stored`].
+    fn unstored(&mut self) -> Option<(BlobId, Bytes)>;
+
+    /// The blob is durable here: snapshots that begin from now on name it, and its contents may go from memory.
+    fn stored(&mut self, id: BlobId);
+
+    /// A part of a blob was read for a read that waits.
+    fn loaded(&mut self, range: BlobRange, bytes: &Bytes);
+
+    /// The blobs that snapshots of the present state name.
+    fn blobs(&self) -> Vec<BlobRef>;
+
+    /// One of [`BlobBacked::blobs`].
+    fn blob(&self, id: BlobId) -> Option<BlobRef>;
+
+    /// The part of a blob, if the whole of it is still in memory.
+    fn in_memory(&self, range: BlobRange) -> Option<Bytes>;
+
+    /// What waits to be stored takes so much memory that nothing more must be executed.
+    fn is_full(&self) -> bool;
+}
+
+/// A shard of whose blobs some go into an archive before they go from the disk.
+pub trait Archived {
+    /// Blobs that the state would not be made of any more if they were in the archive, the first `max`, sorted. Those that are not
+    /// stored yet are left out; the others are among [`BlobBacked::blobs`] until they are [`Archived::archived`].
+    fn to_archive(&self, max: usize) -> Vec<BlobId>;
+
+    /// What one of them becomes in the archive: the same on every server.
+    fn archive_object(&self, id: BlobId) -> Option<ArchiveObject>;
+
+    /// A blob is in the archive, and may go.
+    fn archived(&mut self, id: BlobId);
+
+    /// What waits for the archive, in bytes, if that is so much that gateways of this host must let nothing be added; 0 otherwise.
+    fn overfull(&self) -> u64;
+}
+
+/// A blob as a snapshot names it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BlobRef {
+    /// Which: the same on every server.
+    pub id: BlobId,
+    /// Its length.
+    pub bytes: u64,
+    /// [`parts::digest`] of its contents.
+    pub digest: u64,
 }
 
 /// What a shard asks for while it executes.

@@ -3,7 +3,8 @@
 use crate::order::{Group, Space};
 use kernel::bounds::{OPERATION_BYTES_MAX, OPERATION_HEAD_BYTES, RECORD_BYTES_MAX, VOTE_BYTES};
 use kernel::{Bounds, HostId, Misfit, NodeId};
-use paxos::HostEntry;
+use parts::InUse;
+use paxos::Members;
 use std::time::Duration;
 
 /// One proxy: a replicated group.
@@ -11,23 +12,6 @@ use std::time::Duration;
 pub struct ProxyGroup {
     /// Its replicas' proxies; where its leader is, is decided by its log.
     pub proxies: Vec<NodeId>,
-}
-
-kernel::record! {
-    /// The hosts of a deployment. Each plays every role, at the places at which all others play it.
-    pub struct Members {
-        /// 0 for the bootstrap's, larger for each change.
-        version: u64,
-        /// The hosts.
-        hosts: Vec<HostEntry>,
-    }
-}
-
-impl Members {
-    /// Their identities.
-    pub fn ids(&self) -> impl Iterator<Item = HostId> + use<'_> {
-        self.hosts.iter().map(|host| HostId::named(&host.name))
-    }
 }
 
 kernel::record! {
@@ -93,6 +77,20 @@ impl Layout {
     /// The groups that are in use.
     pub fn groups(&self) -> impl Iterator<Item = Group> + use<> {
         (0..self.spanning).map(Group)
+    }
+}
+
+impl InUse for Layout {
+    fn version(&self) -> u64 {
+        self.version
+    }
+
+    fn serving(&self) -> usize {
+        self.serving.into()
+    }
+
+    fn spanning(&self) -> usize {
+        self.spanning.into()
     }
 }
 

@@ -7,13 +7,13 @@ use mason::proxy::delivery::{Run, Runs};
 use mason::proxy::entry::{Batch, Claim, Entry, Item, Page, Question};
 use mason::proxy::{self, NextTag};
 use mason::sequencer::{self, Allocation};
-use mason::shard::{self, Query, ShardRecord};
+use mason::shard::{self, Query};
 use mason::view::View;
 use mason::{
-    Cut, Group, GroupTime, Layout, Life, Members, Message, Number, Operation, Order, Placed, Range, Space,
-    Spread, Stamp,
+    Cut, Group, GroupTime, Layout, Members, Message, Number, Operation, Order, Placed, Range, Space, Spread,
+    Stamp,
 };
-use parts::Ballot;
+use parts::{Ballot, Incarnation, SnapshotRecord};
 use paxos::Value;
 use paxos::multipaxos::leader;
 use table::formats::{Format, Golden, withstand};
@@ -302,8 +302,12 @@ fn questions() -> Vec<Question> {
     vec![Question::Reach, Question::Lacking { from: placed() }, Question::View]
 }
 
-fn records() -> Vec<ShardRecord> {
-    vec![ShardRecord::Begin { below: Number(12) }, ShardRecord::Chunk { bytes: body() }, ShardRecord::End]
+fn records() -> Vec<SnapshotRecord<Number>> {
+    vec![
+        SnapshotRecord::Begin { below: Number(12) },
+        SnapshotRecord::Chunk { bytes: body() },
+        SnapshotRecord::End,
+    ]
 }
 
 // A changed byte locks running clusters and old journals out.
@@ -317,7 +321,7 @@ fn every_message_entry_and_record_has_its_golden_bytes() {
         assert_eq!(Question::read(&question.encoded()), Ok(question));
     }
     golden.values("ShardRecord.", &records());
-    golden.values("", &[Life { incarnation: 6 }]);
+    golden.values("", &[Incarnation { number: 6 }]);
     golden.check(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/wire.golden"));
 }
 

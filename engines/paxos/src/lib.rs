@@ -5,12 +5,14 @@
 #![forbid(unsafe_code)]
 
 pub mod configuration;
+mod embedded;
 pub mod multipaxos;
 pub mod parameters;
 pub mod planted;
 pub mod value;
 
 pub use configuration::{Configuration, Configurations, HostEntry};
+pub use embedded::{Beginning, EmbeddedLog, LogRole, Members};
 pub use multipaxos::{Call, Member, Message, Outcome, Paxos, Refusal};
 pub use parameters::Parameters;
 pub use value::{

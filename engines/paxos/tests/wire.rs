@@ -1,10 +1,10 @@
 //! The wire and journal formats: golden bytes of every message and record, and hostile input.
 
 use kernel::{Bytes, Decode as _, Encode as _, HostId, NodeId, Place};
-use parts::{Acceptors, Ballot, Group, Sequence, SessionId, Slot};
+use parts::{Acceptors, Ballot, Group, Sequence, SessionId, Slot, SnapshotRecord};
 use paxos::multipaxos::acceptor::{self, AcceptorRecord, Summary};
 use paxos::multipaxos::leader::{self, LeaderRecord, ReportedVote};
-use paxos::multipaxos::replica::{self, ReadGroup, ReplicaRecord};
+use paxos::multipaxos::replica::{self, ReadGroup};
 use paxos::multipaxos::{Pulse, batcher, client, proxy_leader, unbatcher};
 use paxos::{BatchId, Commands, Configuration, Configurations, GroupKind, HostEntry, Level, Message, Value};
 use std::sync::Arc;
@@ -162,7 +162,7 @@ fn messages() -> Vec<Message> {
     ]
 }
 
-fn records() -> (Vec<AcceptorRecord>, Vec<LeaderRecord>, Vec<ReplicaRecord>) {
+fn records() -> (Vec<AcceptorRecord>, Vec<LeaderRecord>, Vec<SnapshotRecord<Slot>>) {
     let (slot, ballot) = (Slot(9), ballot());
     let acceptor = vec![
         AcceptorRecord::Blank { incarnation: 7 },
@@ -182,9 +182,9 @@ fn records() -> (Vec<AcceptorRecord>, Vec<LeaderRecord>, Vec<ReplicaRecord>) {
         AcceptorRecord::Executed { from: Slot(4), below: slot },
     ];
     let replica = vec![
-        ReplicaRecord::Begin { through: slot },
-        ReplicaRecord::Chunk { bytes: Bytes::from_static(b"chunk") },
-        ReplicaRecord::End,
+        SnapshotRecord::Begin { below: slot },
+        SnapshotRecord::Chunk { bytes: Bytes::from_static(b"chunk") },
+        SnapshotRecord::End,
     ];
     (acceptor, vec![LeaderRecord { round: 3 }], replica)
 }

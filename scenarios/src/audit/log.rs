@@ -4,12 +4,12 @@
 use super::acceptor::AcceptorDisk;
 use super::snapshots::{Snapshots, Written};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, StateMachine, invariant};
-use parts::{Ballot, Sequence, SessionId, Slot, Tally};
+use parts::{Ballot, Sequence, SessionId, Slot, SnapshotRecord, Tally};
 use paxos::multipaxos::acceptor::{Acceptor, AcceptorIn, AcceptorRecord};
 use paxos::multipaxos::batcher::BatcherIn;
 use paxos::multipaxos::leader::{LeaderIn, LeaderRecord};
 use paxos::multipaxos::proxy_leader::ProxyLeaderIn;
-use paxos::multipaxos::replica::{Replica, ReplicaIn, ReplicaRecord};
+use paxos::multipaxos::replica::{Replica, ReplicaIn};
 use paxos::{Configuration, Member, Message, Value};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,10 +94,10 @@ impl LogAudit {
                 self.acceptors.entry(node).or_default().on_durable(position, &record);
             }
             Journal::Replica => {
-                let written = match read(record) {
-                    ReplicaRecord::Begin { through } => Written::Begin(through),
-                    ReplicaRecord::Chunk { .. } => Written::Chunk,
-                    ReplicaRecord::End => Written::End,
+                let written = match read::<SnapshotRecord<Slot>>(record) {
+                    SnapshotRecord::Begin { below } => Written::Begin(below),
+                    SnapshotRecord::Chunk { .. } => Written::Chunk,
+                    SnapshotRecord::End => Written::End,
                 };
                 self.replicas.entry(node).or_default().on_durable(node, position, written);
             }

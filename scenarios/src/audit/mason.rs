@@ -2,10 +2,10 @@
 
 use super::log::{self, Journal, LogAudit};
 use super::shards::ShardAudit;
-use ::mason::outbox::Life;
 use ::mason::proxy::ProxyIn;
-use ::mason::{GatewayRole, Group, Member, Message, Part, Post, Shard, Stub};
+use ::mason::{GatewayRole, Group, LogRole, Member, Message, Part, Post, Shard, Stub};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, invariant};
+use parts::Incarnation;
 use sim::{Cluster, Fact};
 use std::collections::BTreeMap;
 
@@ -29,9 +29,9 @@ pub(crate) fn is_claim(message: &Message) -> bool {
 
 fn journal_of(part: Part) -> Journal {
     match part {
-        Part::Acceptor => Journal::Acceptor,
-        Part::Replica => Journal::Replica,
-        Part::Leader => Journal::Leader,
+        Part::Log(LogRole::Acceptor) => Journal::Acceptor,
+        Part::Log(LogRole::Replica) => Journal::Replica,
+        Part::Log(LogRole::Leader) => Journal::Leader,
         _ => Journal::Other,
     }
 }
@@ -63,8 +63,8 @@ impl MasonAudit {
             }
             Some(Post::Shard(space)) => self.shards.on_durable(space, node, position, record),
             Some(Post::Gateway) => {
-                let life = Life::decoded(record).expect("a gateway journals its lives");
-                self.lives.insert(node, life.incarnation);
+                let incarnation = Incarnation::decoded(record).expect("a gateway journals its incarnations");
+                self.lives.insert(node, incarnation.number);
             }
             Some(Post::Sequencer) | None => {}
         }

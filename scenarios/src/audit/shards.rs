@@ -2,10 +2,10 @@
 
 use super::snapshots::{Snapshots, Written};
 use ::mason::proxy::machine::ProxyMachine;
-use ::mason::shard::{ShardRecord, ShardServer};
+use ::mason::shard::ShardServer;
 use ::mason::{Group, Number, Placed, Shard, Space, Stamp, Stub};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, invariant};
-use parts::Slot;
+use parts::{Slot, SnapshotRecord};
 use std::collections::BTreeMap;
 
 /// What has become of the shards, and of what the logs keep for them.
@@ -46,11 +46,12 @@ struct Said {
 
 impl ShardAudit {
     pub(super) fn on_durable(&mut self, space: Space, node: NodeId, position: Position, record: &Bytes) {
-        let written = match ShardRecord::decoded(record).expect("a journal holds what its role wrote") {
-            ShardRecord::Begin { below } => Written::Begin(below),
-            ShardRecord::Chunk { .. } => Written::Chunk,
-            ShardRecord::End => Written::End,
-        };
+        let written =
+            match SnapshotRecord::<Number>::decoded(record).expect("a journal holds what its role wrote") {
+                SnapshotRecord::Begin { below } => Written::Begin(below),
+                SnapshotRecord::Chunk { .. } => Written::Chunk,
+                SnapshotRecord::End => Written::End,
+            };
         self.disk(space, node).on_durable(node, position, written);
     }
 

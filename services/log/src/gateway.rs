@@ -11,9 +11,9 @@ use kernel::bounds::ANSWER_BYTES_MAX;
 use kernel::client::{Output, Response};
 use kernel::{Bytes, Cx, Decode, Encode, Family, Instant, NodeId, Position, RequestId, Role};
 use mason::client::{BarrierPassed, ClientIn, ReadAnswers};
-use mason::proxy::Barrier;
-use mason::shard::{Attach, Query, Read};
-use mason::{Group, Life, Mason, Outbox, Space, Stamp};
+use mason::shard::Attach;
+use mason::{Layout, Mason, Questions, Space, Stamp, To};
+use parts::{Incarnation, Passed, Patience, Upstream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -41,22 +41,20 @@ pub struct Routes {
 /// A call is an encoded [`Request`]; its answer an encoded [`Answer`].
 #[derive(Clone, Debug)]
 pub struct Gateway {
-    routes: Routes,
-    life: Life,
-    outbox: Outbox<Waiting>,
+    /// The shards' servers of its host, by space.
+    shards: Vec<NodeId>,
+    /// What the logs of one space may be created to hold together, in bytes.
+    capacity: u64,
+    /// Reads wait for barriers, by their tags.
+    upstream: Upstream<Mason, Waiting, u64>,
     /// What the operations without an answer hold, in bytes.
     outstanding_bytes: usize,
     next_group: u16,
     reads: BTreeMap<u64, Reading>,
     next_read: u64,
-    barrier: u64,
-    barriers: BTreeMap<u64, UnderWay>,
-    /// Reads that wait for the barrier that is sent next.
-    wanted: bool,
     /// Reads that are to be asked for.
     turns: Turns,
-    /// What goes to each shard when the burst ends, each with the largest answer that there is room for, in bytes.
-    queries: BTreeMap<Space, Vec<(Query, u64)>>,
+    questions: Questions,
     /// Spaces to which nothing is to be appended, and what waits for the archive there.
     overfull: BTreeMap<Space, u64>,
 }
@@ -76,12 +74,6 @@ struct Waiting {
     bytes: usize,
 }
 
-#[derive(Clone, Debug)]
-struct UnderWay {
-    missing: BTreeSet<u16>,
-    asked: Instant,
-}
-
 /// A read on its way.
 #[derive(Clone, Debug)]
 struct Reading {
@@ -97,8 +89,8 @@ struct Reading {
 
 #[derive(Clone, Debug)]
 enum State {
-    /// Until this barrier has passed.
-    Barred(u64),
+    /// Until its barrier has passed.
+    Barred,
     /// For its turn.
     Queued,
     /// For these spaces; what the others said.
@@ -111,8 +103,6 @@ const TICK: Duration = Duration::from_millis(100);
 const RESEND_AFTER: Duration = Duration::from_millis(100);
 /// A barrier or a read without an answer is asked for again.
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// Barriers under way; the reads that come meanwhile share the next one.
-const BARRIERS_MAX: usize = 4;
 /// Reads at a time; more are answered busy.
 const READS_MAX: usize = 10_000;
 /// Operations without an answer in one group; more are answered busy.
@@ -129,27 +119,26 @@ const SMALL_ANSWER_BYTES: usize = 1 << 10;
 impl Gateway {
     /// The gateway of a host.
     pub fn new(routes: Routes) -> Self {
-        let outbox = Outbox::new(0, &routes.proxies, RESEND_AFTER);
+        let Routes { proxies, shards, capacity } = routes;
+        let layout = Layout::at_bootstrap(proxies.len() as u16, shards.len() as u16);
+        let patience = Patience { resend_after: RESEND_AFTER, ask_again_after: ASK_AGAIN_AFTER };
         Self {
-            routes,
-            life: Life { incarnation: 0 },
-            outbox,
+            shards,
+            capacity,
+            upstream: Upstream::new(proxies, layout, patience),
             outstanding_bytes: 0,
             next_group: 0,
             reads: BTreeMap::new(),
             next_read: 0,
-            barrier: 0,
-            barriers: BTreeMap::new(),
-            wanted: false,
             turns: Turns::new(),
-            queries: BTreeMap::new(),
+            questions: Questions::default(),
             overfull: BTreeMap::new(),
         }
     }
 
     /// Changes without an answer, in the group where there are most.
     pub fn outstanding(&self) -> usize {
-        self.outbox.longest()
+        self.upstream.outstanding()
     }
 
     /// Reads without an answer.
@@ -162,23 +151,23 @@ impl Role for Gateway {
     type Family = Mason;
     type In = ClientIn;
     type Timer = GatewayTimer;
-    type Record = Life;
+    type Record = Incarnation;
 
-    fn restore(&mut self, _position: Position, record: Life) {
-        self.life = record;
+    fn restore(&mut self, _position: Position, record: Incarnation) {
+        self.upstream.restore(record);
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
-        self.begin_life(cx);
+        self.begin_incarnation(cx);
         cx.set_timer(GatewayTimer::Tick, TICK);
-        cx.multicast(self.routes.shards.iter().copied(), Attach {});
+        cx.multicast(self.shards.iter().copied(), Attach {});
     }
 
     fn on_message(&mut self, from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
         match message {
             ClientIn::Answers(message) => {
                 for answer in message.answers {
-                    if let Some(waiting) = self.outbox.answered(message.group, &answer, cx.now()) {
+                    if let Some(waiting) = self.upstream.answered(answer.tagged(message.group), cx.now()) {
                         self.outstanding_bytes -= waiting.bytes;
                         let answer = Answer::decoded(&answer.body);
                         tell(waiting.asker, answer.unwrap_or(Answer::refused(Why::Malformed)), cx);
@@ -187,7 +176,7 @@ impl Role for Gateway {
             }
             ClientIn::Skipped(_) => {
                 cx.mark("log.lost_track_of_calls");
-                for waiting in self.begin_life(cx) {
+                for waiting in self.begin_incarnation(cx) {
                     tell(waiting.asker, Answer::refused(Why::Unknown), cx);
                 }
             }
@@ -197,7 +186,7 @@ impl Role for Gateway {
                 }
                 Ok(Native::Reply(_)) | Err(_) => cx.reject("message that is no call"),
             },
-            ClientIn::BarrierPassed(message) => self.on_barrier_passed(&message),
+            ClientIn::BarrierPassed(message) => self.on_barrier_passed(&message, cx),
             ClientIn::ReadAnswers(message) => self.on_read_answers(message, cx),
             ClientIn::Notice(message) => {
                 let Ok(name) = std::str::from_utf8(&message.body) else { return };
@@ -243,30 +232,15 @@ impl Role for Gateway {
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
-        let mut sends = Vec::new();
-        self.outbox.flush(cx.node(), cx.now(), |proxy, submit| sends.push((proxy, submit)));
-        for (proxy, submit) in sends {
-            cx.send_durable(proxy, submit);
-        }
-        if self.wanted && self.barriers.len() < BARRIERS_MAX {
-            self.wanted = false;
-            self.barrier += 1;
-            let missing = (0..self.routes.proxies.len() as u16).collect();
-            self.barriers.insert(self.barrier, UnderWay { missing, asked: cx.now() });
-            cx.multicast(self.routes.proxies.iter().copied(), Barrier { id: self.barrier });
-        }
+        self.upstream.flush(cx);
+        self.upstream.send_barrier(cx);
         while let Some(tag) = self.turns.next(cx.now()) {
             self.send(tag);
         }
         if !self.turns.is_empty() {
             cx.set_timer(GatewayTimer::Turn, TURN);
         }
-        for (space, queries) in std::mem::take(&mut self.queries) {
-            if let Some(&shard) = self.routes.shards.get(usize::from(space.0)) {
-                let (reads, limits) = queries.into_iter().unzip();
-                cx.send(shard, Read { at_least: Stamp(0), reads, spread: None, limits: Some(limits) });
-            }
-        }
+        self.questions.flush(&self.shards, cx);
     }
 }
 
@@ -286,15 +260,15 @@ impl Gateway {
             return tell(asker, refused, cx);
         }
         if let Request::Create(create) = &mut request {
-            create.capacity = self.routes.capacity;
+            create.capacity = self.capacity;
         }
         let body = Bytes::from(request.encoded());
         let bytes = body.len();
         let full = self.outstanding_bytes + bytes > OUTSTANDING_BYTES_MAX;
-        if full || self.outstanding() >= OUTSTANDING_MAX || self.routes.proxies.is_empty() {
+        if full || self.outstanding() >= OUTSTANDING_MAX || self.upstream.groups() == 0 {
             return tell(asker, Answer::refused(Why::Busy), cx);
         }
-        let groups = self.routes.proxies.len() as u64;
+        let groups = self.upstream.groups() as u64;
         let group = match asker {
             // One group admits what it is sent in the order sent, so a connection's appends stay in their order.
             Asker::Connection { node, .. } => (u64::from(node.place().0) % groups) as u16,
@@ -304,7 +278,7 @@ impl Gateway {
             }
         };
         self.outstanding_bytes += bytes;
-        self.outbox.push(Group(group), body, Waiting { asker, bytes }, cx.now());
+        self.upstream.push(group.into(), body, Waiting { asker, bytes }, cx.now());
     }
 
     /// Appends wait at their callers, and not in a log, while the archive keeps what is trimmed waiting.
@@ -312,19 +286,16 @@ impl Gateway {
         if self.overfull.is_empty() || !matches!(request, Request::Append(_) | Request::Produce(_)) {
             return None;
         }
-        let spaces = self.routes.shards.len() as u16;
+        let spaces = self.shards.len() as u16;
         let names = request.written();
         let waiting = |name: &str| self.overfull.get(&space_of(name, spaces)).copied();
         names.iter().find_map(|name| Some(Answer::about(Why::Unarchived, name, waiting(name)?)))
     }
 
-    /// Returns who waits for answers that the life before leaves open.
-    fn begin_life(&mut self, cx: &mut Cx<'_, Self>) -> Vec<Waiting> {
-        self.life = self.life.next(cx.wall());
-        let position = cx.append(&self.life);
-        cx.trim(position);
+    /// Returns who waits for answers that the incarnation before leaves open.
+    fn begin_incarnation(&mut self, cx: &mut Cx<'_, Self>) -> Vec<Waiting> {
         self.outstanding_bytes = 0;
-        self.outbox.restart(self.life.incarnation)
+        self.upstream.begin_incarnation(cx)
     }
 
     fn read(&mut self, asker: Asker, mut request: Request, cx: &mut Cx<'_, Self>) {
@@ -342,29 +313,22 @@ impl Gateway {
             _ => {}
         }
         self.next_read += 1;
-        self.wanted = true;
-        let state = State::Barred(self.barrier + 1);
-        self.reads
-            .insert(self.next_read, Reading { asker, request, state, until, asked: cx.now(), needs: None });
+        self.upstream.barriers().want(self.next_read);
+        let reading = Reading { asker, request, state: State::Barred, until, asked: cx.now(), needs: None };
+        self.reads.insert(self.next_read, reading);
         if kernel::planted!(read_without_barrier) {
             self.ask(self.next_read, cx.now());
         }
     }
 
-    fn on_barrier_passed(&mut self, message: &BarrierPassed) {
-        let Some(under_way) = self.barriers.get_mut(&message.id) else { return };
-        under_way.missing.remove(&message.group.0);
-        if !under_way.missing.is_empty() {
-            return;
-        }
-        let asked = under_way.asked;
-        // What a later barrier has waited for includes what an earlier one waits for.
-        self.barriers = self.barriers.split_off(&(message.id + 1));
-        let passed = |reading: &Reading| matches!(reading.state, State::Barred(id) if id <= message.id);
-        let free: Vec<u64> =
-            self.reads.iter().filter(|(_, reading)| passed(reading)).map(|(&tag, _)| tag).collect();
-        for tag in free {
-            self.ask(tag, asked);
+    fn on_barrier_passed(&mut self, message: &BarrierPassed, cx: &mut Cx<'_, Self>) {
+        let answered = (usize::from(message.group.0), message.id);
+        let passed = self.upstream.on_barrier_passed(answered, message.layout.as_ref(), cx);
+        let Some(Passed { waiters, asked_at }) = passed else { return };
+        for tag in waiters {
+            if self.reads.get(&tag).is_some_and(|reading| matches!(reading.state, State::Barred)) {
+                self.ask(tag, asked_at);
+            }
         }
     }
 
@@ -377,7 +341,7 @@ impl Gateway {
     }
 
     fn send(&mut self, tag: u64) {
-        let spaces = self.routes.shards.len() as u16;
+        let spaces = self.shards.len() as u16;
         let Some(reading) = self.reads.get_mut(&tag) else { return };
         let asked: BTreeSet<Space> = match &reading.request {
             Request::Read(read) | Request::Recall(read) => BTreeSet::from([space_of(&read.name, spaces)]),
@@ -393,7 +357,8 @@ impl Gateway {
         self.turns.spend(room.unwrap_or(SMALL_ANSWER_BYTES));
         let limit = room.map_or(u64::MAX, |room| room as u64);
         for &space in &asked {
-            self.queries.entry(space).or_default().push((Query { tag, body: body.clone() }, limit));
+            let to = To { space, spread: None };
+            self.questions.ask(to, (tag, body.clone()), Stamp(0), limit);
         }
         reading.state = State::Asked(asked, Vec::new());
     }
@@ -463,18 +428,9 @@ impl Gateway {
     /// last time.
     fn ask_again(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
-        for (&id, under_way) in &mut self.barriers {
-            if now.since(under_way.asked) >= ASK_AGAIN_AFTER {
-                under_way.asked = now;
-                let proxies = &self.routes.proxies;
-                let missing = under_way.missing.iter();
-                let missing: Vec<NodeId> =
-                    missing.filter_map(|&group| proxies.get(usize::from(group)).copied()).collect();
-                cx.multicast(missing, Barrier { id });
-            }
-        }
+        self.upstream.ask_again(cx);
         let due = |reading: &Reading| match reading.state {
-            State::Barred(_) | State::Queued => false,
+            State::Barred | State::Queued => false,
             State::Asked(..) => now.since(reading.asked) >= ASK_AGAIN_AFTER,
             State::Idle => now >= reading.until,
         };

@@ -14,7 +14,7 @@ use crate::wire::{
 use kernel::{
     ArchiveObject, BlobId, BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep,
 };
-use mason::{BlobRef, Order, Shard, ShardOut, Space};
+use mason::{Archived, BlobBacked, BlobRef, Order, Shard, ShardOut, Space};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -550,6 +550,42 @@ impl Shard for Logs {
         Ok(())
     }
 
+    /// Whoever waits looks again.
+    fn installed(&mut self, out: &mut ShardOut) {
+        for name in self.watchers.keys().cloned().collect::<Vec<_>>() {
+            self.notify(&name, out);
+        }
+    }
+
+    fn digest(&self) -> u64 {
+        let mut bytes = self.digest.encoded();
+        for number in [self.created, self.reserved, self.logs.len() as u64] {
+            number.encode(&mut bytes);
+        }
+        self.logs.iter().for_each(|(name, log)| log.encode_facts(name, &mut bytes));
+        self.producers.all().for_each(|known| known.encode(&mut bytes));
+        self.groups.all().for_each(|group| group.encode(&mut bytes));
+        parts::digest(&bytes)
+    }
+
+    fn as_blob_backed(&self) -> Option<&dyn BlobBacked> {
+        Some(self)
+    }
+
+    fn as_blob_backed_mut(&mut self) -> Option<&mut dyn BlobBacked> {
+        Some(self)
+    }
+
+    fn as_archived(&self) -> Option<&dyn Archived> {
+        Some(self)
+    }
+
+    fn as_archived_mut(&mut self) -> Option<&mut dyn Archived> {
+        Some(self)
+    }
+}
+
+impl BlobBacked for Logs {
     fn unstored(&mut self) -> Option<(BlobId, Bytes)> {
         while let Some(id) = self.storage.next() {
             if let Some(Part::InMemory(segment)) = self.part(id) {
@@ -586,6 +622,19 @@ impl Shard for Logs {
         self.part(id).and_then(stored_in)
     }
 
+    fn in_memory(&self, range: BlobRange) -> Option<Bytes> {
+        let Part::InMemory(segment) = self.part(range.id)? else { return None };
+        let rows = segment.rows();
+        let end = range.offset.saturating_add(range.bytes).min(rows.len() as u64);
+        rows.get(range.offset as usize..end as usize).map(Bytes::copy_from_slice)
+    }
+
+    fn is_full(&self) -> bool {
+        self.storage.is_full()
+    }
+}
+
+impl Archived for Logs {
     fn to_archive(&self, max: usize) -> Vec<BlobId> {
         self.storage.retired.stored_ones(max)
     }
@@ -600,34 +649,5 @@ impl Shard for Logs {
 
     fn overfull(&self) -> u64 {
         self.storage.retired.overfull()
-    }
-
-    fn in_memory(&self, range: BlobRange) -> Option<Bytes> {
-        let Part::InMemory(segment) = self.part(range.id)? else { return None };
-        let rows = segment.rows();
-        let end = range.offset.saturating_add(range.bytes).min(rows.len() as u64);
-        rows.get(range.offset as usize..end as usize).map(Bytes::copy_from_slice)
-    }
-
-    fn is_full(&self) -> bool {
-        self.storage.is_full()
-    }
-
-    /// Whoever waits looks again.
-    fn installed(&mut self, out: &mut ShardOut) {
-        for name in self.watchers.keys().cloned().collect::<Vec<_>>() {
-            self.notify(&name, out);
-        }
-    }
-
-    fn digest(&self) -> u64 {
-        let mut bytes = self.digest.encoded();
-        for number in [self.created, self.reserved, self.logs.len() as u64] {
-            number.encode(&mut bytes);
-        }
-        self.logs.iter().for_each(|(name, log)| log.encode_facts(name, &mut bytes));
-        self.producers.all().for_each(|known| known.encode(&mut bytes));
-        self.groups.all().for_each(|group| group.encode(&mut bytes));
-        parts::digest(&bytes)
     }
 }

@@ -4,15 +4,14 @@
 use crate::wire::READ_BYTES_MAX;
 use kernel::Instant;
 use kernel::bounds::ANSWER_BYTES_MAX;
+use parts::{Turn, TurnBounds};
 use std::collections::VecDeque;
 use std::time::Duration;
 
 /// Until the next turn.
 pub(crate) const TURN: Duration = Duration::from_millis(1);
-/// Reads of one turn. A shard that has more for one than there is room for has looked at it all the same.
-const READS_MAX: usize = 64;
-/// Answers that are asked for in one turn, in bytes.
-const BYTES_MAX: usize = 2 << 20;
+/// A shard that has more for a read than there is room for has looked at it all the same.
+const BOUNDS: TurnBounds = TurnBounds { requests_max: 64, bytes_max: 2 << 20 };
 /// The least that a read has room for.
 const ROOM_MIN: usize = 4 << 10;
 
@@ -20,17 +19,14 @@ const ROOM_MIN: usize = 4 << 10;
 #[derive(Clone, Debug)]
 pub(crate) struct Turns {
     waiting: VecDeque<u64>,
-    /// When the turn at hand began, and what is left of it.
-    at: Instant,
-    reads: usize,
-    bytes: usize,
+    turn: Turn,
     /// The size of the answers of late.
     usual: usize,
 }
 
 impl Turns {
     pub(crate) fn new() -> Self {
-        Self { waiting: VecDeque::new(), at: Instant::default(), reads: 0, bytes: 0, usual: ROOM_MIN }
+        Self { waiting: VecDeque::new(), turn: Turn::new(BOUNDS), usual: ROOM_MIN }
     }
 
     /// A read is to be asked for.
@@ -49,20 +45,17 @@ impl Turns {
 
     /// The next read, if it has its turn now.
     pub(crate) fn next(&mut self, now: Instant) -> Option<u64> {
-        if self.at != now {
-            (self.at, self.reads, self.bytes) = (now, READS_MAX, BYTES_MAX);
-        }
-        if self.reads == 0 || self.bytes == 0 {
+        if !self.turn.has_requests(now) || !self.turn.has_bytes(now) {
             return None;
         }
         let tag = self.waiting.pop_front()?;
-        self.reads -= 1;
+        self.turn.spend_request();
         Some(tag)
     }
 
     /// It may be answered so many bytes.
     pub(crate) fn spend(&mut self, bytes: usize) {
-        self.bytes = self.bytes.saturating_sub(bytes);
+        self.turn.spend(bytes);
     }
 
     /// How much room a read has of whose answer nothing is known.

@@ -1,7 +1,7 @@
 //! A space whose trimmed segments wait for an archive.
 
 use kernel::{BlobId, Bytes, Decode, Encode, NodeId, SnapshotStep};
-use mason::{Number, Order, Placed, Shard, ShardOut, Space, Stamp};
+use mason::{Archived as _, BlobBacked as _, Number, Order, Placed, Shard, ShardOut, Space, Stamp};
 use shared_log::archive::ArchivedSegment;
 use shared_log::{
     Answer, Append, Archiving, Bounds, Create, LogIdentity, Logs, Named, Part, RETAIN_BYTES_MIN, Read,

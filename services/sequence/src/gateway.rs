@@ -6,10 +6,9 @@ use kernel::client::Output;
 use kernel::client::Response;
 use kernel::{Bytes, Cx, Decode, Encode, Instant, NodeId, Position, RequestId, Role};
 use mason::client::ClientIn;
-use mason::proxy::Barrier;
 use mason::shard::Attach;
-use mason::{Group, Layout, Life, Mason, Order, Outbox, Space};
-use std::collections::{BTreeMap, BTreeSet};
+use mason::{Group, Layout, Mason, Order, Space};
+use parts::{Incarnation, Patience, Upstream};
 use std::time::Duration;
 
 kernel::timers! {
@@ -35,19 +34,13 @@ const PROBES_MAX: usize = 16;
 /// exists, [`UNKNOWN`] or [`DISK_FULL`].
 #[derive(Clone, Debug)]
 pub struct Gateway {
-    proxies: Vec<NodeId>,
     shards: Vec<NodeId>,
-    life: Life,
-    outbox: Outbox<Asker>,
+    /// Local applications wait for barriers with empty calls.
+    upstream: Upstream<Mason, Asker, RequestId>,
     next_group: u16,
     /// All calls go to the next group, and none after it has its turn.
     stays: bool,
-    /// How many groups there are, as far as is known.
-    layout: Layout,
     looked_at: Instant,
-    /// Barriers that local applications wait for, and the groups that have not answered.
-    probes: BTreeMap<u64, (RequestId, BTreeSet<Group>)>,
-    next_probe: u64,
     names: Vec<String>,
 }
 
@@ -70,19 +63,14 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 impl Gateway {
     /// A gateway that uses these proxies of its host, by group, in turn, and hears from these servers, by space.
     pub fn new(proxies: Vec<NodeId>, shards: Vec<NodeId>) -> Self {
-        let outbox = Outbox::new(0, &proxies, RESEND_AFTER);
         let layout = Layout::at_bootstrap(proxies.len() as u16, shards.len() as u16);
+        let patience = Patience { resend_after: RESEND_AFTER, ask_again_after: RESEND_AFTER };
         Self {
-            proxies,
             shards,
-            life: Life { incarnation: 0 },
-            outbox,
+            upstream: Upstream::new(proxies, layout, patience),
             next_group: 0,
             stays: false,
-            layout,
             looked_at: Instant(0),
-            probes: BTreeMap::new(),
-            next_probe: 1,
             names: Vec::new(),
         }
     }
@@ -102,12 +90,12 @@ impl Gateway {
     /// The same with fewer groups in use at first than there is room for.
     #[must_use]
     pub fn with_layout(self, layout: Layout) -> Self {
-        Self { layout, ..self }
+        Self { upstream: self.upstream.with_layout(layout), ..self }
     }
 
     /// Calls without an answer, in the group where there are most.
     pub fn outstanding(&self) -> usize {
-        self.outbox.longest()
+        self.upstream.outstanding()
     }
 }
 
@@ -115,14 +103,14 @@ impl Role for Gateway {
     type Family = Mason;
     type In = ClientIn;
     type Timer = GatewayTimer;
-    type Record = Life;
+    type Record = Incarnation;
 
-    fn restore(&mut self, _position: Position, record: Life) {
-        self.life = record;
+    fn restore(&mut self, _position: Position, record: Incarnation) {
+        self.upstream.restore(record);
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
-        self.begin_life(cx);
+        self.begin_incarnation(cx);
         cx.set_timer(GatewayTimer::Resend, RESEND_AFTER);
         cx.multicast(self.shards.iter().copied(), Attach {});
     }
@@ -131,20 +119,21 @@ impl Role for Gateway {
         match message {
             ClientIn::Answers(message) => {
                 for answer in message.answers {
-                    if let Some(asker) = self.outbox.answered(message.group, &answer, cx.now()) {
+                    if let Some(asker) = self.upstream.answered(answer.tagged(message.group), cx.now()) {
                         tell(asker, answer.body, cx);
                     }
                 }
             }
             ClientIn::Elsewhere(message) => {
-                self.learn_layout(&message.layout);
-                if let Some((asker, ask)) = self.outbox.turned_away(&message, cx.now()) {
+                if let Some((asker, ask)) =
+                    self.upstream.turned_away(message.tagged(), &message.layout, cx.now())
+                {
                     cx.mark("sequence.asked_another_group");
                     self.push(ask, asker, cx);
                 }
             }
             ClientIn::Skipped(_) => {
-                for asker in self.begin_life(cx) {
+                for asker in self.begin_incarnation(cx) {
                     tell(asker, UNKNOWN, cx);
                 }
             }
@@ -153,8 +142,11 @@ impl Role for Gateway {
                 Ok(Native::Numbered(_)) | Err(_) => cx.reject("message that is no call"),
             },
             ClientIn::BarrierPassed(message) => {
-                message.layout.iter().for_each(|layout| self.learn_layout(layout));
-                self.on_probed(message.id, message.group, cx);
+                let answered = (usize::from(message.group.0), message.id);
+                let passed = self.upstream.on_barrier_passed(answered, message.layout.as_ref(), cx);
+                for id in passed.into_iter().flat_map(|passed| passed.waiters) {
+                    cx.respond(id, Response(READY));
+                }
             }
             ClientIn::Progress(_) | ClientIn::Overfull(_) => {}
             ClientIn::Notice(_)
@@ -171,18 +163,17 @@ impl Role for Gateway {
         match timer {
             GatewayTimer::Resend => {
                 cx.set_timer(GatewayTimer::Resend, RESEND_AFTER);
-                self.probe_again(cx);
+                self.upstream.ask_again(cx);
                 if cx.now().since(self.looked_at) >= LOOK_EVERY {
                     self.looked_at = cx.now();
-                    // Nobody waits for this barrier: its answer says how many groups there are.
-                    cx.multicast(self.proxies.iter().copied().take(1), Barrier { id: 0 });
+                    self.upstream.look(cx);
                 }
             }
         }
     }
 
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
-        if self.proxies.is_empty() {
+        if self.upstream.groups() == 0 {
             return cx.respond(id, Response(Bytes::new()));
         }
         if request.is_empty() {
@@ -195,27 +186,18 @@ impl Role for Gateway {
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
-        let mut sends = Vec::new();
-        self.outbox.flush(cx.node(), cx.now(), |proxy, submit| sends.push((proxy, submit)));
-        for (proxy, submit) in sends {
-            cx.send_durable(proxy, submit);
-        }
+        self.upstream.send_barrier(cx);
+        self.upstream.flush(cx);
     }
 }
 
 impl Gateway {
-    fn learn_layout(&mut self, layout: &Layout) {
-        if layout.version > self.layout.version {
-            self.layout = layout.clone();
-        }
-    }
-
     fn push(&mut self, ask: Bytes, asker: Asker, cx: &mut Cx<'_, Self>) {
-        let group = Group(self.next_group % self.layout.serving.max(1));
+        let group = self.next_group % self.upstream.layout().serving.max(1);
         if !self.stays {
-            self.next_group = group.0 + 1;
+            self.next_group = group + 1;
         }
-        self.outbox.push(group, ask, asker, cx.now());
+        self.upstream.push(group.into(), ask, asker, cx.now());
     }
 
     fn on_next(&mut self, node: NodeId, next: Next, cx: &mut Cx<'_, Self>) {
@@ -237,41 +219,18 @@ impl Gateway {
 
     /// An empty call asks whether numbers would be assigned now. It is answered with [`READY`] when a barrier has passed every group.
     fn begin_probe(&mut self, id: RequestId, cx: &mut Cx<'_, Self>) {
-        if self.probes.len() >= PROBES_MAX {
+        if self.upstream.barriers().waiters() >= PROBES_MAX {
             return cx.respond(id, Response(Bytes::new()));
         }
-        let groups: BTreeSet<Group> = (0..self.layout.spanning).map(Group).collect();
-        cx.multicast(self.proxies.iter().copied().take(groups.len()), Barrier { id: self.next_probe });
-        self.probes.insert(self.next_probe, (id, groups));
-        self.next_probe += 1;
+        self.upstream.barriers().want(id);
     }
 
-    fn on_probed(&mut self, probe: u64, group: Group, cx: &mut Cx<'_, Self>) {
-        let Some((_, missing)) = self.probes.get_mut(&probe) else { return };
-        missing.remove(&group);
-        if missing.is_empty()
-            && let Some((id, _)) = self.probes.remove(&probe)
-        {
-            cx.respond(id, Response(READY));
+    /// Returns the calls that the incarnation before leaves unanswered.
+    fn begin_incarnation(&mut self, cx: &mut Cx<'_, Self>) -> Vec<Asker> {
+        if kernel::planted!(incarnation_not_persisted) {
+            return self.upstream.take_up(self.upstream.next_incarnation(cx));
         }
-    }
-
-    /// A proxy that had no leader may have dropped the question.
-    fn probe_again(&self, cx: &mut Cx<'_, Self>) {
-        for (&id, (_, missing)) in &self.probes {
-            let proxies = missing.iter().filter_map(|group| self.proxies.get(usize::from(group.0)).copied());
-            cx.multicast(proxies, Barrier { id });
-        }
-    }
-
-    /// Returns the calls that the life before leaves unanswered.
-    fn begin_life(&mut self, cx: &mut Cx<'_, Self>) -> Vec<Asker> {
-        self.life = self.life.next(cx.wall());
-        if !kernel::planted!(incarnation_not_persisted) {
-            let position = cx.append(&self.life);
-            cx.trim(position);
-        }
-        self.outbox.restart(self.life.incarnation)
+        self.upstream.begin_incarnation(cx)
     }
 }
 

@@ -55,7 +55,7 @@ kernel::record! {
 #[derive(Clone, PartialEq, Debug)]
 pub enum Call {
     /// Follow these members; answered [`super::moving::SETTLED`] or [`super::moving::UNSETTLED`].
-    Follow(crate::Members),
+    Follow(paxos::Members),
     /// Have origins served by so many groups, none for as they are; answered by [`Progress`].
     Arrange(Option<u16>),
     /// Have the service's state spread over so many shards; answered by [`Progress`].

@@ -1,9 +1,10 @@
 //! What stands in a proxy's log.
 
 use crate::order::{Cut, Group, GroupTime, Operation, Order, Placed, Range, Space, Stamp};
-use crate::topology::{Layout, Members, Spread};
+use crate::topology::{Layout, Spread};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
 use parts::Ballot;
+use paxos::Members;
 use smallvec::SmallVec;
 
 /// One entry.

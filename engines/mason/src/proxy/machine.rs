@@ -16,7 +16,7 @@ use crate::order::{
 use crate::sequencer::{Moved, SequencerIn};
 use crate::service::{Stub, StubOut, Verdict};
 use crate::shard::{self, Behind, Deliver, Settled, ShardIn};
-use crate::topology::{Layout, Members, Topology};
+use crate::topology::{Layout, Topology};
 use crate::view::View;
 use arrangement::Arrangement;
 use kept::Kept;
@@ -24,6 +24,7 @@ use kernel::{
     Bytes, Capture, Decode, DecodeError, Encode, HostId, NodeId, SnapshotStep, StateMachine, planted,
 };
 use parts::Ballot;
+use paxos::Members;
 use std::collections::VecDeque;
 use std::sync::Arc;
 

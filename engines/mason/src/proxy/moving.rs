@@ -20,9 +20,9 @@ use super::entry::Entry;
 use super::leading::Lead;
 use super::{DidMove, Proxy};
 use crate::deployment;
-use crate::topology::Members;
 use kernel::client::Response;
 use kernel::{Bytes, Cx, HostId, RequestId};
+use paxos::Members;
 use paxos::multipaxos::Pulse;
 use paxos::multipaxos::leader;
 use std::sync::Arc;
@@ -120,7 +120,8 @@ impl Proxy {
             }
             return;
         }
-        let configuration = deployment::configuration(self.log.first, self.group, placed.version + 1, wanted);
+        let configuration =
+            deployment::log_of(self.log.first, self.group).configuration(placed.version + 1, wanted);
         if let Some(configuration) = configuration {
             cx.mark("proxy.moves_its_log");
             let message = leader::Reconfigure { configuration: Arc::new(configuration) };

@@ -5,10 +5,11 @@
 mod recovery;
 
 use crate::order::{Cut, Group, Number, Order, Placed, Range, Space, Stamp};
-use crate::topology::{Layout, Members, Parameters, Spread, Topology};
+use crate::topology::{Layout, Parameters, Spread, Topology};
 use crate::view::View;
 use crate::{Mason, Message, proxy};
 use kernel::{Cx, NodeId, Position, Role, planted};
+use paxos::Members;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;

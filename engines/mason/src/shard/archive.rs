@@ -16,9 +16,10 @@
 //!
 //! Invariant: a server lets a blob go when it knows that it is in the archive: because the archive said so, or a server that was told.
 
+use super::blobs::blob_of;
 use super::{ShardServer, WereArchived, WhetherArchived};
 use crate::client::Overfull;
-use crate::service::Shard;
+use crate::service::{Archived, Shard};
 use kernel::{BlobId, Cx, Instant, NodeId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -65,7 +66,8 @@ impl Archiving {
 impl<S: Shard> ShardServer<S> {
     /// Looks whether there is something for the archive.
     pub(super) fn step_archive(&mut self, cx: &mut Cx<'_, Self>) {
-        let wanted = self.service.to_archive(WAITING_MAX);
+        let Some(archived) = self.service.as_archived() else { return };
+        let wanted = archived.to_archive(WAITING_MAX);
         self.archiving.turns.retain(|id, _| wanted.binary_search(id).is_ok());
         let now = cx.now();
         for &id in &wanted {
@@ -82,16 +84,28 @@ impl<S: Shard> ShardServer<S> {
             if turns[&id] <= now
                 && self.has_blob(id)
                 && !under_way.contains(&id)
-                && let Some(object) = self.service.archive_object(id)
+                && let Some(object) = self.service.as_archived().and_then(|it| it.archive_object(id))
             {
                 self.archiving.under_way.insert(id);
                 cx.archive_blob(id, object);
                 if kernel::planted!(segment_freed_before_archived) {
-                    self.service.archived(id);
+                    self.let_go(id);
                 }
             }
         }
         self.ask_whether_archived(cx);
+    }
+
+    /// A blob is in the archive.
+    fn let_go(&mut self, id: BlobId) {
+        if let Some(archived) = self.service.as_archived_mut() {
+            archived.archived(id);
+        }
+    }
+
+    /// What waits for the archive, in bytes, where that is too much.
+    pub(super) fn waiting_for_archive(&self) -> u64 {
+        self.service.as_archived().map_or(0, Archived::overfull)
     }
 
     /// How long this server leaves a blob to those before it.
@@ -127,7 +141,7 @@ impl<S: Shard> ShardServer<S> {
     ) {
         let known = &self.archiving.known;
         let here = |id: &&BlobId| {
-            self.service.blob(**id).is_none() && kernel::planted!(missing_blob_taken_as_archived)
+            blob_of(&self.service, **id).is_none() && kernel::planted!(missing_blob_taken_as_archived)
         };
         let blobs: Vec<BlobId> =
             message.blobs.iter().filter(|id| known.contains(id) || here(id)).copied().collect();
@@ -141,7 +155,7 @@ impl<S: Shard> ShardServer<S> {
             if self.archiving.turns.contains_key(&id) {
                 cx.mark("shard.heard_that_a_blob_is_archived");
                 self.archiving.learn(id);
-                self.service.archived(id);
+                self.let_go(id);
             }
         }
         self.tell_what_waits(cx);
@@ -152,7 +166,7 @@ impl<S: Shard> ShardServer<S> {
         self.archiving.under_way.remove(&id);
         (self.archiving.failures, self.archiving.again_at) = (0, Instant(0));
         self.archiving.learn(id);
-        self.service.archived(id);
+        self.let_go(id);
         self.step_archive(cx);
         self.tell_what_waits(cx);
     }
@@ -176,7 +190,7 @@ impl<S: Shard> ShardServer<S> {
 
     /// The gateways of this host refuse what would make more of what waits, beyond a bound.
     pub(super) fn tell_what_waits(&mut self, cx: &mut Cx<'_, Self>) {
-        let bytes = self.service.overfull();
+        let bytes = self.waiting_for_archive();
         if bytes != self.archiving.told {
             self.archiving.told = bytes;
             for &observer in &self.observers {

@@ -18,7 +18,7 @@
 
 use super::{Query, ShardServer, Waiting};
 use crate::order::{Number, Stamp};
-use crate::service::{BlobRef, Shard};
+use crate::service::{BlobBacked, BlobRef, Shard};
 use kernel::{BlobId, BlobNotice, BlobRange, Bytes, Cx, NodeId};
 use parts::Pull;
 use std::collections::{BTreeMap, BTreeSet};
@@ -56,7 +56,28 @@ struct Fetch {
     bytes: Vec<u8>,
 }
 
+/// The blobs that snapshots of the service's present state name.
+pub(super) fn blobs_of(service: &impl Shard) -> Vec<BlobRef> {
+    service.as_blob_backed().map_or_else(Vec::new, BlobBacked::blobs)
+}
+
+/// One of them.
+pub(super) fn blob_of(service: &impl Shard, id: BlobId) -> Option<BlobRef> {
+    service.as_blob_backed()?.blob(id)
+}
+
 impl<S: Shard> ShardServer<S> {
+    /// What waits to be stored takes so much memory that nothing more must be executed.
+    pub(super) fn is_full(&self) -> bool {
+        self.service.as_blob_backed().is_some_and(BlobBacked::is_full)
+    }
+
+    fn note_stored(&mut self, id: BlobId) {
+        if let Some(blobs) = self.service.as_blob_backed_mut() {
+            blobs.stored(id);
+        }
+    }
+
     /// The blobs that are durable here.
     pub fn blobs_on_disk(&self) -> impl Iterator<Item = BlobId> {
         self.blobs.on_disk.iter().copied()
@@ -78,7 +99,7 @@ impl<S: Shard> ShardServer<S> {
 
     /// What the restored snapshot names was durable before it was; the disk says what is gone.
     pub(super) fn start_blobs(&mut self, cx: &mut Cx<'_, Self>) {
-        self.blobs.on_disk = self.service.blobs().iter().map(|blob| blob.id).collect();
+        self.blobs.on_disk = blobs_of(&self.service).iter().map(|blob| blob.id).collect();
         self.blobs.named = self.blobs.on_disk.clone();
         cx.keep_blobs(self.blobs.on_disk.iter().copied().collect());
     }
@@ -87,13 +108,13 @@ impl<S: Shard> ShardServer<S> {
     pub(super) fn look_for_missing_blobs(&mut self) {
         let here = |blob: &BlobRef| self.blobs.on_disk.contains(&blob.id);
         self.blobs.missing =
-            self.service.blobs().iter().filter(|blob| !here(blob)).map(|blob| blob.id).collect();
+            blobs_of(&self.service).iter().filter(|blob| !here(blob)).map(|blob| blob.id).collect();
     }
 
     /// Whether all that the state is made of is here.
     pub(super) fn has_all_blobs(&mut self) -> bool {
         let service = &self.service;
-        self.blobs.missing.retain(|&id| service.blob(id).is_some());
+        self.blobs.missing.retain(|&id| blob_of(service, id).is_some());
         self.blobs.missing.is_empty()
     }
 
@@ -101,7 +122,7 @@ impl<S: Shard> ShardServer<S> {
     pub(super) fn drop_blobs_but(&mut self, named: BTreeSet<BlobId>, cx: &mut Cx<'_, Self>) {
         let service = &self.service;
         self.blobs.on_disk.retain(|&id| {
-            let kept = named.contains(&id) || service.blob(id).is_some();
+            let kept = named.contains(&id) || blob_of(service, id).is_some();
             if !kept {
                 cx.drop_blob(id);
             }
@@ -122,13 +143,13 @@ impl<S: Shard> ShardServer<S> {
 
     pub(super) fn step_blobs(&mut self, cx: &mut Cx<'_, Self>) {
         while self.blobs.storing.len() < STORES_MAX
-            && let Some((id, bytes)) = self.service.unstored()
+            && let Some((id, bytes)) = self.service.as_blob_backed_mut().and_then(BlobBacked::unstored)
         {
             self.blobs.storing.insert(id);
             cx.store_blob(id, bytes);
             if kernel::planted!(segment_freed_before_durable) {
                 self.blobs.on_disk.insert(id);
-                self.service.stored(id);
+                self.note_stored(id);
             }
         }
         let Blobs { waiting, loading, on_disk, .. } = &mut self.blobs;
@@ -152,7 +173,7 @@ impl<S: Shard> ShardServer<S> {
                 if self.blobs.missing.remove(&id) {
                     cx.mark("shard.fetched_a_blob");
                 }
-                self.service.stored(id);
+                self.note_stored(id);
                 self.execute(cx);
             }
             BlobNotice::Loaded { range, bytes } => {
@@ -165,7 +186,9 @@ impl<S: Shard> ShardServer<S> {
                 self.blobs.loading.remove(&range);
                 if let Some(reads) = self.blobs.waiting.remove(&range) {
                     cx.mark("shard.read_a_blob");
-                    self.service.loaded(range, &bytes);
+                    if let Some(blobs) = self.service.as_blob_backed_mut() {
+                        blobs.loaded(range, &bytes);
+                    }
                     self.read_again(reads);
                 }
             }
@@ -176,7 +199,7 @@ impl<S: Shard> ShardServer<S> {
                 self.blobs.on_disk.remove(&id);
                 self.blobs.loading.retain(|range| range.id != id);
                 self.blobs.pulls.retain(|range, _| range.id != id);
-                if self.service.blob(id).is_some() {
+                if blob_of(&self.service, id).is_some() {
                     cx.mark("shard.lost_a_blob");
                     self.blobs.missing.insert(id);
                 }
@@ -202,7 +225,7 @@ impl<S: Shard> ShardServer<S> {
     pub(super) fn read_again_what_wants_none(&mut self) {
         let service = &self.service;
         let gone: Vec<BlobRange> =
-            self.blobs.waiting.keys().filter(|range| service.blob(range.id).is_none()).copied().collect();
+            self.blobs.waiting.keys().filter(|range| blob_of(service, range.id).is_none()).copied().collect();
         for range in gone {
             let reads = self.blobs.waiting.remove(&range).unwrap_or_default();
             self.read_again(reads);
@@ -219,7 +242,7 @@ impl<S: Shard> ShardServer<S> {
     /// Goes on with the blob on its way, or begins with the next.
     fn fetch_missing(&mut self, cx: &mut Cx<'_, Self>) {
         let (now, service) = (cx.now(), &self.service);
-        self.blobs.fetch.take_if(|fetch| service.blob(fetch.blob.id).is_none());
+        self.blobs.fetch.take_if(|fetch| blob_of(service, fetch.blob.id).is_none());
         if self.blobs.fetch.as_ref().is_some_and(|fetch| !fetch.pull.is_late(now)) {
             return;
         }
@@ -230,7 +253,7 @@ impl<S: Shard> ShardServer<S> {
         let page_bytes = self.page_bytes();
         if self.blobs.fetch.is_none() {
             let mut missing = self.blobs.missing.iter().filter(|id| !self.blobs.storing.contains(id));
-            let next = missing.find_map(|&id| self.service.blob(id));
+            let next = missing.find_map(|&id| blob_of(&self.service, id));
             self.blobs.fetch =
                 next.map(|blob| Fetch { blob, pull: Pull::begin(peer, now), bytes: Vec::new() });
         }
@@ -245,7 +268,7 @@ impl<S: Shard> ShardServer<S> {
     pub(super) fn on_pull_blob(&mut self, from: NodeId, message: &super::PullBlob, cx: &mut Cx<'_, Self>) {
         let super::PullBlob { id, offset, bytes } = *message;
         let range = BlobRange { id, offset, bytes: bytes.min(PAGE_BYTES_MAX) };
-        if let Some(page) = self.service.in_memory(range) {
+        if let Some(page) = self.service.as_blob_backed().and_then(|it| it.in_memory(range)) {
             cx.send(from, super::BlobPage { id, offset, page });
         } else if self.blobs.on_disk.contains(&id) && self.blobs.pulls.len() < PULLS_MAX {
             self.blobs.pulls.entry(range).or_default().insert(from);

@@ -61,11 +61,10 @@ impl<S: Shard> ShardServer<S> {
                 Work::Operation(_) => delivered.order.numbers.len() == 1,
                 Work::HandOver(_) => false,
             };
-            if number == self.next && alone && !self.is_installing_half() && !self.service.is_full() {
+            if number == self.next && alone && !self.is_installing_half() && !self.is_full() {
                 self.waiting.remove(&number);
                 self.execute_next(group, delivered, cx);
-            } else if self.waiting.len() < if self.service.is_full() { WAITING_FULL_MAX } else { WAITING_MAX }
-            {
+            } else if self.waiting.len() < if self.is_full() { WAITING_FULL_MAX } else { WAITING_MAX } {
                 self.waiting.entry(number).or_insert(Entry { group, delivered });
             }
         }
@@ -83,7 +82,7 @@ impl<S: Shard> ShardServer<S> {
             return;
         }
         while let Some(entry) = self.waiting.get(&self.next) {
-            if self.service.is_full() {
+            if self.is_full() {
                 cx.mark("shard.waited_for_its_disk");
                 break;
             }
@@ -106,7 +105,7 @@ impl<S: Shard> ShardServer<S> {
     fn execute_next(&mut self, group: crate::Group, delivered: Delivered, cx: &mut Cx<'_, Self>) {
         match delivered.work {
             Work::Operation(operation) => self.execute_operation(group, &operation, &delivered.order, cx),
-            Work::NoOp => self.snapshots.count_executed(16),
+            Work::NoOp => self.due.count_executed(16),
             Work::HandOver(spread) => self.hand_over(spread, &delivered.order, cx),
         }
         self.executed = self.executed.max(delivered.order.stamp);
@@ -146,7 +145,7 @@ impl<S: Shard> ShardServer<S> {
             .filter(|placed| placed.space != self.space)
             .filter_map(|placed| Some((placed.space, self.inputs.take(number, placed.space)?.pop()?)))
             .collect();
-        self.snapshots.count_executed(operation.body.len() + 32);
+        self.due.count_executed(operation.body.len() + 32);
         self.service.execute(&operation.body, order, &others, &mut self.out);
         for (reader, body) in self.out.notices.drain(..) {
             cx.send(reader, Notice { space: self.space, stamp: order.stamp, body });

@@ -27,13 +27,13 @@ use crate::order::{Cut, Group, Number, Placed, Space, Stamp};
 use crate::proxy;
 use crate::proxy::delivery::{Delivered, Run, Work};
 use crate::service::{Shard, ShardOut};
-use crate::topology::{Members, Parameters, Topology};
+use crate::topology::{Parameters, Topology};
 use crate::{Mason, Message};
 use kernel::{BlobId, BlobNotice, Bytes, Cx, Instant, NodeId, Position, Role};
+use parts::{SnapshotRecord, Snapshots};
+use paxos::Members;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-
-pub use snapshot::ShardRecord;
 
 kernel::record! {
     /// One read.
@@ -249,7 +249,8 @@ pub struct ShardServer<S> {
     asked_at: Instant,
     /// When it last asked for another page of operations.
     page_asked_at: Instant,
-    snapshots: snapshot::Snapshots,
+    snapshots: Snapshots<Number, snapshot::Writer>,
+    due: snapshot::Due,
     blobs: blobs::Blobs,
     archiving: archive::Archiving,
 }
@@ -288,7 +289,8 @@ impl<S: Shard> ShardServer<S> {
             stuck_since: None,
             asked_at: Instant(0),
             page_asked_at: Instant(0),
-            snapshots: snapshot::Snapshots::default(),
+            snapshots: Snapshots::default(),
+            due: snapshot::Due::default(),
             blobs: blobs::Blobs::default(),
             archiving: archive::Archiving::default(),
             topology,
@@ -317,7 +319,7 @@ impl<S: Shard> ShardServer<S> {
 
     /// How often it has taken a peer's snapshot in this life, instead of executing what that holds; for invariants.
     pub fn skips(&self) -> u64 {
-        self.snapshots.skips()
+        self.due.skips()
     }
 
     /// The stamp of the last operation executed.
@@ -360,7 +362,7 @@ impl<S: Shard> ShardServer<S> {
             }
         };
         let (space, next, behind) = (self.space, self.next, self.waiting.len());
-        let installs = if self.snapshots.is_installing() { ", takes a snapshot" } else { "" };
+        let installs = if self.snapshots.is_taking() { ", takes a snapshot" } else { "" };
         let missing = self.blobs_missing();
         let lacks = if missing > 0 { format!(", lacks {missing} blobs") } else { String::new() };
         format!("space {space} next {next}: {waits}; {behind} behind it{installs}{lacks}")
@@ -373,7 +375,7 @@ impl<S: Shard> ShardServer<S> {
             let now = self.topology.servers(self.space);
             self.former = before.servers(self.space).iter().filter(|it| !now.contains(it)).copied().collect();
             // Soon durable: the hosts that left are needed until enough of those that stay are.
-            self.snapshots.hurry();
+            self.due.hurry();
         }
     }
 
@@ -399,9 +401,9 @@ impl<S: Shard> Role for ShardServer<S> {
     type Family = Mason;
     type In = ShardIn;
     type Timer = ShardTimer;
-    type Record = ShardRecord;
+    type Record = SnapshotRecord<Number>;
 
-    fn restore(&mut self, _position: Position, record: ShardRecord) {
+    fn restore(&mut self, _position: Position, record: SnapshotRecord<Number>) {
         self.restore_snapshot(record);
     }
 
@@ -419,7 +421,7 @@ impl<S: Shard> Role for ShardServer<S> {
                 self.observers.insert(from);
                 cx.send(from, crate::client::Progress { space: self.space, through: self.progress() });
                 self.tell_spread(from, cx);
-                let bytes = self.service.overfull();
+                let bytes = self.waiting_for_archive();
                 if bytes > 0 {
                     cx.send(from, crate::client::Overfull { space: self.space, bytes });
                 }
@@ -442,7 +444,7 @@ impl<S: Shard> Role for ShardServer<S> {
             ShardIn::Moved(message) => self.on_moved(&message),
             ShardIn::Hurry(Hurry {}) => {
                 if self.snapshots.durable_below() < self.next {
-                    self.snapshots.hurry();
+                    self.due.hurry();
                 }
             }
             ShardIn::PullBlob(message) => self.on_pull_blob(from, &message, cx),

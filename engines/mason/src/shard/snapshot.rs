@@ -4,6 +4,7 @@
 //! chunk grows with what a shard holds, for each becomes one record of the journal, which has a bound; and none costs more than
 //! a burst may last.
 
+use super::blobs::blobs_of;
 use super::inputs::{Part, Sent};
 use super::{Behind, PullSnapshot, ShardServer, ShardTimer, SnapshotChunk};
 use crate::client::{Notice, Skipped};
@@ -11,71 +12,32 @@ use crate::order::{Number, Placed, Space, Stamp};
 use crate::proxy;
 use crate::service::Shard;
 use crate::topology::Spread;
-use kernel::{
-    BlobId, Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, PageBudget, Position, Reader,
-    SnapshotStep, invariant,
-};
-use parts::{Look, Offer, Offered, Page, Taken, Transfers, Wanted};
+use kernel::{BlobId, Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, PageBudget, invariant};
+use parts::{Look, Page, Restored, Served, SnapshotRecord, Taken, Wanted, chunk_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// What a server must not forget: its snapshots.
-#[derive(Clone, PartialEq, Debug)]
-pub enum ShardRecord {
-    /// A snapshot begins; an unfinished one before it is void.
-    Begin {
-        /// It holds everything below this number.
-        below: Number,
-    },
-    /// Its next chunk.
-    Chunk {
-        /// The contents.
-        bytes: Bytes,
-    },
-    /// It is complete.
-    End,
-}
-
-/// The least time between two chunks written, so that a snapshot does not crowd out the votes.
-const CHUNK_EVERY: Duration = Duration::from_millis(2);
 const TELL_EVERY: Duration = Duration::from_secs(1);
 
+/// When the next snapshot is due, and what was said of the last.
 #[derive(Debug, Default)]
-pub(super) struct Snapshots {
-    durable_below: Number,
+pub(super) struct Due {
     told_at: Option<Instant>,
     executed_bytes: u64,
     last_bytes: u64,
-    job: Option<Job>,
-    restoring: Option<(Number, Vec<Bytes>)>,
-    transfers: Transfers<Number>,
     /// How many of a peer's it has taken.
     skips: u64,
     /// A snapshot of a peer that turned out not to decode is half installed: nothing may be executed on it.
     half: bool,
 }
 
-#[derive(Debug)]
-enum Job {
-    Writing {
-        writer: Writer,
-        begin: Position,
-        stepped_at: Instant,
-        bytes: u64,
-        /// The blobs that it names.
-        named: BTreeSet<BlobId>,
-    },
-    Serving {
-        writer: Writer,
-        offer: Offer,
-    },
-}
-
 /// Produces the chunks of the snapshot that the service has begun.
 #[derive(Debug)]
-struct Writer {
+pub(super) struct Writer {
     below: Number,
     stage: Writing,
+    /// The blobs that it names.
+    named: BTreeSet<BlobId>,
 }
 
 /// What comes next.
@@ -173,26 +135,14 @@ impl Writer {
                 self.stage = if done { Writing::Service } else { Writing::Sent(next.0, next.1) };
                 (page, false)
             }
-            Writing::Service => {
-                let mut chunk = Vec::with_capacity(chunk_bytes + 1024);
-                let step = service.snapshot_step(chunk_bytes, &mut chunk);
-                (chunk.into(), step == SnapshotStep::Done)
-            }
+            Writing::Service => chunk_of(chunk_bytes, |budget, chunk| service.snapshot_step(budget, chunk)),
         }
     }
 }
 
-impl Snapshots {
-    pub(super) fn durable_below(&self) -> Number {
-        self.durable_below
-    }
-
+impl Due {
     pub(super) fn skips(&self) -> u64 {
         self.skips
-    }
-
-    pub(super) fn is_installing(&self) -> bool {
-        self.transfers.is_under_way()
     }
 
     /// The next snapshot is due.
@@ -207,68 +157,51 @@ impl Snapshots {
 
 impl<S: Shard> ShardServer<S> {
     pub(super) fn is_installing_half(&self) -> bool {
-        self.snapshots.half
+        self.due.half
     }
 
     fn begin_writer(&mut self) -> Writer {
         self.service.begin_snapshot();
         let spread = Some(self.spread().clone());
         let head = Head { below: self.next, executed: self.executed, covered: self.covered, spread };
-        Writer { below: self.next, stage: Writing::Head(head.encoded().into()) }
+        let named = blobs_of(&self.service).iter().map(|blob| blob.id).collect();
+        Writer { below: self.next, stage: Writing::Head(head.encoded().into()), named }
     }
 
     pub(super) fn step_snapshot(&mut self, cx: &mut Cx<'_, Self>) {
-        let snapshots = &self.snapshots;
-        let share = snapshots.last_bytes / self.parameters.snapshots_per_size.max(1);
-        let due = snapshots.executed_bytes >= self.parameters.snapshot_every_bytes.max(share);
-        if snapshots.job.is_none()
-            && due
-            && !snapshots.half
+        let share = self.due.last_bytes / self.parameters.snapshots_per_size.max(1);
+        let is_due = self.due.executed_bytes >= self.parameters.snapshot_every_bytes.max(share);
+        if self.snapshots.is_idle()
+            && is_due
+            && !self.due.half
             && (self.has_all_blobs() || kernel::planted!(snapshot_before_blobs_fetched))
         {
-            self.snapshots.executed_bytes = 0;
+            self.due.executed_bytes = 0;
             let writer = self.begin_writer();
-            let begin = cx.append(&ShardRecord::Begin { below: writer.below });
+            self.snapshots.begin(writer.below, writer, cx);
             if kernel::planted!(shard_snapshot_durable_when_begun) {
-                self.snapshots.durable_below = writer.below;
+                self.snapshots.set_durable(self.next);
             }
-            let named = self.service.blobs().iter().map(|blob| blob.id).collect();
-            self.snapshots.job = Some(Job::Writing { writer, begin, stepped_at: cx.now(), bytes: 0, named });
         }
-        let Some(Job::Writing { writer, begin, stepped_at, bytes, named }) = &mut self.snapshots.job else {
-            return;
-        };
-        if cx.now().since(*stepped_at) < CHUNK_EVERY {
-            return cx.set_timer(ShardTimer::Snapshot, CHUNK_EVERY);
-        }
-        *stepped_at = cx.now();
-        let (chunk, last) =
-            writer.next(&mut self.service, self.inputs.sent(), self.parameters.snapshot_chunk_bytes);
-        *bytes += chunk.len() as u64;
-        cx.append(&ShardRecord::Chunk { bytes: chunk });
-        if !last {
-            return cx.set_timer(ShardTimer::Snapshot, CHUNK_EVERY);
-        }
-        let (begin, below, bytes, named) = (*begin, writer.below, *bytes, std::mem::take(named));
-        cx.append(&ShardRecord::End);
-        cx.trim(begin);
-        self.drop_blobs_but(named, cx);
+        let (service, sent) = (&mut self.service, self.inputs.sent());
+        let next = |writer: &mut Writer| writer.next(service, sent, self.parameters.snapshot_chunk_bytes);
+        let Some(written) = self.snapshots.step(ShardTimer::Snapshot, cx, next) else { return };
+        cx.trim(written.begin);
+        self.drop_blobs_but(written.writer.named, cx);
         cx.mark("shard.wrote_a_snapshot");
-        self.snapshots.durable_below = below;
-        self.snapshots.last_bytes = bytes;
-        self.snapshots.job = None;
-        self.snapshots.told_at = None;
+        self.due.last_bytes = written.bytes;
+        self.due.told_at = None;
     }
 
     /// Tells who keeps things for this server how far it is durable.
     pub(super) fn tell_durable(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
-        let told = self.snapshots.told_at.is_some_and(|at| now.since(at) < TELL_EVERY);
-        if told || self.snapshots.durable_below <= Number(1) {
+        let told = self.due.told_at.is_some_and(|at| now.since(at) < TELL_EVERY);
+        if told || self.snapshots.durable_below() <= Number(1) {
             return;
         }
-        self.snapshots.told_at = Some(now);
-        let below = Placed { space: self.space, number: self.snapshots.durable_below };
+        self.due.told_at = Some(now);
+        let below = Placed { space: self.space, number: self.snapshots.durable_below() };
         for group in self.topology.groups() {
             for &proxy in self.topology.proxies(group) {
                 cx.send_durable(proxy, proxy::ShardDurable { below: below.clone() });
@@ -276,27 +209,12 @@ impl<S: Shard> ShardServer<S> {
         }
     }
 
-    pub(super) fn restore_snapshot(&mut self, record: ShardRecord) {
-        match record {
-            ShardRecord::Begin { below } => self.snapshots.restoring = Some((below, Vec::new())),
-            ShardRecord::Chunk { bytes } => {
-                if let Some((_, chunks)) = &mut self.snapshots.restoring {
-                    chunks.push(bytes);
-                }
-            }
-            ShardRecord::End => {
-                let Some((below, chunks)) = self.snapshots.restoring.take() else { return };
-                let bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
-                let installed = self.install(&chunks);
-                invariant!(
-                    DUR,
-                    installed == Ok(below),
-                    "own snapshot below {below} reads back as {installed:?}"
-                );
-                self.snapshots.durable_below = below;
-                self.snapshots.last_bytes = bytes;
-            }
-        }
+    pub(super) fn restore_snapshot(&mut self, record: SnapshotRecord<Number>) {
+        let Some(Restored { below, chunks }) = self.snapshots.restore(record) else { return };
+        let installed = self.install(&chunks);
+        invariant!(DUR, installed == Ok(below), "own snapshot below {below} reads back as {installed:?}");
+        self.snapshots.set_durable(below);
+        self.due.last_bytes = chunks.iter().map(|chunk| chunk.len() as u64).sum();
     }
 
     fn install(&mut self, chunks: &[Bytes]) -> Result<Number, DecodeError> {
@@ -325,7 +243,7 @@ impl<S: Shard> ShardServer<S> {
         self.executed = if kernel::planted!(last_gsn_not_in_snapshot) { Stamp(0) } else { executed };
         self.covered = self.covered.max(covered);
         self.waiting = self.waiting.split_off(&below);
-        self.snapshots.half = false;
+        self.due.half = false;
         Ok(below)
     }
 }
@@ -333,19 +251,18 @@ impl<S: Shard> ShardServer<S> {
 /// Handing snapshots over.
 impl<S: Shard> ShardServer<S> {
     pub(super) fn on_behind(&mut self, message: Behind, cx: &mut Cx<'_, Self>) {
-        if message.durable <= self.next && !self.snapshots.half {
+        if message.durable <= self.next && !self.due.half {
             return;
         }
         self.begin_transfer(cx);
     }
 
     fn begin_transfer(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.snapshots.is_installing() {
+        if self.snapshots.is_taking() {
             return;
         }
         let Some(peer) = self.any_peer(cx) else { return };
-        let transfer = cx.rng().bits();
-        Self::pull(self.snapshots.transfers.begin(peer, transfer, cx.now()), cx);
+        Self::pull(self.snapshots.take_from(peer, cx), cx);
     }
 
     fn pull(Wanted { peer, transfer, index }: Wanted, cx: &mut Cx<'_, Self>) {
@@ -353,44 +270,34 @@ impl<S: Shard> ShardServer<S> {
     }
 
     pub(super) fn retry_transfer(&mut self, cx: &mut Cx<'_, Self>) {
-        if let Some(Job::Serving { offer, .. }) = &self.snapshots.job
-            && offer.is_abandoned(cx.now())
-        {
-            self.snapshots.job = None;
-        }
-        if self.snapshots.half && !self.snapshots.is_installing() {
+        self.snapshots.drop_abandoned(cx.now());
+        if self.due.half && !self.snapshots.is_taking() {
             return self.begin_transfer(cx);
         }
-        match self.snapshots.transfers.look(cx.now()) {
+        match self.snapshots.look(cx.now()) {
             Look::Ask(wanted) => Self::pull(wanted, cx),
             Look::Fine | Look::GivenUp => {}
         }
     }
 
     pub(super) fn on_pull_snapshot(&mut self, from: NodeId, message: PullSnapshot, cx: &mut Cx<'_, Self>) {
-        let (PullSnapshot { transfer, index }, now) = (message, cx.now());
-        let chunk_bytes = self.parameters.snapshot_chunk_bytes;
-        if index == 0 && self.snapshots.job.is_none() && !self.snapshots.half {
-            let mut writer = self.begin_writer();
-            let first = writer.next(&mut self.service, self.inputs.sent(), chunk_bytes);
-            self.snapshots.job =
-                Some(Job::Serving { writer, offer: Offer::begin(from, transfer, first, now) });
+        let PullSnapshot { transfer, index } = message;
+        let (wanted, now) = ((from, transfer, index), cx.now());
+        let begun = (index == 0 && self.snapshots.is_idle() && !self.due.half).then(|| self.begin_writer());
+        let (service, sent) = (&mut self.service, self.inputs.sent());
+        let mut next = |writer: &mut Writer| writer.next(service, sent, self.parameters.snapshot_chunk_bytes);
+        if let Some(writer) = begun {
+            self.snapshots.serve(wanted, (writer.below, writer), now, &mut next);
         }
-        let Some(Job::Serving { writer, offer }) = &mut self.snapshots.job else { return };
-        let make = || writer.next(&mut self.service, self.inputs.sent(), chunk_bytes);
-        match offer.on_wanted(from, transfer, index, now, make) {
-            Offered::Stale => {}
-            Offered::Page { bytes: chunk, last } => {
-                cx.send(from, SnapshotChunk { transfer, below: writer.below, index, chunk, last });
-            }
-            Offered::Done => self.snapshots.job = None,
+        if let Served::Chunk { below, bytes: chunk, last } = self.snapshots.on_wanted(wanted, now, next) {
+            cx.send(from, SnapshotChunk { transfer, below, index, chunk, last });
         }
     }
 
     pub(super) fn on_snapshot_chunk(&mut self, from: NodeId, message: SnapshotChunk, cx: &mut Cx<'_, Self>) {
         let SnapshotChunk { transfer, below, index, chunk, last } = message;
         let page = Page { transfer, version: below, index, bytes: chunk, last };
-        let chunks = match self.snapshots.transfers.on_page(from, page, cx.now()) {
+        let chunks = match self.snapshots.on_chunk(from, page, cx.now()) {
             Taken::Stale | Taken::OfAnother => return,
             Taken::Next(wanted) => return Self::pull(wanted, cx),
             Taken::Whole(wanted, chunks) => {
@@ -398,18 +305,18 @@ impl<S: Shard> ShardServer<S> {
                 chunks
             }
         };
-        if below <= self.next && !self.snapshots.half {
+        if below <= self.next && !self.due.half {
             return;
         }
-        self.snapshots.job = None;
-        self.snapshots.half = true;
+        self.snapshots.drop_job();
+        self.due.half = true;
         let spread = self.spread().clone();
         match self.install(&chunks) {
             Ok(_) => {
                 cx.mark("shard.took_a_snapshot_from_a_peer");
-                self.snapshots.skips += 1;
+                self.due.skips += 1;
                 if kernel::planted!(peer_snapshot_called_durable) {
-                    self.snapshots.durable_below = self.next;
+                    self.snapshots.set_durable(self.next);
                 }
                 self.skip_hand_over(&spread, cx);
                 self.service.installed(&mut self.out);
@@ -419,38 +326,11 @@ impl<S: Shard> ShardServer<S> {
                 for &observer in &self.observers {
                     cx.send(observer, Skipped { space: self.space });
                 }
-                self.snapshots.hurry();
+                self.due.hurry();
                 self.look_for_missing_blobs();
                 self.execute(cx);
             }
             Err(_) => cx.reject("snapshot that does not decode"),
         }
-    }
-}
-
-impl Encode for ShardRecord {
-    fn encode(&self, out: &mut Vec<u8>) {
-        match self {
-            Self::Begin { below } => {
-                out.push(1);
-                below.encode(out);
-            }
-            Self::Chunk { bytes } => {
-                out.push(2);
-                bytes.encode(out);
-            }
-            Self::End => out.push(3),
-        }
-    }
-}
-
-impl Decode for ShardRecord {
-    fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
-        Ok(match u8::decode(input)? {
-            1 => Self::Begin { below: input.field()? },
-            2 => Self::Chunk { bytes: input.field()? },
-            3 => Self::End,
-            tag => return Err(DecodeError::UnknownTag("shard record", tag)),
-        })
     }
 }

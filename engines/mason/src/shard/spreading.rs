@@ -69,7 +69,9 @@ impl<S: Shard> ShardServer<S> {
 
     /// What this shard says to the others at a hand-over: something to everybody.
     pub(super) fn parts_leaving(&self, spread: &Spread, order: &Order) -> Vec<Part> {
-        let mut leaving = self.service.leaving(spread, self.parameters.page_bytes);
+        let resharded = self.service.as_resharded();
+        let mut leaving =
+            resharded.map_or_else(Vec::new, |it| it.leaving(spread, self.parameters.page_bytes));
         for placed in order.numbers.iter().filter(|placed| placed.space != self.space) {
             if !leaving.iter().any(|(space, pages)| *space == placed.space && !pages.is_empty()) {
                 leaving.push((placed.space, vec![Bytes::new()]));
@@ -103,8 +105,9 @@ impl<S: Shard> ShardServer<S> {
     fn give_watches(&mut self, spread: &Spread, through: Stamp, cx: &mut Cx<'_, Self>) {
         let version = spread.version;
         self.spreading.given = version;
-        let leaving: BTreeMap<Space, Bytes> =
-            self.service.watches_leaving(spread, through).into_iter().collect();
+        let resharded = self.service.as_resharded_mut();
+        let leaving = resharded.map_or_else(Vec::new, |it| it.watches_leaving(spread, through));
+        let leaving: BTreeMap<Space, Bytes> = leaving.into_iter().collect();
         if leaving.values().any(|watches| !watches.is_empty()) {
             cx.mark("shard.gave_watches_away");
         }
@@ -129,7 +132,9 @@ impl<S: Shard> ShardServer<S> {
         if watches.is_empty() || kernel::planted!(watches_lost_in_resharding) {
             return;
         }
-        self.service.take_watches(watches, &mut self.out);
+        if let Some(resharded) = self.service.as_resharded_mut() {
+            resharded.take_watches(watches, &mut self.out);
+        }
         for (reader, body) in self.out.notices.drain(..) {
             cx.send(reader, Notice { space: self.space, stamp, body });
         }
@@ -164,11 +169,13 @@ impl<S: Shard> ShardServer<S> {
             .filter_map(|placed| Some((placed.space, self.inputs.take(self.next, placed.space)?)))
             .collect();
         let bytes: usize = pages.iter().flat_map(|(_, pages)| pages).map(Bytes::len).sum();
-        self.snapshots.count_executed(bytes + 64);
-        self.service.hand_over(&spread, order, &pages);
+        self.due.count_executed(bytes + 64);
+        if let Some(resharded) = self.service.as_resharded_mut() {
+            resharded.hand_over(&spread, order, &pages);
+        }
         self.come_to(spread, order.stamp, cx);
         // What was given away is kept for the others until they have it durably, which a snapshot of theirs brings about.
-        self.snapshots.hurry();
+        self.due.hurry();
     }
 
     /// The state is spread so from here on.
@@ -188,7 +195,9 @@ impl<S: Shard> ShardServer<S> {
 
     /// A snapshot was restored in this life's beginning, or is about to be installed.
     pub(super) fn restore_spread(&mut self, spread: Spread) {
-        self.service.spread_over(&spread);
+        if let Some(resharded) = self.service.as_resharded_mut() {
+            resharded.spread_over(&spread);
+        }
         self.spreading.given = self.spreading.given.max(spread.version);
         self.spreading.spread = spread;
     }

@@ -6,7 +6,7 @@ use kernel::{
 };
 use mason::client::Overfull;
 use mason::shard::{Attach, ShardIn, ShardServer, ShardTimer, WereArchived, WhetherArchived};
-use mason::{BlobRef, Message, Order, Parameters, Shard, ShardOut, Space};
+use mason::{Archived, BlobBacked, BlobRef, Message, Order, Parameters, Shard, ShardOut, Space};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -45,6 +45,44 @@ impl Shard for Attic {
         Ok(())
     }
 
+    fn digest(&self) -> u64 {
+        0
+    }
+
+    fn as_blob_backed(&self) -> Option<&dyn BlobBacked> {
+        Some(self)
+    }
+
+    fn as_blob_backed_mut(&mut self) -> Option<&mut dyn BlobBacked> {
+        Some(self)
+    }
+
+    fn as_archived(&self) -> Option<&dyn Archived> {
+        Some(self)
+    }
+
+    fn as_archived_mut(&mut self) -> Option<&mut dyn Archived> {
+        Some(self)
+    }
+}
+
+impl BlobBacked for Attic {
+    fn unstored(&mut self) -> Option<(BlobId, Bytes)> {
+        None
+    }
+
+    fn stored(&mut self, _id: BlobId) {}
+
+    fn loaded(&mut self, _range: kernel::BlobRange, _bytes: &Bytes) {}
+
+    fn in_memory(&self, _range: kernel::BlobRange) -> Option<Bytes> {
+        None
+    }
+
+    fn is_full(&self) -> bool {
+        false
+    }
+
     fn blobs(&self) -> Vec<BlobRef> {
         self.waiting.iter().filter_map(|&id| self.blob(id)).collect()
     }
@@ -52,7 +90,9 @@ impl Shard for Attic {
     fn blob(&self, id: BlobId) -> Option<BlobRef> {
         self.waiting.contains(&id).then_some(BlobRef { id, bytes: 1, digest: 0 })
     }
+}
 
+impl Archived for Attic {
     fn to_archive(&self, max: usize) -> Vec<BlobId> {
         self.waiting.iter().take(max).copied().collect()
     }
@@ -67,10 +107,6 @@ impl Shard for Attic {
 
     fn overfull(&self) -> u64 {
         if self.waiting.len() >= self.most { self.waiting.len() as u64 } else { 0 }
-    }
-
-    fn digest(&self) -> u64 {
-        0
     }
 }
 

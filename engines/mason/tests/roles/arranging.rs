@@ -9,11 +9,10 @@ use mason::proxy::{ProxyIn, Seal, Standing};
 use mason::sequencer::{Recover, Sealed, Sequencer};
 use mason::view::View;
 use mason::{
-    Group, GroupTime, Layout, Message, Number, Order, Outbox, Parameters, Space, Spread, Stamp, Stub,
-    StubOut, Verdict,
+    Group, GroupTime, Layout, Message, Number, Order, Parameters, Space, Spread, Stamp, Stub, StubOut,
+    Verdict,
 };
 use parts::Ballot;
-use std::time::Duration;
 
 /// Keeps one byte for every group that is at home here, and remembers what was executed.
 struct Bag {
@@ -282,21 +281,4 @@ fn a_standby_seals_the_groups_that_the_first_ones_log_has() {
     );
     bench.hear(proxy(1, 1), sealed(1, Some(layout(3, 1, 1))));
     assert_eq!(bench.role.active_epoch(), Some(1));
-}
-
-// An operation that is turned away is pushed to another group once, and by the life that asked.
-#[test]
-fn an_outbox_gives_back_what_was_turned_away() {
-    let mut outbox: Outbox<char> = Outbox::new(9, &[proxy(1, 0), proxy(1, 1)], Duration::from_secs(1));
-    outbox.push(Group(1), Bytes::from_static(b"b"), 'a', kernel::Instant(0));
-    let away = |incarnation, tag| mason::client::Elsewhere {
-        group: Group(1),
-        incarnation,
-        tag,
-        layout: layout(1, 1, 2),
-    };
-    assert_eq!(outbox.turned_away(&away(8, 1), kernel::Instant(0)), None);
-    assert_eq!(outbox.turned_away(&away(9, 2), kernel::Instant(0)), None);
-    assert_eq!(outbox.turned_away(&away(9, 1), kernel::Instant(0)), Some(('a', Bytes::from_static(b"b"))));
-    assert_eq!(outbox.turned_away(&away(9, 1), kernel::Instant(0)), None);
 }

@@ -10,7 +10,7 @@ use mason::proxy::delivery::{Delivered, Work};
 use mason::shard::{
     Behind, BlobPage, Deliver, PullBlob, PullSnapshot, Query, Read, ShardIn, ShardServer, ShardTimer,
 };
-use mason::{BlobRef, Group, Message, Number, Order, Parameters, Shard, ShardOut, Space, Stamp};
+use mason::{BlobBacked, BlobRef, Group, Message, Number, Order, Parameters, Shard, ShardOut, Space, Stamp};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -104,6 +104,20 @@ impl Shard for Shelf {
         Ok(())
     }
 
+    fn digest(&self) -> u64 {
+        self.count
+    }
+
+    fn as_blob_backed(&self) -> Option<&dyn BlobBacked> {
+        Some(self)
+    }
+
+    fn as_blob_backed_mut(&mut self) -> Option<&mut dyn BlobBacked> {
+        Some(self)
+    }
+}
+
+impl BlobBacked for Shelf {
     fn unstored(&mut self) -> Option<(BlobId, Bytes)> {
         let id = (!self.queue.is_empty()).then(|| self.queue.remove(0))?;
         match self.items.get(&id)? {
@@ -145,10 +159,6 @@ impl Shard for Shelf {
     fn is_full(&self) -> bool {
         let held = self.items.values().filter(|item| matches!(item, Item::Held(_))).count();
         self.held_max.is_some_and(|max| held >= max)
-    }
-
-    fn digest(&self) -> u64 {
-        self.count
     }
 }
 

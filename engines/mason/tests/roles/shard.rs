@@ -7,10 +7,11 @@ use mason::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers, 
 use mason::proxy::delivery::{Delivered, Work};
 use mason::proxy::{Lacking, ShardDurable};
 use mason::shard::{
-    Attach, Behind, Deliver, Inputs, PullSnapshot, Query, Reach, Read, Settled, ShardIn, ShardRecord,
-    ShardServer, ShardTimer, WantInputs,
+    Attach, Behind, Deliver, Inputs, PullSnapshot, Query, Reach, Read, Settled, ShardIn, ShardServer,
+    ShardTimer, WantInputs,
 };
 use mason::{Cut, Group, Message, Number, Order, Parameters, Placed, Shard, ShardOut, Space, Stamp};
+use parts::SnapshotRecord;
 use std::time::Duration;
 
 /// Writes down what it executes, and notifies whoever has read last.
@@ -375,13 +376,13 @@ fn with_snapshot(host: u32) -> (Table<Server>, Did) {
 #[test]
 fn a_snapshot_is_told_of_when_it_is_durable_and_reads_back() {
     let (mut bench, did) = with_snapshot(1);
-    let records: Vec<ShardRecord> = bench
+    let records: Vec<SnapshotRecord<Number>> = bench
         .journal()
         .iter()
-        .map(|record| ShardRecord::decoded(record).expect("what was just encoded"))
+        .map(|record| SnapshotRecord::decoded(record).expect("what was just encoded"))
         .collect();
-    assert_eq!(records.first(), Some(&ShardRecord::Begin { below: Number(3) }));
-    assert_eq!(records.last(), Some(&ShardRecord::End));
+    assert_eq!(records.first(), Some(&SnapshotRecord::Begin { below: Number(3) }));
+    assert_eq!(records.last(), Some(&SnapshotRecord::End));
     assert!(did.contains(&Effect::Trim { before: Position(0) }));
     let told = bench.timer(ShardTimer::Tick);
     let durable: Vec<NodeId> = told

@@ -15,8 +15,8 @@ use mason::shard::{
 };
 use mason::view::View;
 use mason::{
-    Group, GroupTime, Layout, Message, Order, Parameters, Shard, ShardOut, Space, Spread, Stamp, Stub,
-    StubOut, Topology, Verdict,
+    Group, GroupTime, Layout, Message, Order, Parameters, Resharded, Shard, ShardOut, Space, Spread, Stamp,
+    Stub, StubOut, Topology, Verdict,
 };
 use std::sync::Arc;
 
@@ -238,6 +238,40 @@ impl Shard for Letters {
 
     fn forget_reader(&mut self, _reader: NodeId) {}
 
+    fn begin_snapshot(&mut self) {
+        self.writing = self.has.clone();
+    }
+
+    fn snapshot_step(&mut self, _budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
+        chunk.append(&mut self.writing);
+        SnapshotStep::Done
+    }
+
+    fn reset(&mut self) {
+        self.has.clear();
+    }
+
+    fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
+        self.has.extend_from_slice(chunk);
+        Ok(())
+    }
+
+    fn digest(&self) -> u64 {
+        parts::digest(&self.has)
+    }
+
+    fn as_resharded(&self) -> Option<&dyn Resharded> {
+        Some(self)
+    }
+
+    fn as_resharded_mut(&mut self) -> Option<&mut dyn Resharded> {
+        Some(self)
+    }
+}
+
+impl Resharded for Letters {
+    fn spread_over(&mut self, _spread: &Spread) {}
+
     fn leaving(&self, spread: &Spread, _page_bytes: usize) -> Vec<(Space, Vec<Bytes>)> {
         let to = |space| {
             let goes = self.has.iter().filter(|&&letter| Self::home(letter, spread) == space);
@@ -261,28 +295,6 @@ impl Shard for Letters {
         let readers = Vec::<NodeId>::decoded(watches).expect("another shard's server wrote it");
         readers.iter().for_each(|&reader| out.notify(reader, Bytes::from_static(b"taken")));
         self.readers.extend(readers);
-    }
-
-    fn begin_snapshot(&mut self) {
-        self.writing = self.has.clone();
-    }
-
-    fn snapshot_step(&mut self, _budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
-        chunk.append(&mut self.writing);
-        SnapshotStep::Done
-    }
-
-    fn reset(&mut self) {
-        self.has.clear();
-    }
-
-    fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
-        self.has.extend_from_slice(chunk);
-        Ok(())
-    }
-
-    fn digest(&self) -> u64 {
-        parts::digest(&self.has)
     }
 }
 

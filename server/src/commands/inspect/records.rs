@@ -2,12 +2,11 @@
 
 use crate::cluster::RoleName;
 use kernel::{Bytes, Decode as _, DecodeError, Place};
-use mason::shard::ShardRecord;
-use mason::{Life, PLACES_PER_DEPLOYMENT, Part, Post};
+use mason::{LogRole, PLACES_PER_DEPLOYMENT, Part, Post};
+use parts::{Incarnation, Slot, SnapshotRecord};
 use paxos::Value;
 use paxos::multipaxos::acceptor::AcceptorRecord;
 use paxos::multipaxos::leader::LeaderRecord;
-use paxos::multipaxos::replica::ReplicaRecord;
 
 /// The services over Mason, in the order of their places.
 const DEPLOYMENTS: [&str; 3] = ["coordination", "sequence", "log"];
@@ -78,12 +77,12 @@ impl Owner {
             Post::Shard(space) => (format!("shard {}", space.0), Kind::Shard),
             Post::Part(group, part) => {
                 let (name, kind) = match part {
-                    Part::Leader => ("leader", Kind::Leader),
-                    Part::ProxyLeader => ("proxy_leader", Kind::None),
-                    Part::Acceptor => ("acceptor", Kind::Acceptor),
-                    Part::Replica => ("replica", Kind::Replica),
-                    Part::Batcher => ("batcher", Kind::None),
-                    Part::Unbatcher => ("unbatcher", Kind::None),
+                    Part::Log(LogRole::Leader) => ("leader", Kind::Leader),
+                    Part::Log(LogRole::ProxyLeader) => ("proxy_leader", Kind::None),
+                    Part::Log(LogRole::Acceptor) => ("acceptor", Kind::Acceptor),
+                    Part::Log(LogRole::Replica) => ("replica", Kind::Replica),
+                    Part::Log(LogRole::Batcher) => ("batcher", Kind::None),
+                    Part::Log(LogRole::Unbatcher) => ("unbatcher", Kind::None),
                     Part::Proxy => ("proxy", Kind::None),
                 };
                 (format!("group {} {name}", group.0), kind)
@@ -99,17 +98,17 @@ impl Owner {
         Ok(match self.kind {
             Kind::Leader => apart(format!("leads in round {}", LeaderRecord::decoded(&bytes)?.round)),
             Kind::Acceptor => apart(acceptor(AcceptorRecord::decoded(&bytes)?)),
-            Kind::Replica => match ReplicaRecord::decoded(&bytes)? {
-                ReplicaRecord::Begin { through } => begin("slot", through.0),
-                ReplicaRecord::Chunk { bytes } => chunk(bytes.len()),
-                ReplicaRecord::End => end(),
+            Kind::Replica => match SnapshotRecord::<Slot>::decoded(&bytes)? {
+                SnapshotRecord::Begin { below } => begin("slot", below.0),
+                SnapshotRecord::Chunk { bytes } => chunk(bytes.len()),
+                SnapshotRecord::End => end(),
             },
-            Kind::Shard => match ShardRecord::decoded(&bytes)? {
-                ShardRecord::Begin { below } => begin("number", below.0),
-                ShardRecord::Chunk { bytes } => chunk(bytes.len()),
-                ShardRecord::End => end(),
+            Kind::Shard => match SnapshotRecord::<mason::Number>::decoded(&bytes)? {
+                SnapshotRecord::Begin { below } => begin("number", below.0),
+                SnapshotRecord::Chunk { bytes } => chunk(bytes.len()),
+                SnapshotRecord::End => end(),
             },
-            Kind::Gateway => apart(format!("begins life {}", Life::decoded(&bytes)?.incarnation)),
+            Kind::Gateway => apart(format!("begins life {}", Incarnation::decoded(&bytes)?.number)),
             Kind::None => return Err(DecodeError::Invalid("record of a role that writes none")),
         })
     }
@@ -176,7 +175,7 @@ mod tests {
     // A record that is not its role's must be refused, never shown as something else.
     #[test]
     fn records_are_told_by_their_role() {
-        let begin = ShardRecord::Begin { below: mason::Number(7) }.encoded();
+        let begin = SnapshotRecord::Begin { below: mason::Number(7) }.encoded();
         let told = Owner::of(Place(0x200)).tell(&begin).expect("a shard's record");
         assert_eq!(told, Told { line: "begins a snapshot below number 7".to_owned(), step: Step::Begin(7) });
         let sealed = AcceptorRecord::Sealed { version: 3 }.encoded();

@@ -85,7 +85,7 @@ impl Gateway {
     fn reap(&mut self, body: &[u8]) {
         let mut input = JuteInput(body);
         while let Ok(path) = input.text() {
-            let home = self.next_home % usize::from(self.layout.serving.max(1));
+            let home = self.next_home % usize::from(self.upstream.layout().serving.max(1));
             self.submit(home, Body::Reap { path }.written(), Asker::Upkeep);
         }
     }

@@ -59,7 +59,7 @@ impl Gateway {
                 Behind::Wait
             }
             Work::Sync { barrier, path } => {
-                if writes > 0 || !self.barriers.has_passed(*barrier) {
+                if writes > 0 || !self.upstream.has_passed(*barrier) {
                     return Behind::Wait;
                 }
                 let mut body = Vec::new();
@@ -152,7 +152,7 @@ impl Gateway {
         let Some(connection) = self.connections.get_mut(&node) else { return false };
         let (reads, writes) = (connection.reads_under_way, connection.writes_under_way);
         match connection.entry(seq).map(|entry| &entry.work) {
-            Some(Work::Read(read)) => writes == 0 && !read.sent && self.barriers.has_passed(read.barrier),
+            Some(Work::Read(read)) => writes == 0 && !read.sent && self.upstream.has_passed(read.barrier),
             Some(Work::Write { sent, .. }) => reads == 0 && !sent,
             _ => false,
         }

@@ -53,7 +53,7 @@ impl Gateway {
         let work = if last_zxid > self.highest {
             // Nobody here has heard of it yet: ask everybody before calling the client a liar.
             let parts = choice::everywhere(&self.settings.placement, &Query::Sizes.written().into());
-            let barrier = self.barriers.want(node);
+            let barrier = self.upstream.barriers().want(node);
             let purpose = Purpose::Greeting { last_zxid, hello };
             let spread = self.marks.spread().version;
             Work::Read(Box::new(Read::new(purpose, parts, barrier, self.reads.last_watch(), spread)))
@@ -95,12 +95,12 @@ impl Gateway {
         let origin = Origin { gateway, connection: node };
         let address = &*self.connections.get(&node)?.address;
         if hello.session == 0 {
-            let home = self.next_home % usize::from(self.layout.serving.max(1));
+            let home = self.next_home % usize::from(self.upstream.layout().serving.max(1));
             self.next_home = home + 1;
             return Some((home, Body::Open { origin, nonce, timeout: hello.timeout, address }.written()));
         }
         let session = SessionId(hello.session);
-        let known = home_of(session).is_some_and(|group| usize::from(group.0) < self.outbox.groups());
+        let known = home_of(session).is_some_and(|group| usize::from(group.0) < self.upstream.groups());
         let home = known.then(|| self.home(session))?;
         let body =
             Body::Attach { session, password: &hello.password, origin, timeout: hello.timeout, address };

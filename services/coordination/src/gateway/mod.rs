@@ -19,7 +19,6 @@
 //! answered, a write until the reads before it are. What comes back waits for its turn in `release.rs`.
 
 mod answers;
-mod barriers;
 mod choice;
 mod connection;
 mod dispatch;
@@ -45,7 +44,6 @@ pub use facts::{HostCall, HostFacts};
 pub use metrics::{Metrics, Sizes};
 pub use settings::{Consistency, Routes, Settings};
 
-use crate::gateway::barriers::Barriers;
 use crate::gateway::connection::EntrySeq;
 use crate::gateway::connection::{Connection, Stage, Work};
 use crate::gateway::marks::Marks;
@@ -60,9 +58,9 @@ use crate::wire::{SessionAnswer, SessionId, Told};
 use kernel::client::{Close, Output, Pause};
 use kernel::{Bytes, Cx, Decode, Instant, NodeId, Position, RequestId, Role};
 use mason::client::Elsewhere;
-use mason::client::{Answers, ClientIn, Notice};
-use mason::{Group, Layout, Life, Mason, Outbox, Space, Spread};
-use parts::Pool;
+use mason::client::{Answers, BarrierPassed, ClientIn, Notice};
+use mason::{Mason, Space, Spread};
+use parts::{Incarnation, Patience, Pool, Turn, Upstream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -93,27 +91,23 @@ pub(crate) enum Asker {
     Upkeep,
 }
 
-/// Without any answer for this long, what is not answered is sent again.
-const RESEND_AFTER: Duration = Duration::from_millis(150);
+const PATIENCE: Patience =
+    Patience { resend_after: Duration::from_millis(150), ask_again_after: Duration::from_millis(500) };
 
 /// See the file's head.
 #[derive(Debug)]
 pub struct Gateway {
     settings: Settings,
-    /// Tells this life's operations from those of an earlier one.
-    life: Life,
     connections: BTreeMap<NodeId, Connection>,
-    outbox: Outbox<Asker>,
+    /// Connections wait for barriers.
+    upstream: Upstream<Mason, Asker, NodeId>,
     reads: Reads,
-    barriers: Barriers,
     quotas: Quotas,
     watchers: Watchers,
     useless: Useless,
     marks: Marks,
     /// The largest stamp known.
     highest: u64,
-    /// How many groups there are, as far as is known.
-    layout: Layout,
     /// The group where the next session will be at home.
     next_home: usize,
     /// Connections whose group had turned them away: they try again with the next tick.
@@ -129,7 +123,7 @@ pub struct Gateway {
     roomless: BTreeSet<NodeId>,
     /// Somebody has, since they last looked.
     freed: bool,
-    turn: room::Turn,
+    turn: Turn,
     /// Connections that had their share of this turn.
     next_turn: BTreeSet<NodeId>,
     /// The connection that had its turn last.
@@ -149,13 +143,11 @@ pub struct Gateway {
 impl Gateway {
     /// A gateway without connections.
     pub fn new(settings: Settings) -> Self {
-        let outbox = Outbox::new(0, &settings.routes.proxies, RESEND_AFTER);
+        let upstream = Upstream::new(settings.routes.proxies.clone(), settings.layout.clone(), PATIENCE);
         Self {
-            life: Life { incarnation: 0 },
             connections: BTreeMap::new(),
-            outbox,
+            upstream,
             reads: Reads::new(),
-            barriers: Barriers::new(),
             quotas: Quotas::default(),
             watchers: Watchers::default(),
             useless: Useless::default(),
@@ -164,7 +156,6 @@ impl Gateway {
                 Spread::at_bootstrap(settings.placement.shards()),
             ),
             highest: 0,
-            layout: settings.layout.clone(),
             next_home: 0,
             homeless: BTreeSet::new(),
             runnable: BTreeSet::new(),
@@ -173,7 +164,7 @@ impl Gateway {
             pool: Pool::new(settings.replies),
             roomless: BTreeSet::new(),
             freed: false,
-            turn: room::Turn::default(),
+            turn: Turn::new(room::TURN_BOUNDS),
             next_turn: BTreeSet::new(),
             served: NodeId::ZERO,
             write_bytes: 0,
@@ -201,12 +192,12 @@ impl Gateway {
 
     fn submit(&mut self, group: usize, body: impl Into<Bytes>, asker: Asker) {
         let now = self.now;
-        self.outbox.push(Group(group as u16), body.into(), asker, now);
+        self.upstream.push(group, body.into(), asker, now);
     }
 
     fn on_answers(&mut self, message: Answers, cx: &mut Cx<'_, Self>) {
         for answer in message.answers {
-            let asker = self.outbox.answered(message.group, &answer, self.now);
+            let asker = self.upstream.answered(answer.tagged(message.group), self.now);
             self.highest = self.highest.max(answer.stamp.0);
             match asker {
                 Some(Asker::Request(node, seq)) => {
@@ -219,21 +210,21 @@ impl Gateway {
         }
     }
 
-    fn learn_layout(&mut self, layout: &Layout) {
-        if layout.version > self.layout.version {
-            self.layout = layout.clone();
-        }
+    fn on_barrier_passed(&mut self, message: &BarrierPassed, cx: &mut Cx<'_, Self>) {
+        let answered = (usize::from(message.group.0), message.id);
+        let passed = self.upstream.on_barrier_passed(answered, message.layout.as_ref(), cx);
+        self.runnable.extend(passed.into_iter().flat_map(|passed| passed.waiters));
     }
 
     /// Where a session is at home.
     pub(crate) fn home(&self, session: SessionId) -> usize {
-        usize::from(self.layout.home(home_of(session).unwrap_or_default()).0)
+        usize::from(self.upstream.layout().home(home_of(session).unwrap_or_default()).0)
     }
 
     /// A group does not serve the session any more, or not yet: what it was asked is asked again, in the same order.
     fn on_elsewhere(&mut self, message: &Elsewhere, cx: &mut Cx<'_, Self>) {
-        self.learn_layout(&message.layout);
-        let asker = self.outbox.turned_away(message, self.now).map(|(asker, _)| asker);
+        let away = self.upstream.turned_away(message.tagged(), &message.layout, self.now);
+        let asker = away.map(|(asker, _)| asker);
         if let Some(Asker::Touch(touch)) = asker {
             self.touch_again(touch);
         }
@@ -351,27 +342,20 @@ impl Gateway {
             cx.set_timer(GatewayTimer::Turn, room::TURN);
         }
         self.answer_probes(cx);
-        self.send_barriers(cx);
-        self.send_reads(cx);
-        let mut sends = Vec::new();
-        self.outbox.flush(cx.node(), self.now, |proxy, submit| sends.push((proxy, submit)));
-        for (proxy, submit) in sends {
-            cx.send_durable(proxy, submit);
-        }
+        self.metrics.barriers += u64::from(self.upstream.send_barrier(cx));
+        self.reads.flush(&self.settings.routes.shards, cx);
+        self.upstream.flush(cx);
     }
 
-    fn begin_life(&mut self, cx: &mut Cx<'_, Self>) {
-        self.life = self.life.next(cx.wall());
-        let position = cx.append(&self.life);
-        cx.trim(position);
-        self.outbox.restart(self.life.incarnation);
+    fn begin_incarnation(&mut self, cx: &mut Cx<'_, Self>) {
+        self.upstream.begin_incarnation(cx);
         self.forget_touches();
     }
 
     /// A server of this host skipped operations, perhaps some that are waited for here: whether they were executed is not known. Of
     /// what is watched it has told what was missed.
     fn on_skipped(&mut self, cx: &mut Cx<'_, Self>) {
-        self.begin_life(cx);
+        self.begin_incarnation(cx);
         let waits = |connection: &&Connection| {
             connection.writes_under_way > 0 || connection.stage == Stage::Connecting
         };
@@ -403,14 +387,14 @@ impl Role for Gateway {
     type Family = Mason;
     type In = ClientIn;
     type Timer = GatewayTimer;
-    type Record = Life;
+    type Record = Incarnation;
 
-    fn restore(&mut self, _position: Position, record: Life) {
-        self.life = record;
+    fn restore(&mut self, _position: Position, record: Incarnation) {
+        self.upstream.restore(record);
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
-        self.begin_life(cx);
+        self.begin_incarnation(cx);
         (self.now, self.disk_full) = (cx.now(), cx.is_disk_full());
         for shard in self.settings.routes.shards.clone() {
             cx.send(shard, mason::shard::Attach {});
@@ -436,7 +420,7 @@ impl Role for Gateway {
             }
             ClientIn::Spreads(message) => self.on_spreads(message.space, &message.spread, cx),
             ClientIn::ReadAnswers(message) => self.on_read_answers(message, cx),
-            ClientIn::BarrierPassed(message) => self.on_barrier_passed(message, cx),
+            ClientIn::BarrierPassed(message) => self.on_barrier_passed(&message, cx),
             ClientIn::Elsewhere(message) => self.on_elsewhere(&message, cx),
             ClientIn::Skipped(_) => self.on_skipped(cx),
             ClientIn::Told(message) => self.on_told(&message.body, cx),
@@ -449,7 +433,7 @@ impl Role for Gateway {
         match HostCall::decoded(&request) {
             Ok(HostCall { operation, facts, probes }) => {
                 if let Some(operation) = operation {
-                    let home = self.next_home % usize::from(self.layout.serving.max(1));
+                    let home = self.next_home % usize::from(self.upstream.layout().serving.max(1));
                     self.submit(home, operation, Asker::Upkeep);
                 }
                 self.facts = facts.unwrap_or_else(|| self.facts.clone());

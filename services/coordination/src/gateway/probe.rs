@@ -36,7 +36,7 @@ impl Gateway {
         if self.probes.waiting.len() >= PROBES_MAX {
             return cx.respond(id, kernel::client::Response(Bytes::new()));
         }
-        let barrier = self.barriers.want_for_nobody();
+        let barrier = self.upstream.barriers().want_for_nobody();
         for space in 0..self.settings.placement.shards() {
             self.reads.ask_sizes(Space(space));
         }
@@ -45,7 +45,7 @@ impl Gateway {
 
     pub(super) fn answer_probes(&mut self, cx: &mut Cx<'_, Self>) {
         let shards = self.settings.placement.shards();
-        let (barriers, heard) = (&self.barriers, &self.probes.heard);
+        let (barriers, heard) = (&self.upstream, &self.probes.heard);
         self.probes.waiting.retain(|probe| {
             let answers = |space| heard.get(&Space(space)).is_some_and(|at| *at >= probe.since);
             let ready = barriers.has_passed(probe.barrier) && (0..shards).all(answers);

@@ -4,7 +4,7 @@ use crate::gateway::Gateway;
 use crate::gateway::connection::EntrySeq;
 use crate::wire::{Query, WatchSeq};
 use kernel::{Bytes, Cx, NodeId};
-use mason::{Space, Stamp};
+use mason::{Questions, Space, Stamp, To};
 use std::collections::BTreeMap;
 
 /// What a shard's answer begins with: the stamp of what it shows, and a code.
@@ -31,21 +31,11 @@ pub(crate) enum Target {
     Forget(Bytes),
 }
 
-/// Questions of one message.
-#[derive(Debug, Default)]
-struct Outbox {
-    at_least: u64,
-    queries: Vec<mason::shard::Query>,
-    /// For each query the largest answer that there is room for, in bytes.
-    limits: Vec<u64>,
-}
-
 #[derive(Debug)]
 pub(crate) struct Reads {
     next_tag: u64,
     pub(crate) targets: BTreeMap<u64, Target>,
-    /// By space, and the version of the spread by which it was chosen.
-    outbox: BTreeMap<(Space, Option<u64>), Outbox>,
+    questions: Questions,
     watch: WatchSeq,
     /// Some shard's mark has moved in this burst.
     pub(crate) progressed: bool,
@@ -56,7 +46,7 @@ impl Reads {
         Self {
             next_tag: 0,
             targets: BTreeMap::new(),
-            outbox: BTreeMap::new(),
+            questions: Questions::default(),
             watch: WatchSeq(0),
             progressed: false,
         }
@@ -87,10 +77,7 @@ impl Reads {
     ) {
         self.next_tag += 1;
         self.targets.insert(self.next_tag, target);
-        let outbox = self.outbox.entry((space, spread)).or_default();
-        outbox.at_least = outbox.at_least.max(at_least);
-        outbox.queries.push(mason::shard::Query { tag: self.next_tag, body });
-        outbox.limits.push(limit);
+        self.questions.ask(To { space, spread }, (self.next_tag, body), Stamp(at_least), limit);
     }
 
     pub(crate) fn ask_sizes(&mut self, space: Space) {
@@ -109,16 +96,8 @@ impl Reads {
     pub(crate) fn ask_reapable(&mut self, space: Space, now: u64, limit: u16) {
         self.ask(space, None, Query::Reapable { now, limit }.written().into(), 0, Target::Reapable);
     }
-}
 
-impl Gateway {
-    pub(crate) fn send_reads(&mut self, cx: &mut Cx<'_, Self>) {
-        for ((space, spread), outbox) in std::mem::take(&mut self.reads.outbox) {
-            if let Some(&shard) = self.settings.routes.shards.get(usize::from(space.0)) {
-                let Outbox { at_least, queries: reads, limits } = outbox;
-                let limits = Some(limits);
-                cx.send(shard, mason::shard::Read { at_least: Stamp(at_least), reads, spread, limits });
-            }
-        }
+    pub(crate) fn flush(&mut self, servers: &[NodeId], cx: &mut Cx<'_, Gateway>) {
+        self.questions.flush(servers, cx);
     }
 }

@@ -132,7 +132,7 @@ impl Gateway {
             Request::Read { opcode, path, watch } => self.work_of_read(node, opcode, path, watch),
             Request::MultiRead(reads) => self.work_of_multi_read(node, &reads),
             Request::Sync { path } => {
-                let barrier = self.barriers.want(node);
+                let barrier = self.upstream.barriers().want(node);
                 Work::Sync { barrier, path: path.into() }
             }
             Request::SetWatches(watches) => self.work_of_set_watches(node, &watches),
@@ -219,7 +219,7 @@ impl Gateway {
     /// A read over `parts`, which waits for a barrier if reads are to be linearizable.
     pub(crate) fn read(&mut self, node: NodeId, purpose: Purpose, parts: Vec<Part>) -> Work {
         let barrier = match self.settings.consistency {
-            crate::gateway::Consistency::Linearizable => self.barriers.want(node),
+            crate::gateway::Consistency::Linearizable => self.upstream.barriers().want(node),
             crate::gateway::Consistency::Sequential => 0,
         };
         let spread = self.marks.spread().version;

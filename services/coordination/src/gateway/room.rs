@@ -6,17 +6,16 @@
 
 use crate::gateway::Gateway;
 use crate::gateway::connection::{Connection, EntrySeq, Purpose, Read, Work};
-use kernel::{Cx, Instant, NodeId};
-use parts::{Account, Pool};
+use kernel::{Cx, NodeId};
+use parts::{Account, Pool, TurnBounds};
 use std::ops::Bound;
 use std::time::Duration;
 
-/// Requests taken from all connections in one turn, and from one of them.
-const TURN_REQUESTS_MAX: usize = 2_000;
+/// What all connections together may ask for in one turn. Answers are copied from the tree to sockets before anybody else has a turn, and
+/// who waits for a write waits for several of them.
+pub(crate) const TURN_BOUNDS: TurnBounds = TurnBounds { requests_max: 2_000, bytes_max: 1 << 20 };
+/// Requests taken from one connection in one turn.
 const TURN_REQUESTS_OF_ONE_MAX: usize = 200;
-/// Answers that all connections may ask for in one turn, in bytes: they are copied from the tree to sockets before anybody else has a turn,
-/// and who waits for a write waits for several of them.
-const TURN_BYTES_MAX: usize = 1 << 20;
 /// Until the next turn.
 pub(crate) const TURN: Duration = Duration::from_millis(1);
 /// Writes of one connection that are not answered, in bytes, beside the last; and of all. What is under way goes to the disks before what others
@@ -31,14 +30,6 @@ const INPUT_BYTES_MAX: usize = 64 << 10;
 const UNREAD_MAX: Duration = Duration::from_secs(5);
 /// What an answer to a write is taken for: most say a path and the node's numbers, and what waits is counted as it is.
 const WRITE_ANSWER_BYTES: usize = 1 << 10;
-
-/// What may still be done in this turn.
-#[derive(Debug, Default)]
-pub(crate) struct Turn {
-    at: Instant,
-    requests: usize,
-    bytes: usize,
-}
 
 /// Whether a read may go on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -97,21 +88,13 @@ impl Gateway {
         })
     }
 
-    fn turn(&mut self) -> &mut Turn {
-        if self.turn.at != self.now {
-            self.turn = Turn { at: self.now, requests: TURN_REQUESTS_MAX, bytes: TURN_BYTES_MAX };
-        }
-        &mut self.turn
-    }
-
     /// Takes one request out of the turn, of which the connection has had `had`; false if it has to wait for the next.
     pub(crate) fn takes_turn(&mut self, node: NodeId, had: usize) -> bool {
-        let turn = self.turn();
-        if turn.requests == 0 || had >= TURN_REQUESTS_OF_ONE_MAX {
+        if !self.turn.has_requests(self.now) || had >= TURN_REQUESTS_OF_ONE_MAX {
             self.next_turn.insert(node);
             return false;
         }
-        turn.requests -= 1;
+        self.turn.spend_request();
         true
     }
 
@@ -156,12 +139,11 @@ impl Gateway {
             self.roomless.insert(node);
             return Room::Later;
         }
-        let turn = self.turn();
-        if turn.bytes == 0 {
+        if !self.turn.has_bytes(self.now) {
             self.next_turn.insert(node);
             return Room::NextTurn;
         }
-        turn.bytes = turn.bytes.saturating_sub(wanted);
+        self.turn.spend(wanted);
         Room::Now
     }
 
@@ -209,7 +191,7 @@ impl Gateway {
     /// Whether more requests of the connection are to be looked at.
     pub(crate) fn is_full(&self, connection: &Connection) -> bool {
         connection.queue.len() >= self.settings.outstanding_max
-            || self.outbox.longest() >= self.settings.window_max
+            || self.upstream.outstanding() >= self.settings.window_max
             || connection.write_bytes >= WRITE_BYTES_MAX
             || (connection.write_bytes > 0 && self.write_bytes >= WRITE_BYTES_PIPELINED)
             || self.write_bytes >= WRITE_BYTES_MAX_TOTAL

@@ -6,7 +6,6 @@ use crate::gateway::connection::{Connection, EntrySeq, Stage, Work};
 use crate::sessions::home_of;
 use crate::wire::{Body, ConnectionEpoch, SessionAnswer, SessionId, op};
 use kernel::{Cx, Instant, NodeId};
-use mason::proxy::Barrier;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -55,7 +54,7 @@ impl Gateway {
 
     pub(crate) fn on_tick(&mut self, cx: &mut Cx<'_, Self>) {
         let now = self.now;
-        self.ask_barriers_again(cx);
+        self.upstream.ask_again(cx);
         self.runnable.append(&mut self.homeless);
         if now.since(self.upkeep.touched) >= TOUCH_EVERY {
             self.upkeep.touched = now;
@@ -66,8 +65,7 @@ impl Gateway {
             self.upkeep.looked = now;
             self.drop_unread(cx);
             self.drop_stalled(cx);
-            // Nobody waits for this one: its answer says how many groups there are.
-            cx.multicast(self.settings.routes.proxies.iter().copied().take(1), Barrier { id: 0 });
+            self.upstream.look(cx);
             let paused = self.connections.values().filter(|found| found.paused).map(|found| found.node);
             self.runnable.extend(paused);
             self.settings.placement.spaces().for_each(|space| self.reads.ask_sizes(space));
@@ -92,7 +90,7 @@ impl Gateway {
             })
         });
         for told in open.chain(std::mem::take(&mut self.upkeep.departed)) {
-            let home = self.layout.home(home_of(told.1).unwrap_or_default());
+            let home = self.upstream.layout().home(home_of(told.1).unwrap_or_default());
             heard.entry(usize::from(home.0)).or_default().push(told);
         }
         for (home, heard) in heard {

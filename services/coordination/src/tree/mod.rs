@@ -270,6 +270,26 @@ impl mason::Shard for Znodes {
         self.install_chunk(chunk).map_err(|_| DecodeError::Invalid("snapshot of znodes"))
     }
 
+    fn installed(&mut self, out: &mut ShardOut) {
+        let mut notices = Notices::default();
+        self.tell_missed(&mut notices);
+        notices.send(out);
+    }
+
+    fn digest(&self) -> u64 {
+        self.table.digest() ^ self.stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    }
+
+    fn as_resharded(&self) -> Option<&dyn mason::Resharded> {
+        Some(self)
+    }
+
+    fn as_resharded_mut(&mut self) -> Option<&mut dyn mason::Resharded> {
+        Some(self)
+    }
+}
+
+impl mason::Resharded for Znodes {
     fn spread_over(&mut self, spread: &Spread) {
         self.placement = self.placement.over(spread.shards);
     }
@@ -291,15 +311,5 @@ impl mason::Shard for Znodes {
         let mut notices = Notices::default();
         self.take_watches_given(watches, &mut notices);
         notices.send(out);
-    }
-
-    fn installed(&mut self, out: &mut ShardOut) {
-        let mut notices = Notices::default();
-        self.tell_missed(&mut notices);
-        notices.send(out);
-    }
-
-    fn digest(&self) -> u64 {
-        self.table.digest() ^ self.stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 }

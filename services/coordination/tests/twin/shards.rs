@@ -3,7 +3,7 @@
 use coordination::wire::{Body, JuteInput, Query};
 use coordination::{Placement, SessionSettings, Sessions, Znodes};
 use kernel::{Bytes, NodeId, SnapshotStep};
-use mason::{Group, Number, Order, Placed, Shard, ShardOut, Space, Spread, Stamp, Stub};
+use mason::{Group, Number, Order, Placed, Resharded as _, Shard, ShardOut, Space, Spread, Stamp, Stub};
 use std::collections::BTreeMap;
 
 pub(crate) struct Shards {

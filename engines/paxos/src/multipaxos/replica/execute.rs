@@ -94,7 +94,7 @@ impl<S: StateMachine> Replica<S> {
             Value::Noop => {}
             Value::Batch(batch) => self.apply_batch(slot, batch.bytes(), cx),
             Value::Entry(entry) => {
-                self.snapshots.count_executed(entry.bytes().len());
+                self.due.count_executed(entry.bytes().len());
                 self.machine.apply_entry(entry.bytes());
             }
             Value::Configure(wanted) => {
@@ -136,7 +136,7 @@ impl<S: StateMachine> Replica<S> {
         let Ok(batch) = Batch::decoded(encoded) else {
             return cx.reject("chosen batch that does not decode");
         };
-        self.snapshots.count_executed(encoded.len());
+        self.due.count_executed(encoded.len());
         let answers = self.is_responsible(slot, batch.unbatcher, cx.node());
         let mut replies = Replies::new(batch.unbatcher, slot.next(), self.parameters.page_bytes);
         let keeps_much = self.state.sessions.answer_bytes() > KEPT_ANSWERS_BYTES_MAX;

@@ -14,11 +14,9 @@ use crate::configuration::Configurations;
 use crate::parameters::Parameters;
 use crate::value::{Commands, Value};
 use kernel::{Bytes, Cx, Instant, NodeId, Position, Role, StateMachine, planted};
-use parts::{Ballot, SessionId, Sessions, Slot, SlotRing};
+use parts::{Ballot, SessionId, Sessions, Slot, SlotRing, SnapshotRecord, Snapshots};
 use std::collections::VecDeque;
 use std::time::Duration;
-
-pub use snapshot::ReplicaRecord;
 
 kernel::record! {
     /// Reads of one client.
@@ -197,7 +195,8 @@ pub struct Replica<S> {
     reported: Option<(Slot, Slot)>,
     catch_up: catch_up::CatchUp,
     resume: resume::Resume,
-    snapshots: snapshot::Snapshots,
+    snapshots: Snapshots<Slot, snapshot::Writer>,
+    due: snapshot::Due,
     checkpoints: divergence::Checkpoints,
     scratch: Vec<u8>,
     notices: Vec<(NodeId, Bytes)>,
@@ -229,7 +228,8 @@ impl<S: StateMachine> Replica<S> {
             reported: None,
             catch_up: catch_up::CatchUp::default(),
             resume: resume::Resume::default(),
-            snapshots: snapshot::Snapshots::default(),
+            snapshots: Snapshots::default(),
+            due: snapshot::Due::default(),
             checkpoints: divergence::Checkpoints::default(),
             scratch: Vec::new(),
             notices: Vec::new(),
@@ -287,7 +287,7 @@ impl<S: StateMachine> Replica<S> {
 
     /// The slot through which a durable snapshot holds everything.
     pub fn snapshot_through(&self) -> Slot {
-        self.snapshots.durable_through()
+        self.snapshots.durable_below()
     }
 
     /// The executed values still kept, for invariants.
@@ -310,10 +310,10 @@ impl<S: StateMachine> Role for Replica<S> {
     type Family = Paxos;
     type In = ReplicaIn;
     type Timer = ReplicaTimer;
-    type Record = ReplicaRecord;
+    type Record = SnapshotRecord<Slot>;
 
-    fn restore(&mut self, position: Position, record: ReplicaRecord) {
-        self.restore_snapshot(position, record);
+    fn restore(&mut self, _position: Position, record: SnapshotRecord<Slot>) {
+        self.restore_snapshot(record);
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {

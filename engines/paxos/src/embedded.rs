@@ -1,0 +1,136 @@
+//! A replicated log inside another engine: its roles on every host, at places that are the same everywhere, and what of it changes when
+//! hosts do. The engine around it hosts the roles as nodes of its own family ([`kernel::Embedded`]) and proposes by a node of its own.
+
+use crate::multipaxos::{Member, Paxos, acceptor, batcher, leader, proxy_leader, replica, unbatcher};
+use crate::{Configuration, Configurations, HostEntry, Parameters};
+use kernel::{Embedded, Embeds, HostId, NodeId, Place, StateMachine};
+use parts::{Acceptors, Group, Slot};
+
+kernel::record! {
+    /// The hosts of a deployment. Each plays every role, at the places at which all others play it.
+    pub struct Members {
+        /// 0 for the bootstrap's, larger for each change.
+        version: u64,
+        /// The hosts.
+        hosts: Vec<HostEntry>,
+    }
+}
+
+impl Members {
+    /// Their identities.
+    pub fn ids(&self) -> impl Iterator<Item = HostId> + use<'_> {
+        self.hosts.iter().map(|host| HostId::named(&host.name))
+    }
+}
+
+/// A role of an embedded log, by how far its place is from the log's first. 0 is nobody's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LogRole {
+    /// Orders.
+    Leader = 1,
+    /// Broadcasts.
+    ProxyLeader,
+    /// Votes.
+    Acceptor,
+    /// Executes.
+    Replica,
+    /// Takes commands.
+    Batcher,
+    /// Answers.
+    Unbatcher,
+}
+
+impl LogRole {
+    /// All of them, in the order of their places.
+    pub const ALL: [Self; 6] =
+        [Self::Leader, Self::ProxyLeader, Self::Acceptor, Self::Replica, Self::Batcher, Self::Unbatcher];
+
+    /// The role at a place, by how far that is from the log's first.
+    pub fn at(offset: u32) -> Option<Self> {
+        Self::ALL.into_iter().find(|role| *role as u32 == offset)
+    }
+}
+
+/// One log of a deployment whose hosts all play every role.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct EmbeddedLog {
+    /// Its roles' places follow this one.
+    pub first: Place,
+    /// Its number among the deployment's logs. Their hosts stand in another order in each, so that the first elections spread the leaders.
+    pub number: u16,
+    /// Where the engine around it proposes on each host. It hears the leader as batchers do.
+    pub proposer: Place,
+}
+
+/// How a host begins with a log.
+#[derive(Clone, Debug)]
+pub struct Beginning {
+    /// The log's first configuration.
+    pub configuration: Configuration,
+    /// The host joins a log that runs: the configuration is unconfirmed, good for finding others.
+    pub joins: bool,
+}
+
+impl EmbeddedLog {
+    /// Where a role is on every host.
+    pub fn place(&self, role: LogRole) -> Place {
+        Place(self.first.0 + role as u32)
+    }
+
+    /// A host's node.
+    pub fn node(&self, host: HostId, role: LogRole) -> NodeId {
+        NodeId::new(host, self.place(role))
+    }
+
+    /// The log's configuration on these hosts; none if they do not make a group of acceptors.
+    pub fn configuration(&self, version: u64, members: &Members) -> Option<Configuration> {
+        let mut ids: Vec<HostId> = members.ids().collect();
+        let count = ids.len().max(1);
+        ids.rotate_left(usize::from(self.number) % count);
+        let on_all = |place| ids.iter().map(|&host| NodeId::new(host, place)).collect::<Vec<_>>();
+        let nodes = |role| on_all(self.place(role));
+        let mut batchers = nodes(LogRole::Batcher);
+        batchers.extend(on_all(self.proposer));
+        Some(Configuration {
+            version,
+            first_slot: Slot(0),
+            acceptors: Acceptors::new(vec![Group::majority(nodes(LogRole::Acceptor))?])?,
+            leaders: nodes(LogRole::Leader),
+            proxy_leaders: nodes(LogRole::ProxyLeader),
+            replicas: nodes(LogRole::Replica),
+            batchers,
+            unbatchers: nodes(LogRole::Unbatcher),
+            hosts: members.hosts.clone(),
+            joined: Vec::new(),
+        })
+    }
+
+    /// The log's nodes on a host, in the order of their places. `machine` is what it replicates.
+    pub fn build<S: StateMachine, F: Embeds<Paxos>>(
+        &self,
+        host: HostId,
+        parameters: &Parameters,
+        beginning: Beginning,
+        machine: S,
+    ) -> [(Place, Embedded<Member<S>, F>); 6] {
+        let Beginning { configuration, joins } = beginning;
+        let known = if joins {
+            Configurations::unconfirmed(configuration)
+        } else {
+            Configurations::starting_with(configuration)
+        };
+        let new_acceptor = if joins { acceptor::Acceptor::joining } else { acceptor::Acceptor::new };
+        let new_replica = if joins { replica::Replica::joining } else { replica::Replica::new };
+        let log = || parameters.clone();
+        let (replica, answers) = (self.node(host, LogRole::Replica), self.node(host, LogRole::Unbatcher));
+        let members = [
+            (LogRole::Leader, Member::Leader(leader::Leader::new(log(), known.clone()))),
+            (LogRole::ProxyLeader, Member::ProxyLeader(proxy_leader::ProxyLeader::new(log(), known.clone()))),
+            (LogRole::Acceptor, Member::Acceptor(new_acceptor(log(), known.clone(), Some(replica)))),
+            (LogRole::Replica, Member::Replica(new_replica(log(), known.clone(), machine))),
+            (LogRole::Batcher, Member::Batcher(batcher::Batcher::new(log(), known, answers))),
+            (LogRole::Unbatcher, Member::Unbatcher(unbatcher::Unbatcher)),
+        ];
+        members.map(|(role, member)| (self.place(role), Embedded::new(member)))
+    }
+}
