@@ -1,12 +1,12 @@
 //! One host of a cluster: its roles, its journal, its ports.
 
-use crate::archive;
 use crate::cluster::{ClusterFile, Durability, RoleName};
 use crate::family::{KvMember, Node};
-use crate::kafka::{self, Directory, Kafka};
 use crate::native::{Gate, Native};
 use crate::owed;
-use crate::zookeeper::ZooKeeper;
+use crate::services::coordination::port::ZooKeeper;
+use crate::services::log::archive;
+use crate::services::log::kafka::{self, Directory, Kafka};
 use kernel::{HostId, NodeId, Place};
 use kv::Store;
 use mason::Deployment;
@@ -122,8 +122,11 @@ pub fn start(
     let body_max = file.limits.request_bytes_max;
     let shares = file.backlog_shares();
     let connections_max = file.limits.connections_max;
-    let sequence = file.sequence.as_ref().map(|sequence| crate::spaces::gateway(file, sequence, name));
-    let logs = file.logs.as_ref().map(|logs| crate::logs::gateway(file, logs, name));
+    let sequence = file
+        .sequence
+        .as_ref()
+        .map(|sequence| crate::services::sequence::nodes::gateway(file, sequence, name));
+    let logs = file.logs.as_ref().map(|logs| crate::services::log::nodes::gateway(file, logs, name));
     let (zookeeper_gate, kafka_gate) = (gate.clone(), gate.clone());
     let front_end = FrontEndConfig {
         listen: sockets.native,
@@ -227,13 +230,13 @@ fn all_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, Node)> 
     let mut nodes: Vec<(Place, Node)> =
         kv_nodes(file, name, joins).into_iter().map(|(place, member)| (place, member.into())).collect();
     if let Some(coordination) = &file.coordination {
-        nodes.extend(crate::ensemble::nodes(file, coordination, name, joins));
+        nodes.extend(crate::services::coordination::nodes::nodes(file, coordination, name, joins));
     }
     if let Some(sequence) = &file.sequence {
-        nodes.extend(crate::spaces::nodes(file, sequence, name, joins));
+        nodes.extend(crate::services::sequence::nodes::nodes(file, sequence, name, joins));
     }
     if let Some(logs) = &file.logs {
-        nodes.extend(crate::logs::nodes(file, logs, name, joins));
+        nodes.extend(crate::services::log::nodes::nodes(file, logs, name, joins));
     }
     nodes
 }

@@ -2,27 +2,19 @@
 #![forbid(unsafe_code)]
 
 mod admin;
-mod advertise;
-mod archive;
 mod bench;
 mod cluster;
 mod commands;
-mod ensemble;
-mod facts;
+mod events;
 mod failure;
 mod family;
 mod host;
-mod kafka;
-mod log;
-mod logs;
 mod members;
 mod native;
 mod owed;
-mod spaces;
+mod services;
 mod standing;
 mod status;
-mod subject;
-mod zookeeper;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,10 +1,10 @@
 //! Keeps a host's links and its gate to what the log says of the membership: the cluster file only says how it began.
 
-use crate::advertise::Advertised;
 use crate::cluster::{ClusterFile, LogEngine, RoleName};
+use crate::events::Log;
 use crate::family::{Node, Request};
-use crate::log::Log;
 use crate::native::Gate;
+use crate::services::coordination::advertise::Advertised;
 use crate::status::{Membership, Status};
 use kernel::{Encode as _, HostId, Place};
 use mason::Deployment;
@@ -55,10 +55,11 @@ pub fn watch(
 
 /// Where the proxies of this host's services over Mason are.
 fn proxies(file: &ClusterFile, host: &str) -> Vec<Place> {
-    let coordination = file.coordination.as_ref().map(|it| crate::ensemble::deployment(file, it));
-    let sequence = file.sequence.as_ref().map(|it| crate::spaces::deployment(file, it));
+    let coordination =
+        file.coordination.as_ref().map(|it| crate::services::coordination::nodes::deployment(file, it));
+    let sequence = file.sequence.as_ref().map(|it| crate::services::sequence::nodes::deployment(file, it));
     let logs = file.logs.as_ref().filter(|it| it.engine != LogEngine::Corfu);
-    let logs = logs.map(|it| crate::logs::deployment(file, it));
+    let logs = logs.map(|it| crate::services::log::nodes::deployment(file, it));
     let of = |deployment: Deployment| deployment.proxies_of(HostId::named(host));
     coordination.into_iter().chain(sequence).chain(logs).flat_map(of).map(|proxy| proxy.place()).collect()
 }

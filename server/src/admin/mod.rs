@@ -1,21 +1,17 @@
 //! The admin port: health, metrics, status, and the key-value service over HTTP and JSON.
 
-mod arrangement;
-mod commands;
-mod kv;
-mod logs;
 mod metrics;
 mod page;
 mod port;
 mod ready;
-mod sequence;
-mod sessions;
-mod tail;
 
 pub use port::CONNECTIONS_MAX;
 
 use crate::cluster::ClusterFile;
 use crate::family::Node;
+use crate::services::coordination::{arrangement, commands, sessions};
+use crate::services::log::{http as logs, tail};
+use crate::services::{kv::http as kv, sequence::http as sequence};
 use crate::status::Status;
 use axum::Router;
 use axum::extract::State;
@@ -39,7 +35,7 @@ pub struct Admin {
     /// When it started.
     pub started: std::time::Instant,
     /// Room for those who follow logs.
-    tails: Arc<Semaphore>,
+    pub tails: Arc<Semaphore>,
     /// What became of connections.
     counts: Arc<port::Counts>,
     probes: ready::Probes,

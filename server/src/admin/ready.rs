@@ -56,11 +56,11 @@ impl Probes {
             probes.push(probe("coordination", gateway, read_of_coordination, is_coordination));
         }
         if let Some(sequence) = &file.sequence {
-            let gateway = crate::spaces::gateway(file, sequence, host).place();
+            let gateway = crate::services::sequence::nodes::gateway(file, sequence, host).place();
             probes.push(probe("sequence", gateway, || Request::Service(Bytes::new()), is_sequence));
         }
         if let Some(logs) = &file.logs {
-            let gateway = crate::logs::gateway(file, logs, host).place();
+            let gateway = crate::services::log::nodes::gateway(file, logs, host).place();
             probes.push(probe("log", gateway, read_of_log, is_log));
         }
         Self(probes)

@@ -2,8 +2,8 @@
 
 use super::keys::{self, Key, Kind};
 use super::limits::Limits;
-use super::logs::{ArchivePlace, Logs};
 use super::placement::{Place, Placement};
+use crate::services::log::settings::{ArchivePlace, Logs};
 use kernel::bounds::CONFIGURATION_BYTES_MAX;
 use kernel::{Encode as _, Misfit};
 use std::collections::{BTreeMap, BTreeSet};
@@ -185,7 +185,7 @@ pub struct FileError {
 }
 
 impl FileError {
-    pub(super) fn new(
+    pub(crate) fn new(
         line: impl Into<Option<usize>>,
         what: impl Into<String>,
         help: impl Into<String>,
@@ -254,7 +254,7 @@ fn is_address(value: &str) -> bool {
 }
 
 /// Hosts' names, each with an address, between commas.
-pub(super) fn addresses_of(value: &str) -> Option<BTreeMap<String, String>> {
+pub(crate) fn addresses_of(value: &str) -> Option<BTreeMap<String, String>> {
     let pair = |pair: &str| {
         let (name, address) = pair.trim().split_once('=')?;
         (is_host_name(name) && is_address(address)).then(|| (name.to_owned(), address.to_owned()))
@@ -378,25 +378,25 @@ impl ClusterFile {
     }
 }
 
-pub(super) struct Values<'a> {
-    pub(super) values: BTreeMap<&'static str, (String, Origin)>,
+pub(crate) struct Values<'a> {
+    pub(crate) values: BTreeMap<&'static str, (String, Origin)>,
     folder: &'a Path,
 }
 
 impl Values<'_> {
-    pub(super) fn text(&self, name: &str) -> Option<String> {
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
         self.values.get(name).map(|(value, _)| value.clone())
     }
 
-    pub(super) fn number(&self, name: &str) -> Option<u64> {
+    pub(crate) fn number(&self, name: &str) -> Option<u64> {
         self.text(name)?.parse().ok()
     }
 
-    pub(super) fn size(&self, name: &str) -> usize {
+    pub(crate) fn size(&self, name: &str) -> usize {
         self.text(name).and_then(|text| keys::parse_size(&text)).unwrap_or(0) as usize
     }
 
-    pub(super) fn duration(&self, name: &str) -> Duration {
+    pub(crate) fn duration(&self, name: &str) -> Duration {
         self.text(name).and_then(|text| keys::parse_duration(&text)).unwrap_or_default()
     }
 
@@ -404,7 +404,7 @@ impl Values<'_> {
         self.text(name).map(|text| self.folder.join(text))
     }
 
-    pub(super) fn parameters(&self) -> paxos::Parameters {
+    pub(crate) fn parameters(&self) -> paxos::Parameters {
         paxos::Parameters {
             heartbeat_every: self.duration("paxos.heartbeat_every"),
             election_timeout: self.duration("paxos.election_timeout"),

@@ -5,9 +5,8 @@ mod bounds;
 pub mod file;
 pub mod keys;
 pub mod limits;
-pub mod logs;
 pub mod placement;
 
+pub use crate::services::log::settings::{ArchivePlace, LogEngine, Logs};
 pub use file::{ClusterFile, Coordination, Durability, HostLine, Sequence};
-pub use logs::{ArchivePlace, LogEngine, Logs};
 pub use placement::RoleName;

@@ -3,14 +3,14 @@
 use super::kv::end_of_prefix;
 use super::verdict::{Verdict, Watch};
 use crate::admin::{self, Admin};
-use crate::advertise::Advertised;
 use crate::cluster::ClusterFile;
 use crate::cluster::file::Overrides;
-use crate::facts::{self, Ports};
 use crate::failure::Failure;
 use crate::family::Node;
 use crate::host::{self, Sockets};
 use crate::native::Gate;
+use crate::services::coordination::advertise::Advertised;
+use crate::services::coordination::facts::{self, Ports};
 use crate::status::Status;
 use ordinate_client::{CallError, Client, Level};
 use runtime::{Descriptors, Direction, Host, LinkFault};

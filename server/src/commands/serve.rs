@@ -1,17 +1,17 @@
 //! `ordinate serve`: one host of a cluster, until it is told to stop.
 
 use crate::admin::{self, Admin};
-use crate::advertise::Advertised;
 use crate::cluster::file::Overrides;
 use crate::cluster::{ClusterFile, Durability, LogEngine, keys};
 use crate::commands::files::Files;
-use crate::facts::{self, Ports};
+use crate::events::Log;
 use crate::failure::Failure;
 use crate::family::Node;
 use crate::host::{self, Sockets, StartError};
-use crate::log::Log;
 use crate::members;
 use crate::native::Gate;
+use crate::services::coordination::advertise::Advertised;
+use crate::services::coordination::facts::{self, Ports};
 use runtime::{DataError, EventSink, HostError, HostHandle, JournalError, Shortage};
 use std::io::IsTerminal as _;
 use std::net::TcpListener;

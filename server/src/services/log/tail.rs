@@ -6,8 +6,8 @@
 //!
 //! A page is read when the last one has been taken, so that a slow reader holds one page and no more.
 
-use super::Admin;
-use super::logs::{Failed, ask, entry_of, other_answer};
+use super::http::{Failed, ask, entry_of, other_answer};
+use crate::admin::Admin;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};

@@ -1,9 +1,9 @@
 //! How many proxies order the coordination service's operations, and over how many shards znodes are spread: `GET
 //! /v1/zookeeper/proxies` and `/v1/zookeeper/shards`, and `PUT` with `{"proxies": 5}` or `{"shards": 6}`.
 
-use super::Admin;
-use crate::ensemble;
+use crate::admin::Admin;
 use crate::family;
+use crate::services::coordination::nodes;
 use crate::standing::{Proxies, Spread};
 use crate::status::ANSWER_WITHIN;
 use axum::Json;
@@ -94,7 +94,7 @@ async fn ask(admin: &Admin, call: &Call) -> Result<Progress, Response> {
         let what = "with coordination.engine = \"paxos\" there is one proxy with one shard, for ever";
         return Err(error(StatusCode::CONFLICT, what));
     }
-    let proxies = ensemble::deployment(&admin.file, coordination).proxies_of(HostId::named(&admin.host));
+    let proxies = nodes::deployment(&admin.file, coordination).proxies_of(HostId::named(&admin.host));
     let request = family::Request::Service(call.encoded().into());
     let answered = admin.handle.request(proxies[usize::from(FIRST.0)].place(), request);
     match tokio::time::timeout(ANSWER_WITHIN, answered).await {

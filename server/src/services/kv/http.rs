@@ -3,7 +3,7 @@
 //! Keys are the rest of the path; values are the body as it is. Answers are JSON; values that are no UTF-8 text stand in
 //! `value_base64`. A write that timed out may have been executed (504); 4xx, 503 and 507 were never executed.
 
-use super::Admin;
+use crate::admin::Admin;
 use crate::family;
 use crate::host::GATEWAY;
 use axum::Json;

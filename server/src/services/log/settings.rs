@@ -1,6 +1,6 @@
 //! The shared log's part of a cluster file.
 
-use super::file::{FileError, Values, addresses_of};
+use crate::cluster::file::{FileError, Values, addresses_of};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -109,7 +109,7 @@ impl fmt::Display for ArchivePlace {
 }
 
 impl Values<'_> {
-    pub(super) fn logs(&self) -> Result<Option<Logs>, FileError> {
+    pub(crate) fn logs(&self) -> Result<Option<Logs>, FileError> {
         let spaces = self.number("log.spaces").unwrap_or(0) as u16;
         let kafka = self.kafka();
         if spaces == 0 && kafka.is_some() {

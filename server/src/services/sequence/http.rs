@@ -1,8 +1,8 @@
 //! The sequence over HTTP: `POST /v1/sequence/next` with `{"spaces": ["a", "b"], "count": 2, "label": "..."}`.
 
-use super::Admin;
+use super::nodes;
+use crate::admin::Admin;
 use crate::family;
-use crate::spaces;
 use ::sequence::{Ask, DISK_FULL, LABEL_BYTES_MAX, UNKNOWN};
 use axum::Json;
 use axum::body::Bytes;
@@ -61,7 +61,7 @@ pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
         return error(StatusCode::BAD_REQUEST, &what);
     }
     let ask = Ask { spaces: numbered.clone(), label: next.label.into_bytes().into() }.encoded();
-    let gateway = spaces::gateway(&admin.file, sequence, &admin.host).place();
+    let gateway = nodes::gateway(&admin.file, sequence, &admin.host).place();
     // All are under way at once, so that they share batches.
     let calls: Vec<_> = (0..next.count)
         .map(|_| admin.handle.request(gateway, family::Request::Service(ask.clone().into())))

@@ -1,6 +1,6 @@
 //! ZooKeeper's AdminServer: `/commands/NAME` answers in JSON.
 
-use super::Admin;
+use crate::admin::Admin;
 use crate::standing::Coordination;
 use crate::status::Status;
 use axum::Json;

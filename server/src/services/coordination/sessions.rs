@@ -1,6 +1,6 @@
 //! The sessions of the coordination service, page by page.
 
-use super::Admin;
+use crate::admin::Admin;
 use crate::family::{CoordinationMember, Node};
 use crate::status::ANSWER_WITHIN;
 use axum::Json;

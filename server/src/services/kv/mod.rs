@@ -1,0 +1,3 @@
+//! The key-value service.
+
+pub mod http;

@@ -1,0 +1,4 @@
+//! The sequence.
+
+pub mod http;
+pub mod nodes;
