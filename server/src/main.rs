@@ -13,7 +13,6 @@ mod members;
 mod native;
 mod owed;
 mod services;
-mod standing;
 mod status;
 
 #[global_allocator]

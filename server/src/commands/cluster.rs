@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use clap::Subcommand;
 use kernel::{HostId, NodeId};
 use ordinate_client::CallError;
-use parts::{Acceptors, Group, Shape, Slot};
+use parts::{Acceptors, Group, Slot};
 use paxos::{Configuration, HostEntry};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -169,7 +169,11 @@ fn print_log(log: &Value) {
         return;
     }
     let sequencer = projection["sequencer"].as_str().unwrap_or("");
-    println!("log         corfu   epoch {}   sequencer {sequencer}   {holds}", projection["epoch"]);
+    println!(
+        "log         {}   epoch {}   sequencer {sequencer}   {holds}",
+        log["engine"].as_str().unwrap_or(""),
+        projection["epoch"]
+    );
     for (number, chain) in projection["chains"].as_array().into_iter().flatten().enumerate() {
         let hosts: Vec<&str> = chain.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let learners = projection["catching_up"][number].as_array().into_iter().flatten();
@@ -457,14 +461,6 @@ fn replace(present: &Present, old: &str, new: &str) -> Result<Present, Failure> 
     wanted.hosts.remove(old);
     wanted.hosts.insert(name, address);
     Ok(wanted)
-}
-
-/// How many acceptors stand in a row of a grid; none for majorities.
-pub fn columns_of(configuration: &Configuration) -> Option<usize> {
-    match configuration.acceptors.groups()[0].shape() {
-        Shape::Majority => None,
-        Shape::Grid { columns } => Some(columns),
-    }
 }
 
 #[cfg(test)]

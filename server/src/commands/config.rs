@@ -86,9 +86,9 @@ impl Config {
 fn explain(name: Option<&str>, config: Option<PathBuf>) -> Result<(), Failure> {
     let file = config.map(|path| read_file(&path, &[])).transpose()?;
     let chosen: Vec<_> = match name {
-        None => keys::KEYS.iter().collect(),
+        None => keys::all(),
         Some(name) => vec![keys::find(name).ok_or_else(|| {
-            let near = keys::nearest(name, keys::KEYS.iter().map(|key| key.name));
+            let near = keys::nearest(name, keys::all().into_iter().map(|key| key.name));
             let fact = near.map_or_else(String::new, |near| format!("did you mean {near}?"));
             Failure::input("O2004", format!("unknown key {name}"), fact, "ordinate config explain")
         })?],

@@ -1,9 +1,9 @@
 //! `ordinate log archive`, and `ordinate log read --archive`: what was trimmed, read back.
 
 use super::{PAGE, broken, failure, write_lines};
-use crate::cluster::ArchivePlace;
 use crate::commands::kv::{Endpoint, Output};
 use crate::failure::Failure;
+use crate::services::log::ArchivePlace;
 use crate::services::log::archive::{Archive, ArchivedLog, Extent, Segments, Unreadable};
 use clap::Subcommand;
 use kernel::Bytes;

@@ -4,8 +4,9 @@ mod archive;
 mod dump;
 
 use super::kv::{Endpoint, Output};
-use crate::cluster::{ArchivePlace, keys};
+use crate::cluster::keys;
 use crate::failure::Failure;
+use crate::services::log::ArchivePlace;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use ordinate_client::{LogError, LogStat, Rows};
