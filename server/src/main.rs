@@ -1,19 +1,9 @@
 //! `ordinate`: one binary for servers, clients, simulations and checks.
 #![forbid(unsafe_code)]
 
-mod admin;
 mod bench;
-mod cluster;
 mod commands;
-mod events;
 mod failure;
-mod family;
-mod host;
-mod members;
-mod native;
-mod owed;
-mod services;
-mod status;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -83,14 +83,14 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     }
     page.links(&status);
     status.services.iter().for_each(|service| service.metrics(&mut page));
-    if let Some(cpu) = crate::bench::local::cpu_time(std::process::id()) {
+    if let Some(cpu) = crate::process::cpu_time(std::process::id()) {
         let _ = writeln!(
             page.0,
             "# TYPE process_cpu_seconds counter\nprocess_cpu_seconds_total {}",
             cpu.as_secs_f64()
         );
     }
-    if let Some(bytes) = crate::bench::local::resident_bytes(std::process::id()) {
+    if let Some(bytes) = crate::process::resident_bytes(std::process::id()) {
         let _ = writeln!(
             page.0,
             "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes {bytes}"

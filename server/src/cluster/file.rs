@@ -124,6 +124,7 @@ pub struct FileError {
 }
 
 impl FileError {
+    /// What is wrong, where, and what to do.
     pub fn new(line: impl Into<Option<usize>>, what: impl Into<String>, help: impl Into<String>) -> Self {
         Self { line: line.into(), what: what.into(), help: help.into() }
     }
@@ -332,20 +333,25 @@ impl ClusterFile {
     }
 }
 
+/// The values of a file, of the environment and of flags, each checked by its key.
 pub struct Values<'a> {
+    /// By their keys, with where they come from.
     pub values: BTreeMap<&'static str, (String, Origin)>,
     folder: &'a Path,
 }
 
 impl Values<'_> {
+    /// As it is written.
     pub fn text(&self, name: &str) -> Option<String> {
         self.values.get(name).map(|(value, _)| value.clone())
     }
 
+    /// A whole number.
     pub fn number(&self, name: &str) -> Option<u64> {
         self.text(name)?.parse().ok()
     }
 
+    /// A size in bytes; 0 if there is none.
     pub fn size(&self, name: &str) -> usize {
         self.text(name).and_then(|text| keys::parse_size(&text)).unwrap_or(0) as usize
     }
@@ -361,6 +367,7 @@ impl Values<'_> {
         engines.iter().copied().find(|engine| engine.name() == named)
     }
 
+    /// A span of time; zero if there is none.
     pub fn duration(&self, name: &str) -> Duration {
         self.text(name).and_then(|text| keys::parse_duration(&text)).unwrap_or_default()
     }
@@ -369,6 +376,7 @@ impl Values<'_> {
         self.text(name).map(|text| self.folder.join(text))
     }
 
+    /// Those of the replicated log.
     pub fn parameters(&self) -> paxos::Parameters {
         paxos::Parameters {
             heartbeat_every: self.duration("paxos.heartbeat_every"),

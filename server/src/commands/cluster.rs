@@ -361,13 +361,13 @@ impl Present {
         Ok(Self { version, settled, columns, roles: roles.collect(), hosts: hosts.collect() })
     }
 
-    fn nodes(&self, role: crate::cluster::RoleName) -> Vec<NodeId> {
+    fn nodes(&self, role: server::cluster::RoleName) -> Vec<NodeId> {
         let hosts = self.roles.get(role.name()).into_iter().flatten();
         hosts.map(|host| role.on(host)).collect()
     }
 
     fn configuration(self) -> Result<Configuration, Failure> {
-        use crate::cluster::RoleName;
+        use server::cluster::RoleName;
         let acceptors = self.nodes(RoleName::Acceptor);
         let group = match self.columns {
             Some(columns) => Group::grid(acceptors, columns),
@@ -469,7 +469,7 @@ mod tests {
 
     fn present() -> Present {
         let hosts = ["a", "b", "c"].map(|name| (name.to_owned(), format!("{name}:1")));
-        let roles = crate::cluster::RoleName::ALL
+        let roles = server::cluster::RoleName::ALL
             .map(|role| (role.name().to_owned(), ["a", "b", "c"].map(str::to_owned).to_vec()));
         Present { version: 4, settled: 4, columns: None, roles: roles.into(), hosts: hosts.into() }
     }

@@ -2,17 +2,17 @@
 
 use super::kv::end_of_prefix;
 use super::verdict::{Verdict, Watch};
-use crate::admin::{self, Admin};
-use crate::cluster::ClusterFile;
-use crate::cluster::file::Overrides;
 use crate::failure::Failure;
-use crate::family::Node;
-use crate::host::{self, Sockets};
-use crate::native::Gate;
-use crate::services::kv::KvStatus;
-use crate::status::Status;
 use ordinate_client::{CallError, Client, Level};
 use runtime::{Descriptors, Direction, Host, LinkFault};
+use server::admin::{self, Admin};
+use server::cluster::ClusterFile;
+use server::cluster::file::Overrides;
+use server::family::Node;
+use server::host::{self, Sockets};
+use server::native::Gate;
+use server::services::kv::KvStatus;
+use server::status::Status;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::net::TcpListener;

@@ -1,9 +1,9 @@
 //! Who gets how many of the files and sockets that this process may have open.
 
-use crate::admin::CONNECTIONS_MAX as ADMIN_CONNECTIONS_MAX;
-use crate::cluster::ClusterFile;
 use crate::failure::Failure;
 use runtime::Descriptors;
+use server::admin::CONNECTIONS_MAX as ADMIN_CONNECTIONS_MAX;
+use server::cluster::ClusterFile;
 
 /// What clients get. The rest is the host's own: its journal, segments, links and those who call it.
 pub struct Files {

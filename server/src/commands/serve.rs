@@ -1,17 +1,17 @@
 //! `ordinate serve`: one host of a cluster, until it is told to stop.
 
-use crate::admin::{self, Admin};
-use crate::cluster::file::Overrides;
-use crate::cluster::{ClusterFile, Durability, keys};
 use crate::commands::files::Files;
-use crate::events::Log;
 use crate::failure::Failure;
-use crate::family::Node;
-use crate::host::{self, Sockets, StartError};
-use crate::members;
-use crate::native::Gate;
-use crate::services::CannotJoin;
 use runtime::{DataError, EventSink, HostError, HostHandle, JournalError, Shortage};
+use server::admin::{self, Admin};
+use server::cluster::file::Overrides;
+use server::cluster::{ClusterFile, Durability, keys};
+use server::events::Log;
+use server::family::Node;
+use server::host::{self, Sockets, StartError};
+use server::members;
+use server::native::Gate;
+use server::services::CannotJoin;
 use std::io::IsTerminal as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};

@@ -5,12 +5,12 @@ mod stored;
 
 use super::kv::Output;
 use crate::failure::Failure;
-use crate::services::owner_of;
-use crate::services::records::{Owner, Step, Told};
 use kernel::{Place, Position};
 use runtime::journal::{PlaceSurvey, SegmentState, SegmentSurvey, Survey};
 use runtime::{DataError, IdleDirectory, JournalError};
 use serde_json::{Value, json};
+use server::services::owner_of;
+use server::services::records::{Owner, Step, Told};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use stored::StoredSegment;

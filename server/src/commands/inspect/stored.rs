@@ -1,11 +1,11 @@
 //! The segments of the logs beside the journal: whose each is, which positions it holds, and whether it is what was written.
 
-use crate::services::owner_of;
 use kernel::{BlobId, Place};
 use runtime::IdleDirectory;
 use runtime::blobs::{BlobError, BlobFile, parse_file_name};
 use runtime::disk::Disk as _;
 use serde_json::{Value, json};
+use server::services::owner_of;
 use shared_log::Rows;
 use std::io;
 

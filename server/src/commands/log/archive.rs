@@ -3,13 +3,13 @@
 use super::{PAGE, broken, failure, write_lines};
 use crate::commands::kv::{Endpoint, Output};
 use crate::failure::Failure;
-use crate::services::log::ArchivePlace;
-use crate::services::log::archive::{Archive, ArchivedLog, Extent, Segments, Unreadable};
 use clap::Subcommand;
 use kernel::Bytes;
 use ordinate_client::{Log as Client, LogError, LogIdentity, Rows};
 use runtime::blobs::ArchiveError;
 use serde_json::json;
+use server::services::log::ArchivePlace;
+use server::services::log::archive::{Archive, ArchivedLog, Extent, Segments, Unreadable};
 use shared_log::archive::{ArchivedName, Incarnation};
 use std::io::{BufWriter, Write as _};
 
