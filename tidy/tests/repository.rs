@@ -25,6 +25,7 @@ macro_rules! rules {
 
 rules!(
     layers,
+    library,
     names,
     root_files,
     words,

@@ -1,14 +1,15 @@
 //! The sequence over HTTP: `POST /v1/sequence/next` with `{"spaces": ["a", "b"], "count": 2, "label": "..."}`.
 
-use super::Admin;
+use super::{Sequence, nodes};
+use crate::admin::Admin;
 use crate::family;
-use crate::spaces;
 use ::sequence::{Ask, DISK_FULL, LABEL_BYTES_MAX, UNKNOWN};
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
 use kernel::{Decode as _, Encode as _};
 use mason::{Order, Space};
 use serde::Deserialize;
@@ -20,6 +21,11 @@ use std::time::Duration;
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
 /// Places of one request at most.
 const COUNT_MAX: u32 = 1000;
+
+/// The routes.
+pub(super) fn routes() -> Router<Arc<Admin>> {
+    Router::new().route("/v1/sequence/next", post(next))
+}
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -37,7 +43,7 @@ fn one() -> u32 {
 
 /// Answers `{"places": [{"stamp": 7, "numbers": {"a": 1, "b": 4}}, ...]}`. After a 504 some places may have been given.
 pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
-    let Some(sequence) = &admin.file.sequence else {
+    let Some(sequence) = admin.file.service::<Sequence>() else {
         return error(StatusCode::NOT_FOUND, "there is no sequence service: sequence.spaces names none");
     };
     let next: Next = match serde_json::from_slice(&body) {
@@ -61,7 +67,7 @@ pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
         return error(StatusCode::BAD_REQUEST, &what);
     }
     let ask = Ask { spaces: numbered.clone(), label: next.label.into_bytes().into() }.encoded();
-    let gateway = spaces::gateway(&admin.file, sequence, &admin.host).place();
+    let gateway = nodes::gateway(&admin.file, sequence, &admin.host).place();
     // All are under way at once, so that they share batches.
     let calls: Vec<_> = (0..next.count)
         .map(|_| admin.handle.request(gateway, family::Request::Service(ask.clone().into())))

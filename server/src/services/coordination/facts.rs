@@ -1,12 +1,13 @@
 //! Tells the coordination service's gateway what only this process knows, for ZooKeeper's four-letter words: who leads,
 //! ports, folders, descriptors.
 
+use super::advertise::Advertised;
+use super::{Coordination, CoordinationStatus, gateway_of};
 use crate::cluster::ClusterFile;
 use crate::family::{Node, Request};
 use crate::status::Status;
 use coordination::gateway::{HostCall, HostFacts};
 use kernel::{Encode, HostId};
-use mason::Deployment;
 use runtime::{HostHandle, NoAnswer};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -30,13 +31,22 @@ impl Ports {
 }
 
 /// Watches from a thread of its own until the host ends.
-pub fn watch(handle: HostHandle<Node>, file: ClusterFile, host: String, ports: Ports) {
+pub fn watch(
+    handle: HostHandle<Node>,
+    file: ClusterFile,
+    host: String,
+    ports: Ports,
+    mut advertised: Option<Advertised>,
+) {
     let began = Instant::now();
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
-        let gateway = Deployment::gateway(HostId::named(&host)).place();
+        let gateway = gateway_of(&host).place();
         loop {
             if let Some((status, _)) = runtime.block_on(Status::of(&handle, &file, &host)) {
+                if let Some(advertised) = &mut advertised {
+                    advertised.say(&handle, &status.membership.hosts, Instant::now());
+                }
                 let facts = Some(facts(&status, &file, ports, began.elapsed()));
                 let call = HostCall { operation: None, facts, probes: false }.encoded();
                 let told = handle.request(gateway, Request::Service(call.into()));
@@ -52,11 +62,12 @@ pub fn watch(handle: HostHandle<Node>, file: ClusterFile, host: String, ports: P
 }
 
 fn facts(status: &Status, file: &ClusterFile, ports: Ports, up: Duration) -> HostFacts {
-    let leads = status.coordination.as_ref().is_some_and(|found| found.groups.sequencer.is_some());
+    let found = status.services.get::<CoordinationStatus>();
+    let leads = found.is_some_and(|found| found.groups.sequencer.is_some());
     let others = status.membership.hosts.len().saturating_sub(1).max(file.hosts.len() - 1);
     // One replicated state machine has no sequencer: the host that leads its log leads.
-    let sharded = file.coordination.as_ref().is_some_and(|it| it.sharded);
-    let leads_log = status.coordination.as_ref().is_some_and(|found| !found.groups.leads.is_empty());
+    let sharded = file.service::<Coordination>().is_some_and(Coordination::is_sharded);
+    let leads_log = found.is_some_and(|found| !found.groups.leads.is_empty());
     let leads = if sharded { leads } else { leads_log };
     let mode = match (others, leads) {
         (0, _) => "standalone",
@@ -65,7 +76,7 @@ fn facts(status: &Status, file: &ClusterFile, ports: Ports, up: Duration) -> Hos
     };
     let mut monitor = descriptors();
     monitor.push(("uptime".to_owned(), up.as_millis().to_string()));
-    monitor.push(("global_sessions".to_owned(), sessions(status).to_string()));
+    monitor.push(("global_sessions".to_owned(), found.map_or(0, |found| found.sessions).to_string()));
     monitor.push(("quorum_size".to_owned(), (others + 1).to_string()));
     if mode == "leader" {
         monitor.push(("followers".to_owned(), others.to_string()));
@@ -79,10 +90,6 @@ fn facts(status: &Status, file: &ClusterFile, ports: Ports, up: Duration) -> Hos
         settings: settings(status, file, ports),
         environment: environment(),
     }
-}
-
-fn sessions(status: &Status) -> usize {
-    status.coordination.as_ref().map_or(0, |found| found.sessions)
 }
 
 /// The names that ZooKeeper's `conf` has.

@@ -1,36 +1,18 @@
 //! The shared log's part of a cluster file.
 
-use super::file::{FileError, Values, addresses_of};
+use super::ENGINES;
+use crate::cluster::file::{FileError, Values, addresses_of};
+use crate::services::{Engine, Service};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
-
-/// What orders the shared log.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum LogEngine {
-    /// Spaces under Mason.
-    Mason,
-    /// One replicated state machine.
-    Paxos,
-    /// One log by a bare sequencer and chains of servers.
-    Corfu,
-}
-
-impl fmt::Display for LogEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Mason => "mason",
-            Self::Paxos => "paxos",
-            Self::Corfu => "corfu",
-        })
-    }
-}
+use std::sync::Arc;
 
 /// The shared log.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Logs {
+pub struct SharedLog {
     /// What orders it.
-    pub engine: LogEngine,
+    pub engine: Engine,
     /// Among how many spaces the logs are spread.
     pub spaces: u16,
     /// How many proxies.
@@ -108,58 +90,56 @@ impl fmt::Display for ArchivePlace {
     }
 }
 
-impl Values<'_> {
-    pub(super) fn logs(&self) -> Result<Option<Logs>, FileError> {
-        let spaces = self.number("log.spaces").unwrap_or(0) as u16;
-        let kafka = self.kafka();
-        if spaces == 0 && kafka.is_some() {
-            let help = "give log.spaces, for example 4; or leave listen.kafka out";
-            return Err(FileError::new(None, "listen.kafka is set, but there is no shared log", help));
-        }
-        let engine = match self.text("log.engine").as_deref() {
-            Some("paxos") => LogEngine::Paxos,
-            Some("corfu") => LogEngine::Corfu,
-            _ => LogEngine::Mason,
-        };
-        if engine == LogEngine::Corfu && kafka.is_some() {
-            let help = "leave listen.kafka out, or give log.engine = \"mason\" or \"paxos\"";
-            return Err(FileError::new(None, "log.engine = \"corfu\" does not serve Kafka's clients", help));
-        }
-        let archive = self.text("log.archive").and_then(|text| ArchivePlace::parse(&text).ok());
-        if archive.is_some() && engine == LogEngine::Corfu {
-            let help = "leave log.archive out, or give log.engine = \"mason\" or \"paxos\"";
-            return Err(FileError::new(None, "log.engine = \"corfu\" does not archive", help));
-        }
-        if archive.is_some() && spaces == 0 {
-            let help = "give log.spaces, for example 4; or leave log.archive out";
-            return Err(FileError::new(None, "log.archive is set, but there is no shared log", help));
-        }
-        let one = engine != LogEngine::Mason;
-        let proxies = if one { 1 } else { self.number("log.proxies").unwrap_or(1) as u16 };
-        let [space_bytes, memory_bytes, archive_backlog_bytes] =
-            ["log.space_bytes", "log.memory_bytes", "log.archive_backlog_bytes"]
-                .map(|name| self.size(name) as u64);
-        let spaces = if one { spaces.min(1) } else { spaces };
-        Ok((spaces > 0).then_some(Logs {
-            engine,
-            spaces,
-            proxies,
-            space_bytes,
-            memory_bytes,
-            archive,
-            archive_backlog_bytes,
-            kafka,
-        }))
+/// Reads it; none if the service is off.
+pub(super) fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
+    let spaces = values.number("log.spaces").unwrap_or(0) as u16;
+    let kafka = kafka(values);
+    if spaces == 0 && kafka.is_some() {
+        let help = "give log.spaces, for example 4; or leave listen.kafka out";
+        return Err(FileError::new(None, "listen.kafka is set, but there is no shared log", help));
     }
+    let engine = values.engine("log.engine", ENGINES).unwrap_or(Engine::Mason);
+    if engine == Engine::Corfu && kafka.is_some() {
+        let help = "leave listen.kafka out, or give log.engine = \"mason\" or \"paxos\"";
+        return Err(FileError::new(None, "log.engine = \"corfu\" does not serve Kafka's clients", help));
+    }
+    let archive = values.text("log.archive").and_then(|text| ArchivePlace::parse(&text).ok());
+    if archive.is_some() && engine == Engine::Corfu {
+        let help = "leave log.archive out, or give log.engine = \"mason\" or \"paxos\"";
+        return Err(FileError::new(None, "log.engine = \"corfu\" does not archive", help));
+    }
+    if archive.is_some() && spaces == 0 {
+        let help = "give log.spaces, for example 4; or leave log.archive out";
+        return Err(FileError::new(None, "log.archive is set, but there is no shared log", help));
+    }
+    let one = engine != Engine::Mason;
+    let proxies = if one { 1 } else { values.number("log.proxies").unwrap_or(1) as u16 };
+    let [space_bytes, memory_bytes, archive_backlog_bytes] =
+        ["log.space_bytes", "log.memory_bytes", "log.archive_backlog_bytes"]
+            .map(|name| values.size(name) as u64);
+    let spaces = if one { spaces.min(1) } else { spaces };
+    if spaces == 0 {
+        return Ok(None);
+    }
+    Ok(Some(Arc::new(SharedLog {
+        engine,
+        spaces,
+        proxies,
+        space_bytes,
+        memory_bytes,
+        archive,
+        archive_backlog_bytes,
+        kafka,
+    })))
+}
 
-    fn kafka(&self) -> Option<Kafka> {
-        Some(Kafka {
-            listen: self.text("listen.kafka")?,
-            brokers: self.text("kafka.brokers").and_then(|text| addresses_of(&text)).unwrap_or_default(),
-            creates_topics: self.text("kafka.create_topics").as_deref() == Some("true"),
-            retain_bytes: self.size("kafka.retain_bytes") as u64,
-        })
-    }
+fn kafka(values: &Values<'_>) -> Option<Kafka> {
+    Some(Kafka {
+        listen: values.text("listen.kafka")?,
+        brokers: values.text("kafka.brokers").and_then(|text| addresses_of(&text)).unwrap_or_default(),
+        creates_topics: values.is_on("kafka.create_topics"),
+        retain_bytes: values.size("kafka.retain_bytes") as u64,
+    })
 }
 
 #[cfg(test)]

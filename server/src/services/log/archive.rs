@@ -2,7 +2,7 @@
 //!
 //! Nothing here removes anything. Every request ends within a bounded time, so that an archive that does not answer is one that fails.
 
-use crate::cluster::ArchivePlace;
+use super::ArchivePlace;
 use futures_util::TryStreamExt as _;
 use kernel::{ArchiveObject, Bytes};
 use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};

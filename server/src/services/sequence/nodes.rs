@@ -1,24 +1,21 @@
 //! The sequence's roles on one host: a deployment of Mason of its own, beside that of the coordination service.
 
-use crate::cluster::{ClusterFile, Sequence};
+use super::Sequence;
+use crate::cluster::ClusterFile;
 use crate::family::{Node, SequenceMember};
+use crate::services::{mason as over_mason, slots};
 use ::sequence::{Gateway, Labels, Spaces};
 use kernel::{HostId, NodeId, Place};
 use mason::proxy::SpacesOf;
-use mason::{Deployment, HostParts, PLACES_PER_DEPLOYMENT, Stub as _};
-use paxos::HostEntry;
+use mason::{Deployment, HostParts, Stub as _};
 use std::sync::Arc;
 
 /// Which role of which host is where.
 pub fn deployment(file: &ClusterFile, sequence: &Sequence) -> Deployment {
-    let entry = |host: &crate::cluster::HostLine| HostEntry {
-        name: host.name.clone(),
-        address: host.address.clone(),
-    };
-    let hosts: Vec<HostEntry> = file.hosts.iter().map(entry).collect();
+    let hosts = over_mason::hosts(file);
     let (sequencers, spaces) = (hosts.len(), sequence.spaces.len() as u16);
     Deployment::beginning_at(
-        PLACES_PER_DEPLOYMENT,
+        slots::SEQUENCE.first,
         hosts,
         sequence.proxies,
         spaces,

@@ -1,6 +1,7 @@
 //! The sessions of the coordination service, page by page.
 
-use super::Admin;
+use super::{Coordination, member_of};
+use crate::admin::Admin;
 use crate::family::{CoordinationMember, Node};
 use crate::status::ANSWER_WITHIN;
 use axum::Json;
@@ -44,13 +45,13 @@ pub async fn list(State(admin): State<Arc<Admin>>, Query(page): Query<Page>) -> 
         return refuse(StatusCode::BAD_REQUEST, "after is no session: wanted 0x and hexadecimal digits");
     };
     let limit = page.limit.unwrap_or(LIMIT_MAX).clamp(1, LIMIT_MAX);
-    if admin.file.coordination.is_none() {
+    if admin.file.service::<Coordination>().is_none() {
         return refuse(StatusCode::NOT_FOUND, "the coordination service is off: coordination.engine");
     }
     let names: Vec<String> = admin.file.hosts.iter().map(|host| host.name.clone()).collect();
     let found = admin.handle.inspect(move |view| {
         let members: Vec<&CoordinationMember> =
-            view.nodes().filter_map(|(_, node): (_, &Node)| node.as_coordination()).collect();
+            view.nodes().filter_map(|(_, node): (_, &Node)| member_of(node)).collect();
         collect(&members, SessionId(after), limit, &names)
     });
     match tokio::time::timeout(ANSWER_WITHIN, found).await {

@@ -6,8 +6,9 @@
 //! `{"first": 7, "next": 9, "tail": 9, "sealed": false, "entries": [{"position": 7, "text": "..."}, ...]}`, where entries that are no
 //! UTF-8 have `"base64"` in place of `"text"`. With `trimmed=true` it reads what is trimmed, too, as far as the host still has it.
 
-use super::Admin;
-use crate::{family, logs};
+use super::SharedLog;
+use crate::admin::Admin;
+use crate::family;
 use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
@@ -154,10 +155,10 @@ impl Failed {
 
 /// Asks the log, and waits longer than it does.
 pub(super) async fn ask(admin: &Admin, request: &Request, wait_ms: u32) -> Result<Answer, Failed> {
-    let Some(file) = &admin.file.logs else {
+    let Some(log) = admin.file.service::<SharedLog>() else {
         return Err(Failed::new(StatusCode::NOT_FOUND, "there is no shared log: log.spaces is 0"));
     };
-    let gateway = logs::gateway(&admin.file, file, &admin.host).place();
+    let gateway = log.gateway(&admin.file, &admin.host).place();
     let call = admin.handle.request(gateway, family::Request::Service(request.encoded().into()));
     let within = ANSWER_WITHIN + Duration::from_millis(wait_ms.into());
     let late = || Failed::new(StatusCode::GATEWAY_TIMEOUT, "no answer in time; it may have been done");

@@ -1,12 +1,13 @@
 //! The coordination service's roles on one host.
 
-use crate::cluster::{ClusterFile, Coordination};
+use super::Coordination;
+use crate::cluster::ClusterFile;
 use crate::family::{CoordinationMember, Node};
+use crate::services::mason as over_mason;
 use coordination::{Consistency, Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
 use kernel::{HostId, Place};
 use mason::proxy::SpacesOf;
 use mason::{Deployment, HostParts, Stub as _};
-use paxos::HostEntry;
 use std::sync::Arc;
 
 /// Every host has roles for so many proxies, or for as many as the cluster began with: those that are not in use keep an idle log.
@@ -21,14 +22,10 @@ const SNAPSHOTS_PER_SIZE: u64 = 2;
 
 /// Which role of which host is where.
 pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment {
-    let entry = |host: &crate::cluster::HostLine| HostEntry {
-        name: host.name.clone(),
-        address: host.address.clone(),
-    };
-    let hosts: Vec<HostEntry> = file.hosts.iter().map(entry).collect();
-    let sequencers = if coordination.sharded { hosts.len() } else { 0 };
+    let hosts = over_mason::hosts(file);
+    let sequencers = if coordination.is_sharded() { hosts.len() } else { 0 };
     let (proxies, shards) = (coordination.proxies, coordination.shards);
-    let room = if coordination.sharded {
+    let room = if coordination.is_sharded() {
         (proxies.max(ROOM_FOR_PROXIES), shards.max(ROOM_FOR_SHARDS))
     } else {
         (proxies, shards)
@@ -72,12 +69,10 @@ pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins:
         super_digest: coordination.super_digest.clone(),
         words: coordination.words.as_deref().map_or_else(Settings::words_that_read, Settings::words_of),
         mode: if file.hosts.len() == 1 { "standalone".to_owned() } else { "follower".to_owned() },
-        connections_max: file.limits.connections_max.max(coordination.connections_max.unwrap_or(0)),
-        connections_per_address_max: coordination
-            .connections_per_address_max
-            .unwrap_or(file.limits.connections_per_address_max),
+        connections_max: file.limits.connections_max.max(coordination.connections_max(&file.limits)),
+        connections_per_address_max: coordination.connections_per_address_max(&file.limits),
         replies: parts::ReplyBounds {
-            bytes_max: file.backlog_shares().zookeeper.promised_bytes_max(),
+            bytes_max: file.share_of(&coordination.port()).promised_bytes_max(),
             ..parts::ReplyBounds::default()
         },
         ..Settings::new(routes, placement)

@@ -1,10 +1,10 @@
 //! Tells the coordination service where this host's gateway is to be reached: users read it from `/zookeeper/config`.
 
+use super::gateway_of;
 use crate::family::{Node, Request};
 use coordination::gateway::HostCall;
 use coordination::wire::Body;
 use kernel::{Encode, HostId};
-use mason::Deployment;
 use runtime::HostHandle;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -36,7 +36,7 @@ impl Advertised {
         let said = Body::Advertise { host: id, line: &line, members }.written();
         let again = |(at, before): &(Instant, Vec<u8>)| *before != said || now - *at >= AGAIN_AFTER;
         if self.said.as_ref().is_none_or(again) {
-            let gateway = Deployment::gateway(HostId::named(&self.host)).place();
+            let gateway = gateway_of(&self.host).place();
             let call = HostCall { operation: Some(said.clone().into()), facts: None, probes: false };
             drop(handle.request(gateway, Request::Service(call.encoded().into())));
             self.said = Some((now, said));

@@ -3,14 +3,15 @@
 //! Keys are the rest of the path; values are the body as it is. Answers are JSON; values that are no UTF-8 text stand in
 //! `value_base64`. A write that timed out may have been executed (504); 4xx, 503 and 507 were never executed.
 
-use super::Admin;
+use super::GATEWAY;
+use crate::admin::Admin;
 use crate::family;
-use crate::host::GATEWAY;
-use axum::Json;
 use axum::body::Bytes;
 use axum::extract::{Path, Query as Parameters, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use kv::{Answer, Command, Expect, Query, Versioned};
@@ -22,6 +23,13 @@ use std::time::Duration;
 
 /// How long a request waits for its answer.
 const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+
+/// The routes.
+pub(super) fn routes() -> Router<Arc<Admin>> {
+    Router::new()
+        .route("/v1/kv", get(scan).post(batch))
+        .route("/v1/kv/{*key}", get(read).put(put).delete(delete).post(increment))
+}
 
 /// Parameters of reads.
 #[derive(Deserialize)]
@@ -53,18 +61,18 @@ pub struct Scan {
 }
 
 /// `GET /v1/kv/KEY?consistency=LEVEL&raw`
-pub async fn get(
+pub async fn read(
     State(admin): State<Arc<Admin>>,
     Path(key): Path<String>,
-    Parameters(read): Parameters<Read>,
+    Parameters(how): Parameters<Read>,
 ) -> Response {
-    let level = match level(read.consistency.as_deref()) {
+    let level = match level(how.consistency.as_deref()) {
         Ok(level) => level,
         Err(why) => return error(StatusCode::BAD_REQUEST, &why),
     };
     match ask(&admin, &Query::Get { key: key.as_bytes() }, level).await {
         Ok(Answer::Found(None)) => error(StatusCode::NOT_FOUND, "no such key"),
-        Ok(Answer::Found(Some(found))) if read.raw.is_some() => {
+        Ok(Answer::Found(Some(found))) if how.raw.is_some() => {
             let version = found.version.to_string();
             ([(header::ETAG, version)], found.value).into_response()
         }

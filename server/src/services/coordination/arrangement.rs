@@ -1,10 +1,10 @@
 //! How many proxies order the coordination service's operations, and over how many shards znodes are spread: `GET
 //! /v1/zookeeper/proxies` and `/v1/zookeeper/shards`, and `PUT` with `{"proxies": 5}` or `{"shards": 6}`.
 
-use super::Admin;
-use crate::ensemble;
+use super::{Coordination, nodes};
+use crate::admin::Admin;
 use crate::family;
-use crate::standing::{Proxies, Spread};
+use crate::services::mason::{Proxies, Spread};
 use crate::status::ANSWER_WITHIN;
 use axum::Json;
 use axum::body::Bytes;
@@ -87,14 +87,14 @@ async fn change(
 }
 
 async fn ask(admin: &Admin, call: &Call) -> Result<Progress, Response> {
-    let Some(coordination) = &admin.file.coordination else {
+    let Some(coordination) = admin.file.service::<Coordination>() else {
         return Err(error(StatusCode::NOT_FOUND, "the coordination service is off: coordination.engine"));
     };
-    if !coordination.sharded {
+    if !coordination.is_sharded() {
         let what = "with coordination.engine = \"paxos\" there is one proxy with one shard, for ever";
         return Err(error(StatusCode::CONFLICT, what));
     }
-    let proxies = ensemble::deployment(&admin.file, coordination).proxies_of(HostId::named(&admin.host));
+    let proxies = nodes::deployment(&admin.file, coordination).proxies_of(HostId::named(&admin.host));
     let request = family::Request::Service(call.encoded().into());
     let answered = admin.handle.request(proxies[usize::from(FIRST.0)].place(), request);
     match tokio::time::timeout(ANSWER_WITHIN, answered).await {

@@ -6,8 +6,9 @@
 //!
 //! A page is read when the last one has been taken, so that a slow reader holds one page and no more.
 
-use super::Admin;
-use super::logs::{Failed, ask, entry_of, other_answer};
+use super::http::{Failed, ask, entry_of, other_answer};
+use crate::admin::Admin;
+use axum::Extension;
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -20,10 +21,10 @@ use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 /// Readers of one host at a time; more are refused.
-pub const READERS_MAX: usize = 256;
+const READERS_MAX: usize = 256;
 /// What is read at a time, unless a single entry is larger.
 const PAGE_BYTES: u32 = 64 << 10;
 const PAGE_ENTRIES: u32 = 1_000;
@@ -41,6 +42,16 @@ pub struct Begin {
     from: Option<u64>,
 }
 
+/// Room for those who follow logs.
+#[derive(Clone)]
+pub(super) struct Readers(Arc<Semaphore>);
+
+impl Default for Readers {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(READERS_MAX)))
+    }
+}
+
 struct Reader {
     admin: Arc<Admin>,
     name: String,
@@ -53,11 +64,12 @@ struct Reader {
 /// Streams entries until the log is sealed or the reader goes.
 pub async fn tail(
     State(admin): State<Arc<Admin>>,
+    Extension(readers): Extension<Readers>,
     Path(name): Path<String>,
     Query(begin): Query<Begin>,
     headers: HeaderMap,
 ) -> Response {
-    let Ok(permit) = admin.tails.clone().try_acquire_owned() else {
+    let Ok(permit) = readers.0.try_acquire_owned() else {
         let what = format!("{READERS_MAX} readers follow logs at this host");
         return Failed::new(StatusCode::SERVICE_UNAVAILABLE, &what).into_response();
     };

@@ -1,8 +1,8 @@
 //! ZooKeeper's port: bytes in, bytes out; the gateway role of this host does the rest.
 
+use super::subject;
 use crate::family::{Message, Ordinate};
 use crate::native::Gate;
-use crate::subject;
 use bytes::BytesMut;
 use kernel::NodeId;
 use kernel::client::{Connected, ConnectionIn, Disconnected, Event, Input, Taken};

@@ -1,6 +1,7 @@
 //! Kafka's port: frames in, responses out; the log's gateway of this host does the rest. See [`::kafka`].
 
-use crate::cluster::{ClusterFile, Logs};
+use super::SharedLog;
+use crate::cluster::ClusterFile;
 use crate::family::{Message, Node, Ordinate};
 use crate::native::Gate;
 use crate::status::Status;
@@ -145,7 +146,7 @@ pub struct Directory(Arc<Mutex<Arc<Brokers>>>);
 
 impl Directory {
     /// Those of the cluster file, until [`Self::follow`] says more: only this host is known to be up.
-    pub fn new(file: &ClusterFile, logs: &Logs, host: &str) -> Self {
+    pub fn new(file: &ClusterFile, logs: &SharedLog, host: &str) -> Self {
         let members = file.hosts.iter().map(|it| (it.name.as_str(), it.address.as_str()));
         let brokers = brokers(file, logs, members, |name| name == host);
         Self(Arc::new(Mutex::new(Arc::new(brokers))))
@@ -156,7 +157,7 @@ impl Directory {
     }
 
     /// Takes over what the host knows now.
-    fn follow(&self, file: &ClusterFile, logs: &Logs, status: &Status) {
+    fn follow(&self, file: &ClusterFile, logs: &SharedLog, status: &Status) {
         let members = status.membership.hosts.iter().map(|(name, address)| (name.as_str(), address.as_str()));
         let is_up = |name: &str| name == status.host || status.links.get(name).is_some_and(|link| link.up);
         let brokers = Arc::new(brokers(file, logs, members, is_up));
@@ -167,7 +168,7 @@ impl Directory {
 /// Clients reach a host where `log.kafka_brokers` says, or else at its peers' name and the port that this one listens at.
 fn brokers<'a>(
     file: &ClusterFile,
-    logs: &Logs,
+    logs: &SharedLog,
     members: impl Iterator<Item = (&'a str, &'a str)>,
     is_up: impl Fn(&str) -> bool,
 ) -> Brokers {
@@ -194,8 +195,13 @@ fn split_address(address: &str) -> Option<(String, u16)> {
 const WATCH_EVERY: Duration = Duration::from_millis(250);
 
 /// Keeps the directory to what the host knows, from a thread of its own until nobody else has the directory.
-pub fn watch(handle: HostHandle<Node>, file: ClusterFile, host: String, directory: &Directory) {
-    let Some(logs) = file.logs.clone() else { return };
+pub fn watch(
+    handle: HostHandle<Node>,
+    file: ClusterFile,
+    logs: SharedLog,
+    host: String,
+    directory: &Directory,
+) {
     let directory = Arc::downgrade(&directory.0);
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
@@ -226,7 +232,7 @@ mod tests {
     fn clients_are_sent_where_hosts_are() {
         let kafka = "[listen]\nkafka = \"0.0.0.0:9092\"\n[log]\nspaces = 1\n[kafka]\nbrokers = \"b=far.example:19092\"";
         let file = parse(kafka).expect("it is sound");
-        let logs = file.logs.as_ref().expect("it has logs");
+        let logs = file.service::<SharedLog>().expect("it has logs");
         let brokers = Directory::new(&file, logs, "a").brokers();
         let all = brokers.all.iter().map(|broker| (broker.address.as_str(), broker.port, broker.is_up));
         let mut all: Vec<_> = all.collect();
@@ -247,7 +253,10 @@ mod tests {
             refused(wrong)
         );
         assert!(
-            parse("[log]\nspaces = 1").expect("it is sound").logs.is_some_and(|logs| logs.kafka.is_none())
+            parse("[log]\nspaces = 1")
+                .expect("it is sound")
+                .service::<SharedLog>()
+                .is_some_and(|logs| logs.kafka.is_none())
         );
     }
 }

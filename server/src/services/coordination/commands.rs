@@ -1,7 +1,7 @@
 //! ZooKeeper's AdminServer: `/commands/NAME` answers in JSON.
 
-use super::Admin;
-use crate::standing::Coordination;
+use super::CoordinationStatus;
+use crate::admin::Admin;
 use crate::status::Status;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -22,7 +22,10 @@ pub async fn list() -> Json<Value> {
 pub async fn command(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Response {
     let name = if name == "mntr" { "monitor".to_owned() } else { name };
     let status = Status::of(&admin.handle, &admin.file, &admin.host).await;
-    let known = status.and_then(|(status, _)| status.coordination.clone().map(|found| (status, found)));
+    let known = status.and_then(|(status, _)| {
+        let found = status.services.get::<CoordinationStatus>()?.clone();
+        Some((status, found))
+    });
     let Some((status, coordination)) = known else {
         let error = "the coordination service is off, or its host does not answer";
         return (StatusCode::SERVICE_UNAVAILABLE, Json(json!({ "command": name, "error": error })))
@@ -57,7 +60,7 @@ pub async fn command(State(admin): State<Arc<Admin>>, Path(name): Path<String>) 
     Json(Value::Object(answer)).into_response()
 }
 
-fn monitor(coordination: &Coordination) -> Map<String, Value> {
+fn monitor(coordination: &CoordinationStatus) -> Map<String, Value> {
     coordination.monitor.iter().map(|(name, value)| (name.clone(), number(value))).collect()
 }
 
