@@ -24,6 +24,8 @@ fn allowed(from: &str, to: &str) -> bool {
         "services" if from == "services/kafka" && to == "services/log" => true,
         "services" => matches!(to_kind.as_str(), "kernel" | "parts" | "engines" | "consistency"),
         "clients" => matches!(to_kind.as_str(), "kernel" | "parts" | "engines" | "services" | "consistency"),
+        // What they show is an engine or a service.
+        "examples" => to == "kernel",
         // These, and tests, know engines and drivers alike.
         "scenarios" | "server" | "bench" => to_kind != "server",
         _ => false,
