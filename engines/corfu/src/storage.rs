@@ -1,19 +1,15 @@
 //! A storage server: positions that are written once (the paper's flash units).
 
 mod copy;
-mod message;
 mod record;
 mod source;
 
-pub use message::{
-    Compare, Compared, Finish, Follow, Followed, Measure, Name, Named, Ping, Placed, Project, Read, Seal,
-    StorageIn, Trim, Write,
-};
+pub use crate::messages::storage::*;
 pub use record::StorageRecord;
 
 use crate::Corfu;
-use crate::auxiliary::{Beyond, SealAck, Standing, StoragePong};
-use crate::client::{Found, Gone, Measured, Occupied, Sealed, Trimmed, Written};
+use crate::messages::auxiliary::{Beyond, SealAck, Standing, StoragePong};
+use crate::messages::client::{Found, Gone, Measured, Occupied, Sealed, Trimmed, Written};
 use crate::projection::{Entry, Epoch, Life, LogPosition};
 use copy::Copy;
 use kernel::{Cx, NodeId, Position, Role, planted};

@@ -1,7 +1,7 @@
 //! The logs of one space and of two, given operations as the proxies' logs would hand them over.
 
 use kernel::{BlobId, Bytes, Decode, Encode, HostId, NodeId, Place, SnapshotStep};
-use mason::{Archived as _, BlobBacked as _, Number, Order, Placed, Shard, ShardOut, Space, Stamp};
+use mason::{BlobBacked as _, Number, Order, Placed, Shard, ShardOut, Space, Stamp};
 use shared_log::{
     APPEND_BYTES_MAX, Answer, Append, Bounds, Create, Entries, Logs, Named, Part, Produce, RETAIN_BYTES_MIN,
     Read, Refused, Rejected, Request, Rows, Trim, Why, space_of,

@@ -1,7 +1,7 @@
 //! Execution in the order of the numbers, reads when what they must see is executed, and asking for what is missing.
 
 use super::{CUTS_MAX, Deliver, Entry, READS_MAX, Read, ShardServer, WAITING_FULL_MAX, WAITING_MAX, Waiting};
-use crate::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers};
+use crate::messages::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers};
 use crate::order::{Number, Operation, Order, Space, Stamp};
 use crate::proxy::delivery::{Delivered, Run, Work};
 use crate::service::Shard;

@@ -7,9 +7,9 @@
 use super::blobs::blobs_of;
 use super::inputs::{Part, Sent};
 use super::{Behind, PullSnapshot, ShardServer, ShardTimer, SnapshotChunk};
-use crate::client::{Notice, Skipped};
+use crate::messages::client::{Notice, Skipped};
+use crate::messages::proxy;
 use crate::order::{Number, Placed, Space, Stamp};
-use crate::proxy;
 use crate::service::Shard;
 use crate::topology::Spread;
 use kernel::{BlobId, Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, PageBudget, invariant};

@@ -1,8 +1,8 @@
 //! Execution: chosen values in slot order, reads when their slot is reached.
 
 use super::{Chosen, Entry, READ_BYTES_PER_BURST_MAX, Read, Replica, Voted, WaitingRead};
-use crate::multipaxos::client::{Row, Status};
-use crate::multipaxos::{client, leader, unbatcher};
+use crate::multipaxos::messages::client::{Row, Status};
+use crate::multipaxos::messages::{client, leader, unbatcher};
 use crate::value::{Batch, BatchId, Group, GroupKind, KEPT_ANSWERS_BYTES_MAX, REPEATED_BYTES_MAX, Value};
 use kernel::{Bytes, Cx, Decode, NodeId, PageBudget, StateMachine, planted};
 use parts::{Admission, Sequence, SessionId, Slot};
