@@ -8,7 +8,10 @@
 //! One is made at a time: the machine keeps what it needs to go on meanwhile, and keeps it once.
 
 use crate::transfer::{Look, Offer, Offered, Page, Taken, Transfers, Wanted};
-use kernel::{Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, Role, SnapshotStep};
+use kernel::{
+    Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, Role, SnapshotStep, invariant,
+};
+use std::fmt::Display;
 use std::time::Duration;
 
 /// What a node must not forget of its snapshots. `V` says how far one goes.
@@ -104,7 +107,7 @@ impl<V: Default, W> Default for Snapshots<V, W> {
 }
 
 /// Writing, and reading back.
-impl<V: Copy + PartialEq + Encode + Decode, W> Snapshots<V, W> {
+impl<V: Copy + PartialOrd + Display + Encode + Decode, W> Snapshots<V, W> {
     /// The journal's snapshot holds everything below.
     pub fn durable_below(&self) -> V {
         self.durable_below
@@ -155,6 +158,8 @@ impl<V: Copy + PartialEq + Encode + Decode, W> Snapshots<V, W> {
         }
         let Some(Job::Writing { below, writer, begin, bytes, .. }) = self.job.take() else { return None };
         let end = cx.append(&SnapshotRecord::End);
+        let before = self.durable_below;
+        invariant!(DUR, below >= before, "a snapshot below {below} follows one below {before}");
         self.durable_below = below;
         Some(Written { below, begin, end, bytes, writer })
     }

@@ -335,6 +335,8 @@ impl Auxiliary {
             (self.state.promised, self.state.accepted) = (ballot, Some(vote));
             self.keep(cx);
         }
+        let promised = self.state.promised;
+        kernel::invariant!(AGREE, promised == ballot, "votes in {ballot:?}, with a promise of {promised:?}");
         cx.send_durable(from, Accepted { epoch, ballot, life: self.state.life });
     }
 

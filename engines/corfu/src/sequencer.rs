@@ -90,7 +90,9 @@ impl Role for Sequencer {
         match message {
             SequencerIn::Next(Next { id, epoch, count }) => {
                 let Some(position) = self.serving(from, id, epoch, cx) else { return };
-                self.next = Some(LogPosition(position.0.saturating_add(count.into())));
+                let next = LogPosition(position.0.saturating_add(count.into()));
+                kernel::invariant!(UNIQ, next >= position, "{next} follows {position}");
+                self.next = Some(next);
                 cx.send_durable(from, Token { id, epoch, position });
             }
             SequencerIn::Tail(Tail { id, epoch }) => {

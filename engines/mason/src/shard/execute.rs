@@ -103,6 +103,9 @@ impl<S: Shard> ShardServer<S> {
     }
 
     fn execute_next(&mut self, group: crate::Group, delivered: Delivered, cx: &mut Cx<'_, Self>) {
+        let (number, next) = (delivered.order.number_in(self.space), self.next);
+        let is_no_op = matches!(delivered.work, Work::NoOp);
+        kernel::invariant!(CONTIG, is_no_op || number == Some(next), "executes {number:?} as {next}");
         match delivered.work {
             Work::Operation(operation) => self.execute_operation(group, &operation, &delivered.order, cx),
             Work::NoOp => self.due.count_executed(16),

@@ -201,6 +201,8 @@ impl<S: Shard> ShardServer<S> {
             return;
         }
         self.due.told_at = Some(now);
+        let (durable, next) = (self.snapshots.durable_below(), self.next);
+        invariant!(DUR, durable <= next, "below {durable} is durable, and {next} is not executed");
         let below = Placed { space: self.space, number: self.snapshots.durable_below() };
         for group in self.topology.groups() {
             for &proxy in self.topology.proxies(group) {

@@ -276,6 +276,8 @@ impl Acceptor {
                 cx.append(&AcceptorRecord::Promise { ballot: message.ballot });
             }
         }
+        let promised = summary.promised;
+        kernel::invariant!(AGREE, promised == message.ballot, "asked for {:?}: {promised:?}", message.ballot);
         let (truncated_below, page_bytes) = (summary.truncated_below, self.parameters.page_bytes);
         let (mut votes, mut page, mut more) = (Vec::new(), PageBudget::new(page_bytes), None);
         for (slot, vote) in self.votes.iter_from(message.from) {
@@ -310,11 +312,18 @@ impl Acceptor {
             let promised = summary.promised;
             return cx.send(from, proxy_leader::Nack { slot, promised });
         }
+        let promised = summary.promised;
         if !self.votes.admits(slot) {
             // Below: chosen and snapshotted long ago. Above: a leader far ahead of its window.
             return cx.reject("vote asked outside the kept slots");
         }
-        let repeated = self.votes.get(slot).is_some_and(|vote| vote.ballot == ballot);
+        let vote = self.votes.get(slot).map(|vote| vote.ballot);
+        kernel::invariant!(
+            AGREE,
+            promised <= ballot && vote <= Some(ballot) || planted!(vote_below_promise),
+            "votes for {slot} in {ballot:?}, after {vote:?} and a promise of {promised:?}"
+        );
+        let repeated = vote == Some(ballot);
         // Votes are kept for long.
         let value = value.owned();
         if !repeated {
@@ -368,6 +377,8 @@ impl Acceptor {
                 cx.append(&AcceptorRecord::Sealed { version: message.version });
             }
         }
+        let sealed = summary.sealed;
+        kernel::invariant!(LIN, sealed >= message.version, "sealed for {}: {sealed}", message.version);
         cx.send_durable(from, leader::Sealed { ballot: message.ballot, version: message.version });
     }
 
@@ -399,6 +410,8 @@ impl Acceptor {
         }
         let record = AcceptorRecord::Summary(summary);
         self.votes.advance(below);
+        let start = self.votes.start();
+        kernel::invariant!(DUR, start >= below, "votes from {start} on are kept, below {below} none");
         let kept = cx.append(&record);
         let oldest = self.votes.iter().map(|(_, vote)| vote.position).min().unwrap_or(kept);
         cx.trim(if planted!(needed_votes_trimmed) { kept } else { oldest.min(kept) });

@@ -67,6 +67,8 @@ impl<S: StateMachine> Replica<S> {
             && let Some(value) = entry.value.take()
         {
             let (slot, own) = (self.state.executed, entry.own);
+            let start = self.log.start();
+            kernel::invariant!(PREFIX, slot == start, "executes {slot}, and waits for {start}");
             self.state.digest.add_value(slot, &value);
             self.apply(slot, &value, cx);
             self.tell_notices(cx);

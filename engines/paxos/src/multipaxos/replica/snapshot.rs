@@ -166,6 +166,12 @@ impl<S: StateMachine> Replica<S> {
         if rest.len() < pieces {
             return Err(DecodeError::Truncated);
         }
+        let executed = self.state.executed;
+        invariant!(
+            PREFIX,
+            through >= executed || self.joining,
+            "a snapshot through {through} undoes what is executed up to {executed}"
+        );
         let mut state = Reader::new(rest[..pieces].concat().into());
         let configurations = Configurations::decode(&mut state)?;
         self.checkpoints.forget();
