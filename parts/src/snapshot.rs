@@ -53,7 +53,7 @@ enum Job<V, W> {
 
 /// A snapshot that stands in the journal.
 #[derive(Debug)]
-pub struct Written<V, W> {
+pub struct WrittenSnapshot<V, W> {
     /// It holds everything below.
     pub below: V,
     /// Its first record: nothing before it is needed when its last one is durable.
@@ -139,7 +139,7 @@ impl<V: Copy + PartialOrd + Display + Encode + Decode, W> Snapshots<V, W> {
         timer: R::Timer,
         cx: &mut Cx<'_, R>,
         next: impl FnOnce(&mut W) -> (Bytes, bool),
-    ) -> Option<Written<V, W>>
+    ) -> Option<WrittenSnapshot<V, W>>
     where
         R: Role<Record = SnapshotRecord<V>>,
     {
@@ -161,7 +161,7 @@ impl<V: Copy + PartialOrd + Display + Encode + Decode, W> Snapshots<V, W> {
         let before = self.durable_below;
         invariant!(DUR, below >= before, "a snapshot below {below} follows one below {before}");
         self.durable_below = below;
-        Some(Written { below, begin, end, bytes, writer })
+        Some(WrittenSnapshot { below, begin, end, bytes, writer })
     }
 
     /// Takes a record back after a restart; returns the snapshot that it completes.

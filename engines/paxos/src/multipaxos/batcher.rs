@@ -7,7 +7,7 @@ use crate::configuration::{Configuration, Configurations};
 pub use crate::multipaxos::messages::batcher::*;
 use crate::multipaxos::messages::{client, leader, replica};
 use crate::parameters::Parameters;
-use crate::value::{Batch, BatchId, COMMAND_HEAD_BYTES, Commands, Group, Level, Rules, Value};
+use crate::value::{Batch, BatchId, COMMAND_HEAD_BYTES, CommandGroup, Commands, Level, Rules, Value};
 use kernel::bounds::{BATCH_HEAD_BYTES, VALUE_BYTES_MAX};
 use kernel::{Cx, Encode, Instant, NodeId, Position, Role, planted};
 use parts::{Ballot, Sequence, SessionId, Set, Slot, Tally};
@@ -50,7 +50,7 @@ impl OpenBatch {
         self.groups.is_empty() || self.groups.len() + bytes <= bytes_max
     }
 
-    fn push(&mut self, group: &Group, name: GroupName) {
+    fn push(&mut self, group: &CommandGroup, name: GroupName) {
         group.encode(&mut self.groups);
         self.names.push(name);
     }
@@ -258,7 +258,7 @@ impl Batcher {
             return self.refuse(from, session, &commands, client::Status::DiskFull, cx);
         }
         if commands.size() <= self.parameters.batch_bytes_max {
-            return self.take(Group { client: from, session, acknowledged, kind, commands }, cx);
+            return self.take(CommandGroup { client: from, session, acknowledged, kind, commands }, cx);
         }
         // Of a row that is longer than a batch, each command counts for itself.
         for command in commands.iter() {
@@ -266,7 +266,7 @@ impl Batcher {
             Commands::push(&mut row, command.sequence, command.bytes);
             let commands = Commands::from_row(row);
             if commands.size() <= self.parameters.batch_bytes_max {
-                self.take(Group { client: from, session, acknowledged, kind, commands }, cx);
+                self.take(CommandGroup { client: from, session, acknowledged, kind, commands }, cx);
             } else {
                 cx.mark("batcher.refused_as_malformed");
                 self.refuse(from, session, &commands, client::Status::Malformed, cx);
@@ -275,7 +275,7 @@ impl Batcher {
     }
 
     /// Takes a group that fits in a batch.
-    fn take(&mut self, group: Group, cx: &mut Cx<'_, Self>) {
+    fn take(&mut self, group: CommandGroup, cx: &mut Cx<'_, Self>) {
         let bytes = group.commands.size() + GROUP_HEAD_BYTES;
         let first = group.commands.iter().next().map_or(Sequence(0), |command| command.sequence);
         let name = (group.client, group.session, first, group.commands.size());
@@ -489,7 +489,7 @@ impl Batcher {
 
 /// The slot after the last one that may be chosen, by what some acceptors of a group have voted in: a slot is chosen by a write quorum,
 /// and those who were not heard may have voted in any.
-fn chosen_below(group: &parts::Group, voted_through: &BTreeMap<usize, Slot>) -> Slot {
+fn chosen_below(group: &parts::AcceptorGroup, voted_through: &BTreeMap<usize, Slot>) -> Slot {
     let mut voted: Vec<Slot> = voted_through.values().copied().collect();
     voted.sort_unstable_by(|a, b| b.cmp(a));
     let members = group.members().len();

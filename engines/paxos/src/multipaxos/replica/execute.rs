@@ -3,7 +3,9 @@
 use super::{Chosen, Entry, READ_BYTES_PER_BURST_MAX, Read, Replica, Voted, WaitingRead};
 use crate::multipaxos::messages::client::{Row, Status};
 use crate::multipaxos::messages::{client, leader, unbatcher};
-use crate::value::{Batch, BatchId, Group, GroupKind, KEPT_ANSWERS_BYTES_MAX, REPEATED_BYTES_MAX, Value};
+use crate::value::{
+    Batch, BatchId, CommandGroup, GroupKind, KEPT_ANSWERS_BYTES_MAX, REPEATED_BYTES_MAX, Value,
+};
 use kernel::{Bytes, Cx, Decode, NodeId, PageBudget, StateMachine, planted};
 use parts::{Admission, Sequence, SessionId, Slot};
 
@@ -164,7 +166,7 @@ impl<S: StateMachine> Replica<S> {
     fn apply_group(
         &mut self,
         slot: Slot,
-        group: &Group,
+        group: &CommandGroup,
         replies: &mut Replies,
         answers: bool,
         cx: &mut Cx<'_, Self>,
