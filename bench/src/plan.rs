@@ -78,8 +78,9 @@ impl std::fmt::Display for NoPlan {
             }
             Self::Disagree(trial) => write!(
                 f,
-                "the closed form says that {:?} carries it, and simulated it answers {:.0} a second",
-                trial.deployment.shape, trial.answered
+                "{} machines carry it by the closed form, and answer {:.0} a second in the simulation",
+                trial.deployment.machines(),
+                trial.answered
             ),
             Self::Broken(error) => f.write_str(error),
         }
@@ -93,6 +94,8 @@ pub const FAULTS: usize = 1;
 const MACHINES_MAX: usize = 64;
 const BATCHES: [usize; 4] = [1, 10, 50, BATCH_MAX];
 const BATCH_MAX: usize = 100;
+/// The stations that machines can be added to.
+const SCALED: [&str; 4] = ["proxy leader", "acceptor", "replica", "batcher"];
 const GRID_MAX: usize = 6;
 /// A deployment whose first station would be busier is not proposed: queues would have no end.
 const BUSY_MAX: f64 = 0.99;
@@ -167,8 +170,12 @@ impl Wanted {
         while !trial.carries() {
             // The closed form has no bursts and no queues; it is a first guess where those count.
             repairs += 1;
-            match with_more(&deployment, trial.busiest(), 1).filter(|_| repairs <= REPAIRS_MAX) {
+            let station = trial.busiest();
+            match with_more(&deployment, station, 1).filter(|_| repairs <= REPAIRS_MAX) {
                 Some(larger) => deployment = larger,
+                None if SCALED.contains(&station) && repairs <= REPAIRS_MAX => {
+                    return Err(NoPlan::TooMany(station));
+                }
                 None => return Err(NoPlan::Disagree(Box::new(trial))),
             }
             trial = self.simulate(&deployment, profile)?;
@@ -176,7 +183,7 @@ impl Wanted {
         let mut smaller = Vec::new();
         'shrink: loop {
             smaller.clear();
-            for name in ["proxy leader", "acceptor", "replica", "batcher"] {
+            for name in SCALED {
                 let Some(fewer) = with_more(&deployment, name, -1) else { continue };
                 let tried = self.simulate(&fewer, profile)?;
                 if tried.carries() {
@@ -195,7 +202,7 @@ impl Wanted {
     fn deduce(&self, profile: &Profile) -> Result<Deployment, NoPlan> {
         let mut best: Option<Deployment> = None;
         let (mut leader, mut lacking) = (0.0_f64, None);
-        for commands in BATCHES {
+        for commands in BATCHES.into_iter().filter(|&commands| self.workload.fits(commands)) {
             let batching = Batching::of(commands);
             for acceptors in quorums() {
                 for replicas in FAULTS + 1..=MACHINES_MAX {

@@ -72,6 +72,46 @@ fn what_one_leader_cannot_order() {
     assert!(matches!(wanted.plan(&Profile::m5_xlarge()), Err(NoPlan::Leader { .. })));
 }
 
+/// Machines that take so many times as long for everything.
+fn slower(times: f64) -> Profile {
+    let mut profile = Profile::m5_xlarge();
+    for handle in profile.handle.values_mut() {
+        (handle.message, handle.item) = (handle.message * times, handle.item * times);
+    }
+    let driver = &mut profile.driver;
+    for cost in [
+        &mut driver.burst,
+        &mut driver.read,
+        &mut driver.write,
+        &mut driver.receive,
+        &mut driver.receive_byte,
+        &mut driver.send,
+        &mut driver.send_byte,
+        &mut driver.append_byte,
+        &mut driver.timer,
+    ] {
+        *cost *= times;
+    }
+    profile
+}
+
+// Sixty-four machines that are not enough in the simulation, though they are by the closed form, are too few, and not a contradiction.
+#[test]
+fn what_needs_more_machines_than_are_tried() {
+    let workload = Workload::writes(16).with_reads(1.0, Level::Linearizable);
+    let found = Wanted { per_second: 200_000.0, workload }.plan(&slower(50.0));
+    assert!(matches!(found, Err(NoPlan::TooMany("batcher"))), "{found:?}");
+}
+
+// A hundred of the largest values are no batch.
+#[test]
+fn the_largest_values() {
+    let plan = of_the_store(100.0, Workload::writes(kv::VALUE_BYTES_MAX), &[]);
+    assert_eq!(plan.deployment.batching.commands, 1, "{plan:?}");
+    let plan = Wanted { per_second: 2_000.0, workload: Workload::writes(5_000) }.plan(&Profile::m5_xlarge());
+    assert!(plan.is_ok_and(|plan| plan.deployment.batching.commands <= 50));
+}
+
 // Leaders are added three machines at a time, and too many of them would be the dearest mistake.
 #[test]
 fn numbers_of_the_sequence() {

@@ -201,36 +201,6 @@ impl Embeds<shared_log::corfu::CorfuLog> for Ordinate {
 }
 
 impl Node {
-    /// The role of the key-value store that it is, if it is one.
-    pub fn as_kv(&self) -> Option<&KvMember> {
-        match self {
-            Self::Kv(embedded) => Some(embedded.node()),
-            Self::Coordination(_)
-            | Self::Sequence(_)
-            | Self::Log(_)
-            | Self::Corfu(_)
-            | Self::CorfuGateway(_) => None,
-        }
-    }
-
-    /// The role of the coordination service that it is, if it is one.
-    pub fn as_coordination(&self) -> Option<&CoordinationMember> {
-        match self {
-            Self::Coordination(embedded) => Some(embedded.node()),
-            Self::Kv(_) | Self::Sequence(_) | Self::Log(_) | Self::Corfu(_) | Self::CorfuGateway(_) => None,
-        }
-    }
-
-    /// The role of the sequence that it is, if it is one.
-    pub fn as_sequence(&self) -> Option<&SequenceMember> {
-        match self {
-            Self::Sequence(embedded) => Some(embedded.node()),
-            Self::Kv(_) | Self::Coordination(_) | Self::Log(_) | Self::Corfu(_) | Self::CorfuGateway(_) => {
-                None
-            }
-        }
-    }
-
     /// If it is a proxy: the version of the members that its group needs none beside.
     pub fn settled_on(&self) -> Option<u64> {
         match self {
@@ -243,38 +213,22 @@ impl Node {
     }
 }
 
-impl From<KvMember> for Node {
-    fn from(member: KvMember) -> Self {
-        Self::Kv(Box::new(Embedded::new(member)))
-    }
+/// Every role becomes a node.
+macro_rules! hosted {
+    ($($Name:ident($Role:ty)),+ $(,)?) => {
+        $(impl From<$Role> for Node {
+            fn from(role: $Role) -> Self {
+                Self::$Name(Box::new(Embedded::new(role)))
+            }
+        })+
+    };
 }
 
-impl From<SequenceMember> for Node {
-    fn from(member: SequenceMember) -> Self {
-        Self::Sequence(Box::new(Embedded::new(member)))
-    }
-}
-
-impl From<LogMember> for Node {
-    fn from(member: LogMember) -> Self {
-        Self::Log(Box::new(Embedded::new(member)))
-    }
-}
-
-impl From<corfu::Member> for Node {
-    fn from(member: corfu::Member) -> Self {
-        Self::Corfu(Box::new(Embedded::new(member)))
-    }
-}
-
-impl From<shared_log::corfu::GatewayNode> for Node {
-    fn from(node: shared_log::corfu::GatewayNode) -> Self {
-        Self::CorfuGateway(Box::new(Embedded::new(node)))
-    }
-}
-
-impl From<CoordinationMember> for Node {
-    fn from(member: CoordinationMember) -> Self {
-        Self::Coordination(Box::new(Embedded::new(member)))
-    }
+hosted! {
+    Kv(KvMember),
+    Coordination(CoordinationMember),
+    Sequence(SequenceMember),
+    Log(LogMember),
+    Corfu(corfu::Member),
+    CorfuGateway(shared_log::corfu::GatewayNode),
 }

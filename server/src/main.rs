@@ -1,28 +1,9 @@
 //! `ordinate`: one binary for servers, clients, simulations and checks.
 #![forbid(unsafe_code)]
 
-mod admin;
-mod advertise;
-mod archive;
 mod bench;
-mod cluster;
 mod commands;
-mod ensemble;
-mod facts;
 mod failure;
-mod family;
-mod host;
-mod kafka;
-mod log;
-mod logs;
-mod members;
-mod native;
-mod owed;
-mod spaces;
-mod standing;
-mod status;
-mod subject;
-mod zookeeper;
 
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

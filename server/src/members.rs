@@ -1,13 +1,11 @@
 //! Keeps a host's links and its gate to what the log says of the membership: the cluster file only says how it began.
 
-use crate::advertise::Advertised;
-use crate::cluster::{ClusterFile, LogEngine, RoleName};
+use crate::cluster::{ClusterFile, RoleName};
+use crate::events::Log;
 use crate::family::{Node, Request};
-use crate::log::Log;
 use crate::native::Gate;
 use crate::status::{Membership, Status};
-use kernel::{Encode as _, HostId, Place};
-use mason::Deployment;
+use kernel::{Encode as _, Place};
 use runtime::{HostHandle, PeerConfig};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -21,27 +19,18 @@ const LEFT_DIALLED_FOR: Duration = Duration::from_secs(10);
 const LEFT_DIALLED_FOR_SHARDS: Duration = Duration::from_secs(600);
 
 /// Watches from a thread of its own until the host ends.
-pub fn watch(
-    handle: HostHandle<Node>,
-    file: ClusterFile,
-    host: String,
-    gate: Gate,
-    log: Log,
-    mut advertised: Option<Advertised>,
-) {
+pub fn watch(handle: HostHandle<Node>, file: ClusterFile, host: String, gate: Gate, log: Log) {
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
         let mut peers = Peers::new(file.hosts.iter().map(|it| (it.name.clone(), it.address.clone())), &host);
-        let proxies = proxies(&file, &host);
+        let followers = file.services().iter().flat_map(|service| service.followers(&file, &host));
+        let proxies: Vec<Place> = followers.collect();
         let left_dialled_for = if proxies.is_empty() { LEFT_DIALLED_FOR } else { LEFT_DIALLED_FOR_SHARDS };
         loop {
             log.tick();
             if let Some((status, _)) = runtime.block_on(Status::of(&handle, &file, &host)) {
                 gate.set(refusal(&status));
                 follow(&handle, &proxies, &status.membership, &host);
-                if let Some(advertised) = &mut advertised {
-                    advertised.say(&handle, &status.membership.hosts, Instant::now());
-                }
                 if let Some(changed) =
                     peers.follow(&status.membership, status.executed, left_dialled_for, Instant::now())
                 {
@@ -51,16 +40,6 @@ pub fn watch(
             std::thread::sleep(WATCH_EVERY);
         }
     });
-}
-
-/// Where the proxies of this host's services over Mason are.
-fn proxies(file: &ClusterFile, host: &str) -> Vec<Place> {
-    let coordination = file.coordination.as_ref().map(|it| crate::ensemble::deployment(file, it));
-    let sequence = file.sequence.as_ref().map(|it| crate::spaces::deployment(file, it));
-    let logs = file.logs.as_ref().filter(|it| it.engine != LogEngine::Corfu);
-    let logs = logs.map(|it| crate::logs::deployment(file, it));
-    let of = |deployment: Deployment| deployment.proxies_of(HostId::named(host));
-    coordination.into_iter().chain(sequence).chain(logs).flat_map(of).map(|proxy| proxy.place()).collect()
 }
 
 /// Has the services over Mason follow a change: whichever proxy leads puts it into its group's log, once. Asked again and again,

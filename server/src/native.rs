@@ -1,14 +1,13 @@
-//! The native protocol's front end: prefaces and frames in, messages for the batcher of this host out.
+//! The native protocol's front end: prefaces and frames in, messages for the services of this host out.
 
 use crate::family::{self, Ordinate};
-use crate::owed::{Asked, Owed, Reads};
+use crate::owed::{Owed, Reads};
+use crate::services::native::UNREADABLE;
+use crate::services::{Listed, NativeCalls};
 use bytes::BytesMut;
-use kernel::client::{ConnectionIn, Input, Output};
+use kernel::client::ConnectionIn;
 use kernel::{Bytes, Decode, Encode as _, FrameReader, FrameWriter, NodeId, Reader};
 use ordinate_client::protocol;
-use paxos::Message;
-use paxos::multipaxos::batcher::BatcherIn;
-use paxos::multipaxos::client::{ClientIn, Results, Row, Status};
 use runtime::{CloseReason, FrontEnd, Session, SessionCx};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -17,14 +16,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+/// A service, and what it does at the native port if it is on.
+pub type NativeService = (&'static Listed, Option<Box<dyn NativeCalls>>);
+
 /// Serves the native protocol on one port.
 pub struct Native {
-    /// The batcher of this host.
-    pub batcher: NodeId,
-    /// The sequence's gateway of this host, if there is one.
-    pub sequence: Option<NodeId>,
-    /// The log's gateway of this host, if there is one.
-    pub logs: Option<NodeId>,
+    /// All services, with what those do here that are on.
+    pub services: Rc<[NativeService]>,
     /// The largest frame of a client.
     pub body_max: usize,
     /// Whether clients are served here.
@@ -41,19 +39,13 @@ pub struct Native {
 const GATE_WATCHED_EVERY: Duration = Duration::from_secs(1);
 const SENT_ELSEWHERE: CloseReason = CloseReason("other hosts serve clients");
 
-/// What an answer takes that has nothing of what is stored in it.
-const SMALL_ANSWER_BYTES: usize = 256;
-/// What an answer that lists logs may take.
-const LIST_ANSWER_BYTES: usize = 256 << 10;
 /// What the writer keeps of its memory between two messages.
 const WRITER_KEPT_BYTES: usize = 256 << 10;
 
 impl FrontEnd<Ordinate> for Native {
     fn open(&mut self, _client: NodeId, _address: SocketAddr) -> Box<dyn Session<Ordinate>> {
         Box::new(Connection {
-            batcher: self.batcher,
-            sequence: self.sequence,
-            logs: self.logs,
+            services: Rc::clone(&self.services),
             frames: FrameReader { body_max: self.body_max },
             gate: self.gate.clone(),
             greeted: false,
@@ -111,9 +103,7 @@ impl Gate {
 }
 
 struct Connection {
-    batcher: NodeId,
-    sequence: Option<NodeId>,
-    logs: Option<NodeId>,
+    services: Rc<[NativeService]>,
     frames: FrameReader,
     gate: Gate,
     greeted: bool,
@@ -159,16 +149,13 @@ impl Session<Ordinate> for Connection {
         self.reads.count(cx);
         let message = self.answered(message);
         let mut writer = self.writer.borrow_mut();
-        match message {
-            family::Message::Kv(message) => writer.message(&message),
-            // The gateways of the sequence and of the log write the message themselves.
-            family::Message::Connection(ConnectionIn::Output(message)) => {
-                message.bytes.encode(writer.body());
-            }
-            family::Message::Mason(_)
-            | family::Message::Corfu(_)
-            | family::Message::User(_)
-            | family::Message::Connection(_) => return Ok(()),
+        if let family::Message::Kv(message) = &message {
+            writer.message(message);
+        } else if let family::Message::Connection(ConnectionIn::Output(message)) = &message {
+            // The gateways of other services write the message themselves.
+            message.bytes.encode(writer.body());
+        } else {
+            return Ok(());
         }
         let bytes = writer.bytes();
         cx.output().extend_from_slice(bytes);
@@ -248,119 +235,16 @@ impl Connection {
         message: &Bytes,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<bool, CloseReason> {
-        if message.first() == Some(&sequence::native::TO_HOST) {
-            let Some(gateway) = self.sequence else {
-                return Err(CloseReason("call of the sequence, which is off"));
-            };
-            if !self.reads.admits(SMALL_ANSWER_BYTES) {
-                return Ok(false);
-            }
-            cx.send(gateway, family::Message::User(Input { bytes: message.clone() }.into()));
-            return Ok(true);
-        }
-        if message.first() == Some(&shared_log::native::TO_HOST) {
-            let Some(gateway) = self.logs else {
-                return Err(CloseReason("call of the log, which is off"));
-            };
-            let (id, bytes, waits) = answer_of_call(message);
-            let bytes = self.reads.room_of_call(bytes, waits);
-            if !self.reads.admits(bytes) {
-                return Ok(false);
-            }
-            self.reads.ask(Asked::Call(id), bytes, cx.now());
-            cx.send(gateway, family::Message::User(Input { bytes: message.clone() }.into()));
-            return Ok(true);
-        }
-        let message = match Message::decoded(message) {
-            Ok(Message::Batcher(message)) => message,
-            Ok(_) => return Err(CloseReason("message that clients may not send")),
-            Err(_) => return Err(CloseReason("message that does not decode")),
-        };
-        match message {
-            BatcherIn::Submit(message) => {
-                if !self.reads.admits(SMALL_ANSWER_BYTES) {
-                    return Ok(false);
-                }
-                cx.send(self.batcher, Message::from(message));
-            }
-            BatcherIn::Query(message) => {
-                let expected = self.reads.expected();
-                let count = message.queries.iter().count();
-                if !self.reads.admits(expected.saturating_mul(count)) {
-                    return Ok(false);
-                }
-                for query in message.queries.iter() {
-                    self.reads.ask(Asked::Query(message.session, query.sequence), expected, cx.now());
-                }
-                cx.send(self.batcher, Message::from(message));
-            }
-            BatcherIn::Reconfigure(message) => cx.send(self.batcher, Message::from(message)),
-            BatcherIn::PreReadAck(_)
-            | BatcherIn::Superseded(_)
-            | BatcherIn::Heartbeat(_)
-            | BatcherIn::Done(_) => return Err(CloseReason("message that clients may not send")),
-        }
-        Ok(true)
+        let tag = message.first().ok_or(UNREADABLE)?;
+        let (service, calls) =
+            self.services.iter().find(|(service, _)| service.receivers.contains(tag)).ok_or(UNREADABLE)?;
+        let calls = calls.as_ref().ok_or(CloseReason(service.off))?;
+        calls.take(message, &mut self.reads, cx)
     }
 
-    /// Notes what is answered. Answers to reads that there is no room for become the word that the host is busy: the client asks
-    /// again.
+    /// Notes what is answered; each service knows its own answers.
     fn answered(&mut self, message: family::Message) -> family::Message {
-        match message {
-            family::Message::Kv(Message::Client(ClientIn::Results(results))) => {
-                let Results { session, executed, results } = results;
-                let bytes: usize = results.iter().map(|answer| answer.bytes.len()).sum();
-                let fits = bytes <= SMALL_ANSWER_BYTES || self.reads.takes(bytes);
-                let mut row = Row::default();
-                for answer in results.iter() {
-                    let asked = Asked::Query(session, answer.sequence);
-                    let is_read = self.reads.answered(asked, answer.bytes.len());
-                    if is_read && !fits {
-                        row.push(answer.sequence, Status::Busy, &[]);
-                    } else if !fits {
-                        row.push(answer.sequence, answer.status, &answer.bytes);
-                    }
-                }
-                let results = if fits { results } else { row };
-                Message::from(Results { session, executed, results }).into()
-            }
-            family::Message::Connection(ConnectionIn::Output(output)) => {
-                let refused =
-                    reply_id(&output.bytes).filter(|&id| !self.reads.takes_call(id, output.bytes.len()));
-                let output = refused.map_or(output, |id| {
-                    let answer = shared_log::Answer::refused(shared_log::Why::Busy);
-                    let reply = shared_log::native::Reply { id, answer };
-                    Output { bytes: shared_log::native::Native::Reply(reply).encoded().into() }
-                });
-                family::Message::Connection(ConnectionIn::Output(output))
-            }
-            other => other,
-        }
+        let calls = self.services.iter().filter_map(|(_, calls)| calls.as_ref());
+        calls.fold(message, |message, calls| calls.answered(message, &mut self.reads))
     }
-}
-
-/// The number of a call of the log, how large its answer may be, and whether it waits for what is not there yet.
-fn answer_of_call(message: &Bytes) -> (u64, usize, bool) {
-    match shared_log::native::Native::decoded(message) {
-        Ok(shared_log::native::Native::Call(call)) => {
-            let bytes = match &call.request {
-                shared_log::Request::Read(read) | shared_log::Request::Recall(read) => {
-                    read.bytes_max.min(shared_log::READ_BYTES_MAX) as usize
-                }
-                shared_log::Request::List(_) => LIST_ANSWER_BYTES,
-                _ => 0,
-            };
-            let waits = matches!(&call.request, shared_log::Request::Read(read) if read.wait_ms > 0);
-            (call.id, bytes + SMALL_ANSWER_BYTES, waits)
-        }
-        // The gateway says what is wrong with it.
-        Ok(shared_log::native::Native::Reply(_)) | Err(_) => (0, SMALL_ANSWER_BYTES, false),
-    }
-}
-
-/// The number of the call that a reply of the log answers.
-fn reply_id(bytes: &Bytes) -> Option<u64> {
-    let head = bytes.get(..10)?;
-    (head[0] == shared_log::native::TO_CLIENT)
-        .then(|| u64::from_le_bytes(head[2..].try_into().unwrap_or_default()))
 }

@@ -30,8 +30,8 @@ const WANTED_MAX: usize = 2 << 20;
 pub enum Asked {
     /// Of the key-value service.
     Query(SessionId, Sequence),
-    /// Of the log.
-    Call(u64),
+    /// Of another one: the receiver's tag of its calls, and the call's number.
+    Call(u8, u64),
 }
 
 /// What one connection is owed.
@@ -56,7 +56,7 @@ impl Reads {
         self.account.expected(self.pool.borrow().bounds())
     }
 
-    /// How much room a read of the log needs that may be answered so many bytes. The first of a connection that waits for what is
+    /// How much room a call that reads needs that may be answered so many bytes. The first of a connection that waits for what is
     /// appended is taken to find little: followers of a log would else hold room for pages while nothing happens. Where it finds more than
     /// there is room for, it is refused, and needs as much when it is asked again.
     pub fn room_of_call(&mut self, bytes: usize, waits: bool) -> usize {
@@ -97,9 +97,9 @@ impl Reads {
         pool.admits(&self.account, bytes) || (self.account.owed() == 0 && !pool.holds(bytes))
     }
 
-    /// The answer to a call of the log has come; false if it does not fit, and the call is to be refused.
-    pub fn takes_call(&mut self, id: u64, bytes: usize) -> bool {
-        self.answered(Asked::Call(id), bytes);
+    /// The answer to a call has come; false if it does not fit, and the call is to be refused.
+    pub fn takes_call(&mut self, receiver: u8, id: u64, bytes: usize) -> bool {
+        self.answered(Asked::Call(receiver, id), bytes);
         let takes = bytes <= FIRST_ANSWER_BYTES || self.takes(bytes);
         if !takes {
             self.refused = Some(bytes);
@@ -147,17 +147,17 @@ mod tests {
         let (mut one, mut other) = (Reads::new(Rc::clone(&pool)), Reads::new(Rc::clone(&pool)));
         let mut asked = 0;
         while one.admits(1 << 20) {
-            one.ask(Asked::Call(asked), 1 << 20, Instant(0));
+            one.ask(Asked::Call(22, asked), 1 << 20, Instant(0));
             asked += 1;
         }
         assert_eq!(asked, 1, "one large answer at a time");
         assert!(other.admits(1 << 20), "others have theirs");
         // The same again, by a client that has lost patience.
-        one.ask(Asked::Call(0), 1 << 20, Instant(0));
-        assert!(one.answered(Asked::Call(0), 1 << 20) && !one.answered(Asked::Call(0), 1 << 20));
+        one.ask(Asked::Call(22, 0), 1 << 20, Instant(0));
+        assert!(one.answered(Asked::Call(22, 0), 1 << 20) && !one.answered(Asked::Call(22, 0), 1 << 20));
         assert!(one.admits(1 << 20));
         one.ask(Asked::Query(SessionId(1), Sequence(2)), 1 << 20, Instant(0));
-        other.ask(Asked::Call(7), 1 << 20, Instant(0));
+        other.ask(Asked::Call(22, 7), 1 << 20, Instant(0));
         one.tick(Instant(0) + ANSWERED_WITHIN);
         assert!(one.admits(1 << 20), "an answer that never comes is not waited for");
         drop(other);
@@ -173,10 +173,10 @@ mod tests {
         for reads in &mut followers {
             let room = reads.room_of_call(1 << 20, true);
             assert!(reads.admits(room));
-            reads.ask(Asked::Call(1), room, Instant(0));
+            reads.ask(Asked::Call(22, 1), room, Instant(0));
         }
         for reads in &mut followers {
-            if reads.takes_call(1, 1 << 20) {
+            if reads.takes_call(22, 1, 1 << 20) {
                 pool.borrow_mut().write(&mut reads.account, 1 << 20);
                 answered += 1;
             }
@@ -197,7 +197,7 @@ mod tests {
                 let mut reads = Reads::new(Rc::clone(&pool));
                 let room = reads.room_of_call(1 << 20, true);
                 assert!(reads.admits(room));
-                reads.ask(Asked::Call(1), room, Instant(0));
+                reads.ask(Asked::Call(22, 1), room, Instant(0));
                 assert_eq!(reads.room_of_call(1 << 20, true), 1 << 20, "the first one alone");
                 reads
             })

@@ -2,8 +2,9 @@
 
 use crate::cluster::{ClusterFile, RoleName};
 use crate::family::{KvMember, Node};
-use crate::standing::{Coordination, Groups, LogService};
+use crate::services::{Statuses, kv};
 use kernel::{HostId, NodeId};
+use parts::Shape;
 use paxos::{Configuration, Member};
 use runtime::{HostHandle, LinkStatus, Metrics, PeerConfig, Shortage};
 use serde::Serialize;
@@ -36,10 +37,6 @@ pub struct Status {
     pub snapshot: Option<u64>,
     /// The replica has no state yet.
     pub joining: bool,
-    /// Keys in the store.
-    pub keys: Option<usize>,
-    /// Open client sessions.
-    pub sessions: Option<usize>,
     /// The members as of this host's knowledge.
     pub membership: Membership,
     /// What other hosts say when they refuse this one.
@@ -58,14 +55,9 @@ pub struct Status {
     pub short_of: Option<String>,
     /// Why this host cannot serve; none if it can.
     pub waits_for: Option<String>,
-    /// The coordination service here, if it is on.
-    pub coordination: Option<Coordination>,
-    /// Places that each space of the sequence has given, as far as this host has executed them.
-    pub sequence: BTreeMap<String, u64>,
-    /// The sequence's groups here, if it is on.
-    pub sequence_groups: Option<Groups>,
-    /// The shared log here, if it is on.
-    pub log: Option<LogService>,
+    /// What each service knows.
+    #[serde(flatten)]
+    pub services: Statuses,
 }
 
 /// A link to another host.
@@ -163,32 +155,12 @@ impl Status {
     pub async fn of(handle: &HostHandle<Node>, file: &ClusterFile, host: &str) -> Option<(Self, Metrics)> {
         let (file, host) = (file.clone(), host.to_owned());
         let view = handle.inspect(move |view| {
-            let nodes: Vec<&KvMember> = view.nodes().filter_map(|(_, node)| node.as_kv()).collect();
+            let nodes: Vec<&KvMember> = view.nodes().filter_map(|(_, node)| kv::member_of(node)).collect();
             let mut status = Self::from_nodes(&nodes, view.metrics(), &file, &host);
             status.links = view.links().iter().map(Link::of).collect();
             status.refused_by = view.links().iter().filter_map(refusal).collect();
             status.waits_for = status.not_ready();
-            for (_, node) in view.nodes() {
-                if let Some(member) = node.as_coordination() {
-                    status.coordination.get_or_insert_default().add(member);
-                }
-                if let (Some(member), Some(sequence)) = (node.as_sequence(), &file.sequence) {
-                    status.sequence_groups.get_or_insert_default().add(member);
-                    if let mason::Member::Shard(server) = member
-                        && let Some(name) = sequence.spaces.get(usize::from(server.space().0))
-                    {
-                        status.sequence.insert(name.clone(), server.service().given());
-                    }
-                }
-                if let Some(logs) = &file.logs {
-                    let name_of = |id| file.hosts.iter().find(|it| HostId::named(&it.name) == id);
-                    let name_of = |id| name_of(id).map(|host| host.name.clone());
-                    status.log.get_or_insert_with(|| LogService::of(logs.engine)).add(node, &name_of);
-                }
-            }
-            if let (Some(log), Some(logs)) = (&mut status.log, &file.logs) {
-                log.add_archive(logs, view.metrics().archive.as_ref());
-            }
+            status.services = file.services().iter().map(|service| service.status(&file, view)).collect();
             let settled = view.nodes().filter_map(|(_, node)| node.settled_on());
             status.membership.settled = settled.fold(status.membership.version, u64::min);
             (status, view.metrics().clone())
@@ -209,8 +181,6 @@ impl Status {
             executed: None,
             snapshot: None,
             joining: false,
-            keys: None,
-            sessions: None,
             membership: Membership::of(file.placement.configuration(), file),
             refused_by: BTreeMap::new(),
             links_up: metrics.links_up,
@@ -220,10 +190,7 @@ impl Status {
             disk_full: metrics.disk_full,
             short_of: metrics.shortage.filter(|it| *it != Shortage::Space).map(|it| it.to_string()),
             waits_for: None,
-            coordination: None,
-            sequence: BTreeMap::new(),
-            sequence_groups: None,
-            log: None,
+            services: Statuses::default(),
         };
         let mut newest = 0;
         for node in nodes {
@@ -269,8 +236,6 @@ impl Status {
                 self.executed = Some(replica.executed().0);
                 self.snapshot = Some(replica.snapshot_through().0);
                 self.joining = replica.is_joining();
-                self.keys = Some(replica.machine().len());
-                self.sessions = Some(replica.open_sessions());
             }
             Member::Unbatcher(_) => self.roles.push("unbatcher"),
             Member::Client(_) => {}
@@ -343,8 +308,16 @@ impl Membership {
             (RoleName::Replica.name(), names(&configuration.replicas)),
             (RoleName::Unbatcher.name(), names(&configuration.unbatchers)),
         ]);
-        let columns = crate::commands::columns_of(configuration);
+        let columns = columns_of(configuration);
         let (version, first_slot) = (configuration.version, configuration.first_slot.0);
         Self { version, settled: version, first_slot, columns, hosts, roles }
+    }
+}
+
+/// How many acceptors stand in a row of a grid; none for majorities.
+fn columns_of(configuration: &Configuration) -> Option<usize> {
+    match configuration.acceptors.groups()[0].shape() {
+        Shape::Majority => None,
+        Shape::Grid { columns } => Some(columns),
     }
 }

@@ -7,6 +7,11 @@ use std::collections::BTreeMap;
 const OPERATIONS: &str = "docs/operations.md";
 const METRICS: &str = "server/src/admin/metrics.rs";
 
+/// Metrics of the host are written in one file, those of services where they tell their status.
+fn has_metrics(file: &File) -> bool {
+    file.path == METRICS || (file.path.starts_with("server/src/services/") && file.is("/status.rs"))
+}
+
 /// Links between files of the repository lead somewhere.
 pub fn links(files: &[File]) -> Vec<Finding> {
     let mut findings = Vec::new();
@@ -63,8 +68,7 @@ pub fn error_codes(files: &[File]) -> Vec<Finding> {
 
 /// Every metric is listed for operators, and nothing else is.
 pub fn metrics(files: &[File]) -> Vec<Finding> {
-    let exported =
-        files.iter().filter(|file| file.path == METRICS).flat_map(|file| found(file, metric_in_code));
+    let exported = files.iter().filter(|file| has_metrics(file)).flat_map(|file| found(file, metric_in_code));
     let exported: Vec<_> = exported.collect();
     let listed =
         files.iter().filter(|file| file.path == OPERATIONS).flat_map(|file| found(file, metric_of_a_row));
@@ -119,7 +123,7 @@ fn code_of_a_row(line: &str) -> Option<&str> {
 /// `("messages_in", "Messages from ...`, the tables and calls of the metrics page.
 fn metric_in_code(line: &str) -> Option<&str> {
     let line = line.trim_start();
-    let line = ["page.counters_by", "let (name, help) = "]
+    let line = ["page.counters_by", "page.counter", "page.gauge", "let (name, help) = "]
         .iter()
         .find_map(|start| line.strip_prefix(start))
         .unwrap_or(line);
@@ -166,7 +170,10 @@ mod tests {
     fn metrics_and_page_are_compared() {
         let code = "(\"fsyncs\", \"Times\", 1),\n(\n\"keys\",\npage.counters_by(\"drops\", \"reason\",\n";
         let page = "| `ordinate_fsyncs_total` | x |\n| `ordinate_drops_total{reason}` | x |\n| `ordinate_leads` | x |\n";
-        let files = crooked(&[(METRICS, code), (OPERATIONS, page)]);
-        assert_eq!(places(&metrics(&files)), ["server/src/admin/metrics.rs:3", "docs/operations.md:3"]);
+        let of_service = "page.gauge(\"sessions\", \"Open\", 1.0);\n";
+        let status = "server/src/services/kv/status.rs";
+        let files = crooked(&[(METRICS, code), (status, of_service), (OPERATIONS, page)]);
+        let found = [format!("{METRICS}:3"), format!("{status}:1"), format!("{OPERATIONS}:3")];
+        assert_eq!(places(&metrics(&files)), found);
     }
 }

@@ -50,6 +50,33 @@ pub fn layers(files: &[File]) -> Vec<Finding> {
     findings
 }
 
+/// What the command line needs, and a host does not.
+const OF_THE_COMMAND_LINE: [&str; 6] = ["clap", "indicatif", "scenarios", "sim", "bench", "consistency"];
+
+/// True if a file is the server's library and not its command line.
+fn is_library(path: &str) -> bool {
+    let Some(file) = path.strip_prefix("server/src/") else { return false };
+    let commands = ["commands/", "bench/"].iter().any(|folder| file.starts_with(folder));
+    !commands && !matches!(file, "main.rs" | "failure.rs")
+}
+
+/// The server's library knows neither the command line nor load generators nor simulators: they share a package with it.
+pub fn library(files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| is_library(&file.path)) {
+        for (number, line) in file.lines().filter(|(_, line)| !line.trim_start().starts_with("//")) {
+            let names = |name: &&&str| {
+                line.split(|letter: char| !letter.is_alphanumeric() && letter != '_' && letter != ':')
+                    .any(|word| word.strip_prefix(**name).is_some_and(|rest| rest.starts_with("::")))
+            };
+            if let Some(name) = OF_THE_COMMAND_LINE.iter().find(names) {
+                findings.push(file.finding(number, format!("the server's library may not know {name}")));
+            }
+        }
+    }
+    findings
+}
+
 fn line_of(file: &File, section: &str, name: &str) -> usize {
     let mut inside = false;
     for (number, line) in file.lines() {
@@ -102,5 +129,18 @@ mod tests {
             "bench/Cargo.toml:5",
         ];
         assert_eq!(places(&layers(&files)), found);
+    }
+
+    // A host that carries a simulator, or parses flags, is no library.
+    #[test]
+    fn what_only_the_command_line_needs_is_found() {
+        let uses = "use clap::Args;\nfn a() { let x = sim::run(); }\n// bench::x\nuse runtime::bench_sim;\n";
+        let files = crooked(&[
+            ("server/src/host.rs", uses),
+            ("server/src/commands/sim.rs", uses),
+            ("server/src/main.rs", uses),
+            ("bench/src/lib.rs", uses),
+        ]);
+        assert_eq!(places(&library(&files)), ["server/src/host.rs:1", "server/src/host.rs:2"]);
     }
 }

@@ -12,7 +12,7 @@ mod sources;
 mod words;
 
 pub use documents::{error_codes, links, metrics};
-pub use layers::layers;
+pub use layers::{layers, library};
 pub use manifests::{lints, packages, registries};
 pub use modules::circles;
 pub use names::{names, root_files};

@@ -5,9 +5,10 @@ use crate::{File, Finding};
 const EMPTY: [&str; 9] =
     ["util", "utils", "common", "misc", "helper", "helpers", "manager", "managers", "stuff"];
 
-/// What a learner sees first.
-const ROOT: [&str; 9] = [
+/// What a new reader sees first.
+const ROOT: [&str; 10] = [
     ".gitignore",
+    "CONTRIBUTING.md",
     "Cargo.lock",
     "Cargo.toml",
     "LICENSE-APACHE",

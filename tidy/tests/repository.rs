@@ -27,6 +27,7 @@ rules!(
     layers,
     circles,
     promises,
+    library,
     names,
     root_files,
     words,

@@ -158,7 +158,7 @@ impl Deployment {
         let put = paxos::CommandGroup { client, session, acknowledged: Sequence(0), kind, commands };
         // With one command a batch, bursts of one make them; see the tariff of clients.
         let batch_of = |bytes: usize| match self.batching.commands {
-            1 => 1 << 20,
+            1 => 2 << 20,
             commands => commands * bytes,
         };
         Parameters {

@@ -2,7 +2,7 @@
 
 use kernel::{Bytes, Rng};
 use kv::{Command, Query};
-use paxos::{Call, Level, Outcome, Paxos};
+use paxos::{Call, Level, Outcome, Parameters, Paxos};
 use sim::cost::{Class, Load};
 use std::time::Duration;
 
@@ -33,6 +33,11 @@ impl Workload {
     /// With so large a share of gets.
     pub fn with_reads(self, reads: f64, level: Level) -> Self {
         Self { reads, level, ..self }
+    }
+
+    /// So many commands may share a batch, by the bytes that a batch may have unless somebody changed them.
+    pub fn fits(&self, commands: usize) -> bool {
+        commands <= 1 || commands * self.put(0).len() <= Parameters::default().batch_bytes_max
     }
 
     /// A put, encoded.

@@ -1,7 +1,7 @@
 //! `/metrics` in the OpenMetrics text format.
 
 use super::Admin;
-use crate::standing::Storage;
+use crate::cluster::ClusterFile;
 use crate::status::Status;
 use axum::extract::State;
 use axum::http::{StatusCode, header};
@@ -18,10 +18,7 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     };
     let mut page = Page::default();
     page.info(&status);
-    let archive = metrics.archive.clone().unwrap_or_default();
-    let log = |count: fn(&Storage) -> u64| {
-        status.log.iter().flat_map(|log| log.storage.values()).map(count).sum::<u64>()
-    };
+    page.engines(&admin.file);
     let counters = [
         ("messages_in", "Messages from other hosts and clients", metrics.messages_in),
         ("messages_out", "Messages to other hosts and clients", metrics.messages_out),
@@ -36,11 +33,6 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
         ("segment_loads", "Reads of parts of segments", metrics.blobs.loads),
         ("segment_loaded_bytes", "Bytes read from segments", metrics.blobs.loaded_bytes),
         ("segments_lost", "Reads of segments that were gone or damaged", metrics.blobs.lost),
-        ("archive_objects", "Segments that this host has archived", archive.objects),
-        ("archive_bytes", "Bytes of them", archive.bytes),
-        ("archive_failures", "Attempts to archive a segment that failed", archive.failures),
-        ("log_page_hits", "Pages of segments that reads found in memory", log(|space| space.page_hits)),
-        ("log_page_loads", "Pages of segments that reads had read", log(|space| space.page_loads)),
     ];
     for (name, help, value) in counters {
         page.counter(name, help, value);
@@ -48,11 +40,6 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     page.counters_by("rejects", "reason", "Messages turned away", metrics.rejects.iter());
     page.counters_by("marks", "situation", "Rare situations reached", metrics.marks.iter());
     page.counters_by("drops", "reason", "Messages dropped", metrics.drops.iter());
-    for (name, value) in status.coordination.iter().flat_map(|it| &it.monitor) {
-        if let Ok(value) = value.parse() {
-            page.plain(name, value);
-        }
-    }
     let closes = admin.counts.by_reason();
     page.counters_by("admin_closes", "reason", "Refusals at this port", closes.iter());
     page.counters_by("client_closes", "reason", "Client connections closed", metrics.closes.iter());
@@ -77,20 +64,6 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
         ("journal_bytes", "Size of the journal", metrics.journal_bytes as f64),
         ("segments", "Segments of logs on the disk", metrics.blobs.files as f64),
         ("segment_bytes", "Bytes of segments on the disk", metrics.blobs.bytes as f64),
-        ("log_memory_bytes", "Bytes of entries not on the disk yet", log(|it| it.memory_bytes) as f64),
-        ("log_cached_bytes", "Bytes in memory of what was read", log(|it| it.cached_bytes) as f64),
-        (
-            "log_segments_unarchived",
-            "Trimmed segments that wait for the archive",
-            log(|it| it.waiting) as f64,
-        ),
-        ("log_unarchived_bytes", "Bytes of them", log(|it| it.waiting_bytes) as f64),
-        (
-            "archive_failing",
-            "1 while the archive does not take them",
-            f64::from(u8::from(archive.error.is_some())),
-        ),
-        ("log_segments_missing", "Segments to be fetched", log(|it| it.missing as u64) as f64),
         ("disk_full", "1 while the disk is full", f64::from(u8::from(metrics.disk_full))),
         ("fsync_p50_seconds", "Median fsync latency", metrics.fsync_latency.quantile(0.5).as_secs_f64()),
         (
@@ -100,8 +73,6 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
         ),
         ("executed_slot", "The slot after the last one executed", status.executed.unwrap_or(0) as f64),
         ("snapshot_slot", "A durable snapshot holds everything below", status.snapshot.unwrap_or(0) as f64),
-        ("keys", "Keys in the store", status.keys.unwrap_or(0) as f64),
-        ("sessions", "Open client sessions", status.sessions.unwrap_or(0) as f64),
         ("membership_version", "Version of the configuration", status.membership.version as f64),
         ("leads", "1 if this host leads", f64::from(u8::from(status.leader.as_ref() == Some(&status.host)))),
         ("ready", "1 if this host can serve", f64::from(u8::from(status.not_ready().is_none()))),
@@ -111,14 +82,15 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
         page.gauge(name, help, value);
     }
     page.links(&status);
-    if let Some(cpu) = crate::bench::local::cpu_time(std::process::id()) {
+    status.services.iter().for_each(|service| service.metrics(&mut page));
+    if let Some(cpu) = crate::process::cpu_time(std::process::id()) {
         let _ = writeln!(
             page.0,
             "# TYPE process_cpu_seconds counter\nprocess_cpu_seconds_total {}",
             cpu.as_secs_f64()
         );
     }
-    if let Some(bytes) = crate::bench::local::resident_bytes(std::process::id()) {
+    if let Some(bytes) = crate::process::resident_bytes(std::process::id()) {
         let _ = writeln!(
             page.0,
             "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes {bytes}"
@@ -128,8 +100,9 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     ([(header::CONTENT_TYPE, CONTENT_TYPE)], page.0).into_response()
 }
 
-#[derive(Default)]
-struct Page(String);
+/// The page that is written.
+#[derive(Default, Debug)]
+pub struct Page(String);
 
 // Writing to a string cannot fail, so the results are dropped.
 impl Page {
@@ -145,7 +118,19 @@ impl Page {
         );
     }
 
-    fn counter(&mut self, name: &str, help: &str, value: u64) {
+    fn engines(&mut self, file: &ClusterFile) {
+        let _ = writeln!(
+            self.0,
+            "# TYPE ordinate_service info\n# HELP ordinate_service The services that are on, and what orders them"
+        );
+        for service in file.services() {
+            let (name, engine) = (service.listed().name, service.engine());
+            let _ = writeln!(self.0, "ordinate_service_info{{service=\"{name}\",engine=\"{engine}\"}} 1");
+        }
+    }
+
+    /// What only grows.
+    pub fn counter(&mut self, name: &str, help: &str, value: u64) {
         let _ = writeln!(self.0, "# TYPE ordinate_{name} counter\n# HELP ordinate_{name} {help}");
         let _ = writeln!(self.0, "ordinate_{name}_total {value}");
     }
@@ -164,7 +149,7 @@ impl Page {
     }
 
     /// Under ZooKeeper's own name, for dashboards that know it.
-    fn plain(&mut self, name: &str, value: f64) {
+    pub fn plain(&mut self, name: &str, value: f64) {
         let _ = writeln!(self.0, "# TYPE {name} gauge\n{name} {value}");
     }
 
@@ -176,7 +161,8 @@ impl Page {
         }
     }
 
-    fn gauge(&mut self, name: &str, help: &str, value: f64) {
+    /// What is of the moment.
+    pub fn gauge(&mut self, name: &str, help: &str, value: f64) {
         let _ = writeln!(
             self.0,
             "# TYPE ordinate_{name} gauge\n# HELP ordinate_{name} {help}\nordinate_{name} {value}"

@@ -1,32 +1,25 @@
-//! The admin port: health, metrics, status, and the key-value service over HTTP and JSON.
+//! The admin port: health, metrics, status, and the services over HTTP and JSON.
 
-mod arrangement;
-mod commands;
-mod kv;
-mod logs;
-mod metrics;
+pub mod metrics;
 mod page;
 mod port;
 mod ready;
-mod sequence;
-mod sessions;
-mod tail;
 
 pub use port::CONNECTIONS_MAX;
 
 use crate::cluster::ClusterFile;
 use crate::family::Node;
+use crate::services::SERVICES;
 use crate::status::Status;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post};
+use axum::routing::get;
 use runtime::Descriptors;
 use runtime::HostHandle;
 use std::net::TcpListener;
 use std::sync::Arc;
-use tokio::sync::Semaphore;
 
 /// What handlers share.
 pub struct Admin {
@@ -38,8 +31,6 @@ pub struct Admin {
     pub host: String,
     /// When it started.
     pub started: std::time::Instant,
-    /// Room for those who follow logs.
-    tails: Arc<Semaphore>,
     /// What became of connections.
     counts: Arc<port::Counts>,
     probes: ready::Probes,
@@ -48,10 +39,9 @@ pub struct Admin {
 impl Admin {
     /// What handlers share from a host's start on.
     pub fn new(handle: HostHandle<Node>, file: ClusterFile, host: &str, started: std::time::Instant) -> Self {
-        let tails = Arc::new(Semaphore::new(tail::READERS_MAX));
         let counts = Arc::default();
         let probes = ready::Probes::of(&file, host);
-        Self { handle, file, host: host.to_owned(), started, tails, counts, probes }
+        Self { handle, file, host: host.to_owned(), started, counts, probes }
     }
 }
 
@@ -76,23 +66,15 @@ pub fn serve(
 }
 
 fn routes(admin: Arc<Admin>) -> Router {
-    Router::new()
+    let own = Router::new()
         .route("/", get(page::page))
         .route("/healthz", get(healthz))
         .route("/readyz", get(ready::readyz))
         .route("/metrics", get(metrics::metrics))
-        .route("/commands", get(commands::list))
-        .route("/commands/{name}", get(commands::command))
-        .route("/v1/status", get(status))
-        .route("/v1/sequence/next", post(sequence::next))
-        .route("/v1/log/{name}", get(logs::read).put(logs::create))
-        .route("/v1/log/{name}/append", post(logs::append))
-        .route("/v1/log/{name}/tail", get(tail::tail))
-        .route("/v1/zookeeper/sessions", get(sessions::list))
-        .route("/v1/zookeeper/proxies", get(arrangement::proxies).put(arrangement::change_proxies))
-        .route("/v1/zookeeper/shards", get(arrangement::shards).put(arrangement::change_shards))
-        .route("/v1/kv", get(kv::scan).post(kv::batch))
-        .route("/v1/kv/{*key}", get(kv::get).put(kv::put).delete(kv::delete).post(kv::increment))
+        .route("/v1/status", get(status));
+    SERVICES
+        .iter()
+        .fold(own, |routes, service| routes.merge((service.routes)()))
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&admin), port::bounded))
         .with_state(admin)
 }

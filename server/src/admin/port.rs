@@ -1,6 +1,7 @@
 //! The admin port's connections: how many, how long they may take for a request, and what their requests may hold.
 
 use super::Admin;
+use crate::services::{LargeReads, SERVICES};
 use axum::Router;
 use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
@@ -36,9 +37,7 @@ const HEAD_BYTES_MAX: usize = 64 << 10;
 const BODY_BYTES_MAX: usize = 2 << 20;
 /// Bodies of all requests together, in KiB.
 const BODIES_KIB_MAX: usize = 32 << 10;
-/// Reads of values, and of logs, whose answers are not sent.
-const READS_MAX: usize = 64;
-const LOG_READS_MAX: usize = 128;
+/// A read whose answer is large waits so long for a place.
 const READ_WAITS: Duration = Duration::from_secs(5);
 /// Without a descriptor for a connection, it is looked again after so long.
 const ACCEPT_REST: Duration = Duration::from_millis(100);
@@ -49,8 +48,8 @@ pub struct Counts {
     open: AtomicU64,
     by_reason: Mutex<BTreeMap<&'static str, u64>>,
     bodies: Arc<Semaphore>,
-    reads: Arc<Semaphore>,
-    log_reads: Arc<Semaphore>,
+    /// Of the services that have large reads, in the order of the list.
+    reads: Vec<(&'static LargeReads, Arc<Semaphore>)>,
 }
 
 impl Default for Counts {
@@ -60,8 +59,11 @@ impl Default for Counts {
             open: AtomicU64::new(0),
             by_reason: Mutex::default(),
             bodies: room(BODIES_KIB_MAX),
-            reads: room(READS_MAX),
-            log_reads: room(LOG_READS_MAX),
+            reads: SERVICES
+                .iter()
+                .filter_map(|service| service.reads.as_ref())
+                .map(|reads| (reads, room(reads.max)))
+                .collect(),
         }
     }
 }
@@ -202,13 +204,8 @@ pub async fn bounded(State(admin): State<Arc<Admin>>, request: Request, next: Ne
     let counts = &admin.counts;
     let (head, body) = request.into_parts();
     let path = head.uri.path();
-    let reads = match head.method {
-        // Who follows a log has a place of its own.
-        Method::GET if path.ends_with("/tail") => None,
-        Method::GET if path.starts_with("/v1/log/") => Some(&counts.log_reads),
-        Method::GET if path.starts_with("/v1/kv") => Some(&counts.reads),
-        _ => None,
-    };
+    let of_path = || counts.reads.iter().find(|(reads, _)| (reads.includes)(path)).map(|(_, places)| places);
+    let reads = if head.method == Method::GET { of_path() } else { None };
     let place = match reads {
         None => None,
         Some(reads) => match tokio::time::timeout(READ_WAITS, Arc::clone(reads).acquire_owned()).await {

@@ -1,12 +1,12 @@
 //! A closed loop: one thread, many connections, each with a fixed number of calls under way. Those of the native protocol do without the
 //! client library, so that the loop's own cost stays far below the server's.
 
-use super::local::cpu_time;
 use bytes::BytesMut;
 use kernel::{Bytes, Decode as _, FrameReader, FrameWriter, Reader};
 use mio::net::TcpStream;
 use mio::{Events, Interest, Poll, Token};
 use ordinate_client::protocol;
+use server::process::cpu_time;
 use std::io::{self, Read as _, Write as _};
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};

@@ -1,11 +1,11 @@
 //! Watch fan-out: every session watches one node, somebody changes it, and the time until the last one is told is what counts.
 
 use super::closed_loop::{self, Spent, Window};
-use super::local::cpu_time;
 use super::zk::{FOLDER, Session, Tally, Zk};
 use coordination::wire::{JuteInput, JuteOutput, NOTIFICATION_XID, op};
 use mio::net::TcpStream;
 use mio::{Interest, Poll, Token};
+use server::process::cpu_time;
 use std::io;
 use std::time::{Duration, Instant};
 

@@ -7,21 +7,23 @@ use kernel::{Bounds, Misfit};
 impl Values<'_> {
     /// Refuses sizes by which a record could outgrow the journal, or a message its frame: a host that finds out later stops.
     pub(super) fn check_bounds(&self) -> Result<(), FileError> {
-        let request = self.size("coordination.request_bytes_max") + REQUEST_HEAD_BYTES;
-        let checks = [
-            ("paxos.batch_bytes_max", self.parameters().misfit(&Bounds::REAL)),
-            ("coordination.request_bytes_max", Misfit::of("an operation", request, OPERATION_BYTES_MAX)),
-        ];
-        for (name, misfit) in checks {
-            let Some(misfit) = misfit else { continue };
-            let line = match self.values.get(name) {
-                Some((_, Origin::File { line })) => Some(*line),
-                Some(_) | None => None,
-            };
-            let help = format!("ordinate config explain {name}");
-            return Err(FileError::new(line, format!("{name} is too large: {misfit}"), help));
-        }
-        Ok(())
+        self.fits("paxos.batch_bytes_max", self.parameters().misfit(&Bounds::REAL))
+    }
+
+    /// Refuses a request of a service's users, as large as a key allows, that does not fit into an operation.
+    pub fn check_request(&self, name: &str) -> Result<(), FileError> {
+        let request = self.size(name) + REQUEST_HEAD_BYTES;
+        self.fits(name, Misfit::of("an operation", request, OPERATION_BYTES_MAX))
+    }
+
+    fn fits(&self, name: &str, misfit: Option<Misfit>) -> Result<(), FileError> {
+        let Some(misfit) = misfit else { return Ok(()) };
+        let line = match self.values.get(name) {
+            Some((_, Origin::File { line })) => Some(*line),
+            Some(_) | None => None,
+        };
+        let help = format!("ordinate config explain {name}");
+        Err(FileError::new(line, format!("{name} is too large: {misfit}"), help))
     }
 }
 

@@ -1,14 +1,16 @@
 //! Reading a cluster file: every error names the line, the fact, and the nearest valid thing.
 
-use super::keys::{self, Key, Kind};
+use super::keys::{self, Key, Kind, OrNone};
 use super::limits::Limits;
-use super::logs::{ArchivePlace, Logs};
 use super::placement::{Place, Placement};
+use crate::services::{Engine, SERVICES, Service};
 use kernel::bounds::CONFIGURATION_BYTES_MAX;
 use kernel::{Encode as _, Misfit};
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where a value comes from.
@@ -63,64 +65,6 @@ pub struct Listen {
     pub native: String,
     /// HTTP.
     pub admin: String,
-    /// ZooKeeper's protocol, if the coordination service is on.
-    pub zookeeper: String,
-    /// ZooKeeper's protocol over TLS, beside the other port.
-    pub zookeeper_secure: Option<String>,
-    /// Where ZooKeeper's clients reach this host, if not where it listens.
-    pub zookeeper_advertised: Option<String>,
-}
-
-/// The coordination service.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Coordination {
-    /// True for shards under Mason, false for one replicated state machine.
-    pub sharded: bool,
-    /// How many shards.
-    pub shards: u16,
-    /// How many levels of the tree are spread over them; 0 for all.
-    pub spread_levels: u16,
-    /// How many proxies.
-    pub proxies: u16,
-    /// True if reads promise no more than ZooKeeper's.
-    pub sequential_reads: bool,
-    /// The range of session timeouts.
-    pub session_timeouts: (Duration, Duration),
-    /// The largest request.
-    pub request_bytes_max: usize,
-    /// The largest data of a node.
-    pub node_bytes_max: usize,
-    /// Connections at this port; none: as `limits` has it.
-    pub connections_max: Option<usize>,
-    /// Those from one address.
-    pub connections_per_address_max: Option<usize>,
-    /// Sessions of the cluster.
-    pub sessions_max: usize,
-    /// Whether nodes with a time to live may be made.
-    pub ttl_nodes: bool,
-    /// Whether quotas' hard limits refuse.
-    pub enforce_quota: bool,
-    /// Requests of one connection under way.
-    pub outstanding_max: usize,
-    /// Paths watched by one connection.
-    pub watches_max: usize,
-    /// How often nodes that have served their time are looked for.
-    pub reap_every: Duration,
-    /// What passwords are made from.
-    pub secret: String,
-    /// Who may do everything.
-    pub super_digest: Option<String>,
-    /// The four-letter words that are answered, with commas; `*` for all; none for those that only read.
-    pub words: Option<String>,
-}
-
-/// The sequence.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sequence {
-    /// The names of its spaces.
-    pub spaces: Vec<String>,
-    /// How many proxies.
-    pub proxies: u16,
 }
 
 /// Certificates.
@@ -160,16 +104,11 @@ pub struct ClusterFile {
     pub parameters: paxos::Parameters,
     /// Bounds on clients.
     pub limits: Limits,
-    /// The coordination service, if it is on.
-    pub coordination: Option<Coordination>,
-    /// The sequence, if it has spaces.
-    pub sequence: Option<Sequence>,
-    /// The shared log, if it has spaces.
-    pub logs: Option<Logs>,
     /// Certificates, if TLS is on.
     pub tls: Option<TlsFiles>,
     /// Who plays which role.
     pub placement: Placement,
+    services: Vec<Arc<dyn Service>>,
     values: BTreeMap<&'static str, (String, Origin)>,
 }
 
@@ -185,11 +124,8 @@ pub struct FileError {
 }
 
 impl FileError {
-    pub(super) fn new(
-        line: impl Into<Option<usize>>,
-        what: impl Into<String>,
-        help: impl Into<String>,
-    ) -> Self {
+    /// What is wrong, where, and what to do.
+    pub fn new(line: impl Into<Option<usize>>, what: impl Into<String>, help: impl Into<String>) -> Self {
         Self { line: line.into(), what: what.into(), help: help.into() }
     }
 }
@@ -202,7 +138,7 @@ impl Overrides {
     /// Those of the environment: `ORDINATE_DURABILITY__ACK` for `durability.ack`.
     pub fn from_environment() -> Self {
         let mut overrides = Self::default();
-        for key in keys::KEYS {
+        for key in keys::all() {
             let name = environment_name(key.name);
             if let Ok(value) = std::env::var(&name) {
                 overrides.0.insert(key.name, (value, Origin::Environment(name)));
@@ -232,6 +168,9 @@ pub fn environment_name(key: &str) -> String {
     format!("ORDINATE_{}", key.to_uppercase().replace('.', "__"))
 }
 
+/// What switches a service off.
+const NO_ENGINE: &str = "none";
+
 /// Says why `value` is not a value of `key`.
 pub fn check_value(key: &Key, value: &str) -> Result<(), String> {
     let fits = match key.kind {
@@ -240,7 +179,11 @@ pub fn check_value(key: &Key, value: &str) -> Result<(), String> {
         Kind::Names => names_of(value).is_some(),
         Kind::Address => is_address(value),
         Kind::Addresses => addresses_of(value).is_some(),
-        Kind::Archive => ArchivePlace::parse(value).is_ok(),
+        Kind::Engine(engines, or_none) => {
+            engines.iter().any(|engine| engine.name() == value)
+                || (or_none == OrNone::OrNone && value == NO_ENGINE)
+        }
+        Kind::Checked(fits, _) => fits(value),
         Kind::Number(low, high) => value.parse::<u64>().is_ok_and(|number| (low..=high).contains(&number)),
         Kind::Duration => keys::parse_duration(value).is_some(),
         Kind::Size => keys::parse_size(value).is_some(),
@@ -254,7 +197,7 @@ fn is_address(value: &str) -> bool {
 }
 
 /// Hosts' names, each with an address, between commas.
-pub(super) fn addresses_of(value: &str) -> Option<BTreeMap<String, String>> {
+pub fn addresses_of(value: &str) -> Option<BTreeMap<String, String>> {
     let pair = |pair: &str| {
         let (name, address) = pair.trim().split_once('=')?;
         (is_host_name(name) && is_address(address)).then(|| (name.to_owned(), address.to_owned()))
@@ -263,7 +206,7 @@ pub(super) fn addresses_of(value: &str) -> Option<BTreeMap<String, String>> {
 }
 
 /// Names between commas, if each may be one and they differ.
-fn names_of(value: &str) -> Option<Vec<String>> {
+pub fn names_of(value: &str) -> Option<Vec<String>> {
     let names: Vec<String> = value.split(',').map(|name| name.trim().to_owned()).collect();
     let differ = names.iter().collect::<BTreeSet<_>>().len() == names.len();
     (differ && names.len() <= 256 && names.iter().all(|name| is_host_name(name))).then_some(names)
@@ -280,7 +223,14 @@ pub fn wanted(kind: Kind) -> String {
         Kind::Duration => "a duration like 30ms or 2s".into(),
         Kind::Size => "a size like 64KiB or 1MiB".into(),
         Kind::Names => "different names of letters, digits, dots, hyphens and underscores, separated by commas, at most 256".into(),
-        Kind::Archive => "an archive: file:///DIRECTORY or s3://BUCKET/PREFIX".into(),
+        Kind::Engine(engines, or_none) => {
+            let mut names: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
+            if or_none == OrNone::OrNone {
+                names.push(NO_ENGINE);
+            }
+            format!("one of: {}", names.join(", "))
+        }
+        Kind::Checked(_, looks) => looks.into(),
         Kind::Path => "a path".into(),
         Kind::Switch => "true or false".into(),
     }
@@ -301,7 +251,7 @@ impl ClusterFile {
     pub fn parse(text: &str, folder: &Path, overrides: &Overrides) -> Result<Self, FileError> {
         let raw = RawFile::parse(text)?;
         let mut values: BTreeMap<&'static str, (String, Origin)> = BTreeMap::new();
-        for key in keys::KEYS.iter().filter(|key| !key.default.is_empty()) {
+        for key in keys::all().into_iter().filter(|key| !key.default.is_empty()) {
             values.insert(key.name, (key.default.to_owned(), Origin::Default));
         }
         values.extend(raw.values);
@@ -336,20 +286,17 @@ impl ClusterFile {
             let help = "fewer hosts, shorter names and addresses, or fewer nodes in [[place]]";
             return Err(FileError::new(None, format!("the cluster is too large: {misfit}"), help));
         }
-        let tls = values.tls()?;
-        if tls.is_none() && values.text("listen.zookeeper_secure").is_some() {
-            let help = "add [tls] with ca, cert and key; `ordinate tls init` makes them";
-            return Err(FileError::new(None, "listen.zookeeper_secure is set without [tls]", help));
-        }
+        let services: Result<Vec<_>, _> = SERVICES.iter().map(|service| (service.read)(&values)).collect();
+        let services = services?;
+        let services: Vec<Arc<dyn Service>> = services.into_iter().flatten().collect();
+        let over_its_engine = |it: &Arc<dyn Service>| it.listed().engines.contains(&it.engine());
+        debug_assert!(services.iter().all(over_its_engine), "a service over an engine that it does not list");
         Ok(Self {
             cluster,
             data: values.path("data").unwrap_or_default(),
             listen: Listen {
                 native: values.text("listen.native").unwrap_or_default(),
                 admin: values.text("listen.admin").unwrap_or_default(),
-                zookeeper: values.text("listen.zookeeper").unwrap_or_default(),
-                zookeeper_secure: values.text("listen.zookeeper_secure"),
-                zookeeper_advertised: values.text("listen.zookeeper_advertised"),
             },
             durability: match values.text("durability.ack").as_deref() {
                 Some("memory") => Durability::Memory,
@@ -357,10 +304,8 @@ impl ClusterFile {
             },
             parameters: values.parameters(),
             limits: Limits::of(&values),
-            coordination: values.coordination(),
-            sequence: values.sequence(),
-            logs: values.logs()?,
-            tls,
+            services,
+            tls: values.tls()?,
             placement,
             hosts: raw.hosts,
             values: values.values,
@@ -372,31 +317,58 @@ impl ClusterFile {
         self.values.get(name).map(|(value, origin)| (value.as_str(), origin))
     }
 
+    /// The services that are on.
+    pub fn services(&self) -> &[Arc<dyn Service>] {
+        &self.services
+    }
+
+    /// The service of this type, if it is on.
+    pub fn service<S: Service>(&self) -> Option<&S> {
+        self.services.iter().find_map(|service| (&**service as &dyn Any).downcast_ref())
+    }
+
     /// The host called `name`.
     pub fn host(&self, name: &str) -> Option<&HostLine> {
         self.hosts.iter().find(|host| host.name == name)
     }
 }
 
-pub(super) struct Values<'a> {
-    pub(super) values: BTreeMap<&'static str, (String, Origin)>,
+/// The values of a file, of the environment and of flags, each checked by its key.
+pub struct Values<'a> {
+    /// By their keys, with where they come from.
+    pub values: BTreeMap<&'static str, (String, Origin)>,
     folder: &'a Path,
 }
 
 impl Values<'_> {
-    pub(super) fn text(&self, name: &str) -> Option<String> {
+    /// As it is written.
+    pub fn text(&self, name: &str) -> Option<String> {
         self.values.get(name).map(|(value, _)| value.clone())
     }
 
-    pub(super) fn number(&self, name: &str) -> Option<u64> {
+    /// A whole number.
+    pub fn number(&self, name: &str) -> Option<u64> {
         self.text(name)?.parse().ok()
     }
 
-    pub(super) fn size(&self, name: &str) -> usize {
+    /// A size in bytes; 0 if there is none.
+    pub fn size(&self, name: &str) -> usize {
         self.text(name).and_then(|text| keys::parse_size(&text)).unwrap_or(0) as usize
     }
 
-    pub(super) fn duration(&self, name: &str) -> Duration {
+    /// Whether a switch is on.
+    pub fn is_on(&self, name: &str) -> bool {
+        self.text(name).as_deref() == Some("true")
+    }
+
+    /// The engine that a key names, which was checked; none if it names none.
+    pub fn engine(&self, name: &str, engines: &[Engine]) -> Option<Engine> {
+        let named = self.text(name)?;
+        engines.iter().copied().find(|engine| engine.name() == named)
+    }
+
+    /// A span of time; zero if there is none.
+    pub fn duration(&self, name: &str) -> Duration {
         self.text(name).and_then(|text| keys::parse_duration(&text)).unwrap_or_default()
     }
 
@@ -404,7 +376,8 @@ impl Values<'_> {
         self.text(name).map(|text| self.folder.join(text))
     }
 
-    pub(super) fn parameters(&self) -> paxos::Parameters {
+    /// Those of the replicated log.
+    pub fn parameters(&self) -> paxos::Parameters {
         paxos::Parameters {
             heartbeat_every: self.duration("paxos.heartbeat_every"),
             election_timeout: self.duration("paxos.election_timeout"),
@@ -413,50 +386,14 @@ impl Values<'_> {
             batch_bytes_max: self.size("paxos.batch_bytes_max"),
             batch_delay: self.duration("paxos.batch_delay"),
             batches_in_flight_max: self.number("paxos.batches_in_flight_max").unwrap_or(8) as usize,
-            thrifty: self.text("paxos.thrifty").as_deref() == Some("true"),
+            thrifty: self.is_on("paxos.thrifty"),
             snapshot_every_bytes: self.size("paxos.snapshot_every_bytes") as u64,
             ..paxos::Parameters::default()
         }
     }
 
-    fn coordination(&self) -> Option<Coordination> {
-        let engine = self.text("coordination.engine").filter(|engine| engine != "none")?;
-        let sharded = engine == "mason";
-        let count = |name| if sharded { self.number(name).unwrap_or(1) as u16 } else { 1 };
-        Some(Coordination {
-            sharded,
-            shards: count("coordination.shards"),
-            spread_levels: self.number("coordination.spread_levels").unwrap_or(0) as u16,
-            proxies: count("coordination.proxies"),
-            sequential_reads: self.text("coordination.reads").as_deref() == Some("sequential"),
-            session_timeouts: (
-                self.duration("coordination.session_timeout_min"),
-                self.duration("coordination.session_timeout_max"),
-            ),
-            request_bytes_max: self.size("coordination.request_bytes_max"),
-            node_bytes_max: self.size("coordination.node_bytes_max"),
-            connections_max: self.number("coordination.connections_max").map(|max| max as usize),
-            connections_per_address_max: self
-                .number("coordination.connections_per_address_max")
-                .map(|max| max as usize),
-            sessions_max: self.number("coordination.sessions_max").unwrap_or(0) as usize,
-            ttl_nodes: self.text("coordination.ttl_nodes").as_deref() == Some("true"),
-            enforce_quota: self.text("coordination.enforce_quota").as_deref() == Some("true"),
-            outstanding_max: self.number("coordination.outstanding_max").unwrap_or(0) as usize,
-            watches_max: self.number("coordination.watches_max").unwrap_or(0) as usize,
-            reap_every: self.duration("coordination.reap_every"),
-            secret: self.text("coordination.secret").or_else(|| self.text("cluster")).unwrap_or_default(),
-            super_digest: self.text("coordination.super_digest"),
-            words: self.text("coordination.four_letter_words"),
-        })
-    }
-
-    fn sequence(&self) -> Option<Sequence> {
-        let spaces = names_of(&self.text("sequence.spaces")?)?;
-        Some(Sequence { spaces, proxies: self.number("sequence.proxies").unwrap_or(1) as u16 })
-    }
-
-    fn tls(&self) -> Result<Option<TlsFiles>, FileError> {
+    /// The certificates.
+    pub fn tls(&self) -> Result<Option<TlsFiles>, FileError> {
         match (self.path("tls.ca"), self.path("tls.cert"), self.path("tls.key")) {
             (None, None, None) => Ok(None),
             (Some(ca), Some(cert), Some(key)) => Ok(Some(TlsFiles { ca, cert, key })),
@@ -549,7 +486,7 @@ impl RawFile {
         line: usize,
     ) -> Result<(), FileError> {
         let Some(key) = keys::find(name) else {
-            let known = keys::KEYS.iter().map(|key| key.name).chain(["hosts", "place"]);
+            let known = keys::all().into_iter().map(|key| key.name).chain(["hosts", "place"]);
             let help = match keys::nearest(name, known) {
                 Some(near) => format!("did you mean {near}?"),
                 None => "`ordinate config explain` lists all keys".to_owned(),
@@ -560,7 +497,7 @@ impl RawFile {
             toml::de::DeValue::String(text) => text.to_string(),
             toml::de::DeValue::Integer(number) => number.to_string(),
             toml::de::DeValue::Boolean(switch) => switch.to_string(),
-            toml::de::DeValue::Array(items) if key.kind == Kind::Names => {
+            toml::de::DeValue::Array(items) if matches!(key.kind, Kind::Names) => {
                 let names = items.iter().map(|item| item.get_ref().as_str().unwrap_or_default());
                 names.collect::<Vec<_>>().join(",")
             }

@@ -1,8 +1,10 @@
 //! Every key of the cluster file: its kind, default, meaning, and what goes wrong with a bad value. `ordinate config
 //! explain` prints this table; flags and environment variables are made from it.
 
+use crate::services::{Engine, SERVICES};
+
 /// What a key takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub enum Kind {
     /// Any text.
     Text,
@@ -14,8 +16,10 @@ pub enum Kind {
     Addresses,
     /// A whole number in the range.
     Number(u64, u64),
-    /// `file:///DIRECTORY` or `s3://BUCKET/PREFIX`.
-    Archive,
+    /// One of these engines, or also none: the service is off.
+    Engine(&'static [Engine], OrNone),
+    /// What a service checks itself, and what that looks like.
+    Checked(fn(&str) -> bool, &'static str),
     /// A number with a unit: `30ms`, `2s`.
     Duration,
     /// A number with a unit: `64KiB`, `1MiB`.
@@ -26,6 +30,15 @@ pub enum Kind {
     Path,
     /// `true` or `false`.
     Switch,
+}
+
+/// Whether a service may be without an engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum OrNone {
+    /// It is always on, or switched on otherwise.
+    Always,
+    /// `none` switches it off.
+    OrNone,
 }
 
 /// One key.
@@ -43,7 +56,15 @@ pub struct Key {
     pub risk: &'static str,
 }
 
-const fn key(
+impl Key {
+    /// What stands before the dot of its name; empty for those at the top of the file.
+    pub fn section(&self) -> &'static str {
+        self.name.split_once('.').map_or("", |(section, _)| section)
+    }
+}
+
+/// A key, as the tables of keys write it.
+pub const fn key(
     name: &'static str,
     kind: Kind,
     default: &'static str,
@@ -53,8 +74,8 @@ const fn key(
     Key { name, kind, default, meaning, risk }
 }
 
-/// All of them, apart from the open sections `[hosts]` and `[[place]]`.
-pub const KEYS: &[Key] = &[
+/// Those of the cluster and of where hosts listen, apart from the open sections `[hosts]` and `[[place]]`.
+const OF_THE_CLUSTER: &[Key] = &[
     key(
         "cluster",
         Kind::Text,
@@ -83,269 +104,10 @@ pub const KEYS: &[Key] = &[
         "web page, HTTP API, metrics and health",
         "it answers without a password: keep it on a private address",
     ),
-    key(
-        "listen.zookeeper",
-        Kind::Address,
-        "127.0.0.1:2181",
-        "where ZooKeeper's clients connect, if coordination.engine is set",
-        "an occupied port is an error at start",
-    ),
-    key(
-        "listen.zookeeper_secure",
-        Kind::Address,
-        "",
-        "a second port for ZooKeeper's clients, with TLS; listen.zookeeper is then without it, so that clients can move one by one",
-        "it needs [tls]; as long as listen.zookeeper stays open, clients without a certificate are served there",
-    ),
-    key(
-        "listen.zookeeper_advertised",
-        Kind::Address,
-        "",
-        "the address at which ZooKeeper's clients reach this host, for /zookeeper/config, where it is not listen.zookeeper",
-        "clients that follow /zookeeper/config replace their list of servers by what it says",
-    ),
-    key(
-        "listen.kafka",
-        Kind::Address,
-        "",
-        "where Kafka's clients connect; without it they are not served. The logs of log.spaces are their topics",
-        "an occupied port is an error at start; it must be set on all hosts, since clients are sent to any of them",
-    ),
-    key(
-        "coordination.engine",
-        Kind::Word(&["mason", "paxos", "none"]),
-        "none",
-        "what orders the coordination service: mason spreads znodes over shards, paxos is one replicated state machine",
-        "all hosts must agree, from the first start on",
-    ),
-    key(
-        "coordination.shards",
-        Kind::Number(1, 256),
-        "4",
-        "over how many shards znodes are spread",
-        "what the cluster is born with, equal on all hosts; ordinate cluster shards changes it later; with engine = \"paxos\" there is one",
-    ),
-    key(
-        "coordination.spread_levels",
-        Kind::Number(0, 100),
-        "2",
-        "so many levels of the tree are spread over the shards: what is deeper lives with its ancestor at that level; 0 spreads all",
-        "all hosts must agree, for the life of the data; a subtree at that level is one shard's, and changes within it are one shard's",
-    ),
-    key(
-        "coordination.proxies",
-        Kind::Number(1, 256),
-        "3",
-        "how many replicated proxies order operations; their leaders are spread over the hosts",
-        "what the cluster is born with, equal on all hosts; ordinate cluster proxies changes it later; with engine = \"paxos\" there is one",
-    ),
-    key(
-        "coordination.reads",
-        Kind::Word(&["linearizable", "sequential"]),
-        "linearizable",
-        "what reads promise: every write answered before, or ZooKeeper's own promise",
-        "sequential reads may miss what another client has just written",
-    ),
-    key(
-        "coordination.session_timeout_min",
-        Kind::Duration,
-        "4s",
-        "the shortest session timeout that is granted",
-        "too short: sessions of busy clients expire",
-    ),
-    key(
-        "coordination.session_timeout_max",
-        Kind::Duration,
-        "40s",
-        "the longest session timeout that is granted",
-        "too long: locks of dead clients are held as long",
-    ),
-    key(
-        "coordination.request_bytes_max",
-        Kind::Size,
-        "1048575",
-        "the largest request (ZooKeeper's jute.maxbuffer), up to 3129344",
-        "a client that sends more is disconnected",
-    ),
-    key(
-        "coordination.node_bytes_max",
-        Kind::Size,
-        "1048575",
-        "the largest data of one node",
-        "a longer write is refused with ZooKeeper's error -8 and counted in nodes_refused",
-    ),
-    key(
-        "coordination.connections_max",
-        Kind::Number(1, 1_000_000),
-        "",
-        "connections at a host's ZooKeeper port; without it limits.connections_max holds there, too",
-        "further ones are refused",
-    ),
-    key(
-        "coordination.connections_per_address_max",
-        Kind::Number(1, 1_000_000),
-        "",
-        "those of them from one address (ZooKeeper's maxClientCnxns); without it limits.connections_per_address_max",
-        "further ones are refused",
-    ),
-    key(
-        "coordination.sessions_max",
-        Kind::Number(1, 1_000_000_000),
-        "1000000",
-        "sessions of the whole cluster; each proxy takes an equal share",
-        "further ones are refused as expired ones are, and counted in sessions_refused; must be equal on all hosts",
-    ),
-    key(
-        "coordination.ttl_nodes",
-        Kind::Switch,
-        "true",
-        "whether nodes with a time to live may be made (ZooKeeper's extendedTypesEnabled, which is false there)",
-        "without them createTTL is answered with ZooKeeper's error -6",
-    ),
-    key(
-        "coordination.enforce_quota",
-        Kind::Switch,
-        "false",
-        "whether writes beyond the hard limits of quotas are refused (ZooKeeper's enforceQuota)",
-        "usage is counted once a second: a burst through several hosts can exceed a limit by what it writes meanwhile",
-    ),
-    key(
-        "coordination.outstanding_max",
-        Kind::Number(1, 1_000_000),
-        "1000",
-        "requests of one connection that may be under way before it is read no further",
-        "too many: one client takes the memory of all",
-    ),
-    key(
-        "coordination.watches_max",
-        Kind::Number(1, 100_000_000),
-        "100000",
-        "paths that one connection may watch",
-        "too many: one client takes the memory of all",
-    ),
-    key(
-        "coordination.reap_every",
-        Kind::Duration,
-        "60s",
-        "how often empty containers and nodes whose time to live is over are looked for",
-        "too short: each look costs a pass over all such nodes; too long: they stay that much longer",
-    ),
-    key(
-        "coordination.four_letter_words",
-        Kind::Text,
-        "",
-        "the four-letter words that are answered, separated by commas; * for all; without it those that only read",
-        "crst, srst and stmk change what others read; dump and wchc show sessions and paths to everybody who connects",
-    ),
-    key(
-        "coordination.secret",
-        Kind::Text,
-        "",
-        "what sessions' passwords are made from; without it the cluster's name serves",
-        "who knows it can take over any session",
-    ),
-    key(
-        "coordination.super_digest",
-        Kind::Text,
-        "",
-        "user:base64(sha1(user:password)) of a user who may do everything",
-        "who knows the password can",
-    ),
-    key(
-        "sequence.spaces",
-        Kind::Names,
-        "",
-        "names of the sequence's spaces, separated by commas; without it there is no sequence service",
-        "all hosts must agree on them and their order, from the first start on",
-    ),
-    key(
-        "sequence.proxies",
-        Kind::Number(1, 256),
-        "3",
-        "how many replicated proxies assign the sequence's numbers; their leaders are spread over the hosts",
-        "all hosts must agree, from the first start on",
-    ),
-    key(
-        "log.engine",
-        Kind::Word(&["mason", "paxos", "corfu"]),
-        "mason",
-        "what orders the shared log: mason spreads logs over spaces, paxos is one replicated state machine, corfu is a baseline to \
-         compare with, one log by a bare sequencer and chains of servers; the last two have one space",
-        "all hosts must agree, from the first start on; docs/operations.md says what corfu does not do",
-    ),
-    key(
-        "log.spaces",
-        Kind::Number(0, 256),
-        "0",
-        "among how many spaces the logs are spread by their names, each executed by itself; 0: there is no shared log",
-        "all hosts must agree, from the first start on",
-    ),
-    key(
-        "log.proxies",
-        Kind::Number(1, 256),
-        "3",
-        "how many replicated proxies order the log's appends; their leaders are spread over the hosts",
-        "all hosts must agree, from the first start on",
-    ),
-    key(
-        "log.space_bytes",
-        Kind::Size,
-        "268435456",
-        "what the logs of one space may be created to hold together: on the disk of every host",
-        "too large: disks run full, and clients wait; too small: logs cannot be created",
-    ),
-    key(
-        "log.memory_bytes",
-        Kind::Size,
-        "64MiB",
-        "what one space's entries may take of a host's memory, 32 MiB at least: those not on the disk yet, and those read lately",
-        "too large: hosts run out of memory; too small: reads wait for the disk, and appends when it is slow",
-    ),
-    key(
-        "log.archive",
-        Kind::Archive,
-        "",
-        "where trimmed segments of logs go before they go from the disks: file:///DIRECTORY, the same on every host (a shared file \
-         system), or s3://BUCKET/PREFIX, with credentials, region and endpoint in the environment, as AWS_ACCESS_KEY_ID, \
-         AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT and their like; without it they are dropped",
-        "all hosts must agree; taken out again, what still waits for the archive is dropped",
-    ),
-    key(
-        "log.archive_backlog_bytes",
-        Kind::Size,
-        "268435456",
-        "with more than so many bytes of a space's trimmed segments waiting for the archive, a host refuses appends to its logs",
-        "too large: disks run full while the archive is away; too small: writers are refused at the first hiccup",
-    ),
-    key(
-        "kafka.brokers",
-        Kind::Addresses,
-        "",
-        "where Kafka's clients reach hosts, like a=a.example.net:9092,b=...; without it (or for hosts left out) where \
-         [hosts] has them, at the port of listen.kafka",
-        "an address that clients cannot reach: they connect, and then time out",
-    ),
-    key(
-        "kafka.create_topics",
-        Kind::Switch,
-        "true",
-        "whether a topic is made when a client asks for one that is not there (Kafka's auto.create.topics.enable)",
-        "with it, a mistyped name takes memory",
-    ),
-    key(
-        "kafka.retain_bytes",
-        Kind::Size,
-        "16MiB",
-        "what a topic may hold, in bytes, unless its maker gives retention.bytes; beyond it the oldest records go",
-        "too large: log.space_bytes is used up by few topics; too small: slow consumers miss records",
-    ),
-    key(
-        "kv.engine",
-        Kind::Word(&["paxos"]),
-        "paxos",
-        "what orders the key-value service's commands",
-        "all hosts must agree",
-    ),
+];
+
+/// Those that all services share.
+const SHARED: &[Key] = &[
     key(
         "durability.ack",
         Kind::Word(&["majority-fsync", "memory"]),
@@ -478,9 +240,23 @@ pub const KEYS: &[Key] = &[
     key("tls.key", Kind::Path, "", "this host's private key", "must be readable by the server alone"),
 ];
 
+/// All of them, with those of every service, each section in one piece.
+pub fn all() -> Vec<&'static Key> {
+    let services = SERVICES.iter().flat_map(|service| service.keys);
+    let mut keys: Vec<&'static Key> = OF_THE_CLUSTER.iter().chain(services).chain(SHARED).collect();
+    let mut sections: Vec<&str> = Vec::new();
+    for key in &keys {
+        if !sections.contains(&key.section()) {
+            sections.push(key.section());
+        }
+    }
+    keys.sort_by_key(|key| sections.iter().position(|section| *section == key.section()));
+    keys
+}
+
 /// The key called `name`.
 pub fn find(name: &str) -> Option<&'static Key> {
-    KEYS.iter().find(|key| key.name == name)
+    all().into_iter().find(|key| key.name == name)
 }
 
 /// The known name that `name` was most likely meant to be.
@@ -544,7 +320,7 @@ mod tests {
     // A typo that is accepted silently runs a cluster with a default nobody asked for.
     #[test]
     fn typos_find_their_key() {
-        let names = || KEYS.iter().map(|key| key.name);
+        let names = || all().into_iter().map(|key| key.name);
         assert_eq!(nearest("durability.akc", names()), Some("durability.ack"));
         assert_eq!(nearest("paxos.electiontimeout", names()), Some("paxos.election_timeout"));
         assert_eq!(nearest("zzzzzzzzzzzz", names()), None);
@@ -560,10 +336,22 @@ mod tests {
         assert_eq!(parse_size("64kb"), None);
     }
 
+    // A key that two services have would be read by one as the other means it.
+    #[test]
+    fn keys_differ_and_sections_are_in_one_piece() {
+        let keys = all();
+        let names: std::collections::BTreeSet<&str> = keys.iter().map(|key| key.name).collect();
+        assert_eq!(names.len(), keys.len());
+        let mut sections: Vec<&str> = keys.iter().map(|key| key.section()).collect();
+        sections.dedup();
+        let differ: std::collections::BTreeSet<&str> = sections.iter().copied().collect();
+        assert_eq!(differ.len(), sections.len(), "{sections:?}");
+    }
+
     // A default that its own kind refuses would make every start fail.
     #[test]
     fn every_default_is_valid() {
-        for key in KEYS.iter().filter(|key| !key.default.is_empty()) {
+        for key in all().into_iter().filter(|key| !key.default.is_empty()) {
             assert!(super::super::file::check_value(key, key.default).is_ok(), "{}", key.name);
         }
     }

@@ -2,6 +2,7 @@
 
 use super::ClusterFile;
 use super::file::Values;
+use crate::services::Port;
 use std::time::Duration;
 
 /// Bounds on clients.
@@ -19,6 +20,8 @@ pub struct Limits {
     pub backlog_bytes_max: usize,
     /// How long a client may take nothing of what waits for it.
     pub unread_for_max: Duration,
+    /// Connections that there are descriptors for, whatever a port may have.
+    pub descriptors: usize,
 }
 
 impl Limits {
@@ -31,9 +34,13 @@ impl Limits {
             client_backlog_bytes_max: values.size("limits.client_backlog_bytes_max"),
             backlog_bytes_max: values.size("limits.backlog_bytes_max"),
             unread_for_max: values.duration("limits.unread_for_max"),
+            descriptors: usize::MAX,
         }
     }
 }
+
+/// What the native port has of it.
+const NATIVE_PARTS: usize = 1;
 
 /// A port's part of `limits.backlog_bytes_max`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,24 +58,21 @@ impl Share {
     }
 }
 
-/// The parts of all ports; together they are no more than `limits.backlog_bytes_max`.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Shares {
-    /// Of the native protocol: the key-value service, the sequence, the log.
-    pub native: Share,
-    /// Of ZooKeeper's clients.
-    pub zookeeper: Share,
-    /// Of Kafka's clients.
-    pub kafka: Share,
-}
-
 impl ClusterFile {
-    /// How the ports of a host share `limits.backlog_bytes_max`; where there is one port, it has all.
-    pub fn backlog_shares(&self) -> Shares {
-        let zookeeper = if self.coordination.is_some() { 2 } else { 0 };
-        let kafka = usize::from(self.logs.as_ref().is_some_and(|logs| logs.kafka.is_some()));
-        let part = self.limits.backlog_bytes_max / (1 + zookeeper + kafka);
-        Shares { native: Share(part), zookeeper: Share(part * zookeeper), kafka: Share(part * kafka) }
+    /// The native port's share of `limits.backlog_bytes_max`; where there is no other port, it has all.
+    pub fn native_share(&self) -> Share {
+        self.share(NATIVE_PARTS)
+    }
+
+    /// The share of a service's port.
+    pub fn share_of(&self, port: &Port) -> Share {
+        self.share(port.parts)
+    }
+
+    fn share(&self, parts: usize) -> Share {
+        let ports = self.services().iter().flat_map(|service| service.ports());
+        let all = NATIVE_PARTS + ports.map(|port| port.parts).sum::<usize>();
+        Share(self.limits.backlog_bytes_max / all * parts)
     }
 }
 
@@ -88,10 +92,13 @@ mod tests {
                 "cluster = \"c\"\n{settings}\n[limits]\nbacklog_bytes_max = \"96MiB\"\n[hosts]\na = \"a:1\""
             );
             let file = ClusterFile::parse(&text, Path::new("."), &Overrides::default()).expect("it is sound");
-            let shares = file.backlog_shares();
-            let parts = (shares.native.0 >> 20, shares.zookeeper.0 >> 20, shares.kafka.0 >> 20);
+            let ports: Vec<Port> = file.services().iter().flat_map(|service| service.ports()).collect();
+            let of = |key: &str| ports.iter().find(|port| port.key == key).map(|port| file.share_of(port));
+            let [zookeeper, kafka] = ["listen.zookeeper", "listen.kafka"].map(of);
+            let mebibytes = |share: Option<Share>| share.map_or(0, |share| share.bytes_max() >> 20);
+            let parts = (mebibytes(Some(file.native_share())), mebibytes(zookeeper), mebibytes(kafka));
             assert_eq!(parts, wanted, "{settings}");
-            assert!(shares.zookeeper.promised_bytes_max() <= shares.zookeeper.bytes_max());
+            assert!(zookeeper.is_none_or(|share| share.promised_bytes_max() <= share.bytes_max()));
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use clap::Subcommand;
 use kernel::{HostId, NodeId};
 use ordinate_client::CallError;
-use parts::{AcceptorGroup, Acceptors, Shape, Slot};
+use parts::{AcceptorGroup, Acceptors, Slot};
 use paxos::{Configuration, HostEntry};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -169,7 +169,11 @@ fn print_log(log: &Value) {
         return;
     }
     let sequencer = projection["sequencer"].as_str().unwrap_or("");
-    println!("log         corfu   epoch {}   sequencer {sequencer}   {holds}", projection["epoch"]);
+    println!(
+        "log         {}   epoch {}   sequencer {sequencer}   {holds}",
+        log["engine"].as_str().unwrap_or(""),
+        projection["epoch"]
+    );
     for (number, chain) in projection["chains"].as_array().into_iter().flatten().enumerate() {
         let hosts: Vec<&str> = chain.as_array().into_iter().flatten().filter_map(Value::as_str).collect();
         let learners = projection["catching_up"][number].as_array().into_iter().flatten();
@@ -357,13 +361,13 @@ impl Present {
         Ok(Self { version, settled, columns, roles: roles.collect(), hosts: hosts.collect() })
     }
 
-    fn nodes(&self, role: crate::cluster::RoleName) -> Vec<NodeId> {
+    fn nodes(&self, role: server::cluster::RoleName) -> Vec<NodeId> {
         let hosts = self.roles.get(role.name()).into_iter().flatten();
         hosts.map(|host| role.on(host)).collect()
     }
 
     fn configuration(self) -> Result<Configuration, Failure> {
-        use crate::cluster::RoleName;
+        use server::cluster::RoleName;
         let acceptors = self.nodes(RoleName::Acceptor);
         let group = match self.columns {
             Some(columns) => AcceptorGroup::grid(acceptors, columns),
@@ -459,21 +463,13 @@ fn replace(present: &Present, old: &str, new: &str) -> Result<Present, Failure> 
     Ok(wanted)
 }
 
-/// How many acceptors stand in a row of a grid; none for majorities.
-pub fn columns_of(configuration: &Configuration) -> Option<usize> {
-    match configuration.acceptors.groups()[0].shape() {
-        Shape::Majority => None,
-        Shape::Grid { columns } => Some(columns),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn present() -> Present {
         let hosts = ["a", "b", "c"].map(|name| (name.to_owned(), format!("{name}:1")));
-        let roles = crate::cluster::RoleName::ALL
+        let roles = server::cluster::RoleName::ALL
             .map(|role| (role.name().to_owned(), ["a", "b", "c"].map(str::to_owned).to_vec()));
         Present { version: 4, settled: 4, columns: None, roles: roles.into(), hosts: hosts.into() }
     }

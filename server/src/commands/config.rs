@@ -1,10 +1,10 @@
 //! `ordinate config`: check a cluster file, explain its keys, print one to start from.
 
 use super::serve::read_file;
-use crate::cluster::file::{environment_name, wanted};
-use crate::cluster::keys;
 use crate::failure::Failure;
 use clap::Subcommand;
+use server::cluster::file::{environment_name, wanted};
+use server::cluster::keys;
 use std::path::PathBuf;
 
 /// The cluster file
@@ -86,9 +86,9 @@ impl Config {
 fn explain(name: Option<&str>, config: Option<PathBuf>) -> Result<(), Failure> {
     let file = config.map(|path| read_file(&path, &[])).transpose()?;
     let chosen: Vec<_> = match name {
-        None => keys::KEYS.iter().collect(),
+        None => keys::all(),
         Some(name) => vec![keys::find(name).ok_or_else(|| {
-            let near = keys::nearest(name, keys::KEYS.iter().map(|key| key.name));
+            let near = keys::nearest(name, keys::all().into_iter().map(|key| key.name));
             let fact = near.map_or_else(String::new, |near| format!("did you mean {near}?"));
             Failure::input("O2004", format!("unknown key {name}"), fact, "ordinate config explain")
         })?],
@@ -112,9 +112,9 @@ mod tests {
     // The file that new users start from must be one that the program accepts.
     #[test]
     fn the_example_is_sound() {
-        let overrides = crate::cluster::file::Overrides::default();
+        let overrides = server::cluster::file::Overrides::default();
         let checked =
-            crate::cluster::ClusterFile::parse(super::EXAMPLE, std::path::Path::new("."), &overrides);
+            server::cluster::ClusterFile::parse(super::EXAMPLE, std::path::Path::new("."), &overrides);
         let file = checked.unwrap_or_else(|error| panic!("{error:?}"));
         assert_eq!((file.hosts.len(), file.placement.configuration().acceptors.faults()), (3, 1));
     }

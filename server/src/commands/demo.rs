@@ -2,21 +2,20 @@
 
 use super::kv::end_of_prefix;
 use super::verdict::{Verdict, Watch};
-use crate::admin::{self, Admin};
-use crate::advertise::Advertised;
-use crate::cluster::ClusterFile;
-use crate::cluster::file::Overrides;
-use crate::facts::{self, Ports};
 use crate::failure::Failure;
-use crate::family::Node;
-use crate::host::{self, Sockets};
-use crate::native::Gate;
-use crate::status::Status;
 use ordinate_client::{CallError, Client, Level};
 use runtime::{Descriptors, Direction, Host, LinkFault};
+use server::admin::{self, Admin};
+use server::cluster::ClusterFile;
+use server::cluster::file::Overrides;
+use server::family::Node;
+use server::host::{self, Sockets};
+use server::native::Gate;
+use server::services::kv::KvStatus;
+use server::status::Status;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
-use std::net::{SocketAddr, TcpListener};
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
@@ -182,18 +181,15 @@ impl Cluster {
         let sockets = Sockets {
             peer: listen(member.peer)?,
             native: listen(member.native)?,
-            zookeeper: Some(listen(member.zookeeper)?),
-            zookeeper_secure: None,
-            kafka: Some(listen(member.kafka)?),
+            users: BTreeMap::from([
+                ("listen.zookeeper", listen(member.zookeeper)?),
+                ("listen.kafka", listen(member.kafka)?),
+            ]),
         };
         let admin = listen(member.admin)?;
         let host =
             host::start(&self.file, name, false, sockets, Gate::default(), None, Descriptors::default())
                 .map_err(|error| failed("a host did not start", error))?;
-        let hosts = self.file.hosts.iter().map(|host| (host.name.clone(), host.address.clone())).collect();
-        let listen = SocketAddr::from(([127, 0, 0, 1], member.zookeeper));
-        Advertised::new(name, listen, None).say(&host.handle(), &hosts, Instant::now());
-        facts::watch(host.handle(), self.file.clone(), name.to_owned(), Ports::of(Some(listen), None));
         let shared = Admin::new(host.handle(), self.file.clone(), name, Instant::now());
         let _admin = admin::serve(admin, shared, Descriptors::new(admin::CONNECTIONS_MAX))
             .map_err(|error| failed("the admin port cannot be served", error))?;
@@ -392,7 +388,7 @@ impl Cluster {
                     "  {name}  leader {}  executed {}  keys {}  links {}",
                     status.leader.as_deref().unwrap_or("unknown"),
                     status.executed.unwrap_or(0),
-                    status.keys.unwrap_or(0),
+                    status.services.get::<KvStatus>().and_then(|kv| kv.keys).unwrap_or(0),
                     status.links_up
                 ),
                 None if self.members[name].paused => println!("  {name}  paused"),

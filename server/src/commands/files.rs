@@ -1,9 +1,9 @@
 //! Who gets how many of the files and sockets that this process may have open.
 
-use crate::admin::CONNECTIONS_MAX as ADMIN_CONNECTIONS_MAX;
-use crate::cluster::ClusterFile;
 use crate::failure::Failure;
 use runtime::Descriptors;
+use server::admin::CONNECTIONS_MAX as ADMIN_CONNECTIONS_MAX;
+use server::cluster::ClusterFile;
 
 /// What clients get. The rest is the host's own: its journal, segments, links and those who call it.
 pub struct Files {
@@ -44,12 +44,11 @@ impl Files {
             );
             file.limits.connections_max = carried;
         }
-        let coordination =
-            file.coordination.as_mut().and_then(|coordination| coordination.connections_max.as_mut());
-        if let Some(max) = coordination.filter(|max| **max > carried) {
-            eprintln!("coordination.connections_max is {carried} instead of {max}, for the same reason");
-            *max = carried;
+        let own = file.services().iter().filter_map(|service| service.own_connections_max());
+        for (key, max) in own.filter(|(_, max)| *max > carried) {
+            eprintln!("{key} is {carried} instead of {max}, for the same reason");
         }
+        file.limits.descriptors = carried;
         Ok(Self { clients: Descriptors::new(carried), admin: Descriptors::new(shared.admin as usize) })
     }
 }

@@ -21,7 +21,6 @@ mod verdict;
 mod zk;
 
 pub use admin::{fetch, parse};
-pub use cluster::columns_of;
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;

@@ -1,18 +1,17 @@
 //! `ordinate serve`: one host of a cluster, until it is told to stop.
 
-use crate::admin::{self, Admin};
-use crate::advertise::Advertised;
-use crate::cluster::file::Overrides;
-use crate::cluster::{ClusterFile, Durability, LogEngine, keys};
 use crate::commands::files::Files;
-use crate::facts::{self, Ports};
 use crate::failure::Failure;
-use crate::family::Node;
-use crate::host::{self, Sockets, StartError};
-use crate::log::Log;
-use crate::members;
-use crate::native::Gate;
 use runtime::{DataError, EventSink, HostError, HostHandle, JournalError, Shortage};
+use server::admin::{self, Admin};
+use server::cluster::file::Overrides;
+use server::cluster::{ClusterFile, Durability, keys};
+use server::events::Log;
+use server::family::Node;
+use server::host::{self, Sockets, StartError};
+use server::members;
+use server::native::Gate;
+use server::services::CannotJoin;
 use std::io::IsTerminal as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
@@ -50,35 +49,20 @@ impl Serve {
                 format!("ordinate serve --config {} --host {near}", self.config.display()),
             )
         })?;
-        if self.join && file.logs.as_ref().is_some_and(|logs| logs.engine == LogEngine::Corfu) {
-            return Err(Failure::input(
-                "O2005",
-                "no host joins a cluster whose log.engine is corfu",
-                "the servers of CORFU' are those that the cluster began with",
-                "log.engine = \"mason\" or \"paxos\", in a cluster of its own",
-            ));
+        if self.join {
+            let refused = file.services().iter().find_map(|service| service.admits_joining().err());
+            if let Some(CannotJoin { what, fact, remedy }) = refused {
+                return Err(Failure::input("O2005", what, fact, remedy));
+            }
         }
+        let ports = file.services().iter().flat_map(|service| service.ports());
         let sockets = Sockets {
             peer: bind(&line.address, "[hosts]")?,
             native: bind(&file.listen.native, "listen.native")?,
-            zookeeper: match file.coordination {
-                Some(_) => Some(bind(&file.listen.zookeeper, "listen.zookeeper")?),
-                None => None,
-            },
-            zookeeper_secure: match (&file.coordination, &file.listen.zookeeper_secure) {
-                (Some(_), Some(address)) => Some(bind(address, "listen.zookeeper_secure")?),
-                _ => None,
-            },
-            kafka: match file.logs.as_ref().and_then(|logs| logs.kafka.as_ref()) {
-                Some(kafka) => Some(bind(&kafka.listen, "listen.kafka")?),
-                None => None,
-            },
+            users: ports
+                .map(|port| Ok((port.key, bind(&port.address, port.key)?)))
+                .collect::<Result<_, _>>()?,
         };
-        let listen = sockets.zookeeper.as_ref().and_then(|listener| listener.local_addr().ok());
-        let secure = sockets.zookeeper_secure.as_ref().and_then(|listener| listener.local_addr().ok());
-        let ports = Ports::of(listen, secure);
-        let outside = file.listen.zookeeper_advertised.clone();
-        let advertised = listen.map(|listen| Advertised::new(&self.host, listen, outside));
         let admin = bind(&file.listen.admin, "listen.admin")?;
         let files = Files::fit(&mut file)?;
         // Whoever reads the log may go; the host stays.
@@ -103,10 +87,7 @@ impl Serve {
         })?;
         self.banner(&file, started);
         stop_on_signal(handle.clone())?;
-        if file.coordination.is_some() {
-            facts::watch(handle.clone(), file.clone(), self.host.clone(), ports);
-        }
-        members::watch(handle, file.clone(), self.host.clone(), gate, log, advertised);
+        members::watch(handle, file.clone(), self.host.clone(), gate, log);
         let ended = host.join();
         drop(stop_admin);
         ended.map_err(|error| explain(&StartError::Host(error), &file, &self.host))
@@ -124,29 +105,8 @@ impl Serve {
             }
         }
         eprintln!("  native      {}{}", file.listen.native, if file.tls.is_some() { "   (TLS)" } else { "" });
-        if let Some(coordination) = &file.coordination {
-            let engine = match coordination.sharded {
-                true => format!("mason, {} shards, {} proxies", coordination.shards, coordination.proxies),
-                false => "paxos, one replicated state machine".to_owned(),
-            };
-            eprintln!("  zookeeper   {}   ({engine})", file.listen.zookeeper);
-            if let Some(secure) = &file.listen.zookeeper_secure {
-                eprintln!("              {secure}   (TLS)");
-            }
-        }
-        if let Some(logs) = &file.logs {
-            let engine = match logs.engine {
-                LogEngine::Mason => format!("mason, {} spaces, {} proxies", logs.spaces, logs.proxies),
-                LogEngine::Paxos => "paxos, one replicated state machine".to_owned(),
-                LogEngine::Corfu => format!("corfu, {} chains", file.hosts.len()),
-            };
-            eprintln!("  log         {engine}");
-            if let Some(archive) = &logs.archive {
-                eprintln!("  archive     {archive}");
-            }
-        }
-        if let Some(kafka) = file.logs.as_ref().and_then(|logs| logs.kafka.as_ref()) {
-            eprintln!("  kafka       {}", kafka.listen);
+        for (name, text) in file.services().iter().flat_map(|service| service.banner(file)) {
+            eprintln!("  {name:<12}{text}");
         }
         eprintln!("  web page    http://{}", file.listen.admin);
         if std::io::stderr().is_terminal() {
@@ -169,7 +129,7 @@ pub fn read_file(path: &Path, sets: &[String]) -> Result<ClusterFile, Failure> {
             ));
         };
         let Some(key) = keys::find(name) else {
-            let near = keys::nearest(name, keys::KEYS.iter().map(|key| key.name));
+            let near = keys::nearest(name, keys::all().into_iter().map(|key| key.name));
             let fact = near.map_or_else(String::new, |near| format!("did you mean {near}?"));
             return Err(Failure::input(
                 "O2004",

@@ -1,13 +1,13 @@
 //! `ordinate tls`: an authority for the cluster, and a certificate for each host and for clients.
 
 use super::serve::read_file;
-use crate::cluster::file::{HOST_NAME_RULE, HostLine, is_host_name};
 use crate::failure::Failure;
 use clap::Subcommand;
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
+use server::cluster::file::{HOST_NAME_RULE, HostLine, is_host_name};
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::unix::fs::OpenOptionsExt as _;

@@ -71,6 +71,50 @@ fn a_stopped_hosts_directory_is_read_and_a_flipped_bit_is_found() {
     });
 }
 
+// A sound journal that is called unreadable has its operator replace a host that lacks nothing.
+#[test]
+fn every_record_of_a_host_of_each_engine_is_read() {
+    for (engine, written) in [
+        ("mason", ["log shard 0 ", "log group 0 acceptor ", "log gateway "]),
+        ("paxos", ["log shard 0 ", "log group 0 acceptor ", "log gateway "]),
+        ("corfu", ["log storage 0 ", "log auxiliary ", "log sequencer "]),
+    ] {
+        alone(async {
+            let spread = "[coordination]\nengine = \"paxos\"\n";
+            let settings = format!("{spread}[log]\nengine = \"{engine}\"\nspaces = 1\n");
+            let mut cluster = Cluster::start(1, &settings, "").await;
+            let log = ordinate_client::Log::connect([cluster.hosts[0].native.to_string()]);
+            if engine != "corfu" {
+                log.create("log", 1 << 20, None).await.expect("it is made");
+            }
+            for number in 0..20 {
+                let mut rows = ordinate_client::Rows::default();
+                rows.push(format!("entry {number}").as_bytes());
+                log.append("log", rows).await.expect("it is appended");
+            }
+            stop(&mut cluster, 0);
+            let path = cluster.data_of(0).display().to_string();
+            let looked = cluster.ordinate(&["inspect", &path]).await;
+            let (page, said) =
+                (String::from_utf8_lossy(&looked.stdout), String::from_utf8_lossy(&looked.stderr));
+            assert!(looked.status.success(), "{engine}: {said}\n{page}");
+            for role in written {
+                assert!(page.contains(role), "{engine}: no {role}in\n{page}");
+            }
+            assert!(!page.contains("unknown"), "{engine}: a slot without a role\n{page}");
+            let records = cluster.ordinate(&["inspect", &path, "--records"]).await;
+            let lines = String::from_utf8_lossy(&records.stdout).into_owned();
+            assert!(records.status.success() && !lines.contains("UNREADABLE"), "{engine}: {lines}");
+            if engine == "corfu" {
+                let entries =
+                    lines.lines().filter(|line| line.contains(" storage 0 ") && line.ends_with(" bytes"));
+                assert_eq!(entries.count(), 20, "{lines}");
+                assert!(lines.contains("serves epoch ") && lines.contains("promised "), "{lines}");
+            }
+        });
+    }
+}
+
 fn stop(cluster: &mut Cluster, host: usize) {
     cluster.signal(host, "-TERM");
     let asked = Instant::now();

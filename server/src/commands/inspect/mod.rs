@@ -1,16 +1,16 @@
 //! `ordinate inspect`: what is in a host's data directory, or in a file of the archive, and what is damaged. Nothing is changed.
 
 mod archived;
-mod records;
 mod stored;
 
 use super::kv::Output;
 use crate::failure::Failure;
 use kernel::{Place, Position};
-use records::{Owner, Step, Told};
 use runtime::journal::{PlaceSurvey, SegmentState, SegmentSurvey, Survey};
 use runtime::{DataError, IdleDirectory, JournalError};
 use serde_json::{Value, json};
+use server::services::owner_of;
+use server::services::records::{Owner, Step, Told};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use stored::StoredSegment;
@@ -93,7 +93,7 @@ impl Inspect {
         let survey = directory.survey();
         let mut tallies: BTreeMap<Place, Tally> = BTreeMap::new();
         let told = survey.replay(|place, position, record| {
-            let owner = Owner::of(place);
+            let owner = owner_of(place);
             let told = owner.tell(record);
             if self.records && self.place.is_none_or(|wanted| wanted == place) {
                 let line =
@@ -116,7 +116,7 @@ impl Inspect {
         survey.outcome.as_ref().map_err(damaged)?;
         told.map_err(|error| damaged(&error))?.map_err(|Undecoded { place, position, why }| {
             let what = format!("record {} of place {:#x} cannot be read", position.0, place.0);
-            Failure::failed("O2109", what, format!("{}: {why}", Owner::of(place).name), "ordinate --version")
+            Failure::failed("O2109", what, format!("{}: {why}", owner_of(place).name), "ordinate --version")
         })?;
         match stored.iter().find_map(|segment| Some((&segment.file, segment.contents.as_ref().err()?))) {
             None => Ok(()),
@@ -233,7 +233,7 @@ fn segment_json(segment: &SegmentSurvey) -> Value {
 
 fn print_place(at: &PlaceSurvey, tally: &Tally) {
     let PlaceSurvey { place, trimmed, next } = at;
-    let name = format!("{:#x} {}", place.0, Owner::of(*place).name);
+    let name = format!("{:#x} {}", place.0, owner_of(*place).name);
     let (records, bytes) = (tally.records, tally.bytes);
     let words = |what: &str, snapshot: Option<Snapshot>| {
         snapshot.map_or_else(String::new, |Snapshot { below, chunks, bytes }| {
@@ -252,7 +252,7 @@ fn place_json(at: &PlaceSurvey, tally: &Tally) -> Value {
     let snapshot = |it: Option<Snapshot>| {
         it.map(|it| json!({ "below": it.below, "chunks": it.chunks, "bytes": it.bytes }))
     };
-    json!({ "place": at.place.0, "role": Owner::of(at.place).name, "trimmed": at.trimmed.0, "next": at.next.0,
+    json!({ "place": at.place.0, "role": owner_of(at.place).name, "trimmed": at.trimmed.0, "next": at.next.0,
         "records": tally.records, "bytes": tally.bytes, "snapshot": snapshot(tally.snapshot),
         "unfinished_snapshot": snapshot(tally.unfinished) })
 }

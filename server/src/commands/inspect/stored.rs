@@ -1,11 +1,11 @@
 //! The segments of the logs beside the journal: whose each is, which positions it holds, and whether it is what was written.
 
-use super::records::Owner;
 use kernel::{BlobId, Place};
 use runtime::IdleDirectory;
 use runtime::blobs::{BlobError, BlobFile, parse_file_name};
 use runtime::disk::Disk as _;
 use serde_json::{Value, json};
+use server::services::owner_of;
 use shared_log::Rows;
 use std::io;
 
@@ -51,7 +51,7 @@ impl StoredSegment {
     /// Prints a line.
     pub fn print(&self) {
         let Self { file, place, id, contents } = self;
-        let owner = Owner::of(*place).name;
+        let owner = owner_of(*place).name;
         match contents {
             Ok((entries, bytes)) => println!(
                 "  {file}   {owner}   log number {}   positions {} to {}   {bytes} bytes",
@@ -68,7 +68,7 @@ impl StoredSegment {
         let Self { file, place, id, contents } = self;
         let (next, bytes) =
             contents.as_ref().map_or((None, None), |(n, bytes)| (Some(id.first + n), Some(bytes)));
-        json!({ "file": file, "place": place.0, "role": Owner::of(*place).name, "log": id.series, "first": id.first,
+        json!({ "file": file, "place": place.0, "role": owner_of(*place).name, "log": id.series, "first": id.first,
             "next": next, "bytes": bytes, "damage": contents.as_ref().err() })
     }
 }

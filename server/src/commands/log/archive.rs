@@ -1,8 +1,6 @@
 //! `ordinate log archive`, and `ordinate log read --archive`: what was trimmed, read back.
 
 use super::{PAGE, broken, failure, write_lines};
-use crate::archive::{Archive, ArchivedLog, Extent, Segments, Unreadable};
-use crate::cluster::ArchivePlace;
 use crate::commands::kv::{Endpoint, Output};
 use crate::failure::Failure;
 use clap::Subcommand;
@@ -10,6 +8,8 @@ use kernel::Bytes;
 use ordinate_client::{Log as Client, LogError, LogIdentity, Rows};
 use runtime::blobs::ArchiveError;
 use serde_json::json;
+use server::services::log::ArchivePlace;
+use server::services::log::archive::{Archive, ArchivedLog, Extent, Segments, Unreadable};
 use shared_log::archive::{ArchivedName, LogIncarnation};
 use std::io::{BufWriter, Write as _};
 

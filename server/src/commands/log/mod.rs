@@ -4,12 +4,13 @@ mod archive;
 mod dump;
 
 use super::kv::{Endpoint, Output};
-use crate::cluster::{ArchivePlace, keys};
 use crate::failure::Failure;
 use clap::Subcommand;
 use indicatif::{ProgressBar, ProgressStyle};
 use ordinate_client::{LogError, LogStat, Rows};
 use serde_json::json;
+use server::cluster::keys;
+use server::services::log::ArchivePlace;
 use std::collections::VecDeque;
 use std::future::Future;
 use std::io::{BufRead as _, BufReader, BufWriter, IsTerminal as _, Write as _};

@@ -20,25 +20,47 @@ pub(crate) struct Directory {
     pub(crate) names: Names,
 }
 
-/// A znode; 88 bytes, and one allocation for path and data.
+/// A znode; 64 bytes, and one allocation for path and data.
 #[derive(Clone, Debug)]
 pub(crate) struct Node {
     /// The path, then the data.
     bytes: Box<[u8]>,
     pub(crate) directory: Option<Box<Directory>>,
+    /// Most nodes are persistent and as they were created.
+    changed: Option<Box<Changed>>,
     czxid: u64,
-    mzxid: u64,
     ctime: u64,
-    mtime: u64,
-    /// Of its kind.
-    number: u64,
-    version: i32,
-    aversion: i32,
     path_len: u32,
     pub(crate) acl: AclId,
     /// Of its kind.
     tag: u8,
     has_data: bool,
+}
+
+const _: () = assert!(size_of::<Option<Node>>() == 64);
+
+/// What a persistent node that nobody has changed does not need: it has the values that its creation gave it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Changed {
+    mzxid: u64,
+    mtime: u64,
+    version: i32,
+    aversion: i32,
+    /// Of the node's kind.
+    number: u64,
+}
+
+impl Changed {
+    /// `number` is of the node's kind.
+    fn of(meta: &Meta, number: u64) -> Self {
+        let &Meta { mzxid, mtime, version, aversion, .. } = meta;
+        Self { mzxid, mtime, version, aversion, number }
+    }
+
+    /// Of a persistent node that was created like this and is unchanged.
+    fn at_creation(czxid: u64, ctime: u64) -> Self {
+        Self { mzxid: czxid, mtime: ctime, version: 0, aversion: 0, number: 0 }
+    }
 }
 
 impl Node {
@@ -47,18 +69,15 @@ impl Node {
         let mut node = Self {
             bytes: joined(path.as_bytes(), data),
             directory: None,
+            changed: None,
             czxid: meta.czxid,
-            mzxid: meta.mzxid,
             ctime: meta.ctime,
-            mtime: meta.mtime,
-            number,
-            version: meta.version,
-            aversion: meta.aversion,
             path_len: path.len() as u32,
             acl,
             tag,
             has_data: data.is_some(),
         };
+        node.set_changed(Changed::of(meta, number));
         if meta.creates != 0 || meta.pzxid != meta.czxid {
             let directory = Directory { pzxid: meta.pzxid, creates: meta.creates, names: Names::default() };
             node.directory = Some(Box::new(directory));
@@ -79,21 +98,37 @@ impl Node {
     }
 
     pub(crate) fn kind(&self) -> Kind {
-        Kind::of_parts(self.tag, self.number).unwrap_or(Kind::Persistent)
+        Kind::of_parts(self.tag, self.changed().number).unwrap_or(Kind::Persistent)
+    }
+
+    fn changed(&self) -> Changed {
+        let unchanged = || Changed::at_creation(self.czxid, self.ctime);
+        self.changed.as_deref().copied().unwrap_or_else(unchanged)
+    }
+
+    fn set_changed(&mut self, changed: Changed) {
+        if changed == Changed::at_creation(self.czxid, self.ctime) {
+            self.changed = None;
+        } else if let Some(known) = &mut self.changed {
+            **known = changed;
+        } else {
+            self.changed = Some(Box::new(changed));
+        }
     }
 
     pub(crate) fn meta(&self, acls: &Acls) -> Meta {
         let directory = self.directory.as_deref();
+        let Changed { mzxid, mtime, version, aversion, number } = self.changed();
         Meta {
             czxid: self.czxid,
-            mzxid: self.mzxid,
+            mzxid,
             pzxid: directory.map_or(self.czxid, |directory| directory.pzxid),
             ctime: self.ctime,
-            mtime: self.mtime,
-            version: self.version,
+            mtime,
+            version,
             creates: directory.map_or(0, |directory| directory.creates),
-            aversion: self.aversion,
-            kind: self.kind(),
+            aversion,
+            kind: Kind::of_parts(self.tag, number).unwrap_or(Kind::Persistent),
             children: directory.map_or(0, |directory| directory.names.len()),
             data_len: self.bytes.len() as u32 - self.path_len,
             acl: acls.list(self.acl).clone(),
@@ -102,8 +137,9 @@ impl Node {
 
     /// Takes over what an update of the node itself has changed, but its ACL.
     pub(crate) fn update(&mut self, meta: &Meta, data: Option<Option<&[u8]>>) {
-        (self.mzxid, self.ctime, self.mtime) = (meta.mzxid, meta.ctime, meta.mtime);
-        (self.version, self.aversion) = (meta.version, meta.aversion);
+        let number = self.changed().number;
+        self.ctime = meta.ctime;
+        self.set_changed(Changed::of(meta, number));
         let directory = self.directory.as_deref();
         let counted = directory.map_or((self.czxid, 0), |directory| (directory.pzxid, directory.creates));
         if counted != (meta.pzxid, meta.creates) {
@@ -129,13 +165,14 @@ impl Node {
     }
 
     fn digest(&self, acls: &Acls) -> u64 {
+        let Changed { mzxid, mtime, version, aversion, number } = self.changed();
         let fields = [
             self.czxid,
-            self.mzxid,
+            mzxid,
             self.ctime,
-            self.mtime,
-            self.number,
-            u64::from(self.version as u32) << 32 | u64::from(self.aversion as u32),
+            mtime,
+            number,
+            u64::from(version as u32) << 32 | u64::from(aversion as u32),
             u64::from(self.path_len) << 16 | u64::from(self.tag) << 8 | u64::from(self.has_data),
             acls.digest(self.acl),
         ];

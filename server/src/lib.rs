@@ -1,0 +1,15 @@
+//! A host of a cluster: the cluster file, the services, the ports, the admin port. The command line is built on it, and is no part
+//! of it: nothing here knows of flags, of load generators, or of simulators.
+#![forbid(unsafe_code)]
+
+pub mod admin;
+pub mod cluster;
+pub mod events;
+pub mod family;
+pub mod host;
+pub mod members;
+pub mod native;
+pub mod owed;
+pub mod process;
+pub mod services;
+pub mod status;

@@ -1,0 +1,140 @@
+//! Tells the coordination service's gateway what only this process knows, for ZooKeeper's four-letter words: who leads,
+//! ports, folders, descriptors.
+
+use super::advertise::Advertised;
+use super::{Coordination, CoordinationStatus, gateway_of};
+use crate::cluster::ClusterFile;
+use crate::family::{Node, Request};
+use crate::status::Status;
+use coordination::gateway::{HostCall, HostFacts};
+use kernel::{Encode, HostId};
+use runtime::{HostHandle, NoAnswer};
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// Where ZooKeeper's clients connect.
+#[derive(Clone, Copy, Default)]
+pub struct Ports {
+    /// Without TLS, or with it where there is one port.
+    pub client: u16,
+    /// With TLS, beside the other.
+    pub secure: Option<u16>,
+}
+
+impl Ports {
+    /// As they are bound.
+    pub fn of(client: Option<SocketAddr>, secure: Option<SocketAddr>) -> Self {
+        Self { client: client.map_or(0, |at| at.port()), secure: secure.map(|at| at.port()) }
+    }
+}
+
+/// Watches from a thread of its own until the host ends.
+pub fn watch(
+    handle: HostHandle<Node>,
+    file: ClusterFile,
+    host: String,
+    ports: Ports,
+    mut advertised: Option<Advertised>,
+) {
+    let began = Instant::now();
+    std::thread::spawn(move || {
+        let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
+        let gateway = gateway_of(&host).place();
+        loop {
+            if let Some((status, _)) = runtime.block_on(Status::of(&handle, &file, &host)) {
+                if let Some(advertised) = &mut advertised {
+                    advertised.say(&handle, &status.membership.hosts, Instant::now());
+                }
+                let facts = Some(facts(&status, &file, ports, began.elapsed()));
+                let call = HostCall { operation: None, facts, probes: false }.encoded();
+                let told = handle.request(gateway, Request::Service(call.into()));
+                if let Err(NoAnswer::Stopped) = told.wait(LOOK_EVERY) {
+                    return;
+                }
+            } else if let Err(NoAnswer::Stopped) = handle.metrics().wait(LOOK_EVERY) {
+                return;
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+    });
+}
+
+fn facts(status: &Status, file: &ClusterFile, ports: Ports, up: Duration) -> HostFacts {
+    let found = status.services.get::<CoordinationStatus>();
+    let leads = found.is_some_and(|found| found.groups.sequencer.is_some());
+    let others = status.membership.hosts.len().saturating_sub(1).max(file.hosts.len() - 1);
+    // One replicated state machine has no sequencer: the host that leads its log leads.
+    let sharded = file.service::<Coordination>().is_some_and(Coordination::is_sharded);
+    let leads_log = found.is_some_and(|found| !found.groups.leads.is_empty());
+    let leads = if sharded { leads } else { leads_log };
+    let mode = match (others, leads) {
+        (0, _) => "standalone",
+        (_, true) => "leader",
+        (_, false) => "follower",
+    };
+    let mut monitor = descriptors();
+    monitor.push(("uptime".to_owned(), up.as_millis().to_string()));
+    monitor.push(("global_sessions".to_owned(), found.map_or(0, |found| found.sessions).to_string()));
+    monitor.push(("quorum_size".to_owned(), (others + 1).to_string()));
+    if mode == "leader" {
+        monitor.push(("followers".to_owned(), others.to_string()));
+        monitor.push(("synced_followers".to_owned(), status.links_up.to_string()));
+        monitor.push(("learners".to_owned(), others.to_string()));
+        monitor.push(("pending_syncs".to_owned(), "0".to_owned()));
+    }
+    HostFacts {
+        mode: mode.to_owned(),
+        monitor,
+        settings: settings(status, file, ports),
+        environment: environment(),
+    }
+}
+
+/// The names that ZooKeeper's `conf` has.
+fn settings(status: &Status, file: &ClusterFile, ports: Ports) -> Vec<(String, String)> {
+    let folder = file.data.join(&status.host).display().to_string();
+    let peer = status.membership.hosts.get(&status.host).and_then(|address| address.rsplit_once(':'));
+    let peer_port = peer.map_or("0", |(_, port)| port);
+    let rows = [
+        ("clientPort", ports.client.to_string()),
+        ("secureClientPort", ports.secure.map_or("-1".to_owned(), |port| port.to_string())),
+        ("dataDir", folder.clone()),
+        ("dataDirSize", status.activity.journal_bytes.to_string()),
+        ("dataLogDir", folder),
+        ("dataLogSize", status.activity.journal_bytes.to_string()),
+        ("serverId", HostId::named(&status.host).0.to_string()),
+        ("quorumPort", peer_port.to_owned()),
+        ("peerType", "0".to_owned()),
+    ];
+    rows.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+/// The names of ZooKeeper's `envi` that mean something without a Java machine.
+fn environment() -> Vec<(String, String)> {
+    let read =
+        |path: &str| std::fs::read_to_string(path).map(|text| text.trim().to_owned()).unwrap_or_default();
+    let folder = std::env::current_dir().map(|path| path.display().to_string()).unwrap_or_default();
+    let rows = [
+        ("host.name", read("/proc/sys/kernel/hostname")),
+        ("os.name", read("/proc/sys/kernel/ostype")),
+        ("os.arch", std::env::consts::ARCH.to_owned()),
+        ("os.version", read("/proc/sys/kernel/osrelease")),
+        ("user.name", std::env::var("USER").unwrap_or_default()),
+        ("user.home", std::env::var("HOME").unwrap_or_default()),
+        ("user.dir", folder),
+    ];
+    rows.map(|(name, value)| (name.to_owned(), value)).into()
+}
+
+fn descriptors() -> Vec<(String, String)> {
+    let open = std::fs::read_dir("/proc/self/fd").map_or(0, Iterator::count);
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits.lines().find(|line| line.starts_with("Max open files"));
+    let most = line.and_then(|line| line.split_whitespace().nth(3)).unwrap_or("0");
+    vec![
+        ("open_file_descriptor_count".to_owned(), open.to_string()),
+        ("max_file_descriptor_count".to_owned(), most.to_owned()),
+    ]
+}

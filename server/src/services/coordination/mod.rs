@@ -1,0 +1,180 @@
+//! The coordination service: ZooKeeper's protocol, over shards under Mason or over one replicated state machine.
+
+mod advertise;
+mod arrangement;
+mod commands;
+mod facts;
+mod keys;
+mod nodes;
+mod port;
+mod sessions;
+mod settings;
+mod status;
+mod subject;
+
+pub use settings::Coordination;
+pub use status::CoordinationStatus;
+
+use super::records;
+use super::{Engine, Listed, Port, Probe, Service, ServiceStatus, Started, Starting, client_limits, slots};
+use crate::admin::Admin;
+use crate::cluster::ClusterFile;
+use crate::cluster::agreement::FOR_LIFE;
+use crate::family::{CoordinationMember, Node, Request, Response};
+use crate::host::StartError;
+use ::coordination::gateway::HostCall;
+use advertise::Advertised;
+use axum::Router;
+use axum::routing::get;
+use facts::Ports;
+use kernel::{Encode as _, HostId, NodeId, Place};
+use mason::Deployment;
+use port::ZooKeeper;
+use runtime::{Agreement, ClientLimits, FrontEndConfig, HostView};
+use std::sync::Arc;
+
+const ENGINES: &[Engine] = &[Engine::Mason, Engine::Paxos];
+
+/// The service's line of the list. Its users speak ZooKeeper's protocol, not the native one.
+pub const LISTED: Listed = Listed {
+    name: "coordination",
+    engines: ENGINES,
+    keys: keys::KEYS,
+    slots: &[slots::COORDINATION],
+    receivers: &[],
+    off: "call of the coordination service, which is off",
+    read: settings::read,
+    routes,
+    reads: None,
+    owner: |place| records::mason_owner(LISTED.name, slots::COORDINATION, 0, place),
+};
+
+const PORT: &str = "listen.zookeeper";
+const SECURE_PORT: &str = "listen.zookeeper_secure";
+/// Its clients are many, and their answers large.
+const PARTS: usize = 2;
+
+/// Bytes before a request that say how long it is.
+const LENGTH_BYTES: usize = 4;
+
+fn routes() -> Router<Arc<Admin>> {
+    Router::new()
+        .route("/commands", get(commands::list))
+        .route("/commands/{name}", get(commands::command))
+        .route("/v1/zookeeper/sessions", get(sessions::list))
+        .route("/v1/zookeeper/proxies", get(arrangement::proxies).put(arrangement::change_proxies))
+        .route("/v1/zookeeper/shards", get(arrangement::shards).put(arrangement::change_shards))
+}
+
+/// The role of the service that a node is, if it is one.
+fn member_of(node: &Node) -> Option<&CoordinationMember> {
+    let Node::Coordination(embedded) = node else { return None };
+    Some(embedded.node())
+}
+
+fn gateway_of(host: &str) -> NodeId {
+    Deployment::gateway(HostId::named(host))
+}
+
+impl Coordination {
+    fn port(&self) -> Port {
+        Port { key: PORT, address: self.listen.clone(), parts: PARTS }
+    }
+}
+
+impl Service for Coordination {
+    fn listed(&self) -> &'static Listed {
+        &LISTED
+    }
+
+    fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    fn agree(&self, agreement: &mut Agreement) {
+        agreement.add("coordination.engine", self.engine.name(), FOR_LIFE);
+        agreement.add("coordination.shards", &self.shards.to_string(), FOR_LIFE);
+        agreement.add("coordination.spread_levels", &self.spread_levels.to_string(), FOR_LIFE);
+        agreement.add("coordination.proxies", &self.proxies.to_string(), FOR_LIFE);
+        agreement.add("coordination.sessions_max", &self.sessions_max.to_string(), !FOR_LIFE);
+        // So few bits tell that secrets differ, and not what they are.
+        let bits = parts::digest(self.secret.as_bytes()) as u16;
+        agreement.add("coordination.secret", &format!("({bits:04x})"), !FOR_LIFE);
+    }
+
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, Node)> {
+        nodes::nodes(file, self, host, joins)
+    }
+
+    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Place> {
+        super::mason::proxies(&nodes::deployment(file, self), host)
+    }
+
+    fn ports(&self) -> Vec<Port> {
+        let secure = self.listen_secure.clone();
+        // Both ports are one front end.
+        let secure = secure.map(|address| Port { key: SECURE_PORT, address, parts: 0 });
+        [self.port()].into_iter().chain(secure).collect()
+    }
+
+    fn own_connections_max(&self) -> Option<(&'static str, usize)> {
+        self.connections_max.map(|max| ("coordination.connections_max", max))
+    }
+
+    fn start(&self, at: &mut Starting<'_>) -> Result<Started, StartError> {
+        let (file, gateway, gate) = (at.file, gateway_of(at.host), at.gate.clone());
+        let request_bytes_max = self.request_bytes_max;
+        let share = file.share_of(&self.port());
+        let limits = ClientLimits {
+            connections_max: self.connections_max(&file.limits),
+            connections_per_address_max: self.connections_per_address_max(&file.limits),
+            ..client_limits(&file.limits, request_bytes_max + LENGTH_BYTES, share)
+        };
+        let listens = at.address_of(PORT);
+        let ports = Ports::of(listens, at.address_of(SECURE_PORT));
+        let tls = at.tls()?;
+        // With a port for TLS, the other one is without it.
+        let (listen, tls, secure) = match (at.sockets.remove(PORT), at.sockets.remove(SECURE_PORT)) {
+            (Some(plain), Some(secure)) => (Some(plain), None, tls.map(|tls| (secure, tls))),
+            (listen, secure) => (listen.or(secure), tls, None),
+        };
+        let front_end = listen.map(|listen| FrontEndConfig {
+            listen,
+            build: Box::new(move || Box::new(ZooKeeper { gateway, gate, request_bytes_max })),
+            limits,
+            tls,
+            secure,
+        });
+        let advertised = listens.map(|at_| Advertised::new(at.host, at_, self.advertised.clone()));
+        let (file, host) = (file.clone(), at.host.to_owned());
+        Ok(Started {
+            front_ends: front_end.into_iter().collect(),
+            beside: vec![Box::new(move |handle| facts::watch(handle, file, host, ports, advertised))],
+        })
+    }
+
+    fn probe(&self, _file: &ClusterFile, host: &str) -> Probe {
+        Probe {
+            place: gateway_of(host).place(),
+            request: || {
+                let call = HostCall { operation: None, facts: None, probes: true };
+                Request::Service(call.encoded().into())
+            },
+            accepts: |answer| matches!(answer, Response::Service(body) if *body == ::coordination::Gateway::READY),
+        }
+    }
+
+    fn status(&self, _file: &ClusterFile, view: &HostView<'_, Node>) -> Box<dyn ServiceStatus> {
+        Box::new(CoordinationStatus::of(view.nodes().filter_map(|(_, node)| member_of(node))))
+    }
+
+    fn banner(&self, _file: &ClusterFile) -> Vec<(&'static str, String)> {
+        let engine = match self.is_sharded() {
+            true => format!("mason, {} shards, {} proxies", self.shards, self.proxies),
+            false => "paxos, one replicated state machine".to_owned(),
+        };
+        let plain = ("zookeeper", format!("{}   ({engine})", self.listen));
+        let secure = self.listen_secure.iter().map(|address| ("", format!("{address}   (TLS)")));
+        [plain].into_iter().chain(secure).collect()
+    }
+}

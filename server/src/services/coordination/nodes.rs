@@ -1,0 +1,101 @@
+//! The coordination service's roles on one host.
+
+use super::Coordination;
+use crate::cluster::ClusterFile;
+use crate::family::{CoordinationMember, Node};
+use crate::services::mason as over_mason;
+use coordination::{Consistency, Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
+use kernel::{HostId, Place};
+use mason::proxy::SpacesOf;
+use mason::{Deployment, HostParts, Stub as _};
+use std::sync::Arc;
+
+/// Every host has roles for so many proxies, or for as many as the cluster began with: those that are not in use keep an idle log.
+const ROOM_FOR_PROXIES: u16 = 8;
+/// The same of shards: those that are not in use have nothing.
+const ROOM_FOR_SHARDS: u16 = 16;
+
+/// A shard's server writes a snapshot when it has executed this many bytes of operations, or half of what its last one held. Until
+/// then every host keeps them in memory, and executes them again after a restart.
+const SNAPSHOT_EVERY_BYTES: u64 = 4 << 20;
+const SNAPSHOTS_PER_SIZE: u64 = 2;
+
+/// Which role of which host is where.
+pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment {
+    let hosts = over_mason::hosts(file);
+    let sequencers = if coordination.is_sharded() { hosts.len() } else { 0 };
+    let (proxies, shards) = (coordination.proxies, coordination.shards);
+    let room = if coordination.is_sharded() {
+        (proxies.max(ROOM_FOR_PROXIES), shards.max(ROOM_FOR_SHARDS))
+    } else {
+        (proxies, shards)
+    };
+    let parameters = mason::Parameters {
+        snapshot_every_bytes: SNAPSHOT_EVERY_BYTES,
+        snapshots_per_size: SNAPSHOTS_PER_SIZE,
+        ..mason::Parameters::default()
+    };
+    Deployment::new(hosts, proxies, shards, sequencers, parameters, file.parameters.clone())
+        .with_room_for(room.0, room.1)
+}
+
+/// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
+pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins: bool) -> Vec<(Place, Node)> {
+    let host = HostId::named(name);
+    let deployment = deployment(file, coordination);
+    let placement = Placement::new(coordination.shards).spreading(coordination.spread_levels);
+    let sessions = SessionSettings {
+        sessions_max: coordination.sessions_max.div_ceil(usize::from(coordination.proxies)),
+        ..SessionSettings::new(placement, key_of(&coordination.secret))
+    };
+    let routes = Routes { proxies: deployment.proxies_of(host), shards: deployment.servers_of(host) };
+    let timeouts = coordination.session_timeouts;
+    let milliseconds = |time: std::time::Duration| i32::try_from(time.as_millis()).unwrap_or(i32::MAX);
+    let settings = Settings {
+        layout: deployment.topology().layout.clone(),
+        consistency: if coordination.sequential_reads {
+            Consistency::Sequential
+        } else {
+            Consistency::Linearizable
+        },
+        session_timeouts: (milliseconds(timeouts.0), milliseconds(timeouts.1)),
+        frame_bytes_max: coordination.request_bytes_max,
+        node_bytes_max: coordination.node_bytes_max,
+        ttl_allowed: coordination.ttl_nodes,
+        enforce_quota: coordination.enforce_quota,
+        outstanding_max: coordination.outstanding_max,
+        watches_max: coordination.watches_max,
+        reap_every: coordination.reap_every,
+        super_digest: coordination.super_digest.clone(),
+        words: coordination.words.as_deref().map_or_else(Settings::words_that_read, Settings::words_of),
+        mode: if file.hosts.len() == 1 { "standalone".to_owned() } else { "follower".to_owned() },
+        connections_max: file.limits.connections_max.max(coordination.connections_max(&file.limits)),
+        connections_per_address_max: coordination.connections_per_address_max(&file.limits),
+        replies: parts::ReplyBounds {
+            bytes_max: file.share_of(&coordination.port()).promised_bytes_max(),
+            ..parts::ReplyBounds::default()
+        },
+        ..Settings::new(routes, placement)
+    };
+    let stub = sessions.clone();
+    let counting = Sessions::new(mason::Group(0), sessions);
+    let spaces_of: SpacesOf = Arc::new(move |body, spread| counting.spaces(body, spread));
+    let parts = HostParts {
+        stub: &|group| Sessions::new(group, stub.clone()),
+        shard: &|space| Znodes::new(space, placement, u64::from(std::process::id())),
+        gateway: Gateway::new(settings),
+    };
+    let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };
+    let nodes: Vec<(Place, CoordinationMember)> = deployment.build(host, &spaces_of, parts);
+    nodes.into_iter().map(|(place, member)| (place, member.into())).collect()
+}
+
+/// A key of 32 bytes from any text.
+fn key_of(secret: &str) -> [u8; 32] {
+    let mut key = [0; 32];
+    for (index, part) in key.chunks_mut(8).enumerate() {
+        let salted = [secret.as_bytes(), &[index as u8]].concat();
+        part.copy_from_slice(&parts::digest(&salted).to_le_bytes());
+    }
+    key
+}

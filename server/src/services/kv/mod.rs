@@ -1,0 +1,156 @@
+//! The key-value service: a store under the cluster's own log, which also decides who the members are.
+
+mod http;
+mod native;
+mod status;
+
+pub use status::KvStatus;
+
+use super::records::{self, Owner};
+use super::{Engine, LargeReads, Listed, NativeCalls, Probe, Service, ServiceStatus, slots};
+use crate::cluster::file::{FileError, Values};
+use crate::cluster::keys::{Key, Kind, OrNone, key};
+use crate::cluster::{ClusterFile, RoleName};
+use crate::family::{KvMember, Node, Request, Response};
+use ::kv::{Query, Store};
+use kernel::{HostId, NodeId, Place};
+use paxos::multipaxos::acceptor::Acceptor;
+use paxos::multipaxos::batcher::Batcher;
+use paxos::multipaxos::client::Client;
+use paxos::multipaxos::leader::Leader;
+use paxos::multipaxos::proxy_leader::ProxyLeader;
+use paxos::multipaxos::replica::Replica;
+use paxos::multipaxos::unbatcher::Unbatcher;
+use paxos::{Call, Configurations, Level, Member, Outcome};
+use runtime::{Agreement, HostView};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// The client role that serves a host's HTTP API; the roles of the log come before.
+pub const GATEWAY: Place = Place(7);
+
+const ENGINES: &[Engine] = &[Engine::Paxos];
+/// Reads of values whose answers are not sent.
+const READS_MAX: usize = 64;
+
+/// The service's line of the list.
+pub const LISTED: Listed = Listed {
+    name: "kv",
+    engines: ENGINES,
+    keys: KEYS,
+    slots: &[slots::KV],
+    receivers: native::RECEIVERS,
+    off: "call of the key-value service, which is off",
+    read,
+    routes: http::routes,
+    reads: Some(LargeReads { max: READS_MAX, includes: |path| path.starts_with("/v1/kv") }),
+    owner,
+};
+
+const KEYS: &[Key] = &[key(
+    "kv.engine",
+    Kind::Engine(ENGINES, OrNone::Always),
+    "paxos",
+    "what orders the key-value service's commands",
+    "all hosts must agree",
+)];
+
+/// The key-value service; it is always on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct KeyValue;
+
+fn read(_values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
+    Ok(Some(Arc::new(KeyValue)))
+}
+
+fn owner(place: Place) -> Option<Owner> {
+    if place == GATEWAY {
+        return Some(Owner::new("kv gateway", records::none));
+    }
+    records::paxos_owner(LISTED.name, place)
+}
+
+/// The role of the key-value store that a node is, if it is one.
+pub fn member_of(node: &Node) -> Option<&KvMember> {
+    let Node::Kv(embedded) = node else { return None };
+    Some(embedded.node())
+}
+
+impl Service for KeyValue {
+    fn listed(&self) -> &'static Listed {
+        &LISTED
+    }
+
+    fn engine(&self) -> Engine {
+        Engine::Paxos
+    }
+
+    fn agree(&self, _agreement: &mut Agreement) {}
+
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, Node)> {
+        members(file, host, joins).into_iter().map(|(place, member)| (place, member.into())).collect()
+    }
+
+    fn native(&self, _file: &ClusterFile, host: &str) -> Option<Box<dyn NativeCalls>> {
+        Some(Box::new(native::Calls { batcher: RoleName::Batcher.on(host) }))
+    }
+
+    fn probe(&self, _file: &ClusterFile, _host: &str) -> Probe {
+        Probe {
+            place: GATEWAY,
+            request: || {
+                let mut query = Vec::new();
+                Query::Get { key: b"" }.encode(&mut query);
+                Request::Kv(Call::Read { query: query.into(), level: Level::Linearizable })
+            },
+            accepts: |answer| matches!(answer, Response::Kv(Outcome::Done(_))),
+        }
+    }
+
+    fn status(&self, _file: &ClusterFile, view: &HostView<'_, Node>) -> Box<dyn ServiceStatus> {
+        Box::new(KvStatus::of(view.nodes().filter_map(|(_, node)| member_of(node))))
+    }
+}
+
+/// The roles of the key-value store placed on a host; all of them on one that joins.
+fn members(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, KvMember)> {
+    let host = HostId::named(name);
+    let first = file.placement.configuration();
+    let known = if joins {
+        Configurations::unconfirmed(first.clone())
+    } else {
+        Configurations::starting_with(first.clone())
+    };
+    let parameters = || file.parameters.clone();
+    let at = |role: RoleName| Place(role as u32);
+    let mut nodes: Vec<(Place, KvMember)> = Vec::new();
+    let mut plays = |placed: &[NodeId], role: RoleName, build: &dyn Fn() -> KvMember| {
+        if joins || placed.iter().any(|node| node.host() == host) {
+            nodes.push((at(role), build()));
+        }
+    };
+    let replica = (joins || first.has_replica_on(host)).then(|| RoleName::Replica.on(name));
+    let acceptors: Vec<NodeId> = first.acceptors.nodes().collect();
+    let batcher = || Member::Batcher(Batcher::new(parameters(), known.clone(), RoleName::Unbatcher.on(name)));
+    plays(&first.batchers, RoleName::Batcher, &batcher);
+    plays(&first.unbatchers, RoleName::Unbatcher, &|| Member::Unbatcher(Unbatcher));
+    plays(&first.leaders, RoleName::Leader, &|| Member::Leader(Leader::new(parameters(), known.clone())));
+    let proxy = || Member::ProxyLeader(ProxyLeader::new(parameters(), known.clone()));
+    plays(&first.proxy_leaders, RoleName::ProxyLeader, &proxy);
+    let new_acceptor = if joins { Acceptor::joining } else { Acceptor::new };
+    plays(&acceptors, RoleName::Acceptor, &|| {
+        Member::Acceptor(new_acceptor(parameters(), known.clone(), replica))
+    });
+    let new_replica = if joins { Replica::joining } else { Replica::new };
+    let store = || Store::new(std::process::id().into());
+    plays(&first.replicas, RoleName::Replica, &|| {
+        Member::Replica(new_replica(parameters(), known.clone(), store()))
+    });
+    let near = if first.batchers.iter().any(|batcher| batcher.host() == host) || joins {
+        vec![RoleName::Batcher.on(name)]
+    } else {
+        first.batchers.clone()
+    };
+    nodes.push((GATEWAY, Member::Client(Client::new(near, Duration::from_millis(500)))));
+    nodes
+}

@@ -1,0 +1,202 @@
+//! The shared log: named logs over Mason, over one replicated state machine, or one log over CORFU'; and Kafka's protocol over them.
+
+pub mod archive;
+mod corfu;
+mod http;
+mod kafka;
+mod keys;
+mod native;
+mod nodes;
+mod settings;
+mod status;
+mod tail;
+
+pub use settings::{ArchivePlace, SharedLog};
+pub use status::LogStatus;
+
+use super::records::{self, Owner};
+use super::{
+    CannotJoin, Engine, LargeReads, Listed, NativeCalls, Port, Probe, Service, ServiceStatus, Started,
+    Starting, slots,
+};
+use crate::admin::Admin;
+use crate::cluster::ClusterFile;
+use crate::cluster::agreement::FOR_LIFE;
+use crate::family::{Node, Request, Response};
+use crate::host::StartError;
+use ::kafka::node_of;
+use axum::routing::{get, post};
+use axum::{Extension, Router};
+use kafka::{Directory, Kafka};
+use kernel::{Decode as _, Encode as _, HostId, NodeId, Place};
+use runtime::blobs::{Archive, ArchiveError};
+use runtime::{Agreement, FrontEndConfig, HostView};
+use shared_log::native::{TO_CLIENT, TO_HOST};
+use shared_log::{Answer, List};
+use std::sync::Arc;
+
+const ENGINES: &[Engine] = &[Engine::Mason, Engine::Paxos, Engine::Corfu];
+/// Reads of logs whose answers are not sent. Those who follow a log have places of their own.
+const READS_MAX: usize = 128;
+
+/// The service's line of the list.
+pub const LISTED: Listed = Listed {
+    name: "log",
+    engines: ENGINES,
+    keys: keys::KEYS,
+    slots: &[slots::LOG, slots::LOG_OVER_CORFU],
+    receivers: &[TO_HOST, TO_CLIENT],
+    off: "call of the log, which is off",
+    read: settings::read,
+    routes,
+    reads: Some(LargeReads {
+        max: READS_MAX,
+        includes: |path| path.starts_with("/v1/log/") && !path.ends_with("/tail"),
+    }),
+    owner,
+};
+
+const KAFKA_PORT: &str = "listen.kafka";
+/// Bytes before a request of Kafka's that say how long it is.
+const LENGTH_BYTES: usize = 4;
+
+fn routes() -> Router<Arc<Admin>> {
+    Router::new()
+        .route("/v1/log/{name}", get(http::read).put(http::create))
+        .route("/v1/log/{name}/append", post(http::append))
+        .route("/v1/log/{name}/tail", get(tail::tail))
+        .layer(Extension(tail::Readers::default()))
+}
+
+fn owner(place: Place) -> Option<Owner> {
+    let over_mason = records::mason_owner(LISTED.name, slots::LOG, slots::LOG.first, place);
+    over_mason.or_else(|| corfu::owner(place))
+}
+
+impl SharedLog {
+    /// The gateway of a host.
+    fn gateway(&self, file: &ClusterFile, host: &str) -> NodeId {
+        match self.engine {
+            Engine::Mason | Engine::Paxos => nodes::deployment(file, self).gateway_of(HostId::named(host)),
+            Engine::Corfu => corfu::gateway(host),
+        }
+    }
+
+    fn kafka_port(&self) -> Option<Port> {
+        let kafka = self.kafka.as_ref()?;
+        Some(Port { key: KAFKA_PORT, address: kafka.listen.clone(), parts: 1 })
+    }
+}
+
+impl Service for SharedLog {
+    fn listed(&self) -> &'static Listed {
+        &LISTED
+    }
+
+    fn engine(&self) -> Engine {
+        self.engine
+    }
+
+    fn agree(&self, agreement: &mut Agreement) {
+        agreement.add("log.engine", self.engine.name(), FOR_LIFE);
+        agreement.add("log.spaces", &self.spaces.to_string(), FOR_LIFE);
+        agreement.add("log.proxies", &self.proxies.to_string(), FOR_LIFE);
+        let archive = self.archive.as_ref().map_or_else(String::new, ToString::to_string);
+        agreement.add("log.archive", &archive, !FOR_LIFE);
+    }
+
+    fn admits_joining(&self) -> Result<(), CannotJoin> {
+        match self.engine {
+            Engine::Mason | Engine::Paxos => Ok(()),
+            Engine::Corfu => Err(corfu::CANNOT_JOIN),
+        }
+    }
+
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, Node)> {
+        match self.engine {
+            Engine::Mason | Engine::Paxos => nodes::nodes(file, self, host, joins),
+            Engine::Corfu => corfu::nodes(file, self, host),
+        }
+    }
+
+    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Place> {
+        match self.engine {
+            Engine::Mason | Engine::Paxos => super::mason::proxies(&nodes::deployment(file, self), host),
+            Engine::Corfu => Vec::new(),
+        }
+    }
+
+    fn ports(&self) -> Vec<Port> {
+        self.kafka_port().into_iter().collect()
+    }
+
+    fn start(&self, at: &mut Starting<'_>) -> Result<Started, StartError> {
+        let (Some(kafka), Some(port)) = (&self.kafka, self.kafka_port()) else {
+            return Ok(Started::default());
+        };
+        let Some(listen) = at.sockets.remove(KAFKA_PORT) else { return Ok(Started::default()) };
+        let (file, gate, gateway) = (at.file, at.gate.clone(), self.gateway(at.file, at.host));
+        let directory = Directory::new(file, self, at.host);
+        let settings = ::kafka::Settings {
+            creates_topics: kafka.creates_topics,
+            retain_bytes: kafka.retain_bytes,
+            node: node_of(HostId::named(at.host)),
+        };
+        let request_bytes_max = file.limits.request_bytes_max;
+        let clients = directory.clone();
+        let front_end = FrontEndConfig {
+            listen,
+            build: Box::new(move || {
+                let (shared, directory) = (kafka::shared(), clients);
+                Box::new(Kafka { gateway, directory, settings, shared, request_bytes_max, gate })
+            }),
+            limits: at.limits(request_bytes_max + LENGTH_BYTES, file.share_of(&port)),
+            tls: at.tls()?,
+            secure: None,
+        };
+        let (file, log, host) = (file.clone(), self.clone(), at.host.to_owned());
+        Ok(Started {
+            front_ends: vec![front_end],
+            beside: vec![Box::new(move |handle| kafka::watch(handle, file, log, host, &directory))],
+        })
+    }
+
+    fn archive(&self) -> Result<Option<Arc<dyn Archive>>, ArchiveError> {
+        let Some(place) = &self.archive else { return Ok(None) };
+        Ok(Some(Arc::new(archive::Waiting::open(place)?)))
+    }
+
+    fn native(&self, file: &ClusterFile, host: &str) -> Option<Box<dyn NativeCalls>> {
+        Some(Box::new(native::Calls { gateway: self.gateway(file, host) }))
+    }
+
+    fn probe(&self, file: &ClusterFile, host: &str) -> Probe {
+        Probe {
+            place: self.gateway(file, host).place(),
+            request: || {
+                let list = List { after: String::new(), limit: 1 };
+                Request::Service(shared_log::Request::List(list).encoded().into())
+            },
+            accepts: |answer| {
+                let Response::Service(body) = answer else { return false };
+                matches!(Answer::decoded(body), Ok(Answer::Logs(_)))
+            },
+        }
+    }
+
+    fn status(&self, file: &ClusterFile, view: &HostView<'_, Node>) -> Box<dyn ServiceStatus> {
+        let nodes = view.nodes().map(|(_, node)| node);
+        Box::new(LogStatus::of(self, file, nodes, view.metrics().archive.as_ref()))
+    }
+
+    fn banner(&self, file: &ClusterFile) -> Vec<(&'static str, String)> {
+        let engine = match self.engine {
+            Engine::Mason => format!("mason, {} spaces, {} proxies", self.spaces, self.proxies),
+            Engine::Paxos => "paxos, one replicated state machine".to_owned(),
+            Engine::Corfu => format!("corfu, {} chains", file.hosts.len()),
+        };
+        let archive = self.archive.iter().map(|archive| ("archive", archive.to_string()));
+        let kafka = self.kafka.iter().map(|kafka| ("kafka", kafka.listen.clone()));
+        [("log", engine)].into_iter().chain(archive).chain(kafka).collect()
+    }
+}

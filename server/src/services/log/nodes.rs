@@ -1,0 +1,46 @@
+//! The shared log's roles on one host over Mason, or over one replicated state machine.
+
+use super::SharedLog;
+use crate::cluster::ClusterFile;
+use crate::family::{LogMember, Node};
+use crate::services::{Engine, mason as over_mason, slots};
+use kernel::{HostId, Place};
+use mason::proxy::SpacesOf;
+use mason::{Deployment, HostParts, Stub as _};
+use shared_log::{Archiving, Bounds, Gateway, Names, Routes};
+use std::sync::Arc;
+
+/// Which role of which host is where.
+pub fn deployment(file: &ClusterFile, logs: &SharedLog) -> Deployment {
+    let hosts = over_mason::hosts(file);
+    let sequencers = if logs.engine == Engine::Mason { hosts.len() } else { 0 };
+    let (parameters, log) = (mason::Parameters::default(), file.parameters.clone());
+    let first = slots::LOG.first;
+    Deployment::beginning_at(first, hosts, logs.proxies, logs.spaces, sequencers, parameters, log)
+}
+
+/// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
+pub fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str, joins: bool) -> Vec<(Place, Node)> {
+    let host = HostId::named(name);
+    let deployment = deployment(file, logs);
+    let stub = Names { spaces: logs.spaces };
+    let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
+    let (proxies, shards) = (deployment.proxies_of(host), deployment.servers_of(host));
+    let parts = HostParts {
+        stub: &|_| stub,
+        shard: &|space| {
+            let state = shared_log::Logs::new(space, logs.spaces, Bounds::within(logs.memory_bytes));
+            match logs.archive {
+                Some(_) => state.with_archive(Archiving {
+                    cluster: file.cluster.clone(),
+                    backlog_bytes_max: logs.archive_backlog_bytes,
+                }),
+                None => state,
+            }
+        },
+        gateway: Gateway::new(Routes { proxies, shards, capacity: logs.space_bytes }),
+    };
+    let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };
+    let nodes: Vec<(Place, LogMember)> = deployment.build(host, &spaces_of, parts);
+    nodes.into_iter().map(|(place, member)| (place, member.into())).collect()
+}

@@ -1,0 +1,234 @@
+//! What a host knows of the shared log.
+
+use super::SharedLog;
+use super::corfu::ProjectionStatus;
+use super::settings::ArchivePlace;
+use crate::admin::metrics::Page;
+use crate::cluster::ClusterFile;
+use crate::family::{LogMember, Node};
+use crate::services::ServiceStatus;
+use crate::services::mason::Groups;
+use crate::services::status::json;
+use ::corfu;
+use mason::shard::ShardServer;
+use runtime::ArchiveCounts;
+use serde::Serialize;
+use serde_json::{Map, Value};
+use shared_log::StorageStat;
+use shared_log::corfu::GatewayNode;
+use std::collections::BTreeMap;
+
+/// What a host does for the shared log.
+#[derive(Clone, Debug, Serialize)]
+pub struct LogStatus {
+    /// What orders it.
+    pub engine: String,
+    /// Its groups and spaces; empty over CORFU'.
+    #[serde(flatten)]
+    pub groups: Groups,
+    /// Logs whose entries are here.
+    pub logs: usize,
+    /// Their entries, as far as they are left.
+    pub entries: u64,
+    /// What those cost, in bytes.
+    pub bytes: u64,
+    /// Where the entries of each space are; empty over CORFU'.
+    pub storage: BTreeMap<u16, Storage>,
+    /// Users' calls that wait for an answer here.
+    pub outstanding: usize,
+    /// Where trimmed segments go, if they are kept.
+    pub archive: Option<ArchiveStanding>,
+    /// What became of segments there.
+    #[serde(skip)]
+    archived: ArchiveCounts,
+    /// Who serves, over CORFU'.
+    pub projection: Option<ProjectionStatus>,
+}
+
+/// Where a space's entries are on this host.
+#[derive(Clone, Debug, Serialize)]
+pub struct Storage {
+    /// Segments that a snapshot names and that are fetched from other hosts.
+    pub missing: usize,
+    /// Segments on the disk.
+    pub segments: u64,
+    /// Bytes of their entries.
+    pub stored_bytes: u64,
+    /// Bytes of entries in memory, because they are not on the disk yet.
+    pub memory_bytes: u64,
+    /// Bytes in memory of what was read from the disk.
+    pub cached_bytes: u64,
+    /// Pages that reads found in memory.
+    pub page_hits: u64,
+    /// Pages that reads had read from the disk.
+    pub page_loads: u64,
+    /// Trimmed segments that wait for the archive.
+    pub waiting: u64,
+    /// Bytes of their entries.
+    pub waiting_bytes: u64,
+}
+
+impl Storage {
+    fn of(server: &ShardServer<shared_log::Logs>) -> Self {
+        let StorageStat {
+            segments,
+            stored_bytes,
+            memory_bytes,
+            cached_bytes,
+            hits,
+            loads,
+            waiting,
+            waiting_bytes,
+        } = server.service().storage();
+        Self {
+            missing: server.blobs_missing(),
+            segments,
+            stored_bytes,
+            memory_bytes,
+            cached_bytes,
+            page_hits: hits,
+            page_loads: loads,
+            waiting,
+            waiting_bytes,
+        }
+    }
+}
+
+/// The archive of trimmed segments, as far as this host has to do with it.
+#[derive(Clone, Debug, Serialize)]
+pub struct ArchiveStanding {
+    /// Where it is.
+    pub url: String,
+    /// Segments that this host has put there, since it started.
+    pub objects: u64,
+    /// Segments that wait here, of all spaces.
+    pub waiting: u64,
+    /// Bytes of their entries.
+    pub waiting_bytes: u64,
+    /// The most that may wait in the fullest space before its logs take no appends, in bytes.
+    pub waiting_bytes_max: u64,
+    /// A space's logs take no appends here.
+    pub refuses: bool,
+    /// Why the last attempt failed, if none has succeeded since.
+    pub error: Option<String>,
+}
+
+impl LogStatus {
+    /// Of a host's roles; `counts`: what became of its segments at the archive.
+    pub fn of<'a>(
+        log: &SharedLog,
+        file: &ClusterFile,
+        nodes: impl Iterator<Item = &'a Node>,
+        counts: Option<&ArchiveCounts>,
+    ) -> Self {
+        let mut status = Self {
+            engine: log.engine.to_string(),
+            groups: Groups::default(),
+            logs: 0,
+            entries: 0,
+            bytes: 0,
+            storage: BTreeMap::new(),
+            outstanding: 0,
+            archive: None,
+            archived: counts.cloned().unwrap_or_default(),
+            projection: None,
+        };
+        nodes.for_each(|node| status.add(node, file));
+        status.archive = log.archive.as_ref().map(|place| status.archive_at(log, place));
+        status
+    }
+
+    fn archive_at(&self, log: &SharedLog, place: &ArchivePlace) -> ArchiveStanding {
+        let most = log.archive_backlog_bytes;
+        ArchiveStanding {
+            url: place.to_string(),
+            objects: self.archived.objects,
+            waiting: self.storage.values().map(|space| space.waiting).sum(),
+            waiting_bytes: self.storage.values().map(|space| space.waiting_bytes).sum(),
+            waiting_bytes_max: most,
+            refuses: self.storage.values().any(|space| space.waiting_bytes > most),
+            error: self.archived.error.clone(),
+        }
+    }
+
+    /// Takes a role into account, if it is one of the log's.
+    fn add(&mut self, node: &Node, file: &ClusterFile) {
+        if let Node::Log(embedded) = node {
+            self.add_member(embedded.node());
+        } else if let Node::Corfu(embedded) = node {
+            self.add_corfu(embedded.node(), file);
+        } else if let Node::CorfuGateway(embedded) = node {
+            let GatewayNode::Gateway(gateway) = embedded.node();
+            self.outstanding = gateway.outstanding();
+        }
+    }
+
+    fn add_member(&mut self, member: &LogMember) {
+        self.groups.add(member);
+        match member {
+            mason::Member::Shard(server) => {
+                let ranges = server.service().logs().map(|(_, log)| log.range());
+                let (logs, entries) = ranges
+                    .fold((0, 0), |(logs, entries), (first, next)| (logs + 1, entries + (next - first)));
+                self.logs += logs;
+                self.entries += entries;
+                self.bytes += server.service().bytes();
+                self.storage.insert(server.space().0, Storage::of(server));
+            }
+            mason::Member::Gateway(gateway) => self.outstanding = gateway.outstanding() + gateway.reading(),
+            mason::Member::Sequencer(_) | mason::Member::Proxy(_) | mason::Member::Log(_) => {}
+        }
+    }
+
+    fn add_corfu(&mut self, member: &corfu::Member, file: &ClusterFile) {
+        match member {
+            corfu::Member::Storage(server) => {
+                self.logs = 1;
+                self.entries += server.len() as u64;
+                self.bytes += server.bytes();
+            }
+            corfu::Member::Auxiliary(auxiliary) => {
+                self.projection = Some(ProjectionStatus::of(auxiliary, file));
+            }
+            corfu::Member::Sequencer(_) | corfu::Member::Client(_) => {}
+        }
+    }
+
+    fn sum(&self, count: fn(&Storage) -> u64) -> u64 {
+        self.storage.values().map(count).sum()
+    }
+}
+
+impl ServiceStatus for LogStatus {
+    fn fields(&self) -> Map<String, Value> {
+        [("log".to_owned(), json(self))].into_iter().collect()
+    }
+
+    fn metrics(&self, page: &mut Page) {
+        let archived = &self.archived;
+        for (name, help, value) in [
+            ("archive_objects", "Segments that this host has archived", archived.objects),
+            ("archive_bytes", "Bytes of them", archived.bytes),
+            ("archive_failures", "Attempts to archive a segment that failed", archived.failures),
+            ("log_page_hits", "Pages of segments that reads found in memory", self.sum(|it| it.page_hits)),
+            ("log_page_loads", "Pages of segments that reads had read", self.sum(|it| it.page_loads)),
+        ] {
+            page.counter(name, help, value);
+        }
+        let failing = u64::from(archived.error.is_some());
+        for (name, help, value) in [
+            ("log_memory_bytes", "Bytes of entries not on the disk yet", self.sum(|it| it.memory_bytes)),
+            ("log_cached_bytes", "Bytes in memory of what was read", self.sum(|it| it.cached_bytes)),
+            (
+                "log_segments_unarchived",
+                "Trimmed segments that wait for the archive",
+                self.sum(|it| it.waiting),
+            ),
+            ("log_unarchived_bytes", "Bytes of them", self.sum(|it| it.waiting_bytes)),
+            ("archive_failing", "1 while the archive does not take them", failing),
+            ("log_segments_missing", "Segments to be fetched", self.sum(|it| it.missing as u64)),
+        ] {
+            page.gauge(name, help, value as f64);
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! What a service does at the native port: takes its calls in and counts its answers out.
+
+use crate::family::{Message, Ordinate};
+use crate::owed::Reads;
+use kernel::Bytes;
+use runtime::{CloseReason, SessionCx};
+
+/// A service's part of the native port of a host.
+pub trait NativeCalls: Send {
+    /// Hands on what a client says to this service: a message that begins with one of its receivers' tags. False if there is no room
+    /// for what it would be answered; it is tried again then.
+    fn take(
+        &self,
+        message: &Bytes,
+        reads: &mut Reads,
+        cx: &mut SessionCx<'_, Ordinate>,
+    ) -> Result<bool, CloseReason>;
+
+    /// Notes an answer, if it is one of this service's. Where there is no room for it, it becomes the word that the host is busy.
+    fn answered(&self, message: Message, _reads: &mut Reads) -> Message {
+        message
+    }
+}
+
+/// What an answer takes that has nothing of what is stored in it.
+pub const SMALL_ANSWER_BYTES: usize = 256;
+/// A client says what only hosts may say.
+pub const NOT_FOR_CLIENTS: CloseReason = CloseReason("message that clients may not send");
+/// A client says what nobody understands.
+pub const UNREADABLE: CloseReason = CloseReason("message that does not decode");

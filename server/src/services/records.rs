@@ -1,0 +1,214 @@
+//! Whose a slot is, and what its records say: for `ordinate inspect`.
+//!
+//! A service says which role is at each of its slots, and every engine how its roles' records read.
+
+use crate::cluster::RoleName;
+use crate::services::Slots;
+use kernel::{Bytes, Decode as _, DecodeError, Place};
+use mason::{LogRole, Number, Part, Post};
+use parts::{Incarnation, Slot, SnapshotRecord};
+use paxos::Value;
+use paxos::multipaxos::acceptor::AcceptorRecord;
+use paxos::multipaxos::leader::LeaderRecord;
+
+/// Puts a record into words.
+pub type Tell = fn(&Bytes) -> Result<Told, DecodeError>;
+
+/// The role at a slot.
+#[derive(Clone, Debug)]
+pub struct Owner {
+    /// Service and role, as in `log shard 3`.
+    pub name: String,
+    tell: Tell,
+}
+
+/// A record in words, and what it does to the snapshot that is being written.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Told {
+    /// One line.
+    pub line: String,
+    /// Part of a snapshot.
+    pub step: Step,
+}
+
+/// What a record does to a snapshot.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Step {
+    /// Nothing.
+    Apart,
+    /// Begins one of all below this slot or number.
+    Begin(u64),
+    /// Adds so many bytes.
+    Chunk(u64),
+    /// Completes it.
+    End,
+}
+
+impl Owner {
+    /// A role whose records read so.
+    pub fn new(name: impl Into<String>, tell: Tell) -> Self {
+        Self { name: name.into(), tell }
+    }
+
+    /// Of a slot that no role ever had.
+    pub fn unknown() -> Self {
+        Self::new("unknown", none)
+    }
+
+    /// Puts a record of this role into words.
+    pub fn tell(&self, record: &[u8]) -> Result<Told, DecodeError> {
+        (self.tell)(&Bytes::copy_from_slice(record))
+    }
+}
+
+/// The role of the cluster's own log at a slot; `service` is the one that it carries.
+pub fn paxos_owner(service: &str, place: Place) -> Option<Owner> {
+    let role = RoleName::ALL.into_iter().find(|role| *role as u32 == place.0)?;
+    let tell: Tell = match role {
+        RoleName::Leader => leader,
+        RoleName::Acceptor => acceptor,
+        RoleName::Replica => replica,
+        RoleName::Batcher | RoleName::ProxyLeader | RoleName::Unbatcher => none,
+    };
+    Some(Owner::new(format!("{service} {}", role.name().trim_start_matches("paxos.")), tell))
+}
+
+/// The role of a service over Mason at one of its slots, which are numbered from `first`.
+pub fn mason_owner(service: &str, slots: Slots, first: u32, place: Place) -> Option<Owner> {
+    let post = Post::at(place.0.checked_sub(first)?).filter(|_| slots.contains(place))?;
+    let (role, tell): (String, Tell) = match post {
+        Post::Sequencer => ("sequencer".to_owned(), none),
+        Post::Gateway => ("gateway".to_owned(), gateway),
+        Post::Shard(space) => (format!("shard {}", space.0), shard),
+        Post::Part(group, part) => {
+            let (name, tell): (_, Tell) = match part {
+                Part::Log(LogRole::Leader) => ("leader", leader),
+                Part::Log(LogRole::ProxyLeader) => ("proxy_leader", none),
+                Part::Log(LogRole::Acceptor) => ("acceptor", acceptor),
+                Part::Log(LogRole::Replica) => ("replica", replica),
+                Part::Log(LogRole::Batcher) => ("batcher", none),
+                Part::Log(LogRole::Unbatcher) => ("unbatcher", none),
+                Part::Proxy => ("proxy", none),
+            };
+            (format!("group {} {name}", group.0), tell)
+        }
+    };
+    Some(Owner::new(format!("{service} {role}"), tell))
+}
+
+/// Of a role that writes none.
+pub fn none(_record: &Bytes) -> Result<Told, DecodeError> {
+    Err(DecodeError::Invalid("record of a role that writes none"))
+}
+
+/// A record that is no part of a snapshot.
+pub fn apart(line: String) -> Told {
+    Told { line, step: Step::Apart }
+}
+
+fn leader(record: &Bytes) -> Result<Told, DecodeError> {
+    Ok(apart(format!("leads in round {}", LeaderRecord::decoded(record)?.round)))
+}
+
+fn replica(record: &Bytes) -> Result<Told, DecodeError> {
+    snapshot::<Slot>(record, "slot", |slot| slot.0)
+}
+
+fn shard(record: &Bytes) -> Result<Told, DecodeError> {
+    snapshot::<Number>(record, "number", |number| number.0)
+}
+
+/// A record of a snapshot of everything below a position, which is a `what`.
+fn snapshot<P: kernel::Encode + kernel::Decode>(
+    record: &Bytes,
+    what: &str,
+    number: fn(P) -> u64,
+) -> Result<Told, DecodeError> {
+    Ok(match SnapshotRecord::<P>::decoded(record)? {
+        SnapshotRecord::Begin { below } => begin(what, number(below)),
+        SnapshotRecord::Chunk { bytes } => chunk(bytes.len()),
+        SnapshotRecord::End => end(),
+    })
+}
+
+fn gateway(record: &Bytes) -> Result<Told, DecodeError> {
+    Ok(apart(format!("begins incarnation {}", Incarnation::decoded(record)?.number)))
+}
+
+fn begin(what: &str, below: u64) -> Told {
+    Told { line: format!("begins a snapshot below {what} {below}"), step: Step::Begin(below) }
+}
+
+fn chunk(bytes: usize) -> Told {
+    Told { line: format!("chunk of {bytes} bytes"), step: Step::Chunk(bytes as u64) }
+}
+
+fn end() -> Told {
+    Told { line: "ends the snapshot".to_owned(), step: Step::End }
+}
+
+fn acceptor(record: &Bytes) -> Result<Told, DecodeError> {
+    Ok(apart(vote_in_words(AcceptorRecord::decoded(record)?)))
+}
+
+fn vote_in_words(record: AcceptorRecord) -> String {
+    match record {
+        AcceptorRecord::Blank { incarnation } => format!("blank, incarnation {incarnation:x}"),
+        AcceptorRecord::Active { members } => format!("active, born with {} acceptors", members.len()),
+        AcceptorRecord::Promise { ballot } => format!("promise {ballot:?}"),
+        AcceptorRecord::Vote { ballot, slot, value } => {
+            let value = match value {
+                Value::Noop => "nothing".to_owned(),
+                Value::Batch(payload) => format!("batch of {} bytes", payload.bytes().len()),
+                Value::Entry(payload) => format!("entry of {} bytes", payload.bytes().len()),
+                Value::Configure(configuration) => format!("membership version {}", configuration.version),
+            };
+            format!("vote {ballot:?} slot {slot} {value}")
+        }
+        AcceptorRecord::Sealed { version } => format!("sealed below membership version {version}"),
+        AcceptorRecord::Executed { from, below } => {
+            format!("slots {from} to {below} are chosen as voted for")
+        }
+        AcceptorRecord::Summary(it) => format!(
+            "summary: promised {:?}, voted through {}, truncated below {}, sealed below {}{}",
+            it.promised,
+            it.voted_through,
+            it.truncated_below,
+            it.sealed,
+            if it.active { "" } else { ", not active" }
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::services::owner_of;
+    use kernel::Encode as _;
+    use mason::PLACES_PER_DEPLOYMENT;
+
+    // A place named after another role would have its records read as what they are not.
+    #[test]
+    fn places_have_the_names_of_their_roles() {
+        let name = |place| owner_of(Place(place)).name;
+        assert_eq!(name(4), "kv acceptor");
+        assert_eq!(name(0x202), "coordination shard 2");
+        assert_eq!(name(PLACES_PER_DEPLOYMENT + 0x100), "sequence sequencer");
+        assert_eq!(name(2 * PLACES_PER_DEPLOYMENT + 0x1013), "log group 1 acceptor");
+        assert_eq!(name(2 * PLACES_PER_DEPLOYMENT + 0x1018), "unknown");
+        assert_eq!(name(u32::MAX), "unknown");
+    }
+
+    // A record that is not its role's must be refused, never shown as something else.
+    #[test]
+    fn records_are_told_by_their_role() {
+        let begin = SnapshotRecord::Begin { below: Number(7) }.encoded();
+        let told = owner_of(Place(0x200)).tell(&begin).expect("a shard's record");
+        assert_eq!(told, Told { line: "begins a snapshot below number 7".to_owned(), step: Step::Begin(7) });
+        let sealed = AcceptorRecord::Sealed { version: 3 }.encoded();
+        let told = owner_of(Place(4)).tell(&sealed).expect("an acceptor's record");
+        assert_eq!(told.line, "sealed below membership version 3");
+        assert!(owner_of(Place(4)).tell(&[99]).is_err());
+        assert!(owner_of(Place(1)).tell(&sealed).is_err());
+    }
+}

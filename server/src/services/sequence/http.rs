@@ -1,0 +1,109 @@
+//! The sequence over HTTP: `POST /v1/sequence/next` with `{"spaces": ["a", "b"], "count": 2, "label": "..."}`.
+
+use super::{Sequence, nodes};
+use crate::admin::Admin;
+use crate::family;
+use ::sequence::{Ask, DISK_FULL, LABEL_BYTES_MAX, UNKNOWN};
+use axum::body::Bytes;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use axum::routing::post;
+use axum::{Json, Router};
+use kernel::{Decode as _, Encode as _};
+use mason::{Order, Space};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a request waits for all of its numbers.
+const ANSWER_WITHIN: Duration = Duration::from_secs(10);
+/// Places of one request at most.
+const COUNT_MAX: u32 = 1000;
+
+/// The routes.
+pub(super) fn routes() -> Router<Arc<Admin>> {
+    Router::new().route("/v1/sequence/next", post(next))
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Next {
+    spaces: Vec<String>,
+    #[serde(default = "one")]
+    count: u32,
+    #[serde(default)]
+    label: String,
+}
+
+fn one() -> u32 {
+    1
+}
+
+/// Answers `{"places": [{"stamp": 7, "numbers": {"a": 1, "b": 4}}, ...]}`. After a 504 some places may have been given.
+pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
+    let Some(sequence) = admin.file.service::<Sequence>() else {
+        return error(StatusCode::NOT_FOUND, "there is no sequence service: sequence.spaces names none");
+    };
+    let next: Next = match serde_json::from_slice(&body) {
+        Ok(next) => next,
+        Err(why) => {
+            return error(StatusCode::BAD_REQUEST, &format!("the body is no request for numbers: {why}"));
+        }
+    };
+    let mut numbered = Vec::new();
+    for name in &next.spaces {
+        let Some(at) = sequence.spaces.iter().position(|known| known == name) else {
+            let what = format!("no space {name}; there are: {}", sequence.spaces.join(", "));
+            return error(StatusCode::BAD_REQUEST, &what);
+        };
+        numbered.push(Space(at as u16));
+    }
+    if numbered.is_empty() || !(1..=COUNT_MAX).contains(&next.count) || next.label.len() > LABEL_BYTES_MAX {
+        let what = format!(
+            "wanted: spaces, a count of 1 to {COUNT_MAX}, a label of at most {LABEL_BYTES_MAX} bytes"
+        );
+        return error(StatusCode::BAD_REQUEST, &what);
+    }
+    let ask = Ask { spaces: numbered.clone(), label: next.label.into_bytes().into() }.encoded();
+    let gateway = nodes::gateway(&admin.file, sequence, &admin.host).place();
+    // All are under way at once, so that they share batches.
+    let calls: Vec<_> = (0..next.count)
+        .map(|_| admin.handle.request(gateway, family::Request::Service(ask.clone().into())))
+        .collect();
+    let all = async {
+        let mut places = Vec::with_capacity(calls.len());
+        for call in calls {
+            let answer = call.await.ok();
+            if matches!(&answer, Some(family::Response::Service(body)) if *body == DISK_FULL) {
+                return Err(true);
+            }
+            places.push(place_of(answer, &numbered, &next.spaces).ok_or(false)?);
+        }
+        Ok(places)
+    };
+    match tokio::time::timeout(ANSWER_WITHIN, all).await {
+        Ok(Ok(places)) => Json(json!({ "places": places })).into_response(),
+        Ok(Err(true)) if next.count == 1 => {
+            error(StatusCode::INSUFFICIENT_STORAGE, "the disk is full: nothing was done")
+        }
+        Ok(Err(_)) | Err(_) => error(
+            StatusCode::GATEWAY_TIMEOUT,
+            "not all were answered in time; some numbers may have been assigned",
+        ),
+    }
+}
+
+fn place_of(answer: Option<family::Response>, spaces: &[Space], names: &[String]) -> Option<Value> {
+    let Some(family::Response::Service(body)) = answer else { return None };
+    let order = Some(body).filter(|body| *body != UNKNOWN).and_then(|body| Order::decoded(&body).ok())?;
+    let numbers =
+        spaces.iter().zip(names).map(|(&space, name)| Some((name.clone(), json!(order.number_in(space)?.0))));
+    let numbers: Map<String, Value> = numbers.collect::<Option<_>>()?;
+    Some(json!({ "stamp": order.stamp.0, "numbers": numbers }))
+}
+
+fn error(status: StatusCode, what: &str) -> Response {
+    (status, Json(json!({ "error": what }))).into_response()
+}

@@ -1,0 +1,152 @@
+//! The sequence: named spaces in a deployment of Mason of their own.
+
+mod http;
+mod nodes;
+mod status;
+
+pub use status::SequenceStatus;
+
+use super::records::{self, Owner};
+use super::status::ServiceStatus;
+use super::{Engine, Listed, NativeCalls, Probe, Service, slots};
+use crate::cluster::ClusterFile;
+use crate::cluster::agreement::FOR_LIFE;
+use crate::cluster::file::{FileError, Values, names_of};
+use crate::cluster::keys::{Key, Kind, key};
+use crate::family::{Message, Node, Ordinate, Request, Response, SequenceMember};
+use crate::owed::Reads;
+use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
+use ::sequence::native::{TO_CLIENT, TO_HOST};
+use kernel::client::Input;
+use kernel::{Bytes, NodeId, Place};
+use runtime::{Agreement, CloseReason, HostView, SessionCx};
+use std::sync::Arc;
+
+/// The service's line of the list.
+pub const LISTED: Listed = Listed {
+    name: "sequence",
+    engines: &[Engine::Mason],
+    keys: KEYS,
+    slots: &[slots::SEQUENCE],
+    receivers: &[TO_HOST, TO_CLIENT],
+    off: "call of the sequence, which is off",
+    read,
+    routes: http::routes,
+    reads: None,
+    owner: |place| -> Option<Owner> {
+        records::mason_owner(LISTED.name, slots::SEQUENCE, slots::SEQUENCE.first, place)
+    },
+};
+
+const KEYS: &[Key] = &[
+    key(
+        "sequence.spaces",
+        Kind::Names,
+        "",
+        "names of the sequence's spaces, separated by commas; without it there is no sequence service",
+        "all hosts must agree on them and their order, from the first start on",
+    ),
+    key(
+        "sequence.proxies",
+        Kind::Number(1, 256),
+        "3",
+        "how many replicated proxies assign the sequence's numbers; their leaders are spread over the hosts",
+        "all hosts must agree, from the first start on",
+    ),
+];
+
+/// The sequence.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Sequence {
+    /// The names of its spaces.
+    pub spaces: Vec<String>,
+    /// How many proxies.
+    pub proxies: u16,
+}
+
+fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
+    let Some(spaces) = values.text("sequence.spaces").and_then(|text| names_of(&text)) else {
+        return Ok(None);
+    };
+    let proxies = values.number("sequence.proxies").unwrap_or(1) as u16;
+    Ok(Some(Arc::new(Sequence { spaces, proxies })))
+}
+
+/// The role of the sequence that a node is, if it is one.
+fn member_of(node: &Node) -> Option<&SequenceMember> {
+    let Node::Sequence(embedded) = node else { return None };
+    Some(embedded.node())
+}
+
+/// A greeting has room for this, and not for any number of names.
+const VALUE_BYTES_MAX: usize = 1000;
+
+fn brief(value: String) -> String {
+    if value.len() <= VALUE_BYTES_MAX {
+        return value;
+    }
+    format!("{}... ({:016x})", value.chars().take(100).collect::<String>(), parts::digest(value.as_bytes()))
+}
+
+impl Service for Sequence {
+    fn listed(&self) -> &'static Listed {
+        &LISTED
+    }
+
+    fn engine(&self) -> Engine {
+        Engine::Mason
+    }
+
+    fn agree(&self, agreement: &mut Agreement) {
+        agreement.add("sequence.spaces", &brief(self.spaces.join(",")), FOR_LIFE);
+        agreement.add("sequence.proxies", &self.proxies.to_string(), FOR_LIFE);
+    }
+
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, Node)> {
+        nodes::nodes(file, self, host, joins)
+    }
+
+    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Place> {
+        super::mason::proxies(&nodes::deployment(file, self), host)
+    }
+
+    fn native(&self, file: &ClusterFile, host: &str) -> Option<Box<dyn NativeCalls>> {
+        Some(Box::new(Calls { gateway: nodes::gateway(file, self, host) }))
+    }
+
+    fn probe(&self, file: &ClusterFile, host: &str) -> Probe {
+        Probe {
+            place: nodes::gateway(file, self, host).place(),
+            request: || Request::Service(Bytes::new()),
+            accepts: |answer| matches!(answer, Response::Service(body) if *body == ::sequence::READY),
+        }
+    }
+
+    fn status(&self, _file: &ClusterFile, view: &HostView<'_, Node>) -> Box<dyn ServiceStatus> {
+        let members = view.nodes().filter_map(|(_, node)| member_of(node));
+        Box::new(SequenceStatus::of(&self.spaces, members))
+    }
+}
+
+/// Calls to this host's gateway.
+struct Calls {
+    gateway: NodeId,
+}
+
+impl NativeCalls for Calls {
+    fn take(
+        &self,
+        message: &Bytes,
+        reads: &mut Reads,
+        cx: &mut SessionCx<'_, Ordinate>,
+    ) -> Result<bool, CloseReason> {
+        if message.first() != Some(&TO_HOST) {
+            return Err(UNREADABLE);
+        }
+        if !reads.admits(SMALL_ANSWER_BYTES) {
+            return Ok(false);
+        }
+        cx.send(self.gateway, Message::User(Input { bytes: message.clone() }.into()));
+        Ok(true)
+    }
+}

@@ -1,0 +1,48 @@
+//! The sequence's roles on one host: a deployment of Mason of its own, beside that of the coordination service.
+
+use super::Sequence;
+use crate::cluster::ClusterFile;
+use crate::family::{Node, SequenceMember};
+use crate::services::{mason as over_mason, slots};
+use ::sequence::{Gateway, Labels, Spaces};
+use kernel::{HostId, NodeId, Place};
+use mason::proxy::SpacesOf;
+use mason::{Deployment, HostParts, Stub as _};
+use std::sync::Arc;
+
+/// Which role of which host is where.
+pub fn deployment(file: &ClusterFile, sequence: &Sequence) -> Deployment {
+    let hosts = over_mason::hosts(file);
+    let (sequencers, spaces) = (hosts.len(), sequence.spaces.len() as u16);
+    Deployment::beginning_at(
+        slots::SEQUENCE.first,
+        hosts,
+        sequence.proxies,
+        spaces,
+        sequencers,
+        mason::Parameters::default(),
+        file.parameters.clone(),
+    )
+}
+
+/// The gateway of the host `name`.
+pub fn gateway(file: &ClusterFile, sequence: &Sequence, name: &str) -> NodeId {
+    deployment(file, sequence).gateway_of(HostId::named(name))
+}
+
+/// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
+pub fn nodes(file: &ClusterFile, sequence: &Sequence, name: &str, joins: bool) -> Vec<(Place, Node)> {
+    let host = HostId::named(name);
+    let deployment = deployment(file, sequence);
+    let stub = Spaces { count: sequence.spaces.len() as u16 };
+    let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
+    let gateway = Gateway::new(deployment.proxies_of(host), deployment.servers_of(host));
+    let parts = HostParts {
+        stub: &|_| stub,
+        shard: &|_| Labels::default(),
+        gateway: gateway.with_names(sequence.spaces.clone()),
+    };
+    let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };
+    let nodes: Vec<(Place, SequenceMember)> = deployment.build(host, &spaces_of, parts);
+    nodes.into_iter().map(|(place, member)| (place, member.into())).collect()
+}
