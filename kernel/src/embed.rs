@@ -2,23 +2,11 @@
 
 use crate::blob::BlobNotice;
 use crate::codec::DecodeError;
-use crate::effects::{Effects, Situation};
+
 use crate::id::{NodeId, RequestId};
-use crate::role::{Family, Node, Position, TimerIndex};
+use crate::role::{Effects, Embeds, Node, Position, Situation, TimerIndex};
 use bytes::Bytes;
 use std::marker::PhantomData;
-
-/// A family that hosts nodes of the family `Inner`: how what they are sent and asked gets in, and what they say gets out.
-pub trait Embeds<Inner: Family>: Family {
-    /// What an inner node is sent; none if the message is for others.
-    fn inner_message(message: Self::Message) -> Option<Inner::Message>;
-    /// What an inner node is asked; none if the request is for others.
-    fn inner_request(request: Self::Request) -> Option<Inner::Request>;
-    /// What an inner node sends.
-    fn outer_message(message: Inner::Message) -> Self::Message;
-    /// What an inner node answers.
-    fn outer_response(response: Inner::Response) -> Self::Response;
-}
 
 /// A node whose effects become those of the family around it.
 #[derive(Debug)]

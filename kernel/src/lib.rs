@@ -9,7 +9,6 @@ mod blob;
 pub mod bounds;
 pub mod client;
 mod codec;
-mod effects;
 mod embed;
 mod frame;
 mod id;
@@ -26,14 +25,15 @@ pub use blob::{ArchiveObject, BlobEffect, BlobId, BlobNotice, BlobRange};
 pub use bounds::{Bounds, Misfit, PageBudget, TooLarge};
 pub use bytes::Bytes;
 pub use codec::{Decode, DecodeError, Encode, Reader};
-pub use effects::{Cx, Effect, Effects, Journaled, Situation};
-pub use embed::{Embedded, Embeds};
+pub use embed::Embedded;
 pub use frame::{Envelope, FRAME_HEADER_BYTES, FrameError, FrameReader, FrameWriter};
 pub use id::{ClusterName, HostId, NodeId, Place, RequestId};
 pub use machine::{Capture, SnapshotStep, StateMachine};
 pub use planted::PlantedBug;
 pub use rng::Rng;
-pub use role::{Family, Node, Position, Role, TimerIndex, TimerKey};
+pub use role::{
+    Cx, Effect, Effects, Embeds, Family, Journaled, Node, Position, Role, Situation, TimerIndex, TimerKey,
+};
 pub use time::{Instant, Wall};
 
 pub use planted::activate as plant;

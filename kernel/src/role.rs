@@ -1,8 +1,11 @@
 //! What a protocol role is, and what a driver hosts.
 
+mod effects;
+
+pub use effects::{Cx, Effect, Effects, Journaled, Situation};
+
 use crate::blob::BlobNotice;
 use crate::codec::{Decode, DecodeError, Encode};
-use crate::effects::{Cx, Effects, Situation};
 use crate::id::{NodeId, RequestId};
 use bytes::Bytes;
 use std::fmt::Debug;
@@ -15,6 +18,18 @@ pub trait Family: Sized + 'static {
     type Request: Clone + Debug + Send;
     /// What it is answered.
     type Response: Clone + Debug + Send;
+}
+
+/// A family that hosts nodes of the family `Inner`: how what they are sent and asked gets in, and what they say gets out.
+pub trait Embeds<Inner: Family>: Family {
+    /// What an inner node is sent; none if the message is for others.
+    fn inner_message(message: Self::Message) -> Option<Inner::Message>;
+    /// What an inner node is asked; none if the request is for others.
+    fn inner_request(request: Self::Request) -> Option<Inner::Request>;
+    /// What an inner node sends.
+    fn outer_message(message: Inner::Message) -> Self::Message;
+    /// What an inner node answers.
+    fn outer_response(response: Inner::Response) -> Self::Response;
 }
 
 /// A deterministic state machine that performs no I/O.

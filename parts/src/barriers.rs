@@ -39,7 +39,7 @@ pub struct Asked {
 
 /// What a group's answer comes to.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Answered<W> {
+pub struct BarrierAnswer<W> {
     /// Groups that were not asked before.
     pub ask: Vec<usize>,
     /// The barrier has passed, and those before it.
@@ -119,8 +119,8 @@ impl<W: PartialEq> Barriers<W> {
 
     /// A group has answered. `in_use`: how many groups there are, if the answer says so reliably. A write that was answered before the
     /// barrier was sent was made by one of those.
-    pub fn on_answer(&mut self, id: u64, group: usize, in_use: Option<usize>) -> Answered<W> {
-        let mut answered = Answered { ask: Vec::new(), passed: None };
+    pub fn on_answer(&mut self, id: u64, group: usize, in_use: Option<usize>) -> BarrierAnswer<W> {
+        let mut answered = BarrierAnswer { ask: Vec::new(), passed: None };
         let Some(at) = self.under_way.iter().position(|barrier| barrier.id == id) else { return answered };
         let barrier = &mut self.under_way[at];
         barrier.missing.remove(&group);
@@ -153,12 +153,12 @@ mod tests {
         Asked { id, groups: groups.to_vec() }
     }
 
-    fn passed(waiters: &[char], asked_at: u64) -> Answered<char> {
+    fn passed(waiters: &[char], asked_at: u64) -> BarrierAnswer<char> {
         let passed = Passed { waiters: waiters.to_vec(), asked_at: Instant(asked_at) };
-        Answered { ask: Vec::new(), passed: Some(passed) }
+        BarrierAnswer { ask: Vec::new(), passed: Some(passed) }
     }
 
-    const NOTHING: Answered<char> = Answered { ask: Vec::new(), passed: None };
+    const NOTHING: BarrierAnswer<char> = BarrierAnswer { ask: Vec::new(), passed: None };
 
     // A read that is let go by fewer groups than there are misses a write that was answered before it.
     #[test]
@@ -170,7 +170,7 @@ mod tests {
         assert_eq!(barriers.want('c'), 2, "what comes later waits for the next one");
         assert_eq!(barriers.on_answer(1, 1, None), NOTHING);
         assert_eq!(barriers.on_answer(1, 1, None), NOTHING, "it answers twice");
-        assert_eq!(barriers.on_answer(1, 0, Some(3)), Answered { ask: vec![2], passed: None });
+        assert_eq!(barriers.on_answer(1, 0, Some(3)), BarrierAnswer { ask: vec![2], passed: None });
         assert!(!barriers.has_passed(1));
         assert_eq!(barriers.on_answer(1, 2, None), passed(&['a', 'b'], 0));
         assert!(barriers.has_passed(1) && !barriers.has_passed(2) && barriers.waiters() == 1);

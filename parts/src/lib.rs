@@ -16,15 +16,15 @@ mod turn;
 mod upstream;
 
 pub use ballot::Ballot;
-pub use barriers::{Answered, Asked, Barriers, Passed};
+pub use barriers::{Asked, BarrierAnswer, Barriers, Passed};
 pub use deterministic::{FixedHasher, Map, Set, digest};
 pub use incarnation::Incarnation;
 pub use outbox::{Outbox, Tagged};
-pub use quorum::{Acceptors, Group, Shape, Tally};
+pub use quorum::{AcceptorGroup, Acceptors, Shape, Tally};
 pub use replies::{Account, Pool, ReplyBounds};
 pub use sessions::{Admission, Answer, Sequence, SessionId, Sessions};
 pub use slots::{Slot, SlotRing};
-pub use snapshot::{Restored, Served, SnapshotRecord, Snapshots, Written, chunk_of};
+pub use snapshot::{Restored, Served, SnapshotRecord, Snapshots, WrittenSnapshot, chunk_of};
 pub use transfer::{Look, Offer, Offered, Page, Pull, Taken, Transfers, Wanted};
 pub use turn::{Turn, TurnBounds};
 pub use upstream::{InUse, Ordering, Patience, Upstream};

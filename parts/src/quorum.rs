@@ -23,7 +23,7 @@ pub enum Shape {
 
 /// The acceptors that vote on the same slots.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Group {
+pub struct AcceptorGroup {
     members: Vec<NodeId>,
     shape: Shape,
 }
@@ -48,7 +48,7 @@ impl Tally {
     }
 }
 
-impl Group {
+impl AcceptorGroup {
     /// Any majority of `members`; `None` unless there are 1 to 64, all different.
     pub fn majority(members: Vec<NodeId>) -> Option<Self> {
         distinct(&members).then_some(Self { members, shape: Shape::Majority })
@@ -142,17 +142,17 @@ fn distinct(members: &[NodeId]) -> bool {
 /// All acceptors: groups that own the slots round-robin.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Acceptors {
-    groups: Vec<Group>,
+    groups: Vec<AcceptorGroup>,
 }
 
 impl Acceptors {
     /// `None` without any group.
-    pub fn new(groups: Vec<Group>) -> Option<Self> {
+    pub fn new(groups: Vec<AcceptorGroup>) -> Option<Self> {
         (!groups.is_empty()).then_some(Self { groups })
     }
 
     /// The groups, in the order that numbers them.
-    pub fn groups(&self) -> &[Group] {
+    pub fn groups(&self) -> &[AcceptorGroup] {
         &self.groups
     }
 
@@ -168,11 +168,11 @@ impl Acceptors {
 
     /// How many crashes every group survives.
     pub fn faults(&self) -> usize {
-        self.groups.iter().map(Group::faults).min().unwrap_or(0)
+        self.groups.iter().map(AcceptorGroup::faults).min().unwrap_or(0)
     }
 }
 
-impl Encode for Group {
+impl Encode for AcceptorGroup {
     fn encode(&self, out: &mut Vec<u8>) {
         self.members.encode(out);
         match self.shape {
@@ -182,12 +182,12 @@ impl Encode for Group {
     }
 }
 
-impl Decode for Group {
+impl Decode for AcceptorGroup {
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         let members = Vec::decode(input)?;
         let group = match u32::decode(input)? {
-            0 => Group::majority(members),
-            columns => Group::grid(members, columns as usize),
+            0 => AcceptorGroup::majority(members),
+            columns => AcceptorGroup::grid(members, columns as usize),
         };
         group.ok_or(DecodeError::Invalid("acceptor group"))
     }
@@ -214,7 +214,7 @@ mod tests {
         (0..count).map(|host| NodeId::new(HostId(host), Place(1))).collect()
     }
 
-    fn every_tally(group: &Group) -> impl Iterator<Item = Tally> {
+    fn every_tally(group: &AcceptorGroup) -> impl Iterator<Item = Tally> {
         (0..1u64 << group.members().len()).map(Tally)
     }
 
@@ -222,11 +222,11 @@ mod tests {
     #[test]
     fn every_read_quorum_meets_every_write_quorum() {
         let groups = [
-            Group::majority(nodes(3)),
-            Group::majority(nodes(4)),
-            Group::grid(nodes(4), 2),
-            Group::grid(nodes(6), 3),
-            Group::grid(nodes(6), 2),
+            AcceptorGroup::majority(nodes(3)),
+            AcceptorGroup::majority(nodes(4)),
+            AcceptorGroup::grid(nodes(4), 2),
+            AcceptorGroup::grid(nodes(6), 3),
+            AcceptorGroup::grid(nodes(6), 2),
         ];
         for group in groups.into_iter().flatten() {
             let reads: Vec<_> = every_tally(&group).filter(|&tally| group.is_read_quorum(tally)).collect();
@@ -241,7 +241,7 @@ mod tests {
     // The quorum that is asked must be one that suffices, or every slot waits for a timeout.
     #[test]
     fn the_quorums_to_ask_suffice() {
-        let grid = Group::grid(nodes(6), 3).expect("2 x 3 is a rectangle");
+        let grid = AcceptorGroup::grid(nodes(6), 3).expect("2 x 3 is a rectangle");
         for choice in 0..7 {
             let mut read = Tally::default();
             grid.read_quorum(choice)
@@ -256,16 +256,16 @@ mod tests {
             assert_eq!((read.count(), write.count()), (3, 2));
         }
         assert_eq!(grid.faults(), 1);
-        assert_eq!(Group::majority(nodes(5)).map(|group| group.faults()), Some(2));
+        assert_eq!(AcceptorGroup::majority(nodes(5)).map(|group| group.faults()), Some(2));
     }
 
     // A crooked grid or a member counted twice would break the intersection.
     #[test]
     fn crooked_groups_are_refused() {
-        assert_eq!(Group::grid(nodes(5), 2), None);
-        assert_eq!(Group::majority([nodes(2), nodes(1)].concat()), None);
-        assert_eq!(Group::majority(Vec::new()), None);
-        let grid = Group::grid(nodes(4), 2).expect("2 x 2 is a rectangle");
-        assert_eq!(Group::decoded(&kernel::Bytes::from(grid.encoded())), Ok(grid));
+        assert_eq!(AcceptorGroup::grid(nodes(5), 2), None);
+        assert_eq!(AcceptorGroup::majority([nodes(2), nodes(1)].concat()), None);
+        assert_eq!(AcceptorGroup::majority(Vec::new()), None);
+        let grid = AcceptorGroup::grid(nodes(4), 2).expect("2 x 2 is a rectangle");
+        assert_eq!(AcceptorGroup::decoded(&kernel::Bytes::from(grid.encoded())), Ok(grid));
     }
 }

@@ -8,7 +8,10 @@
 //! One is made at a time: the machine keeps what it needs to go on meanwhile, and keeps it once.
 
 use crate::transfer::{Look, Offer, Offered, Page, Taken, Transfers, Wanted};
-use kernel::{Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, Role, SnapshotStep};
+use kernel::{
+    Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, Role, SnapshotStep, invariant,
+};
+use std::fmt::Display;
 use std::time::Duration;
 
 /// What a node must not forget of its snapshots. `V` says how far one goes.
@@ -50,7 +53,7 @@ enum Job<V, W> {
 
 /// A snapshot that stands in the journal.
 #[derive(Debug)]
-pub struct Written<V, W> {
+pub struct WrittenSnapshot<V, W> {
     /// It holds everything below.
     pub below: V,
     /// Its first record: nothing before it is needed when its last one is durable.
@@ -104,7 +107,7 @@ impl<V: Default, W> Default for Snapshots<V, W> {
 }
 
 /// Writing, and reading back.
-impl<V: Copy + PartialEq + Encode + Decode, W> Snapshots<V, W> {
+impl<V: Copy + PartialOrd + Display + Encode + Decode, W> Snapshots<V, W> {
     /// The journal's snapshot holds everything below.
     pub fn durable_below(&self) -> V {
         self.durable_below
@@ -136,7 +139,7 @@ impl<V: Copy + PartialEq + Encode + Decode, W> Snapshots<V, W> {
         timer: R::Timer,
         cx: &mut Cx<'_, R>,
         next: impl FnOnce(&mut W) -> (Bytes, bool),
-    ) -> Option<Written<V, W>>
+    ) -> Option<WrittenSnapshot<V, W>>
     where
         R: Role<Record = SnapshotRecord<V>>,
     {
@@ -155,8 +158,10 @@ impl<V: Copy + PartialEq + Encode + Decode, W> Snapshots<V, W> {
         }
         let Some(Job::Writing { below, writer, begin, bytes, .. }) = self.job.take() else { return None };
         let end = cx.append(&SnapshotRecord::End);
+        let before = self.durable_below;
+        invariant!(DUR, below >= before, "a snapshot below {below} follows one below {before}");
         self.durable_below = below;
-        Some(Written { below, begin, end, bytes, writer })
+        Some(WrittenSnapshot { below, begin, end, bytes, writer })
     }
 
     /// Takes a record back after a restart; returns the snapshot that it completes.

@@ -5,14 +5,18 @@
 mod documents;
 mod layers;
 mod manifests;
+mod modules;
 mod names;
+mod promises;
 mod sources;
 mod words;
 
 pub use documents::{error_codes, links, metrics};
 pub use layers::{layers, library};
 pub use manifests::{lints, packages, registries};
+pub use modules::circles;
 pub use names::{names, root_files};
+pub use promises::promises;
 pub use sources::{headings, lengths, long_files, stubs, unsafe_code};
 pub use words::words;
 

@@ -25,6 +25,8 @@ macro_rules! rules {
 
 rules!(
     layers,
+    circles,
+    promises,
     library,
     names,
     root_files,

@@ -5,7 +5,7 @@
 use kernel::{Bytes, Decode, Encode, FrameReader, FrameWriter, HostId, NodeId, Place};
 use kv::{Answer, Command, Expect, Item, Query, Versioned};
 use ordinate_client::protocol;
-use parts::{Acceptors, Group, Sequence, SessionId, Slot};
+use parts::{AcceptorGroup, Acceptors, Sequence, SessionId, Slot};
 use paxos::multipaxos::{batcher, client};
 use paxos::{Commands, Configuration, GroupKind, HostEntry, Level, Message};
 use sequence::native::{Native, Next, Numbered, Outcome};
@@ -111,7 +111,7 @@ fn put_city() -> Vec<u8> {
 
 fn configuration() -> Configuration {
     let on = |place: u32| ["a", "b", "c"].map(|host| NodeId::new(HostId::named(host), Place(place))).to_vec();
-    let group = Group::majority(on(4)).expect("three different nodes are a group");
+    let group = AcceptorGroup::majority(on(4)).expect("three different nodes are a group");
     let entry = |name: &str| HostEntry { name: name.into(), address: format!("{name}.example.net:7072") };
     Configuration {
         version: 1,

@@ -6,7 +6,7 @@ use crate::multipaxos::{Batching, Clients, Deployment, Running, Shape, Workload}
 use crate::profile::Profile;
 use kernel::{HostId, NodeId, Place};
 use kv::Store;
-use parts::{Group, Slot};
+use parts::{AcceptorGroup, Slot};
 use paxos::multipaxos::{acceptor, batcher, client, leader, proxy_leader, replica, unbatcher};
 use paxos::{Call, Configuration, Configurations, Member, Outcome, Parameters};
 use runtime::{Answer, Host};
@@ -40,7 +40,8 @@ fn configuration() -> Configuration {
     let on_all = |place| -> Vec<NodeId> {
         SERVERS.iter().map(|name| NodeId::new(HostId::named(name), place)).collect()
     };
-    let acceptors = Group::majority(on_all(ACCEPTOR)).and_then(|group| parts::Acceptors::new(vec![group]));
+    let acceptors =
+        AcceptorGroup::majority(on_all(ACCEPTOR)).and_then(|group| parts::Acceptors::new(vec![group]));
     Configuration {
         version: 0,
         first_slot: Slot(0),

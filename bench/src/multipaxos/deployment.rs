@@ -6,7 +6,7 @@ use crate::profile::Profile;
 use crate::step::Steps;
 use kernel::{Encode, HostId, Node, NodeId, Place};
 use kv::Store;
-use parts::{Group, Sequence, SessionId, Slot};
+use parts::{AcceptorGroup, Sequence, SessionId, Slot};
 use paxos::multipaxos::acceptor::Acceptor;
 use paxos::multipaxos::batcher::Batcher;
 use paxos::multipaxos::client::Client;
@@ -155,7 +155,7 @@ impl Deployment {
         let kind = GroupKind::ExecuteIn(Slot(0));
         let (client, session, commands) =
             (NodeId::ZERO, SessionId(0), Commands::from_row(row(&workload.put(0))));
-        let put = paxos::Group { client, session, acknowledged: Sequence(0), kind, commands };
+        let put = paxos::CommandGroup { client, session, acknowledged: Sequence(0), kind, commands };
         // With one command a batch, bursts of one make them; see the tariff of clients.
         let batch_of = |bytes: usize| match self.batching.commands {
             1 => 2 << 20,
@@ -251,21 +251,21 @@ fn configuration(deployment: &Deployment) -> Configuration {
         Shape::Compartmentalized { proxy_leaders, acceptors, replicas } => {
             let members = on(&hosts(ACCEPTORS, acceptors.count()), ACCEPTOR);
             let group = match acceptors {
-                Acceptors::Majority(_) => Group::majority(members),
-                Acceptors::Grid { columns, .. } => Group::grid(members, columns),
+                Acceptors::Majority(_) => AcceptorGroup::majority(members),
+                Acceptors::Grid { columns, .. } => AcceptorGroup::grid(members, columns),
             };
             let group = group.expect("acceptors are different, and as many as rows times columns");
             (hosts(LEADERS, 2), hosts(PROXIES, proxy_leaders), hosts(REPLICAS, replicas), group, fronts)
         }
         Shape::Colocated { hosts: count, .. } => {
             let all = hosts(COLOCATED, count);
-            let group = Group::majority(on(&all, ACCEPTOR)).expect("hosts are different");
+            let group = AcceptorGroup::majority(on(&all, ACCEPTOR)).expect("hosts are different");
             let fronts = if deployment.clients == Clients::Gather { fronts } else { all.clone() };
             (all.clone(), all.clone(), all, group, fronts)
         }
         Shape::Unreplicated => {
             let one = hosts(LEADERS, 1);
-            let group = Group::majority(on(&one, ACCEPTOR)).expect("one host");
+            let group = AcceptorGroup::majority(on(&one, ACCEPTOR)).expect("one host");
             (one.clone(), one.clone(), one, group, fronts)
         }
     };

@@ -8,7 +8,7 @@ use kernel::{Encode, HostId, NodeId, Place};
 use parts::{Ballot, Sequence, SessionId, Slot};
 use paxos::multipaxos::client::{Row, Status};
 use paxos::multipaxos::{acceptor, batcher, client, leader, proxy_leader, replica, unbatcher};
-use paxos::{Batch, BatchId, Commands, Group, GroupKind, Level, Message, Value};
+use paxos::{Batch, BatchId, CommandGroup, Commands, GroupKind, Level, Message, Value};
 
 /// One kind of machine in a deployment.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -98,7 +98,7 @@ impl<'a> Sums<'a> {
         let (put, get) = (rows(&workload.put(0)), rows(&workload.get(0)));
         let kind = GroupKind::ExecuteIn(slot);
         let group =
-            || Group { client: node, session, acknowledged: Sequence(0), kind, commands: put.clone() };
+            || CommandGroup { client: node, session, acknowledged: Sequence(0), kind, commands: put.clone() };
         let batch = deployment.batching.commands.max(1);
         let read_group = || replica::ReadGroup { client: node, session, queries: get.clone() };
         let read_batch = batch;

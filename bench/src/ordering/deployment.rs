@@ -102,7 +102,8 @@ fn configuration(group: usize) -> Configuration {
     let on_all = |place| -> Vec<NodeId> {
         (0..MEMBERS).map(|member| NodeId::new(host_of(group, member), place)).collect()
     };
-    let acceptors = parts::Group::majority(on_all(ACCEPTOR)).and_then(|group| Acceptors::new(vec![group]));
+    let acceptors =
+        parts::AcceptorGroup::majority(on_all(ACCEPTOR)).and_then(|group| Acceptors::new(vec![group]));
     let mut batchers = on_all(BATCHER);
     // Proxies hear the leader as batchers do.
     batchers.extend(on_all(PROXY));

@@ -24,21 +24,17 @@
 
 mod change;
 mod healing;
-mod message;
 
 use crate::Corfu;
-use crate::client;
+pub use crate::messages::auxiliary::*;
+use crate::messages::client;
+use crate::messages::sequencer::{self, Begin};
+use crate::messages::storage;
 use crate::projection::{Epoch, Life, Parameters, Projection};
-use crate::sequencer::{self, Begin};
-use crate::storage;
 use change::Change;
 pub use healing::Learner;
 use healing::{Comeback, Patience};
 use kernel::{Cx, Instant, NodeId, Position, Role};
-pub use message::{
-    Accept, Accepted, AuxiliaryIn, Beyond, Copied, Hello, Install, Prepare, Promise, Refused, SealAck,
-    SequencerPong, Standing, StoragePong, Vote, WantProjection, Whole,
-};
 use parts::Ballot;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -339,6 +335,8 @@ impl Auxiliary {
             (self.state.promised, self.state.accepted) = (ballot, Some(vote));
             self.keep(cx);
         }
+        let promised = self.state.promised;
+        kernel::invariant!(AGREE, promised == ballot, "votes in {ballot:?}, with a promise of {promised:?}");
         cx.send_durable(from, Accepted { epoch, ballot, life: self.state.life });
     }
 

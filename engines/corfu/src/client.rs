@@ -3,13 +3,14 @@
 mod extent;
 mod several;
 
+pub use crate::messages::client::*;
 pub use extent::Extent;
 
-use crate::auxiliary::WantProjection;
+use crate::Corfu;
+use crate::messages::auxiliary::WantProjection;
+use crate::messages::sequencer::{Next, Tail};
+use crate::messages::storage::{Measure, Read, Trim, Write};
 use crate::projection::{Data, Entry, Epoch, LogPosition, Parameters, Projection};
-use crate::sequencer::{Next, Tail};
-use crate::storage::{Measure, Read, Trim, Write};
-use crate::{Corfu, Message};
 use kernel::{Bytes, Cx, Instant, NodeId, Position, RequestId, Role, planted};
 use several::Several;
 use std::collections::BTreeMap;
@@ -51,102 +52,6 @@ pub enum Response {
     Stat(Extent),
     /// Too many calls are under way, or the entry is too large; nothing was done.
     Refused,
-}
-
-kernel::messages! {
-    /// Everything a client can be sent.
-    pub enum ClientIn in Message::Client {
-        /// From the sequencer: this position is yours.
-        1 => Token {
-            /// The call.
-            id: u64,
-            /// The sequencer's epoch.
-            epoch: Epoch,
-            /// The position.
-            position: LogPosition,
-        },
-        /// From the sequencer: positions below are given away.
-        2 => TailIs {
-            /// The call.
-            id: u64,
-            /// The sequencer's epoch.
-            epoch: Epoch,
-            /// The next position.
-            next: LogPosition,
-        },
-        /// From a storage server: it has your entry.
-        3 => Written {
-            /// The call.
-            id: u64,
-            /// The server's epoch.
-            epoch: Epoch,
-            /// Where.
-            position: LogPosition,
-        },
-        /// From a storage server: another entry is there.
-        4 => Occupied {
-            /// The call.
-            id: u64,
-            /// The server's epoch.
-            epoch: Epoch,
-            /// Where.
-            position: LogPosition,
-            /// Which.
-            entry: Entry,
-        },
-        /// From a storage server: what is there.
-        5 => Found {
-            /// The call.
-            id: u64,
-            /// The server's epoch.
-            epoch: Epoch,
-            /// Where.
-            position: LogPosition,
-            /// What; none if nothing is.
-            entry: Option<Entry>,
-        },
-        /// From a storage server or a sequencer: your epoch is over.
-        6 => Sealed {
-            /// The call.
-            id: u64,
-            /// The epoch to come, or in force.
-            epoch: Epoch,
-        },
-        /// From an auxiliary: this is decided.
-        7 => Installed {
-            /// What.
-            projection: Projection,
-        },
-        /// From a storage server: what was there is gone.
-        8 => Gone {
-            /// The call.
-            id: u64,
-            /// The server's epoch.
-            epoch: Epoch,
-            /// Where.
-            position: LogPosition,
-            /// The first position that may be left there.
-            resume_from: LogPosition,
-        },
-        /// From a storage server: positions are dropped as asked.
-        9 => Trimmed {
-            /// The call.
-            id: u64,
-            /// The server's epoch.
-            epoch: Epoch,
-        },
-        /// From a storage server: how much there is.
-        10 => Measured {
-            /// The call.
-            id: u64,
-            /// The server's epoch.
-            epoch: Epoch,
-            /// The first position that may be left there.
-            first: LogPosition,
-            /// What its entries cost.
-            bytes: u64,
-        },
-    }
 }
 
 kernel::timers! {

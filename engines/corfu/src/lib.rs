@@ -69,6 +69,7 @@
 
 pub mod auxiliary;
 pub mod client;
+pub mod messages;
 pub mod planted;
 mod projection;
 pub mod sequencer;
@@ -80,11 +81,11 @@ pub use projection::{Data, Entry, Epoch, Life, Lived, LogPosition, Parameters, P
 pub use sequencer::Sequencer;
 pub use storage::StorageServer;
 
-use auxiliary::AuxiliaryIn;
-use client::ClientIn;
 use kernel::Family;
-use sequencer::SequencerIn;
-use storage::StorageIn;
+use messages::auxiliary::AuxiliaryIn;
+use messages::client::ClientIn;
+use messages::sequencer::SequencerIn;
+use messages::storage::StorageIn;
 
 /// The family.
 #[derive(Debug)]

@@ -2,45 +2,13 @@
 //!
 //! Tokens are soft state: one that is lost, or whose client dies, leaves a hole for readers to fill.
 
-use crate::auxiliary::SequencerPong;
-use crate::client::{Sealed, TailIs, Token};
+use crate::Corfu;
+use crate::messages::auxiliary::SequencerPong;
+use crate::messages::client::{Sealed, TailIs, Token};
+pub use crate::messages::sequencer::*;
 use crate::projection::{Epoch, Life, LogPosition};
-use crate::{Corfu, Message};
 use kernel::{Cx, NodeId, Position, Role, planted};
 use std::convert::Infallible;
-
-kernel::messages! {
-    /// Everything a sequencer can be sent.
-    pub enum SequencerIn in Message::Sequencer {
-        /// From a client: positions that follow one another.
-        1 => Next {
-            /// The client's name for its call.
-            id: u64,
-            /// The client's epoch.
-            epoch: Epoch,
-            /// How many.
-            count: u32,
-        },
-        /// From a client: how many positions are given away?
-        2 => Tail {
-            /// The client's name for its call.
-            id: u64,
-            /// The client's epoch.
-            epoch: Epoch,
-        },
-        /// From an auxiliary: serve this epoch.
-        3 => Begin {
-            /// The epoch.
-            epoch: Epoch,
-            /// The first position to give away.
-            first: LogPosition,
-            /// The journal by which it is meant: one that lost its disk does not know which epochs it has served.
-            life: Option<Life>,
-        },
-        /// From an auxiliary: are you there?
-        4 => Ping {},
-    }
-}
 
 kernel::record! {
     /// The last epoch that it began to serve.
@@ -122,7 +90,9 @@ impl Role for Sequencer {
         match message {
             SequencerIn::Next(Next { id, epoch, count }) => {
                 let Some(position) = self.serving(from, id, epoch, cx) else { return };
-                self.next = Some(LogPosition(position.0.saturating_add(count.into())));
+                let next = LogPosition(position.0.saturating_add(count.into()));
+                kernel::invariant!(UNIQ, next >= position, "{next} follows {position}");
+                self.next = Some(next);
                 cx.send_durable(from, Token { id, epoch, position });
             }
             SequencerIn::Tail(Tail { id, epoch }) => {

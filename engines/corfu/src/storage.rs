@@ -1,19 +1,15 @@
 //! A storage server: positions that are written once (the paper's flash units).
 
 mod copy;
-mod message;
 mod record;
 mod source;
 
-pub use message::{
-    Compare, Compared, Finish, Follow, Followed, Measure, Name, Named, Ping, Placed, Project, Read, Seal,
-    StorageIn, Trim, Write,
-};
+pub use crate::messages::storage::*;
 pub use record::StorageRecord;
 
 use crate::Corfu;
-use crate::auxiliary::{Beyond, SealAck, Standing, StoragePong};
-use crate::client::{Found, Gone, Measured, Occupied, Sealed, Trimmed, Written};
+use crate::messages::auxiliary::{Beyond, SealAck, Standing, StoragePong};
+use crate::messages::client::{Found, Gone, Measured, Occupied, Sealed, Trimmed, Written};
 use crate::projection::{Entry, Epoch, Life, LogPosition};
 use copy::Copy;
 use kernel::{Cx, NodeId, Position, Role, planted};
@@ -189,19 +185,26 @@ impl StorageServer {
             }
             Some(_) | None => {
                 let record = cx.append(&StorageRecord::Kept(position, entry.clone()));
-                self.insert(position, Kept { record, entry });
+                let wrong = planted!(position_written_twice) || planted!(entry_replaced_by_junk);
+                let (first, replaced) = (self.first, self.insert(position, Kept { record, entry }));
+                kernel::invariant!(
+                    AGREE,
+                    wrong || !replaced && position >= first,
+                    "{position} is written again, or is below {first}"
+                );
                 self.retain(cx);
             }
         }
         cx.send_durable(client, Written { id, epoch, position });
     }
 
-    fn insert(&mut self, position: LogPosition, kept: Kept) {
+    /// Returns true if something was there.
+    fn insert(&mut self, position: LogPosition, kept: Kept) -> bool {
         self.bytes += kept.bytes();
         self.order.push_back((kept.record, position));
-        if let Some(replaced) = self.entries.insert(position, kept) {
-            self.bytes -= replaced.bytes();
-        }
+        let replaced = self.entries.insert(position, kept);
+        self.bytes -= replaced.as_ref().map_or(0, Kept::bytes);
+        replaced.is_some()
     }
 
     fn remove(&mut self, position: LogPosition) {
@@ -338,7 +341,9 @@ impl Role for StorageServer {
     fn restore(&mut self, record_at: Position, record: StorageRecord) {
         match record {
             StorageRecord::Sealed(epoch) => self.epoch = self.epoch.max(epoch),
-            StorageRecord::Kept(position, entry) => self.insert(position, Kept { record: record_at, entry }),
+            StorageRecord::Kept(position, entry) => {
+                self.insert(position, Kept { record: record_at, entry });
+            }
             StorageRecord::Trimmed(before) => self.drop_below(before),
             StorageRecord::Life(life) => self.life = Some(life),
             StorageRecord::Serves(epoch) => self.opened = self.opened.max(epoch),

@@ -1,12 +1,15 @@
 //! The family of Mason's roles, the replicated logs of its proxies included.
 
-use crate::client::ClientIn;
+use crate::messages::client::ClientIn;
+use crate::messages::proxy::{Barrier, ProxyIn, Submit};
+use crate::messages::sequencer::SequencerIn;
+use crate::messages::shard::ShardIn;
 use crate::order::Operation;
 use crate::proxy::machine::ProxyMachine;
-use crate::proxy::{Barrier, Heard, Proxy, ProxyIn, Submit};
-use crate::sequencer::{Sequencer, SequencerIn};
+use crate::proxy::{Heard, Proxy};
+use crate::sequencer::Sequencer;
 use crate::service::{Shard, Stub};
-use crate::shard::{ShardIn, ShardServer};
+use crate::shard::ShardServer;
 use crate::topology::Layout;
 use kernel::client::{Close, ConnectionIn, Output, Pause, Response};
 use kernel::{Bytes, Decode as _, Embedded, Embeds, Family, NodeId, Role};

@@ -39,10 +39,11 @@
 //! - A group alone, with its log as the order, needs no sequencer: the same roles are the paper's RSMKeeper then.
 #![forbid(unsafe_code)]
 
-pub mod client;
 pub mod deployment;
 mod family;
+pub mod messages;
 pub mod order;
+mod places;
 pub mod planted;
 pub mod proxy;
 mod questions;
@@ -52,10 +53,12 @@ pub mod shard;
 pub mod topology;
 pub mod view;
 
-pub use deployment::{Deployment, GATEWAY, HostParts, PLACES_PER_DEPLOYMENT, Part, Post};
+pub use deployment::{Deployment, HostParts};
 pub use family::{GatewayRole, Mason, Member, Message};
+pub use messages::client;
 pub use order::{Cut, Group, GroupTime, Number, Operation, Order, Placed, Range, Space, Stamp};
 pub use paxos::{LogRole, Members};
+pub use places::{GATEWAY, PLACES_PER_DEPLOYMENT, Part, Post};
 pub use questions::{Questions, To};
 pub use service::{Archived, BlobBacked, BlobRef, Resharded, Shard, ShardOut, Stub, StubOut, Verdict};
 pub use topology::{Layout, Parameters, ProxyGroup, Spread, Topology};

@@ -1,8 +1,8 @@
 //! What a gateway asks of its host's shards, gathered until a burst ends: one message goes to each.
 
 use crate::Mason;
+use crate::messages::shard::{Query, Read};
 use crate::order::{Space, Stamp};
-use crate::shard::{Query, Read};
 use kernel::{Bytes, Cx, NodeId, Role};
 use std::collections::BTreeMap;
 

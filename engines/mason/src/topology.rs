@@ -7,6 +7,9 @@ use parts::InUse;
 use paxos::Members;
 use std::time::Duration;
 
+/// The first group: its log decides.
+pub const FIRST: Group = Group(0);
+
 /// One proxy: a replicated group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProxyGroup {

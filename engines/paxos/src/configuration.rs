@@ -2,7 +2,7 @@
 
 use kernel::bounds::CONFIGURATION_BYTES_MAX;
 use kernel::{Decode, DecodeError, Encode, HostId, NodeId, Reader, planted};
-use parts::{Acceptors, Group, Slot};
+use parts::{AcceptorGroup, Acceptors, Slot};
 use std::sync::Arc;
 
 kernel::record! {
@@ -91,7 +91,7 @@ impl Configuration {
     }
 
     /// The group of acceptors that votes on `slot`.
-    pub fn group(&self, slot: Slot) -> &Group {
+    pub fn group(&self, slot: Slot) -> &AcceptorGroup {
         &self.acceptors.groups()[self.acceptors.group_of(slot)]
     }
 
@@ -249,7 +249,7 @@ impl Decode for Configurations {
 mod tests {
     use super::*;
     use kernel::Place;
-    use parts::Group;
+    use parts::AcceptorGroup;
 
     /// Complete, with so many batchers.
     fn configuration(batchers: u32) -> Configuration {
@@ -257,7 +257,8 @@ mod tests {
         Configuration {
             version: 1,
             first_slot: Slot(1),
-            acceptors: Acceptors::new(vec![Group::majority(nodes(3)).expect("three")]).expect("a group"),
+            acceptors: Acceptors::new(vec![AcceptorGroup::majority(nodes(3)).expect("three")])
+                .expect("a group"),
             leaders: nodes(3),
             proxy_leaders: nodes(3),
             replicas: nodes(3),

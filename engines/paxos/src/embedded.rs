@@ -4,7 +4,7 @@
 use crate::multipaxos::{Member, Paxos, acceptor, batcher, leader, proxy_leader, replica, unbatcher};
 use crate::{Configuration, Configurations, HostEntry, Parameters};
 use kernel::{Embedded, Embeds, HostId, NodeId, Place, StateMachine};
-use parts::{Acceptors, Group, Slot};
+use parts::{AcceptorGroup, Acceptors, Slot};
 
 kernel::record! {
     /// The hosts of a deployment. Each plays every role, at the places at which all others play it.
@@ -94,7 +94,7 @@ impl EmbeddedLog {
         Some(Configuration {
             version,
             first_slot: Slot(0),
-            acceptors: Acceptors::new(vec![Group::majority(nodes(LogRole::Acceptor))?])?,
+            acceptors: Acceptors::new(vec![AcceptorGroup::majority(nodes(LogRole::Acceptor))?])?,
             leaders: nodes(LogRole::Leader),
             proxy_leaders: nodes(LogRole::ProxyLeader),
             replicas: nodes(LogRole::Replica),

@@ -148,7 +148,7 @@ kernel::record! {
         /// Where the clients' connections end.
         unbatcher: NodeId,
         /// One group per client message.
-        groups: Vec<Group>,
+        groups: Vec<CommandGroup>,
         /// By which rules its commands are answered; none in batches of versions that had no others.
         rules: Option<Rules>,
     }
@@ -156,7 +156,7 @@ kernel::record! {
 
 kernel::record! {
     /// What one client sent at once.
-    pub struct Group {
+    pub struct CommandGroup {
         /// Its connection.
         client: NodeId,
         /// Its session.

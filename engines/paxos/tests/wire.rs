@@ -1,7 +1,7 @@
 //! The wire and journal formats: golden bytes of every message and record, and hostile input.
 
 use kernel::{Bytes, Decode as _, Encode as _, HostId, NodeId, Place};
-use parts::{Acceptors, Ballot, Group, Sequence, SessionId, Slot, SnapshotRecord};
+use parts::{AcceptorGroup, Acceptors, Ballot, Sequence, SessionId, Slot, SnapshotRecord};
 use paxos::multipaxos::acceptor::{self, AcceptorRecord, Summary};
 use paxos::multipaxos::leader::{self, LeaderRecord, ReportedVote};
 use paxos::multipaxos::replica::{self, ReadGroup};
@@ -23,7 +23,7 @@ fn configuration() -> Configuration {
     Configuration {
         version: 1,
         first_slot: Slot(9),
-        acceptors: Acceptors::new(vec![Group::grid(one(4), 1).expect("one is a rectangle")])
+        acceptors: Acceptors::new(vec![AcceptorGroup::grid(one(4), 1).expect("one is a rectangle")])
             .expect("a group"),
         leaders: one(2),
         proxy_leaders: one(3),

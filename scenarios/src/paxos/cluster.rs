@@ -3,7 +3,7 @@
 use crate::audit::log::Journal;
 use kernel::{HostId, NodeId, Place, Rng};
 use kv::Store;
-use parts::{Acceptors, Group, Shape, Slot};
+use parts::{AcceptorGroup, Acceptors, Shape, Slot};
 use paxos::multipaxos::acceptor::Acceptor;
 use paxos::multipaxos::batcher::Batcher;
 use paxos::multipaxos::leader::Leader;
@@ -49,7 +49,7 @@ pub(super) fn journal_of(node: NodeId) -> Journal {
 
 /// Every host plays every role.
 pub(super) fn colocated(version: u64, hosts: &[HostId]) -> Configuration {
-    let group = Group::majority(on(hosts, ACCEPTOR)).expect("hosts are different");
+    let group = AcceptorGroup::majority(on(hosts, ACCEPTOR)).expect("hosts are different");
     Configuration {
         version,
         first_slot: Slot(0),
@@ -75,10 +75,13 @@ fn compartmentalized(rng: &mut Rng) -> Configuration {
     let (leaders, proxies, replicas) = (hosts(2), hosts(rng.between(2, 4)), hosts(rng.between(2, 4)));
     let batchers = hosts(2);
     let groups = match rng.below(4) {
-        0 => vec![Group::grid(on(&hosts(4), ACCEPTOR), 2)],
-        1 => vec![Group::grid(on(&hosts(6), ACCEPTOR), 3)],
-        2 => vec![Group::majority(on(&hosts(3), ACCEPTOR))],
-        _ => vec![Group::majority(on(&hosts(3), ACCEPTOR)), Group::majority(on(&hosts(3), ACCEPTOR))],
+        0 => vec![AcceptorGroup::grid(on(&hosts(4), ACCEPTOR), 2)],
+        1 => vec![AcceptorGroup::grid(on(&hosts(6), ACCEPTOR), 3)],
+        2 => vec![AcceptorGroup::majority(on(&hosts(3), ACCEPTOR))],
+        _ => vec![
+            AcceptorGroup::majority(on(&hosts(3), ACCEPTOR)),
+            AcceptorGroup::majority(on(&hosts(3), ACCEPTOR)),
+        ],
     };
     let all: Vec<HostId> = (1..=next).map(HostId).collect();
     let groups = groups.into_iter().collect::<Option<Vec<_>>>().expect("hosts are different");
@@ -113,8 +116,8 @@ pub(super) fn substitute(latest: &Configuration, leaver: HostId, comer: HostId) 
     let groups = latest.acceptors.groups().iter().map(|group| {
         let members = all(group.members());
         match group.shape() {
-            Shape::Majority => Group::majority(members),
-            Shape::Grid { columns } => Group::grid(members, columns),
+            Shape::Majority => AcceptorGroup::majority(members),
+            Shape::Grid { columns } => AcceptorGroup::grid(members, columns),
         }
     });
     let groups = groups.collect::<Option<Vec<_>>>().expect("the comer was not a member");
@@ -177,7 +180,7 @@ pub(super) fn core(configuration: &Configuration, sound: &[HostId], rng: &mut Rn
     Some(core)
 }
 
-fn suffices(group: &Group, members: &[NodeId]) -> bool {
+fn suffices(group: &AcceptorGroup, members: &[NodeId]) -> bool {
     let mut tally = parts::Tally::default();
     members.iter().filter_map(|&member| group.index_of(member)).for_each(|index| tally.insert(index));
     group.is_read_quorum(tally) && group.is_write_quorum(tally)

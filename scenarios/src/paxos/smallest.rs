@@ -10,7 +10,7 @@ use kernel::{
     Cx, DecodeError, Encode, HostId, NodeId, Place, Position, RequestId, Role, SnapshotStep, StateMachine,
     TimerIndex, TimerKey,
 };
-use parts::{Acceptors, Group, Slot};
+use parts::{AcceptorGroup, Acceptors, Slot};
 use paxos::multipaxos::acceptor::{Acceptor, AcceptorIn, AcceptorRecord};
 use paxos::multipaxos::batcher::BatcherIn;
 use paxos::multipaxos::leader::{self, Leader, LeaderIn, LeaderTimer};
@@ -141,7 +141,7 @@ impl Smallest {
     fn configurations(&self) -> Configurations {
         let on = |place| self.leader_hosts().map(|host| NodeId::new(host, place)).collect::<Vec<_>>();
         let voters = (1..=ACCEPTORS).map(|host| NodeId::new(HostId(host), ACCEPTOR)).collect();
-        let group = Group::majority(voters).expect("hosts are different");
+        let group = AcceptorGroup::majority(voters).expect("hosts are different");
         Configurations::starting_with(Configuration {
             version: 0,
             first_slot: Slot(0),

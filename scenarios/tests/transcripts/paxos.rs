@@ -11,7 +11,7 @@ use ::paxos::multipaxos::unbatcher::Unbatcher;
 use ::paxos::{Call, Configuration, Configurations, HostEntry, Level, Member, Parameters};
 use kernel::{Bytes, HostId, NodeId, Place, Rng};
 use kv::{Command, Query, Store};
-use parts::{Acceptors, Group, Slot};
+use parts::{AcceptorGroup, Acceptors, Slot};
 use sim::{Control, HostSpec, Life, Loss};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -42,7 +42,7 @@ fn parameters() -> Parameters {
 
 fn configuration(version: u64, names: &[&str]) -> Configuration {
     let on = |place| names.iter().map(|name| NodeId::new(host(name), place)).collect::<Vec<_>>();
-    let group = Group::majority(on(ACCEPTOR)).expect("hosts are different");
+    let group = AcceptorGroup::majority(on(ACCEPTOR)).expect("hosts are different");
     let entry = |name: &&str| HostEntry { name: (*name).to_owned(), address: String::new() };
     Configuration {
         version,

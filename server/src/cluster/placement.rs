@@ -3,7 +3,7 @@
 use super::file::{FileError, HostLine};
 use super::keys;
 use kernel::{HostId, NodeId};
-use parts::{Acceptors, Group, Slot};
+use parts::{AcceptorGroup, Acceptors, Slot};
 use paxos::{Configuration, HostEntry};
 use std::fmt;
 
@@ -181,11 +181,11 @@ impl Placement {
         let acceptors: Vec<NodeId> = acceptor_hosts.iter().map(|host| RoleName::Acceptor.on(host)).collect();
         let (count, line) = (acceptors.len(), place.map(|place| place.line));
         let group = match place.and_then(|place| place.columns) {
-            Some(columns) => Group::grid(acceptors, columns).ok_or_else(|| {
+            Some(columns) => AcceptorGroup::grid(acceptors, columns).ok_or_else(|| {
                 let what = format!("{count} acceptors do not fill rows of {columns}");
                 FileError::new(line, what, "a grid needs rows x columns different hosts, at most 64")
             })?,
-            None => Group::majority(acceptors).ok_or_else(|| {
+            None => AcceptorGroup::majority(acceptors).ok_or_else(|| {
                 FileError::new(line, format!("{count} acceptors are no group"), "1 to 64 different hosts")
             })?,
         };

@@ -6,7 +6,7 @@ use crate::failure::Failure;
 use clap::Subcommand;
 use kernel::{HostId, NodeId};
 use ordinate_client::CallError;
-use parts::{Acceptors, Group, Slot};
+use parts::{AcceptorGroup, Acceptors, Slot};
 use paxos::{Configuration, HostEntry};
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -370,8 +370,8 @@ impl Present {
         use server::cluster::RoleName;
         let acceptors = self.nodes(RoleName::Acceptor);
         let group = match self.columns {
-            Some(columns) => Group::grid(acceptors, columns),
-            None => Group::majority(acceptors),
+            Some(columns) => AcceptorGroup::grid(acceptors, columns),
+            None => AcceptorGroup::majority(acceptors),
         };
         let acceptors = group.and_then(|group| Acceptors::new(vec![group])).ok_or_else(|| {
             Failure::input(

@@ -8,7 +8,6 @@
 
 mod machine;
 mod operation;
-mod snapshot;
 mod table;
 
 pub use machine::Store;

@@ -1,9 +1,11 @@
 //! The state machine: executes commands on the table.
 
+mod snapshot;
+
 use crate::operation::{Answer, Command, Expect, Query, Reply, SCAN_BYTES_MAX, WireError};
-use crate::snapshot::Snapshot;
 use crate::table::Table;
 use kernel::{DecodeError, SnapshotStep, StateMachine};
+use snapshot::Snapshot;
 
 /// The whole key-value store.
 #[derive(Clone, Debug)]
@@ -247,7 +249,7 @@ impl StateMachine for Store {
     }
 
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
-        crate::snapshot::install(self, chunk).map_err(|WireError(what)| DecodeError::Invalid(what))
+        snapshot::install(self, chunk).map_err(|WireError(what)| DecodeError::Invalid(what))
     }
 
     fn digest(&self) -> u64 {

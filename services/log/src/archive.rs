@@ -61,7 +61,7 @@ pub enum ArchivedError {
 
 /// A log among all that have ever had its name: sorted by when they were made.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Incarnation {
+pub struct LogIncarnation {
     /// When it was made, in milliseconds since 1970.
     pub created_ms: u64,
     /// The space where it lives.
@@ -70,13 +70,13 @@ pub struct Incarnation {
     pub number: u64,
 }
 
-impl std::fmt::Display for Incarnation {
+impl std::fmt::Display for LogIncarnation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{:016}-{:04x}-{:016x}", self.created_ms, self.space, self.number)
     }
 }
 
-impl Incarnation {
+impl LogIncarnation {
     /// What [`std::fmt::Display`] wrote; `None` for any other text.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split('-');
@@ -121,8 +121,8 @@ impl std::fmt::Display for ArchivedName {
 
 impl ArchivedSegment {
     /// Which of the logs that have had its name.
-    pub fn incarnation(&self) -> Incarnation {
-        Incarnation { created_ms: self.created_ms, space: self.space, number: self.number }
+    pub fn incarnation(&self) -> LogIncarnation {
+        LogIncarnation { created_ms: self.created_ms, space: self.space, number: self.number }
     }
 
     /// What its object is called.
@@ -230,7 +230,7 @@ mod tests {
         let name = segment.object_name();
         let parts: Vec<&str> = name.split('/').collect();
         assert_eq!(parts[..2], ["prod", "jobs"]);
-        assert_eq!(Incarnation::parse(parts[2]), Some(segment.incarnation()));
+        assert_eq!(LogIncarnation::parse(parts[2]), Some(segment.incarnation()));
         let last = ArchivedName { first: 10, next: 13, digest: segment.digest };
         assert_eq!(ArchivedName::parse(parts[3]), Some(last));
         let later = ArchivedName { first: 1_000, ..last };

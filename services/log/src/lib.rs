@@ -17,6 +17,7 @@ mod gateway;
 mod groups;
 mod log;
 pub mod native;
+mod pages;
 pub mod planted;
 mod producers;
 mod retired;

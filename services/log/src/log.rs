@@ -1,59 +1,16 @@
 //! One log: its segments follow one another without a gap.
 
 use crate::Rows;
+use crate::pages::PageCache;
 use crate::retired::Origin;
 use crate::rows::ROW_OVERHEAD;
-use crate::segment::{Room, Segment, Stored};
-use crate::storage::{PageCache, Storage};
+use crate::segment::{Part, Room, Segment};
+use crate::storage::Storage;
 use crate::wire::{Answer, Entries, LogStat, READ_BYTES_MAX, Read, Why};
 use kernel::Encode;
 use kernel::{BlobId, BlobRange};
 use std::collections::VecDeque;
 use std::sync::Arc;
-
-/// A segment. Both kinds are shared with snapshots that are being written.
-#[derive(Clone, Debug)]
-pub(crate) enum Part {
-    InMemory(Arc<Segment>),
-    Stored(Arc<Stored>),
-}
-
-impl Part {
-    pub(crate) fn first(&self) -> u64 {
-        match self {
-            Self::InMemory(segment) => segment.first,
-            Self::Stored(stored) => stored.first,
-        }
-    }
-
-    pub(crate) fn next(&self) -> u64 {
-        match self {
-            Self::InMemory(segment) => segment.next(),
-            Self::Stored(stored) => stored.next,
-        }
-    }
-
-    fn last_time(&self) -> u64 {
-        match self {
-            Self::InMemory(segment) => segment.last_time,
-            Self::Stored(stored) => stored.last_time,
-        }
-    }
-
-    pub(crate) fn bytes(&self) -> usize {
-        match self {
-            Self::InMemory(segment) => segment.bytes(),
-            Self::Stored(stored) => stored.bytes(),
-        }
-    }
-
-    /// The disk has it under this name: it goes from memory.
-    pub(crate) fn stored(&mut self, id: BlobId, page_bytes: usize) {
-        if let Self::InMemory(segment) = self {
-            *self = Self::Stored(Arc::new(segment.stored_as(id, page_bytes)));
-        }
-    }
-}
 
 /// One log. Its parts reach from at most `first` to `next`.
 #[derive(Clone, Debug)]

@@ -1,7 +1,7 @@
 //! Segments that are part of no log any more, trimmed or with their log deleted, and wait for the archive.
 
 use crate::archive::ArchivedSegment;
-use crate::log::Part;
+use crate::segment::Part;
 use kernel::{ArchiveObject, BlobId};
 use mason::Space;
 use std::collections::BTreeMap;

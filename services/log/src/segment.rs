@@ -1,9 +1,10 @@
 //! A run of a log's entries: in memory, or on the disk with an index of where its pages begin.
 
+use crate::pages::PageCache;
 use crate::rows::{ROW_OVERHEAD, Rows};
-use crate::storage::PageCache;
 use kernel::{BlobId, BlobRange, Bytes};
 use mason::BlobRef;
+use std::sync::Arc;
 
 /// Entries of consecutive positions, in memory.
 #[derive(Clone, PartialEq, Debug)]
@@ -199,5 +200,49 @@ impl Stored {
             last += 1;
         }
         BlobRange { id: self.blob.id, offset, bytes: self.offset_of(last + 1) - offset }
+    }
+}
+
+/// A segment. Both kinds are shared with snapshots that are being written.
+#[derive(Clone, Debug)]
+pub(crate) enum Part {
+    InMemory(Arc<Segment>),
+    Stored(Arc<Stored>),
+}
+
+impl Part {
+    pub(crate) fn first(&self) -> u64 {
+        match self {
+            Self::InMemory(segment) => segment.first,
+            Self::Stored(stored) => stored.first,
+        }
+    }
+
+    pub(crate) fn next(&self) -> u64 {
+        match self {
+            Self::InMemory(segment) => segment.next(),
+            Self::Stored(stored) => stored.next,
+        }
+    }
+
+    pub(crate) fn last_time(&self) -> u64 {
+        match self {
+            Self::InMemory(segment) => segment.last_time,
+            Self::Stored(stored) => stored.last_time,
+        }
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::InMemory(segment) => segment.bytes(),
+            Self::Stored(stored) => stored.bytes(),
+        }
+    }
+
+    /// The disk has it under this name: it goes from memory.
+    pub(crate) fn stored(&mut self, id: BlobId, page_bytes: usize) {
+        if let Self::InMemory(segment) = self {
+            *self = Self::Stored(Arc::new(segment.stored_as(id, page_bytes)));
+        }
     }
 }

@@ -2,9 +2,10 @@
 
 use crate::Rows;
 use crate::groups::Groups;
-use crate::log::{FITS, Log, Part};
+use crate::log::{FITS, Log};
 use crate::producers::{Judged, Known, Producers, Taken};
 use crate::retired::{Archiving, Origin};
+use crate::segment::Part;
 use crate::snapshot::{Born, Head, Item, Numbered, SavedOrigin, SavedSegment, SavedStored};
 use crate::storage::{Bounds, Storage, StorageStat};
 use crate::wire::{
@@ -141,7 +142,7 @@ impl Logs {
         }
         (stat.waiting, stat.waiting_bytes) =
             (self.storage.retired.all().count() as u64, self.storage.retired.bytes());
-        self.storage.cache.count_into(&mut stat);
+        (stat.cached_bytes, stat.hits, stat.loads) = self.storage.cache.counts();
         stat
     }
 

@@ -1,9 +1,9 @@
 //! What a snapshot of a space's logs is made of: a head, each log before its segments, then what waits for the archive, what is known
 //! of producers, and of groups.
 
-use crate::log::Part;
 use crate::producers::Known;
 use crate::retired::Origin;
+use crate::segment::Part;
 use crate::segment::{Page, Segment, Stored};
 use crate::wire::{GroupState, LogStat};
 use kernel::{BlobId, Bytes, Encode};

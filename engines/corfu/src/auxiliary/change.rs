@@ -1,8 +1,8 @@
 //! The way from one projection to the next.
 
 use super::{Accept, Accepted, Auxiliary, Prepare, Promise, Refused, SealAck, Vote, Whole};
+use crate::messages::storage::{Finish, Seal};
 use crate::projection::{Epoch, Life, Lived, LogPosition, Projection};
-use crate::storage::{Finish, Seal};
 use kernel::{Cx, Instant, NodeId, planted};
 use parts::Ballot;
 use std::collections::{BTreeMap, BTreeSet};

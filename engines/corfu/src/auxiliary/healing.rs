@@ -1,8 +1,8 @@
 //! Servers that come back, and servers in the place of those that do not: who copies a chain, and who is let in.
 
 use super::Auxiliary;
+use crate::messages::storage::Project;
 use crate::projection::{Life, Projection};
-use crate::storage::Project;
 use kernel::{Cx, Instant, NodeId};
 use std::time::Duration;
 

@@ -23,7 +23,7 @@ use super::source::name_of;
 use super::{
     Compare, Compared, Finish, Follow, Followed, Kept, Placed, StorageRecord, StorageServer, StorageTimer,
 };
-use crate::auxiliary::{Copied, Whole};
+use crate::messages::auxiliary::{Copied, Whole};
 use crate::projection::{Epoch, Life, LogPosition, Projection};
 use kernel::{Cx, Instant, NodeId, planted};
 use std::time::Duration;

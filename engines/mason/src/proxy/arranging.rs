@@ -27,15 +27,13 @@
 use super::entry::{Entry, Page};
 use super::leading::Lead;
 use super::{Arrange, Awaited, Proxy, Spent, SpreadOver, Standing};
+use crate::messages::shard;
 use crate::order::{Group, Number, Placed, Space, Stamp};
-use crate::shard;
+pub use crate::topology::FIRST;
 use crate::topology::{Layout, Spread};
 use kernel::{Cx, Decode, DecodeError, Encode, Instant, NodeId, Reader, planted};
 use std::collections::BTreeMap;
 use std::time::Duration;
-
-/// The first group: its log decides.
-pub const FIRST: Group = Group(0);
 
 kernel::record! {
     /// How far a change has come, as far as a host knows.

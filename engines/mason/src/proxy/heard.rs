@@ -3,7 +3,7 @@
 use super::leading::Lead;
 use super::{Proxy, ProxyIn, moving};
 use crate::Message;
-use crate::shard::ShardIn;
+use crate::messages::shard::ShardIn;
 use kernel::{Cx, Decode, NodeId};
 use parts::Ballot;
 use paxos::multipaxos::batcher::BatcherIn;

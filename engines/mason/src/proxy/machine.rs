@@ -9,13 +9,13 @@ use super::entry::{Batch, Claim, Entry, Item, Question};
 use super::{
     Applied, Began, DidFill, DidMove, DidSeal, DidSettle, FollowUp, NextTag, ProxyIn, Reached, Viewed,
 };
-use crate::client::{Answer, Answers, ClientIn, Skipped, Told};
+use crate::messages::client::{Answer, Answers, ClientIn, Skipped, Told};
+use crate::messages::sequencer::{Moved, SequencerIn};
+use crate::messages::shard::{self, Behind, Deliver, Settled, ShardIn};
 use crate::order::{
     Cut, Group, GroupTime, MultiNumber, Number, Operation, Order, Placed, Range, Space, Stamp,
 };
-use crate::sequencer::{Moved, SequencerIn};
 use crate::service::{Stub, StubOut, Verdict};
-use crate::shard::{self, Behind, Deliver, Settled, ShardIn};
 use crate::topology::{Layout, Topology};
 use crate::view::View;
 use arrangement::Arrangement;

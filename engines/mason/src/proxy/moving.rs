@@ -19,7 +19,7 @@
 use super::entry::Entry;
 use super::leading::Lead;
 use super::{DidMove, Proxy};
-use crate::deployment;
+use crate::places::log_of;
 use kernel::client::Response;
 use kernel::{Bytes, Cx, HostId, RequestId};
 use paxos::Members;
@@ -120,8 +120,7 @@ impl Proxy {
             }
             return;
         }
-        let configuration =
-            deployment::log_of(self.log.first, self.group).configuration(placed.version + 1, wanted);
+        let configuration = log_of(self.log.first, self.group).configuration(placed.version + 1, wanted);
         if let Some(configuration) = configuration {
             cx.mark("proxy.moves_its_log");
             let message = leader::Reconfigure { configuration: Arc::new(configuration) };

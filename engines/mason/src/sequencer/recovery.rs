@@ -22,9 +22,9 @@
 //! spread, and what comes after by the new one.
 
 use super::{Counters, Filled, HandedOver, Recover, Sealed, Sequencer, SequencerTimer, State};
+use crate::messages::proxy;
 use crate::order::{Group, Number, Order, Placed, Range, Stamp};
-use crate::proxy;
-use crate::proxy::arranging::FIRST;
+use crate::topology::FIRST;
 use crate::topology::{Layout, Spread};
 use crate::view::View;
 use kernel::{Cx, planted};

@@ -18,7 +18,7 @@
 
 use super::blobs::blob_of;
 use super::{ShardServer, WereArchived, WhetherArchived};
-use crate::client::Overfull;
+use crate::messages::client::Overfull;
 use crate::service::{Archived, Shard};
 use kernel::{BlobId, Cx, Instant, NodeId};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};

@@ -1,7 +1,7 @@
 //! Execution in the order of the numbers, reads when what they must see is executed, and asking for what is missing.
 
 use super::{CUTS_MAX, Deliver, Entry, READS_MAX, Read, ShardServer, WAITING_FULL_MAX, WAITING_MAX, Waiting};
-use crate::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers};
+use crate::messages::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers};
 use crate::order::{Number, Operation, Order, Space, Stamp};
 use crate::proxy::delivery::{Delivered, Run, Work};
 use crate::service::Shard;
@@ -103,6 +103,9 @@ impl<S: Shard> ShardServer<S> {
     }
 
     fn execute_next(&mut self, group: crate::Group, delivered: Delivered, cx: &mut Cx<'_, Self>) {
+        let (number, next) = (delivered.order.number_in(self.space), self.next);
+        let is_no_op = matches!(delivered.work, Work::NoOp);
+        kernel::invariant!(CONTIG, is_no_op || number == Some(next), "executes {number:?} as {next}");
         match delivered.work {
             Work::Operation(operation) => self.execute_operation(group, &operation, &delivered.order, cx),
             Work::NoOp => self.due.count_executed(16),

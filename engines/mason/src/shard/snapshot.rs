@@ -7,9 +7,9 @@
 use super::blobs::blobs_of;
 use super::inputs::{Part, Sent};
 use super::{Behind, PullSnapshot, ShardServer, ShardTimer, SnapshotChunk};
-use crate::client::{Notice, Skipped};
+use crate::messages::client::{Notice, Skipped};
+use crate::messages::proxy;
 use crate::order::{Number, Placed, Space, Stamp};
-use crate::proxy;
 use crate::service::Shard;
 use crate::topology::Spread;
 use kernel::{BlobId, Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, PageBudget, invariant};
@@ -201,6 +201,8 @@ impl<S: Shard> ShardServer<S> {
             return;
         }
         self.due.told_at = Some(now);
+        let (durable, next) = (self.snapshots.durable_below(), self.next);
+        invariant!(DUR, durable <= next, "below {durable} is durable, and {next} is not executed");
         let below = Placed { space: self.space, number: self.snapshots.durable_below() };
         for group in self.topology.groups() {
             for &proxy in self.topology.proxies(group) {

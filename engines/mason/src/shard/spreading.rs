@@ -19,11 +19,11 @@
 //! server that a snapshot carries past the hand-over gives what it has when it has taken that; whoever takes it compares.
 //!
 //! Reads name the spread by which their shard was chosen. A shard that is not there yet lets them wait, one that is beyond refuses
-//! them, and the reader asks again. Before a server tells or answers anything by a spread it says so ([`crate::client::Spreads`]).
+//! them, and the reader asks again. Before a server tells or answers anything by a spread it says so ([`crate::messages::client::Spreads`]).
 
 use super::inputs::Part;
 use super::{Query, ShardServer, WantWatched, Watched};
-use crate::client::{Notice, ReadAnswer, ReadAnswers, Spreads};
+use crate::messages::client::{Notice, ReadAnswer, ReadAnswers, Spreads};
 use crate::order::{Order, Space, Stamp};
 use crate::service::Shard;
 use crate::topology::Spread;

@@ -2,10 +2,12 @@
 
 mod reads;
 
-use super::{Message, Paxos, Pulse, client, leader, replica};
+use super::{Paxos, Pulse};
 use crate::configuration::{Configuration, Configurations};
+pub use crate::multipaxos::messages::batcher::*;
+use crate::multipaxos::messages::{client, leader, replica};
 use crate::parameters::Parameters;
-use crate::value::{Batch, BatchId, COMMAND_HEAD_BYTES, Commands, Group, GroupKind, Level, Rules, Value};
+use crate::value::{Batch, BatchId, COMMAND_HEAD_BYTES, CommandGroup, Commands, Level, Rules, Value};
 use kernel::bounds::{BATCH_HEAD_BYTES, VALUE_BYTES_MAX};
 use kernel::{Cx, Encode, Instant, NodeId, Position, Role, planted};
 use parts::{Ballot, Sequence, SessionId, Set, Slot, Tally};
@@ -13,67 +15,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
-
-kernel::messages! {
-    /// Everything a batcher can be sent. The first three come from clients and are part of the native protocol.
-    pub enum BatcherIn in Message::Batcher {
-        /// From a client: execute, or open or close the session.
-        1 => Submit {
-            /// The client's session.
-            session: SessionId,
-            /// The client has every answer below this.
-            acknowledged: Sequence,
-            /// What is wanted.
-            kind: GroupKind,
-            /// The commands, if any.
-            commands: Commands,
-        },
-        /// From a client: answer these reads.
-        2 => Query {
-            /// The client's session, for the answer.
-            session: SessionId,
-            /// How fresh.
-            level: Level,
-            /// What the client has seen: the slot after the last one. For sequential reads.
-            seen: Slot,
-            /// The reads, numbered by the client.
-            queries: Commands,
-        },
-        /// From a client: change the cluster to this configuration, if its version is the next one.
-        3 => Reconfigure {
-            /// The client's session, for the answer.
-            session: SessionId,
-            /// Which of its calls this is.
-            sequence: Sequence,
-            /// The configuration wanted; its `first_slot` is ignored.
-            configuration: Arc<Configuration>,
-        },
-        /// From an acceptor: how far it has voted.
-        4 => PreReadAck {
-            /// The question.
-            id: u64,
-            /// The slot after the highest one voted in.
-            voted_through: Slot,
-        },
-        /// From an acceptor: you asked by a configuration that is no longer read from.
-        5 => Superseded {
-            /// The question.
-            id: u64,
-            /// What the acceptor knows.
-            configurations: Configurations,
-        },
-        /// From the leader.
-        6 => Heartbeat {
-            /// What it tells everybody.
-            pulse: Pulse,
-        },
-        /// From an unbatcher: the batch was executed.
-        7 => Done {
-            /// The batch's number.
-            number: u64,
-        },
-    }
-}
 
 kernel::timers! {
     /// The batcher's timers.
@@ -109,7 +50,7 @@ impl OpenBatch {
         self.groups.is_empty() || self.groups.len() + bytes <= bytes_max
     }
 
-    fn push(&mut self, group: &Group, name: GroupName) {
+    fn push(&mut self, group: &CommandGroup, name: GroupName) {
         group.encode(&mut self.groups);
         self.names.push(name);
     }
@@ -317,7 +258,7 @@ impl Batcher {
             return self.refuse(from, session, &commands, client::Status::DiskFull, cx);
         }
         if commands.size() <= self.parameters.batch_bytes_max {
-            return self.take(Group { client: from, session, acknowledged, kind, commands }, cx);
+            return self.take(CommandGroup { client: from, session, acknowledged, kind, commands }, cx);
         }
         // Of a row that is longer than a batch, each command counts for itself.
         for command in commands.iter() {
@@ -325,7 +266,7 @@ impl Batcher {
             Commands::push(&mut row, command.sequence, command.bytes);
             let commands = Commands::from_row(row);
             if commands.size() <= self.parameters.batch_bytes_max {
-                self.take(Group { client: from, session, acknowledged, kind, commands }, cx);
+                self.take(CommandGroup { client: from, session, acknowledged, kind, commands }, cx);
             } else {
                 cx.mark("batcher.refused_as_malformed");
                 self.refuse(from, session, &commands, client::Status::Malformed, cx);
@@ -334,7 +275,7 @@ impl Batcher {
     }
 
     /// Takes a group that fits in a batch.
-    fn take(&mut self, group: Group, cx: &mut Cx<'_, Self>) {
+    fn take(&mut self, group: CommandGroup, cx: &mut Cx<'_, Self>) {
         let bytes = group.commands.size() + GROUP_HEAD_BYTES;
         let first = group.commands.iter().next().map_or(Sequence(0), |command| command.sequence);
         let name = (group.client, group.session, first, group.commands.size());
@@ -548,7 +489,7 @@ impl Batcher {
 
 /// The slot after the last one that may be chosen, by what some acceptors of a group have voted in: a slot is chosen by a write quorum,
 /// and those who were not heard may have voted in any.
-fn chosen_below(group: &parts::Group, voted_through: &BTreeMap<usize, Slot>) -> Slot {
+fn chosen_below(group: &parts::AcceptorGroup, voted_through: &BTreeMap<usize, Slot>) -> Slot {
     let mut voted: Vec<Slot> = voted_through.values().copied().collect();
     voted.sort_unstable_by(|a, b| b.cmp(a));
     let members = group.members().len();

@@ -47,6 +47,7 @@ pub mod acceptor;
 pub mod batcher;
 pub mod client;
 pub mod leader;
+pub mod messages;
 pub mod proxy_leader;
 pub mod replica;
 pub mod unbatcher;
@@ -91,18 +92,18 @@ kernel::family! {
     #[derive(Clone, Debug)]
     members Member [S: StateMachine] [S] of Paxos {
         /// Gathers commands and reads.
-        1 => Batcher(batcher::BatcherIn, batcher::Batcher, "batcher"),
+        1 => Batcher(messages::batcher::BatcherIn, batcher::Batcher, "batcher"),
         /// Orders commands.
-        2 => Leader(leader::LeaderIn, leader::Leader, "leader"),
+        2 => Leader(messages::leader::LeaderIn, leader::Leader, "leader"),
         /// Broadcasts proposals.
-        3 => ProxyLeader(proxy_leader::ProxyLeaderIn, proxy_leader::ProxyLeader, "proxy_leader"),
+        3 => ProxyLeader(messages::proxy_leader::ProxyLeaderIn, proxy_leader::ProxyLeader, "proxy_leader"),
         /// Votes.
-        4 => Acceptor(acceptor::AcceptorIn, acceptor::Acceptor, "acceptor"),
+        4 => Acceptor(messages::acceptor::AcceptorIn, acceptor::Acceptor, "acceptor"),
         /// Executes.
-        5 => Replica(replica::ReplicaIn, replica::Replica<S>, "replica"),
+        5 => Replica(messages::replica::ReplicaIn, replica::Replica<S>, "replica"),
         /// Answers clients.
-        6 => Unbatcher(unbatcher::UnbatcherIn, unbatcher::Unbatcher, "unbatcher"),
+        6 => Unbatcher(messages::unbatcher::UnbatcherIn, unbatcher::Unbatcher, "unbatcher"),
         /// Asks.
-        7 => Client(client::ClientIn, client::Client, "client"),
+        7 => Client(messages::client::ClientIn, client::Client, "client"),
     }
 }

@@ -1,50 +1,16 @@
 //! The proxy leader: broadcasts the leader's proposals, counts votes, tells the replicas (the paper's section 3.1).
 
-use super::{Message, Paxos, Pulse, leader, replica};
+use super::{Paxos, Pulse};
 use crate::configuration::Configurations;
-use crate::multipaxos::acceptor;
+use crate::multipaxos::messages::acceptor;
+pub use crate::multipaxos::messages::proxy_leader::*;
+use crate::multipaxos::messages::{leader, replica};
 use crate::parameters::Parameters;
 use crate::value::Value;
 use kernel::{Cx, Instant, NodeId, Position, Role};
 use parts::{Ballot, Slot, Tally};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
-
-kernel::messages! {
-    /// Everything a proxy leader can be sent.
-    pub enum ProxyLeaderIn in Message::ProxyLeader {
-        /// From the leader: get this chosen.
-        1 => Assign {
-            /// The leader's ballot.
-            ballot: Ballot,
-            /// The slot it assigned.
-            slot: Slot,
-            /// The configuration that governs the slot.
-            version: u64,
-            /// The proposal.
-            value: Value,
-        },
-        /// From an acceptor: voted, durably.
-        2 => Phase2b {
-            /// In which ballot.
-            ballot: Ballot,
-            /// For which slot.
-            slot: Slot,
-        },
-        /// From an acceptor: I promised a higher ballot.
-        3 => Nack {
-            /// The slot asked for.
-            slot: Slot,
-            /// The higher ballot.
-            promised: Ballot,
-        },
-        /// From the leader.
-        4 => Heartbeat {
-            /// What it tells everybody.
-            pulse: Pulse,
-        },
-    }
-}
 
 kernel::timers! {
     /// The proxy leader's timers.

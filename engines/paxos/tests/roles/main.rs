@@ -6,7 +6,7 @@ mod replica;
 mod resume;
 
 use kernel::{Bytes, Effect, HostId, NodeId, Place, Position, RequestId, Role as _};
-use parts::{Acceptors, Ballot, Group, Sequence, SessionId, Slot};
+use parts::{AcceptorGroup, Acceptors, Ballot, Sequence, SessionId, Slot};
 use paxos::multipaxos::acceptor::{self, Acceptor, AcceptorIn, AcceptorRecord};
 use paxos::multipaxos::batcher::{self, Batcher};
 use paxos::multipaxos::client::{self, Client};
@@ -43,7 +43,7 @@ fn noop(slot: u64, round: u64) -> acceptor::Phase2a {
 fn configurations(groups: u32) -> Configurations {
     let on =
         |hosts: std::ops::RangeInclusive<u32>, place| hosts.map(|host| node(host, place)).collect::<Vec<_>>();
-    let group = |at| Group::majority(on(3 * at + 1..=3 * at + 3, ACCEPTOR)).expect("three hosts");
+    let group = |at| AcceptorGroup::majority(on(3 * at + 1..=3 * at + 3, ACCEPTOR)).expect("three hosts");
     Configurations::starting_with(Configuration {
         version: 0,
         first_slot: Slot(0),

@@ -12,7 +12,8 @@ fn changed() -> Configurations {
     both.push(Configuration {
         version: 1,
         first_slot: Slot(FIRST),
-        acceptors: Acceptors::new(vec![Group::majority(voters).expect("three hosts")]).expect("one group"),
+        acceptors: Acceptors::new(vec![AcceptorGroup::majority(voters).expect("three hosts")])
+            .expect("one group"),
         joined: vec![(node(4, ACCEPTOR), 9)],
         ..configurations(1).latest().clone()
     });

@@ -4,7 +4,9 @@ use super::*;
 use kernel::{DecodeError, SnapshotStep, StateMachine};
 use paxos::multipaxos::replica::{self, ReadGroup, Replica, ReplicaIn, ReplicaTimer};
 use paxos::multipaxos::unbatcher::UnbatcherIn;
-use paxos::{Batch, BatchId, Group, GroupKind, KEPT_ANSWERS_BYTES_MAX, Message, REPEATED_BYTES_MAX, Rules};
+use paxos::{
+    Batch, BatchId, CommandGroup, GroupKind, KEPT_ANSWERS_BYTES_MAX, Message, REPEATED_BYTES_MAX, Rules,
+};
 
 /// Answers how many commands it has executed.
 #[derive(Debug, Default)]
@@ -116,7 +118,7 @@ fn a_batch_is_answered_by_its_own_rules() {
         sequences.for_each(|sequence| Commands::push(&mut row, Sequence(sequence), b"swap"));
         let commands = Commands::from_row(row);
         let kind = if slot == 0 { GroupKind::Open } else { GroupKind::Execute };
-        let group = Group {
+        let group = CommandGroup {
             client: node(9, CLIENT),
             session: SessionId(4),
             acknowledged: Sequence(0),

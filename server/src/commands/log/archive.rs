@@ -10,7 +10,7 @@ use runtime::blobs::ArchiveError;
 use serde_json::json;
 use server::services::log::ArchivePlace;
 use server::services::log::archive::{Archive, ArchivedLog, Extent, Segments, Unreadable};
-use shared_log::archive::{ArchivedName, Incarnation};
+use shared_log::archive::{ArchivedName, LogIncarnation};
 use std::io::{BufWriter, Write as _};
 
 /// The archive of trimmed segments; no host is asked
@@ -37,7 +37,7 @@ pub enum Command {
         cluster: Option<String>,
         /// Which of the logs that have had this name, as `list` shows it; the one that was made last unless given
         #[arg(long, value_parser = incarnation)]
-        incarnation: Option<Incarnation>,
+        incarnation: Option<LogIncarnation>,
         /// The first position; the first in the archive unless given
         #[arg(long)]
         from: Option<u64>,
@@ -47,8 +47,8 @@ pub enum Command {
     },
 }
 
-fn incarnation(text: &str) -> Result<Incarnation, String> {
-    Incarnation::parse(text).ok_or_else(|| "wanted: as ordinate log archive list shows it".to_owned())
+fn incarnation(text: &str) -> Result<LogIncarnation, String> {
+    LogIncarnation::parse(text).ok_or_else(|| "wanted: as ordinate log archive list shows it".to_owned())
 }
 
 impl Command {
@@ -141,7 +141,7 @@ async fn read_archived(
     place: &ArchivePlace,
     name: &str,
     cluster: Option<String>,
-    incarnation: Option<Incarnation>,
+    incarnation: Option<LogIncarnation>,
     from: Option<u64>,
     limit: Option<u64>,
 ) -> Result<(), Failure> {
@@ -191,7 +191,7 @@ async fn counterpart(
     identity: &LogIdentity,
 ) -> Result<Option<ArchivedLog>, Failure> {
     let LogIdentity { created_ms, space, number, .. } = *identity;
-    let incarnation = Incarnation { created_ms, space, number };
+    let incarnation = LogIncarnation { created_ms, space, number };
     let logs = archive.logs_named(name).await.map_err(unreachable_archive)?;
     Ok(logs.into_iter().find(|log| log.incarnation == incarnation))
 }

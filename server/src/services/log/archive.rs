@@ -12,7 +12,7 @@ use object_store::{
     BackoffConfig, ClientConfigKey, Error, ObjectStore, ObjectStoreExt as _, PutMode, PutPayload, RetryConfig,
 };
 use runtime::blobs::ArchiveError;
-use shared_log::archive::{ArchivedName, ArchivedSegment, Incarnation};
+use shared_log::archive::{ArchivedName, ArchivedSegment, LogIncarnation};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub struct ArchivedLog {
     /// The log's name.
     pub name: String,
     /// Which of the logs of that name.
-    pub incarnation: Incarnation,
+    pub incarnation: LogIncarnation,
 }
 
 impl Archive {
@@ -149,7 +149,7 @@ impl Archive {
         for cluster in self.below(&self.prefix).await? {
             for incarnation in self.below(&self.path_of(&format!("{cluster}/{name}"))).await? {
                 let (cluster, name) = (cluster.clone(), name.to_owned());
-                let incarnation = Incarnation::parse(&incarnation);
+                let incarnation = LogIncarnation::parse(&incarnation);
                 logs.extend(incarnation.map(|incarnation| ArchivedLog { cluster, name, incarnation }));
             }
         }
@@ -182,7 +182,7 @@ impl Archive {
             let parts: Vec<String> = object.location.parts().map(|part| part.as_ref().to_owned()).collect();
             let [.., cluster, name, incarnation, last] = &parts[..] else { continue };
             let (Some(incarnation), Some(last)) =
-                (Incarnation::parse(incarnation), ArchivedName::parse(last))
+                (LogIncarnation::parse(incarnation), ArchivedName::parse(last))
             else {
                 continue;
             };

@@ -3,9 +3,10 @@
 use crate::gateway::Asker;
 use crate::gateway::Gateway;
 use crate::gateway::connection::{EntrySeq, PartAnswer, Purpose, Reply, Work};
+use crate::gateway::kinds::Kinds;
 use crate::gateway::metrics::Sizes;
 use crate::gateway::reads::{ANSWER_HEAD_BYTES, Target};
-use crate::gateway::watchers::{Kinds, Unwatched};
+use crate::gateway::watchers::Unwatched;
 use crate::wire::{Body, Code, EventKind, JuteInput, Malformed, Query, op};
 use kernel::{Cx, NodeId};
 use mason::client::{Answer, ReadAnswer, ReadAnswers};

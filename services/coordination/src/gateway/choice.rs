@@ -2,7 +2,7 @@
 
 use crate::gateway::Gateway;
 use crate::gateway::connection::{EntrySeq, Part, Purpose, Read, Work};
-use crate::gateway::watchers::Kinds;
+use crate::gateway::kinds::Kinds;
 use crate::placement::Placement;
 use crate::wire::{Caller, Query, WatchSeq};
 use kernel::{Bytes, NodeId};

@@ -1,8 +1,8 @@
 //! A user's connection: what it has asked, in order, and what it is still to be told.
 
+use crate::gateway::kinds::Kinds;
 use crate::gateway::marks::Marks;
-use crate::gateway::subtree::Survey;
-use crate::gateway::watchers::Kinds;
+use crate::gateway::survey::Survey;
 use crate::wire::{Caller, ConnectionEpoch, EventKind, Identity, SessionId, WatchSeq};
 use kernel::client::Connected;
 use kernel::{Bytes, Instant, NodeId};

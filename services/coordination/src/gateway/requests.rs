@@ -3,9 +3,9 @@
 use crate::gateway::Gateway;
 use crate::gateway::choice;
 use crate::gateway::connection::{Part, Purpose, Read, Reply, Stage, Work};
+use crate::gateway::kinds::Kinds;
 use crate::gateway::quotas::refused_multi;
-use crate::gateway::subtree::Survey;
-use crate::gateway::watchers::Kinds;
+use crate::gateway::survey::Survey;
 use crate::gateway::words;
 use crate::wire::{
     Body, Code, JuteInput, JuteOutput, Operation, PING_XID, Query, Request, SetWatches, WriteHead, op,

@@ -2,8 +2,7 @@
 
 use crate::tree::Znodes;
 use crate::tree::meta::{Kind, Meta};
-use crate::tree::transaction::{Change, Outcome, View, Writer, plan, removal};
-use crate::tree::votes::are_separable;
+use crate::tree::transaction::{Change, Outcome, View, Writer, are_separable, plan, removal};
 use crate::tree::watches::Notices;
 use crate::wire::{
     Body, Code, JuteInput, JuteOutput, Malformed, Operation, SessionId, Update, WriteHead, op, parent_of,

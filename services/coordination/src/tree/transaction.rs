@@ -16,6 +16,16 @@ const TTL_MAX: i64 = 0xff_ffff_ffff;
 /// The longest name of a child, in bytes.
 const NAME_BYTES_MAX: usize = u16::MAX as usize;
 
+/// True if every step reads and changes nothing but the node that it names.
+pub(crate) fn are_separable(updates: &[Update<'_>]) -> bool {
+    updates.iter().all(|update| match update {
+        Update::SetData { .. } | Update::SetAcl { .. } | Update::Check { .. } | Update::CheckSame { .. } => {
+            true
+        }
+        Update::Create(_) | Update::Delete { .. } | Update::Restore(_) => false,
+    })
+}
+
 /// Where metas come from.
 pub(crate) trait View {
     fn meta(&self, path: &str) -> Option<Meta>;

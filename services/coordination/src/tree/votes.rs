@@ -14,16 +14,6 @@ use kernel::Bytes;
 use mason::Space;
 use std::collections::BTreeMap;
 
-/// True if every step reads and changes nothing but the node that it names.
-pub(crate) fn are_separable(updates: &[Update<'_>]) -> bool {
-    updates.iter().all(|update| match update {
-        Update::SetData { .. } | Update::SetAcl { .. } | Update::Check { .. } | Update::CheckSame { .. } => {
-            true
-        }
-        Update::Create(_) | Update::Delete { .. } | Update::Restore(_) => false,
-    })
-}
-
 /// This shard's nodes as its own earlier steps leave them.
 struct Own<'a> {
     znodes: &'a Znodes,

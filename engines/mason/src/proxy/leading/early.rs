@@ -1,9 +1,9 @@
 //! Execution before the log has spoken: what planted bugs do and nobody else.
 
 use super::{Frame, Pending, Proxy, Stage};
+use crate::messages::shard::Deliver;
 use crate::order::{Number, Placed, Space};
 use crate::proxy::delivery::{Run, RunWriter};
-use crate::shard::Deliver;
 use kernel::{Cx, NodeId, planted};
 use std::collections::BTreeMap;
 

@@ -9,8 +9,8 @@ mod early;
 
 use super::entry::{Batch, Claim, Entry, Item};
 use super::{Allocated, Applied, Began, FollowUp, Frame, Proxy, ShardDurable, Submit};
+use crate::messages::sequencer::{self, Allocation};
 use crate::order::{Cut, GroupTime, Number, Operation, Placed, Range, Space, Stamp};
-use crate::sequencer::{self, Allocation};
 use crate::topology::{Spread, Topology};
 use kernel::{Cx, Encode, Instant, NodeId, PageBudget, planted};
 use parts::Ballot;

@@ -1,13 +1,13 @@
 //! A leader and the sequencer: suspicion, sealing, and what a leader before had asked for (the paper's sections 4.1 and 4.3).
 
 use super::{Lead, Numbers, PATIENCE_GROWS_TO, Pending, Sequencing, Stage, now_in_ms, propose};
-use crate::proxy::arranging::FIRST;
+use crate::messages::sequencer::{self, Allocation};
 use crate::proxy::entry::{Claim, Entry};
 use crate::proxy::{
     Active, DidFill, DidHandOver, DidSeal, Fill, Frame, HandOver, NotActive, OtherSpread, Pong, Probed,
     Proxy, Seal,
 };
-use crate::sequencer::{self, Allocation};
+use crate::topology::FIRST;
 use crate::topology::Spread;
 use kernel::{Cx, Instant, NodeId, planted};
 use std::time::Duration;

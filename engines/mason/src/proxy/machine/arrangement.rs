@@ -1,14 +1,14 @@
 //! How many groups are in use, as a group's log has it, and what its stub hands over to others' when that changes.
 
 use super::{ProxyMachine, placed_below};
-use crate::client::{ClientIn, Elsewhere};
+use crate::messages::client::{ClientIn, Elsewhere};
+use crate::messages::sequencer::{Arranged, SequencerIn};
 use crate::order::{Group, GroupTime, Operation, Order, Placed, Range, Stamp};
-use crate::proxy::arranging::FIRST;
 use crate::proxy::delivery::Runs;
 use crate::proxy::entry::Page;
 use crate::proxy::{Awaited, DidHandOver, ProxyIn, Spent, Standing};
-use crate::sequencer::{Arranged, SequencerIn};
 use crate::service::Stub;
+use crate::topology::FIRST;
 use crate::topology::{Layout, Spread};
 use kernel::{Encode, NodeId, planted};
 use std::collections::BTreeMap;

@@ -2,7 +2,7 @@
 
 use super::{Acceptor, AcceptorRecord, AcceptorTimer, Blank, Born, Summary};
 use crate::configuration::Configurations;
-use crate::multipaxos::leader;
+use crate::multipaxos::messages::leader;
 use kernel::{Cx, NodeId, planted};
 use std::time::Duration;
 

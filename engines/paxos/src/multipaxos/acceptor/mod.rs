@@ -7,9 +7,10 @@ mod bootstrap;
 mod record;
 mod resume;
 
-use super::{Message, Paxos, Pulse};
+use super::{Paxos, Pulse};
 use crate::configuration::Configurations;
-use crate::multipaxos::{batcher, leader, proxy_leader, replica};
+pub use crate::multipaxos::messages::acceptor::*;
+use crate::multipaxos::messages::{batcher, leader, proxy_leader, replica};
 use crate::parameters::Parameters;
 use crate::value::Value;
 use kernel::bounds::VOTE_BYTES;
@@ -19,90 +20,6 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 pub use record::{AcceptorRecord, Summary};
-
-kernel::messages! {
-    /// Everything an acceptor can be sent.
-    pub enum AcceptorIn in Message::Acceptor {
-        /// From a would-be leader: would you promise, or do you hear a leader?
-        1 => PreVote {
-            /// The ballot it would use.
-            ballot: Ballot,
-            /// The latest configuration it knows.
-            version: Option<u64>,
-        },
-        /// From a leader: promise not to vote below `ballot`, and tell your votes from `from` on.
-        2 => Phase1a {
-            /// The ballot to promise.
-            ballot: Ballot,
-            /// The first slot of interest; later pages start later.
-            from: Slot,
-            /// The leader's name for the question.
-            inquiry: u64,
-            /// The latest configuration that a candidate knows; none from a leader that reads votes back.
-            version: Option<u64>,
-        },
-        /// From a proxy leader: vote.
-        3 => Phase2a {
-            /// Whose proposal it is.
-            ballot: Ballot,
-            /// For which slot.
-            slot: Slot,
-            /// The proposal.
-            value: Value,
-        },
-        /// From a batcher: how far have you voted?
-        4 => PreRead {
-            /// The batcher's name for the question.
-            id: u64,
-            /// The configuration by which it chose whom to ask.
-            version: u64,
-        },
-        /// From a leader about to use the configuration `version`: stop answering reads of older ones.
-        5 => Seal {
-            /// Whose configuration it is.
-            ballot: Ballot,
-            /// The configuration that supersedes.
-            version: u64,
-        },
-        /// From the leader.
-        6 => Heartbeat {
-            /// What it tells everybody.
-            pulse: Pulse,
-        },
-        /// From an acceptor whose journal is blank: so am I, born with this incarnation.
-        7 => Blank {
-            /// Drawn at random when its journal was born.
-            incarnation: u64,
-        },
-        /// From an active acceptor to a blank one: the cluster is born, with these acceptors.
-        8 => Born {
-            /// Each with its incarnation.
-            members: Vec<(NodeId, u64)>,
-        },
-        /// From whoever may lead: who counts as an acceptor.
-        9 => Known {
-            /// The configurations.
-            configurations: Configurations,
-        },
-        /// From this host's replica: these slots are chosen and executed, and their values are those voted for here.
-        10 => Executed {
-            /// The first of them.
-            from: Slot,
-            /// The slot after the last.
-            below: Slot,
-        },
-        /// From itself: its votes below are durable.
-        12 => Durable {
-            /// The slot after the last of them.
-            voted_through: Slot,
-        },
-        /// From this host's replica, which starts: what was chosen from `from` on, as far as I told you?
-        11 => Resume {
-            /// The first slot that it lacks.
-            from: Slot,
-        },
-    }
-}
 
 kernel::timers! {
     /// The acceptor's timers.
@@ -359,6 +276,8 @@ impl Acceptor {
                 cx.append(&AcceptorRecord::Promise { ballot: message.ballot });
             }
         }
+        let promised = summary.promised;
+        kernel::invariant!(AGREE, promised == message.ballot, "asked for {:?}: {promised:?}", message.ballot);
         let (truncated_below, page_bytes) = (summary.truncated_below, self.parameters.page_bytes);
         let (mut votes, mut page, mut more) = (Vec::new(), PageBudget::new(page_bytes), None);
         for (slot, vote) in self.votes.iter_from(message.from) {
@@ -393,11 +312,18 @@ impl Acceptor {
             let promised = summary.promised;
             return cx.send(from, proxy_leader::Nack { slot, promised });
         }
+        let promised = summary.promised;
         if !self.votes.admits(slot) {
             // Below: chosen and snapshotted long ago. Above: a leader far ahead of its window.
             return cx.reject("vote asked outside the kept slots");
         }
-        let repeated = self.votes.get(slot).is_some_and(|vote| vote.ballot == ballot);
+        let vote = self.votes.get(slot).map(|vote| vote.ballot);
+        kernel::invariant!(
+            AGREE,
+            promised <= ballot && vote <= Some(ballot) || planted!(vote_below_promise),
+            "votes for {slot} in {ballot:?}, after {vote:?} and a promise of {promised:?}"
+        );
+        let repeated = vote == Some(ballot);
         // Votes are kept for long.
         let value = value.owned();
         if !repeated {
@@ -451,6 +377,8 @@ impl Acceptor {
                 cx.append(&AcceptorRecord::Sealed { version: message.version });
             }
         }
+        let sealed = summary.sealed;
+        kernel::invariant!(LIN, sealed >= message.version, "sealed for {}: {sealed}", message.version);
         cx.send_durable(from, leader::Sealed { ballot: message.ballot, version: message.version });
     }
 
@@ -482,6 +410,8 @@ impl Acceptor {
         }
         let record = AcceptorRecord::Summary(summary);
         self.votes.advance(below);
+        let start = self.votes.start();
+        kernel::invariant!(DUR, start >= below, "votes from {start} on are kept, below {below} none");
         let kept = cx.append(&record);
         let oldest = self.votes.iter().map(|(_, vote)| vote.position).min().unwrap_or(kept);
         cx.trim(if planted!(needed_votes_trimmed) { kept } else { oldest.min(kept) });

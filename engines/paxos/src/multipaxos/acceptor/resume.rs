@@ -4,7 +4,7 @@
 //! acceptor's votes is chosen with whatever the acceptor voted for last, and after a restart needs no leader to say so again.
 
 use super::{Acceptor, AcceptorRecord, Executed, Resume};
-use crate::multipaxos::replica;
+use crate::multipaxos::messages::replica;
 use kernel::{Cx, NodeId, PageBudget, planted};
 
 impl Acceptor {

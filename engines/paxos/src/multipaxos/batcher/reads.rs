@@ -3,7 +3,7 @@
 use super::{
     Batcher, GROUP_HEAD_BYTES, PreReadAck, Query, ReadBatch, Superseded, Unasked, bytes_of, chosen_below,
 };
-use crate::multipaxos::{acceptor, client, replica};
+use crate::multipaxos::messages::{acceptor, client, replica};
 use crate::value::Level;
 use kernel::{Cx, NodeId, PageBudget};
 use parts::{Slot, Tally};

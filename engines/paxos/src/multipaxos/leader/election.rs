@@ -2,7 +2,8 @@
 
 use super::{Executed, Heartbeat, HeartbeatAck, Known, Leader, LeaderTimer, Nack, PreVoteAck, State};
 use crate::configuration::{Configuration, Configurations};
-use crate::multipaxos::{Pulse, acceptor, batcher, proxy_leader, replica};
+use crate::multipaxos::Pulse;
+use crate::multipaxos::messages::{acceptor, batcher, proxy_leader, replica};
 use kernel::{Cx, Instant, NodeId};
 use parts::{Ballot, Slot, Tally};
 use std::time::Duration;

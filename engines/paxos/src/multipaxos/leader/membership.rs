@@ -5,7 +5,7 @@ use super::election::Tallies;
 use super::phase1::Phase1;
 use super::{Enlist, Leader, LeaderTimer, Phase1b, Reconfigure, Sealed, State};
 use crate::configuration::Configuration;
-use crate::multipaxos::acceptor;
+use crate::multipaxos::messages::acceptor;
 use crate::value::Value;
 use kernel::{Cx, NodeId};
 use parts::{Ballot, Slot};

@@ -3,7 +3,7 @@
 use super::election::Tallies;
 use super::{Leader, LeaderRecord, LeaderTimer, Phase1b, ReportedVote, State};
 use crate::configuration::{Configuration, Configurations};
-use crate::multipaxos::acceptor;
+use crate::multipaxos::messages::acceptor;
 use crate::value::Value;
 use kernel::{Cx, NodeId, planted};
 use parts::{Ballot, Slot};

@@ -6,7 +6,7 @@ use super::phase1::Phase1;
 use super::recall::Recall;
 use super::{Leader, LeaderTimer, Phase1b, Propose, State, Wanted};
 use crate::configuration::Configuration;
-use crate::multipaxos::proxy_leader;
+use crate::multipaxos::messages::proxy_leader;
 use crate::value::{BatchId, Value};
 use kernel::{Bytes, Cx, Decode, Instant, NodeId, Reader, planted};
 use parts::{Ballot, Set, Slot, SlotRing};

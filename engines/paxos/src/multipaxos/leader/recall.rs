@@ -8,7 +8,7 @@ use super::election::Tallies;
 use super::phase1::relevant;
 use super::{Leader, Phase1b, ReportedVote, State, Stuck};
 use crate::configuration::Configuration;
-use crate::multipaxos::{acceptor, replica};
+use crate::multipaxos::messages::{acceptor, replica};
 use crate::value::Value;
 use kernel::{Cx, Instant, NodeId, PageBudget};
 use parts::{Ballot, Slot};

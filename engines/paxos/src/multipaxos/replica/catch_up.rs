@@ -1,7 +1,7 @@
 //! Catching up: a replica that lacks values asks its peers, in turn, for entries or for a snapshot.
 
 use super::{Behind, Entries, Fetch, Replica};
-use crate::multipaxos::leader;
+use crate::multipaxos::messages::leader;
 use crate::value::Value;
 use kernel::{Cx, NodeId, PageBudget, StateMachine, planted};
 use parts::Slot;

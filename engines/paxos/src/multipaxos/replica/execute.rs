@@ -1,9 +1,11 @@
 //! Execution: chosen values in slot order, reads when their slot is reached.
 
 use super::{Chosen, Entry, READ_BYTES_PER_BURST_MAX, Read, Replica, Voted, WaitingRead};
-use crate::multipaxos::client::{Row, Status};
-use crate::multipaxos::{client, leader, unbatcher};
-use crate::value::{Batch, BatchId, Group, GroupKind, KEPT_ANSWERS_BYTES_MAX, REPEATED_BYTES_MAX, Value};
+use crate::multipaxos::messages::client::{Row, Status};
+use crate::multipaxos::messages::{client, leader, unbatcher};
+use crate::value::{
+    Batch, BatchId, CommandGroup, GroupKind, KEPT_ANSWERS_BYTES_MAX, REPEATED_BYTES_MAX, Value,
+};
 use kernel::{Bytes, Cx, Decode, NodeId, PageBudget, StateMachine, planted};
 use parts::{Admission, Sequence, SessionId, Slot};
 
@@ -67,6 +69,8 @@ impl<S: StateMachine> Replica<S> {
             && let Some(value) = entry.value.take()
         {
             let (slot, own) = (self.state.executed, entry.own);
+            let start = self.log.start();
+            kernel::invariant!(PREFIX, slot == start, "executes {slot}, and waits for {start}");
             self.state.digest.add_value(slot, &value);
             self.apply(slot, &value, cx);
             self.tell_notices(cx);
@@ -162,7 +166,7 @@ impl<S: StateMachine> Replica<S> {
     fn apply_group(
         &mut self,
         slot: Slot,
-        group: &Group,
+        group: &CommandGroup,
         replies: &mut Replies,
         answers: bool,
         cx: &mut Cx<'_, Self>,

@@ -3,7 +3,7 @@
 //! Without it every value would have to be voted for again: a new leader would be told all of them, and send them to everybody.
 
 use super::{Entry, Replica, Resumed};
-use crate::multipaxos::acceptor;
+use crate::multipaxos::messages::acceptor;
 use kernel::{Cx, NodeId, StateMachine, planted};
 use parts::Slot;
 

@@ -11,7 +11,7 @@ use super::{PullSnapshot, Replica, ReplicaTimer, Replicated, SnapshotChunk};
 use crate::configuration::Configurations;
 use kernel::{Bytes, Capture, Cx, Decode, DecodeError, Encode, NodeId, Reader, StateMachine};
 use kernel::{invariant, planted};
-use parts::{Look, Page, Restored, Served, Slot, SnapshotRecord, Taken, Wanted, Written, chunk_of};
+use parts::{Look, Page, Restored, Served, Slot, SnapshotRecord, Taken, Wanted, WrittenSnapshot, chunk_of};
 use std::collections::VecDeque;
 
 /// Captures that wait; then the oldest is written, whatever is needed of what was kept at it.
@@ -102,7 +102,9 @@ impl<S: StateMachine> Replica<S> {
         }
         let (machine, chunk_bytes) = (&mut self.machine, self.parameters.snapshot_chunk_bytes);
         let next = |writer: &mut Writer| writer.next(machine, chunk_bytes);
-        if let Some(Written { begin, end, .. }) = self.snapshots.step(ReplicaTimer::Snapshot, cx, next) {
+        if let Some(WrittenSnapshot { begin, end, .. }) =
+            self.snapshots.step(ReplicaTimer::Snapshot, cx, next)
+        {
             cx.trim(if planted!(trim_keeps_only_end_of_snapshot) { end } else { begin });
             cx.mark("replica.wrote_a_snapshot");
         }
@@ -166,6 +168,12 @@ impl<S: StateMachine> Replica<S> {
         if rest.len() < pieces {
             return Err(DecodeError::Truncated);
         }
+        let executed = self.state.executed;
+        invariant!(
+            PREFIX,
+            through >= executed || self.joining,
+            "a snapshot through {through} undoes what is executed up to {executed}"
+        );
         let mut state = Reader::new(rest[..pieces].concat().into());
         let configurations = Configurations::decode(&mut state)?;
         self.checkpoints.forget();

@@ -1,6 +1,6 @@
 //! Snapshots of a store that goes on changing: what a write is about to change is kept aside until it is written out.
 
-use crate::machine::Store;
+use super::Store;
 use crate::operation::{Input, Reply, WireError, put_bytes};
 use crate::table::Table;
 use kernel::SnapshotStep;

@@ -2,10 +2,9 @@
 
 use crate::blob::{ArchiveObject, BlobEffect, BlobId, BlobRange};
 use crate::codec::Encode;
-use crate::embed::Embeds;
 use crate::id::{NodeId, RequestId};
 use crate::rng::Rng;
-use crate::role::{Family, Position, Role, TimerIndex, TimerKey};
+use crate::role::{Embeds, Family, Position, Role, TimerIndex, TimerKey};
 use crate::time::{Instant, Wall};
 use bytes::Bytes;
 use std::marker::PhantomData;

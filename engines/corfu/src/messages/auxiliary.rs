@@ -66,6 +66,7 @@ kernel::messages! {
             life: Option<Life>,
         },
         /// From a storage server: it is sealed.
+        /// Promise: it serves no epoch below this one.
         4 => SealAck {
             /// For this epoch.
             epoch: Epoch,
@@ -87,6 +88,7 @@ kernel::messages! {
             ballot: Ballot,
         },
         /// From another auxiliary: it will not.
+        /// Promise: it votes in no ballot below this one.
         7 => Promise {
             /// Of which epoch.
             epoch: Epoch,
@@ -103,6 +105,7 @@ kernel::messages! {
             vote: Vote,
         },
         /// From another auxiliary: it has.
+        /// Promise: it has this vote for good.
         9 => Accepted {
             /// Of which epoch.
             epoch: Epoch,
@@ -131,6 +134,7 @@ kernel::messages! {
             life: Option<Life>,
         },
         /// From a learner: it has everything that its source has, and the source is sealed.
+        /// Promise: its disk has all that the source's has.
         13 => Whole {
             /// For this epoch.
             epoch: Epoch,

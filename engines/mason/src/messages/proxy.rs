@@ -1,0 +1,287 @@
+//! What a proxy can be sent.
+
+use crate::Message;
+use crate::messages::sequencer::Allocation;
+use crate::order::{Group, GroupTime, Operation, Order, Placed, Range, Stamp};
+use crate::proxy::entry::{Claim, Page};
+use crate::topology::{Layout, Spread};
+use crate::view::View;
+use kernel::{Bytes, NodeId};
+use parts::Ballot;
+use paxos::Members;
+
+kernel::messages! {
+    /// Everything a proxy can be sent.
+    pub enum ProxyIn in Message::Proxy {
+        /// From a gateway: have these ordered. Their tags follow one another. Sent again, from the first without an answer on,
+        /// when answers take long.
+        1 => Submit {
+            /// The operations.
+            operations: Vec<Operation>,
+        },
+        /// From a gateway of this host: tell me when this host's shards know of all that any log holds now.
+        2 => Barrier {
+            /// Names the question.
+            id: u64,
+        },
+        /// From the sequencer: the numbers of a request.
+        3 => Allocated {
+            /// The sequencer.
+            epoch: u64,
+            /// The numbers.
+            allocation: Allocation,
+        },
+        /// From the sequencer, to a new leader: what its predecessors asked for and have not put into the log.
+        4 => Probed {
+            /// The sequencer.
+            epoch: u64,
+            /// The last request served.
+            highest: u64,
+            /// The allocations.
+            lost: Vec<Allocation>,
+        },
+        /// From the sequencer: I am here.
+        5 => Pong {
+            /// The sequencer.
+            epoch: u64,
+        },
+        /// From a node that is not the sequencer it was taken for.
+        6 => NotActive {
+            /// Which epoch it was asked as.
+            asked: u64,
+            /// The highest epoch it knows of for itself.
+            epoch: u64,
+            /// It is about to be.
+            recovering: bool,
+        },
+        /// From a standby that takes over: refuse all sequencers before this one (the paper's GetMaxAndSeal).
+        7 => Seal {
+            /// Its epoch.
+            epoch: u64,
+            /// Drawn when it was asked to take over.
+            attempt: Option<u64>,
+        },
+        /// From the new sequencer: fill these holes with no-ops.
+        8 => Fill {
+            /// Its epoch.
+            epoch: u64,
+            /// The holes.
+            holes: Vec<Range>,
+        },
+        /// From the new sequencer: ask me.
+        9 => Active {
+            /// Its epoch.
+            epoch: u64,
+        },
+        /// From a shard's server: hand me what you keep of this space.
+        10 => Lacking {
+            /// The space, and the first number it lacks.
+            from: Placed,
+        },
+        /// From a shard's server: everything below is in my durable snapshot.
+        /// Promise: its disk has what is below.
+        11 => ShardDurable {
+            /// The space and the number.
+            below: Placed,
+        },
+        /// From the proxy before in the ring: how many numbers of each interval are assigned by those who were asked so far.
+        12 => Collect {
+            /// Names the round.
+            round: u64,
+            /// How many proxies have counted.
+            hops: u32,
+            /// The first number of each interval.
+            firsts: Vec<Placed>,
+            /// How many of each interval are assigned.
+            counts: Vec<u64>,
+        },
+        /// From the proxy before in the ring: everything below is assigned.
+        13 => Complete {
+            /// How many proxies know.
+            hops: u32,
+            /// One number a space.
+            floors: Vec<Placed>,
+        },
+        /// From this host's replica of the group: what was asked for.
+        14 => Viewed {
+            /// The numbers assigned.
+            view: View,
+        },
+        /// From this host's replica of the group: a leader has begun.
+        20 => Began {
+            /// Counts leaders.
+            epoch: u64,
+            /// Its ballot in the log.
+            ballot: Ballot,
+            /// The proxy that leads.
+            leader: NodeId,
+            /// The sequencer in force.
+            sequencer: u64,
+            /// The last request whose answer is in the log.
+            request: u64,
+            /// The number after the last one assigned here, in each space.
+            next: Vec<Placed>,
+            /// The highest stamp assigned here.
+            stamp: Stamp,
+            /// The group's clock.
+            now: GroupTime,
+            /// Whose operations are admitted next.
+            tags: Vec<NextTag>,
+            /// The group's own operations that are still to be ordered.
+            follow_ups: Vec<FollowUp>,
+            /// Whose the sequencer's epoch is.
+            claim: Option<Claim>,
+            /// The floors that the log has: see [`entry::Entry::Durable`].
+            durable: Option<Vec<Placed>>,
+        },
+        /// From this host's replica of the group: a batch was applied.
+        21 => Applied {
+            /// Its leader.
+            epoch: u64,
+            /// Its number.
+            index: u64,
+            /// Its sequencer.
+            sequencer: u64,
+        },
+        /// From this host's replica of the group: sealed.
+        22 => DidSeal {
+            /// The leader in force.
+            epoch: u64,
+            /// Its last batch applied.
+            index: u64,
+            /// The sequencer in force from here on.
+            sequencer: u64,
+            /// The numbers assigned.
+            view: View,
+            /// The highest stamp assigned.
+            stamp: Stamp,
+            /// Whose that sequencer's epoch is.
+            claim: Option<Claim>,
+            /// How many groups the log has in use.
+            layout: Option<Layout>,
+            /// The spread whose hand-over the log has.
+            handed: Option<Spread>,
+        },
+        /// From this host's replica of the group: holes were filled.
+        23 => DidFill {
+            /// For this sequencer.
+            sequencer: u64,
+        },
+        /// From this host's replica of the group: the stub wants this ordered.
+        24 => FollowUp {
+            /// Its number among the group's own operations.
+            id: u64,
+            /// What it is.
+            body: Bytes,
+        },
+        /// From this host's replica of the group: the deployment's hosts are others.
+        25 => DidMove {
+            /// Who they are.
+            members: Members,
+            /// The floors that the log has: those on their way to it are void.
+            durable: Vec<Placed>,
+        },
+        /// From this host's replica of the group: it needs no host but the members of this version.
+        28 => DidSettle {
+            /// The version.
+            version: u64,
+        },
+        /// From this host's replica of any group: where that group's log stands, since the layout is not the bootstrap's.
+        26 => Standing {
+            /// The group.
+            group: Group,
+            /// How many groups are in use.
+            layout: Layout,
+            /// The version of the layout that the log had when it was sealed last.
+            sealed: u64,
+            /// Who has not taken all that this group's stub has handed over.
+            leaving: Vec<Group>,
+            /// Who has not handed over everything.
+            awaited: Vec<Awaited>,
+            /// It assigns nothing any more.
+            retired: bool,
+            /// It can be taken out.
+            spent: Option<Spent>,
+            /// The version of the spread whose hand-over the log has.
+            handed: Option<u64>,
+        },
+        /// From this host's replica of another group: its stub hands this over.
+        27 => Leaving {
+            /// The page.
+            page: Page,
+        },
+        /// From a proxy of the first group: have origins served by so many groups.
+        15 => Arrange {
+            /// How many.
+            groups: u16,
+        },
+        /// From a proxy of the first group: have the service's state spread over so many shards.
+        16 => SpreadOver {
+            /// How many.
+            shards: u16,
+        },
+        /// From the sequencer: your spaces were chosen by another spread than the one in force.
+        17 => OtherSpread {
+            /// The sequencer.
+            epoch: u64,
+            /// The one in force.
+            spread: Spread,
+        },
+        /// From the new sequencer, to the first group: put this into the log, before I give anything away.
+        18 => HandOver {
+            /// Its epoch.
+            epoch: u64,
+            /// The spread.
+            spread: Spread,
+            /// A number in each space that takes part.
+            order: Order,
+        },
+        /// From this host's replica of the first group: the hand-over stands in the log.
+        29 => DidHandOver {
+            /// For this sequencer.
+            sequencer: u64,
+        },
+    }
+}
+
+kernel::record! {
+    /// The next tag that is admitted from an origin.
+    pub struct NextTag {
+        /// The origin.
+        origin: NodeId,
+        /// Its life.
+        incarnation: u64,
+        /// The tag.
+        next: u64,
+    }
+}
+
+kernel::record! {
+    /// What a group's log says to a barrier.
+    pub struct Reached {
+        /// The highest number assigned, in each space.
+        numbers: Vec<Placed>,
+        /// How many groups are in use.
+        layout: Option<Layout>,
+    }
+}
+
+kernel::record! {
+    /// Another group that has not handed over everything.
+    pub struct Awaited {
+        /// Which.
+        from: Group,
+        /// The page that comes next.
+        next: u32,
+    }
+}
+
+kernel::record! {
+    /// What a group that has retired leaves: all of it is executed and in durable snapshots.
+    pub struct Spent {
+        /// The number after the last one it assigned, in each space.
+        below: Vec<Placed>,
+        /// The highest stamp it assigned.
+        stamp: Stamp,
+    }
+}
