@@ -9,7 +9,7 @@ mod names;
 mod sources;
 mod words;
 
-pub use documents::{error_codes, links, metrics};
+pub use documents::{dashboard, error_codes, links, metrics};
 pub use layers::{layers, library};
 pub use manifests::{lints, packages, registries};
 pub use names::{names, root_files};
