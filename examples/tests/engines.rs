@@ -2,7 +2,7 @@
 
 use examples::tally::Tally;
 use kernel::{Bytes, Decode, HostId, NodeId, Place, RequestId, Rng};
-use parts::{Acceptors, Group, Slot};
+use parts::{AcceptorGroup, Acceptors, Slot};
 use paxos::multipaxos::acceptor::Acceptor;
 use paxos::multipaxos::batcher::Batcher;
 use paxos::multipaxos::client::Client;
@@ -29,7 +29,7 @@ const UNBATCHER: Place = Place(6);
 fn configuration() -> Configuration {
     let on = |place| SERVERS.map(|host| NodeId::new(host, place)).to_vec();
     let entry = |host| HostEntry { name: format!("{host:?}"), address: String::new() };
-    let group = Group::majority(on(ACCEPTOR)).expect("hosts are different");
+    let group = AcceptorGroup::majority(on(ACCEPTOR)).expect("hosts are different");
     Configuration {
         version: 0,
         first_slot: Slot(0),

@@ -23,6 +23,7 @@ use crate::cluster::limits::Share;
 use crate::cluster::{ClusterFile, Limits};
 use crate::family::{Node, Ordinate, Request, Response};
 use crate::host::StartError;
+use crate::latency::Latencies;
 use crate::native::Gate;
 use axum::Router;
 use kernel::Place;
@@ -245,6 +246,8 @@ pub struct Starting<'a> {
     pub host: &'a str,
     /// Whether users are served.
     pub gate: &'a Gate,
+    /// How long their calls take.
+    pub latencies: &'a Latencies,
     /// The sockets of all services' ports, by their keys.
     pub sockets: &'a mut BTreeMap<&'static str, TcpListener>,
     /// Certificates, if TLS is on.
