@@ -3,7 +3,7 @@
 use super::{Node, RETAINED};
 use ::mason::Number;
 use kernel::{HostId, NodeId, RequestId, invariant};
-use shared_log::{Answer, RETAIN_BYTES_MIN, Request, Rows, Why};
+use shared_log::{Answer, Produce, RETAIN_BYTES_MIN, Request, Rows, Why};
 use sim::Cluster;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -89,6 +89,17 @@ impl History {
         *known = tail.max(*known);
     }
 
+    /// What is there already is answered as it was then, however far the log has come.
+    fn produced(&mut self, id: RequestId, produce: &Produce, firsts: &[u64]) {
+        invariant!(UNIQ, firsts.len() == 1, "{}: one part, and {firsts:?}", id.0);
+        for &first in firsts {
+            for (position, entry) in (first..).zip(Rows::iter(&produce.entries)) {
+                self.is_at(&produce.name, position, entry, &id.0);
+                self.has_tail(&produce.name, position + 1);
+            }
+        }
+    }
+
     pub(super) fn answered(&mut self, id: RequestId, answer: Answer, now: u64) {
         let Some(asked) = self.calls.get_mut(&id) else { return };
         asked.answered = Some((now, answer.clone()));
@@ -109,16 +120,7 @@ impl History {
                     }
                 }
             }
-            (Request::Produce(produce), Answer::Appended(firsts)) => {
-                // What is there already is answered as it was then, however far the log has come.
-                for (first, nth) in firsts.into_iter().zip(0..) {
-                    invariant!(UNIQ, nth == 0, "{}: one part, and a second position {first}", id.0);
-                    for (position, entry) in (first..).zip(Rows::iter(&produce.entries)) {
-                        self.is_at(&produce.name, position, entry, &id.0);
-                        self.has_tail(&produce.name, position + 1);
-                    }
-                }
-            }
+            (Request::Produce(produce), Answer::Appended(firsts)) => self.produced(id, &produce, &firsts),
             (Request::Read(read) | Request::Recall(read), Answer::Entries(entries)) => {
                 let count = Rows::count(&entries.rows).map(|count| count as u64);
                 let whole = entries.first == read.from && count == Some(entries.next - entries.first);
