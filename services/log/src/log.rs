@@ -1,8 +1,8 @@
 //! One log: its segments follow one another without a gap.
 
+use crate::ROW_OVERHEAD;
 use crate::Rows;
 use crate::retired::Origin;
-use crate::rows::ROW_OVERHEAD;
 use crate::segment::{Room, Segment, Stored};
 use crate::storage::{PageCache, Storage};
 use crate::wire::{Answer, Entries, LogStat, READ_BYTES_MAX, Read, Why};
