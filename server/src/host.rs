@@ -125,10 +125,8 @@ fn all_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, Node)> 
 /// The native port: all services that have calls there.
 fn native(at: &Starting<'_>, listen: TcpListener) -> Result<FrontEndConfig<Ordinate>, StartError> {
     let (file, name, gate, latencies) = (at.file, at.host, at.gate.clone(), at.latencies.clone());
-    let of = |listed: &'static Listed| {
-        let on = file.services().iter().find(|service| std::ptr::eq(service.listed(), listed));
-        (listed, on.and_then(|service| service.native(file, name)))
-    };
+    let of =
+        |listed: &'static Listed| (listed, file.on(listed).and_then(|service| service.native(file, name)));
     let services: Vec<NativeService> = SERVICES.iter().map(|listed| of(listed)).collect();
     let (body_max, connections_max) = (file.limits.request_bytes_max, file.limits.connections_max);
     let share = file.native_share();

@@ -8,7 +8,6 @@ use crate::services::{Listed, NativeCalls};
 use bytes::BytesMut;
 use kernel::client::ConnectionIn;
 use kernel::{Bytes, Decode, Encode as _, FrameReader, FrameWriter, NodeId, Reader};
-use ordinate_client::protocol;
 use runtime::{CloseReason, FrontEnd, Session, SessionCx};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -16,6 +15,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use wire::native as protocol;
 
 /// A service, and what it does at the native port if it is on.
 pub type NativeService = (&'static Listed, Option<Box<dyn NativeCalls>>);

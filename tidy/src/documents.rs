@@ -161,8 +161,10 @@ fn metric_in_code(line: &str) -> Option<&str> {
                 rest.trim_start_matches(|letter: char| letter.is_ascii_lowercase() || letter == '_')
             });
     let line = line.strip_prefix('(').unwrap_or(line);
-    let name = line.strip_prefix('"')?.split('"').next()?;
-    let is_name = !name.is_empty()
+    let (name, after) = line.strip_prefix('"')?.split_once('"')?;
+    // What follows a name is its help; what follows a label is a value.
+    let is_name = (after == "," || after.starts_with(", \""))
+        && !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     is_name.then_some(name)
 }

@@ -374,6 +374,11 @@ mod tests {
         for settings in [ALL, &over_paxos, &over_corfu] {
             let file = file(settings);
             assert_eq!(file.services().len(), SERVICES.len());
+            for listed in SERVICES {
+                let on = file.on(listed).expect("all are on");
+                let has_calls = on.native(&file, "a").is_some();
+                assert_eq!(has_calls, !listed.receivers.is_empty(), "the native port of {}", listed.name);
+            }
             for service in file.services() {
                 let listed = service.listed();
                 engines_seen.push((listed.name, service.engine()));

@@ -1,9 +1,9 @@
 //! One log: its segments follow one another without a gap.
 
+use crate::ROW_OVERHEAD;
 use crate::Rows;
 use crate::pages::PageCache;
 use crate::retired::Origin;
-use crate::rows::ROW_OVERHEAD;
 use crate::segment::{Part, Room, Segment};
 use crate::storage::Storage;
 use crate::wire::{Answer, Entries, LogStat, READ_BYTES_MAX, Read, Why};
