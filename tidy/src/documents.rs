@@ -153,6 +153,75 @@ fn code_of_a_row(line: &str) -> Option<&str> {
 /// `("messages_in", "Messages from ...`, the tables and calls of the metrics page.
 fn metric_in_code(line: &str) -> Option<&str> {
     let line = line.trim_start();
+    let calls =
+        ["counters_by(&mut page, ", "page.counter", "page.gauge", "page.histogram", "let (name, help) = "];
+    let called = calls.iter().find_map(|start| line.strip_prefix(start));
+    let line = called.map_or(line, |rest| {
+        rest.trim_start_matches(|letter: char| letter.is_ascii_lowercase() || letter == '_')
+    });
+    let line = line.strip_prefix('(').unwrap_or(line);
+    let (name, after) = line.strip_prefix('"')?.split_once('"')?;
+    // In a table, what follows a metric's name is its help; what follows a label's is a value.
+    let is_metric = called.is_some() || after == "," || after.starts_with(", \"");
+    let is_name = !name.is_empty()
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
+    (is_metric && is_name).then_some(name)
+}
+
+/// `| ordinate_messages_in_total | ...`, with what a counter ends with.
+fn whole_name_of_a_row(line: &str) -> Option<&str> {
+    let cell = line.strip_prefix("| `")?.split('`').next()?;
+    cell.split('{').next().filter(|name| name.starts_with("ordinate_") || name.starts_with("process_"))
+}
+
+type Place<'a> = (String, &'a File, usize);
+
+fn found(file: &File, name_in: fn(&str) -> Option<&str>) -> Vec<Place<'_>> {
+    file.lines().filter_map(|(number, line)| Some((name_in(line)?.to_owned(), file, number))).collect()
+}
+
+/// Names that only the code or only the page has; names that the page has twice.
+fn compare(code: &[Place<'_>], page: &[Place<'_>], kind: &str) -> Vec<Finding> {
+    let by_name = |places: &[Place<'_>]| -> BTreeMap<String, usize> {
+        let mut counts = BTreeMap::new();
+        places.iter().for_each(|(name, _, _)| *counts.entry(name.clone()).or_insert(0) += 1);
+        counts
+    };
+    let (in_code, in_page) = (by_name(code), by_name(page));
+    let missing = code.iter().filter(|(name, _, _)| !in_page.contains_key(name));
+    let mut findings: Vec<Finding> = missing
+        .map(|(name, file, line)| file.finding(*line, format!("{kind} {name} is not in {OPERATIONS}")))
+        .collect();
+    let stale = page.iter().filter(|(name, _, _)| !in_code.contains_key(name));
+    findings.extend(stale.map(|(name, file, line)| file.finding(*line, format!("no {kind} {name} exists"))));
+    let twice = page.iter().filter(|(name, _, _)| in_page[name] > 1);
+    findings.extend(
+        twice.map(|(name, file, line)| file.finding(*line, format!("{kind} {name} is listed twice"))),
+    );
+    findings
+}
+
+/// `"O2001"`
+fn code_in_quotes(line: &str) -> Option<&str> {
+    let quoted = line.split('"').skip(1).step_by(2);
+    let mut codes = quoted.filter(|text| is_code(text));
+    codes.next()
+}
+
+fn is_code(text: &str) -> bool {
+    let digits = text.strip_prefix('O').unwrap_or("");
+    digits.len() == 4 && digits.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// `| O2001 | ...`
+fn code_of_a_row(line: &str) -> Option<&str> {
+    let cell = line.strip_prefix("| ")?.split(" |").next()?.trim();
+    is_code(cell).then_some(cell)
+}
+
+/// `("messages_in", "Messages from ...`, the tables and calls of the metrics page.
+fn metric_in_code(line: &str) -> Option<&str> {
+    let line = line.trim_start();
     let line =
         ["counters_by(&mut page, ", "page.counter", "page.gauge", "page.histogram", "let (name, help) = "]
             .iter()
