@@ -3,3 +3,6 @@
 set -eu
 apt-get update
 apt-get install --yes --no-install-recommends gcc=4:12.2.0-3 libc6-dev iproute2=6.1.0-3 nftables util-linux procps
+# promtool reads what hosts export. The Debian package also starts a server of its own, which is not wanted.
+apt-get install --yes --no-install-recommends prometheus=2.42.0+ds-5+deb12u1
+if command -v systemctl > /dev/null; then systemctl disable --now prometheus > /dev/null 2>&1 || true; fi

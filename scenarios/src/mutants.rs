@@ -159,6 +159,18 @@ pub static MUTANTS: &[Mutant] = &[
     corfu(&::corfu::planted::copy_follows_from_end, &["DUR", "NEST", "UNIQ"]),
     paxos(&sim::planted::lost_journal_end_accepted, &["AGREE", "PREFIX", "LIN"]),
     paxos(&::paxos::planted::resumed_log_has_hole, &["AGREE", "PREFIX"]),
+    paxos(&::paxos::planted::votes_of_other_ballots_counted, &["AGREE"]),
+    paxos(&::paxos::planted::restored_votes_hidden_from_reads, &["LIN"]),
+    paxos(&::paxos::planted::new_configuration_one_slot_early, &["AGREE"]),
+    paxos(&::paxos::planted::last_vote_taken_for_highest, &["AGREE"]),
+    mason(&::mason::planted::probe_does_not_fence, &["DUR", "UNIQ", "PREFIX", "MSO", "RT"]),
+    coordination(&::mason::planted::progress_one_number_early, &["ORDER", "WATCH", "LIN"]),
+    coordination(&::coordination::planted::attaching_keeps_connection_epoch, &["ORDER"]),
+    coordination(&::coordination::planted::missed_change_judged_by_creation, &["WATCH"]),
+    coordination(&::coordination::planted::sync_without_barrier, &["LIN"]),
+    corfu(&::corfu::planted::compare_skips_start_of_page, &["UNIQ", "NEST", "DUR"]),
+    log(&shared_log::planted::producers_not_in_snapshot, &["PREFIX", "UNIQ", "LIN"]),
+    log(&shared_log::planted::trim_one_position_too_far, &["DUR"]),
 ];
 
 const fn corfu(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {

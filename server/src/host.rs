@@ -2,13 +2,13 @@
 
 use crate::cluster::{ClusterFile, Durability};
 use crate::family::{Node, Ordinate};
+use crate::latency::Latencies;
 use crate::native::{Gate, Native, NativeService};
 use crate::owed;
 use crate::services::{Listed, SERVICES, Starting, client_limits};
 use kernel::Place;
 use runtime::{
-    Descriptors, EventSink, FrontEndConfig, Host, HostConfig, JournalOptions, PeerConfig, PeerTls, ServerTls,
-    Storage,
+    Descriptors, EventSink, FrontEndConfig, Host, HostConfig, JournalOptions, PeerConfig, PeerTls, Storage,
 };
 use std::collections::BTreeMap;
 use std::net::TcpListener;
@@ -47,13 +47,14 @@ pub enum StartError {
     Host(#[from] runtime::HostError),
 }
 
-/// Starts the host `name` of `file`. Clients are served while `gate` is open.
+/// Starts the host `name` of `file`. Clients are served while `gate` is open; how long their calls take is counted.
 pub fn start(
     file: &ClusterFile,
     name: &str,
     joins: bool,
     mut sockets: Sockets,
     gate: Gate,
+    latencies: &Latencies,
     events: Option<EventSink>,
     descriptors: Descriptors,
 ) -> Result<Host<Node>, StartError> {
@@ -98,9 +99,11 @@ pub fn start(
         message_version_min: MESSAGE_VERSION_MIN,
         ..HostConfig::new(&file.cluster, name)
     };
-    let users = Starting { file, host: name, gate: &gate, sockets: &mut sockets.users, tls: tls.as_ref() };
-    let mut front_ends = vec![native(file, name, sockets.native, gate.clone(), users.tls()?)];
-    let (mut users, mut beside) = (users, Vec::new());
+    let sockets_of = &mut sockets.users;
+    let mut users =
+        Starting { file, host: name, gate: &gate, latencies, sockets: sockets_of, tls: tls.as_ref() };
+    let mut front_ends = vec![native(&users, sockets.native)?];
+    let mut beside = Vec::new();
     for service in file.services() {
         let started = service.start(&mut users)?;
         front_ends.extend(started.front_ends);
@@ -120,21 +123,14 @@ fn all_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, Node)> 
 }
 
 /// The native port: all services that have calls there.
-fn native(
-    file: &ClusterFile,
-    name: &str,
-    listen: TcpListener,
-    gate: Gate,
-    tls: Option<ServerTls>,
-) -> FrontEndConfig<Ordinate> {
-    let of = |listed: &'static Listed| {
-        let on = file.services().iter().find(|service| std::ptr::eq(service.listed(), listed));
-        (listed, on.and_then(|service| service.native(file, name)))
-    };
+fn native(at: &Starting<'_>, listen: TcpListener) -> Result<FrontEndConfig<Ordinate>, StartError> {
+    let (file, name, gate, latencies) = (at.file, at.host, at.gate.clone(), at.latencies.clone());
+    let of =
+        |listed: &'static Listed| (listed, file.on(listed).and_then(|service| service.native(file, name)));
     let services: Vec<NativeService> = SERVICES.iter().map(|listed| of(listed)).collect();
     let (body_max, connections_max) = (file.limits.request_bytes_max, file.limits.connections_max);
     let share = file.native_share();
-    FrontEndConfig {
+    Ok(FrontEndConfig {
         listen,
         build: Box::new(move || {
             Box::new(Native {
@@ -143,11 +139,12 @@ fn native(
                 gate,
                 connections_max,
                 owed: owed::pool(share.promised_bytes_max()),
+                latencies,
                 writer: Rc::default(),
             })
         }),
         limits: client_limits(&file.limits, body_max + kernel::FRAME_HEADER_BYTES, share),
-        tls,
+        tls: at.tls()?,
         secure: None,
-    }
+    })
 }

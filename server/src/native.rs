@@ -1,13 +1,13 @@
 //! The native protocol's front end: prefaces and frames in, messages for the services of this host out.
 
 use crate::family::{self, Ordinate};
+use crate::latency::Latencies;
 use crate::owed::{Owed, Reads};
 use crate::services::native::UNREADABLE;
 use crate::services::{Listed, NativeCalls};
 use bytes::BytesMut;
 use kernel::client::ConnectionIn;
 use kernel::{Bytes, Decode, Encode as _, FrameReader, FrameWriter, NodeId, Reader};
-use ordinate_client::protocol;
 use runtime::{CloseReason, FrontEnd, Session, SessionCx};
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -15,6 +15,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use wire::native as protocol;
 
 /// A service, and what it does at the native port if it is on.
 pub type NativeService = (&'static Listed, Option<Box<dyn NativeCalls>>);
@@ -31,6 +32,8 @@ pub struct Native {
     pub connections_max: usize,
     /// What its connections are owed.
     pub owed: Owed,
+    /// How long their calls take.
+    pub latencies: Latencies,
     /// Where a message becomes a frame. One for all connections: it stays as large as the largest answers.
     pub writer: Rc<RefCell<FrameWriter>>,
 }
@@ -49,7 +52,7 @@ impl FrontEnd<Ordinate> for Native {
             frames: FrameReader { body_max: self.body_max },
             gate: self.gate.clone(),
             greeted: false,
-            reads: Reads::new(Rc::clone(&self.owed)),
+            reads: Reads::new(Rc::clone(&self.owed), self.latencies.clone()),
             waiting: None,
             writer: Rc::clone(&self.writer),
         })
@@ -147,7 +150,7 @@ impl Session<Ordinate> for Connection {
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<(), CloseReason> {
         self.reads.count(cx);
-        let message = self.answered(message);
+        let message = self.answered(message, cx.now());
         let mut writer = self.writer.borrow_mut();
         if let family::Message::Kv(message) = &message {
             writer.message(message);
@@ -243,8 +246,8 @@ impl Connection {
     }
 
     /// Notes what is answered; each service knows its own answers.
-    fn answered(&mut self, message: family::Message) -> family::Message {
+    fn answered(&mut self, message: family::Message, now: kernel::Instant) -> family::Message {
         let calls = self.services.iter().filter_map(|(_, calls)| calls.as_ref());
-        calls.fold(message, |message, calls| calls.answered(message, &mut self.reads))
+        calls.fold(message, |message, calls| calls.answered(message, &mut self.reads, now))
     }
 }

@@ -1,6 +1,7 @@
 //! What clients of the native protocol are owed: reads go on their way as far as there is room for their answers.
 
 use crate::family::Ordinate;
+use crate::latency::{Latencies, Stopwatch};
 use parts::{Account, Pool, ReplyBounds, Sequence, SessionId};
 use runtime::SessionCx;
 use std::cell::RefCell;
@@ -41,14 +42,17 @@ pub struct Reads {
     /// What the read was to be answered that found no room, until it is asked again.
     refused: Option<usize>,
     under_way: BTreeMap<Asked, (kernel::Instant, usize)>,
+    /// How long its calls take, those that are no reads too.
+    pub watch: Stopwatch<Asked>,
 }
 
 impl Reads {
     /// Nothing yet.
-    pub fn new(pool: Owed) -> Self {
+    pub fn new(pool: Owed, latencies: Latencies) -> Self {
         let mut account = Account::default();
         account.learn(FIRST_ANSWER_BYTES);
-        Self { pool, account, refused: None, under_way: BTreeMap::new() }
+        let watch = Stopwatch::new(latencies);
+        Self { pool, account, refused: None, under_way: BTreeMap::new(), watch }
     }
 
     /// How large the next answer will be.
@@ -118,7 +122,7 @@ impl Reads {
 
     /// Time has passed.
     pub fn tick(&mut self, now: kernel::Instant) {
-        let Self { pool, account, under_way, refused: _ } = self;
+        let Self { pool, account, under_way, refused: _, watch: _ } = self;
         under_way.retain(|_, (since, bytes)| {
             let waits = now.since(*since) < ANSWERED_WITHIN;
             if !waits {
@@ -144,7 +148,10 @@ mod tests {
     #[test]
     fn room_for_reads_is_taken_and_given_back() {
         let pool = pool(64 << 20);
-        let (mut one, mut other) = (Reads::new(Rc::clone(&pool)), Reads::new(Rc::clone(&pool)));
+        let (mut one, mut other) = (
+            Reads::new(Rc::clone(&pool), Latencies::default()),
+            Reads::new(Rc::clone(&pool), Latencies::default()),
+        );
         let mut asked = 0;
         while one.admits(1 << 20) {
             one.ask(Asked::Call(22, asked), 1 << 20, Instant(0));
@@ -168,7 +175,8 @@ mod tests {
     #[test]
     fn followers_that_wake_at_once_are_answered_within_the_pool() {
         let pool = pool(64 << 20);
-        let mut followers: Vec<Reads> = (0..1_000).map(|_| Reads::new(Rc::clone(&pool))).collect();
+        let mut followers: Vec<Reads> =
+            (0..1_000).map(|_| Reads::new(Rc::clone(&pool), Latencies::default())).collect();
         let mut answered = 0;
         for reads in &mut followers {
             let room = reads.room_of_call(1 << 20, true);
@@ -194,7 +202,7 @@ mod tests {
         let pool = pool(64 << 20);
         let followers: Vec<Reads> = (0..2_000)
             .map(|_| {
-                let mut reads = Reads::new(Rc::clone(&pool));
+                let mut reads = Reads::new(Rc::clone(&pool), Latencies::default());
                 let room = reads.room_of_call(1 << 20, true);
                 assert!(reads.admits(room));
                 reads.ask(Asked::Call(22, 1), room, Instant(0));

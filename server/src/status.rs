@@ -2,6 +2,7 @@
 
 use crate::cluster::{ClusterFile, RoleName};
 use crate::family::{KvMember, Node};
+use crate::readiness::{Unready, name_of};
 use crate::services::{Statuses, kv};
 use kernel::{HostId, NodeId};
 use parts::Shape;
@@ -51,10 +52,10 @@ pub struct Status {
     pub clients: u64,
     /// The disk is full: clients wait.
     pub disk_full: bool,
-    /// What else the journal waits for.
-    pub short_of: Option<String>,
+    /// What else the journal waits for: `files`, `files_of_system` or `memory`.
+    pub short_of: Option<&'static str>,
     /// Why this host cannot serve; none if it can.
-    pub waits_for: Option<String>,
+    pub waits_for: Option<Unready>,
     /// What each service knows.
     #[serde(flatten)]
     pub services: Statuses,
@@ -188,7 +189,7 @@ impl Status {
             activity: Activity::of(metrics),
             clients: metrics.clients,
             disk_full: metrics.disk_full,
-            short_of: metrics.shortage.filter(|it| *it != Shortage::Space).map(|it| it.to_string()),
+            short_of: metrics.shortage.filter(|it| *it != Shortage::Space).map(name_of),
             waits_for: None,
             services: Statuses::default(),
         };
@@ -248,34 +249,29 @@ impl Status {
     }
 
     /// Why this host cannot serve; none if it can.
-    pub fn not_ready(&self) -> Option<String> {
+    pub fn not_ready(&self) -> Option<Unready> {
         if self.acceptor == Some("refused") {
-            return Some(format!(
-                "this host lost its votes; replace it: ordinate cluster members replace {} NEW=ADDRESS",
-                self.host
-            ));
+            return Some(Unready::VotesLost);
         }
         if self.disk_full {
-            return Some("the disk is full".to_owned());
+            return Some(Unready::DiskFull);
         }
-        if let Some(short_of) = &self.short_of {
-            return Some(short_of.clone());
+        if let Some(what) = self.short_of {
+            return Some(Unready::ShortOf { what });
         }
         if let (None, Some((by, why))) = (&self.leader, self.refused_by.first_key_value()) {
-            let remedy = "if its disk was lost, replace it: ordinate cluster members replace";
-            return Some(format!("{by} refuses this host: {why}; {remedy} {} NEW=ADDRESS", self.host));
+            return Some(Unready::Refused { by: by.clone(), why: why.clone() });
         }
-        let unborn = "a cluster is born when all its hosts have been started once";
         // Only these roles are told who leads.
         let hears = |role: &&str| ["batcher", "leader"].contains(role);
         if self.leader.is_none() && self.roles.iter().any(hears) {
-            return Some(format!("no leader is known; {unborn}"));
+            return Some(Unready::NoLeader);
         }
         if self.acceptor == Some("waits") {
-            return Some(format!("the acceptor does not vote yet; {unborn}"));
+            return Some(Unready::NoVotes);
         }
         if self.joining {
-            return Some("the replica has no state yet".to_owned());
+            return Some(Unready::NoState);
         }
         None
     }

@@ -9,7 +9,9 @@ const METRICS: &str = "server/src/admin/metrics.rs";
 
 /// Metrics of the host are written in one file, those of services where they tell their status.
 fn has_metrics(file: &File) -> bool {
-    file.path == METRICS || (file.path.starts_with("server/src/services/") && file.is("/status.rs"))
+    let of_services = file.path.starts_with("server/src/services/");
+    matches!(&*file.path, METRICS | "server/src/latency.rs")
+        || (of_services && (file.is("/status.rs") || file.is("/mason.rs")))
 }
 
 /// Links between files of the repository lead somewhere.
@@ -75,6 +77,34 @@ pub fn metrics(files: &[File]) -> Vec<Finding> {
     compare(&exported, &listed.collect::<Vec<_>>(), "metric")
 }
 
+/// The dashboard shows metrics that exist.
+pub fn dashboard(files: &[File]) -> Vec<Finding> {
+    let pages = files.iter().filter(|file| file.path == OPERATIONS);
+    let listed: Vec<&str> =
+        pages.flat_map(|page| page.text.lines()).filter_map(whole_name_of_a_row).collect();
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.path.starts_with("deploy/") && file.is(".json")) {
+        for (number, line) in file.lines() {
+            let words = line.split(|letter: char| !letter.is_ascii_alphanumeric() && letter != '_');
+            let ours = words.filter(|word| word.starts_with("ordinate_") || word.starts_with("process_"));
+            for name in ours.filter(|name| !name.ends_with("_info")) {
+                let of_a_histogram =
+                    ["_bucket", "_count", "_sum"].iter().find_map(|end| name.strip_suffix(end));
+                if !listed.contains(&of_a_histogram.unwrap_or(name)) {
+                    findings.push(file.finding(number, format!("no metric {name} is in {OPERATIONS}")));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// `| ordinate_messages_in_total | ...`, with what a counter ends with.
+fn whole_name_of_a_row(line: &str) -> Option<&str> {
+    let cell = line.strip_prefix("| `")?.split('`').next()?;
+    cell.split('{').next().filter(|name| name.starts_with("ordinate_") || name.starts_with("process_"))
+}
+
 type Place<'a> = (String, &'a File, usize);
 
 fn found(file: &File, name_in: fn(&str) -> Option<&str>) -> Vec<Place<'_>> {
@@ -123,13 +153,18 @@ fn code_of_a_row(line: &str) -> Option<&str> {
 /// `("messages_in", "Messages from ...`, the tables and calls of the metrics page.
 fn metric_in_code(line: &str) -> Option<&str> {
     let line = line.trim_start();
-    let line = ["page.counters_by", "page.counter", "page.gauge", "let (name, help) = "]
-        .iter()
-        .find_map(|start| line.strip_prefix(start))
-        .unwrap_or(line);
+    let line =
+        ["counters_by(&mut page, ", "page.counter", "page.gauge", "page.histogram", "let (name, help) = "]
+            .iter()
+            .find_map(|start| line.strip_prefix(start))
+            .map_or(line, |rest| {
+                rest.trim_start_matches(|letter: char| letter.is_ascii_lowercase() || letter == '_')
+            });
     let line = line.strip_prefix('(').unwrap_or(line);
-    let name = line.strip_prefix('"')?.split('"').next()?;
-    let is_name = !name.is_empty()
+    let (name, after) = line.strip_prefix('"')?.split_once('"')?;
+    // What follows a name is its help; what follows a label is a value.
+    let is_name = (after == "," || after.starts_with(", \""))
+        && !name.is_empty()
         && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'_');
     is_name.then_some(name)
 }
@@ -168,12 +203,22 @@ mod tests {
     // An alert on a metric that does not exist never fires.
     #[test]
     fn metrics_and_page_are_compared() {
-        let code = "(\"fsyncs\", \"Times\", 1),\n(\n\"keys\",\npage.counters_by(\"drops\", \"reason\",\n";
+        let code =
+            "(\"fsyncs\", \"Times\", 1),\n(\n\"keys\",\ncounters_by(&mut page, \"drops\", \"reason\",\n";
         let page = "| `ordinate_fsyncs_total` | x |\n| `ordinate_drops_total{reason}` | x |\n| `ordinate_leads` | x |\n";
-        let of_service = "page.gauge(\"sessions\", \"Open\", 1.0);\n";
+        let of_service = "page.gauge_of(\"sessions\", \"Open\", 1.0);\n";
         let status = "server/src/services/kv/status.rs";
         let files = crooked(&[(METRICS, code), (status, of_service), (OPERATIONS, page)]);
         let found = [format!("{METRICS}:3"), format!("{status}:1"), format!("{OPERATIONS}:3")];
         assert_eq!(places(&metrics(&files)), found);
+    }
+
+    // A panel that asks for a metric that was renamed is empty, and looks like peace.
+    #[test]
+    fn panels_without_a_metric_are_found() {
+        let page = "| `ordinate_fsyncs_total` | x |\n| `ordinate_took_seconds{of}` | x |\n";
+        let board = "\"rate(ordinate_fsyncs_total[1m])\"\n\"ordinate_fsyncs\"\n\"ordinate_took_seconds_bucket{le=\\\"1\\\"}\"\n\"process_x\"\n\"ordinate_info\"\n";
+        let files = crooked(&[("deploy/board.json", board), (OPERATIONS, page)]);
+        assert_eq!(places(&dashboard(&files)), ["deploy/board.json:2", "deploy/board.json:4"]);
     }
 }

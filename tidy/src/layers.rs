@@ -15,6 +15,8 @@ fn allowed(from: &str, to: &str) -> bool {
     match from_kind.as_str() {
         _ if to == OF_TESTS => false,
         "kernel" | "consistency" => false,
+        // A client needs this and no engine.
+        "wire" => to == "kernel",
         "parts" | "drivers" => to == "kernel",
         "engines" if from == "engines/paxos" => matches!(to, "kernel" | "parts"),
         "engines" => matches!(to, "kernel" | "parts" | "engines/paxos" | "consistency"),
@@ -22,8 +24,11 @@ fn allowed(from: &str, to: &str) -> bool {
         "services" if from == "services/kv" => to == "kernel",
         // A foreign protocol over a service that has one of its own.
         "services" if from == "services/kafka" && to == "services/log" => true,
-        "services" => matches!(to_kind.as_str(), "kernel" | "parts" | "engines" | "consistency"),
-        "clients" => matches!(to_kind.as_str(), "kernel" | "parts" | "engines" | "services" | "consistency"),
+        "services" => matches!(to_kind.as_str(), "kernel" | "wire" | "parts" | "engines" | "consistency"),
+        // The client role of the replicated log is that engine's; the others no client needs.
+        "clients" => matches!(to, "kernel" | "parts" | "wire" | "engines/paxos" | "services/kv"),
+        // What they show is an engine or a service.
+        "examples" => to == "kernel",
         // These, and tests, know engines and drivers alike.
         "scenarios" | "server" | "bench" => to_kind != "server",
         _ => false,

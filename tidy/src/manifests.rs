@@ -55,7 +55,9 @@ const BANNED: [&str; 6] = [
 
 /// Crates whose behaviour is a function of their inputs.
 pub(crate) fn is_pure(folder: &str) -> bool {
-    matches!(folder, "kernel" | "parts") || folder.starts_with("engines/") || folder.starts_with("services/")
+    matches!(folder, "kernel" | "parts" | "wire")
+        || folder.starts_with("engines/")
+        || folder.starts_with("services/")
 }
 
 /// Pure crates forbid clocks, threads and process-dependent iteration by their `clippy.toml`.

@@ -41,6 +41,7 @@ rules!(
     links,
     error_codes,
     metrics,
+    dashboard,
 );
 
 // Files that grow unseen are split too late: say so while it is cheap.

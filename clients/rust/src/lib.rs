@@ -19,7 +19,6 @@ mod calls;
 mod connection;
 mod driver;
 mod log;
-pub mod protocol;
 mod sequence;
 mod tls;
 
@@ -34,8 +33,9 @@ pub use crate::log::{Log, LogEntries, LogError};
 pub use crate::sequence::{Place, Sequence};
 pub use kv::{Expect, Item, Versioned};
 pub use paxos::Level;
-pub use shared_log::{LogIdentity, LogStat, Rows};
 pub use tls::{Tls, TlsError, TlsFiles};
+pub use wire::log::{LogIdentity, LogStat, Rows};
+pub use wire::native as protocol;
 
 /// How long calls wait unless their client was told otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -3,13 +3,13 @@
 use crate::calls::{Ask, Calls};
 use crate::{CallError, TIMEOUT, Tls};
 use kernel::Bytes;
-use shared_log::native::{Call, Native, Reply};
-use shared_log::{
+use std::future::Future;
+use std::time::Duration;
+use wire::log::native::{Call, Native, Reply};
+use wire::log::{
     Answer, Append, Create, List, LogIdentity, LogStat, Named, Part, READ_BYTES_MAX, Read, Refused, Request,
     Rows, Trim, Why,
 };
-use std::future::Future;
-use std::time::Duration;
 
 /// Why a call of the log failed.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

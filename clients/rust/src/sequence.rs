@@ -3,9 +3,9 @@
 use crate::calls::{Ask, Calls};
 use crate::{CallError, TIMEOUT, Tls};
 use kernel::Bytes;
-use sequence::native::{Native, Next, Numbered, Outcome};
 use std::future::Future;
 use std::time::Duration;
+use wire::sequence::{Native, Next, Numbered, Outcome};
 
 /// A place in the order of all operations of a sequence.
 #[derive(Clone, PartialEq, Eq, Debug)]

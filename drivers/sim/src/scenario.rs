@@ -453,6 +453,13 @@ impl<N: Node> Control<'_, N> {
         self.commands.push(Command::Hinder { to, how: None, lasts: 0 });
     }
 
+    /// Holds for a while what one host sends another; then it arrives, in its order.
+    pub fn clog(&mut self, from: HostId, to: HostId, lasts: Duration) {
+        if let (Some(from), Some(to)) = (self.cluster.index(from), self.cluster.index(to)) {
+            self.inflict(Blow::Clog { from, to }, lasts);
+        }
+    }
+
     /// Cuts a host off for a while, both ways.
     pub fn isolate(&mut self, host: HostId, lasts: Duration) {
         if let Some(index) = self.cluster.index(host) {

@@ -38,29 +38,43 @@ pub fn shrink<S: Scenario>(
     trials.drop_what_came_later(&mut best);
     trials.keep_only_what_was_begun(&mut best);
     trials.drop_classes(&mut best);
+    trials.drop_clients(&mut best);
     // Operations and faults depend on each other: the less there is of one, the less is needed of the other. So both are tried in large
     // chunks before either is in small ones.
-    let mut parts = 1;
-    loop {
-        let before = (best.plan.faults.len(), kept(&best).len());
+    for parts in [1, 2, 4, 8, 16] {
         trials.leave_out(&mut best, parts, |best| best.plan.faults.clone(), with_faults);
         trials.leave_out(&mut best, parts, kept, with_operations);
-        let after = (best.plan.faults.len(), kept(&best).len());
-        let finest = parts >= after.0.max(after.1);
-        if trials.budget.is_spent() || finest && before == after {
-            break;
-        }
-        // What was needed may not be, when something else is gone.
-        parts = if finest { (parts / 4).max(1) } else { 2 * parts };
     }
+    trials.drop_at_random(&mut best);
+    trials.drop_one_by_one(&mut best);
+    let small = |best: &Outcome| {
+        10 * best.plan.faults.len() <= faults_before && 10 * kept(best).len() <= operations_before
+    };
+    let mut in_vain = 0;
+    while in_vain < ROUNDS_IN_VAIN_MAX && !small(&best) && !trials.budget.is_spent() {
+        let before = size(&best);
+        trials.drop_at_random(&mut best);
+        in_vain = if size(&best) < before { 0 } else { in_vain + 1 };
+    }
+    trials.drop_one_by_one(&mut best);
     let traced = Options { plan: Some(best.plan.clone()), trace: true, ..options.clone() };
     let mut outcome = run_seed(factory, failing.seed, &traced);
     outcome.plan = best.plan;
     Some(Shrunk { outcome, faults_before, operations_before, runs: trials.runs, took: trials.budget.spent() })
 }
 
-/// How much later than the earliest a trial may break, beside a quarter: with less to do, everything comes at another time.
+/// How much later than the earliest a trial may break, beside a quarter that is no longer than the second: with less to do, everything
+/// comes at another time.
 const LATER_MAX: u64 = 500_000_000;
+const QUARTER_MAX: u64 = 2_000_000_000;
+/// The largest share that is dropped at random, and how a success and a failure change the share.
+const SHARE_MAX: f64 = 0.8;
+const AFTER_SUCCESS: f64 = 1.4;
+const AFTER_FAILURE: f64 = 0.85;
+/// So many failures in a row with a share of hardly more than one, and chance has nothing more to drop.
+const IN_VAIN_MAX: u32 = 24;
+/// So many rounds of chance that drop nothing, and the run is as small as it gets.
+const ROUNDS_IN_VAIN_MAX: u32 = 40;
 
 fn with_faults(outcome: &Outcome, faults: &[Fault]) -> Plan {
     Plan { faults: faults.to_vec(), ..outcome.plan.clone() }
@@ -68,6 +82,10 @@ fn with_faults(outcome: &Outcome, faults: &[Fault]) -> Plan {
 
 fn kept(outcome: &Outcome) -> Vec<OperationId> {
     outcome.plan.kept.clone().unwrap_or_else(|| outcome.operations.clone())
+}
+
+fn size(outcome: &Outcome) -> usize {
+    outcome.plan.faults.len() + kept(outcome).len()
 }
 
 fn with_operations(outcome: &Outcome, kept: &[OperationId]) -> Plan {
@@ -86,7 +104,7 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
     /// The outcome of a plan if it breaks the same invariant, and not much later than the earliest run that did.
     fn fails(&mut self, plan: Plan) -> Option<Outcome> {
         self.runs += 1;
-        let until = Some(self.wanted.at + self.wanted.at / 4 + LATER_MAX);
+        let until = Some(self.wanted.at + (self.wanted.at / 4).min(QUARTER_MAX) + LATER_MAX);
         let options = Options { plan: Some(plan.clone()), trace: false, until, ..self.options.clone() };
         let mut outcome = run_seed(self.factory, plan.seed, &options);
         let violation = outcome.violation.as_ref()?;
@@ -121,6 +139,60 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
             let faults: Vec<_> =
                 best.plan.faults.iter().filter(|fault| kind(fault) != unwanted).copied().collect();
             self.take_if_fails(best, with_faults(best, &faults));
+        }
+    }
+
+    /// All operations of a client at a time.
+    fn drop_clients(&mut self, best: &mut Outcome) {
+        let mut clients: Vec<u16> = kept(best).iter().map(|operation| operation.client).collect();
+        clients.sort_unstable();
+        clients.dedup();
+        for unwanted in clients {
+            let others: Vec<_> =
+                kept(best).into_iter().filter(|operation| operation.client != unwanted).collect();
+            self.take_if_fails(best, with_operations(best, &others));
+        }
+    }
+
+    /// A random share of all, scattered or together. Where few things of many are needed, that drops most with fewest trials; and since all
+    /// that happens depends on its exact time, another try of the same size may succeed.
+    fn drop_at_random(&mut self, best: &mut Outcome) {
+        let mut rng = Rng::seeded(best.plan.seed ^ self.runs);
+        let (mut share, mut in_vain) = (0.5, 0);
+        while in_vain < IN_VAIN_MAX && !self.budget.is_spent() {
+            let (faults, operations) = (best.plan.faults.clone(), kept(best));
+            let all = faults.len() + operations.len();
+            if all <= 1 {
+                return;
+            }
+            let scattered = rng.chance(0.5);
+            let faults = some_of(&faults, share, scattered, &mut rng);
+            let operations = some_of(&operations, share, scattered, &mut rng);
+            if faults.len() + operations.len() == all {
+                in_vain += 1;
+                continue;
+            }
+            let plan = Plan { faults, kept: Some(operations), ..best.plan.clone() };
+            if self.take_if_fails(best, plan) {
+                (share, in_vain) = ((share * AFTER_SUCCESS).min(SHARE_MAX), 0);
+            } else {
+                let least = 1.5 / all as f64;
+                in_vain += u32::from(share <= least);
+                share = (share * AFTER_FAILURE).max(least);
+            }
+        }
+    }
+
+    /// What was needed may not be, when something else is gone: again and again, until nothing can be spared.
+    fn drop_one_by_one(&mut self, best: &mut Outcome) {
+        loop {
+            let before = size(best);
+            let (faults, operations) = (best.plan.faults.len(), kept(best).len());
+            self.leave_out(best, faults.max(1), |best| best.plan.faults.clone(), with_faults);
+            self.leave_out(best, operations.max(1), kept, with_operations);
+            if size(best) == before || self.budget.is_spent() {
+                return;
+            }
         }
     }
 
@@ -159,6 +231,16 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
             end = start.min(items.len());
         }
     }
+}
+
+/// All but about such a share: one here and one there, or what stands together.
+fn some_of<T: Copy>(items: &[T], share: f64, scattered: bool, rng: &mut Rng) -> Vec<T> {
+    if scattered {
+        return items.iter().filter(|_| !rng.chance(share)).copied().collect();
+    }
+    let count = ((items.len() as f64 * share).ceil() as usize).min(items.len());
+    let start = rng.below((items.len() - count) as u64 + 1) as usize;
+    [&items[..start], &items[start + count..]].concat()
 }
 
 /// A number for the kind of a fault, single messages first.

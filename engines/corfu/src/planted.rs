@@ -31,4 +31,6 @@ kernel::planted_bugs! {
     joining_server_done_before_durable = "C23",
     /// A learner follows its source from the end of the comparison on, and not from its beginning.
     copy_follows_from_end = "C24",
+    /// A source that compares in pages skips the entry that the next page begins with.
+    compare_skips_start_of_page = "C27",
 }

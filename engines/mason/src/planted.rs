@@ -75,4 +75,8 @@ kernel::planted_bugs! {
     peer_snapshot_called_durable = "M34",
     /// A proxy's leader puts all that waits into one batch, whatever it comes to.
     leader_batch_unbounded = "M36",
+    /// A sequencer goes on serving the leader before the one that has asked what was lost.
+    probe_does_not_fence = "M37",
+    /// A shard says that everything up to a cut is executed when one number is missing.
+    progress_one_number_early = "M38",
 }

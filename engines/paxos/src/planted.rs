@@ -72,4 +72,12 @@ kernel::planted_bugs! {
     trim_keeps_only_end_of_snapshot = "P42",
     /// A batcher's batch goes on growing while enough others are under way.
     batch_grows_past_bound = "P43",
+    /// A proxy leader counts votes for its slot in whatever ballot.
+    votes_of_other_ballots_counted = "P44",
+    /// An acceptor that restarts tells reads of the votes since alone.
+    restored_votes_hidden_from_reads = "P45",
+    /// A configuration governs from the last slot of the window on, and not from behind it.
+    new_configuration_one_slot_early = "P46",
+    /// A candidate takes over the vote that it hears last, and not the one in the highest ballot.
+    last_vote_taken_for_highest = "P47",
 }

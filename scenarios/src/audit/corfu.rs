@@ -6,7 +6,7 @@ use corfu::auxiliary::{AuxiliaryIn, AuxiliaryRecord};
 use corfu::client::ClientIn;
 use corfu::sequencer::{Began, SequencerIn};
 use corfu::storage::{StorageIn, StorageRecord};
-use corfu::{Entry, Epoch, Life, LogPosition, Message, Projection, StorageServer};
+use corfu::{Auxiliary, Entry, Epoch, Life, LogPosition, Message, Projection, StorageServer};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, Role, invariant};
 use parts::Ballot;
 use sim::Fact;
@@ -186,6 +186,18 @@ impl CorfuAudit {
             );
         }
         self.auxiliaries.insert(node, record);
+    }
+
+    /// A vote that counts was cast in that ballot, durably.
+    pub(crate) fn check_counted(&self, id: NodeId, auxiliary: &Auxiliary) {
+        for (vote, voter) in auxiliary.counted() {
+            let cast = self.votes.get(&(vote.projection.epoch, vote.ballot));
+            invariant!(
+                AGREE,
+                cast.is_some_and(|(_, voters)| voters.contains(&voter)),
+                "{id} counts a vote of {voter} for {vote:?}; votes on disks: {cast:?}"
+            );
+        }
     }
 
     fn on_disk_lost(&mut self, host: HostId) {

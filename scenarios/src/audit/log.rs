@@ -8,7 +8,7 @@ use parts::{Ballot, Sequence, SessionId, Slot, SnapshotRecord, Tally};
 use paxos::multipaxos::acceptor::{Acceptor, AcceptorIn, AcceptorRecord};
 use paxos::multipaxos::batcher::BatcherIn;
 use paxos::multipaxos::leader::{LeaderIn, LeaderRecord};
-use paxos::multipaxos::proxy_leader::ProxyLeaderIn;
+use paxos::multipaxos::proxy_leader::{ProxyLeader, ProxyLeaderIn};
 use paxos::multipaxos::replica::{Replica, ReplicaIn};
 use paxos::{Configuration, Member, Message, Value};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +22,8 @@ pub(crate) struct LogAudit {
     rounds: BTreeMap<NodeId, u64>,
     /// What was ever voted for in each slot, and by whom durably.
     proposals: BTreeMap<Slot, BTreeMap<Ballot, Proposal>>,
+    /// What candidates were told of each acceptor's votes, by their ballots.
+    reports: BTreeMap<(Ballot, NodeId), BTreeMap<Slot, (Ballot, Value)>>,
     /// What was executed in each slot.
     chosen: BTreeMap<Slot, Value>,
     /// Of a replica after each slot: of the machine, and of everything executed, answered and kept for clients.
@@ -86,6 +88,7 @@ impl LogAudit {
             Journal::Acceptor => {
                 let record: AcceptorRecord = read(record);
                 if let AcceptorRecord::Vote { ballot, slot, value } = &record {
+                    self.check_proposal(*slot, *ballot, value);
                     self.propose(node, *slot, *ballot, value, true);
                 }
                 if matches!(record, AcceptorRecord::Active { .. }) {
@@ -156,6 +159,35 @@ impl LogAudit {
         }
     }
 
+    /// What is proposed in a ballot for the first time is the value of the highest vote that some read quorum has told, or is free if one
+    /// has told none.
+    fn check_proposal(&self, slot: Slot, ballot: Ballot, value: &Value) {
+        let is_known = self.proposals.get(&slot).is_some_and(|proposals| proposals.contains_key(&ballot));
+        let Some(governing) = self.governing(slot).filter(|_| !is_known) else { return };
+        let group = &governing.acceptors.groups()[governing.acceptors.group_of(slot)];
+        let numbered = group.members().iter().enumerate();
+        let told: Vec<(usize, Option<&(Ballot, Value)>)> = numbered
+            .filter_map(|(index, acceptor)| Some((index, self.reports.get(&(ballot, *acceptor))?.get(&slot))))
+            .collect();
+        let is_told_by_quorum = |highest: Option<Ballot>| {
+            let mut tally = Tally::default();
+            let within = told.iter().filter(|(_, vote)| vote.map(|(voted, _)| *voted) <= highest);
+            within.for_each(|(index, _)| tally.insert(*index));
+            group.is_read_quorum(tally)
+        };
+        let of_value = told.iter().filter_map(|(_, vote)| vote.filter(|(_, voted)| voted == value));
+        let mut highest = of_value.map(|(voted, _)| Some(*voted)).chain([None]);
+        invariant!(
+            AGREE,
+            highest.any(is_told_by_quorum),
+            "{value:?} is proposed for slot {slot} in {ballot:?}, whose leader was told {told:?}"
+        );
+    }
+
+    fn governing(&self, slot: Slot) -> Option<&Configuration> {
+        self.configurations.values().rev().find(|known| known.first_slot <= slot)
+    }
+
     pub(crate) fn on_told(&mut self, from: NodeId, message: &Message) {
         match message {
             Message::Leader(LeaderIn::Phase1b(page)) => {
@@ -169,6 +201,8 @@ impl LogAudit {
                 for vote in &page.votes {
                     self.propose(from, vote.slot, vote.ballot, &vote.value, false);
                 }
+                let told = self.reports.entry((page.ballot, from)).or_default();
+                told.extend(page.votes.iter().map(|vote| (vote.slot, (vote.ballot, vote.value.clone()))));
             }
             Message::Leader(LeaderIn::Executed(report)) if report.snapshot > Slot(0) => {
                 self.replicas.entry(from).or_default().on_told(from, report.snapshot);
@@ -247,11 +281,8 @@ impl LogAudit {
         match member {
             Member::Replica(replica) => self.check_replica(id, replica),
             Member::Acceptor(acceptor) => self.check_acceptor(id, acceptor),
-            Member::Leader(_)
-            | Member::Batcher(_)
-            | Member::ProxyLeader(_)
-            | Member::Unbatcher(_)
-            | Member::Client(_) => {}
+            Member::ProxyLeader(proxy_leader) => self.check_counted(id, proxy_leader),
+            Member::Leader(_) | Member::Batcher(_) | Member::Unbatcher(_) | Member::Client(_) => {}
         }
     }
 
@@ -306,8 +337,7 @@ impl LogAudit {
 
     /// What is executed, or called chosen, was voted for in one ballot by a quorum whose disks have the votes: in this one, if it is named.
     fn check_quorum(&self, id: NodeId, slot: Slot, ballot: Option<Ballot>, value: Option<&Value>) {
-        let governing = self.configurations.values().rev().find(|known| known.first_slot <= slot);
-        let Some(governing) = governing.filter(|_| !self.configurations.is_empty()) else { return };
+        let Some(governing) = self.governing(slot) else { return };
         let group = &governing.acceptors.groups()[governing.acceptors.group_of(slot)];
         let is_chosen = |(of, proposal): (&Ballot, &Proposal)| {
             let mut tally = Tally::default();
@@ -326,6 +356,18 @@ impl LogAudit {
             proposals.is_some_and(|proposals| proposals.iter().any(is_chosen)),
             "{id} takes {value:?} for chosen in slot {slot}, in {ballot:?}; votes on disks: {proposals:?}"
         );
+    }
+
+    /// A vote that counts was cast in that ballot, durably.
+    fn check_counted(&self, id: NodeId, proxy_leader: &ProxyLeader) {
+        for (slot, ballot, acceptor) in proxy_leader.counted() {
+            let proposal = self.proposals.get(&slot).and_then(|proposals| proposals.get(&ballot));
+            invariant!(
+                AGREE,
+                proposal.is_some_and(|proposal| proposal.voters.contains(&acceptor)),
+                "{id} counts a vote of {acceptor} for slot {slot} in {ballot:?}; votes on disks: {proposal:?}"
+            );
+        }
     }
 
     fn check_acceptor(&mut self, id: NodeId, acceptor: &Acceptor) {

@@ -17,7 +17,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 const SEEDS_MAX: u64 = 2_000;
 const BUDGET: Duration = Duration::from_secs(60);
 const SHRINK_BUDGET: Duration = Duration::from_secs(30);
-const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json] [--seeds=N]\n\
+const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json] [--seeds=N] [--seconds=N]\n\
                      \u{20}      ordinate-sim run FAMILY FROM COUNT [ID]\n\
                      \u{20}      ordinate-sim shrink FAMILY SEED [ID]\n\
                      \u{20}      ordinate-sim trace FAMILY SEED [ID]\n\
@@ -45,8 +45,12 @@ fn main() -> ExitCode {
     let within = flags.iter().find_map(|flag| flag.strip_prefix("--seeds="));
     let Ok(seeds_max) = within.map_or(Ok(SEEDS_MAX), str::parse) else { return misused() };
     let sound =
-        flags.iter().all(|flag| ["--json", "--all"].contains(&flag.as_str()) || flag.starts_with("--seeds="));
+        flags.iter().all(|flag| ["--json", "--all"].contains(&flag.as_str()) || flag.starts_with("--se"));
     let known = |name: &str| named(name).is_some();
+    let budget = flags.iter().find_map(|flag| flag.strip_prefix("--seconds="));
+    let Ok(budget) = budget.map_or(Ok(BUDGET), |it| it.parse().map(Duration::from_secs)) else {
+        return misused();
+    };
     if names.first().is_none_or(|verb| *verb != "mutants")
         || all != wanted.is_empty()
         || !sound
@@ -66,7 +70,7 @@ fn main() -> ExitCode {
             continue;
         }
         let Some(family) = families.iter().find(|family| family.family() == mutant.family) else { continue };
-        let hunted = hunt(family.as_ref(), *mutant, seeds_max, BUDGET);
+        let hunted = hunt(family.as_ref(), *mutant, seeds_max, budget);
         survivors += usize::from(!hunted.is_caught());
         print(id, name, &hunted, json);
     }

@@ -9,6 +9,9 @@ use sim::Control;
 impl CoordinationScenario {
     pub(super) fn say(&mut self, number: usize, ask: Ask, of_task: bool, control: &mut Control<'_, Seat>) {
         let now = control.cluster.now();
+        if self.is_quiet(number) && ask != Ask::Ping {
+            return;
+        }
         let user = &mut self.users[number];
         // What is said before the greeting would come before the watches that a client library sets again.
         if user.link.as_ref().is_none_or(|link| !link.greeted) {
@@ -29,7 +32,7 @@ impl CoordinationScenario {
 
     /// Sends what can be sent, or says that the operation is done.
     pub(super) fn pump(&mut self, number: usize, control: &mut Control<'_, Seat>) {
-        loop {
+        while !self.is_quiet(number) {
             let user = &mut self.users[number];
             let Some(link) = user.link.as_ref().filter(|link| link.greeted) else { break };
             let waits = link.awaited.iter().any(|awaited| awaited.of_task);
@@ -65,8 +68,10 @@ impl CoordinationScenario {
             _ => None,
         };
         let body = if error == 0 { awaited.ask.read_answer(body) } else { None };
-        let told = Told { awaited, zxid, error, body: body.clone(), now, session };
+        let shows_from = if self.is_linearizable() { Some(awaited.at) } else { awaited.synced_at };
+        let told = Told { awaited, shows_from, zxid, error, body: body.clone(), now, session };
         self.checks.on_answer(&told, believed);
+        self.check_shown(number, &told);
         if error == 0 && !matches!(awaited.ask, Ask::Close) && awaited.ask.writes() {
             self.living.acted(session, awaited.at);
         }
@@ -104,7 +109,10 @@ impl CoordinationScenario {
             }
             _ => {}
         }
-        if error == NO_NODE {
+        // The header of a multi says that all is well, even when it is refused.
+        let lacks = |step: &Result<words::Step, i32>| *step == Err(NO_NODE);
+        let is_refused = matches!(&body, Some(words::Body::Steps(steps)) if steps.iter().any(lacks));
+        if error == NO_NODE || is_refused {
             let value = self.value();
             let remedy = workload::remedy(&awaited.ask, value);
             if let (Some(ask), Some(task)) = (remedy, &mut self.users[number].task) {
@@ -116,6 +124,7 @@ impl CoordinationScenario {
     /// What a client library does now and then.
     pub(super) fn tick(&mut self, number: usize, control: &mut Control<'_, Seat>) {
         let now = control.cluster.now();
+        self.end_quiet(number, control);
         let timeout = self.users[number].session.as_ref().map_or(u64::MAX, |session| session.timeout);
         let Some(link) = &self.users[number].link else {
             if now >= self.users[number].retry_at {

@@ -14,6 +14,8 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) const LASTING: [&str; 3] = ["/r0", "/r1", "/r2"];
 /// Nodes that are only made and set together.
 pub(super) const TWINS: [&str; 2] = ["/t0", "/t1"];
+/// A node that is never made.
+pub(super) const NOWHERE: &str = "/none";
 /// Nodes that come and go.
 pub(super) const FLEETING: [&str; 6] = ["/d0", "/d1", "/d0/c0", "/d0/c1", "/d1/c0", "/d1/c1"];
 /// Where sequential nodes are made, and ephemeral ones that queue for a lock.
@@ -25,6 +27,14 @@ struct Fact {
     czxid: u64,
     version: i32,
     value: Option<String>,
+}
+
+/// A write without an answer on a connection that is lost: it may come true, but not behind what its session writes on a later one.
+struct Abandoned {
+    session: u64,
+    at: u64,
+    /// The zxid of the first write on a later connection.
+    before: Option<u64>,
 }
 
 /// All that was told in one run.
@@ -49,6 +59,8 @@ pub(super) struct Checks {
     names: BTreeMap<String, BTreeMap<u64, String>>,
     /// Sessions that have been closed by their users, and when that was answered.
     closed: BTreeMap<u64, u64>,
+    /// Values that sessions wrote on connections that they have lost.
+    abandoned: BTreeMap<String, Abandoned>,
     /// Sessions of which somebody has seen that they are over, and when.
     doomed: BTreeMap<u64, u64>,
     pub(super) answered: u64,
@@ -57,6 +69,8 @@ pub(super) struct Checks {
 /// One answer, with all that is known of it.
 pub(super) struct Told<'a> {
     pub(super) awaited: &'a Awaited,
+    /// A read shows what was there at this time, or later; none if it may be older than anything.
+    pub(super) shows_from: Option<u64>,
     pub(super) zxid: u64,
     pub(super) error: i32,
     pub(super) body: Option<Body>,
@@ -91,8 +105,11 @@ impl Checks {
     }
 
     /// Nobody will ever tell what became of it.
-    pub(super) fn unknown(&mut self, awaited: &Awaited) {
+    pub(super) fn unknown(&mut self, awaited: &Awaited, session: u64, now: u64) {
         let span = (awaited.at, awaited.at);
+        if let Some(value) = awaited.ask.value() {
+            self.abandoned.insert(value.to_owned(), Abandoned { session, at: now, before: None });
+        }
         match &awaited.ask {
             Ask::Create { path, value, .. } => {
                 self.doubtful.insert(path.clone());
@@ -124,6 +141,7 @@ impl Checks {
             | Ask::GetAll { .. }
             | Ask::WatchBelow { .. }
             | Ask::SetWatches { .. }
+            | Ask::Sync { .. }
             | Ask::Ping
             | Ask::Close => {}
         }
@@ -194,7 +212,10 @@ impl Checks {
             return;
         }
         match (&told.awaited.ask, told.error) {
-            (Ask::Exists { path, .. } | Ask::Get { path, .. } | Ask::Set { path, .. }, NO_NODE) => {
+            (Ask::Exists { path, .. } | Ask::Get { path, .. }, NO_NODE) => {
+                self.read(path, KvReply::absent(), told);
+            }
+            (Ask::Set { path, .. }, NO_NODE) => {
                 self.record(path, KvCall::Get, Some(KvReply::absent()), span);
             }
             (Ask::Delete { path, .. }, NO_NODE) => {
@@ -265,7 +286,13 @@ impl Checks {
     fn on_value(&mut self, path: &str, value: &str, stat: &Stat, told: &Told<'_>) {
         self.on_stat(path, stat, Some(value), told);
         let reply = KvReply::found(Value::from(value), Version(stat.mzxid as u64));
-        self.record(path, KvCall::Get, Some(reply), (told.awaited.at, told.now));
+        self.read(path, reply, told);
+    }
+
+    fn read(&mut self, path: &str, reply: KvReply, told: &Told<'_>) {
+        if let Some(from) = told.shows_from {
+            self.record(path, KvCall::Get, Some(reply), (from, told.now));
+        }
     }
 
     /// A node at one zxid is one state, and its versions count what was done to it.
@@ -338,6 +365,28 @@ impl Checks {
             told.session,
             told.awaited.at
         );
+        let abandoned = self.abandoned.values_mut().filter(|it| it.session == told.session);
+        for it in abandoned.filter(|it| it.at <= told.awaited.at) {
+            it.before.get_or_insert(told.zxid);
+        }
+    }
+
+    /// What a session has asked on a connection is done before what it asks on a later one, or never.
+    fn check_abandoned(&self) {
+        for (path, facts) in &self.facts {
+            for (&zxid, fact) in facts {
+                let Some(it) = fact.value.as_ref().and_then(|value| self.abandoned.get(value)) else {
+                    continue;
+                };
+                invariant!(
+                    ORDER,
+                    it.before.is_none_or(|before| zxid < before),
+                    "session {:x} wrote {path} at {zxid} on a lost connection, and on a later one at {:?}",
+                    it.session,
+                    it.before
+                );
+            }
+        }
     }
 
     /// Who queues for the lock was seen: whoever is not there and has not left has lost the session.
@@ -393,8 +442,9 @@ impl Checks {
         Some(before.max().unwrap_or(0).max(armed.since))
     }
 
-    /// The whole history; false if that took too many steps. `linearizable`: whether reads promise to be.
-    pub(super) fn check(&self, linearizable: bool) -> bool {
+    /// The whole history; false if that took too many steps.
+    pub(super) fn check(&self) -> bool {
+        self.check_abandoned();
         for (path, lives) in &self.lives {
             let Some(parent) = parent_of(path).filter(|parent| FLEETING.contains(parent)) else { continue };
             for (&zxid, _) in lives.iter().filter(|(_, comes)| **comes) {
@@ -411,9 +461,6 @@ impl Checks {
         }
         // Enough for all but a few runs with many writes whose outcome nobody knows.
         let mut budget = SearchBudget { steps: SEARCH_STEPS, ..SearchBudget::default() };
-        if !linearizable {
-            return true;
-        }
         match self.kv.check_linearizable_within(&mut budget) {
             KvVerdict::Violated { sentences, .. } => panic!("LIN: {sentences:?}"),
             KvVerdict::Undecided { .. } => false,

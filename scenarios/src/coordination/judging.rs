@@ -2,8 +2,8 @@
 
 use super::checks::Told;
 use super::node::Seat;
-use super::user::Session;
-use super::words::{self, Ask};
+use super::user::{Session, Watched};
+use super::words::{self, Ask, Body};
 use super::{CoordinationScenario, nanos};
 use kernel::invariant;
 use sim::Control;
@@ -47,6 +47,31 @@ impl CoordinationScenario {
         );
     }
 
+    /// What an answer shows of a node that the user watches, it was told before.
+    pub(super) fn check_shown(&self, number: usize, told: &Told<'_>) {
+        let (path, kind) = match &told.awaited.ask {
+            Ask::Exists { path, .. } | Ask::Get { path, .. } => (path, Watched::Data),
+            Ask::Children { path, .. } => (path, Watched::Children),
+            _ => return,
+        };
+        let Some(armed) = self.users[number].watches.get(&(kind, path.clone())) else { return };
+        let is_told = match (&told.body, kind) {
+            (Some(Body::Stat(stat) | Body::Data(_, stat)), Watched::Data) => {
+                !armed.absent && stat.mzxid as u64 <= armed.since
+            }
+            (Some(Body::Names(_, stat)), Watched::Children) => stat.pzxid as u64 <= armed.since,
+            (None, _) => armed.absent || told.error != words::NO_NODE,
+            (Some(_), _) => true,
+        };
+        invariant!(
+            WATCH,
+            is_told,
+            "user {number} is shown {:?} of {path}, error {}, and was not told: {armed:?}",
+            told.body,
+            told.error
+        );
+    }
+
     pub(super) fn check_watches(&self, number: usize) {
         let lost = self.checks.lost_watch(&self.users[number], false);
         invariant!(WATCH, lost.is_none(), "{lost:?}");
@@ -56,10 +81,10 @@ impl CoordinationScenario {
         if told.error == words::BAD_VERSION {
             control.mark("coordination.version_did_not_match");
         }
-        if let Some(words::Body::Steps(steps)) = &told.body
-            && steps.iter().any(Result::is_err)
-        {
-            control.mark("coordination.multi_was_refused");
+        if let Some(words::Body::Steps(steps)) = &told.body {
+            let is_refused = steps.iter().any(Result::is_err);
+            let marks = ["coordination.multi_was_done", "coordination.multi_was_refused"];
+            control.mark(marks[usize::from(is_refused)]);
         }
     }
 

@@ -18,6 +18,8 @@ pub(super) struct Cutting {
     heard: usize,
     /// How many on the next ones.
     left: VecDeque<usize>,
+    /// How long what the host has been asked is on its way to others.
+    late: Option<Duration>,
 }
 
 /// How much a user pipelines that is to be cut off.
@@ -85,7 +87,11 @@ impl CoordinationScenario {
     ) -> bool {
         let host = self.users[number].link.as_ref().map(|link| link.host);
         match which {
-            9 => self.ambushes.lay(Kind::Installed, None, rng, control),
+            9 => {
+                self.be_busy_for_long(true, control);
+                self.ambushes.lay(Kind::Forgotten, None, rng, control);
+                self.ambushes.lay(Kind::Installed, None, rng, control)
+            }
             10 => {
                 if !self.is_born() || !self.wishes.draw_fewer_groups(rng) {
                     return false;
@@ -116,7 +122,9 @@ impl CoordinationScenario {
             }
             15 => {
                 let left = VecDeque::from([2, 0]);
-                self.cutting = Some(Cutting { user: number, heard: 1, left });
+                let late = rng.duration(Duration::from_millis(300), Duration::from_millis(1_500));
+                let late = rng.chance(0.6).then_some(late);
+                self.cutting = Some(Cutting { user: number, heard: 1, left, late });
                 true
             }
             _ => false,
@@ -145,7 +153,7 @@ impl CoordinationScenario {
         if waits < 2 || waits + cutting.heard > PIPELINED {
             return false;
         }
-        let now = control.cluster.now();
+        let (now, late) = (control.cluster.now(), cutting.late);
         match cutting.left.pop_front() {
             _ if self.healed_at.is_some() => {
                 self.cutting = None;
@@ -156,6 +164,11 @@ impl CoordinationScenario {
                 control.mark("scenario.cut_answers_off_one_by_one_and_as_a_whole");
                 self.cutting = None;
             }
+        }
+        if let (Some(late), Some(link)) = (late, &self.users[number].link) {
+            // What it has asked there comes behind what it asks elsewhere.
+            let others = self.changes.ever().into_iter().filter(|host| *host != link.host);
+            others.for_each(|other| control.clog(link.host, other, late));
         }
         self.disconnect(number, now, Some(control));
         self.users[number].retry_at = now + nanos(SOON);

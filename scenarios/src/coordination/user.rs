@@ -34,6 +34,8 @@ pub(super) struct Awaited {
     pub(super) at: u64,
     /// Part of the user's operation, and not the client library's own.
     pub(super) of_task: bool,
+    /// When the last sync before it on this connection was asked for.
+    pub(super) synced_at: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -48,6 +50,7 @@ pub(super) struct Link {
     pub(super) began_at: u64,
     pub(super) said_at: u64,
     pub(super) pinged_at: Option<u64>,
+    synced_at: Option<u64>,
 }
 
 #[derive(Clone, Debug)]
@@ -169,6 +172,7 @@ impl User {
             began_at: now,
             said_at: now,
             pinged_at: None,
+            synced_at: None,
         });
     }
 
@@ -198,7 +202,11 @@ impl User {
             link.xid
         };
         let bytes = ask.framed(xid);
-        link.awaited.push_back(Awaited { xid, ask, at: now, of_task });
+        let synced_at = link.synced_at;
+        if matches!(ask, Ask::Sync { .. }) {
+            link.synced_at = Some(now);
+        }
+        link.awaited.push_back(Awaited { xid, ask, at: now, of_task, synced_at });
         Some((link.socket, bytes))
     }
 

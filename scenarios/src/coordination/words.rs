@@ -55,6 +55,10 @@ pub(super) enum Ask {
         lists: [Vec<String>; 3],
         below: Vec<String>,
     },
+    /// What is read behind it shows all that was done before.
+    Sync {
+        path: String,
+    },
     Ping,
     Close,
 }
@@ -116,8 +120,29 @@ impl Ask {
             Self::WatchBelow { .. } => op::ADD_WATCH,
             Self::SetWatches { below, .. } if below.is_empty() => op::SET_WATCHES,
             Self::SetWatches { .. } => op::SET_WATCHES2,
+            Self::Sync { .. } => op::SYNC,
             Self::Ping => op::PING,
             Self::Close => op::CLOSE,
+        }
+    }
+
+    /// What it writes; each is written once.
+    pub(super) fn value(&self) -> Option<&str> {
+        match self {
+            Self::Create { value, .. }
+            | Self::Set { value, .. }
+            | Self::SetAll { value, .. }
+            | Self::CreateAll { value, .. } => Some(value),
+            Self::Exists { .. }
+            | Self::Get { .. }
+            | Self::Children { .. }
+            | Self::Delete { .. }
+            | Self::GetAll { .. }
+            | Self::WatchBelow { .. }
+            | Self::SetWatches { .. }
+            | Self::Sync { .. }
+            | Self::Ping
+            | Self::Close => None,
         }
     }
 
@@ -176,6 +201,7 @@ impl Ask {
                     [&[], &below[..]].into_iter().for_each(put);
                 }
             }
+            Self::Sync { path } => out.put_text(path),
             Self::Ping | Self::Close => {}
         }
     }
@@ -219,7 +245,9 @@ impl Ask {
                 Body::Created(path, Stat::read(input).ok()?)
             }
             Self::SetAll { .. } | Self::CreateAll { .. } | Self::GetAll { .. } => Body::Steps(steps(input)?),
-            Self::Delete { .. } | Self::SetWatches { .. } | Self::Ping | Self::Close => Body::Nothing,
+            Self::Delete { .. } | Self::SetWatches { .. } | Self::Sync { .. } | Self::Ping | Self::Close => {
+                Body::Nothing
+            }
             Self::WatchBelow { .. } => (input.i32() == Ok(0)).then_some(Body::Nothing)?,
         })
     }

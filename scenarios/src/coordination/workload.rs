@@ -1,6 +1,6 @@
 //! What users do.
 
-use super::checks::{FLEETING, LASTING, LOCK, QUEUE, TWINS};
+use super::checks::{FLEETING, LASTING, LOCK, NOWHERE, QUEUE, TWINS};
 use super::user::{Task, User};
 use super::words::{Ask, EPHEMERAL, SEQUENTIAL};
 use kernel::Rng;
@@ -14,7 +14,11 @@ pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> 
     let twins = || TWINS.map(str::to_owned).to_vec();
     let mine = format!("/e{number}");
     let ask = match rng.below(100) {
-        0..=14 => Ask::Get { path: lasting, watch },
+        0..=11 => Ask::Get { path: lasting, watch },
+        12..=14 => {
+            let asks = [Ask::Sync { path: lasting.clone() }, Ask::Get { path: lasting, watch }];
+            return Task { asks: asks.into(), pipelined: true };
+        }
         15..=17 => Ask::WatchBelow { path: pick(&["/", "/d0", "/d1", QUEUE, LOCK, &lasting], rng) },
         18..=27 => Ask::Set { path: lasting, value, version: -1 },
         28..=37 => match user.known.get(&lasting) {
@@ -26,12 +30,16 @@ pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> 
         57..=61 => Ask::Get { path: fleeting, watch },
         62..=64 => Ask::Exists { path: fleeting, watch },
         65..=67 => Ask::Children { path: pick(&["/d0", "/d1", QUEUE, LOCK], rng), watch },
+        // A step that is refused takes back those before it.
+        68..=73 if rng.chance(0.2) => {
+            Ask::SetAll { paths: vec![TWINS[0].to_owned(), NOWHERE.to_owned()], value }
+        }
         68..=73 => Ask::SetAll { paths: twins(), value },
         74..=79 => Ask::GetAll { paths: twins() },
         80..=84 => Ask::Create { path: format!("{QUEUE}/n-"), value, flags: SEQUENTIAL },
         85..=86 => Ask::Create { path: mine, value, flags: EPHEMERAL },
         87 => Ask::Delete { path: mine, version: -1 },
-        88..=89 => Ask::Get { path: format!("/e{}", rng.below(8)), watch: false },
+        88..=89 => Ask::Get { path: format!("/e{}", rng.below(8)), watch },
         90..=95 => return queue_for_the_lock(user, value, rng),
         96 => {
             // More than there is room for at a time.
@@ -55,7 +63,7 @@ pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> 
 }
 
 fn queue_for_the_lock(user: &User, value: String, rng: &mut Rng) -> Task {
-    let look = Ask::Children { path: LOCK.to_owned(), watch: false };
+    let look = Ask::Children { path: LOCK.to_owned(), watch: rng.chance(0.5) };
     let asks = match &user.place {
         None => vec![Ask::Create { path: format!("{LOCK}/n-"), value, flags: EPHEMERAL | SEQUENTIAL }, look],
         Some(place) if !place.leaving && rng.chance(0.4) => {
@@ -73,7 +81,9 @@ pub(super) fn remedy(ask: &Ask, value: String) -> Option<Ask> {
         Ask::Create { path, .. } if path.starts_with(QUEUE) => Some(make(QUEUE)),
         Ask::Create { path, .. } if path.starts_with(LOCK) => Some(make(LOCK)),
         Ask::Get { path, .. } | Ask::Set { path, .. } if LASTING.contains(&path.as_str()) => Some(make(path)),
-        Ask::SetAll { paths, .. } => Some(Ask::CreateAll { paths: paths.clone(), value }),
+        Ask::SetAll { paths, .. } if paths.iter().all(|path| path != NOWHERE) => {
+            Some(Ask::CreateAll { paths: paths.clone(), value })
+        }
         _ => None,
     }
 }

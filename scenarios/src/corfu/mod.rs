@@ -173,6 +173,7 @@ impl CorfuScenario {
         for (id, node) in cluster.called_nodes_of(host) {
             match node {
                 Node::Auxiliary(auxiliary) => {
+                    self.audit.check_counted(id, auxiliary);
                     let installed = auxiliary.installed();
                     if installed.epoch > self.latest().epoch {
                         let before: Vec<NodeId> = self.latest().servers().collect();

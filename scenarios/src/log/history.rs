@@ -1,9 +1,9 @@
 //! What users asked for and were answered, what the servers hold, and what must be true of both.
 
-use super::Node;
+use super::{Node, RETAINED};
 use ::mason::Number;
-use kernel::{Bytes, Decode, HostId, NodeId, RequestId, invariant};
-use shared_log::{Answer, Request, Rows, Why};
+use kernel::{HostId, NodeId, RequestId, invariant};
+use shared_log::{Answer, Produce, RETAIN_BYTES_MIN, Request, Rows, Why};
 use sim::Cluster;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -28,6 +28,8 @@ pub(super) struct History {
     entries: BTreeMap<(String, u64), Entry>,
     /// Where each entry of a log is.
     places: BTreeMap<(String, Entry), u64>,
+    /// Below which position of each log anybody has asked for entries to be dropped.
+    trimmed: BTreeMap<String, u64>,
     looked: BTreeMap<(NodeId, String), u64>,
     /// Where a server stood when its blobs were looked for last.
     relied: BTreeMap<NodeId, Relied>,
@@ -49,6 +51,10 @@ impl History {
     }
 
     pub(super) fn asked(&mut self, id: RequestId, node: NodeId, request: Request, at: u64) {
+        if let Request::Trim(trim) = &request {
+            let known = self.trimmed.entry(trim.name.clone()).or_insert(0);
+            *known = trim.before.max(*known);
+        }
         let asked = Asked { node, request, at, tails: self.tails.clone(), answered: None };
         self.calls.insert(id, asked);
     }
@@ -83,9 +89,19 @@ impl History {
         *known = tail.max(*known);
     }
 
-    pub(super) fn answered(&mut self, id: RequestId, answer: &Bytes, now: u64) {
+    /// What is there already is answered as it was then, however far the log has come.
+    fn produced(&mut self, id: RequestId, produce: &Produce, firsts: &[u64]) {
+        invariant!(UNIQ, firsts.len() == 1, "{}: one part, and {firsts:?}", id.0);
+        for &first in firsts {
+            for (position, entry) in (first..).zip(Rows::iter(&produce.entries)) {
+                self.is_at(&produce.name, position, entry, &id.0);
+                self.has_tail(&produce.name, position + 1);
+            }
+        }
+    }
+
+    pub(super) fn answered(&mut self, id: RequestId, answer: Answer, now: u64) {
         let Some(asked) = self.calls.get_mut(&id) else { return };
-        let answer = Answer::decoded(answer).expect("gateways answer in their own words");
         asked.answered = Some((now, answer.clone()));
         let (request, tails) = (asked.request.clone(), std::mem::take(&mut asked.tails));
         let floor = |name: &str| tails.get(name).copied().unwrap_or(0);
@@ -104,6 +120,7 @@ impl History {
                     }
                 }
             }
+            (Request::Produce(produce), Answer::Appended(firsts)) => self.produced(id, &produce, &firsts),
             (Request::Read(read) | Request::Recall(read), Answer::Entries(entries)) => {
                 let count = Rows::count(&entries.rows).map(|count| count as u64);
                 let whole = entries.first == read.from && count == Some(entries.next - entries.first);
@@ -143,7 +160,9 @@ impl History {
                     invariant!(LIVE, false, "{}: {refused:?}", id.0);
                 }
             },
-            (Request::Create(_) | Request::Trim(_) | Request::Seal(_), Answer::Done) => {}
+            (Request::Create(_) | Request::Trim(_) | Request::Seal(_) | Request::Commit(_), Answer::Done)
+            | (Request::Commit(_) | Request::Produce(_), Answer::Rejected(_))
+            | (Request::BeginGeneration(_) | Request::GroupOf(_), Answer::Group(_)) => {}
             (request, answer) => invariant!(UNIQ, false, "{}: {request:?} -> {answer:?}", id.0),
         }
     }
@@ -154,6 +173,14 @@ impl History {
             let Node::Shard(server) = member else { continue };
             for (name, log) in server.service().logs() {
                 let (first, next) = log.range();
+                // Far below what the logs may hold nothing goes by itself, but for what is kept for a second.
+                let asked = self.trimmed.get(name).copied().unwrap_or(0);
+                let may_go = name == RETAINED || server.service().bytes() > RETAIN_BYTES_MIN / 4;
+                invariant!(
+                    DUR,
+                    first <= asked || may_go,
+                    "{node} begins {name} at {first}, and what is below {asked} may go"
+                );
                 let key = (node, name.to_owned());
                 let mut at = self.looked.get(&key).copied().unwrap_or(0).max(first);
                 if at > next {

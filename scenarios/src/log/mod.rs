@@ -2,6 +2,7 @@
 
 mod archive;
 mod history;
+mod numbered;
 
 use crate::audit::{self, mason::MasonAudit};
 use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
@@ -11,10 +12,11 @@ use ::mason::{Deployment, Group, HostParts, Parameters, Space, Stub};
 use archive::Archived;
 use history::History;
 use kernel::client::Response;
-use kernel::{Encode, HostId, NodeId, Place, RequestId, Rng};
+use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place, RequestId, Rng};
+use numbered::Numbered;
 use shared_log::{
-    Append, Archiving, Bounds, Create, Gateway, List, Logs, Named, Names, Part, RETAIN_BYTES_MIN, Read,
-    Request, Routes, Rows, Trim,
+    Answer, Append, Archiving, Bounds, Create, Gateway, List, Logs, Named, Names, Part, RETAIN_BYTES_MIN,
+    Read, Request, Routes, Rows, Trim,
 };
 use sim::{
     Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario, StrikeKind,
@@ -37,6 +39,7 @@ pub struct LogScenario {
     archiving: Option<Archiving>,
     deployment: Deployment,
     history: History,
+    numbered: Numbered,
     archived: Archived,
     invariants: Invariants,
     audit: MasonAudit,
@@ -52,6 +55,7 @@ const SEALED: &str = "audit";
 
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
+    "log.fenced_readers_off",
     "log.lost_track_of_calls",
     "log.refused_a_late_writer",
     "log.refused_to_break_a_seal",
@@ -133,6 +137,7 @@ impl LogScenario {
             archived: Archived::default(),
             deployment: Deployment::new(entries, groups, spaces, count, parameters, log),
             history: History::default(),
+            numbered: Numbered::default(),
             invariants: Invariants::default(),
             audit: MasonAudit::default(),
             lost: BTreeSet::new(),
@@ -147,22 +152,28 @@ impl LogScenario {
         self.audit.born(&self.hosts) == self.hosts.len() * self.deployment.topology().groups.len()
     }
 
-    /// Entries whose words occur once in a run.
+    /// Rows for one of so many logs, whose words occur once in a run.
+    fn entries(&self, operation: OperationId, logs: usize, rng: &mut Rng) -> Bytes {
+        let mut rows = Rows::default();
+        let count = rng.between(1, 4);
+        let most = OPERATION_BYTES_MAX / (logs * count as usize);
+        for nth in 0..count {
+            let word = format!("{}.{}.{nth}", operation.client, operation.nth);
+            rows.push(self.sizes.stretch(word, most, rng).as_bytes());
+        }
+        rows.into_bytes()
+    }
+
     fn append(&self, names: &[&str], operation: OperationId, expect: Option<u64>, rng: &mut Rng) -> Request {
-        let parts = names.iter().map(|name| {
-            let mut rows = Rows::default();
-            let count = rng.between(1, 4);
-            let most = OPERATION_BYTES_MAX / (names.len() * count as usize);
-            for nth in 0..count {
-                let word = format!("{}.{}.{nth}", operation.client, operation.nth);
-                rows.push(self.sizes.stretch(word, most, rng).as_bytes());
-            }
-            Part { name: (*name).to_owned(), expect, entries: rows.into_bytes() }
+        let parts = names.iter().map(|name| Part {
+            name: (*name).to_owned(),
+            expect,
+            entries: self.entries(operation, names.len(), rng),
         });
         Request::Append(Append { parts: parts.collect() })
     }
 
-    fn draw_request(&self, operation: OperationId, rng: &mut Rng) -> Request {
+    fn draw_request(&mut self, operation: OperationId, rng: &mut Rng) -> Request {
         let one = *rng.pick(&NAMES).unwrap_or(&SEALED);
         let name = || one.to_owned();
         match rng.below(100) {
@@ -172,7 +183,12 @@ impl LogScenario {
                 let (name, retain_bytes) = (name.to_owned(), RETAIN_BYTES_MIN);
                 Request::Create(Create { name, retain_bytes, retain_ms, capacity: 0 })
             }
-            0..45 => self.append(&[one], operation, None, rng),
+            0..10 => {
+                let entries = self.entries(operation, 1, rng);
+                self.numbered.produce(operation.client, entries, rng)
+            }
+            10..15 => self.numbered.of_a_group(rng),
+            15..45 => self.append(&[one], operation, None, rng),
             45..50 => {
                 // Some writers know the tail, some are late.
                 let expect = Some(self.history.tail(one).saturating_sub(rng.below(2)));
@@ -277,7 +293,9 @@ impl Scenario for LogScenario {
     ) {
         let request = self.draw_request(operation, rng);
         let id = control.request(node, request.encoded().into());
-        self.history.asked(id, node, request, control.cluster.now());
+        let now = control.cluster.now();
+        self.numbered.asked(id, operation.client, &request, now);
+        self.history.asked(id, node, request, now);
     }
 
     fn on_response(
@@ -287,7 +305,10 @@ impl Scenario for LogScenario {
         answer: Response,
         control: &mut Control<'_, Node>,
     ) {
-        self.history.answered(id, &answer.0, control.cluster.now());
+        let now = control.cluster.now();
+        let answer = Answer::decoded(&answer.0).expect("gateways answer in their own words");
+        self.numbered.answered(id, &answer, now, control);
+        self.history.answered(id, answer, now);
     }
 
     fn claims(&self) -> Option<IsClaim<Node>> {
@@ -377,6 +398,7 @@ impl Scenario for LogScenario {
 
     fn finish(&mut self, cluster: &Cluster<'_, Node>) {
         self.history.check(cluster);
+        self.numbered.check();
         self.archived.check(cluster, &self.history);
     }
 

@@ -1,5 +1,6 @@
 //! Mason under the bare sequence: every host plays every role.
 
+mod deposing;
 mod history;
 pub(crate) mod invariants;
 
@@ -11,6 +12,7 @@ use crate::moments::arranging::{ASK_EVERY, Wishes};
 use crate::moments::membership::{self, Changes};
 use ::mason::proxy::SpacesOf;
 use ::mason::{Deployment, Group, HostParts, Parameters, Space, Stub};
+use deposing::Deposing;
 use history::History;
 use invariants::Invariants;
 use kernel::client::Response;
@@ -43,6 +45,11 @@ pub struct MasonScenario {
     ambushes: Ambushes,
     /// Operations that nobody waits for: begun, and still to be begun.
     busy: (u32, u32),
+    deposing: Option<Deposing>,
+    /// Until then clients ask for nothing.
+    hushed_until: u64,
+    /// Little goes wrong but leaders that are deposed, one after the other.
+    is_calm: bool,
 }
 
 /// The alarm that asks whether the hosts have changed, and the one that asks for groups.
@@ -50,6 +57,11 @@ const ASK_FOR_HOSTS: u64 = 1;
 const ASK_FOR_GROUPS: u64 = 2;
 /// The alarm that makes logs longer, how often, and how many operations that are no client's it begins.
 const BE_BUSY: u64 = 3;
+/// The alarm that goes on with deposing a leader.
+const DEPOSE: u64 = 4;
+/// The alarm that deposes another, and how often, where little else goes wrong.
+const DEPOSE_ANOTHER: u64 = 5;
+const DEPOSE_EVERY: Duration = Duration::from_secs(5);
 const BUSY_EVERY: Duration = Duration::from_millis(10);
 const BUSY_OPERATIONS: u32 = 250;
 /// The client that these are named by.
@@ -80,6 +92,7 @@ const MARKS: &[&str] = &[
     "proxy.took_over_from_a_stub",
     "scenario.changed_the_groups",
     "scenario.changed_the_hosts",
+    "scenario.deposed_a_leader_whose_requests_were_late",
     "scenario.held_one_shard_back",
     "scenario.killed_the_sequencer_when_a_group_retired",
     "scenario.killed_who_took_a_snapshot",
@@ -105,7 +118,7 @@ const MARKS: &[&str] = &[
     "sequence.asked_another_group",
 ];
 
-const STRIKES: [StrikeKind; 15] = [
+const STRIKES: [StrikeKind; 16] = [
     StrikeKind { name: "kill the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "pause the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "kill a proxy's leader", class: sim::Class::Strike },
@@ -121,6 +134,10 @@ const STRIKES: [StrikeKind; 15] = [
     StrikeKind { name: "pause a host until the logs forget what it lacks", class: sim::Class::Strike },
     StrikeKind { name: "hold one shard of a host back", class: sim::Class::Strike },
     StrikeKind { name: "lose a host's answers one by one and then all", class: sim::Class::Strike },
+    StrikeKind {
+        name: "depose a leader whose requests to the sequencer are late",
+        class: sim::Class::Strike,
+    },
 ];
 
 impl MasonScenario {
@@ -179,6 +196,9 @@ impl MasonScenario {
             arranging: Wishes::new((groups, shards), (room, 0)),
             ambushes: Ambushes::default(),
             busy: (0, 0),
+            deposing: None,
+            hushed_until: 0,
+            is_calm: rng.chance(0.125),
         }
     }
 
@@ -209,6 +229,19 @@ impl MasonScenario {
             self.operate(operation, Deployment::gateway(host), &mut rng, control);
         }
         control.alarm(BUSY_EVERY, BE_BUSY);
+    }
+
+    /// Asks for numbers in some spaces.
+    fn ask(&mut self, operation: OperationId, node: NodeId, rng: &mut Rng, control: &mut Control<'_, Node>) {
+        let mut spaces: Vec<Space> = (0..self.shards).map(Space).filter(|_| rng.chance(0.5)).collect();
+        if spaces.is_empty() {
+            spaces.push(Space(rng.below(u64::from(self.shards)) as u16));
+        }
+        let label = format!("{}.{}", operation.client, operation.nth);
+        let label = Bytes::from(self.sizes.stretch(label, LABEL_BYTES_MAX, rng));
+        let ask = Ask { spaces: spaces.clone(), label: label.clone() };
+        let id = control.request(node, ask.encoded().into());
+        self.history.asked(id, node, spaces, label, control.cluster.now());
     }
 
     /// Where calls come from: hosts of the bootstrap, and those that join.
@@ -243,7 +276,8 @@ impl Scenario for MasonScenario {
         let s = Duration::from_secs;
         Tuning {
             safety: (s(10), s(30)),
-            busy_at_least: Some(s(5)),
+            busy_at_least: if self.is_calm { None } else { Some(s(5)) },
+            blows: if self.is_calm { (0.01, 0.3) } else { Tuning::default().blows },
             operations: (20, 150),
             liveness: s(120),
             bounds: limits::BOUNDS,
@@ -277,6 +311,12 @@ impl Scenario for MasonScenario {
         self.changes.deployment_of(life.host).build(life.host, &spaces_of, parts)
     }
 
+    fn on_begin(&mut self, control: &mut Control<'_, Node>) {
+        if self.is_calm {
+            control.alarm(DEPOSE_EVERY / 2, DEPOSE_ANOTHER);
+        }
+    }
+
     fn operate(
         &mut self,
         operation: OperationId,
@@ -284,15 +324,9 @@ impl Scenario for MasonScenario {
         rng: &mut Rng,
         control: &mut Control<'_, Node>,
     ) {
-        let mut spaces: Vec<Space> = (0..self.shards).map(Space).filter(|_| rng.chance(0.5)).collect();
-        if spaces.is_empty() {
-            spaces.push(Space(rng.below(u64::from(self.shards)) as u16));
+        if control.cluster.now() >= self.hushed_until || !self.core.is_empty() {
+            self.ask(operation, node, rng, control);
         }
-        let label = format!("{}.{}", operation.client, operation.nth);
-        let label = Bytes::from(self.sizes.stretch(label, LABEL_BYTES_MAX, rng));
-        let ask = Ask { spaces: spaces.clone(), label: label.clone() };
-        let id = control.request(node, ask.encoded().into());
-        self.history.asked(id, node, spaces, label, control.cluster.now());
     }
 
     fn on_response(
@@ -357,7 +391,12 @@ impl Scenario for MasonScenario {
                 }
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
             }
-            (9, _, _) => return self.ambushes.lay(Kind::Installed, None, rng, control),
+            (9, _, _) => {
+                // Whoever stands still for so long takes one.
+                self.be_busy(control);
+                self.ambushes.lay(Kind::Forgotten, None, rng, control);
+                return self.ambushes.lay(Kind::Installed, None, rng, control);
+            }
             (10, _, _) => {
                 if !self.is_born() || !self.arranging.draw_fewer_groups(rng) {
                     return false;
@@ -381,6 +420,7 @@ impl Scenario for MasonScenario {
                 self.be_busy(control);
                 return self.ambushes.lay(Kind::Unanswered, None, rng, control);
             }
+            (15, _, _) => return self.depose(rng, control),
             (6 | 7, _, _) => {
                 let lost = self.lost.clone();
                 let is_bad = |host, cluster: &Cluster<'_, Node>| is_bad(&lost, host, cluster);
@@ -427,6 +467,14 @@ impl Scenario for MasonScenario {
         if token == ASK_FOR_HOSTS {
             return self.changes.ask_whether_settled(control);
         }
+        if token == DEPOSE_ANOTHER && self.core.is_empty() {
+            let mut rng = Rng::seeded(control.cluster.now());
+            self.depose(&mut rng, control);
+            return control.alarm(DEPOSE_EVERY, DEPOSE_ANOTHER);
+        }
+        if token == DEPOSE {
+            return self.go_on_deposing(control);
+        }
         if token == BE_BUSY {
             return self.go_on_being_busy(control);
         }
@@ -439,7 +487,9 @@ impl Scenario for MasonScenario {
             }
             return;
         }
-        self.invariants.check_contiguity(&self.core, &control.cluster);
+        if token == 0 {
+            self.invariants.check_contiguity(&self.core, &control.cluster);
+        }
     }
 
     fn converged(&self, core: &[HostId], cluster: &Cluster<'_, Node>) -> Result<(), String> {

@@ -53,8 +53,10 @@ pub(super) enum Removal {
 
 /// How far a coup has come.
 pub(super) enum CoupStage {
-    /// Nobody else leads yet.
-    Vacant,
+    /// Nobody else leads yet; true if the next one is to be outvoted itself, and not forgotten.
+    Vacant(bool),
+    /// The host that leads next, until others have voted for it where the old leader has voted for something else.
+    Outvoting(HostId, Ballot),
     /// Those who promised have crashed.
     Forgetting(Vec<HostId>),
 }
@@ -105,7 +107,7 @@ impl PaxosScenario {
     }
 
     /// Removes the leader; false if nobody leads.
-    pub(super) fn coup(&mut self, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
+    pub(super) fn coup(&mut self, outvotes: bool, rng: &mut Rng, control: &mut Control<'_, Node>) -> bool {
         let leading = leaders(&control.cluster).max_by_key(|(_, leader)| leader.leader());
         let Some((old, ballot)) = leading.and_then(|(host, leader)| Some((host, leader.leader()?))) else {
             return false;
@@ -130,7 +132,8 @@ impl PaxosScenario {
             control.pause(old, Duration::from_nanos(until - control.cluster.now()));
             Removal::Paused
         };
-        self.plots.push(Plot::Coup { old, ballot, way, stage: CoupStage::Vacant, until });
+        let stage = CoupStage::Vacant(votes && outvotes);
+        self.plots.push(Plot::Coup { old, ballot, way, stage, until });
         true
     }
 
@@ -144,20 +147,31 @@ impl PaxosScenario {
         control: &mut Control<'_, Node>,
     ) -> Option<Plot> {
         let over = match &stage {
-            CoupStage::Vacant => {
+            &CoupStage::Vacant(outvotes) => {
                 let usurper = leaders(&control.cluster)
                     .find(|(host, leader)| *host != old && leader.leader() > Some(ballot));
-                if let Some((usurper, _)) = usurper {
+                if let Some((usurper, leader)) = usurper.filter(|_| outvotes) {
+                    stage = CoupStage::Outvoting(usurper, leader.leader().unwrap_or(ballot));
+                } else if let Some((usurper, _)) = usurper {
                     stage = CoupStage::Forgetting(self.make_forget(&[old, usurper], control));
                 }
                 false
+            }
+            &CoupStage::Outvoting(usurper, of) => {
+                let is_outvoted = is_outvoted(old, usurper, of, &control.cluster);
+                if is_outvoted {
+                    control.mark("scenario.brought_an_outvoted_leader_back");
+                    let mut rng = Rng::seeded(control.cluster.now());
+                    control.crash(usurper, Loss::None, Duration::from_secs(1), &mut rng);
+                }
+                is_outvoted
             }
             CoupStage::Forgetting(hosts) => hosts.iter().all(|&host| control.cluster.is_up(host)),
         };
         if !over && control.cluster.now() < until {
             return Some(Plot::Coup { old, ballot, way, stage, until });
         }
-        if over {
+        if over && matches!(stage, CoupStage::Forgetting(_)) {
             control.mark("scenario.brought_a_deposed_leader_back");
         }
         match way {
@@ -344,6 +358,28 @@ fn executed(cluster: &Cluster<'_, Node>, host: HostId) -> Option<Slot> {
     cluster.nodes_of(host).find_map(|(_, node)| match node {
         Member::Replica(replica) => Some(replica.executed()),
         _ => None,
+    })
+}
+
+/// True if somebody has voted in the usurper's ballot for a slot that is executed nowhere, where the old leader's acceptor has voted for
+/// something else.
+fn is_outvoted(old: HostId, usurper: HostId, of: Ballot, cluster: &Cluster<'_, Node>) -> bool {
+    let executed = cluster.nodes().filter_map(|(_, node)| match node {
+        Member::Replica(replica) => Some(replica.executed()),
+        _ => None,
+    });
+    let open = executed.max().unwrap_or(Slot(0));
+    let mut before = acceptors(cluster).filter(|(host, _)| *host == old);
+    before.any(|(_, mine)| {
+        let mine: Vec<_> = mine.votes().filter(|(slot, ..)| *slot >= open).collect();
+        let differs = |acceptor: &Acceptor| {
+            mine.iter().any(|&(slot, ballot, value)| {
+                acceptor
+                    .vote(slot)
+                    .is_some_and(|(voted, other)| voted == of && voted > ballot && other != value)
+            })
+        };
+        acceptors(cluster).any(|(host, acceptor)| host != old && host != usurper && differs(acceptor))
     })
 }
 

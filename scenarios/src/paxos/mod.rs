@@ -120,6 +120,7 @@ const MARKS: &[&str] = &[
     "replica.took_a_snapshot_from_a_peer",
     "replica.wrote_a_snapshot",
     "scenario.brought_a_deposed_leader_back",
+    "scenario.brought_an_outvoted_leader_back",
     "scenario.hid_the_votes_for_a_change",
     "scenario.left_old_members_in_a_backwater",
     "scenario.paused_the_leader_in_the_middle_of_a_change",
@@ -129,7 +130,7 @@ const MARKS: &[&str] = &[
 /// A batch that holds no more than this turns a value as large away.
 const TOO_LARGE: usize = 64 << 10;
 
-const STRIKES: [StrikeKind; 7] = [
+const STRIKES: [StrikeKind; 8] = [
     StrikeKind { name: "kill the leader", class: Class::Strike },
     StrikeKind { name: "pause the leader", class: Class::Strike },
     StrikeKind { name: "mute the leader", class: Class::Strike },
@@ -137,6 +138,7 @@ const STRIKES: [StrikeKind; 7] = [
     StrikeKind { name: "replace a host", class: Class::Membership },
     StrikeKind { name: "grow or shrink", class: Class::Membership },
     StrikeKind { name: "coup", class: Class::Strike },
+    StrikeKind { name: "bring a leader back that the next one has outvoted", class: Class::Strike },
 ];
 
 impl PaxosScenario {
@@ -436,7 +438,7 @@ impl Scenario for PaxosScenario {
             (4, _) => return self.replace_a_host(rng, control),
             (5, _) if self.focus == Focus::Changes => return self.replace_a_host(rng, control),
             (5, _) => return self.grow_or_shrink(rng, control),
-            (6, _) => return self.coup(rng, control),
+            (6 | 7, _) => return self.coup(which == 7, rng, control),
             _ => return false,
         }
         true

@@ -1,7 +1,7 @@
 //! What every role says to every other while something happens, as text to read: a write, an election, a lost sequencer, and so on.
 //!
 //! Each flow is a calm cluster of the simulator (no faults but those of the script, every message under way for the same time) and a script of
-//! steps. The transcript is in the text file beside. `ORDINATE_TRANSCRIPTS=write cargo test -p scenarios --test transcripts` writes the files
+//! steps. The transcript is in the text file beside. `ORDINATE_BLESS=1 cargo test -p scenarios --test transcripts` writes the files
 //! again; read the difference before you commit it.
 
 mod mason;
@@ -16,7 +16,7 @@ fn compare<N: kernel::Node>(name: &str, flow: Flow<N>) {
     let path =
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/transcripts").join(format!("{name}.txt"));
     let found = flow.transcript();
-    if std::env::var_os("ORDINATE_TRANSCRIPTS").is_some_and(|value| value == "write") {
+    if std::env::var_os("ORDINATE_BLESS").is_some() {
         std::fs::write(&path, found).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         return;
     }
@@ -27,7 +27,7 @@ fn compare<N: kernel::Node>(name: &str, flow: Flow<N>) {
     assert!(
         known == found,
         "{name}.txt is not what happens, from line {} on:\n  file  {}\n  now   {}\n\
-         `ORDINATE_TRANSCRIPTS=write cargo test -p scenarios --test transcripts` writes it again",
+         `ORDINATE_BLESS=1 cargo test -p scenarios --test transcripts` writes it again",
         at + 1,
         line(&known),
         line(&found)

@@ -1,24 +1,30 @@
-//! `/metrics` in the OpenMetrics text format.
+//! `/metrics`, in OpenMetrics or in the text format that came before.
 
 use super::Admin;
-use crate::cluster::ClusterFile;
+use super::exposition::{Format, Kind, Page};
 use crate::status::Status;
 use axum::extract::State;
-use axum::http::{StatusCode, header};
+use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use std::fmt::Write as _;
 use std::sync::Arc;
 
-const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
-
 /// Answers a scrape.
-pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
+pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Response {
     let Some((status, metrics)) = Status::of(&admin.handle, &admin.file, &admin.host).await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer\n").into_response();
     };
     let mut page = Page::default();
-    page.info(&status);
-    page.engines(&admin.file);
+    let labels = [
+        ("version", status.version),
+        ("cluster", &status.cluster),
+        ("host", &status.host),
+        ("durability", &status.durability),
+    ];
+    page.info("", "The program and its place", &labels);
+    for service in admin.file.services() {
+        let labels = [("service", service.listed().name), ("engine", service.engine().name())];
+        page.info("service", "The services that are on, and what orders them", &labels);
+    }
     let counters = [
         ("messages_in", "Messages from other hosts and clients", metrics.messages_in),
         ("messages_out", "Messages to other hosts and clients", metrics.messages_out),
@@ -37,12 +43,11 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     for (name, help, value) in counters {
         page.counter(name, help, value);
     }
-    page.counters_by("rejects", "reason", "Messages turned away", metrics.rejects.iter());
-    page.counters_by("marks", "situation", "Rare situations reached", metrics.marks.iter());
-    page.counters_by("drops", "reason", "Messages dropped", metrics.drops.iter());
+    counters_by(&mut page, "rejects", "reason", "Messages turned away", metrics.rejects.iter());
+    counters_by(&mut page, "drops", "reason", "Messages dropped", metrics.drops.iter());
     let closes = admin.counts.by_reason();
-    page.counters_by("admin_closes", "reason", "Refusals at this port", closes.iter());
-    page.counters_by("client_closes", "reason", "Client connections closed", metrics.closes.iter());
+    counters_by(&mut page, "admin_closes", "reason", "Refusals at this port", closes.iter());
+    counters_by(&mut page, "client_closes", "reason", "Client connections closed", metrics.closes.iter());
     let gauges = [
         ("clients", "Client connections", metrics.clients as f64),
         ("clients_max", "Client connections that may be open at once", metrics.clients_max as f64),
@@ -81,95 +86,32 @@ pub async fn metrics(State(admin): State<Arc<Admin>>) -> Response {
     for (name, help, value) in gauges {
         page.gauge(name, help, value);
     }
-    page.links(&status);
-    status.services.iter().for_each(|service| service.metrics(&mut page));
-    if let Some(cpu) = crate::process::cpu_time(std::process::id()) {
-        let _ = writeln!(
-            page.0,
-            "# TYPE process_cpu_seconds counter\nprocess_cpu_seconds_total {}",
-            cpu.as_secs_f64()
-        );
-    }
-    if let Some(bytes) = crate::process::resident_bytes(std::process::id()) {
-        let _ = writeln!(
-            page.0,
-            "# TYPE process_resident_memory_bytes gauge\nprocess_resident_memory_bytes {bytes}"
-        );
-    }
-    page.0.push_str("# EOF\n");
-    ([(header::CONTENT_TYPE, CONTENT_TYPE)], page.0).into_response()
-}
-
-/// The page that is written.
-#[derive(Default, Debug)]
-pub struct Page(String);
-
-// Writing to a string cannot fail, so the results are dropped.
-impl Page {
-    fn info(&mut self, status: &Status) {
-        let _ = writeln!(self.0, "# TYPE ordinate info\n# HELP ordinate The program and its place");
-        let _ = writeln!(
-            self.0,
-            "ordinate_info{{version=\"{}\",cluster=\"{}\",host=\"{}\",durability=\"{}\"}} 1",
-            status.version,
-            escaped(&status.cluster),
-            escaped(&status.host),
-            status.durability
-        );
-    }
-
-    fn engines(&mut self, file: &ClusterFile) {
-        let _ = writeln!(
-            self.0,
-            "# TYPE ordinate_service info\n# HELP ordinate_service The services that are on, and what orders them"
-        );
-        for service in file.services() {
-            let (name, engine) = (service.listed().name, service.engine());
-            let _ = writeln!(self.0, "ordinate_service_info{{service=\"{name}\",engine=\"{engine}\"}} 1");
-        }
-    }
-
-    /// What only grows.
-    pub fn counter(&mut self, name: &str, help: &str, value: u64) {
-        let _ = writeln!(self.0, "# TYPE ordinate_{name} counter\n# HELP ordinate_{name} {help}");
-        let _ = writeln!(self.0, "ordinate_{name}_total {value}");
-    }
-
-    fn counters_by<'a>(
-        &mut self,
-        name: &str,
-        label: &str,
-        help: &str,
-        values: impl Iterator<Item = (&'a &'static str, &'a u64)>,
-    ) {
-        let _ = writeln!(self.0, "# TYPE ordinate_{name} counter\n# HELP ordinate_{name} {help}");
-        for (key, value) in values {
-            let _ = writeln!(self.0, "ordinate_{name}_total{{{label}=\"{}\"}} {value}", escaped(key));
-        }
-    }
-
-    /// Under ZooKeeper's own name, for dashboards that know it.
-    pub fn plain(&mut self, name: &str, value: f64) {
-        let _ = writeln!(self.0, "# TYPE {name} gauge\n{name} {value}");
-    }
-
-    fn links(&mut self, status: &Status) {
+    for (host, link) in &status.links {
         let (name, help) = ("link_up", "1 while messages can leave for the other host");
-        let _ = writeln!(self.0, "# TYPE ordinate_{name} gauge\n# HELP ordinate_{name} {help}");
-        for (host, link) in &status.links {
-            let _ = writeln!(self.0, "ordinate_{name}{{peer=\"{}\"}} {}", escaped(host), u8::from(link.up));
-        }
+        page.gauge_of(name, help, &[("peer", host)], f64::from(u8::from(link.up)));
     }
-
-    /// What is of the moment.
-    pub fn gauge(&mut self, name: &str, help: &str, value: f64) {
-        let _ = writeln!(
-            self.0,
-            "# TYPE ordinate_{name} gauge\n# HELP ordinate_{name} {help}\nordinate_{name} {value}"
-        );
+    status.services.iter().for_each(|service| service.metrics(&mut page));
+    admin.latencies.metrics(&mut page);
+    let process = std::process::id();
+    if let Some(cpu) = crate::process::cpu_time(process) {
+        let help = "Processor time that the process has used";
+        page.named_by_others("process_cpu_seconds", Kind::Counter, help, cpu.as_secs_f64());
     }
+    if let Some(bytes) = crate::process::resident_bytes(process) {
+        let help = "Memory that the process has in use";
+        page.named_by_others("process_resident_memory_bytes", Kind::Gauge, help, bytes as f64);
+    }
+    let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
+    let format = Format::wanted(accept);
+    ([(header::CONTENT_TYPE, format.content_type())], page.written(format)).into_response()
 }
 
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+fn counters_by<'a>(
+    page: &mut Page,
+    name: &str,
+    label: &str,
+    help: &str,
+    values: impl Iterator<Item = (&'a &'static str, &'a u64)>,
+) {
+    values.for_each(|(key, value)| page.counter_of(name, help, &[(label, key)], *value));
 }

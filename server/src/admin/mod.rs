@@ -1,6 +1,7 @@
 //! The admin port: health, metrics, status, and the services over HTTP and JSON.
 
-pub mod metrics;
+pub mod exposition;
+mod metrics;
 mod page;
 mod port;
 mod ready;
@@ -9,6 +10,7 @@ pub use port::CONNECTIONS_MAX;
 
 use crate::cluster::ClusterFile;
 use crate::family::Node;
+use crate::latency::Latencies;
 use crate::services::SERVICES;
 use crate::status::Status;
 use axum::Router;
@@ -31,6 +33,8 @@ pub struct Admin {
     pub host: String,
     /// When it started.
     pub started: std::time::Instant,
+    /// How long users' calls take.
+    pub latencies: Latencies,
     /// What became of connections.
     counts: Arc<port::Counts>,
     probes: ready::Probes,
@@ -38,10 +42,16 @@ pub struct Admin {
 
 impl Admin {
     /// What handlers share from a host's start on.
-    pub fn new(handle: HostHandle<Node>, file: ClusterFile, host: &str, started: std::time::Instant) -> Self {
+    pub fn new(
+        handle: HostHandle<Node>,
+        file: ClusterFile,
+        host: &str,
+        started: std::time::Instant,
+        latencies: Latencies,
+    ) -> Self {
         let counts = Arc::default();
         let probes = ready::Probes::of(&file, host);
-        Self { handle, file, host: host.to_owned(), started, counts, probes }
+        Self { handle, file, host: host.to_owned(), started, latencies, counts, probes }
     }
 }
 

@@ -80,7 +80,7 @@ pub async fn readyz(State(admin): State<Arc<Admin>>, Parameters(wanted): Paramet
         return unready("the reactor does not answer\n".to_owned());
     };
     if let Some(reason) = status.not_ready() {
-        return unready(format!("{reason}\n"));
+        return unready(format!("{}\n", reason.words(&status.host)));
     }
     let asked = |probe: &&Asking| wanted.service.as_deref().is_none_or(|service| service == probe.service);
     let probes: Vec<&Asking> = admin.probes.0.iter().filter(asked).collect();

@@ -3,7 +3,7 @@
 use super::keys::{self, Key, Kind, OrNone};
 use super::limits::Limits;
 use super::placement::{Place, Placement};
-use crate::services::{Engine, SERVICES, Service};
+use crate::services::{Engine, Listed, SERVICES, Service};
 use kernel::bounds::CONFIGURATION_BYTES_MAX;
 use kernel::{Encode as _, Misfit};
 use std::any::Any;
@@ -320,6 +320,11 @@ impl ClusterFile {
     /// The services that are on.
     pub fn services(&self) -> &[Arc<dyn Service>] {
         &self.services
+    }
+
+    /// The service of this line of the list, if it is on.
+    pub fn on(&self, listed: &Listed) -> Option<&dyn Service> {
+        self.services.iter().map(|service| &**service).find(|service| service.listed().name == listed.name)
     }
 
     /// The service of this type, if it is on.

@@ -117,13 +117,13 @@ impl ShowStatus {
                 "zookeeper   {}   sessions {}   znodes {}   watches {}",
                 groups(coordination),
                 coordination["sessions"],
-                coordination["monitor"]["znode_count"].as_str().unwrap_or("0"),
-                coordination["monitor"]["watch_count"].as_str().unwrap_or("0"),
+                coordination["monitor"]["znode_count"],
+                coordination["monitor"]["watch_count"],
             );
             println!("  proxies   {}", super::arrangement::words_of_proxies(&coordination["proxies"]));
             println!("  shards    {}", super::arrangement::words_of_shards(&coordination["spread"]));
-            for (space, standing) in coordination["shards"].as_object().into_iter().flatten() {
-                println!("  shard {space:<4}{}", standing.as_str().unwrap_or(""));
+            for (space, shard) in coordination["shards"].as_object().into_iter().flatten() {
+                println!("  shard {space:<4}{}", words_of_shard(space, shard));
             }
         }
         if status["sequence_groups"].is_object() {
@@ -136,6 +136,19 @@ impl ShowStatus {
         print_members(&status);
         Ok(())
     }
+}
+
+/// How far a shard's server is.
+fn words_of_shard(space: &str, shard: &Value) -> String {
+    let waits = match shard["state"].as_str() {
+        Some("lacks_number") => format!("lacks its next number, {} is assigned", shard["assigned"]),
+        Some("lacks_inputs") => format!("lacks {} inputs of other shards", shard["inputs_missing"]),
+        Some(_) | None => "idle".to_owned(),
+    };
+    let installs = if shard["installs_snapshot"] == true { ", takes a snapshot" } else { "" };
+    let missing = shard["blobs_missing"].as_u64().unwrap_or(0);
+    let lacks = if missing > 0 { format!(", lacks {missing} blobs") } else { String::new() };
+    format!("space {space} next {}: {waits}; {} behind it{installs}{lacks}", shard["next"], shard["behind"])
 }
 
 /// What a host does for a service over Mason.
@@ -154,12 +167,12 @@ fn print_log(log: &Value) {
     let projection = &log["projection"];
     if !projection.is_object() {
         println!("log         {}   {}   {holds}", log["engine"].as_str().unwrap_or(""), groups(log));
-        for (space, standing) in log["shards"].as_object().into_iter().flatten() {
+        for (space, shard) in log["shards"].as_object().into_iter().flatten() {
             let storage = &log["storage"][space];
             let mebibytes = |name: &str| storage[name].as_u64().unwrap_or(0) >> 20;
             println!(
                 "  {}   segments {} ({} MiB)   in memory {} MiB",
-                standing.as_str().unwrap_or(""),
+                words_of_shard(space, shard),
                 storage["segments"],
                 mebibytes("stored_bytes"),
                 mebibytes("memory_bytes") + mebibytes("cached_bytes"),

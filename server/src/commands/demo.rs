@@ -10,6 +10,7 @@ use server::cluster::ClusterFile;
 use server::cluster::file::Overrides;
 use server::family::Node;
 use server::host::{self, Sockets};
+use server::latency::Latencies;
 use server::native::Gate;
 use server::services::kv::KvStatus;
 use server::status::Status;
@@ -187,10 +188,19 @@ impl Cluster {
             ]),
         };
         let admin = listen(member.admin)?;
-        let host =
-            host::start(&self.file, name, false, sockets, Gate::default(), None, Descriptors::default())
-                .map_err(|error| failed("a host did not start", error))?;
-        let shared = Admin::new(host.handle(), self.file.clone(), name, Instant::now());
+        let latencies = Latencies::default();
+        let host = host::start(
+            &self.file,
+            name,
+            false,
+            sockets,
+            Gate::default(),
+            &latencies,
+            None,
+            Descriptors::default(),
+        )
+        .map_err(|error| failed("a host did not start", error))?;
+        let shared = Admin::new(host.handle(), self.file.clone(), name, Instant::now(), latencies);
         let _admin = admin::serve(admin, shared, Descriptors::new(admin::CONNECTIONS_MAX))
             .map_err(|error| failed("the admin port cannot be served", error))?;
         member.running = Some(Running { host, _admin });

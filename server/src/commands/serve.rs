@@ -9,6 +9,7 @@ use server::cluster::{ClusterFile, Durability, keys};
 use server::events::Log;
 use server::family::Node;
 use server::host::{self, Sockets, StartError};
+use server::latency::Latencies;
 use server::members;
 use server::native::Gate;
 use server::services::CannotJoin;
@@ -67,16 +68,24 @@ impl Serve {
         let files = Files::fit(&mut file)?;
         // Whoever reads the log may go; the host stays.
         let log = Log::default();
-        let gate = Gate::default();
+        let (gate, latencies) = (Gate::default(), Latencies::default());
         let events: EventSink = Box::new({
             let log = log.clone();
             move |event| log.take(event)
         });
-        let host =
-            host::start(&file, &self.host, self.join, sockets, gate.clone(), Some(events), files.clients)
-                .map_err(|error| explain(&error, &file, &self.host))?;
+        let host = host::start(
+            &file,
+            &self.host,
+            self.join,
+            sockets,
+            gate.clone(),
+            &latencies,
+            Some(events),
+            files.clients,
+        )
+        .map_err(|error| explain(&error, &file, &self.host))?;
         let handle = host.handle();
-        let shared = Admin::new(handle.clone(), file.clone(), &self.host, started);
+        let shared = Admin::new(handle.clone(), file.clone(), &self.host, started, latencies);
         let stop_admin = admin::serve(admin, shared, files.admin).map_err(|error| {
             Failure::failed(
                 "O2003",

@@ -23,6 +23,7 @@ use crate::cluster::limits::Share;
 use crate::cluster::{ClusterFile, Limits};
 use crate::family::{Node, Ordinate, Request, Response};
 use crate::host::StartError;
+use crate::latency::Latencies;
 use crate::native::Gate;
 use axum::Router;
 use kernel::Place;
@@ -245,6 +246,8 @@ pub struct Starting<'a> {
     pub host: &'a str,
     /// Whether users are served.
     pub gate: &'a Gate,
+    /// How long their calls take.
+    pub latencies: &'a Latencies,
     /// The sockets of all services' ports, by their keys.
     pub sockets: &'a mut BTreeMap<&'static str, TcpListener>,
     /// Certificates, if TLS is on.
@@ -371,6 +374,11 @@ mod tests {
         for settings in [ALL, &over_paxos, &over_corfu] {
             let file = file(settings);
             assert_eq!(file.services().len(), SERVICES.len());
+            for listed in SERVICES {
+                let on = file.on(listed).expect("all are on");
+                let has_calls = on.native(&file, "a").is_some();
+                assert_eq!(has_calls, !listed.receivers.is_empty(), "the native port of {}", listed.name);
+            }
             for service in file.services() {
                 let listed = service.listed();
                 engines_seen.push((listed.name, service.engine()));

@@ -2,7 +2,7 @@
 
 use crate::family::{Message, Ordinate};
 use crate::owed::Reads;
-use kernel::Bytes;
+use kernel::{Bytes, Instant};
 use runtime::{CloseReason, SessionCx};
 
 /// A service's part of the native port of a host.
@@ -17,7 +17,7 @@ pub trait NativeCalls: Send {
     ) -> Result<bool, CloseReason>;
 
     /// Notes an answer, if it is one of this service's. Where there is no room for it, it becomes the word that the host is busy.
-    fn answered(&self, message: Message, _reads: &mut Reads) -> Message {
+    fn answered(&self, message: Message, _reads: &mut Reads, _now: Instant) -> Message {
         message
     }
 }

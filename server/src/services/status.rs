@@ -1,6 +1,6 @@
 //! What a host knows of its services, each in its own terms.
 
-use crate::admin::metrics::Page;
+use crate::admin::exposition::Page;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Map, Value};
 use std::any::Any;

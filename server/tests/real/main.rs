@@ -19,6 +19,7 @@ mod log;
 mod log_bad;
 mod log_corfu;
 mod membership;
+mod metrics;
 mod network;
 mod partition;
 mod placement;

@@ -30,11 +30,15 @@ impl Answer {
 
 /// Asks; none if there is no answer in a minute.
 pub fn ask(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> Option<Answer> {
+    ask_with(address, method, path, "", body)
+}
+
+fn ask_with(address: SocketAddr, method: &str, path: &str, more: &str, body: &[u8]) -> Option<Answer> {
     let mut stream = TcpStream::connect_timeout(&address, PATIENCE).ok()?;
     stream.set_read_timeout(Some(PATIENCE)).ok()?;
     let length = body.len();
     let head = format!(
-        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n"
+        "{method} {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n{more}Content-Length: {length}\r\n\r\n"
     );
     stream.write_all(head.as_bytes()).ok()?;
     // A server that refuses a body may close before it has all come.
@@ -49,6 +53,11 @@ pub fn ask(address: SocketAddr, method: &str, path: &str, body: &[u8]) -> Option
     let head = String::from_utf8_lossy(&answer[..split]).into_owned();
     let code = head.split(' ').nth(1)?.parse().ok()?;
     Some(Answer { code, head, body: answer[split + 4..].to_vec() })
+}
+
+/// A GET of what may come in several formats.
+pub fn get_as(address: SocketAddr, path: &str, accept: &str) -> Option<Answer> {
+    ask_with(address, "GET", path, &format!("Accept: {accept}\r\n"), b"")
 }
 
 /// A GET, for states that are asked for again and again: a host that hangs does not answer within a second.

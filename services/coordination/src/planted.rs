@@ -39,4 +39,10 @@ kernel::planted_bugs! {
     moved_closing_session_not_cleaned_up = "K29",
     /// A gateway asks shards for answers that there is no room for.
     reads_without_room = "K30",
+    /// A session that attaches anew keeps the epoch of its connection.
+    attaching_keeps_connection_epoch = "K31",
+    /// A client that comes back is told of nodes that were made since, and not of those that were changed.
+    missed_change_judged_by_creation = "K32",
+    /// A sync is answered without asking the groups how far their logs are.
+    sync_without_barrier = "K33",
 }

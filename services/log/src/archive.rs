@@ -10,7 +10,7 @@
 //! name begins with the cluster, the log and its incarnation, and holds the positions and the digest: the same segment has the same
 //! name whoever writes it, and another one has another.
 
-use crate::rows::Rows;
+use crate::Rows;
 use kernel::{Bytes, Decode, Encode, Reader};
 
 const MAGIC: &[u8; 8] = b"ORDARCH\0";

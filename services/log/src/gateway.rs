@@ -5,8 +5,9 @@
 //! with as much room as answers had of late, and a shard that would answer more says how much.
 
 use crate::native::{Call, Native, Reply};
+use crate::space_of;
 use crate::turns::{TURN, Turns};
-use crate::wire::{Answer, Entries, List, LogStat, READ_BYTES_MAX, Request, Why, space_of};
+use crate::wire::{Answer, Entries, List, LogStat, READ_BYTES_MAX, Request, Why};
 use kernel::bounds::ANSWER_BYTES_MAX;
 use kernel::client::{Output, Response};
 use kernel::{Bytes, Cx, Decode, Encode, Family, Instant, NodeId, Position, RequestId, Role};

@@ -16,33 +16,35 @@ pub mod corfu;
 mod gateway;
 mod groups;
 mod log;
-pub mod native;
 mod pages;
 pub mod planted;
 mod producers;
 mod retired;
-mod rows;
 mod segment;
 mod shard;
 mod snapshot;
 mod storage;
 mod turns;
-mod wire;
 
+pub use ::wire::log::{ROW_OVERHEAD, Rows, native};
 pub use gateway::{Gateway, Routes};
 pub use retired::Archiving;
-pub use rows::{ROW_OVERHEAD, Rows};
 pub use shard::{LogView, Logs, SegmentView};
 pub use storage::{Bounds, StorageStat};
 pub use wire::{
     APPEND_BYTES_MAX, Answer, Append, Commit, Create, Entries, GROUP_BYTES_MAX, GroupState, LOGS_MAX, List,
     LogIdentity, LogStat, NAME_BYTES_MAX, NOTE_BYTES_MAX, Named, PARTS_MAX, Part, Produce, Progress,
     READ_BYTES_MAX, RETAIN_BYTES_MIN, Read, Refused, Rejected, Request, Trim, Why, is_group, is_name,
-    space_of,
 };
 
+use ::wire::log as wire;
 use kernel::{Bytes, Decode, DecodeError};
 use mason::{GroupTime, Order, Space, Spread, Stub, StubOut, Verdict};
+
+/// The space where a log lives.
+pub fn space_of(name: &str, spaces: u16) -> Space {
+    Space((parts::digest(name.as_bytes()) % u64::from(spaces.max(1))) as u16)
+}
 
 /// The proxies' part: operations go to the spaces of the logs they name.
 #[derive(Clone, Copy, Debug)]

@@ -11,4 +11,8 @@ kernel::planted_bugs! {
     segment_index_off_by_one = "C17",
     /// Snapshots leave out the segments that wait for the archive.
     archived_segments_not_in_snapshot = "C19",
+    /// Snapshots leave out what is known of producers.
+    producers_not_in_snapshot = "C26",
+    /// A trim drops the entry at the position that is to be kept.
+    trim_one_position_too_far = "C28",
 }

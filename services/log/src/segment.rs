@@ -1,7 +1,7 @@
 //! A run of a log's entries: in memory, or on the disk with an index of where its pages begin.
 
 use crate::pages::PageCache;
-use crate::rows::{ROW_OVERHEAD, Rows};
+use crate::{ROW_OVERHEAD, Rows};
 use kernel::{BlobId, BlobRange, Bytes};
 use mason::BlobRef;
 use std::sync::Arc;

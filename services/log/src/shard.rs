@@ -7,10 +7,10 @@ use crate::producers::{Judged, Known, Producers, Taken};
 use crate::retired::{Archiving, Origin};
 use crate::segment::Part;
 use crate::snapshot::{Born, Head, Item, Numbered, SavedOrigin, SavedSegment, SavedStored};
+use crate::space_of;
 use crate::storage::{Bounds, Storage, StorageStat};
 use crate::wire::{
-    Answer, Append, Create, GroupState, LOGS_MAX, LogIdentity, LogStat, Produce, Rejected, Request, Trim,
-    Why, space_of,
+    Answer, Append, Create, GroupState, LOGS_MAX, LogIdentity, LogStat, Produce, Rejected, Request, Trim, Why,
 };
 use kernel::{
     ArchiveObject, BlobId, BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, Reader, SnapshotStep,
@@ -463,7 +463,9 @@ impl Shard for Logs {
             let retired = self.storage.retired.all();
             self.writing.extend(retired.map(|(_, it)| Item::Retired(it.origin.clone(), it.part.clone())));
         }
-        self.writing.extend(self.producers.all().map(Item::Producer));
+        if !kernel::planted!(producers_not_in_snapshot) {
+            self.writing.extend(self.producers.all().map(Item::Producer));
+        }
         self.writing.extend(self.groups.all().map(Item::Group));
     }
 

@@ -6,10 +6,10 @@
 
 mod gateway;
 mod label;
-pub mod native;
 pub mod planted;
 mod shard;
 
+pub use ::wire::sequence as native;
 pub use gateway::{DISK_FULL, Gateway, READY, UNKNOWN};
 pub use label::{Ask, LABEL_BYTES_MAX};
 pub use shard::Labels;

@@ -52,6 +52,15 @@ struct Entrant {
 const PATIENCE: u32 = 10;
 
 impl Auxiliary {
+    /// Whose votes it counts, for what and in which ballot, for invariants.
+    pub fn counted(&self) -> impl Iterator<Item = (&Vote, NodeId)> {
+        let counted = self.change.iter().filter_map(|change| match &change.stage {
+            Stage::Accepting { vote, accepted } => Some(accepted.iter().map(move |&voter| (vote, voter))),
+            Stage::Sealing | Stage::Finishing { .. } | Stage::Preparing { .. } => None,
+        });
+        counted.flatten()
+    }
+
     pub(super) fn begin_change(&mut self, cx: &mut Cx<'_, Self>) {
         let epoch = self.state.installed.epoch.next();
         let sealed = BTreeMap::new();

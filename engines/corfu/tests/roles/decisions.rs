@@ -313,6 +313,27 @@ fn a_change_seals_asks_and_tells_what_was_decided() {
     assert_eq!(told(&did, auxiliary::Install { projection: second() }), auxiliaries()[1..]);
 }
 
+// A vote that was given to an earlier attempt, which proposed something else, must not decide for this one.
+#[test]
+fn votes_of_another_ballot_do_not_count() {
+    let (mut table, _, ballot) = sealed();
+    for from in &auxiliaries()[1..] {
+        let life = Some(life_of(*from));
+        table.hear(*from, auxiliary::Promise { epoch: E2, ballot, accepted: None, life });
+    }
+    let earlier = Ballot { round: ballot.round - 1, ..ballot };
+    for from in &auxiliaries()[1..] {
+        let life = Some(life_of(*from));
+        table.hear(*from, auxiliary::Accepted { epoch: E2, ballot: earlier, life });
+        assert!(table.role.is_changing() && table.role.installed() == &initial());
+    }
+    for from in &auxiliaries()[1..] {
+        let life = Some(life_of(*from));
+        table.hear(*from, auxiliary::Accepted { epoch: E2, ballot, life });
+    }
+    assert_eq!(table.role.installed(), &second());
+}
+
 // An auxiliary that proposes its own where another's may be decided makes two projections of one epoch.
 #[test]
 fn what_may_have_been_decided_is_proposed_again() {

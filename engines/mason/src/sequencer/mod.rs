@@ -202,7 +202,9 @@ impl Sequencer {
         if proxy_epoch < served.proxy_epoch {
             return cx.reject("probe by a leader that was followed by another");
         }
-        served.proxy_epoch = proxy_epoch;
+        if !planted!(probe_does_not_fence) {
+            served.proxy_epoch = proxy_epoch;
+        }
         served.remembered = served.remembered.split_off(&(after.min(served.highest) + 1));
         let lost: Vec<Allocation> = served.remembered.values().cloned().collect();
         if !lost.is_empty() {

@@ -113,6 +113,21 @@ const WAITING_MAX: usize = 1 << 20;
 /// The same while the service waits for its disk.
 const WAITING_FULL_MAX: usize = 1 << 10;
 
+/// How far a shard's server is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ShardProgress {
+    /// The next number that it will execute.
+    pub next: Number,
+    /// The highest number that it knows to be assigned.
+    pub reach: Number,
+    /// Operations that wait for one before them.
+    pub behind: usize,
+    /// Inputs of other shards that its next operation waits for; none if that has not come.
+    pub inputs_missing: Option<usize>,
+    /// It takes a peer's snapshot.
+    pub installs: bool,
+}
+
 impl<S: Shard> ShardServer<S> {
     /// A server that has executed nothing.
     pub fn new(space: Space, topology: Arc<Topology>, parameters: Parameters, service: S) -> Self {
@@ -196,6 +211,13 @@ impl<S: Shard> ShardServer<S> {
     /// The operations that wait, for invariants.
     pub fn waiting(&self) -> impl Iterator<Item = (Number, &Delivered)> {
         self.waiting.iter().map(|(&number, entry)| (number, &entry.delivered))
+    }
+
+    /// How far it is, in numbers.
+    pub fn status(&self) -> ShardProgress {
+        let inputs_missing = self.waiting.get(&self.next).map(|_| self.missing_inputs().len());
+        let (next, reach, behind) = (self.next, self.reach, self.waiting.len());
+        ShardProgress { next, reach, behind, inputs_missing, installs: self.snapshots.is_taking() }
     }
 
     /// Where it stands, in words.

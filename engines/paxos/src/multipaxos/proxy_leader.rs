@@ -51,6 +51,16 @@ impl ProxyLeader {
     pub fn pending(&self) -> usize {
         self.pending.len()
     }
+
+    /// Whose votes it counts for a slot, and in which ballot, for invariants.
+    pub fn counted(&self) -> impl Iterator<Item = (Slot, Ballot, NodeId)> {
+        self.pending.iter().flat_map(|(&slot, pending)| {
+            let configuration = self.configurations.with_version(pending.version);
+            let members = configuration.map(|known| known.group(slot).members()).unwrap_or_default();
+            let counted = members.iter().enumerate().filter(|(index, _)| pending.tally.contains(*index));
+            counted.map(move |(_, &acceptor)| (slot, pending.ballot, acceptor))
+        })
+    }
 }
 
 impl Role for ProxyLeader {
@@ -124,7 +134,7 @@ impl ProxyLeader {
 
     fn on_phase2b(&mut self, from: NodeId, message: Phase2b, cx: &mut Cx<'_, Self>) {
         let Some(pending) = self.pending.get_mut(&message.slot) else { return };
-        if pending.ballot != message.ballot {
+        if pending.ballot != message.ballot && !kernel::planted!(votes_of_other_ballots_counted) {
             return;
         }
         let Some(configuration) = self.configurations.with_version(pending.version) else { return };

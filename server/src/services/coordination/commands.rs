@@ -7,7 +7,7 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Number, Value, json};
 use std::sync::Arc;
 
 const NAMES: &[&str] =
@@ -46,8 +46,8 @@ pub async fn command(State(admin): State<Arc<Admin>>, Path(name): Path<String>) 
             answer.insert("shards".into(), json!(coordination.groups.shards));
         }
         "watch_summary" => {
-            let watches = coordination.monitor.get("watch_count").cloned().unwrap_or_default();
-            answer.insert("num_total_watches".into(), number(&watches));
+            let watches = coordination.monitor.get("watch_count");
+            answer.insert("num_total_watches".into(), json!(watches.and_then(Number::as_u64).unwrap_or(0)));
         }
         unknown => {
             let error = format!("unknown command {unknown}; there are: {}", NAMES.join(", "));
@@ -61,10 +61,5 @@ pub async fn command(State(admin): State<Arc<Admin>>, Path(name): Path<String>) 
 }
 
 fn monitor(coordination: &CoordinationStatus) -> Map<String, Value> {
-    coordination.monitor.iter().map(|(name, value)| (name.clone(), number(value))).collect()
-}
-
-fn number(text: &str) -> Value {
-    let whole = text.parse::<u64>().ok().map(Value::from);
-    whole.or_else(|| text.parse::<f64>().ok().map(Value::from)).unwrap_or_else(|| Value::from(text))
+    coordination.monitor.iter().map(|(name, value)| (name.clone(), Value::Number(value.clone()))).collect()
 }

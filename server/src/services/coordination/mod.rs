@@ -11,6 +11,7 @@ mod sessions;
 mod settings;
 mod status;
 mod subject;
+mod timing;
 
 pub use settings::Coordination;
 pub use status::CoordinationStatus;
@@ -123,7 +124,7 @@ impl Service for Coordination {
 
     fn start(&self, at: &mut Starting<'_>) -> Result<Started, StartError> {
         let (file, gateway, gate) = (at.file, gateway_of(at.host), at.gate.clone());
-        let request_bytes_max = self.request_bytes_max;
+        let (request_bytes_max, latencies) = (self.request_bytes_max, at.latencies.clone());
         let share = file.share_of(&self.port());
         let limits = ClientLimits {
             connections_max: self.connections_max(&file.limits),
@@ -140,7 +141,7 @@ impl Service for Coordination {
         };
         let front_end = listen.map(|listen| FrontEndConfig {
             listen,
-            build: Box::new(move || Box::new(ZooKeeper { gateway, gate, request_bytes_max })),
+            build: Box::new(move || Box::new(ZooKeeper { gateway, gate, request_bytes_max, latencies })),
             limits,
             tls,
             secure,

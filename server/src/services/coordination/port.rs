@@ -1,7 +1,9 @@
 //! ZooKeeper's port: bytes in, bytes out; the gateway role of this host does the rest.
 
 use super::subject;
+use super::timing::Timing;
 use crate::family::{Message, Ordinate};
+use crate::latency::Latencies;
 use crate::native::Gate;
 use bytes::BytesMut;
 use kernel::NodeId;
@@ -17,6 +19,8 @@ pub struct ZooKeeper {
     pub gate: Gate,
     /// The largest request.
     pub request_bytes_max: usize,
+    /// How long requests take.
+    pub latencies: Latencies,
 }
 
 /// How many of the bytes are whole requests, or such that the gateway has to say something of them.
@@ -43,6 +47,7 @@ impl FrontEnd<Ordinate> for ZooKeeper {
             gate: self.gate.clone(),
             address,
             announced: false,
+            timing: Timing::new(self.latencies.clone()),
             request_bytes_max: self.request_bytes_max,
         })
     }
@@ -53,6 +58,7 @@ struct Connection {
     gate: Gate,
     address: SocketAddr,
     announced: bool,
+    timing: Timing,
     request_bytes_max: usize,
 }
 
@@ -86,6 +92,7 @@ impl Session<Ordinate> for Connection {
         }
         let bytes = input.split_to(whole(input, self.request_bytes_max));
         if !bytes.is_empty() {
+            self.timing.asked(&bytes, cx.now());
             self.tell(Input { bytes: bytes.freeze() }, cx);
         }
         Ok(())
@@ -101,6 +108,7 @@ impl Session<Ordinate> for Connection {
         match message {
             ConnectionIn::Output(message) => {
                 cx.established();
+                self.timing.answered(&message.bytes, cx.now());
                 cx.output().extend_from_slice(&message.bytes);
             }
             ConnectionIn::Pause(message) => cx.pause_input(message.paused),

@@ -1,13 +1,13 @@
 //! What a host knows of the coordination service.
 
-use crate::admin::metrics::Page;
+use crate::admin::exposition::{Kind, Page};
 use crate::family::CoordinationMember;
 use crate::services::ServiceStatus;
 use crate::services::mason::Groups;
 use crate::services::status::json;
 use paxos::Member;
 use serde::Serialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Number, Value};
 use std::collections::BTreeMap;
 
 /// What a host does for the coordination service.
@@ -19,7 +19,7 @@ pub struct CoordinationStatus {
     /// Sessions, of all groups.
     pub sessions: usize,
     /// What the gateway counts, by ZooKeeper's names.
-    pub monitor: BTreeMap<String, String>,
+    pub monitor: BTreeMap<String, Number>,
 }
 
 impl CoordinationStatus {
@@ -33,7 +33,7 @@ impl CoordinationStatus {
     fn add(&mut self, member: &CoordinationMember) {
         self.groups.add(member);
         match member {
-            mason::Member::Gateway(gateway) => self.monitor = gateway.metrics().rows().into_iter().collect(),
+            mason::Member::Gateway(gateway) => self.monitor = numbers(gateway.metrics().rows()),
             mason::Member::Log(embedded) => {
                 if let Member::Replica(replica) = embedded.node() {
                     self.sessions += replica.machine().stub().len();
@@ -44,6 +44,14 @@ impl CoordinationStatus {
     }
 }
 
+fn numbers(rows: Vec<(String, String)>) -> BTreeMap<String, Number> {
+    let number = |text: &str| {
+        let whole = text.parse::<u64>().ok().map(Number::from);
+        whole.or_else(|| Number::from_f64(text.parse().ok()?))
+    };
+    rows.into_iter().filter_map(|(name, text)| Some((name, number(&text)?))).collect()
+}
+
 impl ServiceStatus for CoordinationStatus {
     fn fields(&self) -> Map<String, Value> {
         [("coordination".to_owned(), json(self))].into_iter().collect()
@@ -51,9 +59,9 @@ impl ServiceStatus for CoordinationStatus {
 
     fn metrics(&self, page: &mut Page) {
         for (name, value) in &self.monitor {
-            if let Ok(value) = value.parse() {
-                page.plain(name, value);
-            }
+            let value = value.as_f64().unwrap_or_default();
+            page.named_by_others(name, Kind::Unknown, "As ZooKeeper's mntr has it", value);
         }
+        self.groups.metrics("coordination", page);
     }
 }

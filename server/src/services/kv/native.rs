@@ -1,10 +1,11 @@
 //! The key-value service at the native port: messages for this host's batcher.
 
 use crate::family::{self, Ordinate};
+use crate::latency::Operation;
 use crate::owed::{Asked, Reads};
 use crate::services::NativeCalls;
 use crate::services::native::{NOT_FOR_CLIENTS, SMALL_ANSWER_BYTES, UNREADABLE};
-use kernel::{Bytes, Decode as _, NodeId};
+use kernel::{Bytes, Decode as _, Instant, NodeId};
 use paxos::Message;
 use paxos::multipaxos::batcher::BatcherIn;
 use paxos::multipaxos::client::{ClientIn, Results, Row, Status};
@@ -12,6 +13,9 @@ use runtime::{CloseReason, SessionCx};
 
 /// Those of all MultiPaxos roles; clients speak to the first, a batcher, and are the last.
 pub(super) const RECEIVERS: &[u8] = &[1, 2, 3, 4, 5, 6, 7];
+
+const READ: Operation = ("kv", "read");
+const WRITE: Operation = ("kv", "write");
 
 /// Calls to this host's batcher.
 pub(super) struct Calls {
@@ -35,6 +39,10 @@ impl NativeCalls for Calls {
                 if !reads.admits(SMALL_ANSWER_BYTES) {
                     return Ok(false);
                 }
+                for command in message.commands.iter() {
+                    let asked = Asked::Query(message.session, command.sequence);
+                    reads.watch.start(asked, WRITE, cx.now());
+                }
                 cx.send(self.batcher, Message::from(message));
             }
             BatcherIn::Query(message) => {
@@ -44,7 +52,9 @@ impl NativeCalls for Calls {
                     return Ok(false);
                 }
                 for query in message.queries.iter() {
-                    reads.ask(Asked::Query(message.session, query.sequence), expected, cx.now());
+                    let asked = Asked::Query(message.session, query.sequence);
+                    reads.ask(asked, expected, cx.now());
+                    reads.watch.start(asked, READ, cx.now());
                 }
                 cx.send(self.batcher, Message::from(message));
             }
@@ -58,7 +68,7 @@ impl NativeCalls for Calls {
     }
 
     /// Answers to reads that there is no room for become the word that the host is busy: the client asks again.
-    fn answered(&self, message: family::Message, reads: &mut Reads) -> family::Message {
+    fn answered(&self, message: family::Message, reads: &mut Reads, now: Instant) -> family::Message {
         let family::Message::Kv(Message::Client(ClientIn::Results(results))) = message else {
             return message;
         };
@@ -68,6 +78,7 @@ impl NativeCalls for Calls {
         let mut row = Row::default();
         for answer in results.iter() {
             let asked = Asked::Query(session, answer.sequence);
+            reads.watch.stop(&asked, now);
             let is_read = reads.answered(asked, answer.bytes.len());
             if is_read && !fits {
                 row.push(answer.sequence, Status::Busy, &[]);

@@ -1,6 +1,6 @@
 //! What a host knows of the key-value service.
 
-use crate::admin::metrics::Page;
+use crate::admin::exposition::Page;
 use crate::family::KvMember;
 use crate::services::ServiceStatus;
 use crate::services::status::json;

@@ -1,11 +1,12 @@
 //! The log at the native port: calls for this host's gateway.
 
+use super::LISTED;
 use crate::family::{Message, Ordinate};
 use crate::owed::{Asked, Reads};
 use crate::services::NativeCalls;
 use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
 use kernel::client::{ConnectionIn, Input, Output};
-use kernel::{Bytes, Decode as _, Encode as _, NodeId};
+use kernel::{Bytes, Decode as _, Encode as _, Instant, NodeId};
 use runtime::{CloseReason, SessionCx};
 use shared_log::native::{Native, Reply, TO_CLIENT, TO_HOST};
 use shared_log::{Answer, READ_BYTES_MAX, Request, Why};
@@ -28,20 +29,26 @@ impl NativeCalls for Calls {
         if message.first() != Some(&TO_HOST) {
             return Err(UNREADABLE);
         }
-        let (id, bytes, waits) = answer_of_call(message);
+        let Expected { id, bytes, waits, operation } = expected_of(message);
         let bytes = reads.room_of_call(bytes, waits);
         if !reads.admits(bytes) {
             return Ok(false);
         }
-        reads.ask(Asked::Call(TO_HOST, id), bytes, cx.now());
+        let asked = Asked::Call(TO_HOST, id);
+        reads.ask(asked, bytes, cx.now());
+        // A read that waits for what is appended says nothing of how fast the log is.
+        if !waits {
+            reads.watch.start(asked, (LISTED.name, operation), cx.now());
+        }
         cx.send(self.gateway, Message::User(Input { bytes: message.clone() }.into()));
         Ok(true)
     }
 
-    fn answered(&self, message: Message, reads: &mut Reads) -> Message {
+    fn answered(&self, message: Message, reads: &mut Reads, now: Instant) -> Message {
         let Message::Connection(ConnectionIn::Output(output)) = message else { return message };
-        let refused =
-            reply_id(&output.bytes).filter(|&id| !reads.takes_call(TO_HOST, id, output.bytes.len()));
+        let id = reply_id(&output.bytes);
+        id.iter().for_each(|&id| reads.watch.stop(&Asked::Call(TO_HOST, id), now));
+        let refused = id.filter(|&id| !reads.takes_call(TO_HOST, id, output.bytes.len()));
         let output = refused.map_or(output, |id| {
             let reply = Reply { id, answer: Answer::refused(Why::Busy) };
             Output { bytes: Native::Reply(reply).encoded().into() }
@@ -50,21 +57,40 @@ impl NativeCalls for Calls {
     }
 }
 
-/// The number of a call, how large its answer may be, and whether it waits for what is not there yet.
-fn answer_of_call(message: &Bytes) -> (u64, usize, bool) {
-    match Native::decoded(message) {
-        Ok(Native::Call(call)) => {
-            let bytes = match &call.request {
-                Request::Read(read) | Request::Recall(read) => read.bytes_max.min(READ_BYTES_MAX) as usize,
-                Request::List(_) => LIST_ANSWER_BYTES,
-                _ => 0,
-            };
-            let waits = matches!(&call.request, Request::Read(read) if read.wait_ms > 0);
-            (call.id, bytes + SMALL_ANSWER_BYTES, waits)
-        }
+/// What is known of a call before it is answered.
+struct Expected {
+    /// Its number.
+    id: u64,
+    /// How large its answer may be.
+    bytes: usize,
+    /// It waits for what is not there yet.
+    waits: bool,
+    /// What it does, for metrics.
+    operation: &'static str,
+}
+
+fn expected_of(message: &Bytes) -> Expected {
+    let Ok(Native::Call(call)) = Native::decoded(message) else {
         // The gateway says what is wrong with it.
-        Ok(Native::Reply(_)) | Err(_) => (0, SMALL_ANSWER_BYTES, false),
-    }
+        return Expected { id: 0, bytes: SMALL_ANSWER_BYTES, waits: false, operation: "malformed" };
+    };
+    let (operation, bytes, waits) = match &call.request {
+        Request::Read(read) => ("read", read.bytes_max.min(READ_BYTES_MAX) as usize, read.wait_ms > 0),
+        Request::Recall(read) => ("recall", read.bytes_max.min(READ_BYTES_MAX) as usize, false),
+        Request::List(_) => ("list", LIST_ANSWER_BYTES, false),
+        Request::Create(_) => ("create", 0, false),
+        Request::Append(_) => ("append", 0, false),
+        Request::Trim(_) => ("trim", 0, false),
+        Request::Seal(_) => ("seal", 0, false),
+        Request::Delete(_) => ("delete", 0, false),
+        Request::Stat(_) => ("stat", 0, false),
+        Request::Produce(_) => ("produce", 0, false),
+        Request::BeginGeneration(_) => ("begin_generation", 0, false),
+        Request::Commit(_) => ("commit", 0, false),
+        Request::GroupOf(_) => ("group_of", 0, false),
+        Request::Identify(_) => ("identify", 0, false),
+    };
+    Expected { id: call.id, bytes: bytes + SMALL_ANSWER_BYTES, waits, operation }
 }
 
 /// The number of the call that a reply answers.

@@ -3,7 +3,7 @@
 use super::SharedLog;
 use super::corfu::ProjectionStatus;
 use super::settings::ArchivePlace;
-use crate::admin::metrics::Page;
+use crate::admin::exposition::Page;
 use crate::cluster::ClusterFile;
 use crate::family::{LogMember, Node};
 use crate::services::ServiceStatus;
@@ -205,6 +205,7 @@ impl ServiceStatus for LogStatus {
     }
 
     fn metrics(&self, page: &mut Page) {
+        self.groups.metrics("log", page);
         let archived = &self.archived;
         for (name, help, value) in [
             ("archive_objects", "Segments that this host has archived", archived.objects),

@@ -14,11 +14,11 @@ use crate::cluster::agreement::FOR_LIFE;
 use crate::cluster::file::{FileError, Values, names_of};
 use crate::cluster::keys::{Key, Kind, key};
 use crate::family::{Message, Node, Ordinate, Request, Response, SequenceMember};
-use crate::owed::Reads;
+use crate::owed::{Asked, Reads};
 use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
 use ::sequence::native::{TO_CLIENT, TO_HOST};
-use kernel::client::Input;
-use kernel::{Bytes, NodeId, Place};
+use kernel::client::{ConnectionIn, Input};
+use kernel::{Bytes, Instant, NodeId, Place};
 use runtime::{Agreement, CloseReason, HostView, SessionCx};
 use std::sync::Arc;
 
@@ -128,6 +128,11 @@ impl Service for Sequence {
     }
 }
 
+/// The client's number for a call, which stands behind the tags of calls and answers.
+fn id_of(message: &Bytes) -> Option<u64> {
+    Some(u64::from_le_bytes(*message.get(2..)?.first_chunk()?))
+}
+
 /// Calls to this host's gateway.
 struct Calls {
     gateway: NodeId,
@@ -146,7 +151,20 @@ impl NativeCalls for Calls {
         if !reads.admits(SMALL_ANSWER_BYTES) {
             return Ok(false);
         }
+        if let Some(id) = id_of(message) {
+            reads.watch.start(Asked::Call(TO_HOST, id), (LISTED.name, "next"), cx.now());
+        }
         cx.send(self.gateway, Message::User(Input { bytes: message.clone() }.into()));
         Ok(true)
+    }
+
+    fn answered(&self, message: Message, reads: &mut Reads, now: Instant) -> Message {
+        if let Message::Connection(ConnectionIn::Output(output)) = &message
+            && output.bytes.first() == Some(&TO_CLIENT)
+            && let Some(id) = id_of(&output.bytes)
+        {
+            reads.watch.stop(&Asked::Call(TO_HOST, id), now);
+        }
+        message
     }
 }

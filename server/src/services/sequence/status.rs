@@ -1,6 +1,6 @@
 //! What a host knows of the sequence.
 
-use crate::admin::metrics::Page;
+use crate::admin::exposition::Page;
 use crate::family::SequenceMember;
 use crate::services::ServiceStatus;
 use crate::services::mason::Groups;
@@ -41,5 +41,10 @@ impl ServiceStatus for SequenceStatus {
             .collect()
     }
 
-    fn metrics(&self, _page: &mut Page) {}
+    fn metrics(&self, page: &mut Page) {
+        self.groups.metrics("sequence", page);
+        for (space, given) in &self.given {
+            page.counter_of("sequence_given", "Places that a space has given", &[("space", space)], *given);
+        }
+    }
 }

@@ -188,7 +188,9 @@ impl Sessions {
             return SessionAnswer::Refused;
         }
         let before = std::mem::replace(&mut session.origin, origin);
-        session.epoch = session.epoch.next();
+        if !planted!(attaching_keeps_connection_epoch) {
+            session.epoch = session.epoch.next();
+        }
         if *session.address != *address {
             session.address = address.into();
         }

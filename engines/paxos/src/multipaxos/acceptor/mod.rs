@@ -164,7 +164,9 @@ impl Role for Acceptor {
             AcceptorRecord::Vote { ballot, slot, value } => {
                 let summary = self.restored();
                 summary.promised = summary.promised.max(ballot);
-                summary.voted_through = summary.voted_through.max(slot.next());
+                if !planted!(restored_votes_hidden_from_reads) {
+                    summary.voted_through = summary.voted_through.max(slot.next());
+                }
                 if self.votes.admits(slot) {
                     let _ = self.votes.insert(slot, Vote { ballot, value, position });
                 }

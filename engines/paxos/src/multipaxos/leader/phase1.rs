@@ -91,7 +91,7 @@ impl Phase1 {
                 continue;
             }
             let known = self.votes.entry(slot).or_insert_with(|| (ballot, value.clone()));
-            if known.0 < ballot {
+            if known.0 < ballot || planted!(last_vote_taken_for_highest) {
                 *known = (ballot, value);
             }
         }

@@ -108,7 +108,8 @@ impl<S: StateMachine> Replica<S> {
                     return cx.mark("replica.skipped_an_outdated_configuration");
                 }
                 let mut next = (**wanted).clone();
-                next.first_slot = slot.plus(self.parameters.window);
+                let early = u64::from(planted!(new_configuration_one_slot_early));
+                next.first_slot = slot.plus(self.parameters.window - early);
                 self.state.configurations.push(next);
                 self.state.configurations.forget_before(slot);
                 cx.mark("replica.executed_a_configuration");

@@ -1,9 +1,12 @@
 //! What is asked of the logs, and what they answer.
 
-use crate::rows::{ROW_OVERHEAD, Rows};
+pub mod native;
+mod rows;
+
+pub use rows::{ROW_OVERHEAD, Rows};
+
 use kernel::bounds::{ANSWER_BYTES_MAX, PAGE_HEAD_BYTES};
 use kernel::{Bytes, Decode, DecodeError, Encode, Reader};
-use mason::Space;
 
 /// The longest name, in bytes.
 pub const NAME_BYTES_MAX: usize = 128;
@@ -25,7 +28,7 @@ pub const GROUP_BYTES_MAX: usize = 256;
 /// The longest note of a group about a log, in bytes.
 pub const NOTE_BYTES_MAX: usize = 1_024;
 /// Producers' numbers of entries begin anew here.
-pub(crate) const SEQUENCES: u32 = 1 << 31;
+pub const SEQUENCES: u32 = 1 << 31;
 /// Logs of one space.
 pub const LOGS_MAX: usize = 4_096;
 
@@ -50,7 +53,7 @@ kernel::record! {
         name: String,
         /// Nothing is appended unless the first entry gets this position.
         expect: Option<u64>,
-        /// See [`crate::Rows`].
+        /// See [`Rows`].
         entries: Bytes,
     }
 }
@@ -74,7 +77,7 @@ kernel::record! {
         epoch: u16,
         /// The number of the first entry: for each log from 0 on, without gaps, below 2^31; then from 0 again.
         sequence: u32,
-        /// See [`crate::Rows`].
+        /// See [`Rows`].
         entries: Bytes,
     }
 }
@@ -282,11 +285,6 @@ pub fn is_name(name: &str) -> bool {
     !name.is_empty() && name.len() <= NAME_BYTES_MAX && name.bytes().all(sound)
 }
 
-/// The space where a log lives.
-pub fn space_of(name: &str, spaces: u16) -> Space {
-    Space((parts::digest(name.as_bytes()) % u64::from(spaces.max(1))) as u16)
-}
-
 /// Why nothing was done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
@@ -403,7 +401,7 @@ kernel::record! {
         tail: u64,
         /// The log is sealed: the tail is final.
         sealed: bool,
-        /// See [`crate::Rows`].
+        /// See [`Rows`].
         rows: Bytes,
     }
 }
@@ -458,7 +456,8 @@ impl Answer {
         Self::about(why, "", 0)
     }
 
-    pub(crate) fn about(why: Why, name: &str, at: u64) -> Self {
+    /// A refusal that concerns a log, and a position or a size of it.
+    pub fn about(why: Why, name: &str, at: u64) -> Self {
         Self::Refused(Refused { why, name: name.to_owned(), at })
     }
 }

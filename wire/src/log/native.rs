@@ -1,6 +1,6 @@
 //! The log's part of the native protocol: one message each way, told from others by its first two bytes.
 
-use crate::wire::{Answer, Request};
+use super::{Answer, Request};
 use kernel::{Decode, DecodeError, Encode, Reader};
 
 kernel::record! {

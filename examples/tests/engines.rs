@@ -1,0 +1,113 @@
+//! The toy service over MultiPaxos: the same code as over the toy engine, on three hosts.
+
+use examples::tally::Tally;
+use kernel::{Bytes, Decode, HostId, NodeId, Place, RequestId, Rng};
+use parts::{AcceptorGroup, Acceptors, Slot};
+use paxos::multipaxos::acceptor::Acceptor;
+use paxos::multipaxos::batcher::Batcher;
+use paxos::multipaxos::client::Client;
+use paxos::multipaxos::leader::Leader;
+use paxos::multipaxos::proxy_leader::ProxyLeader;
+use paxos::multipaxos::replica::Replica;
+use paxos::multipaxos::unbatcher::Unbatcher;
+use paxos::{Call, Configuration, Configurations, HostEntry, Member, Outcome, Parameters};
+use sim::{Classes, Cluster, Control, Core, HostSpec, Life, OperationId, Scenario, Sweep};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+type Node = Member<Tally>;
+
+const SERVERS: [HostId; 3] = [HostId(1), HostId(2), HostId(3)];
+const CLIENT: NodeId = NodeId::new(HostId(9), Place(7));
+const BATCHER: Place = Place(1);
+const LEADER: Place = Place(2);
+const PROXY_LEADER: Place = Place(3);
+const ACCEPTOR: Place = Place(4);
+const REPLICA: Place = Place(5);
+const UNBATCHER: Place = Place(6);
+
+fn configuration() -> Configuration {
+    let on = |place| SERVERS.map(|host| NodeId::new(host, place)).to_vec();
+    let entry = |host| HostEntry { name: format!("{host:?}"), address: String::new() };
+    let group = AcceptorGroup::majority(on(ACCEPTOR)).expect("hosts are different");
+    Configuration {
+        version: 0,
+        first_slot: Slot(0),
+        acceptors: Acceptors::new(vec![group]).expect("one group"),
+        leaders: on(LEADER),
+        proxy_leaders: on(PROXY_LEADER),
+        replicas: on(REPLICA),
+        batchers: on(BATCHER),
+        unbatchers: on(UNBATCHER),
+        hosts: SERVERS.map(entry).to_vec(),
+        joined: Vec::new(),
+    }
+}
+
+/// A cluster whose client counts one word.
+#[derive(Default)]
+struct TallyScenario {
+    asked: BTreeMap<RequestId, u64>,
+    answered: u64,
+}
+
+impl Scenario for TallyScenario {
+    type Node = Node;
+
+    const FAMILY: &'static str = "tally";
+
+    fn hosts(&self) -> Vec<HostSpec> {
+        SERVERS.map(HostSpec::server).into_iter().chain([HostSpec::client(CLIENT.host())]).collect()
+    }
+
+    fn clients(&self) -> Vec<NodeId> {
+        vec![CLIENT]
+    }
+
+    fn classes(&self) -> Classes {
+        Classes::PHYSICAL
+    }
+
+    fn build(&mut self, life: Life) -> Vec<(Place, Node)> {
+        if life.host == CLIENT.host() {
+            let client = Client::new(configuration().batchers, Duration::from_millis(300));
+            return vec![(CLIENT.place(), Member::Client(client))];
+        }
+        let (parameters, known) = (Parameters::default, || Configurations::starting_with(configuration()));
+        let of = |place| NodeId::new(life.host, place);
+        vec![
+            (BATCHER, Member::Batcher(Batcher::new(parameters(), known(), of(UNBATCHER)))),
+            (UNBATCHER, Member::Unbatcher(Unbatcher)),
+            (LEADER, Member::Leader(Leader::new(parameters(), known()))),
+            (PROXY_LEADER, Member::ProxyLeader(ProxyLeader::new(parameters(), known()))),
+            (ACCEPTOR, Member::Acceptor(Acceptor::new(parameters(), known(), Some(of(REPLICA))))),
+            (REPLICA, Member::Replica(Replica::new(parameters(), known(), Tally::default()))),
+        ]
+    }
+
+    fn operate(&mut self, _: OperationId, node: NodeId, _: &mut Rng, control: &mut Control<'_, Node>) {
+        let id = control.request(node, Call::Write(Bytes::from_static(b"yes")));
+        self.asked.insert(id, self.answered);
+    }
+
+    // What was answered before a command was sent is counted in its answer.
+    fn on_response(&mut self, _: NodeId, id: RequestId, outcome: Outcome, _: &mut Control<'_, Node>) {
+        let before = self.asked.remove(&id).expect("the simulator passes on owed answers only");
+        if let Outcome::Done(response) = outcome {
+            let count = u64::decoded(&response).expect("a count");
+            kernel::invariant!(LIN, count > before, "{count} after {before}");
+            self.answered = self.answered.max(count);
+        }
+    }
+
+    fn core(&mut self, _: &Cluster<'_, Node>, _: &mut Rng) -> Core {
+        Core::Hosts(SERVERS.into_iter().chain([CLIENT.host()]).collect())
+    }
+}
+
+// A service that only one engine can carry.
+#[test]
+fn the_service_runs_over_multipaxos() {
+    let report = sim::sweep(&|_: &mut Rng| TallyScenario::default(), &Sweep::of(0..10));
+    assert!(report.passed() && report.operations > 100, "{}", report.to_json());
+}

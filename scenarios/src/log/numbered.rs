@@ -1,0 +1,187 @@
+//! Producers that number what they append, and send it again until they know what became of it; readers in groups that keep how far they
+//! have come.
+
+use super::Node;
+use consistency::kv::{KvCall, KvHistory, KvReply, KvVerdict, OperationId};
+use consistency::search::SearchBudget;
+use consistency::{Process, Time, Value};
+use kernel::{Bytes, RequestId, Rng, invariant};
+use shared_log::{Answer, Commit, Named, Produce, Progress, Request};
+use sim::Control;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The logs that producers append to: none is sealed.
+const PRODUCED: [&str; 3] = ["orders", "payments", "retained"];
+const GROUPS: [&str; 2] = ["billing", "shipping"];
+/// The log that groups read.
+const READ: &str = "orders";
+
+/// What is known of a producer, one for each client.
+#[derive(Default)]
+struct Producer {
+    epoch: u16,
+    /// The number of its next entry.
+    next: u32,
+    /// What it has sent and was not told to be there.
+    sent: Option<Produce>,
+}
+
+/// A call without an answer.
+enum Call {
+    Produces { client: u16, count: u32 },
+    Begins { group: String, told: u32 },
+    Commits { generation: Option<u32>, told: u32, operation: OperationId },
+    Asks { group: String, told: u32, operation: OperationId },
+}
+
+/// What producers and groups have asked for and were told.
+#[derive(Default)]
+pub(super) struct Numbered {
+    producers: BTreeMap<u16, Producer>,
+    calls: BTreeMap<RequestId, Call>,
+    /// The latest generation of each group that anybody was told of.
+    generations: BTreeMap<String, u32>,
+    begun: BTreeSet<(String, u32)>,
+    /// How far each group has come: positions, each committed once.
+    progress: KvHistory,
+    committed: u64,
+    processes: u64,
+}
+
+impl Numbered {
+    /// What the producer of a client appends next: what it has sent before, unless it knows that it is there.
+    pub(super) fn produce(&mut self, client: u16, entries: Bytes, rng: &mut Rng) -> Request {
+        let producer = self.producers.entry(client).or_default();
+        let begins_anew = rng.chance(0.1);
+        if producer.sent.is_none() {
+            if begins_anew {
+                (producer.epoch, producer.next) = (producer.epoch + 1, 0);
+            }
+            let name = PRODUCED[usize::from(client) % PRODUCED.len()].to_owned();
+            let (epoch, sequence) = (producer.epoch, producer.next);
+            producer.sent = Some(Produce { name, producer: u64::from(client) + 1, epoch, sequence, entries });
+        }
+        producer.sent.clone().map_or(Request::GroupOf(Named { name: READ.to_owned() }), Request::Produce)
+    }
+
+    /// What a reader of a group asks next.
+    pub(super) fn of_a_group(&mut self, rng: &mut Rng) -> Request {
+        let group = (*rng.pick(&GROUPS).unwrap_or(&READ)).to_owned();
+        let known = self.told(&group);
+        match rng.below(10) {
+            0 => Request::BeginGeneration(Named { name: group }),
+            1..=5 => {
+                self.committed += 1;
+                // Some were put out of the group, and have not heard of it.
+                let generation = known.saturating_sub(u32::from(rng.chance(0.2)));
+                let note = "n".repeat(rng.below(8) as usize);
+                let progress = vec![Progress { log: READ.to_owned(), position: self.committed, note }];
+                Request::Commit(Commit { group, generation: rng.chance(0.9).then_some(generation), progress })
+            }
+            _ => Request::GroupOf(Named { name: group }),
+        }
+    }
+
+    fn told(&self, group: &str) -> u32 {
+        self.generations.get(group).copied().unwrap_or(0)
+    }
+
+    pub(super) fn asked(&mut self, id: RequestId, client: u16, request: &Request, now: u64) {
+        let call = match request {
+            Request::Produce(produce) => {
+                let count = shared_log::Rows::count(&produce.entries).unwrap_or(0) as u32;
+                Call::Produces { client, count }
+            }
+            Request::BeginGeneration(Named { name }) => {
+                Call::Begins { group: name.clone(), told: self.told(name) }
+            }
+            Request::Commit(commit) => {
+                let position = commit.progress.first().map_or(0, |progress| progress.position);
+                let put = KvCall::Put(Value::from(position.to_string().as_str()));
+                let operation = self.invoke(&commit.group, put, now);
+                Call::Commits { generation: commit.generation, told: self.told(&commit.group), operation }
+            }
+            Request::GroupOf(Named { name }) => {
+                let operation = self.invoke(name, KvCall::Get, now);
+                Call::Asks { group: name.clone(), told: self.told(name), operation }
+            }
+            _ => return,
+        };
+        self.calls.insert(id, call);
+    }
+
+    fn invoke(&mut self, group: &str, call: KvCall, now: u64) -> OperationId {
+        self.processes += 1;
+        self.progress.invoke(Process(self.processes), group, call, Time(now))
+    }
+
+    pub(super) fn answered(
+        &mut self,
+        id: RequestId,
+        answer: &Answer,
+        now: u64,
+        control: &mut Control<'_, Node>,
+    ) {
+        let Some(call) = self.calls.remove(&id) else { return };
+        match (call, answer) {
+            (Call::Produces { client, count }, Answer::Appended(_)) => {
+                let producer = self.producers.entry(client).or_default();
+                producer.next += count;
+                producer.sent = None;
+            }
+            (Call::Produces { client, .. }, Answer::Rejected(rejected)) => {
+                let sent = self.producers.get(&client).and_then(|producer| producer.sent.as_ref());
+                invariant!(LIN, false, "producer {client} is refused: {rejected:?} of {sent:?}");
+            }
+            (Call::Begins { group, told }, Answer::Group(state)) => {
+                invariant!(
+                    LIN,
+                    state.generation > told,
+                    "{group} begins generation {} after {told}",
+                    state.generation
+                );
+                let is_new = self.begun.insert((group.clone(), state.generation));
+                invariant!(UNIQ, is_new, "{group} has begun generation {} twice", state.generation);
+                self.tell(group, state.generation);
+            }
+            (Call::Commits { generation, told, operation }, Answer::Done) => {
+                invariant!(
+                    LIN,
+                    generation.is_none_or(|generation| generation >= told),
+                    "generation {generation:?} commits after {told} has begun"
+                );
+                self.progress.complete(operation, KvReply::Written { value: None, version: None }, Time(now));
+            }
+            (Call::Commits { generation, .. }, Answer::Rejected(rejected)) => {
+                control.mark("log.fenced_readers_off");
+                let other = shared_log::Rejected::Fenced(u64::from(generation.unwrap_or(0)));
+                invariant!(LIN, *rejected != other, "generation {generation:?} is fenced off by itself");
+            }
+            (Call::Asks { group, told, operation }, Answer::Group(state)) => {
+                let generation = state.generation;
+                invariant!(LIN, generation >= told, "{group} is in generation {generation}, not {told}");
+                let found = state.progress.iter().find(|progress| progress.log == READ);
+                let value =
+                    found.map_or(Value::Nil, |found| Value::from(found.position.to_string().as_str()));
+                let reply = KvReply::Found { value: Some(value), version: None };
+                self.progress.complete(operation, reply, Time(now));
+                self.tell(group, generation);
+            }
+            // Nobody knows what became of it, or nothing was done.
+            _ => {}
+        }
+    }
+
+    fn tell(&mut self, group: String, generation: u32) {
+        let known = self.generations.entry(group).or_insert(0);
+        *known = generation.max(*known);
+    }
+
+    pub(super) fn check(&self) {
+        if let KvVerdict::Violated { sentences, .. } =
+            self.progress.check_linearizable_within(&mut SearchBudget::default())
+        {
+            panic!("LIN: {sentences:?}");
+        }
+    }
+}

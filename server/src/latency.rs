@@ -1,0 +1,152 @@
+//! How long users wait for their answers, by service and operation, as the ports of a host see it.
+
+use crate::admin::exposition::Page;
+use kernel::Instant;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+/// The bounds of the buckets, in microseconds: three a decade.
+const BOUNDS_US: [u64; 16] = [
+    100, 200, 500, 1_000, 2_000, 5_000, 10_000, 20_000, 50_000, 100_000, 200_000, 500_000, 1_000_000,
+    2_000_000, 5_000_000, 10_000_000,
+];
+
+/// What is measured: a service, and an operation of its.
+pub type Operation = (&'static str, &'static str);
+
+#[derive(Clone, Copy, Default, Debug)]
+struct Histogram {
+    /// How many took at most each bound and more than the one before.
+    buckets: [u64; BOUNDS_US.len()],
+    count: u64,
+    sum_us: u64,
+}
+
+impl Histogram {
+    fn record(&mut self, took: Duration) {
+        let micros = took.as_micros() as u64;
+        if let Some(bucket) = BOUNDS_US.iter().position(|bound| micros <= *bound) {
+            self.buckets[bucket] += 1;
+        }
+        self.count += 1;
+        self.sum_us += micros;
+    }
+
+    fn at_most(&self) -> impl Iterator<Item = (f64, u64)> {
+        let buckets = BOUNDS_US.iter().zip(self.buckets);
+        buckets.scan(0, |sum, (bound, count)| {
+            *sum += count;
+            Some((*bound as f64 / 1e6, *sum))
+        })
+    }
+}
+
+/// What all ports of a host have measured. Cheap to clone; all clones are one.
+#[derive(Clone, Default, Debug)]
+pub struct Latencies(Arc<Mutex<BTreeMap<Operation, Histogram>>>);
+
+impl Latencies {
+    /// Counts one answer.
+    pub fn record(&self, operation: Operation, took: Duration) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(operation).or_default().record(took);
+    }
+
+    /// Adds the metrics.
+    pub fn metrics(&self, page: &mut Page) {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for ((service, operation), histogram) in all {
+            let labels = [("service", service), ("operation", operation)];
+            let help = "From a call's arrival at a port of this host to its answer";
+            let all = (histogram.count, histogram.sum_us as f64 / 1e6);
+            page.histogram_of("latency_seconds", help, &labels, histogram.at_most(), all);
+        }
+    }
+}
+
+/// Calls of one connection whose answers are waited for; of more, the time is not measured.
+const CALLS_MAX: usize = 4_096;
+
+/// What is not answered for so long is not measured, once there are too many.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
+
+/// The calls of one connection, by what tells them apart.
+#[derive(Debug)]
+pub struct Stopwatch<K> {
+    latencies: Latencies,
+    under_way: BTreeMap<K, (Instant, Operation)>,
+}
+
+impl<K: Ord> Stopwatch<K> {
+    /// For a connection.
+    pub fn new(latencies: Latencies) -> Self {
+        Self { latencies, under_way: BTreeMap::new() }
+    }
+
+    /// A call has come. One that comes again is the same call.
+    pub fn start(&mut self, call: K, operation: Operation, now: Instant) {
+        if self.under_way.len() >= CALLS_MAX {
+            self.under_way.retain(|_, (since, _)| now.since(*since) < ANSWERED_WITHIN);
+        }
+        if self.under_way.len() < CALLS_MAX {
+            self.under_way.entry(call).or_insert((now, operation));
+        }
+    }
+
+    /// It is answered.
+    pub fn stop(&mut self, call: &K, now: Instant) {
+        if let Some((since, operation)) = self.under_way.remove(call) {
+            self.latencies.record(operation, now.since(since));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::exposition::Format;
+
+    // A histogram whose buckets do not add up shows quantiles that nobody waited for.
+    #[test]
+    fn what_was_measured_is_in_every_bucket_above() {
+        let latencies = Latencies::default();
+        let mut watch = Stopwatch::new(latencies.clone());
+        let at = |micros: u64| Instant(0) + Duration::from_micros(micros);
+        for call in 0..3 {
+            watch.start(call, ("log", "append"), at(0));
+        }
+        watch.stop(&0, at(100));
+        watch.start(1, ("log", "append"), at(500));
+        watch.stop(&1, at(1_500));
+        watch.stop(&1, at(9_000));
+        // Calls that are never answered make room, in the end.
+        for call in 100..100 + CALLS_MAX {
+            watch.start(call, ("log", "lost"), at(0));
+        }
+        let much_later = at(0) + ANSWERED_WITHIN;
+        watch.start(4, ("log", "late"), much_later);
+        watch.stop(&4, much_later);
+        watch.stop(&2, much_later);
+        watch.start(3, ("log", "read"), at(0));
+        watch.stop(&3, at(20_000_000));
+        let mut page = Page::default();
+        latencies.metrics(&mut page);
+        let text = page.written(Format::Text);
+        let bucket = |operation: &str, bound: &str, count: u64| {
+            let line = format!(
+                "ordinate_latency_seconds_bucket{{service=\"log\",operation=\"{operation}\",le=\"{bound}\"}} {count}\n"
+            );
+            assert!(text.contains(&line), "no {line}in {text}");
+        };
+        bucket("append", "0.0001", 1);
+        bucket("append", "0.001", 1);
+        bucket("append", "0.002", 2);
+        bucket("append", "+Inf", 2);
+        bucket("late", "+Inf", 1);
+        assert!(!text.contains("lost"), "{text}");
+        bucket("read", "10", 0);
+        bucket("read", "+Inf", 1);
+        assert!(text.contains("_sum{service=\"log\",operation=\"append\"} 0.0016\n"), "{text}");
+    }
+}

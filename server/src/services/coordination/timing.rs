@@ -1,0 +1,130 @@
+//! How long requests of ZooKeeper's clients take, read off the frames that pass the port.
+
+use super::LISTED;
+use crate::latency::{Latencies, Stopwatch};
+use coordination::wire::op;
+use kernel::Instant;
+
+/// What passes a connection in one direction: frames, each behind its length, in pieces of any size.
+#[derive(Default, Debug)]
+struct Frames {
+    /// The first frame of a connection opens the session, in both directions: it has no number.
+    opened: bool,
+    /// What is left of a frame.
+    skip: usize,
+    /// The beginning of a frame that was cut.
+    cut: Vec<u8>,
+}
+
+/// Length, number of the request, and what follows: the opcode, or a part of the zxid.
+const HEAD_BYTES: usize = 12;
+
+impl Frames {
+    /// Calls `each` with the numbers that begin each frame.
+    fn pass(&mut self, mut bytes: &[u8], mut each: impl FnMut(i32, i32)) {
+        while !bytes.is_empty() {
+            let skipped = self.skip.min(bytes.len());
+            (self.skip, bytes) = (self.skip - skipped, &bytes[skipped..]);
+            let wanted = (HEAD_BYTES - self.cut.len()).min(bytes.len());
+            if self.skip > 0 || wanted == 0 {
+                return;
+            }
+            self.cut.extend_from_slice(&bytes[..wanted]);
+            bytes = &bytes[wanted..];
+            let word = |at: usize| {
+                self.cut.get(at..).and_then(|rest| rest.first_chunk()).map(|word| i32::from_be_bytes(*word))
+            };
+            let (Some(length), Some(first), Some(second)) = (word(0), word(4), word(8)) else { return };
+            self.skip = (length.max(0) as usize + 4).saturating_sub(HEAD_BYTES);
+            self.cut.clear();
+            if self.opened {
+                each(first, second);
+            }
+            self.opened = true;
+        }
+    }
+}
+
+/// The requests of one connection.
+pub(super) struct Timing {
+    requests: Frames,
+    answers: Frames,
+    watch: Stopwatch<i32>,
+}
+
+impl Timing {
+    pub(super) fn new(latencies: Latencies) -> Self {
+        Self { requests: Frames::default(), answers: Frames::default(), watch: Stopwatch::new(latencies) }
+    }
+
+    /// Whole requests go to the gateway.
+    pub(super) fn asked(&mut self, bytes: &[u8], now: Instant) {
+        self.requests.pass(bytes, |number, opcode| {
+            self.watch.start(number, (LISTED.name, name_of(opcode)), now);
+        });
+    }
+
+    /// Answers go to the client; what is no answer has a number that no request has.
+    pub(super) fn answered(&mut self, bytes: &[u8], now: Instant) {
+        self.answers.pass(bytes, |number, _| self.watch.stop(&number, now));
+    }
+}
+
+fn name_of(opcode: i32) -> &'static str {
+    match opcode {
+        op::CREATE | op::CREATE2 | op::CREATE_CONTAINER | op::CREATE_TTL => "create",
+        op::DELETE => "delete",
+        op::EXISTS => "exists",
+        op::GET_DATA => "get_data",
+        op::SET_DATA => "set_data",
+        op::GET_ACL => "get_acl",
+        op::SET_ACL => "set_acl",
+        op::GET_CHILDREN | op::GET_CHILDREN2 => "get_children",
+        op::SYNC => "sync",
+        op::PING => "ping",
+        op::MULTI => "multi",
+        op::MULTI_READ => "multi_read",
+        op::SET_WATCHES | op::SET_WATCHES2 => "set_watches",
+        op::ADD_WATCH => "add_watch",
+        op::REMOVE_WATCHES => "remove_watches",
+        op::CLOSE => "close",
+        _ => "other",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::admin::exposition::{Format, Page};
+    use std::time::Duration;
+
+    fn frame(words: &[i32], rest: usize) -> Vec<u8> {
+        let length = (4 * words.len() + rest) as u32;
+        let words: Vec<u8> = words.iter().flat_map(|word| word.to_be_bytes()).collect();
+        [&length.to_be_bytes()[..], &words, &vec![9; rest]].concat()
+    }
+
+    // Frames that are cut elsewhere than requests would be measured as others.
+    #[test]
+    fn answers_find_their_requests_however_they_are_cut() {
+        for piece in [1, 3, 7, 1_000] {
+            let latencies = Latencies::default();
+            let mut timing = Timing::new(latencies.clone());
+            let at = |millis| Instant(0) + Duration::from_millis(millis);
+            let asked =
+                [frame(&[0, 0], 36), frame(&[1, op::GET_DATA], 20), frame(&[2, op::CREATE], 50)].concat();
+            asked.chunks(piece).for_each(|piece| timing.asked(piece, at(0)));
+            let answers =
+                [frame(&[0, 0], 29), frame(&[-1, 5], 20), frame(&[1, 0], 8), frame(&[2, 0], 8)].concat();
+            answers.chunks(piece).for_each(|piece| timing.answered(piece, at(3)));
+            let mut page = Page::default();
+            latencies.metrics(&mut page);
+            let text = page.written(Format::Text);
+            for operation in ["get_data", "create"] {
+                let line = format!("_count{{service=\"coordination\",operation=\"{operation}\"}} 1\n");
+                assert!(text.contains(&line), "pieces of {piece}: no {line} in {text}");
+            }
+            assert!(!text.contains("other"), "{text}");
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! `/metrics` of a host that serves every service, as Prometheus reads it.
+
+use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::{alone, http};
+use std::io::Write as _;
+use std::process::{Command, Stdio};
+
+const ALL: &str =
+    "[coordination]\nengine = \"mason\"\nshards = 2\n[sequence]\nspaces = [\"s\"]\n[log]\nspaces = 1";
+
+/// What promtool says of a page; none where there is no promtool.
+fn judged(page: &str) -> Option<String> {
+    let mut check = Command::new("promtool");
+    check.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut check = check.spawn().ok()?;
+    check.stdin.take().expect("it is piped").write_all(page.as_bytes()).expect("promtool reads");
+    let said = check.wait_with_output().expect("promtool ends");
+    let text = [said.stdout, said.stderr].concat();
+    Some(format!("{}{}", String::from_utf8_lossy(&text), if said.status.success() { "" } else { "failed" }))
+}
+
+/// The sample of this name and labels.
+fn sample(page: &str, name: &str) -> Option<f64> {
+    page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
+}
+
+// A page that Prometheus cannot read, or that its linter objects to, is found when an alert was due.
+#[test]
+fn metrics_are_as_prometheus_wants_them() {
+    alone(async {
+        let (cluster, zookeeper) = Cluster::serving("ZOOKEEPER", 1, ALL).await;
+        let native = cluster.hosts[0].native.to_string();
+        let zookeeper = zookeeper[0].to_string();
+        for call in [
+            &["kv", "put", "k", "v", "--endpoints", &native][..],
+            &["kv", "get", "k", "--endpoints", &native],
+            &["sequence", "next", "--spaces", "s", "--count", "3", "--endpoints", &native],
+            &["log", "create", "l", "--endpoints", &native],
+            &["zk", "--servers", &zookeeper, "create", "/a", "x"],
+            &["zk", "--servers", &zookeeper, "get", "/a"],
+        ] {
+            let done = cluster.ordinate(call).await;
+            assert!(done.status.success(), "{call:?}: {}", String::from_utf8_lossy(&done.stderr));
+        }
+        let text = || http::get_as(cluster.hosts[0].admin, "/metrics", "text/plain").map(|page| page.text());
+        let settled = |_: &Cluster| {
+            let lag = "ordinate_mason_shard_lag{service=\"coordination\",shard=\"0\"}";
+            text().is_some_and(|page| sample(&page, lag) == Some(0.0))
+        };
+        cluster.until("the shard has executed all", PATIENCE, settled).await;
+        let page = text().expect("an answer");
+        let count = |service: &str, operation: &str| {
+            let name = "ordinate_latency_seconds_count";
+            sample(&page, &format!("{name}{{service=\"{service}\",operation=\"{operation}\"}}"))
+        };
+        for (service, operation, at_least) in [
+            ("kv", "write", 1.0),
+            ("kv", "read", 1.0),
+            ("sequence", "next", 3.0),
+            ("log", "create", 1.0),
+            ("coordination", "create", 1.0),
+            ("coordination", "get_data", 1.0),
+        ] {
+            let counted = count(service, operation);
+            assert!(counted >= Some(at_least), "{service} {operation}: {counted:?}\n{page}");
+        }
+        for (name, at_least) in [
+            ("ordinate_mason_sequencer_epoch{service=\"coordination\"}", 1.0),
+            ("ordinate_mason_group_leads{service=\"log\",group=\"0\"}", 1.0),
+            ("ordinate_mason_shard_numbers_total{service=\"sequence\",shard=\"0\"}", 3.0),
+            ("ordinate_mason_replica_slots_total{service=\"coordination\",group=\"0\"}", 1.0),
+            ("ordinate_sequence_given_total{space=\"s\"}", 3.0),
+            ("ordinate_service_info{service=\"log\",engine=\"mason\"}", 1.0),
+        ] {
+            let value = sample(&page, name);
+            assert!(value >= Some(at_least), "{name}: {value:?}\n{page}");
+        }
+        match judged(&page) {
+            None => println!("SKIPPED: promtool is not there (scripts/test-tools.sh)"),
+            Some(said) => assert_eq!(said, "", "promtool check metrics\n{page}"),
+        }
+    });
+}
