@@ -14,12 +14,9 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
         return (StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer\n").into_response();
     };
     let mut page = Page::default();
-    let labels = [
-        ("version", status.version),
-        ("cluster", &status.cluster),
-        ("host", &status.host),
-        ("durability", &status.durability),
-    ];
+    let names = ["version", "cluster", "host", "durability"];
+    let texts = [status.version, &status.cluster, &status.host, &status.durability];
+    let labels: Vec<(&str, &str)> = names.into_iter().zip(texts).collect();
     page.info("", "The program and its place", &labels);
     for service in admin.file.services() {
         let labels = [("service", service.listed().name), ("engine", service.engine().name())];

@@ -108,9 +108,6 @@ impl Slots {
     }
 }
 
-/// Reads a service's part of a cluster file.
-pub type ReadFile = fn(&Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError>;
-
 /// A service as the program knows it, whether a cluster file switches it on or not.
 #[derive(Debug)]
 pub struct Listed {
@@ -127,7 +124,7 @@ pub struct Listed {
     /// Why a client is sent away that calls it where it is off.
     pub off: &'static str,
     /// Reads its part of a cluster file; none if it is off.
-    pub read: ReadFile,
+    pub read: fn(&Values<'_>) -> Result<IfOn, FileError>,
     /// Its routes at the admin port, which say so where it is off.
     pub routes: fn() -> Router<Arc<Admin>>,
     /// Those of its requests whose answers are large.
@@ -135,6 +132,9 @@ pub struct Listed {
     /// The role at one of its slots.
     pub owner: fn(Place) -> Option<Owner>,
 }
+
+/// A service, if a cluster file switches it on.
+pub type IfOn = Option<Arc<dyn Service>>;
 
 /// Requests of the admin port whose answers are so large that few may be unsent at a time.
 #[derive(Debug)]

@@ -75,8 +75,8 @@ fn a_stopped_hosts_directory_is_read_and_a_flipped_bit_is_found() {
 #[test]
 fn every_record_of_a_host_of_each_engine_is_read() {
     for (engine, written) in [
-        ("mason", ["log shard 0 ", "log group 0 acceptor ", "log gateway "]),
-        ("paxos", ["log shard 0 ", "log group 0 acceptor ", "log gateway "]),
+        ("mason", ["log group 0 leader ", "log group 0 acceptor ", "log gateway "]),
+        ("paxos", ["log group 0 leader ", "log group 0 acceptor ", "log gateway "]),
         ("corfu", ["log storage 0 ", "log auxiliary ", "log sequencer "]),
     ] {
         alone(async {

@@ -74,11 +74,16 @@ fn owner(place: Place) -> Option<Owner> {
 }
 
 impl SharedLog {
+    /// Over the others it is a deployment of Mason.
+    fn is_over_corfu(&self) -> bool {
+        self.engine == Engine::Corfu
+    }
+
     /// The gateway of a host.
     fn gateway(&self, file: &ClusterFile, host: &str) -> NodeId {
-        match self.engine {
-            Engine::Mason | Engine::Paxos => nodes::deployment(file, self).gateway_of(HostId::named(host)),
-            Engine::Corfu => corfu::gateway(host),
+        match self.is_over_corfu() {
+            true => corfu::gateway(host),
+            false => nodes::deployment(file, self).gateway_of(HostId::named(host)),
         }
     }
 
@@ -106,23 +111,20 @@ impl Service for SharedLog {
     }
 
     fn admits_joining(&self) -> Result<(), CannotJoin> {
-        match self.engine {
-            Engine::Mason | Engine::Paxos => Ok(()),
-            Engine::Corfu => Err(corfu::CANNOT_JOIN),
-        }
+        if self.is_over_corfu() { Err(corfu::CANNOT_JOIN) } else { Ok(()) }
     }
 
     fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, Node)> {
-        match self.engine {
-            Engine::Mason | Engine::Paxos => nodes::nodes(file, self, host, joins),
-            Engine::Corfu => corfu::nodes(file, self, host),
+        match self.is_over_corfu() {
+            true => corfu::nodes(file, self, host),
+            false => nodes::nodes(file, self, host, joins),
         }
     }
 
     fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Place> {
-        match self.engine {
-            Engine::Mason | Engine::Paxos => super::mason::proxies(&nodes::deployment(file, self), host),
-            Engine::Corfu => Vec::new(),
+        match self.is_over_corfu() {
+            true => Vec::new(),
+            false => super::mason::proxies(&nodes::deployment(file, self), host),
         }
     }
 
@@ -190,10 +192,10 @@ impl Service for SharedLog {
     }
 
     fn banner(&self, file: &ClusterFile) -> Vec<(&'static str, String)> {
-        let engine = match self.engine {
-            Engine::Mason => format!("mason, {} spaces, {} proxies", self.spaces, self.proxies),
-            Engine::Paxos => "paxos, one replicated state machine".to_owned(),
-            Engine::Corfu => format!("corfu, {} chains", file.hosts.len()),
+        let engine = match (self.is_over_corfu(), self.engine == Engine::Mason) {
+            (true, _) => format!("corfu, {} chains", file.hosts.len()),
+            (false, true) => format!("mason, {} spaces, {} proxies", self.spaces, self.proxies),
+            (false, false) => "paxos, one replicated state machine".to_owned(),
         };
         let archive = self.archive.iter().map(|archive| ("archive", archive.to_string()));
         let kafka = self.kafka.iter().map(|kafka| ("kafka", kafka.listen.clone()));
