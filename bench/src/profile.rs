@@ -180,15 +180,15 @@ impl Profile {
     /// The testbed of Mason's paper: Emulab d430 (two eight-core Haswells at 2.4 GHz, 10 Gb/s), C++, eRPC over DPDK, eight
     /// threads a machine.
     ///
-    /// Section 7 publishes throughputs with their latencies, and so by Little's law how many calls were under way: 31.5 million
+    /// Section 7 publishes throughputs with their latencies, and so by Little's law how many calls were in flight: 31.5 million
     /// operations a second within 243 us are 60 for each of the 128 leading threads of 48 proxy machines (section 7.4 says that a
     /// machine has 8 leaders or 8 followers, so a third of them lead), in batches of about 8. RSMKeeper does 150,000 a second within
-    /// 211 us, so with 32 under way. A shard's one thread does 1.29 million a second within 192 us, with 15 for each leading thread.
+    /// 211 us, so with 32 in flight. A shard's one thread does 1.29 million a second within 192 us, with 15 for each leading thread.
     /// eRPC itself is published at about 5 million small messages a second and core in each direction: 100
     /// nanoseconds a message in or out, and bursts are drained together.
     ///
     /// Our messages are not theirs (numbers come for a batch, the log's entry is a batch, calls of one client that are sent together
-    /// share a message), so the handlers are solved for the first two of these rates at those calls under way: what is paid for an
+    /// share a message), so the handlers are solved for the first two of these rates at those calls in flight: what is paid for an
     /// operation (2200 nanoseconds to arrive and be queued, 5 for each byte of its entry when that is applied) mostly decides the first,
     /// what is paid for an entry mostly the second. 600 nanoseconds to execute one operation of a message give the third.
     ///

@@ -5,7 +5,7 @@ use bench::services::{Appends, Corfu, Deployment, Operations, Reads, Register, S
 use corfu::{Data, Entry, Epoch, LogPosition, client};
 use kernel::client::Response;
 use kernel::{Bytes, Decode, Encode, NodeId, Rng, SnapshotStep};
-use mason::{Number, Order, Placed, Shard, ShardOut, Space, Stamp};
+use mason::{Gsn, Number, Order, Placed, Shard, ShardOut, Space};
 use sequence::Ask;
 use sim::cost::{Class, Load, Pace, Window};
 use std::time::Duration;
@@ -60,7 +60,7 @@ fn corfu_mason_gives_every_position_once() {
     let mut positions = load.positions;
     positions.sort_unstable();
     assert!(positions.windows(2).all(|pair| pair[0] < pair[1]), "a position is answered twice");
-    // What is under way at the end has no answer yet.
+    // What is in flight at the end has no answer yet.
     let (count, last) = (positions.len() as u64, positions.last().copied().unwrap_or(0));
     assert!(last < count + 8 * 16, "{count} positions up to {last}");
 }
@@ -95,7 +95,7 @@ fn a_register_gives_back_what_was_written() {
     let mut register = Register::of(3);
     let order = |number| {
         let placed = Placed { space: Space(0), number: Number(number) };
-        Order { numbers: [placed].into(), stamp: Stamp(number), time: 0 }
+        Order { numbers: [placed].into(), gsn: Gsn(number), time: 0 }
     };
     let ask = |register: &mut Register, number, label: &'static [u8]| {
         let body = Ask { spaces: vec![Space(0)], label: Bytes::from_static(label) }.encoded().into();

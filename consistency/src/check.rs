@@ -212,7 +212,7 @@ fn warnings(history: &History, counts: &Counts, options: &Options) -> Vec<String
     warnings
 }
 
-/// A check under way: the graph is built once, verdicts are remembered by their edges.
+/// A check in flight: the graph is built once, verdicts are remembered by their edges.
 struct Deciding<'a> {
     history: &'a History,
     options: &'a Options,

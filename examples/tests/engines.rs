@@ -11,7 +11,7 @@ use paxos::multipaxos::proxy_leader::ProxyLeader;
 use paxos::multipaxos::replica::Replica;
 use paxos::multipaxos::unbatcher::Unbatcher;
 use paxos::{Call, Configuration, Configurations, HostEntry, Member, Outcome, Parameters};
-use sim::{Classes, Cluster, Control, Core, HostSpec, Life, OperationId, Scenario, Sweep};
+use sim::{Classes, Cluster, Control, Core, HostSpec, Incarnation, OperationId, Scenario, Sweep};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -68,13 +68,13 @@ impl Scenario for TallyScenario {
         Classes::PHYSICAL
     }
 
-    fn build(&mut self, life: Life) -> Vec<(Place, Node)> {
-        if life.host == CLIENT.host() {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Node)> {
+        if incarnation.host == CLIENT.host() {
             let client = Client::new(configuration().batchers, Duration::from_millis(300));
             return vec![(CLIENT.place(), Member::Client(client))];
         }
         let (parameters, known) = (Parameters::default, || Configurations::starting_with(configuration()));
-        let of = |place| NodeId::new(life.host, place);
+        let of = |place| NodeId::new(incarnation.host, place);
         vec![
             (BATCHER, Member::Batcher(Batcher::new(parameters(), known(), of(UNBATCHER)))),
             (UNBATCHER, Member::Unbatcher(Unbatcher)),

@@ -3,7 +3,7 @@
 use examples::primary_backup::{Backup, Client, Member, Primary};
 use examples::tally::Tally;
 use kernel::{Bytes, Decode, HostId, NodeId, Place, RequestId, Rng};
-use sim::{Class, Classes, Cluster, Control, Core, HostSpec, Life, OperationId, Scenario, Sweep};
+use sim::{Class, Classes, Cluster, Control, Core, HostSpec, Incarnation, OperationId, Scenario, Sweep};
 use std::collections::BTreeMap;
 
 type Node = Member<Tally>;
@@ -43,8 +43,8 @@ impl Scenario for TallyScenario {
         &["primary.sent_again", "client.asked_again"]
     }
 
-    fn build(&mut self, life: Life) -> Vec<(Place, Node)> {
-        let node = match life.host {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Node)> {
+        let node = match incarnation.host {
             host if host == PRIMARY.host() => Member::Primary(Primary::new(BACKUP, Tally::default())),
             host if host == BACKUP.host() => Member::Backup(Backup::new(PRIMARY)),
             _ => Member::Client(Client::new(PRIMARY)),

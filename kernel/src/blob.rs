@@ -2,7 +2,7 @@
 //! so that neither memory nor snapshots must hold it.
 //!
 //! **Contract with the driver.** A blob exists for good when [`BlobNotice::Stored`] says so, and until it is dropped; before, a crash
-//! may leave it or not. A full disk delays that notice and is no error. Notices of a life end with it: a role that starts says by
+//! may leave it or not. A full disk delays that notice and is no error. Notices of an incarnation end with it: a role that starts says by
 //! [`BlobEffect::Keep`] which blobs it knows, every other one of the node is removed, and what is kept and is not there is
 //! reported lost. A read hands out what was written or says that it cannot; it never hands out anything else.
 //!

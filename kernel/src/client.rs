@@ -47,7 +47,7 @@ crate::messages! {
             /// Why, as a phrase for the log.
             reason: String,
         },
-        /// Stop (`true`) or resume reading from the user: too much is under way.
+        /// Stop (`true`) or resume reading from the user: too much is in flight.
         3 => Pause {
             /// Stop.
             paused: bool,

@@ -14,10 +14,10 @@ pub enum SnapshotStep {
     Done,
 }
 
-/// What a machine is but for what it keeps for others, at one point of its life.
+/// What a machine is but for what it keeps for others, at one moment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capture {
-    /// Counts up over the machine's life.
+    /// Counts up as long as the machine exists.
     pub number: u64,
     /// In chunks that the machine would install.
     pub chunks: VecDeque<Bytes>,
@@ -49,11 +49,11 @@ pub trait StateMachine: Sized + 'static {
     /// Executes a read and appends the response to `response`.
     fn query(&self, query: &[u8], response: &mut Vec<u8>);
 
-    /// Moves what the machine has to tell nodes, without having been asked, into `notices`: called when a life begins, when a snapshot was installed and after every slot, before the
+    /// Moves what the machine has to tell nodes, without having been asked, into `notices`: called when an incarnation begins, when a snapshot was installed and after every slot, before the
     /// answers leave. Every replica is called; a machine that wants one to speak knows which one it is.
     fn take_notices(&mut self, _notices: &mut Vec<(NodeId, Bytes)>) {}
 
-    /// Starts a snapshot of the present state; one that was under way is dropped.
+    /// Starts a snapshot of the present state; one that was in flight is dropped.
     fn begin_snapshot(&mut self);
 
     /// Appends the next chunk, of about `budget` bytes, to `chunk`.

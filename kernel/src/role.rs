@@ -54,7 +54,7 @@ pub trait Role: Sized {
     /// What it must not forget.
     type Record: Encode + Decode;
 
-    /// Takes back a record appended in an earlier life.
+    /// Takes back a record appended in an earlier incarnation.
     fn restore(&mut self, position: Position, record: Self::Record);
 
     /// Called once, after the last `restore`.
@@ -127,7 +127,7 @@ pub trait Node: Sized {
     fn role_name(&self) -> &'static str;
 }
 
-/// A place in a node's journal: how many records the node had appended before, over all its lives.
+/// A place in a node's journal: how many records the node had appended before, over all its incarnations.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct Position(pub u64);
 

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Ballot {
     /// Grows with every election.
     pub round: u64,
-    /// Who may propose in it. One life of a leader never reuses a round of an earlier one.
+    /// Who may propose in it. One incarnation of a leader never reuses a round of an earlier one.
     pub leader: NodeId,
 }
 

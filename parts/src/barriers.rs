@@ -4,11 +4,11 @@ use kernel::Instant;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// So many barriers are under way at most; the reads that come meanwhile share the next one.
-const UNDER_WAY_MAX: usize = 4;
+/// So many barriers are in flight at most; the reads that come meanwhile share the next one.
+const IN_FLIGHT_MAX: usize = 4;
 
 #[derive(Clone, Debug)]
-struct UnderWay {
+struct InFlight {
     id: u64,
     missing: BTreeSet<usize>,
     /// The groups below this one were asked.
@@ -23,7 +23,7 @@ pub struct Barriers<W> {
     next: u64,
     wanted: bool,
     passed: u64,
-    under_way: VecDeque<UnderWay>,
+    in_flight: VecDeque<InFlight>,
     waiting: BTreeMap<u64, Vec<W>>,
     ask_again_after: Duration,
 }
@@ -56,13 +56,13 @@ pub struct Passed<W> {
 }
 
 impl<W: PartialEq> Barriers<W> {
-    /// None are under way; one without an answer is asked for again after so long.
+    /// None are in flight; one without an answer is asked for again after so long.
     pub fn new(ask_again_after: Duration) -> Self {
         Self {
             next: 1,
             wanted: false,
             passed: 0,
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             waiting: BTreeMap::new(),
             ask_again_after,
         }
@@ -93,23 +93,23 @@ impl<W: PartialEq> Barriers<W> {
         barrier <= self.passed
     }
 
-    /// Sends the barrier that is wanted, to the first `groups`; none if none is, or too many are under way.
+    /// Sends the barrier that is wanted, to the first `groups`; none if none is, or too many are in flight.
     pub fn send(&mut self, groups: usize, now: Instant) -> Option<Asked> {
-        if !self.wanted || self.under_way.len() >= UNDER_WAY_MAX {
+        if !self.wanted || self.in_flight.len() >= IN_FLIGHT_MAX {
             return None;
         }
         let id = self.next;
         self.wanted = false;
         self.next += 1;
         let missing = (0..groups).collect();
-        self.under_way.push_back(UnderWay { id, missing, asked_below: groups, asked_at: now });
+        self.in_flight.push_back(InFlight { id, missing, asked_below: groups, asked_at: now });
         Some(Asked { id, groups: (0..groups).collect() })
     }
 
     /// What to ask again: a group that had no leader may have dropped the question.
     pub fn ask_again(&mut self, now: Instant) -> Vec<Asked> {
         let after = self.ask_again_after;
-        let late = self.under_way.iter_mut().filter(|barrier| now.since(barrier.asked_at) >= after);
+        let late = self.in_flight.iter_mut().filter(|barrier| now.since(barrier.asked_at) >= after);
         late.map(|barrier| {
             barrier.asked_at = now;
             Asked { id: barrier.id, groups: barrier.missing.iter().copied().collect() }
@@ -121,8 +121,8 @@ impl<W: PartialEq> Barriers<W> {
     /// barrier was sent was made by one of those.
     pub fn on_answer(&mut self, id: u64, group: usize, in_use: Option<usize>) -> BarrierAnswer<W> {
         let mut answered = BarrierAnswer { ask: Vec::new(), passed: None };
-        let Some(at) = self.under_way.iter().position(|barrier| barrier.id == id) else { return answered };
-        let barrier = &mut self.under_way[at];
+        let Some(at) = self.in_flight.iter().position(|barrier| barrier.id == id) else { return answered };
+        let barrier = &mut self.in_flight[at];
         barrier.missing.remove(&group);
         if let Some(in_use) = in_use {
             answered.ask.extend(barrier.asked_below..in_use);
@@ -133,7 +133,7 @@ impl<W: PartialEq> Barriers<W> {
         if barrier.missing.is_empty() {
             let asked_at = barrier.asked_at;
             // What a later barrier has waited for includes what an earlier one waits for.
-            self.under_way.drain(..=at);
+            self.in_flight.drain(..=at);
             self.passed = self.passed.max(id);
             let later = self.waiting.split_off(&(self.passed + 1));
             let waited = std::mem::replace(&mut self.waiting, later);
@@ -189,7 +189,7 @@ mod tests {
 
     // A question that was lost stops every read behind it; a thousand questions at once stop the groups.
     #[test]
-    fn few_are_under_way_and_what_is_lost_is_asked_again() {
+    fn few_are_in_flight_and_what_is_lost_is_asked_again() {
         let mut barriers = Barriers::new(PATIENCE);
         for id in 1..=4 {
             barriers.want('a');

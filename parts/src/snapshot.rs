@@ -186,7 +186,7 @@ impl<V: Copy + PartialOrd + Display + Encode + Decode, W> Snapshots<V, W> {
 impl<V: Copy + PartialEq, W> Snapshots<V, W> {
     /// True from the first question for a peer's until all has come or the peer is given up.
     pub fn is_taking(&self) -> bool {
-        self.transfers.is_under_way()
+        self.transfers.is_in_flight()
     }
 
     /// Takes one from `peer`.

@@ -126,7 +126,7 @@ pub enum Look {
 /// The receiver of transfers, one at a time.
 #[derive(Clone, Debug)]
 pub struct Transfers<V> {
-    under_way: Option<Transfer<V>>,
+    in_flight: Option<Transfer<V>>,
     /// Peers in a row that were given up.
     given_up: u32,
 }
@@ -141,7 +141,7 @@ struct Transfer<V> {
 
 impl<V> Default for Transfers<V> {
     fn default() -> Self {
-        Self { under_way: None, given_up: 0 }
+        Self { in_flight: None, given_up: 0 }
     }
 }
 
@@ -153,25 +153,25 @@ impl<V> Transfer<V> {
 
 impl<V: Copy + PartialEq> Transfers<V> {
     /// True from the first question until all has come or the peer is given up.
-    pub fn is_under_way(&self) -> bool {
-        self.under_way.is_some()
+    pub fn is_in_flight(&self) -> bool {
+        self.in_flight.is_some()
     }
 
-    /// Begins one from `peer`, in the place of one under way. `transfer` is a name that no other transfer of this peer has.
+    /// Begins one from `peer`, in the place of one in flight. `transfer` is a name that no other transfer of this peer has.
     pub fn begin(&mut self, peer: NodeId, transfer: u64, now: Instant) -> Wanted {
         let (pull, pages) = (Pull::begin(peer, now), Vec::new());
-        self.under_way.insert(Transfer { id: transfer, pull, version: None, pages }).wanted()
+        self.in_flight.insert(Transfer { id: transfer, pull, version: None, pages }).wanted()
     }
 
     /// Called every now and then.
     pub fn look(&mut self, now: Instant) -> Look {
-        let Some(transfer) = &mut self.under_way else { return Look::Fine };
+        let Some(transfer) = &mut self.in_flight else { return Look::Fine };
         let given = match transfer.pages[..] {
             [] => FIRST_PAGE_WITHIN * 2u32.pow(self.given_up.min(DOUBLED_MAX)),
             [..] => STALLED_AFTER,
         };
         if transfer.pull.stands_still_for(now) > given {
-            self.under_way = None;
+            self.in_flight = None;
             self.given_up = self.given_up.saturating_add(1);
             return Look::GivenUp;
         }
@@ -185,7 +185,7 @@ impl<V: Copy + PartialEq> Transfers<V> {
     /// A page has come.
     pub fn on_page(&mut self, from: NodeId, page: Page<V>, now: Instant) -> Taken {
         let expected = |it: &&mut Transfer<V>| it.id == page.transfer && it.pull.expects(from, page.index);
-        let Some(transfer) = self.under_way.as_mut().filter(expected) else { return Taken::Stale };
+        let Some(transfer) = self.in_flight.as_mut().filter(expected) else { return Taken::Stale };
         if *transfer.version.get_or_insert(page.version) != page.version {
             return Taken::OfAnother;
         }
@@ -193,7 +193,7 @@ impl<V: Copy + PartialEq> Transfers<V> {
         transfer.pull.advance(page.index + 1, now);
         self.given_up = 0;
         let wanted = transfer.wanted();
-        match self.under_way.take_if(|_| page.last) {
+        match self.in_flight.take_if(|_| page.last) {
             Some(transfer) => Taken::Whole(wanted, transfer.pages),
             None => Taken::Next(wanted),
         }
@@ -301,7 +301,7 @@ mod tests {
         assert_eq!(transfers.on_page(peer(1), other, at(1)), Taken::OfAnother);
         let whole = vec![Bytes::from_static(&[0]), Bytes::from_static(&[1])];
         assert_eq!(transfers.on_page(peer(1), page(5, 1, true), at(1)), Taken::Whole(wanted(2), whole));
-        assert!(!transfers.is_under_way());
+        assert!(!transfers.is_in_flight());
     }
 
     // Who waits for a dead peer never catches up; who gives a slow one up too soon does not either.
@@ -451,7 +451,7 @@ mod tests {
             if let Look::Ask(wanted) = self.transfers.look(at(self.now)) {
                 self.questions.push(wanted);
             }
-            if !self.transfers.is_under_way() && self.wholes.is_empty() {
+            if !self.transfers.is_in_flight() && self.wholes.is_empty() {
                 let wanted = self.transfers.begin(peer(1), self.now, at(self.now));
                 self.questions.push(wanted);
             }

@@ -73,7 +73,7 @@ impl<F: Ordering, A: Clone, W: Clone> Clone for Upstream<F, A, W> {
 }
 
 impl<F: Ordering, A, W: PartialEq> Upstream<F, A, W> {
-    /// Nothing is under way. `layout`: as far as is known.
+    /// Nothing is in flight. `layout`: as far as is known.
     pub fn new(groups: Vec<NodeId>, layout: F::Layout, patience: Patience) -> Self {
         Self {
             incarnation: Incarnation::default(),
@@ -178,7 +178,7 @@ impl<F: Ordering, A, W: PartialEq> Upstream<F, A, W> {
         answered.passed
     }
 
-    /// Sends the barrier that is wanted; false if none is, or too many are under way.
+    /// Sends the barrier that is wanted; false if none is, or too many are in flight.
     pub fn send_barrier<R: Role<Family = F>>(&mut self, cx: &mut Cx<'_, R>) -> bool {
         let asked = self.barriers.send(self.layout.spanning(), cx.now());
         let sent = asked.is_some();

@@ -75,28 +75,28 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Stopwatch<K> {
     latencies: Latencies,
-    under_way: BTreeMap<K, (Instant, Operation)>,
+    in_flight: BTreeMap<K, (Instant, Operation)>,
 }
 
 impl<K: Ord> Stopwatch<K> {
     /// For a connection.
     pub fn new(latencies: Latencies) -> Self {
-        Self { latencies, under_way: BTreeMap::new() }
+        Self { latencies, in_flight: BTreeMap::new() }
     }
 
     /// A call has come. One that comes again is the same call.
     pub fn start(&mut self, call: K, operation: Operation, now: Instant) {
-        if self.under_way.len() >= CALLS_MAX {
-            self.under_way.retain(|_, (since, _)| now.since(*since) < ANSWERED_WITHIN);
+        if self.in_flight.len() >= CALLS_MAX {
+            self.in_flight.retain(|_, (since, _)| now.since(*since) < ANSWERED_WITHIN);
         }
-        if self.under_way.len() < CALLS_MAX {
-            self.under_way.entry(call).or_insert((now, operation));
+        if self.in_flight.len() < CALLS_MAX {
+            self.in_flight.entry(call).or_insert((now, operation));
         }
     }
 
     /// It is answered.
     pub fn stop(&mut self, call: &K, now: Instant) {
-        if let Some((since, operation)) = self.under_way.remove(call) {
+        if let Some((since, operation)) = self.in_flight.remove(call) {
             self.latencies.record(operation, now.since(since));
         }
     }

@@ -41,7 +41,7 @@ pub struct Reads {
     account: Account,
     /// What the read was to be answered that found no room, until it is asked again.
     refused: Option<usize>,
-    under_way: BTreeMap<Asked, (kernel::Instant, usize)>,
+    in_flight: BTreeMap<Asked, (kernel::Instant, usize)>,
     /// How long its calls take, those that are no reads too.
     pub watch: Stopwatch<Asked>,
 }
@@ -52,7 +52,7 @@ impl Reads {
         let mut account = Account::default();
         account.learn(FIRST_ANSWER_BYTES);
         let watch = Stopwatch::new(latencies);
-        Self { pool, account, refused: None, under_way: BTreeMap::new(), watch }
+        Self { pool, account, refused: None, in_flight: BTreeMap::new(), watch }
     }
 
     /// How large the next answer will be.
@@ -66,20 +66,20 @@ impl Reads {
     pub fn room_of_call(&mut self, bytes: usize, waits: bool) -> usize {
         match self.refused.take() {
             Some(refused) => bytes.max(refused),
-            None if waits && self.under_way.is_empty() => bytes.min(FIRST_ANSWER_BYTES),
+            None if waits && self.in_flight.is_empty() => bytes.min(FIRST_ANSWER_BYTES),
             None => bytes,
         }
     }
 
     /// Whether there is room for answers of so many bytes together.
     pub fn admits(&self, bytes: usize) -> bool {
-        self.under_way.len() < READS_MAX && self.pool.borrow().admits(&self.account, bytes.min(WANTED_MAX))
+        self.in_flight.len() < READS_MAX && self.pool.borrow().admits(&self.account, bytes.min(WANTED_MAX))
     }
 
     /// A read goes on its way.
     pub fn ask(&mut self, asked: Asked, bytes: usize, now: kernel::Instant) {
         let bytes = bytes.min(WANTED_MAX);
-        if let Some((_, before)) = self.under_way.insert(asked, (now, bytes)) {
+        if let Some((_, before)) = self.in_flight.insert(asked, (now, bytes)) {
             // Asked again: it is answered once or twice, and owed once.
             self.pool.borrow_mut().release(&mut self.account, before);
         }
@@ -88,7 +88,7 @@ impl Reads {
 
     /// An answer of so many bytes has come; false if it is not that of a read.
     pub fn answered(&mut self, asked: Asked, bytes: usize) -> bool {
-        let Some((_, reserved)) = self.under_way.remove(&asked) else { return false };
+        let Some((_, reserved)) = self.in_flight.remove(&asked) else { return false };
         self.pool.borrow_mut().release(&mut self.account, reserved);
         self.account.learn(bytes);
         true
@@ -122,8 +122,8 @@ impl Reads {
 
     /// Time has passed.
     pub fn tick(&mut self, now: kernel::Instant) {
-        let Self { pool, account, under_way, refused: _, watch: _ } = self;
-        under_way.retain(|_, (since, bytes)| {
+        let Self { pool, account, in_flight, refused: _, watch: _ } = self;
+        in_flight.retain(|_, (since, bytes)| {
             let waits = now.since(*since) < ANSWERED_WITHIN;
             if !waits {
                 pool.borrow_mut().release(account, *bytes);

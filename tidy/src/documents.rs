@@ -37,6 +37,28 @@ pub fn links(files: &[File]) -> Vec<Finding> {
     findings
 }
 
+/// The longest line of a page, in columns.
+const COLUMNS_MAX: usize = 100;
+/// This page is written by a program.
+const GENERATED: &str = "docs/figures.md";
+
+/// Lines of pages wrap, but for tables, code and words that cannot be broken.
+pub fn wide_lines(files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.is(".md") && file.path != GENERATED) {
+        let mut is_code = false;
+        for (number, line) in file.lines() {
+            is_code ^= line.trim_start().starts_with("```");
+            let text = line.trim_start();
+            let bound = is_code || text.starts_with(['|', '`', '<', '#']) || !text.contains(' ');
+            if !bound && line.chars().count() > COLUMNS_MAX {
+                findings.push(file.finding(number, format!("longer than {COLUMNS_MAX} columns")));
+            }
+        }
+    }
+    findings
+}
+
 /// What stands between `](` and `)`.
 fn targets(line: &str) -> impl Iterator<Item = &str> {
     line.match_indices("](").filter_map(|(at, opening)| line[at + opening.len()..].split(')').next())
@@ -186,6 +208,15 @@ mod tests {
         let page = "[a](b.md) [c](../src/c.rs)\n[d](e.md#f) [g](#h) [i](https://example.net/j)\n";
         let files = crooked(&[("docs/a.md", page), ("docs/b.md", ""), ("src/c.rs", "")]);
         assert_eq!(places(&links(&files)), ["docs/a.md:2"]);
+    }
+
+    // A page whose lines run off the screen is not read.
+    #[test]
+    fn wide_lines_are_found() {
+        let (wide, cell) = ("word ".repeat(21), format!("| {} |", "word ".repeat(30)));
+        let page = format!("short\n{wide}\n{cell}\n```\n{wide}\n```\n{wide}\n");
+        let files = crooked(&[("docs/a.md", &page), (GENERATED, &page)]);
+        assert_eq!(places(&wide_lines(&files)), ["docs/a.md:2", "docs/a.md:7"]);
     }
 
     // A code that nobody explains, or an explanation of a code that nobody meets, misleads at the worst moment.

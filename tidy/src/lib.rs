@@ -11,7 +11,7 @@ mod promises;
 mod sources;
 mod words;
 
-pub use documents::{dashboard, error_codes, links, metrics};
+pub use documents::{dashboard, error_codes, links, metrics, wide_lines};
 pub use layers::{layers, library};
 pub use manifests::{lints, packages, registries};
 pub use modules::circles;

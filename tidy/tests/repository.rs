@@ -41,6 +41,7 @@ rules!(
     links,
     error_codes,
     metrics,
+    wide_lines,
     dashboard,
 );
 

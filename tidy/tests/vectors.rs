@@ -342,13 +342,13 @@ fn calls_of_the_sequence() {
     let spaces = vec!["orders".to_owned(), "payments".to_owned()];
     let next = Next { id: 7, spaces, label: Bytes::from_static(b"o-17") };
     add("next", "call 7: a place in orders and payments, for o-17", Native::Next(next));
-    let done = Numbered { id: 7, status: Outcome::Done as u8, numbers: vec![5, 9], stamp: 1200 };
+    let done = Numbered { id: 7, status: Outcome::Done as u8, numbers: vec![5, 9], gsn: 1200 };
     add("done", "call 7: number 5 of orders, 9 of payments, stamp 1200", Native::Numbered(done.clone()));
     for (word, outcome) in
         [("busy", Outcome::Busy), ("unknown", Outcome::Unknown), ("malformed", Outcome::Malformed)]
     {
         assert_eq!(Outcome::of(outcome as u8), outcome);
-        let refused = Numbered { status: outcome as u8, numbers: Vec::new(), stamp: 0, ..done.clone() };
+        let refused = Numbered { status: outcome as u8, numbers: Vec::new(), gsn: 0, ..done.clone() };
         add(word, &format!("call 7 ended as {word}"), Native::Numbered(refused));
     }
     vectors.compare();

@@ -24,7 +24,7 @@ kernel::record! {
         /// One number for each space, in the order asked; empty unless done.
         numbers: Vec<u64>,
         /// The place among all operations of all spaces; 0 unless done.
-        stamp: u64,
+        gsn: u64,
     }
 }
 

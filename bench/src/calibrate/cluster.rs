@@ -69,16 +69,16 @@ fn roles(name: &str, known: &Configurations) -> Vec<(Place, Member<Store>)> {
     ]
 }
 
-/// Keeps `window` puts under way for about `span`; returns how many were answered.
+/// Keeps `window` puts in flight for about `span`; returns how many were answered.
 fn put(clients: &Host<Member<Store>>, workload: &Workload, window: usize, span: Duration) -> io::Result<u64> {
-    let mut under_way: VecDeque<Answer<Outcome>> = VecDeque::with_capacity(window);
+    let mut in_flight: VecDeque<Answer<Outcome>> = VecDeque::with_capacity(window);
     let (began, mut answered, mut key) = (Instant::now(), 0, 0);
     loop {
-        while under_way.len() < window && began.elapsed() < span {
+        while in_flight.len() < window && began.elapsed() < span {
             key = (key + 1) % workload.keys;
-            under_way.push_back(clients.handle().request(CLIENT, Call::Write(workload.put(key))));
+            in_flight.push_back(clients.handle().request(CLIENT, Call::Write(workload.put(key))));
         }
-        let Some(answer) = under_way.pop_front() else { return Ok(answered) };
+        let Some(answer) = in_flight.pop_front() else { return Ok(answered) };
         match answer.wait(LIMIT) {
             Ok(Outcome::Done(_)) => answered += 1,
             Ok(Outcome::Refused(why)) => return Err(io::Error::other(format!("refused: {why:?}"))),

@@ -88,7 +88,7 @@ impl Role for Echo {
     }
 }
 
-/// Keeps questions under way.
+/// Keeps questions in flight.
 #[derive(Debug, Default)]
 pub struct Asker {
     row: Option<(RequestId, Row)>,

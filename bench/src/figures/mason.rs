@@ -34,7 +34,7 @@ struct Run {
     machines: usize,
     spaces: u16,
     /// For each leading thread.
-    under_way: u32,
+    in_flight: u32,
 }
 
 struct Given {
@@ -48,11 +48,11 @@ struct Given {
 
 /// Clients' threads for each leading thread; each speaks to one leader, as the paper's do.
 const CLIENTS_PER_LEADER: u32 = 2;
-/// Calls under way for each leading thread, doubled from load to load.
+/// Calls in flight for each leading thread, doubled from load to load.
 const LOADS: [u32; 5] = [4, 16, 30, 60, 120];
-/// What the paper had under way: 31.5 million a second within 243 us, over 128 leading threads. 24 machines had 63.
+/// What the paper had in flight: 31.5 million a second within 243 us, over 128 leading threads. 24 machines had 63.
 const PAPERS_LOAD: usize = 3;
-/// The paper's proxies close a batch after 20 us, however many are under way: of about 8 operations, so 8 of 60.
+/// The paper's proxies close a batch after 20 us, however many are in flight: of about 8 operations, so 8 of 60.
 const BATCHES_MAX: usize = 8;
 /// From a client to its proxy's leader, which has the batch numbered and replicated, and answers.
 const WAY: Way = Way { trips: 6, stations: &[("proxy leader", 3), ("sequencer", 1), ("proxy follower", 1)] };
@@ -65,7 +65,7 @@ fn run(run: &Run) -> Result<Given, String> {
     let mut running = Running::start(&deployment, &profile, 1).map_err(|error| error.to_string())?;
     let window = Window { warm_up: Duration::from_millis(3), measured: Duration::from_millis(2) };
     let clients = running.clients.clone();
-    let pace = Pace::Closed { outstanding: run.under_way / CLIENTS_PER_LEADER };
+    let pace = Pace::Closed { outstanding: run.in_flight / CLIENTS_PER_LEADER };
     let measured = running.testbed.run(&clients, pace, &mut Asks::of_all(run.spaces), window);
     let busy = || running.stations.iter().copied().zip(measured.busy.iter().copied());
     Ok(Given {
@@ -88,7 +88,7 @@ fn ordering(watch: &Watch<'_>) -> Result<Drawing, String> {
     let mut runs = Vec::new();
     for spaces in SPACE_COUNTS {
         for machines in MACHINES {
-            runs.extend(LOADS.map(|under_way| Run { machines, spaces, under_way }));
+            runs.extend(LOADS.map(|in_flight| Run { machines, spaces, in_flight }));
         }
     }
     let given: Result<Vec<Given>, String> = watch.each(&runs, run).into_iter().collect();
@@ -174,7 +174,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const SPACES: u16 = 4;
 /// The load is small: contiguity and times are in question here, not throughput.
 const ASKS_PER_SECOND: f64 = 2_000.0;
-/// Just before each failure there is as much under way as under full load, or a failure would strike nothing.
+/// Just before each failure there is as much in flight as under full load, or a failure would strike nothing.
 const RUSH: Duration = Duration::from_millis(2);
 const RUSH_PER_SECOND: f64 = 500_000.0;
 /// The longest span without progress that counts as none.

@@ -48,7 +48,7 @@ impl Watch<'_> {
 pub(super) struct Run {
     pub(super) deployment: Deployment,
     pub(super) workload: Workload,
-    /// Clients, and calls that each keeps under way.
+    /// Clients, and calls that each keeps in flight.
     pub(super) clients: usize,
     pub(super) outstanding: u32,
     pub(super) measured: Duration,

@@ -57,10 +57,10 @@ enum Calls {
 struct Run {
     system: System,
     calls: Calls,
-    under_way: u32,
+    in_flight: u32,
 }
 
-/// A system under growing loads: calls under way for each leading thread, and of CORFU' for each client's.
+/// A system under growing loads: calls in flight for each leading thread, and of CORFU' for each client's.
 struct Curve<'a> {
     system: System,
     calls: Calls,
@@ -108,7 +108,7 @@ fn run(run: &Run) -> Result<Given, String> {
         System::Corfu { chains } => {
             let written = matches!(run.calls, Calls::Reads);
             let mut running = Corfu { chains, clients: CORFU_CLIENTS, written }.start(&profile, 1);
-            let (clients, pace) = (running.clients.clone(), Pace::Closed { outstanding: run.under_way });
+            let (clients, pace) = (running.clients.clone(), Pace::Closed { outstanding: run.in_flight });
             let measured = match run.calls {
                 Calls::Writes => {
                     let mut load = Appends { body: Bytes::from(vec![b'x'; ENTRY_BYTES]) };
@@ -123,7 +123,7 @@ fn run(run: &Run) -> Result<Given, String> {
         System::Mason { service, leader_machines } => {
             let leaders = if service == Service::Alone { 1 } else { leader_machines * LEADERS_PER_MACHINE };
             let clients = leaders * CLIENTS_PER_LEADER as usize;
-            let pace = Pace::Closed { outstanding: run.under_way / CLIENTS_PER_LEADER };
+            let pace = Pace::Closed { outstanding: run.in_flight / CLIENTS_PER_LEADER };
             let deployment = Deployment { service, leader_machines, clients };
             let mut running = deployment.start(&profile, 1).map_err(|error| error.to_string())?;
             let nodes = running.clients.clone();
@@ -150,7 +150,7 @@ fn run(run: &Run) -> Result<Given, String> {
 fn sweep(curves: &[Curve<'_>], watch: &Watch<'_>) -> Result<Vec<Vec<Given>>, String> {
     let of = |curve: &Curve<'_>| -> Vec<Run> {
         let Curve { system, calls, loads } = *curve;
-        loads.iter().map(|&under_way| Run { system, calls, under_way }).collect()
+        loads.iter().map(|&in_flight| Run { system, calls, in_flight }).collect()
     };
     let runs: Vec<Run> = curves.iter().flat_map(of).collect();
     let all: Result<Vec<Given>, String> = watch.each(&runs, run).into_iter().collect();
@@ -193,7 +193,7 @@ fn panel(title: &str, series: Vec<Series>) -> Panel {
 }
 
 const CHAINS: [usize; 3] = [1, 2, 4];
-/// Calls under way of each of CORFU's 64 clients. The paper's most, 14.1 million a second within 70 us, are 990 in all.
+/// Calls in flight of each of CORFU's 64 clients. The paper's most, 14.1 million a second within 70 us, are 990 in all.
 const CORFU_LOADS: [u32; 5] = [1, 2, 4, 8, 15];
 /// The same of its readers: 29.2 million a second within 32 us are 930.
 const CORFU_READS: [u32; 4] = [2, 4, 8, 15];

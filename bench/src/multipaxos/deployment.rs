@@ -138,7 +138,7 @@ impl Deployment {
         }
     }
 
-    /// The deployment under `clients` clients with a call each under way, as `workload` asks.
+    /// The deployment under `clients` clients with a call each in flight, as `workload` asks.
     pub fn measure(
         &self,
         profile: &Profile,

@@ -2,7 +2,7 @@
 
 use kernel::client::Response;
 use kernel::{Bytes, Decode, DecodeError, Encode, Rng};
-use mason::{GroupTime, Mason, Member, Order, Space, Spread, Stub, StubOut, Verdict};
+use mason::{GroupTime, Mason, Member, Order, ShardMap, Space, Stub, StubOut, Verdict};
 use sequence::{Ask, Gateway, Labels};
 use sim::cost::{Class, Load};
 use std::time::Duration;
@@ -18,7 +18,7 @@ pub struct Numbers {
 }
 
 impl Stub for Numbers {
-    fn spaces(&self, body: &[u8], spread: &Spread) -> Vec<Space> {
+    fn spaces(&self, body: &[u8], spread: &ShardMap) -> Vec<Space> {
         sequence::Spaces { count: self.spaces }.spaces(body, spread)
     }
 

@@ -67,10 +67,10 @@ const SERVER: u32 = 0x40;
 const MEMBERS: usize = 3;
 /// Servers of a chain: one failure is survived.
 const CHAIN: usize = 2;
-/// Batches of a log's leader under way. Its thread also writes the chains, so that a batch waits long for its turn: with fewer the thread
+/// Batches of a log's leader in flight. Its thread also writes the chains, so that a batch waits long for its turn: with fewer the thread
 /// is idle, and with more the batches are so small that their requests fill the sequencer's card, at 9.6 million a second.
 const LOG_BATCHES_MAX: usize = 6;
-/// Entries of a group alone under way: the paper has two rounds with the followers for each operation.
+/// Entries of a group alone in flight: the paper has two rounds with the followers for each operation.
 const ALONE_BATCHES_MAX: usize = 256;
 /// All threads of a storage server's machine serve it.
 const STORAGE_THREADS: u64 = 8;

@@ -11,7 +11,7 @@ use kernel::{
 use mason::client::{Answer, Answers};
 use mason::proxy::Proxy;
 use mason::shard::{Deliver, ShardIn};
-use mason::{Group, Operation, Stamp};
+use mason::{Group, Gsn, Operation};
 use paxos::multipaxos::client::ClientIn as LogAnswer;
 use sequence::{Ask, Gateway, Spaces};
 use std::collections::BTreeMap;
@@ -79,11 +79,11 @@ pub enum Relay {
         chains: Vec<Vec<NodeId>>,
         /// Which group it answers for; none where the group's leader is on another host, whose relay does.
         group: Option<Group>,
-        /// Entries under way, by number of the space.
+        /// Entries in flight, by number of the space.
         writing: BTreeMap<u64, Writing>,
         /// Answers of this burst, by origin.
         answers: BTreeMap<NodeId, Vec<Answer>>,
-        /// Reads under way, by the name they have here: whose they are, and what the reader calls them.
+        /// Reads in flight, by the name they have here: whose they are, and what the reader calls them.
         reading: BTreeMap<u64, (NodeId, u64)>,
         /// Reads so far.
         reads: u64,
@@ -94,7 +94,7 @@ pub enum Relay {
 #[derive(Clone, Debug)]
 pub struct Writing {
     operation: Operation,
-    stamp: Stamp,
+    gsn: Gsn,
     entry: Entry,
     at: usize,
 }
@@ -138,7 +138,7 @@ impl Relay {
                     let Ok(Ask { label: body, .. }) = Ask::decoded(&operation.body) else { continue };
                     let (writer, tag) = (operation.origin, operation.tag);
                     let entry = Entry::Data(Data { writer, tag, body });
-                    let it = Writing { operation, stamp: delivered.order.stamp, entry, at: 0 };
+                    let it = Writing { operation, gsn: delivered.order.gsn, entry, at: 0 };
                     send_on(number.0, &it, chains, cx);
                     writing.insert(number.0, it);
                 }
@@ -158,7 +158,7 @@ impl Relay {
         {
             let Operation { origin, incarnation, tag, .. } = it.operation;
             let body = message.position.encoded().into();
-            answers.entry(origin).or_default().push(Answer { incarnation, tag, stamp: it.stamp, body });
+            answers.entry(origin).or_default().push(Answer { incarnation, tag, gsn: it.gsn, body });
         }
     }
 

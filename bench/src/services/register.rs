@@ -9,7 +9,7 @@ use sequence::{Ask, Labels};
 pub struct Register {
     labels: Labels,
     value: Bytes,
-    /// Of a snapshot under way: its first chunk.
+    /// Of a snapshot in flight: its first chunk.
     writing: Option<Bytes>,
     /// The first chunk of a snapshot is still to come.
     empty: bool,

@@ -88,7 +88,7 @@ impl<A: Ask> Calls<A> {
 struct Served<A: Ask> {
     reading: Reading,
     writing: Writing,
-    under_way: BTreeMap<u64, Order<A>>,
+    in_flight: BTreeMap<u64, Order<A>>,
     next: u64,
 }
 
@@ -126,9 +126,9 @@ async fn run<A: Ask>(
                 tokio::time::sleep(DIAL_AGAIN_AFTER).await;
             }
             Ok(Connection { reading, writing }) => {
-                let mut served = Served { reading, writing, under_way: BTreeMap::new(), next: 0 };
+                let mut served = Served { reading, writing, in_flight: BTreeMap::new(), next: 0 };
                 let open = served.serve(&mut orders, &mut waiting).await;
-                for order in served.under_way.into_values() {
+                for order in served.in_flight.into_values() {
                     if order.ask.may_repeat() {
                         waiting.push_back(order);
                     } else {
@@ -188,12 +188,12 @@ impl<A: Ask> Served<A> {
     fn send(&mut self, order: Order<A>) {
         self.next += 1;
         self.writing.push(&order.ask.message(self.next));
-        self.under_way.insert(self.next, order);
+        self.in_flight.insert(self.next, order);
     }
 
     /// Returns the call if it is to be made again.
     fn take(&mut self, id: u64, reply: A::Reply) -> Option<Order<A>> {
-        let order = self.under_way.remove(&id)?;
+        let order = self.in_flight.remove(&id)?;
         let Some(outcome) = order.ask.outcome(reply) else { return Some(order) };
         // Whoever asked may have stopped waiting.
         let _ = order.answer.send(outcome);

@@ -56,7 +56,7 @@ pub enum CallError {
         /// What hosts said, by endpoint.
         why: String,
     },
-    /// The session was lost while the write was under way. It may have been executed.
+    /// The session was lost while the write was in flight. It may have been executed.
     #[error("the session was lost; the write may have been executed: read before you send it again")]
     MaybeExecuted,
     /// Never executed: the request is malformed or too large.

@@ -13,7 +13,7 @@ pub struct Place {
     /// One number for each space, in the order asked. Contiguous in every space: each number is somebody's, or a no-op's.
     pub numbers: Vec<u64>,
     /// Grows with real time, over all spaces; has holes.
-    pub stamp: u64,
+    pub gsn: u64,
 }
 
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Ask for Wanted {
     fn outcome(&self, numbered: Numbered) -> Option<Result<Place, CallError>> {
         match Outcome::of(numbered.status) {
             Outcome::Busy => None,
-            Outcome::Done => Some(Ok(Place { numbers: numbered.numbers, stamp: numbered.stamp })),
+            Outcome::Done => Some(Ok(Place { numbers: numbered.numbers, gsn: numbered.gsn })),
             Outcome::Unknown => Some(Err(CallError::MaybeExecuted)),
             Outcome::DiskFull => Some(Err(CallError::DiskFull)),
             Outcome::Malformed => Some(Err(CallError::Invalid(format!(

@@ -184,7 +184,7 @@ fn one_hundred_thousand_operations_with_versions() {
 
 #[test]
 fn a_deleted_and_recreated_key_keeps_growing() {
-    // If delete restarted the versions, a stale read of the first life would look current in the second.
+    // If delete restarted the versions, a stale read of the first incarnation would look current in the second.
     let mut history = KvHistory::new();
     let mut done = |call, reply, at: u64| {
         let op = history.invoke(Process(0), "x", call, Time(at));

@@ -1,6 +1,6 @@
 //! Messages a second between two hosts on loopback: `cargo run --release --example echo [-- seconds a run]`.
 //!
-//! An asker keeps `window` questions under way to an oracle on the other host, which answers at once.
+//! An asker keeps `window` questions in flight to an oracle on the other host, which answers at once.
 #![allow(missing_docs)]
 
 #[path = "../tests/support/mod.rs"]

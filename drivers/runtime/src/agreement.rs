@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Setting {
     value: String,
-    for_life: bool,
+    fixed: bool,
 }
 
 /// What a host has, by name. A setting that one side has not, of a service that it does not offer, is no difference.
@@ -16,10 +16,10 @@ struct Setting {
 pub struct Agreement(BTreeMap<String, Setting>);
 
 impl Agreement {
-    /// Adds a setting. `for_life`: its data cannot be used with another value. Names and values are short, of one line.
-    pub fn add(&mut self, name: &str, value: &str, for_life: bool) {
+    /// Adds a setting. `fixed`: its data cannot be used with another value. Names and values are short, of one line.
+    pub fn add(&mut self, name: &str, value: &str, fixed: bool) {
         let value = value.escape_default().to_string();
-        self.0.insert(name.to_owned(), Setting { value, for_life });
+        self.0.insert(name.to_owned(), Setting { value, fixed });
     }
 
     /// Names and values, as they are sent.
@@ -27,10 +27,10 @@ impl Agreement {
         self.0.iter().map(|(name, setting)| (name.clone(), setting.value.clone())).collect()
     }
 
-    /// Names and values of those that are for life.
-    pub(crate) fn for_life(&self) -> BTreeMap<String, String> {
+    /// Names and values of those that are for run.
+    pub(crate) fn fixed(&self) -> BTreeMap<String, String> {
         let mut values = self.values();
-        values.retain(|name, _| self.0[name].for_life);
+        values.retain(|name, _| self.0[name].fixed);
         values
     }
 }

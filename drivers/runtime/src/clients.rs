@@ -155,7 +155,7 @@ pub(crate) struct Outside<'a> {
 }
 
 impl<F: Family> Clients<F> {
-    /// `first_place` is drawn at random at each start, so that an answer to a client of an earlier life finds nobody.
+    /// `first_place` is drawn at random at each start, so that an answer to a client of an earlier run finds nobody.
     pub(crate) fn new(me: HostId, first_place: u32, token_base: usize, descriptors: Descriptors) -> Self {
         Self {
             me,

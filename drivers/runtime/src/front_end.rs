@@ -138,7 +138,7 @@ impl<F: Family> SessionCx<'_, F> {
         self.flags.established = true;
     }
 
-    /// Stops (`true`) or resumes reading from this client: for protocols that bound their requests under way.
+    /// Stops (`true`) or resumes reading from this client: for protocols that bound their requests in flight.
     pub fn pause_input(&mut self, paused: bool) {
         self.flags.paused = paused;
     }

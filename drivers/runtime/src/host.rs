@@ -62,7 +62,7 @@ pub struct HostConfig {
     /// [`has_joined`](crate::has_joined).
     pub joins: bool,
     /// What all hosts must have alike; peers that differ are refused, and so is a data directory that was made with other values
-    /// of what is for life.
+    /// of what is for run.
     pub agreement: Agreement,
     /// Nodes that no longer live here, whose records may be forgotten.
     pub forget: Vec<Place>,
@@ -324,7 +324,7 @@ fn open_storage(config: HostConfig) -> Result<(HostConfig, OpenStorage), HostErr
                 host: config.name.clone(),
                 incarnation: fresh,
                 joined: config.joins,
-                made_with: config.agreement.for_life(),
+                made_with: config.agreement.fixed(),
                 extent_kept: false,
             };
             let directory = DataDirectory::open(path, owner)?;

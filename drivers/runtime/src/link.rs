@@ -65,7 +65,7 @@ pub struct Partner {
     pub incarnation: Incarnation,
     /// The highest version of the messages that both ends understand.
     pub message_version: u32,
-    /// What its journal had when its life began, if it says so; then it wants to be told, too.
+    /// What its journal had when its run began, if it says so; then it wants to be told, too.
     pub standing: Option<Standing>,
 }
 

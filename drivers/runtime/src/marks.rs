@@ -2,7 +2,7 @@
 //!
 //! A journal whose end is gone as a whole, or a data directory that was put back from an old copy, is sound in itself; only others can
 //! tell that it had held more. So whatever a host sends is preceded by the number of batches that are durable, and whoever begins
-//! another life says how many it has found. One that has found fewer than were told is refused, and stops.
+//! another run says how many it has found. One that has found fewer than were told is refused, and stops.
 //!
 //! The marks are in memory, and every few seconds in a file that is not synced: what is lost of them is a lower bound that is lower.
 
@@ -22,11 +22,11 @@ const UNFINISHED: &str = "ordinate.peers.unfinished";
 /// Hosts that are remembered; whoever is removed from a cluster is forgotten with the process.
 const HOSTS_MAX: usize = 4_096;
 
-/// How a host stood when its life began.
+/// How a host stood when its run began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Standing {
     /// Drawn at its start.
-    pub life: u128,
+    pub run: u128,
     /// Batches that its journal had.
     pub found: u64,
 }
@@ -61,8 +61,8 @@ impl fmt::Display for Behind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Told {
     incarnation: Incarnation,
-    /// The life in which it told of so many: what it had found when that began says nothing of what it has told since.
-    life: u128,
+    /// The run in which it told of so many: what it had found when that began says nothing of what it has told since.
+    run: u128,
     batches: u64,
 }
 
@@ -89,9 +89,9 @@ impl Marks {
         incarnation: Incarnation,
         standing: Option<Standing>,
     ) -> Result<(), Behind> {
-        let Some(Standing { life, found }) = standing else { return Ok(()) };
+        let Some(Standing { run, found }) = standing else { return Ok(()) };
         if let Some(known) = self.told.get(&host).filter(|known| known.incarnation == incarnation) {
-            if known.life == life {
+            if known.run == run {
                 return Ok(());
             }
             if known.batches > found {
@@ -99,7 +99,7 @@ impl Marks {
             }
         }
         if self.told.len() < HOSTS_MAX || self.told.contains_key(&host) {
-            self.told.insert(host, Told { incarnation, life, batches: found });
+            self.told.insert(host, Told { incarnation, run, batches: found });
             self.news = true;
         }
         Ok(())
@@ -123,8 +123,8 @@ impl Marks {
 
     fn text(&self) -> String {
         let line = |(host, told): (&HostId, &Told)| {
-            let Told { incarnation, life, batches } = told;
-            format!("{:08x} {:032x} {life:032x} {batches}\n", host.0, incarnation.0)
+            let Told { incarnation, run, batches } = told;
+            format!("{:08x} {:032x} {run:032x} {batches}\n", host.0, incarnation.0)
         };
         let body: String = self.told.iter().map(line).collect();
         format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()))
@@ -141,8 +141,8 @@ fn parse(text: &str) -> Option<BTreeMap<HostId, Told>> {
         let mut words = line.split(' ');
         let host = HostId(u32::from_str_radix(words.next()?, 16).ok()?);
         let incarnation = Incarnation(u128::from_str_radix(words.next()?, 16).ok()?);
-        let life = u128::from_str_radix(words.next()?, 16).ok()?;
-        Some((host, Told { incarnation, life, batches: words.next()?.parse().ok()? }))
+        let run = u128::from_str_radix(words.next()?, 16).ok()?;
+        Some((host, Told { incarnation, run, batches: words.next()?.parse().ok()? }))
     };
     body.lines().map(line).collect()
 }
@@ -154,8 +154,8 @@ mod tests {
     const HOST: HostId = HostId(7);
     const DISK: Incarnation = Incarnation(1);
 
-    fn life(life: u128, found: u64) -> Option<Standing> {
-        Some(Standing { life, found })
+    fn run(run: u128, found: u64) -> Option<Standing> {
+        Some(Standing { run, found })
     }
 
     // A host that has lost what it acknowledged must not be let in; one that has it all, or is older, must.
@@ -163,14 +163,14 @@ mod tests {
     fn whoever_has_found_less_than_it_had_is_refused() {
         let mut marks = Marks::default();
         assert_eq!(marks.greet(HOST, DISK, None), Ok(()), "of an older version");
-        assert_eq!(marks.greet(HOST, DISK, life(1, 10)), Ok(()));
+        assert_eq!(marks.greet(HOST, DISK, run(1, 10)), Ok(()));
         marks.tell(HOST, 25);
         marks.tell(HOST, 20);
-        assert_eq!(marks.greet(HOST, DISK, life(1, 10)), Ok(()), "it dials anew in the same life");
-        assert_eq!(marks.greet(HOST, DISK, life(2, 24)), Err(Behind { told: 25, found: 24 }));
-        assert_eq!(marks.greet(HOST, DISK, life(2, 24)), Err(Behind { told: 25, found: 24 }), "again");
-        assert_eq!(marks.greet(HOST, DISK, life(3, 25)), Ok(()));
-        assert_eq!(marks.greet(HOST, Incarnation(2), life(4, 0)), Ok(()), "another disk is judged elsewhere");
+        assert_eq!(marks.greet(HOST, DISK, run(1, 10)), Ok(()), "it dials anew in the same life");
+        assert_eq!(marks.greet(HOST, DISK, run(2, 24)), Err(Behind { told: 25, found: 24 }));
+        assert_eq!(marks.greet(HOST, DISK, run(2, 24)), Err(Behind { told: 25, found: 24 }), "again");
+        assert_eq!(marks.greet(HOST, DISK, run(3, 25)), Ok(()));
+        assert_eq!(marks.greet(HOST, Incarnation(2), run(4, 0)), Ok(()), "another disk is judged elsewhere");
     }
 
     // A file that is believed too far refuses a sound host; one that is not read back knows nothing after a restart of all.
@@ -179,19 +179,19 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("ordinate-marks-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("the folder is writable");
         let mut marks = Marks::open(folder.clone());
-        marks.greet(HOST, DISK, life(1, 10)).expect("nothing is known of it");
+        marks.greet(HOST, DISK, run(1, 10)).expect("nothing is known of it");
         marks.tell(HOST, 25);
         marks.keep(Instant(1));
         marks.tell(HOST, 30);
         marks.keep(Instant(2));
         let mut again = Marks::open(folder.clone());
         assert_eq!(
-            again.greet(HOST, DISK, life(1, 10)),
+            again.greet(HOST, DISK, run(1, 10)),
             Ok(()),
             "it runs as before: who remembers was started anew"
         );
-        assert_eq!(again.greet(HOST, DISK, life(2, 24)), Err(Behind { told: 25, found: 24 }));
-        assert_eq!(again.greet(HOST, DISK, life(2, 25)), Ok(()), "the last five seconds are not known");
+        assert_eq!(again.greet(HOST, DISK, run(2, 24)), Err(Behind { told: 25, found: 24 }));
+        assert_eq!(again.greet(HOST, DISK, run(2, 25)), Ok(()), "the last five seconds are not known");
         std::fs::write(folder.join(FILE), marks.text().replace('3', "4")).expect("the folder is writable");
         assert_eq!(Marks::open(folder.clone()).told, BTreeMap::new(), "damaged: nothing is known");
         std::fs::remove_dir_all(folder).expect("it is there");

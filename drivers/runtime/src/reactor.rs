@@ -145,7 +145,7 @@ impl<N: Node + 'static> Reactor<N> {
         let standing = journal
             .as_ref()
             .filter(|_| folder.is_some())
-            .map(|journal| Standing { life: storage.drawn, found: journal.batches_found() });
+            .map(|journal| Standing { run: storage.drawn, found: journal.batches_found() });
         let marks = folder.map_or_else(Marks::default, |folder| Marks::open(folder.to_owned()));
         let hello = Hello {
             protocol: PROTOCOL,
@@ -515,7 +515,7 @@ impl<N: Node + 'static> Reactor<N> {
         Ok(())
     }
 
-    /// A last effort for what is under way, without waiting for anybody but the disk.
+    /// A last effort for what is in flight, without waiting for anybody but the disk.
     fn wind_up(&mut self) -> Result<(), HostError> {
         self.settle();
         if let Some(journal) = &mut self.journal {

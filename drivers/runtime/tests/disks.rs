@@ -203,13 +203,13 @@ fn a_directory_remembers_what_it_was_made_with() {
     let directory = Scratch::new("made-with");
     let start = |settings: &[(&str, &str, bool)]| {
         let mut config = config_in(directory.path());
-        for (name, value, for_life) in settings {
-            config.agreement.add(name, value, *for_life);
+        for (name, value, fixed) in settings {
+            config.agreement.add(name, value, *fixed);
         }
         Host::start(config, both, vec![]).map(|host| host.stop().expect("stopped in peace"))
     };
     start(&[("levels", "2", true), ("sessions", "7", false)]).expect("it starts");
-    // What is not for life may change; a service may be switched off, and another on.
+    // What is not for run may change; a service may be switched off, and another on.
     start(&[("sessions", "8", false), ("spaces", "a b\nhost z", true)]).expect("it starts");
     for (name, value) in [("levels", "3"), ("spaces", "a b")] {
         let error = start(&[(name, value, true)]).expect_err("refused").to_string();

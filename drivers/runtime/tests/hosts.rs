@@ -25,7 +25,7 @@ fn two_hosts_talk() {
 fn acknowledged_records_survive_a_kill() {
     let directory = Scratch::new("kill");
     let mut expected = 0;
-    for _life in 0..3 {
+    for _run in 0..3 {
         let mut config = cluster(&["a"]).remove(0);
         let journal = JournalOptions { segment_bytes: 1 << 20, ..JournalOptions::default() };
         config.storage = Storage::Directory { path: directory.path().to_owned(), journal };

@@ -68,9 +68,9 @@ fn a_directory_put_back_from_an_old_copy_is_refused() {
 
     // Whoever comes back with all that it had is let in, however often.
     for kill in [false, true] {
-        let life = start_a();
+        let run = start_a();
         assert_eq!(ask(20), Ok(20));
-        if kill { life.kill() } else { life.stop() }.expect("it ends");
+        if kill { run.kill() } else { run.stop() }.expect("it ends");
     }
 
     copy(&folder.of("copy"), &folder.of("a"));

@@ -97,7 +97,7 @@ fn whole(id: BlobId) -> BlobRange {
     BlobRange { id, offset: 0, bytes: u64::MAX }
 }
 
-/// Something under way between a node and its blobs.
+/// Something in flight between a node and its blobs.
 #[derive(Clone, Debug)]
 enum Task {
     Store { id: BlobId, bytes: Bytes },
@@ -108,12 +108,12 @@ enum Task {
 
 /// What a host's disk is doing for its nodes' blobs.
 #[derive(Debug, Default)]
-pub(crate) struct UnderWay {
+pub(crate) struct InFlight {
     tasks: BTreeMap<u32, (usize, Task)>,
     begun: u32,
 }
 
-impl UnderWay {
+impl InFlight {
     /// The process ends: each file that was being written is there or not, and so is each object on its way to the archive.
     pub(crate) fn crash(
         &mut self,
@@ -183,13 +183,13 @@ impl<N: Node> Host<N> {
         let ticket = self.blobs.begun;
         self.blobs.begun += 1;
         self.blobs.tasks.insert(ticket, (seat, task));
-        out.queue.push(at, Event::Blob { host: self.index, ticket, life: self.life });
+        out.queue.push(at, Event::Blob { host: self.index, ticket, incarnation: self.incarnation });
     }
 
     /// The disk is fast again, and has room.
     pub(crate) fn hurry_blobs(&self, out: &mut Outside<N::Family>) {
         for &ticket in self.blobs.tasks.keys() {
-            let event = Event::Blob { host: self.index, ticket, life: self.life };
+            let event = Event::Blob { host: self.index, ticket, incarnation: self.incarnation };
             out.queue.push(out.now + out.swarm.sync, event);
         }
     }

@@ -28,7 +28,7 @@ impl Clock {
         Self { drift: 0, since: 0, local_then: 0, error: error.as_nanos() as u64, offset: 0, lie: 0 }
     }
 
-    /// A new life of the host starts the monotonic clock anywhere: nobody may compare it across lives or hosts.
+    /// A new incarnation of the host starts the monotonic clock anywhere: nobody may compare it across lives or hosts.
     pub(crate) fn boot(&mut self, now: u64, local: u64) {
         self.since = now;
         self.local_then = local;

@@ -256,7 +256,7 @@ impl Disk {
         self.bytes[from..to].fill(0);
     }
 
-    /// Reads the journal back as a new life finds it: cuts the tail at the first bad frame, or reports it if it was
+    /// Reads the journal back as a new incarnation finds it: cuts the tail at the first bad frame, or reports it if it was
     /// durable. What is left is synced again before anybody acts on it.
     pub(crate) fn recover(&mut self) -> Result<(), Corrupt> {
         let good = self.frames.iter().position(|&frame| self.read(frame).is_none());
@@ -295,7 +295,7 @@ impl Disk {
             .map(|&frame| (frame.position, self.read(frame).expect("recovery has read every frame")))
     }
 
-    /// The position after the last record of `place`, over all lives.
+    /// The position after the last record of `place`, over all incarnations.
     pub(crate) fn next_position(&self, place: Place) -> Position {
         let last = self.frames.iter().rev().find(|frame| frame.place == place);
         let trim = self.trims.get(&place).copied().unwrap_or_default();

@@ -170,7 +170,7 @@ impl<S: Scenario> Run<S> {
             return false;
         }
         if output_lost {
-            host.output_lost_to = Some(host.life);
+            host.output_lost_to = Some(host.incarnation);
         }
         let damaged = host.crash(loss, draw, &mut self.out);
         self.lose_requests(index, scenario);
@@ -178,8 +178,8 @@ impl<S: Scenario> Run<S> {
     }
 
     fn restart_after(&mut self, host: HostIndex, after: u64) {
-        let life = self.hosts[usize::from(host)].life;
-        self.out.queue.push(self.out.now + after, Event::Restart { host, life });
+        let incarnation = self.hosts[usize::from(host)].incarnation;
+        self.out.queue.push(self.out.now + after, Event::Restart { host, incarnation });
     }
 
     /// After the heal, only the core may come back.

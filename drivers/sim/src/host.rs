@@ -1,6 +1,6 @@
 //! One host: nodes that share a journal, work in bursts, and crash together.
 
-use crate::blobs::UnderWay;
+use crate::blobs::InFlight;
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::draw::{Purpose, mix, root};
@@ -48,8 +48,8 @@ pub(crate) struct Host<N: Node> {
     pub(crate) id: HostId,
     pub(crate) index: HostIndex,
     pub(crate) status: Status,
-    pub(crate) life: u32,
-    /// Packets of this life and earlier ones that are still under way are lost.
+    pub(crate) incarnation: u32,
+    /// Packets of this incarnation and earlier ones that are still in flight are lost.
     pub(crate) output_lost_to: Option<u32>,
     pub(crate) wiped: bool,
     /// A durable byte is wrong, or is about to be.
@@ -65,7 +65,7 @@ pub(crate) struct Host<N: Node> {
     pub(crate) local: VecDeque<(NodeId, NodeId, <N::Family as Family>::Message)>,
     pub(crate) held: VecDeque<Held<<N::Family as Family>::Message>>,
     pub(crate) disk: Disk,
-    pub(crate) blobs: UnderWay,
+    pub(crate) blobs: InFlight,
     pub(crate) clock: Clock,
     busy_until: u64,
     pub(crate) paused_until: u64,
@@ -91,7 +91,7 @@ impl<N: Node> Host<N> {
             id,
             index,
             status: Status::Down,
-            life: 0,
+            incarnation: 0,
             output_lost_to: None,
             wiped: false,
             damaged: false,
@@ -103,7 +103,7 @@ impl<N: Node> Host<N> {
             local: VecDeque::new(),
             held: VecDeque::new(),
             disk: Disk::default(),
-            blobs: UnderWay::default(),
+            blobs: InFlight::default(),
             clock: Clock::new(clock_error),
             busy_until: 0,
             paused_until: 0,
@@ -161,12 +161,12 @@ impl<N: Node> Host<N> {
         }
     }
 
-    /// Starts a life with fresh nodes: restores their records, then runs the first burst. The disk must be recovered.
+    /// Starts an incarnation with fresh nodes: restores their records, then runs the first burst. The disk must be recovered.
     pub(crate) fn start(&mut self, seed: u64, nodes: Vec<(Place, N)>, out: &mut Outside<N::Family>) {
         self.status = Status::Up;
-        out.happened(Happening::Start, u64::from(self.id.0), u64::from(self.life));
-        out.trace.line(out.now, Some(self.id), || format!("START life {}", self.life));
-        let key = mix(mix(root(seed, Purpose::Boot), u64::from(self.index)), u64::from(self.life));
+        out.happened(Happening::Start, u64::from(self.id.0), u64::from(self.incarnation));
+        out.trace.line(out.now, Some(self.id), || format!("START life {}", self.incarnation));
+        let key = mix(mix(root(seed, Purpose::Boot), u64::from(self.index)), u64::from(self.incarnation));
         self.clock.boot(out.now, mix(key, 0) >> 14);
         for (place, mut node) in nodes {
             let id = NodeId::new(self.id, place);
@@ -200,12 +200,12 @@ impl<N: Node> Host<N> {
 
     /// The process ends. True if unsynced writes were lost, torn or reordered.
     pub(crate) fn crash(&mut self, loss: Loss, draw: u64, out: &mut Outside<N::Family>) -> bool {
-        out.happened(Happening::Crash, u64::from(self.id.0), u64::from(self.life));
+        out.happened(Happening::Crash, u64::from(self.id.0), u64::from(self.incarnation));
         out.trace.line(out.now, Some(self.id), || {
-            format!("CRASH life {}, {} bytes unsynced, loss {loss:?}", self.life, self.disk.unsynced())
+            format!("CRASH life {}, {} bytes unsynced, loss {loss:?}", self.incarnation, self.disk.unsynced())
         });
         self.status = Status::Down;
-        self.life += 1;
+        self.incarnation += 1;
         let places: Vec<Place> = self.seats.iter().map(|seat| seat.id.place()).collect();
         self.blobs.crash(&mut self.disk, &mut out.archive, |seat| places[seat], draw);
         self.seats.clear();
@@ -238,7 +238,7 @@ impl<N: Node> Host<N> {
         }
         self.hurry_blobs(out);
         if self.status == Status::Up {
-            out.queue.push(out.now, Event::Wake { host: self.index, life: self.life });
+            out.queue.push(out.now, Event::Wake { host: self.index, incarnation: self.incarnation });
         }
     }
 
@@ -247,7 +247,7 @@ impl<N: Node> Host<N> {
         if self.status == Status::Up && self.paused_until > out.now {
             out.trace.line(out.now, Some(self.id), || "RESUMES".to_owned());
             self.paused_until = out.now;
-            out.queue.push(out.now, Event::Wake { host: self.index, life: self.life });
+            out.queue.push(out.now, Event::Wake { host: self.index, incarnation: self.incarnation });
         }
     }
 
@@ -270,7 +270,7 @@ impl<N: Node> Host<N> {
             return true;
         }
         self.wakes = true;
-        out.queue.push(self.free_at(), Event::Wake { host: self.index, life: self.life });
+        out.queue.push(self.free_at(), Event::Wake { host: self.index, incarnation: self.incarnation });
         false
     }
 
@@ -304,7 +304,12 @@ impl<N: Node> Host<N> {
         }
         if slot.deadline > now {
             slot.reminder = slot.deadline;
-            let event = Event::Timer { host: self.index, seat: seat as u8, timer: timer.0, life: self.life };
+            let event = Event::Timer {
+                host: self.index,
+                seat: seat as u8,
+                timer: timer.0,
+                incarnation: self.incarnation,
+            };
             out.queue.push(slot.deadline, event);
             return false;
         }
@@ -419,14 +424,14 @@ impl<N: Node> Host<N> {
         }
     }
 
-    /// Starts an fsync of everything written, unless one is under way.
+    /// Starts an fsync of everything written, unless one is in flight.
     fn sync(&mut self, out: &mut Outside<N::Family>) {
         if self.syncing.is_some() || self.disk.unsynced() == 0 {
             return;
         }
         self.syncing = Some(self.disk.end());
-        let jitter =
-            mix(mix(self.bursts, u64::from(self.index)), u64::from(self.life)) % (out.swarm.sync / 2 + 1);
+        let jitter = mix(mix(self.bursts, u64::from(self.index)), u64::from(self.incarnation))
+            % (out.swarm.sync / 2 + 1);
         let lasts = (out.swarm.sync + jitter) * u64::from(self.disk_slowness);
         if out.swarm.sync_blocks {
             self.busy_until = self.busy_until.max(out.now + lasts);
@@ -436,16 +441,16 @@ impl<N: Node> Host<N> {
 
     fn sync_returns(&mut self, at: u64, out: &mut Outside<N::Family>) {
         self.synced_at = at;
-        out.queue.push(at, Event::Synced { host: self.index, life: self.life });
+        out.queue.push(at, Event::Synced { host: self.index, incarnation: self.incarnation });
     }
 
-    /// The fsync under way returns; true if what it released makes work to do at once.
+    /// The fsync in flight returns; true if what it released makes work to do at once.
     pub(crate) fn synced(&mut self, out: &mut Outside<N::Family>) -> bool {
         if out.now != self.synced_at || self.syncing.is_none() {
             return false;
         }
         if out.now < self.disk_full_until {
-            // The disk filled up while the sync was under way.
+            // The disk filled up while the sync was in flight.
             self.sync_returns(self.disk_full_until, out);
             return false;
         }
@@ -494,7 +499,9 @@ impl<N: Node> Host<N> {
                     out.told(from, to, &message);
                     self.local.push_back((from, to, message));
                 }
-                Held::Send { from, to, message, .. } => out.send(from, self.index, self.life, to, &message),
+                Held::Send { from, to, message, .. } => {
+                    out.send(from, self.index, self.incarnation, to, &message)
+                }
                 Held::Trim { place, before, .. } => {
                     self.disk.trim(place, before);
                     out.trimmed(NodeId::new(self.id, place), before);

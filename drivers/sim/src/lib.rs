@@ -19,14 +19,14 @@
 //! says otherwise. **Disks** hold framed records with checksums; see [`Loss`] for what a crash leaves. A restart hands
 //! back every record that was durable and not trimmed; depending on the seed also some that were trimmed, as a journal
 //! made of whole segments does. A journal whose durable part is damaged is never handed back:
-//! [`Scenario::on_disk_lost`] decides. **Clocks**: a role's monotonic clock starts anywhere in each life; the wall
+//! [`Scenario::on_disk_lost`] decides. **Clocks**: a role's monotonic clock starts anywhere in each incarnation; the wall
 //! clock is honest unless [`Class::ClockLie`] is on. **Full disks** hold appends back until there is space.
 //!
 //! # A complete example
 //!
 //! ```
 //! use kernel::{Cx, Family, HostId, NodeId, Place, Position, RequestId, Rng, Role};
-//! use sim::{Cluster, Control, Core, HostSpec, Life, OperationId, Scenario, Sweep};
+//! use sim::{Cluster, Control, Core, HostSpec, Incarnation, OperationId, Scenario, Sweep};
 //! use std::convert::Infallible;
 //! use std::time::Duration;
 //!
@@ -132,8 +132,8 @@
 //!     }
 //!     fn clients(&self) -> Vec<NodeId> { vec![CLIENT] }
 //!     fn marks(&self) -> &'static [&'static str] { &["client.resend"] }
-//!     fn build(&mut self, life: Life) -> Vec<(Place, Member)> {
-//!         if life.host == SERVER {
+//!     fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Member)> {
+//!         if incarnation.host == SERVER {
 //!             vec![(Place(0), Member::Counter(Counter::default()))]
 //!         } else {
 //!             vec![(Place(0), Member::Client(Client::default()))]
@@ -198,8 +198,8 @@ pub use plan::{
 pub use report::{Before, Report, report};
 pub use run::{Options, Outcome, Violation, run_seed};
 pub use scenario::{
-    Cluster, Control, Core, Fact, Hindrance, HostKind, HostSpec, IsClaim, Life, MessageOf, Replacement,
-    RequestOf, ResponseOf, Scenario, StrikeKind,
+    Cluster, Control, Core, Fact, Hindrance, HostKind, HostSpec, Incarnation, IsClaim, MessageOf,
+    Replacement, RequestOf, ResponseOf, Scenario, StrikeKind,
 };
 pub use shrink::{Shrunk, shrink};
 pub use swarm::{Swarm, Tuning};

@@ -35,14 +35,14 @@ impl Latency {
     }
 }
 
-/// A message under way.
+/// A message in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Packet {
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
     pub(crate) from_host: HostIndex,
     pub(crate) to_host: HostIndex,
-    pub(crate) from_life: u32,
+    pub(crate) from_incarnation: u32,
     pub(crate) bytes: Bytes,
 }
 

@@ -130,7 +130,7 @@ impl<F: Family> Outside<F> {
         &mut self,
         from: NodeId,
         from_host: HostIndex,
-        life: u32,
+        incarnation: u32,
         to: NodeId,
         message: &F::Message,
     ) {
@@ -151,7 +151,8 @@ impl<F: Family> Outside<F> {
         assert!(bytes <= max, "BOUND: {from} sends {to} a message of {bytes} bytes; a frame takes {max}");
         let bytes = Bytes::copy_from_slice(&self.scratch);
         for at in arrivals.into_iter().flatten() {
-            let packet = Packet { from, to, from_host, to_host, from_life: life, bytes: bytes.clone() };
+            let packet =
+                Packet { from, to, from_host, to_host, from_incarnation: incarnation, bytes: bytes.clone() };
             let packet = match self.free.pop() {
                 Some(slot) => {
                     self.packets[slot as usize] = Some(packet);

@@ -54,7 +54,7 @@ pub enum Fate {
     },
 }
 
-/// When, during the life of a host, a crash strikes.
+/// When, during the incarnation of a host, a crash strikes.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Aim {
     /// At once.
@@ -130,11 +130,11 @@ pub enum Blow {
     Crash {
         /// Which.
         hosts: HostMask,
-        /// At which moment of their lives; they all crash when the first of them reaches it.
+        /// At which moment of their incarnations; they all crash when the first of them reaches it.
         aim: Aim,
         /// What becomes of unsynced writes.
         loss: Loss,
-        /// Whether what they had sent and is still under way is lost too.
+        /// Whether what they had sent and is still in flight is lost too.
         output_lost: bool,
         /// Decides the details of the loss.
         draw: u64,

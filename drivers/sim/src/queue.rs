@@ -9,15 +9,15 @@ pub(crate) enum Event {
     /// A packet reaches its host.
     Deliver { packet: u32 },
     /// A timer may have run out.
-    Timer { host: u8, seat: u8, timer: u8, life: u32 },
+    Timer { host: u8, seat: u8, timer: u8, incarnation: u32 },
     /// A host is free to work off its inbox.
-    Wake { host: u8, life: u32 },
+    Wake { host: u8, incarnation: u32 },
     /// A host's fsync returns.
-    Synced { host: u8, life: u32 },
+    Synced { host: u8, incarnation: u32 },
     /// A blob of a host is written or read.
-    Blob { host: u8, ticket: u32, life: u32 },
+    Blob { host: u8, ticket: u32, incarnation: u32 },
     /// A host that is down comes back.
-    Restart { host: u8, life: u32 },
+    Restart { host: u8, incarnation: u32 },
     /// A planned fault strikes.
     FaultStart { fault: u32 },
     /// A fault that lasts is over.

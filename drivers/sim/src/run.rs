@@ -9,7 +9,7 @@ use crate::outside::{Happening, Outside};
 use crate::panics;
 use crate::plan::{Fault, HostIndex, OperationId, Plan};
 use crate::queue::Event;
-use crate::scenario::{Cluster, Command, Control, Fact, Life, Replacement, Scenario, StrikeKind};
+use crate::scenario::{Cluster, Command, Control, Fact, Incarnation, Replacement, Scenario, StrikeKind};
 use crate::swarm::{Planner, Swarm, Tuning};
 use crate::trace::{Line, Trace};
 use crate::workload::Client;
@@ -238,20 +238,20 @@ impl<S: Scenario> Run<S> {
         assert!(self.out.trace.step <= self.events_max, "BOUND: more than {} events", self.events_max);
         match event {
             Event::Deliver { packet } => self.deliver(packet, scenario),
-            Event::Timer { host, seat, timer, life } => {
-                if self.lives(host, life) && {
+            Event::Timer { host, seat, timer, incarnation } => {
+                if self.lives(host, incarnation) && {
                     self.hosts[usize::from(host)].timer(usize::from(seat), TimerIndex(timer), &mut self.out)
                 } {
                     self.burst(host, scenario);
                 }
             }
-            Event::Wake { host, life } => {
-                if self.lives(host, life) && self.hosts[usize::from(host)].woken(&mut self.out) {
+            Event::Wake { host, incarnation } => {
+                if self.lives(host, incarnation) && self.hosts[usize::from(host)].woken(&mut self.out) {
                     self.burst(host, scenario);
                 }
             }
-            Event::Synced { host, life } => {
-                if self.lives(host, life) {
+            Event::Synced { host, incarnation } => {
+                if self.lives(host, incarnation) {
                     self.out.current = Some(self.hosts[usize::from(host)].id);
                     let works = self.hosts[usize::from(host)].synced(&mut self.out);
                     self.tell_facts(scenario);
@@ -261,8 +261,8 @@ impl<S: Scenario> Run<S> {
                     }
                 }
             }
-            Event::Blob { host, ticket, life } => {
-                if self.lives(host, life) {
+            Event::Blob { host, ticket, incarnation } => {
+                if self.lives(host, incarnation) {
                     self.out.current = Some(self.hosts[usize::from(host)].id);
                     let works = self.hosts[usize::from(host)].blob_done(ticket, &mut self.out);
                     self.strike_triggered(scenario);
@@ -271,9 +271,9 @@ impl<S: Scenario> Run<S> {
                     }
                 }
             }
-            Event::Restart { host, life } => {
+            Event::Restart { host, incarnation } => {
                 let it = &self.hosts[usize::from(host)];
-                if it.status == Status::Down && it.life == life && self.may_restart(host) {
+                if it.status == Status::Down && it.incarnation == incarnation && self.may_restart(host) {
                     self.start(host, scenario);
                 }
             }
@@ -296,15 +296,15 @@ impl<S: Scenario> Run<S> {
         }
     }
 
-    fn lives(&self, host: HostIndex, life: u32) -> bool {
+    fn lives(&self, host: HostIndex, incarnation: u32) -> bool {
         let host = &self.hosts[usize::from(host)];
-        host.status == Status::Up && host.life == life
+        host.status == Status::Up && host.incarnation == incarnation
     }
 
     fn deliver(&mut self, packet: u32, scenario: &mut S) {
         let packet = self.out.arrived(packet);
         let sender = &self.hosts[usize::from(packet.from_host)];
-        let lost = sender.output_lost_to.is_some_and(|life| packet.from_life <= life);
+        let lost = sender.output_lost_to.is_some_and(|incarnation| packet.from_incarnation <= incarnation);
         let host = &mut self.hosts[usize::from(packet.to_host)];
         if lost || host.status != Status::Up {
             return;
@@ -366,7 +366,7 @@ impl<S: Scenario> Run<S> {
         self.strike_triggered(scenario);
     }
 
-    /// Starts a host's next life, if its disk allows one.
+    /// Starts a host's next incarnation, if its disk allows one.
     pub(crate) fn start(&mut self, index: HostIndex, scenario: &mut S) {
         let host = &mut self.hosts[usize::from(index)];
         self.out.current = Some(host.id);
@@ -376,7 +376,8 @@ impl<S: Scenario> Run<S> {
         let host = &mut self.hosts[usize::from(index)];
         // A misdirection that was planned while the host was down still waits for its write.
         host.damaged = host.disk.misdirection_waits();
-        let nodes = scenario.build(Life { host: host.id, number: host.life, wiped: host.wiped });
+        let nodes =
+            scenario.build(Incarnation { host: host.id, number: host.incarnation, wiped: host.wiped });
         host.start(self.seed, nodes, &mut self.out);
         for client in 0..self.clients.len() {
             if self.clients[client].host == index {
@@ -462,15 +463,17 @@ impl<S: Scenario> Run<S> {
                 }
                 // Through the queue, because the host may be in the middle of a burst.
                 if host.arrive(Input::Request { to: node, id, request }, &mut self.out) {
-                    self.out.queue.push(self.out.now, Event::Wake { host: index, life: host.life });
+                    self.out
+                        .queue
+                        .push(self.out.now, Event::Wake { host: index, incarnation: host.incarnation });
                 }
             }
             Command::Inflict { blow, lasts } => {
                 self.inflict(blow, lasts, scenario);
             }
             Command::Boot { host } => {
-                let life = self.hosts[usize::from(host)].life;
-                self.out.queue.push(self.out.now, Event::Restart { host, life });
+                let incarnation = self.hosts[usize::from(host)].incarnation;
+                self.out.queue.push(self.out.now, Event::Restart { host, incarnation });
             }
             Command::Stop { host } => {
                 self.crash(host, crate::plan::Loss::None, 0, false, scenario);

@@ -23,7 +23,7 @@ pub type IsClaim<N> = fn(&MessageOf<N>) -> bool;
 /// What a scenario that audits is told: see [`Scenario::on_fact`].
 #[derive(Clone, Debug)]
 pub enum Fact<M> {
-    /// A record is durable: whatever happens to the process, the next life finds it.
+    /// A record is durable: whatever happens to the process, the next incarnation finds it.
     Durable {
         /// Whose record.
         node: NodeId,
@@ -32,7 +32,7 @@ pub enum Fact<M> {
         /// The record.
         record: Bytes,
     },
-    /// The node needs no record before this one: the next life may find them or not.
+    /// The node needs no record before this one: the next incarnation may find them or not.
     Trimmed {
         /// Whose records.
         node: NodeId,
@@ -92,9 +92,9 @@ impl HostSpec {
     }
 }
 
-/// One life of a host, from start to crash.
+/// One incarnation of a host, from start to crash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Life {
+pub struct Incarnation {
     /// Whose.
     pub host: HostId,
     /// How many lives it had before.
@@ -181,8 +181,8 @@ pub trait Scenario: Sized {
         &[]
     }
 
-    /// The nodes of a host's new life, before their records are restored.
-    fn build(&mut self, life: Life) -> Vec<(Place, Self::Node)>;
+    /// The nodes of a host's new incarnation, before their records are restored.
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Self::Node)>;
 
     /// Called once, before anything is built: the classes of faults that the seed has switched on.
     fn drawn(&mut self, _classes: Classes) {}

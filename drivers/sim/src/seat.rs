@@ -88,7 +88,7 @@ impl<N: Node> Host<N> {
             *appended_end = disk.end();
         }
         effects.clear_records();
-        let (host, life, target) = (self.index, self.life, *appended_end);
+        let (host, incarnation, target) = (self.index, self.incarnation, *appended_end);
         let durable = target <= disk.durable();
         let mut blobs = Vec::new();
         for effect in effects.drain() {
@@ -101,7 +101,7 @@ impl<N: Node> Host<N> {
                         out.told(id, to, &message);
                         local.push_back((id, to, message));
                     } else {
-                        out.send(id, host, life, to, &message);
+                        out.send(id, host, incarnation, to, &message);
                     }
                 }
                 Effect::SetTimer { timer, after } => {
@@ -111,7 +111,7 @@ impl<N: Node> Host<N> {
                     slot.deadline = out.now + clock.true_duration(after).max(1);
                     if slot.reminder > slot.deadline {
                         slot.reminder = slot.deadline;
-                        let event = Event::Timer { host, seat: index as u8, timer: timer.0, life };
+                        let event = Event::Timer { host, seat: index as u8, timer: timer.0, incarnation };
                         out.queue.push(slot.deadline, event);
                     }
                 }

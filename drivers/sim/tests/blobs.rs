@@ -3,7 +3,8 @@
 
 use kernel::{BlobId, BlobNotice, BlobRange, Bytes, Cx, Family, HostId, NodeId, Place, Position, Rng, Role};
 use sim::{
-    Class, Classes, Cluster, Control, Core, HostSpec, Life, OperationId, Options, Scenario, Tuning, run_seed,
+    Class, Classes, Cluster, Control, Core, HostSpec, Incarnation, OperationId, Options, Scenario, Tuning,
+    run_seed,
 };
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -137,8 +138,8 @@ impl Scenario for KeepScenario {
         Tuning { safety: (Duration::from_secs(5), Duration::from_secs(10)), ..Tuning::default() }
     }
 
-    fn build(&mut self, life: Life) -> Vec<(Place, Member)> {
-        vec![(KEEPER.place(), Member::Keeper(Keeper { lives: life.number, ..Keeper::default() }))]
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Member)> {
+        vec![(KEEPER.place(), Member::Keeper(Keeper { lives: incarnation.number, ..Keeper::default() }))]
     }
 
     fn operate(&mut self, _: OperationId, _: NodeId, _: &mut Rng, _: &mut Control<'_, Member>) {}
@@ -164,7 +165,7 @@ impl Scenario for KeepScenario {
 
 // A blob that was reported stored and is gone after a crash, or a full disk that swallows what it was given.
 #[test]
-fn what_was_stored_is_there_in_the_next_life() {
+fn what_was_stored_is_there_in_the_next_incarnation() {
     let (mut marks, mut struck) = (0, sim::Injections::default());
     for seed in 0..150 {
         let outcome = run_seed(&|_: &mut Rng| KeepScenario, seed, &Options::default());

@@ -3,8 +3,8 @@
 
 use kernel::{Cx, Family, HostId, NodeId, Place, Position, Rng, Role};
 use sim::{
-    Aim, Blow, Classes, Cluster, Control, Core, Cut, Fate, Fault, Frozen, HostMask, HostSpec, Latency, Life,
-    Loss, OperationId, Options, Outcome, Plan, Scenario, Sweep, Tuning, WALL_EPOCH, run_seed,
+    Aim, Blow, Classes, Cluster, Control, Core, Cut, Fate, Fault, Frozen, HostMask, HostSpec, Incarnation,
+    Latency, Loss, OperationId, Options, Outcome, Plan, Scenario, Sweep, Tuning, WALL_EPOCH, run_seed,
 };
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 kernel::messages! {
     pub enum ListenerIn in Message::Listener {
-        1 => Beat { life: u64, number: u64, durable: bool, earliest: u64, latest: u64, clock: u64 },
+        1 => Beat { incarnation: u64, number: u64, durable: bool, earliest: u64, latest: u64, clock: u64 },
     }
 }
 
@@ -47,7 +47,7 @@ const SYNC: u64 = 2 * MS;
 
 /// Every 10 ms says two beats of one number: one at once, one when the number is durable.
 pub struct Beacon {
-    life: u64,
+    incarnation: u64,
     number: u64,
 }
 
@@ -70,8 +70,9 @@ impl Role for Beacon {
         cx.append(&self.number);
         let (wall, clock) = (cx.wall(), cx.now().0);
         let beat = |durable| {
-            let (life, number, earliest, latest) = (self.life, self.number, wall.earliest, wall.latest);
-            Beat { life, number, durable, earliest, latest, clock }
+            let (incarnation, number, earliest, latest) =
+                (self.incarnation, self.number, wall.earliest, wall.latest);
+            Beat { incarnation, number, durable, earliest, latest, clock }
         };
         cx.send(LISTENER, beat(false));
         cx.send_durable(LISTENER, beat(true));
@@ -141,9 +142,12 @@ impl Scenario for BeatScenario {
         }
     }
 
-    fn build(&mut self, life: Life) -> Vec<(Place, Member)> {
-        if life.host == BEACON.host() {
-            return vec![(Place(0), Member::Beacon(Beacon { life: u64::from(life.number), number: 0 }))];
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Member)> {
+        if incarnation.host == BEACON.host() {
+            return vec![(
+                Place(0),
+                Member::Beacon(Beacon { incarnation: u64::from(incarnation.number), number: 0 }),
+            )];
         }
         self.seen = 0;
         vec![(Place(0), Member::Listener(Listener::default()))]
@@ -333,12 +337,12 @@ fn crashes_strike_at_their_moment_and_lose_what_they_say() {
     let last_of = |heard: &Heard, durable: bool| {
         heard
             .iter()
-            .filter(|(_, beat)| beat.life == 0 && beat.durable == durable)
+            .filter(|(_, beat)| beat.incarnation == 0 && beat.durable == durable)
             .map(|(_, beat)| beat.number)
             .max()
     };
     let first_of_next =
-        |heard: &Heard| heard.iter().find(|(_, beat)| beat.life == 1).map(|(_, beat)| beat.number);
+        |heard: &Heard| heard.iter().find(|(_, beat)| beat.incarnation == 1).map(|(_, beat)| beat.number);
     // Before the sync: the number was said and is forgotten, and said again.
     let lost = crash(Aim::Unsynced, Loss::All, false);
     let said = last_of(&lost, false).expect("it beat for half a second");
@@ -350,7 +354,7 @@ fn crashes_strike_at_their_moment_and_lose_what_they_say() {
     let synced = crash(Aim::Synced, Loss::All, false);
     let said = last_of(&synced, false).expect("it beat for half a second");
     assert_eq!((last_of(&synced, true), first_of_next(&synced)), (Some(said - 1), Some(said + 1)));
-    // What was under way is lost with the host.
+    // What was in flight is lost with the host.
     let cut_off = crash(Aim::Unsynced, Loss::All, true);
     assert_eq!(last_of(&cut_off, false), last_of(&lost, false).map(|said| said - 1));
     // It stays down as long as it should.
@@ -362,12 +366,12 @@ fn crashes_strike_at_their_moment_and_lose_what_they_say() {
 fn after_a_write_error_nothing_is_acknowledged() {
     for draw in 0..3 {
         let heard = heard_with(Blow::WriteError { host: BEACON_HOST, draw });
-        let of_first_life = |durable| {
-            let of = |(_, beat): &&(u64, Beat)| beat.life == 0 && beat.durable == durable;
+        let of_first_incarnation = |durable| {
+            let of = |(_, beat): &&(u64, Beat)| beat.incarnation == 0 && beat.durable == durable;
             heard.iter().filter(of).map(|(_, beat)| beat.number).max()
         };
-        assert_eq!(of_first_life(true).map(|number| number + 1), of_first_life(false));
-        assert!(heard.iter().any(|(_, beat)| beat.life == 1 && beat.durable));
+        assert_eq!(of_first_incarnation(true).map(|number| number + 1), of_first_incarnation(false));
+        assert!(heard.iter().any(|(_, beat)| beat.incarnation == 1 && beat.durable));
     }
 }
 
@@ -384,7 +388,7 @@ fn damaged_disks_do_not_come_back() {
         ] {
             let heard = heard_with(blow);
             assert_eq!(between(&heard, 520, 2_000, false), Vec::<u64>::new(), "{blow:?}");
-            assert!(heard.iter().all(|(_, beat)| beat.life == 0));
+            assert!(heard.iter().all(|(_, beat)| beat.incarnation == 0));
         }
     }
 }
@@ -399,7 +403,7 @@ fn a_misdirection_planned_while_the_host_is_down_is_known_at_the_heal() {
         Fault::Timed { at: 550 * MS, lasts: 100_000 * MS, blow: Blow::MisdirectedWrite { host, draw: 0 } },
     ];
     let (heard, outcome) = run_of_core(faults, &[BEACON, LISTENER]);
-    assert!(heard.iter().any(|(_, beat)| beat.life == 1), "it came back, and wrote");
+    assert!(heard.iter().any(|(_, beat)| beat.incarnation == 1), "it came back, and wrote");
     assert_eq!(outcome.excused.as_deref(), Some("a disk is damaged"));
 }
 

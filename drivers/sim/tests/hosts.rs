@@ -4,8 +4,8 @@
 
 use kernel::{Cx, Family, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role};
 use sim::{
-    Class, Classes, Cluster, Control, Core, HostSpec, Life, OperationId, Options, Replacement, Scenario,
-    StrikeKind, Sweep, SweepReport,
+    Class, Classes, Cluster, Control, Core, HostSpec, Incarnation, OperationId, Options, Replacement,
+    Scenario, StrikeKind, Sweep, SweepReport,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -59,7 +59,7 @@ const WATCHER: NodeId = NodeId::new(HostId(2), Place(1));
 const SPARE: HostId = HostId(3);
 const WRITER: Place = Place(1);
 
-/// Asks its keeper to keep numbers, from 1 in each life.
+/// Asks its keeper to keep numbers, from 1 in each incarnation.
 pub struct Writer {
     keeper: NodeId,
     put: u64,
@@ -179,7 +179,7 @@ impl Role for Keeper {
     }
 }
 
-/// Remembers the most it was told, over all lives; it has no journal and the scenario keeps its memory.
+/// Remembers the most it was told, over all incarnations; it has no journal and the scenario keeps its memory.
 pub struct Watcher {
     keeper: NodeId,
     waits: BTreeSet<u64>,
@@ -273,8 +273,8 @@ impl Scenario for KeepingScenario {
         &["spare.booted", "keeper.upgraded", "keeper.wiped"]
     }
 
-    fn build(&mut self, life: Life) -> Vec<(Place, Member)> {
-        if life.host != KEEPER_HOST {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Member)> {
+        if incarnation.host != KEEPER_HOST {
             return vec![(WATCHER.place(), self.watcher())];
         }
         let keeper = self.keeper();

@@ -103,7 +103,7 @@ impl<R: Role> Table<R> {
     }
 }
 
-/// The role's next life, which is given back what an earlier one has appended.
+/// The role's next incarnation, which is given back what an earlier one has appended.
 pub fn restored<R: Role>(mut role: R, journal: &[Bytes]) -> R {
     for (at, record) in (0..).zip(journal) {
         let record = R::Record::decoded(record).expect("what was just written");

@@ -30,7 +30,7 @@ pub use crate::messages::auxiliary::*;
 use crate::messages::client;
 use crate::messages::sequencer::{self, Begin};
 use crate::messages::storage;
-use crate::projection::{Epoch, Life, Parameters, Projection};
+use crate::projection::{Epoch, JournalId, Parameters, Projection};
 use change::Change;
 pub use healing::Learner;
 use healing::{Comeback, Patience};
@@ -57,7 +57,7 @@ kernel::record! {
         /// What it has accepted for the next one.
         accepted: Option<Vote>,
         /// Its life.
-        life: Option<Life>,
+        journal: Option<JournalId>,
     }
 }
 
@@ -78,7 +78,7 @@ pub struct Auxiliary {
     parameters: Parameters,
     state: AuxiliaryRecord,
     /// When each life of a server, sequencer or auxiliary was heard last.
-    heard: BTreeMap<(NodeId, Life), Instant>,
+    heard: BTreeMap<(NodeId, JournalId), Instant>,
     /// What storage servers said last of themselves.
     standings: BTreeMap<NodeId, Standing>,
     /// Servers that have to wait before they are let in again.
@@ -111,7 +111,12 @@ impl Auxiliary {
             candidates: initial.chains.clone(),
             widths: initial.chains.iter().map(Vec::len).collect(),
             parameters,
-            state: AuxiliaryRecord { installed: initial, promised: Ballot::ZERO, accepted: None, life: None },
+            state: AuxiliaryRecord {
+                installed: initial,
+                promised: Ballot::ZERO,
+                accepted: None,
+                journal: None,
+            },
             heard: BTreeMap::new(),
             standings: BTreeMap::new(),
             comebacks: BTreeMap::new(),
@@ -140,8 +145,8 @@ impl Auxiliary {
     }
 
     /// Its journal's name; none before it has started.
-    pub fn life(&self) -> Option<Life> {
-        self.state.life
+    pub fn journal(&self) -> Option<JournalId> {
+        self.state.journal
     }
 
     /// True while it is changing the projection, or has accepted one that may be decided.
@@ -164,9 +169,9 @@ impl Auxiliary {
     }
 
     /// Whether an auxiliary's answer counts.
-    fn has_vote(&self, peer: NodeId, life: Option<Life>) -> bool {
+    fn has_vote(&self, peer: NodeId, journal: Option<JournalId>) -> bool {
         let installed = &self.state.installed;
-        let meant = !installed.is_born() || life.is_some_and(|life| installed.means(peer, life));
+        let meant = !installed.is_born() || journal.is_some_and(|journal| installed.means(peer, journal));
         meant && self.peers.contains(&peer)
     }
 
@@ -176,9 +181,9 @@ impl Auxiliary {
         if self.state.installed.is_born() { 2 * count > all } else { count == all }
     }
 
-    fn hear(&mut self, node: NodeId, life: Option<Life>, now: Instant) {
-        if let Some(life) = life {
-            self.heard.insert((node, life), now);
+    fn hear(&mut self, node: NodeId, journal: Option<JournalId>, now: Instant) {
+        if let Some(journal) = journal {
+            self.heard.insert((node, journal), now);
         }
     }
 
@@ -189,17 +194,18 @@ impl Auxiliary {
     }
 
     /// The life of a node that was heard last, unless that was long ago.
-    fn life_of(&self, node: NodeId, now: Instant) -> Option<Life> {
-        let lives = self.heard.range((node, Life(0))..=(node, Life(u64::MAX)));
-        let (&(_, life), &at) = lives.max_by_key(|(_, at)| **at)?;
-        (now.since(at) <= self.suspect_after()).then_some(life)
+    fn journal_of(&self, node: NodeId, now: Instant) -> Option<JournalId> {
+        let journals = self.heard.range((node, JournalId(0))..=(node, JournalId(u64::MAX)));
+        let (&(_, journal), &at) = journals.max_by_key(|(_, at)| **at)?;
+        (now.since(at) <= self.suspect_after()).then_some(journal)
     }
 
     /// True if the node, as the projection means it, was not heard for long.
     fn is_silent(&self, node: NodeId, now: Instant) -> bool {
         let installed = &self.state.installed;
-        let lives = self.heard.range((node, Life(0))..=(node, Life(u64::MAX)));
-        let mut meant = lives.filter(|((_, life), _)| !installed.is_born() || installed.means(node, *life));
+        let journals = self.heard.range((node, JournalId(0))..=(node, JournalId(u64::MAX)));
+        let mut meant =
+            journals.filter(|((_, journal), _)| !installed.is_born() || installed.means(node, *journal));
         !meant.any(|(_, &at)| now.since(at) <= self.suspect_after())
     }
 
@@ -211,15 +217,16 @@ impl Auxiliary {
         let now = cx.now();
         self.hear_all_of(&projection, now);
         self.note_who_left(&projection, cx);
-        let life = self.state.life;
-        self.state = AuxiliaryRecord { installed: projection, promised: Ballot::ZERO, accepted: None, life };
+        let journal = self.state.journal;
+        self.state =
+            AuxiliaryRecord { installed: projection, promised: Ballot::ZERO, accepted: None, journal };
         (self.change, self.beyond_since, self.restarted) = (None, None, false);
         self.keep(cx);
     }
 
     fn hear_all_of(&mut self, projection: &Projection, now: Instant) {
-        let serving = projection.lives.iter().filter(|lived| !self.peers.contains(&lived.node));
-        self.heard.extend(serving.map(|lived| ((lived.node, lived.life), now)));
+        let serving = projection.journals.iter().filter(|lived| !self.peers.contains(&lived.node));
+        self.heard.extend(serving.map(|lived| ((lived.node, lived.journal), now)));
     }
 
     /// Tells everybody who serves what was just decided.
@@ -238,7 +245,7 @@ impl Auxiliary {
         let installed = &self.state.installed;
         let Projection { epoch, sequencer, first, .. } = *installed;
         if installed.is_born() {
-            cx.send_durable(sequencer, Begin { epoch, first, life: installed.life(sequencer) });
+            cx.send_durable(sequencer, Begin { epoch, first, journal: installed.journal(sequencer) });
         }
     }
 
@@ -254,7 +261,7 @@ impl Auxiliary {
         let Some(standing) = standing.filter(|_| self.all_candidates().any(|it| it == from)) else {
             return cx.reject("word of a server that is none of the log's");
         };
-        self.hear(from, Some(standing.life), cx.now());
+        self.hear(from, Some(standing.journal), cx.now());
         self.see_epoch(epoch, cx.now());
         if self.suspected.remove(&from) == Some(standing.run) {
             self.was_wrong(cx);
@@ -275,12 +282,12 @@ impl Auxiliary {
         if !self.sequencers.contains(&from) {
             return cx.reject("word of a sequencer that is none of the log's");
         }
-        self.hear(from, message.life, cx.now());
+        self.hear(from, message.journal, cx.now());
         if self.suspected_sequencer.take_if(|it| *it == from).is_some() && message.serves {
             self.was_wrong(cx);
         }
         let Projection { epoch, sequencer, .. } = self.state.installed;
-        if from != sequencer || self.state.installed.life(sequencer) != message.life {
+        if from != sequencer || self.state.installed.journal(sequencer) != message.journal {
             return;
         }
         if message.began < epoch {
@@ -294,7 +301,7 @@ impl Auxiliary {
         if !self.peers.contains(&from) {
             return cx.reject("word of an auxiliary that is none of the log's");
         }
-        self.hear(from, message.life, cx.now());
+        self.hear(from, message.journal, cx.now());
         if message.epoch < self.state.installed.epoch {
             cx.send_durable(from, Install { projection: self.state.installed.clone() });
         }
@@ -314,8 +321,8 @@ impl Auxiliary {
             self.state.promised = ballot;
             self.keep(cx);
         }
-        let (accepted, life) = (self.state.accepted.clone(), self.state.life);
-        cx.send_durable(from, Promise { epoch, ballot, accepted, life });
+        let (accepted, journal) = (self.state.accepted.clone(), self.state.journal);
+        cx.send_durable(from, Promise { epoch, ballot, accepted, journal });
     }
 
     fn on_accept(&mut self, from: NodeId, vote: Vote, cx: &mut Cx<'_, Self>) {
@@ -337,7 +344,7 @@ impl Auxiliary {
         }
         let promised = self.state.promised;
         kernel::invariant!(AGREE, promised == ballot, "votes in {ballot:?}, with a promise of {promised:?}");
-        cx.send_durable(from, Accepted { epoch, ballot, life: self.state.life });
+        cx.send_durable(from, Accepted { epoch, ballot, journal: self.state.journal });
     }
 
     fn tick(&mut self, cx: &mut Cx<'_, Self>) {
@@ -345,11 +352,11 @@ impl Auxiliary {
         self.patience.calm_down(now, self.parameters.suspect_after);
         let forget_after = self.suspect_after() * FORGET;
         self.heard.retain(|_, at| now.since(*at) <= forget_after);
-        self.hear(me, self.state.life, now);
+        self.hear(me, self.state.journal, now);
         cx.multicast(self.all_candidates(), storage::Ping {});
         cx.multicast(self.sequencers.iter().copied(), sequencer::Ping {});
         for peer in self.others(me) {
-            cx.send_durable(peer, Hello { epoch, life: self.state.life });
+            cx.send_durable(peer, Hello { epoch, journal: self.state.journal });
         }
         match self.change.is_some() {
             true => self.go_on(cx),
@@ -365,7 +372,7 @@ impl Auxiliary {
             return everybody.chain([self.state.installed.sequencer]).all(|node| !self.is_silent(node, now));
         }
         // Another life's ballots are not to be used again, and its votes are not this one's.
-        self.has_vote(me, self.state.life) && (self.sees_trouble(now) || self.can_heal(now))
+        self.has_vote(me, self.state.journal) && (self.sees_trouble(now) || self.can_heal(now))
     }
 
     /// True if a change is needed, and can do any good.
@@ -386,7 +393,7 @@ impl Auxiliary {
         let present = self.state.installed.sequencer;
         let at = self.sequencers.iter().position(|&node| node == present).unwrap_or(0);
         let in_turn = self.sequencers.iter().cycle().skip(at).take(self.sequencers.len());
-        in_turn.copied().find(|&node| self.life_of(node, now).is_some()).unwrap_or(present)
+        in_turn.copied().find(|&node| self.journal_of(node, now).is_some()).unwrap_or(present)
     }
 
     /// Auxiliaries that see the same trouble do not act at the same time.
@@ -413,8 +420,8 @@ impl Role for Auxiliary {
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.state.life.is_none() {
-            self.state.life = Some(Life(cx.rng().bits()));
+        if self.state.journal.is_none() {
+            self.state.journal = Some(JournalId(cx.rng().bits()));
             self.keep(cx);
         }
         let installed = self.state.installed.clone();

@@ -50,7 +50,7 @@ pub enum Response {
     Trimmed,
     /// So far it goes.
     Stat(Extent),
-    /// Too many calls are under way, or the entry is too large; nothing was done.
+    /// Too many calls are in flight, or the entry is too large; nothing was done.
     Refused,
 }
 
@@ -124,7 +124,7 @@ pub struct Client {
     /// An epoch that is known to be needed, while its projection is not.
     wanted: Option<Epoch>,
     asked_at: Instant,
-    /// Names calls; a life begins at random, so that answers to an earlier one are nobody's.
+    /// Names calls; a run begins at random, so that answers to an earlier one are nobody's.
     next_id: u64,
     operations: BTreeMap<u64, Operation>,
     several: BTreeMap<u64, Several>,

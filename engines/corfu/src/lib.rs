@@ -43,7 +43,7 @@
 //! 4. It serves nobody before it is told of a decided projection that means its journal. What it had before may be what no client
 //!    can ask for any more: it has refused all epochs in which it served since before it began to copy.
 //!
-//! **Who is meant.** A node draws a number when it starts with an empty journal, its [`Life`]. A projection names the lives of its
+//! **Who is meant.** A node draws a number when it starts with an empty journal, its [`JournalId`]. A projection names the lives of its
 //! servers, its sequencer and all auxiliaries, and what another life says does not count: a storage server with an empty disk is
 //! a learner, a sequencer does not begin what it may have served, and an auxiliary has no vote on what follows a projection that
 //! does not mean it. The first projection, which everybody knows from the beginning, names nobody, and nobody serves in it: the log's
@@ -77,7 +77,7 @@ pub mod storage;
 
 pub use auxiliary::{Auxiliary, Learner};
 pub use client::{Client, Extent, Request, Response};
-pub use projection::{Data, Entry, Epoch, Life, Lived, LogPosition, Parameters, Projection};
+pub use projection::{Data, Entry, Epoch, JournalId, LogPosition, NodeJournal, Parameters, Projection};
 pub use sequencer::Sequencer;
 pub use storage::StorageServer;
 

@@ -16,16 +16,16 @@ kernel::number! {
 kernel::number! {
     /// Names a journal: drawn at random by a node that starts with an empty one, so that nobody takes a node that lost its disk for what
     /// it was.
-    pub struct Life(u64);
+    pub struct JournalId(u64);
 }
 
 kernel::record! {
     /// A node, and the journal by which it is what it is.
-    pub struct Lived {
+    pub struct NodeJournal {
         /// The node.
         node: NodeId,
         /// Its journal.
-        life: Life,
+        journal: JournalId,
     }
 }
 
@@ -85,33 +85,33 @@ pub struct Projection {
     pub chains: Vec<Vec<NodeId>>,
     /// By which journals the sequencer, the servers and the auxiliaries are meant. Empty in a log that is not born: nobody serves in
     /// that epoch.
-    pub lives: Vec<Lived>,
+    pub journals: Vec<NodeJournal>,
 }
 
 /// Stands where projections without lives have their epoch.
-const WITH_LIVES: Epoch = Epoch(0);
+const WITH_JOURNALS: Epoch = Epoch(0);
 
 impl Encode for Projection {
     fn encode(&self, out: &mut Vec<u8>) {
-        WITH_LIVES.encode(out);
+        WITH_JOURNALS.encode(out);
         self.epoch.encode(out);
         self.sequencer.encode(out);
         self.first.encode(out);
         self.chains.encode(out);
-        self.lives.encode(out);
+        self.journals.encode(out);
     }
 }
 
 impl Decode for Projection {
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         let epoch = Epoch::decode(input)?;
-        let has_lives = epoch == WITH_LIVES;
+        let has_journals = epoch == WITH_JOURNALS;
         Ok(Self {
-            epoch: if has_lives { Epoch::decode(input)? } else { epoch },
+            epoch: if has_journals { Epoch::decode(input)? } else { epoch },
             sequencer: NodeId::decode(input)?,
             first: LogPosition::decode(input)?,
             chains: Vec::decode(input)?,
-            lives: if has_lives { Vec::decode(input)? } else { Vec::new() },
+            journals: if has_journals { Vec::decode(input)? } else { Vec::new() },
         })
     }
 }
@@ -123,22 +123,22 @@ impl Projection {
     /// If a chain is empty, or there is none.
     pub fn initial(sequencer: NodeId, chains: Vec<Vec<NodeId>>) -> Self {
         assert!(!chains.is_empty() && chains.iter().all(|chain| !chain.is_empty()), "{chains:?}");
-        Self { epoch: Epoch(1), sequencer, first: LogPosition(0), chains, lives: Vec::new() }
+        Self { epoch: Epoch(1), sequencer, first: LogPosition(0), chains, journals: Vec::new() }
     }
 
     /// True if it says by which journals everybody is meant.
     pub fn is_born(&self) -> bool {
-        !self.lives.is_empty()
+        !self.journals.is_empty()
     }
 
     /// By which journal `node` is meant.
-    pub fn life(&self, node: NodeId) -> Option<Life> {
-        self.lives.iter().find(|lived| lived.node == node).map(|lived| lived.life)
+    pub fn journal(&self, node: NodeId) -> Option<JournalId> {
+        self.journals.iter().find(|lived| lived.node == node).map(|lived| lived.journal)
     }
 
     /// True if `node` is meant, and by this journal.
-    pub fn means(&self, node: NodeId, life: Life) -> bool {
-        self.life(node).is_some_and(|meant| meant == life || planted!(lost_disk_not_fenced))
+    pub fn means(&self, node: NodeId, journal: JournalId) -> bool {
+        self.journal(node).is_some_and(|meant| meant == journal || planted!(lost_disk_not_fenced))
     }
 
     /// The chain that keeps `position`.
@@ -186,7 +186,7 @@ pub struct Parameters {
     pub back_off: Duration,
     /// The most that becomes of it.
     pub back_off_max: Duration,
-    /// Calls that a client has under way; beyond it they are refused.
+    /// Calls that a client has in flight; beyond it they are refused.
     pub calls_max: usize,
     /// Bytes of one entry.
     pub entry_bytes_max: usize,

@@ -6,7 +6,7 @@ use crate::Corfu;
 use crate::messages::auxiliary::SequencerPong;
 use crate::messages::client::{Sealed, TailIs, Token};
 pub use crate::messages::sequencer::*;
-use crate::projection::{Epoch, Life, LogPosition};
+use crate::projection::{Epoch, JournalId, LogPosition};
 use kernel::{Cx, NodeId, Position, Role, planted};
 use std::convert::Infallible;
 
@@ -16,16 +16,16 @@ kernel::record! {
         /// The epoch; 0 before the first.
         epoch: Epoch,
         /// Its life.
-        life: Option<Life>,
+        journal: Option<JournalId>,
     }
 }
 
 /// Gives positions away.
 ///
-/// Invariant: it serves an epoch in one life only, and gives a position of it away once.
+/// Invariant: it serves an epoch in one run only, and gives a position of it away once.
 #[derive(Clone, Debug, Default)]
 pub struct Sequencer {
-    life: Option<Life>,
+    journal: Option<JournalId>,
     began: Epoch,
     /// The next position, while it serves.
     next: Option<LogPosition>,
@@ -43,15 +43,15 @@ impl Sequencer {
     }
 
     fn on_begin(&mut self, message: &Begin, cx: &mut Cx<'_, Self>) {
-        let Begin { epoch, first, life } = *message;
-        if epoch > self.began && life == self.life {
+        let Begin { epoch, first, journal } = *message;
+        if epoch > self.began && journal == self.journal {
             (self.began, self.next) = (epoch, Some(first));
             self.keep(cx);
         }
     }
 
     fn keep(&self, cx: &mut Cx<'_, Self>) {
-        let position = cx.append(&Began { epoch: self.began, life: self.life });
+        let position = cx.append(&Began { epoch: self.began, journal: self.journal });
         cx.trim(position);
     }
 
@@ -73,15 +73,15 @@ impl Role for Sequencer {
     type Record = Began;
 
     fn restore(&mut self, _position: Position, record: Began) {
-        self.life = record.life.or(self.life);
+        self.journal = record.journal.or(self.journal);
         if !planted!(restarted_sequencer_serves_epoch_again) {
             self.began = self.began.max(record.epoch);
         }
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.life.is_none() {
-            self.life = Some(Life(cx.rng().bits()));
+        if self.journal.is_none() {
+            self.journal = Some(JournalId(cx.rng().bits()));
             self.keep(cx);
         }
     }
@@ -102,7 +102,7 @@ impl Role for Sequencer {
             SequencerIn::Begin(message) => self.on_begin(&message, cx),
             SequencerIn::Ping(Ping {}) => {
                 let serves = self.next.is_some();
-                cx.send_durable(from, SequencerPong { began: self.began, serves, life: self.life });
+                cx.send_durable(from, SequencerPong { began: self.began, serves, journal: self.journal });
             }
         }
     }

@@ -10,7 +10,7 @@ pub use record::StorageRecord;
 use crate::Corfu;
 use crate::messages::auxiliary::{Beyond, SealAck, Standing, StoragePong};
 use crate::messages::client::{Found, Gone, Measured, Occupied, Sealed, Trimmed, Written};
-use crate::projection::{Entry, Epoch, Life, LogPosition};
+use crate::projection::{Entry, Epoch, JournalId, LogPosition};
 use copy::Copy;
 use kernel::{Cx, NodeId, Position, Role, planted};
 use std::collections::{BTreeMap, VecDeque};
@@ -48,7 +48,7 @@ const ENTRY_OVERHEAD: u64 = 64;
 /// one it is sealed for, nor below the first position that is left; it serves the epochs alone whose projection means its journal.
 #[derive(Clone, Debug)]
 pub struct StorageServer {
-    life: Option<Life>,
+    journal: Option<JournalId>,
     /// Drawn anew at every start.
     run: u64,
     /// It serves no epoch below.
@@ -77,7 +77,7 @@ impl StorageServer {
     /// A server that waits to be told that it serves.
     pub fn new(retain_bytes: u64) -> Self {
         Self {
-            life: None,
+            journal: None,
             run: 0,
             epoch: Epoch(1),
             opened: Epoch(0),
@@ -105,8 +105,8 @@ impl StorageServer {
     }
 
     /// Its journal's name; none before it has started.
-    pub fn life(&self) -> Option<Life> {
-        self.life
+    pub fn journal(&self) -> Option<JournalId> {
+        self.journal
     }
 
     /// The epoch it serves, or waits to serve.
@@ -157,7 +157,7 @@ impl StorageServer {
             }
             cx.send_durable(client, Sealed { id, epoch: self.epoch });
         }
-        // A later epoch's client knows a projection that this server has not heard of, or that means an earlier life of it.
+        // A later epoch's client knows a projection that this server has not heard of, or that means an earlier run of it.
         epoch != self.epoch || !self.serves()
     }
 
@@ -270,8 +270,8 @@ impl StorageServer {
         let standing = cx.append(&StorageRecord::Sealed(self.epoch));
         cx.append(&StorageRecord::Serves(self.opened));
         cx.append(&StorageRecord::Trimmed(self.first));
-        if let Some(life) = self.life {
-            cx.append(&StorageRecord::Life(life));
+        if let Some(journal) = self.journal {
+            cx.append(&StorageRecord::JournalId(journal));
         }
         let is_left = |&(record, position): &(Position, LogPosition)| {
             self.entries.get(&position).is_some_and(|kept| kept.record == record)
@@ -289,30 +289,32 @@ impl StorageServer {
     }
 
     fn on_seal(&mut self, auxiliary: NodeId, message: &Seal, cx: &mut Cx<'_, Self>) {
-        let Seal { epoch, life } = *message;
-        if life != self.life && !planted!(lost_disk_not_fenced) {
+        let Seal { epoch, journal } = *message;
+        if journal != self.journal && !planted!(lost_disk_not_fenced) {
             return self.say_standing(auxiliary, cx);
         }
         if epoch < self.epoch {
             return cx.send_durable(auxiliary, Beyond { epoch: self.epoch });
         }
         self.seal(epoch, cx);
-        cx.send_durable(auxiliary, SealAck { epoch, next: self.next(), life: self.life });
+        cx.send_durable(auxiliary, SealAck { epoch, next: self.next(), journal: self.journal });
     }
 
     fn say_standing(&self, auxiliary: NodeId, cx: &mut Cx<'_, Self>) {
         let copied = self.copy.as_ref().map(Copy::progress);
-        let standing = self.life.map(|life| Standing { life, run: self.run, told: self.told, copied });
+        let standing =
+            self.journal.map(|journal| Standing { journal, run: self.run, told: self.told, copied });
         cx.send_durable(auxiliary, StoragePong { epoch: self.epoch, standing });
     }
 
     fn on_project(&mut self, message: &Project, cx: &mut Cx<'_, Self>) {
         let Project { projection, chain } = message;
-        let Some(life) = self.life.filter(|_| projection.is_sound() && projection.epoch >= self.epoch) else {
+        let Some(journal) = self.journal.filter(|_| projection.is_sound() && projection.epoch >= self.epoch)
+        else {
             return;
         };
         let epoch = projection.epoch;
-        if projection.servers().any(|server| server == cx.node()) && projection.means(cx.node(), life) {
+        if projection.servers().any(|server| server == cx.node()) && projection.means(cx.node(), journal) {
             if epoch > self.epoch && !planted!(lost_disk_not_fenced) {
                 return cx.reject("a projection for which this server was not sealed");
             }
@@ -345,7 +347,7 @@ impl Role for StorageServer {
                 self.insert(position, Kept { record: record_at, entry });
             }
             StorageRecord::Trimmed(before) => self.drop_below(before),
-            StorageRecord::Life(life) => self.life = Some(life),
+            StorageRecord::JournalId(journal) => self.journal = Some(journal),
             StorageRecord::Serves(epoch) => self.opened = self.opened.max(epoch),
             StorageRecord::Dropped(position) => self.remove(position),
         }
@@ -353,10 +355,10 @@ impl Role for StorageServer {
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
         self.run = cx.rng().bits();
-        if self.life.is_none() {
-            let life = Life(cx.rng().bits());
-            self.life = Some(life);
-            cx.append(&StorageRecord::Life(life));
+        if self.journal.is_none() {
+            let journal = JournalId(cx.rng().bits());
+            self.journal = Some(journal);
+            cx.append(&StorageRecord::JournalId(journal));
         }
     }
 

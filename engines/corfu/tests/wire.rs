@@ -3,7 +3,7 @@
 use corfu::auxiliary::{self, AuxiliaryRecord, Vote};
 use corfu::sequencer::{self, Began};
 use corfu::storage::{self, StorageRecord};
-use corfu::{Data, Entry, Epoch, Life, Lived, LogPosition, Message, Projection, client};
+use corfu::{Data, Entry, Epoch, JournalId, LogPosition, Message, NodeJournal, Projection, client};
 use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place};
 use parts::Ballot;
 use table::formats::{Format, Golden, withstand};
@@ -12,7 +12,7 @@ fn node(host: u32, place: u32) -> NodeId {
     NodeId::new(HostId(host), Place(place))
 }
 
-const LIFE: Life = Life(11);
+const JOURNAL: JournalId = JournalId(11);
 
 fn projection() -> Projection {
     Projection {
@@ -20,7 +20,10 @@ fn projection() -> Projection {
         sequencer: node(1, 2),
         first: LogPosition(20),
         chains: vec![vec![node(1, 16), node(2, 16)], vec![node(2, 17)]],
-        lives: vec![Lived { node: node(1, 16), life: LIFE }, Lived { node: node(2, 16), life: Life(12) }],
+        journals: vec![
+            NodeJournal { node: node(1, 16), journal: JOURNAL },
+            NodeJournal { node: node(2, 16), journal: JournalId(12) },
+        ],
     }
 }
 
@@ -39,9 +42,9 @@ fn vote() -> Vote {
 /// One of every message, in the order of their tags.
 fn messages() -> Vec<Message> {
     let (id, epoch, position, ballot) = (6, Epoch(2), LogPosition(12), ballot());
-    let (life, session, source) = (Some(LIFE), 21, node(3, 16));
+    let (journal, session, source) = (Some(JOURNAL), 21, node(3, 16));
     let copied = Some(auxiliary::Copied { epoch, source, behind: Some(4) });
-    let standing = Some(auxiliary::Standing { life: LIFE, run: 8, told: epoch, copied });
+    let standing = Some(auxiliary::Standing { journal: JOURNAL, run: 8, told: epoch, copied });
     let name = Some(storage::Name { writer: node(9, 3), tag: 5 });
     let names =
         vec![storage::Named { position, name }, storage::Named { position: LogPosition(14), name: None }];
@@ -50,24 +53,24 @@ fn messages() -> Vec<Message> {
     vec![
         sequencer::Next { id, epoch, count: 3 }.into(),
         sequencer::Tail { id, epoch }.into(),
-        sequencer::Begin { epoch, first: position, life }.into(),
+        sequencer::Begin { epoch, first: position, journal }.into(),
         sequencer::Ping {}.into(),
         storage::Write { id, epoch, position, entry: data() }.into(),
         storage::Read { id, epoch, position }.into(),
-        storage::Seal { epoch, life }.into(),
+        storage::Seal { epoch, journal }.into(),
         storage::Ping {}.into(),
         auxiliary::WantProjection { epoch }.into(),
         auxiliary::StoragePong { epoch, standing }.into(),
-        auxiliary::SequencerPong { began: epoch, serves: true, life }.into(),
-        auxiliary::SealAck { epoch, next: position, life }.into(),
+        auxiliary::SequencerPong { began: epoch, serves: true, journal }.into(),
+        auxiliary::SealAck { epoch, next: position, journal }.into(),
         auxiliary::Beyond { epoch }.into(),
         auxiliary::Prepare { base: projection(), ballot }.into(),
-        auxiliary::Promise { epoch, ballot, accepted: Some(vote()), life }.into(),
+        auxiliary::Promise { epoch, ballot, accepted: Some(vote()), journal }.into(),
         auxiliary::Accept { vote: vote() }.into(),
-        auxiliary::Accepted { epoch, ballot, life }.into(),
+        auxiliary::Accepted { epoch, ballot, journal }.into(),
         auxiliary::Refused { epoch, promised: ballot }.into(),
         auxiliary::Install { projection: projection() }.into(),
-        auxiliary::Hello { epoch, life }.into(),
+        auxiliary::Hello { epoch, journal }.into(),
         client::Token { id, epoch, position }.into(),
         client::TailIs { id, epoch, next: position }.into(),
         client::Written { id, epoch, position }.into(),
@@ -80,10 +83,10 @@ fn messages() -> Vec<Message> {
         client::Gone { id, epoch, position, resume_from: LogPosition(13) }.into(),
         client::Trimmed { id, epoch }.into(),
         client::Measured { id, epoch, first: position, bytes: 7 }.into(),
-        auxiliary::Whole { epoch, life: LIFE, source }.into(),
+        auxiliary::Whole { epoch, journal: JOURNAL, source }.into(),
         storage::Project { projection: projection(), chain: Some(1) }.into(),
-        storage::Finish { epoch, life: LIFE, source }.into(),
-        storage::Compare { session, life: LIFE, from: position, to, names }.into(),
+        storage::Finish { epoch, journal: JOURNAL, source }.into(),
+        storage::Compare { session, journal: JOURNAL, from: position, to, names }.into(),
         storage::Compared {
             session,
             from: position,
@@ -94,7 +97,7 @@ fn messages() -> Vec<Message> {
             entries: entries.clone(),
         }
         .into(),
-        storage::Follow { session, life: LIFE, from: 30 }.into(),
+        storage::Follow { session, journal: JOURNAL, from: 30 }.into(),
         storage::Followed { session, from: 30, to: 31, end: 32, first, epoch, serves: false, entries }.into(),
     ]
 }
@@ -104,7 +107,7 @@ fn records() -> Vec<StorageRecord> {
         StorageRecord::Sealed(Epoch(2)),
         StorageRecord::Kept(LogPosition(12), data()),
         StorageRecord::Trimmed(LogPosition(9)),
-        StorageRecord::Life(LIFE),
+        StorageRecord::JournalId(JOURNAL),
         StorageRecord::Serves(Epoch(2)),
         StorageRecord::Dropped(LogPosition(12)),
     ]
@@ -112,11 +115,11 @@ fn records() -> Vec<StorageRecord> {
 
 fn decisions() -> Vec<AuxiliaryRecord> {
     let accepted = Some(vote());
-    vec![AuxiliaryRecord { installed: projection(), promised: ballot(), accepted, life: Some(LIFE) }]
+    vec![AuxiliaryRecord { installed: projection(), promised: ballot(), accepted, journal: Some(JOURNAL) }]
 }
 
 fn epochs() -> Vec<Began> {
-    vec![Began { epoch: Epoch(2), life: Some(LIFE) }]
+    vec![Began { epoch: Epoch(2), journal: Some(JOURNAL) }]
 }
 
 // A changed byte makes old journals, and peers of another version, unreadable.
@@ -132,7 +135,7 @@ fn every_message_and_record_has_its_golden_bytes() {
 
 // The journals of logs that began before nodes had lives must be read: their projections mean nobody's journal.
 #[test]
-fn a_projection_without_lives_is_read() {
+fn a_projection_without_journals_is_read() {
     let mut old = Vec::new();
     let Projection { epoch, sequencer, first, chains, .. } = projection();
     (epoch, sequencer).encode(&mut old);
@@ -141,8 +144,8 @@ fn a_projection_without_lives_is_read() {
     ballot().encode(&mut old);
     None::<Vote>.encode(&mut old);
     let read = AuxiliaryRecord::decoded(&Bytes::from(old));
-    let installed = Projection { lives: Vec::new(), ..projection() };
-    let kept = AuxiliaryRecord { installed, promised: ballot(), accepted: None, life: None };
+    let installed = Projection { journals: Vec::new(), ..projection() };
+    let kept = AuxiliaryRecord { installed, promised: ballot(), accepted: None, journal: None };
     assert_eq!(read, Ok(kept));
 }
 

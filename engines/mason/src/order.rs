@@ -1,4 +1,4 @@
-//! Places in the multi-sequence: spaces, numbers, stamps (the paper's section 2.1).
+//! Places in the multi-sequence: spaces, numbers, global sequence numbers (the paper's section 2.1).
 
 use kernel::{Bytes, NodeId};
 use smallvec::SmallVec;
@@ -15,9 +15,9 @@ kernel::number! {
 
 kernel::number! {
     /// A place in the one order of all operations, drawn from a counter that every allocation of the sequencer advances. Where
-    /// two operations share a space their stamps are ordered as their numbers; where one was answered before the other
-    /// began, so are the stamps. Has holes, and outlives a sequencer: the next one starts above.
-    pub struct Stamp(u64);
+    /// two operations share a space their global sequence numbers are ordered as their numbers; where one was answered before the other
+    /// began, so are the global sequence numbers. Has holes, and outlives a sequencer: the next one starts above.
+    pub struct Gsn(u64);
 }
 
 kernel::number! {
@@ -45,12 +45,12 @@ kernel::record! {
 pub type MultiNumber = SmallVec<[Placed; 1]>;
 
 kernel::record! {
-    /// An operation's place: its multi-sequence number, its stamp, and the time that its proxy saw.
+    /// An operation's place: its multi-sequence number, its global sequence number, and the time that its proxy saw.
     pub struct Order {
         /// Sorted by space, each once; never empty.
         numbers: MultiNumber,
         /// Its place among all operations.
-        stamp: Stamp,
+        gsn: Gsn,
         /// The wall clock of the proxy that had it ordered, in milliseconds since 1970.
         time: u64,
     }
@@ -68,7 +68,7 @@ kernel::record! {
     pub struct Operation {
         /// Who gets the answer.
         origin: NodeId,
-        /// The origin's life, larger than those before: one that restarts numbers its operations anew.
+        /// The origin's incarnation, larger than those before: one that restarts numbers its operations anew.
         incarnation: u64,
         /// Counts the origin's operations at this proxy, from 1, without gaps: they are admitted in this order, each once.
         tag: u64,
@@ -97,11 +97,11 @@ impl Range {
 }
 
 kernel::record! {
-    /// What the sequencer knew after an allocation: every operation with a stamp below `stamp` has, in each space, a number below
+    /// What the sequencer knew after an allocation: every operation with a global sequence number below `gsn` has, in each space, a number below
     /// the one given here. Whoever has executed all those numbers has executed all those operations.
     pub struct Cut {
-        /// The next stamp.
-        stamp: Stamp,
+        /// The next global sequence number.
+        gsn: Gsn,
         /// The next number of each space.
         next: Vec<Placed>,
     }

@@ -45,9 +45,9 @@ kernel::planted_bugs! {
     added_groups_not_waited_for = "M18",
     /// A group is taken out, and what it had assigned is forgotten with it.
     removed_group_assignments_forgotten = "M19",
-    /// A sequencer gives numbers away before the hand-over to another spread is in the log.
+    /// A sequencer gives numbers away before the resharding to another shard map is in the log.
     numbers_before_resharding_logged = "M20",
-    /// A sequencer serves requests whose spaces were chosen by another spread.
+    /// A sequencer serves requests whose spaces were chosen by another shard map.
     stale_shard_map_served = "M21",
     /// A server calls a snapshot durable when it begins to write it.
     shard_snapshot_durable_when_begun = "M22",
@@ -61,7 +61,7 @@ kernel::planted_bugs! {
     run_beyond_low_watermark_forgotten = "M27",
     /// A server's snapshots leave out what it has said to other participants.
     inputs_not_in_snapshot = "M28",
-    /// A server's snapshots leave out the stamp of the last operation.
+    /// A server's snapshots leave out the global sequence number of the last operation.
     last_gsn_not_in_snapshot = "M29",
     /// A log's snapshots leave out which operations of each origin come next.
     next_operations_not_in_snapshot = "M30",

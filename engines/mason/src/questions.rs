@@ -2,7 +2,7 @@
 
 use crate::Mason;
 use crate::messages::shard::{Query, Read};
-use crate::order::{Space, Stamp};
+use crate::order::{Gsn, Space};
 use kernel::{Bytes, Cx, NodeId, Role};
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ pub struct To {
     /// The shard.
     pub space: Space,
     /// The version of the spread by which it was chosen; none where it does not matter.
-    pub spread: Option<u64>,
+    pub shard_map: Option<u64>,
 }
 
 /// Questions that are not sent yet.
@@ -30,7 +30,7 @@ struct Asked {
 
 impl Questions {
     /// Adds a question of a state that is not older than `at_least`, whose answer has room for `limit` bytes.
-    pub fn ask(&mut self, to: To, (tag, body): (u64, Bytes), at_least: Stamp, limit: u64) {
+    pub fn ask(&mut self, to: To, (tag, body): (u64, Bytes), at_least: Gsn, limit: u64) {
         let asked = self.waiting.entry(to).or_default();
         asked.at_least = asked.at_least.max(at_least.0);
         asked.queries.push(Query { tag, body });
@@ -39,11 +39,11 @@ impl Questions {
 
     /// Sends them to the host's servers, given by space.
     pub fn flush<R: Role<Family = Mason>>(&mut self, servers: &[NodeId], cx: &mut Cx<'_, R>) {
-        for (To { space, spread }, Asked { at_least, queries: reads, limits }) in
+        for (To { space, shard_map }, Asked { at_least, queries: reads, limits }) in
             std::mem::take(&mut self.waiting)
         {
             if let Some(&server) = servers.get(usize::from(space.0)) {
-                cx.send(server, Read { at_least: Stamp(at_least), reads, spread, limits: Some(limits) });
+                cx.send(server, Read { at_least: Gsn(at_least), reads, shard_map, limits: Some(limits) });
             }
         }
     }

@@ -1,19 +1,19 @@
 //! What a service gives Mason: a stub that lives in the proxies and shards that execute (the paper's section 6.1).
 
-use crate::order::{Group, GroupTime, Order, Space, Stamp};
-use crate::topology::{Layout, Spread};
+use crate::order::{Group, GroupTime, Gsn, Order, Space};
+use crate::topology::{Layout, ShardMap};
 use kernel::{ArchiveObject, BlobId, BlobRange, Bytes, DecodeError, NodeId, SnapshotStep};
 
 /// The service's part in a proxy, replicated with it: decides which spaces an operation concerns, and keeps what belongs to
 /// the proxy and not to a shard (sessions, for instance).
 ///
-/// **Contract.** `spaces` depends on the operation, the spread, and on what the stub was built with, not on its state; whether there
-/// are any, not on the spread either. `apply` and
+/// **Contract.** `spaces` depends on the operation, the shard map, and on what the stub was built with, not on its state; whether there
+/// are any, not on the shard map either. `apply` and
 /// `on_clock` are deterministic: the same calls in the same order on every replica of the group. Nothing panics on any bytes.
 pub trait Stub: Sized + 'static {
     /// The spaces to order the operation in, sorted, each once. None: it concerns the group alone; it is replicated there, in
     /// the order of its origin, and not sequenced.
-    fn spaces(&self, body: &[u8], spread: &Spread) -> Vec<Space>;
+    fn spaces(&self, body: &[u8], shard_map: &ShardMap) -> Vec<Space>;
 
     /// The operation stands in the group's log, in the order in which its origin sent it. With an order it goes on to its
     /// shards if `Verdict::Execute` is returned; after `Verdict::Void` they execute a no-op in its place, and the answer
@@ -135,7 +135,7 @@ pub trait Shard: Sized + 'static {
     /// The reader has gone or has started anew: forget what it watched.
     fn forget_reader(&mut self, reader: NodeId);
 
-    /// Starts a snapshot of the present state, while `execute` may be called between its steps; one under way is dropped.
+    /// Starts a snapshot of the present state, while `execute` may be called between its steps; one in flight is dropped.
     fn begin_snapshot(&mut self);
 
     /// Appends the next chunk, of about `budget` bytes.
@@ -186,21 +186,21 @@ pub trait Shard: Sized + 'static {
 
 /// A shard whose state goes to others, or comes from them, when the shard map changes.
 ///
-/// **Contract.** `leaving` and `hand_over` are deterministic functions of the state and of what they are given.
+/// **Contract.** `leaving` and `reshard` are deterministic functions of the state and of what they are given.
 pub trait Resharded {
     /// The state that snapshots from here on are installed into is spread so: before [`Shard::install`], and when an incarnation begins.
-    fn spread_over(&mut self, spread: &Spread);
+    fn use_shard_map(&mut self, shard_map: &ShardMap);
 
-    /// What goes to other shards when this spread comes into force: pages of about `page_bytes`, for each of them in order. A
+    /// What goes to other shards when this shard map comes into force: pages of about `page_bytes`, for each of them in order. A
     /// function of the state alone, so that pages of several servers fit together.
-    fn leaving(&self, spread: &Spread, page_bytes: usize) -> Vec<(Space, Vec<Bytes>)>;
+    fn leaving(&self, shard_map: &ShardMap, page_bytes: usize) -> Vec<(Space, Vec<Bytes>)>;
 
-    /// What readers watch here that other shards of this server's host have from this spread on, taken out. They were told of what
-    /// happened up to `through`, unless a snapshot was installed since. No read is answered between this and [`Resharded::hand_over`].
-    fn watches_leaving(&mut self, spread: &Spread, through: Stamp) -> Vec<(Space, Bytes)>;
+    /// What readers watch here that other shards of this server's host have from this shard map on, taken out. They were told of what
+    /// happened up to `through`, unless a snapshot was installed since. No read is answered between this and [`Resharded::reshard`].
+    fn watches_leaving(&mut self, shard_map: &ShardMap, through: Gsn) -> Vec<(Space, Bytes)>;
 
-    /// The spread comes into force: what leaves goes, what the others wrote for this shard comes.
-    fn hand_over(&mut self, spread: &Spread, order: &Order, pages: &[(Space, Vec<Bytes>)]);
+    /// The shard map comes into force: what leaves goes, what the others wrote for this shard comes.
+    fn reshard(&mut self, shard_map: &ShardMap, order: &Order, pages: &[(Space, Vec<Bytes>)]);
 
     /// What [`Resharded::watches_leaving`] gave for this shard at another one of this host. Tells readers what they missed, if the state
     /// here is newer than what they have seen there.

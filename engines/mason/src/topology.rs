@@ -19,8 +19,8 @@ pub struct ProxyGroup {
 
 kernel::record! {
     /// Over how many shards a service's state is spread. Every operation is numbered by one of these and executed by the same (see
-    /// [`crate::shard::spreading`]).
-    pub struct Spread {
+    /// [`crate::shard::resharding`]).
+    pub struct ShardMap {
         /// The version of the layout that brought it; 0 for the bootstrap's.
         version: u64,
         /// The service's state is in the spaces below this one.
@@ -30,9 +30,9 @@ kernel::record! {
     }
 }
 
-impl Eq for Spread {}
+impl Eq for ShardMap {}
 
-impl Spread {
+impl ShardMap {
     /// The bootstrap's.
     pub fn at_bootstrap(shards: u16) -> Self {
         Self { version: 0, shards, before: shards }
@@ -58,8 +58,8 @@ kernel::record! {
         /// The sequencer that the first group's log was sealed for when it got this layout. A group that is added may have been
         /// sealed for it or an earlier one, which nobody who followed since has asked for what it gave away there.
         after: u64,
-        /// Over which shards. In force from the operation on that hands over (see [`crate::proxy::entry::Entry::HandOver`]).
-        spread: Spread,
+        /// Over which shards. In force from the operation on that hands over (see [`crate::proxy::entry::Entry::Reshard`]).
+        shard_map: ShardMap,
     }
 }
 
@@ -68,8 +68,8 @@ impl Eq for Layout {}
 impl Layout {
     /// The layout of the bootstrap.
     pub fn at_bootstrap(groups: u16, shards: u16) -> Self {
-        let spread = Spread::at_bootstrap(shards);
-        Self { version: 0, serving: groups, spanning: groups, after: 0, spread }
+        let shard_map = ShardMap::at_bootstrap(shards);
+        Self { version: 0, serving: groups, spanning: groups, after: 0, shard_map }
     }
 
     /// Who has what was begun at `group`: the group itself while it serves.
@@ -105,7 +105,7 @@ impl InUse for Layout {
 /// |---|---|
 /// | whom to ask to be the sequencer | somebody else is asked; whose an epoch is, the logs say ([`crate::proxy::entry::Claim`]) |
 /// | whom a sequencer's seals, fillings and calls reach | a leader on a new host is not reached until the sequencer knows it, or until another is called; a recovery waits for every group |
-/// | which servers' snapshots make a floor | the entry names the version it was counted by, and the log ignores one of another |
+/// | which servers' snapshots make a low watermark | the entry names the version it was counted by, and the log ignores one of another |
 /// | which peer's snapshot to take | one that is gone gives none, and the next is asked |
 /// | who answers an origin | a host's own roles always do; for others' origins two may, and the second answer is nobody's |
 /// | to whom proxies pass operations on, what is on one's own host | places are the same everywhere: no list is asked |
@@ -226,8 +226,8 @@ pub struct Parameters {
     pub collect_every: Duration,
     /// The numbers of one interval of the collection (the paper's N).
     pub collect_interval: u64,
-    /// How far a new sequencer's stamps start above the highest one recovered.
-    pub stamp_gap: u64,
+    /// How far a new sequencer's global sequence numbers start above the highest one recovered.
+    pub gsn_gap: u64,
     /// How long a shard waits for a missing number or input before it asks.
     pub ask_after: Duration,
     /// A shard's server takes a snapshot when it has executed at least this many bytes of operations.
@@ -257,7 +257,7 @@ impl Parameters {
         clock_every: Duration::from_millis(500),
         collect_every: Duration::from_secs(1),
         collect_interval: 4_096,
-        stamp_gap: 1 << 20,
+        gsn_gap: 1 << 20,
         ask_after: Duration::from_millis(40),
         snapshot_every_bytes: 16 << 20,
         snapshots_per_size: 1,

@@ -10,8 +10,8 @@ use mason::sequencer::{self, Allocation};
 use mason::shard::{self, Query};
 use mason::view::View;
 use mason::{
-    Cut, Group, GroupTime, Layout, Members, Message, Number, Operation, Order, Placed, Range, Space, Spread,
-    Stamp,
+    Cut, Group, GroupTime, Gsn, Layout, Members, Message, Number, Operation, Order, Placed, Range, ShardMap,
+    Space,
 };
 use parts::{Ballot, Incarnation, SnapshotRecord};
 use paxos::Value;
@@ -50,11 +50,11 @@ fn members() -> Members {
 }
 
 fn layout() -> Layout {
-    Layout { version: 4, serving: 2, spanning: 3, after: 6, spread: spread() }
+    Layout { version: 4, serving: 2, spanning: 3, after: 6, shard_map: shard_map() }
 }
 
-fn spread() -> Spread {
-    Spread { version: 3, shards: 5, before: 4 }
+fn shard_map() -> ShardMap {
+    ShardMap { version: 3, shards: 5, before: 4 }
 }
 
 fn page() -> Page {
@@ -62,11 +62,11 @@ fn page() -> Page {
 }
 
 fn cut() -> Cut {
-    Cut { stamp: Stamp(40), next: vec![placed()] }
+    Cut { gsn: Gsn(40), next: vec![placed()] }
 }
 
 fn order() -> Order {
-    Order { numbers: [placed()].into(), stamp: Stamp(39), time: 1_000 }
+    Order { numbers: [placed()].into(), gsn: Gsn(39), time: 1_000 }
 }
 
 fn operation() -> Operation {
@@ -74,17 +74,17 @@ fn operation() -> Operation {
 }
 
 fn allocation() -> Allocation {
-    Allocation { request: 8, rows: vec![range()], stamp: Stamp(37), cut: cut() }
+    Allocation { request: 8, rows: vec![range()], gsn: Gsn(37), cut: cut() }
 }
 
 fn runs() -> Vec<Run> {
     let (order, mut runs) = (order(), Runs::default());
     for placed in &order.numbers {
-        runs.at(placed, order.time).push(&order.numbers, order.stamp, &operation());
+        runs.at(placed, order.time).push(&order.numbers, order.gsn, &operation());
     }
     let last = order.numbers.last().expect("an order has a number");
     let next = Placed { space: last.space, number: last.number.next() };
-    runs.at(&next, order.time).push(std::slice::from_ref(&next), order.stamp.next(), &operation());
+    runs.at(&next, order.time).push(std::slice::from_ref(&next), order.gsn.next(), &operation());
     runs.finish()
 }
 
@@ -95,7 +95,7 @@ fn batch() -> Batch {
         sequencer: 5,
         request: 8,
         rows: vec![range()],
-        stamp: Stamp(37),
+        gsn: Gsn(37),
         cut: Some(cut()),
         time: 1_000,
         items: vec![Item {
@@ -121,7 +121,7 @@ fn to_sequencers() -> Vec<Message> {
             committed: 7,
             counts: vec![(Space(1), 3)],
             operations: 3,
-            spread: Some(3),
+            shard_map: Some(3),
         }
         .into(),
         sequencer::Probe { group, proxy_epoch, epoch, after: 7 }.into(),
@@ -131,10 +131,10 @@ fn to_sequencers() -> Vec<Message> {
             group,
             epoch,
             view: view(),
-            stamp: Stamp(39),
+            gsn: Gsn(39),
             attempt: Some(77),
             layout: Some(layout()),
-            handed: Some(spread()),
+            handed: Some(shard_map()),
         }
         .into(),
         sequencer::Filled { group, epoch }.into(),
@@ -159,7 +159,7 @@ fn to_proxies() -> Vec<Message> {
         proxy::Lacking { from: placed() }.into(),
         proxy::ShardDurable { below: placed() }.into(),
         proxy::Collect { round: 9, hops: 1, firsts: vec![placed()], counts: vec![2] }.into(),
-        proxy::Complete { hops: 1, floors: vec![placed()] }.into(),
+        proxy::Complete { hops: 1, low_watermarks: vec![placed()] }.into(),
         proxy::Viewed { view: view() }.into(),
         proxy::Began {
             epoch: 2,
@@ -168,7 +168,7 @@ fn to_proxies() -> Vec<Message> {
             sequencer: epoch,
             request: 8,
             next: vec![placed()],
-            stamp: Stamp(39),
+            gsn: Gsn(39),
             now: GroupTime(900),
             tags: vec![NextTag { origin: node(2, 7), incarnation: 6, next: 5 }],
             follow_ups: vec![proxy::FollowUp { id: 2, body: body() }],
@@ -184,19 +184,19 @@ fn to_proxies() -> Vec<Message> {
             index: 3,
             sequencer: epoch,
             view: view(),
-            stamp: Stamp(39),
+            gsn: Gsn(39),
             claim: claim(),
             layout: Some(layout()),
-            handed: Some(spread()),
+            handed: Some(shard_map()),
         }
         .into(),
         proxy::DidFill { sequencer: epoch }.into(),
         proxy::FollowUp { id: 2, body: body() }.into(),
         proxy::Arrange { groups: 5 }.into(),
-        proxy::SpreadOver { shards: 5 }.into(),
-        proxy::OtherSpread { epoch, spread: spread() }.into(),
-        proxy::HandOver { epoch, spread: spread(), order: order() }.into(),
-        proxy::DidHandOver { sequencer: epoch }.into(),
+        proxy::SetShards { shards: 5 }.into(),
+        proxy::OtherShardMap { epoch, shard_map: shard_map() }.into(),
+        proxy::Reshard { epoch, shard_map: shard_map(), order: order() }.into(),
+        proxy::DidReshard { sequencer: epoch }.into(),
         proxy::Standing {
             group: Group(1),
             layout: layout(),
@@ -204,7 +204,7 @@ fn to_proxies() -> Vec<Message> {
             leaving: vec![Group(2)],
             awaited: vec![proxy::Awaited { from: Group(0), next: 1 }],
             retired: true,
-            spent: Some(proxy::Spent { below: vec![placed()], stamp: Stamp(39) }),
+            spent: Some(proxy::Spent { below: vec![placed()], gsn: Gsn(39) }),
             handed: Some(3),
         }
         .into(),
@@ -216,9 +216,9 @@ fn to_shards() -> Vec<Message> {
     let (number, space) = (Number(12), Space(1));
     vec![
         shard::Read {
-            at_least: Stamp(39),
+            at_least: Gsn(39),
             reads: vec![Query { tag: 4, body: body() }],
-            spread: Some(3),
+            shard_map: Some(3),
             limits: Some(vec![77]),
         }
         .into(),
@@ -243,17 +243,16 @@ fn to_shards() -> Vec<Message> {
 }
 
 fn to_users() -> Vec<Message> {
-    let (group, space, stamp) = (Group(1), Space(1), Stamp(39));
+    let (group, space, gsn) = (Group(1), Space(1), Gsn(39));
     vec![
-        client::Answers { group, answers: vec![Answer { incarnation: 6, tag: 4, stamp, body: body() }] }
-            .into(),
-        client::Notice { space, stamp, body: body() }.into(),
-        client::Progress { space, through: stamp }.into(),
+        client::Answers { group, answers: vec![Answer { incarnation: 6, tag: 4, gsn, body: body() }] }.into(),
+        client::Notice { space, gsn, body: body() }.into(),
+        client::Progress { space, through: gsn }.into(),
         client::ReadAnswers {
             space,
-            executed: stamp,
+            executed: gsn,
             answers: vec![ReadAnswer { tag: 4, body: body() }],
-            refused: Some(spread()),
+            refused: Some(shard_map()),
             withheld: Some(vec![(4, 77)]),
         }
         .into(),
@@ -261,7 +260,7 @@ fn to_users() -> Vec<Message> {
         client::Elsewhere { group, incarnation: 6, tag: 4, layout: layout() }.into(),
         client::Told { group, body: body() }.into(),
         client::Skipped { space }.into(),
-        client::Spreads { space, spread: spread() }.into(),
+        client::UsesShardMap { space, shard_map: shard_map() }.into(),
         client::Overfull { space, bytes: 5 }.into(),
         Connected { address: "::1".to_owned(), certificate: Some("cn".to_owned()), port: Some(7) }.into(),
         Input { bytes: body() }.into(),
@@ -286,11 +285,11 @@ fn entries() -> Vec<Entry> {
         Entry::Seal { epoch: 5, claim: claim() },
         Entry::Fill { epoch: 5, holes: vec![range()] },
         Entry::Clock { epoch: 2, now: GroupTime(900) },
-        Entry::Collected { floors: vec![placed()] },
-        Entry::Durable { floors: vec![placed()], version: Some(2) },
+        Entry::Collected { low_watermarks: vec![placed()] },
+        Entry::Durable { low_watermarks: vec![placed()], version: Some(2) },
         Entry::Members(members()),
-        Entry::Layout { layout: layout(), below: vec![placed()], stamp: Stamp(39) },
-        Entry::HandOver { epoch: 5, spread: spread(), order: order() },
+        Entry::Layout { layout: layout(), below: vec![placed()], gsn: Gsn(39) },
+        Entry::Reshard { epoch: 5, shard_map: shard_map(), order: order() },
         Entry::Page(page()),
         Entry::Arrived { at: Group(2), version: 4 },
         Entry::Retire { version: 4 },

@@ -22,9 +22,9 @@ pub struct Parameters {
     pub read_batch_bytes_max: usize,
     /// How long a batcher waits for a batch to fill; zero sends what a burst brought.
     pub batch_delay: Duration,
-    /// Batches that a batcher has under way; what comes meanwhile joins the next.
+    /// Batches that a batcher has in flight; what comes meanwhile joins the next.
     pub batches_in_flight_max: usize,
-    /// Read batches that a batcher has under way.
+    /// Read batches that a batcher has in flight.
     pub read_batches_in_flight_max: usize,
     /// Commands and reads that wait in a batcher, in bytes; beyond it clients are refused as busy.
     pub pending_bytes_max: usize,

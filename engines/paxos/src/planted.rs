@@ -25,7 +25,7 @@ kernel::planted_bugs! {
     old_configuration_not_asked = "P12",
     /// A late copy of a session's opening brings the session back as if nothing had been executed in it.
     late_opening_resets_session = "P20",
-    /// A client accepts answers to another session or to an earlier life of its node.
+    /// A client accepts answers to another session or to an earlier incarnation of its node.
     answer_to_earlier_incarnation_accepted = "P21",
     /// An acceptor that lost its votes votes again under its old identity.
     lost_votes_not_fenced = "P22",
@@ -70,7 +70,7 @@ kernel::planted_bugs! {
     summary_without_promise = "P41",
     /// A trim leaves nothing but the end of the newest snapshot.
     trim_keeps_only_end_of_snapshot = "P42",
-    /// A batcher's batch goes on growing while enough others are under way.
+    /// A batcher's batch goes on growing while enough others are in flight.
     batch_grows_past_bound = "P43",
     /// A proxy leader counts votes for its slot in whatever ballot.
     votes_of_other_ballots_counted = "P44",

@@ -118,7 +118,7 @@ kernel::record! {
     pub struct BatchId {
         /// Who made it.
         batcher: NodeId,
-        /// Counts that batcher's batches in this life.
+        /// Counts that batcher's batches in this incarnation.
         number: u64,
     }
 }

@@ -1,12 +1,12 @@
 //! A log over chains: what storage servers, sequencers and auxiliaries have told is what a restart would find on their disks.
 //!
-//! A storage server's disk is looked at as its next life would: by a server that reads the records.
+//! A storage server's disk is looked at as its next incarnation would: by a server that reads the records.
 
 use corfu::auxiliary::{AuxiliaryIn, AuxiliaryRecord};
 use corfu::client::ClientIn;
 use corfu::sequencer::{Began, SequencerIn};
 use corfu::storage::{StorageIn, StorageRecord};
-use corfu::{Auxiliary, Entry, Epoch, Life, LogPosition, Message, Projection, StorageServer};
+use corfu::{Auxiliary, Entry, Epoch, JournalId, LogPosition, Message, Projection, StorageServer};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, Role, invariant};
 use parts::Ballot;
 use sim::Fact;
@@ -87,14 +87,14 @@ impl StorageDisk {
         let left = &self.found;
         invariant!(
             DUR,
-            (was.life(), was.epoch(), was.serves(), was.first())
-                == (left.life(), left.epoch(), left.serves(), left.first()),
+            (was.journal(), was.epoch(), was.serves(), was.first())
+                == (left.journal(), left.epoch(), left.serves(), left.first()),
             "{node} trimmed what it stands by: {:?} {:?} serves {} from {}, now {:?} {:?} serves {} from {}",
-            was.life(),
+            was.journal(),
             was.epoch(),
             was.serves(),
             was.first(),
-            left.life(),
+            left.journal(),
             left.epoch(),
             left.serves(),
             left.first()
@@ -217,24 +217,25 @@ impl CorfuAudit {
             Message::Client(ClientIn::Sealed(it)) => disk.found.epoch() >= it.epoch,
             Message::Client(ClientIn::Gone(it)) => disk.found.first() >= it.resume_from,
             Message::Auxiliary(AuxiliaryIn::SealAck(it)) => {
-                disk.found.epoch() >= it.epoch && disk.found.life() == it.life && disk.next() >= it.next
+                disk.found.epoch() >= it.epoch && disk.found.journal() == it.journal && disk.next() >= it.next
             }
             Message::Auxiliary(AuxiliaryIn::Beyond(it)) => disk.found.epoch() >= it.epoch,
             Message::Auxiliary(AuxiliaryIn::Whole(it)) => {
-                disk.found.epoch() >= it.epoch && disk.found.life() == Some(it.life)
+                disk.found.epoch() >= it.epoch && disk.found.journal() == Some(it.journal)
             }
             Message::Auxiliary(AuxiliaryIn::StoragePong(it)) => {
-                let life = it.standing.as_ref().map(|standing| standing.life);
-                disk.found.epoch() >= it.epoch && life.is_none_or(|life| disk.found.life() == Some(life))
+                let journal = it.standing.as_ref().map(|standing| standing.journal);
+                disk.found.epoch() >= it.epoch
+                    && journal.is_none_or(|journal| disk.found.journal() == Some(journal))
             }
             _ => true,
         };
         invariant!(
             DUR,
             is_kept,
-            "{from} says {message:?}; its disk is sealed for {:?}, in life {:?}, from {} to {}, with {:?} there",
+            "{from} says {message:?}; its disk is sealed for {:?}, in journal {:?}, from {} to {}, with {:?} there",
             disk.found.epoch(),
-            disk.found.life(),
+            disk.found.journal(),
             disk.found.first(),
             disk.next(),
             position_of(message).map(|position| disk.found.entry(position))
@@ -243,7 +244,7 @@ impl CorfuAudit {
 
     fn on_sequencer(&mut self, from: NodeId, message: &Message) {
         let disk = self.sequencers.get(&from);
-        let (began, life) = disk.map_or((Epoch(0), None), |began| (began.epoch, began.life));
+        let (began, journal) = disk.map_or((Epoch(0), None), |began| (began.epoch, began.journal));
         let told = match message {
             Message::Client(ClientIn::Token(it)) => {
                 let last = self.given.insert(it.epoch, it.position);
@@ -259,7 +260,11 @@ impl CorfuAudit {
             Message::Client(ClientIn::TailIs(it)) => it.epoch,
             Message::Client(ClientIn::Sealed(it)) => it.epoch,
             Message::Auxiliary(AuxiliaryIn::SequencerPong(it)) => {
-                invariant!(DUR, it.life == life, "{from} says {message:?}, and its disk has {life:?}");
+                invariant!(
+                    DUR,
+                    it.journal == journal,
+                    "{from} says {message:?}, and its disk has {journal:?}"
+                );
                 it.began
             }
             _ => return,
@@ -270,10 +275,10 @@ impl CorfuAudit {
     fn on_auxiliary(&mut self, from: NodeId, message: &Message) {
         let installed = match message {
             Message::Auxiliary(AuxiliaryIn::Promise(it)) => {
-                return self.check_ballot(from, it.epoch, it.ballot, it.life, message);
+                return self.check_ballot(from, it.epoch, it.ballot, it.journal, message);
             }
             Message::Auxiliary(AuxiliaryIn::Accepted(it)) => {
-                self.check_ballot(from, it.epoch, it.ballot, it.life, message);
+                self.check_ballot(from, it.epoch, it.ballot, it.journal, message);
                 let accepted = self.auxiliaries.get(&from).and_then(|disk| disk.accepted.as_ref());
                 let decided = self.installed(from) >= Some(it.epoch);
                 let kept = accepted.is_some_and(|vote| vote.ballot >= it.ballot);
@@ -281,12 +286,12 @@ impl CorfuAudit {
                 return;
             }
             Message::Auxiliary(AuxiliaryIn::Prepare(it)) => {
-                let life = self.auxiliaries.get(&from).and_then(|disk| disk.life);
-                return self.check_ballot(from, it.base.epoch.next(), it.ballot, life, message);
+                let journal = self.auxiliaries.get(&from).and_then(|disk| disk.journal);
+                return self.check_ballot(from, it.base.epoch.next(), it.ballot, journal, message);
             }
             Message::Auxiliary(AuxiliaryIn::Accept(it)) => {
-                let life = self.auxiliaries.get(&from).and_then(|disk| disk.life);
-                return self.check_ballot(from, it.vote.projection.epoch, it.vote.ballot, life, message);
+                let journal = self.auxiliaries.get(&from).and_then(|disk| disk.journal);
+                return self.check_ballot(from, it.vote.projection.epoch, it.vote.ballot, journal, message);
             }
             Message::Auxiliary(AuxiliaryIn::Install(it)) => it.projection.epoch,
             Message::Auxiliary(AuxiliaryIn::Hello(it)) => it.epoch,
@@ -316,19 +321,20 @@ impl CorfuAudit {
         from: NodeId,
         epoch: Epoch,
         ballot: Ballot,
-        life: Option<Life>,
+        journal: Option<JournalId>,
         message: &Message,
     ) {
         let disk = self.auxiliaries.get(&from);
         let kept = disk.is_some_and(|disk| {
             let decided = disk.installed.epoch >= epoch;
-            disk.life == life && (decided || disk.installed.epoch.next() == epoch && disk.promised >= ballot)
+            disk.journal == journal
+                && (decided || disk.installed.epoch.next() == epoch && disk.promised >= ballot)
         });
         invariant!(
             AGREE,
             kept,
             "{from} says {message:?}, and its disk has {:?}",
-            disk.map(|disk| (disk.installed.epoch, disk.promised, disk.life))
+            disk.map(|disk| (disk.installed.epoch, disk.promised, disk.journal))
         );
     }
 }

@@ -135,7 +135,7 @@ impl LogAudit {
         self.born.iter().filter(|node| hosts.contains(&node.host())).count()
     }
 
-    /// A host starts a new life.
+    /// A host starts a new incarnation.
     pub(crate) fn forget(&mut self, host: HostId) {
         self.executed.retain(|node, _| node.host() != host);
         self.believed.retain(|node, _| node.host() != host);

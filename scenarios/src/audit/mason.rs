@@ -99,7 +99,7 @@ impl MasonAudit {
         self.logs.values().map(|log| log.born(hosts)).sum()
     }
 
-    /// A host starts a new life.
+    /// A host starts a new incarnation.
     pub(crate) fn forget(&mut self, host: HostId) {
         self.logs.values_mut().for_each(|log| log.forget(host));
         self.shards.forget(host);

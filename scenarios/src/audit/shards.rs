@@ -3,7 +3,7 @@
 use super::snapshots::{Snapshots, Written};
 use ::mason::proxy::machine::ProxyMachine;
 use ::mason::shard::ShardServer;
-use ::mason::{Group, Number, Placed, Shard, Space, Stamp, Stub};
+use ::mason::{Group, Gsn, Number, Placed, Shard, Space, Stub};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, invariant};
 use parts::{Slot, SnapshotRecord};
 use std::collections::BTreeMap;
@@ -13,14 +13,14 @@ use std::collections::BTreeMap;
 pub(crate) struct ShardAudit {
     disks: BTreeMap<NodeId, (Space, Snapshots<Number>)>,
     /// The highest low watermark that any log has had.
-    floors: BTreeMap<Space, Number>,
+    low_watermarks: BTreeMap<Space, Number>,
     /// The same by group.
     logged: BTreeMap<(Group, Space), Number>,
     /// The members that each replica's log had when it was looked at last.
     members: BTreeMap<NodeId, u64>,
     settled: BTreeMap<Group, u64>,
-    /// The last stamp and the spread of a shard below each number.
-    stood: BTreeMap<(Space, Number), (Stamp, u64)>,
+    /// The last global sequence number and the spread of a shard below each number.
+    stood: BTreeMap<(Space, Number), (Gsn, u64)>,
     stood_at: BTreeMap<NodeId, Number>,
     /// What participants have said of operations, by the sender's space and their numbers in it.
     said: BTreeMap<Space, BTreeMap<Number, Said>>,
@@ -81,49 +81,50 @@ impl ShardAudit {
     }
 
     /// How many of these, or of all servers of the space, had everything below in a durable snapshot.
-    fn reach(&self, floor: &Placed, among: Option<&[NodeId]>) -> usize {
+    fn reach(&self, low_watermark: &Placed, among: Option<&[NodeId]>) -> usize {
         let reaches = |(node, (space, disk)): &(&NodeId, &(Space, Snapshots<Number>))| {
-            *space == floor.space
+            *space == low_watermark.space
                 && among.is_none_or(|among| among.contains(node))
-                && disk.furthest().is_some_and(|through| through >= floor.number)
+                && disk.furthest().is_some_and(|through| through >= low_watermark.number)
         };
         self.disks.iter().filter(reaches).count()
     }
 
     /// A replica of a group's log, at a slot.
     pub(super) fn check_machine<T: Stub>(&mut self, node: NodeId, machine: &ProxyMachine<T>, executed: Slot) {
-        let floors = machine.floors().iter().map(|floor| floor.number.0).sum();
-        let before = self.looked.insert(node, (executed, floors));
-        if before == Some((executed, floors)) {
+        let low_watermarks =
+            machine.low_watermarks().iter().map(|low_watermark| low_watermark.number.0).sum();
+        let before = self.looked.insert(node, (executed, low_watermarks));
+        if before == Some((executed, low_watermarks)) {
             return;
         }
         let (group, topology) = (machine.group(), machine.topology());
         let members_before = self.members.insert(node, topology.version);
-        for floor in machine.floors() {
-            let servers = topology.servers(floor.space);
+        for low_watermark in machine.low_watermarks() {
+            let servers = topology.servers(low_watermark.space);
             // Between two looks the log may have counted by former members, of whom there were fewer.
             let strict = members_before == Some(topology.version);
             let needed = if strict { servers.len().div_ceil(2) } else { 2.min(servers.len()) };
-            let logged = self.logged.entry((group, floor.space)).or_insert(Number(0));
-            if floor.number <= *logged {
+            let logged = self.logged.entry((group, low_watermark.space)).or_insert(Number(0));
+            if low_watermark.number <= *logged {
                 continue;
             }
-            *logged = floor.number;
-            let known = self.floors.entry(floor.space).or_insert(Number(0));
-            if floor.number > *known {
-                (*known, self.rises) = (floor.number, self.rises + 1);
+            *logged = low_watermark.number;
+            let known = self.low_watermarks.entry(low_watermark.space).or_insert(Number(0));
+            if low_watermark.number > *known {
+                (*known, self.rises) = (low_watermark.number, self.rises + 1);
             }
-            let reached = self.reach(floor, strict.then_some(servers));
+            let reached = self.reach(low_watermark, strict.then_some(servers));
             invariant!(
                 DUR,
                 reached >= needed,
-                "the log of group {group} has {floor:?} durable, and {reached} of {needed} servers have it in snapshots on their disks"
+                "the log of group {group} has {low_watermark:?} durable, and {reached} of {needed} servers have it in snapshots on their disks"
             );
         }
         self.check_settled(machine);
-        // It costs more than all else, so it waits for a new life, for what lets the log forget, and for some slots to pass.
+        // It costs more than all else, so it waits for a new incarnation, for what lets the log forget, and for some slots to pass.
         let passed = |at: Slot| at.0 / LOOK_EVERY_SLOTS;
-        if before.is_none_or(|(at, sum)| sum != floors || passed(at) != passed(executed)) {
+        if before.is_none_or(|(at, sum)| sum != low_watermarks || passed(at) != passed(executed)) {
             self.check_kept(node, machine, executed);
         }
     }
@@ -135,13 +136,13 @@ impl ShardAudit {
         if self.settled.insert(group, version) == Some(version) {
             return;
         }
-        for floor in machine.floors() {
-            let servers = topology.servers(floor.space);
-            let (reached, needed) = (self.reach(floor, Some(servers)), servers.len().div_ceil(2));
+        for low_watermark in machine.low_watermarks() {
+            let servers = topology.servers(low_watermark.space);
+            let (reached, needed) = (self.reach(low_watermark, Some(servers)), servers.len().div_ceil(2));
             invariant!(
                 DUR,
                 reached >= needed,
-                "group {group} has settled on members {version}, and {reached} of {needed} of their servers have {floor:?} durably"
+                "group {group} has settled on members {version}, and {reached} of {needed} of their servers have {low_watermark:?} durably"
             );
         }
     }
@@ -150,21 +151,21 @@ impl ShardAudit {
     fn check_kept<T: Stub>(&mut self, node: NodeId, machine: &ProxyMachine<T>, executed: Slot) {
         let group = machine.group();
         let mut here = BTreeMap::new();
-        for (space, first, end) in machine.kept() {
+        for (space, first, end) in machine.retained() {
             here.insert((space, first), end);
             self.runs.entry((group, space)).or_default().entry(first).or_insert((end, executed));
         }
-        let floors = &self.floors;
+        let low_watermarks = &self.low_watermarks;
         for (&(_, space), runs) in self.runs.range_mut((group, Space(0))..=(group, Space(u16::MAX))) {
-            let floor = floors.get(&space).copied().unwrap_or_default();
-            while runs.first_entry().is_some_and(|first| first.get().0 <= floor) {
+            let low_watermark = low_watermarks.get(&space).copied().unwrap_or_default();
+            while runs.first_entry().is_some_and(|first| first.get().0 <= low_watermark) {
                 runs.pop_first();
             }
             for (&first, &(end, _)) in runs.iter().filter(|(_, (_, since))| *since <= executed) {
                 invariant!(
                     DUR,
                     here.get(&(space, first)) == Some(&end),
-                    "{node} at slot {executed} does not keep {first} to {end} of space {space}; too few servers have it durably: {floors:?}"
+                    "{node} at slot {executed} does not keep {first} to {end} of space {space}; too few servers have it durably: {low_watermarks:?}"
                 );
             }
         }
@@ -174,7 +175,7 @@ impl ShardAudit {
     pub(super) fn check_server<S: Shard>(&mut self, node: NodeId, server: &ShardServer<S>) {
         let (space, next) = (server.space(), server.next());
         if self.stood_at.insert(node, next) != Some(next) {
-            let stands = (server.executed(), server.spread().version);
+            let stands = (server.executed(), server.shard_map().version);
             let known = *self.stood.entry((space, next)).or_insert(stands);
             invariant!(
                 PREFIX,
@@ -188,10 +189,11 @@ impl ShardAudit {
             return;
         }
         let all = self.said.entry(space).or_default();
-        let floors = &self.floors;
-        let is_settled =
-            |placed: &Placed| floors.get(&placed.space).is_some_and(|floor| placed.number < *floor);
-        for (number, others, digest) in server.inputs_kept() {
+        let low_watermarks = &self.low_watermarks;
+        let is_settled = |placed: &Placed| {
+            low_watermarks.get(&placed.space).is_some_and(|low_watermark| placed.number < *low_watermark)
+        };
+        for (number, others, digest) in server.inputs_retained() {
             // What one still keeps that nobody needs, others have forgotten.
             if others.iter().all(is_settled) {
                 continue;
@@ -207,13 +209,13 @@ impl ShardAudit {
         if self.rid_at.insert(space, self.rises) != Some(self.rises) {
             all.retain(|_, said| !said.others.iter().all(is_settled));
         }
-        let mut kept = server.inputs_kept().map(|(number, _, _)| number).peekable();
+        let mut kept = server.inputs_retained().map(|(number, _, _)| number).peekable();
         for (&number, said) in all.range(..next) {
             while kept.next_if(|known| *known < number).is_some() {}
             invariant!(
                 DUR,
                 kept.peek() == Some(&number),
-                "{node} has forgotten what it said of number {number} to {:?}; the logs' low watermarks are {floors:?}",
+                "{node} has forgotten what it said of number {number} to {:?}; the logs' low watermarks are {low_watermarks:?}",
                 said.others
             );
         }

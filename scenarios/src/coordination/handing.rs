@@ -10,8 +10,8 @@ use sim::{Control, Loss};
 use std::time::Duration;
 
 /// Alarms.
-pub(super) const LOOK_FOR_A_HAND_OVER: u64 = AT_REST + 3;
-const KILL_IN_A_HAND_OVER: u64 = AT_REST + 4;
+pub(super) const LOOK_FOR_A_RESHARDING: u64 = AT_REST + 3;
+const KILL_IN_A_RESHARDING: u64 = AT_REST + 4;
 const BE_BUSY: u64 = AT_REST + 5;
 const LOOK_WHEN_CALM: u64 = AT_REST + 6;
 
@@ -23,9 +23,9 @@ const PADDING_BYTES: usize = 800;
 const BUSY_UNANSWERED_MAX: usize = 2;
 const BUSY_EVERY: Duration = Duration::from_millis(5);
 const BUSY_WHEN_CALM_EVERY: Duration = Duration::from_millis(500);
-/// In a hand-over that nothing disturbs, users read and write until well behind it.
+/// In a resharding that nothing disturbs, users read and write until well behind it.
 const BUSY_ROUNDS_WHEN_CALM: u32 = 250;
-const BUSY_IN_A_CALM_HAND_OVER_EVERY: Duration = Duration::from_millis(2);
+const BUSY_IN_A_CALM_RESHARDING_EVERY: Duration = Duration::from_millis(2);
 const BUSY_ROUNDS_FOR_LONG: u32 = 30;
 const BUSY_FOR_LONG_EVERY: Duration = Duration::from_millis(150);
 const IDLE_WHEN_CALM: Duration = Duration::from_secs(15);
@@ -36,7 +36,7 @@ impl CoordinationScenario {
     pub(super) fn wish_when_calm(&mut self, control: &mut Control<'_, Seat>) {
         let now = control.cluster.now();
         if self.rng.chance(0.7) && self.wishes.draw_shards(&mut self.rng) {
-            // Those who watch everything now are to hear of what is done behind the hand-over.
+            // Those who watch everything now are to hear of what is done behind the resharding.
             self.watch_everything(control);
             (0..BUSY_ROUNDS)
                 .for_each(|round| control.alarm(WISH_AFTER + BUSY_WHEN_CALM_EVERY * round, BE_BUSY));
@@ -61,18 +61,18 @@ impl CoordinationScenario {
         }
     }
 
-    /// Waits for the next hand-over.
-    pub(super) fn look_for_a_hand_over(&mut self, control: &mut Control<'_, Seat>) {
+    /// Waits for the next resharding.
+    pub(super) fn look_for_a_resharding(&mut self, control: &mut Control<'_, Seat>) {
         self.watch_everything(control);
         self.looks_until = control.cluster.now() + nanos(LOOK_FOR);
-        control.alarm(LOOK_EVERY, LOOK_FOR_A_HAND_OVER);
+        control.alarm(LOOK_EVERY, LOOK_FOR_A_RESHARDING);
     }
 
-    pub(super) fn on_hand_over_alarm(&mut self, token: u64, control: &mut Control<'_, Seat>) {
+    pub(super) fn on_resharding_alarm(&mut self, token: u64, control: &mut Control<'_, Seat>) {
         match token {
             BE_BUSY => self.be_busy(control),
             LOOK_WHEN_CALM => self.look_when_calm(control),
-            LOOK_FOR_A_HAND_OVER | KILL_IN_A_HAND_OVER => self.in_a_hand_over(token, control),
+            LOOK_FOR_A_RESHARDING | KILL_IN_A_RESHARDING => self.in_a_resharding(token, control),
             _ => {}
         }
     }
@@ -82,7 +82,7 @@ impl CoordinationScenario {
         let is_handing = |node| sequencer_of(node).is_some_and(Sequencer::is_handing_over);
         if control.cluster.nodes().any(|(_, node)| is_handing(node)) {
             (0..BUSY_ROUNDS_WHEN_CALM)
-                .for_each(|round| control.alarm(BUSY_IN_A_CALM_HAND_OVER_EVERY * round, BE_BUSY));
+                .for_each(|round| control.alarm(BUSY_IN_A_CALM_RESHARDING_EVERY * round, BE_BUSY));
         } else if control.cluster.now() < self.looks_until {
             control.alarm(LOOK_EVERY, LOOK_WHEN_CALM);
         }
@@ -114,14 +114,14 @@ impl CoordinationScenario {
         }
     }
 
-    fn in_a_hand_over(&mut self, token: u64, control: &mut Control<'_, Seat>) {
+    fn in_a_resharding(&mut self, token: u64, control: &mut Control<'_, Seat>) {
         let now = control.cluster.now();
         let is_handing = |node| sequencer_of(node).is_some_and(Sequencer::is_handing_over);
         let handing = control.cluster.nodes().find(|(_, node)| is_handing(node)).map(|(id, _)| id.host());
         match handing {
             _ if self.healed_at.is_some() || now > self.looks_until => {}
-            None => control.alarm(LOOK_EVERY, LOOK_FOR_A_HAND_OVER),
-            Some(_) if token == LOOK_FOR_A_HAND_OVER => {
+            None => control.alarm(LOOK_EVERY, LOOK_FOR_A_RESHARDING),
+            Some(_) if token == LOOK_FOR_A_RESHARDING => {
                 (0..BUSY_ROUNDS).for_each(|round| control.alarm(BUSY_EVERY * round, BE_BUSY));
                 let ms = Duration::from_millis;
                 let mut after = self.rng.duration(ms(0), ms(40));
@@ -130,16 +130,16 @@ impl CoordinationScenario {
                 let leader = control.cluster.nodes().find(|(_, node)| leads(node)).map(|(id, _)| id.host());
                 if let Some(leader) = leader.filter(|&leader| Some(leader) != handing && self.rng.chance(0.5))
                 {
-                    // Its log has the hand-over late.
+                    // Its log has the resharding late.
                     after = self.rng.duration(ms(20), ms(300));
                     let down = self.rng.duration(ms(50), ms(1_000));
                     control.crash(leader, Loss::All, down, &mut self.rng);
                 }
-                control.alarm(after, KILL_IN_A_HAND_OVER);
+                control.alarm(after, KILL_IN_A_RESHARDING);
             }
             Some(host) => {
                 let down = self.rng.duration(Duration::from_millis(50), Duration::from_secs(2));
-                control.mark("scenario.killed_a_sequencer_in_a_hand_over");
+                control.mark("scenario.killed_a_sequencer_in_a_resharding");
                 control.crash(host, Loss::All, down, &mut self.rng);
             }
         }

@@ -20,7 +20,7 @@ const MILLION: u64 = 1_000_000;
 
 /// What is known of one session.
 #[derive(Debug, Default)]
-struct Life {
+struct Incarnation {
     /// In milliseconds.
     timeout: u64,
     /// The latest deadline that any replica of a group has shown, in that group's time: the clocks of groups have nothing to do with
@@ -36,7 +36,7 @@ struct Life {
 /// The lives of all sessions.
 #[derive(Debug, Default)]
 pub(super) struct Living {
-    lives: BTreeMap<u64, Life>,
+    lives: BTreeMap<u64, Incarnation>,
     /// Which replica had which session, and with which deadline. One that attaches with a shorter timeout has an earlier one.
     had: BTreeMap<NodeId, BTreeMap<u64, u64>>,
     /// The time of a replica's group when it was looked at last, and the leader's epoch.
@@ -53,8 +53,8 @@ impl Living {
 
     /// A session was granted, or has done what was asked then.
     pub(super) fn acted(&mut self, session: u64, asked: u64) {
-        let life = self.lives.entry(session).or_default();
-        life.acted_at = asked.max(life.acted_at);
+        let incarnation = self.lives.entry(session).or_default();
+        incarnation.acted_at = asked.max(incarnation.acted_at);
     }
 
     pub(super) fn closes(&mut self, session: u64) {
@@ -82,21 +82,21 @@ impl Living {
             for view in machine.stub().after(SessionId(0), machine.now()) {
                 let session = view.session.0;
                 let deadline_here = had.insert(session, view.deadline.0);
-                let life = self.lives.entry(session).or_default();
-                life.timeout = u64::from(view.timeout);
+                let incarnation = self.lives.entry(session).or_default();
+                incarnation.timeout = u64::from(view.timeout);
                 if view.closing {
-                    life.ends(session, (deadline_here.unwrap_or(0), time), now);
+                    incarnation.ends(session, (deadline_here.unwrap_or(0), time), now);
                     continue;
                 }
-                let deadline = life.deadlines.entry(group).or_insert(0);
+                let deadline = incarnation.deadlines.entry(group).or_insert(0);
                 let put_off = view.deadline.0 > *deadline;
                 *deadline = view.deadline.0.max(*deadline);
                 let since = before.map_or(0, |(before, _)| before);
                 invariant!(
                     SESS,
-                    !(put_off || begins) || view.deadline.0 >= since + life.timeout,
+                    !(put_off || begins) || view.deadline.0 >= since + incarnation.timeout,
                     "session {session:x} with a timeout of {} ms is put off to {:?} after {since}",
-                    life.timeout,
+                    incarnation.timeout,
                     view.deadline
                 );
             }
@@ -114,7 +114,7 @@ impl Living {
     }
 }
 
-impl Life {
+impl Incarnation {
     fn ends(&mut self, session: u64, (deadline, time): (u64, u64), now: u64) {
         if std::mem::replace(&mut self.over, true) || self.closes {
             return;

@@ -11,7 +11,7 @@ pub(super) const MARKS: &[&str] = &[
     "coordination.heard_from_below",
     "coordination.heard_of_a_missed_event",
     "coordination.held_the_lock",
-    "coordination.learned_of_a_spread",
+    "coordination.learned_of_a_shard_map",
     "coordination.lost_a_session",
     "coordination.multi_was_done",
     "coordination.multi_was_refused",
@@ -26,7 +26,7 @@ pub(super) const MARKS: &[&str] = &[
     "scenario.changed_the_hosts",
     "scenario.cut_answers_off_one_by_one_and_as_a_whole",
     "scenario.held_one_shard_back",
-    "scenario.killed_a_sequencer_in_a_hand_over",
+    "scenario.killed_a_sequencer_in_a_resharding",
     "scenario.killed_the_sequencer_when_a_group_retired",
     "scenario.killed_who_took_a_snapshot",
     "scenario.left_a_quiet_user_with_a_host_that_is_cut_off",
@@ -36,7 +36,7 @@ pub(super) const MARKS: &[&str] = &[
     "shard.gave_watches_away",
     "shard.handed_over_to_fewer",
     "shard.handed_over_to_more",
-    "shard.refused_reads_of_an_old_spread",
+    "shard.refused_reads_of_an_old_shard_map",
 ];
 
 /// By number, as the scenario carries them out.

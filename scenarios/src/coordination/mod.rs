@@ -34,8 +34,8 @@ use parts::ReplyBounds;
 use quiet::Quiet;
 use rest::Servers;
 use sim::{
-    Class, Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, OperationId, Scenario, StrikeKind,
-    Tuning,
+    Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, OperationId, Scenario,
+    StrikeKind, Tuning,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -137,7 +137,7 @@ impl CoordinationScenario {
         };
         let (parameters, log) = limits::fit(parameters, log);
         let sequencers = if alone { 0 } else { 3 };
-        let placement = Placement::new(shards).spreading(rng.below(3) as u16);
+        let placement = Placement::new(shards).resharding(rng.below(3) as u16);
         let sessions = SessionSettings::new(placement, [7; 32]);
         let consistency = if rng.chance(0.75) { Consistency::Linearizable } else { Consistency::Sequential };
         let users =
@@ -387,25 +387,25 @@ impl Scenario for CoordinationScenario {
         MARKS
     }
 
-    fn build(&mut self, life: Life) -> Vec<(Place, Seat)> {
-        self.servers.forget(life.host);
-        self.audit.forget(life.host);
-        self.living.forget(life.host);
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Seat)> {
+        self.servers.forget(incarnation.host);
+        self.audit.forget(incarnation.host);
+        self.living.forget(incarnation.host);
         let socket = |place| (Place(place), Seat::Socket(Socket::default()));
         let users = self.users.len() as u32;
-        if life.host == self.desk {
+        if incarnation.host == self.desk {
             return (0..users).map(|user| socket(DESKS + user)).collect();
         }
         let (sessions, placement) = (self.sessions.clone(), self.placement);
         let counting = Sessions::new(Group(0), sessions.clone());
-        let spaces_of: SpacesOf = Arc::new(move |body, spread| counting.spaces(body, spread));
+        let spaces_of: SpacesOf = Arc::new(move |body, shard_map| counting.spaces(body, shard_map));
         let parts = HostParts {
             stub: &|group| Sessions::new(group, sessions.clone()),
-            shard: &|space| Znodes::new(space, placement, u64::from(life.number)),
-            gateway: Gateway::new(self.settings(life.host)),
+            shard: &|space| Znodes::new(space, placement, u64::from(incarnation.number)),
+            gateway: Gateway::new(self.settings(incarnation.host)),
         };
-        let deployment = self.changes.deployment_of(life.host);
-        let members: Vec<(Place, Member<_, _, _>)> = deployment.build(life.host, &spaces_of, parts);
+        let deployment = self.changes.deployment_of(incarnation.host);
+        let members: Vec<(Place, Member<_, _, _>)> = deployment.build(incarnation.host, &spaces_of, parts);
         let members = members.into_iter().map(|(place, member)| (place, Seat::Member(Box::new(member))));
         members.chain((0..users * SOCKETS_PER_USER).map(|number| socket(SOCKETS + number))).collect()
     }
@@ -487,7 +487,7 @@ impl Scenario for CoordinationScenario {
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
             }
         }
-        self.on_hand_over_alarm(token, control);
+        self.on_resharding_alarm(token, control);
         if token > AT_REST {
             return;
         }

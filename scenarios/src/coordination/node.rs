@@ -53,7 +53,7 @@ fn answer(kind: u8, bytes: &[u8]) -> Bytes {
 }
 
 impl Socket {
-    fn hand_over(&mut self, cx: &mut Cx<'_, Self>) {
+    fn reshard(&mut self, cx: &mut Cx<'_, Self>) {
         if let Some(id) = self.polled
             && let Some(answer) = self.answers.pop_front()
         {
@@ -84,7 +84,7 @@ impl Role for Socket {
             // Users ask so little that nobody has to be slowed down.
             ConnectionIn::Pause(_) => {}
         }
-        self.hand_over(cx);
+        self.reshard(cx);
     }
 
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
@@ -107,7 +107,7 @@ impl Role for Socket {
             }
             Some(&POLL) => {
                 self.polled = Some(id);
-                self.hand_over(cx);
+                self.reshard(cx);
             }
             Some(&HOLD) => {}
             Some(&RELEASE) => {

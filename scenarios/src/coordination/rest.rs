@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) struct Servers {
     digests: BTreeMap<(Space, Number), u64>,
     checked: BTreeMap<NodeId, Number>,
-    /// How many snapshots of peers a server has taken in this life.
+    /// How many snapshots of peers a server has taken in this incarnation.
     skips: BTreeMap<NodeId, u64>,
     /// Which replica of a home group had which session.
     held: BTreeSet<(NodeId, u64)>,
@@ -157,12 +157,12 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
     let Some(&host) = core.first() else { return Ok(()) };
     let one = [host];
     let (mut paths, mut owners) = (BTreeSet::new(), BTreeSet::new());
-    let mut spread = None;
+    let mut shard_map = None;
     for (_, member) in members(&one, cluster) {
         let Member::Shard(server) = member else { continue };
-        let known = spread.get_or_insert(server.spread());
-        if server.spread().version > known.version {
-            *known = server.spread();
+        let known = shard_map.get_or_insert(server.shard_map());
+        if server.shard_map().version > known.version {
+            *known = server.shard_map();
         }
         if let Some(path) = server.service().misplaced() {
             return Err((
@@ -176,11 +176,11 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
         owners.extend(server.service().owners());
     }
     for (id, member) in members(&one, cluster) {
-        if let (Member::Shard(server), Some(spread)) = (member, spread)
-            && spread.spaces().any(|space| space == server.space())
-            && server.spread().version < spread.version
+        if let (Member::Shard(server), Some(shard_map)) = (member, shard_map)
+            && shard_map.spaces().any(|space| space == server.space())
+            && server.shard_map().version < shard_map.version
         {
-            return Err(("LIVE", format!("{id} has not come to {spread:?}")));
+            return Err(("LIVE", format!("{id} has not come to {shard_map:?}")));
         }
     }
     for path in &paths {

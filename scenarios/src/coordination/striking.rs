@@ -57,7 +57,7 @@ impl CoordinationScenario {
                     return false;
                 }
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
-                self.look_for_a_hand_over(control);
+                self.look_for_a_resharding(control);
             }
             (6, _, _) => {
                 for host in self.changes.ever() {

@@ -11,8 +11,8 @@ use ::corfu::{
 use history::History;
 use kernel::{Bounds, Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
 use sim::{
-    Aim, Blow, Class, Classes, Cluster, Control, Core, Fact, HostIndex, HostMask, HostSpec, IsClaim, Life,
-    Loss, OperationId, Replacement, Scenario, StrikeKind, Tuning,
+    Aim, Blow, Class, Classes, Cluster, Control, Core, Fact, HostIndex, HostMask, HostSpec, Incarnation,
+    IsClaim, Loss, OperationId, Replacement, Scenario, StrikeKind, Tuning,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -200,7 +200,7 @@ impl CorfuScenario {
         for &id in latest.chain(position) {
             let Some(Node::Storage(server)) = cluster.node(id) else { continue };
             // One that lost its disk and that nobody has missed yet serves nobody.
-            let is_meant = latest.life(id) == server.life() || serves(server, latest);
+            let is_meant = latest.journal(id) == server.journal() || serves(server, latest);
             if position < server.first() || !is_meant {
                 continue;
             }
@@ -229,14 +229,14 @@ impl CorfuScenario {
                 Some(Node::Auxiliary(it)) if it.installed() != latest || it.is_changing() => {
                     return Err(format!("{id} is changing, or behind"));
                 }
-                Some(Node::Auxiliary(it)) if it.life() == latest.life(id) => {}
+                Some(Node::Auxiliary(it)) if it.journal() == latest.journal(id) => {}
                 _ => return Err(format!("{id} has no votes")),
             }
         }
         for (chain, servers) in latest.chains.iter().enumerate() {
             for &id in servers {
                 match cluster.node(id) {
-                    Some(Node::Storage(it)) if it.life() == latest.life(id) && serves(it, latest) => {}
+                    Some(Node::Storage(it)) if it.journal() == latest.journal(id) && serves(it, latest) => {}
                     _ => return Err(format!("{id} does not serve")),
                 }
             }
@@ -305,22 +305,22 @@ impl Scenario for CorfuScenario {
         MARKS
     }
 
-    fn build(&mut self, life: Life) -> Vec<(Place, Node)> {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Node)> {
         let (initial, parameters) = (self.initial.clone(), self.parameters.clone());
-        if self.clients.contains(&life.host) {
+        if self.clients.contains(&incarnation.host) {
             let client = Client::new(self.auxiliaries.clone(), initial, parameters);
             return vec![(CLIENT, Node::Client(client))];
         }
         let mut nodes = Vec::new();
-        if self.auxiliaries.iter().any(|auxiliary| auxiliary.host() == life.host) {
+        if self.auxiliaries.iter().any(|auxiliary| auxiliary.host() == incarnation.host) {
             let (peers, sequencers) = (self.auxiliaries.clone(), self.sequencers.clone());
             let auxiliary = Auxiliary::new(peers, sequencers, initial, parameters).with_spares(&self.spares);
             nodes.push((AUXILIARY, Node::Auxiliary(auxiliary)));
         }
-        if self.sequencers.iter().any(|sequencer| sequencer.host() == life.host) {
+        if self.sequencers.iter().any(|sequencer| sequencer.host() == incarnation.host) {
             nodes.push((SEQUENCER, Node::Sequencer(Sequencer::new())));
         }
-        let here = self.candidates().filter(|server| server.host() == life.host);
+        let here = self.candidates().filter(|server| server.host() == incarnation.host);
         nodes.extend(here.map(|server| {
             (server.place(), Node::Storage(StorageServer::new(self.retain_bytes).with_page(self.page)))
         }));
@@ -471,7 +471,7 @@ impl Scenario for CorfuScenario {
         let latest = self.latest();
         for (id, node) in cluster.nodes() {
             if let Node::Auxiliary(auxiliary) = node
-                && (auxiliary.installed() != latest || auxiliary.life() != latest.life(id))
+                && (auxiliary.installed() != latest || auxiliary.journal() != latest.journal(id))
             {
                 return Err(format!("{id} knows {:?}, not {:?}", auxiliary.installed().epoch, latest.epoch));
             }
@@ -483,7 +483,7 @@ impl Scenario for CorfuScenario {
                 return Err(format!("chain {number} is {chain:?} only"));
             }
             for &id in chain {
-                let serves = |it: &StorageServer| it.life() == latest.life(id) && serves(it, latest);
+                let serves = |it: &StorageServer| it.journal() == latest.journal(id) && serves(it, latest);
                 if !matches!(cluster.node(id), Some(Node::Storage(server)) if serves(server)) {
                     return Err(format!("{id} does not serve in {:?}", latest.epoch));
                 }

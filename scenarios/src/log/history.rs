@@ -104,9 +104,15 @@ impl History {
         let Some(asked) = self.calls.get_mut(&id) else { return };
         asked.answered = Some((now, answer.clone()));
         let (request, tails) = (asked.request.clone(), std::mem::take(&mut asked.tails));
-        let floor = |name: &str| tails.get(name).copied().unwrap_or(0);
+        let low_watermark = |name: &str| tails.get(name).copied().unwrap_or(0);
         let recent = |name: &str, tail: u64| {
-            invariant!(LIN, tail >= floor(name), "{}: {name} ends at {tail}, not {}", id.0, floor(name));
+            invariant!(
+                LIN,
+                tail >= low_watermark(name),
+                "{}: {name} ends at {tail}, not {}",
+                id.0,
+                low_watermark(name)
+            );
         };
         match (request, answer) {
             (Request::Append(append), Answer::Appended(firsts)) => {

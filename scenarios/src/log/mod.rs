@@ -19,8 +19,8 @@ use shared_log::{
     Read, Request, Routes, Rows, Trim,
 };
 use sim::{
-    Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario, StrikeKind,
-    Tuning,
+    Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId, Scenario,
+    StrikeKind, Tuning,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -262,14 +262,14 @@ impl Scenario for LogScenario {
         MARKS
     }
 
-    fn build(&mut self, life: Life) -> Vec<(Place, Node)> {
-        self.invariants.forget(life.host);
-        self.audit.forget(life.host);
-        self.history.forget(life.host);
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Node)> {
+        self.invariants.forget(incarnation.host);
+        self.audit.forget(incarnation.host);
+        self.history.forget(incarnation.host);
         let stub = Names { spaces: self.spaces };
-        let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
+        let spaces_of: SpacesOf = Arc::new(move |body, shard_map| stub.spaces(body, shard_map));
         let (proxies, shards) =
-            (self.deployment.proxies_of(life.host), self.deployment.servers_of(life.host));
+            (self.deployment.proxies_of(incarnation.host), self.deployment.servers_of(incarnation.host));
         let parts = HostParts {
             stub: &|_: Group| stub,
             shard: &|space: Space| {
@@ -281,7 +281,7 @@ impl Scenario for LogScenario {
             },
             gateway: Gateway::new(Routes { proxies, shards, capacity: 64 << 20 }),
         };
-        self.deployment.build(life.host, &spaces_of, parts)
+        self.deployment.build(incarnation.host, &spaces_of, parts)
     }
 
     fn operate(

@@ -1,7 +1,7 @@
 //! What callers asked for and were given, and what must hold of it.
 
 use super::Node;
-use ::mason::{Number, Order, Space, Stamp};
+use ::mason::{Gsn, Number, Order, Space};
 use kernel::{Bytes, Decode, NodeId, RequestId, invariant};
 use sim::Cluster;
 use std::collections::BTreeMap;
@@ -12,8 +12,8 @@ struct Asked {
     spaces: Vec<Space>,
     label: Bytes,
     at: u64,
-    /// The highest stamp that anybody had been told when this was asked: its own must be larger.
-    after: Stamp,
+    /// The highest global sequence number that anybody had been told when this was asked: its own must be larger.
+    after: Gsn,
     answered: Option<(u64, Order)>,
 }
 
@@ -21,8 +21,8 @@ struct Asked {
 #[derive(Default)]
 pub(super) struct History {
     calls: BTreeMap<RequestId, Asked>,
-    given: BTreeMap<(Space, Number), (RequestId, Stamp)>,
-    highest: Stamp,
+    given: BTreeMap<(Space, Number), (RequestId, Gsn)>,
+    highest: Gsn,
 }
 
 impl History {
@@ -49,31 +49,31 @@ impl History {
         invariant!(UNIQ, spaces == asked.spaces, "asked for {:?}, given {:?}", asked.spaces, order.numbers);
         invariant!(
             RT,
-            order.stamp > asked.after,
+            order.gsn > asked.after,
             "{} was asked after {} had been given, and was given {}",
             id.0,
             asked.after,
-            order.stamp
+            order.gsn
         );
         for placed in &order.numbers {
             let place = (placed.space, placed.number);
-            let other = self.given.insert(place, (id, order.stamp));
+            let other = self.given.insert(place, (id, order.gsn));
             invariant!(UNIQ, other.is_none(), "{placed:?} was given to {} and to {other:?}", id.0);
             let before = self.given.range((placed.space, Number(0))..place).next_back();
             let after = self
                 .given
                 .range((placed.space, placed.number.next())..(placed.space.next(), Number(0)))
                 .next();
-            let ordered = before.is_none_or(|(_, (_, stamp))| *stamp < order.stamp)
-                && after.is_none_or(|(_, (_, stamp))| *stamp > order.stamp);
+            let ordered = before.is_none_or(|(_, (_, gsn))| *gsn < order.gsn)
+                && after.is_none_or(|(_, (_, gsn))| *gsn > order.gsn);
             invariant!(
                 MSO,
                 ordered,
                 "{placed:?} with stamp {} lies between {before:?} and {after:?}",
-                order.stamp
+                order.gsn
             );
         }
-        self.highest = self.highest.max(order.stamp);
+        self.highest = self.highest.max(order.gsn);
         asked.answered = Some((now, order));
     }
 
@@ -82,15 +82,15 @@ impl History {
     pub(super) fn check(&self, cluster: &Cluster<'_, Node>) {
         for (node, member) in cluster.nodes() {
             let Node::Shard(server) = member else { continue };
-            let mut seen: BTreeMap<Bytes, Stamp> = BTreeMap::new();
+            let mut seen: BTreeMap<Bytes, Gsn> = BTreeMap::new();
             for given in server.service().latest() {
-                let twice = seen.insert(given.label.clone(), given.stamp);
+                let twice = seen.insert(given.label.clone(), given.gsn);
                 invariant!(
                     UNIQ,
                     twice.is_none(),
                     "{node} executed {:?} at {twice:?} and at {}",
                     given.label,
-                    given.stamp
+                    given.gsn
                 );
             }
             for asked in self.calls.values() {
@@ -103,7 +103,7 @@ impl History {
                 let at = seen.get(label);
                 invariant!(
                     DUR,
-                    at == Some(&order.stamp),
+                    at == Some(&order.gsn),
                     "{node} is beyond number {number} and has not executed {:?} there but at {at:?}",
                     asked.label
                 );

@@ -1,7 +1,7 @@
 //! What must hold after every burst, and when a healed core has come to rest.
 
 use ::mason::view::View;
-use ::mason::{GatewayRole, Member, Number, Placed, Shard, Space, Stamp, Stub};
+use ::mason::{GatewayRole, Gsn, Member, Number, Placed, Shard, Space, Stub};
 use kernel::{HostId, NodeId, invariant};
 use sim::Cluster;
 use std::collections::BTreeMap;
@@ -51,7 +51,7 @@ impl Invariants {
         }
     }
 
-    /// What is to be executed next stands in the order of its stamps.
+    /// What is to be executed next stands in the order of its global sequence numbers.
     fn check_order<T, S, G>(&mut self, host: HostId, cluster: &Cluster<'_, Member<T, S, G>>)
     where
         T: Stub,
@@ -60,12 +60,12 @@ impl Invariants {
     {
         for (id, node) in cluster.called_nodes_of(host) {
             let Member::Shard(server) = node else { continue };
-            let mut before = Stamp(0);
+            let mut before = Gsn(0);
             for (number, delivered) in server.waiting().filter(|(_, entry)| entry.work.operation().is_some())
             {
-                let stamp = delivered.order.stamp;
-                invariant!(MSO, stamp > before, "{id} has stamp {before} below {number}, and {stamp} there");
-                before = stamp;
+                let gsn = delivered.order.gsn;
+                invariant!(MSO, gsn > before, "{id} has stamp {before} below {number}, and {gsn} there");
+                before = gsn;
             }
         }
     }

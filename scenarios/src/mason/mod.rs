@@ -19,8 +19,8 @@ use kernel::client::Response;
 use kernel::{Bytes, Encode, HostId, NodeId, Place, RequestId, Rng};
 use sequence::{Ask, Gateway, LABEL_BYTES_MAX, Labels, Spaces};
 use sim::{
-    Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Scenario, StrikeKind,
-    Tuning,
+    Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId, Scenario,
+    StrikeKind, Tuning,
 };
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -293,22 +293,22 @@ impl Scenario for MasonScenario {
         MARKS
     }
 
-    fn build(&mut self, life: Life) -> Vec<(Place, Node)> {
-        self.invariants.forget(life.host);
-        self.audit.forget(life.host);
-        self.history.forget(Deployment::gateway(life.host));
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Node)> {
+        self.invariants.forget(incarnation.host);
+        self.audit.forget(incarnation.host);
+        self.history.forget(Deployment::gateway(incarnation.host));
         let stub = Spaces { count: self.shards };
-        let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
+        let spaces_of: SpacesOf = Arc::new(move |body, shard_map| stub.spaces(body, shard_map));
         let parts = HostParts {
             stub: &|_: Group| stub,
             shard: &|_: Space| Labels::default(),
             gateway: Gateway::new(
-                self.deployment.proxies_of(life.host),
-                self.deployment.servers_of(life.host),
+                self.deployment.proxies_of(incarnation.host),
+                self.deployment.servers_of(incarnation.host),
             )
             .with_layout(self.deployment.topology().layout.clone()),
         };
-        self.changes.deployment_of(life.host).build(life.host, &spaces_of, parts)
+        self.changes.deployment_of(incarnation.host).build(incarnation.host, &spaces_of, parts)
     }
 
     fn on_begin(&mut self, control: &mut Control<'_, Node>) {

@@ -62,20 +62,22 @@ fn retired<N: Seated>(cluster: &Cluster<'_, N>) -> BTreeSet<NodeId> {
 }
 
 /// The highest low watermark of each space.
-fn floors<N: Seated>(cluster: &Cluster<'_, N>) -> BTreeMap<Space, Number> {
-    let mut floors = BTreeMap::new();
-    for floor in replicas(cluster).flat_map(|(_, replica)| replica.machine().floors()) {
-        let known = floors.entry(floor.space).or_insert(floor.number);
-        *known = floor.number.max(*known);
+fn low_watermarks<N: Seated>(cluster: &Cluster<'_, N>) -> BTreeMap<Space, Number> {
+    let mut low_watermarks = BTreeMap::new();
+    for low_watermark in replicas(cluster).flat_map(|(_, replica)| replica.machine().low_watermarks()) {
+        let known = low_watermarks.entry(low_watermark.space).or_insert(low_watermark.number);
+        *known = low_watermark.number.max(*known);
     }
-    floors
+    low_watermarks
 }
 
 /// True if some server of the host lacks what the logs do not keep any more.
 fn lacks_what_is_forgotten<N: Seated>(host: HostId, cluster: &Cluster<'_, N>) -> bool {
-    let floors = floors(cluster);
+    let low_watermarks = low_watermarks(cluster);
     let mut here = servers(cluster).filter(|(id, _)| id.host() == host);
-    here.any(|(_, server)| floors.get(&server.space()).is_some_and(|floor| server.next() < *floor))
+    here.any(|(_, server)| {
+        low_watermarks.get(&server.space()).is_some_and(|low_watermark| server.next() < *low_watermark)
+    })
 }
 
 /// True if one shard's server of the host is behind the others of its shard, and another one is not.

@@ -16,7 +16,7 @@ pub(crate) struct Wishes {
     shards: u16,
     /// Of groups, and of shards.
     room: (u16, u16),
-    under_way: bool,
+    in_flight: bool,
     asked: BTreeSet<RequestId>,
     journey: Option<Journey>,
 }
@@ -32,7 +32,7 @@ struct Journey {
 impl Wishes {
     /// Nothing is wished for where there are so many groups and shards of at most `room`.
     pub(crate) fn new((groups, shards): (u16, u16), room: (u16, u16)) -> Self {
-        Self { groups, shards, room, under_way: false, asked: BTreeSet::new(), journey: None }
+        Self { groups, shards, room, in_flight: false, asked: BTreeSet::new(), journey: None }
     }
 
     /// Wishes for another number; false if there is none or the last wish is not fulfilled.
@@ -58,13 +58,13 @@ impl Wishes {
     /// Wishes for one group, for all that there is room for after `idle`, and soon for one again. False if there is room for one only,
     /// or the last wish is not fulfilled.
     pub(crate) fn draw_journey(&mut self, idle: Duration, rng: &mut Rng) -> bool {
-        if self.room.0 < 2 || self.is_under_way() {
+        if self.room.0 < 2 || self.is_in_flight() {
             return false;
         }
         let soon = rng.duration(Duration::from_millis(100), Duration::from_secs(4));
         let left = VecDeque::from([(self.room.0, idle), (1, soon)]);
         self.journey = Some(Journey { left, since: None });
-        (self.groups, self.under_way) = (1, true);
+        (self.groups, self.in_flight) = (1, true);
         true
     }
 
@@ -74,25 +74,25 @@ impl Wishes {
     }
 
     fn draw_of(&mut self, others: Vec<(u16, u16)>, rng: &mut Rng) -> bool {
-        let Some(&wish) = rng.pick(&others).filter(|_| !self.is_under_way()) else { return false };
-        ((self.groups, self.shards), self.under_way) = (wish, true);
+        let Some(&wish) = rng.pick(&others).filter(|_| !self.is_in_flight()) else { return false };
+        ((self.groups, self.shards), self.in_flight) = (wish, true);
         true
     }
 
-    fn is_under_way(&self) -> bool {
-        self.under_way || self.journey.is_some()
+    fn is_in_flight(&self) -> bool {
+        self.in_flight || self.journey.is_some()
     }
 
     /// Goes on with a journey: what was wished for is fulfilled, and has been for long enough.
     fn travel<N: Node>(&mut self, control: &mut Control<'_, N>) {
         let now = control.cluster.now();
-        let Some(journey) = self.journey.as_mut().filter(|_| !self.under_way) else { return };
+        let Some(journey) = self.journey.as_mut().filter(|_| !self.in_flight) else { return };
         let since = *journey.since.get_or_insert(now);
         match journey.left.front() {
             Some(&(groups, after)) if now - since >= after.as_nanos() as u64 => {
                 journey.left.pop_front();
                 journey.since = None;
-                (self.groups, self.under_way) = (groups, true);
+                (self.groups, self.in_flight) = (groups, true);
             }
             Some(_) => {}
             None => {
@@ -113,15 +113,15 @@ impl Wishes {
         N::Family: kernel::Family<Request = kernel::Bytes>,
     {
         self.travel(control);
-        let calls = [Call::Arrange(Some(self.groups)).encoded(), Call::SpreadOver(self.shards).encoded()];
-        for proxy in proxies.filter(|_| self.under_way) {
+        let calls = [Call::Arrange(Some(self.groups)).encoded(), Call::SetShards(self.shards).encoded()];
+        for proxy in proxies.filter(|_| self.in_flight) {
             if control.cluster.is_up(proxy.host()) {
                 for call in &calls {
                     self.asked.insert(control.request(proxy, call.clone().into()));
                 }
             }
         }
-        self.is_under_way()
+        self.is_in_flight()
     }
 
     /// None if it answers no wish; true if the last one is fulfilled now.
@@ -131,9 +131,9 @@ impl Wishes {
         }
         let progress = Progress::decoded(&answer.0).expect("a proxy answers a wish with its progress");
         let layout = &progress.layout;
-        let is_wished = (layout.serving, layout.spread.shards) == (self.groups, self.shards);
-        let fulfilled = self.under_way && progress.settled && is_wished;
-        self.under_way &= !fulfilled;
+        let is_wished = (layout.serving, layout.shard_map.shards) == (self.groups, self.shards);
+        let fulfilled = self.in_flight && progress.settled && is_wished;
+        self.in_flight &= !fulfilled;
         Some(fulfilled)
     }
 
@@ -144,6 +144,6 @@ impl Wishes {
     /// What is still to come.
     pub(crate) fn unfulfilled(&self) -> Option<String> {
         let wish = format!("{} groups and {} shards were wished for", self.groups, self.shards);
-        self.is_under_way().then_some(wish)
+        self.is_in_flight().then_some(wish)
     }
 }

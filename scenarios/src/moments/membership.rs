@@ -209,7 +209,7 @@ impl Changes {
         true
     }
 
-    /// Replaces a host, or adds or removes one; false if the moment allows none: the last change is under way, or without the leaver no
+    /// Replaces a host, or adds or removes one; false if the moment allows none: the last change is in flight, or without the leaver no
     /// majority of those before would be sound. The bootstrap must be over.
     pub(crate) fn replace_or_resize<N: Node>(
         &mut self,

@@ -112,8 +112,8 @@ impl PaxosScenario {
         let Some((old, ballot)) = leading.and_then(|(host, leader)| Some((host, leader.leader()?))) else {
             return false;
         };
-        let under_way = self.plots.iter().any(|plot| matches!(plot, Plot::Coup { .. }));
-        if under_way {
+        let in_flight = self.plots.iter().any(|plot| matches!(plot, Plot::Coup { .. }));
+        if in_flight {
             return false;
         }
         let until = self.until(control, 12);

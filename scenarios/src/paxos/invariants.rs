@@ -47,7 +47,7 @@ impl Truth {
 }
 
 impl Invariants {
-    /// A host starts a new life: its replica may begin again from a snapshot.
+    /// A host starts a new incarnation: its replica may begin again from a snapshot.
     pub(super) fn forget(&mut self, host: HostId) {
         self.checked.retain(|node, _| node.host() != host);
     }

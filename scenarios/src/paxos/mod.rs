@@ -17,8 +17,8 @@ use invariants::Invariants;
 use kernel::{HostId, NodeId, Place, RequestId, Rng};
 use kv::{Command, Expect, Query, Store};
 use sim::{
-    Class, Classes, Cluster, Control, Core, Fact, HostSpec, IsClaim, Life, Loss, OperationId, Replacement,
-    Scenario, StrikeKind, Tuning,
+    Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
+    Replacement, Scenario, StrikeKind, Tuning,
 };
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -235,7 +235,7 @@ impl Scenario for PaxosScenario {
     }
 
     fn clients(&self) -> Vec<NodeId> {
-        // Twice each: two operations under way in one session.
+        // Twice each: two operations in flight in one session.
         self.layout.client_nodes().into_iter().flat_map(|node| [node, node]).collect()
     }
 
@@ -275,13 +275,13 @@ impl Scenario for PaxosScenario {
         MARKS
     }
 
-    fn build(&mut self, life: Life) -> Vec<(Place, Node)> {
-        if life.wiped {
-            self.wiped.insert(life.host);
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Node)> {
+        if incarnation.wiped {
+            self.wiped.insert(incarnation.host);
         }
-        self.invariants.forget(life.host);
-        self.audit.forget(life.host);
-        if let Some(client) = self.layout.client_on(life.host) {
+        self.invariants.forget(incarnation.host);
+        self.audit.forget(incarnation.host);
+        if let Some(client) = self.layout.client_on(incarnation.host) {
             self.histories.forget(client);
             let batchers = self.layout.batchers();
             let index = client.host().0 as usize;
@@ -291,8 +291,8 @@ impl Scenario for PaxosScenario {
                 Member::Client(Client::new(batchers, patience).starting_at(index)),
             )];
         }
-        let file = self.files.get(&life.host).unwrap_or(self.layout.first());
-        self.layout.build(life.host, &self.parameters, file)
+        let file = self.files.get(&incarnation.host).unwrap_or(self.layout.first());
+        self.layout.build(incarnation.host, &self.parameters, file)
     }
 
     fn operate(

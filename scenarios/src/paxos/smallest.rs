@@ -167,7 +167,7 @@ impl Scope for Smallest {
         (1..=ACCEPTORS).map(HostId).chain(self.leader_hosts()).collect()
     }
 
-    fn build(&self, host: HostId, _life: u32) -> Vec<(Place, Part)> {
+    fn build(&self, host: HostId, _incarnation: u32) -> Vec<(Place, Part)> {
         let known = self.configurations();
         // Time stands still here: silence has to be there from the beginning.
         let election_timeout = Duration::ZERO;

@@ -1,6 +1,6 @@
 //! What every role says to every other while something happens, as text to read: a write, an election, a lost sequencer, and so on.
 //!
-//! Each flow is a calm cluster of the simulator (no faults but those of the script, every message under way for the same time) and a script of
+//! Each flow is a calm cluster of the simulator (no faults but those of the script, every message in flight for the same time) and a script of
 //! steps. The transcript is in the text file beside. `ORDINATE_BLESS=1 cargo test -p scenarios --test transcripts` writes the files
 //! again; read the difference before you commit it.
 

@@ -7,7 +7,7 @@ use ::mason::{Deployment, Group, HostParts, Member, Parameters, Space, Stub};
 use kernel::{Bytes, Encode, HostId, NodeId, Place, Rng};
 use paxos::HostEntry;
 use sequence::{Ask, Gateway, Labels, Spaces};
-use sim::{Control, HostSpec, Life, Loss};
+use sim::{Control, HostSpec, Incarnation, Loss};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -38,14 +38,15 @@ fn deployment() -> Deployment {
         .with_room_for(GROUPS, SHARDS + 1)
 }
 
-fn build(life: Life) -> Vec<(Place, Node)> {
+fn build(incarnation: Incarnation) -> Vec<(Place, Node)> {
     let deployment = deployment();
     let stub = Spaces { count: SHARDS };
-    let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
-    let gateway = Gateway::new(deployment.proxies_of(life.host), deployment.servers_of(life.host))
-        .with_layout(deployment.topology().layout.clone());
+    let spaces_of: SpacesOf = Arc::new(move |body, shard_map| stub.spaces(body, shard_map));
+    let gateway =
+        Gateway::new(deployment.proxies_of(incarnation.host), deployment.servers_of(incarnation.host))
+            .with_layout(deployment.topology().layout.clone());
     let parts = HostParts { stub: &|_: Group| stub, shard: &|_: Space| Labels::default(), gateway };
-    deployment.build(life.host, &spaces_of, parts)
+    deployment.build(incarnation.host, &spaces_of, parts)
 }
 
 /// What is said all the time, and the roles of the log, which MultiPaxos' transcripts show.
@@ -128,6 +129,6 @@ pub(crate) fn a_shard_is_added() -> Flow<Node> {
     flow("A shard is added. The change takes effect with a change of sequencers; the state crosses as inputs of one operation of all shards.")
         .then("An operator asks for three shards.", 400, |control| {
             let proxy = deployment().proxies_of(host("a"))[0];
-            control.request(proxy, Call::SpreadOver(SHARDS + 1).encoded().into());
+            control.request(proxy, Call::SetShards(SHARDS + 1).encoded().into());
         })
 }

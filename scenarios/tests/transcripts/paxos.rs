@@ -12,7 +12,7 @@ use ::paxos::{Call, Configuration, Configurations, HostEntry, Level, Member, Par
 use kernel::{Bytes, HostId, NodeId, Place, Rng};
 use kv::{Command, Query, Store};
 use parts::{AcceptorGroup, Acceptors, Slot};
-use sim::{Control, HostSpec, Life, Loss};
+use sim::{Control, HostSpec, Incarnation, Loss};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
@@ -58,8 +58,8 @@ fn configuration(version: u64, names: &[&str]) -> Configuration {
     }
 }
 
-fn build(life: Life) -> Vec<(Place, Node)> {
-    let on = life.host;
+fn build(incarnation: Incarnation) -> Vec<(Place, Node)> {
+    let on = incarnation.host;
     if on == host("client") {
         let batchers = configuration(0, &FOUNDERS).batchers;
         return vec![(CLIENT, Member::Client(Client::new(batchers, Duration::from_millis(100))))];

@@ -2,15 +2,15 @@
 
 use kernel::{HostId, Node, NodeId, Place, RequestId, Rng};
 use sim::{
-    Classes, Cluster, Control, Core, HostSpec, Latency, Life, Line, OperationId, Options, Plan, Scenario,
-    Tuning, plain, run_seed,
+    Classes, Cluster, Control, Core, HostSpec, Incarnation, Latency, Line, OperationId, Options, Plan,
+    Scenario, Tuning, plain, run_seed,
 };
 use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::time::Duration;
 
 /// Makes the nodes of a host.
-pub(crate) type Build<N> = Rc<dyn Fn(Life) -> Vec<(Place, N)>>;
+pub(crate) type Build<N> = Rc<dyn Fn(Incarnation) -> Vec<(Place, N)>>;
 /// What a step does.
 pub(crate) type Act<N> = Rc<dyn Fn(&mut Control<'_, N>)>;
 
@@ -184,8 +184,8 @@ impl<N: Node> Scenario for Cast<N> {
         }
     }
 
-    fn build(&mut self, life: Life) -> Vec<(Place, N)> {
-        (self.build)(life)
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, N)> {
+        (self.build)(incarnation)
     }
 
     fn on_begin(&mut self, control: &mut Control<'_, N>) {

@@ -1,4 +1,4 @@
-//! A closed loop: one thread, many connections, each with a fixed number of calls under way. Those of the native protocol do without the
+//! A closed loop: one thread, many connections, each with a fixed number of calls in flight. Those of the native protocol do without the
 //! client library, so that the loop's own cost stays far below the server's.
 
 use bytes::BytesMut;

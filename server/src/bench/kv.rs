@@ -20,7 +20,7 @@ pub struct Kv {
     /// Connections
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     connections: u64,
-    /// Calls that each connection has under way
+    /// Calls that each connection has in flight
     #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u64).range(1..=4_096))]
     outstanding: u64,
     /// Share of reads, 0 to 1

@@ -41,7 +41,7 @@ pub struct Log {
     /// Connections, spread over the hosts
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     connections: u64,
-    /// Calls that each connection has under way
+    /// Calls that each connection has in flight
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=4_096))]
     outstanding: u64,
     /// Entries of one call

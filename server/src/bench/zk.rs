@@ -26,7 +26,7 @@ pub struct Zk {
     /// Sessions, spread over the servers
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=10_000))]
     pub(super) sessions: u64,
-    /// Requests that each session has under way
+    /// Requests that each session has in flight
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     outstanding: u64,
     /// Bytes of a node
@@ -61,7 +61,7 @@ pub(super) struct Session {
     input: Vec<u8>,
     output: Vec<u8>,
     written: usize,
-    under_way: VecDeque<Instant>,
+    in_flight: VecDeque<Instant>,
     xid: i32,
 }
 
@@ -141,12 +141,12 @@ impl Zk {
         window: Window,
         ended: impl Fn(&Tally) -> bool,
     ) -> io::Result<Spent> {
-        // Nothing may be under way at all, so nothing would wake us.
+        // Nothing may be in flight at all, so nothing would wake us.
         for session in sessions.iter_mut().filter(|session| session.open) {
             session.serve(self, tally)?;
         }
         // One that has nothing to ask hears nothing, and would expire while the others go on.
-        let is_idle = |session: &Session| session.open && session.under_way.is_empty();
+        let is_idle = |session: &Session| session.open && session.in_flight.is_empty();
         closed_loop::run(poll, sessions, window, &self.processes, is_idle, |session, _| {
             session.serve(self, tally)?;
             Ok(ended(tally))
@@ -201,15 +201,15 @@ impl Session {
             out.put_buffer(Some(&[0; 16]));
             out.push(0);
         });
-        let (input, under_way) = (Vec::new(), VecDeque::new());
-        Self { stream, open: false, input, output, written: 0, under_way, xid: 0 }
+        let (input, in_flight) = (Vec::new(), VecDeque::new());
+        Self { stream, open: false, input, output, written: 0, in_flight, xid: 0 }
     }
 
     fn serve(&mut self, bench: &Zk, tally: &mut Tally) -> io::Result<()> {
         self.receive(tally)?;
         if self.open {
             let outstanding = bench.outstanding as usize;
-            while self.under_way.len() < outstanding && self.ask(bench, tally) {}
+            while self.in_flight.len() < outstanding && self.ask(bench, tally) {}
         }
         self.flush()
     }
@@ -265,7 +265,7 @@ impl Session {
             let (Ok(_), Ok(_), Ok(error)) = header else {
                 return Err(io::Error::other("a reply without header"));
             };
-            let Some(sent_at) = self.under_way.pop_front() else { continue };
+            let Some(sent_at) = self.in_flight.pop_front() else { continue };
             tally.answered(error, now, sent_at);
         }
         self.input.drain(..at);
@@ -330,7 +330,7 @@ impl Session {
                 self.request(xid, op::SET_DATA, |out| set_data(&path, bench.value, out));
             }
         }
-        self.under_way.push_back(Instant::now());
+        self.in_flight.push_back(Instant::now());
         true
     }
 

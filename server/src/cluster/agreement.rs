@@ -4,15 +4,15 @@ use super::file::ClusterFile;
 use runtime::Agreement;
 
 /// The data are made with it.
-pub const FOR_LIFE: bool = true;
+pub const FIXED: bool = true;
 
 impl ClusterFile {
-    /// Of the cluster and of every service that is on: what its data are made with, which is for life, and what its hosts decide by
+    /// Of the cluster and of every service that is on: what its data are made with, which stays as it is, and what its hosts decide by
     /// while they execute, which can be changed while all of them are stopped.
     pub fn agreement(&self) -> Agreement {
         let mut agreement = Agreement::default();
-        agreement.add("durability.ack", &self.durability.to_string(), !FOR_LIFE);
-        agreement.add("paxos.window", &self.parameters.window.to_string(), FOR_LIFE);
+        agreement.add("durability.ack", &self.durability.to_string(), !FIXED);
+        agreement.add("paxos.window", &self.parameters.window.to_string(), FIXED);
         self.services().iter().for_each(|service| service.agree(&mut agreement));
         agreement
     }

@@ -143,10 +143,10 @@ pub fn words_of_proxies(proxies: &Value) -> String {
 }
 
 /// One line on how far it is.
-pub fn words_of_shards(spread: &Value) -> String {
-    let (shards, before) = (&spread["shards"], &spread["before"]);
-    match spread["settled"] == true {
-        true => format!("{shards} shards of at most {}", spread["room"]),
+pub fn words_of_shards(shard_map: &Value) -> String {
+    let (shards, before) = (&shard_map["shards"], &shard_map["before"]);
+    match shard_map["settled"] == true {
+        true => format!("{shards} shards of at most {}", shard_map["room"]),
         false => format!("{shards} shards, to which {before} hand over"),
     }
 }

@@ -19,7 +19,7 @@ pub struct Calibrate {
     seconds: Duration,
 }
 
-/// Puts under way in the real cluster and in its simulation.
+/// Puts in flight in the real cluster and in its simulation.
 const WINDOW: usize = 64;
 
 impl Calibrate {

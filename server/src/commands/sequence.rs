@@ -27,8 +27,8 @@ pub enum Sequence {
     },
 }
 
-/// Calls under way at a time.
-const UNDER_WAY_MAX: u32 = 1000;
+/// Calls in flight at a time.
+const IN_FLIGHT_MAX: u32 = 1000;
 
 impl Sequence {
     /// Does it.
@@ -38,7 +38,7 @@ impl Sequence {
         endpoint.with_sequence(|sequence| async move {
             let mut left = count;
             while left > 0 {
-                let now = left.min(UNDER_WAY_MAX);
+                let now = left.min(IN_FLIGHT_MAX);
                 left -= now;
                 let calls: Vec<_> = (0..now).map(|_| sequence.next(spaces, label)).collect();
                 for call in calls {
@@ -53,7 +53,7 @@ impl Sequence {
                         Output::Json => {
                             let numbers: Map<String, Value> =
                                 numbers.map(|(name, number)| (name.clone(), json!(number))).collect();
-                            println!("{}", json!({ "stamp": place.stamp, "numbers": numbers }));
+                            println!("{}", json!({ "stamp": place.gsn, "numbers": numbers }));
                         }
                     }
                 }

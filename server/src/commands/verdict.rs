@@ -24,7 +24,7 @@ struct Shared {
     stop: AtomicBool,
 }
 
-/// A load under way.
+/// A load in flight.
 pub struct Watch {
     shared: Arc<Shared>,
     clients: Vec<tokio::task::JoinHandle<()>>,

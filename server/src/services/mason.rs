@@ -20,7 +20,8 @@ pub struct Groups {
     /// How many proxies there are, and how far the last change of that has come, as this host knows.
     pub proxies: Option<Proxies>,
     /// Over how many shards the service's state is spread, and how far the last change of that has come, as this host knows.
-    pub spread: Option<Spread>,
+    #[serde(rename = "spread")]
+    pub shard_map: Option<ShardMap>,
     /// How far each shard's server is that is in use.
     pub shards: BTreeMap<u16, ShardStatus>,
     /// How far the replicas of the groups' logs are here.
@@ -112,7 +113,7 @@ pub struct Proxies {
 
 /// Over how many shards a service's state is spread.
 #[derive(Clone, Debug, Serialize)]
-pub struct Spread {
+pub struct ShardMap {
     /// So many hold it.
     pub shards: u16,
     /// So many did before the last change.
@@ -121,14 +122,14 @@ pub struct Spread {
     pub room: u16,
     /// Counts the changes, those of proxies among them.
     pub version: u64,
-    /// The hand-over has its place in the order, and nothing else of the last change is left to be done.
+    /// The resharding has its place in the order, and nothing else of the last change is left to be done.
     pub settled: bool,
 }
 
-impl From<Progress> for Spread {
+impl From<Progress> for ShardMap {
     fn from(progress: Progress) -> Self {
         let Progress { layout, shards_room, settled, .. } = progress;
-        let mason::Spread { shards, before, .. } = layout.spread;
+        let mason::ShardMap { shards, before, .. } = layout.shard_map;
         Self { shards, before, room: shards_room.unwrap_or(shards), version: layout.version, settled }
     }
 }
@@ -156,7 +157,7 @@ impl Groups {
             mason::Member::Proxy(proxy) => {
                 if proxy.group() == FIRST {
                     self.proxies = Some(proxy.progress().into());
-                    self.spread = Some(proxy.progress().into());
+                    self.shard_map = Some(proxy.progress().into());
                 }
                 if proxy.is_leading() && proxy.is_in_use() {
                     self.leads.insert(proxy.group().0, proxy.sequencer_epoch().unwrap_or(0));
@@ -173,7 +174,7 @@ impl Groups {
                         executed: replica.executed().0,
                         snapshot: replica.snapshot_through().0,
                         epoch: machine.sequencer(),
-                        retained_bytes: machine.kept_bytes(),
+                        retained_bytes: machine.retained_bytes(),
                     };
                     self.replicas.insert(machine.group().0, status);
                 }

@@ -107,11 +107,11 @@ fn zk_many_children(target: &Target) {
     mute(target, 16, 20, op::GET_CHILDREN2, &read_body("/many", false));
 }
 
-/// Reads as fast as answers come, with some under way.
-fn read_on(target: &Target, sessions: u64, under_way: usize, opcode: i32, body: &[u8]) {
+/// Reads as fast as answers come, with some in flight.
+fn read_on(target: &Target, sessions: u64, in_flight: usize, opcode: i32, body: &[u8]) {
     crowd(target, sessions, |_| {
         let Some(mut session) = raw(target) else { return };
-        (0..under_way).for_each(|_| _ = session.push(opcode, body));
+        (0..in_flight).for_each(|_| _ = session.push(opcode, body));
         while target.goes_on() && session.flush().is_ok() && session.reply().is_ok() {
             session.push(opcode, body);
             target.count();

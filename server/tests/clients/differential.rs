@@ -19,7 +19,7 @@ const SESSIONS: usize = 4;
 const TIMEOUT: i32 = 30_000;
 /// How much of what went before is shown with a difference.
 const SHOWN: usize = 60;
-/// At most so many requests are under way at a time.
+/// At most so many requests are in flight at a time.
 const BATCH_MAX: u64 = 8;
 
 /// One session, on both sides.
@@ -141,7 +141,7 @@ impl Duel {
         );
         self.matching.tokens(&reference, &mine)?;
         if writes && theirs.error == 0 {
-            self.matching.stamps(theirs.zxid, ours.zxid)?;
+            self.matching.gsns(theirs.zxid, ours.zxid)?;
             self.compare_events(session)?;
         }
         if let Some(Token::Text(path)) = mine.first().filter(|_| writes && path_is_sequential(&mine)) {
@@ -165,9 +165,9 @@ impl Duel {
         }
         for ((theirs, _), (ours, _)) in told.iter().zip(&told_here) {
             self.events += 1;
-            // What setWatches tells has no stamp.
+            // What setWatches tells has no global sequence number.
             if *theirs > 0 {
-                self.matching.stamps(*theirs, *ours).map_err(|why| format!("event: {why}"))?;
+                self.matching.gsns(*theirs, *ours).map_err(|why| format!("event: {why}"))?;
             }
         }
         Ok(())
@@ -206,7 +206,7 @@ impl Duel {
 
     /// The connection ends, in one way or another, and there is a new one.
     fn part(&mut self, session: usize) -> Verdict {
-        // Events that are under way might be told before the end, or not.
+        // Events that are in flight might be told before the end, or not.
         self.fence()?;
         let ask = self.generator.last();
         let leaves = ask.leaves;
@@ -287,10 +287,10 @@ impl Duel {
     }
 }
 
-/// A stamp, and what is told of it: kind, state, path.
+/// A global sequence number, and what is told of it: kind, state, path.
 type Told = (i64, (i32, i32, String));
 
-/// Events in their order; those of one stamp, whose order ZooKeeper leaves open (it deletes a session's nodes in the order of a
+/// Events in their order; those of one global sequence number, whose order ZooKeeper leaves open (it deletes a session's nodes in the order of a
 /// hash table, and tells what was missed list by list), in the order of their paths and each once.
 fn in_order(events: &VecDeque<Reply>) -> Vec<Told> {
     let read = |event: &Reply| -> Option<Told> {

@@ -22,7 +22,7 @@ pub struct Ask {
     pub opcode: i32,
     /// Its bytes for the reference, ...
     pub reference: Vec<u8>,
-    /// ... and for us: stamps differ.
+    /// ... and for us: global sequence numbers differ.
     pub ours: Vec<u8>,
     /// For people.
     pub text: String,
@@ -215,7 +215,7 @@ impl Generator {
             paths.iter().for_each(|path| lists.put_text(path));
             text += &format!(" {paths:?}");
         }
-        let with = |stamp: i64| [&stamp.to_be_bytes()[..], &lists].concat();
+        let with = |gsn: i64| [&gsn.to_be_bytes()[..], &lists].concat();
         Ask { opcode, reference: with(theirs), ours: with(ours), text, leaves: Leaves::Connection }
     }
 
@@ -239,7 +239,7 @@ impl Generator {
         Ask { opcode, reference: body.clone(), ours: body, text: format!("{text} ({opcode})"), leaves }
     }
 
-    /// A request that is answered at once, whatever is under way before it. Who has proven much sees no refusal any more: proofs
+    /// A request that is answered at once, whatever is in flight before it. Who has proven much sees no refusal any more: proofs
     /// are rare, and forgotten with the connection.
     pub fn hasty(&mut self) -> Ask {
         let token = *self.rng.pick(&["one:1", "two:2", "nopassword", ""]).unwrap_or(&"one:1");

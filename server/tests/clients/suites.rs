@@ -64,7 +64,7 @@ fn the_go_client_works() {
     });
 }
 
-// The official client refuses what it does not know: a code, an order of answers, a stamp that goes back.
+// The official client refuses what it does not know: a code, an order of answers, a global sequence number that goes back.
 #[test]
 fn the_java_client_and_curators_recipes_work() {
     alone(async {

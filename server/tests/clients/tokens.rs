@@ -1,4 +1,4 @@
-//! Answers taken apart, so that what cannot be equal (stamps, sessions, times) is compared by what it means.
+//! Answers taken apart, so that what cannot be equal (global sequence numbers, sessions, times) is compared by what it means.
 
 use coordination::wire::{JuteInput, Malformed, Stat, op};
 use std::collections::BTreeMap;
@@ -14,8 +14,8 @@ pub enum Token {
     Texts(Vec<String>),
     /// Bytes that must be equal.
     Data(Option<Vec<u8>>),
-    /// A stamp: the order must be equal.
-    Stamp(i64),
+    /// A global sequence number: the order must be equal.
+    Gsn(i64),
     /// A session: the same one must be meant.
     Session(i64),
     /// A time: not compared.
@@ -103,18 +103,18 @@ fn texts(input: &mut JuteInput<'_>, out: &mut Vec<Token>) -> Result<(), Malforme
 
 fn stat(input: &mut JuteInput<'_>, out: &mut Vec<Token>) -> Result<(), Malformed> {
     let stat = Stat::read(input)?;
-    out.extend([Token::Stamp(stat.czxid), Token::Stamp(stat.mzxid), Token::Time, Token::Time]);
+    out.extend([Token::Gsn(stat.czxid), Token::Gsn(stat.mzxid), Token::Time, Token::Time]);
     out.extend([stat.version, stat.cversion, stat.aversion].map(|number| Token::Int(number.into())));
     out.push(Token::Session(stat.ephemeral_owner));
     out.extend([stat.data_length, stat.num_children].map(|number| Token::Int(number.into())));
-    out.push(Token::Stamp(stat.pzxid));
+    out.push(Token::Gsn(stat.pzxid));
     Ok(())
 }
 
-/// Which stamps and sessions of one side stand for which of the other.
+/// Which global sequence numbers and sessions of one side stand for which of the other.
 #[derive(Debug, Default)]
 pub struct Matching {
-    stamps: BTreeMap<i64, i64>,
+    gsns: BTreeMap<i64, i64>,
     theirs: BTreeMap<i64, i64>,
     sessions: BTreeMap<i64, i64>,
 }
@@ -125,15 +125,15 @@ impl Matching {
         self.sessions.insert(reference, ours);
     }
 
-    /// A pair of stamps that stand for each other.
+    /// A pair of global sequence numbers that stand for each other.
     pub fn pair(&self, choice: usize) -> (i64, i64) {
-        let at = choice % self.stamps.len().max(1);
-        self.stamps.iter().nth(at).map_or((0, 0), |(theirs, ours)| (*theirs, *ours))
+        let at = choice % self.gsns.len().max(1);
+        self.gsns.iter().nth(at).map_or((0, 0), |(theirs, ours)| (*theirs, *ours))
     }
 
-    /// Whether two stamps can stand for each other: equal ones for equal ones, in the same order.
-    pub fn stamps(&mut self, reference: i64, ours: i64) -> Result<(), String> {
-        let known = (self.stamps.get(&reference), self.theirs.get(&ours));
+    /// Whether two global sequence numbers can stand for each other: equal ones for equal ones, in the same order.
+    pub fn gsns(&mut self, reference: i64, ours: i64) -> Result<(), String> {
+        let known = (self.gsns.get(&reference), self.theirs.get(&ours));
         match known {
             (Some(&known), _) if known == ours => return Ok(()),
             (None, None) => {}
@@ -141,12 +141,12 @@ impl Matching {
                 return Err(format!("stamp {reference:#x} is {ours:#x}, before {known:x?}, back {back:x?}"));
             }
         }
-        let below = self.stamps.range(..reference).next_back().is_none_or(|(_, known)| *known < ours);
-        let above = self.stamps.range(reference..).next().is_none_or(|(_, known)| *known > ours);
+        let below = self.gsns.range(..reference).next_back().is_none_or(|(_, known)| *known < ours);
+        let above = self.gsns.range(reference..).next().is_none_or(|(_, known)| *known > ours);
         if !below || !above {
             return Err(format!("stamp {reference:#x} is {ours:#x}, which is out of order"));
         }
-        self.stamps.insert(reference, ours);
+        self.gsns.insert(reference, ours);
         self.theirs.insert(ours, reference);
         Ok(())
     }
@@ -158,7 +158,7 @@ impl Matching {
         }
         for (at, pair) in reference.iter().zip(ours).enumerate() {
             let verdict = match pair {
-                (Token::Stamp(theirs), Token::Stamp(ours)) => self.stamps(*theirs, *ours),
+                (Token::Gsn(theirs), Token::Gsn(ours)) => self.gsns(*theirs, *ours),
                 (Token::Session(0), Token::Session(0)) => Ok(()),
                 (Token::Session(theirs), Token::Session(ours)) => {
                     let same = self.sessions.get(theirs) == Some(ours);

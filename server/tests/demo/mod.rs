@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 /// Longer than anything the demo waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A demo under way; killed if the test fails.
+/// A demo in flight; killed if the test fails.
 struct Demo {
     child: Child,
     input: Option<ChildStdin>,

@@ -11,7 +11,7 @@ fn proxies(cluster: &Cluster, host: usize) -> Value {
     cluster.status(host).map_or(Value::Null, |status| status["coordination"]["proxies"].clone())
 }
 
-fn spread(cluster: &Cluster, host: usize) -> Value {
+fn shard_map(cluster: &Cluster, host: usize) -> Value {
     cluster.status(host).map_or(Value::Null, |status| status["coordination"]["spread"].clone())
 }
 
@@ -101,7 +101,7 @@ fn shards_come_and_go_while_writers_write_and_hosts_die() {
         // The sequencer's host dies in the middle of the next change.
         let begun = Instant::now();
         let (_, struck) = tokio::join!(change_of(&cluster, 0, "shards", "3"), async {
-            let begins = |it: &Cluster| (0..3).any(|host| spread(it, host)["shards"] == 3);
+            let begins = |it: &Cluster| (0..3).any(|host| shard_map(it, host)["shards"] == 3);
             cluster.until("a change begins", PATIENCE, begins).await;
             let sequences = |&host: &usize| {
                 cluster.status(host).is_some_and(|status| !status["coordination"]["sequencer"].is_null())
@@ -120,7 +120,7 @@ fn shards_come_and_go_while_writers_write_and_hosts_die() {
         cluster.kill_all();
         cluster.launch_all();
         cluster.until_ready().await;
-        let remembered = |it: &Cluster| (0..3).all(|host| spread(it, host)["shards"] == 3);
+        let remembered = |it: &Cluster| (0..3).all(|host| shard_map(it, host)["shards"] == 3);
         cluster.until("all hosts know how many there are", PATIENCE, remembered).await;
         until_acknowledged(&shared, 300).await;
         // Proxies and shards do not get into each other's way.

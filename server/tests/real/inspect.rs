@@ -80,8 +80,8 @@ fn every_record_of_a_host_of_each_engine_is_read() {
         ("corfu", ["log storage 0 ", "log auxiliary ", "log sequencer "]),
     ] {
         alone(async {
-            let spread = "[coordination]\nengine = \"paxos\"\n";
-            let settings = format!("{spread}[log]\nengine = \"{engine}\"\nspaces = 1\n");
+            let shard_map = "[coordination]\nengine = \"paxos\"\n";
+            let settings = format!("{shard_map}[log]\nengine = \"{engine}\"\nspaces = 1\n");
             let mut cluster = Cluster::start(1, &settings, "").await;
             let log = ordinate_client::Log::connect([cluster.hosts[0].native.to_string()]);
             if engine != "corfu" {

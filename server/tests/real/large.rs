@@ -71,7 +71,7 @@ fn nobody_exited(cluster: &mut Cluster) {
     }
 }
 
-// Batches that grow beyond what the journal takes while others are under way stop a majority of the hosts.
+// Batches that grow beyond what the journal takes while others are in flight stop a majority of the hosts.
 #[test]
 fn a_hundred_large_writes_at_once_stop_nobody() {
     alone(async {

@@ -27,7 +27,7 @@ struct Shared {
     errors: Mutex<Vec<String>>,
 }
 
-/// A load under way. It goes on until it is finished.
+/// A load in flight. It goes on until it is finished.
 pub struct Load {
     shared: Arc<Shared>,
     tasks: Vec<tokio::task::JoinHandle<()>>,

@@ -426,7 +426,7 @@ fn the_benchmark_counts_what_is_there() {
         let log = Log::connect(cluster.endpoints_from(0));
         let there: u64 = log.list("", 10).await.expect("it answers").iter().map(|stat| stat.next).sum();
         println!("bench log: {counted:?} counted, {there} there");
-        // What is under way at the end is not counted; the bound is looked at before every turn of a connection.
+        // What is in flight at the end is not counted; the bound is looked at before every turn of a connection.
         assert!((1..=there).contains(&counted[0]), "{counted:?} of {there}");
         assert!(counted.iter().all(|&count| (1..80_000).contains(&count)), "{counted:?}");
     });

@@ -19,7 +19,7 @@ const CALLERS: usize = 6;
 struct Given {
     asked: Instant,
     answered: Instant,
-    stamp: u64,
+    gsn: u64,
     /// By space.
     numbers: BTreeMap<usize, u64>,
 }
@@ -50,7 +50,7 @@ async fn call_on(caller: usize, endpoints: Vec<String>, record: Arc<Record>) {
         match sequence.next(&names, format!("caller {caller}").as_bytes()).await {
             Ok(place) => {
                 let numbers = wanted.iter().copied().zip(place.numbers).collect();
-                let given = Given { asked, answered: Instant::now(), stamp: place.stamp, numbers };
+                let given = Given { asked, answered: Instant::now(), gsn: place.gsn, numbers };
                 record.given.lock().unwrap_or_else(PoisonError::into_inner).push(given);
             }
             Err(CallError::MaybeExecuted | CallError::TimedOut(_)) => {
@@ -80,9 +80,9 @@ fn numbers_of(given: &[Given], space: usize) -> Vec<u64> {
     numbers
 }
 
-/// Every pair of places agrees in all spaces they share, and with their stamps; stamps respect real time.
+/// Every pair of places agrees in all spaces they share, and with their global sequence numbers; global sequence numbers respect real time.
 fn check_order(given: &mut [Given]) {
-    given.sort_by_key(|given| given.stamp);
+    given.sort_by_key(|given| given.gsn);
     for (space, name) in SPACES.iter().enumerate() {
         let numbers: Vec<u64> = given.iter().filter_map(|given| given.numbers.get(&space).copied()).collect();
         assert!(numbers.is_sorted(), "numbers of {name} and stamps disagree");

@@ -26,7 +26,7 @@ pub struct Pass {
 pub struct Reply {
     /// Of the request; -1 for an event.
     pub xid: i32,
-    /// The stamp.
+    /// The global sequence number.
     pub zxid: i64,
     /// 0 for success.
     pub error: i32,

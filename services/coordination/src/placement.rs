@@ -12,7 +12,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Over one shard more, a path stays where it is or goes to the new one: what it gets is all that moves (jump consistent hashing:
 /// Lamping and Veach, *A Fast, Minimal Memory, Consistent Hash Algorithm*, 2014).
 ///
-/// Invariant: the same for all proxies, shards and gateways that go by the same [`mason::Spread`].
+/// Invariant: the same for all proxies, shards and gateways that go by the same [`mason::ShardMap`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Placement {
     shards: u16,
@@ -55,7 +55,7 @@ impl Placement {
 
     /// The same with the first `levels` levels below the root spread; 0 spreads all.
     #[must_use]
-    pub fn spreading(self, levels: u16) -> Self {
+    pub fn resharding(self, levels: u16) -> Self {
         Self { levels, ..self }
     }
 
@@ -75,14 +75,14 @@ impl Placement {
             return Space(0);
         }
         let mut path = numberless(path);
-        while let Some(ancestor) = self.spread_ancestor(path) {
+        while let Some(ancestor) = self.placed_ancestor(path) {
             path = numberless(ancestor);
         }
         Space(jump(xxh3_64(path.as_bytes()), self.shards))
     }
 
     /// The ancestor with which a node lives that is below the levels that are spread.
-    fn spread_ancestor<'a>(&self, path: &'a str) -> Option<&'a str> {
+    fn placed_ancestor<'a>(&self, path: &'a str) -> Option<&'a str> {
         if self.levels == 0 {
             return None;
         }
@@ -160,7 +160,7 @@ mod tests {
     // A child elsewhere than its parent makes an operation of two shards of a create that was to concern one.
     #[test]
     fn deeper_nodes_live_with_their_ancestors() {
-        let placement = Placement::new(16).spreading(2);
+        let placement = Placement::new(16).resharding(2);
         for ancestor in ["/a/b", "/a/c", "/locks/x-0000000003", "/q"] {
             for below in ["/d", "/d/e", "/d/lock-0000000007", "/d-0000000001/e", "//x"] {
                 let path = format!("{ancestor}/z{below}");
@@ -168,11 +168,11 @@ mod tests {
                 assert_eq!(placement.space_of(&path), placement.space_of(home), "{path}");
             }
         }
-        let spread = (0..100).map(|n| placement.space_of(&format!("/a/{n}x")).0);
-        assert!(spread.collect::<std::collections::BTreeSet<_>>().len() > 8, "the second level is spread");
+        let shard_map = (0..100).map(|n| placement.space_of(&format!("/a/{n}x")).0);
+        assert!(shard_map.collect::<std::collections::BTreeSet<_>>().len() > 8, "the second level is spread");
     }
 
-    // What goes to a shard that was there before was moved for nothing; and a spread that is come back to must be the one it was.
+    // What goes to a shard that was there before was moved for nothing; and a shard map that is come back to must be the one it was.
     #[test]
     fn a_shard_more_takes_its_share_and_nothing_else_moves() {
         let path = |n| format!("/a/b{n}x");

@@ -7,7 +7,7 @@ use coordination::wire::{
 };
 use coordination::{Placement, SessionSettings, Sessions, Znodes};
 use kernel::{Bytes, NodeId, Rng};
-use mason::{Group, GroupTime, Number, Order, Placed, Shard, ShardOut, Space, Stamp, Stub, StubOut};
+use mason::{Group, GroupTime, Gsn, Number, Order, Placed, Shard, ShardOut, Space, Stub, StubOut};
 
 const OPCODES: [i32; 31] = [
     op::CREATE,
@@ -197,27 +197,27 @@ fn stubs_and_shards_survive_any_body() {
     let placement = Placement::new(4);
     let mut stub = Sessions::new(Group(0), SessionSettings::new(placement, [1; 32]));
     let mut shard = Znodes::new(Space(1), placement, 1);
-    for stamp in 1..40_000u64 {
+    for gsn in 1..40_000u64 {
         let body = bodies(&mut rng);
         let body = Bytes::from(mutated(&mut rng, body));
-        let spaces = stub.spaces(&body, &mason::Spread::at_bootstrap(4));
+        let spaces = stub.spaces(&body, &mason::ShardMap::at_bootstrap(4));
         assert!(spaces.is_sorted_by(|a, b| a < b) && spaces.iter().all(|space| space.0 < 4));
-        let numbers = spaces.iter().map(|space| Placed { space: *space, number: Number(stamp) }).collect();
-        let order = Order { numbers, stamp: Stamp(stamp), time: stamp };
+        let numbers = spaces.iter().map(|space| Placed { space: *space, number: Number(gsn) }).collect();
+        let order = Order { numbers, gsn: Gsn(gsn), time: gsn };
         let (mut out, mut done) = (StubOut::default(), ShardOut::default());
         let ordered = (!spaces.is_empty()).then_some(&order);
-        stub.apply(&body, ordered, GroupTime(stamp), &mut out);
-        stub.apply_follow_up(&body, ordered, GroupTime(stamp), &mut out);
-        stub.on_clock(GroupTime(stamp), stamp % 1000 == 0, &mut out);
+        stub.apply(&body, ordered, GroupTime(gsn), &mut out);
+        stub.apply_follow_up(&body, ordered, GroupTime(gsn), &mut out);
+        stub.on_clock(GroupTime(gsn), gsn % 1000 == 0, &mut out);
         let mut inputs = Vec::new();
         shard.inputs(&body, &order, &mut inputs);
         let garbage = Bytes::from(plausible(&mut rng));
-        let others = [(Space(0), if stamp % 2 == 0 { garbage } else { Bytes::new() })];
-        shard.execute(&body, &order, &others[..usize::from(stamp % 3 > 0)], &mut done);
+        let others = [(Space(0), if gsn % 2 == 0 { garbage } else { Bytes::new() })];
+        shard.execute(&body, &order, &others[..usize::from(gsn % 3 > 0)], &mut done);
         let (query, mut answer) = (queries(&mut rng), Vec::new());
-        shard.read(NodeId::from_u64(stamp % 3), &mutated(&mut rng, query), &mut answer);
+        shard.read(NodeId::from_u64(gsn % 3), &mutated(&mut rng, query), &mut answer);
         assert!(answer.len() >= 12, "an answer without stamp and code");
-        if stamp % 100 == 0 {
+        if gsn % 100 == 0 {
             let mut copy = Znodes::new(Space(1), Placement::new(4), 1);
             copy.reset();
             let _refused = copy.install(&plausible(&mut rng));

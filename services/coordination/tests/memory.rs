@@ -5,7 +5,7 @@ use coordination::wire::{
 };
 use coordination::{Placement, Znodes};
 use kernel::Bytes;
-use mason::{Number, Order, Placed, Shard, ShardOut, Space, Stamp};
+use mason::{Gsn, Number, Order, Placed, Shard, ShardOut, Space};
 
 fn create(path: &str, data: &[u8]) -> Bytes {
     let mut request = Vec::new();
@@ -41,7 +41,7 @@ fn a_node_of_a_hundred_bytes_takes_little_more() {
     let mut execute = |shard: &mut Znodes, path: &str| {
         number += 1;
         let numbers = vec![Placed { space: Space(0), number: Number(number) }];
-        let order = Order { numbers: numbers.into(), stamp: Stamp(number), time: 1 };
+        let order = Order { numbers: numbers.into(), gsn: Gsn(number), time: 1 };
         let mut out = ShardOut::default();
         shard.execute(&create(path, &data), &order, &[], &mut out);
         assert_eq!(out.into_parts().0[..4], [0; 4], "{path}");

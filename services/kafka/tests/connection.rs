@@ -5,7 +5,7 @@ use kafka::{
     Record, Settings, Shared, key, write_batch,
 };
 use kernel::{Decode as _, Encode as _, Instant, NodeId};
-use mason::{Number, Order, Placed, Shard as _, ShardOut, Space, Stamp};
+use mason::{Gsn, Number, Order, Placed, Shard as _, ShardOut, Space};
 use shared_log::{
     Answer, Append, Commit, Create, Logs, Named, Part, Progress, RETAIN_BYTES_MIN, Request, Rows, Trim,
 };
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 struct Twin {
     logs: Logs,
-    stamp: u64,
+    gsn: u64,
     connection: Connection,
     brokers: Brokers,
     now: Instant,
@@ -32,7 +32,7 @@ impl Twin {
         let shared = Shared { producer_ids: ProducerIds::beginning_at(u64::MAX), groups: Rc::default() };
         Self {
             logs: Logs::new(Space(0), 1, shared_log::Bounds::default()),
-            stamp: 0,
+            gsn: 0,
             connection: Connection::new(settings, shared),
             brokers: Brokers { cluster: "c".to_owned(), all: vec![broker] },
             now: Instant::default(),
@@ -59,9 +59,9 @@ impl Twin {
             self.logs.read(NodeId::ZERO, &request.encoded(), &mut out);
             return Answer::decoded(&out.into()).expect("shards answer in their own words");
         }
-        self.stamp += 1;
-        let numbers = vec![Placed { space: Space(0), number: Number(self.stamp) }].into();
-        let order = Order { numbers, stamp: Stamp(self.stamp), time: 1 };
+        self.gsn += 1;
+        let numbers = vec![Placed { space: Space(0), number: Number(self.gsn) }].into();
+        let order = Order { numbers, gsn: Gsn(self.gsn), time: 1 };
         let mut out = ShardOut::default();
         self.logs.execute(&request.encoded().into(), &order, &[], &mut out);
         Answer::decoded(&out.into_parts().0.into()).expect("shards answer in their own words")
@@ -195,7 +195,7 @@ fn fetched(input: &mut Input) -> (i16, i64, usize) {
 
 // An append that is answered out of turn is taken for another one's answer.
 #[test]
-fn appends_are_under_way_together_and_answered_in_order() {
+fn appends_are_in_flight_together_and_answered_in_order() {
     let mut twin = Twin::with_log();
     for correlation in 0..3 {
         twin.send(key::PRODUCE, 7, correlation, &produce(-1, "t", 0, &batch(&["a", "b"])))

@@ -70,7 +70,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 const PAGE: u64 = 64;
 /// Calls that wait for an answer; more are answered busy.
 const CALLS_MAX: usize = 10_000;
-/// Questions for the tail under way; the reads that come meanwhile share the next one.
+/// Questions for the tail in flight; the reads that come meanwhile share the next one.
 const STATS_MAX: usize = 4;
 /// The longest that a read waits for an entry.
 const WAIT_MS_MAX: u32 = 30_000;
@@ -95,7 +95,7 @@ struct Reading {
     until: Instant,
     /// It waits for more to be appended.
     idle: bool,
-    /// The tail, as it was while the read was under way.
+    /// The tail, as it was while the read was in flight.
     tail: u64,
     entries: Vec<Option<Done>>,
     missing: usize,

@@ -13,7 +13,7 @@ use kernel::client::{Output, Response};
 use kernel::{Bytes, Cx, Decode, Encode, Family, Instant, NodeId, Position, RequestId, Role};
 use mason::client::{BarrierPassed, ClientIn, ReadAnswers};
 use mason::shard::Attach;
-use mason::{Layout, Mason, Questions, Space, Stamp, To};
+use mason::{Gsn, Layout, Mason, Questions, Space, To};
 use parts::{Incarnation, Passed, Patience, Upstream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -204,7 +204,7 @@ impl Role for Gateway {
                 }
             }
             ClientIn::Elsewhere(_)
-            | ClientIn::Spreads(_)
+            | ClientIn::UsesShardMap(_)
             | ClientIn::Told(_)
             | ClientIn::Taken(_)
             | ClientIn::Connected(_)
@@ -358,8 +358,8 @@ impl Gateway {
         self.turns.spend(room.unwrap_or(SMALL_ANSWER_BYTES));
         let limit = room.map_or(u64::MAX, |room| room as u64);
         for &space in &asked {
-            let to = To { space, spread: None };
-            self.questions.ask(to, (tag, body.clone()), Stamp(0), limit);
+            let to = To { space, shard_map: None };
+            self.questions.ask(to, (tag, body.clone()), Gsn(0), limit);
         }
         reading.state = State::Asked(asked, Vec::new());
     }

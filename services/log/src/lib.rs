@@ -39,7 +39,7 @@ pub use wire::{
 
 use ::wire::log as wire;
 use kernel::{Bytes, Decode, DecodeError};
-use mason::{GroupTime, Order, Space, Spread, Stub, StubOut, Verdict};
+use mason::{GroupTime, Order, ShardMap, Space, Stub, StubOut, Verdict};
 
 /// The space where a log lives.
 pub fn space_of(name: &str, spaces: u16) -> Space {
@@ -54,7 +54,7 @@ pub struct Names {
 }
 
 impl Stub for Names {
-    fn spaces(&self, body: &[u8], _spread: &Spread) -> Vec<Space> {
+    fn spaces(&self, body: &[u8], _shard_map: &ShardMap) -> Vec<Space> {
         let request = Request::decoded(&Bytes::copy_from_slice(body));
         let Ok(request) = request else { return Vec::new() };
         let mut spaces: Vec<Space> =

@@ -1,7 +1,7 @@
 //! A space whose trimmed segments wait for an archive.
 
 use kernel::{BlobId, Bytes, Decode, Encode, NodeId, SnapshotStep};
-use mason::{Archived as _, BlobBacked as _, Number, Order, Placed, Shard, ShardOut, Space, Stamp};
+use mason::{Archived as _, BlobBacked as _, Gsn, Number, Order, Placed, Shard, ShardOut, Space};
 use shared_log::archive::ArchivedSegment;
 use shared_log::{
     Answer, Append, Archiving, Bounds, Create, LogIdentity, Logs, Named, Part, RETAIN_BYTES_MIN, Read,
@@ -14,7 +14,7 @@ const BACKLOG: u64 = 1_000;
 
 struct Space0 {
     logs: Logs,
-    stamp: u64,
+    gsn: u64,
     disk: BTreeMap<BlobId, Bytes>,
     archive: BTreeMap<String, Bytes>,
 }
@@ -32,7 +32,7 @@ fn logs() -> Logs {
 impl Space0 {
     /// With a log `a`.
     fn new() -> Self {
-        let mut one = Self { logs: logs(), stamp: 0, disk: BTreeMap::new(), archive: BTreeMap::new() };
+        let mut one = Self { logs: logs(), gsn: 0, disk: BTreeMap::new(), archive: BTreeMap::new() };
         one.create();
         one
     }
@@ -44,9 +44,9 @@ impl Space0 {
     }
 
     fn ask(&mut self, request: &Request) -> Answer {
-        self.stamp += 1;
-        let numbers = [Placed { space: Space(0), number: Number(self.stamp) }].into();
-        let order = Order { numbers, stamp: Stamp(self.stamp), time: BORN + self.stamp };
+        self.gsn += 1;
+        let numbers = [Placed { space: Space(0), number: Number(self.gsn) }].into();
+        let order = Order { numbers, gsn: Gsn(self.gsn), time: BORN + self.gsn };
         let mut out = ShardOut::default();
         self.logs.execute(&request.encoded().into(), &order, &[], &mut out);
         Answer::decoded(&out.into_parts().0.into()).expect("shards answer in their own words")
@@ -95,7 +95,7 @@ impl Space0 {
     fn copy(&mut self) -> Self {
         self.logs.begin_snapshot();
         let mut copy =
-            Self { disk: self.disk.clone(), stamp: self.stamp, logs: logs(), archive: BTreeMap::new() };
+            Self { disk: self.disk.clone(), gsn: self.gsn, logs: logs(), archive: BTreeMap::new() };
         copy.logs.reset();
         loop {
             let mut chunk = Vec::new();

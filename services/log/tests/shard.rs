@@ -1,7 +1,7 @@
 //! The logs of one space and of two, given operations as the proxies' logs would hand them over.
 
 use kernel::{BlobId, Bytes, Decode, Encode, HostId, NodeId, Place, SnapshotStep};
-use mason::{BlobBacked as _, Number, Order, Placed, Shard, ShardOut, Space, Stamp};
+use mason::{BlobBacked as _, Gsn, Number, Order, Placed, Shard, ShardOut, Space};
 use shared_log::{
     APPEND_BYTES_MAX, Answer, Append, Bounds, Create, Entries, Logs, Named, Part, Produce, RETAIN_BYTES_MIN,
     Read, Refused, Rejected, Request, Rows, Trim, Why, space_of,
@@ -11,14 +11,14 @@ use std::collections::BTreeMap;
 
 const READER: NodeId = NodeId::ZERO;
 
-fn order(stamp: u64, spaces: &[u16], time: u64) -> Order {
-    let numbers = spaces.iter().map(|&space| Placed { space: Space(space), number: Number(stamp) }).collect();
-    Order { numbers, stamp: Stamp(stamp), time }
+fn order(gsn: u64, spaces: &[u16], time: u64) -> Order {
+    let numbers = spaces.iter().map(|&space| Placed { space: Space(space), number: Number(gsn) }).collect();
+    Order { numbers, gsn: Gsn(gsn), time }
 }
 
 struct One {
     logs: Logs,
-    stamp: u64,
+    gsn: u64,
     time: u64,
     told: Vec<(NodeId, Bytes)>,
     disk: BTreeMap<BlobId, Bytes>,
@@ -37,7 +37,7 @@ impl One {
 
     fn within(bounds: Bounds) -> Self {
         let (told, disk) = (Vec::new(), BTreeMap::new());
-        Self { logs: Logs::new(Space(0), 1, bounds), stamp: 0, time: 1_000, told, disk, loads: 0 }
+        Self { logs: Logs::new(Space(0), 1, bounds), gsn: 0, time: 1_000, told, disk, loads: 0 }
     }
 
     /// What waits for the disk is there now.
@@ -51,7 +51,7 @@ impl One {
     /// A server of the same space that takes over a snapshot of this moment, and finds the disk as it is.
     fn copy(&mut self) -> Self {
         self.logs.begin_snapshot();
-        let mut copy = Self { disk: self.disk.clone(), stamp: self.stamp, ..Self::within(tiny()) };
+        let mut copy = Self { disk: self.disk.clone(), gsn: self.gsn, ..Self::within(tiny()) };
         copy.logs.reset();
         loop {
             let mut chunk = Vec::new();
@@ -64,10 +64,10 @@ impl One {
     }
 
     fn ask(&mut self, request: &Request) -> Answer {
-        self.stamp += 1;
+        self.gsn += 1;
         let mut out = ShardOut::default();
         let body = Bytes::from(request.encoded());
-        self.logs.execute(&body, &order(self.stamp, &[0], self.time), &[], &mut out);
+        self.logs.execute(&body, &order(self.gsn, &[0], self.time), &[], &mut out);
         let (answer, told) = out.into_parts();
         self.told.extend(told);
         Answer::decoded(&answer.into()).expect("shards answer in their own words")
@@ -385,10 +385,10 @@ fn an_append_over_two_spaces_is_in_both_or_in_none() {
         |space| ["a", "b", "c", "d", "e", "f"].into_iter().find(|name| space_of(name, 2) == Space(space));
     let (zero, one) = (name_in(0).expect("a name"), name_in(1).expect("a name"));
     let mut shards = [0, 1].map(|space| Logs::new(Space(space), 2, Bounds::default()));
-    let mut stamp = 0;
+    let mut gsn = 0;
     let mut on = |shards: &mut [Logs; 2], spaces: &[u16], request: &Request| {
-        stamp += 1;
-        let (body, order) = (Bytes::from(request.encoded()), order(stamp, spaces, 1));
+        gsn += 1;
+        let (body, order) = (Bytes::from(request.encoded()), order(gsn, spaces, 1));
         let inputs: Vec<(Space, Bytes)> = spaces
             .iter()
             .map(|&space| {

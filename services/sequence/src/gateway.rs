@@ -27,7 +27,7 @@ pub const DISK_FULL: Bytes = Bytes::from_static(b"full");
 /// The answer to an empty call when every group would assign numbers.
 pub const READY: Bytes = Bytes::from_static(b"ready");
 
-/// Empty calls under way; more are refused.
+/// Empty calls in flight; more are refused.
 const PROBES_MAX: usize = 16;
 
 /// A call is an encoded [`crate::Ask`]; its answer an encoded [`mason::Order`], nothing if no space
@@ -151,7 +151,7 @@ impl Role for Gateway {
             ClientIn::Progress(_) | ClientIn::Overfull(_) => {}
             ClientIn::Notice(_)
             | ClientIn::ReadAnswers(_)
-            | ClientIn::Spreads(_)
+            | ClientIn::UsesShardMap(_)
             | ClientIn::Told(_)
             | ClientIn::Connected(_)
             | ClientIn::Taken(_)
@@ -235,7 +235,7 @@ impl Gateway {
 }
 
 fn refuse(node: NodeId, id: u64, outcome: Outcome, cx: &mut Cx<'_, Gateway>) {
-    let refused = Numbered { id, status: outcome as u8, numbers: Vec::new(), stamp: 0 };
+    let refused = Numbered { id, status: outcome as u8, numbers: Vec::new(), gsn: 0 };
     cx.send(node, Output { bytes: Native::Numbered(refused).encoded().into() });
 }
 
@@ -250,12 +250,12 @@ fn tell(asker: Asker, body: Bytes, cx: &mut Cx<'_, Gateway>) {
     }
     let numbers = Order::decoded(&body).ok().and_then(|order| {
         let numbers = spaces.iter().map(|&space| order.number_in(space).map(|number| number.0));
-        Some((numbers.collect::<Option<Vec<u64>>>()?, order.stamp.0))
+        Some((numbers.collect::<Option<Vec<u64>>>()?, order.gsn.0))
     });
     match numbers {
         None => refuse(node, id, Outcome::Malformed, cx),
-        Some((numbers, stamp)) => {
-            let done = Numbered { id, status: Outcome::Done as u8, numbers, stamp };
+        Some((numbers, gsn)) => {
+            let done = Numbered { id, status: Outcome::Done as u8, numbers, gsn };
             cx.send(node, Output { bytes: Native::Numbered(done).encoded().into() });
         }
     }

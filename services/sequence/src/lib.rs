@@ -15,7 +15,7 @@ pub use label::{Ask, LABEL_BYTES_MAX};
 pub use shard::Labels;
 
 use kernel::{Bytes, Decode, DecodeError};
-use mason::{GroupTime, Order, Space, Spread, Stub, StubOut, Verdict};
+use mason::{GroupTime, Order, ShardMap, Space, Stub, StubOut, Verdict};
 
 /// The proxies' part: operations go where they ask to go.
 #[derive(Clone, Copy, Debug)]
@@ -25,7 +25,7 @@ pub struct Spaces {
 }
 
 impl Stub for Spaces {
-    fn spaces(&self, body: &[u8], _spread: &Spread) -> Vec<Space> {
+    fn spaces(&self, body: &[u8], _shard_map: &ShardMap) -> Vec<Space> {
         let ask = Ask::decoded(&Bytes::copy_from_slice(body));
         let mut spaces = ask.map(|ask| ask.spaces).unwrap_or_default();
         spaces.retain(|space| space.0 < self.count);

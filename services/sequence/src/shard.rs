@@ -2,14 +2,14 @@
 
 use crate::label::{Ask, LABEL_BYTES_MAX};
 use kernel::{BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, SnapshotStep};
-use mason::{Order, Shard, ShardOut, Space, Stamp};
+use mason::{Gsn, Order, Shard, ShardOut, Space};
 use std::collections::VecDeque;
 
 kernel::record! {
     /// A place that was given.
     pub struct Given {
-        /// Its stamp.
-        stamp: Stamp,
+        /// Its global sequence number.
+        gsn: Gsn,
         /// What for.
         label: Bytes,
     }
@@ -51,7 +51,7 @@ impl Labels {
 impl Shard for Labels {
     fn inputs(&self, _body: &[u8], order: &Order, out: &mut Vec<u8>) {
         // Nothing is needed to know; that everybody has come this far makes the answer one that all spaces agree on.
-        order.stamp.encode(out);
+        order.gsn.encode(out);
     }
 
     fn execute(&mut self, body: &Bytes, order: &Order, _others: &[(Space, Bytes)], out: &mut ShardOut) {
@@ -65,7 +65,7 @@ impl Shard for Labels {
         if self.latest.len() >= LATEST_MAX {
             self.latest.pop_front();
         }
-        self.latest.push_back(Given { stamp: order.stamp, label });
+        self.latest.push_back(Given { gsn: order.gsn, label });
         order.encode(out.answer());
     }
 
@@ -106,7 +106,7 @@ impl Shard for Labels {
     }
 
     fn digest(&self) -> u64 {
-        let last = self.latest.back().map_or(0, |given| given.stamp.0);
+        let last = self.latest.back().map_or(0, |given| given.gsn.0);
         let kept = [self.given, self.latest.len() as u64, last];
         kept.iter().fold(self.digest, |digest, number| {
             (digest ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)

@@ -1,7 +1,7 @@
 //! Blobs on their way to the archive: on threads of their own, since an archive may be far away, and slow.
 //!
 //! An object is looked for before its blob is read, for another host may have written it and this one lost its copy. Threads are not
-//! waited for when the host stops: what they are at is written whole or not at all, and the next life asks again.
+//! waited for when the host stops: what they are at is written whole or not at all, and the next run asks again.
 
 use super::{BlobFile, Notify, Store};
 use crate::disk::Disk;
@@ -26,7 +26,7 @@ pub trait Archive: Send + Sync {
 #[error("{0}")]
 pub struct ArchiveError(pub String);
 
-/// Objects under way at a time.
+/// Objects in flight at a time.
 const WORKERS: usize = 4;
 
 struct Task {

@@ -31,7 +31,7 @@ const SEGMENT_MAGIC: &[u8; 8] = b"ORDJSEG\0";
 const SEGMENT_HEADER_BYTES: usize = 48;
 const BATCH_MAGIC: u32 = u32::from_le_bytes(*b"OBAT");
 
-/// The use of a segment file: counts up over the journal's whole life.
+/// The use of a segment file: counts up over the journal's whole run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
 pub struct Generation(pub u64);
 

@@ -128,7 +128,7 @@ struct InFlight {
 
 enum Next {
     Wanted,
-    UnderWay,
+    InFlight,
     Ready(Arc<dyn DiskFile>),
     /// There was no room for it when it was last tried, or files or memory were short.
     NoSpace,
@@ -280,7 +280,7 @@ impl Journal {
         let tail = self.tail();
         self.durable_mark = Mark { generation: tail.generation, offset: tail.end };
         self.prepare();
-        // The first batch of a life vouches for all that was found. If the disk is full it comes with what is appended next.
+        // The first batch of a run vouches for all that was found. If the disk is full it comes with what is appended next.
         let placement = std::mem::replace(&mut self.inline, true);
         let outcome = self.witness();
         self.inline = placement;
@@ -477,7 +477,7 @@ impl Journal {
             } else if self.in_flight.is_some() && self.stuck.is_none() {
                 let Some(written) = self.committer.as_ref().and_then(Worker::wait) else { return Ok(()) };
                 self.on_written(written)?;
-            } else if self.blocked && matches!(self.next, Next::UnderWay) {
+            } else if self.blocked && matches!(self.next, Next::InFlight) {
                 let Some(prepared) = self.preparer.as_ref().and_then(Worker::wait) else { return Ok(()) };
                 self.on_prepared(prepared)?;
             } else if self.is_unwitnessed() && !self.blocked && self.stuck.is_none() {
@@ -494,7 +494,7 @@ impl Journal {
         if self.failed || self.in_flight.is_some() || !self.runs.is_empty() {
             return Ok(());
         }
-        if matches!(self.next, Next::UnderWay)
+        if matches!(self.next, Next::InFlight)
             && let Some(prepared) = self.preparer.as_ref().and_then(Worker::wait)
         {
             self.note_prepared(prepared);

@@ -72,7 +72,7 @@ impl Journal {
         }
     }
 
-    /// Has the next segment made, if that is not under way.
+    /// Has the next segment made, if that is not in flight.
     pub(super) fn prepare(&mut self) {
         if !matches!(self.next, Next::Wanted | Next::NoSpace) {
             return;
@@ -84,7 +84,7 @@ impl Journal {
         }
         let reuse = if fits { self.retired.pop_front().map(|segment| segment.generation) } else { None };
         let generation = Generation(self.tail().generation.0 + 1);
-        self.next = Next::UnderWay;
+        self.next = Next::InFlight;
         self.chore(self.preparation(generation, reuse));
     }
 
@@ -142,7 +142,7 @@ impl Journal {
             Err(error) => {
                 self.prepare_error = Some(error);
                 // Not tried again: the journal fails at the next call.
-                Next::UnderWay
+                Next::InFlight
             }
         };
     }

@@ -46,11 +46,11 @@ fn positions(journal: &Journal, place: Place) -> Vec<u64> {
     found
 }
 
-/// A journal in its second life with a few hundred records over recycled segments, all synced and vouched for.
+/// A journal in its second run with a few hundred records over recycled segments, all synced and vouched for.
 fn used_disk() -> (FaultyDisk, u64) {
     let disk = FaultyDisk::default();
     let mut next = 0;
-    for _life in 0..2 {
+    for _run in 0..2 {
         let mut journal = open(&disk).expect("a sound journal opens");
         assert_eq!(journal.next_position(PLACE).0, next);
         for _ in 0..60 {
@@ -383,8 +383,8 @@ fn a_silent_place_holds_up_its_own_segment_only() {
     let disk = FaultyDisk::default();
     let mut journal = open(&disk).expect("it opens");
     append(&mut journal, OTHER, 0, 2);
-    for life in 0..3 {
-        for first in (life * 4000..(life + 1) * 4000).step_by(10) {
+    for run in 0..3 {
+        for first in (run * 4000..(run + 1) * 4000).step_by(10) {
             append(&mut journal, PLACE, first, 10);
             journal.commit().expect("the disk is sound");
             journal.trim(PLACE, Position(first));
@@ -395,7 +395,7 @@ fn a_silent_place_holds_up_its_own_segment_only() {
         assert!(files <= 7, "{files} files are left");
         journal = open(&disk).expect("it opens");
         assert_eq!(positions(&journal, OTHER), [0, 1]);
-        let last = (life + 1) * 4000;
+        let last = (run + 1) * 4000;
         assert_eq!(positions(&journal, PLACE), (last - 10..last).collect::<Vec<_>>());
     }
     let needed = FaultyDisk::default();

@@ -1,4 +1,4 @@
-//! A family of two roles for tests: askers keep a number of questions under way, an oracle journals and answers them.
+//! A family of two roles for tests: askers keep a number of questions in flight, an oracle journals and answers them.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
 use kernel::{Cx, Family, HostId, NodeId, Place, Position, RequestId, Role};

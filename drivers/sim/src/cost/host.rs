@@ -479,7 +479,7 @@ impl<N: Node> Host<N> {
         self.seats[index].effects = effects;
     }
 
-    /// Begins an fsync at the burst's end, if there is anything to sync and none is under way.
+    /// Begins an fsync at the burst's end, if there is anything to sync and none is in flight.
     fn sync<S: Scale<N::Family>>(&mut self, me: u32, out: &mut Outside<N::Family, S>) {
         let Some(fsync) = out.tariffs[self.tariff].fsync else { return };
         if self.syncing.is_some() || self.durable == self.appended {

@@ -20,7 +20,7 @@ pub trait Load<F: Family> {
 /// When clients ask.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum Pace {
-    /// Each keeps so many calls under way, and makes the next one when one is answered.
+    /// Each keeps so many calls in flight, and makes the next one when one is answered.
     Closed {
         /// Calls of one client.
         outstanding: u32,
@@ -130,7 +130,7 @@ pub(super) struct Client {
     pub(super) seat: u32,
 }
 
-/// A call under way.
+/// A call in flight.
 #[derive(Clone, Copy)]
 pub(super) struct Call {
     pub(super) client: u32,
@@ -139,7 +139,7 @@ pub(super) struct Call {
     pub(super) begun: u64,
 }
 
-/// Calls under way, and what is counted.
+/// Calls in flight, and what is counted.
 pub(super) struct Calls {
     pub(super) clients: Vec<Client>,
     pub(super) pace: Pace,

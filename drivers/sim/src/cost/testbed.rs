@@ -126,7 +126,7 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
         self.run_load_for(span, &mut Idle);
     }
 
-    /// Has `clients` ask from now on, and says what came of it. Call it once: calls under way at the end stay so.
+    /// Has `clients` ask from now on, and says what came of it. Call it once: calls in flight at the end stay so.
     ///
     /// # Panics
     /// If one of the clients is no node of the testbed.

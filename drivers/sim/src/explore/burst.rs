@@ -88,7 +88,7 @@ impl<S: Scope> Burst<'_, '_, S> {
         *touched = true;
         let mut effects = Effects::new(*next, false);
         // The same draws in the same place, or no two paths would ever meet.
-        let mut rng = Rng::seeded(mix(id.as_u64(), u64::from(self.host.life)));
+        let mut rng = Rng::seeded(mix(id.as_u64(), u64::from(self.host.incarnation)));
         call(
             node,
             Situation { node: *id, now: Instant(0), wall: WALL, rng: &mut rng, disk_full: false },

@@ -34,8 +34,8 @@ pub trait Scope {
     /// The hosts, all up at first.
     fn hosts(&self) -> Vec<HostId>;
 
-    /// The nodes of a host's new life, before their records are restored.
-    fn build(&self, host: HostId, life: u32) -> Vec<(Place, Self::Node)>;
+    /// The nodes of a host's new incarnation, before their records are restored.
+    fn build(&self, host: HostId, incarnation: u32) -> Vec<(Place, Self::Node)>;
 
     /// The clients and what each asks, one after the other.
     fn requests(&self) -> Vec<(NodeId, Vec<RequestOf<Self::Node>>)>;
@@ -92,7 +92,7 @@ pub trait Scope {
     /// Checks invariants in every state; panics as [`kernel::invariant!`] does.
     fn check(&self, monitor: &Self::Monitor, cluster: &ExploredCluster<'_, Self::Node>);
 
-    /// Checks what must hold when every request is asked, nothing is under way, and every host is up and synced.
+    /// Checks what must hold when every request is asked, nothing is in flight, and every host is up and synced.
     fn check_quiet(
         &self,
         _monitor: &Self::Monitor,

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::rc::Rc;
 
-/// A message under way.
+/// A message in flight.
 #[derive(Debug)]
 pub(super) struct Flying {
     pub(super) from: NodeId,
@@ -50,7 +50,7 @@ pub(super) struct Kept {
 pub(super) struct HostState<N: Node> {
     pub(super) id: HostId,
     pub(super) up: bool,
-    pub(super) life: u32,
+    pub(super) incarnation: u32,
     pub(super) seats: Vec<Seat<N>>,
     pub(super) records: Vec<Rc<Kept>>,
     /// How many records had been trimmed before the first of `records`, so that counts go on growing.
@@ -195,7 +195,7 @@ impl<S: Scope> State<S> {
         world.scope.check(&self.monitor, &ExploredCluster { hosts: &self.hosts });
     }
 
-    /// True if nothing is under way; checks what must then hold.
+    /// True if nothing is in flight; checks what must then hold.
     pub(super) fn check_quiet(&self, world: &World<'_, S>) -> bool {
         let asked = |(client, progress): (usize, &Progress)| {
             progress.asked as usize == world.requests[client].1.len()
@@ -431,7 +431,7 @@ impl<S: Scope> State<S> {
         self.used.crashes += 1;
         host.records.truncate((kept - host.trimmed) as usize);
         host.durable = kept;
-        (host.up, host.life) = (false, host.life + 1);
+        (host.up, host.incarnation) = (false, host.incarnation + 1);
         host.seats.clear();
         host.held.clear();
         host.refresh(world.scope);
@@ -450,7 +450,7 @@ impl<S: Scope> State<S> {
         if self.hosts[index].up {
             return false;
         }
-        let nodes = world.scope.build(self.hosts[index].id, self.hosts[index].life);
+        let nodes = world.scope.build(self.hosts[index].id, self.hosts[index].incarnation);
         let mut burst = self.burst(index, world);
         burst.start(nodes);
         burst.settle();
@@ -463,7 +463,7 @@ impl<N: Node> HostState<N> {
         Self {
             id,
             up: false,
-            life: 0,
+            incarnation: 0,
             seats: Vec::new(),
             records: Vec::new(),
             trimmed: 0,
@@ -495,7 +495,7 @@ impl<N: Node> HostState<N> {
     }
 
     pub(super) fn refresh<S: Scope<Node = N>>(&mut self, scope: &S) {
-        let mut hasher = Fingerprint(mix(u64::from(self.life), u64::from(self.up)));
+        let mut hasher = Fingerprint(mix(u64::from(self.incarnation), u64::from(self.up)));
         for seat in &self.seats {
             scope.fingerprint(&seat.node, &mut hasher);
             hasher.write_u64(seat.timers);

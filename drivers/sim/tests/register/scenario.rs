@@ -4,7 +4,7 @@ use super::linearizable::{Entry, flaw};
 use super::{Client, Member, Mistake, Request, Server};
 use kernel::{HostId, NodeId, Place, RequestId, Rng};
 use sim::{
-    Class, Classes, Cluster, Control, Core, HostSpec, Life, Loss, OperationId, Replacement, Scenario,
+    Class, Classes, Cluster, Control, Core, HostSpec, Incarnation, Loss, OperationId, Replacement, Scenario,
     StrikeKind, Tuning,
 };
 use std::collections::BTreeMap;
@@ -77,8 +77,8 @@ impl Scenario for RegisterScenario {
         &["server.stale_store", "client.resend"]
     }
 
-    fn build(&mut self, life: Life) -> Vec<(Place, Member)> {
-        if self.servers.contains(&life.host) {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Member)> {
+        if self.servers.contains(&incarnation.host) {
             return vec![(SERVER, Member::Server(Server::new(self.mistake)))];
         }
         let servers = self.servers.iter().map(|&host| NodeId::new(host, SERVER)).collect();

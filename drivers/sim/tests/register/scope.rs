@@ -38,7 +38,7 @@ impl Scope for RegisterScope {
         (0..self.servers).chain(clients).map(HostId).collect()
     }
 
-    fn build(&self, host: HostId, _life: u32) -> Vec<(Place, Member)> {
+    fn build(&self, host: HostId, _incarnation: u32) -> Vec<(Place, Member)> {
         let member = if host.0 < CLIENTS_FROM {
             Member::Server(Server::new(self.mistake))
         } else {

@@ -2,19 +2,19 @@
 
 use super::{Accept, Accepted, Auxiliary, Prepare, Promise, Refused, SealAck, Vote, Whole};
 use crate::messages::storage::{Finish, Seal};
-use crate::projection::{Epoch, Life, Lived, LogPosition, Projection};
+use crate::projection::{Epoch, JournalId, LogPosition, NodeJournal, Projection};
 use kernel::{Cx, Instant, NodeId, planted};
 use parts::Ballot;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A change under way.
+/// A change in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     /// The epoch to come.
     epoch: Epoch,
     began: Instant,
     /// Servers that serve no epoch before it any more, how far they are written (the slow check), and their lives.
-    sealed: BTreeMap<NodeId, (LogPosition, Life)>,
+    sealed: BTreeMap<NodeId, (LogPosition, JournalId)>,
     stage: Stage,
 }
 
@@ -43,7 +43,7 @@ enum Stage {
 struct Entrant {
     chain: usize,
     server: NodeId,
-    life: Life,
+    journal: JournalId,
     source: NodeId,
     is_whole: bool,
 }
@@ -83,16 +83,16 @@ impl Auxiliary {
             Stage::Sealing => {
                 for server in installed.servers().filter(|it| !change.sealed.contains_key(it)) {
                     // Before the bootstrap nobody is meant by a journal yet.
-                    let life = installed.life(server).or_else(|| self.life_of(server, cx.now()));
+                    let journal = installed.journal(server).or_else(|| self.journal_of(server, cx.now()));
                     // Sealed by somebody who forgets the projection before, they would refuse its epoch to all others.
-                    cx.send_durable(server, Seal { epoch: change.epoch, life });
+                    cx.send_durable(server, Seal { epoch: change.epoch, journal });
                 }
                 self.settle_servers(cx);
             }
             Stage::Finishing { learners, since, .. } => {
                 for learner in learners.iter().filter(|learner| !learner.is_whole) {
-                    let Entrant { server, life, source, .. } = *learner;
-                    cx.send(server, Finish { epoch: change.epoch, life, source });
+                    let Entrant { server, journal, source, .. } = *learner;
+                    cx.send(server, Finish { epoch: change.epoch, journal, source });
                 }
                 if cx.now().since(*since) > parameters.finish_for {
                     self.propose(cx);
@@ -112,16 +112,17 @@ impl Auxiliary {
 
     pub(super) fn on_seal_ack(&mut self, from: NodeId, message: &SealAck, cx: &mut Cx<'_, Self>) {
         let installed = &self.state.installed;
-        let Some(life) = message.life.filter(|&life| !installed.is_born() || installed.means(from, life))
+        let Some(journal) =
+            message.journal.filter(|&journal| !installed.is_born() || installed.means(from, journal))
         else {
             return;
         };
-        self.hear(from, message.life, cx.now());
+        self.hear(from, message.journal, cx.now());
         let Some(change) = self.change.as_mut().filter(|change| change.epoch == message.epoch) else {
             return;
         };
         if let Stage::Sealing = change.stage {
-            change.sealed.insert(from, (message.next, life));
+            change.sealed.insert(from, (message.next, journal));
             self.settle_servers(cx);
         }
     }
@@ -149,10 +150,10 @@ impl Auxiliary {
         for (chain, servers) in chains.iter().enumerate() {
             let Some(&source) = servers.last() else { return };
             let ready = self.ready(chain, source, now).into_iter();
-            learners.extend(ready.map(|(server, life)| Entrant {
+            learners.extend(ready.map(|(server, journal)| Entrant {
                 chain,
                 server,
-                life,
+                journal,
                 source,
                 is_whole: false,
             }));
@@ -168,11 +169,11 @@ impl Auxiliary {
     }
 
     pub(super) fn on_whole(&mut self, from: NodeId, message: &Whole, cx: &mut Cx<'_, Self>) {
-        let Whole { epoch, life, source } = *message;
-        self.hear(from, Some(life), cx.now());
+        let Whole { epoch, journal, source } = *message;
+        self.hear(from, Some(journal), cx.now());
         let Some(change) = self.change.as_mut().filter(|change| change.epoch == epoch) else { return };
         let Stage::Finishing { learners, .. } = &mut change.stage else { return };
-        let is_it = |it: &&mut Entrant| (it.server, it.life, it.source) == (from, life, source);
+        let is_it = |it: &&mut Entrant| (it.server, it.journal, it.source) == (from, journal, source);
         learners.iter_mut().filter(is_it).for_each(|learner| learner.is_whole = true);
         if learners.iter().all(|learner| learner.is_whole) {
             self.propose(cx);
@@ -192,27 +193,28 @@ impl Auxiliary {
         let highest = if planted!(sequencer_starts_at_lowest_tail) { nexts.min() } else { nexts.max() };
         let sequencer = self.next_sequencer(now);
         let stays = |node: NodeId| {
-            let sealed = sealed.get(&node).map(|(_, life)| *life);
-            sealed.or_else(|| installed.life(node)).map(|life| Lived { node, life })
+            let sealed = sealed.get(&node).map(|(_, journal)| *journal);
+            sealed.or_else(|| installed.journal(node)).map(|journal| NodeJournal { node, journal })
         };
         let present = |node: NodeId| {
-            let meant = installed.life(node).filter(|_| !self.is_silent(node, now));
-            let life = meant.or_else(|| self.life_of(node, now)).or_else(|| installed.life(node))?;
-            Some(Lived { node, life })
+            let meant = installed.journal(node).filter(|_| !self.is_silent(node, now));
+            let journal = meant.or_else(|| self.journal_of(node, now)).or_else(|| installed.journal(node))?;
+            Some(NodeJournal { node, journal })
         };
-        let mut lives: Vec<Lived> = chains.iter().flatten().filter_map(|&server| stays(server)).collect();
-        lives.extend(self.peers.iter().copied().chain([sequencer]).filter_map(present));
+        let mut journals: Vec<NodeJournal> =
+            chains.iter().flatten().filter_map(|&server| stays(server)).collect();
+        journals.extend(self.peers.iter().copied().chain([sequencer]).filter_map(present));
         for learner in learners.iter().filter(|learner| learner.is_whole) {
             cx.mark("auxiliary.let_a_server_in");
             chains[learner.chain].push(learner.server);
-            lives.push(Lived { node: learner.server, life: learner.life });
+            journals.push(NodeJournal { node: learner.server, journal: learner.journal });
         }
         let first = highest.unwrap_or(LogPosition(0)).max(installed.first);
-        let proposal = Projection { epoch, sequencer, first, chains, lives };
+        let proposal = Projection { epoch, sequencer, first, chains, journals };
         if sequencer != installed.sequencer {
             cx.mark("auxiliary.replaced_the_sequencer");
         }
-        let has_votes_again = |&peer: &NodeId| installed.life(peer) != proposal.life(peer);
+        let has_votes_again = |&peer: &NodeId| installed.journal(peer) != proposal.journal(peer);
         if installed.is_born() && self.peers.iter().any(has_votes_again) {
             cx.mark("auxiliary.gave_votes_back");
         }
@@ -235,7 +237,7 @@ impl Auxiliary {
     }
 
     pub(super) fn on_promise(&mut self, from: NodeId, message: Promise, cx: &mut Cx<'_, Self>) {
-        if !self.has_vote(from, message.life) {
+        if !self.has_vote(from, message.journal) {
             return;
         }
         let Some(change) = self.change.as_mut().filter(|change| change.epoch == message.epoch) else {
@@ -267,7 +269,7 @@ impl Auxiliary {
     }
 
     pub(super) fn on_accepted(&mut self, from: NodeId, message: &Accepted, cx: &mut Cx<'_, Self>) {
-        if !self.has_vote(from, message.life) {
+        if !self.has_vote(from, message.journal) {
             return;
         }
         let Some(change) = self.change.as_mut().filter(|change| change.epoch == message.epoch) else {

@@ -2,7 +2,7 @@
 
 use super::Auxiliary;
 use crate::messages::storage::Project;
-use crate::projection::{Life, Projection};
+use crate::projection::{JournalId, Projection};
 use kernel::{Cx, Instant, NodeId};
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ impl Auxiliary {
     }
 
     /// Servers that may be let into a chain behind `source`, and their lives.
-    pub(super) fn ready(&self, chain: usize, source: NodeId, now: Instant) -> Vec<(NodeId, Life)> {
+    pub(super) fn ready(&self, chain: usize, source: NodeId, now: Instant) -> Vec<(NodeId, JournalId)> {
         let installed = &self.state.installed;
         let present = installed.chains.get(chain).map_or(0, Vec::len);
         let room = self.widths.get(chain).copied().unwrap_or(0).saturating_sub(present);
@@ -67,7 +67,7 @@ impl Auxiliary {
             follows && !waits && learner.behind == Some(0)
         };
         let close = self.learners(chain).filter(may);
-        close.filter_map(|it| Some((it.server, self.life_of(it.server, now)?))).take(room).collect()
+        close.filter_map(|it| Some((it.server, self.journal_of(it.server, now)?))).take(room).collect()
     }
 
     /// True if a chain can be made whole, or an auxiliary that lost its votes can have them again.
@@ -76,7 +76,7 @@ impl Auxiliary {
         let has_learner = |(chain, servers): (usize, &Vec<NodeId>)| {
             servers.last().is_some_and(|&tail| !self.ready(chain, tail, now).is_empty())
         };
-        let lost_votes = |&peer: &NodeId| self.is_silent(peer, now) && self.life_of(peer, now).is_some();
+        let lost_votes = |&peer: &NodeId| self.is_silent(peer, now) && self.journal_of(peer, now).is_some();
         installed.chains.iter().enumerate().any(has_learner) || self.peers.iter().any(lost_votes)
     }
 

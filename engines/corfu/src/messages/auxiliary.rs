@@ -1,7 +1,7 @@
 //! What an auxiliary can be sent.
 
 use crate::Message;
-use crate::projection::{Epoch, Life, LogPosition, Projection};
+use crate::projection::{Epoch, JournalId, LogPosition, Projection};
 use kernel::NodeId;
 use parts::Ballot;
 
@@ -19,7 +19,7 @@ kernel::record! {
     /// How a storage server stands.
     pub struct Standing {
         /// Its journal.
-        life: Life,
+        journal: JournalId,
         /// Drawn anew at every start.
         run: u64,
         /// The last projection that it was told of in this run.
@@ -30,7 +30,7 @@ kernel::record! {
 }
 
 kernel::record! {
-    /// A copy under way.
+    /// A copy in flight.
     pub struct Copied {
         /// The epoch whose projection has its source.
         epoch: Epoch,
@@ -63,7 +63,7 @@ kernel::messages! {
             /// Whether it still does.
             serves: bool,
             /// Its journal.
-            life: Option<Life>,
+            journal: Option<JournalId>,
         },
         /// From a storage server: it is sealed.
         /// Promise: it serves no epoch below this one.
@@ -73,7 +73,7 @@ kernel::messages! {
             /// The position after the last one that is written there.
             next: LogPosition,
             /// Its journal.
-            life: Option<Life>,
+            journal: Option<JournalId>,
         },
         /// From a storage server: it is sealed for a later epoch than asked for.
         5 => Beyond {
@@ -97,7 +97,7 @@ kernel::messages! {
             /// What it has accepted before.
             accepted: Option<Vote>,
             /// Its journal.
-            life: Option<Life>,
+            journal: Option<JournalId>,
         },
         /// From another auxiliary: accept this.
         8 => Accept {
@@ -112,7 +112,7 @@ kernel::messages! {
             /// In which ballot.
             ballot: Ballot,
             /// Its journal.
-            life: Option<Life>,
+            journal: Option<JournalId>,
         },
         /// From another auxiliary: it has promised more.
         10 => Refused {
@@ -131,7 +131,7 @@ kernel::messages! {
             /// The epoch.
             epoch: Epoch,
             /// Its journal.
-            life: Option<Life>,
+            journal: Option<JournalId>,
         },
         /// From a learner: it has everything that its source has, and the source is sealed.
         /// Promise: its disk has all that the source's has.
@@ -139,7 +139,7 @@ kernel::messages! {
             /// For this epoch.
             epoch: Epoch,
             /// The learner's journal.
-            life: Life,
+            journal: JournalId,
             /// The source.
             source: NodeId,
         },

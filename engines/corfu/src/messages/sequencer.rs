@@ -1,7 +1,7 @@
 //! What a sequencer can be sent.
 
 use crate::Message;
-use crate::projection::{Epoch, Life, LogPosition};
+use crate::projection::{Epoch, JournalId, LogPosition};
 
 kernel::messages! {
     /// Everything a sequencer can be sent.
@@ -29,7 +29,7 @@ kernel::messages! {
             /// The first position to give away.
             first: LogPosition,
             /// The journal by which it is meant: one that lost its disk does not know which epochs it has served.
-            life: Option<Life>,
+            journal: Option<JournalId>,
         },
         /// From an auxiliary: are you there?
         4 => Ping {},

@@ -1,7 +1,7 @@
 //! What a storage server can be sent.
 
 use crate::Message;
-use crate::projection::{Entry, Epoch, Life, LogPosition, Projection};
+use crate::projection::{Entry, Epoch, JournalId, LogPosition, Projection};
 use kernel::NodeId;
 
 kernel::messages! {
@@ -32,7 +32,7 @@ kernel::messages! {
             /// The epoch.
             epoch: Epoch,
             /// The journal by which it is meant.
-            life: Option<Life>,
+            journal: Option<JournalId>,
         },
         /// From an auxiliary: are you there?
         4 => Ping {},
@@ -64,7 +64,7 @@ kernel::messages! {
             /// The epoch to come.
             epoch: Epoch,
             /// The learner's journal.
-            life: Life,
+            journal: JournalId,
             /// Behind whom it is to be.
             source: NodeId,
         },
@@ -73,7 +73,7 @@ kernel::messages! {
             /// The copy's name.
             session: u64,
             /// The source's journal.
-            life: Life,
+            journal: JournalId,
             /// The first of the positions.
             from: LogPosition,
             /// The first one behind them; none if all that follow are meant.
@@ -103,7 +103,7 @@ kernel::messages! {
             /// The copy's name.
             session: u64,
             /// The source's journal.
-            life: Life,
+            journal: JournalId,
             /// Records.
             from: u64,
         },

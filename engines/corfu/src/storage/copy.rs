@@ -24,7 +24,7 @@ use super::{
     Compare, Compared, Finish, Follow, Followed, Kept, Placed, StorageRecord, StorageServer, StorageTimer,
 };
 use crate::messages::auxiliary::{Copied, Whole};
-use crate::projection::{Epoch, Life, LogPosition, Projection};
+use crate::projection::{Epoch, JournalId, LogPosition, Projection};
 use kernel::{Cx, Instant, NodeId, planted};
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// How long a question waits before it is sent again.
 const RESEND_AFTER: Duration = Duration::from_millis(100);
 
-/// A copy under way.
+/// A copy in flight.
 #[derive(Clone, Debug)]
 pub(super) struct Copy {
     session: u64,
@@ -41,7 +41,7 @@ pub(super) struct Copy {
     epoch: Epoch,
     source: NodeId,
     /// The source's.
-    life: Life,
+    journal: JournalId,
     stage: Stage,
     asked_at: Instant,
     /// Whom to tell when it is whole, for which epoch.
@@ -71,7 +71,8 @@ impl StorageServer {
     pub(super) fn copy_from(&mut self, projection: &Projection, chain: Option<u32>, cx: &mut Cx<'_, Self>) {
         let chain = chain.and_then(|chain| projection.chains.get(chain as usize));
         let source = chain.and_then(|chain| chain.last().copied());
-        let Some((source, life)) = source.and_then(|source| Some((source, projection.life(source)?))) else {
+        let Some((source, journal)) = source.and_then(|source| Some((source, projection.journal(source)?)))
+        else {
             self.copy = None;
             return;
         };
@@ -83,7 +84,7 @@ impl StorageServer {
             session: cx.rng().bits(),
             epoch: projection.epoch,
             source,
-            life,
+            journal,
             stage: Stage::Comparing { from: self.first, end: None },
             asked_at: cx.now(),
             finish: None,
@@ -105,7 +106,7 @@ impl StorageServer {
     fn ask(&mut self, cx: &mut Cx<'_, Self>) {
         let Some(copy) = &mut self.copy else { return };
         copy.asked_at = cx.now();
-        let Copy { session, source, life, .. } = *copy;
+        let Copy { session, source, journal, .. } = *copy;
         match copy.stage {
             Stage::Comparing { from, .. } => {
                 let mut mine = self.entries.range(from..);
@@ -113,9 +114,9 @@ impl StorageServer {
                     mine.by_ref().take(self.page).map(|(&at, kept)| name_of(at, &kept.entry)).collect();
                 let to = mine.next().map(|(&at, _)| at);
                 // What it has need not be durable: the answer's consequences will be, together with it.
-                cx.send(source, Compare { session, life, from, to, names });
+                cx.send(source, Compare { session, journal, from, to, names });
             }
-            Stage::Following { from, .. } => cx.send(source, Follow { session, life, from }),
+            Stage::Following { from, .. } => cx.send(source, Follow { session, journal, from }),
         }
     }
 
@@ -180,17 +181,17 @@ impl StorageServer {
     }
 
     pub(super) fn on_finish(&mut self, auxiliary: NodeId, message: &Finish, cx: &mut Cx<'_, Self>) {
-        let Finish { epoch, life, source } = *message;
+        let Finish { epoch, journal, source } = *message;
         let Some(copy) = self.copy.as_mut().filter(|copy| {
             let follows = matches!(copy.stage, Stage::Following { .. });
-            follows && copy.source == source && copy.epoch.next() == epoch && self.life == Some(life)
+            follows && copy.source == source && copy.epoch.next() == epoch && self.journal == Some(journal)
         }) else {
             return;
         };
         copy.finish = Some((auxiliary, epoch));
         self.seal(epoch, cx);
         if planted!(joining_server_admitted_early) {
-            return cx.send_durable(auxiliary, Whole { epoch, life, source });
+            return cx.send_durable(auxiliary, Whole { epoch, journal, source });
         }
         self.ask(cx);
     }
@@ -216,12 +217,12 @@ impl StorageServer {
         // The source is sealed and has not been told to serve: it has no more than this.
         if let Some((auxiliary, epoch)) =
             finish.filter(|(_, epoch)| *epoch == message.epoch && !message.serves)
-            && let Some(life) = self.life
+            && let Some(journal) = self.journal
         {
             if has_news {
                 cx.mark("storage.copied_the_rest_of_a_sealed_server");
             }
-            let whole = Whole { epoch, life, source };
+            let whole = Whole { epoch, journal, source };
             if planted!(joining_server_done_before_durable) {
                 cx.send(auxiliary, whole)
             } else {

@@ -1,6 +1,6 @@
 //! What a storage server writes to its journal.
 
-use crate::projection::{Entry, Epoch, Life, LogPosition};
+use crate::projection::{Entry, Epoch, JournalId, LogPosition};
 use kernel::{Decode, DecodeError, Encode, Reader};
 
 /// What a storage server keeps.
@@ -13,7 +13,7 @@ pub enum StorageRecord {
     /// Positions below are gone.
     Trimmed(LogPosition),
     /// Its life.
-    Life(Life),
+    JournalId(JournalId),
     /// It is in the projection of this epoch, and serves it.
     Serves(Epoch),
     /// What it had there was not what its chain has.
@@ -36,9 +36,9 @@ impl Encode for StorageRecord {
                 out.push(3);
                 before.encode(out);
             }
-            Self::Life(life) => {
+            Self::JournalId(journal) => {
                 out.push(4);
-                life.encode(out);
+                journal.encode(out);
             }
             Self::Serves(epoch) => {
                 out.push(5);
@@ -58,7 +58,7 @@ impl Decode for StorageRecord {
             1 => Epoch::decode(input).map(Self::Sealed),
             2 => Ok(Self::Kept(input.field()?, input.field()?)),
             3 => LogPosition::decode(input).map(Self::Trimmed),
-            4 => Life::decode(input).map(Self::Life),
+            4 => JournalId::decode(input).map(Self::JournalId),
             5 => Epoch::decode(input).map(Self::Serves),
             6 => LogPosition::decode(input).map(Self::Dropped),
             tag => Err(DecodeError::UnknownTag("record of a storage server", tag)),

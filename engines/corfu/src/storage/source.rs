@@ -18,8 +18,8 @@ pub(super) fn name_of(position: LogPosition, entry: &Entry) -> Named {
 
 impl StorageServer {
     pub(super) fn on_compare(&mut self, learner: NodeId, message: &Compare, cx: &mut Cx<'_, Self>) {
-        let Compare { session, life, from, to, names } = message;
-        if self.life != Some(*life) {
+        let Compare { session, journal, from, to, names } = message;
+        if self.journal != Some(*journal) {
             return;
         }
         let (mut absent, mut entries, mut bytes, mut seen) = (Vec::new(), Vec::new(), 0, 0);
@@ -55,8 +55,8 @@ impl StorageServer {
     }
 
     pub(super) fn on_follow(&mut self, learner: NodeId, message: &Follow, cx: &mut Cx<'_, Self>) {
-        let Follow { session, life, from } = *message;
-        if self.life != Some(life) {
+        let Follow { session, journal, from } = *message;
+        if self.journal != Some(journal) {
             return;
         }
         let (mut entries, mut bytes) = (Vec::new(), 0);

@@ -3,8 +3,8 @@
 use corfu::auxiliary::AuxiliaryRecord;
 use corfu::storage::StorageRecord;
 use corfu::{
-    Auxiliary, Corfu, Data, Entry, Epoch, Life, Lived, LogPosition, Message, Parameters, Projection,
-    Response, StorageServer,
+    Auxiliary, Corfu, Data, Entry, Epoch, JournalId, LogPosition, Message, NodeJournal, Parameters,
+    Projection, Response, StorageServer,
 };
 use kernel::{Bytes, Effect, HostId, NodeId, Place, Position, Role as _};
 use parts::Ballot;
@@ -32,12 +32,12 @@ pub(crate) fn me() -> NodeId {
 }
 
 /// The journal of a node, unless it has lost it.
-pub(crate) fn life_of(node: NodeId) -> Life {
-    Life(u64::from(node.host().0) * 100 + u64::from(node.place().0))
+pub(crate) fn journal_of(node: NodeId) -> JournalId {
+    JournalId(u64::from(node.host().0) * 100 + u64::from(node.place().0))
 }
 
-pub(crate) fn lives_of(nodes: impl IntoIterator<Item = NodeId>) -> Vec<Lived> {
-    nodes.into_iter().map(|node| Lived { node, life: life_of(node) }).collect()
+pub(crate) fn journals_of(nodes: impl IntoIterator<Item = NodeId>) -> Vec<NodeJournal> {
+    nodes.into_iter().map(|node| NodeJournal { node, journal: journal_of(node) }).collect()
 }
 
 /// As a log is before anybody serves.
@@ -48,15 +48,15 @@ pub(crate) fn unborn() -> Projection {
 /// The first epoch, in which everybody is meant by a journal.
 pub(crate) fn initial() -> Projection {
     let everybody = servers().into_iter().chain(auxiliaries()).chain([sequencers()[0]]);
-    Projection { lives: lives_of(everybody), ..unborn() }
+    Projection { journals: journals_of(everybody), ..unborn() }
 }
 
 /// The second epoch, without the first server.
 pub(crate) fn second() -> Projection {
     let chains = vec![servers()[1..].to_vec()];
     let everybody = servers().into_iter().skip(1).chain(auxiliaries()).chain([sequencers()[0]]);
-    let lives = lives_of(everybody);
-    Projection { epoch: E2, sequencer: sequencers()[0], first: LogPosition(7), chains, lives }
+    let journals = journals_of(everybody);
+    Projection { epoch: E2, sequencer: sequencers()[0], first: LogPosition(7), chains, journals }
 }
 
 pub(crate) fn data_of(body: &'static [u8], tag: u64) -> Entry {
@@ -97,21 +97,21 @@ pub(crate) fn serving(at: NodeId, retain_bytes: u64) -> StorageServer {
 /// One that has not been told to serve.
 pub(crate) fn waiting(at: NodeId, retain_bytes: u64) -> StorageServer {
     let mut role = StorageServer::new(retain_bytes);
-    role.restore(Position(0), StorageRecord::Life(life_of(at)));
+    role.restore(Position(0), StorageRecord::JournalId(journal_of(at)));
     role
 }
 
 /// The auxiliary of a host, in a log of the first epoch.
 pub(crate) fn auxiliary_at(at: NodeId) -> Auxiliary {
     let mut role = Auxiliary::new(auxiliaries(), sequencers(), unborn(), Parameters::default());
-    let (promised, life) = (Ballot::ZERO, Some(life_of(at)));
-    role.restore(Position(0), AuxiliaryRecord { installed: initial(), promised, accepted: None, life });
+    let (promised, journal) = (Ballot::ZERO, Some(journal_of(at)));
+    role.restore(Position(0), AuxiliaryRecord { installed: initial(), promised, accepted: None, journal });
     role
 }
 
 /// A storage server's answer to a ping.
 pub(crate) fn pong(server: NodeId, told: Epoch) -> corfu::auxiliary::StoragePong {
-    let standing = corfu::auxiliary::Standing { life: life_of(server), run: 1, told, copied: None };
+    let standing = corfu::auxiliary::Standing { journal: journal_of(server), run: 1, told, copied: None };
     corfu::auxiliary::StoragePong { epoch: told, standing: Some(standing) }
 }
 

@@ -1,8 +1,8 @@
 //! The decisions of each role, one by one.
 
 use crate::cast::{
-    Did, E1, E2, P0, P3, Table, at_once, auxiliaries, auxiliary_at, data_of, durably, initial, life_of, me,
-    pong, responses, restored, second, sent, sequencers, servers, serving, told, waiting,
+    Did, E1, E2, P0, P3, Table, at_once, auxiliaries, auxiliary_at, data_of, durably, initial, journal_of,
+    me, pong, responses, restored, second, sent, sequencers, servers, serving, told, waiting,
 };
 use corfu::auxiliary::{self, AuxiliaryTimer, Vote};
 use corfu::client::{self, ClientTimer, Found, Installed, Occupied, Token, Written};
@@ -39,31 +39,31 @@ fn a_storage_server_writes_a_position_once() {
 
 // A server that serves an epoch after it was sealed for the next lets appends end that nobody will find.
 #[test]
-fn a_sealed_server_refuses_the_epoch_before_in_a_later_life_too() {
+fn a_sealed_server_refuses_the_epoch_before_in_a_later_run_too() {
     let mut table = Table::new(serving(servers()[0], u64::MAX), servers()[0]);
     table.hear(me(), Write { id: 1, epoch: E1, position: LogPosition(6), entry: Entry::Junk });
     let auxiliary = auxiliaries()[0];
-    let did = table.hear(auxiliary, Seal { epoch: E2, life: Some(life_of(servers()[0])) });
+    let did = table.hear(auxiliary, Seal { epoch: E2, journal: Some(journal_of(servers()[0])) });
     assert_eq!(
         sent(&did),
         durably(
             auxiliary,
-            auxiliary::SealAck { epoch: E2, next: LogPosition(7), life: Some(life_of(servers()[0])) }
+            auxiliary::SealAck { epoch: E2, next: LogPosition(7), journal: Some(journal_of(servers()[0])) }
         )
     );
     let did = table.hear(me(), Write { id: 2, epoch: E1, position: P0, entry: Entry::Junk });
     assert_eq!(sent(&did), durably(me(), client::Sealed { id: 2, epoch: E2 }));
     let role = restored(waiting(servers()[0], u64::MAX), &table.journal());
-    let mut next_life = Table::new(role, servers()[0]);
-    let did = next_life.hear(me(), Read { id: 3, epoch: E1, position: P0 });
+    let mut next_run = Table::new(role, servers()[0]);
+    let did = next_run.hear(me(), Read { id: 3, epoch: E1, position: P0 });
     assert_eq!(sent(&did), durably(me(), client::Sealed { id: 3, epoch: E2 }));
-    let did = next_life.hear(auxiliary, Seal { epoch: E1, life: Some(life_of(servers()[0])) });
+    let did = next_run.hear(auxiliary, Seal { epoch: E1, journal: Some(journal_of(servers()[0])) });
     assert_eq!(sent(&did), durably(auxiliary, auxiliary::Beyond { epoch: E2 }));
 }
 
 // What is dropped and comes back after a restart, or a late write into what is gone, shows readers entries that were not there.
 #[test]
-fn what_is_trimmed_is_gone_in_a_later_life_too() {
+fn what_is_trimmed_is_gone_in_a_later_run_too() {
     // Room for four entries.
     let mut table = Table::new(serving(servers()[0], 4 * 65), servers()[0]);
     let write = |position: u64| Write {
@@ -90,49 +90,52 @@ fn what_is_trimmed_is_gone_in_a_later_life_too() {
     assert!(did[4].iter().any(|effect| matches!(effect, Effect::Trim { .. })), "the journal is let go of");
     let role = restored(waiting(servers()[0], 4 * 65), &table.journal());
     assert_eq!((role.first(), role.len()), (LogPosition(5), 3));
-    let mut next_life = Table::new(role, servers()[0]);
-    let did = next_life.hear(me(), Read { id: 1, epoch: E1, position: LogPosition(4) });
+    let mut next_run = Table::new(role, servers()[0]);
+    let did = next_run.hear(me(), Read { id: 1, epoch: E1, position: LogPosition(4) });
     assert_eq!(sent(&did), durably(me(), gone(4, 5)));
-    let did = next_life.hear(auxiliaries()[0], Seal { epoch: E2, life: Some(life_of(servers()[0])) });
+    let did = next_run.hear(auxiliaries()[0], Seal { epoch: E2, journal: Some(journal_of(servers()[0])) });
     let next = LogPosition(8);
     assert_eq!(
         sent(&did),
-        durably(auxiliaries()[0], auxiliary::SealAck { epoch: E2, next, life: Some(life_of(servers()[0])) })
+        durably(
+            auxiliaries()[0],
+            auxiliary::SealAck { epoch: E2, next, journal: Some(journal_of(servers()[0])) }
+        )
     );
 }
 
 fn begun_never(at: NodeId) -> Sequencer {
     let mut role = Sequencer::new();
-    role.restore(Position(0), Began { epoch: Epoch(0), life: Some(life_of(at)) });
+    role.restore(Position(0), Began { epoch: Epoch(0), journal: Some(journal_of(at)) });
     role
 }
 
 // A sequencer that begins an epoch twice gives positions away below acknowledged ones.
 #[test]
-fn a_sequencer_serves_an_epoch_in_one_life() {
+fn a_sequencer_serves_an_epoch_in_one_run() {
     let (at, auxiliary) = (sequencers()[0], auxiliaries()[0]);
     let mut table = Table::new(begun_never(at), at);
     assert!(sent(&table.hear(me(), Next { id: 1, epoch: E1, count: 1 })).is_empty(), "it serves nobody yet");
-    table.hear(auxiliary, Begin { epoch: E1, first: P0, life: Some(life_of(at)) });
+    table.hear(auxiliary, Begin { epoch: E1, first: P0, journal: Some(journal_of(at)) });
     for position in [P0, LogPosition(1)] {
         let did = table.hear(me(), Next { id: 2, epoch: E1, count: 1 });
         assert_eq!(sent(&did), durably(me(), Token { id: 2, epoch: E1, position }));
     }
-    table.hear(auxiliary, Begin { epoch: E1, first: P0, life: Some(life_of(at)) });
+    table.hear(auxiliary, Begin { epoch: E1, first: P0, journal: Some(journal_of(at)) });
     let did = table.hear(me(), sequencer::Tail { id: 3, epoch: E1 });
     let tail = client::TailIs { id: 3, epoch: E1, next: LogPosition(2) };
     assert_eq!(sent(&did), durably(me(), tail), "a late Begin changes nothing");
-    let mut next_life = Table::new(restored(begun_never(at), &table.journal()), at);
-    next_life.hear(auxiliary, Begin { epoch: E1, first: P0, life: Some(life_of(at)) });
+    let mut next_run = Table::new(restored(begun_never(at), &table.journal()), at);
+    next_run.hear(auxiliary, Begin { epoch: E1, first: P0, journal: Some(journal_of(at)) });
     assert!(
-        sent(&next_life.hear(me(), Next { id: 4, epoch: E1, count: 1 })).is_empty(),
+        sent(&next_run.hear(me(), Next { id: 4, epoch: E1, count: 1 })).is_empty(),
         "begun in another life"
     );
-    let did = next_life.hear(auxiliary, sequencer::Ping {});
-    let pong = auxiliary::SequencerPong { began: E1, serves: false, life: Some(life_of(at)) };
+    let did = next_run.hear(auxiliary, sequencer::Ping {});
+    let pong = auxiliary::SequencerPong { began: E1, serves: false, journal: Some(journal_of(at)) };
     assert_eq!(sent(&did), durably(auxiliary, pong), "so auxiliaries know");
-    next_life.hear(auxiliary, Begin { epoch: E2, first: LogPosition(9), life: Some(life_of(at)) });
-    let did = next_life.hear(me(), Next { id: 5, epoch: E1, count: 1 });
+    next_run.hear(auxiliary, Begin { epoch: E2, first: LogPosition(9), journal: Some(journal_of(at)) });
+    let did = next_run.hear(me(), Next { id: 5, epoch: E1, count: 1 });
     assert_eq!(sent(&did), durably(me(), client::Sealed { id: 5, epoch: E2 }));
 }
 
@@ -254,7 +257,7 @@ fn changing() -> (Table<Auxiliary>, Did) {
         }
         table.hear(
             sequencers()[0],
-            auxiliary::SequencerPong { began: E1, serves: true, life: Some(life_of(sequencers()[0])) },
+            auxiliary::SequencerPong { began: E1, serves: true, journal: Some(journal_of(sequencers()[0])) },
         );
         table.pass(tick);
         let did = table.timer(AuxiliaryTimer::Tick);
@@ -268,14 +271,14 @@ fn changing() -> (Table<Auxiliary>, Did) {
 /// The other two servers are sealed, and the first one was waited for.
 fn sealed() -> (Table<Auxiliary>, Did, Ballot) {
     let (mut table, did) = changing();
-    assert_eq!(told(&did, Seal { epoch: E2, life: Some(life_of(servers()[0])) }), servers()[..1]);
+    assert_eq!(told(&did, Seal { epoch: E2, journal: Some(journal_of(servers()[0])) }), servers()[..1]);
     table.hear(
         servers()[1],
-        auxiliary::SealAck { epoch: E2, next: LogPosition(4), life: Some(life_of(servers()[1])) },
+        auxiliary::SealAck { epoch: E2, next: LogPosition(4), journal: Some(journal_of(servers()[1])) },
     );
     table.hear(
         servers()[2],
-        auxiliary::SealAck { epoch: E2, next: LogPosition(7), life: Some(life_of(servers()[2])) },
+        auxiliary::SealAck { epoch: E2, next: LogPosition(7), journal: Some(journal_of(servers()[2])) },
     );
     table.pass(Parameters::default().seal_for);
     let did = table.timer(AuxiliaryTimer::Tick);
@@ -300,12 +303,13 @@ fn a_change_seals_asks_and_tells_what_was_decided() {
     let prepares: Vec<_> = sent(&did).into_iter().filter(|(_, message, _)| *message == prepare).collect();
     let wanted: Vec<_> = auxiliaries().into_iter().map(|to| (to, prepare.clone(), true)).collect();
     assert_eq!(prepares, wanted, "its own ballot is durable before anybody hears of it");
-    let promise = |from| auxiliary::Promise { epoch: E2, ballot, accepted: None, life: Some(life_of(from)) };
+    let promise =
+        |from| auxiliary::Promise { epoch: E2, ballot, accepted: None, journal: Some(journal_of(from)) };
     assert!(sent(&table.hear(auxiliaries()[1], promise(auxiliaries()[1]))).is_empty());
     let did = table.hear(auxiliaries()[2], promise(auxiliaries()[2]));
     let vote = Vote { ballot, projection: second() };
     assert_eq!(told(&did, auxiliary::Accept { vote }), auxiliaries());
-    let accepted = |from| auxiliary::Accepted { epoch: E2, ballot, life: Some(life_of(from)) };
+    let accepted = |from| auxiliary::Accepted { epoch: E2, ballot, journal: Some(journal_of(from)) };
     table.hear(auxiliaries()[1], accepted(auxiliaries()[1]));
     assert_eq!(table.role.installed(), &initial(), "one of three is no majority");
     let did = table.hear(auxiliaries()[2], accepted(auxiliaries()[2]));
@@ -318,18 +322,18 @@ fn a_change_seals_asks_and_tells_what_was_decided() {
 fn votes_of_another_ballot_do_not_count() {
     let (mut table, _, ballot) = sealed();
     for from in &auxiliaries()[1..] {
-        let life = Some(life_of(*from));
-        table.hear(*from, auxiliary::Promise { epoch: E2, ballot, accepted: None, life });
+        let journal = Some(journal_of(*from));
+        table.hear(*from, auxiliary::Promise { epoch: E2, ballot, accepted: None, journal });
     }
     let earlier = Ballot { round: ballot.round - 1, ..ballot };
     for from in &auxiliaries()[1..] {
-        let life = Some(life_of(*from));
-        table.hear(*from, auxiliary::Accepted { epoch: E2, ballot: earlier, life });
+        let journal = Some(journal_of(*from));
+        table.hear(*from, auxiliary::Accepted { epoch: E2, ballot: earlier, journal });
         assert!(table.role.is_changing() && table.role.installed() == &initial());
     }
     for from in &auxiliaries()[1..] {
-        let life = Some(life_of(*from));
-        table.hear(*from, auxiliary::Accepted { epoch: E2, ballot, life });
+        let journal = Some(journal_of(*from));
+        table.hear(*from, auxiliary::Accepted { epoch: E2, ballot, journal });
     }
     assert_eq!(table.role.installed(), &second());
 }
@@ -346,12 +350,12 @@ fn what_may_have_been_decided_is_proposed_again() {
             epoch: E2,
             ballot,
             accepted: Some(before),
-            life: Some(life_of(auxiliaries()[1])),
+            journal: Some(journal_of(auxiliaries()[1])),
         },
     );
     let did = table.hear(
         auxiliaries()[2],
-        auxiliary::Promise { epoch: E2, ballot, accepted: None, life: Some(life_of(auxiliaries()[2])) },
+        auxiliary::Promise { epoch: E2, ballot, accepted: None, journal: Some(journal_of(auxiliaries()[2])) },
     );
     assert_eq!(told(&did, auxiliary::Accept { vote: Vote { ballot, projection: theirs } }), auxiliaries());
 }
@@ -363,8 +367,12 @@ fn an_auxiliary_keeps_its_promise() {
     let (mut table, other) = (Table::new(role, auxiliaries()[0]), auxiliaries()[1]);
     let (low, high) = (Ballot { round: 2, leader: other }, Ballot { round: 5, leader: other });
     let did = table.hear(other, auxiliary::Prepare { base: initial(), ballot: high });
-    let promise =
-        auxiliary::Promise { epoch: E2, ballot: high, accepted: None, life: Some(life_of(auxiliaries()[0])) };
+    let promise = auxiliary::Promise {
+        epoch: E2,
+        ballot: high,
+        accepted: None,
+        journal: Some(journal_of(auxiliaries()[0])),
+    };
     assert_eq!(sent(&did), durably(other, promise));
     assert_eq!(table.journal().len(), 1);
     let did = table.hear(other, auxiliary::Accept { vote: Vote { ballot: low, projection: second() } });
@@ -375,7 +383,7 @@ fn an_auxiliary_keeps_its_promise() {
         sent(&did),
         durably(
             other,
-            auxiliary::Accepted { epoch: E2, ballot: high, life: Some(life_of(auxiliaries()[0])) }
+            auxiliary::Accepted { epoch: E2, ballot: high, journal: Some(journal_of(auxiliaries()[0])) }
         )
     );
     let higher = high.above(other);
@@ -384,7 +392,7 @@ fn an_auxiliary_keeps_its_promise() {
         epoch: E2,
         ballot: higher,
         accepted: Some(vote),
-        life: Some(life_of(auxiliaries()[0])),
+        journal: Some(journal_of(auxiliaries()[0])),
     };
     assert_eq!(sent(&did), durably(other, promise));
 }
@@ -397,10 +405,11 @@ fn what_an_auxiliary_lost_to_is_a_promise_that_it_keeps() {
     let higher = ballot.above(other);
     table.hear(auxiliaries()[2], auxiliary::Refused { epoch: E2, promised: higher });
     let did = table.hear(other, auxiliary::Prepare { base: initial(), ballot: higher });
-    let promise = auxiliary::Promise { epoch: E2, ballot: higher, accepted: None, life: Some(life_of(me)) };
+    let promise =
+        auxiliary::Promise { epoch: E2, ballot: higher, accepted: None, journal: Some(journal_of(me)) };
     assert_eq!(sent(&did), durably(other, promise));
-    let mut next_life = Table::new(restored(auxiliary_at(me), &table.journal()), me);
-    let did = next_life.hear(me, auxiliary::Accept { vote: Vote { ballot, projection: second() } });
+    let mut next_run = Table::new(restored(auxiliary_at(me), &table.journal()), me);
+    let did = next_run.hear(me, auxiliary::Accept { vote: Vote { ballot, projection: second() } });
     assert_eq!(sent(&did), durably(me, auxiliary::Refused { epoch: E2, promised: higher }));
 }
 

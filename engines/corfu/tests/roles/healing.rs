@@ -1,15 +1,15 @@
 //! Servers that copy a chain and come into it, and nodes that lost their disks.
 
 use crate::cast::{
-    Did, E1, E2, P0, Table, at_once, auxiliaries, auxiliary_at, data_of, durably, initial, life_of, lives_of,
-    me, pong, restored, second, sent, sequencers, servers, serving, told, unborn, waiting,
+    Did, E1, E2, P0, Table, at_once, auxiliaries, auxiliary_at, data_of, durably, initial, journal_of,
+    journals_of, me, pong, restored, second, sent, sequencers, servers, serving, told, unborn, waiting,
 };
 use corfu::auxiliary::{self, AuxiliaryTimer, Copied, Standing, StoragePong, Whole};
 use corfu::client::{Found, Written};
 use corfu::storage::{Finish, Project, Read, Seal, StorageRecord, StorageTimer, Write};
 use corfu::{
-    Auxiliary, Entry, Epoch, Life, LogPosition, Message, Parameters, Projection, Sequencer, StorageServer,
-    sequencer,
+    Auxiliary, Entry, Epoch, JournalId, LogPosition, Message, Parameters, Projection, Sequencer,
+    StorageServer, sequencer,
 };
 use kernel::{NodeId, Position, Role};
 use std::time::Duration;
@@ -73,7 +73,7 @@ fn exchange(
     panic!("they never come to an end");
 }
 
-/// The learner, with what it has of its former life, when it has copied the source.
+/// The learner, with what it has of its former run, when it has copied the source.
 fn copied(mine: &[(u64, Entry)], theirs: &[(u64, Entry)]) -> (Table<StorageServer>, Table<StorageServer>) {
     let mut source_table = source_with(theirs);
     let mut table = Table::new(serving(learner(), u64::MAX).with_page(2), learner());
@@ -89,7 +89,7 @@ fn entries(server: &StorageServer) -> Vec<(u64, Entry)> {
     server.entries().map(|(position, entry)| (position.0, entry.clone())).collect()
 }
 
-/// The next life of a server, by its journal.
+/// The next run of a server, by its journal.
 fn reborn(table: &mut Table<StorageServer>) -> StorageServer {
     restored(StorageServer::new(u64::MAX), &table.journal())
 }
@@ -145,17 +145,17 @@ fn a_learner_is_whole_when_its_source_is_sealed_and_it_has_the_rest() {
     let (mut table, mut source_table) = copied(&[], &[(0, Entry::Junk)]);
     write(&mut source_table, 1, &data_of(b"last", 1));
     let auxiliary = auxiliaries()[0];
-    let finish = || Finish { epoch: E3, life: life_of(learner()), source: source() };
+    let finish = || Finish { epoch: E3, journal: journal_of(learner()), source: source() };
     let did = table.hear(auxiliary, finish());
     assert!(exchange(&mut table, &mut source_table, did).is_empty(), "its source serves");
-    source_table.hear(auxiliary, Seal { epoch: E3, life: Some(life_of(source())) });
+    source_table.hear(auxiliary, Seal { epoch: E3, journal: Some(journal_of(source())) });
     let did = table.hear(auxiliary, finish());
-    let whole = Whole { epoch: E3, life: life_of(learner()), source: source() };
+    let whole = Whole { epoch: E3, journal: journal_of(learner()), source: source() };
     assert_eq!(exchange(&mut table, &mut source_table, did), durably(auxiliary, whole));
     assert_eq!(entries(&table.role), entries(&source_table.role));
     let chains = vec![vec![servers()[1], source(), learner()]];
-    let lives = lives_of(servers().into_iter().chain(auxiliaries()));
-    let third = Projection { epoch: E3, chains, lives, ..second() };
+    let journals = journals_of(servers().into_iter().chain(auxiliaries()));
+    let third = Projection { epoch: E3, chains, journals, ..second() };
     table.hear(auxiliary, Project { projection: third, chain: None });
     let did = table.hear(me(), Read { id: 2, epoch: E3, position: P0 });
     let found = Found { id: 2, epoch: E3, position: P0, entry: Some(Entry::Junk) };
@@ -168,19 +168,19 @@ fn a_learner_is_whole_when_its_source_is_sealed_and_it_has_the_rest() {
 #[test]
 fn a_storage_server_without_its_journal_is_not_what_it_was() {
     let mut table = Table::new(StorageServer::new(u64::MAX), servers()[0]);
-    let life = table.role.life().expect("it has started");
-    assert_ne!(life, life_of(servers()[0]));
+    let journal = table.role.journal().expect("it has started");
+    assert_ne!(journal, journal_of(servers()[0]));
     let auxiliary = auxiliaries()[0];
-    let did = table.hear(auxiliary, Seal { epoch: E2, life: Some(life_of(servers()[0])) });
+    let did = table.hear(auxiliary, Seal { epoch: E2, journal: Some(journal_of(servers()[0])) });
     let [(_, Message::Auxiliary(auxiliary::AuxiliaryIn::StoragePong(pong)), true)] = &sent(&did)[..] else {
         panic!("it does not say who it is: {did:?}");
     };
     let standing = pong.standing.clone().expect("it has a life");
-    assert_eq!((pong.epoch, standing.life, standing.told), (E1, life, Epoch(0)));
+    assert_eq!((pong.epoch, standing.journal, standing.told), (E1, journal, Epoch(0)));
     table.hear(auxiliary, Project { projection: initial(), chain: None });
     assert!(!table.role.serves());
     assert!(sent(&table.hear(me(), Read { id: 1, epoch: E1, position: P0 })).is_empty());
-    assert_eq!(reborn(&mut table).life(), Some(life), "it is the same from now on");
+    assert_eq!(reborn(&mut table).journal(), Some(journal), "it is the same from now on");
 }
 
 // A sequencer that lost its disk does not know what it gave away.
@@ -188,7 +188,7 @@ fn a_storage_server_without_its_journal_is_not_what_it_was() {
 fn a_sequencer_without_its_journal_does_not_begin_what_it_may_have_served() {
     let at = sequencers()[0];
     let mut table = Table::new(Sequencer::new(), at);
-    table.hear(auxiliaries()[0], sequencer::Begin { epoch: E1, first: P0, life: Some(life_of(at)) });
+    table.hear(auxiliaries()[0], sequencer::Begin { epoch: E1, first: P0, journal: Some(journal_of(at)) });
     assert_eq!(table.role.serves(), None);
 }
 
@@ -208,11 +208,11 @@ fn live_on(table: &mut Table<Auxiliary>, time: Duration, is_close: bool) -> Did 
             table.hear(*server, pong(*server, E2));
         }
         let sequencer_pong =
-            auxiliary::SequencerPong { began: E2, serves: true, life: Some(life_of(sequencers()[0])) };
+            auxiliary::SequencerPong { began: E2, serves: true, journal: Some(journal_of(sequencers()[0])) };
         table.hear(sequencers()[0], sequencer_pong);
         let behind = is_close.then_some(0);
         let copied = Some(Copied { epoch: E2, source: source(), behind });
-        let standing = Some(Standing { life: life_of(learner()), run: 1, told: E2, copied });
+        let standing = Some(Standing { journal: journal_of(learner()), run: 1, told: E2, copied });
         table.hear(learner(), StoragePong { epoch: E2, standing });
         table.pass(tick);
         let did = table.timer(AuxiliaryTimer::Tick);
@@ -226,7 +226,7 @@ fn live_on(table: &mut Table<Auxiliary>, time: Duration, is_close: bool) -> Did 
 fn seal_acks(table: &mut Table<Auxiliary>) -> Did {
     let mut did = Did::new();
     for server in &servers()[1..] {
-        let ack = auxiliary::SealAck { epoch: E3, next: LogPosition(9), life: Some(life_of(*server)) };
+        let ack = auxiliary::SealAck { epoch: E3, next: LogPosition(9), journal: Some(journal_of(*server)) };
         did = table.hear(*server, ack);
     }
     did
@@ -241,8 +241,8 @@ fn proposed(table: &mut Table<Auxiliary>, did: &Did) -> Vec<NodeId> {
     let ballot = ballot.expect("a ballot is begun");
     let mut did = Did::new();
     for peer in &auxiliaries()[1..] {
-        let life = Some(life_of(*peer));
-        did = table.hear(*peer, auxiliary::Promise { epoch: E3, ballot, accepted: None, life });
+        let journal = Some(journal_of(*peer));
+        did = table.hear(*peer, auxiliary::Promise { epoch: E3, ballot, accepted: None, journal });
     }
     let accept = sent(&did).into_iter().find_map(|(_, message, _)| match message {
         Message::Auxiliary(auxiliary::AuxiliaryIn::Accept(accept)) => Some(accept.vote.projection),
@@ -255,13 +255,13 @@ fn proposed(table: &mut Table<Auxiliary>, did: &Did) -> Vec<NodeId> {
 #[test]
 fn a_learner_is_proposed_behind_its_source_when_it_is_whole() {
     let (mut table, did) = short(Duration::from_secs(2));
-    assert_eq!(told(&did, Seal { epoch: E3, life: Some(life_of(servers()[1])) }), servers()[1..2]);
+    assert_eq!(told(&did, Seal { epoch: E3, journal: Some(journal_of(servers()[1])) }), servers()[1..2]);
     let did = seal_acks(&mut table);
-    let finish = Finish { epoch: E3, life: life_of(learner()), source: source() };
+    let finish = Finish { epoch: E3, journal: journal_of(learner()), source: source() };
     assert_eq!(sent(&did), at_once(learner(), finish));
-    let lost = Whole { epoch: E3, life: Life(1), source: source() };
+    let lost = Whole { epoch: E3, journal: JournalId(1), source: source() };
     assert!(sent(&table.hear(learner(), lost)).is_empty(), "of another life");
-    let did = table.hear(learner(), Whole { epoch: E3, life: life_of(learner()), source: source() });
+    let did = table.hear(learner(), Whole { epoch: E3, journal: journal_of(learner()), source: source() });
     assert_eq!(proposed(&mut table, &did), [servers()[1], source(), learner()]);
 }
 
@@ -292,7 +292,7 @@ fn who_is_not_close_or_was_just_left_out_waits() {
         for projection in [second(), initial()] {
             epoch = epoch.next();
             let everybody = servers().into_iter().chain(auxiliaries()).chain([sequencers()[0]]);
-            let projection = Projection { epoch, lives: lives_of(everybody), ..projection };
+            let projection = Projection { epoch, journals: journals_of(everybody), ..projection };
             table.hear(auxiliaries()[1], auxiliary::Install { projection });
         }
         waits.push(table.role.waits(learner(), table.now()));
@@ -309,18 +309,18 @@ fn who_is_not_close_or_was_just_left_out_waits() {
 fn an_auxiliary_without_its_journal_has_no_vote() {
     let (mut table, _) = short(Duration::from_secs(2));
     seal_acks(&mut table);
-    let did = table.hear(learner(), Whole { epoch: E3, life: life_of(learner()), source: source() });
+    let did = table.hear(learner(), Whole { epoch: E3, journal: journal_of(learner()), source: source() });
     let ballot = sent(&did).into_iter().find_map(|(_, message, _)| match message {
         Message::Auxiliary(auxiliary::AuxiliaryIn::Prepare(prepare)) => Some(prepare.ballot),
         _ => None,
     });
     let ballot = ballot.expect("a ballot is begun");
-    let promise = |life| auxiliary::Promise { epoch: E3, ballot, accepted: None, life: Some(life) };
-    table.hear(auxiliaries()[0], promise(life_of(auxiliaries()[0])));
-    assert!(sent(&table.hear(auxiliaries()[1], promise(Life(7)))).is_empty(), "it lost its votes");
-    let did = table.hear(auxiliaries()[2], promise(life_of(auxiliaries()[2])));
+    let promise = |journal| auxiliary::Promise { epoch: E3, ballot, accepted: None, journal: Some(journal) };
+    table.hear(auxiliaries()[0], promise(journal_of(auxiliaries()[0])));
+    assert!(sent(&table.hear(auxiliaries()[1], promise(JournalId(7)))).is_empty(), "it lost its votes");
+    let did = table.hear(auxiliaries()[2], promise(journal_of(auxiliaries()[2])));
     assert!(!sent(&did).is_empty(), "two of three");
-    // Nor does it propose anything: its ballots may be those of its earlier life.
+    // Nor does it propose anything: its ballots may be those of its earlier run.
     let role = Auxiliary::new(auxiliaries(), sequencers(), unborn(), Parameters::default());
     let mut table = Table::new(role, auxiliaries()[0]);
     table.hear(auxiliaries()[1], auxiliary::Install { projection: second() });
@@ -338,11 +338,11 @@ fn a_log_is_born_when_everybody_is_there() {
                 table.hear(server, pong(server, Epoch(0)));
             }
             for peer in auxiliaries().into_iter().skip(1).filter(|&peer| Some(peer) != missing) {
-                table.hear(peer, auxiliary::Hello { epoch: E1, life: Some(life_of(peer)) });
+                table.hear(peer, auxiliary::Hello { epoch: E1, journal: Some(journal_of(peer)) });
             }
-            let life = Some(life_of(sequencers()[0]));
+            let journal = Some(journal_of(sequencers()[0]));
             let began = Epoch(0);
-            table.hear(sequencers()[0], auxiliary::SequencerPong { began, serves: false, life });
+            table.hear(sequencers()[0], auxiliary::SequencerPong { began, serves: false, journal });
             table.pass(Parameters::default().tick);
             table.timer(AuxiliaryTimer::Tick);
         }

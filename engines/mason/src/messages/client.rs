@@ -4,8 +4,8 @@
 //! own host (which pass them on to whoever leads their group), and [`crate::shard::Read`] to one server of each shard.
 
 use crate::Message;
-use crate::order::{Group, Space, Stamp};
-use crate::topology::{Layout, Spread};
+use crate::order::{Group, Gsn, Space};
+use crate::topology::{Layout, ShardMap};
 use kernel::client::{Connected, Disconnected, Event, Input, Taken};
 use kernel::{Bytes, NodeId};
 use parts::Tagged;
@@ -13,12 +13,12 @@ use parts::Tagged;
 kernel::record! {
     /// One answer.
     pub struct Answer {
-        /// The origin's life that asked: an earlier one's answers are nobody's.
+        /// The origin's incarnation that asked: an earlier one's answers are nobody's.
         incarnation: u64,
         /// Which operation, by its tag in the group it was submitted to.
         tag: u64,
         /// Where it was ordered; 0 for an operation of the group alone and for one that was made void.
-        stamp: Stamp,
+        gsn: Gsn,
         /// The service's answer.
         body: Bytes,
     }
@@ -56,28 +56,28 @@ kernel::messages! {
             /// The shard.
             space: Space,
             /// By which operation.
-            stamp: Stamp,
+            gsn: Gsn,
             /// The service's words.
             body: Bytes,
         },
-        /// From a shard's server: it has executed every operation of its space with a stamp up to `through`, and what there was
+        /// From a shard's server: it has executed every operation of its space with a global sequence number up to `through`, and what there was
         /// to notify of them came before.
         3 => Progress {
             /// The shard.
             space: Space,
-            /// The last stamp covered.
-            through: Stamp,
+            /// The last global sequence number covered.
+            through: Gsn,
         },
         /// From a shard's server: reads are answered.
         4 => ReadAnswers {
             /// The shard.
             space: Space,
-            /// The stamp of the last operation executed there.
-            executed: Stamp,
+            /// The global sequence number of the last operation executed there.
+            executed: Gsn,
             /// The answers.
             answers: Vec<ReadAnswer>,
             /// The reads were not looked at, and the answers are empty: the shard is spread by this one by now.
-            refused: Option<Spread>,
+            refused: Option<ShardMap>,
             /// Reads whose answers are larger than the reader has room for, by their tags, with the sizes of the answers in bytes. They
             /// have left nothing that the reader has to know of, and may be asked again.
             withheld: Option<Vec<(u64, u64)>>,
@@ -111,19 +111,19 @@ kernel::messages! {
         11 => Elsewhere {
             /// The group.
             group: Group,
-            /// The origin's life that asked.
+            /// The origin's incarnation that asked.
             incarnation: u64,
             /// Which operation.
             tag: u64,
             /// How many groups are in use, as the group's log has it.
             layout: Layout,
         },
-        /// From a shard's server: what it tells and answers from here on is of this spread.
-        12 => Spreads {
+        /// From a shard's server: what it tells and answers from here on is of this shard map.
+        12 => UsesShardMap {
             /// The shard.
             space: Space,
-            /// The spread.
-            spread: Spread,
+            /// The shard map.
+            shard_map: ShardMap,
         },
         /// From a shard's server of this host: so much waits for the archive that nothing more should be added; 0: no more.
         13 => Overfull {

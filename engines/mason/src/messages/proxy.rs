@@ -2,9 +2,9 @@
 
 use crate::Message;
 use crate::messages::sequencer::Allocation;
-use crate::order::{Group, GroupTime, Operation, Order, Placed, Range, Stamp};
+use crate::order::{Group, GroupTime, Gsn, Operation, Order, Placed, Range};
 use crate::proxy::entry::{Claim, Page};
-use crate::topology::{Layout, Spread};
+use crate::topology::{Layout, ShardMap};
 use crate::view::View;
 use kernel::{Bytes, NodeId};
 use parts::Ballot;
@@ -100,7 +100,7 @@ kernel::messages! {
             /// How many proxies know.
             hops: u32,
             /// One number a space.
-            floors: Vec<Placed>,
+            low_watermarks: Vec<Placed>,
         },
         /// From this host's replica of the group: what was asked for.
         14 => Viewed {
@@ -121,8 +121,8 @@ kernel::messages! {
             request: u64,
             /// The number after the last one assigned here, in each space.
             next: Vec<Placed>,
-            /// The highest stamp assigned here.
-            stamp: Stamp,
+            /// The highest global sequence number assigned here.
+            gsn: Gsn,
             /// The group's clock.
             now: GroupTime,
             /// Whose operations are admitted next.
@@ -131,7 +131,7 @@ kernel::messages! {
             follow_ups: Vec<FollowUp>,
             /// Whose the sequencer's epoch is.
             claim: Option<Claim>,
-            /// The floors that the log has: see [`entry::Entry::Durable`].
+            /// The low watermarks that the log has: see [`entry::Entry::Durable`].
             durable: Option<Vec<Placed>>,
         },
         /// From this host's replica of the group: a batch was applied.
@@ -153,14 +153,14 @@ kernel::messages! {
             sequencer: u64,
             /// The numbers assigned.
             view: View,
-            /// The highest stamp assigned.
-            stamp: Stamp,
+            /// The highest global sequence number assigned.
+            gsn: Gsn,
             /// Whose that sequencer's epoch is.
             claim: Option<Claim>,
             /// How many groups the log has in use.
             layout: Option<Layout>,
-            /// The spread whose hand-over the log has.
-            handed: Option<Spread>,
+            /// The shard map whose resharding the log has.
+            handed: Option<ShardMap>,
         },
         /// From this host's replica of the group: holes were filled.
         23 => DidFill {
@@ -178,7 +178,7 @@ kernel::messages! {
         25 => DidMove {
             /// Who they are.
             members: Members,
-            /// The floors that the log has: those on their way to it are void.
+            /// The low watermarks that the log has: those on their way to it are void.
             durable: Vec<Placed>,
         },
         /// From this host's replica of the group: it needs no host but the members of this version.
@@ -202,7 +202,7 @@ kernel::messages! {
             retired: bool,
             /// It can be taken out.
             spent: Option<Spent>,
-            /// The version of the spread whose hand-over the log has.
+            /// The version of the shard map whose resharding the log has.
             handed: Option<u64>,
         },
         /// From this host's replica of another group: its stub hands this over.
@@ -216,28 +216,28 @@ kernel::messages! {
             groups: u16,
         },
         /// From a proxy of the first group: have the service's state spread over so many shards.
-        16 => SpreadOver {
+        16 => SetShards {
             /// How many.
             shards: u16,
         },
-        /// From the sequencer: your spaces were chosen by another spread than the one in force.
-        17 => OtherSpread {
+        /// From the sequencer: your spaces were chosen by another shard map than the one in force.
+        17 => OtherShardMap {
             /// The sequencer.
             epoch: u64,
             /// The one in force.
-            spread: Spread,
+            shard_map: ShardMap,
         },
         /// From the new sequencer, to the first group: put this into the log, before I give anything away.
-        18 => HandOver {
+        18 => Reshard {
             /// Its epoch.
             epoch: u64,
-            /// The spread.
-            spread: Spread,
+            /// The shard map.
+            shard_map: ShardMap,
             /// A number in each space that takes part.
             order: Order,
         },
-        /// From this host's replica of the first group: the hand-over stands in the log.
-        29 => DidHandOver {
+        /// From this host's replica of the first group: the resharding stands in the log.
+        29 => DidReshard {
             /// For this sequencer.
             sequencer: u64,
         },
@@ -249,7 +249,7 @@ kernel::record! {
     pub struct NextTag {
         /// The origin.
         origin: NodeId,
-        /// Its life.
+        /// Its incarnation.
         incarnation: u64,
         /// The tag.
         next: u64,
@@ -281,7 +281,7 @@ kernel::record! {
     pub struct Spent {
         /// The number after the last one it assigned, in each space.
         below: Vec<Placed>,
-        /// The highest stamp it assigned.
-        stamp: Stamp,
+        /// The highest global sequence number it assigned.
+        gsn: Gsn,
     }
 }

@@ -1,8 +1,8 @@
 //! What a sequencer can be sent.
 
 use crate::Message;
-use crate::order::{Cut, Group, Range, Space, Stamp};
-use crate::topology::{Layout, Spread};
+use crate::order::{Cut, Group, Gsn, Range, Space};
+use crate::topology::{Layout, ShardMap};
 use crate::view::View;
 use paxos::Members;
 
@@ -24,10 +24,10 @@ kernel::messages! {
             committed: u64,
             /// How many numbers of which space.
             counts: Vec<(Space, u64)>,
-            /// How many operations: stamps.
+            /// How many operations: global sequence numbers.
             operations: u64,
             /// The version of the spread by which the spaces were chosen.
-            spread: Option<u64>,
+            shard_map: Option<u64>,
         },
         /// From a proxy's new leader: what did you allocate after request `after`? Fences the leaders before it.
         2 => Probe {
@@ -58,14 +58,14 @@ kernel::messages! {
             epoch: u64,
             /// The numbers assigned.
             view: View,
-            /// The highest stamp assigned.
-            stamp: Stamp,
+            /// The highest global sequence number assigned.
+            gsn: Gsn,
             /// Which attempt the log has: the first one for the epoch.
             attempt: Option<u64>,
             /// How many groups the group's log had in use then.
             layout: Option<Layout>,
-            /// In the first group's log: the spread by whose hand-over all is numbered since.
-            handed: Option<Spread>,
+            /// In the first group's log: the spread by whose resharding all is numbered since.
+            handed: Option<ShardMap>,
         },
         /// From a leading proxy: these holes are filled with no-ops, in the group's log.
         6 => Filled {
@@ -84,7 +84,7 @@ kernel::messages! {
             /// How many.
             layout: Layout,
         },
-        /// From the first group's leader: the hand-over stands in the log.
+        /// From the first group's leader: the resharding stands in the log.
         9 => HandedOver {
             /// The epoch that asked.
             epoch: u64,
@@ -99,8 +99,8 @@ kernel::record! {
         request: u64,
         /// A row of numbers in each space asked for.
         rows: Vec<Range>,
-        /// The first stamp; one an operation follows.
-        stamp: Stamp,
+        /// The first global sequence number; one an operation follows.
+        gsn: Gsn,
         /// What was known afterwards.
         cut: Cut,
     }

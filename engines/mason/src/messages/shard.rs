@@ -1,7 +1,7 @@
 //! What a shard's server can be sent.
 
 use crate::Message;
-use crate::order::{Cut, Group, Number, Placed, Space, Stamp};
+use crate::order::{Cut, Group, Gsn, Number, Placed, Space};
 use crate::proxy::delivery::Run;
 use kernel::{BlobId, Bytes};
 use paxos::Members;
@@ -9,19 +9,19 @@ use paxos::Members;
 kernel::messages! {
     /// Everything a shard's server can be sent.
     pub enum ShardIn in Message::Shard {
-        /// From a gateway: answer these, in order, when every operation of this space with a stamp up to `at_least` is executed, as
+        /// From a gateway: answer these, in order, when every operation of this space with a global sequence number up to `at_least` is executed, as
         /// is everything that this host's proxies had handed over when this arrived.
         1 => Read {
-            /// The least stamp.
-            at_least: Stamp,
+            /// The least global sequence number.
+            at_least: Gsn,
             /// The reads.
             reads: Vec<Query>,
             /// The version of the spread by which this space was chosen; none where it does not matter.
-            spread: Option<u64>,
+            shard_map: Option<u64>,
             /// For each read the largest answer that the reader has room for, in bytes; larger ones are withheld. None: any.
             limits: Option<Vec<u64>>,
         },
-        /// From a gateway: it starts; tell it the progress from now on, and forget what it watched in an earlier life.
+        /// From a gateway: it starts; tell it the progress from now on, and forget what it watched in an earlier incarnation.
         2 => Attach {},
         /// From a proxy's replica: operations of a group, with their numbers. (3 was one operation a row, 11 did not say
         /// whether there is more.)
@@ -100,9 +100,9 @@ kernel::messages! {
         },
         /// From the leader of a group that is to be taken out: what it assigned waits for a durable snapshot.
         13 => Hurry {},
-        /// From another shard's server of this host: what readers watch there is this shard's from this spread on.
+        /// From another shard's server of this host: what readers watch there is this shard's from this shard map on.
         22 => Watched {
-            /// The version of the spread.
+            /// The version of the shard map.
             version: u64,
             /// The sender's space.
             space: Space,
@@ -111,7 +111,7 @@ kernel::messages! {
         },
         /// From another shard's server of this host: I wait for what is watched there.
         23 => WantWatched {
-            /// The version of the spread.
+            /// The version of the shard map.
             version: u64,
             /// The sender's space.
             space: Space,

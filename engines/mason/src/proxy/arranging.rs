@@ -15,10 +15,10 @@
 //! an addition is a layout and a change of sequencers; a group that was in use before must not go on with the sequencer of then,
 //! which may live still. A removal is one, too; then the group is drained: what its stub had is
 //! handed over, its own operations are ordered, it retires in its log, and when all it assigned is executed and in durable
-//! snapshots, another layout takes it out. That layout's entry says how far the group's numbers and stamps went.
+//! snapshots, another layout takes it out. That layout's entry says how far the group's numbers and global sequence numbers went.
 //!
 //! Over how many shards the service is spread is part of the layout, and comes into force with a change of sequencers, too: the new
-//! one finds everything sealed that was numbered by the old spread, and has one operation of all shards logged, at which they hand
+//! one finds everything sealed that was numbered by the old shard map, and has one operation of all shards logged, at which they hand
 //! over, before anything is numbered by the new one.
 //!
 //! Everything between groups goes through the hosts, each of which has replicas of all logs: they tell the host's proxies of every
@@ -26,11 +26,11 @@
 
 use super::entry::{Entry, Page};
 use super::leading::Lead;
-use super::{Arrange, Awaited, Proxy, Spent, SpreadOver, Standing};
+use super::{Arrange, Awaited, Proxy, SetShards, Spent, Standing};
 use crate::messages::shard;
-use crate::order::{Group, Number, Placed, Space, Stamp};
+use crate::order::{Group, Gsn, Number, Placed, Space};
 pub use crate::topology::FIRST;
-use crate::topology::{Layout, Spread};
+use crate::topology::{Layout, ShardMap};
 use kernel::{Cx, Decode, DecodeError, Encode, Instant, NodeId, Reader, planted};
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub enum Call {
     /// Have origins served by so many groups, none for as they are; answered by [`Progress`].
     Arrange(Option<u16>),
     /// Have the service's state spread over so many shards; answered by [`Progress`].
-    SpreadOver(u16),
+    SetShards(u16),
 }
 
 impl Encode for Call {
@@ -71,7 +71,7 @@ impl Encode for Call {
                 out.push(2);
                 groups.encode(out);
             }
-            Self::SpreadOver(shards) => {
+            Self::SetShards(shards) => {
                 out.push(3);
                 shards.encode(out);
             }
@@ -84,7 +84,7 @@ impl Decode for Call {
         match u8::decode(input)? {
             1 => Ok(Self::Follow(input.field()?)),
             2 => Ok(Self::Arrange(input.field()?)),
-            3 => Ok(Self::SpreadOver(input.field()?)),
+            3 => Ok(Self::SetShards(input.field()?)),
             tag => Err(DecodeError::UnknownTag("call of a proxy", tag)),
         }
     }
@@ -144,7 +144,7 @@ impl Proxy {
     /// Every group has the layout and what it is to have by it, and the sequencer knows which groups there are.
     fn is_arranged(&self, layout: &Layout) -> bool {
         let sealed = self.arranging.of(FIRST).is_none_or(|first| {
-            first.sealed == layout.version && first.handed.unwrap_or(0) == layout.spread.version
+            first.sealed == layout.version && first.handed.unwrap_or(0) == layout.shard_map.version
         });
         sealed && self.topology.groups().all(|group| self.arranging.has_settled(group, layout.version))
     }
@@ -166,7 +166,7 @@ impl Proxy {
     }
 
     /// Taken by the leader; passed on to it, once, by the others.
-    pub(super) fn on_spread_over(&mut self, from: NodeId, message: &SpreadOver, cx: &mut Cx<'_, Self>) {
+    pub(super) fn on_set_shards(&mut self, from: NodeId, message: &SetShards, cx: &mut Cx<'_, Self>) {
         let place = cx.node().place();
         let shards = message.shards;
         let sound = (1..=self.topology.shards.len()).contains(&usize::from(shards));
@@ -174,7 +174,7 @@ impl Proxy {
             return;
         }
         if self.leads_here() {
-            let now = self.layout_of(FIRST).spread.shards;
+            let now = self.layout_of(FIRST).shard_map.shards;
             self.arranging.wanted_shards = (shards != now).then_some(shards);
         } else if let Some(leader) = self.leader.filter(|_| from.place() != place || from == cx.node()) {
             cx.send(NodeId::new(leader.leader.host(), place), message.clone());
@@ -206,11 +206,11 @@ impl Proxy {
         let first = self.layout_of(FIRST).clone();
         if first.version > self.topology.layout.version {
             cx.mark("proxy.took_over_a_layout");
-            let entry = Entry::Layout { layout: first, below: Vec::new(), stamp: Stamp(0) };
+            let entry = Entry::Layout { layout: first, below: Vec::new(), gsn: Gsn(0) };
             return Lead::propose_entry(&entry, log, cx);
         }
         if let Some(own) = self.arranging.of(self.group).cloned() {
-            self.hand_over(&own, cx);
+            self.reshard(&own, cx);
             if let Some(lead) = self.lead.as_mut().filter(|_| self.group.0 < own.layout.serving) {
                 lead.serves_again();
             }
@@ -238,7 +238,7 @@ impl Proxy {
     }
 
     /// What comes from other stubs into the log; what others' logs have, out of it.
-    fn hand_over(&mut self, own: &Standing, cx: &mut Cx<'_, Self>) {
+    fn reshard(&mut self, own: &Standing, cx: &mut Cx<'_, Self>) {
         let log = self.log.leader;
         for Awaited { from, next } in &own.awaited {
             let page = self.arranging.pages.get(&(*from, *next));
@@ -281,21 +281,21 @@ impl Proxy {
                 *known = placed.number.max(*known);
             }
             let below = below.into_iter().map(|(space, number)| Placed { space, number }).collect();
-            let stamp = spent.iter().map(|spent| spent.stamp).max().unwrap_or(Stamp(0));
+            let gsn = spent.iter().map(|spent| spent.gsn).max().unwrap_or(Gsn(0));
             let layout = Layout { version: next, spanning: layout.serving, ..layout };
             cx.mark("proxy.took_groups_out");
-            return Lead::propose_entry(&Entry::Layout { layout, below, stamp }, log, cx);
+            return Lead::propose_entry(&Entry::Layout { layout, below, gsn }, log, cx);
         }
-        self.arranging.wanted_shards.take_if(|shards| *shards == layout.spread.shards);
+        self.arranging.wanted_shards.take_if(|shards| *shards == layout.shard_map.shards);
         if let Some(shards) = self.arranging.wanted_shards {
-            cx.mark(if shards > layout.spread.shards { "proxy.adds_shards" } else { "proxy.removes_shards" });
-            let spread = Spread { version: next, shards, before: layout.spread.shards };
-            let layout = Layout { version: next, spread, ..layout };
-            return Lead::propose_entry(
-                &Entry::Layout { layout, below: Vec::new(), stamp: Stamp(0) },
-                log,
-                cx,
-            );
+            cx.mark(if shards > layout.shard_map.shards {
+                "proxy.adds_shards"
+            } else {
+                "proxy.removes_shards"
+            });
+            let shard_map = ShardMap { version: next, shards, before: layout.shard_map.shards };
+            let layout = Layout { version: next, shard_map, ..layout };
+            return Lead::propose_entry(&Entry::Layout { layout, below: Vec::new(), gsn: Gsn(0) }, log, cx);
         }
         let Some(groups) = self.arranging.wanted.filter(|&groups| groups != layout.serving) else {
             self.arranging.wanted = None;
@@ -305,6 +305,6 @@ impl Proxy {
         let spanning =
             if planted!(groups_removed_before_drained) { groups } else { groups.max(layout.spanning) };
         let layout = Layout { version: next, serving: groups, spanning, ..layout };
-        Lead::propose_entry(&Entry::Layout { layout, below: Vec::new(), stamp: Stamp(0) }, log, cx);
+        Lead::propose_entry(&Entry::Layout { layout, below: Vec::new(), gsn: Gsn(0) }, log, cx);
     }
 }

@@ -3,8 +3,8 @@
 //! A run is encoded once, when its batch is applied. It is kept, handed over and sent again as it is, so that what a server
 //! costs grows with its bytes and not with its operations.
 
-use crate::order::{MultiNumber, Number, Operation, Order, Placed, Space, Stamp};
-use crate::topology::Spread;
+use crate::order::{Gsn, MultiNumber, Number, Operation, Order, Placed, Space};
+use crate::topology::ShardMap;
 use kernel::{Bytes, Decode, DecodeError, Encode, Reader};
 
 /// What a shard's server is given for one number.
@@ -24,7 +24,7 @@ pub enum Work {
     /// An operation of the service.
     Operation(Operation),
     /// The service's state is handed over among the shards.
-    HandOver(Spread),
+    Reshard(ShardMap),
 }
 
 impl Work {
@@ -32,7 +32,7 @@ impl Work {
     pub fn operation(&self) -> Option<&Operation> {
         match self {
             Self::Operation(operation) => Some(operation),
-            Self::NoOp | Self::HandOver(_) => None,
+            Self::NoOp | Self::Reshard(_) => None,
         }
     }
 }
@@ -58,8 +58,8 @@ const NO_OP: u8 = 0;
 const ALONE: u8 = 1;
 /// An operation of several spaces; all its numbers follow.
 const SHARED: u8 = 2;
-/// A hand-over; all its numbers follow.
-const HAND_OVER: u8 = 3;
+/// A resharding; all its numbers follow.
+const RESHARDING: u8 = 3;
 
 impl Run {
     /// An empty run that starts at `first`; `bytes` is about how long its rows will be.
@@ -90,16 +90,16 @@ impl Run {
         let kind = u8::decode(input)?;
         let numbers = match kind {
             NO_OP | ALONE => MultiNumber::from([Placed { space: self.space, number }]),
-            SHARED | HAND_OVER => MultiNumber::decode(input)?,
+            SHARED | RESHARDING => MultiNumber::decode(input)?,
             tag => return Err(DecodeError::UnknownTag("row of a run", tag)),
         };
-        let order = Order { numbers, stamp: Stamp::decode(input)?, time: self.time };
+        let order = Order { numbers, gsn: Gsn::decode(input)?, time: self.time };
         if order.number_in(self.space) != Some(number) {
             return Err(DecodeError::Invalid("row of another number"));
         }
         let work = match kind {
             NO_OP => Work::NoOp,
-            HAND_OVER => Work::HandOver(Spread::decode(input)?),
+            RESHARDING => Work::Reshard(ShardMap::decode(input)?),
             _ => Work::Operation(Operation::decode(input)?),
         };
         Ok(Delivered { order, work })
@@ -128,14 +128,14 @@ impl RunWriter {
     }
 
     /// Adds a no-op.
-    pub fn push_no_op(&mut self, stamp: Stamp) {
+    pub fn push_no_op(&mut self, gsn: Gsn) {
         self.count += 1;
         self.rows.push(NO_OP);
-        stamp.encode(&mut self.rows);
+        gsn.encode(&mut self.rows);
     }
 
     /// Adds an operation with all its numbers.
-    pub fn push(&mut self, numbers: &[Placed], stamp: Stamp, operation: &Operation) {
+    pub fn push(&mut self, numbers: &[Placed], gsn: Gsn, operation: &Operation) {
         self.count += 1;
         if let [_] = numbers {
             self.rows.push(ALONE);
@@ -143,17 +143,17 @@ impl RunWriter {
             self.rows.push(SHARED);
             self.write_numbers(numbers);
         }
-        stamp.encode(&mut self.rows);
+        gsn.encode(&mut self.rows);
         operation.encode(&mut self.rows);
     }
 
-    /// Adds a hand-over with all its numbers.
-    pub fn push_hand_over(&mut self, numbers: &[Placed], stamp: Stamp, spread: &Spread) {
+    /// Adds a resharding with all its numbers.
+    pub fn push_reshard(&mut self, numbers: &[Placed], gsn: Gsn, shard_map: &ShardMap) {
         self.count += 1;
-        self.rows.push(HAND_OVER);
+        self.rows.push(RESHARDING);
         self.write_numbers(numbers);
-        stamp.encode(&mut self.rows);
-        spread.encode(&mut self.rows);
+        gsn.encode(&mut self.rows);
+        shard_map.encode(&mut self.rows);
     }
 
     fn write_numbers(&mut self, numbers: &[Placed]) {
@@ -219,17 +219,16 @@ mod tests {
             body: Bytes::from(vec![tag as u8; tag as usize]),
         };
         let mut runs = Runs::default();
-        runs.at(&placed(2, 7), 9).push(&[placed(2, 7)], Stamp(70), &operation(1));
-        runs.at(&placed(2, 8), 9).push_no_op(Stamp(71));
+        runs.at(&placed(2, 7), 9).push(&[placed(2, 7)], Gsn(70), &operation(1));
+        runs.at(&placed(2, 8), 9).push_no_op(Gsn(71));
         let both = [placed(1, 4), placed(2, 9)];
-        both.iter().for_each(|at| runs.at(at, 9).push(&both, Stamp(72), &operation(2)));
-        runs.at(&placed(2, 12), 9).push(&[placed(2, 12)], Stamp(73), &operation(3));
+        both.iter().for_each(|at| runs.at(at, 9).push(&both, Gsn(72), &operation(2)));
+        runs.at(&placed(2, 12), 9).push(&[placed(2, 12)], Gsn(73), &operation(3));
         let runs = runs.finish();
         let shape: Vec<_> = runs.iter().map(|run| (run.space.0, run.first.0, run.count)).collect();
         assert_eq!(shape, [(2, 7, 3), (2, 12, 1), (1, 4, 1)]);
         let read: Vec<_> = runs[0].iter().map(|row| row.expect("what was just written")).collect();
-        let order =
-            |numbers: &[Placed], stamp| Order { numbers: numbers.into(), stamp: Stamp(stamp), time: 9 };
+        let order = |numbers: &[Placed], gsn| Order { numbers: numbers.into(), gsn: Gsn(gsn), time: 9 };
         let delivered = |order, work| Delivered { order, work };
         assert_eq!(
             read,
@@ -249,7 +248,7 @@ mod tests {
         let mut other = Runs::default();
         other.at(&placed(1, 1), 0).push(
             &[placed(1, 2), placed(3, 1)],
-            Stamp(1),
+            Gsn(1),
             &Operation { origin: NodeId::ZERO, incarnation: 0, tag: 0, body: Bytes::new() },
         );
         let runs = other.finish();

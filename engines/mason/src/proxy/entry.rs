@@ -1,7 +1,7 @@
 //! What stands in a proxy's log.
 
-use crate::order::{Cut, Group, GroupTime, Operation, Order, Placed, Range, Space, Stamp};
-use crate::topology::{Layout, Spread};
+use crate::order::{Cut, Group, GroupTime, Gsn, Operation, Order, Placed, Range, Space};
+use crate::topology::{Layout, ShardMap};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
 use parts::Ballot;
 use paxos::Members;
@@ -44,12 +44,12 @@ pub enum Entry {
     /// Everything below these numbers is assigned, by whatever proxy.
     Collected {
         /// One number a space.
-        floors: Vec<Placed>,
+        low_watermarks: Vec<Placed>,
     },
     /// Everything below these numbers is executed and in durable snapshots of enough servers.
     Durable {
         /// One number a space.
-        floors: Vec<Placed>,
+        low_watermarks: Vec<Placed>,
         /// Of the servers of which members; void once there are others.
         version: Option<u64>,
     },
@@ -67,8 +67,8 @@ pub enum Entry {
         /// In the first group's log: the groups that are taken out have assigned numbers below these only, and everything below is
         /// executed and in durable snapshots.
         below: Vec<Placed>,
-        /// The highest stamp that they have assigned.
-        stamp: Stamp,
+        /// The highest global sequence number that they have assigned.
+        gsn: Gsn,
     },
     /// What another group's stub has handed over arrives.
     Page(Page),
@@ -80,12 +80,12 @@ pub enum Entry {
         version: u64,
     },
     /// In the first group's log: at these numbers the service's state is handed over among its shards. All below were numbered by
-    /// the spread before, all above by this one.
-    HandOver {
+    /// the shard map before, all above by this one.
+    Reshard {
         /// The sequencer, which gives nothing else away before this stands in the log.
         epoch: u64,
-        /// The spread from here on.
-        spread: Spread,
+        /// The shard map from here on.
+        shard_map: ShardMap,
         /// A number in each space that takes part.
         order: Order,
     },
@@ -116,7 +116,7 @@ kernel::record! {
 
 kernel::record! {
     /// Whose an epoch is. A sequencer begins only when every group's log has the same claim, its own: so an epoch belongs to one
-    /// life of one node, whoever was asked to take over by whom.
+    /// incarnation of one node, whoever was asked to take over by whom.
     pub struct Claim {
         /// The node.
         sequencer: NodeId,
@@ -139,8 +139,8 @@ kernel::record! {
         request: u64,
         /// Where its rows of numbers start.
         rows: Vec<Range>,
-        /// Its first stamp.
-        stamp: Stamp,
+        /// Its first global sequence number.
+        gsn: Gsn,
         /// What the sequencer knew afterwards.
         cut: Option<Cut>,
         /// The wall clock of the leader, in milliseconds since 1970.
@@ -189,24 +189,24 @@ impl Encode for Entry {
                 epoch.encode(out);
                 now.encode(out);
             }
-            Self::Collected { floors } => {
+            Self::Collected { low_watermarks } => {
                 out.push(6);
-                floors.encode(out);
+                low_watermarks.encode(out);
             }
-            Self::Durable { floors, version } => {
+            Self::Durable { low_watermarks, version } => {
                 out.push(7);
-                floors.encode(out);
+                low_watermarks.encode(out);
                 version.encode(out);
             }
             Self::Members(members) => {
                 out.push(8);
                 members.encode(out);
             }
-            Self::Layout { layout, below, stamp } => {
+            Self::Layout { layout, below, gsn } => {
                 out.push(9);
                 layout.encode(out);
                 below.encode(out);
-                stamp.encode(out);
+                gsn.encode(out);
             }
             Self::Page(page) => {
                 out.push(10);
@@ -225,10 +225,10 @@ impl Encode for Entry {
                 out.push(13);
                 version.encode(out);
             }
-            Self::HandOver { epoch, spread, order } => {
+            Self::Reshard { epoch, shard_map, order } => {
                 out.push(14);
                 epoch.encode(out);
-                spread.encode(out);
+                shard_map.encode(out);
                 order.encode(out);
             }
         }
@@ -243,15 +243,15 @@ impl Decode for Entry {
             3 => Self::Seal { epoch: input.field()?, claim: input.field()? },
             4 => Self::Fill { epoch: input.field()?, holes: input.field()? },
             5 => Self::Clock { epoch: input.field()?, now: input.field()? },
-            6 => Self::Collected { floors: input.field()? },
-            7 => Self::Durable { floors: input.field()?, version: input.field()? },
+            6 => Self::Collected { low_watermarks: input.field()? },
+            7 => Self::Durable { low_watermarks: input.field()?, version: input.field()? },
             8 => Self::Members(Members::decode(input)?),
-            9 => Self::Layout { layout: input.field()?, below: input.field()?, stamp: input.field()? },
+            9 => Self::Layout { layout: input.field()?, below: input.field()?, gsn: input.field()? },
             10 => Self::Page(Page::decode(input)?),
             11 => Self::Arrived { at: input.field()?, version: input.field()? },
             12 => Self::Retire { version: input.field()? },
             13 => Self::Settled { version: input.field()? },
-            14 => Self::HandOver { epoch: input.field()?, spread: input.field()?, order: input.field()? },
+            14 => Self::Reshard { epoch: input.field()?, shard_map: input.field()?, order: input.field()? },
             tag => return Err(DecodeError::UnknownTag("proxy log entry", tag)),
         })
     }

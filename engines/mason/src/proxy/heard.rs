@@ -74,8 +74,8 @@ impl Proxy {
         self.lead = None;
         if self.leads_here() {
             cx.mark("proxy.leads");
-            let spread = self.topology.layout.spread.clone();
-            self.lead = Some(Lead::new(ballot, cx.rng().bits(), spread, cx.now()));
+            let shard_map = self.topology.layout.shard_map.clone();
+            self.lead = Some(Lead::new(ballot, cx.rng().bits(), shard_map, cx.now()));
             self.leading(cx, |lead, frame, cx| lead.propose_begin(frame, cx));
         }
     }

@@ -2,7 +2,7 @@
 
 mod arrangement;
 mod inspection;
-mod kept;
+mod retained;
 
 use super::delivery::{Run, Runs};
 use super::entry::{Batch, Claim, Entry, Item, Question};
@@ -12,19 +12,17 @@ use super::{
 use crate::messages::client::{Answer, Answers, ClientIn, Skipped, Told};
 use crate::messages::sequencer::{Moved, SequencerIn};
 use crate::messages::shard::{self, Behind, Deliver, Settled, ShardIn};
-use crate::order::{
-    Cut, Group, GroupTime, MultiNumber, Number, Operation, Order, Placed, Range, Space, Stamp,
-};
+use crate::order::{Cut, Group, GroupTime, Gsn, MultiNumber, Number, Operation, Order, Placed, Range, Space};
 use crate::service::{Stub, StubOut, Verdict};
 use crate::topology::{Layout, Topology};
 use crate::view::View;
 use arrangement::Arrangement;
-use kept::Kept;
 use kernel::{
     Bytes, Capture, Decode, DecodeError, Encode, HostId, NodeId, SnapshotStep, StateMachine, planted,
 };
 use parts::Ballot;
 use paxos::Members;
+use retained::Retained;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -37,7 +35,7 @@ kernel::record! {
         sequencer: u64,
         request: u64,
         view: View,
-        stamp: Stamp,
+        gsn: Gsn,
         now: GroupTime,
         tags: Vec<NextTag>,
         follow_ups: Vec<FollowUp>,
@@ -66,7 +64,7 @@ impl Default for Assigned {
             sequencer: 0,
             request: 0,
             view: View::default(),
-            stamp: Stamp(0),
+            gsn: Gsn(0),
             now: GroupTime(0),
             tags: Vec::new(),
             follow_ups: Vec::new(),
@@ -84,7 +82,7 @@ impl Default for Assigned {
 const STATE_CHUNK: u8 = 1;
 const STUB_CHUNK: u8 = 2;
 // 3 was a page of single operations.
-const KEPT_CHUNK: u8 = 4;
+const RETAINED_CHUNK: u8 = 4;
 /// The beginning of what a later chunk of another kind ends.
 const PIECE_CHUNK: u8 = 5;
 
@@ -109,7 +107,7 @@ pub struct ProxyMachine<S> {
     stub: S,
     state: Assigned,
     /// What shards may still ask for, by space and first number.
-    kept: Kept,
+    retained: Retained,
     notices: Vec<(NodeId, Bytes)>,
     out: StubOut,
     writing: VecDeque<Bytes>,
@@ -142,7 +140,7 @@ impl<S: Stub> ProxyMachine<S> {
             page_bytes,
             stub,
             state: Assigned::default(),
-            kept: Kept::default(),
+            retained: Retained::default(),
             notices: Vec::new(),
             out: StubOut::default(),
             writing: VecDeque::new(),
@@ -176,8 +174,8 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     /// Bytes of operations kept for shards.
-    pub fn kept_bytes(&self) -> usize {
-        self.kept.bytes()
+    pub fn retained_bytes(&self) -> usize {
+        self.retained.bytes()
     }
 
     fn proxy(&self) -> Option<NodeId> {
@@ -215,15 +213,15 @@ impl<S: Stub> ProxyMachine<S> {
                     self.clock(false);
                 }
             }
-            Entry::Collected { floors } => {
-                for floor in &floors {
-                    self.state.view.collect(floor);
+            Entry::Collected { low_watermarks } => {
+                for low_watermark in &low_watermarks {
+                    self.state.view.collect(low_watermark);
                 }
             }
-            Entry::Durable { floors, version } => {
-                // Counted among servers that have left, a floor would be one that too few reach.
+            Entry::Durable { low_watermarks, version } => {
+                // Counted among servers that have left, a low watermark would be one that too few reach.
                 if version.unwrap_or(0) == self.members_version() {
-                    self.forget_durable(&floors);
+                    self.forget_durable(&low_watermarks);
                 }
             }
             Entry::Members(members) => {
@@ -237,11 +235,11 @@ impl<S: Stub> ProxyMachine<S> {
                     self.state.settled = Some(version);
                 }
             }
-            Entry::Layout { layout, below, stamp } => self.lay_out(layout, &below, stamp),
+            Entry::Layout { layout, below, gsn } => self.lay_out(layout, &below, gsn),
             Entry::Page(page) => self.take_page(&page, self.state.now),
             Entry::Arrived { at, version } => self.forget_pages(at, version),
             Entry::Retire { version } => self.retire(version),
-            Entry::HandOver { epoch, spread, order } => self.hand_over(epoch, spread, order),
+            Entry::Reshard { epoch, shard_map, order } => self.reshard(epoch, shard_map, order),
         }
     }
 
@@ -262,7 +260,7 @@ impl<S: Stub> ProxyMachine<S> {
             sequencer: state.sequencer,
             request: state.request,
             next: placed_below(&state.view, &self.topology),
-            stamp: state.stamp,
+            gsn: state.gsn,
             now: state.now,
             tags: state.tags.clone(),
             follow_ups: state.follow_ups.clone(),
@@ -291,15 +289,15 @@ impl<S: Stub> ProxyMachine<S> {
         if batch.request > 0 {
             state.request = batch.request;
         }
-        let Batch { rows, cut, time, items, stamp, .. } = batch;
+        let Batch { rows, cut, time, items, gsn, .. } = batch;
         let mut runs = Runs::default();
         if items.is_empty() {
             self.assign_no_ops(&rows, time, &mut runs);
         } else {
-            self.assign_items(&rows, items, (stamp, time), &mut runs);
+            self.assign_items(&rows, items, (gsn, time), &mut runs);
         }
         self.deliver(runs.finish(), cut.clone());
-        let newer = |cut: &Cut| self.state.cut.as_ref().is_none_or(|known| known.stamp < cut.stamp);
+        let newer = |cut: &Cut| self.state.cut.as_ref().is_none_or(|known| known.gsn < cut.gsn);
         if let Some(cut) = cut.filter(newer) {
             self.state.cut = Some(cut);
         }
@@ -307,12 +305,12 @@ impl<S: Stub> ProxyMachine<S> {
         self.tell_proxy(Applied { epoch, index, sequencer });
     }
 
-    fn assign_items(&mut self, rows: &[Range], items: Vec<Item>, from: (Stamp, u64), runs: &mut Runs) {
+    fn assign_items(&mut self, rows: &[Range], items: Vec<Item>, from: (Gsn, u64), runs: &mut Runs) {
         for row in rows {
             kernel::invariant!(UNIQ, !self.state.view.intersects(row), "of {row:?} some is assigned twice");
             self.state.view.insert_range(row);
         }
-        let (mut stamp, time) = from;
+        let (mut gsn, time) = from;
         let mut next: Vec<(Space, Number)> = rows.iter().map(|row| (row.space, row.first)).collect();
         for item in items {
             // A leader counts what it asks for by the same rule.
@@ -321,21 +319,21 @@ impl<S: Stub> ProxyMachine<S> {
                 self.apply_item(item, None);
                 continue;
             }
-            self.state.stamp = self.state.stamp.max(stamp);
-            let order = Order { numbers, stamp, time };
+            self.state.gsn = self.state.gsn.max(gsn);
+            let order = Order { numbers, gsn, time };
             let operation = self.apply_item(item, Some(&order));
             for placed in &order.numbers {
                 let run = runs.at(placed, time);
                 match &operation {
-                    Some(operation) => run.push(&order.numbers, stamp, operation),
-                    None => run.push_no_op(stamp),
+                    Some(operation) => run.push(&order.numbers, gsn, operation),
+                    None => run.push_no_op(gsn),
                 }
             }
-            stamp = stamp.next();
+            gsn = gsn.next();
         }
         for (row, (space, rest)) in rows.iter().zip(next) {
             for number in (rest.0..row.first.plus(row.count).0).map(Number) {
-                runs.at(&Placed { space, number }, time).push_no_op(Stamp(0));
+                runs.at(&Placed { space, number }, time).push_no_op(Gsn(0));
             }
         }
     }
@@ -356,7 +354,7 @@ impl<S: Stub> ProxyMachine<S> {
         }
         // Its leader gave it no numbers where the group was not in use yet, and by now it is.
         let unnumbered =
-            order.is_none() && !self.stub.spaces(&operation.body, &self.layout().spread).is_empty();
+            order.is_none() && !self.stub.spaces(&operation.body, &self.layout().shard_map).is_empty();
         if unnumbered || self.group.0 >= self.layout().serving {
             self.turn_away(&operation);
             return None;
@@ -396,7 +394,7 @@ impl<S: Stub> ProxyMachine<S> {
             && self.speaks_to(operation.origin, operation.tag)
         {
             let Operation { incarnation, tag, .. } = *operation;
-            let answer = Answer { incarnation, tag, stamp: Stamp(0), body };
+            let answer = Answer { incarnation, tag, gsn: Gsn(0), body };
             let answers = ClientIn::from(Answers { group: self.group, answers: vec![answer] });
             self.notices.push((operation.origin, answers.encoded().into()));
         }
@@ -427,7 +425,7 @@ impl<S: Stub> ProxyMachine<S> {
             for number in row.numbers() {
                 let placed = Placed { space: row.space, number };
                 if !self.state.view.contains(&placed) {
-                    runs.at(&placed, time).push_no_op(Stamp(0));
+                    runs.at(&placed, time).push_no_op(Gsn(0));
                     self.state.view.insert(placed);
                 }
             }
@@ -449,10 +447,10 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     fn tell_seal(&mut self) {
-        let Assigned { epoch: leader, index, sequencer, stamp, .. } = self.state;
+        let Assigned { epoch: leader, index, sequencer, gsn, .. } = self.state;
         let (view, claim) = (self.state.view.clone(), self.state.claim.clone());
         let (layout, handed) = (Some(self.layout().clone()), self.handed().cloned());
-        self.tell_proxy(DidSeal { epoch: leader, index, sequencer, view, stamp, claim, layout, handed });
+        self.tell_proxy(DidSeal { epoch: leader, index, sequencer, view, gsn, claim, layout, handed });
     }
 
     fn fill(&mut self, epoch: u64, holes: &[Range]) {
@@ -469,7 +467,7 @@ impl<S: Stub> ProxyMachine<S> {
         self.state.members.as_ref().map_or(0, |members| members.version)
     }
 
-    /// Tells this host's roles who the members are: when they change, and when a life or a snapshot has begun.
+    /// Tells this host's roles who the members are: when they change, and when an incarnation or a snapshot has begun.
     fn tell_of_members(&mut self) {
         self.tell_of_change();
         let settled = self.state.settled.unwrap_or(0);
@@ -499,8 +497,8 @@ impl<S: Stub> ProxyMachine<S> {
 
     /// Keeps what is new, and hands it to the servers of this host; every one that is in use gets the cut.
     fn deliver(&mut self, mut runs: Vec<Run>, cut: Option<Cut>) {
-        runs.iter().for_each(|run| self.kept.insert(run.clone()));
-        let in_use = |space| self.topology.layout.spread.spaces().any(|used| used == space);
+        runs.iter().for_each(|run| self.retained.insert(run.clone()));
+        let in_use = |space| self.topology.layout.shard_map.spaces().any(|used| used == space);
         for (space, server) in self.topology.servers_on(self.host) {
             let mine: Vec<Run> = runs.extract_if(.., |run| run.space == space).collect();
             if !mine.is_empty() || cut.is_some() && in_use(space) {
@@ -513,19 +511,20 @@ impl<S: Stub> ProxyMachine<S> {
         }
     }
 
-    fn forget_durable(&mut self, floors: &[Placed]) {
+    fn forget_durable(&mut self, low_watermarks: &[Placed]) {
         self.standing_due |= self.is_retired();
-        for floor in floors {
-            for (_, server) in self.topology.servers_on(self.host).filter(|(space, _)| *space != floor.space)
+        for low_watermark in low_watermarks {
+            for (_, server) in
+                self.topology.servers_on(self.host).filter(|(space, _)| *space != low_watermark.space)
             {
-                let settled = ShardIn::from(Settled { below: floor.clone() });
+                let settled = ShardIn::from(Settled { below: low_watermark.clone() });
                 self.notices.push((server, settled.encoded().into()));
             }
-            match self.state.durable.iter_mut().find(|known| known.space == floor.space) {
-                Some(known) => known.number = known.number.max(floor.number),
-                None => self.state.durable.push(floor.clone()),
+            match self.state.durable.iter_mut().find(|known| known.space == low_watermark.space) {
+                Some(known) => known.number = known.number.max(low_watermark.number),
+                None => self.state.durable.push(low_watermark.clone()),
             }
-            self.kept.forget_below(floor);
+            self.retained.forget_below(low_watermark);
         }
     }
 
@@ -534,7 +533,7 @@ impl<S: Stub> ProxyMachine<S> {
         if let Some(durable) = durable.filter(|durable| from.number < durable.number) {
             return Behind { durable: durable.number }.into();
         }
-        let (runs, more) = self.kept.page_from(from, self.page_bytes);
+        let (runs, more) = self.retained.page_from(from, self.page_bytes);
         let cut = self.state.cut.clone().filter(|_| !more);
         Deliver { group: self.group, runs, cut, more }.into()
     }
@@ -612,7 +611,7 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
 
     fn begin_snapshot(&mut self) {
         self.writing = self.own_chunks();
-        self.writing.extend(self.kept.chunks(u64::MAX, self.page_bytes));
+        self.writing.extend(self.retained.chunks(u64::MAX, self.page_bytes));
     }
 
     fn snapshot_step(&mut self, _budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
@@ -623,21 +622,21 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
     }
 
     fn capture(&mut self) -> Option<Capture> {
-        Some(Capture { number: self.kept.mark(), chunks: self.own_chunks() })
+        Some(Capture { number: self.retained.mark(), chunks: self.own_chunks() })
     }
 
     fn needed_of(&self, capture: u64) -> usize {
-        self.kept.bytes_before(capture)
+        self.retained.bytes_before(capture)
     }
 
     fn completion(&self, capture: u64) -> VecDeque<Bytes> {
-        self.kept.chunks(capture, self.page_bytes)
+        self.retained.chunks(capture, self.page_bytes)
     }
 
     fn reset(&mut self) {
         self.state = Assigned::default();
         (self.standing_due, self.pages_due) = (true, true);
-        self.kept.clear();
+        self.retained.clear();
         self.notices.clear();
         self.writing.clear();
         self.installing.clear();
@@ -667,10 +666,10 @@ impl<S: Stub> StateMachine for ProxyMachine<S> {
                     self.arrange_stub();
                 }
             }
-            KEPT_CHUNK if planted!(retained_operations_not_in_snapshot) => {}
-            KEPT_CHUNK => {
+            RETAINED_CHUNK if planted!(retained_operations_not_in_snapshot) => {}
+            RETAINED_CHUNK => {
                 let runs = Vec::<Run>::decoded(&Bytes::copy_from_slice(rest))?;
-                runs.into_iter().for_each(|run| self.kept.insert(run));
+                runs.into_iter().for_each(|run| self.retained.insert(run));
             }
             kind => return Err(DecodeError::UnknownTag("chunk of a proxy's snapshot", kind)),
         }

@@ -16,7 +16,7 @@ use crate::messages::client;
 pub use crate::messages::proxy::*;
 use crate::messages::shard;
 use crate::order::{Number, Placed, Space};
-use crate::topology::{Layout, Parameters, Spread, Topology};
+use crate::topology::{Layout, Parameters, ShardMap, Topology};
 use crate::{Group, Mason};
 use arranging::Call;
 use entry::Question;
@@ -56,7 +56,7 @@ pub struct LogNodes {
 }
 
 /// What a stub says of spaces; the part of it that a leader needs before the log has spoken.
-pub type SpacesOf = Arc<dyn Fn(&[u8], &Spread) -> Vec<Space> + Send + Sync>;
+pub type SpacesOf = Arc<dyn Fn(&[u8], &ShardMap) -> Vec<Space> + Send + Sync>;
 
 /// One replica's active part.
 pub struct Proxy {
@@ -82,7 +82,7 @@ pub struct Proxy {
     next_barrier: u64,
 }
 
-/// Barriers under way; gateways ask again.
+/// Barriers in flight; gateways ask again.
 const BARRIERS_MAX: usize = 1_024;
 
 impl std::fmt::Debug for Proxy {
@@ -185,8 +185,8 @@ impl Role for Proxy {
                 }
                 cx.respond(id, Response(self.progress().encoded().into()));
             }
-            Ok(Call::SpreadOver(shards)) => {
-                self.on_spread_over(cx.node(), &SpreadOver { shards }, cx);
+            Ok(Call::SetShards(shards)) => {
+                self.on_set_shards(cx.node(), &SetShards { shards }, cx);
                 cx.respond(id, Response(self.progress().encoded().into()));
             }
             Err(_) => cx.reject("request that does not decode"),
@@ -320,12 +320,12 @@ impl Proxy {
                 self.leading(cx, |lead, frame, cx| lead.on_complete(message, frame, cx))
             }
             ProxyIn::Arrange(message) => self.on_arrange(from, &message, cx),
-            ProxyIn::SpreadOver(message) => self.on_spread_over(from, &message, cx),
-            ProxyIn::OtherSpread(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_other_spread(message, frame, cx));
+            ProxyIn::SetShards(message) => self.on_set_shards(from, &message, cx),
+            ProxyIn::OtherShardMap(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_other_shard_map(message, frame, cx));
             }
-            ProxyIn::HandOver(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_hand_over(from, message, frame, cx));
+            ProxyIn::Reshard(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_reshard(from, message, frame, cx));
             }
             // What this host's replicas of any group say; nobody else may.
             ProxyIn::Standing(_) | ProxyIn::Leaving(_) if from.host() != cx.node().host() => {
@@ -349,8 +349,8 @@ impl Proxy {
             ProxyIn::DidFill(message) => {
                 self.leading(cx, |lead, frame, cx| lead.on_did_fill(&message, frame, cx))
             }
-            ProxyIn::DidHandOver(message) => {
-                self.leading(cx, |lead, frame, cx| lead.on_did_hand_over(&message, frame, cx));
+            ProxyIn::DidReshard(message) => {
+                self.leading(cx, |lead, frame, cx| lead.on_did_reshard(&message, frame, cx));
             }
             ProxyIn::FollowUp(message) => {
                 self.leading(cx, |lead, frame, _| lead.queue_follow_up(message, frame))

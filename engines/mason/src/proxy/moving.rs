@@ -13,7 +13,7 @@
 //!   |<------------------|
 //! ```
 //! Settled is what the group can do without the hosts that left: its log is on the new ones, and of the new shard servers as many
-//! as may fail, plus one, have everything below the floors in durable snapshots. What is above, the logs have. It stands in the log, so
+//! as may fail, plus one, have everything below the low watermarks in durable snapshots. What is above, the logs have. It stands in the log, so
 //! that every host can say so.
 
 use super::entry::Entry;
@@ -65,7 +65,7 @@ impl Proxy {
             && self.placed.as_ref().is_some_and(on_them)
             && self.lead.as_ref().is_some_and(|lead| {
                 lead.has_begun()
-                    && (lead.floors_are_reached(&self.topology)
+                    && (lead.low_watermarks_are_reached(&self.topology)
                         || kernel::planted!(settled_before_servers_durable))
             })
     }
@@ -95,7 +95,7 @@ impl Proxy {
             self.wanted = Some(members);
         }
         if let Some(lead) = &mut self.lead {
-            lead.hold_floors(durable);
+            lead.hold_low_watermarks(durable);
         }
     }
 

@@ -7,8 +7,8 @@ mod recovery;
 use crate::Mason;
 use crate::messages::proxy;
 pub use crate::messages::sequencer::*;
-use crate::order::{Cut, Group, Number, Order, Placed, Range, Space, Stamp};
-use crate::topology::{Layout, Parameters, Spread, Topology};
+use crate::order::{Cut, Group, Gsn, Number, Order, Placed, Range, Space};
+use crate::topology::{Layout, Parameters, ShardMap, Topology};
 use kernel::{Cx, NodeId, Position, Role, planted};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -27,7 +27,7 @@ kernel::timers! {
 struct Served {
     proxy_epoch: u64,
     highest: u64,
-    /// Allocations whose place in the group's log is not known yet; at most as many as a proxy has under way.
+    /// Allocations whose place in the group's log is not known yet; at most as many as a proxy has in flight.
     remembered: BTreeMap<u64, Allocation>,
 }
 
@@ -38,16 +38,16 @@ enum State {
     Active(Counters),
 }
 
-/// The next number of each space, and the next stamp.
+/// The next number of each space, and the next global sequence number.
 #[derive(Clone, Debug)]
 struct Counters {
     next: Vec<Number>,
-    stamp: Stamp,
+    gsn: Gsn,
     served: BTreeMap<Group, Served>,
     /// Holes that groups still have to fill.
     filling: BTreeMap<Group, Vec<Range>>,
     /// By which all is numbered.
-    spread: Spread,
+    shard_map: ShardMap,
     /// Where it comes into force: until this stands in the first group's log, nothing else is given away.
     handing: Option<Order>,
 }
@@ -60,7 +60,7 @@ struct Counters {
 pub struct Sequencer {
     topology: Arc<Topology>,
     parameters: Parameters,
-    /// The highest epoch this node was asked to be in this life.
+    /// The highest epoch this node was asked to be in this incarnation.
     epoch: u64,
     state: State,
 }
@@ -79,7 +79,7 @@ impl Sequencer {
         matches!(self.state, State::Active(_)).then_some(self.epoch)
     }
 
-    /// It waits for the log to have a hand-over.
+    /// It waits for the log to have a resharding.
     pub fn is_handing_over(&self) -> bool {
         matches!(&self.state, State::Active(counters) if counters.handing.is_some())
     }
@@ -148,7 +148,8 @@ impl Sequencer {
     }
 
     fn on_allocate(&mut self, from: NodeId, message: Allocate, cx: &mut Cx<'_, Self>) {
-        let Allocate { group, proxy_epoch, epoch, request, committed, counts, operations, spread } = message;
+        let Allocate { group, proxy_epoch, epoch, request, committed, counts, operations, shard_map } =
+            message;
         let spaces = self.topology.shards.len();
         let Some(counters) = self.counters(from, epoch, cx) else { return };
         let sound = counts
@@ -163,9 +164,9 @@ impl Sequencer {
             return cx.reject("allocation for a leader that was followed by another");
         }
         served.proxy_epoch = proxy_epoch;
-        if spread.unwrap_or(0) != counters.spread.version && !planted!(stale_shard_map_served) {
-            cx.mark("sequencer.refused_another_spread");
-            return cx.send(from, proxy::OtherSpread { epoch, spread: counters.spread.clone() });
+        if shard_map.unwrap_or(0) != counters.shard_map.version && !planted!(stale_shard_map_served) {
+            cx.mark("sequencer.refused_another_shard_map");
+            return cx.send(from, proxy::OtherShardMap { epoch, shard_map: counters.shard_map.clone() });
         }
         served.remembered = served.remembered.split_off(&(committed.min(served.highest) + 1));
         if let Some(allocation) = served.remembered.get_mut(&request) {
@@ -184,9 +185,9 @@ impl Sequencer {
         let at_once =
             if planted!(request_numbered_in_two_steps) { counts.len().min(1) } else { counts.len() };
         let rows: Vec<Range> = take_rows(&mut counters.next, &counts[..at_once]).collect();
-        let stamp = counters.stamp;
-        counters.stamp = stamp.plus(operations);
-        let allocation = Allocation { request, rows, stamp, cut: counters.cut() };
+        let gsn = counters.gsn;
+        counters.gsn = gsn.plus(operations);
+        let allocation = Allocation { request, rows, gsn, cut: counters.cut() };
         if let Some(served) = counters.served.get_mut(&group) {
             served.remembered.insert(request, allocation.clone());
         }
@@ -247,6 +248,6 @@ impl Counters {
     fn cut(&self) -> Cut {
         let next = self.next.iter().enumerate();
         let next = next.map(|(space, &number)| Placed { space: Space(space as u16), number }).collect();
-        Cut { stamp: self.stamp, next }
+        Cut { gsn: self.gsn, next }
     }
 }

@@ -17,15 +17,15 @@
 //! lost if the standby dies in the middle: the next one finds the holes that are still there.
 //!
 //! Which groups must be sealed, the first group's log says: it has a layout before any group of it can be sealed, and so assign
-//! anything. A standby that begins with an older one learns of it from that group's seal. If that log has a spread whose hand-over
+//! anything. A standby that begins with an older one learns of it from that group's seal. If that log has a shard map whose resharding
 //! it has not, the standby has it logged before it gives anything away: what was numbered by then was numbered by the old
 //! spread, and what comes after by the new one.
 
 use super::{Counters, Filled, HandedOver, Recover, Sealed, Sequencer, SequencerTimer, State};
 use crate::messages::proxy;
-use crate::order::{Group, Number, Order, Placed, Range, Stamp};
+use crate::order::{Group, Gsn, Number, Order, Placed, Range};
 use crate::topology::FIRST;
-use crate::topology::{Layout, Spread};
+use crate::topology::{Layout, ShardMap};
 use crate::view::View;
 use kernel::{Cx, planted};
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,12 +35,12 @@ pub(super) struct Recovery {
     sealed: BTreeSet<Group>,
     /// Which groups are in use: as this host knows at first, then as the first group's log had it when it was sealed.
     layout: Layout,
-    /// Tells this attempt from an earlier life's, and from others'.
+    /// Tells this attempt from an earlier incarnation's, and from others'.
     attempt: u64,
     view: View,
-    stamp: Stamp,
+    gsn: Gsn,
     /// By which all is numbered so far: as the first group's log had it.
-    handed: Spread,
+    handed: ShardMap,
 }
 
 impl Recovery {
@@ -61,20 +61,20 @@ impl Sequencer {
         self.epoch = message.epoch;
         let (sealed, attempt) = (BTreeSet::new(), cx.rng().bits());
         let layout = self.topology.layout.clone();
-        let handed = Spread::at_bootstrap(layout.spread.shards);
-        let recovery = Recovery { sealed, layout, attempt, view: View::default(), stamp: Stamp(0), handed };
+        let handed = ShardMap::at_bootstrap(layout.shard_map.shards);
+        let recovery = Recovery { sealed, layout, attempt, view: View::default(), gsn: Gsn(0), handed };
         self.state = State::Recovering(recovery);
         self.retry(cx);
     }
 
     pub(super) fn on_sealed(&mut self, message: Sealed, cx: &mut Cx<'_, Self>) {
-        let Sealed { group, epoch, view, stamp, attempt, layout, handed } = message;
+        let Sealed { group, epoch, view, gsn, attempt, layout, handed } = message;
         let State::Recovering(recovery) = &mut self.state else { return };
         if epoch != self.epoch || attempt != Some(recovery.attempt) || !recovery.sealed.insert(group) {
             return;
         }
         recovery.view.merge(&view);
-        recovery.stamp = recovery.stamp.max(stamp);
+        recovery.gsn = recovery.gsn.max(gsn);
         if let Some(handed) = handed.filter(|_| group == FIRST) {
             recovery.handed = handed;
         }
@@ -92,7 +92,7 @@ impl Sequencer {
     /// Every proxy refuses the sequencers before: what they have assigned is all that ever will be.
     fn activate(&mut self, cx: &mut Cx<'_, Self>) {
         let State::Recovering(recovery) = std::mem::replace(&mut self.state, State::Standby) else { return };
-        let Recovery { view, stamp, layout, handed, .. } = recovery;
+        let Recovery { view, gsn, layout, handed, .. } = recovery;
         let mut next: Vec<Number> = self
             .topology
             .spaces()
@@ -120,21 +120,21 @@ impl Sequencer {
         cx.mark("sequencer.took_over");
         let epoch = self.epoch;
         cx.note(|| format!("sequencer of epoch {epoch} goes on at {next:?}, holes {filling:?}"));
-        let mut stamp = stamp.plus(self.parameters.stamp_gap);
-        let spread = layout.spread.clone();
-        let handing = (spread.version > handed.version).then(|| {
+        let mut gsn = gsn.plus(self.parameters.gsn_gap);
+        let shard_map = layout.shard_map.clone();
+        let handing = (shard_map.version > handed.version).then(|| {
             cx.mark("sequencer.hands_over");
-            let numbers = spread.spaces().map(|space| {
+            let numbers = shard_map.spaces().map(|space| {
                 let number = next[usize::from(space.0)];
                 next[usize::from(space.0)] = number.next();
                 Placed { space, number }
             });
-            let order = Order { numbers: numbers.collect(), stamp, time: cx.wall().midpoint() / 1_000_000 };
-            stamp = stamp.next();
+            let order = Order { numbers: numbers.collect(), gsn, time: cx.wall().midpoint() / 1_000_000 };
+            gsn = gsn.next();
             order
         });
         self.state =
-            State::Active(Counters { next, stamp, served: BTreeMap::new(), filling, spread, handing });
+            State::Active(Counters { next, gsn, served: BTreeMap::new(), filling, shard_map, handing });
         self.announce(cx);
         if planted!(numbers_before_resharding_logged) {
             return cx.set_timer(SequencerTimer::Retry, self.parameters.resend_after);
@@ -186,8 +186,8 @@ impl Sequencer {
             State::Active(counters) if counters.filling.is_empty() && counters.handing.is_none() => return,
             State::Active(counters) => {
                 if let Some(order) = counters.handing.clone() {
-                    let hand_over = proxy::HandOver { epoch, spread: counters.spread.clone(), order };
-                    cx.multicast(self.topology.proxies(FIRST).iter().copied(), hand_over);
+                    let reshard = proxy::Reshard { epoch, shard_map: counters.shard_map.clone(), order };
+                    cx.multicast(self.topology.proxies(FIRST).iter().copied(), reshard);
                 }
                 for (&group, holes) in &counters.filling {
                     let fill = proxy::Fill { epoch, holes: holes.clone() };

@@ -38,7 +38,7 @@ const AGAIN_AFTER_MAX: Duration = Duration::from_secs(16);
 pub(super) struct Archiving {
     /// When it is this server's turn.
     turns: BTreeMap<BlobId, Instant>,
-    under_way: BTreeSet<BlobId>,
+    in_flight: BTreeSet<BlobId>,
     /// Failures in a row, and when the archive is tried again.
     failures: u32,
     again_at: Instant,
@@ -77,16 +77,16 @@ impl<S: Shard> ShardServer<S> {
             }
         }
         for id in wanted {
-            let Archiving { turns, under_way, again_at, .. } = &self.archiving;
-            if under_way.len() >= ARCHIVES_MAX || now < *again_at {
+            let Archiving { turns, in_flight, again_at, .. } = &self.archiving;
+            if in_flight.len() >= ARCHIVES_MAX || now < *again_at {
                 break;
             }
             if turns[&id] <= now
                 && self.has_blob(id)
-                && !under_way.contains(&id)
+                && !in_flight.contains(&id)
                 && let Some(object) = self.service.as_archived().and_then(|it| it.archive_object(id))
             {
-                self.archiving.under_way.insert(id);
+                self.archiving.in_flight.insert(id);
                 cx.archive_blob(id, object);
                 if kernel::planted!(segment_freed_before_archived) {
                     self.let_go(id);
@@ -119,12 +119,12 @@ impl<S: Shard> ShardServer<S> {
 
     fn ask_whether_archived(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();
-        let Archiving { turns, under_way, asked_at, .. } = &self.archiving;
+        let Archiving { turns, in_flight, asked_at, .. } = &self.archiving;
         let turn = self.parameters.archive_turn;
         if now.since(*asked_at) < turn / 2 || turns.is_empty() {
             return;
         }
-        let blobs: Vec<BlobId> = turns.keys().filter(|id| !under_way.contains(id)).copied().collect();
+        let blobs: Vec<BlobId> = turns.keys().filter(|id| !in_flight.contains(id)).copied().collect();
         self.archiving.asked_at = now;
         if !blobs.is_empty()
             && let Some(peer) = self.any_peer(cx)
@@ -163,7 +163,7 @@ impl<S: Shard> ShardServer<S> {
 
     pub(super) fn on_archived(&mut self, id: BlobId, cx: &mut Cx<'_, Self>) {
         cx.mark("shard.archived_a_blob");
-        self.archiving.under_way.remove(&id);
+        self.archiving.in_flight.remove(&id);
         (self.archiving.failures, self.archiving.again_at) = (0, Instant(0));
         self.archiving.learn(id);
         self.let_go(id);
@@ -174,8 +174,8 @@ impl<S: Shard> ShardServer<S> {
     pub(super) fn on_unarchived(&mut self, id: BlobId, cx: &mut Cx<'_, Self>) {
         cx.mark("shard.did_not_reach_the_archive");
         let archiving = &mut self.archiving;
-        archiving.under_way.remove(&id);
-        // Those that were under way together fail together, and count once.
+        archiving.in_flight.remove(&id);
+        // Those that were in flight together fail together, and count once.
         if archiving.again_at <= cx.now() {
             let pause = AGAIN_AFTER * 2u32.pow(archiving.failures.min(8));
             archiving.again_at = cx.now() + pause.min(AGAIN_AFTER_MAX);
@@ -185,7 +185,7 @@ impl<S: Shard> ShardServer<S> {
 
     /// It is neither here nor in the archive: it has its turn again when it was fetched.
     pub(super) fn on_lost_for_archive(&mut self, id: BlobId) {
-        self.archiving.under_way.remove(&id);
+        self.archiving.in_flight.remove(&id);
     }
 
     /// The gateways of this host refuse what would make more of what waits, beyond a bound.

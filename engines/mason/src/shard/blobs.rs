@@ -17,7 +17,7 @@
 //! in snapshots then forgets nothing that a lost host takes with it.
 
 use super::{Query, ShardServer, Waiting};
-use crate::order::{Number, Stamp};
+use crate::order::{Gsn, Number};
 use crate::service::{BlobBacked, BlobRef, Shard};
 use kernel::{BlobId, BlobNotice, BlobRange, Bytes, Cx, NodeId};
 use parts::Pull;
@@ -122,11 +122,11 @@ impl<S: Shard> ShardServer<S> {
     pub(super) fn drop_blobs_but(&mut self, named: BTreeSet<BlobId>, cx: &mut Cx<'_, Self>) {
         let service = &self.service;
         self.blobs.on_disk.retain(|&id| {
-            let kept = named.contains(&id) || blob_of(service, id).is_some();
-            if !kept {
+            let retained = named.contains(&id) || blob_of(service, id).is_some();
+            if !retained {
                 cx.drop_blob(id);
             }
-            kept
+            retained
         });
         self.blobs.named = named;
     }
@@ -212,10 +212,10 @@ impl<S: Shard> ShardServer<S> {
             let reads = vec![Query { tag, body }];
             self.reads.push_back(Waiting {
                 reader,
-                at_least: Stamp(0),
+                at_least: Gsn(0),
                 through: Number(0),
                 reads,
-                spread: None,
+                shard_map: None,
                 limits: Vec::new(),
             });
         }

@@ -2,7 +2,7 @@
 
 use super::{CUTS_MAX, Deliver, Entry, READS_MAX, Read, ShardServer, WAITING_FULL_MAX, WAITING_MAX, Waiting};
 use crate::messages::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers};
-use crate::order::{Number, Operation, Order, Space, Stamp};
+use crate::order::{Gsn, Number, Operation, Order, Space};
 use crate::proxy::delivery::{Delivered, Run, Work};
 use crate::service::Shard;
 use kernel::{Bytes, Cx, NodeId, PageBudget};
@@ -59,7 +59,7 @@ impl<S: Shard> ShardServer<S> {
             let alone = match &delivered.work {
                 Work::NoOp => true,
                 Work::Operation(_) => delivered.order.numbers.len() == 1,
-                Work::HandOver(_) => false,
+                Work::Reshard(_) => false,
             };
             if number == self.next && alone && !self.is_installing_half() && !self.is_full() {
                 self.waiting.remove(&number);
@@ -89,9 +89,9 @@ impl<S: Shard> ShardServer<S> {
             let ready = match &entry.delivered.work {
                 Work::NoOp => true,
                 Work::Operation(_) => entry.delivered.order.numbers.len() == 1 || self.has_inputs(cx),
-                Work::HandOver(spread) => {
-                    let spread = spread.clone();
-                    self.may_hand_over(&spread, cx)
+                Work::Reshard(shard_map) => {
+                    let shard_map = shard_map.clone();
+                    self.may_reshard(&shard_map, cx)
                 }
             };
             if !ready {
@@ -109,9 +109,9 @@ impl<S: Shard> ShardServer<S> {
         match delivered.work {
             Work::Operation(operation) => self.execute_operation(group, &operation, &delivered.order, cx),
             Work::NoOp => self.due.count_executed(16),
-            Work::HandOver(spread) => self.hand_over(spread, &delivered.order, cx),
+            Work::Reshard(shard_map) => self.reshard(shard_map, &delivered.order, cx),
         }
-        self.executed = self.executed.max(delivered.order.stamp);
+        self.executed = self.executed.max(delivered.order.gsn);
         self.next = self.next.next();
     }
 
@@ -126,11 +126,11 @@ impl<S: Shard> ShardServer<S> {
         let next = if kernel::planted!(progress_one_number_early) { self.next.next() } else { self.next };
         let covered =
             self.cuts.iter().filter(|cut| cut.next_in(self.space).is_none_or(|number| number <= next));
-        if let Some(stamp) = covered.map(|cut| cut.stamp).max() {
-            self.covered = self.covered.max(stamp);
+        if let Some(gsn) = covered.map(|cut| cut.gsn).max() {
+            self.covered = self.covered.max(gsn);
             let (space, covered) = (self.space, self.covered);
             self.cuts
-                .retain(|cut| cut.stamp > covered && cut.next_in(space).is_some_and(|number| number > next));
+                .retain(|cut| cut.gsn > covered && cut.next_in(space).is_some_and(|number| number > next));
         }
     }
 
@@ -151,13 +151,13 @@ impl<S: Shard> ShardServer<S> {
         self.due.count_executed(operation.body.len() + 32);
         self.service.execute(&operation.body, order, &others, &mut self.out);
         for (reader, body) in self.out.notices.drain(..) {
-            cx.send(reader, Notice { space: self.space, stamp: order.stamp, body });
+            cx.send(reader, Notice { space: self.space, gsn: order.gsn, body });
         }
         let heard = order.numbers.first().is_some_and(|placed| placed.space == self.space);
         if heard && operation.origin != NodeId::ZERO && self.answers_to(operation.origin, number, cx.node()) {
             let body = Bytes::copy_from_slice(&self.out.answer);
             let Operation { incarnation, tag, .. } = *operation;
-            let answer = Answer { incarnation, tag, stamp: order.stamp, body };
+            let answer = Answer { incarnation, tag, gsn: order.gsn, body };
             self.answers.entry((operation.origin, group)).or_default().push(answer);
         }
         self.out.answer.clear();
@@ -188,9 +188,9 @@ impl<S: Shard> ShardServer<S> {
         }
     }
 
-    /// The last stamp of which it is known that everything up to it is executed here.
-    pub(super) fn progress(&self) -> Stamp {
-        Stamp(self.covered.0.saturating_sub(1)).max(self.executed)
+    /// The last global sequence number of which it is known that everything up to it is executed here.
+    pub(super) fn progress(&self) -> Gsn {
+        Gsn(self.covered.0.saturating_sub(1)).max(self.executed)
     }
 
     pub(super) fn tell_progress(&mut self, cx: &mut Cx<'_, Self>) {
@@ -207,25 +207,32 @@ impl<S: Shard> ShardServer<S> {
         if self.reads.len() + self.reads_waiting_for_blobs() >= READS_MAX {
             return cx.reject("more reads waiting than a shard keeps");
         }
-        let Read { at_least, reads, spread, limits } = message;
+        let Read { at_least, reads, shard_map, limits } = message;
         let limits = limits.unwrap_or_default();
-        self.reads.push_back(Waiting { reader: from, at_least, through: self.reach, reads, spread, limits });
+        self.reads.push_back(Waiting {
+            reader: from,
+            at_least,
+            through: self.reach,
+            reads,
+            shard_map,
+            limits,
+        });
     }
 
     pub(super) fn answer_reads(&mut self, cx: &mut Cx<'_, Self>) {
-        if self.is_installing_half() || self.spreading.is_under_way() {
+        if self.is_installing_half() || self.resharding.is_in_flight() {
             return;
         }
-        let spread = self.spread().version;
+        let shard_map = self.shard_map().version;
         let (next, progress) = (self.next, self.progress());
         for _ in 0..self.reads.len() {
             let Some(waiting) = self.reads.pop_front() else { return };
-            let comes = waiting.spread.is_some_and(|asked| asked > spread);
+            let comes = waiting.shard_map.is_some_and(|asked| asked > shard_map);
             if waiting.through >= next || waiting.at_least > progress || comes {
                 self.reads.push_back(waiting);
                 continue;
             }
-            if waiting.spread.is_some_and(|asked| asked < spread)
+            if waiting.shard_map.is_some_and(|asked| asked < shard_map)
                 && !kernel::planted!(resharding_not_announced)
             {
                 self.refuse_reads(waiting.reader, waiting.reads, cx);
@@ -296,7 +303,7 @@ impl<S: Shard> ShardServer<S> {
         let wanted = self.reach >= self.next
             || self.cuts.iter().any(|cut| cut.next_in(self.space).is_some_and(|number| number > self.next))
             || self.reads.iter().any(|waiting| {
-                let comes = waiting.spread.is_some_and(|asked| asked > self.spread().version);
+                let comes = waiting.shard_map.is_some_and(|asked| asked > self.shard_map().version);
                 waiting.at_least > self.progress() || comes
             });
         if !wanted {
@@ -321,9 +328,9 @@ impl<S: Shard> ShardServer<S> {
             cx.multicast(self.topology.servers(placed.space).iter().copied(), self.wanted(&placed));
         }
         let due = self.waiting.get(&self.next).map(|entry| &entry.delivered.work);
-        if let Some(Work::HandOver(spread)) = due {
-            let spread = spread.clone();
-            self.ask_what_is_watched(&spread, cx);
+        if let Some(Work::Reshard(shard_map)) = due {
+            let shard_map = shard_map.clone();
+            self.ask_what_is_watched(&shard_map, cx);
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The exchange of inputs: what the participants of an operation tell one another.
 //!
-//! Most say one thing to all others. At a hand-over (see [`super::spreading`]) every one has parts of its state for each of the
+//! Most say one thing to all others. At a resharding (see [`super::resharding`]) every one has parts of its state for each of the
 //! others; they are asked for in pages. Inputs are kept, in snapshots too, until nobody can need them.
 
 use super::{Behind, Inputs, Settled, ShardServer, WantInputs};
@@ -117,9 +117,9 @@ impl<S: Shard> ShardServer<S> {
                     self.service.inputs(&operation.body, &order, &mut self.scratch);
                     vec![Part { to: None, bytes: Bytes::copy_from_slice(&self.scratch) }]
                 }
-                Work::HandOver(spread) => {
-                    let spread = spread.clone();
-                    self.parts_leaving(&spread, &order)
+                Work::Reshard(shard_map) => {
+                    let shard_map = shard_map.clone();
+                    self.parts_leaving(&shard_map, &order)
                 }
             };
             self.say(&order, parts, cx);
@@ -215,7 +215,7 @@ impl<S: Shard> ShardServer<S> {
     }
 
     /// Inputs are kept until enough servers of every other participant need them no more. That is the logs' word, and not the
-    /// servers': a floor that no log has, nobody waits for before the hosts that reach it are let go.
+    /// servers': a low watermark that no log has, nobody waits for before the hosts that reach it are let go.
     pub(super) fn on_settled(&mut self, message: &Settled) {
         let Exchange { sent, settled, .. } = &mut self.inputs;
         let Placed { space, number } = message.below;

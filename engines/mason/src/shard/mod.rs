@@ -13,20 +13,20 @@
 //!   | and applies its part        | and applies its part
 //! ```
 //! Nobody coordinates and nobody votes twice: inputs are a function of the numbers before, so any server of a shard can send
-//! them, again and again. A participant waits only for operations with smaller stamps: there is no deadlock.
+//! them, again and again. A participant waits only for operations with smaller global sequence numbers: there is no deadlock.
 
 mod archive;
 mod blobs;
 mod execute;
 mod inputs;
+pub mod resharding;
 mod snapshot;
-pub mod spreading;
 
 use crate::Mason;
 use crate::messages::client::Answer;
 use crate::messages::proxy;
 pub use crate::messages::shard::*;
-use crate::order::{Cut, Group, Number, Placed, Space, Stamp};
+use crate::order::{Cut, Group, Gsn, Number, Placed, Space};
 use crate::proxy::delivery::{Delivered, Work};
 use crate::service::{Shard, ShardOut};
 use crate::topology::{Parameters, Topology};
@@ -54,10 +54,10 @@ struct Entry {
 #[derive(Clone, Debug)]
 struct Waiting {
     reader: NodeId,
-    at_least: Stamp,
+    at_least: Gsn,
     through: Number,
     reads: Vec<Query>,
-    spread: Option<u64>,
+    shard_map: Option<u64>,
     /// As in [`Read`]; fewer than reads where the rest has no limit.
     limits: Vec<u64>,
 }
@@ -75,16 +75,16 @@ pub struct ShardServer<S> {
     service: S,
     /// The next number to execute.
     next: Number,
-    /// The stamp of the last operation executed.
-    executed: Stamp,
+    /// The global sequence number of the last operation executed.
+    executed: Gsn,
     /// Operations that wait for their turn.
     waiting: BTreeMap<Number, Entry>,
     inputs: inputs::Exchange,
-    spreading: spreading::Spreading,
+    resharding: resharding::Resharding,
     cuts: VecDeque<Cut>,
-    /// Everything with a stamp below this is executed, as far as it concerns this space.
-    covered: Stamp,
-    told: Stamp,
+    /// Everything with a global sequence number below this is executed, as far as it concerns this space.
+    covered: Gsn,
+    told: Gsn,
     /// Numbers up to this one are assigned: they will come.
     reach: Number,
     observers: BTreeSet<NodeId>,
@@ -137,13 +137,13 @@ impl<S: Shard> ShardServer<S> {
             parameters,
             service,
             next: Number(1),
-            executed: Stamp(0),
+            executed: Gsn(0),
             waiting: BTreeMap::new(),
             inputs: inputs::Exchange::default(),
-            spreading: spreading::Spreading::new(topology.layout.spread.clone()),
+            resharding: resharding::Resharding::new(topology.layout.shard_map.clone()),
             cuts: VecDeque::new(),
-            covered: Stamp(0),
-            told: Stamp(0),
+            covered: Gsn(0),
+            told: Gsn(0),
             reach: Number(0),
             observers: BTreeSet::new(),
             reads: VecDeque::new(),
@@ -181,19 +181,19 @@ impl<S: Shard> ShardServer<S> {
         self.snapshots.durable_below()
     }
 
-    /// How often it has taken a peer's snapshot in this life, instead of executing what that holds; for invariants.
+    /// How often it has taken a peer's snapshot in this incarnation, instead of executing what that holds; for invariants.
     pub fn skips(&self) -> u64 {
         self.due.skips()
     }
 
-    /// The stamp of the last operation executed.
-    pub fn executed(&self) -> Stamp {
+    /// The global sequence number of the last operation executed.
+    pub fn executed(&self) -> Gsn {
         self.executed
     }
 
     /// What it keeps of what it has said to other participants of operations, for invariants: by number, with the operation's numbers
     /// in their spaces and a digest of what was said.
-    pub fn inputs_kept(&self) -> impl Iterator<Item = (Number, &[Placed], u64)> {
+    pub fn inputs_retained(&self) -> impl Iterator<Item = (Number, &[Placed], u64)> {
         self.inputs.sent().iter().map(|(&number, sent)| (number, &sent.others[..], sent.digest()))
     }
 
@@ -227,8 +227,8 @@ impl<S: Shard> ShardServer<S> {
             None => format!("lacks its next number, {} is assigned", self.reach),
             Some(entry) => {
                 let missing = self.missing_inputs();
-                let spread = matches!(entry.delivered.work, Work::HandOver(_));
-                let watches = if spread { ", or what is watched there" } else { "" };
+                let shard_map = matches!(entry.delivered.work, Work::Reshard(_));
+                let watches = if shard_map { ", or what is watched there" } else { "" };
                 format!("lacks inputs of {missing:?}{watches}")
             }
         };
@@ -294,7 +294,7 @@ impl<S: Shard> Role for ShardServer<S> {
                     from,
                     crate::messages::client::Progress { space: self.space, through: self.progress() },
                 );
-                self.tell_spread(from, cx);
+                self.report_shard_map(from, cx);
                 let bytes = self.waiting_for_archive();
                 if bytes > 0 {
                     cx.send(from, crate::messages::client::Overfull { space: self.space, bytes });

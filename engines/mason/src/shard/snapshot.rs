@@ -9,9 +9,9 @@ use super::inputs::{Part, Sent};
 use super::{Behind, PullSnapshot, ShardServer, ShardTimer, SnapshotChunk};
 use crate::messages::client::{Notice, Skipped};
 use crate::messages::proxy;
-use crate::order::{Number, Placed, Space, Stamp};
+use crate::order::{Gsn, Number, Placed, Space};
 use crate::service::Shard;
-use crate::topology::Spread;
+use crate::topology::ShardMap;
 use kernel::{BlobId, Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, PageBudget, invariant};
 use parts::{Look, Page, Restored, Served, SnapshotRecord, Taken, Wanted, chunk_of};
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,10 +52,10 @@ enum Writing {
 kernel::record! {
     struct Head {
         below: Number,
-        executed: Stamp,
-        covered: Stamp,
+        executed: Gsn,
+        covered: Gsn,
         /// None for the bootstrap's.
-        spread: Option<Spread>,
+        shard_map: Option<ShardMap>,
     }
 }
 
@@ -162,8 +162,8 @@ impl<S: Shard> ShardServer<S> {
 
     fn begin_writer(&mut self) -> Writer {
         self.service.begin_snapshot();
-        let spread = Some(self.spread().clone());
-        let head = Head { below: self.next, executed: self.executed, covered: self.covered, spread };
+        let shard_map = Some(self.shard_map().clone());
+        let head = Head { below: self.next, executed: self.executed, covered: self.covered, shard_map };
         let named = blobs_of(&self.service).iter().map(|blob| blob.id).collect();
         Writer { below: self.next, stage: Writing::Head(head.encoded().into()), named }
     }
@@ -221,7 +221,7 @@ impl<S: Shard> ShardServer<S> {
 
     fn install(&mut self, chunks: &[Bytes]) -> Result<Number, DecodeError> {
         let (head, mut rest) = chunks.split_first().ok_or(DecodeError::Truncated)?;
-        let Head { below, executed, covered, spread } = Head::decoded(head)?;
+        let Head { below, executed, covered, shard_map } = Head::decoded(head)?;
         let mut sent = Vec::new();
         loop {
             let (page, more) = rest.split_first().ok_or(DecodeError::Truncated)?;
@@ -233,8 +233,8 @@ impl<S: Shard> ShardServer<S> {
             sent.extend(page);
         }
         self.service.reset();
-        if let Some(spread) = spread {
-            self.restore_spread(spread);
+        if let Some(shard_map) = shard_map {
+            self.restore_shard_map(shard_map);
         }
         for chunk in rest {
             self.service.install(chunk)?;
@@ -242,7 +242,7 @@ impl<S: Shard> ShardServer<S> {
         let sent = if kernel::planted!(inputs_not_in_snapshot) { Vec::new() } else { sent };
         self.inputs.begin_at(below, sent_of(sent));
         self.next = below;
-        self.executed = if kernel::planted!(last_gsn_not_in_snapshot) { Stamp(0) } else { executed };
+        self.executed = if kernel::planted!(last_gsn_not_in_snapshot) { Gsn(0) } else { executed };
         self.covered = self.covered.max(covered);
         self.waiting = self.waiting.split_off(&below);
         self.due.half = false;
@@ -312,7 +312,7 @@ impl<S: Shard> ShardServer<S> {
         }
         self.snapshots.drop_job();
         self.due.half = true;
-        let spread = self.spread().clone();
+        let shard_map = self.shard_map().clone();
         match self.install(&chunks) {
             Ok(_) => {
                 cx.mark("shard.took_a_snapshot_from_a_peer");
@@ -320,10 +320,10 @@ impl<S: Shard> ShardServer<S> {
                 if kernel::planted!(peer_snapshot_called_durable) {
                     self.snapshots.set_durable(self.next);
                 }
-                self.skip_hand_over(&spread, cx);
+                self.skip_reshard(&shard_map, cx);
                 self.service.installed(&mut self.out);
                 for (reader, body) in self.out.notices.drain(..) {
-                    cx.send(reader, Notice { space: self.space, stamp: self.executed, body });
+                    cx.send(reader, Notice { space: self.space, gsn: self.executed, body });
                 }
                 for &observer in &self.observers {
                     cx.send(observer, Skipped { space: self.space });

@@ -9,7 +9,7 @@ use mason::proxy::{ProxyIn, Seal, Standing};
 use mason::sequencer::{Recover, Sealed, Sequencer};
 use mason::view::View;
 use mason::{
-    Group, GroupTime, Layout, Message, Number, Order, Parameters, Space, Spread, Stamp, Stub, StubOut,
+    Group, GroupTime, Gsn, Layout, Message, Number, Order, Parameters, ShardMap, Space, Stub, StubOut,
     Verdict,
 };
 use parts::Ballot;
@@ -23,7 +23,7 @@ struct Bag {
 }
 
 impl Stub for Bag {
-    fn spaces(&self, _body: &[u8], _spread: &Spread) -> Vec<Space> {
+    fn spaces(&self, _body: &[u8], _shard_map: &ShardMap) -> Vec<Space> {
         Vec::new()
     }
 
@@ -78,11 +78,11 @@ fn apply(machine: &mut Machine, entry: &Entry) -> Vec<(NodeId, Bytes)> {
 }
 
 fn layout(version: u64, serving: u16, spanning: u16) -> Layout {
-    Layout { version, serving, spanning, after: 5, spread: Spread::at_bootstrap(2) }
+    Layout { version, serving, spanning, after: 5, shard_map: ShardMap::at_bootstrap(2) }
 }
 
 fn lays_out(layout: Layout) -> Entry {
-    Entry::Layout { layout, below: Vec::new(), stamp: Stamp(0) }
+    Entry::Layout { layout, below: Vec::new(), gsn: Gsn(0) }
 }
 
 /// Led, and sealed for sequencer 5.
@@ -99,9 +99,9 @@ fn batch(index: u64, numbered: bool) -> Entry {
     let rows = if numbered { vec![range(0, index, 1)] } else { Vec::new() };
     let spaces = if numbered { [Space(0)].as_slice() } else { &[] };
     let item = Item { spaces: spaces.into(), follow_up: None, operation: operation(index, b"x") };
-    let (request, stamp) = (if numbered { index } else { 0 }, Stamp(10 * index));
+    let (request, gsn) = (if numbered { index } else { 0 }, Gsn(10 * index));
     let batch =
-        Batch { epoch: 1, index, sequencer: 5, request, rows, stamp, cut: None, time: 0, items: vec![item] };
+        Batch { epoch: 1, index, sequencer: 5, request, rows, gsn, cut: None, time: 0, items: vec![item] };
     Entry::Batch(batch)
 }
 
@@ -163,13 +163,13 @@ fn a_group_that_does_not_serve_turns_origins_away_and_retires() {
     assert_eq!(apply(&mut machine, &batch(4, true)), [], "void");
     assert_eq!(machine.view().end(Space(0)), Number(4));
     assert_eq!(turned_away(&apply(&mut machine, &batch(4, false))), [4]);
-    let told = apply(&mut machine, &Entry::Durable { floors: vec![at(0, 4)], version: None });
+    let told = apply(&mut machine, &Entry::Durable { low_watermarks: vec![at(0, 4)], version: None });
     let spent = standing(&told, proxy(1, 0)).and_then(|stands| stands.spent).expect("nothing is left");
-    assert_eq!((spent.below, spent.stamp), (vec![at(0, 4), at(1, 1)], Stamp(30)));
+    assert_eq!((spent.below, spent.gsn), (vec![at(0, 4), at(1, 1)], Gsn(30)));
     // Where it is taken out, what it had assigned is not given away again.
     let mut first = begun(0);
     apply(&mut first, &lays_out(layout(1, 1, 2)));
-    let out = Entry::Layout { layout: layout(2, 1, 1), below: vec![at(0, 4)], stamp: Stamp(30) };
+    let out = Entry::Layout { layout: layout(2, 1, 1), below: vec![at(0, 4)], gsn: Gsn(30) };
     apply(&mut first, &out);
     assert_eq!(first.view().end(Space(0)), Number(4));
     // And it may come back.
@@ -271,7 +271,7 @@ fn a_standby_seals_the_groups_that_the_first_ones_log_has() {
     let sealed = |group, layout| {
         let mut view = View::default();
         view.insert_range(&range(0, 1, 4 * (1 + u64::from(group))));
-        Sealed { group: Group(group), epoch: 1, view, stamp: Stamp(9), attempt, layout, handed: None }
+        Sealed { group: Group(group), epoch: 1, view, gsn: Gsn(9), attempt, layout, handed: None }
     };
     bench.hear(proxy(1, 0), sealed(0, Some(layout(4, 2, 2))));
     assert_eq!(bench.role.active_epoch(), None, "another group is in use");

@@ -10,7 +10,7 @@ use mason::proxy::delivery::{Delivered, Work};
 use mason::shard::{
     Behind, BlobPage, Deliver, PullBlob, PullSnapshot, Query, Read, ShardIn, ShardServer, ShardTimer,
 };
-use mason::{BlobBacked, BlobRef, Group, Message, Number, Order, Parameters, Shard, ShardOut, Space, Stamp};
+use mason::{BlobBacked, BlobRef, Group, Gsn, Message, Number, Order, Parameters, Shard, ShardOut, Space};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -171,7 +171,7 @@ fn shelf(host: u32) -> Table<Server> {
 }
 
 fn simple(number: u64, body: &'static [u8]) -> Deliver {
-    let order = Order { numbers: [at(0, number)].into(), stamp: Stamp(number), time: 0 };
+    let order = Order { numbers: [at(0, number)].into(), gsn: Gsn(number), time: 0 };
     let delivered = Delivered { order, work: Work::Operation(operation(number, body)) };
     Deliver { group: Group(0), runs: runs_of(0, &[delivered]), cut: None, more: false }
 }
@@ -212,9 +212,9 @@ fn tick(bench: &mut Table<Server>) -> Vec<(NodeId, Message)> {
 
 fn read(tag: u64, item: u8) -> Read {
     Read {
-        at_least: Stamp(0),
+        at_least: Gsn(0),
         reads: vec![Query { tag, body: vec![item].into() }],
-        spread: None,
+        shard_map: None,
         limits: None,
     }
 }
@@ -223,7 +223,7 @@ fn answer(tag: u64, executed: u64, body: &'static [u8]) -> Vec<(NodeId, Message)
     let answers = vec![ReadAnswer { tag, body: Bytes::from_static(body) }];
     one(
         gateway(1),
-        ReadAnswers { space: Space(0), executed: Stamp(executed), answers, refused: None, withheld: None },
+        ReadAnswers { space: Space(0), executed: Gsn(executed), answers, refused: None, withheld: None },
     )
 }
 
@@ -258,7 +258,7 @@ fn a_blob_is_dropped_when_no_durable_snapshot_names_it() {
     let end =
         did.iter().position(|effect| matches!(effect, Effect::Trim { .. })).expect("a snapshot is complete");
     assert!(did[end..].contains(&Effect::Blob(BlobEffect::Drop { id: id(0) })));
-    // The next life knows what its snapshot names.
+    // The next incarnation knows what its snapshot names.
     let again = ShardServer::new(Space(0), topology(), Parameters::default(), Shelf::default());
     let mut again = Table::unstarted(restored(again, &records), server(1, 0));
     let did = again.start();

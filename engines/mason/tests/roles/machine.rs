@@ -11,7 +11,7 @@ use mason::proxy::{Applied, Began, DidFill, DidMove, DidSeal, DidSettle, FollowU
 use mason::sequencer::{Moved, SequencerIn};
 use mason::shard::{self, Behind, Deliver, ShardIn};
 use mason::{
-    Cut, Group, GroupTime, Layout, Members, Number, Operation, Order, Placed, Range, Space, Spread, Stamp,
+    Cut, Group, GroupTime, Gsn, Layout, Members, Number, Operation, Order, Placed, Range, ShardMap, Space,
     Stub, StubOut, Verdict,
 };
 use parts::Ballot;
@@ -22,7 +22,7 @@ use paxos::HostEntry;
 struct Words(Vec<u8>);
 
 impl Stub for Words {
-    fn spaces(&self, _body: &[u8], _spread: &Spread) -> Vec<Space> {
+    fn spaces(&self, _body: &[u8], _shard_map: &ShardMap) -> Vec<Space> {
         Vec::new()
     }
 
@@ -97,7 +97,7 @@ fn begun() -> Machine {
 }
 
 fn cut() -> Cut {
-    Cut { stamp: Stamp(90), next: vec![at(0, 50), at(1, 50)] }
+    Cut { gsn: Gsn(90), next: vec![at(0, 50), at(1, 50)] }
 }
 
 fn item(operation: Operation, spaces: &[u16]) -> Item {
@@ -105,20 +105,20 @@ fn item(operation: Operation, spaces: &[u16]) -> Item {
 }
 
 fn batch(index: u64, rows: &[Range], items: Vec<Item>) -> Batch {
-    let (rows, stamp, cut) = (rows.to_vec(), Stamp(30), Some(cut()));
-    Batch { epoch: 1, index, sequencer: 5, request: index, rows, stamp, cut, time: 77, items }
+    let (rows, gsn, cut) = (rows.to_vec(), Gsn(30), Some(cut()));
+    Batch { epoch: 1, index, sequencer: 5, request: index, rows, gsn, cut, time: 77, items }
 }
 
-fn order(numbers: &[Placed], stamp: u64) -> Order {
-    Order { numbers: numbers.into(), stamp: Stamp(stamp), time: 77 }
+fn order(numbers: &[Placed], gsn: u64) -> Order {
+    Order { numbers: numbers.into(), gsn: Gsn(gsn), time: 77 }
 }
 
-fn executes(numbers: &[Placed], stamp: u64, operation: Operation) -> Delivered {
-    Delivered { order: order(numbers, stamp), work: Work::Operation(operation) }
+fn executes(numbers: &[Placed], gsn: u64, operation: Operation) -> Delivered {
+    Delivered { order: order(numbers, gsn), work: Work::Operation(operation) }
 }
 
-fn no_op(placed: Placed, stamp: u64, time: u64) -> Delivered {
-    Delivered { order: Order { numbers: [placed].into(), stamp: Stamp(stamp), time }, work: Work::NoOp }
+fn no_op(placed: Placed, gsn: u64, time: u64) -> Delivered {
+    Delivered { order: Order { numbers: [placed].into(), gsn: Gsn(gsn), time }, work: Work::NoOp }
 }
 
 fn to_proxy(message: impl Into<ProxyIn>) -> (NodeId, Bytes) {
@@ -168,7 +168,7 @@ fn a_leader_begins_with_all_that_the_log_has() {
         sequencer: 5,
         request: 1,
         next: vec![at(0, 2), at(1, 1)],
-        stamp: Stamp(30),
+        gsn: Gsn(30),
         now: GroupTime(9),
         tags: vec![NextTag { origin: gateway(1), incarnation: 1, next: 2 }],
         follow_ups: vec![FollowUp { id: 1, body: Bytes::from_static(b"later") }],
@@ -211,8 +211,8 @@ fn only_the_next_batch_of_the_leader_and_the_sequencer_in_force_counts() {
     assert_eq!(apply(&mut machine, Entry::Batch(of(1, 1))).len(), 3);
     assert_eq!(apply(&mut machine, Entry::Batch(of(1, 1))), [], "proposed again");
     let view = machine.view().clone();
-    let (stamp, claim, layout) = (Stamp(30), claim(6), Some(Layout::at_bootstrap(2, 2)));
-    let sealed = DidSeal { epoch: 1, index: 1, sequencer: 6, view, stamp, claim, layout, handed: None };
+    let (gsn, claim, layout) = (Gsn(30), claim(6), Some(Layout::at_bootstrap(2, 2)));
+    let sealed = DidSeal { epoch: 1, index: 1, sequencer: 6, view, gsn, claim, layout, handed: None };
     assert_eq!(apply(&mut machine, seal(6)), [to_proxy(sealed.clone())]);
     assert_eq!(apply(&mut machine, Entry::Batch(of(2, 2))), [], "void after the seal");
     assert_eq!(apply(&mut machine, seal(6)), [to_proxy(sealed.clone())], "the answer was lost");
@@ -221,7 +221,7 @@ fn only_the_next_batch_of_the_leader_and_the_sequencer_in_force_counts() {
     assert_eq!(apply(&mut machine, seal(5)), []);
 }
 
-// An operation executed twice, or before an earlier one of its origin, or for an origin's life that is over.
+// An operation executed twice, or before an earlier one of its origin, or for an origin's incarnation that is over.
 #[test]
 fn tags_are_admitted_in_their_order_and_once() {
     let mut machine = begun();
@@ -249,7 +249,7 @@ fn a_void_operation_becomes_a_no_op_and_is_answered_by_the_group() {
     let mut machine = begun();
     let items = vec![item(operation(1, b"v"), &[0, 1])];
     let did = apply(&mut machine, Entry::Batch(batch(1, &[range(0, 1, 1), range(1, 1, 1)], items)));
-    let answer = Answer { incarnation: 1, tag: 1, stamp: Stamp(0), body: Bytes::from_static(b"void") };
+    let answer = Answer { incarnation: 1, tag: 1, gsn: Gsn(0), body: Bytes::from_static(b"void") };
     let expected = [
         to_gateway(Answers { group: Group(0), answers: vec![answer] }),
         to_server(0, vec![no_op(at(0, 1), 30, 77)], Some(cut())),
@@ -336,12 +336,12 @@ fn what_is_kept_is_handed_out_until_it_is_durable() {
     let ShardIn::Deliver(page) = lacking(&machine, 2) else { panic!("operations are kept") };
     let whole = [1, 2].map(|n| executes(&[at(0, n)], 29 + n, operation(n, b"x")));
     assert_eq!(operations(&page.runs), whole, "a page holds 64 bytes: the run that has it");
-    let before = machine.kept_bytes();
-    apply(&mut machine, Entry::Durable { floors: vec![at(0, 3)], version: Some(0) });
+    let before = machine.retained_bytes();
+    apply(&mut machine, Entry::Durable { low_watermarks: vec![at(0, 3)], version: Some(0) });
     assert_eq!(lacking(&machine, 2), Behind { durable: Number(3) }.into());
     let ShardIn::Deliver(page) = lacking(&machine, 3) else { panic!("the third is kept") };
     assert_eq!(operations(&page.runs), [executes(&[at(0, 3)], 30, operation(3, b"x"))]);
-    assert!(machine.kept_bytes() < before);
+    assert!(machine.retained_bytes() < before);
 }
 
 // Where nobody writes any more, a server that restarted would never learn that it has everything, and would leave reads of those unanswered
@@ -356,7 +356,7 @@ fn the_newest_cut_is_told_to_who_lacks_nothing() {
     assert_eq!(told(&machine, 1), (0, None, false));
     let one = |tag| vec![item(operation(tag, b"x"), &[0])];
     apply(&mut machine, Entry::Batch(batch(1, &[range(0, 1, 1)], one(1))));
-    let older = Some(Cut { stamp: Stamp(cut().stamp.0 - 1), next: Vec::new() });
+    let older = Some(Cut { gsn: Gsn(cut().gsn.0 - 1), next: Vec::new() });
     apply(&mut machine, Entry::Batch(Batch { cut: older, ..batch(2, &[range(0, 2, 1)], one(2)) }));
     assert_eq!(told(&machine, 3), (0, Some(cut()), false));
     let (_, early, more) = told(&machine, 1);
@@ -369,7 +369,7 @@ fn a_snapshot_is_the_machine() {
     let mut machine = begun();
     let items = vec![item(operation(1, b"f"), &[0, 1]), item(operation(2, b"x"), &[0])];
     apply(&mut machine, Entry::Batch(batch(1, &[range(0, 2, 2), range(1, 1, 1)], items)));
-    apply(&mut machine, Entry::Durable { floors: vec![at(1, 1)], version: None });
+    apply(&mut machine, Entry::Durable { low_watermarks: vec![at(1, 1)], version: None });
     apply(&mut machine, Entry::Clock { epoch: 1, now: GroupTime(9) });
     machine.begin_snapshot();
     let mut chunks = Vec::new();
@@ -385,7 +385,7 @@ fn a_snapshot_is_the_machine() {
     apply(&mut copy, begin(9));
     copy.reset();
     chunks.iter().for_each(|chunk| copy.install(chunk).expect("its own chunk"));
-    assert_eq!((copy.digest(), copy.kept_bytes()), (machine.digest(), machine.kept_bytes()));
+    assert_eq!((copy.digest(), copy.retained_bytes()), (machine.digest(), machine.retained_bytes()));
     for number in 1..5 {
         assert_eq!(lacking(&copy, number), lacking(&machine, number));
     }
@@ -409,17 +409,17 @@ fn a_capture_is_the_machine_as_it_was_but_for_what_nobody_needs() {
     let later = || {
         [
             Entry::Batch(batch(2, &[range(0, 2, 1)], vec![item(operation(3, b"x"), &[0])])),
-            Entry::Durable { floors: vec![at(0, 2)], version: Some(0) },
+            Entry::Durable { low_watermarks: vec![at(0, 2)], version: Some(0) },
         ]
     };
     later().into_iter().for_each(|entry| drop(apply(&mut machine, entry)));
-    assert_eq!(machine.needed_of(capture.number), machine.kept_bytes() / 2, "the one in space 1");
+    assert_eq!(machine.needed_of(capture.number), machine.retained_bytes() / 2, "the one in space 1");
     let mut copy = self::machine();
     let chunks = capture.chunks.into_iter().chain(machine.completion(capture.number));
     chunks.for_each(|chunk| copy.install(&chunk).expect("its own chunk"));
     assert_eq!(copy.digest(), digest);
     later().into_iter().for_each(|entry| drop(apply(&mut copy, entry)));
-    assert_eq!((copy.digest(), copy.kept_bytes()), (machine.digest(), machine.kept_bytes()));
+    assert_eq!((copy.digest(), copy.retained_bytes()), (machine.digest(), machine.retained_bytes()));
     for number in 1..4 {
         assert_eq!(lacking(&copy, number), lacking(&machine, number));
     }
@@ -434,9 +434,9 @@ fn moved(version: u64) -> Members {
 #[test]
 fn a_hosts_roles_are_told_of_its_members_once_a_life() {
     let mut machine = begun();
-    let floor = Entry::Durable { floors: vec![at(0, 3)], version: Some(0) };
+    let low_watermark = Entry::Durable { low_watermarks: vec![at(0, 3)], version: Some(0) };
     let settled = ShardIn::from(shard::Settled { below: at(0, 3) });
-    assert_eq!(apply(&mut machine, floor), [(server(1, 1), settled.encoded().into())]);
+    assert_eq!(apply(&mut machine, low_watermark), [(server(1, 1), settled.encoded().into())]);
     let told = |members: Members, durable: Vec<Placed>| {
         let to_shard = ShardIn::from(shard::Moved { members: members.clone() }).encoded();
         let to_standby = SequencerIn::from(Moved { members: members.clone() }).encoded();
@@ -468,16 +468,16 @@ fn a_hosts_roles_are_told_of_its_members_once_a_life() {
     assert_eq!(apply(&mut again, clock), all, "it starts from a snapshot");
 }
 
-// A floor that was counted among hosts that left is reached by too few of those that stay: what is below would be lost with one.
+// A low watermark that was counted among hosts that left is reached by too few of those that stay: what is below would be lost with one.
 #[test]
-fn floors_of_other_members_are_void() {
+fn low_watermarks_of_other_members_are_void() {
     let mut machine = begun();
     apply(&mut machine, Entry::Batch(batch(1, &[range(0, 1, 1)], vec![item(operation(1, b"x"), &[0])])));
     apply(&mut machine, Entry::Members(moved(1)));
-    let floor = |version| Entry::Durable { floors: vec![at(0, 2)], version };
-    assert_eq!(apply(&mut machine, floor(Some(0))), []);
-    assert_eq!(apply(&mut machine, floor(None)), []);
+    let low_watermark = |version| Entry::Durable { low_watermarks: vec![at(0, 2)], version };
+    assert_eq!(apply(&mut machine, low_watermark(Some(0))), []);
+    assert_eq!(apply(&mut machine, low_watermark(None)), []);
     assert!(matches!(lacking(&machine, 1), ShardIn::Deliver(_)));
-    assert_eq!(apply(&mut machine, floor(Some(1))).len(), 1);
+    assert_eq!(apply(&mut machine, low_watermark(Some(1))).len(), 1);
     assert_eq!(lacking(&machine, 1), Behind { durable: Number(2) }.into());
 }

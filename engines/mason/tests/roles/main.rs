@@ -4,9 +4,9 @@ mod archive;
 mod arranging;
 mod blobs;
 mod machine;
+mod resharding;
 mod sequencer;
 mod shard;
-mod spreading;
 
 use kernel::{Bytes, HostId, NodeId, Place};
 use mason::proxy::delivery::{Delivered, Run, Runs, Work};
@@ -83,9 +83,9 @@ fn runs_of(space: u16, entries: &[Delivered]) -> Vec<Run> {
         let number = order.number_in(Space(space)).expect("an operation of the space");
         let run = runs.at(&Placed { space: Space(space), number }, order.time);
         match work {
-            Work::Operation(operation) => run.push(&order.numbers, order.stamp, operation),
-            Work::NoOp => run.push_no_op(order.stamp),
-            Work::HandOver(spread) => run.push_hand_over(&order.numbers, order.stamp, spread),
+            Work::Operation(operation) => run.push(&order.numbers, order.gsn, operation),
+            Work::NoOp => run.push_no_op(order.gsn),
+            Work::Reshard(shard_map) => run.push_reshard(&order.numbers, order.gsn, shard_map),
         }
     }
     runs.finish()

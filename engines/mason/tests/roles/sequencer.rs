@@ -6,7 +6,7 @@ use mason::sequencer::{
     Allocate, Allocation, Filled, Ping, Probe, Recover, Sealed, Sequencer, SequencerTimer,
 };
 use mason::view::View;
-use mason::{Cut, Group, Parameters, Placed, Range, Space, Stamp};
+use mason::{Cut, Group, Gsn, Parameters, Placed, Range, Space};
 
 fn view(ranges: &[Range]) -> View {
     let mut view = View::default();
@@ -19,13 +19,13 @@ fn first() -> Option<u64> {
     Some(kernel::Rng::seeded(1).bits())
 }
 
-fn sealed(group: u16, epoch: u64, ranges: &[Range], stamp: u64) -> Sealed {
-    let (group, view, stamp) = (Group(group), view(ranges), Stamp(stamp));
-    Sealed { group, epoch, view, stamp, attempt: first(), layout: None, handed: None }
+fn sealed(group: u16, epoch: u64, ranges: &[Range], gsn: u64) -> Sealed {
+    let (group, view, gsn) = (Group(group), view(ranges), Gsn(gsn));
+    Sealed { group, epoch, view, gsn, attempt: first(), layout: None, handed: None }
 }
 
 fn parameters() -> Parameters {
-    Parameters { stamp_gap: 100, ..Parameters::default() }
+    Parameters { gsn_gap: 100, ..Parameters::default() }
 }
 
 fn standby() -> Table<Sequencer> {
@@ -52,14 +52,14 @@ fn ask(group: u16, proxy_epoch: u64, request: u64, committed: u64, counts: &[(u1
         committed,
         counts,
         operations: 2,
-        spread: None,
+        shard_map: None,
     }
 }
 
-fn given(request: u64, rows: &[Range], stamp: u64, next: [u64; 2]) -> Allocated {
+fn given(request: u64, rows: &[Range], gsn: u64, next: [u64; 2]) -> Allocated {
     let next: Vec<Placed> = vec![at(0, next[0]), at(1, next[1])];
-    let cut = Cut { stamp: Stamp(stamp + 2), next };
-    let allocation = Allocation { request, rows: rows.to_vec(), stamp: Stamp(stamp), cut };
+    let cut = Cut { gsn: Gsn(gsn + 2), next };
+    let allocation = Allocation { request, rows: rows.to_vec(), gsn: Gsn(gsn), cut };
     Allocated { epoch: 1, allocation }
 }
 

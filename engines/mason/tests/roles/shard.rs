@@ -10,7 +10,7 @@ use mason::shard::{
     Attach, Behind, Deliver, Inputs, PullSnapshot, Query, Reach, Read, Settled, ShardIn, ShardServer,
     ShardTimer, WantInputs,
 };
-use mason::{Cut, Group, Message, Number, Order, Parameters, Placed, Shard, ShardOut, Space, Stamp};
+use mason::{Cut, Group, Gsn, Message, Number, Order, Parameters, Placed, Shard, ShardOut, Space};
 use parts::SnapshotRecord;
 use std::time::Duration;
 
@@ -91,8 +91,8 @@ fn shard() -> Table<Server> {
     bench(1, 0, u64::MAX)
 }
 
-fn executes(numbers: &[Placed], stamp: u64, tag: u64, body: &'static [u8]) -> Delivered {
-    let order = Order { numbers: numbers.into(), stamp: Stamp(stamp), time: 0 };
+fn executes(numbers: &[Placed], gsn: u64, tag: u64, body: &'static [u8]) -> Delivered {
+    let order = Order { numbers: numbers.into(), gsn: Gsn(gsn), time: 0 };
     Delivered { order, work: Work::Operation(operation(tag, body)) }
 }
 
@@ -112,8 +112,8 @@ fn text(bench: &Table<Server>) -> &[u8] {
     &bench.role.service().text
 }
 
-fn answer(tag: u64, stamp: u64, body: &'static [u8]) -> Answer {
-    Answer { incarnation: 1, tag, stamp: Stamp(stamp), body: Bytes::from_static(body) }
+fn answer(tag: u64, gsn: u64, body: &'static [u8]) -> Answer {
+    Answer { incarnation: 1, tag, gsn: Gsn(gsn), body: Bytes::from_static(body) }
 }
 
 fn to_gateway(message: impl Into<Message>) -> Vec<(NodeId, Message)> {
@@ -131,7 +131,7 @@ fn numbers_are_executed_in_order_and_once() {
     let mut bench = shard();
     assert_eq!(bench.burst(replica(), simple(2, b"b")), []);
     assert_eq!((bench.role.next(), bench.role.backlog()), (Number(1), 1));
-    let no_op = Order { numbers: [at(0, 1)].into(), stamp: Stamp(0), time: 0 };
+    let no_op = Order { numbers: [at(0, 1)].into(), gsn: Gsn(0), time: 0 };
     let no_op = deliver(vec![Delivered { order: no_op, work: Work::NoOp }]);
     let did = sends(&bench.burst(replica(), no_op.clone()));
     assert_eq!(did, to_gateway(Answers { group: Group(1), answers: vec![answer(2, 20, b"b")] }));
@@ -260,13 +260,13 @@ fn inputs_are_sent_again_in_pages() {
 fn an_answer_that_there_is_no_room_for_is_not_made() {
     let mut bench = shard();
     let read = |limit| Read {
-        at_least: Stamp(0),
+        at_least: Gsn(0),
         reads: vec![Query { tag: 1, body: Bytes::from_static(b"how much?") }],
-        spread: None,
+        shard_map: None,
         limits: Some(vec![limit]),
     };
     let answers = |answers, withheld| {
-        let (space, executed) = (Space(0), Stamp(0));
+        let (space, executed) = (Space(0), Gsn(0));
         one(gateway(2), ReadAnswers { space, executed, answers, refused: None, withheld })
     };
     assert_eq!(sends(&bench.burst(gateway(2), read(8))), answers(vec![], Some(vec![(1, 9)])));
@@ -281,14 +281,14 @@ fn an_answer_that_there_is_no_room_for_is_not_made() {
 fn reads_wait_for_what_they_must_see() {
     let mut bench = shard();
     let read = |tag, at_least| Read {
-        at_least: Stamp(at_least),
+        at_least: Gsn(at_least),
         reads: vec![Query { tag, body: Bytes::from_static(b"?") }],
-        spread: None,
+        shard_map: None,
         limits: None,
     };
     let answer = |tag, executed, body: &'static [u8]| ReadAnswers {
         space: Space(0),
-        executed: Stamp(executed),
+        executed: Gsn(executed),
         answers: vec![ReadAnswer { tag, body: Bytes::from_static(body) }],
         refused: None,
         withheld: None,
@@ -301,7 +301,7 @@ fn reads_wait_for_what_they_must_see() {
     assert_eq!(bench.burst(gateway(2), read(3, 25)), []);
     let notice = |number: u64, body: &'static [u8]| {
         let body = Bytes::from_static(body);
-        (gateway(2), Message::from(Notice { space: Space(0), stamp: Stamp(10 * number), body }))
+        (gateway(2), Message::from(Notice { space: Space(0), gsn: Gsn(10 * number), body }))
     };
     let did = sends(&bench.burst(replica(), simple(1, b"a")));
     assert_eq!(did[0], notice(1, b"a"));
@@ -312,7 +312,7 @@ fn reads_wait_for_what_they_must_see() {
     let answers = to_gateway(Answers { group: Group(1), answers: vec![super::shard::answer(2, 20, b"ab")] });
     let expected = [vec![notice(2, b"b")], answers, one(gateway(2), answer(2, 20, b"?ab"))];
     assert_eq!(did, expected.concat(), "what was noticed comes before what is read");
-    let cut = Some(Cut { stamp: Stamp(26), next: vec![at(0, 3)] });
+    let cut = Some(Cut { gsn: Gsn(26), next: vec![at(0, 3)] });
     let did = sends(&bench.burst(replica(), Deliver { group: Group(0), runs: Vec::new(), cut, more: false }));
     assert_eq!(did, one(gateway(2), answer(3, 20, b"?ab")), "a cut covers what concerns other shards");
 }
@@ -324,10 +324,10 @@ fn answers_that_are_too_large_are_withheld() {
     bench.hear(proxy(1, 0), Reach { through: Number(1) });
     bench.burst(replica(), simple(1, b"abcdefgh"));
     let query = |tag| Query { tag, body: Bytes::from_static(b"?") };
-    let read = |limits| Read { at_least: Stamp(0), reads: vec![query(1), query(2)], spread: None, limits };
+    let read = |limits| Read { at_least: Gsn(0), reads: vec![query(1), query(2)], shard_map: None, limits };
     let answer = |tag| ReadAnswer { tag, body: Bytes::from_static(b"?abcdefgh") };
     let told = |answers, withheld| {
-        let (space, executed) = (Space(0), Stamp(10));
+        let (space, executed) = (Space(0), Gsn(10));
         one(gateway(2), ReadAnswers { space, executed, answers, refused: None, withheld })
     };
     let did = sends(&bench.burst(gateway(2), read(Some(vec![8, 9]))));
@@ -344,12 +344,12 @@ fn answers_that_are_too_large_are_withheld() {
 #[test]
 fn progress_is_told_when_it_is_covered() {
     let mut bench = shard();
-    let told = |through| one(gateway(1), Progress { space: Space(0), through: Stamp(through) });
+    let told = |through| one(gateway(1), Progress { space: Space(0), through: Gsn(through) });
     assert_eq!(sends(&bench.burst(gateway(1), Attach {})), told(0));
-    let cut = |stamp, next| Deliver {
+    let cut = |gsn, next| Deliver {
         group: Group(0),
         runs: Vec::new(),
-        cut: Some(Cut { stamp: Stamp(stamp), next: vec![at(0, next)] }),
+        cut: Some(Cut { gsn: Gsn(gsn), next: vec![at(0, next)] }),
         more: false,
     };
     assert_eq!(sends(&bench.burst(replica(), cut(8, 1))), told(7));

@@ -122,12 +122,12 @@ pub struct Batcher {
     leader: Option<Ballot>,
     /// Whom the leader has heard of late.
     alive: Vec<NodeId>,
-    /// Batches that are full and wait until fewer are under way.
+    /// Batches that are full and wait until fewer are in flight.
     full: VecDeque<OpenBatch>,
     /// Groups that wait for a batch.
     open: OpenBatch,
     pending_bytes: usize,
-    /// Groups that wait or are under way: a copy of one adds nothing.
+    /// Groups that wait or are in flight: a copy of one adds nothing.
     names: Set<GroupName>,
     in_flight: BTreeMap<u64, InFlight>,
     in_flight_bytes: usize,
@@ -204,7 +204,7 @@ impl Role for Batcher {
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
-        // Numbers of an earlier life must not be taken for this one's.
+        // Numbers of an earlier incarnation must not be taken for this one's.
         self.next_number = cx.rng().bits() >> 1;
         self.next_read = cx.rng().bits() >> 1;
     }
@@ -330,7 +330,7 @@ impl Batcher {
         }
     }
 
-    /// Sends what is full, and if `due` what is open, as long as not enough are under way: then what comes meanwhile waits.
+    /// Sends what is full, and if `due` what is open, as long as not enough are in flight: then what comes meanwhile waits.
     fn flush(&mut self, due: bool, cx: &mut Cx<'_, Self>) {
         while self.in_flight.len() < self.parameters.batches_in_flight_max {
             let open_goes = due || self.open.groups.len() >= self.parameters.batch_bytes_max;

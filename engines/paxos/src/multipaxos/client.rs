@@ -40,7 +40,7 @@ pub enum Outcome {
 /// Why a call has no answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Refusal {
-    /// It may have been executed: the session was lost while it was under way.
+    /// It may have been executed: the session was lost while it was in flight.
     MaybeExecuted,
     /// It was not executed and never will be: malformed or too large.
     Malformed,
@@ -99,7 +99,7 @@ enum Opened {
     Yes(Slot),
 }
 
-/// One client with one session at a time, and any number of calls under way.
+/// One client with one session at a time, and any number of calls in flight.
 #[derive(Clone, Debug)]
 pub struct Client {
     batchers: Vec<NodeId>,
@@ -293,7 +293,7 @@ impl Client {
 
     fn on_results(&mut self, message: Results, cx: &mut Cx<'_, Self>) {
         let Results { session, executed, results } = message;
-        // Answers to an earlier session, or to an earlier life of this node, are nobody's.
+        // Answers to an earlier session, or to an earlier incarnation of this node, are nobody's.
         if self.session != session && !planted!(answer_to_earlier_incarnation_accepted) {
             return;
         }
@@ -389,7 +389,7 @@ impl Client {
         self.opened = Opened::No;
     }
 
-    /// What was under way may have been executed before the session went; what was never sent goes to a new one.
+    /// What was in flight may have been executed before the session went; what was never sent goes to a new one.
     fn lose_session(&mut self, cx: &mut Cx<'_, Self>) {
         cx.mark("client.lost_its_session");
         for (_, outstanding) in std::mem::take(&mut self.writes) {

@@ -20,7 +20,7 @@ kernel::timers! {
     }
 }
 
-/// Slots under way in one proxy leader; the leader's window keeps it far below.
+/// Slots in flight in one proxy leader; the leader's window keeps it far below.
 const PENDING_MAX: usize = 1 << 16;
 
 #[derive(Clone, Debug)]

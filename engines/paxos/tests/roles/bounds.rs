@@ -58,7 +58,7 @@ fn statuses(did: &Did) -> Vec<(u64, client::Status)> {
     rows.flat_map(|row| row.iter().map(|it| (it.sequence.0, it.status)).collect::<Vec<_>>()).collect()
 }
 
-// A batch that grows while others are under way comes out larger than any journal takes.
+// A batch that grows while others are in flight comes out larger than any journal takes.
 #[test]
 fn what_waits_comes_out_in_batches_that_fit() {
     let mut bench = busy_batcher();
@@ -94,7 +94,7 @@ fn a_row_longer_than_a_batch_is_taken_apart() {
 
 // An impatient client fills the batcher with copies of what it has, and everybody else is refused for them.
 #[test]
-fn a_copy_of_what_is_under_way_adds_nothing() {
+fn a_copy_of_what_is_in_flight_adds_nothing() {
     let mut bench = busy_batcher();
     bench.hear(node(9, CLIENT), submit(0, &[600]));
     bench.end();

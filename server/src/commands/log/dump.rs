@@ -4,7 +4,7 @@
 //! says what the file is, then JSON that says of which log. Each further one has the position of its first entry (`u64`) and
 //! entries (`length: u32 | bytes`). The last has the position behind the last entry, and no entries: a file that was cut off lacks it.
 
-use super::{Sent, UNDER_WAY_MAX, broken, failure, progress_of};
+use super::{IN_FLIGHT_MAX, Sent, broken, failure, progress_of};
 use crate::commands::kv::Endpoint;
 use crate::failure::Failure;
 use bytes::BytesMut;
@@ -218,7 +218,7 @@ async fn append_all(
     path: &Path,
 ) -> Result<(), Failure> {
     let bar: Option<ProgressBar> = std::io::stderr().is_terminal().then(|| progress_of(count));
-    let (mut under_way, mut done, mut open): (VecDeque<Sent>, _, _) = (VecDeque::new(), 0, true);
+    let (mut in_flight, mut done, mut open): (VecDeque<Sent>, _, _) = (VecDeque::new(), 0, true);
     let mut batches: VecDeque<(u64, Rows)> = VecDeque::new();
     loop {
         while open && batches.is_empty() {
@@ -228,13 +228,13 @@ async fn append_all(
                 Some(Part::End(_)) | None => open = false,
             }
         }
-        if under_way.len() < UNDER_WAY_MAX
+        if in_flight.len() < IN_FLIGHT_MAX
             && let Some((lines, rows)) = batches.pop_front()
         {
-            under_way.push_back((lines, Box::pin(log.append(name, rows))));
+            in_flight.push_back((lines, Box::pin(log.append(name, rows))));
             continue;
         }
-        let Some((lines, answer)) = under_way.pop_front() else { break };
+        let Some((lines, answer)) = in_flight.pop_front() else { break };
         let appended: Result<u64, LogError> = answer.await;
         appended.map_err(|error| {
             eprintln!("{done} entries appended");

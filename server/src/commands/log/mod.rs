@@ -150,9 +150,9 @@ pub enum Log {
     },
 }
 
-/// Bytes of lines in one append, and appends under way at a time.
+/// Bytes of lines in one append, and appends in flight at a time.
 const BATCH_BYTES: usize = 64 << 10;
-const UNDER_WAY_MAX: usize = 16;
+const IN_FLIGHT_MAX: usize = 16;
 /// Entries of one read.
 const PAGE: u32 = 10_000;
 /// Logs of one page of the list.
@@ -327,27 +327,27 @@ fn read_lines(batches: &mpsc::Sender<Batch>) -> std::io::Result<()> {
 fn append(endpoint: &Endpoint, name: &str) -> Result<(), Failure> {
     endpoint.with_log(|log| async move {
         let bar = std::io::stderr().is_terminal().then(progress);
-        let (sender, mut batches) = mpsc::channel::<Batch>(UNDER_WAY_MAX);
+        let (sender, mut batches) = mpsc::channel::<Batch>(IN_FLIGHT_MAX);
         // A line that is waited for must not hold up the answers to those before.
         let reading = std::thread::spawn(move || read_lines(&sender));
-        let mut under_way: VecDeque<Sent> = VecDeque::new();
+        let mut in_flight: VecDeque<Sent> = VecDeque::new();
         let (mut done, mut open) = (0, true);
         let mut outcome = Ok(());
-        while outcome.is_ok() && (open || !under_way.is_empty()) {
-            let room = open && under_way.len() < UNDER_WAY_MAX;
+        while outcome.is_ok() && (open || !in_flight.is_empty()) {
+            let room = open && in_flight.len() < IN_FLIGHT_MAX;
             let oldest = async {
-                match under_way.front_mut() {
+                match in_flight.front_mut() {
                     Some((lines, answer)) => answer.await.map(|_| *lines),
                     None => std::future::pending().await,
                 }
             };
             tokio::select! {
                 answer = oldest => {
-                    under_way.pop_front();
+                    in_flight.pop_front();
                     outcome = answer.map(|lines| done += lines);
                 }
                 batch = batches.recv(), if room => match batch {
-                    Some((lines, rows)) => under_way.push_back((lines, Box::pin(log.append(name, rows)))),
+                    Some((lines, rows)) => in_flight.push_back((lines, Box::pin(log.append(name, rows)))),
                     None => open = false,
                 },
             }

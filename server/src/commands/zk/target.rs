@@ -1,4 +1,4 @@
-//! The cluster that nodes are brought to: many requests under way, an error names its node.
+//! The cluster that nodes are brought to: many requests in flight, an error names its node.
 
 use super::client::{ZkClient, ZkError};
 use coordination::wire::{JuteInput, JuteOutput as _, Restore, Stat, op};
@@ -7,9 +7,9 @@ use std::collections::VecDeque;
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
-/// Requests under way at most, and their bytes.
-const UNDER_WAY_MAX: usize = 256;
-const BYTES_UNDER_WAY_MAX: usize = 512 << 10;
+/// Requests in flight at most, and their bytes.
+const IN_FLIGHT_MAX: usize = 256;
+const BYTES_IN_FLIGHT_MAX: usize = 512 << 10;
 
 /// Nodes that every cluster has, and that are its own.
 pub fn is_the_clusters_own(path: &str) -> bool {
@@ -17,7 +17,7 @@ pub fn is_the_clusters_own(path: &str) -> bool {
 }
 
 /// A request that has no answer yet.
-struct UnderWay {
+struct InFlight {
     path: String,
     length: usize,
     deletes: bool,
@@ -27,7 +27,7 @@ struct UnderWay {
 pub struct Target {
     /// The session.
     pub client: ZkClient,
-    under_way: VecDeque<UnderWay>,
+    in_flight: VecDeque<InFlight>,
     bytes: usize,
 }
 
@@ -40,7 +40,7 @@ impl Target {
                 "the target is not empty: it has /{name}; with --merge nodes that exist are made over, and others stay"
             )));
         }
-        Ok(Self { client, under_way: VecDeque::new(), bytes: 0 })
+        Ok(Self { client, in_flight: VecDeque::new(), bytes: 0 })
     }
 
     /// Makes a node, or makes it over. Parents come first.
@@ -59,13 +59,13 @@ impl Target {
     }
 
     fn push(&mut self, path: &str, opcode: i32, body: &[u8]) -> Result<(), ZkError> {
-        while self.under_way.len() >= UNDER_WAY_MAX
-            || (self.bytes + body.len() > BYTES_UNDER_WAY_MAX && !self.under_way.is_empty())
+        while self.in_flight.len() >= IN_FLIGHT_MAX
+            || (self.bytes + body.len() > BYTES_IN_FLIGHT_MAX && !self.in_flight.is_empty())
         {
             self.collect()?;
         }
         let deletes = opcode == op::DELETE;
-        self.under_way.push_back(UnderWay { path: path.to_owned(), length: body.len(), deletes });
+        self.in_flight.push_back(InFlight { path: path.to_owned(), length: body.len(), deletes });
         self.bytes += body.len();
         let sent = self.client.push(opcode, body);
         sent.map(drop).map_err(|error| self.explain(error))
@@ -74,7 +74,7 @@ impl Target {
     fn collect(&mut self) -> Result<(), ZkError> {
         let answer = self.client.reply();
         let (_, error, _) = answer.map_err(|error| self.explain(error))?;
-        let Some(UnderWay { path, length, deletes }) = self.under_way.pop_front() else { return Ok(()) };
+        let Some(InFlight { path, length, deletes }) = self.in_flight.pop_front() else { return Ok(()) };
         self.bytes -= length;
         match error {
             0 => Ok(()),
@@ -86,9 +86,9 @@ impl Target {
 
     /// A server closes the connection upon a request that is too long.
     fn explain(&self, error: ZkError) -> ZkError {
-        let largest = self.under_way.iter().max_by_key(|request| request.length);
+        let largest = self.in_flight.iter().max_by_key(|request| request.length);
         match (error, largest) {
-            (ZkError::Broken(cause), Some(UnderWay { path, length, .. })) if *length > 1_000_000 => {
+            (ZkError::Broken(cause), Some(InFlight { path, length, .. })) if *length > 1_000_000 => {
                 ZkError::Input(format!(
                     "the target closed the connection ({cause}) while {path} with {length} bytes was on its way; is its \
                  coordination.request_bytes_max smaller?"
@@ -100,7 +100,7 @@ impl Target {
 
     /// Waits until everything is answered.
     pub fn finish(&mut self) -> Result<(), ZkError> {
-        while !self.under_way.is_empty() {
+        while !self.in_flight.is_empty() {
             self.collect()?;
         }
         Ok(())
@@ -115,22 +115,22 @@ pub struct Seen {
     pub stat: Stat,
 }
 
-/// Walks all nodes, parents first, with many requests under way; nodes that vanish meanwhile are left out.
+/// Walks all nodes, parents first, with many requests in flight; nodes that vanish meanwhile are left out.
 pub fn walk(
     client: &mut ZkClient,
     mut visit: impl FnMut(&mut ZkClient, Seen, &mut VecDeque<Ask>) -> Result<(), ZkError>,
     mut answered: impl FnMut(Ask, i32, &[u8]) -> Result<(), ZkError>,
 ) -> Result<(), ZkError> {
     let mut waiting: VecDeque<Ask> = VecDeque::from([Ask::Children("/".to_owned())]);
-    let mut under_way: VecDeque<Ask> = VecDeque::new();
+    let mut in_flight: VecDeque<Ask> = VecDeque::new();
     loop {
-        while under_way.len() < UNDER_WAY_MAX
+        while in_flight.len() < IN_FLIGHT_MAX
             && let Some(ask) = waiting.pop_front()
         {
             ask.send(client)?;
-            under_way.push_back(ask);
+            in_flight.push_back(ask);
         }
-        let Some(ask) = under_way.pop_front() else { return Ok(()) };
+        let Some(ask) = in_flight.pop_front() else { return Ok(()) };
         let (_, error, body) = client.reply()?;
         let Ask::Children(path) = ask else {
             answered(ask, error, &body)?;

@@ -4,7 +4,7 @@
 use super::{Coordination, nodes};
 use crate::admin::Admin;
 use crate::family;
-use crate::services::mason::{Proxies, Spread};
+use crate::services::mason::{Proxies, ShardMap};
 use crate::status::ANSWER_WITHIN;
 use axum::Json;
 use axum::body::Bytes;
@@ -34,13 +34,13 @@ pub async fn proxies(State(admin): State<Arc<Admin>>) -> Response {
     answer::<Proxies>(ask(&admin, &Call::Arrange(None)).await)
 }
 
-/// Answers [`Spread`] as this host knows it.
+/// Answers [`ShardMap`] as this host knows it.
 pub async fn shards(State(admin): State<Arc<Admin>>) -> Response {
-    answer::<Spread>(ask(&admin, &Call::Arrange(None)).await)
+    answer::<ShardMap>(ask(&admin, &Call::Arrange(None)).await)
 }
 
 /// Begins a change, and answers as [`proxies`] does; done it is when those that serve are as many as wanted and all is settled. Asked
-/// again, it goes on with the same change; a 409 says that another one is under way.
+/// again, it goes on with the same change; a 409 says that another one is in flight.
 pub async fn change_proxies(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
     let Ok(ChangeProxies { proxies: wanted }) = serde_json::from_slice(&body) else {
         return error(StatusCode::BAD_REQUEST, "wanted: {\"proxies\": N}");
@@ -56,9 +56,9 @@ pub async fn change_shards(State(admin): State<Arc<Admin>>, body: Bytes) -> Resp
     };
     let allowed = |now: &Progress| {
         let room = now.shards_room.unwrap_or(0);
-        allowed("shards", wanted, room, now.layout.spread.shards == wanted, now)
+        allowed("shards", wanted, room, now.layout.shard_map.shards == wanted, now)
     };
-    answer::<Spread>(change(&admin, allowed, Call::SpreadOver(wanted)).await)
+    answer::<ShardMap>(change(&admin, allowed, Call::SetShards(wanted)).await)
 }
 
 /// Why a change cannot be made.
@@ -69,7 +69,7 @@ fn allowed(of: &str, wanted: u16, room: u16, is_it: bool, now: &Progress) -> Res
         return Err((StatusCode::BAD_REQUEST, format!("wanted: 1 to {room} {of}, not {wanted}")));
     }
     if !now.settled && !is_it {
-        let (proxies, shards) = (now.layout.serving, now.layout.spread.shards);
+        let (proxies, shards) = (now.layout.serving, now.layout.shard_map.shards);
         let what = format!("a change to {proxies} proxies and {shards} shards is under way");
         return Err((StatusCode::CONFLICT, what));
     }

@@ -20,7 +20,7 @@ use super::records;
 use super::{Engine, Listed, Port, Probe, Service, ServiceStatus, Started, Starting, client_limits, slots};
 use crate::admin::Admin;
 use crate::cluster::ClusterFile;
-use crate::cluster::agreement::FOR_LIFE;
+use crate::cluster::agreement::FIXED;
 use crate::family::{CoordinationMember, Node, Request, Response};
 use crate::host::StartError;
 use ::coordination::gateway::HostCall;
@@ -93,14 +93,14 @@ impl Service for Coordination {
     }
 
     fn agree(&self, agreement: &mut Agreement) {
-        agreement.add("coordination.engine", self.engine.name(), FOR_LIFE);
-        agreement.add("coordination.shards", &self.shards.to_string(), FOR_LIFE);
-        agreement.add("coordination.spread_levels", &self.spread_levels.to_string(), FOR_LIFE);
-        agreement.add("coordination.proxies", &self.proxies.to_string(), FOR_LIFE);
-        agreement.add("coordination.sessions_max", &self.sessions_max.to_string(), !FOR_LIFE);
+        agreement.add("coordination.engine", self.engine.name(), FIXED);
+        agreement.add("coordination.shards", &self.shards.to_string(), FIXED);
+        agreement.add("coordination.spread_levels", &self.spread_levels.to_string(), FIXED);
+        agreement.add("coordination.proxies", &self.proxies.to_string(), FIXED);
+        agreement.add("coordination.sessions_max", &self.sessions_max.to_string(), !FIXED);
         // So few bits tell that secrets differ, and not what they are.
         let bits = parts::digest(self.secret.as_bytes()) as u16;
-        agreement.add("coordination.secret", &format!("({bits:04x})"), !FOR_LIFE);
+        agreement.add("coordination.secret", &format!("({bits:04x})"), !FIXED);
     }
 
     fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, Node)> {

@@ -43,7 +43,7 @@ pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment
 pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins: bool) -> Vec<(Place, Node)> {
     let host = HostId::named(name);
     let deployment = deployment(file, coordination);
-    let placement = Placement::new(coordination.shards).spreading(coordination.spread_levels);
+    let placement = Placement::new(coordination.shards).resharding(coordination.spread_levels);
     let sessions = SessionSettings {
         sessions_max: coordination.sessions_max.div_ceil(usize::from(coordination.proxies)),
         ..SessionSettings::new(placement, key_of(&coordination.secret))
@@ -79,7 +79,7 @@ pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins:
     };
     let stub = sessions.clone();
     let counting = Sessions::new(mason::Group(0), sessions);
-    let spaces_of: SpacesOf = Arc::new(move |body, spread| counting.spaces(body, spread));
+    let spaces_of: SpacesOf = Arc::new(move |body, shard_map| counting.spaces(body, shard_map));
     let parts = HostParts {
         stub: &|group| Sessions::new(group, stub.clone()),
         shard: &|space| Znodes::new(space, placement, u64::from(std::process::id())),

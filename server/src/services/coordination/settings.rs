@@ -42,7 +42,7 @@ pub struct Coordination {
     pub ttl_nodes: bool,
     /// Whether quotas' hard limits refuse.
     pub enforce_quota: bool,
-    /// Requests of one connection under way.
+    /// Requests of one connection in flight.
     pub outstanding_max: usize,
     /// Paths watched by one connection.
     pub watches_max: usize,

@@ -98,23 +98,23 @@ pub(super) fn owner(place: Place) -> Option<Owner> {
     })
 }
 
-fn life(life: Option<::corfu::Life>) -> String {
-    life.map_or_else(String::new, |life| format!(", incarnation {:x}", life.0))
+fn journal(journal: Option<::corfu::JournalId>) -> String {
+    journal.map_or_else(String::new, |journal| format!(", incarnation {:x}", journal.0))
 }
 
 fn sequencer_record(record: &Bytes) -> Result<Told, DecodeError> {
-    let Began { epoch, life: of } = Began::decoded(record)?;
-    Ok(apart(format!("serves epoch {}{}", epoch.0, life(of))))
+    let Began { epoch, journal: of } = Began::decoded(record)?;
+    Ok(apart(format!("serves epoch {}{}", epoch.0, journal(of))))
 }
 
 fn auxiliary_record(record: &Bytes) -> Result<Told, DecodeError> {
-    let AuxiliaryRecord { installed, promised, accepted, life: of } = AuxiliaryRecord::decoded(record)?;
+    let AuxiliaryRecord { installed, promised, accepted, journal: of } = AuxiliaryRecord::decoded(record)?;
     let accepted = match accepted {
         Some(vote) => format!(", accepted epoch {} in {:?}", vote.projection.epoch.0, vote.ballot),
         None => String::new(),
     };
     let (epoch, chains) = (installed.epoch.0, installed.chains.len());
-    Ok(apart(format!("epoch {epoch} with {chains} chains, promised {promised:?}{accepted}{}", life(of))))
+    Ok(apart(format!("epoch {epoch} with {chains} chains, promised {promised:?}{accepted}{}", journal(of))))
 }
 
 fn storage_record(record: &Bytes) -> Result<Told, DecodeError> {
@@ -125,7 +125,7 @@ fn storage_record(record: &Bytes) -> Result<Told, DecodeError> {
             format!("position {}: entry of {} bytes", position.0, data.body.len())
         }
         StorageRecord::Trimmed(before) => format!("trimmed below position {}", before.0),
-        StorageRecord::Life(life) => format!("incarnation {:x}", life.0),
+        StorageRecord::JournalId(journal) => format!("incarnation {:x}", journal.0),
         StorageRecord::Serves(epoch) => format!("serves epoch {}", epoch.0),
         StorageRecord::Dropped(position) => format!("position {} dropped", position.0),
     }))

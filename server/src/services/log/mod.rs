@@ -21,7 +21,7 @@ use super::{
 };
 use crate::admin::Admin;
 use crate::cluster::ClusterFile;
-use crate::cluster::agreement::FOR_LIFE;
+use crate::cluster::agreement::FIXED;
 use crate::family::{Node, Request, Response};
 use crate::host::StartError;
 use ::kafka::node_of;
@@ -103,11 +103,11 @@ impl Service for SharedLog {
     }
 
     fn agree(&self, agreement: &mut Agreement) {
-        agreement.add("log.engine", self.engine.name(), FOR_LIFE);
-        agreement.add("log.spaces", &self.spaces.to_string(), FOR_LIFE);
-        agreement.add("log.proxies", &self.proxies.to_string(), FOR_LIFE);
+        agreement.add("log.engine", self.engine.name(), FIXED);
+        agreement.add("log.spaces", &self.spaces.to_string(), FIXED);
+        agreement.add("log.proxies", &self.proxies.to_string(), FIXED);
         let archive = self.archive.as_ref().map_or_else(String::new, ToString::to_string);
-        agreement.add("log.archive", &archive, !FOR_LIFE);
+        agreement.add("log.archive", &archive, !FIXED);
     }
 
     fn admits_joining(&self) -> Result<(), CannotJoin> {

@@ -24,7 +24,7 @@ pub fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str, joins: bool) -> V
     let host = HostId::named(name);
     let deployment = deployment(file, logs);
     let stub = Names { spaces: logs.spaces };
-    let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
+    let spaces_of: SpacesOf = Arc::new(move |body, shard_map| stub.spaces(body, shard_map));
     let (proxies, shards) = (deployment.proxies_of(host), deployment.servers_of(host));
     let parts = HostParts {
         stub: &|_| stub,

@@ -41,7 +41,7 @@ fn one() -> u32 {
     1
 }
 
-/// Answers `{"places": [{"stamp": 7, "numbers": {"a": 1, "b": 4}}, ...]}`. After a 504 some places may have been given.
+/// Answers `{"places": [{"gsn": 7, "numbers": {"a": 1, "b": 4}}, ...]}`. After a 504 some places may have been given.
 pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
     let Some(sequence) = admin.file.service::<Sequence>() else {
         return error(StatusCode::NOT_FOUND, "there is no sequence service: sequence.spaces names none");
@@ -68,7 +68,7 @@ pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
     }
     let ask = Ask { spaces: numbered.clone(), label: next.label.into_bytes().into() }.encoded();
     let gateway = nodes::gateway(&admin.file, sequence, &admin.host).place();
-    // All are under way at once, so that they share batches.
+    // All are in flight at once, so that they share batches.
     let calls: Vec<_> = (0..next.count)
         .map(|_| admin.handle.request(gateway, family::Request::Service(ask.clone().into())))
         .collect();
@@ -101,7 +101,7 @@ fn place_of(answer: Option<family::Response>, spaces: &[Space], names: &[String]
     let numbers =
         spaces.iter().zip(names).map(|(&space, name)| Some((name.clone(), json!(order.number_in(space)?.0))));
     let numbers: Map<String, Value> = numbers.collect::<Option<_>>()?;
-    Some(json!({ "stamp": order.stamp.0, "numbers": numbers }))
+    Some(json!({ "stamp": order.gsn.0, "numbers": numbers }))
 }
 
 fn error(status: StatusCode, what: &str) -> Response {

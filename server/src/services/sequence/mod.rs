@@ -10,7 +10,7 @@ use super::records::{self, Owner};
 use super::status::ServiceStatus;
 use super::{Engine, Listed, NativeCalls, Probe, Service, slots};
 use crate::cluster::ClusterFile;
-use crate::cluster::agreement::FOR_LIFE;
+use crate::cluster::agreement::FIXED;
 use crate::cluster::file::{FileError, Values, names_of};
 use crate::cluster::keys::{Key, Kind, key};
 use crate::family::{Message, Node, Ordinate, Request, Response, SequenceMember};
@@ -98,8 +98,8 @@ impl Service for Sequence {
     }
 
     fn agree(&self, agreement: &mut Agreement) {
-        agreement.add("sequence.spaces", &brief(self.spaces.join(",")), FOR_LIFE);
-        agreement.add("sequence.proxies", &self.proxies.to_string(), FOR_LIFE);
+        agreement.add("sequence.spaces", &brief(self.spaces.join(",")), FIXED);
+        agreement.add("sequence.proxies", &self.proxies.to_string(), FIXED);
     }
 
     fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, Node)> {

@@ -35,7 +35,7 @@ pub fn nodes(file: &ClusterFile, sequence: &Sequence, name: &str, joins: bool) -
     let host = HostId::named(name);
     let deployment = deployment(file, sequence);
     let stub = Spaces { count: sequence.spaces.len() as u16 };
-    let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
+    let spaces_of: SpacesOf = Arc::new(move |body, shard_map| stub.spaces(body, shard_map));
     let gateway = Gateway::new(deployment.proxies_of(host), deployment.servers_of(host));
     let parts = HostParts {
         stub: &|_| stub,

@@ -14,15 +14,16 @@ use std::sync::Arc;
 
 impl Gateway {
     pub(crate) fn on_read_answers(&mut self, message: ReadAnswers, cx: &mut Cx<'_, Self>) {
-        if let Some(spread) = &message.refused {
-            self.on_spreads(message.space, spread, cx);
+        if let Some(shard_map) = &message.refused {
+            self.on_uses_shard_map(message.space, shard_map, cx);
             return self.on_refused(message.answers);
         }
         let executed = message.executed.0;
         self.highest = self.highest.max(executed);
         let through = self.marks.of(message.space);
         for (tag, bytes) in message.withheld.into_iter().flatten() {
-            let Some(Target::Part { node, seq, part, watch, spread, .. }) = self.reads.targets.remove(&tag)
+            let Some(Target::Part { node, seq, part, watch, shard_map, .. }) =
+                self.reads.targets.remove(&tag)
             else {
                 continue;
             };
@@ -31,7 +32,7 @@ impl Gateway {
                 // If it is asked again, that registers it again.
                 self.forget(paths_of(&query));
             }
-            self.on_withheld((node, seq, part), spread, bytes.saturating_sub(ANSWER_HEAD_BYTES as u64));
+            self.on_withheld((node, seq, part), shard_map, bytes.saturating_sub(ANSWER_HEAD_BYTES as u64));
         }
         for answer in message.answers {
             let Some(target) = self.reads.targets.remove(&answer.tag) else { continue };
@@ -39,10 +40,10 @@ impl Gateway {
             let (Ok(shows), Ok(error)) = (input.u64(), input.i32()) else { continue };
             let body = answer.body.slice(ANSWER_HEAD_BYTES..);
             match target {
-                Target::Part { node, seq, part, at_least, watch, spread } => {
+                Target::Part { node, seq, part, at_least, watch, shard_map } => {
                     let shows = if shows == 0 { executed } else { shows };
                     let answer = PartAnswer { shows, covers: through.max(at_least), error, body };
-                    let taken = self.on_part((node, seq, part), spread, answer);
+                    let taken = self.on_part((node, seq, part), shard_map, answer);
                     if let Some((watch, query)) = watch {
                         self.useless.answered(watch);
                         if !taken {
@@ -67,9 +68,9 @@ impl Gateway {
     fn on_refused(&mut self, answers: Vec<ReadAnswer>) {
         for answer in answers {
             match self.reads.targets.remove(&answer.tag) {
-                Some(Target::Part { node, seq, watch, spread, .. }) => {
+                Some(Target::Part { node, seq, watch, shard_map, .. }) => {
                     watch.into_iter().for_each(|(watch, _)| self.useless.answered(watch));
-                    self.ask_anew(node, seq, spread);
+                    self.ask_anew(node, seq, shard_map);
                 }
                 Some(Target::Forget(query)) => {
                     if let Ok(Query::Forget { paths, .. }) = Query::read(&query) {
@@ -95,14 +96,14 @@ impl Gateway {
     fn on_part(
         &mut self,
         (node, seq, at): (NodeId, EntrySeq, usize),
-        spread: u64,
+        shard_map: u64,
         answer: PartAnswer,
     ) -> bool {
         let Some(connection) = self.connections.get_mut(&node) else { return false };
         let Some(entry) = connection.entry(seq) else { return false };
         let Work::Read(read) = &mut entry.work else { return false };
         // Asked anew since, perhaps of other shards.
-        if read.spread != spread {
+        if read.shard_map != shard_map {
             return false;
         }
         let Some(part) = read.parts.get_mut(at).filter(|part| part.answer.is_none()) else { return false };
@@ -138,16 +139,16 @@ impl Gateway {
                 self.on_handshake_answered(node, seq, &super::session_answer(&answer.body));
             }
             Work::Close => {
-                connection.writes_under_way = connection.writes_under_way.saturating_sub(1);
+                connection.writes_in_flight = connection.writes_in_flight.saturating_sub(1);
                 if super::session_answer(&answer.body) == crate::wire::SessionAnswer::Refused {
                     self.on_session_ended(node);
                 }
             }
-            Work::Write { survey: Some(survey), .. } if answer.stamp.0 > 0 => {
+            Work::Write { survey: Some(survey), .. } if answer.gsn.0 > 0 => {
                 let survey = survey.clone();
-                connection.writes_under_way = connection.writes_under_way.saturating_sub(1);
+                connection.writes_in_flight = connection.writes_in_flight.saturating_sub(1);
                 let body = answer.body.slice(4.min(answer.body.len())..);
-                let next = self.after_multi(node, survey, answer.stamp.0, &body);
+                let next = self.after_multi(node, survey, answer.gsn.0, &body);
                 if let Some(entry) = self.connections.get_mut(&node).and_then(|found| found.entry(seq)) {
                     entry.work = next;
                 }
@@ -156,7 +157,7 @@ impl Gateway {
                 let error = JuteInput(&answer.body).i32().unwrap_or(Code::MarshallingError.number());
                 let body = answer.body.slice(4.min(answer.body.len())..);
                 let ended = [Code::SessionExpired, Code::SessionMoved].map(Code::number).contains(&error);
-                let reply = Reply { last: ended, ..Reply::new(answer.stamp.0, error, body) };
+                let reply = Reply { last: ended, ..Reply::new(answer.gsn.0, error, body) };
                 connection.answer_write(seq, reply);
             }
             Work::Read(_) | Work::Sync { .. } | Work::CheckWatches { .. } | Work::Done(_) => {}

@@ -78,7 +78,7 @@ pub(crate) fn of_watches(
 
 /// Chooses the shards of a read anew; what it asks stays.
 pub(crate) fn choose_anew(placement: &Placement, version: u64, read: &mut Read) {
-    read.spread = version;
+    read.shard_map = version;
     let queries: Vec<Bytes> = read.parts.iter().map(|part| part.query.clone()).collect();
     // This gateway wrote them.
     let asked = || queries.iter().filter_map(|query| Query::read(query).ok());
@@ -144,10 +144,10 @@ pub(crate) fn choose_anew(placement: &Placement, version: u64, read: &mut Read) 
 impl Gateway {
     /// A shard would not answer a part, because others have what it had: all of the read is asked anew.
     pub(crate) fn ask_anew(&mut self, node: NodeId, seq: EntrySeq, asked: u64) {
-        let (placement, version) = (self.settings.placement, self.marks.spread().version);
+        let (placement, version) = (self.settings.placement, self.marks.shard_map().version);
         let Some(connection) = self.connections.get_mut(&node) else { return };
         let Some(Work::Read(read)) = connection.entry(seq).map(|entry| &mut entry.work) else { return };
-        if read.spread != asked || asked >= version {
+        if read.shard_map != asked || asked >= version {
             return;
         }
         let left: Vec<Arc<str>> = match &read.purpose {

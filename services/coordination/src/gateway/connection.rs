@@ -21,7 +21,7 @@ kernel::number! {
 pub(crate) enum Stage {
     /// The first frame has not arrived.
     New,
-    /// The handshake is under way.
+    /// The handshake is in flight.
     Connecting,
     /// It has a session.
     Open,
@@ -32,7 +32,7 @@ pub(crate) enum Stage {
 /// An answer that waits for its turn.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Reply {
-    /// The stamp of what it shows.
+    /// The global sequence number of what it shows.
     pub(crate) shows: u64,
     pub(crate) error: i32,
     pub(crate) body: Bytes,
@@ -68,7 +68,7 @@ impl Part {
 
 #[derive(Clone, Debug)]
 pub(crate) struct PartAnswer {
-    /// The stamp of the last change that shows in it.
+    /// The global sequence number of the last change that shows in it.
     pub(crate) shows: u64,
     /// Every operation of the shard up to here was executed.
     pub(crate) covers: u64,
@@ -113,7 +113,7 @@ pub(crate) enum Purpose {
     Survey(Box<Survey>),
 }
 
-/// A read under way.
+/// A read in flight.
 #[derive(Clone, Debug)]
 pub(crate) struct Read {
     pub(crate) purpose: Purpose,
@@ -124,12 +124,12 @@ pub(crate) struct Read {
     pub(crate) tries: u32,
     /// On its way, or answered.
     pub(crate) sent: bool,
-    /// Counted among those under way: some part of it was asked.
+    /// Counted among those in flight: some part of it was asked.
     pub(crate) counted: bool,
     /// The number of its registration, if it leaves watches.
     pub(crate) watch: WatchSeq,
     /// The version of the spread by which the shards of its parts were chosen.
-    pub(crate) spread: u64,
+    pub(crate) shard_map: u64,
 }
 
 /// The first frame, as far as it matters later.
@@ -147,7 +147,7 @@ impl Read {
         parts: Vec<Part>,
         barrier: u64,
         watch: WatchSeq,
-        spread: u64,
+        shard_map: u64,
     ) -> Self {
         Self {
             purpose,
@@ -158,7 +158,7 @@ impl Read {
             sent: false,
             counted: false,
             watch,
-            spread,
+            shard_map,
         }
     }
 
@@ -253,21 +253,21 @@ pub(crate) struct Connection {
     pub(crate) queue: VecDeque<Entry>,
     /// The number of the first entry.
     pub(crate) first: EntrySeq,
-    /// The first entry that is not under way.
+    /// The first entry that is not in flight.
     pub(crate) next: EntrySeq,
     /// Sent, and their answers not written yet: until then they may have to be asked again.
-    pub(crate) reads_under_way: usize,
+    pub(crate) reads_in_flight: usize,
     /// The group that the last write was submitted to.
     pub(crate) home: usize,
     /// The session comes to another group, which may not have it yet: one write at a time, so that none overtakes another.
     pub(crate) rehoming: bool,
     /// Submitted and not answered.
-    pub(crate) writes_under_way: usize,
-    /// The largest stamp of its own writes.
+    pub(crate) writes_in_flight: usize,
+    /// The largest global sequence number of its own writes.
     pub(crate) written: u64,
-    /// The largest stamp that the client was shown.
+    /// The largest global sequence number that the client was shown.
     pub(crate) seen: u64,
-    /// By stamp, and place within the operation.
+    /// By global sequence number, and place within the operation.
     pub(crate) events: BTreeMap<(u64, u32, Arc<str>), Waiting>,
     /// How many watched paths are in which shard.
     pub(crate) watched_spaces: BTreeMap<Space, u32>,
@@ -314,10 +314,10 @@ impl Connection {
             queue: VecDeque::new(),
             first: EntrySeq(1),
             next: EntrySeq(1),
-            reads_under_way: 0,
+            reads_in_flight: 0,
             home: 0,
             rehoming: false,
-            writes_under_way: 0,
+            writes_in_flight: 0,
             written: 0,
             seen: 0,
             events: BTreeMap::new(),
@@ -348,7 +348,7 @@ impl Connection {
 
     /// A sequenced operation was answered.
     pub(crate) fn answer_write(&mut self, seq: EntrySeq, reply: Reply) {
-        self.writes_under_way = self.writes_under_way.saturating_sub(1);
+        self.writes_in_flight = self.writes_in_flight.saturating_sub(1);
         self.written = self.written.max(reply.shows);
         if let Some(entry) = self.entry(seq) {
             entry.work = Work::Done(reply);

@@ -38,12 +38,12 @@ impl Gateway {
 
     fn dispatch_one(&mut self, node: NodeId, seq: EntrySeq, may_go: bool, room: Room) -> Behind {
         let Some(connection) = self.connections.get_mut(&node) else { return Behind::Wait };
-        let (first, writes) = (connection.first, connection.writes_under_way);
+        let (first, writes) = (connection.first, connection.writes_in_flight);
         let Some(entry) = entry_of(&mut connection.queue, first, seq) else { return Behind::Wait };
         match &mut entry.work {
             Work::Done(_) => Behind::Go,
             Work::CheckWatches { .. } => {
-                // Its turn is when it is the first, and nothing behind it is under way: what that leaves is not its business.
+                // Its turn is when it is the first, and nothing behind it is in flight: what that leaves is not its business.
                 if seq == first {
                     connection.next = seq.next();
                 }
@@ -53,7 +53,7 @@ impl Gateway {
             Work::Close => self.dispatch_close(node, seq),
             Work::Handshake { .. } => {
                 if writes == 0 {
-                    connection.writes_under_way += 1;
+                    connection.writes_in_flight += 1;
                     self.upkeep.handshakes.push((node, seq));
                 }
                 Behind::Wait
@@ -73,7 +73,7 @@ impl Gateway {
             Work::Read(read) if room == Room::Never => {
                 let counted = read.counted;
                 read.leave(&mut connection.account, &mut self.pool);
-                connection.reads_under_way -= usize::from(counted);
+                connection.reads_in_flight -= usize::from(counted);
                 entry.work = Work::Done(Reply::new(0, Code::BadArguments.number(), Bytes::new()));
                 Behind::Go
             }
@@ -85,7 +85,7 @@ impl Gateway {
     fn dispatch_write(&mut self, node: NodeId, seq: EntrySeq) -> Behind {
         let Some((home, alone)) = self.home_of_writes(node) else { return Behind::Wait };
         let Some(connection) = self.connections.get_mut(&node) else { return Behind::Wait };
-        let (reads, writes) = (connection.reads_under_way, connection.writes_under_way);
+        let (reads, writes) = (connection.reads_in_flight, connection.writes_in_flight);
         let Some(entry) = entry_of(&mut connection.queue, connection.first, seq) else { return Behind::Wait };
         let Work::Write { body, survey, sent } = &mut entry.work else { return Behind::Wait };
         if reads > 0 || *sent || (alone && writes > 0) {
@@ -94,7 +94,7 @@ impl Gateway {
         *sent = true;
         let (body, blocks) = (body.clone(), survey.is_some());
         (connection.home, connection.rehoming) = (home, alone);
-        connection.writes_under_way += 1;
+        connection.writes_in_flight += 1;
         self.submit(home, body, Asker::Request(node, seq));
         behind(blocks)
     }
@@ -102,11 +102,11 @@ impl Gateway {
     fn dispatch_close(&mut self, node: NodeId, seq: EntrySeq) -> Behind {
         let Some((home, alone)) = self.home_of_writes(node) else { return Behind::Wait };
         let Some(connection) = self.connections.get_mut(&node) else { return Behind::Wait };
-        if connection.reads_under_way > 0 || (alone && connection.writes_under_way > 0) {
+        if connection.reads_in_flight > 0 || (alone && connection.writes_in_flight > 0) {
             return Behind::Wait;
         }
         (connection.home, connection.rehoming) = (home, alone);
-        connection.writes_under_way += 1;
+        connection.writes_in_flight += 1;
         let (session, epoch) = (connection.session, connection.epoch);
         self.submit(home, Body::Close { session, epoch }.written(), Asker::Request(node, seq));
         Behind::Go
@@ -120,21 +120,21 @@ impl Gateway {
     }
 
     fn dispatch_read(&mut self, node: NodeId, seq: EntrySeq) -> Behind {
-        let (placement, spread) = (self.settings.placement, self.marks.spread().version);
+        let (placement, shard_map) = (self.settings.placement, self.marks.shard_map().version);
         let Some(connection) = self.connections.get_mut(&node) else { return Behind::Wait };
         let expected = connection.account.expected(self.pool.bounds());
-        let floor = connection.seen.max(connection.written);
+        let low_watermark = connection.seen.max(connection.written);
         let Some(entry) = entry_of(&mut connection.queue, connection.first, seq) else { return Behind::Wait };
         let Work::Read(read) = &mut entry.work else { return Behind::Wait };
         read.sent = true;
-        if read.spread != spread {
+        if read.shard_map != shard_map {
             read.leave(&mut connection.account, &mut self.pool);
-            choice::choose_anew(&placement, spread, read);
+            choice::choose_anew(&placement, shard_map, read);
         }
         // What a learner claims to have seen may not exist.
-        let floor = if matches!(read.purpose, Purpose::Greeting { .. }) { 0 } else { floor };
+        let low_watermark = if matches!(read.purpose, Purpose::Greeting { .. }) { 0 } else { low_watermark };
         let (watch, blocks) = (read.leaves(), read.blocks());
-        connection.reads_under_way += usize::from(!std::mem::replace(&mut read.counted, true));
+        connection.reads_in_flight += usize::from(!std::mem::replace(&mut read.counted, true));
         let mut asked = Vec::new();
         for (at, part) in read.parts.iter_mut().enumerate().filter(|(_, part)| part.room.is_none()) {
             let room = part.needs.unwrap_or(expected);
@@ -143,7 +143,7 @@ impl Gateway {
             asked.push((at, part.space, part.query.clone(), room));
         }
         for (at, space, query, room) in asked {
-            self.ask_part((node, seq, at), (space, query), (floor, room), watch, spread);
+            self.ask_part((node, seq, at), (space, query), (low_watermark, room), watch, shard_map);
         }
         behind(blocks)
     }
@@ -151,7 +151,7 @@ impl Gateway {
     /// Whether the entry is a read or a write whose turn it is.
     fn may_go(&mut self, node: NodeId, seq: EntrySeq) -> bool {
         let Some(connection) = self.connections.get_mut(&node) else { return false };
-        let (reads, writes) = (connection.reads_under_way, connection.writes_under_way);
+        let (reads, writes) = (connection.reads_in_flight, connection.writes_in_flight);
         match connection.entry(seq).map(|entry| &entry.work) {
             Some(Work::Read(read)) => writes == 0 && !read.sent && self.upstream.has_passed(read.barrier),
             Some(Work::Write { sent, .. }) => reads == 0 && !sent,
@@ -172,7 +172,7 @@ impl Gateway {
         let room = before.max(connection_expected);
         part.room = Some(room);
         let asked = (part.space, part.query.clone());
-        let (watch, spread) = (read.leaves(), read.spread);
+        let (watch, shard_map) = (read.leaves(), read.shard_map);
         let path = match &read.purpose {
             Purpose::Node { path, watch: true, .. } => Some(path.clone()),
             _ => None,
@@ -186,7 +186,7 @@ impl Gateway {
             self.forget(unwatched);
         }
         self.metrics.reads_again += 1;
-        self.ask_part((node, seq, at), asked, (at_least, room), watch, spread);
+        self.ask_part((node, seq, at), asked, (at_least, room), watch, shard_map);
     }
 
     pub(crate) fn ask_part(
@@ -195,14 +195,14 @@ impl Gateway {
         (space, query): (Space, Bytes),
         (at_least, room): (u64, usize),
         watch: Option<WatchSeq>,
-        spread: u64,
+        shard_map: u64,
     ) {
         watch.into_iter().for_each(|watch| self.useless.sent(watch));
         let watch = watch.map(|watch| (watch, query.clone()));
-        let target = Target::Part { node, seq, part, at_least, watch, spread };
+        let target = Target::Part { node, seq, part, at_least, watch, shard_map };
         // Every answer begins with what it shows, and a code.
         let limit = (room + ANSWER_HEAD_BYTES) as u64;
-        self.reads.ask_within(space, Some(spread), query, (at_least, limit), target);
+        self.reads.ask_within(space, Some(shard_map), query, (at_least, limit), target);
     }
 }
 

@@ -16,8 +16,8 @@ impl Gateway {
     pub(super) fn begin_dump(&mut self, node: NodeId, cx: &mut Cx<'_, Self>) {
         let query = Query::Owners { bytes_max: BYTES_MAX }.written();
         let parts = choice::everywhere(&self.settings.placement, &query.into());
-        let spread = self.marks.spread().version;
-        let read = Read::new(Purpose::Dump, parts, 0, self.reads.last_watch(), spread);
+        let shard_map = self.marks.shard_map().version;
+        let read = Read::new(Purpose::Dump, parts, 0, self.reads.last_watch(), shard_map);
         let now = self.now;
         if let Some(connection) = self.connections.get_mut(&node) {
             connection.stage = Stage::Connecting;

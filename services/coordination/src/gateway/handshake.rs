@@ -55,8 +55,8 @@ impl Gateway {
             let parts = choice::everywhere(&self.settings.placement, &Query::Sizes.written().into());
             let barrier = self.upstream.barriers().want(node);
             let purpose = Purpose::Greeting { last_zxid, hello };
-            let spread = self.marks.spread().version;
-            Work::Read(Box::new(Read::new(purpose, parts, barrier, self.reads.last_watch(), spread)))
+            let shard_map = self.marks.shard_map().version;
+            Work::Read(Box::new(Read::new(purpose, parts, barrier, self.reads.last_watch(), shard_map)))
         } else {
             Work::Handshake { hello }
         };
@@ -110,7 +110,7 @@ impl Gateway {
     /// The home group has spoken.
     pub(crate) fn on_handshake_answered(&mut self, node: NodeId, seq: EntrySeq, answer: &SessionAnswer) {
         let Some(connection) = self.connections.get_mut(&node) else { return };
-        connection.writes_under_way = connection.writes_under_way.saturating_sub(1);
+        connection.writes_in_flight = connection.writes_in_flight.saturating_sub(1);
         let Some(entry) = connection.entry(seq) else { return };
         let Work::Handshake { hello } = &entry.work else { return };
         let knows_read_only = hello.knows_read_only;
@@ -136,7 +136,7 @@ impl Gateway {
         self.runnable.insert(node);
     }
 
-    /// The user says who it is. Answered at once, whatever else is under way, with zxid 0.
+    /// The user says who it is. Answered at once, whatever else is in flight, with zxid 0.
     pub(crate) fn on_auth(&mut self, node: NodeId, xid: i32, scheme: &str, token: &[u8]) {
         let super_digest = self.settings.super_digest.clone();
         let Some(connection) = self.connections.get_mut(&node) else { return };

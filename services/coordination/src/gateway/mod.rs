@@ -5,7 +5,7 @@
 //!     | Input          |                                |
 //!     |--------------->| a write: Submit                |
 //!     |                |------------------------------->| home group, sequencer, shards
-//!     |                |<-------------------------------| Answers (stamp)
+//!     |                |<-------------------------------| Answers (global sequence number)
 //!     |                | a read: Barrier to all groups  |
 //!     |                |------------------------------->|
 //!     |                |<-------------------------------| BarrierPassed
@@ -61,7 +61,7 @@ use kernel::client::{Close, Output, Pause};
 use kernel::{Bytes, Cx, Decode, Instant, NodeId, Position, RequestId, Role};
 use mason::client::Elsewhere;
 use mason::client::{Answers, BarrierPassed, ClientIn, Notice};
-use mason::{Mason, Space, Spread};
+use mason::{Mason, ShardMap, Space};
 use parts::{Incarnation, Patience, Pool, Turn, Upstream};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -108,7 +108,7 @@ pub struct Gateway {
     watchers: Watchers,
     useless: Useless,
     marks: Marks,
-    /// The largest stamp known.
+    /// The largest global sequence number known.
     highest: u64,
     /// The group where the next session will be at home.
     next_home: usize,
@@ -155,7 +155,7 @@ impl Gateway {
             useless: Useless::default(),
             marks: Marks::new(
                 settings.routes.shards.len(),
-                Spread::at_bootstrap(settings.placement.shards()),
+                ShardMap::at_bootstrap(settings.placement.shards()),
             ),
             highest: 0,
             next_home: 0,
@@ -200,7 +200,7 @@ impl Gateway {
     fn on_answers(&mut self, message: Answers, cx: &mut Cx<'_, Self>) {
         for answer in message.answers {
             let asker = self.upstream.answered(answer.tagged(message.group), self.now);
-            self.highest = self.highest.max(answer.stamp.0);
+            self.highest = self.highest.max(answer.gsn.0);
             match asker {
                 Some(Asker::Request(node, seq)) => {
                     self.runnable.insert(node);
@@ -232,7 +232,7 @@ impl Gateway {
         }
         let Some(Asker::Request(node, seq)) = asker else { return };
         let Some(connection) = self.connections.get_mut(&node) else { return };
-        connection.writes_under_way = connection.writes_under_way.saturating_sub(1);
+        connection.writes_in_flight = connection.writes_in_flight.saturating_sub(1);
         connection.rehoming = true;
         let next = connection.next;
         if let Some(entry) = connection.entry(seq) {
@@ -245,12 +245,12 @@ impl Gateway {
         self.homeless.insert(node);
     }
 
-    /// A shard has come to another spread. Before any tells of what it has by that, all that is watched counts for the shards that have
+    /// A shard has come to another shard map. Before any tells of what it has by that, all that is watched counts for the shards that have
     /// it by then.
-    fn on_spreads(&mut self, space: Space, spread: &Spread, cx: &mut Cx<'_, Self>) {
-        if self.marks.come_to(space, spread) {
-            cx.mark("coordination.learned_of_a_spread");
-            self.settings.placement = self.settings.placement.over(spread.shards);
+    fn on_uses_shard_map(&mut self, space: Space, shard_map: &ShardMap, cx: &mut Cx<'_, Self>) {
+        if self.marks.come_to(space, shard_map) {
+            cx.mark("coordination.learned_of_a_shard_map");
+            self.settings.placement = self.settings.placement.over(shard_map.shards);
             for connection in self.connections.values_mut() {
                 connection.watched_spaces.clear();
                 for path in &connection.watched {
@@ -258,7 +258,7 @@ impl Gateway {
                         1;
                 }
             }
-            self.metrics.sizes.retain(|space, _| space.0 < spread.shards);
+            self.metrics.sizes.retain(|space, _| space.0 < shard_map.shards);
         }
         self.reads.progressed = true;
     }
@@ -285,10 +285,10 @@ impl Gateway {
         let Ok(events) = crate::wire::Event::read_all(&message.body) else {
             return cx.reject("a notice that no shard writes");
         };
-        self.highest = self.highest.max(message.stamp.0);
+        self.highest = self.highest.max(message.gsn.0);
         for event in &events {
             let placement = &self.settings.placement;
-            let told = self.watchers.fire(event, message.stamp.0, &mut self.connections, placement);
+            let told = self.watchers.fire(event, message.gsn.0, &mut self.connections, placement);
             self.runnable.extend(told);
         }
     }
@@ -359,7 +359,7 @@ impl Gateway {
     fn on_skipped(&mut self, cx: &mut Cx<'_, Self>) {
         self.begin_incarnation(cx);
         let waits = |connection: &&Connection| {
-            connection.writes_under_way > 0 || connection.stage == Stage::Connecting
+            connection.writes_in_flight > 0 || connection.stage == Stage::Connecting
         };
         let waiting: Vec<NodeId> = self.connections.values().filter(waits).map(|found| found.node).collect();
         for node in waiting {
@@ -420,7 +420,7 @@ impl Role for Gateway {
                 self.highest = self.highest.max(message.through.0);
                 self.reads.progressed = true;
             }
-            ClientIn::Spreads(message) => self.on_spreads(message.space, &message.spread, cx),
+            ClientIn::UsesShardMap(message) => self.on_uses_shard_map(message.space, &message.shard_map, cx),
             ClientIn::ReadAnswers(message) => self.on_read_answers(message, cx),
             ClientIn::BarrierPassed(message) => self.on_barrier_passed(&message, cx),
             ClientIn::Elsewhere(message) => self.on_elsewhere(&message, cx),

@@ -6,7 +6,7 @@ use kernel::{Bytes, Cx, Instant, RequestId};
 use mason::Space;
 use std::collections::BTreeMap;
 
-/// Probes under way; more are refused, because one tells as much as many.
+/// Probes in flight; more are refused, because one tells as much as many.
 const PROBES_MAX: usize = 16;
 
 /// One question of the host's server.
@@ -17,7 +17,7 @@ struct Probe {
     barrier: u64,
 }
 
-/// The probes under way, and when each shard was heard last.
+/// The probes in flight, and when each shard was heard last.
 #[derive(Debug, Default)]
 pub(super) struct Probes {
     waiting: Vec<Probe>,

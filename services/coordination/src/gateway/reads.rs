@@ -4,10 +4,10 @@ use crate::gateway::Gateway;
 use crate::gateway::connection::EntrySeq;
 use crate::wire::{Query, WatchSeq};
 use kernel::{Bytes, Cx, NodeId};
-use mason::{Questions, Space, Stamp, To};
+use mason::{Gsn, Questions, Space, To};
 use std::collections::BTreeMap;
 
-/// What a shard's answer begins with: the stamp of what it shows, and a code.
+/// What a shard's answer begins with: the global sequence number of what it shows, and a code.
 pub(crate) const ANSWER_HEAD_BYTES: usize = 12;
 
 /// What an answer is for.
@@ -21,7 +21,7 @@ pub(crate) enum Target {
         /// The registration that it may leave, and the question itself.
         watch: Option<(WatchSeq, Bytes)>,
         /// The version of the spread by which its shard was chosen.
-        spread: u64,
+        shard_map: u64,
     },
     Sizes(Space),
     /// Of this round.
@@ -63,21 +63,21 @@ impl Reads {
     }
 
     /// What the gateway asks for itself is of a bounded size.
-    fn ask(&mut self, space: Space, spread: Option<u64>, body: Bytes, at_least: u64, target: Target) {
-        self.ask_within(space, spread, body, (at_least, u64::MAX), target);
+    fn ask(&mut self, space: Space, shard_map: Option<u64>, body: Bytes, at_least: u64, target: Target) {
+        self.ask_within(space, shard_map, body, (at_least, u64::MAX), target);
     }
 
     pub(crate) fn ask_within(
         &mut self,
         space: Space,
-        spread: Option<u64>,
+        shard_map: Option<u64>,
         body: Bytes,
         (at_least, limit): (u64, u64),
         target: Target,
     ) {
         self.next_tag += 1;
         self.targets.insert(self.next_tag, target);
-        self.questions.ask(To { space, spread }, (self.next_tag, body), Stamp(at_least), limit);
+        self.questions.ask(To { space, shard_map }, (self.next_tag, body), Gsn(at_least), limit);
     }
 
     pub(crate) fn ask_sizes(&mut self, space: Space) {
@@ -88,9 +88,9 @@ impl Reads {
         self.ask(space, None, query.written().into(), 0, Target::Quotas(round));
     }
 
-    pub(crate) fn ask_to_forget(&mut self, space: Space, spread: u64, query: &Query<'_>) {
+    pub(crate) fn ask_to_forget(&mut self, space: Space, shard_map: u64, query: &Query<'_>) {
         let query = Bytes::from(query.written());
-        self.ask(space, Some(spread), query.clone(), 0, Target::Forget(query));
+        self.ask(space, Some(shard_map), query.clone(), 0, Target::Forget(query));
     }
 
     pub(crate) fn ask_reapable(&mut self, space: Space, now: u64, limit: u16) {

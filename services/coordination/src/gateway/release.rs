@@ -1,13 +1,13 @@
 //! What goes out when: the rules W1 to W4 of the design.
 //!
-//! Let M be the stamp up to which the events of every shard where the session watches something have arrived.
-//! - W1: events go out in the order of their stamps, up to M, each after the answer that announced its watch.
-//! - W2: an answer that shows the state at stamp z goes out when M >= z, and after all events up to z.
-//! - W3: the zxid of a header is the largest stamp shown so far: everything up to it that the session watches has been told.
+//! Let M be the global sequence number up to which the events of every shard where the session watches something have arrived.
+//! - W1: events go out in the order of their global sequence numbers, up to M, each after the answer that announced its watch.
+//! - W2: an answer that shows the state at global sequence number z goes out when M >= z, and after all events up to z.
+//! - W3: the zxid of a header is the largest global sequence number shown so far: everything up to it that the session watches has been told.
 //! - W1 also waits for the session's own writes: an event does not overtake the answer to an earlier write.
 //! - W4: events and answers share one stream.
 //!
-//! An answer must not show an older state than what went out before it: a read that does (it was under way at another shard
+//! An answer must not show an older state than what went out before it: a read that does (it was in flight at another shard
 //! meanwhile) is asked for again.
 
 use crate::gateway::Gateway;
@@ -71,8 +71,8 @@ impl Gateway {
 
     fn finish(&mut self, node: NodeId, cx: &mut Cx<'_, Self>) {
         let Some(connection) = self.connections.get_mut(&node) else { return };
-        // The stamp of a write under way is not known: an event must not overtake the answer to an earlier write.
-        if connection.writes_under_way == 0 {
+        // The global sequence number of a write in flight is not known: an event must not overtake the answer to an earlier write.
+        if connection.writes_in_flight == 0 {
             let bound = connection.bound(&self.marks);
             self.metrics.notifications += write_events(connection, bound);
         }
@@ -161,7 +161,7 @@ impl Gateway {
         connection.sent += 1;
         if let Work::Read(read) = &mut entry.work {
             read.leave(&mut connection.account, &mut self.pool);
-            connection.reads_under_way = connection.reads_under_way.saturating_sub(1);
+            connection.reads_in_flight = connection.reads_in_flight.saturating_sub(1);
         }
         if !connection.queue.is_empty() || !connection.input.is_empty() {
             // What had to wait for this answer may go on its way.
@@ -187,7 +187,7 @@ impl Gateway {
         let answers: Vec<PartAnswer> = read.parts.iter().filter_map(|part| part.answer.clone()).collect();
         if read.blocks() {
             read.leave(&mut connection.account, &mut self.pool);
-            connection.reads_under_way = connection.reads_under_way.saturating_sub(1);
+            connection.reads_in_flight = connection.reads_in_flight.saturating_sub(1);
         }
         let Some(Work::Read(read)) = connection.entry(seq).map(|entry| &entry.work) else { return };
         match &read.purpose {
@@ -213,16 +213,16 @@ impl Gateway {
     }
 }
 
-/// Writes events with stamps up to `bound`, in order, but none whose watch the client does not know yet.
+/// Writes events with global sequence numbers up to `bound`, in order, but none whose watch the client does not know yet.
 fn write_events(connection: &mut Connection, bound: u64) -> u64 {
     let (mut told, first) = (0, connection.first);
     let due = connection.events.range(..=(bound, u32::MAX, "\u{10ffff}".into()));
     let due: Vec<_> = due.filter(|(_, event)| event.after < first).map(|(place, _)| place.clone()).collect();
     for place in due {
         if let Some(event) = connection.events.remove(&place) {
-            let (stamp, _, path) = &place;
-            notification(event.kind, path, *stamp, &mut connection.output);
-            connection.seen = connection.seen.max(*stamp);
+            let (gsn, _, path) = &place;
+            notification(event.kind, path, *gsn, &mut connection.output);
+            connection.seen = connection.seen.max(*gsn);
             told += 1;
         }
     }
@@ -243,11 +243,12 @@ fn too_old(read: &Read, seen: u64) -> (Vec<usize>, u64) {
     };
     let shown = |part: &Part| part.answer.as_ref().map_or(0, |answer| answer.shows);
     let newest = if at_one_moment { read.parts.iter().map(shown).max().unwrap_or(0) } else { 0 };
-    let floor = newest.max(seen);
-    let old =
-        |part: &Part| part.answer.as_ref().is_some_and(|answer| answer.covers.max(answer.shows) < floor);
+    let low_watermark = newest.max(seen);
+    let old = |part: &Part| {
+        part.answer.as_ref().is_some_and(|answer| answer.covers.max(answer.shows) < low_watermark)
+    };
     let old = read.parts.iter().enumerate().filter(|(_, part)| old(part)).map(|(at, _)| at);
-    (old.collect(), floor)
+    (old.collect(), low_watermark)
 }
 
 /// The answer to the user out of the answers of the shards.

@@ -222,8 +222,8 @@ impl Gateway {
             crate::gateway::Consistency::Linearizable => self.upstream.barriers().want(node),
             crate::gateway::Consistency::Sequential => 0,
         };
-        let spread = self.marks.spread().version;
-        Work::Read(Box::new(Read::new(purpose, parts, barrier, self.reads.last_watch(), spread)))
+        let shard_map = self.marks.shard_map().version;
+        Work::Read(Box::new(Read::new(purpose, parts, barrier, self.reads.last_watch(), shard_map)))
     }
 
     fn part(&self, path: &str, query: &Query<'_>) -> Part {

@@ -18,11 +18,11 @@ pub(crate) const TURN_BOUNDS: TurnBounds = TurnBounds { requests_max: 2_000, byt
 const TURN_REQUESTS_OF_ONE_MAX: usize = 200;
 /// Until the next turn.
 pub(crate) const TURN: Duration = Duration::from_millis(1);
-/// Writes of one connection that are not answered, in bytes, beside the last; and of all. What is under way goes to the disks before what others
+/// Writes of one connection that are not answered, in bytes, beside the last; and of all. What is in flight goes to the disks before what others
 /// write.
 const WRITE_BYTES_MAX: usize = 1 << 20;
 const WRITE_BYTES_MAX_TOTAL: usize = 64 << 20;
-/// Where more than so much of all is not answered, a connection has one write under way.
+/// Where more than so much of all is not answered, a connection has one write in flight.
 const WRITE_BYTES_PIPELINED: usize = 2 << 20;
 /// Whole requests of one connection that are not looked at yet, in bytes.
 const INPUT_BYTES_MAX: usize = 64 << 10;
@@ -151,7 +151,7 @@ impl Gateway {
     pub(crate) fn on_withheld(
         &mut self,
         (node, seq, at): (NodeId, EntrySeq, usize),
-        spread: u64,
+        shard_map: u64,
         bytes: u64,
     ) {
         let Some(connection) = self.connections.get_mut(&node) else { return };
@@ -160,7 +160,7 @@ impl Gateway {
         let next = connection.next;
         let Some(entry) = connection.entry(seq) else { return };
         let Work::Read(read) = &mut entry.work else { return };
-        if read.spread != spread {
+        if read.shard_map != shard_map {
             return;
         }
         let Some(part) = read.parts.get_mut(at).filter(|part| part.answer.is_none()) else { return };

@@ -48,9 +48,9 @@ pub struct Settings {
     pub node_bytes_max: usize,
     /// Whether writes beyond the hard limits of quotas are refused.
     pub enforce_quota: bool,
-    /// How many requests of one connection may be under way before it is paused.
+    /// How many requests of one connection may be in flight before it is paused.
     pub outstanding_max: usize,
-    /// How many operations may be under way at one group before all connections are paused.
+    /// How many operations may be in flight at one group before all connections are paused.
     pub window_max: usize,
     /// How many connections are served at a time.
     pub connections_max: usize,

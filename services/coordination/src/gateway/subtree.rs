@@ -1,6 +1,6 @@
 //! Our own operations over subtrees: a survey by plain reads, then one multi that fails if anything has changed since.
 //!
-//! Rename keeps data and ACLs; the nodes get new stamps and versions, and containers and nodes with a time to live become
+//! Rename keeps data and ACLs; the nodes get new global sequence numbers and versions, and containers and nodes with a time to live become
 //! persistent. A subtree with ephemeral nodes is not renamed.
 
 use crate::gateway::Gateway;
@@ -42,8 +42,8 @@ impl Gateway {
 
     fn read_on(&mut self, node: NodeId, survey: Box<Survey>) -> Work {
         let parts = self.survey_parts(node, &survey.ahead);
-        let spread = self.marks.spread().version;
-        Work::Read(Box::new(Read::new(Purpose::Survey(survey), parts, 0, self.reads.last_watch(), spread)))
+        let shard_map = self.marks.shard_map().version;
+        Work::Read(Box::new(Read::new(Purpose::Survey(survey), parts, 0, self.reads.last_watch(), shard_map)))
     }
 
     fn work_of_multi(&mut self, node: NodeId, survey: Box<Survey>) -> Work {
@@ -70,7 +70,7 @@ impl Gateway {
         &mut self,
         node: NodeId,
         mut survey: Box<Survey>,
-        stamp: u64,
+        gsn: u64,
         body: &Bytes,
     ) -> Work {
         let verdict = Survey::verdict(body);
@@ -82,6 +82,6 @@ impl Gateway {
         }
         let mut counted = Vec::new();
         counted.put_count(survey.found.len());
-        Work::Done(Reply::new(stamp, verdict, counted))
+        Work::Done(Reply::new(gsn, verdict, counted))
     }
 }

@@ -16,26 +16,26 @@ pub(crate) struct Useless {
     /// Whether all shards may know the path, and the last registration when it became useless.
     paths: BTreeMap<Arc<str>, (bool, WatchSeq)>,
     /// Registrations that were sent and are not answered, and by how many questions.
-    under_way: BTreeMap<WatchSeq, u32>,
+    in_flight: BTreeMap<WatchSeq, u32>,
 }
 
 impl Useless {
     pub(crate) fn sent(&mut self, watch: WatchSeq) {
-        *self.under_way.entry(watch).or_default() += 1;
+        *self.in_flight.entry(watch).or_default() += 1;
     }
 
     pub(crate) fn answered(&mut self, watch: WatchSeq) {
-        if let Some(count) = self.under_way.get_mut(&watch) {
+        if let Some(count) = self.in_flight.get_mut(&watch) {
             *count -= 1;
             if *count == 0 {
-                self.under_way.remove(&watch);
+                self.in_flight.remove(&watch);
             }
         }
     }
 
     /// Every registration up to here is known to this gateway, if it was executed.
     fn known(&self, last: WatchSeq) -> WatchSeq {
-        self.under_way.keys().next().map_or(last, |first| WatchSeq(first.0 - 1))
+        self.in_flight.keys().next().map_or(last, |first| WatchSeq(first.0 - 1))
     }
 }
 
@@ -63,13 +63,13 @@ impl Gateway {
             for space in self.settings.placement.spaces().filter(|&space| *everywhere || space == here) {
                 by_space.entry(space).or_default().push(path.clone());
             }
-            // Until a registration that was under way then is answered, the shards may keep it.
+            // Until a registration that was in flight then is answered, the shards may keep it.
             *noted > through
         });
         for (space, paths) in by_space {
             for paths in paths.chunks(FORGET_MAX) {
                 let query = Query::Forget { through, paths: paths.iter().map(|path| &**path).collect() };
-                self.reads.ask_to_forget(space, self.marks.spread().version, &query);
+                self.reads.ask_to_forget(space, self.marks.shard_map().version, &query);
             }
         }
     }
@@ -81,7 +81,7 @@ mod tests {
 
     // A registration that was executed and is not heard of yet would be taken back with those that are known.
     #[test]
-    fn what_is_under_way_bounds_what_is_known() {
+    fn what_is_in_flight_bounds_what_is_known() {
         let mut useless = Useless::default();
         [3, 5, 5].into_iter().for_each(|watch| useless.sent(WatchSeq(watch)));
         assert_eq!(useless.known(WatchSeq(9)), WatchSeq(2));

@@ -174,7 +174,7 @@ impl Watchers {
     pub(crate) fn fire(
         &mut self,
         event: &Event<'_>,
-        stamp: u64,
+        gsn: u64,
         connections: &mut BTreeMap<NodeId, Connection>,
         placement: &Placement,
     ) -> Vec<NodeId> {
@@ -222,7 +222,7 @@ impl Watchers {
         for (node, after) in told {
             let Some(connection) = connections.get_mut(&node) else { continue };
             if allowed(&event.acls, Permission::READ, &connection.caller).is_ok() {
-                let place = (stamp, event.position, path.clone());
+                let place = (gsn, event.position, path.clone());
                 connection.events.insert(place, Waiting { kind, after });
                 concerned.push(node);
             }

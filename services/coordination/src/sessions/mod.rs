@@ -15,7 +15,7 @@ use crate::wire::{
     Body, Code, ConnectionEpoch, JuteInput, Malformed, Origin, SessionAnswer, SessionId, Told, parent_of,
 };
 use kernel::{Bytes, DecodeError, NodeId, planted};
-use mason::{Group, GroupTime, Layout, Order, Space, Spread, StubOut, Verdict};
+use mason::{Group, GroupTime, Layout, Order, ShardMap, Space, StubOut, Verdict};
 use std::collections::BTreeMap;
 
 /// What all home groups of a cluster agree on.
@@ -275,8 +275,8 @@ fn refusal(code: Code) -> Vec<u8> {
 }
 
 impl mason::Stub for Sessions {
-    fn spaces(&self, body: &[u8], spread: &Spread) -> Vec<Space> {
-        let placement = &self.settings.placement.over(spread.shards);
+    fn spaces(&self, body: &[u8], shard_map: &ShardMap) -> Vec<Space> {
+        let placement = &self.settings.placement.over(shard_map.shards);
         match Body::read(body) {
             Ok(Body::Write { head, request }) => {
                 head.operation(request).map(|operation| placement.spaces_of(&operation)).unwrap_or_default()
@@ -290,7 +290,7 @@ impl mason::Stub for Sessions {
                 spaces
             }
             // Where a session made nodes is not where they are, since they were handed over.
-            Ok(Body::CleanUp { .. }) if spread.version > 0 && !planted!(clean_up_misses_moved_nodes) => {
+            Ok(Body::CleanUp { .. }) if shard_map.version > 0 && !planted!(clean_up_misses_moved_nodes) => {
                 placement.spaces().collect()
             }
             Ok(Body::CleanUp { mut spaces, .. }) => {

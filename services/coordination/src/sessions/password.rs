@@ -4,7 +4,7 @@ use crate::wire::SessionId;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
-/// A keyed hash of the id, and of a number that differs from life to life of a cluster.
+/// A keyed hash of the id, and of a number that differs each time that a cluster is made anew.
 pub(crate) fn of(key: &[u8; 32], session: SessionId, nonce: u64) -> [u8; 16] {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     mac.update(&session.0.to_be_bytes());
@@ -24,7 +24,7 @@ pub(crate) fn same(ours: &[u8; 16], theirs: &[u8]) -> bool {
 mod tests {
     use super::*;
 
-    // A password that another session, cluster or life shares lets a stranger take over locks.
+    // A password that another session, cluster or incarnation shares lets a stranger take over locks.
     #[test]
     fn passwords_differ_by_everything() {
         let base = of(&[1; 32], SessionId(5), 7);

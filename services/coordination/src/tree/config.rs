@@ -43,10 +43,10 @@ impl Znodes {
         }
         let mut text: String =
             lines.iter().map(|(number, line)| format!("server.{number}={line}\n")).collect();
-        text.push_str(&format!("version={:x}", order.stamp.0));
+        text.push_str(&format!("version={:x}", order.gsn.0));
         let after = Meta {
             version: following(before.version),
-            mzxid: order.stamp.0,
+            mzxid: order.gsn.0,
             mtime: order.time,
             data_len: text.len() as u32,
             ..before.clone()

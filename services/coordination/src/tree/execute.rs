@@ -62,7 +62,7 @@ impl Znodes {
             }
             // One shard knows all of it.
             Ok(Body::Advertise { .. }) => {}
-            // The life of sessions concerns no shard.
+            // The beginning and end of sessions concerns no shard.
             Ok(Body::Open { .. } | Body::Attach { .. } | Body::Touch { .. } | Body::Close { .. })
             | Err(Malformed) => {}
         }
@@ -218,7 +218,7 @@ impl Znodes {
         Ok(known)
     }
 
-    /// Every shard where the session made ephemeral nodes, or their parents are, takes its part; all under one stamp.
+    /// Every shard where the session made ephemeral nodes, or their parents are, takes its part; all under one global sequence number.
     fn clean_up(
         &mut self,
         session: SessionId,
@@ -239,7 +239,7 @@ impl Znodes {
                 parent_of(path).filter(|above| self.owns(above)).and_then(|above| self.table.meta(above));
             let before = if self.owns(path) { self.table.meta(path) } else { None };
             let parent = parent.map(|meta| Meta {
-                pzxid: order.stamp.0,
+                pzxid: order.gsn.0,
                 children: meta.children.saturating_sub(1),
                 ..meta
             });
@@ -263,7 +263,7 @@ impl Znodes {
             && matches!(meta.kind, Kind::Container | Kind::Ttl(_))
             && meta.has_served(order.time)
         {
-            self.apply(&removal(path, meta, parent, order.stamp.0), others.is_empty(), 0, notices);
+            self.apply(&removal(path, meta, parent, order.gsn.0), others.is_empty(), 0, notices);
         }
         Ok(())
     }
@@ -274,7 +274,7 @@ fn writer_of<'a>(head: &'a WriteHead<'a>, order: &Order) -> Writer<'a> {
         caller: &head.caller,
         session: head.session,
         ttl_allowed: head.ttl_allowed,
-        stamp: order.stamp.0,
+        gsn: order.gsn.0,
         time: order.time,
     }
 }

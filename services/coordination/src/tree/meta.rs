@@ -76,7 +76,7 @@ impl Meta {
         }
     }
 
-    /// The stamp of the last change that shows in data, children or `Stat`.
+    /// The global sequence number of the last change that shows in data, children or `Stat`.
     pub(crate) fn changed(&self) -> u64 {
         self.mzxid.max(self.pzxid)
     }

@@ -3,12 +3,12 @@
 mod acls;
 mod config;
 mod execute;
-mod hand_over;
 mod meta;
 mod names;
 mod packed;
 mod quotas;
 mod read;
+mod reshard;
 mod snapshot;
 mod table;
 mod transaction;
@@ -25,7 +25,7 @@ use crate::tree::transaction::{Change, ESSENTIAL};
 use crate::tree::watches::{Missed, Notices, Watches};
 use crate::wire::{Acl, EventKind, Identity, Permission, SessionId, name_of, parent_of};
 use kernel::{BlobRange, Bytes, DecodeError, NodeId, SnapshotStep, planted};
-use mason::{Order, ShardOut, Space, Spread, Stamp};
+use mason::{Gsn, Order, ShardMap, ShardOut, Space};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
@@ -43,7 +43,7 @@ pub struct Znodes {
     watches: Watches,
     snapshot: Option<Snapshot>,
     /// Of the last operation executed.
-    stamp: u64,
+    gsn: u64,
     /// What was watched before a snapshot was installed, until readers are told what they missed.
     missed: Option<Missed>,
     /// The node whose children's names the next chunk of a snapshot may go on with.
@@ -63,7 +63,7 @@ impl Znodes {
             quotas: Quotas::default(),
             watches: Watches::default(),
             snapshot: None,
-            stamp: 0,
+            gsn: 0,
             missed: None,
             last_installed: None,
         };
@@ -230,7 +230,7 @@ impl mason::Shard for Znodes {
         let mut notices = Notices::default();
         self.tell_missed(&mut notices);
         self.execute_body(body, order, others, out.answer(), &mut notices);
-        self.stamp = order.stamp.0;
+        self.gsn = order.gsn.0;
         notices.send(out);
     }
 
@@ -248,7 +248,7 @@ impl mason::Shard for Znodes {
     }
 
     fn begin_snapshot(&mut self) {
-        self.snapshot = Some(Snapshot::begin(&self.table, self.stamp));
+        self.snapshot = Some(Snapshot::begin(&self.table, self.gsn));
     }
 
     fn snapshot_step(&mut self, budget: usize, chunk: &mut Vec<u8>) -> SnapshotStep {
@@ -263,7 +263,7 @@ impl mason::Shard for Znodes {
         self.quotas.clear();
         self.snapshot = None;
         self.last_installed = None;
-        self.stamp = 0;
+        self.gsn = 0;
     }
 
     fn install(&mut self, chunk: &[u8]) -> Result<(), DecodeError> {
@@ -277,7 +277,7 @@ impl mason::Shard for Znodes {
     }
 
     fn digest(&self) -> u64 {
-        self.table.digest() ^ self.stamp.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        self.table.digest() ^ self.gsn.wrapping_mul(0x9e37_79b9_7f4a_7c15)
     }
 
     fn as_resharded(&self) -> Option<&dyn mason::Resharded> {
@@ -290,21 +290,21 @@ impl mason::Shard for Znodes {
 }
 
 impl mason::Resharded for Znodes {
-    fn spread_over(&mut self, spread: &Spread) {
-        self.placement = self.placement.over(spread.shards);
+    fn use_shard_map(&mut self, shard_map: &ShardMap) {
+        self.placement = self.placement.over(shard_map.shards);
     }
 
-    fn leaving(&self, spread: &Spread, page_bytes: usize) -> Vec<(Space, Vec<Bytes>)> {
-        self.pages_leaving(spread, page_bytes)
+    fn leaving(&self, shard_map: &ShardMap, page_bytes: usize) -> Vec<(Space, Vec<Bytes>)> {
+        self.pages_leaving(shard_map, page_bytes)
     }
 
-    fn watches_leaving(&mut self, spread: &Spread, through: Stamp) -> Vec<(Space, Bytes)> {
-        self.take_watches_leaving(spread, through)
+    fn watches_leaving(&mut self, shard_map: &ShardMap, through: Gsn) -> Vec<(Space, Bytes)> {
+        self.take_watches_leaving(shard_map, through)
     }
 
-    fn hand_over(&mut self, spread: &Spread, order: &Order, pages: &[(Space, Vec<Bytes>)]) {
-        self.take_pages(spread, pages);
-        self.stamp = order.stamp.0;
+    fn reshard(&mut self, shard_map: &ShardMap, order: &Order, pages: &[(Space, Vec<Bytes>)]) {
+        self.take_pages(shard_map, pages);
+        self.gsn = order.gsn.0;
     }
 
     fn take_watches(&mut self, watches: &Bytes, out: &mut ShardOut) {

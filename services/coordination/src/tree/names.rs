@@ -155,10 +155,10 @@ mod tests {
     // A name lost between two chunks leaves a child that nobody can list.
     #[test]
     fn names_are_those_of_a_plain_set() {
-        for (seed, spread) in [(1, 200), (2, 5000), (3, 100_000)] {
+        for (seed, shard_map) in [(1, 200), (2, 5000), (3, 100_000)] {
             let (mut rng, mut names, mut twin) = (Rng::seeded(seed), Names::default(), BTreeSet::new());
             for _ in 0..20_000 {
-                let name = format!("n{}", rng.below(spread)).repeat(1 + rng.index(3));
+                let name = format!("n{}", rng.below(shard_map)).repeat(1 + rng.index(3));
                 if rng.chance(0.6) {
                     assert_eq!(names.insert(&name), twin.insert(name));
                 } else {

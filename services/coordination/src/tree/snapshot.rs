@@ -9,10 +9,10 @@ use kernel::SnapshotStep;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// A snapshot under way: places below `next` are out, the others stand in the table or aside.
+/// A snapshot in flight: places below `next` are out, the others stand in the table or aside.
 #[derive(Debug)]
 pub(crate) struct Snapshot {
-    stamp: u64,
+    gsn: u64,
     begun: bool,
     next: u32,
     /// Places that existed when it began; a node in a later one is new.
@@ -23,7 +23,7 @@ pub(crate) struct Snapshot {
     names: Vec<Arc<Vec<u8>>>,
 }
 
-const STAMP: u8 = 1;
+const GSN: u8 = 1;
 // 2 was a node with all numbers at their full width.
 /// Names of children of the node before.
 const NAMES: u8 = 3;
@@ -34,9 +34,9 @@ const PLACES: u8 = 5;
 const PLACES_MAX: u32 = 1 << 24;
 
 impl Snapshot {
-    pub(crate) fn begin(table: &Table, stamp: u64) -> Self {
+    pub(crate) fn begin(table: &Table, gsn: u64) -> Self {
         let places = table.places();
-        Self { stamp, begun: false, next: 0, places, aside: BTreeMap::new(), names: Vec::new() }
+        Self { gsn, begun: false, next: 0, places, aside: BTreeMap::new(), names: Vec::new() }
     }
 
     fn needs(&self, index: NodeIndex) -> bool {
@@ -47,8 +47,8 @@ impl Snapshot {
         let started = chunk.len();
         if !self.begun {
             self.begun = true;
-            chunk.push(STAMP);
-            chunk.put_u64(self.stamp);
+            chunk.push(GSN);
+            chunk.put_u64(self.gsn);
             chunk.push(PLACES);
             chunk.put_i32(self.places as i32);
         }
@@ -119,7 +119,7 @@ impl Znodes {
         let mut input = JuteInput(chunk);
         while !input.0.is_empty() {
             match input.u8()? {
-                STAMP => self.stamp = input.u64()?,
+                GSN => self.gsn = input.u64()?,
                 PLACES => self.table.reserve((input.i32()? as u32).min(PLACES_MAX)),
                 NODE => {
                     let (path, data, meta) = packed::read(&mut input, self.table.acls.open())?;

@@ -37,7 +37,7 @@ pub(crate) struct Writer<'a> {
     pub(crate) caller: &'a Caller<'a>,
     pub(crate) session: SessionId,
     pub(crate) ttl_allowed: bool,
-    pub(crate) stamp: u64,
+    pub(crate) gsn: u64,
     pub(crate) time: u64,
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn plan<'a>(
             allowed(&before.acl, Permission::WRITE, writer.caller)?;
             let after = Meta {
                 version: next_version(before.version, *version)?,
-                mzxid: writer.stamp,
+                mzxid: writer.gsn,
                 mtime: writer.time,
                 data_len: data.map_or(0, <[u8]>::len) as u32,
                 ..before.clone()
@@ -197,9 +197,9 @@ fn plan_create<'a>(
         return Err(Code::NoChildrenForEphemerals);
     }
     let after = Meta {
-        czxid: writer.stamp,
-        mzxid: writer.stamp,
-        pzxid: writer.stamp,
+        czxid: writer.gsn,
+        mzxid: writer.gsn,
+        pzxid: writer.gsn,
         ctime: writer.time,
         mtime: writer.time,
         version: 0,
@@ -211,7 +211,7 @@ fn plan_create<'a>(
         acl: Arc::from(acl),
     };
     let parent = Meta {
-        pzxid: writer.stamp,
+        pzxid: writer.gsn,
         creates: parent.creates.wrapping_add(1),
         children: parent.children + 1,
         ..parent
@@ -268,13 +268,13 @@ fn plan_restore<'a>(
             if matches!(parent.kind, Kind::Ephemeral(_)) {
                 return Err(Code::NoChildrenForEphemerals);
             }
-            Some(Meta { pzxid: writer.stamp, children: parent.children + 1, ..parent })
+            Some(Meta { pzxid: writer.gsn, children: parent.children + 1, ..parent })
         }
     };
     let after = Meta {
-        czxid: before.as_ref().map_or(writer.stamp, |before| before.czxid),
-        mzxid: writer.stamp,
-        pzxid: writer.stamp,
+        czxid: before.as_ref().map_or(writer.gsn, |before| before.czxid),
+        mzxid: writer.gsn,
+        pzxid: writer.gsn,
         ctime,
         mtime,
         version: restore.version,
@@ -310,12 +310,12 @@ fn plan_delete<'a>(
     if before.children > 0 {
         return Err(Code::NotEmpty);
     }
-    Ok((Some(removal(path, before, parent, writer.stamp)), Outcome::Deleted))
+    Ok((Some(removal(path, before, parent, writer.gsn)), Outcome::Deleted))
 }
 
 /// The going of a node without children.
-pub(crate) fn removal(path: &str, before: Meta, parent: Meta, stamp: u64) -> Change<'_> {
-    let parent = Meta { pzxid: stamp, children: parent.children.saturating_sub(1), ..parent };
+pub(crate) fn removal(path: &str, before: Meta, parent: Meta, gsn: u64) -> Change<'_> {
+    let parent = Meta { pzxid: gsn, children: parent.children.saturating_sub(1), ..parent };
     Change {
         path: Cow::Borrowed(path),
         event: Some(EventKind::Deleted),

@@ -213,7 +213,7 @@ impl Znodes {
         if self.watches.recursive > 0 {
             watched.extend(self.table.iter().map(|node| (node.path().into(), true)));
         }
-        self.missed = Some(Missed { since: self.stamp, watched });
+        self.missed = Some(Missed { since: self.gsn, watched });
     }
 
     /// After a snapshot was installed: what has become of a watched node since is told as one event.
@@ -226,7 +226,7 @@ impl Znodes {
     /// What has become of these since is told as one event each.
     pub(crate) fn tell(&mut self, missed: Missed, notices: &mut Notices) {
         let Missed { since, mut watched } = missed;
-        if self.watches.recursive > 0 && since < self.stamp {
+        if self.watches.recursive > 0 && since < self.gsn {
             for node in self.table.iter() {
                 // One that is older has come from another shard.
                 let existed = node.meta(&self.table.acls).czxid <= since;

@@ -1,4 +1,4 @@
-//! What is sequenced: writes of users and the life of sessions, as a gateway submits them and stubs and shards read them.
+//! What is sequenced: writes of users and the beginning and end of sessions, as a gateway submits them and stubs and shards read them.
 
 use crate::wire::{Caller, JuteInput, JuteOutput, Malformed, Operation};
 use kernel::NodeId;
@@ -48,7 +48,7 @@ pub enum Body<'a> {
     Open {
         /// For whom.
         origin: Origin,
-        /// Drawn by the gateway; makes the password differ from that of an earlier life's session.
+        /// Drawn by the gateway; makes the password differ from that of an earlier incarnation's session.
         nonce: u64,
         /// In milliseconds, as the user asks.
         timeout: i32,

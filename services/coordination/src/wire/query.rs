@@ -1,6 +1,6 @@
 //! What a gateway reads from one shard.
 //!
-//! Every answer begins with the stamp of what it shows (0: of the whole shard) and an error code, for the gateway's rules.
+//! Every answer begins with the global sequence number of what it shows (0: of the whole shard) and an error code, for the gateway's rules.
 
 use crate::wire::{Acl, Caller, JuteInput, JuteOutput, Malformed, SessionId, read_acls, write_acls};
 
@@ -34,7 +34,7 @@ pub enum Query<'a> {
     SetWatches {
         /// The registration's number.
         seq: WatchSeq,
-        /// The last stamp the client has seen.
+        /// The last global sequence number the client has seen.
         relative_zxid: i64,
         /// Data, exist, child: one after the other.
         paths: [Vec<&'a str>; 3],

@@ -5,9 +5,9 @@ use crate::wire::{JuteInput, JuteOutput, Malformed};
 /// ZooKeeper's `Stat`; 68 bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Stat {
-    /// The stamp of its creation.
+    /// The global sequence number of its creation.
     pub czxid: i64,
-    /// The stamp of the last change of its data.
+    /// The global sequence number of the last change of its data.
     pub mzxid: i64,
     /// When it was created, in milliseconds since 1970.
     pub ctime: i64,
@@ -25,7 +25,7 @@ pub struct Stat {
     pub data_length: i32,
     /// How many children it has.
     pub num_children: i32,
-    /// The stamp of the last coming or going of a child.
+    /// The global sequence number of the last coming or going of a child.
     pub pzxid: i64,
 }
 

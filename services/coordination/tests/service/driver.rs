@@ -14,7 +14,7 @@ use mason::client::{
 use mason::proxy::ProxyIn;
 use mason::shard::ShardIn;
 use mason::{
-    Group, GroupTime, Layout, Mason, Message, Number, Order, Placed, Shard, ShardOut, Space, Stamp, Stub,
+    Group, GroupTime, Gsn, Layout, Mason, Message, Number, Order, Placed, Shard, ShardOut, Space, Stub,
     StubOut, Verdict,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -30,7 +30,7 @@ struct Sequenced {
     inputs: BTreeMap<Space, Bytes>,
 }
 
-/// Reads that wait for a log of this length, and for a stamp; each with the room for its answer.
+/// Reads that wait for a log of this length, and for a global sequence number; each with the room for its answer.
 struct Asked {
     length: usize,
     at_least: u64,
@@ -74,7 +74,7 @@ pub(crate) struct Cluster {
     homes: Vec<Home>,
     log: Vec<Sequenced>,
     numbers: Vec<u64>,
-    stamp: u64,
+    gsn: u64,
     /// What was written to connections.
     outputs: BTreeMap<NodeId, Vec<u8>>,
     /// How much that was, since they came.
@@ -161,7 +161,7 @@ impl Cluster {
             homes: homes.collect(),
             log: Vec::new(),
             numbers: vec![0; usize::from(shape.shards)],
-            stamp: 0,
+            gsn: 0,
             outputs: BTreeMap::new(),
             written: BTreeMap::new(),
             closed: BTreeMap::new(),
@@ -309,7 +309,7 @@ impl Cluster {
             return;
         }
         expected.1 += 1;
-        let spaces = self.homes[group].stub.spaces(&operation.body, &self.layout.spread);
+        let spaces = self.homes[group].stub.spaces(&operation.body, &self.layout.shard_map);
         let order = self.order(spaces);
         let mut out = StubOut::default();
         let now = GroupTime(self.homes[group].now);
@@ -318,7 +318,7 @@ impl Cluster {
         let elsewhere = out.is_elsewhere();
         let answer = self.carry_out(group, out);
         if let Some(body) = answer {
-            self.answer(origin, Stamp(0), body);
+            self.answer(origin, Gsn(0), body);
         }
         if elsewhere && let Some(host) = self.hosts.iter().position(|host| host.node == origin.0) {
             let (_, group, incarnation, tag) = origin;
@@ -337,15 +337,15 @@ impl Cluster {
         if spaces.is_empty() {
             return None;
         }
-        // Stamps have holes.
-        self.stamp += 1 + self.rng.below(3);
+        // Global sequence numbers have holes.
+        self.gsn += 1 + self.rng.below(3);
         let numbers = spaces.into_iter().map(|space| {
             let number = &mut self.numbers[usize::from(space.0)];
             *number += 1;
             Placed { space, number: Number(*number) }
         });
         let numbers = numbers.collect();
-        Some(Order { numbers, stamp: Stamp(self.stamp), time: 1_700_000_000_000 + self.now.0 / 1_000_000 })
+        Some(Order { numbers, gsn: Gsn(self.gsn), time: 1_700_000_000_000 + self.now.0 / 1_000_000 })
     }
 
     fn carry_out(&mut self, group: usize, out: StubOut) -> Option<Bytes> {
@@ -365,7 +365,7 @@ impl Cluster {
     /// Everything that groups have ordered for themselves is applied.
     pub(crate) fn follow_up(&mut self) {
         while let Some((group, body)) = self.follow_ups.pop_front() {
-            let spaces = self.homes[group].stub.spaces(&body, &self.layout.spread);
+            let spaces = self.homes[group].stub.spaces(&body, &self.layout.shard_map);
             let order = self.order(spaces);
             let mut out = StubOut::default();
             let now = GroupTime(self.homes[group].now);
@@ -377,14 +377,9 @@ impl Cluster {
         }
     }
 
-    fn answer(
-        &mut self,
-        (to, group, incarnation, tag): (NodeId, Group, u64, u64),
-        stamp: Stamp,
-        body: Bytes,
-    ) {
+    fn answer(&mut self, (to, group, incarnation, tag): (NodeId, Group, u64, u64), gsn: Gsn, body: Bytes) {
         if let Some(host) = self.hosts.iter().position(|host| host.node == to) {
-            let answers = vec![Answer { incarnation, tag, stamp, body }];
+            let answers = vec![Answer { incarnation, tag, gsn, body }];
             self.tell(host, ClientIn::from(Answers { group, answers }));
         }
     }
@@ -400,9 +395,9 @@ impl Cluster {
             let pending =
                 self.log[server.at..].iter().enumerate().find(|(_, op)| op.order.number_in(id).is_some());
             let behind = pending
-                .is_some_and(|(skipped, op)| server.at + skipped < *length || op.order.stamp.0 <= *at_least);
+                .is_some_and(|(skipped, op)| server.at + skipped < *length || op.order.gsn.0 <= *at_least);
             // A read may be served later than it could.
-            if !behind && *at_least <= self.stamp && (server.at == self.log.len() || self.rng.chance(0.3)) {
+            if !behind && *at_least <= self.gsn && (server.at == self.log.len() || self.rng.chance(0.3)) {
                 self.answer_reads(host, space);
                 return true;
             }
@@ -431,7 +426,7 @@ impl Cluster {
         let server = &mut self.hosts[host].servers[space];
         let sequenced = &mut self.log[server.at];
         server.at += 1;
-        server.executed = sequenced.order.stamp.0;
+        server.executed = sequenced.order.gsn.0;
         if sequenced.void {
             return;
         }
@@ -447,14 +442,14 @@ impl Cluster {
         let mut out = ShardOut::default();
         server.znodes.execute(&sequenced.body, &sequenced.order, &others, &mut out);
         let (answer, notices) = out.into_parts();
-        let (stamp, first) = (sequenced.order.stamp, sequenced.order.numbers[0].space == id);
+        let (gsn, first) = (sequenced.order.gsn, sequenced.order.numbers[0].space == id);
         let origin = sequenced.origin.filter(|_| first);
         for (to, body) in notices {
             assert_eq!(to, self.hosts[host].node);
-            self.tell(host, ClientIn::from(Notice { space: id, stamp, body }));
+            self.tell(host, ClientIn::from(Notice { space: id, gsn, body }));
         }
         if let Some(origin) = origin.filter(|(to, ..)| *to == self.hosts[host].node) {
-            self.answer(origin, stamp, answer.into());
+            self.answer(origin, gsn, answer.into());
         }
     }
 
@@ -476,19 +471,19 @@ impl Cluster {
                 answers.push(ReadAnswer { tag: query.tag, body: body.into() });
             }
         }
-        let (space, executed, withheld) = (Space(space as u16), Stamp(server.executed), Some(withheld));
+        let (space, executed, withheld) = (Space(space as u16), Gsn(server.executed), Some(withheld));
         self.tell(host, ClientIn::from(ReadAnswers { space, executed, answers, refused: None, withheld }));
     }
 
-    /// Nothing is left to execute: everything up to the last stamp is covered.
+    /// Nothing is left to execute: everything up to the last global sequence number is covered.
     fn progress(&mut self, host: usize, space: usize) -> bool {
-        let through = self.stamp;
+        let through = self.gsn;
         let server = &mut self.hosts[host].servers[space];
         if server.told == through || server.readers.is_empty() {
             return false;
         }
         server.told = through;
-        self.tell(host, ClientIn::from(Progress { space: Space(space as u16), through: Stamp(through) }));
+        self.tell(host, ClientIn::from(Progress { space: Space(space as u16), through: Gsn(through) }));
         true
     }
 
@@ -624,7 +619,7 @@ impl Cluster {
         self.homes[group].stub.len()
     }
 
-    /// The groups below `serving` serve from here on; what the others' stubs hand over does not arrive before `hand_over`.
+    /// The groups below `serving` serve from here on; what the others' stubs hand over does not arrive before `reshard`.
     pub(crate) fn lay_out(&mut self, serving: u16, spanning: u16) {
         self.layout = Layout { version: self.layout.version + 1, serving, spanning, ..self.layout.clone() };
         for home in &mut self.homes {
@@ -633,7 +628,7 @@ impl Cluster {
         }
     }
 
-    pub(crate) fn hand_over(&mut self) {
+    pub(crate) fn reshard(&mut self) {
         for (to, page) in std::mem::take(&mut self.pages) {
             let home = &mut self.homes[usize::from(to.0)];
             assert_eq!(home.stub.arrive(&page, GroupTime(home.now)), Ok(()));

@@ -153,9 +153,9 @@ fn an_answer_beyond_all_bounds_is_refused() {
     assert_eq!(cluster.metrics(0).answers_refused, 1);
 }
 
-// Whoever writes waits for what others have under way: large writes that a few clients pipeline are a second of everybody's disk.
+// Whoever writes waits for what others have in flight: large writes that a few clients pipeline are a second of everybody's disk.
 #[test]
-fn large_writes_of_many_are_under_way_one_at_a_time() {
+fn large_writes_of_many_are_in_flight_one_at_a_time() {
     let shape = Shape { hosts: 1, groups: 1, shards: 2, seed: 9 };
     let mut cluster = Cluster::with(shape, |_| ());
     let mut writers: Vec<Client> = (0..6).map(|_| Client::connect(&mut cluster, 0)).collect();
@@ -167,8 +167,8 @@ fn large_writes_of_many_are_under_way_one_at_a_time() {
     for writer in &mut writers {
         (0..4).for_each(|_| _ = writer.send(&mut cluster, op::SET_DATA, &set));
     }
-    let under_way = cluster.metrics(0).outstanding;
-    assert!((6..=7).contains(&under_way), "{under_way} writes of 900 kB are under way");
+    let in_flight = cluster.metrics(0).outstanding;
+    assert!((6..=7).contains(&in_flight), "{in_flight} writes of 900 kB are under way");
     for writer in &mut writers {
         let replies = take_all(&mut cluster, writer);
         assert_eq!(replies.len(), 4, "every write is answered, one after the other");

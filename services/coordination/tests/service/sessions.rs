@@ -108,9 +108,9 @@ fn sessions_expire_late_and_whole() {
         assert_eq!((reply.names().len(), reply.stat().cversion), (0, 26));
         assert!(matches!(&heard[..], [crate::client::Heard::Event { kind: 4, .. }]), "{heard:?}");
         assert!(Client::resume(c, 1, owner.session, &owner.password, 0, 10_000).is_none());
-        let stamps: Vec<i64> =
+        let gsns: Vec<i64> =
             (0..3).map(|_| watcher.ask(c, op::EXISTS, &read("/dir", false)).stat().pzxid).collect();
-        assert!(stamps.windows(2).all(|pair| pair[0] == pair[1]));
+        assert!(gsns.windows(2).all(|pair| pair[0] == pair[1]));
         c.agree();
     }
 }
@@ -159,7 +159,7 @@ fn a_close_is_answered_though_a_sign_of_life_finds_the_session_closing() {
 
 // A close that is answered before the nodes are gone lets the next owner find the lock taken.
 #[test]
-fn closing_removes_all_nodes_under_one_stamp() {
+fn closing_removes_all_nodes_under_one_gsn() {
     for shards in [1, 4] {
         let mut cluster = Cluster::new(2, 2, shards, 11);
         let c = &mut cluster;
@@ -270,7 +270,7 @@ fn sessions_come_to_another_group_while_they_write() {
         }
     }
     c.pass(400);
-    c.hand_over();
+    c.reshard();
     for (number, user) in users.iter_mut().enumerate() {
         // One more on the way before it is known that the first of them will be taken.
         user.send(c, op::SET_DATA, &set(&format!("/e{number}"), b"3", 3));
@@ -287,7 +287,7 @@ fn sessions_come_to_another_group_while_they_write() {
     }
     // And back, with nobody writing: who has nothing to say keeps its session, too.
     c.lay_out(2, 2);
-    c.hand_over();
+    c.reshard();
     c.pass(9000);
     assert_eq!((c.sessions(0), c.sessions(1)), (2, 2));
     for (number, user) in users.iter_mut().enumerate() {
@@ -340,7 +340,7 @@ fn what_was_told_to_the_wrong_group_is_told_to_the_right_one() {
         user.send_as(c, -2, op::PING, &[]);
     });
     c.pass(5000);
-    c.hand_over();
+    c.reshard();
     c.pass(5000);
     assert_eq!(c.sessions(0), 4);
     assert!(users.iter().all(|user| !c.closed.contains_key(&user.node)));
@@ -355,11 +355,11 @@ fn a_barrier_asks_groups_that_its_gateway_did_not_know() {
     let mut user = Client::connect(c, 0);
     assert_eq!(user.ask(c, op::CREATE, &create("/r", b"", 0)).error, 0);
     c.lay_out(1, 1);
-    c.hand_over();
+    c.reshard();
     c.pass(2000);
     assert_eq!(user.ask(c, op::EXISTS, &read("/r", false)).error, 0, "one group is asked");
     c.lay_out(2, 2);
-    c.hand_over();
+    c.reshard();
     c.deaf_group = Some(mason::Group(1));
     user.send(c, op::EXISTS, &read("/r", false));
     c.pass(1000);
@@ -387,7 +387,7 @@ fn no_write_overtakes_another_on_the_way_to_another_group() {
     c.deaf_group = Some(mason::Group(1));
     set_each(c, &mut users, 0);
     c.lay_out(1, 2);
-    c.hand_over();
+    c.reshard();
     c.pass(2000);
     set_each(c, &mut users, 1);
     c.pass(2000);

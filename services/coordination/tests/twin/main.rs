@@ -127,7 +127,7 @@ struct Trial {
     shards: Shards,
     /// What readers were told.
     told: Vec<(NodeId, Bytes)>,
-    stamp: u64,
+    gsn: u64,
     time: u64,
     succeeded: u32,
     failed: u32,
@@ -140,7 +140,7 @@ impl Trial {
 
     fn of(seed: u64, placement: Placement) -> Self {
         let (rng, twin, shards) = (Rng::seeded(seed), Twin::new(), Shards::of(placement));
-        Self { rng, twin, shards, told: Vec::new(), stamp: 0, time: 1000, succeeded: 0, failed: 0 }
+        Self { rng, twin, shards, told: Vec::new(), gsn: 0, time: 1000, succeeded: 0, failed: 0 }
     }
 
     fn write(&mut self, opcode: i32, request: &[u8], session: i64, user: &str) -> Vec<u8> {
@@ -156,16 +156,16 @@ impl Trial {
     }
 
     fn execute(&mut self, body: &Body<'_>) -> Vec<u8> {
-        let (answer, told) = self.shards.execute(body, self.stamp, self.time);
+        let (answer, told) = self.shards.execute(body, self.gsn, self.time);
         self.told.extend(told);
         answer
     }
 
     fn one(&mut self) {
-        self.stamp += 1 + self.rng.below(3);
+        self.gsn += 1 + self.rng.below(3);
         self.time += self.rng.below(20);
         let (session, user) = (1 + self.rng.below(3) as i64, USERS[self.rng.index(3)]);
-        let (zxid, time) = (self.stamp as i64, self.time as i64);
+        let (zxid, time) = (self.gsn as i64, self.time as i64);
         match self.rng.below(40) {
             0 => {
                 self.twin.clean_up(session, zxid);
@@ -202,7 +202,7 @@ impl Trial {
                         expected.put_i32(code);
                     }
                 }
-                assert_eq!(answer, expected, "{step:?} of {session} as {user:?} at {}", self.stamp);
+                assert_eq!(answer, expected, "{step:?} of {session} as {user:?} at {}", self.gsn);
             }
         }
     }
@@ -226,7 +226,7 @@ impl Trial {
         };
         let steps: Vec<Step> = steps.iter().map(as_step).collect();
         let steps = &steps[..];
-        match self.twin.multi(steps, session, user, self.stamp as i64, self.time as i64) {
+        match self.twin.multi(steps, session, user, self.gsn as i64, self.time as i64) {
             Ok(results) => {
                 for (step, found) in steps.iter().zip(&results) {
                     let kind = if opcode(step) == op::CREATE_TTL { op::CREATE2 } else { opcode(step) };
@@ -243,7 +243,7 @@ impl Trial {
             }
         }
         header(-1, 1, -1, &mut expected);
-        assert_eq!(answer, expected, "{steps:?} of {session} as {user:?} at {}", self.stamp);
+        assert_eq!(answer, expected, "{steps:?} of {session} as {user:?} at {}", self.gsn);
     }
 
     /// Every node of the twin is there with data, stat and children, and no other.
@@ -290,7 +290,7 @@ fn a_snapshot_is_of_the_moment_it_began() {
         (0..150).for_each(|_| trial.one());
         // A directory whose names take several chunks.
         for n in 0..(seed % 4) * 100 {
-            trial.stamp += 1;
+            trial.gsn += 1;
             let path = format!("/n{n:0>20}");
             let step = Step::Create {
                 path,
@@ -303,7 +303,7 @@ fn a_snapshot_is_of_the_moment_it_began() {
             let mut bytes = Vec::new();
             request(&step, &mut bytes);
             trial.write(op::CREATE, &bytes, 1, "");
-            let (zxid, time) = (trial.stamp as i64, trial.time as i64);
+            let (zxid, time) = (trial.gsn as i64, trial.time as i64);
             assert!(trial.twin.step(&step, 1, "", zxid, time).is_ok());
         }
         let budget = 1 + trial.rng.index(400);
@@ -386,14 +386,14 @@ fn events(told: &[(NodeId, Bytes)]) -> Vec<(i32, String)> {
 fn a_tree_that_was_handed_over_is_the_same() {
     for seed in 0..60 {
         let levels = (seed % 3) as u16;
-        let mut trial = Trial::of(3000 + seed, Placement::new(1 + (seed % 4) as u16).spreading(levels));
+        let mut trial = Trial::of(3000 + seed, Placement::new(1 + (seed % 4) as u16).resharding(levels));
         for _ in 0..6 {
             (0..60).for_each(|_| trial.one());
             let shards = 1 + trial.rng.below(7) as u16;
             let page_bytes = 1 + trial.rng.index(2000);
-            trial.stamp += 1;
-            let stamp = trial.stamp;
-            assert_eq!(trial.shards.hand_over(shards, stamp, page_bytes), [], "nobody watches");
+            trial.gsn += 1;
+            let gsn = trial.gsn;
+            assert_eq!(trial.shards.reshard(shards, gsn, page_bytes), [], "nobody watches");
             assert!(trial.shards.shards.iter().all(|shard| shard.misplaced().is_none()));
             trial.compare();
         }
@@ -423,9 +423,9 @@ fn watches_fire_where_their_nodes_are() {
             trial.shards.shards[space].read(reader, &query.written(), &mut Vec::new());
         }
         for shards in [5, 3, 1, 4] {
-            trial.stamp += 1;
-            let stamp = trial.stamp;
-            let told = trial.shards.hand_over(shards, stamp, 100);
+            trial.gsn += 1;
+            let gsn = trial.gsn;
+            let told = trial.shards.reshard(shards, gsn, 100);
             assert_eq!(
                 told,
                 [],

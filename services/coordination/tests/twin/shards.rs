@@ -3,14 +3,14 @@
 use coordination::wire::{Body, JuteInput, Query};
 use coordination::{Placement, SessionSettings, Sessions, Znodes};
 use kernel::{Bytes, NodeId, SnapshotStep};
-use mason::{Group, Number, Order, Placed, Resharded as _, Shard, ShardOut, Space, Spread, Stamp, Stub};
+use mason::{Group, Gsn, Number, Order, Placed, Resharded as _, Shard, ShardMap, ShardOut, Space, Stub};
 use std::collections::BTreeMap;
 
 pub(crate) struct Shards {
     pub(crate) placement: Placement,
     pub(crate) shards: Vec<Znodes>,
     numbers: Vec<u64>,
-    spread: Spread,
+    shard_map: ShardMap,
     stub: Sessions,
 }
 
@@ -24,7 +24,7 @@ impl Shards {
         Self {
             shards: placement.spaces().map(|space| Znodes::new(space, placement, 9)).collect(),
             numbers: vec![0; usize::from(placement.shards())],
-            spread: Spread::at_bootstrap(placement.shards()),
+            shard_map: ShardMap::at_bootstrap(placement.shards()),
             stub: Sessions::new(Group(0), settings),
             placement,
         }
@@ -34,20 +34,20 @@ impl Shards {
     pub(crate) fn execute(
         &mut self,
         body: &Body<'_>,
-        stamp: u64,
+        gsn: u64,
         time: u64,
     ) -> (Vec<u8>, Vec<(NodeId, Bytes)>) {
         let body = Bytes::from(body.written());
         let spaces = match Body::read(&body) {
             // A clean-up names its spaces; all of them will do.
             Ok(Body::CleanUp { .. }) => self.placement.spaces().collect(),
-            _ => self.stub.spaces(&body, &self.spread),
+            _ => self.stub.spaces(&body, &self.shard_map),
         };
         let numbers = spaces.into_iter().map(|space| {
             self.numbers[usize::from(space.0)] += 1;
             Placed { space, number: Number(self.numbers[usize::from(space.0)]) }
         });
-        let order = Order { numbers: numbers.collect(), stamp: Stamp(stamp), time };
+        let order = Order { numbers: numbers.collect(), gsn: Gsn(gsn), time };
         let inputs: Vec<(Space, Bytes)> = order
             .numbers
             .iter()
@@ -70,25 +70,22 @@ impl Shards {
         (answers.swap_remove(0), told)
     }
 
-    /// The tree is spread over so many shards from here on; what readers were told at the hand-over.
-    pub(crate) fn hand_over(&mut self, shards: u16, stamp: u64, page_bytes: usize) -> Vec<(NodeId, Bytes)> {
+    /// The tree is spread over so many shards from here on; what readers were told at the resharding.
+    pub(crate) fn reshard(&mut self, shards: u16, gsn: u64, page_bytes: usize) -> Vec<(NodeId, Bytes)> {
         let before = self.placement.shards();
-        let spread = Spread { version: self.spread.version + 1, shards, before };
+        let shard_map = ShardMap { version: self.shard_map.version + 1, shards, before };
         for space in (self.shards.len() as u16..shards).map(Space) {
             self.shards.push(Znodes::new(space, self.placement, 9));
             self.numbers.push(0);
         }
-        let order = Order {
-            numbers: [Placed { space: Space(0), number: Number(0) }].into(),
-            stamp: Stamp(stamp),
-            time: 0,
-        };
-        let concerned = || spread.spaces().map(|space| usize::from(space.0));
+        let order =
+            Order { numbers: [Placed { space: Space(0), number: Number(0) }].into(), gsn: Gsn(gsn), time: 0 };
+        let concerned = || shard_map.spaces().map(|space| usize::from(space.0));
         let left = |what: Vec<(Space, Vec<Bytes>)>| what.into_iter().collect::<BTreeMap<_, _>>();
         let mut pages: Vec<_> =
-            concerned().map(|at| left(self.shards[at].leaving(&spread, page_bytes))).collect();
+            concerned().map(|at| left(self.shards[at].leaving(&shard_map, page_bytes))).collect();
         let watches: Vec<_> =
-            concerned().map(|at| self.shards[at].watches_leaving(&spread, Stamp(stamp))).collect();
+            concerned().map(|at| self.shards[at].watches_leaving(&shard_map, Gsn(gsn))).collect();
         let mut told = Vec::new();
         for at in concerned() {
             let here = Space(at as u16);
@@ -97,7 +94,7 @@ impl Shards {
                 .zip(0..)
                 .map(|(pages, from)| (Space(from), pages.remove(&here).unwrap_or_default()));
             let mine: Vec<_> = mine.collect();
-            self.shards[at].hand_over(&spread, &order, &mine);
+            self.shards[at].reshard(&shard_map, &order, &mine);
             let mut out = ShardOut::default();
             for (_, watches) in watches.iter().flatten().filter(|(to, _)| *to == here) {
                 self.shards[at].take_watches(watches, &mut out);
@@ -105,7 +102,7 @@ impl Shards {
             told.extend(out.into_parts().1);
         }
         assert!(pages.iter().all(BTreeMap::is_empty), "pages for a shard that takes no part");
-        (self.placement, self.spread) = (self.placement.over(shards), spread);
+        (self.placement, self.shard_map) = (self.placement.over(shards), shard_map);
         told
     }
 

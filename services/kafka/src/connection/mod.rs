@@ -1,6 +1,6 @@
 //! One client's connection: requests in, calls of the log out, responses in the order of the requests.
 //!
-//! Appends of all requests that have come are under way together; everything else waits until it is the oldest request, so that
+//! Appends of all requests that have come are in flight together; everything else waits until it is the oldest request, so that
 //! what a connection can make the host hold is bounded by one response.
 
 mod commits;

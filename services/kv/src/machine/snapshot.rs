@@ -10,7 +10,7 @@ use std::ops::Bound;
 /// A key as it was when the snapshot began; none if it did not exist.
 type Before = Option<(Vec<u8>, u64)>;
 
-/// A snapshot under way: keys up to `written` are out, the others stand in the table or aside.
+/// A snapshot in flight: keys up to `written` are out, the others stand in the table or aside.
 #[derive(Clone, Debug)]
 pub(crate) struct Snapshot {
     revision: u64,

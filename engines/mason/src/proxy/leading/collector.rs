@@ -26,8 +26,11 @@ impl Lead {
         ask_replica(frame.log.replica, cx.node(), &Question::View, cx);
         let interval = frame.parameters.collect_interval;
         let view = &self.collecting.view;
-        let firsts: Vec<Placed> =
-            frame.topology.spaces().map(|space| Placed { space, number: view.floor(space) }).collect();
+        let firsts: Vec<Placed> = frame
+            .topology
+            .spaces()
+            .map(|space| Placed { space, number: view.low_watermark(space) })
+            .collect();
         let counts = count_intervals(view, &firsts, interval);
         self.collecting.firsts = firsts.clone();
         let round = self.collecting.round;
@@ -68,12 +71,12 @@ impl Lead {
     fn end_round(&mut self, firsts: Vec<Placed>, counts: &[u64], frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         let interval = frame.parameters.collect_interval;
         let complete = firsts.into_iter().zip(counts).filter(|(_, count)| **count >= interval);
-        let floors: Vec<Placed> = complete
+        let low_watermarks: Vec<Placed> = complete
             .map(|(first, _)| Placed { space: first.space, number: first.number.plus(interval) })
             .collect();
-        if !floors.is_empty() {
+        if !low_watermarks.is_empty() {
             cx.mark("proxy.collected_an_interval");
-            self.on_complete(Complete { hops: 0, floors }, frame, cx);
+            self.on_complete(Complete { hops: 0, low_watermarks }, frame, cx);
         }
     }
 
@@ -83,17 +86,17 @@ impl Lead {
         frame: &Frame<'_>,
         cx: &mut Cx<'_, Proxy>,
     ) {
-        let Complete { hops, floors } = message;
+        let Complete { hops, low_watermarks } = message;
         if !self.begun || u32::from(frame.group.0) != hops {
             return;
         }
-        for floor in &floors {
-            self.collecting.view.collect(floor);
+        for low_watermark in &low_watermarks {
+            self.collecting.view.collect(low_watermark);
         }
-        propose(&Entry::Collected { floors: floors.clone() }, frame, cx);
+        propose(&Entry::Collected { low_watermarks: low_watermarks.clone() }, frame, cx);
         let next = crate::Group(frame.group.0 + 1);
         if next.0 < frame.topology.layout.spanning {
-            let complete = Complete { hops: hops + 1, floors };
+            let complete = Complete { hops: hops + 1, low_watermarks };
             cx.multicast(frame.topology.proxies(next).iter().copied(), complete);
         }
     }
@@ -104,11 +107,11 @@ impl Lead {
     }
 }
 
-/// How many numbers of each interval a view has assigned itself; all of one that lies below its floor.
+/// How many numbers of each interval a view has assigned itself; all of one that lies below its low watermark.
 fn count_intervals(view: &View, firsts: &[Placed], interval: u64) -> Vec<u64> {
     let counted = firsts.iter().map(|first| {
         let end = first.number.plus(interval);
-        if view.floor(first.space) >= end {
+        if view.low_watermark(first.space) >= end {
             return interval;
         }
         view.count_between(first.space, first.number, end)

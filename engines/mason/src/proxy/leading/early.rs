@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 pub(super) fn have_executed(pending: &Pending, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
     let Stage::Proposed { numbers, .. } = &pending.stage else { return };
     let mut next: BTreeMap<Space, Number> = numbers.rows.iter().map(|row| (row.space, row.first)).collect();
-    let (mut stamp, time) = (numbers.stamp, numbers.time);
+    let (mut gsn, time) = (numbers.gsn, numbers.time);
     for item in &pending.items {
         let taken = item.spaces.iter().filter_map(|&space| {
             let number = next.get_mut(&space)?;
@@ -21,10 +21,10 @@ pub(super) fn have_executed(pending: &Pending, frame: &Frame<'_>, cx: &mut Cx<'_
         });
         let numbers: Vec<Placed> = taken.collect();
         for placed in &numbers {
-            let push = |run: &mut RunWriter| run.push(&numbers, stamp, &item.operation);
+            let push = |run: &mut RunWriter| run.push(&numbers, gsn, &item.operation);
             deliver(placed, time, push, frame, cx);
         }
-        stamp = stamp.next();
+        gsn = gsn.next();
     }
 }
 
@@ -34,7 +34,7 @@ pub(super) fn have_no_ops_executed(pending: &Pending, frame: &Frame<'_>, cx: &mu
     for row in &numbers.rows {
         for number in row.numbers() {
             let placed = Placed { space: row.space, number };
-            deliver(&placed, numbers.time, |run| run.push_no_op(numbers.stamp), frame, cx);
+            deliver(&placed, numbers.time, |run| run.push_no_op(numbers.gsn), frame, cx);
         }
     }
 }

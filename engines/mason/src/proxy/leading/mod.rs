@@ -10,8 +10,8 @@ mod early;
 use super::entry::{Batch, Claim, Entry, Item};
 use super::{Allocated, Applied, Began, FollowUp, Frame, Proxy, ShardDurable, Submit};
 use crate::messages::sequencer::{self, Allocation};
-use crate::order::{Cut, GroupTime, Number, Operation, Placed, Range, Space, Stamp};
-use crate::topology::{Spread, Topology};
+use crate::order::{Cut, GroupTime, Gsn, Number, Operation, Placed, Range, Space};
+use crate::topology::{ShardMap, Topology};
 use kernel::{Cx, Encode, Instant, NodeId, PageBudget, planted};
 use parts::Ballot;
 use paxos::Members;
@@ -46,7 +46,7 @@ enum Stage {
 struct Numbers {
     request: u64,
     rows: Vec<Range>,
-    stamp: Stamp,
+    gsn: Gsn,
     cut: Option<Cut>,
     /// The wall clock when the numbers came: the same however often the batch is proposed.
     time: u64,
@@ -78,7 +78,7 @@ struct Sequencing {
     /// The claim that is on its way to the log, for which epoch, and since when. `Sealed` goes there if the log has it.
     sealing: Option<(u64, Claim, Instant)>,
     filling: Option<(u64, NodeId)>,
-    /// Who has a hand-over logged, and for which epoch.
+    /// Who has a resharding logged, and for which epoch.
     handing: Option<(u64, NodeId)>,
 }
 
@@ -96,10 +96,10 @@ pub(crate) struct Lead {
     pending: VecDeque<Pending>,
     sequencing: Sequencing,
     /// By which spaces are chosen: as the sequencer in force has it, or is guessed to have.
-    spread: Spread,
+    shard_map: ShardMap,
     /// Where the one group without a sequencer counts.
     own: Vec<(Space, Number)>,
-    own_stamp: Stamp,
+    own_gsn: Gsn,
     clock: GroupTime,
     clock_at: Instant,
     /// When new members, or their log, were last proposed.
@@ -113,7 +113,7 @@ pub(crate) struct Lead {
     collecting: Collecting,
 }
 
-/// The ring round that the first group's leader has under way.
+/// The ring round that the first group's leader has in flight.
 #[derive(Clone, Debug)]
 struct Collecting {
     round: u64,
@@ -145,7 +145,7 @@ const CALM_AFTER: u32 = 16;
 const PATIENCE_GROWS_TO: u32 = 16;
 
 impl Lead {
-    pub(super) fn new(ballot: Ballot, round: u64, spread: Spread, now: Instant) -> Self {
+    pub(super) fn new(ballot: Ballot, round: u64, shard_map: ShardMap, now: Instant) -> Self {
         Self {
             ballot,
             epoch: 0,
@@ -172,9 +172,9 @@ impl Lead {
                 filling: None,
                 handing: None,
             },
-            spread,
+            shard_map,
             own: Vec::new(),
-            own_stamp: Stamp(0),
+            own_gsn: Gsn(0),
             clock: GroupTime(0),
             clock_at: now,
             moved_at: None,
@@ -213,8 +213,8 @@ impl Lead {
         self.expected = message.tags.iter().map(|tag| (tag.origin, (tag.incarnation, tag.next))).collect();
         (self.clock, self.clock_at) = (message.now, now);
         self.own = message.next.iter().map(|placed| (placed.space, placed.number)).collect();
-        self.own_stamp = message.stamp.next();
-        self.hold_floors(message.durable.unwrap_or_default());
+        self.own_gsn = message.gsn.next();
+        self.hold_low_watermarks(message.durable.unwrap_or_default());
         let sequencing = &mut self.sequencing;
         (sequencing.epoch, sequencing.claim) = (message.sequencer, message.claim);
         sequencing.committed = message.request;
@@ -262,7 +262,8 @@ impl Lead {
             self.queue_bytes += operation.body.len();
             // A group that retires has origins told so, which needs no numbers.
             let retires = frame.idle || self.retiring;
-            let spaces = if retires { Vec::new() } else { (frame.spaces_of)(&operation.body, &self.spread) };
+            let spaces =
+                if retires { Vec::new() } else { (frame.spaces_of)(&operation.body, &self.shard_map) };
             self.queue.push_back(Item { spaces: spaces.into(), follow_up: None, operation });
         }
     }
@@ -273,7 +274,7 @@ impl Lead {
         if !self.begun || queued.into_iter().any(|item| item.follow_up == Some(id)) {
             return;
         }
-        let spaces = (frame.spaces_of)(&body, &self.spread);
+        let spaces = (frame.spaces_of)(&body, &self.shard_map);
         self.queue_bytes += body.len();
         let operation = Operation { origin: NodeId::ZERO, incarnation: 0, tag: 0, body };
         self.queue.push_back(Item { spaces: spaces.into(), follow_up: Some(id), operation });
@@ -317,7 +318,7 @@ impl Lead {
             let operations =
                 self.pending[place].items.iter().filter(|item| !item.spaces.is_empty()).count() as u64;
             let stage = if counts.is_empty() {
-                let none = Numbers { request: 0, rows: Vec::new(), stamp: Stamp(0), cut: None, time };
+                let none = Numbers { request: 0, rows: Vec::new(), gsn: Gsn(0), cut: None, time };
                 Stage::Numbered(none)
             } else if frame.topology.sequencers.is_empty() {
                 Stage::Numbered(self.number_alone(&counts, operations, time))
@@ -340,10 +341,10 @@ impl Lead {
             rows.push(Range { space, first: *next, count });
             *next = next.plus(count);
         }
-        let stamp = self.own_stamp;
-        self.own_stamp = stamp.plus(operations);
+        let gsn = self.own_gsn;
+        self.own_gsn = gsn.plus(operations);
         let next = self.own.iter().map(|&(space, number)| Placed { space, number }).collect();
-        Numbers { request: 0, rows, stamp, cut: Some(Cut { stamp: self.own_stamp, next }), time }
+        Numbers { request: 0, rows, gsn, cut: Some(Cut { gsn: self.own_gsn, next }), time }
     }
 
     fn request(
@@ -356,9 +357,17 @@ impl Lead {
     ) {
         let Sequencing { epoch, committed, .. } = self.sequencing;
         let Some(sequencer) = self.sequencing.node() else { return };
-        let (group, proxy_epoch, spread) = (frame.group, self.epoch, Some(self.spread.version));
-        let allocate =
-            sequencer::Allocate { group, proxy_epoch, epoch, request, committed, counts, operations, spread };
+        let (group, proxy_epoch, shard_map) = (frame.group, self.epoch, Some(self.shard_map.version));
+        let allocate = sequencer::Allocate {
+            group,
+            proxy_epoch,
+            epoch,
+            request,
+            committed,
+            counts,
+            operations,
+            shard_map,
+        };
         cx.send(sequencer, allocate);
     }
 
@@ -370,9 +379,8 @@ impl Lead {
         self.sequencing.is_well(cx.now());
         let waits = |pending: &&mut Pending| matches!(pending.stage, Stage::Asked { request } if request == allocation.request);
         let Some(pending) = self.pending.iter_mut().find(waits) else { return };
-        let Allocation { request, rows, stamp, cut } = allocation;
-        pending.stage =
-            Stage::Numbered(Numbers { request, rows, stamp, cut: Some(cut), time: now_in_ms(cx) });
+        let Allocation { request, rows, gsn, cut } = allocation;
+        pending.stage = Stage::Numbered(Numbers { request, rows, gsn, cut: Some(cut), time: now_in_ms(cx) });
         self.propose_numbered(frame, cx);
     }
 
@@ -507,17 +515,17 @@ impl Lead {
 
     /// What one server more than may fail has in durable snapshots need not be kept for those that lag.
     fn log_durable(&mut self, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
-        let mut floors = Vec::new();
+        let mut low_watermarks = Vec::new();
         for space in frame.topology.spaces() {
             let number = self.durable_at(space, frame.topology);
             let logged = self.durable_logged.entry(space).or_insert(Number(0));
             if number > *logged {
                 *logged = number;
-                floors.push(Placed { space, number });
+                low_watermarks.push(Placed { space, number });
             }
         }
-        if !floors.is_empty() {
-            propose(&Entry::Durable { floors, version: Some(frame.topology.version) }, frame, cx);
+        if !low_watermarks.is_empty() {
+            propose(&Entry::Durable { low_watermarks, version: Some(frame.topology.version) }, frame, cx);
         }
     }
 
@@ -532,13 +540,18 @@ impl Lead {
     }
 
     /// Those of the log, and no others.
-    pub(super) fn hold_floors(&mut self, floors: Vec<Placed>) {
-        self.durable_logged = floors.into_iter().map(|floor| (floor.space, floor.number)).collect();
+    pub(super) fn hold_low_watermarks(&mut self, low_watermarks: Vec<Placed>) {
+        self.durable_logged = low_watermarks
+            .into_iter()
+            .map(|low_watermark| (low_watermark.space, low_watermark.number))
+            .collect();
     }
 
-    /// True if enough of these servers are durable as far as the log's floors, of whichever servers those were counted.
-    pub(super) fn floors_are_reached(&self, topology: &Topology) -> bool {
-        self.durable_logged.iter().all(|(&space, &floor)| self.durable_at(space, topology) >= floor)
+    /// True if enough of these servers are durable as far as the log's low watermarks, of whichever servers those were counted.
+    pub(super) fn low_watermarks_are_reached(&self, topology: &Topology) -> bool {
+        self.durable_logged
+            .iter()
+            .all(|(&space, &low_watermark)| self.durable_at(space, topology) >= low_watermark)
     }
 
     /// True once every `patience`.
@@ -559,7 +572,7 @@ impl Lead {
         due
     }
 
-    /// True if nothing is under way that needs numbers; from then on nothing is.
+    /// True if nothing is in flight that needs numbers; from then on nothing is.
     pub(super) fn retires(&mut self) -> bool {
         self.retiring |= self.queue.is_empty() && self.pending.is_empty() && !self.sequencing.probing;
         self.retiring
@@ -600,7 +613,7 @@ fn propose_batch(
     cx: &mut Cx<'_, Proxy>,
 ) {
     let Stage::Proposed { index, numbers } = &pending.stage else { return };
-    let Numbers { request, rows, stamp, cut, time } = numbers.clone();
+    let Numbers { request, rows, gsn, cut, time } = numbers.clone();
     let index = *index;
     if planted!(operations_delivered_before_logged) || planted!(operations_not_in_log) {
         early::have_executed(pending, frame, cx);
@@ -609,7 +622,7 @@ fn propose_batch(
     let items = std::mem::take(&mut pending.items);
     let bytes: usize = items.iter().map(|item| item.operation.body.len() + 64).sum();
     let mut value = Vec::with_capacity(bytes + 256);
-    let batch = Batch { epoch, index, sequencer, request, rows, stamp, cut, time, items };
+    let batch = Batch { epoch, index, sequencer, request, rows, gsn, cut, time, items };
     if planted!(operations_not_in_log) {
         Entry::Batch(Batch { items: Vec::new(), ..batch.clone() }).encode(&mut value);
         pending.items = batch.items;
@@ -640,7 +653,7 @@ fn bytes_of(item: &Item) -> usize {
     item.operation.body.len() + ITEM_HEAD_BYTES + item.spaces.len() * PLACED_BYTES
 }
 
-/// Names, lengths and stamps of an item.
+/// Names, lengths and global sequence numbers of an item.
 const ITEM_HEAD_BYTES: usize = 64;
 /// A number in a space, and the space.
 const PLACED_BYTES: usize = 12;

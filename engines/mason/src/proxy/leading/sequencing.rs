@@ -4,11 +4,11 @@ use super::{Lead, Numbers, PATIENCE_GROWS_TO, Pending, Sequencing, Stage, now_in
 use crate::messages::sequencer::{self, Allocation};
 use crate::proxy::entry::{Claim, Entry};
 use crate::proxy::{
-    Active, DidFill, DidHandOver, DidSeal, Fill, Frame, HandOver, NotActive, OtherSpread, Pong, Probed,
-    Proxy, Seal,
+    Active, DidFill, DidReshard, DidSeal, Fill, Frame, NotActive, OtherShardMap, Pong, Probed, Proxy,
+    Reshard, Seal,
 };
 use crate::topology::FIRST;
-use crate::topology::Spread;
+use crate::topology::ShardMap;
 use kernel::{Cx, Instant, NodeId, planted};
 use std::time::Duration;
 
@@ -39,9 +39,8 @@ impl Lead {
             if planted!(only_last_lost_request_filled) && allocation.request < highest {
                 continue;
             }
-            let Allocation { request, rows, stamp, cut } = allocation;
-            let stage =
-                Stage::Numbered(Numbers { request, rows, stamp, cut: Some(cut), time: now_in_ms(cx) });
+            let Allocation { request, rows, gsn, cut } = allocation;
+            let stage = Stage::Numbered(Numbers { request, rows, gsn, cut: Some(cut), time: now_in_ms(cx) });
             self.pending.push_back(Pending { items: Vec::new(), lost: true, stage, since: cx.now() });
         }
         self.advance(frame, cx);
@@ -114,10 +113,10 @@ impl Lead {
         if message.epoch == self.sequencing.epoch
             && self.sequencing.claim.as_ref().is_some_and(|known| *known != claim)
         {
-            // The log has given the epoch to another, or to an earlier life of this one, whose numbers may be under way.
+            // The log has given the epoch to another, or to an earlier incarnation of this one, whose numbers may be in flight.
             return cx.mark("proxy.refused_a_second_claim");
         }
-        // A recovery is under way: give it time before the next one is called.
+        // A recovery is in flight: give it time before the next one is called.
         // Once: one that seals and seals and hears nobody must not keep the next one from being called.
         if message.epoch > self.sequencing.called {
             self.sequencing.called = message.epoch;
@@ -136,7 +135,7 @@ impl Lead {
                 group,
                 epoch,
                 view,
-                stamp: self.own_stamp,
+                gsn: self.own_gsn,
                 attempt,
                 layout: None,
                 handed: None,
@@ -153,7 +152,7 @@ impl Lead {
         frame: &Frame<'_>,
         cx: &mut Cx<'_, Proxy>,
     ) {
-        let DidSeal { epoch, index, sequencer, view, stamp, claim, layout, handed } = message;
+        let DidSeal { epoch, index, sequencer, view, gsn, claim, layout, handed } = message;
         if !self.begun || epoch != self.epoch {
             return;
         }
@@ -164,7 +163,7 @@ impl Lead {
             let (group, view, attempt) = (frame.group, view.clone(), Some(standby.attempt));
             cx.send(
                 standby.sequencer,
-                sequencer::Sealed { group, epoch: sequencer, view, stamp, attempt, layout, handed },
+                sequencer::Sealed { group, epoch: sequencer, view, gsn, attempt, layout, handed },
             );
         }
         self.collecting.view = view;
@@ -183,32 +182,32 @@ impl Lead {
         for pending in &mut self.pending {
             pending.stage = Stage::New;
         }
-        self.choose_spaces(frame.topology.layout.spread.clone(), frame);
+        self.choose_spaces(frame.topology.layout.shard_map.clone(), frame);
         self.advance(frame, cx);
     }
 
-    /// What has no numbers yet gets them by this spread.
-    fn choose_spaces(&mut self, spread: Spread, frame: &Frame<'_>) {
-        if spread == self.spread {
+    /// What has no numbers yet gets them by this shard map.
+    fn choose_spaces(&mut self, shard_map: ShardMap, frame: &Frame<'_>) {
+        if shard_map == self.shard_map {
             return;
         }
-        self.spread = spread;
+        self.shard_map = shard_map;
         let unnumbered = self.pending.iter_mut().filter(|pending| matches!(pending.stage, Stage::New));
         let items = self.queue.iter_mut().chain(unnumbered.flat_map(|pending| &mut pending.items));
         // Those without spaces are for the group alone, or are turned away.
         for item in items.filter(|item| !item.spaces.is_empty()) {
-            item.spaces = (frame.spaces_of)(&item.operation.body, &self.spread).into();
+            item.spaces = (frame.spaces_of)(&item.operation.body, &self.shard_map).into();
         }
     }
 
-    /// None of this epoch's requests by the other spread was served.
-    pub(in crate::proxy) fn on_other_spread(
+    /// None of this epoch's requests by the other shard map was served.
+    pub(in crate::proxy) fn on_other_shard_map(
         &mut self,
-        message: OtherSpread,
+        message: OtherShardMap,
         frame: &Frame<'_>,
         cx: &mut Cx<'_, Proxy>,
     ) {
-        if message.epoch != self.sequencing.epoch || message.spread == self.spread {
+        if message.epoch != self.sequencing.epoch || message.shard_map == self.shard_map {
             return;
         }
         cx.mark("proxy.chose_spaces_anew");
@@ -218,28 +217,28 @@ impl Lead {
                 pending.stage = Stage::New;
             }
         }
-        self.choose_spaces(message.spread, frame);
+        self.choose_spaces(message.shard_map, frame);
         self.advance(frame, cx);
     }
 
-    pub(in crate::proxy) fn on_hand_over(
+    pub(in crate::proxy) fn on_reshard(
         &mut self,
         from: NodeId,
-        message: HandOver,
+        message: Reshard,
         frame: &Frame<'_>,
         cx: &mut Cx<'_, Proxy>,
     ) {
-        let HandOver { epoch, spread, order } = message;
+        let Reshard { epoch, shard_map, order } = message;
         if !self.begun || epoch != self.sequencing.epoch || frame.group != FIRST {
             return;
         }
         self.sequencing.handing = Some((epoch, from));
-        propose(&Entry::HandOver { epoch, spread, order }, frame, cx);
+        propose(&Entry::Reshard { epoch, shard_map, order }, frame, cx);
     }
 
-    pub(in crate::proxy) fn on_did_hand_over(
+    pub(in crate::proxy) fn on_did_reshard(
         &mut self,
-        message: &DidHandOver,
+        message: &DidReshard,
         _frame: &Frame<'_>,
         cx: &mut Cx<'_, Proxy>,
     ) {

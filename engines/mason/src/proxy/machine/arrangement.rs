@@ -3,13 +3,13 @@
 use super::{ProxyMachine, placed_below};
 use crate::messages::client::{ClientIn, Elsewhere};
 use crate::messages::sequencer::{Arranged, SequencerIn};
-use crate::order::{Group, GroupTime, Operation, Order, Placed, Range, Stamp};
+use crate::order::{Group, GroupTime, Gsn, Operation, Order, Placed, Range};
 use crate::proxy::delivery::Runs;
 use crate::proxy::entry::Page;
-use crate::proxy::{Awaited, DidHandOver, ProxyIn, Spent, Standing};
+use crate::proxy::{Awaited, DidReshard, ProxyIn, Spent, Standing};
 use crate::service::Stub;
 use crate::topology::FIRST;
-use crate::topology::{Layout, Spread};
+use crate::topology::{Layout, ShardMap};
 use kernel::{Encode, NodeId, planted};
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ kernel::record! {
         retired: bool,
         /// Nothing is assigned yet: the group has come into use, and its log has not been sealed since.
         unsealed: bool,
-        /// The spread whose hand-over the log has.
-        handed: Option<Spread>,
+        /// The shard map whose resharding the log has.
+        handed: Option<ShardMap>,
     }
 }
 
@@ -48,33 +48,34 @@ impl<S: Stub> ProxyMachine<S> {
         self.state.arrangement.as_ref().map_or(&self.bootstrap, |arrangement| &arrangement.layout)
     }
 
-    /// The spread whose hand-over the log has; none if it is the bootstrap's still.
-    pub(super) fn handed(&self) -> Option<&Spread> {
+    /// The shard map whose resharding the log has; none if it is the bootstrap's still.
+    pub(super) fn handed(&self) -> Option<&ShardMap> {
         self.state.arrangement.as_ref().and_then(|arrangement| arrangement.handed.as_ref())
     }
 
-    /// All shards of the spread and of the one before it are to execute this at these numbers.
-    pub(super) fn hand_over(&mut self, epoch: u64, spread: Spread, order: Order) {
-        let wanted = self.group == FIRST && spread == self.layout().spread && epoch == self.state.sequencer;
+    /// All shards of the shard map and of the one before it are to execute this at these numbers.
+    pub(super) fn reshard(&mut self, epoch: u64, shard_map: ShardMap, order: Order) {
+        let wanted =
+            self.group == FIRST && shard_map == self.layout().shard_map && epoch == self.state.sequencer;
         if !wanted {
             return;
         }
-        if self.handed().map_or(0, |handed| handed.version) < spread.version {
+        if self.handed().map_or(0, |handed| handed.version) < shard_map.version {
             let mut runs = Runs::default();
             for placed in &order.numbers {
                 let row = Range { space: placed.space, first: placed.number, count: 1 };
                 kernel::invariant!(UNIQ, !self.state.view.intersects(&row), "{placed:?} is assigned twice");
                 self.state.view.insert_range(&row);
-                runs.at(placed, order.time).push_hand_over(&order.numbers, order.stamp, &spread);
+                runs.at(placed, order.time).push_reshard(&order.numbers, order.gsn, &shard_map);
             }
-            self.state.stamp = self.state.stamp.max(order.stamp);
+            self.state.gsn = self.state.gsn.max(order.gsn);
             if let Some(arrangement) = &mut self.state.arrangement {
-                arrangement.handed = Some(spread);
+                arrangement.handed = Some(shard_map);
             }
             self.standing_due = true;
             self.deliver(runs.finish(), None);
         }
-        self.tell_proxy(DidHandOver { sequencer: epoch });
+        self.tell_proxy(DidReshard { sequencer: epoch });
     }
 
     /// True if nothing is assigned any more.
@@ -90,20 +91,20 @@ impl<S: Stub> ProxyMachine<S> {
             .is_none_or(|arrangement| !arrangement.retired && !arrangement.unsealed)
     }
 
-    pub(super) fn lay_out(&mut self, mut layout: Layout, below: &[Placed], stamp: Stamp) {
+    pub(super) fn lay_out(&mut self, mut layout: Layout, below: &[Placed], gsn: Gsn) {
         let before = self.layout().clone();
         let groups = self.topology.groups.len() as u16;
         let sound = layout.version == before.version + 1
             && (1..=layout.spanning).contains(&layout.serving)
             && layout.spanning <= groups
-            && (1..=self.topology.shards.len()).contains(&usize::from(layout.spread.shards));
+            && (1..=self.topology.shards.len()).contains(&usize::from(layout.shard_map.shards));
         if !sound {
             return;
         }
         // What the groups that are taken out have assigned is executed, and so it is assigned.
         if !planted!(removed_group_assignments_forgotten) {
-            below.iter().for_each(|floor| self.state.view.collect(floor));
-            self.state.stamp = self.state.stamp.max(stamp);
+            below.iter().for_each(|low_watermark| self.state.view.collect(low_watermark));
+            self.state.gsn = self.state.gsn.max(gsn);
         }
         let me = self.group;
         if me == FIRST {
@@ -210,7 +211,7 @@ impl<S: Stub> ProxyMachine<S> {
         }
     }
 
-    /// Tells this host's proxies of every group where this one stands: when that changes, and when a life or a snapshot has begun.
+    /// Tells this host's proxies of every group where this one stands: when that changes, and when an incarnation or a snapshot has begun.
     pub(super) fn tell_standing(&mut self) {
         if !std::mem::take(&mut self.standing_due) {
             return;
@@ -218,10 +219,8 @@ impl<S: Stub> ProxyMachine<S> {
         let Some(arrangement) = &self.state.arrangement else { return };
         let Arrangement { layout, sealed, leaving, awaited, retired, handed, .. } = arrangement.clone();
         let handed = handed.map(|handed| handed.version);
-        let spent = (retired && self.kept.is_empty()).then(|| Spent {
-            below: placed_below(&self.state.view, &self.topology),
-            stamp: self.state.stamp,
-        });
+        let spent = (retired && self.retained.is_empty())
+            .then(|| Spent { below: placed_below(&self.state.view, &self.topology), gsn: self.state.gsn });
         let mut to: Vec<Group> = leaving.iter().map(|page| page.to).collect();
         to.dedup();
         let group = self.group;

@@ -17,7 +17,7 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     /// The low watermarks that the log has: enough servers have everything below in durable snapshots.
-    pub fn floors(&self) -> &[Placed] {
+    pub fn low_watermarks(&self) -> &[Placed] {
         &self.state.durable
     }
 
@@ -27,7 +27,7 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     /// The runs kept for shards, by their spaces, first numbers and ends; for invariants.
-    pub fn kept(&self) -> impl Iterator<Item = (Space, Number, Number)> {
-        self.kept.spans()
+    pub fn retained(&self) -> impl Iterator<Item = (Space, Number, Number)> {
+        self.retained.spans()
     }
 }

@@ -58,8 +58,8 @@ impl Leader {
         // All slots of the one before and one of its own are in durable snapshots: two configurations matter at most.
         let settled = (latest.version == 0 || latest.first_slot < truncation)
             && pipeline.active_version == latest.version;
-        let under_way = pipeline.has(|value| matches!(value, Value::Configure(_)));
-        if message.configuration.version != latest.version + 1 || under_way {
+        let in_flight = pipeline.has(|value| matches!(value, Value::Configure(_)));
+        if message.configuration.version != latest.version + 1 || in_flight {
             return;
         }
         if !settled {

@@ -57,7 +57,7 @@ pub struct Leader {
     parameters: Parameters,
     configurations: Configurations,
     state: State,
-    /// The highest round this node has used in any life.
+    /// The highest round this node has used in any incarnation.
     round: u64,
     round_position: Option<Position>,
     /// The highest ballot seen anywhere.

@@ -34,7 +34,7 @@ pub(super) struct Pipeline {
     pub(super) fill_to: Slot,
     queue: VecDeque<Value>,
     queue_bytes: usize,
-    under_way: Set<(NodeId, u64)>,
+    in_flight: Set<(NodeId, u64)>,
     /// The latest configuration in force, and the latest with a finished Phase 1.
     pub(super) active_version: u64,
     pub(super) phase1_version: u64,
@@ -93,13 +93,13 @@ impl Pipeline {
         }
     }
 
-    /// Queues a value unless it is under way already; false if it was or there is no room.
+    /// Queues a value unless it is in flight already; false if it was or there is no room.
     pub(super) fn enqueue(&mut self, value: Value) -> bool {
         if self.queue_bytes + value.size() > QUEUE_BYTES_MAX {
             return false;
         }
         if let Some(name) = name_of(&value)
-            && !self.under_way.insert(name)
+            && !self.in_flight.insert(name)
         {
             return false;
         }
@@ -117,7 +117,7 @@ impl Pipeline {
         while self.log.start() < known && !self.log.is_empty() {
             let first = self.log.start();
             if let Some(name) = self.log.get(first).and_then(|proposal| name_of(&proposal.value)) {
-                self.under_way.remove(&name);
+                self.in_flight.remove(&name);
             }
             self.log.advance(first.next());
         }
@@ -166,7 +166,7 @@ impl Leader {
             fill_to: Slot(0),
             queue: VecDeque::new(),
             queue_bytes: 0,
-            under_way: Set::default(),
+            in_flight: Set::default(),
             active_version: self.version_in_force(),
             phase1_version: phase1_version.min(phase1.latest_version()),
             activating: None,

@@ -231,7 +231,7 @@ impl<S: StateMachine> Replica<S> {
         self.waiting_read_bytes += bytes;
         self.waiting_reads.push_back(WaitingRead { through, unbatcher, reads });
         if self.log.end() < through {
-            // Nothing is under way in that slot: an idle log must be filled for the read's sake.
+            // Nothing is in flight in that slot: an idle log must be filled for the read's sake.
             self.want(through, cx);
         }
     }

@@ -10,7 +10,7 @@ use crate::tree::table::{Node, NodeIndex};
 use crate::tree::watches::{Missed, Notices, Watch};
 use crate::wire::WatchSeq;
 use kernel::{Bytes, Decode, Encode, NodeId, invariant, planted};
-use mason::{Space, Spread, Stamp};
+use mason::{Gsn, ShardMap, Space};
 use std::collections::BTreeMap;
 
 kernel::record! {
@@ -34,7 +34,7 @@ kernel::record! {
 kernel::record! {
     /// What is watched of nodes that leave.
     struct WatchesGiven {
-        /// Readers have been told everything up to this stamp.
+        /// Readers have been told everything up to this global sequence number.
         since: u64,
         watches: Vec<Given>,
         known: Vec<Known>,
@@ -42,9 +42,9 @@ kernel::record! {
 }
 
 impl Znodes {
-    /// The nodes that live in other shards by this spread, in the order of their paths.
-    fn leaving_to(&self, spread: &Spread) -> BTreeMap<Space, Vec<(&str, NodeIndex)>> {
-        let placement = self.placement.over(spread.shards);
+    /// The nodes that live in other shards by this shard map, in the order of their paths.
+    fn leaving_to(&self, shard_map: &ShardMap) -> BTreeMap<Space, Vec<(&str, NodeIndex)>> {
+        let placement = self.placement.over(shard_map.shards);
         let mut leaving: BTreeMap<Space, Vec<(&str, NodeIndex)>> = BTreeMap::new();
         for index in (0..self.table.places()).map(NodeIndex) {
             let Some(path) = self.table.at(index).map(Node::path) else { continue };
@@ -57,7 +57,7 @@ impl Znodes {
         leaving
     }
 
-    pub(super) fn pages_leaving(&self, spread: &Spread, page_bytes: usize) -> Vec<(Space, Vec<Bytes>)> {
+    pub(super) fn pages_leaving(&self, shard_map: &ShardMap, page_bytes: usize) -> Vec<(Space, Vec<Bytes>)> {
         let pages_of = |nodes: Vec<(&str, NodeIndex)>| {
             let (mut pages, mut page) = (Vec::new(), Vec::new());
             let mut turn = |page: &mut Vec<u8>, least: usize| {
@@ -76,12 +76,12 @@ impl Znodes {
             turn(&mut page, 1);
             pages
         };
-        self.leaving_to(spread).into_iter().map(|(space, nodes)| (space, pages_of(nodes))).collect()
+        self.leaving_to(shard_map).into_iter().map(|(space, nodes)| (space, pages_of(nodes))).collect()
     }
 
-    pub(super) fn take_pages(&mut self, spread: &Spread, pages: &[(Space, Vec<Bytes>)]) {
+    pub(super) fn take_pages(&mut self, shard_map: &ShardMap, pages: &[(Space, Vec<Bytes>)]) {
         let leaving: Vec<(String, NodeIndex, Kind)> = self
-            .leaving_to(spread)
+            .leaving_to(shard_map)
             .into_values()
             .flatten()
             .filter_map(|(path, index)| Some((path.to_owned(), index, self.table.at(index)?.kind())))
@@ -89,7 +89,7 @@ impl Znodes {
         for (path, index, kind) in leaving {
             self.remove_node(index, &path, kind);
         }
-        self.placement = self.placement.over(spread.shards);
+        self.placement = self.placement.over(shard_map.shards);
         for (space, pages) in pages {
             self.last_installed = None;
             for page in pages {
@@ -104,13 +104,13 @@ impl Znodes {
         }
     }
 
-    /// Takes out what gateways watch of nodes that live elsewhere by this spread. What concerns all nodes below a path is watched in
+    /// Takes out what gateways watch of nodes that live elsewhere by this shard map. What concerns all nodes below a path is watched in
     /// every shard: those that come into use get a copy.
-    pub(super) fn take_watches_leaving(&mut self, spread: &Spread, through: Stamp) -> Vec<(Space, Bytes)> {
-        let (placement, own) = (self.placement.over(spread.shards), self.space);
+    pub(super) fn take_watches_leaving(&mut self, shard_map: &ShardMap, through: Gsn) -> Vec<(Space, Bytes)> {
+        let (placement, own) = (self.placement.over(shard_map.shards), self.space);
         let elsewhere = |path: &str| Some(placement.space_of(path)).filter(|&space| space != own);
         let every = self.watches.is_recursive();
-        let (moved, lasting) = self.watches.leave(elsewhere, own.0 < spread.shards);
+        let (moved, lasting) = self.watches.leave(elsewhere, own.0 < shard_map.shards);
         let since = self.missed.as_ref().map_or(through.0, Missed::since);
         let mut given: BTreeMap<Space, WatchesGiven> = BTreeMap::new();
         let none = || WatchesGiven { since, watches: Vec::new(), known: Vec::new() };
@@ -123,8 +123,9 @@ impl Znodes {
             given.known.push(Known { path: path.to_string(), existed });
             given.watches.push(written(&path, &watch));
         }
-        for space in
-            (spread.before..spread.shards).map(Space).filter(|_| !planted!(new_shard_lacks_recursive_watches))
+        for space in (shard_map.before..shard_map.shards)
+            .map(Space)
+            .filter(|_| !planted!(new_shard_lacks_recursive_watches))
         {
             let copies = lasting.iter().map(|(path, watch)| written(path, watch));
             given.entry(space).or_insert_with(none).watches.extend(copies);

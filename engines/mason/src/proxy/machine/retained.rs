@@ -1,6 +1,6 @@
 //! Operations that servers of shards may still ask for: until enough of them have what came of them in durable snapshots.
 
-use super::KEPT_CHUNK;
+use super::RETAINED_CHUNK;
 use crate::order::{Number, Placed, Space};
 use crate::proxy::delivery::Run;
 use kernel::{Bytes, Encode, PageBudget};
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, VecDeque};
 ///
 /// A mark divides what was kept before it from what came after, so that a capture of the machine can be completed later.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Kept {
+pub(super) struct Retained {
     /// Each with the number of the next mark when it came.
     runs: BTreeMap<(Space, Number), (Run, u64)>,
     bytes: usize,
@@ -21,7 +21,7 @@ pub(super) struct Kept {
     next_mark: u64,
 }
 
-impl Kept {
+impl Retained {
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -70,8 +70,8 @@ impl Kept {
         self.before.iter().take(marks).sum()
     }
 
-    pub(super) fn forget_below(&mut self, floor: &Placed) {
-        let Placed { space, number } = *floor;
+    pub(super) fn forget_below(&mut self, low_watermark: &Placed) {
+        let Placed { space, number } = *low_watermark;
         // A run is one batch's: the few before the first that reaches further are all that go.
         while let Some((&key, (run, mark))) = self.runs.range((space, Number(0))..(space, number)).next()
             && (run.end() <= number || kernel::planted!(run_beyond_low_watermark_forgotten))
@@ -90,10 +90,10 @@ impl Kept {
     /// `page_bytes` of what is there of a space from a number on, or one run, and whether there is more.
     pub(super) fn page_from(&self, from: &Placed, page_bytes: usize) -> (Vec<Run>, bool) {
         let Placed { space, number } = *from;
-        let kept = |first, end| self.runs.range((space, first)..(space, end)).map(|(_, (run, _))| run);
-        let reaches = kept(Number(0), number).next_back().filter(|run| run.end() > number);
+        let retained = |first, end| self.runs.range((space, first)..(space, end)).map(|(_, (run, _))| run);
+        let reaches = retained(Number(0), number).next_back().filter(|run| run.end() > number);
         let (mut runs, mut page) = (Vec::new(), PageBudget::new(page_bytes));
-        let mut lacking = reaches.into_iter().chain(kept(number, Number(u64::MAX))).peekable();
+        let mut lacking = reaches.into_iter().chain(retained(number, Number(u64::MAX))).peekable();
         while let Some(run) = lacking.next_if(|run| page.admits(run.size())) {
             runs.push(run.clone());
         }
@@ -118,7 +118,7 @@ impl Kept {
 }
 
 fn chunk_of(page: &Vec<Run>) -> Bytes {
-    let mut chunk = vec![KEPT_CHUNK];
+    let mut chunk = vec![RETAINED_CHUNK];
     page.encode(&mut chunk);
     chunk.into()
 }
@@ -142,31 +142,34 @@ mod tests {
         runs.map(|run| (run.space.0, run.first.0)).collect()
     }
 
-    // A snapshot without what is needed still, and with a floor that hides it, leaves a server that lacks it nobody to ask.
+    // A snapshot without what is needed still, and with a low watermark that hides it, leaves a server that lacks it nobody to ask.
     #[test]
     fn a_capture_is_completed_with_what_is_needed_still() {
-        let (mut kept, size) = (Kept::default(), run(0, 1, 2).size());
-        [run(0, 1, 2), run(1, 1, 2)].into_iter().for_each(|run| kept.insert(run));
-        let first = kept.mark();
-        kept.insert(run(0, 3, 2));
-        let second = kept.mark();
-        [run(0, 5, 2), run(1, 3, 2)].into_iter().for_each(|run| kept.insert(run));
-        assert_eq!((kept.bytes_before(first), kept.bytes_before(second)), (2 * size, 3 * size));
-        assert_eq!(firsts(kept.chunks(first, size)), [(0, 1), (1, 1)]);
-        kept.forget_below(&below(0, 2));
-        assert_eq!(kept.bytes_before(first), 2 * size, "half of a run is needed");
-        kept.forget_below(&below(0, 5));
-        assert_eq!((kept.bytes_before(first), kept.bytes_before(second)), (size, size));
-        assert_eq!(firsts(kept.chunks(second, size)), [(1, 1)]);
-        kept.forget_below(&below(1, 3));
-        assert_eq!((kept.bytes_before(first), kept.bytes_before(second)), (0, 0));
-        assert_eq!((kept.bytes(), firsts(kept.chunks(u64::MAX, size))), (2 * size, vec![(0, 5), (1, 3)]));
-        let third = kept.mark();
-        assert_eq!(kept.bytes_before(third), 2 * size);
-        kept.clear();
-        assert_eq!((kept.bytes(), kept.bytes_before(third)), (0, 0));
-        kept.insert(run(0, 7, 1));
-        assert_eq!(kept.bytes_before(third), 0, "it came later");
-        assert_eq!(kept.bytes_before(kept.next_mark), size);
+        let (mut retained, size) = (Retained::default(), run(0, 1, 2).size());
+        [run(0, 1, 2), run(1, 1, 2)].into_iter().for_each(|run| retained.insert(run));
+        let first = retained.mark();
+        retained.insert(run(0, 3, 2));
+        let second = retained.mark();
+        [run(0, 5, 2), run(1, 3, 2)].into_iter().for_each(|run| retained.insert(run));
+        assert_eq!((retained.bytes_before(first), retained.bytes_before(second)), (2 * size, 3 * size));
+        assert_eq!(firsts(retained.chunks(first, size)), [(0, 1), (1, 1)]);
+        retained.forget_below(&below(0, 2));
+        assert_eq!(retained.bytes_before(first), 2 * size, "half of a run is needed");
+        retained.forget_below(&below(0, 5));
+        assert_eq!((retained.bytes_before(first), retained.bytes_before(second)), (size, size));
+        assert_eq!(firsts(retained.chunks(second, size)), [(1, 1)]);
+        retained.forget_below(&below(1, 3));
+        assert_eq!((retained.bytes_before(first), retained.bytes_before(second)), (0, 0));
+        assert_eq!(
+            (retained.bytes(), firsts(retained.chunks(u64::MAX, size))),
+            (2 * size, vec![(0, 5), (1, 3)])
+        );
+        let third = retained.mark();
+        assert_eq!(retained.bytes_before(third), 2 * size);
+        retained.clear();
+        assert_eq!((retained.bytes(), retained.bytes_before(third)), (0, 0));
+        retained.insert(run(0, 7, 1));
+        assert_eq!(retained.bytes_before(third), 0, "it came later");
+        assert_eq!(retained.bytes_before(retained.next_mark), size);
     }
 }

@@ -4,29 +4,29 @@ use super::{
     Table, at, gateway, node, one, operation, proxy, range, restored, sends, sequencer, server, topology,
 };
 use kernel::{BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, SnapshotStep, StateMachine};
-use mason::client::{Notice, ReadAnswer, ReadAnswers, Spreads};
+use mason::client::{Notice, ReadAnswer, ReadAnswers, UsesShardMap};
 use mason::proxy::delivery::{Run, Runs, Work};
 use mason::proxy::entry::Entry;
 use mason::proxy::machine::ProxyMachine;
-use mason::proxy::{Active, HandOver, NotActive, OtherSpread, ProxyIn};
+use mason::proxy::{Active, NotActive, OtherShardMap, ProxyIn, Reshard};
 use mason::sequencer::{Allocate, HandedOver, Recover, Sealed, Sequencer};
 use mason::shard::{
     Attach, Deliver, Inputs, Query, Read, ShardIn, ShardServer, ShardTimer, WantInputs, WantWatched, Watched,
 };
 use mason::view::View;
 use mason::{
-    Group, GroupTime, Layout, Message, Order, Parameters, Resharded, Shard, ShardOut, Space, Spread, Stamp,
+    Group, GroupTime, Gsn, Layout, Message, Order, Parameters, Resharded, Shard, ShardMap, ShardOut, Space,
     Stub, StubOut, Topology, Verdict,
 };
 use std::sync::Arc;
 
 /// From two shards to three, by layout 4.
-fn spread() -> Spread {
-    Spread { version: 4, shards: 3, before: 2 }
+fn shard_map() -> ShardMap {
+    ShardMap { version: 4, shards: 3, before: 2 }
 }
 
 fn layout() -> Layout {
-    Layout { version: 4, spread: spread(), ..Layout::at_bootstrap(2, 2) }
+    Layout { version: 4, shard_map: shard_map(), ..Layout::at_bootstrap(2, 2) }
 }
 
 /// Two shards are in use, and there is room for three.
@@ -37,7 +37,7 @@ fn roomy() -> Arc<Topology> {
 }
 
 fn order() -> Order {
-    Order { numbers: vec![at(0, 3), at(1, 2), at(2, 1)].into(), stamp: Stamp(50), time: 7 }
+    Order { numbers: vec![at(0, 3), at(1, 2), at(2, 1)].into(), gsn: Gsn(50), time: 7 }
 }
 
 fn is_to(place: u32) -> impl Fn(&(NodeId, Message)) -> bool {
@@ -48,40 +48,41 @@ mod the_sequencer {
     use super::*;
 
     fn parameters() -> Parameters {
-        Parameters { stamp_gap: 10, ..Parameters::default() }
+        Parameters { gsn_gap: 10, ..Parameters::default() }
     }
 
-    fn sealed(group: u16, handed: Option<Spread>) -> Sealed {
+    fn sealed(group: u16, handed: Option<ShardMap>) -> Sealed {
         let mut view = View::default();
         view.insert_range(&range(0, 1, 2));
         view.insert_range(&range(1, 1, 1));
         let attempt = Some(kernel::Rng::seeded(1).bits());
-        Sealed {
-            group: Group(group),
+        Sealed { group: Group(group), epoch: 1, view, gsn: Gsn(40), attempt, layout: Some(layout()), handed }
+    }
+
+    fn ask(shard_map: u64) -> Allocate {
+        let (counts, shard_map) = (vec![(Space(2), 1)], Some(shard_map));
+        let (proxy_epoch, request, committed) = (1, 1, 0);
+        Allocate {
+            group: Group(1),
+            proxy_epoch,
             epoch: 1,
-            view,
-            stamp: Stamp(40),
-            attempt,
-            layout: Some(layout()),
-            handed,
+            request,
+            committed,
+            counts,
+            operations: 1,
+            shard_map,
         }
     }
 
-    fn ask(spread: u64) -> Allocate {
-        let (counts, spread) = (vec![(Space(2), 1)], Some(spread));
-        let (proxy_epoch, request, committed) = (1, 1, 0);
-        Allocate { group: Group(1), proxy_epoch, epoch: 1, request, committed, counts, operations: 1, spread }
-    }
-
-    // An operation that is numbered by the new spread below the hand-over is executed by a shard that has not what it concerns.
+    // An operation that is numbered by the new shard map below the resharding is executed by a shard that has not what it concerns.
     #[test]
-    fn nothing_is_given_away_before_the_log_has_the_hand_over() {
+    fn nothing_is_given_away_before_the_log_has_the_resharding() {
         let mut bench = Table::new(Sequencer::new(roomy(), parameters()), sequencer(2));
         bench.hear(proxy(1, 0), Recover { epoch: 1 });
         bench.hear(proxy(1, 1), sealed(1, None));
         let did = sends(&bench.hear(proxy(1, 0), sealed(0, None)));
-        let hand_over = HandOver { epoch: 1, spread: spread(), order: Order { time: 0, ..order() } };
-        let expected: Vec<_> = (1..=3).flat_map(|host| one(proxy(host, 0), hand_over.clone())).collect();
+        let reshard = Reshard { epoch: 1, shard_map: shard_map(), order: Order { time: 0, ..order() } };
+        let expected: Vec<_> = (1..=3).flat_map(|host| one(proxy(host, 0), reshard.clone())).collect();
         assert_eq!(did, expected, "to the first group, and nobody is told that it is active");
         let refused = NotActive { asked: 1, epoch: 1, recovering: true };
         assert_eq!(sends(&bench.hear(proxy(3, 1), ask(4))), one(proxy(3, 1), refused));
@@ -90,18 +91,18 @@ mod the_sequencer {
         let did = sends(&bench.hear(proxy(3, 1), ask(4)));
         let [(_, Message::Proxy(ProxyIn::Allocated(allocated)))] = &did[..] else { panic!("{did:?}") };
         assert_eq!(allocated.allocation.rows, [range(2, 2, 1)], "above the hand-over");
-        assert!(allocated.allocation.stamp > order().stamp);
+        assert!(allocated.allocation.gsn > order().gsn);
     }
 
-    // Whose spaces were chosen by the old spread is told of the new one; and one that the log has is not handed over again.
+    // Whose spaces were chosen by the old shard map is told of the new one; and one that the log has is not handed over again.
     #[test]
-    fn requests_of_another_spread_are_refused() {
+    fn requests_of_another_shard_map_are_refused() {
         let mut bench = Table::new(Sequencer::new(roomy(), parameters()), sequencer(2));
         bench.hear(proxy(1, 0), Recover { epoch: 1 });
         bench.hear(proxy(1, 1), sealed(1, None));
-        let did = sends(&bench.hear(proxy(1, 0), sealed(0, Some(spread()))));
+        let did = sends(&bench.hear(proxy(1, 0), sealed(0, Some(shard_map()))));
         assert!(did.iter().any(|it| *it == (proxy(3, 1), Active { epoch: 1 }.into())), "{did:?}");
-        let refused = OtherSpread { epoch: 1, spread: spread() };
+        let refused = OtherShardMap { epoch: 1, shard_map: shard_map() };
         assert_eq!(sends(&bench.hear(proxy(3, 1), ask(0))), one(proxy(3, 1), refused));
         assert_eq!(sends(&bench.hear(proxy(3, 1), ask(4))).len(), 1, "the same request, by the right one");
     }
@@ -113,7 +114,7 @@ mod the_log {
     struct Nobody;
 
     impl Stub for Nobody {
-        fn spaces(&self, _body: &[u8], _spread: &Spread) -> Vec<Space> {
+        fn spaces(&self, _body: &[u8], _shard_map: &ShardMap) -> Vec<Space> {
             Vec::new()
         }
 
@@ -136,8 +137,8 @@ mod the_log {
         let host = node(1, 0).host();
         let mut machine = ProxyMachine::new(Group(group), host, roomy(), 1 << 10, Nobody);
         apply(&mut machine, &Entry::Seal { epoch: 5, claim: None });
-        let layout = Layout { version: 1, spread: Spread { version: 1, ..spread() }, ..layout() };
-        apply(&mut machine, &Entry::Layout { layout, below: Vec::new(), stamp: Stamp(0) });
+        let layout = Layout { version: 1, shard_map: ShardMap { version: 1, ..shard_map() }, ..layout() };
+        apply(&mut machine, &Entry::Layout { layout, below: Vec::new(), gsn: Gsn(0) });
         machine
     }
 
@@ -149,7 +150,7 @@ mod the_log {
     }
 
     fn hands_over(epoch: u64) -> Entry {
-        Entry::HandOver { epoch, spread: Spread { version: 1, ..spread() }, order: order() }
+        Entry::Reshard { epoch, shard_map: ShardMap { version: 1, ..shard_map() }, order: order() }
     }
 
     fn delivered(notices: &[(NodeId, Bytes)]) -> Vec<Work> {
@@ -163,18 +164,18 @@ mod the_log {
 
     fn answers(notices: &[(NodeId, Bytes)]) -> usize {
         let did =
-            |(_, bytes): &&(NodeId, Bytes)| matches!(ProxyIn::decoded(bytes), Ok(ProxyIn::DidHandOver(_)));
+            |(_, bytes): &&(NodeId, Bytes)| matches!(ProxyIn::decoded(bytes), Ok(ProxyIn::DidReshard(_)));
         notices.iter().filter(did).count()
     }
 
     // Handed over twice, a state is torn; by a sequencer that was followed by another, at numbers that are somebody else's.
     #[test]
-    fn a_hand_over_is_assigned_once_and_under_the_sequencer_in_force() {
+    fn a_resharding_is_assigned_once_and_under_the_sequencer_in_force() {
         let mut first = machine(0);
         assert_eq!(delivered(&apply(&mut first, &hands_over(4))), [], "sealed for another");
         let told = apply(&mut first, &hands_over(5));
-        let spread = Spread { version: 1, ..spread() };
-        assert_eq!(delivered(&told), vec![Work::HandOver(spread); 3], "one for each shard that takes part");
+        let shard_map = ShardMap { version: 1, ..shard_map() };
+        assert_eq!(delivered(&told), vec![Work::Reshard(shard_map); 3], "one for each shard that takes part");
         assert!(order().numbers.iter().all(|placed| first.view().contains(placed)));
         assert_eq!(answers(&told), 1);
         let again = apply(&mut first, &hands_over(5));
@@ -217,8 +218,8 @@ impl Letters {
         Self { space: Space(space), has: has.to_vec(), readers: Vec::new(), writing: Vec::new() }
     }
 
-    fn home(letter: u8, spread: &Spread) -> Space {
-        Space(u16::from(letter - b'a') % spread.shards)
+    fn home(letter: u8, shard_map: &ShardMap) -> Space {
+        Space(u16::from(letter - b'a') % shard_map.shards)
     }
 }
 
@@ -270,24 +271,24 @@ impl Shard for Letters {
 }
 
 impl Resharded for Letters {
-    fn spread_over(&mut self, _spread: &Spread) {}
+    fn use_shard_map(&mut self, _shard_map: &ShardMap) {}
 
-    fn leaving(&self, spread: &Spread, _page_bytes: usize) -> Vec<(Space, Vec<Bytes>)> {
+    fn leaving(&self, shard_map: &ShardMap, _page_bytes: usize) -> Vec<(Space, Vec<Bytes>)> {
         let to = |space| {
-            let goes = self.has.iter().filter(|&&letter| Self::home(letter, spread) == space);
+            let goes = self.has.iter().filter(|&&letter| Self::home(letter, shard_map) == space);
             (space, goes.map(|&letter| Bytes::from(vec![letter])).collect())
         };
-        spread.spaces().filter(|&space| space != self.space).map(to).collect()
+        shard_map.spaces().filter(|&space| space != self.space).map(to).collect()
     }
 
-    fn watches_leaving(&mut self, spread: &Spread, _through: Stamp) -> Vec<(Space, Bytes)> {
+    fn watches_leaving(&mut self, shard_map: &ShardMap, _through: Gsn) -> Vec<(Space, Bytes)> {
         let readers = std::mem::take(&mut self.readers);
-        let others = spread.spaces().filter(|&space| space != self.space && !readers.is_empty());
+        let others = shard_map.spaces().filter(|&space| space != self.space && !readers.is_empty());
         others.map(|space| (space, readers.encoded().into())).collect()
     }
 
-    fn hand_over(&mut self, spread: &Spread, _order: &Order, pages: &[(Space, Vec<Bytes>)]) {
-        self.has.retain(|&letter| Self::home(letter, spread) == self.space);
+    fn reshard(&mut self, shard_map: &ShardMap, _order: &Order, pages: &[(Space, Vec<Bytes>)]) {
+        self.has.retain(|&letter| Self::home(letter, shard_map) == self.space);
         pages.iter().flat_map(|(_, pages)| pages).for_each(|page| self.has.extend_from_slice(page));
     }
 
@@ -317,12 +318,12 @@ mod a_shard {
         let own =
             order.numbers.iter().find(|placed| placed.space == Space(space)).expect("it takes part").clone();
         for number in 1..own.number.0 {
-            runs.at(&at(space, number), 7).push_no_op(Stamp(number));
+            runs.at(&at(space, number), 7).push_no_op(Gsn(number));
         }
-        runs.at(&own, 7).push_hand_over(&order.numbers, order.stamp, &spread());
+        runs.at(&own, 7).push_reshard(&order.numbers, order.gsn, &shard_map());
         let next = at(space, own.number.0 + 1);
         let later = operation(own.number.0, [b"m", b"n", b"o"][usize::from(space)]);
-        runs.at(&next, 7).push(std::slice::from_ref(&next), order.stamp.plus(5), &later);
+        runs.at(&next, 7).push(std::slice::from_ref(&next), order.gsn.plus(5), &later);
         runs.finish()
     }
 
@@ -345,8 +346,8 @@ mod a_shard {
         Watched { version: 4, space: Space(from), watches }
     }
 
-    fn read(tag: u64, spread: Option<u64>) -> Read {
-        Read { at_least: Stamp(0), reads: vec![Query { tag, body: Bytes::new() }], spread, limits: None }
+    fn read(tag: u64, shard_map: Option<u64>) -> Read {
+        Read { at_least: Gsn(0), reads: vec![Query { tag, body: Bytes::new() }], shard_map, limits: None }
     }
 
     // The letters a, b and c live in 0 and 1; by three shards b stays in 1, c goes to 2.
@@ -369,7 +370,7 @@ mod a_shard {
         third.burst(server(1, 0), watched(0, Bytes::new()));
         third.burst(server(1, 1), watched(1, Bytes::new()));
         assert_eq!((third.role.next(), &third.role.service().has[..]), (mason::Number(3), &b"cfo"[..]));
-        assert_eq!(third.role.spread(), &spread());
+        assert_eq!(third.role.shard_map(), &shard_map());
     }
 
     // Watches that are registered between giving and handing over, or told of by nobody, are lost.
@@ -392,22 +393,22 @@ mod a_shard {
         assert_eq!(first.role.next(), mason::Number(3));
         first.burst(server(1, 1), watched(1, vec![gateway(1)].encoded().into()));
         let did = sends(&first.burst(server(1, 2), watched(2, Bytes::new())));
-        let notice = |stamp, body: &'static [u8]| Notice {
+        let notice = |gsn, body: &'static [u8]| Notice {
             space: Space(0),
-            stamp: Stamp(stamp),
+            gsn: Gsn(gsn),
             body: Bytes::from_static(body),
         };
         let refused = ReadAnswers {
             space: Space(0),
-            executed: Stamp(55),
+            executed: Gsn(55),
             answers: vec![ReadAnswer { tag: 2, body: Bytes::new() }],
-            refused: Some(spread()),
+            refused: Some(shard_map()),
             withheld: None,
         };
         let told: Vec<_> = did.into_iter().filter(is_to(super::super::GATEWAY)).collect();
         assert_eq!(
             told[0],
-            (gateway(1), Spreads { space: Space(0), spread: spread() }.into()),
+            (gateway(1), UsesShardMap { space: Space(0), shard_map: shard_map() }.into()),
             "first of all"
         );
         let expected = [one(gateway(1), notice(50, b"taken")), one(gateway(1), notice(55, b"m"))].concat();
@@ -416,9 +417,9 @@ mod a_shard {
         assert_eq!(&first.role.service().has[..], b"am");
     }
 
-    // A read that was sent by the new spread to a shard that is not there yet would find nothing.
+    // A read that was sent by the new shard map to a shard that is not there yet would find nothing.
     #[test]
-    fn reads_of_a_later_spread_wait_for_it() {
+    fn reads_of_a_later_shard_map_wait_for_it() {
         let mut third = bench(2, b"");
         assert_eq!(sends(&third.burst(gateway(1), read(1, Some(4)))), []);
         third.burst(replica(), deliver(2));
@@ -429,7 +430,7 @@ mod a_shard {
         let did = sends(&third.burst(server(1, 1), watched(1, Bytes::new())));
         let answer = ReadAnswers {
             space: Space(2),
-            executed: Stamp(55),
+            executed: Gsn(55),
             answers: vec![ReadAnswer { tag: 1, body: Bytes::from_static(b"o") }],
             refused: None,
             withheld: None,
@@ -437,7 +438,7 @@ mod a_shard {
         assert!(did.contains(&(gateway(1), answer.into())), "{did:?}");
     }
 
-    // A server that gave in an earlier life is not asked for ever: who watched there is gone.
+    // A server that gave in an earlier incarnation is not asked for ever: who watched there is gone.
     #[test]
     fn who_is_waited_for_is_asked() {
         let mut third = bench(2, b"");
@@ -472,16 +473,16 @@ mod a_shard {
         for other in 1..3 {
             first.burst(server(1, u32::from(other)), watched(other, Bytes::new()));
         }
-        assert_eq!(first.role.spread(), &spread());
+        assert_eq!(first.role.shard_map(), &shard_map());
         for _ in 0..10 {
             first.pass(std::time::Duration::from_millis(5));
             first.end();
         }
         let mut again = bench(0, b"");
         again.role = restored(again.role, &first.journal());
-        assert_eq!((again.role.spread(), &again.role.service().has[..]), (&spread(), &b"am"[..]));
+        assert_eq!((again.role.shard_map(), &again.role.service().has[..]), (&shard_map(), &b"am"[..]));
         let want = WantInputs { number: mason::Number(3), wanted_at: mason::Number(1), part: None };
-        let kept = sends(&again.hear(server(2, 2), want));
-        assert_eq!(kept, one(server(2, 2), said(1, 0, b"c", None)), "kept for who lacks it");
+        let retained = sends(&again.hear(server(2, 2), want));
+        assert_eq!(retained, one(server(2, 2), said(1, 0, b"c", None)), "kept for who lacks it");
     }
 }
