@@ -1,5 +1,5 @@
 // Command etcd-bench is etcd, built from its published modules at the versions in go.mod, and a load on it that is the same as
-// that of `ordinate bench kv`: so many connections with so many calls under way on each.
+// that of `ordinate bench kv`: so many connections with so many calls in flight on each.
 package main
 
 import (
@@ -50,7 +50,7 @@ func parse(arguments []string) options {
 	processes := flags.String("processes", "", "their process numbers, whose processor time counts")
 	seconds := flags.Float64("seconds", 5, "measured, after a second of warm-up")
 	flags.IntVar(&it.connections, "connections", 30, "connections")
-	flags.IntVar(&it.outstanding, "outstanding", 64, "calls under way on each")
+	flags.IntVar(&it.outstanding, "outstanding", 64, "calls in flight on each")
 	flags.IntVar(&it.keys, "keys", 100000, "keys")
 	flags.IntVar(&it.value, "value", 100, "bytes of a value")
 	flags.Float64Var(&it.reads, "reads", 0, "share of linearizable reads")

@@ -13,7 +13,7 @@ pub(crate) fn check(history: &History, resolved: &Resolved, settle_after: u64) -
     for operation in history.operations().iter().filter(|op| history.writes(op, false)) {
         let end = match operation.fate {
             Fate::Ok => operation.complete,
-            // It may still land later; whoever recorded the history chose the settling time with that in mind.
+            // It may still land later; the recorder of the history chose the settling time with that in mind.
             Fate::Unknown => operation.invoke,
             Fate::Fail => continue,
         };

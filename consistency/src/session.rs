@@ -164,7 +164,7 @@ fn own(
     Verdict::Holds
 }
 
-/// What a session had written (or read) before a write bounds whoever saw that write.
+/// What a session had written (or read) before a write bounds the sessions that saw that write.
 fn others(
     history: &History,
     resolved: &Resolved,

@@ -106,7 +106,7 @@ fn help_lists_every_model() {
 
 #[test]
 fn steps_end_a_search_only_when_they_are_limited() {
-    // "Undecided" with most of the time left makes a checker useless for long histories.
+    // "Undecided" with most of the time left makes a checker unusable for long histories.
     let folder = Folder::new("steps");
     let file = folder.file("sums.jsonl", &unreachable_sum());
     expect(&["--search-steps", "1000"], &file, 3, &["undecided", "--search-steps"]);

@@ -65,7 +65,7 @@ pub struct BlobRange {
 /// What a blob becomes in the archive: a head, and behind it the blob.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ArchiveObject {
-    /// Its name, parts separated by `/`. The same name always stands for the same bytes, whoever writes them.
+    /// Its name, parts separated by `/`. The same name always stands for the same bytes, whichever host writes them.
     pub name: String,
     /// What comes before the blob.
     pub head: Bytes,

@@ -112,7 +112,7 @@ pub trait Node: Sized {
         situation: Situation<'_>,
         effects: &mut Effects<Self::Family>,
     );
-    /// See [`Role::on_blob`]. Whoever wraps nodes that have blobs passes it on.
+    /// See [`Role::on_blob`]. A wrapper of nodes that have blobs passes it on.
     fn on_blob(
         &mut self,
         _notice: BlobNotice,

@@ -14,7 +14,7 @@ pub struct ReplyBounds {
 }
 
 impl Default for ReplyBounds {
-    /// No bound: for whoever writes answers to nobody's socket.
+    /// No bound: where answers are written to nobody's socket.
     fn default() -> Self {
         Self { bytes_max: usize::MAX, free_bytes: 16 << 10 }
     }
@@ -185,7 +185,10 @@ mod tests {
             assert!(pool.used() <= BOUNDS.bytes_max, "{} bytes of answers of {answer}", pool.used());
             let polite = Account::default();
             assert!(pool.admits(&polite, 16 << 10), "a small answer never waits: {}", pool.used());
-            assert!(greedy[0].owed() >= answer, "whoever is owed nothing gets one answer of {answer} bytes");
+            assert!(
+                greedy[0].owed() >= answer,
+                "a user that is owed nothing gets one answer of {answer} bytes"
+            );
         }
     }
 

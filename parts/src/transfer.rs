@@ -1,4 +1,4 @@
-//! Transfers: what is larger than a message goes from a peer to whoever lacks it page by page. The receiver asks for each page, so that
+//! Transfers: what is larger than a message goes page by page from a peer to the node that lacks it. The receiver asks for each page, so that
 //! what links lose, repeat or delay costs a question and nothing else.
 //!
 //! ```text
@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(give_up(&mut transfers, 10_000), 500, "and a page counts for the next");
     }
 
-    // A peer that goes on for whoever asks mixes the pages of two receivers up; one that never stops serves nobody else again.
+    // A peer that goes on for any node that asks mixes the pages of two receivers up; one that never stops serves nobody else again.
     #[test]
     fn an_offer_is_for_one_receiver() {
         let make = |byte: u8, last| move || (Bytes::copy_from_slice(&[byte]), last);

@@ -32,7 +32,7 @@ impl Log {
 
 fn write(line: Option<String>) {
     if let Some(line) = line {
-        // Whoever reads the log may go; the host stays.
+        // The reader of the log may go; the host stays.
         let _ = writeln!(std::io::stderr(), "{line}");
     }
 }

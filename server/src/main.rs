@@ -20,7 +20,7 @@ fn main() -> std::process::ExitCode {
     commands::run()
 }
 
-/// `ordinate kv scan | head` is no defect: whoever read our output has seen enough.
+/// `ordinate kv scan | head` is no defect: the reader of our output has seen enough.
 fn end_quietly_without_reader() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

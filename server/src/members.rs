@@ -147,7 +147,7 @@ mod tests {
         peers.map(|peers| peers.into_iter().map(|peer| peer.name).collect::<Vec<_>>().join(" "))
     }
 
-    // A host that is dropped too early never learns that it left, and whoever lags cannot ask it; one that is kept for ever
+    // A host that is dropped too early never learns that it left, and hosts that lag cannot ask it; one that is kept for ever
     // is dialled for ever.
     #[test]
     fn hosts_that_left_are_dialled_until_they_had_time_to_learn_it() {
@@ -181,7 +181,7 @@ mod tests {
                 .as_deref(),
             Some("b c d")
         );
-        // Whoever is no member knows nobody better than those it began with.
+        // A host that is no member knows nobody better than those it began with.
         let mut outsider = Peers::new([("a".to_owned(), "a.example:7072".to_owned())].into_iter(), "e");
         assert_eq!(
             names(outsider.follow(&membership(2, &["b"]), None, LEFT_DIALLED_FOR, start)).as_deref(),

@@ -62,7 +62,7 @@ impl Drop for Folder {
     }
 }
 
-// Whoever names the wrong folder must be told so, and which kind is wanted.
+// A user who names the wrong folder must be told so, and which kind is wanted.
 #[test]
 fn inspect_says_what_is_no_data_directory() {
     let folder = Folder::new("inspect");
@@ -365,7 +365,7 @@ fn the_simulator_runs_and_repeats() {
     assert_eq!((list.code, list.out.as_str()), (Some(0), families.as_str()));
     assert!(families.starts_with("paxos\nmason\n"), "{families}");
     let sweep = folder.run(&["sim", "run", "paxos", "--seeds", "20", "--json", "report.json"]);
-    // Whether the engine is right is for the scenarios to say; here, that nothing is kept from whoever asks.
+    // Whether the engine is right is for the scenarios to say; here, that nothing is kept from the caller.
     let told =
         sweep.out.strip_prefix("paxos: 20 seeds, ").and_then(|rest| rest.split(' ').next()?.parse().ok());
     let violations: u64 = told.unwrap_or_else(|| panic!("{sweep:?}"));

@@ -18,7 +18,7 @@ pub use modules::circles;
 pub use names::{names, root_files};
 pub use promises::promises;
 pub use sources::{headings, lengths, long_files, stubs, unsafe_code};
-pub use words::words;
+pub use words::{words, words_that_are_out};
 
 use std::fmt;
 use std::path::Path;

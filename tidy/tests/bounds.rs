@@ -30,6 +30,6 @@ fn the_python_client_takes_and_asks_as_much_as_hosts_do() {
     let window = constant("kv.py", "COMMANDS_MAX");
     assert!(
         (1..=paxos::Parameters::DEFAULT.outstanding_max).contains(&window),
-        "{window} commands under way"
+        "{window} commands in flight"
     );
 }

@@ -31,6 +31,7 @@ rules!(
     names,
     root_files,
     words,
+    words_that_are_out,
     stubs,
     headings,
     lengths,

@@ -113,11 +113,11 @@ fn ordering(watch: &Watch<'_>) -> Result<Drawing, String> {
             bars: Vec::new(),
         }
     });
-    let runs = [("4 under way", &rows[2][0].met), ("60, as in the paper", &rows[2][PAPERS_LOAD].met)];
+    let runs = [("4 in flight", &rows[2][0].met), ("60, as in the paper", &rows[2][PAPERS_LOAD].met)];
     let table = breakdown::table(
         "Where an operation's time goes, 48 machines and 1 space",
         &WAY,
-        "the rest: waiting for a place among the batches under way, and cards",
+        "the rest: waiting for a place among the batches in flight, and cards",
         &Profile::d430(),
         &runs,
     );
@@ -152,7 +152,7 @@ fn ordering_claims(rows: &[&[Given]]) -> Vec<Claim> {
         Claim::rate("48 proxy machines, 1 space", 31.5e6, rate(2)).of(Kind::Fit),
         Claim::micros("the same, median latency", 243.0, micros(at(2).median))
             .of(Kind::Fit)
-            .because("as many calls under way as in the paper: what the rate says, said again"),
+            .because("as many calls in flight as in the paper: what the rate says, said again"),
         Claim::micros("the same, 99 % within", 380.0, micros(at(2).tail)),
         Claim::ratio("48 machines over 24, 1 space", 31.5 / 16.7, rate(2) / rate(1)),
         Claim::shape("48 machines over 24, 8 spaces", rate(5) / rate(4), Accepted::Between(1.8, 2.2))
@@ -160,7 +160,7 @@ fn ordering_claims(rows: &[&[Given]]) -> Vec<Claim> {
         Claim::shape("8 spaces over 1, 48 machines", rate(5) / rate(2), Accepted::AtMost(0.9))
             .because("\"as spaces increase, throughput per proxy machine decreases\""),
         Claim::micros("8 spaces, median latency", 358.0, micros(at(5).median))
-            .because("the paper does not say with how many calls under way"),
+            .because("the paper does not say with how many calls in flight"),
         Claim::micros("8 spaces, 99 % within", 693.0, micros(at(5).tail)).because("the same"),
         Claim::shape("the sequencer's share of its time at 48 machines", sequencer, Accepted::AtMost(0.9))
             .because("\"we cannot saturate the sequencer\""),

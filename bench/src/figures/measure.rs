@@ -99,7 +99,7 @@ impl Run {
 impl Given {
     pub(super) fn note(&self) -> String {
         let Given { clients, bottleneck, busy, .. } = self;
-        format!("{clients} calls under way; {bottleneck} {:.0} % busy", busy * 100.0)
+        format!("{clients} calls in flight; {bottleneck} {:.0} % busy", busy * 100.0)
     }
 
     /// Throughput across, median latency up, in milliseconds.

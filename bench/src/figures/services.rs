@@ -264,9 +264,9 @@ fn logs(watch: &Watch<'_>) -> Result<Drawing, String> {
     let table = breakdown::table(
         "Where an append's time goes in Corfu-Mason, 4 shards",
         &APPENDS_WAY,
-        "the rest: waiting for a place among the batches under way, and cards",
+        "the rest: waiting for a place among the batches in flight, and cards",
         &Profile::d430(),
-        &[("4 under way", &over[2][0].met), ("30, as in the paper", &over[2][LOG_LOAD].met)],
+        &[("4 in flight", &over[2][0].met), ("30, as in the paper", &over[2][LOG_LOAD].met)],
     );
     Ok(Drawing { title, subtitle: TESTBED.into(), panels, claims, tables: vec![table] })
 }
@@ -298,7 +298,7 @@ fn append_claims(prime: &[Vec<Given>], over: &[Vec<Given>]) -> Vec<Claim> {
             peak(&over[2]) / 29.1e6,
             Accepted::Between(0.9, 1.1),
         )
-        .because("with twice the paper's calls under way"),
+        .because("with twice the paper's calls in flight"),
     ]
 }
 
@@ -360,10 +360,10 @@ fn shards(watch: &Watch<'_>) -> Result<Drawing, String> {
         series
     };
     let spent = |title: &str, way: &Way, rest: &str, given: &[Given]| {
-        let runs = [("fewest under way", &given[0].met), ("as many as in the paper", &given[SHARD_LOAD].met)];
+        let runs = [("fewest in flight", &given[0].met), ("as many as in the paper", &given[SHARD_LOAD].met)];
         breakdown::table(title, way, rest, &Profile::d430(), &runs)
     };
-    let (rest, alone) = ("the rest: waiting for a place among the batches under way, and cards", "the rest");
+    let (rest, alone) = ("the rest: waiting for a place among the batches in flight, and cards", "the rest");
     let tables = vec![
         spent("Where a setData's time goes in one group alone", &ALONE_WAY, alone, &sets[0]),
         spent("Where it goes over Mason, 1 shard", &SHARD_WAY, rest, &sets[1]),

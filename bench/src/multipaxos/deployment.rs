@@ -225,7 +225,7 @@ struct Builder<'a, N: Node, W> {
     stations: Vec<&'static str>,
 }
 
-/// Host names are numbers: whoever is first in a list leads.
+/// Host names are numbers: the first in a list leads.
 fn hosts(from: u32, count: usize) -> Vec<HostId> {
     (from..from + count as u32).map(HostId).collect()
 }

@@ -165,7 +165,7 @@ impl Relay {
     /// Not ordered: the chain's tail knows.
     fn on_read(&mut self, from: NodeId, message: Read, cx: &mut Cx<'_, Self>) {
         let Self::Chains { chains, reading, reads, .. } = self else {
-            return cx.reject("read of a log that is none");
+            return cx.reject("read of a log that does not exist");
         };
         let Some(&tail) = chain_of(message.position, chains).last() else { return };
         *reads += 1;

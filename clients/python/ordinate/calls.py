@@ -39,7 +39,7 @@ class Calls:
         self._window = window
         self._to_client = to_client
         self._waiting: list[_Order] = []
-        self._under_way: dict[int, _Order] = {}
+        self._in_flight: dict[int, _Order] = {}
         self._next = 0
         self._closed = False
 
@@ -59,7 +59,7 @@ class Calls:
             async with asyncio.timeout_at(deadline):
                 await self._window.enter(size)
         except TimeoutError:
-            raise TimedOut(f"too much was under way for {within} s; the call was not sent") from None
+            raise TimedOut(f"too much was in flight for {within} s; the call was not sent") from None
         try:
             if self._closed:
                 raise Closed("the client is closed")
@@ -74,7 +74,7 @@ class Calls:
                 async with asyncio.timeout_at(deadline):
                     return await order.answer
             except TimeoutError:
-                if order in self._under_way.values():
+                if order in self._in_flight.values():
                     # The host has not answered for so long: another may.
                     self._link.turn()
                 raise TimedOut(f"no answer within {within} s{self._said()}") from None
@@ -90,12 +90,12 @@ class Calls:
     async def close(self) -> None:
         self._closed = True
         await self._link.close()
-        for order in [*self._waiting, *self._under_way.values()]:
+        for order in [*self._waiting, *self._in_flight.values()]:
             _fail(order, Closed("the client is closed"))
 
     def _send(self, order: _Order) -> None:
         self._next += 1
-        self._under_way[self._next] = order
+        self._in_flight[self._next] = order
         self._link.send(order.message(self._next))
 
     def _on_up(self) -> None:
@@ -105,8 +105,8 @@ class Calls:
                 self._send(order)
 
     def _on_down(self) -> None:
-        under_way, self._under_way = self._under_way, {}
-        for order in under_way.values():
+        in_flight, self._in_flight = self._in_flight, {}
+        for order in in_flight.values():
             if order.may_repeat:
                 self._waiting.append(order)
             else:
@@ -118,7 +118,7 @@ class Calls:
             return
         reader = wire.Reader(message)
         reader.take(2)
-        order = self._under_way.pop(reader.u64(), None)
+        order = self._in_flight.pop(reader.u64(), None)
         if order is None or order.answer.done():
             return
         try:

@@ -42,7 +42,7 @@ class Client:
         self.sequence = sequence.Sequence(self._sequences)
 
     async def close(self) -> None:
-        """Calls under way end with `Closed`."""
+        """Calls in flight end with `Closed`."""
         await self.kv.close()
         await self._logs.close()
         await self._sequences.close()

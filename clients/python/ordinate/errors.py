@@ -12,7 +12,7 @@ class TimedOut(CallError):
 
 
 class MaybeExecuted(CallError):
-    """The connection or the session was lost while the call was under way: it may have been executed."""
+    """The connection or the session was lost while the call was in flight: it may have been executed."""
 
 
 class Refused(CallError):

@@ -18,7 +18,7 @@ from .wire import i64, of_bytes, u8, u32, u64
 RESEND_AFTER = 0.3
 RESEND_AFTER_MAX = 5.0
 BUSY_PAUSE = 0.02
-#: Numbers of commands under way: a session holds 4,096.
+#: Numbers of commands in flight: a session holds 4,096.
 COMMANDS_MAX = 4_000
 #: What one Submit or Query may hold: `paxos.batch_bytes_max` is 256 KiB.
 ROW_BYTES = 64 << 10
@@ -361,7 +361,7 @@ class Kv:
             async with asyncio.timeout_at(deadline):
                 await self._window.enter(len(body))
         except TimeoutError:
-            raise errors.TimedOut(f"too much was under way for {self._timeout} s; the call was not sent") from None
+            raise errors.TimedOut(f"too much was in flight for {self._timeout} s; the call was not sent") from None
         try:
             if self._closed:
                 raise errors.Closed("the client is closed")
@@ -477,8 +477,8 @@ class Kv:
             self._on_result(number, status, body, results.executed)
 
     def _on_result(self, number: int, status: int, body: bytes, executed: int) -> None:
-        under_way = self._queries if number >= _QUERIES_FROM else self._commands
-        call = under_way.get(number)
+        in_flight = self._queries if number >= _QUERIES_FROM else self._commands
+        call = in_flight.get(number)
         if call is None:
             return
         if status == _BUSY:
@@ -487,7 +487,7 @@ class Kv:
             return
         if status == _SESSION_LOST:
             return self._lose_session()
-        del under_way[number]
+        del in_flight[number]
         if call.answer.done():
             return
         if status == _DONE:

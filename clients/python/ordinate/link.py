@@ -61,7 +61,7 @@ class Link:
         return self._writer is not None
 
     def want(self) -> None:
-        """Dials, unless that is under way."""
+        """Dials, unless that is in progress."""
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run())
 
@@ -160,7 +160,7 @@ class Link:
 
 
 class Window:
-    """Bounds what is under way, by calls and by bytes; whoever does not fit waits, in order."""
+    """Bounds what is in flight, by calls and by bytes; a call that does not fit waits, in order."""
 
     def __init__(self, calls_max: int, bytes_max: int) -> None:
         self._calls_left = calls_max

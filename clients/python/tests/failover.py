@@ -1,6 +1,6 @@
 """Writes while hosts die, until its standard input ends; then what was acknowledged must be there.
 
-usage: failover.py ENDPOINTS. Prints how many writes were acknowledged, so that whoever started it can kill hosts meanwhile.
+usage: failover.py ENDPOINTS. Prints how many writes were acknowledged, so that its caller can kill hosts meanwhile.
 """
 
 from __future__ import annotations

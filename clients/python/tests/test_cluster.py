@@ -34,7 +34,7 @@ class Cluster(unittest.IsolatedAsyncioTestCase):
     async def asyncTearDown(self) -> None:
         await self.client.close()
 
-    # A write that another level of reading does not see is lost to whoever reads so.
+    # A write that another level of reading does not see is lost to those who read so.
     async def test_the_store_keeps_what_is_written(self) -> None:
         kv, key = self.client.kv, self.name.encode()
         version = await kv.put(key, b"one")
@@ -104,7 +104,7 @@ class Cluster(unittest.IsolatedAsyncioTestCase):
             await self.client.sequence.next(["nosuch"])
 
     # A program that asks faster than the cluster answers must be slowed down, not grow.
-    async def test_what_is_under_way_is_bounded(self) -> None:
+    async def test_what_is_in_flight_is_bounded(self) -> None:
         async with client(outstanding_max=4, outstanding_bytes_max=3_000) as narrow:
             keys = [f"{self.name}/{number}".encode() for number in range(100)]
             await asyncio.gather(*(narrow.kv.put(key, b"x" * 1000) for key in keys))

@@ -132,7 +132,7 @@ async fn run<A: Ask>(
                     if order.ask.may_repeat() {
                         waiting.push_back(order);
                     } else {
-                        // Whoever asked may have stopped waiting.
+                        // The caller may have stopped waiting.
                         let _ = order.answer.send(Err(CallError::MaybeExecuted));
                     }
                 }
@@ -195,7 +195,7 @@ impl<A: Ask> Served<A> {
     fn take(&mut self, id: u64, reply: A::Reply) -> Option<Order<A>> {
         let order = self.in_flight.remove(&id)?;
         let Some(outcome) = order.ask.outcome(reply) else { return Some(order) };
-        // Whoever asked may have stopped waiting.
+        // The caller may have stopped waiting.
         let _ = order.answer.send(outcome);
         None
     }

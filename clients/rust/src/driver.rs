@@ -222,7 +222,7 @@ impl Driver {
                 Effect::StopTimer { .. } => self.resend_at = None,
                 Effect::Respond { id, response } => {
                     if let Some(answer) = self.waiting.remove(&id) {
-                        // Whoever asked may have stopped waiting.
+                        // The caller may have stopped waiting.
                         let _ = answer.send(response);
                     }
                 }

@@ -176,7 +176,7 @@ fn models(names: &[String]) -> Result<Vec<Option<Model>>, String> {
     Ok(models)
 }
 
-/// What the worker is at, for whoever waits.
+/// What the worker is at, for the person who waits.
 #[derive(Default)]
 pub(crate) struct Shared {
     read: AtomicU64,

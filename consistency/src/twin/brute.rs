@@ -190,7 +190,7 @@ impl World<'_> {
             match &access.kind {
                 AccessKind::Read(value) => seen.push((access.key, *value)),
                 AccessKind::ReadList(range) => {
-                    // The last element alone: whoever reads it reads the version that its append made.
+                    // The last element alone: a read of it reads the version that its append made.
                     let list = self.history.elements(range).iter().rev();
                     let mut others =
                         list.filter(|value| self.writer.get(&(access.key, **value)) != Some(&index));

@@ -27,7 +27,7 @@ pub trait FrontEnd<F: Family> {
 /// The protocol's state of one connection.
 ///
 /// **Contract.** Whatever the client sends, nothing panics. `Err` closes the connection at once with that reason; what
-/// was written before is sent if the socket takes it. `on_close` comes once, last, whoever closed.
+/// was written before is sent if the socket takes it. `on_close` comes once, last, whichever side closed.
 pub trait Session<F: Family> {
     /// Bytes have arrived. Takes whole requests off `input` and leaves the rest; slices taken (`split_to`, `freeze`)
     /// share its memory, which is up to 64 KiB: what is kept beyond the burst should be copied.
@@ -192,7 +192,7 @@ impl Default for ClientLimits {
     }
 }
 
-/// What may wait for any client: whoever has so little to take is not kept from asking.
+/// What may wait for any client: a client with so little to take may go on asking.
 const UNSENT_FREE_BYTES: usize = 16 << 10;
 
 /// Builds a front end on the reactor's thread.

@@ -69,7 +69,7 @@ impl<N: Node> Inlet<N> {
     fn push(&self, command: Command<N>) {
         let mut queue = self.queue();
         if queue.closed {
-            return; // Dropping the command tells whoever waits for it.
+            return; // Dropping the command ends the wait for it.
         }
         let first = queue.commands.is_empty();
         queue.commands.push(command);

@@ -182,7 +182,7 @@ pub(crate) fn framed(greeting: &impl Encode) -> Vec<u8> {
 
 /// The greeting at the head of `input`, removed from it; `None` until it is whole.
 pub(crate) fn take_greeting<T: Decode>(input: &mut BytesMut) -> Result<Option<T>, String> {
-    // Whoever speaks another protocol to this port is told apart by the second word of the body.
+    // A caller that speaks another protocol is recognized by the second word of the body.
     if let Some(magic) = input.get(FRAME_HEADER_BYTES..FRAME_HEADER_BYTES + 4)
         && magic != MAGIC.to_le_bytes()
     {

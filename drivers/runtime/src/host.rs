@@ -278,7 +278,7 @@ impl<N: Node + 'static> Drop for Host<N> {
     fn drop(&mut self) {
         if let Some(thread) = self.thread.take() {
             self.handle.stop();
-            // Whoever wants the outcome calls `join`.
+            // `join` gives the outcome.
             let _ = joined(thread);
         }
     }

@@ -296,7 +296,7 @@ impl Inbounds {
         self.admit(&hello.from, hello.incarnation)
     }
 
-    /// Whether a host of this name may take part with this incarnation: whoever of us called the other.
+    /// Whether a host of this name may take part with this incarnation, whichever of us called the other.
     pub(crate) fn admit(&mut self, name: &str, incarnation: Incarnation) -> Result<(), String> {
         match &mut self.admission {
             Admission::Any => Ok(()),

@@ -1,7 +1,7 @@
 //! What hosts know of each other's journals: how many batches of each were durable when it spoke last.
 //!
 //! A journal whose end is gone as a whole, or a data directory that was put back from an old copy, is sound in itself; only others can
-//! tell that it had held more. So whatever a host sends is preceded by the number of batches that are durable, and whoever begins
+//! tell that it had held more. So whatever a host sends is preceded by the number of batches that are durable, and a host that begins
 //! another run says how many it has found. One that has found fewer than were told is refused, and stops.
 //!
 //! The marks are in memory, and every few seconds in a file that is not synced: what is lost of them is a lower bound that is lower.
@@ -19,7 +19,7 @@ pub(crate) const MARKS: Place = Place(crate::clients::CLIENT_PLACES - 1);
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 const FILE: &str = "ordinate.peers";
 const UNFINISHED: &str = "ordinate.peers.unfinished";
-/// Hosts that are remembered; whoever is removed from a cluster is forgotten with the process.
+/// Hosts that are remembered; a host that is removed from a cluster is forgotten with the process.
 const HOSTS_MAX: usize = 4_096;
 
 /// How a host stood when its run began.
@@ -160,7 +160,7 @@ mod tests {
 
     // A host that has lost what it acknowledged must not be let in; one that has it all, or is older, must.
     #[test]
-    fn whoever_has_found_less_than_it_had_is_refused() {
+    fn a_host_that_has_found_less_than_it_had_is_refused() {
         let mut marks = Marks::default();
         assert_eq!(marks.greet(HOST, DISK, None), Ok(()), "of an older version");
         assert_eq!(marks.greet(HOST, DISK, run(1, 10)), Ok(()));

@@ -180,7 +180,7 @@ fn deaf_clients(address: SocketAddr) -> Vec<TcpStream> {
     deaf
 }
 
-// What waits for clients that never read must stay within the port's bound, whoever has to go for it.
+// What waits for clients that never read must stay within the port's bound, and some client has to go for it.
 #[test]
 fn clients_that_do_not_read_are_cut_off() {
     let total = 24 << 20;
@@ -226,7 +226,7 @@ fn clients_that_take_nothing_for_long_are_closed() {
     assert_eq!(left, 0, "their memory is given back");
 }
 
-// Requests that never end must not take the host's memory together; whoever ends its own is served.
+// Requests that never end must not take the host's memory together; a client that ends its own is served.
 #[test]
 fn unfinished_requests_are_bounded_together() {
     let (host, address) = host_with(ClientLimits::default());

@@ -136,7 +136,7 @@ fn a_slow_disk_is_left_to_a_thread() {
     assert_eq!(slow.wait(LIMIT), Ok(100));
 }
 
-// A panic in a role must end the host with its text, and free whoever waits.
+// A panic in a role must end the host with its text, and free the callers that wait.
 #[test]
 fn a_panicking_role_ends_the_host() {
     let host = Host::start(HostConfig::new("test", "a"), both, vec![]).expect("it starts");

@@ -66,7 +66,7 @@ fn a_directory_put_back_from_an_old_copy_is_refused() {
     first.stop().expect("stopped in peace");
     copy(&folder.of("a"), &folder.of("copy"));
 
-    // Whoever comes back with all that it had is let in, however often.
+    // A host that comes back with all that it had is let in, however often.
     for kill in [false, true] {
         let run = start_a();
         assert_eq!(ask(20), Ok(20));

@@ -323,12 +323,12 @@ impl<N: Node> Host<N> {
         let arrived = self.inbox.len();
         for _ in 0..arrived {
             let input = self.inbox.pop_front().expect("nothing else takes from the inbox");
-            self.hand_over(input, out);
+            self.deliver_input(input, out);
         }
         self.settle(arrived as u64, out);
     }
 
-    fn hand_over(&mut self, input: Input<N::Family>, out: &mut Outside<N::Family>) {
+    fn deliver_input(&mut self, input: Input<N::Family>, out: &mut Outside<N::Family>) {
         match input {
             Input::Message { from, to, message } => self.deliver(from, to, message, out),
             Input::Timer { seat, timer } => {
@@ -458,7 +458,7 @@ impl<N: Node> Host<N> {
             out.triggered.push(fault);
             return false;
         }
-        let target = self.syncing.take().expect("a sync under way was just seen");
+        let target = self.syncing.take().expect("a sync in flight was just seen");
         let landed_wrong = self.disk.misdirection_waits();
         if !landed_wrong {
             self.tell_durable(self.disk.durable(), target, out);

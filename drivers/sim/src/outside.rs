@@ -110,7 +110,7 @@ impl<F: Family> Outside<F> {
         self.trace.mix(who ^ detail.rotate_left(32));
     }
 
-    /// A message leaves its node: whoever gets it relies on what it says.
+    /// A message leaves its node: its receiver relies on what it says.
     #[inline]
     pub(crate) fn told(&mut self, from: NodeId, to: NodeId, message: &F::Message) {
         if self.claims.is_some_and(|is_claim| is_claim(message)) {

@@ -123,7 +123,7 @@ fn failing_runs_shrink_to_a_quarter_and_still_fail() {
     }
 }
 
-// Whoever is woken by a red build needs the seed, the place and the command.
+// An engineer who is woken by a red build needs the seed, the place and the command.
 #[test]
 fn a_violation_is_reported_with_all_that_repeats_it() {
     let failing = first(Mistake::ReadFromOne, 50);

@@ -16,7 +16,7 @@
 //!   |-------------------------------------------------------------------->|
 //! ```
 //! The projection of an epoch is decided once, by single-decree Paxos among the auxiliaries; each message of an epoch carries, or
-//! follows, the projection before it, so that whoever was away learns that first.
+//! follows, the projection before it, so that a server that was away learns that first.
 //!
 //! **Who votes.** Those auxiliaries whose journals the projection before means. One that lost its disk forgets its votes, so it has
 //! none, and proposes nothing, until the others have put its new journal into a projection. The first change is the log's bootstrap: it
@@ -187,7 +187,7 @@ impl Auxiliary {
         }
     }
 
-    /// Whoever was not heard for so long is taken for failed.
+    /// A server that was not heard for so long is taken for failed.
     fn suspect_after(&self) -> Duration {
         let longest = self.parameters.suspect_max.max(self.parameters.suspect_after);
         (self.parameters.suspect_after * self.patience.factor()).min(longest)
@@ -213,7 +213,7 @@ impl Auxiliary {
         if projection.epoch <= self.state.installed.epoch || !projection.is_sound() {
             return;
         }
-        // Whoever serves from now on is given the time to be heard.
+        // A server that serves from now on is given the time to be heard.
         let now = cx.now();
         self.hear_all_of(&projection, now);
         self.note_who_left(&projection, cx);
@@ -259,7 +259,7 @@ impl Auxiliary {
     fn on_pong(&mut self, from: NodeId, message: StoragePong, cx: &mut Cx<'_, Self>) {
         let StoragePong { epoch, standing } = message;
         let Some(standing) = standing.filter(|_| self.all_candidates().any(|it| it == from)) else {
-            return cx.reject("word of a server that is none of the log's");
+            return cx.reject("word of a server that is not of this log");
         };
         self.hear(from, Some(standing.journal), cx.now());
         self.see_epoch(epoch, cx.now());
@@ -280,7 +280,7 @@ impl Auxiliary {
 
     fn on_sequencer_pong(&mut self, from: NodeId, message: &SequencerPong, cx: &mut Cx<'_, Self>) {
         if !self.sequencers.contains(&from) {
-            return cx.reject("word of a sequencer that is none of the log's");
+            return cx.reject("word of a sequencer that is not of this log");
         }
         self.hear(from, message.journal, cx.now());
         if self.suspected_sequencer.take_if(|it| *it == from).is_some() && message.serves {
@@ -299,7 +299,7 @@ impl Auxiliary {
 
     fn on_hello(&mut self, from: NodeId, message: &Hello, cx: &mut Cx<'_, Self>) {
         if !self.peers.contains(&from) {
-            return cx.reject("word of an auxiliary that is none of the log's");
+            return cx.reject("word of an auxiliary that is not of this log");
         }
         self.hear(from, message.journal, cx.now());
         if message.epoch < self.state.installed.epoch {

@@ -31,7 +31,7 @@
 //!
 //! **Why a learner may serve.** Of a chain in force each server has, position by position, what the ones behind it have: clients
 //! write from the head to the tail, write-once decides at the head, and a server changes nothing while it is sealed and not told to
-//! serve. Whoever stays keeps that order. So the last of those who stay, *t*, has all that was acknowledged, and a server with exactly
+//! serve. A server that stays keeps that order. So the last of those who stay, *t*, has all that was acknowledged, and a server with exactly
 //! what *t* has may stand behind it. That a learner has exactly that rests on four things:
 //! 1. *t* only adds to its entries (and trims) from the moment that its projection was decided until another one is. The learner
 //!    compares all positions with *t*, taking what it lacks and dropping what it has otherwise, and then follows *t*'s journal from

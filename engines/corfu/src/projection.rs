@@ -172,7 +172,7 @@ pub struct Parameters {
     pub resend_after: Duration,
     /// How long a reader waits for a position that was given away before it fills it.
     pub hole_after: Duration,
-    /// Whoever was not heard for so long is taken for failed; doubled each time that this was wrong, until there is peace.
+    /// A server that was not heard for so long is taken for failed; doubled each time that this was wrong, until there is peace.
     pub suspect_after: Duration,
     /// The most that becomes of it.
     pub suspect_max: Duration,

@@ -98,7 +98,7 @@ impl Range {
 
 kernel::record! {
     /// What the sequencer knew after an allocation: every operation with a global sequence number below `gsn` has, in each space, a number below
-    /// the one given here. Whoever has executed all those numbers has executed all those operations.
+    /// the one given here. A server that has executed all those numbers has executed all those operations.
     pub struct Cut {
         /// The next global sequence number.
         gsn: Gsn,

@@ -100,7 +100,7 @@ impl StubOut {
         (self.answer, self.tells, self.follow_ups)
     }
 
-    /// Has an operation of the group itself ordered later: surely, once, whoever leads. Its shards execute it as any other; its
+    /// Has an operation of the group itself ordered later: surely, once, under any leader. Its shards execute it as any other; its
     /// answer goes to nobody.
     pub fn follow_up(&mut self, body: impl Into<Bytes>) {
         self.follow_ups.push(body.into());

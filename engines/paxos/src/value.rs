@@ -332,7 +332,7 @@ mod tests {
         let mut sent = vec![1];
         of(VALUE_BYTES_MAX + 1).encode(&mut sent);
         let refused = Err(DecodeError::Invalid("value larger than a slot holds"));
-        assert_eq!(Value::decoded(&sent.into()), refused, "whoever sent it");
+        assert_eq!(Value::decoded(&sent.into()), refused, "no sender makes it sound");
     }
 
     // A row that loses or shifts a command would execute another one.

@@ -389,7 +389,7 @@ impl Checks {
         }
     }
 
-    /// Who queues for the lock was seen: whoever is not there and has not left has lost the session.
+    /// Who queues for the lock was seen: a user that is not there and has not left has lost the session.
     pub(super) fn on_queue(&mut self, names: &[String], asked: u64, now: u64, users: &[User]) {
         for place in users.iter().filter_map(|user| user.place.as_ref()) {
             let there = names.iter().any(|name| place.path.ends_with(name.as_str()));

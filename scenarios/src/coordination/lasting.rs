@@ -1,6 +1,6 @@
 //! Recursive watches: as long as its connection lasts, a user is told of every change of a node and of all below it.
 //!
-//! Whoever loses the connection is not told of what happened meanwhile, as ZooKeeper has it. Nor is every change told alone that the
+//! A user that loses the connection is not told of what happened meanwhile, as ZooKeeper has it. Nor is every change told alone that the
 //! server of a shard skipped with a snapshot: what has become of a node is told at once.
 
 use coordination::wire::parent_of;

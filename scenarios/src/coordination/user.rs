@@ -104,7 +104,7 @@ pub(super) struct User {
     pub(super) place: Option<Place>,
 }
 
-/// Links may take a second for a message one way: whoever gives up sooner never gets an answer.
+/// Links may take a second for a message one way: a user that gives up sooner never gets an answer.
 const STRETCH_MAX: u32 = 8;
 
 /// What a user is told.

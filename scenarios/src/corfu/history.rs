@@ -68,7 +68,7 @@ impl History {
         invariant!(UNIQ, *known == entry, "{}: {position} holds {known:?} and {entry:?}", id.0);
         if let Some(body) = entry {
             let place = *self.places.entry(body.clone()).or_insert(position);
-            // Whoever learns that its first place is gone cannot know that its entry was there.
+            // A client that learns that its first place is gone cannot know that its entry was there.
             invariant!(
                 UNIQ,
                 place == position || may_go || place.min(position) < self.trimmed,

@@ -461,7 +461,7 @@ impl Scenario for CorfuScenario {
         true
     }
 
-    /// Which of the servers are needed is known to whoever changes the projection: all that have not lost their disks for good.
+    /// Which of the servers are needed is known to the auxiliary that changes the projection: all that have not lost their disks for good.
     fn core(&mut self, cluster: &Cluster<'_, Node>, _rng: &mut Rng) -> Core {
         let servers = self.servers.iter().filter(|&&host| !cluster.is_lost(host));
         Core::Hosts(servers.chain(&self.clients).copied().collect())

@@ -154,7 +154,7 @@ impl History {
                 }
             }
             (_, Answer::Refused(refused)) => match refused.why {
-                // Whoever knows of an entry knows that there is a log.
+                // A client that knows of an entry knows that there is a log.
                 Why::NoSuchLog => recent(&refused.name, 0),
                 Why::Sealed | Why::Moved | Why::BeyondTail => recent(&refused.name, refused.at),
                 Why::Trimmed => {

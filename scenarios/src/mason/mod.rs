@@ -392,7 +392,7 @@ impl Scenario for MasonScenario {
                 control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
             }
             (9, _, _) => {
-                // Whoever stands still for so long takes one.
+                // A host that stands still for so long takes one.
                 self.be_busy(control);
                 self.ambushes.lay(Kind::Forgotten, None, rng, control);
                 return self.ambushes.lay(Kind::Installed, None, rng, control);

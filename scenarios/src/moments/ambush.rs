@@ -11,7 +11,7 @@ use std::time::Duration;
 /// What a strike may wait for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// A server takes a peer's snapshot: it dies before it has written its own, and whoever leads a group then.
+    /// A server takes a peer's snapshot: it dies before it has written its own, and with it a group's leader of then.
     Installed,
     /// A group retires: the sequencer dies with answers on their way.
     Retired,

@@ -274,7 +274,7 @@ fn advance_backwater(
     if !cut && last_vote(comer).is_some() && stays.iter().all(idle) && now < until {
         control.mark("scenario.left_old_members_in_a_backwater");
         (cut, until) = (true, now + 3_000 * MS);
-        // Whoever restarts there knows the founders' configuration again.
+        // A host that restarts there knows the founders' configuration again.
         control.crash(leaver, Loss::None, Duration::from_millis(20), &mut Rng::seeded(now));
         stays.iter().for_each(|&host| sever_or_mend(&[leader, comer], host, true, control));
     }

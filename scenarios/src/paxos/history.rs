@@ -90,7 +90,7 @@ impl Histories {
                 return self.unknown(node, open);
             }
             Outcome::Refused(Refusal::Busy | Refusal::DiskFull) => {
-                // If it is executed all the same, whoever reads it proves the refusal wrong.
+                // If it is executed all the same, a read of it proves the refusal wrong.
                 if let Some(recorded) = open.recorded {
                     self.linearizable.fail(recorded, Time(now));
                 }

@@ -16,7 +16,7 @@ pub(super) struct Invariants {
     /// Of the machine, and of everything executed and answered.
     digests: BTreeMap<Slot, (u64, u64)>,
     checked: BTreeMap<NodeId, Slot>,
-    /// What has come true, whoever still knows it.
+    /// What has come true, whether anybody still knows it or not.
     pub(super) truth: Truth,
 }
 
@@ -65,7 +65,7 @@ impl Invariants {
                 Member::ProxyLeader(proxy) => kernel::invariant!(
                     BOUND,
                     proxy.pending() as u64 <= 4 * parameters.window,
-                    "proxy leader {id} has {} slots under way",
+                    "proxy leader {id} has {} slots in flight",
                     proxy.pending()
                 ),
                 Member::Leader(leader) => {

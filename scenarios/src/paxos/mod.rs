@@ -461,7 +461,7 @@ impl Scenario for PaxosScenario {
 
     fn on_disk_lost(&mut self, host: HostId, _cluster: &Cluster<'_, Node>) -> Replacement {
         self.wiped.insert(host);
-        // Whoever starts all machines of the first cluster file with empty disks, long after they were replaced, starts
+        // An operator who starts all machines of the first cluster file with empty disks, long after they were replaced, starts
         // another cluster: no protocol can tell that from the bootstrap of the first. Operators must not.
         if self.gone.contains(&host) { Replacement::StayDown } else { Replacement::Wiped }
     }

@@ -147,7 +147,7 @@ const SHARED: &[Key] = &[
         "paxos.window",
         Kind::Number(16, 65_536),
         "512",
-        "how many slots may be under way; a new membership is in force that many slots later",
+        "how many slots may be in flight; a new membership is in force that many slots later",
         "must be equal on all hosts, for ever",
     ),
     key(
@@ -168,7 +168,7 @@ const SHARED: &[Key] = &[
         "paxos.batches_in_flight_max",
         Kind::Number(1, 4_096),
         "8",
-        "batches that one host has under way",
+        "batches that one host has in flight",
         "too few: idle disks; too many: small batches",
     ),
     key(

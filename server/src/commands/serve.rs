@@ -66,7 +66,7 @@ impl Serve {
         };
         let admin = bind(&file.listen.admin, "listen.admin")?;
         let files = Files::fit(&mut file)?;
-        // Whoever reads the log may go; the host stays.
+        // The reader of the log may go; the host stays.
         let log = Log::default();
         let (gate, latencies) = (Gate::default(), Latencies::default());
         let events: EventSink = Box::new({

@@ -374,6 +374,6 @@ fn strangers_at_the_hosts_port(target: &Target) {
         let _ = stream.read(&mut [0; 64]);
     });
     open.extend((0..100).filter_map(|_| dial(target.peer)));
-    // Whoever is served meanwhile is a host of the cluster.
+    // The host that is served meanwhile is one of the cluster.
     drop(session(target.zookeeper));
 }

@@ -109,7 +109,7 @@ impl Duel {
             if verdict.is_err() {
                 asks[at + 1..]
                     .iter()
-                    .for_each(|ask| self.note(format!("{session}: under way: {}", ask.text)));
+                    .for_each(|ask| self.note(format!("{session}: in flight: {}", ask.text)));
                 return verdict;
             }
         }
@@ -299,7 +299,7 @@ fn in_order(events: &VecDeque<Reply>) -> Vec<Told> {
         Some((event.zxid, what))
     };
     let mut told: Vec<Told> = events.iter().filter_map(read).collect();
-    assert_eq!(told.len(), events.len(), "an event that is none");
+    assert_eq!(told.len(), events.len(), "a malformed event");
     for same in told.chunk_by_mut(|one, other| one.0 == other.0) {
         same.sort();
     }

@@ -101,7 +101,7 @@ impl Generator {
             &[(31, "world", "anyone")],
             &[(31, "world", "anyone"), (31, "world", "anyone")],
             &[(31, "auth", "")],
-            &[(1, "world", "anyone"), (31, "auth", "whoever")],
+            &[(1, "world", "anyone"), (31, "auth", "alice")],
             &[(31, "digest", "one:4nLUhW3dB5h9kAFU3zy2wRSm+Bc=")],
             &[(1, "world", "anyone")],
             &[(30, "world", "anyone")],
@@ -230,11 +230,7 @@ impl Generator {
                 body.put_buffer(Some(b"x"));
                 (op::AUTH, "auth by an unknown scheme", Leaves::Session)
             }
-            _ => (
-                *self.rng.pick(&[77, 999, op::CHECK]).unwrap_or(&77),
-                "an opcode that is none",
-                Leaves::Session,
-            ),
+            _ => (*self.rng.pick(&[77, 999, op::CHECK]).unwrap_or(&77), "an unknown opcode", Leaves::Session),
         };
         Ask { opcode, reference: body.clone(), ours: body, text: format!("{text} ({opcode})"), leaves }
     }

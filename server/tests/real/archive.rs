@@ -98,7 +98,7 @@ async fn trim_on(endpoints: Vec<String>, record: Arc<Record>) {
     while !record.stop.load(Ordering::Relaxed) {
         let known =
             record.appended.lock().unwrap_or_else(PoisonError::into_inner).last_key_value().map(|it| *it.0);
-        // Whoever has no answer in time trims again.
+        // A client without an answer in time trims again.
         let _ = log.trim("jobs", known.unwrap_or(0) * 9 / 10).await;
         tokio::time::sleep(Duration::from_millis(200)).await;
     }

@@ -65,7 +65,7 @@ async fn strike_leaders(
     );
 }
 
-// A leader that dies takes its unacknowledged slots with it; whoever follows must neither lose what was acknowledged nor wait
+// A leader that dies takes its unacknowledged slots with it; the next leader must neither lose what was acknowledged nor wait
 // for long, and clients must find him.
 #[test]
 fn a_killed_leader_is_followed_at_once() {

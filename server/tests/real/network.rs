@@ -48,7 +48,7 @@ impl Network {
         made.then_some(network)
     }
 
-    /// None, and a word to whoever looks, where there can be none.
+    /// None, and a word to the reader of the output, where there can be none.
     pub fn or_skipped(hosts: usize) -> Option<Self> {
         let network = Self::new(hosts);
         if network.is_none() {

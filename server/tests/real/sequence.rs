@@ -107,7 +107,7 @@ async fn start() -> Cluster {
     Cluster::start(3, settings, "").await
 }
 
-// A number given twice, or a hole that nobody fills, breaks whoever builds a log on it; a sequence that stops with a host stops all
+// A number given twice, or a hole that nobody fills, breaks a log that is built on it; a sequence that stops with a host stops all
 // of them.
 #[test]
 fn numbers_are_unique_and_contiguous_while_hosts_die() {
@@ -148,7 +148,7 @@ fn numbers_are_unique_and_contiguous_while_hosts_die() {
         println!("sequence: {} places given, {lost} calls without an answer", given.len());
         let highest: Vec<u64> =
             (0..SPACES.len()).map(|space| numbers_of(&given, space).last().copied().unwrap_or(0)).collect();
-        // What the shards have executed: places that were given, whoever heard of it, and no-ops up to the highest number. The status
+        // What the shards have executed: places that were given, heard of or not, and no-ops up to the highest number. The status
         // of every host tells how many of the former.
         for (space, name) in SPACES.iter().enumerate() {
             let numbers = numbers_of(&given, space).len() as u64;

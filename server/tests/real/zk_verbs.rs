@@ -95,7 +95,7 @@ fn several_changes_at_once_and_the_sessions() {
     });
 }
 
-// A certificate that is checked and then forgotten opens nothing, or everything, to whoever has one.
+// A certificate that is checked and then forgotten opens nothing, or everything, to its owner.
 #[test]
 fn certificates_are_identities_of_access_lists() {
     alone(async {

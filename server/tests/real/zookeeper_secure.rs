@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const SETTINGS: &str = "[coordination]\nengine = \"mason\"\nshards = 2\n[limits]\nconnections_max = 500";
-/// Whoever speaks the wrong protocol is told so at once, and not when nobody has said anything for long (10 s).
+/// A client that speaks the wrong protocol is told so at once, and not when nobody has said anything for long (10 s).
 const TOLD_WITHIN: Duration = Duration::from_secs(5);
 
 /// A host that serves at both ports: the plain one, the other one, and the folder of certificates.
@@ -59,7 +59,7 @@ fn moved(connected: io::Result<Raw>, before: &mut Raw, path: &str) -> Raw {
 /// What comes before the end, which must come.
 fn said_before_the_end(mut stream: impl Read + Write, bytes: &[u8]) -> Vec<u8> {
     let begun = Instant::now();
-    // Whoever is refused while it shakes hands cannot write.
+    // A client that is refused while it shakes hands cannot write.
     let _ = stream.write_all(bytes).and_then(|()| stream.flush());
     let mut said = Vec::new();
     if let Err(error) = stream.read_to_end(&mut said) {

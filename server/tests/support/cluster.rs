@@ -154,7 +154,7 @@ impl Cluster {
         };
         let write = |path: PathBuf, text: String| std::fs::write(path, text).expect("the folder is writable");
         write(self.folder.join("cluster.toml"), text(lines(&mut self.hosts.iter().take(self.members))));
-        // Whoever joins must reach the leader, and that may be one who joined before.
+        // A host that joins must reach the leader, which may have joined before.
         for (index, host) in self.hosts.iter().enumerate().skip(self.members) {
             let mut known = self.hosts.iter().take(index + 1);
             write(self.folder.join(format!("{}.toml", host.name)), text(lines(&mut known)));

@@ -94,7 +94,7 @@ impl Raw {
         raw.flush()?;
         let response = raw.frame()?;
         let mut input = JuteInput(&response);
-        let bad = |_| io::Error::other("a handshake that is none");
+        let bad = |_| io::Error::other("a malformed handshake");
         input.i32().map_err(bad)?;
         raw.timeout = input.i32().map_err(bad)?;
         let session = input.i64().map_err(bad)?;

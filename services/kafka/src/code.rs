@@ -59,7 +59,7 @@ impl Code {
     pub const INVALID_PRODUCER_EPOCH: Self = Self(47);
     /// Nothing is known of a producer any more: it asks for another number.
     pub const UNKNOWN_PRODUCER: Self = Self(59);
-    /// A codec that is none.
+    /// An unknown codec.
     pub const UNSUPPORTED_COMPRESSION_TYPE: Self = Self(76);
     /// Too many groups, or members of one.
     pub const GROUP_MAX_SIZE_REACHED: Self = Self(81);

@@ -3,7 +3,7 @@
 //! A record that a Kafka client produced is stored as `FF 4B`, flags (`u8`; bit 0: the value is null), timestamp (varlong), key (length as a
 //! varint, -1 for null, and bytes), how many headers (varint), each of them (key and value as the key above), and then the value
 //! up to the entry's end. Any other entry, as `ordinate log append` makes them, is a record without key, headers and timestamp whose
-//! value is the whole entry. So whoever appends to a log natively may write keyed records, too; no text in UTF-8 begins with FF.
+//! value is the whole entry. So a client that appends to a log natively may write keyed records, too; no text in UTF-8 begins with FF.
 
 use crate::wire::{Input, Malformed, Output as _};
 use kernel::Bytes;

@@ -78,7 +78,7 @@ proptest! {
         prop_assert_eq!(read(&batch), Err(Code::CORRUPT_MESSAGE));
     }
 
-    // Whoever can write a checksum can write anything behind it.
+    // A client that can write a checksum can write anything behind it.
     #[test]
     fn hostile_batches_harm_nobody(records in records(), at in any::<prop::sample::Index>(), byte in any::<u8>(), codec in 0..8_u8) {
         let mut batch = Vec::new();

@@ -480,7 +480,7 @@ fn what_a_connection_holds_is_bounded() {
         twin.send(key::PRODUCE, 7, correlation, &body).expect("it is sound");
     }
     assert!(twin.connection.is_full());
-    assert_eq!(twin.calls.len(), 5, "about 4 MiB are under way");
+    assert_eq!(twin.calls.len(), 5, "about 4 MiB are in flight");
     twin.settle().expect("it is sound");
     assert!(!twin.connection.is_full());
     for correlation in 0..20 {

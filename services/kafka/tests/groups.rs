@@ -78,7 +78,7 @@ fn members_join_anew_when_one_comes_or_goes() {
     assert_eq!(
         groups.next("g", &third, at(5)),
         Next::Begin,
-        "whoever still waits for the last generation is in the next"
+        "a member that still waits for the last generation is in the next"
     );
 }
 

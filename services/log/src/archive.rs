@@ -8,7 +8,7 @@
 //!
 //! Numbers are little-endian. The head's digest ([`parts::digest`]) covers all before it, the body has that of the entries. An object's
 //! name begins with the cluster, the log and its incarnation, and holds the positions and the digest: the same segment has the same
-//! name whoever writes it, and another one has another.
+//! name on every host, and another one has another.
 
 use crate::Rows;
 use kernel::{Bytes, Decode, Encode, Reader};

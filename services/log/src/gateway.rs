@@ -411,7 +411,7 @@ impl Gateway {
         }
     }
 
-    /// The log has changed: whoever waits for it looks again.
+    /// The log has changed: readers that wait for it look again.
     fn wake(&mut self, name: &str, now: Instant) -> bool {
         let waits = |reading: &Reading| {
             matches!(reading.state, State::Idle)

@@ -553,7 +553,7 @@ impl Shard for Logs {
         Ok(())
     }
 
-    /// Whoever waits looks again.
+    /// Readers that wait look again.
     fn installed(&mut self, out: &mut ShardOut) {
         for name in self.watchers.keys().cloned().collect::<Vec<_>>() {
             self.notify(&name, out);

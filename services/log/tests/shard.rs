@@ -213,7 +213,7 @@ fn logs_hold_what_they_were_created_to_hold() {
 
 // A waiting reader that nobody wakes waits for ever.
 #[test]
-fn whoever_waits_is_told_once() {
+fn a_reader_that_waits_is_told_once() {
     let mut one = One::new();
     one.create("a", 0);
     one.read(0, 9, 99, 100);

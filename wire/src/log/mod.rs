@@ -293,7 +293,7 @@ pub enum Why {
     Busy = 1,
     /// It is not known whether it was done: the host lost track of the call.
     Unknown = 2,
-    /// No such call: a name that is none, a log named twice, entries that are none.
+    /// A malformed call: its name or its entries, or a log named twice.
     Malformed = 3,
     /// There is no such log.
     NoSuchLog = 4,

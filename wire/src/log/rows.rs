@@ -42,7 +42,7 @@ impl Rows {
         Some(count)
     }
 
-    /// The entries of `bytes`, up to the first that is none.
+    /// The entries of `bytes`, up to the first malformed one.
     pub fn iter(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
         let mut rest = bytes;
         std::iter::from_fn(move || {

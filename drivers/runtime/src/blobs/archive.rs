@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub trait Archive: Send + Sync {
     /// Whether the whole object is there, and can be read back.
     fn has(&self, object: &ArchiveObject) -> Result<bool, ArchiveError>;
-    /// Adds an object: its head, and behind it `contents`. When this returns `Ok` it is there for good, whoever has written it.
+    /// Adds an object: its head, and behind it `contents`. When this returns `Ok` it is there for good, whichever host has written it.
     fn put(&self, object: &ArchiveObject, contents: Bytes) -> Result<(), ArchiveError>;
 }
 

@@ -563,7 +563,7 @@ fn a_journal_without_an_extent_gets_one() {
     assert!(open(&disk).is_err());
 }
 
-// Whoever stops on a full disk must not miss the segment that it could not prepare.
+// A host that stops on a full disk must not miss the segment that it could not prepare.
 #[test]
 fn what_was_never_prepared_is_not_missed() {
     let (disk, mut next) = used_disk();

@@ -115,7 +115,7 @@ impl<N: Node + 'static> Reactor<N> {
                 metrics: &mut self.router.metrics,
                 rng: &mut self.rng,
             };
-            // Whoever took the host out knows why its link ends.
+            // The caller that took the host out knows why its link ends.
             let _ = link.break_off("no longer a host of the cluster".to_owned(), &mut outside);
             if self.router.links.binary_search_by_key(&link.host, |link| link.host).is_err() {
                 let (inbounds, mut outside) = self.inbound_parts();

@@ -268,7 +268,7 @@ impl<N: Node> Host<N> {
                 self.visits.messages += 1;
                 self.visits.waited += out.now - arrived;
             }
-            cost += self.hand_over(input, me, out);
+            cost += self.deliver_input(input, me, out);
         }
         cost += self.settle(me, out);
         cost += out.tariffs[tariff].append_byte * (self.appended - appended_before);
@@ -283,7 +283,7 @@ impl<N: Node> Host<N> {
         }
     }
 
-    fn hand_over<S: Scale<N::Family>>(
+    fn deliver_input<S: Scale<N::Family>>(
         &mut self,
         input: Input<N::Family>,
         me: u32,

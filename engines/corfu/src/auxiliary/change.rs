@@ -145,7 +145,7 @@ impl Auxiliary {
             |server: &&NodeId| change.sealed.contains_key(server) || planted!(unsealed_server_in_projection);
         let chains: Vec<Vec<NodeId>> =
             installed.chains.iter().map(|chain| chain.iter().filter(is_sealed).copied().collect()).collect();
-        // Whoever is sealed from here on stays out: learners are compared with those of now.
+        // A server that is sealed from here on stays out: learners are compared with those of now.
         let mut learners = Vec::new();
         for (chain, servers) in chains.iter().enumerate() {
             let Some(&source) = servers.last() else { return };

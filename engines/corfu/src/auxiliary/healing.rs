@@ -80,7 +80,7 @@ impl Auxiliary {
         installed.chains.iter().enumerate().any(has_learner) || self.peers.iter().any(lost_votes)
     }
 
-    /// Whoever leaves has to wait before it comes back, longer each time that it did not stay for long.
+    /// A server that leaves has to wait before it comes back, longer each time that it did not stay for long.
     pub(super) fn note_who_left(&mut self, next: &Projection, cx: &mut Cx<'_, Self>) {
         let left = self.state.installed.servers().filter(|it| !next.servers().any(|server| server == *it));
         let left: Vec<NodeId> = left.collect();

@@ -52,7 +52,7 @@ kernel::messages! {
             /// The client's epoch.
             epoch: Epoch,
         },
-        /// From an auxiliary: this is decided. Whoever is in it serves from now on.
+        /// From an auxiliary: this is decided. A server that is in it serves from now on.
         7 => Project {
             /// What.
             projection: Projection,

@@ -139,7 +139,7 @@ fn what_is_written_during_the_comparison_is_followed_from_its_beginning() {
     assert_eq!(entries(&table.role), entries(&source_table.role));
 }
 
-// Whoever says that it has everything while its source is written lacks what is written next, and is let in.
+// A server that says that it has everything while its source is written lacks what is written next, and is let in.
 #[test]
 fn a_learner_is_whole_when_its_source_is_sealed_and_it_has_the_rest() {
     let (mut table, mut source_table) = copied(&[], &[(0, Entry::Junk)]);

@@ -1,7 +1,7 @@
 //! What a client of Mason is told: a gateway that serves many users of the service on one host.
 //!
 //! A gateway is a role of the service. It sends [`crate::proxy::Submit`] and [`crate::proxy::Barrier`] to the proxy nodes of its
-//! own host (which pass them on to whoever leads their group), and [`crate::shard::Read`] to one server of each shard.
+//! own host (which pass them on to their group's leader), and [`crate::shard::Read`] to one server of each shard.
 
 use crate::Message;
 use crate::order::{Group, Gsn, Space};

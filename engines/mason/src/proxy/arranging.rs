@@ -11,7 +11,7 @@
 //!   | log: Layout(v+2), without those                              |
 //! ```
 //! The first group's log decides. A group can assign nothing before it is sealed for a sequencer, and a standby seals every group
-//! that the first group's log had in use when that was sealed: whoever comes later knows of all that may have assigned numbers. So
+//! that the first group's log had in use when that was sealed: a later one knows of all that may have assigned numbers. So
 //! an addition is a layout and a change of sequencers; a group that was in use before must not go on with the sequencer of then,
 //! which may live still. A removal is one, too; then the group is drained: what its stub had is
 //! handed over, its own operations are ordered, it retires in its log, and when all it assigned is executed and in durable
@@ -22,7 +22,7 @@
 //! over, before anything is numbered by the new one.
 //!
 //! Everything between groups goes through the hosts, each of which has replicas of all logs: they tell the host's proxies of every
-//! group where their own stands, and whoever leads acts on it.
+//! group where their own stands, and the leading one acts on it.
 
 use super::entry::{Entry, Page};
 use super::leading::Lead;

@@ -77,7 +77,7 @@ impl Run {
         self.rows.len() + 96
     }
 
-    /// The operations, by their numbers in this space. Ends at a row that is none.
+    /// The operations, by their numbers in this space. Ends at a malformed row.
     pub fn iter(&self) -> impl Iterator<Item = Result<(Number, Delivered), DecodeError>> + use<> {
         let (mut input, run) = (Reader::new(self.rows.clone()), self.clone());
         (self.first.0..self.end().0).map(move |number| {

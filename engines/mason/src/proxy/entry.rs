@@ -116,7 +116,7 @@ kernel::record! {
 
 kernel::record! {
     /// Whose an epoch is. A sequencer begins only when every group's log has the same claim, its own: so an epoch belongs to one
-    /// incarnation of one node, whoever was asked to take over by whom.
+    /// incarnation of one node, whichever node was asked to take over by which.
     pub struct Claim {
         /// The node.
         sequencer: NodeId,

@@ -280,7 +280,7 @@ impl Proxy {
         cx.send(gateway, client::BarrierPassed { group: self.group, id: barrier, layout });
     }
 
-    /// Asked of this host's replica as it is: whoever lacks operations asks again.
+    /// Asked of this host's replica as it is: a shard that lacks operations asks again.
     fn on_lacking(&mut self, from: NodeId, message: Lacking, cx: &mut Cx<'_, Self>) {
         ask_replica(self.log.replica, from, &Question::Lacking { from: message.from }, cx);
     }

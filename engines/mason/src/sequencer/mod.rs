@@ -17,7 +17,7 @@ use std::sync::Arc;
 kernel::timers! {
     /// The sequencer's timers.
     pub enum SequencerTimer {
-        /// Ask again whoever has not answered during a recovery.
+        /// Ask the nodes that have not answered during a recovery again.
         Retry,
     }
 }

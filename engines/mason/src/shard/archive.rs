@@ -10,7 +10,7 @@
 //!   | both let it go: their next snapshots do not name it, and it is dropped when those are durable
 //! ```
 //!
-//! Every server has every blob, so any of them can do it. For each blob they take turns, in an order that depends on the blob; whoever
+//! Every server has every blob, so any of them can do it. For each blob they take turns, in an order that depends on the blob; a server that
 //! is dead or cannot reach the archive only costs the others' patience. An object that two have written is written once, for its name
 //! and its bytes are the same everywhere.
 //!

@@ -13,7 +13,7 @@
 //! ```
 //!
 //! Invariant: what a durable snapshot of this server names is durable here. So it writes none while it lacks a blob, and drops a
-//! blob only when a later snapshot that does not name it is durable. Whoever forgets an operation because enough servers have it
+//! blob only when a later snapshot that does not name it is durable. A proxy that forgets an operation because enough servers have it
 //! in snapshots then forgets nothing that a lost host takes with it.
 
 use super::{Query, ShardServer, Waiting};

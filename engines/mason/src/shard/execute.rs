@@ -51,7 +51,7 @@ impl<S: Shard> ShardServer<S> {
             return;
         }
         for row in run.iter() {
-            let Ok((number, delivered)) = row else { return cx.reject("a run with a row that is none") };
+            let Ok((number, delivered)) = row else { return cx.reject("a run with a malformed row") };
             if number < self.next {
                 continue;
             }
@@ -308,7 +308,7 @@ impl<S: Shard> ShardServer<S> {
             });
         if !wanted {
             self.stuck_since = None;
-            // Whoever was away while its proxies went on does not know that there is anything to lack.
+            // A gateway that was away while its proxies went on does not know that there is anything to lack.
             if cx.now().since(self.asked_at) >= ASK_IDLE_AFTER {
                 self.ask_proxies(cx);
             }

@@ -10,7 +10,7 @@ use crate::service::Shard;
 use kernel::{Bytes, Cx, Encode, NodeId};
 use std::collections::BTreeMap;
 
-/// Inputs are sent again in pages of about so many bytes: whoever starts from an old snapshot lacks those of many operations.
+/// Inputs are sent again in pages of about so many bytes: a server that starts from an old snapshot lacks those of many operations.
 const INPUTS_PAGE_BYTES: usize = 256 << 10;
 
 /// What was said, by whom, of which operation.

@@ -16,9 +16,9 @@
 //!
 //! What readers watch is a server's own, and goes from server to server on each host, before either executes anything further: the
 //! new one tells of all that comes after. Between giving and the resharding a server answers no reads, which could register more. A
-//! server that a snapshot carries past the resharding gives what it has when it has taken that; whoever takes it compares.
+//! server that a snapshot carries past the resharding gives what it has when it has taken that; the receiver compares.
 //!
-//! Reads name the spread by which their shard was chosen. A shard that is not there yet lets them wait, one that is beyond refuses
+//! Reads name the shard map by which their shard was chosen. A shard that is not there yet lets them wait, one that is beyond refuses
 //! them, and the reader asks again. Before a server tells or answers anything by a shard map it says so ([`crate::messages::client::UsesShardMap`]).
 
 use super::inputs::Part;
@@ -151,7 +151,7 @@ impl<S: Shard> ShardServer<S> {
     }
 
     pub(super) fn on_want_watched(&mut self, from: NodeId, message: &WantWatched, cx: &mut Cx<'_, Self>) {
-        // What was given in this incarnation has arrived before; in an earlier one, whoever watched is gone.
+        // What was given in this incarnation has arrived before; in an earlier one, the readers that watched are gone.
         if self.resharding.given >= message.version {
             let (version, space) = (message.version, self.space);
             cx.send(from, Watched { version, space, watches: Bytes::new() });

@@ -193,7 +193,7 @@ fn a_blob_waits_until_the_archive_has_it_and_failures_are_patient() {
 
 // A server that cannot reach the archive keeps what others have archived for ever; one that is told too much loses it.
 #[test]
-fn whoever_knows_tells_and_nobody_else() {
+fn only_a_server_that_knows_answers() {
     let (mut first, mut second) = (attic(1, 2), attic(2, 1));
     let (to, blobs) = asked(&tick(&mut second, Duration::ZERO)).expect("it waits for its turn");
     assert!([server(1, 0), server(3, 0)].contains(&to));

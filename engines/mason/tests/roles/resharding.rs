@@ -90,7 +90,7 @@ mod the_sequencer {
         assert!(did.iter().any(|it| *it == (proxy(3, 1), Active { epoch: 1 }.into())), "{did:?}");
         let did = sends(&bench.hear(proxy(3, 1), ask(4)));
         let [(_, Message::Proxy(ProxyIn::Allocated(allocated)))] = &did[..] else { panic!("{did:?}") };
-        assert_eq!(allocated.allocation.rows, [range(2, 2, 1)], "above the hand-over");
+        assert_eq!(allocated.allocation.rows, [range(2, 2, 1)], "above the resharding");
         assert!(allocated.allocation.gsn > order().gsn);
     }
 

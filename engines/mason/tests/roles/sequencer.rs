@@ -134,7 +134,7 @@ fn a_probe_tells_what_was_lost_and_fences_the_leaders_before() {
 
 // A proxy that is not told waits for a node that will never answer.
 #[test]
-fn whoever_asks_for_another_sequencer_is_told() {
+fn a_proxy_that_asks_for_another_sequencer_is_told() {
     let mut bench = standby();
     let other = |asked, epoch, recovering| one(proxy(1, 0), NotActive { asked, epoch, recovering });
     assert_eq!(sends(&bench.hear(proxy(1, 0), ask(0, 1, 1, 0, &[(0, 1)]))), other(1, 0, false));
@@ -152,7 +152,7 @@ fn a_standby_takes_over_when_all_groups_are_sealed() {
     let everybody = || [proxies(Group(0)), proxies(Group(1))].concat();
     let did = bench.hear(proxy(1, 0), Recover { epoch: 4 });
     assert_eq!(sends(&did), all(everybody(), Seal { epoch: 4, attempt: first() }));
-    assert!(sends(&bench.hear(proxy(1, 0), Recover { epoch: 4 })).is_empty(), "it is under way");
+    assert!(sends(&bench.hear(proxy(1, 0), Recover { epoch: 4 })).is_empty(), "a recovery is in progress");
     assert_eq!(bench.hear(proxy(1, 0), sealed(0, 4, &[range(0, 1, 3)], 7)), []);
     assert_eq!(bench.hear(proxy(2, 0), sealed(0, 4, &[range(0, 1, 3)], 7)), [], "a group counts once");
     assert_eq!(bench.hear(proxy(2, 1), sealed(1, 3, &[], 0)), [], "sealed for another sequencer");

@@ -14,7 +14,7 @@ use mason::{Cut, Group, Gsn, Message, Number, Order, Parameters, Placed, Shard, 
 use parts::SnapshotRecord;
 use std::time::Duration;
 
-/// Writes down what it executes, and notifies whoever has read last.
+/// Writes down what it executes, and notifies the last reader.
 #[derive(Default, Debug)]
 struct Diary {
     text: Vec<u8>,
@@ -417,7 +417,7 @@ fn a_server_that_is_behind_takes_a_peers_snapshot() {
     let mut told = Vec::new();
     for _ in 0..6 {
         let Some((_, Message::Shard(ShardIn::PullSnapshot(pull)))) = asked.first().cloned() else { break };
-        // Whoever was asked: here it is host 2 that answers.
+        // Of the host that was asked: here it is host 2 that answers.
         let PullSnapshot { transfer, index } = pull;
         let peer_id = asked[0].0;
         let chunks = sends(&peer.hear(server(1, 0), PullSnapshot { transfer, index }));

@@ -177,7 +177,7 @@ impl Role for Client {
     fn on_message(&mut self, from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
         match message {
             ClientIn::Results(message) => {
-                // Whoever answers is worth staying with.
+                // A batcher that answers is worth staying with.
                 if let Some(index) = self.batchers.iter().position(|batcher| batcher.host() == from.host()) {
                     self.at = index;
                 }
@@ -311,7 +311,7 @@ impl Client {
         if !any && executed > Slot(0) && self.opened == Opened::Asked {
             self.opened = Opened::Yes(Slot(executed.0.saturating_sub(1)));
             self.unsent = self.writes.keys().copied().collect();
-            // They leave only now: whoever opened the session must not be turned away from before it could answer them.
+            // They leave only now: the batcher that opened the session must not be turned away from before it could answer them.
             let now = cx.now();
             self.writes.values_mut().for_each(|outstanding| outstanding.sent_at = now);
         }
@@ -362,7 +362,7 @@ impl Client {
         }
     }
 
-    /// Calls that were refused wherever they were sent are tried again for a while; the timer does that. Then whoever asked is told,
+    /// Calls that were refused wherever they were sent are tried again for a while; the timer does that. Then the caller is told,
     /// and knows that they were not executed.
     fn give_up_what_nobody_has(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();

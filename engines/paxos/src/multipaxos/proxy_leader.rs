@@ -97,7 +97,7 @@ impl ProxyLeader {
             return;
         }
         if self.pending.len() >= PENDING_MAX {
-            return cx.reject("more slots under way than a proxy leader keeps");
+            return cx.reject("more slots in flight than a proxy leader keeps");
         }
         if self.pending.is_empty() {
             cx.set_timer(ProxyLeaderTimer::Resend, self.parameters.resend_after);

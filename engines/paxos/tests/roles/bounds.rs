@@ -1,4 +1,4 @@
-//! What is bounded where it is built, and what whoever asks for more is told.
+//! What is bounded where it is built, and what the answer to more is.
 
 use super::*;
 use kernel::{Decode as _, Encode as _};
@@ -67,7 +67,7 @@ fn what_waits_comes_out_in_batches_that_fit() {
         batches.extend(proposed(&bench.hear(node(9, CLIENT), submit(sequence, &[400]))));
         batches.extend(proposed(&bench.end()));
     }
-    assert_eq!(batches.len(), 2, "so many may be under way: {batches:?}");
+    assert_eq!(batches.len(), 2, "so many may be in flight: {batches:?}");
     let mut done = 0;
     while done < batches.len() {
         let number = batches[done].0;
@@ -150,7 +150,7 @@ fn outcomes(did: &Did) -> Vec<Outcome> {
     did.iter().filter_map(outcome).collect()
 }
 
-// "Not executed" is said of what nobody has, and of nothing else: whoever asked may ask again.
+// "Not executed" is said of what nobody has, and of nothing else: the client may ask again.
 #[test]
 fn a_client_says_not_executed_when_it_knows() {
     let busy = client::Status::Busy;

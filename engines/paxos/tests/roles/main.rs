@@ -351,7 +351,7 @@ fn a_read_waits_for_every_group() {
     }
 }
 
-// Whoever takes another session's answer for its own tells the application what never happened.
+// A client that takes another session's answer for its own tells the application what never happened.
 #[test]
 fn a_client_takes_its_own_answers_only() {
     let mut bench = Table::new(
@@ -394,7 +394,7 @@ fn a_client_turns_to_the_next_batcher() {
     assert_eq!(sends(&bench.end())[0].0, node(2, BATCHER));
 }
 
-// A client that leaves whoever opened its session, because the opening took long, asks the dead in turn and never gets through.
+// A client that leaves the batcher that opened its session, because the opening took long, asks the dead in turn and never gets through.
 #[test]
 fn a_client_gives_writes_their_own_time_after_a_slow_opening() {
     let mut bench = Table::new(

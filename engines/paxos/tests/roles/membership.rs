@@ -131,7 +131,7 @@ fn an_acceptor_stands_by_the_leader_it_hears() {
     assert_eq!(sends(&acceptor.hear(node(2, LEADER), ask(rival))).len(), 1, "silence ends that");
 }
 
-// A machine that joins knows members and perhaps not the leader; whoever keeps its asking to itself keeps it out for ever.
+// A machine that joins knows members and perhaps not the leader; a member that keeps its asking to itself keeps it out for ever.
 #[test]
 fn a_learner_is_handed_on_to_the_leader() {
     let comer = node(7, ACCEPTOR);
@@ -171,7 +171,11 @@ fn a_candidate_of_old_is_told_of_the_cluster_that_is() {
         &sends(&acceptor.hear(node(3, LEADER), asked))[..],
         [(_, Message::Leader(LeaderIn::Known(_)))]
     ));
-    assert_eq!(sends(&acceptor.hear(node(2, LEADER), ask(1))).len(), 1, "whoever knows the cluster may ask");
+    assert_eq!(
+        sends(&acceptor.hear(node(2, LEADER), ask(1))).len(),
+        1,
+        "a node that knows the cluster may ask"
+    );
     assert_eq!(acceptor.journal().len(), 1);
 
     let mut candidate = Table::new(Leader::new(Parameters::default(), configurations(1)), node(2, LEADER));

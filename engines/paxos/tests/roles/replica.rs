@@ -295,7 +295,7 @@ fn a_leader_that_is_to_go_hears_what_is_executed() {
 
 // A leader has votes forgotten by what replicas tell it: of a snapshot that a crash would take along nobody may be told, asked or not.
 #[test]
-fn whoever_asks_a_replica_is_told_what_is_durable() {
+fn a_leader_that_asks_a_replica_is_told_what_is_durable() {
     let mut bench = replica();
     let did = bench.hear(node(1, LEADER), replica::Describe {});
     let [(to, Message::Leader(leader::LeaderIn::Executed(_)), durable)] = &table::sent(&did)[..] else {

@@ -132,7 +132,7 @@ impl<R: io::Read> Reader<R> {
         let rows = body.slice_ref(rows);
         match Rows::count(&rows) {
             Some(_) => Ok(Some(Part::Entries(first, rows))),
-            None => Err(unsound(at, "entries that are none")),
+            None => Err(unsound(at, "malformed entries")),
         }
     }
 }

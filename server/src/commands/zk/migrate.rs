@@ -146,7 +146,7 @@ impl Migrate {
                 match cutover.recv_timeout(nap) {
                     Ok(()) => return Ok(()),
                     Err(RecvTimeoutError::Timeout) => {}
-                    // Nobody can press anything: whoever started it ends it, and cuts over by --merge --cutover.
+                    // Nobody can press anything: the caller ends it, and cuts over by --merge --cutover.
                     Err(RecvTimeoutError::Disconnected) => std::thread::sleep(nap),
                 }
                 source.ping()?;
@@ -275,7 +275,7 @@ fn enter_pressed() -> Receiver<()> {
     std::thread::spawn(move || {
         let mut line = String::new();
         if std::io::stdin().lock().read_line(&mut line).is_ok_and(|length| length > 0) {
-            // Whoever waits may have ended.
+            // The waiting thread may have ended.
             let _ = sender.send(());
         }
     });

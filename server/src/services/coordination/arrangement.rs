@@ -70,7 +70,7 @@ fn allowed(of: &str, wanted: u16, room: u16, is_it: bool, now: &Progress) -> Res
     }
     if !now.settled && !is_it {
         let (proxies, shards) = (now.layout.serving, now.layout.shard_map.shards);
-        let what = format!("a change to {proxies} proxies and {shards} shards is under way");
+        let what = format!("a change to {proxies} proxies and {shards} shards is in flight");
         return Err((StatusCode::CONFLICT, what));
     }
     Ok(())
@@ -99,7 +99,7 @@ async fn ask(admin: &Admin, call: &Call) -> Result<Progress, Response> {
     let answered = admin.handle.request(proxies[usize::from(FIRST.0)].place(), request);
     match tokio::time::timeout(ANSWER_WITHIN, answered).await {
         Ok(Ok(family::Response::Service(bytes))) => Progress::decoded(&bytes)
-            .map_err(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "an answer that is none")),
+            .map_err(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "a malformed answer")),
         Ok(_) | Err(_) => Err(error(StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer")),
     }
 }

@@ -128,7 +128,7 @@ pub const KEYS: &[Key] = &[
         "coordination.outstanding_max",
         Kind::Number(1, 1_000_000),
         "1000",
-        "requests of one connection that may be under way before it is read no further",
+        "requests of one connection that may be in flight before it is read no further",
         "too many: one client takes the memory of all",
     ),
     key(

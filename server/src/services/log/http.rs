@@ -179,7 +179,7 @@ fn refusal(refused: Refused) -> Failed {
             (StatusCode::GATEWAY_TIMEOUT, "the host lost track of it; it may have been done".to_owned(), None)
         }
         Why::Malformed => {
-            (StatusCode::BAD_REQUEST, "a name that is none, or less than 1 MiB to hold".to_owned(), None)
+            (StatusCode::BAD_REQUEST, "a malformed name, or less than 1 MiB to hold".to_owned(), None)
         }
         Why::NoSuchLog => (StatusCode::NOT_FOUND, format!("there is no log {name}"), None),
         Why::Exists => (StatusCode::CONFLICT, format!("there is a log {name} already"), None),

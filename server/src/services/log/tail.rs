@@ -2,7 +2,7 @@
 //!
 //! Every entry is an event whose id is its position and whose data is the entry as `GET /v1/log/NAME` has it. A client that comes back
 //! with `Last-Event-ID` goes on behind it; without that and `from` it begins at the tail. `sealed` is the last event of a log that is
-//! sealed; `trimmed` says where to resume, and has an id such that whoever comes back resumes there.
+//! sealed; `trimmed` says where to resume, and has an id such that a client that comes back resumes there.
 //!
 //! A page is read when the last one has been taken, so that a slow reader holds one page and no more.
 

@@ -1,7 +1,7 @@
 """confluent-kafka (librdkafka) against a cluster: what is produced comes back byte for byte.
 
 usage: smoke.py SERVERS COUNT produce|consume|group plain|idempotent [COMPRESSION]
-Produce prints which host leads, and every 1,000 acknowledged records, so that whoever started it can kill that host meanwhile.
+Produce prints which host leads, and every 1,000 acknowledged records, so that its caller can kill that host meanwhile.
 """
 
 import sys

@@ -28,7 +28,7 @@ impl Gateway {
                 continue;
             };
             if let Some((watch, query)) = watch {
-                self.useless.answered(watch);
+                self.unneeded.answered(watch);
                 // If it is asked again, that registers it again.
                 self.forget(paths_of(&query));
             }
@@ -45,7 +45,7 @@ impl Gateway {
                     let answer = PartAnswer { shows, covers: through.max(at_least), error, body };
                     let taken = self.on_part((node, seq, part), shard_map, answer);
                     if let Some((watch, query)) = watch {
-                        self.useless.answered(watch);
+                        self.unneeded.answered(watch);
                         if !taken {
                             self.forget(paths_of(&query));
                         }
@@ -69,7 +69,7 @@ impl Gateway {
         for answer in answers {
             match self.reads.targets.remove(&answer.tag) {
                 Some(Target::Part { node, seq, watch, shard_map, .. }) => {
-                    watch.into_iter().for_each(|(watch, _)| self.useless.answered(watch));
+                    watch.into_iter().for_each(|(watch, _)| self.unneeded.answered(watch));
                     self.ask_anew(node, seq, shard_map);
                 }
                 Some(Target::Forget(query)) => {

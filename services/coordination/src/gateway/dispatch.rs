@@ -197,7 +197,7 @@ impl Gateway {
         watch: Option<WatchSeq>,
         shard_map: u64,
     ) {
-        watch.into_iter().for_each(|watch| self.useless.sent(watch));
+        watch.into_iter().for_each(|watch| self.unneeded.sent(watch));
         let watch = watch.map(|watch| (watch, query.clone()));
         let target = Target::Part { node, seq, part, at_least, watch, shard_map };
         // Every answer begins with what it shows, and a code.

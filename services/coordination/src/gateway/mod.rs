@@ -37,8 +37,8 @@ mod room;
 mod settings;
 mod subtree;
 mod survey;
+mod unneeded;
 mod upkeep;
-mod useless;
 mod watchers;
 mod words;
 
@@ -52,8 +52,8 @@ use crate::gateway::marks::Marks;
 use crate::gateway::probe::Probes;
 use crate::gateway::quotas::Quotas;
 use crate::gateway::reads::Reads;
+use crate::gateway::unneeded::Unneeded;
 use crate::gateway::upkeep::Upkeep;
-use crate::gateway::useless::Useless;
 use crate::gateway::watchers::Watchers;
 use crate::sessions::home_of;
 use crate::wire::{SessionAnswer, SessionId, Told};
@@ -106,14 +106,14 @@ pub struct Gateway {
     reads: Reads,
     quotas: Quotas,
     watchers: Watchers,
-    useless: Useless,
+    unneeded: Unneeded,
     marks: Marks,
     /// The largest global sequence number known.
     highest: u64,
     /// The group where the next session will be at home.
     next_home: usize,
     /// Connections whose group had turned them away: they try again with the next tick.
-    homeless: BTreeSet<NodeId>,
+    turned_away: BTreeSet<NodeId>,
     /// Connections that may have something to do at the end of the burst.
     runnable: BTreeSet<NodeId>,
     /// Connections that wait for some shard's mark.
@@ -152,14 +152,14 @@ impl Gateway {
             reads: Reads::new(),
             quotas: Quotas::default(),
             watchers: Watchers::default(),
-            useless: Useless::default(),
+            unneeded: Unneeded::default(),
             marks: Marks::new(
                 settings.routes.shards.len(),
                 ShardMap::at_bootstrap(settings.placement.shards()),
             ),
             highest: 0,
             next_home: 0,
-            homeless: BTreeSet::new(),
+            turned_away: BTreeSet::new(),
             runnable: BTreeSet::new(),
             blocked: BTreeSet::new(),
             upkeep: Upkeep::default(),
@@ -242,7 +242,7 @@ impl Gateway {
             connection.next = next.min(seq);
             cx.mark("coordination.asked_another_group");
         }
-        self.homeless.insert(node);
+        self.turned_away.insert(node);
     }
 
     /// A shard has come to another shard map. Before any tells of what it has by that, all that is watched counts for the shards that have
@@ -307,7 +307,7 @@ impl Gateway {
         for waiting in [
             &mut self.runnable,
             &mut self.blocked,
-            &mut self.homeless,
+            &mut self.turned_away,
             &mut self.roomless,
             &mut self.next_turn,
         ] {

@@ -129,7 +129,7 @@ impl Gateway {
                 }
                 match assemble(read, &self.quotas) {
                     Some(reply) => Front::Goes(reply),
-                    None => Front::Drops("an answer of a shard that is none"),
+                    None => Front::Drops("a malformed answer of a shard"),
                 }
             }
             Work::Write { .. } | Work::Close | Work::Handshake { .. } | Work::Sync { .. } => Front::Waits,

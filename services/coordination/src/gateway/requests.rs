@@ -90,7 +90,7 @@ impl Gateway {
         connection.received += 1;
         self.metrics.packets_received += 1;
         if connection.stage == Stage::New {
-            return if self.greet(node, body) { Ok(()) } else { Err("a handshake that is none") };
+            return if self.greet(node, body) { Ok(()) } else { Err("a malformed handshake") };
         }
         let mut input = JuteInput(body);
         let (Ok(xid), Ok(opcode)) = (input.i32(), input.i32()) else {

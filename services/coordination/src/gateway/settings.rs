@@ -19,7 +19,7 @@ pub struct Routes {
 /// What reads promise.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Consistency {
-    /// A read sees every write that was answered before it was sent, whoever wrote.
+    /// A read sees every write that was answered before it was sent, by any client.
     Linearizable,
     /// A read sees what its session has seen, and may miss what others have written: ZooKeeper's promise.
     Sequential,

@@ -55,11 +55,11 @@ impl Gateway {
     pub(crate) fn on_tick(&mut self, cx: &mut Cx<'_, Self>) {
         let now = self.now;
         self.upstream.ask_again(cx);
-        self.runnable.append(&mut self.homeless);
+        self.runnable.append(&mut self.turned_away);
         if now.since(self.upkeep.touched) >= TOUCH_EVERY {
             self.upkeep.touched = now;
             self.touch();
-            self.send_useless();
+            self.send_unneeded();
         }
         if now.since(self.upkeep.looked) >= LOOK_EVERY {
             self.upkeep.looked = now;

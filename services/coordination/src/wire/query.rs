@@ -43,7 +43,7 @@ pub enum Query<'a> {
     },
     /// The gateway has no use any more for these, unless it has registered them anew since.
     Forget {
-        /// The last registration that is known to be useless.
+        /// The last registration that is known to be unneeded.
         through: WatchSeq,
         /// Of these paths.
         paths: Vec<&'a str>,

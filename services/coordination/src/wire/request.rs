@@ -113,7 +113,7 @@ pub struct Restore<'a> {
     pub path: &'a str,
     /// Its data.
     pub data: Option<&'a [u8]>,
-    /// Who may do what; taken as it is, since whoever proved an identity did so elsewhere.
+    /// Who may do what; taken as it is, since identities were proven elsewhere.
     pub acl: Vec<Acl>,
     /// Flags of a create: 0, 4 or 5.
     pub flags: i32,
@@ -259,7 +259,7 @@ pub enum Operation<'a> {
 }
 
 impl<'a> Operation<'a> {
-    /// Reads the body of a write; `None` for an opcode that is none.
+    /// Reads the body of a write; `None` for an unknown opcode.
     pub fn read(opcode: i32, input: &mut JuteInput<'a>) -> Result<Option<Self>, Malformed> {
         if opcode != op::MULTI {
             return Ok(Update::read(opcode, input)?.map(Self::Single));

@@ -163,7 +163,7 @@ fn nodes_are_restored_as_they_were() {
     let restore = |path: &'static str, data: &'static [u8], creates: i32| Restore {
         path,
         data: Some(data),
-        acl: vec![acl(31, "sasl", "whoever"), acl(17, "world", "anyone")],
+        acl: vec![acl(31, "sasl", "alice"), acl(17, "world", "anyone")],
         flags: 0,
         ttl: -1,
         version: 7,

@@ -126,7 +126,7 @@ fn an_answer_that_waited_for_room_leaves_its_watch() {
         let replies = heard.iter().filter(|heard| matches!(heard, Heard::Reply(_))).count();
         let events = heard.len() - replies;
         assert_eq!(replies, 3, "seed {seed}: {} heard", heard.len());
-        // Whoever saw the old state is told of the new one; whoever saw the new one watches that.
+        // A reader that saw the old state is told of the new one; a reader that saw the new one watches that.
         let last = heard.iter().rev().find_map(|heard| match heard {
             Heard::Reply(reply) => Some(reply.data().len()),
             Heard::Event { .. } => None,
@@ -153,7 +153,7 @@ fn an_answer_beyond_all_bounds_is_refused() {
     assert_eq!(cluster.metrics(0).answers_refused, 1);
 }
 
-// Whoever writes waits for what others have in flight: large writes that a few clients pipeline are a second of everybody's disk.
+// A writer waits for what others have in flight: large writes that a few clients pipeline are a second of everybody's disk.
 #[test]
 fn large_writes_of_many_are_in_flight_one_at_a_time() {
     let shape = Shape { hosts: 1, groups: 1, shards: 2, seed: 9 };
@@ -168,7 +168,7 @@ fn large_writes_of_many_are_in_flight_one_at_a_time() {
         (0..4).for_each(|_| _ = writer.send(&mut cluster, op::SET_DATA, &set));
     }
     let in_flight = cluster.metrics(0).outstanding;
-    assert!((6..=7).contains(&in_flight), "{in_flight} writes of 900 kB are under way");
+    assert!((6..=7).contains(&in_flight), "{in_flight} writes of 900 kB are in flight");
     for writer in &mut writers {
         let replies = take_all(&mut cluster, writer);
         assert_eq!(replies.len(), 4, "every write is answered, one after the other");

@@ -29,7 +29,7 @@ fn handshakes_of_all_shapes() {
         let (bytes, closed) = response(c, 0, garbage);
         assert!(bytes.is_empty() && closed);
     }
-    // A request before the handshake is a handshake that is none.
+    // A request before the handshake is a malformed handshake.
     let (bytes, closed) =
         response(c, 0, crate::client::framed(&[0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 1, b'/', 0]));
     assert!(bytes.is_empty() && closed);

@@ -47,7 +47,7 @@ impl Commit {
     }
 }
 
-/// What is wrong with a part, whoever commits it.
+/// What is wrong with a part, by any member.
 fn fault_of(part: &Part<request::Committed>) -> Option<Code> {
     if part.partition != 0 || !is_name(&part.topic) {
         return Some(Code::UNKNOWN_TOPIC_OR_PARTITION);

@@ -119,7 +119,7 @@ impl Job for JoinGroup {
     }
 
     fn on_answer(&mut self, _slot: usize, answer: Answer, cx: &mut JobCx) {
-        // Without an answer it is begun again by whoever looks next.
+        // Without an answer it is begun again by the member that looks next.
         if let (Answer::Group(state), Ok(mut groups)) = (answer, self.coordinator.groups()) {
             groups.begun(&self.group, state.generation as i32, cx.now);
         }
@@ -201,7 +201,7 @@ impl Job for SyncGroup {
         if self.outcome.is_none()
             && let Ok(mut groups) = self.coordinator.groups()
         {
-            // Whoever waits here lives.
+            // A member that waits here is alive.
             let outcome = match groups.hear(group, member, *generation, cx.now) {
                 Ok(()) => groups.assignment(group, member).map(Ok),
                 Err(code) => Some(Err(code)),

@@ -65,7 +65,7 @@ impl ProducerIds {
 /// Why a connection is closed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// A request that is none, or of a kind or version that is not served.
+    /// A malformed request, or one of a kind or version that is not served.
     Malformed,
     /// An append that the client wants no answer for has failed: there is no other way to say so.
     UnacknowledgedAppend,
@@ -503,7 +503,7 @@ fn code_of(refused: &Refused) -> Code {
     }
 }
 
-/// What an answer is that is none of those expected.
+/// What an answer of another kind than expected comes to.
 fn code_of_other(answer: &Answer) -> Code {
     match answer {
         Answer::Refused(refused) => code_of(refused),

@@ -224,7 +224,7 @@ impl Role for Acceptor {
 /// Elections, votes, and reads.
 impl Acceptor {
     /// True if a candidate's latest configuration governs no slot any more that is still to be executed. Its ballots would
-    /// unseat whoever leads, and it would go on waiting for replicas that are gone; it is told what it does not know.
+    /// unseat the leader, and it would go on waiting for replicas that are gone; it is told what it does not know.
     fn turned_away(&self, candidate: NodeId, version: Option<u64>, cx: &mut Cx<'_, Self>) -> bool {
         let known = &self.configurations;
         let outdated =
@@ -239,7 +239,7 @@ impl Acceptor {
     fn on_pre_vote(&mut self, from: NodeId, message: PreVote, cx: &mut Cx<'_, Self>) {
         let hears_leader = self.heard_leader(cx.now()).is_some();
         if let Some(summary) = self.summary.as_ref().filter(|summary| !summary.active && !self.refused) {
-            // Whoever counts on this vote may know of the configuration that admits it.
+            // The proxy leader that counts this vote may know of the configuration that admits it.
             let enlist = leader::Enlist { incarnation: summary.incarnation, acceptor: None };
             return cx.send_durable(from, enlist);
         }

@@ -108,7 +108,7 @@ impl Batcher {
         batch.voted_through.clear();
         let choice = cx.rng().bits();
         let group = &groups[batch.group];
-        // Whoever is on this host costs nothing and may complete a majority of three.
+        // The acceptor on this host costs nothing and may complete a majority of three.
         cx.multicast(group.read_quorum(choice), acceptor::PreRead { id, version: batch.version });
     }
 
@@ -125,7 +125,7 @@ impl Batcher {
         }
         let unheard = group.members().len() - batch.voted_through.len();
         if cx.is_disk_full() && unheard > 0 && batch.attempts == 0 {
-            // Whoever has a disk with room has voted in slots that the others cannot vote in: the more are heard, the fewer of those
+            // An acceptor whose disk has room has voted in slots that the others cannot vote in: the more are heard, the fewer of those
             // must be waited for.
             return cx.mark("batcher.waits_for_all_acceptors");
         }

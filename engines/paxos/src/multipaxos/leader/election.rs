@@ -176,7 +176,7 @@ impl Leader {
         }
         if ballot < self.highest {
             // The higher one may be of a candidacy that came to nothing. Whom acceptors stand by is theirs to say, but learners
-            // are handed on to whoever leads.
+            // are handed on to the leader.
             if self.heard.is_none_or(|(known, _)| known <= ballot) {
                 self.heard = Some((ballot, cx.now()));
             }

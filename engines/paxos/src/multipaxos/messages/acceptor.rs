@@ -66,7 +66,7 @@ kernel::messages! {
             /// Each with its incarnation.
             members: Vec<(NodeId, u64)>,
         },
-        /// From whoever may lead: who counts as an acceptor.
+        /// From a leader, or one that may become it: who counts as an acceptor.
         9 => Known {
             /// The configurations.
             configurations: Configurations,

@@ -93,7 +93,7 @@ impl Row {
         self.0.is_empty() && self.1.is_empty()
     }
 
-    /// The answers in order; ends early at bytes that are none.
+    /// The answers in order; ends at malformed bytes.
     pub fn iter(&self) -> impl Iterator<Item = Answered> + use<> {
         let bytes = if self.1.is_empty() { self.0.clone() } else { Bytes::copy_from_slice(&self.1) };
         let mut reader = Reader::new(bytes);

@@ -96,7 +96,7 @@ kernel::messages! {
             /// The configuration sealed for.
             version: u64,
         },
-        /// From an acceptor: have me counted. Whoever does not lead hands it on to the leader: a machine that joins knows
+        /// From an acceptor: have me counted. A node that does not lead hands it on to the leader: a machine that joins knows
         /// some members, and need not know the one that leads.
         11 => Enlist {
             /// Drawn when its journal was born.

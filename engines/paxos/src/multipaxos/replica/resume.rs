@@ -90,7 +90,7 @@ impl<S: StateMachine> Replica<S> {
     pub(super) fn tell_acceptor(&mut self, cx: &mut Cx<'_, Self>) {
         let executed = self.state.executed;
         if self.is_resuming() {
-            // A configuration may name an acceptor here that is none any more.
+            // A configuration may name an acceptor here that has left.
             self.resume.looks = if self.resume.stood_at == executed { self.resume.looks + 1 } else { 0 };
             self.resume.stood_at = executed;
             if self.resume.looks > LOOKS_MAX {

@@ -12,14 +12,14 @@ use std::sync::Arc;
 const FORGET_MAX: usize = 1000;
 
 #[derive(Debug, Default)]
-pub(crate) struct Useless {
-    /// Whether all shards may know the path, and the last registration when it became useless.
+pub(crate) struct Unneeded {
+    /// Whether all shards may know the path, and the last registration when it became unneeded.
     paths: BTreeMap<Arc<str>, (bool, WatchSeq)>,
     /// Registrations that were sent and are not answered, and by how many questions.
     in_flight: BTreeMap<WatchSeq, u32>,
 }
 
-impl Useless {
+impl Unneeded {
     pub(crate) fn sent(&mut self, watch: WatchSeq) {
         *self.in_flight.entry(watch).or_default() += 1;
     }
@@ -44,19 +44,19 @@ impl Gateway {
     pub(crate) fn forget(&mut self, unwatched: impl IntoIterator<Item = Unwatched>) {
         let last = self.reads.last_watch();
         for Unwatched { path, recursive } in unwatched {
-            let (everywhere, noted) = self.useless.paths.entry(path).or_insert((recursive, last));
+            let (everywhere, noted) = self.unneeded.paths.entry(path).or_insert((recursive, last));
             (*everywhere, *noted) = (*everywhere || recursive, last);
         }
     }
 
     /// Tells the shards what nobody watches.
-    pub(crate) fn send_useless(&mut self) {
-        let through = self.useless.known(self.reads.last_watch());
+    pub(crate) fn send_unneeded(&mut self) {
+        let through = self.unneeded.known(self.reads.last_watch());
         let mut by_space: BTreeMap<Space, Vec<Arc<str>>> = BTreeMap::new();
         let watchers = &self.watchers;
-        self.useless.paths.retain(|path, (everywhere, noted)| {
+        self.unneeded.paths.retain(|path, (everywhere, noted)| {
             if watchers.knows(path) {
-                // Watched anew: it becomes useless again later, or not.
+                // Watched anew: it becomes unneeded again later, or not.
                 return *everywhere;
             }
             let here = self.settings.placement.space_of(path);
@@ -82,13 +82,13 @@ mod tests {
     // A registration that was executed and is not heard of yet would be taken back with those that are known.
     #[test]
     fn what_is_in_flight_bounds_what_is_known() {
-        let mut useless = Useless::default();
-        [3, 5, 5].into_iter().for_each(|watch| useless.sent(WatchSeq(watch)));
-        assert_eq!(useless.known(WatchSeq(9)), WatchSeq(2));
-        useless.answered(WatchSeq(3));
-        useless.answered(WatchSeq(5));
-        assert_eq!(useless.known(WatchSeq(9)), WatchSeq(4), "one of two answers is missing");
-        useless.answered(WatchSeq(5));
-        assert_eq!(useless.known(WatchSeq(9)), WatchSeq(9));
+        let mut unneeded = Unneeded::default();
+        [3, 5, 5].into_iter().for_each(|watch| unneeded.sent(WatchSeq(watch)));
+        assert_eq!(unneeded.known(WatchSeq(9)), WatchSeq(2));
+        unneeded.answered(WatchSeq(3));
+        unneeded.answered(WatchSeq(5));
+        assert_eq!(unneeded.known(WatchSeq(9)), WatchSeq(4), "one of two answers is missing");
+        unneeded.answered(WatchSeq(5));
+        assert_eq!(unneeded.known(WatchSeq(9)), WatchSeq(9));
     }
 }
