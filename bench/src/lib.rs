@@ -15,4 +15,4 @@ pub mod services;
 mod step;
 
 pub use profile::{Driver, Handle, Network, Profile, ProfileError};
-pub use step::{Step, Steps};
+pub use step::{PricedStep, Steps};

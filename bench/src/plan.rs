@@ -4,14 +4,16 @@
 pub mod mason;
 pub mod questions;
 
-use crate::multipaxos::{Acceptors, Batching, Clients, Demand, Deployment, Model, Running, Shape, Workload};
+use crate::multipaxos::{
+    AcceptorLayout, Batching, Clients, Demand, MachineLayout, Model, Running, StoreDeployment, Workload,
+};
 use crate::profile::Profile;
 use sim::cost::{Measured, Pace, Window};
 use std::time::Duration;
 
 /// A load.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Wanted {
+pub struct WantedLoad {
     /// Commands a second, of both kinds.
     pub per_second: f64,
     /// What they are.
@@ -20,7 +22,7 @@ pub struct Wanted {
 
 /// What a simulation of a deployment under the load gave.
 #[derive(Clone, Debug)]
-pub struct Trial<D = Deployment> {
+pub struct Trial<D = StoreDeployment> {
     /// What was simulated.
     pub deployment: D,
     /// Commands that arrived a second: about as many as wanted, at random.
@@ -37,9 +39,9 @@ pub struct Trial<D = Deployment> {
 
 /// A plan and its proof.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct CapacityPlan {
     /// The deployment.
-    pub deployment: Deployment,
+    pub deployment: StoreDeployment,
     /// What its stations spend.
     pub model: Model,
     /// The simulation under the load.
@@ -153,7 +155,7 @@ impl<D> Trial<D> {
     }
 }
 
-impl Wanted {
+impl WantedLoad {
     /// How busy a station is that spends so much on a command.
     fn busy(&self, demand: &Demand) -> f64 {
         demand.nanos * self.per_second / 1e9
@@ -163,7 +165,7 @@ impl Wanted {
     ///
     /// # Errors
     /// If nothing of a sensible size carries the load.
-    pub fn plan(&self, profile: &Profile) -> Result<Plan, NoPlan> {
+    pub fn plan(&self, profile: &Profile) -> Result<CapacityPlan, NoPlan> {
         let mut deployment = self.deduce(profile)?;
         let mut trial = self.simulate(&deployment, profile)?;
         let mut repairs = 0;
@@ -195,19 +197,19 @@ impl Wanted {
             break;
         }
         let model = Model::of(&deployment, profile, &self.workload);
-        Ok(Plan { deployment, model, trial, smaller })
+        Ok(CapacityPlan { deployment, model, trial, smaller })
     }
 
     /// The fewest machines by the closed form; of equals, the smaller batches.
-    fn deduce(&self, profile: &Profile) -> Result<Deployment, NoPlan> {
-        let mut best: Option<Deployment> = None;
+    fn deduce(&self, profile: &Profile) -> Result<StoreDeployment, NoPlan> {
+        let mut best: Option<StoreDeployment> = None;
         let (mut leader, mut lacking) = (0.0_f64, None);
         for commands in BATCHES.into_iter().filter(|&commands| self.workload.fits(commands)) {
             let batching = Batching::of(commands);
             for acceptors in quorums() {
                 for replicas in FAULTS + 1..=MACHINES_MAX {
-                    let of = |proxy_leaders, batchers| Deployment {
-                        shape: Shape::Compartmentalized { proxy_leaders, acceptors, replicas },
+                    let of = |proxy_leaders, batchers| StoreDeployment {
+                        shape: MachineLayout::Compartmentalized { proxy_leaders, acceptors, replicas },
                         clients: Clients::Connect { batchers },
                         batching,
                     };
@@ -242,7 +244,7 @@ impl Wanted {
         })
     }
 
-    fn simulate(&self, deployment: &Deployment, profile: &Profile) -> Result<Trial, NoPlan> {
+    fn simulate(&self, deployment: &StoreDeployment, profile: &Profile) -> Result<Trial, NoPlan> {
         let started = Running::start(deployment, profile, &self.workload, CLIENTS, 1);
         let mut running: Running = started.map_err(|error| NoPlan::Broken(error.to_string()))?;
         let clients = running.clients.clone();
@@ -253,23 +255,26 @@ impl Wanted {
     }
 
     /// How busy each station is by the closed form.
-    pub fn busy_by_hand(&self, plan: &Plan) -> Vec<(Demand, f64)> {
+    pub fn busy_by_hand(&self, plan: &CapacityPlan) -> Vec<(Demand, f64)> {
         plan.model.demands.iter().map(|demand| (*demand, self.busy(demand))).collect()
     }
 }
 
 /// Who may vote, from few to many.
-fn quorums() -> Vec<Acceptors> {
-    let grids =
-        (2..=GRID_MAX).flat_map(|rows| (2..=GRID_MAX).map(move |columns| Acceptors::Grid { rows, columns }));
-    let mut all: Vec<Acceptors> = std::iter::once(Acceptors::Majority(2 * FAULTS + 1)).chain(grids).collect();
+fn quorums() -> Vec<AcceptorLayout> {
+    let grids = (2..=GRID_MAX)
+        .flat_map(|rows| (2..=GRID_MAX).map(move |columns| AcceptorLayout::Grid { rows, columns }));
+    let mut all: Vec<AcceptorLayout> =
+        std::iter::once(AcceptorLayout::Majority(2 * FAULTS + 1)).chain(grids).collect();
     all.sort_by_key(|acceptors| acceptors.count());
     all
 }
 
 /// One machine more or fewer of a station; none where that is not possible, or a failure would not be survived.
-fn with_more(deployment: &Deployment, station: &str, more: isize) -> Option<Deployment> {
-    let Shape::Compartmentalized { mut proxy_leaders, mut acceptors, mut replicas } = deployment.shape else {
+fn with_more(deployment: &StoreDeployment, station: &str, more: isize) -> Option<StoreDeployment> {
+    let MachineLayout::Compartmentalized { mut proxy_leaders, mut acceptors, mut replicas } =
+        deployment.shape
+    else {
         return None;
     };
     let mut clients = deployment.clients;
@@ -295,6 +300,6 @@ fn with_more(deployment: &Deployment, station: &str, more: isize) -> Option<Depl
         }
         _ => return None,
     }
-    let shape = Shape::Compartmentalized { proxy_leaders, acceptors, replicas };
-    Some(Deployment { shape, clients, ..*deployment })
+    let shape = MachineLayout::Compartmentalized { proxy_leaders, acceptors, replicas };
+    Some(StoreDeployment { shape, clients, ..*deployment })
 }

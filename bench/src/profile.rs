@@ -1,6 +1,6 @@
 //! Profiles: what steps cost on one kind of machine, published or measured.
 
-use crate::step::Step;
+use crate::step::PricedStep;
 use serde::{Deserialize, Serialize};
 use sim::cost::{Cost, Fsync, Handling, Link, MachineSpec, Tariff};
 use std::collections::BTreeMap;
@@ -104,7 +104,7 @@ impl std::fmt::Display for ProfileError {
 
 impl std::error::Error for ProfileError {}
 
-fn handles(rows: &[(Step, f64, f64)]) -> BTreeMap<String, Handle> {
+fn handles(rows: &[(PricedStep, f64, f64)]) -> BTreeMap<String, Handle> {
     rows.iter().map(|&(step, message, item)| (step.name().to_owned(), Handle { message, item })).collect()
 }
 
@@ -157,22 +157,22 @@ impl Profile {
                 fsync_blocks: false,
             },
             handle: handles(&[
-                (Step::Submit, 1_500.0, 0.0),
-                (Step::Query, 1_500.0, 0.0),
-                (Step::PreReadAck, 1_000.0, 0.0),
-                (Step::Done, 500.0, 0.0),
-                (Step::Propose, 3_401.0, 0.0),
-                (Step::Executed, 1_000.0, 0.0),
-                (Step::Assign, 6_305.0, 0.0),
-                (Step::Phase2b, 5_000.0, 0.0),
-                (Step::Phase2a, 2_000.0, 0.0),
-                (Step::PreRead, 1_000.0, 0.0),
-                (Step::Chosen, 5_317.0, 157.0),
-                (Step::Voted, 500.0, 0.0),
-                (Step::Read, 6_021.0, 80.0),
-                (Step::Unbatch, 500.0, 1_140.0),
-                (Step::Unreplicated, 0.0, 770.0),
-                (Step::Other, 1_000.0, 0.0),
+                (PricedStep::Submit, 1_500.0, 0.0),
+                (PricedStep::Query, 1_500.0, 0.0),
+                (PricedStep::PreReadAck, 1_000.0, 0.0),
+                (PricedStep::Done, 500.0, 0.0),
+                (PricedStep::Propose, 3_401.0, 0.0),
+                (PricedStep::Executed, 1_000.0, 0.0),
+                (PricedStep::Assign, 6_305.0, 0.0),
+                (PricedStep::Phase2b, 5_000.0, 0.0),
+                (PricedStep::Phase2a, 2_000.0, 0.0),
+                (PricedStep::PreRead, 1_000.0, 0.0),
+                (PricedStep::Chosen, 5_317.0, 157.0),
+                (PricedStep::Voted, 500.0, 0.0),
+                (PricedStep::Read, 6_021.0, 80.0),
+                (PricedStep::Unbatch, 500.0, 1_140.0),
+                (PricedStep::Unreplicated, 0.0, 770.0),
+                (PricedStep::Other, 1_000.0, 0.0),
             ]),
         }
     }
@@ -215,25 +215,25 @@ impl Profile {
                 fsync_blocks: false,
             },
             handle: handles(&[
-                (Step::ProxySubmit, 120.0, 2_200.0),
-                (Step::Allocated, 240.0, 0.0),
-                (Step::Applied, 120.0, 0.0),
-                (Step::Allocate, 60.0, 5.0),
-                (Step::Propose, 300.0, 0.0),
-                (Step::Executed, 60.0, 0.0),
-                (Step::Assign, 300.0, 0.0),
-                (Step::Phase2a, 480.0, 0.0),
-                (Step::Phase2b, 180.0, 0.0),
-                (Step::Chosen, 180.0, 0.0),
-                (Step::ChosenEntry, 480.0, 5.0),
-                (Step::Voted, 60.0, 0.0),
-                (Step::Deliver, 100.0, 600.0),
-                (Step::ShardRead, 100.0, 600.0),
-                (Step::NextPosition, 60.0, 0.0),
-                (Step::StorageWrite, 200.0, 0.0),
-                (Step::StorageRead, 200.0, 0.0),
-                (Step::Submit, 300.0, 300.0),
-                (Step::Other, 100.0, 0.0),
+                (PricedStep::ProxySubmit, 120.0, 2_200.0),
+                (PricedStep::Allocated, 240.0, 0.0),
+                (PricedStep::Applied, 120.0, 0.0),
+                (PricedStep::Allocate, 60.0, 5.0),
+                (PricedStep::Propose, 300.0, 0.0),
+                (PricedStep::Executed, 60.0, 0.0),
+                (PricedStep::Assign, 300.0, 0.0),
+                (PricedStep::Phase2a, 480.0, 0.0),
+                (PricedStep::Phase2b, 180.0, 0.0),
+                (PricedStep::Chosen, 180.0, 0.0),
+                (PricedStep::ChosenEntry, 480.0, 5.0),
+                (PricedStep::Voted, 60.0, 0.0),
+                (PricedStep::Deliver, 100.0, 600.0),
+                (PricedStep::ShardRead, 100.0, 600.0),
+                (PricedStep::NextPosition, 60.0, 0.0),
+                (PricedStep::StorageWrite, 200.0, 0.0),
+                (PricedStep::StorageRead, 200.0, 0.0),
+                (PricedStep::Submit, 300.0, 300.0),
+                (PricedStep::Other, 100.0, 0.0),
             ]),
         }
     }
@@ -262,7 +262,7 @@ impl Profile {
     pub fn parse(text: &str) -> Result<Profile, ProfileError> {
         let profile: Profile =
             toml::from_str(text).map_err(|error| ProfileError::Malformed(error.to_string()))?;
-        let known = |name: &String| Step::ALL.iter().any(|step| step.name() == name);
+        let known = |name: &String| PricedStep::ALL.iter().any(|step| step.name() == name);
         match profile.handle.keys().find(|name| !known(name)) {
             Some(name) => Err(ProfileError::NoSuchStep(name.clone())),
             None => Ok(profile),
@@ -275,13 +275,13 @@ impl Profile {
     }
 
     /// What a step's handler costs.
-    pub fn handle(&self, step: Step) -> Handle {
-        let handle = self.handle.get(step.name()).or_else(|| self.handle.get(Step::Other.name()));
+    pub fn handle(&self, step: PricedStep) -> Handle {
+        let handle = self.handle.get(step.name()).or_else(|| self.handle.get(PricedStep::Other.name()));
         handle.copied().unwrap_or_default()
     }
 
     /// Sets what a step's handler costs.
-    pub fn set(&mut self, step: Step, handle: Handle) {
+    pub fn set(&mut self, step: PricedStep, handle: Handle) {
         self.handle.insert(step.name().to_owned(), handle);
     }
 
@@ -302,7 +302,7 @@ impl Profile {
     pub fn tariff(&self) -> Tariff {
         let cost = Cost::nanos;
         let driver = self.driver;
-        let handling = |&step: &Step| {
+        let handling = |&step: &PricedStep| {
             let Handle { message, item } = self.handle(step);
             Handling { message: cost(message), item: cost(item) }
         };
@@ -317,7 +317,7 @@ impl Profile {
             append_byte: cost(driver.append_byte),
             timer: cost(driver.timer),
             request: Cost::ZERO,
-            handle: Step::ALL.iter().map(handling).collect(),
+            handle: PricedStep::ALL.iter().map(handling).collect(),
             burst_inputs_max: driver.burst_inputs_max.max(1),
             fsync: (driver.fsync_us > 0.0).then(|| Fsync {
                 latency: Duration::from_nanos((driver.fsync_us * 1e3) as u64),
@@ -351,7 +351,7 @@ impl Profile {
     /// As [`Profile::tariff`], for the machine whose state is not replicated.
     pub fn tariff_unreplicated(&self) -> Tariff {
         let mut tariff = self.tariff();
-        tariff.handle[Step::Propose as usize] = tariff.handle[Step::Unreplicated as usize];
+        tariff.handle[PricedStep::Propose as usize] = tariff.handle[PricedStep::Unreplicated as usize];
         tariff
     }
 }

@@ -15,21 +15,21 @@ use paxos::multipaxos::leader::LeaderIn;
 use paxos::multipaxos::proxy_leader::ProxyLeaderIn;
 use paxos::multipaxos::replica::ReplicaIn;
 use paxos::multipaxos::unbatcher::UnbatcherIn;
-use sim::cost::{Kind, Scale, Weight};
+use sim::cost::{MessageKind, Scale, Weight};
 
 macro_rules! steps {
-    ($( $(#[$doc:meta])* $Step:ident => $name:literal ),+ $(,)?) => {
+    ($( $(#[$doc:meta])* $PricedStep:ident => $name:literal ),+ $(,)?) => {
         /// What a role is asked to do by one message; profiles price them by name.
         #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-        pub enum Step { $( $(#[$doc])* $Step ),+ }
+        pub enum PricedStep { $( $(#[$doc])* $PricedStep ),+ }
 
-        impl Step {
+        impl PricedStep {
             /// All of them.
-            pub const ALL: &'static [Step] = &[ $( Step::$Step ),+ ];
+            pub const ALL: &'static [PricedStep] = &[ $( PricedStep::$PricedStep ),+ ];
 
             /// Its name in profiles: the role, then the message.
             pub fn name(self) -> &'static str {
-                match self { $( Self::$Step => $name ),+ }
+                match self { $( Self::$PricedStep => $name ),+ }
             }
         }
     };
@@ -90,10 +90,10 @@ steps! {
     Other => "other",
 }
 
-impl Step {
+impl PricedStep {
     /// Its place in a tariff's table.
-    pub fn kind(self) -> Kind {
-        Kind(self as u16)
+    pub fn kind(self) -> MessageKind {
+        MessageKind(self as u16)
     }
 
     fn of(self, items: usize) -> Weight {
@@ -116,36 +116,42 @@ fn items_of(value: &Value) -> usize {
 
 fn weigh_log(message: &paxos::Message) -> Weight {
     match message {
-        paxos::Message::Batcher(BatcherIn::Submit(_)) => Step::Submit.of(1),
-        paxos::Message::Batcher(BatcherIn::Query(_)) => Step::Query.of(1),
-        paxos::Message::Batcher(BatcherIn::PreReadAck(_)) => Step::PreReadAck.of(0),
-        paxos::Message::Batcher(BatcherIn::Done(_)) => Step::Done.of(0),
-        paxos::Message::Leader(LeaderIn::Propose(message)) => Step::Propose.of(items_of(&message.value)),
-        paxos::Message::Leader(LeaderIn::Executed(_)) => Step::Executed.of(0),
-        paxos::Message::ProxyLeader(ProxyLeaderIn::Assign(message)) => {
-            Step::Assign.of(items_of(&message.value))
+        paxos::Message::Batcher(BatcherIn::Submit(_)) => PricedStep::Submit.of(1),
+        paxos::Message::Batcher(BatcherIn::Query(_)) => PricedStep::Query.of(1),
+        paxos::Message::Batcher(BatcherIn::PreReadAck(_)) => PricedStep::PreReadAck.of(0),
+        paxos::Message::Batcher(BatcherIn::Done(_)) => PricedStep::Done.of(0),
+        paxos::Message::Leader(LeaderIn::Propose(message)) => {
+            PricedStep::Propose.of(items_of(&message.value))
         }
-        paxos::Message::ProxyLeader(ProxyLeaderIn::Phase2b(_)) => Step::Phase2b.of(0),
-        paxos::Message::Acceptor(AcceptorIn::Phase2a(message)) => Step::Phase2a.of(items_of(&message.value)),
-        paxos::Message::Acceptor(AcceptorIn::PreRead(_)) => Step::PreRead.of(0),
+        paxos::Message::Leader(LeaderIn::Executed(_)) => PricedStep::Executed.of(0),
+        paxos::Message::ProxyLeader(ProxyLeaderIn::Assign(message)) => {
+            PricedStep::Assign.of(items_of(&message.value))
+        }
+        paxos::Message::ProxyLeader(ProxyLeaderIn::Phase2b(_)) => PricedStep::Phase2b.of(0),
+        paxos::Message::Acceptor(AcceptorIn::Phase2a(message)) => {
+            PricedStep::Phase2a.of(items_of(&message.value))
+        }
+        paxos::Message::Acceptor(AcceptorIn::PreRead(_)) => PricedStep::PreRead.of(0),
         paxos::Message::Replica(ReplicaIn::Chosen(message)) => match &message.value {
-            Some(Value::Entry(entry)) => Step::ChosenEntry.of(entry.bytes().len()),
-            Some(value) => Step::Chosen.of(items_of(value)),
+            Some(Value::Entry(entry)) => PricedStep::ChosenEntry.of(entry.bytes().len()),
+            Some(value) => PricedStep::Chosen.of(items_of(value)),
             // The value came with the vote of the same host.
-            None => Step::Chosen.of(0),
+            None => PricedStep::Chosen.of(0),
         },
         paxos::Message::Replica(ReplicaIn::Voted(message)) => match &message.value {
-            Value::Entry(entry) => Step::ChosenEntry.of(entry.bytes().len()),
-            value => Step::Voted.of(items_of(value)),
+            Value::Entry(entry) => PricedStep::ChosenEntry.of(entry.bytes().len()),
+            value => PricedStep::Voted.of(items_of(value)),
         },
-        paxos::Message::Replica(ReplicaIn::Read(message)) => Step::Read.of(message.reads.len()),
-        paxos::Message::Unbatcher(UnbatcherIn::Results(message)) => Step::Unbatch.of(message.replies.len()),
+        paxos::Message::Replica(ReplicaIn::Read(message)) => PricedStep::Read.of(message.reads.len()),
+        paxos::Message::Unbatcher(UnbatcherIn::Results(message)) => {
+            PricedStep::Unbatch.of(message.replies.len())
+        }
         paxos::Message::Client(ClientIn::Results(_) | ClientIn::Notice(_))
         | paxos::Message::Batcher(_)
         | paxos::Message::Leader(_)
         | paxos::Message::ProxyLeader(_)
         | paxos::Message::Acceptor(_)
-        | paxos::Message::Replica(_) => Step::Other.of(0),
+        | paxos::Message::Replica(_) => PricedStep::Other.of(0),
     }
 }
 
@@ -158,23 +164,25 @@ impl Scale<paxos::Paxos> for Steps {
 impl Scale<mason::Mason> for Steps {
     fn weigh(&self, message: &mason::Message) -> Weight {
         match message {
-            mason::Message::Proxy(ProxyIn::Submit(message)) => Step::ProxySubmit.of(message.operations.len()),
-            mason::Message::Proxy(ProxyIn::Allocated(_)) => Step::Allocated.of(0),
-            mason::Message::Proxy(ProxyIn::Applied(_)) => Step::Applied.of(0),
+            mason::Message::Proxy(ProxyIn::Submit(message)) => {
+                PricedStep::ProxySubmit.of(message.operations.len())
+            }
+            mason::Message::Proxy(ProxyIn::Allocated(_)) => PricedStep::Allocated.of(0),
+            mason::Message::Proxy(ProxyIn::Applied(_)) => PricedStep::Applied.of(0),
             mason::Message::Sequencer(SequencerIn::Allocate(message)) => {
-                Step::Allocate.of(message.counts.len())
+                PricedStep::Allocate.of(message.counts.len())
             }
             mason::Message::Shard(ShardIn::Deliver(message)) => {
-                Step::Deliver.of(message.runs.iter().map(|run| run.count as usize).sum())
+                PricedStep::Deliver.of(message.runs.iter().map(|run| run.count as usize).sum())
             }
-            mason::Message::Shard(ShardIn::Read(message)) => Step::ShardRead.of(message.reads.len()),
-            mason::Message::Client(GatewayIn::Input(_)) => Step::Submit.of(1),
+            mason::Message::Shard(ShardIn::Read(message)) => PricedStep::ShardRead.of(message.reads.len()),
+            mason::Message::Client(GatewayIn::Input(_)) => PricedStep::Submit.of(1),
             mason::Message::Log(message) => weigh_log(message),
             mason::Message::Proxy(_)
             | mason::Message::Sequencer(_)
             | mason::Message::Shard(_)
             | mason::Message::Client(_)
-            | mason::Message::Connection(_) => Step::Other.of(0),
+            | mason::Message::Connection(_) => PricedStep::Other.of(0),
         }
     }
 }
@@ -183,23 +191,23 @@ impl Scale<corfu::Corfu> for Steps {
     fn weigh(&self, message: &corfu::Message) -> Weight {
         match message {
             corfu::Message::Sequencer(CorfuSequencerIn::Next(_) | CorfuSequencerIn::Tail(_)) => {
-                Step::NextPosition.of(1)
+                PricedStep::NextPosition.of(1)
             }
-            corfu::Message::Storage(StorageIn::Write(_)) => Step::StorageWrite.of(1),
-            corfu::Message::Storage(StorageIn::Read(_)) => Step::StorageRead.of(1),
+            corfu::Message::Storage(StorageIn::Write(_)) => PricedStep::StorageWrite.of(1),
+            corfu::Message::Storage(StorageIn::Read(_)) => PricedStep::StorageRead.of(1),
             corfu::Message::Sequencer(_)
             | corfu::Message::Storage(_)
             | corfu::Message::Auxiliary(_)
-            | corfu::Message::Client(_) => Step::Other.of(0),
+            | corfu::Message::Client(_) => PricedStep::Other.of(0),
         }
     }
 }
 
 impl Scale<Services> for Steps {
-    fn weigh(&self, message: &crate::services::Message) -> Weight {
+    fn weigh(&self, message: &crate::services::ServiceMessage) -> Weight {
         match message {
-            crate::services::Message::Mason(message) => Scale::<mason::Mason>::weigh(self, message),
-            crate::services::Message::Corfu(message) => Scale::<corfu::Corfu>::weigh(self, message),
+            crate::services::ServiceMessage::Mason(message) => Scale::<mason::Mason>::weigh(self, message),
+            crate::services::ServiceMessage::Corfu(message) => Scale::<corfu::Corfu>::weigh(self, message),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! What a simulation gives as a peak is what its costs add up to.
 
 use bench::Profile;
-use bench::multipaxos::{Acceptors, Batching, Clients, Deployment, Model, Shape, Workload};
+use bench::multipaxos::{AcceptorLayout, Batching, Clients, MachineLayout, Model, StoreDeployment, Workload};
 use paxos::Level;
 use sim::cost::Window;
 use std::time::Duration;
@@ -9,9 +9,9 @@ use std::time::Duration;
 const WINDOW: Window = Window { warm_up: Duration::from_millis(60), measured: Duration::from_millis(200) };
 const BAND: f64 = 0.01;
 
-fn spread(proxy_leaders: usize, acceptors: Acceptors, replicas: usize) -> Deployment {
-    let shape = Shape::Compartmentalized { proxy_leaders, acceptors, replicas };
-    Deployment { shape, clients: Clients::Gather, batching: Batching::NONE }
+fn spread(proxy_leaders: usize, acceptors: AcceptorLayout, replicas: usize) -> StoreDeployment {
+    let shape = MachineLayout::Compartmentalized { proxy_leaders, acceptors, replicas };
+    StoreDeployment { shape, clients: Clients::Gather, batching: Batching::NONE }
 }
 
 // A simulator that charges a step twice, or never, would scale beautifully and wrongly.
@@ -20,10 +20,10 @@ fn proxy_leaders_add_up_until_the_leader_has_no_time_left() {
     let workload = Workload::writes(16);
     let mut profile = Profile::m5_xlarge();
     // Replicas that have time to spare.
-    profile.set(bench::Step::Chosen, bench::Handle { message: 1_000.0, item: 0.0 });
+    profile.set(bench::PricedStep::Chosen, bench::Handle { message: 1_000.0, item: 0.0 });
     let mut bottlenecks = Vec::new();
     for proxy_leaders in [1, 2, 3, 8] {
-        let deployment = spread(proxy_leaders, Acceptors::Grid { rows: 2, columns: 2 }, 4);
+        let deployment = spread(proxy_leaders, AcceptorLayout::Grid { rows: 2, columns: 2 }, 4);
         let model = Model::of(&deployment, &profile, &workload);
         let measured = deployment.measure(&profile, &workload, 300, WINDOW).expect("a leader");
         let (simulated, expected) = (measured.throughput(), model.capacity());
@@ -42,12 +42,12 @@ fn reads_and_writes_share_replicas_as_the_paper_says() {
     // One alpha for both: no answer costs anything, and a read costs what a write does.
     (profile.driver.send, profile.driver.send_byte, profile.driver.receive_byte) = (0.0, 0.0, 0.0);
     let alike = bench::Handle { message: 8_500.0, item: 0.0 };
-    profile.set(bench::Step::Chosen, alike);
-    profile.set(bench::Step::Read, alike);
+    profile.set(bench::PricedStep::Chosen, alike);
+    profile.set(bench::PricedStep::Read, alike);
     let alpha = 1e9 / (8_500.0 + profile.driver.receive);
     for (replicas, reads) in [(2, 0.0), (2, 0.6), (4, 0.9), (6, 0.9), (6, 1.0)] {
         let workload = Workload::writes(16).with_reads(reads, Level::Linearizable);
-        let deployment = spread(12, Acceptors::Grid { rows: 4, columns: 4 }, replicas);
+        let deployment = spread(12, AcceptorLayout::Grid { rows: 4, columns: 4 }, replicas);
         let n = replicas as f64;
         let expected = n * alpha / (n * (1.0 - reads) + reads);
         let measured = deployment.measure(&profile, &workload, 500, WINDOW).expect("a leader");
@@ -60,7 +60,7 @@ fn reads_and_writes_share_replicas_as_the_paper_says() {
 // A run that cannot be repeated cannot be discussed.
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let deployment = spread(2, Acceptors::Majority(3), 2);
+    let deployment = spread(2, AcceptorLayout::Majority(3), 2);
     let run = || {
         let workload = Workload::writes(16);
         let profile = Profile::m5_xlarge();

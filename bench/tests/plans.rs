@@ -3,7 +3,7 @@
 use bench::Profile;
 use bench::multipaxos::Workload;
 use bench::plan::mason::{self, Ordered};
-use bench::plan::{NoPlan, Plan, Trial, Wanted};
+use bench::plan::{CapacityPlan, NoPlan, Trial, WantedLoad};
 use paxos::Level;
 
 /// What holds of every plan; `stations` are those of which it has more machines than a failure demands.
@@ -24,8 +24,8 @@ fn is_least<D: std::fmt::Debug>(
     }
 }
 
-fn of_the_store(per_second: f64, workload: Workload, stations: &[&str]) -> Plan {
-    let plan = Wanted { per_second, workload }.plan(&Profile::m5_xlarge()).expect("a plan");
+fn of_the_store(per_second: f64, workload: Workload, stations: &[&str]) -> CapacityPlan {
+    let plan = WantedLoad { per_second, workload }.plan(&Profile::m5_xlarge()).expect("a plan");
     let answered = plan.trial.answered / per_second;
     assert!((answered - 1.0).abs() < 0.05, "{answered} of the load is answered");
     is_least(&plan.trial, &plan.smaller, stations, |deployment| deployment.machines());
@@ -33,7 +33,7 @@ fn of_the_store(per_second: f64, workload: Workload, stations: &[&str]) -> Plan 
 }
 
 fn over_mason(per_second: f64, ordered: Ordered, stations: &[&str]) {
-    let plan = mason::Wanted { per_second, ordered }.plan(&Profile::d430()).expect("a plan");
+    let plan = mason::OrderingLoad { per_second, ordered }.plan(&Profile::d430()).expect("a plan");
     let answered = plan.trial.answered / per_second;
     assert!((answered - 1.0).abs() < 0.05, "{answered} of the load is answered");
     is_least(&plan.trial, &plan.smaller, stations, |size| size.machines());
@@ -68,7 +68,7 @@ fn bigger_values() {
 // No number of machines makes one leader order more than it can.
 #[test]
 fn what_one_leader_cannot_order() {
-    let wanted = Wanted { per_second: 5e8, workload: Workload::writes(16) };
+    let wanted = WantedLoad { per_second: 5e8, workload: Workload::writes(16) };
     assert!(matches!(wanted.plan(&Profile::m5_xlarge()), Err(NoPlan::Leader { .. })));
 }
 
@@ -99,7 +99,7 @@ fn slower(times: f64) -> Profile {
 #[test]
 fn what_needs_more_machines_than_are_tried() {
     let workload = Workload::writes(16).with_reads(1.0, Level::Linearizable);
-    let found = Wanted { per_second: 200_000.0, workload }.plan(&slower(50.0));
+    let found = WantedLoad { per_second: 200_000.0, workload }.plan(&slower(50.0));
     assert!(matches!(found, Err(NoPlan::TooMany("batcher"))), "{found:?}");
 }
 
@@ -108,7 +108,8 @@ fn what_needs_more_machines_than_are_tried() {
 fn the_largest_values() {
     let plan = of_the_store(100.0, Workload::writes(kv::VALUE_BYTES_MAX), &[]);
     assert_eq!(plan.deployment.batching.commands, 1, "{plan:?}");
-    let plan = Wanted { per_second: 2_000.0, workload: Workload::writes(5_000) }.plan(&Profile::m5_xlarge());
+    let plan =
+        WantedLoad { per_second: 2_000.0, workload: Workload::writes(5_000) }.plan(&Profile::m5_xlarge());
     assert!(plan.is_ok_and(|plan| plan.deployment.batching.commands <= 50));
 }
 
@@ -144,7 +145,7 @@ fn a_weaker_level_never_costs_more() {
     for (per_second, reads) in [(1e6, 1.0), (300_000.0, 0.5), (50_000.0, 1.0)] {
         let machines = [Level::Linearizable, Level::Sequential, Level::Eventual].map(|level| {
             let workload = Workload::writes(16).with_reads(reads, level);
-            let plan = Wanted { per_second, workload }.plan(&Profile::m5_xlarge()).expect("a plan");
+            let plan = WantedLoad { per_second, workload }.plan(&Profile::m5_xlarge()).expect("a plan");
             plan.deployment.machines()
         });
         assert!(

@@ -1,7 +1,9 @@
 //! Services over Mason and CORFU' in the cost simulator: their peaks are what their cards and threads add up to.
 
 use bench::Profile;
-use bench::services::{Appends, Corfu, Deployment, Operations, Reads, Register, Service, Services};
+use bench::services::{
+    Appends, CorfuPrimeLog, Operations, OrderedService, RandomReads, Register, ServiceDeployment, Services,
+};
 use corfu::{Data, Entry, Epoch, LogPosition, client};
 use kernel::client::Response;
 use kernel::{Bytes, Decode, Encode, NodeId, Rng, SnapshotStep};
@@ -20,7 +22,7 @@ fn entry() -> Bytes {
 #[test]
 fn corfu_stops_at_its_sequencers_card() {
     let profile = Profile::d430();
-    let mut running = Corfu { chains: 4, clients: 64, written: false }.start(&profile, 1);
+    let mut running = CorfuPrimeLog { chains: 4, clients: 64, written: false }.start(&profile, 1);
     let (clients, pace) = (running.clients.clone(), Pace::Closed { outstanding: 28 });
     let measured = running.testbed.run(&clients, pace, &mut Appends { body: entry() }, WINDOW);
     let token = client::Token { id: 1, epoch: Epoch(1), position: LogPosition(1) };
@@ -51,7 +53,8 @@ impl Load<Services> for Kept {
 // A relay that drops or repeats an entry measures less, or more, than the service does.
 #[test]
 fn corfu_mason_gives_every_position_once() {
-    let deployment = Deployment { service: Service::Log { chains: 2 }, leader_machines: 1, clients: 8 };
+    let deployment =
+        ServiceDeployment { service: OrderedService::Log { chains: 2 }, leader_machines: 1, clients: 8 };
     let mut running = deployment.start(&Profile::d430(), 1).expect("leaders");
     let clients = running.clients.clone();
     let mut load = Kept { load: Operations::over(1, 64), positions: Vec::new() };
@@ -75,14 +78,14 @@ fn reads_stop_at_the_tails_cards() {
     let bytes = corfu::Message::from(found).encoded().len() as u64 + profile.network.overhead_bytes;
     let expected = 2.0 * profile.network.gigabits_per_second * 1e9 / 8.0 / bytes as f64;
     let pace = Pace::Closed { outstanding: 16 };
-    let mut prime = Corfu { chains: 2, clients: 64, written: true }.start(&profile, 1);
+    let mut prime = CorfuPrimeLog { chains: 2, clients: 64, written: true }.start(&profile, 1);
     let clients = prime.clients.clone();
-    let direct = prime.testbed.run(&clients, pace, &mut Reads, WINDOW).throughput();
-    let service = Service::LogReads { chains: 2 };
-    let deployment = Deployment { service, leader_machines: 6, clients: 96 };
+    let direct = prime.testbed.run(&clients, pace, &mut RandomReads, WINDOW).throughput();
+    let service = OrderedService::LogReads { chains: 2 };
+    let deployment = ServiceDeployment { service, leader_machines: 6, clients: 96 };
     let mut running = deployment.start(&profile, 1).expect("leaders");
     let clients = running.clients.clone();
-    let by_proxy = running.testbed.run(&clients, pace, &mut Reads, WINDOW).throughput();
+    let by_proxy = running.testbed.run(&clients, pace, &mut RandomReads, WINDOW).throughput();
     for (what, throughput) in [("CORFU'", direct), ("Corfu-Mason", by_proxy)] {
         let off = throughput / expected - 1.0;
         assert!(off.abs() < 0.03, "{what}: {throughput:.0}/s, by hand {expected:.0}/s");
@@ -128,8 +131,8 @@ fn a_register_gives_back_what_was_written() {
 fn a_thread_bounds_its_shard() {
     let profile = Profile::d430();
     let peak = |shards: u16| {
-        let service = Service::Shards { shards };
-        let deployment = Deployment { service, leader_machines: 4, clients: 32 };
+        let service = OrderedService::Shards { shards };
+        let deployment = ServiceDeployment { service, leader_machines: 4, clients: 32 };
         let mut running = deployment.start(&profile, 1).expect("leaders");
         let clients = running.clients.clone();
         let pace = Pace::Closed { outstanding: 64 };
@@ -142,7 +145,7 @@ fn a_thread_bounds_its_shard() {
     };
     let (one, servers) = peak(1);
     assert!(servers.len() == 3 && servers.iter().all(|&busy| busy > 0.95), "{servers:?}");
-    let handle = profile.handle(bench::Step::Deliver);
+    let handle = profile.handle(bench::PricedStep::Deliver);
     assert!(one < 1e9 / handle.item && one > 0.5e9 / handle.item, "{one:.0}/s of {handle:?}");
     let (two, servers) = peak(2);
     assert!(two > 1.5 * one && servers.len() == 6, "{one:.0}/s and {two:.0}/s");

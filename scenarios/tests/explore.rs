@@ -1,9 +1,9 @@
 //! The smallest MultiPaxos cluster in every order of its steps, as far as every test run can afford it.
 
 use scenarios::paxos::smallest::{CANDIDACIES, FAULTS, Smallest};
-use sim::{Bounds, Exploration, explore};
+use sim::{Exploration, ExploreBounds, explore};
 
-fn explored(bounds: Bounds) -> Exploration {
+fn explored(bounds: ExploreBounds) -> Exploration {
     explore(&Smallest { leaders: 2, bounds })
 }
 

@@ -14,9 +14,9 @@ const KINDS_MAX: usize = 256;
 
 /// Cheap to clone; all clones are one log.
 #[derive(Clone, Default)]
-pub struct Log(Arc<Mutex<Repeated>>);
+pub struct EventLog(Arc<Mutex<Repeated>>);
 
-impl Log {
+impl EventLog {
     /// Writes an event, or counts it.
     pub fn take(&self, event: &HostEvent) {
         let mut repeated = self.0.lock().unwrap_or_else(PoisonError::into_inner);

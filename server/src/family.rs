@@ -2,7 +2,7 @@
 //!
 //! Services over one engine share its messages: places tell them apart, since no node plays a part in two of them.
 
-use coordination::{Gateway, Sessions, Znodes};
+use coordination::{Gateway, HomeSessions, Znodes};
 use kernel::client::{self, ConnectionIn, Event};
 use kernel::{Bytes, Embedded, Embeds, Family};
 use kv::Store;
@@ -12,14 +12,14 @@ use kv::Store;
 pub struct Ordinate;
 
 impl Family for Ordinate {
-    type Message = Message;
-    type Request = Request;
-    type Response = Response;
+    type Message = OrdinateMessage;
+    type Request = LocalRequest;
+    type Response = LocalResponse;
 }
 
 kernel::sum! {
     /// Everything that travels between hosts, and between the roles of one.
-    pub enum Message {
+    pub enum OrdinateMessage {
         /// Of the key-value store.
         1 => Kv(paxos::Message),
         /// Of a service over Mason.
@@ -35,14 +35,14 @@ kernel::sum! {
 
 /// What a local application asks.
 #[derive(Clone, Debug)]
-pub enum Request {
+pub enum LocalRequest {
     /// Of the key-value store.
     Kv(paxos::Call),
     /// Of a node of another service, in that service's encoding: its requests, and for proxies the [`mason::Members`] to follow.
     Service(Bytes),
 }
 
-impl Request {
+impl LocalRequest {
     fn of_service(self) -> Option<Bytes> {
         match self {
             Self::Service(request) => Some(request),
@@ -53,20 +53,20 @@ impl Request {
 
 /// What it is answered.
 #[derive(Clone, Debug)]
-pub enum Response {
+pub enum LocalResponse {
     /// By the key-value store.
     Kv(paxos::Outcome),
     /// By another service's gateway or proxy, in that service's encoding.
     Service(Bytes),
 }
 
-impl From<paxos::Message> for Message {
+impl From<paxos::Message> for OrdinateMessage {
     fn from(message: paxos::Message) -> Self {
         Self::Kv(message)
     }
 }
 
-impl From<Event> for Message {
+impl From<Event> for OrdinateMessage {
     fn from(event: Event) -> Self {
         Self::User(event)
     }
@@ -75,7 +75,7 @@ impl From<Event> for Message {
 /// A role of the key-value store.
 pub type KvMember = paxos::Member<Store>;
 /// A role of the coordination service.
-pub type CoordinationMember = mason::Member<Sessions, Znodes, Gateway>;
+pub type CoordinationMember = mason::Member<HomeSessions, Znodes, Gateway>;
 /// A role of the sequence.
 pub type SequenceMember = mason::Member<sequence::Spaces, sequence::Labels, sequence::Gateway>;
 
@@ -87,7 +87,7 @@ type Hosted<N> = Box<Embedded<N, Ordinate>>;
 
 kernel::nodes! {
     /// Any role.
-    pub enum Node of Ordinate {
+    pub enum HostedNode of Ordinate {
         /// Of the key-value store.
         node Kv(Hosted<KvMember>),
         /// Of the coordination service.
@@ -104,103 +104,109 @@ kernel::nodes! {
 }
 
 impl Embeds<paxos::Paxos> for Ordinate {
-    fn inner_message(message: Message) -> Option<paxos::Message> {
+    fn inner_message(message: OrdinateMessage) -> Option<paxos::Message> {
         match message {
-            Message::Kv(message) => Some(message),
-            Message::Mason(_) | Message::Corfu(_) | Message::User(_) | Message::Connection(_) => None,
+            OrdinateMessage::Kv(message) => Some(message),
+            OrdinateMessage::Mason(_)
+            | OrdinateMessage::Corfu(_)
+            | OrdinateMessage::User(_)
+            | OrdinateMessage::Connection(_) => None,
         }
     }
 
-    fn inner_request(request: Request) -> Option<paxos::Call> {
+    fn inner_request(request: LocalRequest) -> Option<paxos::Call> {
         match request {
-            Request::Kv(call) => Some(call),
-            Request::Service(_) => None,
+            LocalRequest::Kv(call) => Some(call),
+            LocalRequest::Service(_) => None,
         }
     }
 
-    fn outer_message(message: paxos::Message) -> Message {
-        Message::Kv(message)
+    fn outer_message(message: paxos::Message) -> OrdinateMessage {
+        OrdinateMessage::Kv(message)
     }
 
-    fn outer_response(response: paxos::Outcome) -> Response {
-        Response::Kv(response)
+    fn outer_response(response: paxos::Outcome) -> LocalResponse {
+        LocalResponse::Kv(response)
     }
 }
 
 impl Embeds<mason::Mason> for Ordinate {
-    fn inner_message(message: Message) -> Option<mason::Message> {
+    fn inner_message(message: OrdinateMessage) -> Option<mason::Message> {
         match message {
-            Message::Mason(message) => Some(message),
-            Message::User(event) => Some(event.into()),
-            Message::Kv(_) | Message::Corfu(_) | Message::Connection(_) => None,
+            OrdinateMessage::Mason(message) => Some(message),
+            OrdinateMessage::User(event) => Some(event.into()),
+            OrdinateMessage::Kv(_) | OrdinateMessage::Corfu(_) | OrdinateMessage::Connection(_) => None,
         }
     }
 
-    fn inner_request(request: Request) -> Option<Bytes> {
+    fn inner_request(request: LocalRequest) -> Option<Bytes> {
         request.of_service()
     }
 
-    fn outer_message(message: mason::Message) -> Message {
+    fn outer_message(message: mason::Message) -> OrdinateMessage {
         match message {
-            mason::Message::Connection(message) => Message::Connection(message),
-            message => Message::Mason(message),
+            mason::Message::Connection(message) => OrdinateMessage::Connection(message),
+            message => OrdinateMessage::Mason(message),
         }
     }
 
-    fn outer_response(response: client::Response) -> Response {
-        Response::Service(response.0)
+    fn outer_response(response: client::Response) -> LocalResponse {
+        LocalResponse::Service(response.0)
     }
 }
 
 impl Embeds<corfu::Corfu> for Ordinate {
-    fn inner_message(message: Message) -> Option<corfu::Message> {
+    fn inner_message(message: OrdinateMessage) -> Option<corfu::Message> {
         match message {
-            Message::Corfu(message) => Some(message),
-            Message::Kv(_) | Message::Mason(_) | Message::User(_) | Message::Connection(_) => None,
+            OrdinateMessage::Corfu(message) => Some(message),
+            OrdinateMessage::Kv(_)
+            | OrdinateMessage::Mason(_)
+            | OrdinateMessage::User(_)
+            | OrdinateMessage::Connection(_) => None,
         }
     }
 
     /// The engine's roles are asked nothing by local applications, their gateway is.
-    fn inner_request(_request: Request) -> Option<corfu::Request> {
+    fn inner_request(_request: LocalRequest) -> Option<corfu::CorfuRequest> {
         None
     }
 
-    fn outer_message(message: corfu::Message) -> Message {
-        Message::Corfu(message)
+    fn outer_message(message: corfu::Message) -> OrdinateMessage {
+        OrdinateMessage::Corfu(message)
     }
 
-    fn outer_response(_response: corfu::Response) -> Response {
-        Response::Service(Bytes::new())
+    fn outer_response(_response: corfu::CorfuResponse) -> LocalResponse {
+        LocalResponse::Service(Bytes::new())
     }
 }
 
 impl Embeds<shared_log::corfu::CorfuLog> for Ordinate {
-    fn inner_message(message: Message) -> Option<shared_log::corfu::Message> {
+    fn inner_message(message: OrdinateMessage) -> Option<shared_log::corfu::Message> {
         match message {
-            Message::Corfu(message) => Some(shared_log::corfu::Message::Corfu(message)),
-            Message::User(event) => Some(shared_log::corfu::Message::User(event)),
-            Message::Kv(_) | Message::Mason(_) | Message::Connection(_) => None,
+            OrdinateMessage::Corfu(message) => Some(shared_log::corfu::Message::Corfu(message)),
+            OrdinateMessage::User(event) => Some(shared_log::corfu::Message::User(event)),
+            OrdinateMessage::Kv(_) | OrdinateMessage::Mason(_) | OrdinateMessage::Connection(_) => None,
         }
     }
 
-    fn inner_request(request: Request) -> Option<Bytes> {
+    fn inner_request(request: LocalRequest) -> Option<Bytes> {
         request.of_service()
     }
 
-    fn outer_message(message: shared_log::corfu::Message) -> Message {
+    fn outer_message(message: shared_log::corfu::Message) -> OrdinateMessage {
         match message {
-            shared_log::corfu::Message::Corfu(message) => Message::Corfu(message),
-            shared_log::corfu::Message::User(event) => Message::User(event),
-            shared_log::corfu::Message::Connection(message) => Message::Connection(message),
+            shared_log::corfu::Message::Corfu(message) => OrdinateMessage::Corfu(message),
+            shared_log::corfu::Message::User(event) => OrdinateMessage::User(event),
+            shared_log::corfu::Message::Connection(message) => OrdinateMessage::Connection(message),
         }
     }
 
-    fn outer_response(response: client::Response) -> Response {
-        Response::Service(response.0)
+    fn outer_response(response: client::Response) -> LocalResponse {
+        LocalResponse::Service(response.0)
     }
 }
 
-impl Node {
+impl HostedNode {
     /// If it is a proxy: the version of the members that its group needs none beside.
     pub fn settled_on(&self) -> Option<u64> {
         match self {
@@ -216,7 +222,7 @@ impl Node {
 /// Every role becomes a node.
 macro_rules! hosted {
     ($($Name:ident($Role:ty)),+ $(,)?) => {
-        $(impl From<$Role> for Node {
+        $(impl From<$Role> for HostedNode {
             fn from(role: $Role) -> Self {
                 Self::$Name(Box::new(Embedded::new(role)))
             }

@@ -1,9 +1,9 @@
 //! One host of a cluster: its roles, its journal, its ports.
 
 use crate::cluster::{ClusterFile, Durability};
-use crate::family::{Node, Ordinate};
+use crate::family::{HostedNode, Ordinate};
 use crate::latency::Latencies;
-use crate::native::{Gate, Native, NativeService};
+use crate::native::{Gate, NativePort, NativeService};
 use crate::owed;
 use crate::services::{Listed, SERVICES, Starting, client_limits};
 use kernel::Place;
@@ -57,7 +57,7 @@ pub fn start(
     latencies: &Latencies,
     events: Option<EventSink>,
     descriptors: Descriptors,
-) -> Result<Host<Node>, StartError> {
+) -> Result<Host<HostedNode>, StartError> {
     let peers = file.hosts.iter().filter(|host| host.name != name);
     // The cluster file of a host that joined stays unconfirmed for as long as its data live, however it is started.
     let remembered = match file.durability {
@@ -118,7 +118,7 @@ pub fn start(
     Ok(host)
 }
 
-fn all_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, Node)> {
+fn all_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, HostedNode)> {
     file.services().iter().flat_map(|service| service.nodes(file, name, joins)).collect()
 }
 
@@ -133,7 +133,7 @@ fn native(at: &Starting<'_>, listen: TcpListener) -> Result<FrontEndConfig<Ordin
     Ok(FrontEndConfig {
         listen,
         build: Box::new(move || {
-            Box::new(Native {
+            Box::new(NativePort {
                 services: services.into(),
                 body_max,
                 gate,

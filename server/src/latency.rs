@@ -1,6 +1,6 @@
 //! How long users wait for their answers, by service and operation, as the ports of a host see it.
 
-use crate::admin::exposition::Page;
+use crate::admin::exposition::MetricsPage;
 use kernel::Instant;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,7 +13,7 @@ const BOUNDS_US: [u64; 16] = [
 ];
 
 /// What is measured: a service, and an operation of its.
-pub type Operation = (&'static str, &'static str);
+pub type MeasuredOperation = (&'static str, &'static str);
 
 #[derive(Clone, Copy, Default, Debug)]
 struct Histogram {
@@ -44,17 +44,17 @@ impl Histogram {
 
 /// What all ports of a host have measured. Cheap to clone; all clones are one.
 #[derive(Clone, Default, Debug)]
-pub struct Latencies(Arc<Mutex<BTreeMap<Operation, Histogram>>>);
+pub struct Latencies(Arc<Mutex<BTreeMap<MeasuredOperation, Histogram>>>);
 
 impl Latencies {
     /// Counts one answer.
-    pub fn record(&self, operation: Operation, took: Duration) {
+    pub fn record(&self, operation: MeasuredOperation, took: Duration) {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         all.entry(operation).or_default().record(took);
     }
 
     /// Adds the metrics.
-    pub fn metrics(&self, page: &mut Page) {
+    pub fn metrics(&self, page: &mut MetricsPage) {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         for ((service, operation), histogram) in all {
             let labels = [("service", service), ("operation", operation)];
@@ -75,7 +75,7 @@ const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Stopwatch<K> {
     latencies: Latencies,
-    in_flight: BTreeMap<K, (Instant, Operation)>,
+    in_flight: BTreeMap<K, (Instant, MeasuredOperation)>,
 }
 
 impl<K: Ord> Stopwatch<K> {
@@ -85,7 +85,7 @@ impl<K: Ord> Stopwatch<K> {
     }
 
     /// A call has come. One that comes again is the same call.
-    pub fn start(&mut self, call: K, operation: Operation, now: Instant) {
+    pub fn start(&mut self, call: K, operation: MeasuredOperation, now: Instant) {
         if self.in_flight.len() >= CALLS_MAX {
             self.in_flight.retain(|_, (since, _)| now.since(*since) < ANSWERED_WITHIN);
         }
@@ -130,7 +130,7 @@ mod tests {
         watch.stop(&2, much_later);
         watch.start(3, ("log", "read"), at(0));
         watch.stop(&3, at(20_000_000));
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         latencies.metrics(&mut page);
         let text = page.written(Format::Text);
         let bucket = |operation: &str, bound: &str, count: u64| {

@@ -1,10 +1,10 @@
 //! Keeps a host's links and its gate to what the log says of the membership: the cluster file only says how it began.
 
 use crate::cluster::{ClusterFile, RoleName};
-use crate::events::Log;
-use crate::family::{Node, Request};
+use crate::events::EventLog;
+use crate::family::{HostedNode, LocalRequest};
 use crate::native::Gate;
-use crate::status::{Membership, Status};
+use crate::status::{HostStatus, MembershipStatus};
 use kernel::{Encode as _, Place};
 use runtime::{HostHandle, PeerConfig};
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ const LEFT_DIALLED_FOR: Duration = Duration::from_secs(10);
 const LEFT_DIALLED_FOR_SHARDS: Duration = Duration::from_secs(600);
 
 /// Watches from a thread of its own until the host ends.
-pub fn watch(handle: HostHandle<Node>, file: ClusterFile, host: String, gate: Gate, log: Log) {
+pub fn watch(handle: HostHandle<HostedNode>, file: ClusterFile, host: String, gate: Gate, log: EventLog) {
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
         let mut peers = Peers::new(file.hosts.iter().map(|it| (it.name.clone(), it.address.clone())), &host);
@@ -28,7 +28,7 @@ pub fn watch(handle: HostHandle<Node>, file: ClusterFile, host: String, gate: Ga
         let left_dialled_for = if proxies.is_empty() { LEFT_DIALLED_FOR } else { LEFT_DIALLED_FOR_SHARDS };
         loop {
             log.tick();
-            if let Some((status, _)) = runtime.block_on(Status::of(&handle, &file, &host)) {
+            if let Some((status, _)) = runtime.block_on(HostStatus::of(&handle, &file, &host)) {
                 gate.set(refusal(&status));
                 follow(&handle, &proxies, &status.membership, &host);
                 if let Some(changed) =
@@ -44,7 +44,7 @@ pub fn watch(handle: HostHandle<Node>, file: ClusterFile, host: String, gate: Ga
 
 /// Has the services over Mason follow a change: whichever proxy leads puts it into its group's log, once. Asked again and again,
 /// since who leads may change; the answers are for `ordinate status`, which looks for itself.
-fn follow(handle: &HostHandle<Node>, proxies: &[Place], membership: &Membership, host: &str) {
+fn follow(handle: &HostHandle<HostedNode>, proxies: &[Place], membership: &MembershipStatus, host: &str) {
     if membership.version == 0 || !membership.hosts.contains_key(host) {
         return;
     }
@@ -56,13 +56,13 @@ fn follow(handle: &HostHandle<Node>, proxies: &[Place], membership: &Membership,
         mason::Members { version: membership.version, hosts: membership.hosts.iter().map(entry).collect() };
     let members = mason::proxy::arranging::Call::Follow(members).encoded();
     for &proxy in proxies {
-        drop(handle.request(proxy, Request::Service(members.clone().into())));
+        drop(handle.request(proxy, LocalRequest::Service(members.clone().into())));
     }
 }
 
 /// Why clients are not served here, and who serves them; none if they are.
-pub fn refusal(status: &Status) -> Option<String> {
-    let Membership { hosts, roles, .. } = &status.membership;
+pub fn refusal(status: &HostStatus) -> Option<String> {
+    let MembershipStatus { hosts, roles, .. } = &status.membership;
     let (cluster, host) = (&status.cluster, &status.host);
     let serving = roles.get(RoleName::Batcher.name()).map(Vec::as_slice).unwrap_or_default();
     if serving.contains(host) {
@@ -96,7 +96,7 @@ impl Peers {
     /// the last slot that the old members decided, and a while longer.
     fn follow(
         &mut self,
-        membership: &Membership,
+        membership: &MembershipStatus,
         executed: Option<u64>,
         left_dialled_for: Duration,
         now: Instant,
@@ -131,9 +131,9 @@ impl Peers {
 mod tests {
     use super::*;
 
-    fn membership(version: u64, hosts: &[&str]) -> Membership {
+    fn membership(version: u64, hosts: &[&str]) -> MembershipStatus {
         let hosts = hosts.iter().map(|name| ((*name).to_owned(), format!("{name}.example:7072"))).collect();
-        Membership {
+        MembershipStatus {
             version,
             settled: version,
             first_slot: 100 * version,

@@ -2,7 +2,7 @@
 
 use crate::family::{self, Ordinate};
 use crate::latency::Latencies;
-use crate::owed::{Owed, Reads};
+use crate::owed::{Owed, OwedReads};
 use crate::services::native::UNREADABLE;
 use crate::services::{Listed, NativeCalls};
 use bytes::BytesMut;
@@ -21,7 +21,7 @@ use wire::native as protocol;
 pub type NativeService = (&'static Listed, Option<Box<dyn NativeCalls>>);
 
 /// Serves the native protocol on one port.
-pub struct Native {
+pub struct NativePort {
     /// All services, with what those do here that are on.
     pub services: Rc<[NativeService]>,
     /// The largest frame of a client.
@@ -45,14 +45,14 @@ const SENT_ELSEWHERE: CloseReason = CloseReason("other hosts serve clients");
 /// What the writer keeps of its memory between two messages.
 const WRITER_KEPT_BYTES: usize = 256 << 10;
 
-impl FrontEnd<Ordinate> for Native {
+impl FrontEnd<Ordinate> for NativePort {
     fn open(&mut self, _client: NodeId, _address: SocketAddr) -> Box<dyn Session<Ordinate>> {
         Box::new(Connection {
             services: Rc::clone(&self.services),
             frames: FrameReader { body_max: self.body_max },
             gate: self.gate.clone(),
             greeted: false,
-            reads: Reads::new(Rc::clone(&self.owed), self.latencies.clone()),
+            reads: OwedReads::new(Rc::clone(&self.owed), self.latencies.clone()),
             waiting: None,
             writer: Rc::clone(&self.writer),
         })
@@ -110,7 +110,7 @@ struct Connection {
     frames: FrameReader,
     gate: Gate,
     greeted: bool,
-    reads: Reads,
+    reads: OwedReads,
     /// What is left of a frame whose next message has to wait for room.
     waiting: Option<Bytes>,
     writer: Rc<RefCell<FrameWriter>>,
@@ -146,15 +146,15 @@ impl Session<Ordinate> for Connection {
     fn on_message(
         &mut self,
         _from: NodeId,
-        message: family::Message,
+        message: family::OrdinateMessage,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<(), CloseReason> {
         self.reads.count(cx);
         let message = self.answered(message, cx.now());
         let mut writer = self.writer.borrow_mut();
-        if let family::Message::Kv(message) = &message {
+        if let family::OrdinateMessage::Kv(message) = &message {
             writer.message(message);
-        } else if let family::Message::Connection(ConnectionIn::Output(message)) = &message {
+        } else if let family::OrdinateMessage::Connection(ConnectionIn::Output(message)) = &message {
             // The gateways of other services write the message themselves.
             message.bytes.encode(writer.body());
         } else {
@@ -246,7 +246,11 @@ impl Connection {
     }
 
     /// Notes what is answered; each service knows its own answers.
-    fn answered(&mut self, message: family::Message, now: kernel::Instant) -> family::Message {
+    fn answered(
+        &mut self,
+        message: family::OrdinateMessage,
+        now: kernel::Instant,
+    ) -> family::OrdinateMessage {
         let calls = self.services.iter().filter_map(|(_, calls)| calls.as_ref());
         calls.fold(message, |message, calls| calls.answered(message, &mut self.reads, now))
     }

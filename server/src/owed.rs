@@ -28,7 +28,7 @@ const WANTED_MAX: usize = 2 << 20;
 
 /// A read without an answer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Asked {
+pub enum OwedRead {
     /// Of the key-value service.
     Query(SessionId, Sequence),
     /// Of another one: the receiver's tag of its calls, and the call's number.
@@ -36,17 +36,17 @@ pub enum Asked {
 }
 
 /// What one connection is owed.
-pub struct Reads {
+pub struct OwedReads {
     pool: Owed,
     account: Account,
     /// What the read was to be answered that found no room, until it is asked again.
     refused: Option<usize>,
-    in_flight: BTreeMap<Asked, (kernel::Instant, usize)>,
+    in_flight: BTreeMap<OwedRead, (kernel::Instant, usize)>,
     /// How long its calls take, those that are no reads too.
-    pub watch: Stopwatch<Asked>,
+    pub watch: Stopwatch<OwedRead>,
 }
 
-impl Reads {
+impl OwedReads {
     /// Nothing yet.
     pub fn new(pool: Owed, latencies: Latencies) -> Self {
         let mut account = Account::default();
@@ -77,7 +77,7 @@ impl Reads {
     }
 
     /// A read goes on its way.
-    pub fn ask(&mut self, asked: Asked, bytes: usize, now: kernel::Instant) {
+    pub fn ask(&mut self, asked: OwedRead, bytes: usize, now: kernel::Instant) {
         let bytes = bytes.min(WANTED_MAX);
         if let Some((_, before)) = self.in_flight.insert(asked, (now, bytes)) {
             // Asked again: it is answered once or twice, and owed once.
@@ -87,7 +87,7 @@ impl Reads {
     }
 
     /// An answer of so many bytes has come; false if it is not that of a read.
-    pub fn answered(&mut self, asked: Asked, bytes: usize) -> bool {
+    pub fn answered(&mut self, asked: OwedRead, bytes: usize) -> bool {
         let Some((_, reserved)) = self.in_flight.remove(&asked) else { return false };
         self.pool.borrow_mut().release(&mut self.account, reserved);
         self.account.learn(bytes);
@@ -103,7 +103,7 @@ impl Reads {
 
     /// The answer to a call has come; false if it does not fit, and the call is to be refused.
     pub fn takes_call(&mut self, receiver: u8, id: u64, bytes: usize) -> bool {
-        self.answered(Asked::Call(receiver, id), bytes);
+        self.answered(OwedRead::Call(receiver, id), bytes);
         let takes = bytes <= FIRST_ANSWER_BYTES || self.takes(bytes);
         if !takes {
             self.refused = Some(bytes);
@@ -133,7 +133,7 @@ impl Reads {
     }
 }
 
-impl Drop for Reads {
+impl Drop for OwedReads {
     fn drop(&mut self) {
         self.pool.borrow_mut().close(&mut self.account);
     }
@@ -149,22 +149,24 @@ mod tests {
     fn room_for_reads_is_taken_and_given_back() {
         let pool = pool(64 << 20);
         let (mut one, mut other) = (
-            Reads::new(Rc::clone(&pool), Latencies::default()),
-            Reads::new(Rc::clone(&pool), Latencies::default()),
+            OwedReads::new(Rc::clone(&pool), Latencies::default()),
+            OwedReads::new(Rc::clone(&pool), Latencies::default()),
         );
         let mut asked = 0;
         while one.admits(1 << 20) {
-            one.ask(Asked::Call(22, asked), 1 << 20, Instant(0));
+            one.ask(OwedRead::Call(22, asked), 1 << 20, Instant(0));
             asked += 1;
         }
         assert_eq!(asked, 1, "one large answer at a time");
         assert!(other.admits(1 << 20), "others have theirs");
         // The same again, by a client that has lost patience.
-        one.ask(Asked::Call(22, 0), 1 << 20, Instant(0));
-        assert!(one.answered(Asked::Call(22, 0), 1 << 20) && !one.answered(Asked::Call(22, 0), 1 << 20));
+        one.ask(OwedRead::Call(22, 0), 1 << 20, Instant(0));
+        assert!(
+            one.answered(OwedRead::Call(22, 0), 1 << 20) && !one.answered(OwedRead::Call(22, 0), 1 << 20)
+        );
         assert!(one.admits(1 << 20));
-        one.ask(Asked::Query(SessionId(1), Sequence(2)), 1 << 20, Instant(0));
-        other.ask(Asked::Call(22, 7), 1 << 20, Instant(0));
+        one.ask(OwedRead::Query(SessionId(1), Sequence(2)), 1 << 20, Instant(0));
+        other.ask(OwedRead::Call(22, 7), 1 << 20, Instant(0));
         one.tick(Instant(0) + ANSWERED_WITHIN);
         assert!(one.admits(1 << 20), "an answer that never comes is not waited for");
         drop(other);
@@ -175,13 +177,13 @@ mod tests {
     #[test]
     fn followers_that_wake_at_once_are_answered_within_the_pool() {
         let pool = pool(64 << 20);
-        let mut followers: Vec<Reads> =
-            (0..1_000).map(|_| Reads::new(Rc::clone(&pool), Latencies::default())).collect();
+        let mut followers: Vec<OwedReads> =
+            (0..1_000).map(|_| OwedReads::new(Rc::clone(&pool), Latencies::default())).collect();
         let mut answered = 0;
         for reads in &mut followers {
             let room = reads.room_of_call(1 << 20, true);
             assert!(reads.admits(room));
-            reads.ask(Asked::Call(22, 1), room, Instant(0));
+            reads.ask(OwedRead::Call(22, 1), room, Instant(0));
         }
         for reads in &mut followers {
             if reads.takes_call(22, 1, 1 << 20) {
@@ -200,12 +202,12 @@ mod tests {
     #[test]
     fn followers_of_a_log_hold_little() {
         let pool = pool(64 << 20);
-        let followers: Vec<Reads> = (0..2_000)
+        let followers: Vec<OwedReads> = (0..2_000)
             .map(|_| {
-                let mut reads = Reads::new(Rc::clone(&pool), Latencies::default());
+                let mut reads = OwedReads::new(Rc::clone(&pool), Latencies::default());
                 let room = reads.room_of_call(1 << 20, true);
                 assert!(reads.admits(room));
-                reads.ask(Asked::Call(22, 1), room, Instant(0));
+                reads.ask(OwedRead::Call(22, 1), room, Instant(0));
                 assert_eq!(reads.room_of_call(1 << 20, true), 1 << 20, "the first one alone");
                 reads
             })

@@ -1,7 +1,7 @@
 //! What a host knows of itself and its cluster, for status pages, readiness and metrics.
 
 use crate::cluster::{ClusterFile, RoleName};
-use crate::family::{KvMember, Node};
+use crate::family::{HostedNode, KvMember};
 use crate::readiness::{Unready, name_of};
 use crate::services::{Statuses, kv};
 use kernel::{HostId, NodeId};
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// A host's view.
 #[derive(Clone, Debug, Serialize)]
-pub struct Status {
+pub struct HostStatus {
     /// The version of the program.
     pub version: &'static str,
     /// The cluster.
@@ -39,13 +39,13 @@ pub struct Status {
     /// The replica has no state yet.
     pub joining: bool,
     /// The members as of this host's knowledge.
-    pub membership: Membership,
+    pub membership: MembershipStatus,
     /// What other hosts say when they refuse this one.
     pub refused_by: BTreeMap<String, String>,
     /// Links to other hosts that are up.
     pub links_up: u64,
     /// The links, by the name of the other host.
-    pub links: BTreeMap<String, Link>,
+    pub links: BTreeMap<String, PeerLinkStatus>,
     /// What the reactor and its disk have done.
     pub activity: Activity,
     /// Clients connected.
@@ -63,14 +63,14 @@ pub struct Status {
 
 /// A link to another host.
 #[derive(Clone, Debug, Serialize)]
-pub struct Link {
+pub struct PeerLinkStatus {
     /// Messages can leave for it.
     pub up: bool,
     /// Where it is dialled.
     pub address: String,
 }
 
-impl Link {
+impl PeerLinkStatus {
     fn of(link: &LinkStatus) -> (String, Self) {
         let PeerConfig { name, address } = link.config.clone();
         (name, Self { up: link.partner.is_some(), address })
@@ -132,7 +132,7 @@ impl Activity {
 
 /// Who plays which role.
 #[derive(Clone, Debug, Serialize)]
-pub struct Membership {
+pub struct MembershipStatus {
     /// Grows with each change.
     pub version: u64,
     /// The services over Mason need no host but the members of this version: only then may a host that left be given up, and the
@@ -151,14 +151,18 @@ pub struct Membership {
 /// How long a reactor may take to answer before it counts as hanging.
 pub const ANSWER_WITHIN: Duration = Duration::from_secs(1);
 
-impl Status {
+impl HostStatus {
     /// Asks the host behind `handle`.
-    pub async fn of(handle: &HostHandle<Node>, file: &ClusterFile, host: &str) -> Option<(Self, Metrics)> {
+    pub async fn of(
+        handle: &HostHandle<HostedNode>,
+        file: &ClusterFile,
+        host: &str,
+    ) -> Option<(Self, Metrics)> {
         let (file, host) = (file.clone(), host.to_owned());
         let view = handle.inspect(move |view| {
             let nodes: Vec<&KvMember> = view.nodes().filter_map(|(_, node)| kv::member_of(node)).collect();
             let mut status = Self::from_nodes(&nodes, view.metrics(), &file, &host);
-            status.links = view.links().iter().map(Link::of).collect();
+            status.links = view.links().iter().map(PeerLinkStatus::of).collect();
             status.refused_by = view.links().iter().filter_map(refusal).collect();
             status.waits_for = status.not_ready();
             status.services = file.services().iter().map(|service| service.status(&file, view)).collect();
@@ -182,7 +186,7 @@ impl Status {
             executed: None,
             snapshot: None,
             joining: false,
-            membership: Membership::of(file.placement.configuration(), file),
+            membership: MembershipStatus::of(file.placement.configuration(), file),
             refused_by: BTreeMap::new(),
             links_up: metrics.links_up,
             links: BTreeMap::new(),
@@ -204,7 +208,7 @@ impl Status {
         let mut learn = |status: &mut Self, configuration: &Configuration| {
             if configuration.version >= *newest {
                 *newest = configuration.version;
-                status.membership = Membership::of(configuration, file);
+                status.membership = MembershipStatus::of(configuration, file);
             }
         };
         match node {
@@ -283,7 +287,7 @@ fn refusal(link: &LinkStatus) -> Option<(String, String)> {
     Some((link.config.name.clone(), why.to_owned()))
 }
 
-impl Membership {
+impl MembershipStatus {
     fn of(configuration: &Configuration, file: &ClusterFile) -> Self {
         let hosts: BTreeMap<String, String> =
             configuration.hosts.iter().map(|host| (host.name.clone(), host.address.clone())).collect();

@@ -2,7 +2,7 @@
 
 use super::driver::cluster;
 use super::processor;
-use crate::multipaxos::{Batching, Clients, Deployment, Running, Shape, Workload};
+use crate::multipaxos::{Batching, Clients, MachineLayout, Running, StoreDeployment, Workload};
 use crate::profile::Profile;
 use kernel::{HostId, NodeId, Place};
 use kv::Store;
@@ -27,7 +27,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 
 /// Both sides.
 #[derive(Clone, Copy, Debug)]
-pub struct Beside {
+pub struct RealAndSimulated {
     /// Processor time of the three real hosts for a command.
     pub real: Duration,
     /// Time of the three simulated hosts' cores for a command.
@@ -91,7 +91,7 @@ fn put(clients: &Host<Member<Store>>, workload: &Workload, window: usize, span: 
 ///
 /// # Errors
 /// If the hosts do not start, or do not answer.
-pub fn beside(profile: &Profile, window: usize, span: Duration) -> io::Result<Beside> {
+pub fn beside(profile: &Profile, window: usize, span: Duration) -> io::Result<RealAndSimulated> {
     let workload = Workload::writes(100);
     let known = Configurations::starting_with(configuration());
     let mut configs = cluster(&["a", "b", "c", "clients"])?.into_iter();
@@ -116,7 +116,7 @@ pub fn beside(profile: &Profile, window: usize, span: Duration) -> io::Result<Be
     let commands = put(&clients, &workload, window, span)?;
     let used = processor::used_by(&threads)?.saturating_sub(before);
     drop((clients, servers));
-    Ok(Beside {
+    Ok(RealAndSimulated {
         real: used / commands.max(1) as u32,
         simulated: simulated(profile, &workload, window)?,
         commands,
@@ -127,9 +127,9 @@ fn simulated(profile: &Profile, workload: &Workload, window: usize) -> io::Resul
     let mut here = profile.clone();
     // Loopback, in memory, as the real one.
     (here.network.latency_us, here.network.gigabits_per_second, here.driver.fsync_us) = (5.0, 0.0, 0.0);
-    let shape = Shape::Colocated { hosts: 3, spread: true };
+    let shape = MachineLayout::Colocated { hosts: 3, spread: true };
     let connect = Clients::Connect { batchers: 3 };
-    let deployment = Deployment { shape, clients: connect, batching: Batching::NONE };
+    let deployment = StoreDeployment { shape, clients: connect, batching: Batching::NONE };
     let started = Running::start(&deployment, &here, workload, 1, 1);
     let mut running: Running = started.map_err(|error| io::Error::other(error.to_string()))?;
     let clients = running.clients.clone();

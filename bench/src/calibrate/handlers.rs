@@ -1,10 +1,12 @@
 //! What handlers cost: roles in the cost simulator, with a clock around every call.
 
-use crate::multipaxos::{Acceptors, Batching, Clients, Deployment, Running, Seat, Shape, Workload};
+use crate::multipaxos::{
+    AcceptorLayout, Batching, Clients, MachineLayout, Running, Seat, StoreDeployment, Workload,
+};
 use crate::ordering::MayLead;
 use crate::profile::{Handle, Profile};
-use crate::services::{self, Operations, Service};
-use crate::step::{Step, Steps};
+use crate::services::{self, Operations, OrderedService};
+use crate::step::{PricedStep, Steps};
 use kernel::{Bytes, DecodeError, Effects, Family, Node, NodeId, Position, RequestId, Situation, TimerIndex};
 use mason::proxy::Proxy;
 use paxos::Level;
@@ -53,7 +55,7 @@ struct Books {
 pub struct Timed<N = Seat> {
     seat: N,
     books: Rc<RefCell<Books>>,
-    last: Option<Step>,
+    last: Option<PricedStep>,
 }
 
 impl AsRef<Seat> for Timed {
@@ -70,7 +72,7 @@ impl MayLead for Timed<services::Seat> {
 
 impl<N> Timed<N> {
     /// Books a message with its items, or the end of a burst.
-    fn book(&self, step: Step, items: Option<u32>, began: Instant) {
+    fn book(&self, step: PricedStep, items: Option<u32>, began: Instant) {
         let nanos = began.elapsed().as_nanos() as f64;
         let mut books = self.books.borrow_mut();
         let nanos = (nanos - books.clock).max(0.0);
@@ -107,7 +109,7 @@ where
         effects: &mut Effects<N::Family>,
     ) {
         let weight = Scale::<N::Family>::weigh(&Steps, &message);
-        let step = Step::ALL.get(usize::from(weight.kind.0)).copied();
+        let step = PricedStep::ALL.get(usize::from(weight.kind.0)).copied();
         let began = Instant::now();
         self.seat.on_message(from, message, situation, effects);
         if let Some(step) = step {
@@ -161,14 +163,18 @@ const SERVICE_WINDOW: Window =
     Window { warm_up: Duration::from_millis(5), measured: Duration::from_millis(10) };
 
 fn books() -> Rc<RefCell<Books>> {
-    Rc::new(RefCell::new(Books { spent: vec![Spent::default(); Step::ALL.len()], clock: clock() }))
+    Rc::new(RefCell::new(Books { spent: vec![Spent::default(); PricedStep::ALL.len()], clock: clock() }))
 }
 
 fn run_store(commands: usize, clients: usize) -> Vec<Spent> {
     let workload = Workload::writes(100).with_reads(0.3, Level::Linearizable);
-    let shape = Shape::Compartmentalized { proxy_leaders: 2, acceptors: Acceptors::Majority(3), replicas: 2 };
+    let shape = MachineLayout::Compartmentalized {
+        proxy_leaders: 2,
+        acceptors: AcceptorLayout::Majority(3),
+        replicas: 2,
+    };
     let connect = Clients::Connect { batchers: 2 };
-    let deployment = Deployment { shape, clients: connect, batching: Batching::of(commands) };
+    let deployment = StoreDeployment { shape, clients: connect, batching: Batching::of(commands) };
     let books = books();
     let profile = Profile::m5_xlarge();
     let wrap = |seat| Timed { seat, books: books.clone(), last: None };
@@ -182,8 +188,11 @@ fn run_store(commands: usize, clients: usize) -> Vec<Spent> {
 
 /// A service over Mason: one machine of leaders, one shard.
 fn run_service(outstanding: u32) -> Vec<Spent> {
-    let deployment =
-        services::Deployment { service: Service::Shards { shards: 1 }, leader_machines: 1, clients: 8 };
+    let deployment = services::ServiceDeployment {
+        service: OrderedService::Shards { shards: 1 },
+        leader_machines: 1,
+        clients: 8,
+    };
     let books = books();
     let wrap = |seat| Timed { seat, books: books.clone(), last: None };
     if let Ok(mut running) = deployment.start_as(&Profile::d430(), 1, wrap) {
@@ -196,19 +205,19 @@ fn run_service(outstanding: u32) -> Vec<Spent> {
 }
 
 /// What the roles of the store and of a service over Mason cost; what both have is the store's.
-pub(super) fn measure() -> Vec<(Step, Handle)> {
+pub(super) fn measure() -> Vec<(PricedStep, Handle)> {
     let mut handles = solve(&run_store(1, 60), &run_store(32, 600));
     let of_services = solve(&run_service(1), &run_service(64));
-    let is_new = |step: &Step| !handles.iter().any(|(known, _)| known == step);
+    let is_new = |step: &PricedStep| !handles.iter().any(|(known, _)| known == step);
     let new: Vec<_> = of_services.into_iter().filter(|(step, _)| is_new(step)).collect();
     handles.extend(new);
     handles
 }
 
 /// From two runs, one with a command a batch and one with many: what a message costs, and each item in it.
-fn solve(one: &[Spent], many: &[Spent]) -> Vec<(Step, Handle)> {
+fn solve(one: &[Spent], many: &[Spent]) -> Vec<(PricedStep, Handle)> {
     let mut handles = Vec::new();
-    for &step in Step::ALL {
+    for &step in PricedStep::ALL {
         let (one, many) = (&one[step as usize], &many[step as usize]);
         if one.handled.is_empty() || many.handled.is_empty() {
             continue;

@@ -9,7 +9,7 @@ mod driver;
 mod handlers;
 mod processor;
 
-pub use cluster::{Beside, beside};
+pub use cluster::{RealAndSimulated, beside};
 pub use handlers::Timed;
 
 use crate::profile::{Driver, Network, Profile};

@@ -1,9 +1,9 @@
 //! Whittaker et al., *Scaling Replicated State Machines with Compartmentalization*, section 8.
 
 use super::Figure;
-use super::drawing::{Accepted, Axis, Claim, Drawing, Kind, Line, Panel, Point, Series, Unit};
+use super::drawing::{Accepted, Axis, ClaimKind, Drawing, LineStyle, Panel, PaperClaim, Point, Series, Unit};
 use super::measure::{Given, Run, Watch, run_all};
-use crate::multipaxos::{Acceptors, Batching, Clients, Deployment, Model, Shape, Workload};
+use crate::multipaxos::{AcceptorLayout, Batching, Clients, MachineLayout, Model, StoreDeployment, Workload};
 use crate::profile::Profile;
 use paxos::Level;
 use std::time::Duration;
@@ -53,33 +53,33 @@ pub(super) const FIGURES: &[Figure] = &[
     },
 ];
 
-const GRID: Acceptors = Acceptors::Grid { rows: 2, columns: 2 };
+const GRID: AcceptorLayout = AcceptorLayout::Grid { rows: 2, columns: 2 };
 const THROUGHPUT: Axis = Axis::linear("commands a second", Unit::PerSecond);
 const MEDIAN: Axis = Axis::linear("median latency (ms)", Unit::Millis);
 const TESTBED: &str =
     "simulated m5.xlarge machines (costs from the paper's published rates), in memory, f = 1";
 
-fn spread(proxy_leaders: usize, acceptors: Acceptors, replicas: usize) -> Deployment {
-    let shape = Shape::Compartmentalized { proxy_leaders, acceptors, replicas };
-    Deployment { shape, clients: Clients::Gather, batching: Batching::NONE }
+fn spread(proxy_leaders: usize, acceptors: AcceptorLayout, replicas: usize) -> StoreDeployment {
+    let shape = MachineLayout::Compartmentalized { proxy_leaders, acceptors, replicas };
+    StoreDeployment { shape, clients: Clients::Gather, batching: Batching::NONE }
 }
 
-fn plain() -> Deployment {
-    let shape = Shape::Colocated { hosts: 3, spread: false };
-    Deployment { shape, clients: Clients::Gather, batching: Batching::NONE }
+fn plain() -> StoreDeployment {
+    let shape = MachineLayout::Colocated { hosts: 3, spread: false };
+    StoreDeployment { shape, clients: Clients::Gather, batching: Batching::NONE }
 }
 
-fn unreplicated() -> Deployment {
-    Deployment { shape: Shape::Unreplicated, clients: Clients::Gather, batching: Batching::NONE }
+fn unreplicated() -> StoreDeployment {
+    StoreDeployment { shape: MachineLayout::Unreplicated, clients: Clients::Gather, batching: Batching::NONE }
 }
 
 /// Three front machines gather and answer for the paper's two batchers and three unbatchers: ours do both.
-fn in_batches(shape: Shape, batchers: usize, commands: usize) -> Deployment {
-    Deployment { shape, clients: Clients::Connect { batchers }, batching: Batching::of(commands) }
+fn in_batches(shape: MachineLayout, batchers: usize, commands: usize) -> StoreDeployment {
+    StoreDeployment { shape, clients: Clients::Connect { batchers }, batching: Batching::of(commands) }
 }
 
 /// A curve from an idle deployment to one that has more than it can do.
-fn curve(deployment: Deployment, workload: Workload, clients: &[usize]) -> Vec<Run> {
+fn curve(deployment: StoreDeployment, workload: Workload, clients: &[usize]) -> Vec<Run> {
     clients.iter().map(|&clients| Run::new(deployment, workload, clients)).collect()
 }
 
@@ -103,9 +103,9 @@ fn latency_throughput(watch: &Watch<'_>) -> Result<Drawing, String> {
     let workload = Workload::writes(16);
     let unbatched = [1, 4, 16, 32, 64, 100, 150, 200];
     let batched = [50, 200, 500, 1_000, 2_000, 4_000];
-    let majority = Acceptors::Majority(3);
-    let fronts = Shape::Compartmentalized { proxy_leaders: 3, acceptors: majority, replicas: 2 };
-    let colocated = Shape::Colocated { hosts: 3, spread: false };
+    let majority = AcceptorLayout::Majority(3);
+    let fronts = MachineLayout::Compartmentalized { proxy_leaders: 3, acceptors: majority, replicas: 2 };
+    let colocated = MachineLayout::Colocated { hosts: 3, spread: false };
     let given = curves(
         vec![
             curve(plain(), workload, &unbatched[..6]),
@@ -113,8 +113,12 @@ fn latency_throughput(watch: &Watch<'_>) -> Result<Drawing, String> {
             curve(unreplicated(), workload, &unbatched),
             curve(in_batches(colocated, 0, 100), workload, &batched),
             curve(in_batches(fronts, 5, 100), workload, &batched),
-            curve(in_batches(Shape::Unreplicated, 7, 100), workload, &batched),
-            curve(in_batches(Shape::Colocated { hosts: 3, spread: true }, 0, 100), workload, &batched),
+            curve(in_batches(MachineLayout::Unreplicated, 7, 100), workload, &batched),
+            curve(
+                in_batches(MachineLayout::Colocated { hosts: 3, spread: true }, 0, 100),
+                workload,
+                &batched,
+            ),
         ],
         watch,
     )?;
@@ -141,16 +145,16 @@ fn latency_throughput(watch: &Watch<'_>) -> Result<Drawing, String> {
     let best = |given: &[Given]| given.iter().map(|given| given.throughput).fold(0.0, f64::max);
     let ours: Vec<f64> = given.iter().map(|given| best(given)).collect();
     let claims = vec![
-        Claim::rate("MultiPaxos, no batches", papers[0][0], ours[0])
+        PaperClaim::rate("MultiPaxos, no batches", papers[0][0], ours[0])
             .because("no input of the profile: the sum of the roles on one core"),
-        Claim::rate("compartmentalized, no batches", papers[0][1], ours[1]).of(Kind::Fit),
-        Claim::rate("unreplicated, no batches", papers[0][2], ours[2]).of(Kind::Fit),
-        Claim::ratio("compartmentalized over MultiPaxos", 6.0, ours[1] / ours[0]),
-        Claim::rate("MultiPaxos, batches", papers[1][0], ours[3])
+        PaperClaim::rate("compartmentalized, no batches", papers[0][1], ours[1]).of(ClaimKind::Fit),
+        PaperClaim::rate("unreplicated, no batches", papers[0][2], ours[2]).of(ClaimKind::Fit),
+        PaperClaim::ratio("compartmentalized over MultiPaxos", 6.0, ours[1] / ours[0]),
+        PaperClaim::rate("MultiPaxos, batches", papers[1][0], ours[3])
             .because("clients at the leader's host, as in the paper; see docs/figures.md"),
-        Claim::rate("compartmentalized, batches", papers[1][1], ours[4]).of(Kind::Fit),
-        Claim::rate("unreplicated, batches", papers[1][2], ours[5]).of(Kind::Fit),
-        Claim::ratio("compartmentalized over MultiPaxos, batches", 4.0, ours[4] / ours[3])
+        PaperClaim::rate("compartmentalized, batches", papers[1][1], ours[4]).of(ClaimKind::Fit),
+        PaperClaim::rate("unreplicated, batches", papers[1][2], ours[5]).of(ClaimKind::Fit),
+        PaperClaim::ratio("compartmentalized over MultiPaxos, batches", 4.0, ours[4] / ours[3])
             .because(format!("{:.1}x with clients at all three hosts", ours[4] / ours[6])),
     ];
     Ok(Drawing {
@@ -197,7 +201,7 @@ fn larger_values(watch: &Watch<'_>) -> Result<Drawing, String> {
     let falls = |name: &str, peaks: &[f64]| {
         let over = |large: usize, small: usize| peaks[large] / peaks[small];
         [("100 bytes over 16", over(1, 0)), ("1000 bytes over 100", over(2, 1))]
-            .map(|(what, ratio)| Claim::shape(format!("{name}: {what}"), ratio, Accepted::AtMost(FALLS)))
+            .map(|(what, ratio)| PaperClaim::shape(format!("{name}: {what}"), ratio, Accepted::AtMost(FALLS)))
     };
     let mut claims = falls("compartmentalized", &peaks[..3]).to_vec();
     claims.extend(falls("unreplicated", &peaks[3..]));
@@ -229,7 +233,7 @@ fn bars(title: &str, bars: &[Bar], given: &[Given]) -> Panel {
         x: Axis::linear("", Unit::Count),
         y: THROUGHPUT,
         series: vec![
-            Series { name: "here".into(), line: Line::Bars, colour: 0, points: ours.collect() },
+            Series { name: "here".into(), line: LineStyle::Bars, colour: 0, points: ours.collect() },
             Series::paper("the paper", 1, &paper.collect::<Vec<_>>()),
         ],
         bars: bars.iter().map(|bar| bar.name.to_owned()).collect(),
@@ -238,7 +242,7 @@ fn bars(title: &str, bars: &[Bar], given: &[Given]) -> Panel {
 
 fn ablation(watch: &Watch<'_>) -> Result<Drawing, String> {
     let workload = Workload::writes(16);
-    let majority = Acceptors::Majority(3);
+    let majority = AcceptorLayout::Majority(3);
     let one = |name, deployment, paper| Bar { name, run: Run::new(deployment, workload, 250), paper };
     let unbatched = [
         one("Multi-\nPaxos", plain(), Some(25_000.0)),
@@ -254,9 +258,15 @@ fn ablation(watch: &Watch<'_>) -> Result<Drawing, String> {
         let run = Run::new(in_batches(shape, batchers, commands), workload, 4_000);
         Bar { name, run, paper }
     };
-    let fronts = Shape::Compartmentalized { proxy_leaders: 3, acceptors: majority, replicas: 2 };
+    let fronts = MachineLayout::Compartmentalized { proxy_leaders: 3, acceptors: majority, replicas: 2 };
     let in_batches = [
-        batched("Multi-\nPaxos", Shape::Colocated { hosts: 3, spread: false }, 0, 100, Some(200_000.0)),
+        batched(
+            "Multi-\nPaxos",
+            MachineLayout::Colocated { hosts: 3, spread: false },
+            0,
+            100,
+            Some(200_000.0),
+        ),
         batched("3 fronts,\nby 10", fronts, 3, 10, Some(300_000.0)),
         batched("of 50", fronts, 3, 50, None),
         batched("of 100", fronts, 3, 100, Some(500_000.0)),
@@ -269,17 +279,17 @@ fn ablation(watch: &Watch<'_>) -> Result<Drawing, String> {
         vec![bars("(a) without batching", &unbatched, left), bars("(b) in batches", &in_batches, right)];
     let rate = |index: usize| given[index].throughput;
     let claims = vec![
-        Claim::rate("decoupled, 2 proxy leaders", 70_000.0, rate(1)).of(Kind::Fit),
-        Claim::rate("the plateau of proxy leaders, 2 replicas", 135_000.0, rate(5))
-            .of(Kind::Fit)
+        PaperClaim::rate("decoupled, 2 proxy leaders", 70_000.0, rate(1)).of(ClaimKind::Fit),
+        PaperClaim::rate("the plateau of proxy leaders, 2 replicas", 135_000.0, rate(5))
+            .of(ClaimKind::Fit)
             .because("reached with 4 proxy leaders here, with 7 in the paper: see docs/figures.md"),
-        Claim::rate("leader-bound at the end", 150_000.0, rate(7)).of(Kind::Fit),
-        Claim::rate("MultiPaxos in batches", 200_000.0, rate(8))
+        PaperClaim::rate("leader-bound at the end", 150_000.0, rate(7)).of(ClaimKind::Fit),
+        PaperClaim::rate("MultiPaxos in batches", 200_000.0, rate(8))
             .because("clients at the leader's host, as in the paper"),
-        Claim::rate("batches of 10, fronts as the paper's 2 + 2", 300_000.0, rate(9))
+        PaperClaim::rate("batches of 10, fronts as the paper's 2 + 2", 300_000.0, rate(9))
             .because("batchers and unbatchers are one machine here, and each bounds it"),
-        Claim::rate("batches of 100, fronts as the paper's 2 + 2", 500_000.0, rate(11)),
-        Claim::rate("one unbatcher more (2 + 3)", 800_000.0, rate(12)).of(Kind::Fit),
+        PaperClaim::rate("batches of 100, fronts as the paper's 2 + 2", 500_000.0, rate(11)),
+        PaperClaim::rate("one unbatcher more (2 + 3)", 800_000.0, rate(12)).of(ClaimKind::Fit),
     ];
     let title = "One compartmentalization after the other".into();
     Ok(Drawing { title, subtitle: TESTBED.into(), panels, claims, tables: Vec::new() })
@@ -289,12 +299,12 @@ const REPLICAS: [usize; 5] = [2, 3, 4, 5, 6];
 const SHARES: [f64; 4] = [0.0, 0.6, 0.9, 1.0];
 
 /// Proxy leaders and acceptors until neither is what bounds it, as the paper chooses them.
-fn saturating(replicas: usize, workload: &Workload, batching: Batching) -> Deployment {
+fn saturating(replicas: usize, workload: &Workload, batching: Batching) -> StoreDeployment {
     let profile = Profile::m5_xlarge();
     let (mut proxy_leaders, mut columns) = (2, 2);
     loop {
-        let acceptors = Acceptors::Grid { rows: columns, columns };
-        let deployment = Deployment { batching, ..spread(proxy_leaders, acceptors, replicas) };
+        let acceptors = AcceptorLayout::Grid { rows: columns, columns };
+        let deployment = StoreDeployment { batching, ..spread(proxy_leaders, acceptors, replicas) };
         match Model::of(&deployment, &profile, workload).bottleneck().station {
             "proxy leader" => proxy_leaders += 1,
             "acceptor" if columns < 8 => columns += 1,
@@ -361,19 +371,20 @@ fn linearizable_reads(watch: &Watch<'_>) -> Result<Drawing, String> {
     let at = |given: &[Vec<Given>], share: usize, replicas: usize| given[share][replicas].throughput;
     let last = REPLICAS.len() - 1;
     let claims = vec![
-        Claim::rate("reads only, 6 replicas", 650_000.0, at(unbatched, 3, last)).of(Kind::Fit),
-        Claim::ratio("reads only, 6 replicas over 2", 3.0, at(unbatched, 3, last) / at(unbatched, 3, 0)),
-        Claim::rate("writes only", 150_000.0, at(unbatched, 0, last)).of(Kind::Fit),
-        Claim::rate("reads only in batches, 6 replicas", 17.5e6, at(batched, 3, last)).of(Kind::Fit),
+        PaperClaim::rate("reads only, 6 replicas", 650_000.0, at(unbatched, 3, last)).of(ClaimKind::Fit),
+        PaperClaim::ratio("reads only, 6 replicas over 2", 3.0, at(unbatched, 3, last) / at(unbatched, 3, 0)),
+        PaperClaim::rate("writes only", 150_000.0, at(unbatched, 0, last)).of(ClaimKind::Fit),
+        PaperClaim::rate("reads only in batches, 6 replicas", 17.5e6, at(batched, 3, last))
+            .of(ClaimKind::Fit),
         sublinear("90 % reads: 6 replicas over 2", at(unbatched, 2, last) / at(unbatched, 2, 0)),
-        Claim::shape(
+        PaperClaim::shape(
             "90 % reads over reads only in batches, where they are nearest",
             (0..=last)
                 .map(|replicas| at(batched, 2, replicas) / at(batched, 3, replicas))
                 .fold(0.0, f64::max),
             Accepted::AtMost(1.0),
         ),
-        Claim::shape(
+        PaperClaim::shape(
             "90 % reads over reads only, 6 replicas",
             at(unbatched, 2, last) / at(unbatched, 3, last),
             Accepted::AtMost(0.8),
@@ -384,8 +395,8 @@ fn linearizable_reads(watch: &Watch<'_>) -> Result<Drawing, String> {
     Ok(Drawing { title, subtitle: TESTBED.into(), panels, claims, tables: Vec::new() })
 }
 
-fn sublinear(what: &str, ratio: f64) -> Claim {
-    Claim::shape(what, ratio, Accepted::Between(1.05, 2.9))
+fn sublinear(what: &str, ratio: f64) -> PaperClaim {
+    PaperClaim::shape(what, ratio, Accepted::Between(1.05, 2.9))
         .because("scales, but less than replicas are added")
 }
 
@@ -396,15 +407,15 @@ fn analytical(watch: &Watch<'_>) -> Result<Drawing, String> {
     let mut profile = Profile::m5_xlarge();
     (profile.driver.send, profile.driver.send_byte, profile.driver.receive_byte) = (0.0, 0.0, 0.0);
     let cost = crate::Handle { message: 1e9 / ALPHA - profile.driver.receive, item: 0.0 };
-    profile.set(crate::Step::Chosen, cost);
-    profile.set(crate::Step::Read, cost);
+    profile.set(crate::PricedStep::Chosen, cost);
+    profile.set(crate::PricedStep::Read, cost);
     let shares = [0.0, 0.6, 0.9, 1.0];
     let runs: Vec<Run> = shares
         .iter()
         .flat_map(|&reads| {
             REPLICAS.iter().map(move |&replicas| {
                 let workload = Workload::writes(16).with_reads(reads, Level::Linearizable);
-                let acceptors = Acceptors::Grid { rows: 4, columns: 4 };
+                let acceptors = AcceptorLayout::Grid { rows: 4, columns: 4 };
                 let deployment = spread(16, acceptors, replicas);
                 Run { measured: Duration::from_millis(150), ..Run::new(deployment, workload, 500) }
             })
@@ -429,7 +440,7 @@ fn analytical(watch: &Watch<'_>) -> Result<Drawing, String> {
         series,
         bars: Vec::new(),
     };
-    let claims = vec![Claim::shape(
+    let claims = vec![PaperClaim::shape(
         "the law over the simulation, where they are furthest apart",
         1.0 + worst,
         Accepted::AtMost(1.01),
@@ -444,8 +455,8 @@ fn weaker_reads(watch: &Watch<'_>) -> Result<Drawing, String> {
     let acceptors = |runs: &[Vec<Run>]| {
         let last = runs.last().and_then(|row| row.last());
         last.map_or(0, |run| match run.deployment.shape {
-            Shape::Compartmentalized { acceptors, .. } => acceptors.count(),
-            Shape::Colocated { .. } | Shape::Unreplicated => 0,
+            MachineLayout::Compartmentalized { acceptors, .. } => acceptors.count(),
+            MachineLayout::Colocated { .. } | MachineLayout::Unreplicated => 0,
         })
     };
     let few = acceptors(&runs);
@@ -456,13 +467,17 @@ fn weaker_reads(watch: &Watch<'_>) -> Result<Drawing, String> {
         vec![replica_panel("(a) eventual", eventual, &[]), replica_panel("(b) sequential", sequential, &[])];
     let last = REPLICAS.len() - 1;
     let claims = vec![
-        Claim::rate(
+        PaperClaim::rate(
             "eventual reads only, 6 replicas: as linearizable ones",
             650_000.0,
             eventual[3][last].throughput,
         ),
-        Claim::rate("sequential reads only, 6 replicas: the same", 650_000.0, sequential[3][last].throughput),
-        Claim::shape(
+        PaperClaim::rate(
+            "sequential reads only, 6 replicas: the same",
+            650_000.0,
+            sequential[3][last].throughput,
+        ),
+        PaperClaim::shape(
             "acceptors needed for linearizable reads over those for these",
             many as f64 / few as f64,
             Accepted::AtLeast(1.1),

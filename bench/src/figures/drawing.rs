@@ -13,7 +13,7 @@ pub struct Drawing {
     /// Its panels, from left to right.
     pub panels: Vec<Panel>,
     /// What the paper claims, and what came out here.
-    pub claims: Vec<Claim>,
+    pub claims: Vec<PaperClaim>,
     /// What was measured beside it.
     pub tables: Vec<Table>,
 }
@@ -61,7 +61,7 @@ pub enum Unit {
 
 /// How a series is drawn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub enum Line {
+pub enum LineStyle {
     /// What was simulated.
     Ours,
     /// What the paper says, in so many words or numbers.
@@ -76,7 +76,7 @@ pub struct Series {
     /// Its name.
     pub name: String,
     /// How it is drawn.
-    pub line: Line,
+    pub line: LineStyle,
     /// Which colour of the palette.
     pub colour: usize,
     /// The points.
@@ -96,7 +96,7 @@ pub struct Point {
 
 /// How a claim's numbers are written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
-pub enum Number {
+pub enum NumberFormat {
     /// Commands a second.
     Rate,
     /// So many times as much.
@@ -117,7 +117,7 @@ pub const LATENCY_TOLERANCE: f64 = 0.25;
 /// What a claim's agreement is worth.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum ClaimKind {
     /// The figure was given it: agreement says nothing.
     Input,
     /// The machines' profile was solved for this number: agreement says that the equations were solved.
@@ -126,13 +126,13 @@ pub enum Kind {
     Prediction,
 }
 
-impl Kind {
+impl ClaimKind {
     /// In a word.
     pub fn word(self) -> &'static str {
         match self {
-            Kind::Input => "input",
-            Kind::Fit => "fit",
-            Kind::Prediction => "prediction",
+            ClaimKind::Input => "input",
+            ClaimKind::Fit => "fit",
+            ClaimKind::Prediction => "prediction",
         }
     }
 }
@@ -152,7 +152,7 @@ pub enum Accepted {
 
 /// A claim of the paper beside ours.
 #[derive(Clone, Debug, Serialize)]
-pub struct Claim {
+pub struct PaperClaim {
     /// What is claimed.
     pub what: String,
     /// The paper's number; none where it gives a figure and no number.
@@ -160,13 +160,13 @@ pub struct Claim {
     /// Ours.
     pub ours: f64,
     /// How the numbers are written.
-    pub number: Number,
+    pub number: NumberFormat,
     /// Where ours has to lie.
     pub accepted: Accepted,
     /// True if it lies there. A number that is merely better than the paper's does not.
     pub holds: bool,
     /// What that is worth.
-    pub kind: Kind,
+    pub kind: ClaimKind,
     /// Why it differs, where it does.
     pub note: String,
 }
@@ -197,13 +197,13 @@ impl Axis {
 impl Series {
     /// What was simulated.
     pub fn ours(name: impl Into<String>, colour: usize, points: Vec<Point>) -> Self {
-        Self { name: name.into(), line: Line::Ours, colour, points }
+        Self { name: name.into(), line: LineStyle::Ours, colour, points }
     }
 
     /// The same in the paper.
     pub fn paper(name: impl Into<String>, colour: usize, points: &[(f64, f64)]) -> Self {
         let points = points.iter().map(|&(x, y)| Point { x, y, note: String::new() }).collect();
-        Self { name: name.into(), line: Line::Paper, colour, points }
+        Self { name: name.into(), line: LineStyle::Paper, colour, points }
     }
 
     /// The highest of its points.
@@ -228,45 +228,45 @@ impl Accepted {
     }
 }
 
-impl Claim {
-    fn new(what: String, paper: Option<f64>, ours: f64, number: Number, accepted: Accepted) -> Self {
+impl PaperClaim {
+    fn new(what: String, paper: Option<f64>, ours: f64, number: NumberFormat, accepted: Accepted) -> Self {
         let holds = accepted.takes(paper, ours);
-        Self { what, paper, ours, number, accepted, holds, kind: Kind::Prediction, note: String::new() }
+        Self { what, paper, ours, number, accepted, holds, kind: ClaimKind::Prediction, note: String::new() }
     }
 
     /// Commands a second, near the paper's.
     pub fn rate(what: impl Into<String>, paper: f64, ours: f64) -> Self {
-        Self::new(what.into(), Some(paper), ours, Number::Rate, Accepted::Within(TOLERANCE))
+        Self::new(what.into(), Some(paper), ours, NumberFormat::Rate, Accepted::Within(TOLERANCE))
     }
 
     /// A ratio near the paper's.
     pub fn ratio(what: impl Into<String>, paper: f64, ours: f64) -> Self {
-        Self::new(what.into(), Some(paper), ours, Number::Ratio, Accepted::Within(TOLERANCE))
+        Self::new(what.into(), Some(paper), ours, NumberFormat::Ratio, Accepted::Within(TOLERANCE))
     }
 
     /// A latency near the paper's, in microseconds.
     pub fn micros(what: impl Into<String>, paper: f64, ours: f64) -> Self {
-        Self::new(what.into(), Some(paper), ours, Number::Micros, Accepted::Within(LATENCY_TOLERANCE))
+        Self::new(what.into(), Some(paper), ours, NumberFormat::Micros, Accepted::Within(LATENCY_TOLERANCE))
     }
 
     /// Seconds, near the paper's.
     pub fn seconds(what: impl Into<String>, paper: f64, ours: f64) -> Self {
-        Self::new(what.into(), Some(paper), ours, Number::Seconds, Accepted::Within(TOLERANCE))
+        Self::new(what.into(), Some(paper), ours, NumberFormat::Seconds, Accepted::Within(TOLERANCE))
     }
 
     /// A count that is the paper's.
     pub fn count(what: impl Into<String>, paper: usize, ours: usize) -> Self {
-        Self::new(what.into(), Some(paper as f64), ours as f64, Number::Count, Accepted::Within(0.0))
+        Self::new(what.into(), Some(paper as f64), ours as f64, NumberFormat::Count, Accepted::Within(0.0))
     }
 
     /// A shape that the paper shows without a number: a ratio, and where it has to lie.
     pub fn shape(what: impl Into<String>, ours: f64, accepted: Accepted) -> Self {
-        Self::new(what.into(), None, ours, Number::Ratio, accepted)
+        Self::new(what.into(), None, ours, NumberFormat::Ratio, accepted)
     }
 
     /// Of this kind, and not a prediction.
     #[must_use]
-    pub fn of(self, kind: Kind) -> Self {
+    pub fn of(self, kind: ClaimKind) -> Self {
         Self { kind, ..self }
     }
 
@@ -279,11 +279,11 @@ impl Claim {
     /// A number of this claim as people write it.
     pub fn write(&self, number: f64) -> String {
         match self.number {
-            Number::Rate => Unit::PerSecond.write(to_three_digits(number)),
-            Number::Ratio => format!("{number:.2}x"),
-            Number::Micros => format!("{number:.0} us"),
-            Number::Seconds => format!("{number:.2} s"),
-            Number::Count => format!("{number:.0}"),
+            NumberFormat::Rate => Unit::PerSecond.write(to_three_digits(number)),
+            NumberFormat::Ratio => format!("{number:.2}x"),
+            NumberFormat::Micros => format!("{number:.0} us"),
+            NumberFormat::Seconds => format!("{number:.2} s"),
+            NumberFormat::Count => format!("{number:.0}"),
         }
     }
 
@@ -324,7 +324,7 @@ impl Drawing {
         let mut text = "panel,series,source,x,y,note\n".to_owned();
         for panel in &self.panels {
             for series in &panel.series {
-                let source = if series.line == Line::Paper { "paper" } else { "ordinate" };
+                let source = if series.line == LineStyle::Paper { "paper" } else { "ordinate" };
                 for point in &series.points {
                     let (panel, name, note) =
                         (quoted(&panel.title), quoted(&series.name), quoted(&point.note));

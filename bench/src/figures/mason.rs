@@ -2,9 +2,9 @@
 
 use super::Figure;
 use super::breakdown::{self, Met, Way};
-use super::drawing::{Accepted, Axis, Claim, Drawing, Kind, Panel, Point, Series, Unit};
+use super::drawing::{Accepted, Axis, ClaimKind, Drawing, Panel, PaperClaim, Point, Series, Unit};
 use super::measure::Watch;
-use crate::ordering::{Asks, Deployment, Running};
+use crate::ordering::{Asks, OrderingDeployment, Running};
 use crate::profile::Profile;
 use mason::{Number, Parameters, Placed, Space};
 use sim::cost::{Pace, Window};
@@ -60,7 +60,7 @@ const WAY: Way = Way { trips: 6, stations: &[("proxy leader", 3), ("sequencer", 
 fn run(run: &Run) -> Result<Given, String> {
     let profile = Profile::d430();
     let clients = run.machines / 3 * 8 * CLIENTS_PER_LEADER as usize;
-    let mut deployment = Deployment::new(run.machines, run.spaces, clients);
+    let mut deployment = OrderingDeployment::new(run.machines, run.spaces, clients);
     deployment.parameters.batches_max = BATCHES_MAX;
     let mut running = Running::start(&deployment, &profile, 1).map_err(|error| error.to_string())?;
     let window = Window { warm_up: Duration::from_millis(3), measured: Duration::from_millis(2) };
@@ -142,28 +142,32 @@ fn points(given: &[Given]) -> Vec<Point> {
 }
 
 /// `rows`: of one space and then of eight, by machines.
-fn ordering_claims(rows: &[&[Given]]) -> Vec<Claim> {
+fn ordering_claims(rows: &[&[Given]]) -> Vec<PaperClaim> {
     let at = |row: usize| &rows[row][PAPERS_LOAD];
     let rate = |row: usize| at(row).throughput;
     let micros = |time: Duration| time.as_secs_f64() * 1e6;
     let sequencer = rows[2].iter().map(|given| given.sequencer).fold(0.0, f64::max);
     vec![
-        Claim::rate("24 proxy machines, 1 space", 16.7e6, rate(1)),
-        Claim::rate("48 proxy machines, 1 space", 31.5e6, rate(2)).of(Kind::Fit),
-        Claim::micros("the same, median latency", 243.0, micros(at(2).median))
-            .of(Kind::Fit)
+        PaperClaim::rate("24 proxy machines, 1 space", 16.7e6, rate(1)),
+        PaperClaim::rate("48 proxy machines, 1 space", 31.5e6, rate(2)).of(ClaimKind::Fit),
+        PaperClaim::micros("the same, median latency", 243.0, micros(at(2).median))
+            .of(ClaimKind::Fit)
             .because("as many calls in flight as in the paper: what the rate says, said again"),
-        Claim::micros("the same, 99 % within", 380.0, micros(at(2).tail)),
-        Claim::ratio("48 machines over 24, 1 space", 31.5 / 16.7, rate(2) / rate(1)),
-        Claim::shape("48 machines over 24, 8 spaces", rate(5) / rate(4), Accepted::Between(1.8, 2.2))
+        PaperClaim::micros("the same, 99 % within", 380.0, micros(at(2).tail)),
+        PaperClaim::ratio("48 machines over 24, 1 space", 31.5 / 16.7, rate(2) / rate(1)),
+        PaperClaim::shape("48 machines over 24, 8 spaces", rate(5) / rate(4), Accepted::Between(1.8, 2.2))
             .because("\"roughly doubles for each sequence space count\""),
-        Claim::shape("8 spaces over 1, 48 machines", rate(5) / rate(2), Accepted::AtMost(0.9))
+        PaperClaim::shape("8 spaces over 1, 48 machines", rate(5) / rate(2), Accepted::AtMost(0.9))
             .because("\"as spaces increase, throughput per proxy machine decreases\""),
-        Claim::micros("8 spaces, median latency", 358.0, micros(at(5).median))
+        PaperClaim::micros("8 spaces, median latency", 358.0, micros(at(5).median))
             .because("the paper does not say with how many calls in flight"),
-        Claim::micros("8 spaces, 99 % within", 693.0, micros(at(5).tail)).because("the same"),
-        Claim::shape("the sequencer's share of its time at 48 machines", sequencer, Accepted::AtMost(0.9))
-            .because("\"we cannot saturate the sequencer\""),
+        PaperClaim::micros("8 spaces, 99 % within", 693.0, micros(at(5).tail)).because("the same"),
+        PaperClaim::shape(
+            "the sequencer's share of its time at 48 machines",
+            sequencer,
+            Accepted::AtMost(0.9),
+        )
+        .because("\"we cannot saturate the sequencer\""),
     ]
 }
 
@@ -203,12 +207,12 @@ impl Contiguous {
 }
 
 fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
-    let deployment = Deployment {
+    let deployment = OrderingDeployment {
         by_followers: true,
         parameters: Parameters::default(),
         // Raft's timeouts in the paper are between 1 and 2 seconds.
         election_timeout: Duration::from_secs(1),
-        ..Deployment::new(6, SPACES, 4)
+        ..OrderingDeployment::new(6, SPACES, 4)
     };
     let mut running = Running::start(&deployment, &Profile::d430(), 1).map_err(|error| error.to_string())?;
     let begins = running.testbed.now();
@@ -276,13 +280,17 @@ fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
     let expected = ASKS_PER_SECOND * ENDS.as_secs_f64() + 2.0 * RUSH_PER_SECOND * RUSH.as_secs_f64();
     let reached = spaces[0].reached as f64;
     let claims = vec![
-        Claim::seconds("no progress after proxies stop", 3.06, proxies)
+        PaperClaim::seconds("no progress after proxies stop", 3.06, proxies)
             .because("both wait 1 to 2 s at random for an election; ours has no more to wait for"),
-        Claim::seconds("no progress after the sequencer stops", 2.38, sequencer)
+        PaperClaim::seconds("no progress after the sequencer stops", 2.38, sequencer)
             .because("suspected after 150 ms here, after 1 s in the paper"),
-        Claim::shape("numbers reached over operations asked", reached / expected, Accepted::AtLeast(0.95))
-            .because(format!("{gaps} of them not answered: no-ops, and what stopped replicas owed")),
-        Claim::count("spaces that advance together", usize::from(SPACES), together),
+        PaperClaim::shape(
+            "numbers reached over operations asked",
+            reached / expected,
+            Accepted::AtLeast(0.95),
+        )
+        .because(format!("{gaps} of them not answered: no-ops, and what stopped replicas owed")),
+        PaperClaim::count("spaces that advance together", usize::from(SPACES), together),
     ];
     let title = "A contiguous sequence over two failures".into();
     let subtitle = format!("{TESTBED}; {ASKS_PER_SECOND:.0} operations a second on {SPACES} spaces");

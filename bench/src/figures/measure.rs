@@ -1,7 +1,7 @@
 //! Running many deployments side by side.
 
 use super::drawing::Point;
-use crate::multipaxos::{Deployment, Running, Workload};
+use crate::multipaxos::{Running, StoreDeployment, Workload};
 use crate::profile::Profile;
 use sim::cost::{Measured, Pace, Window};
 use std::sync::Mutex;
@@ -46,7 +46,7 @@ impl Watch<'_> {
 /// One run of a deployment.
 #[derive(Clone, Debug)]
 pub(super) struct Run {
-    pub(super) deployment: Deployment,
+    pub(super) deployment: StoreDeployment,
     pub(super) workload: Workload,
     /// Clients, and calls that each keeps in flight.
     pub(super) clients: usize,
@@ -65,7 +65,7 @@ pub(super) struct Given {
 }
 
 impl Run {
-    pub(super) fn new(deployment: Deployment, workload: Workload, clients: usize) -> Self {
+    pub(super) fn new(deployment: StoreDeployment, workload: Workload, clients: usize) -> Self {
         Self { deployment, workload, clients, outstanding: 1, measured: Duration::from_millis(100) }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Each figure has a section of its own between two comments, so that one can be replaced and compared without the others.
 
-use super::drawing::{Claim, Drawing, Table};
+use super::drawing::{Drawing, PaperClaim, Table};
 use super::{Figure, all};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -40,8 +40,8 @@ pub fn section(figure: &Figure, drawing: &Drawing) -> String {
     text
 }
 
-fn claims(claims: &[Claim]) -> String {
-    let row = |claim: &Claim| {
+fn claims(claims: &[PaperClaim]) -> String {
+    let row = |claim: &PaperClaim| {
         let verdict = if claim.holds { "holds".to_owned() } else { "**differs**".to_owned() };
         vec![
             claim.what.clone(),

@@ -2,10 +2,10 @@
 
 use super::Figure;
 use super::breakdown::{self, Met, Way};
-use super::drawing::{Accepted, Axis, Claim, Drawing, Kind, Panel, Point, Series, Unit};
+use super::drawing::{Accepted, Axis, ClaimKind, Drawing, Panel, PaperClaim, Point, Series, Unit};
 use super::measure::Watch;
 use crate::profile::Profile;
-use crate::services::{Appends, Corfu, Deployment, Operations, Reads, Service};
+use crate::services::{Appends, CorfuPrimeLog, Operations, OrderedService, RandomReads, ServiceDeployment};
 use kernel::Bytes;
 use sim::cost::{Measured, Pace, Window};
 use std::time::Duration;
@@ -44,7 +44,7 @@ const ENTRY_BYTES: usize = 64;
 #[derive(Clone, Copy)]
 enum System {
     Corfu { chains: usize },
-    Mason { service: Service, leader_machines: usize },
+    Mason { service: OrderedService, leader_machines: usize },
 }
 
 #[derive(Clone, Copy)]
@@ -107,34 +107,35 @@ fn run(run: &Run) -> Result<Given, String> {
     match run.system {
         System::Corfu { chains } => {
             let written = matches!(run.calls, Calls::Reads);
-            let mut running = Corfu { chains, clients: CORFU_CLIENTS, written }.start(&profile, 1);
+            let mut running = CorfuPrimeLog { chains, clients: CORFU_CLIENTS, written }.start(&profile, 1);
             let (clients, pace) = (running.clients.clone(), Pace::Closed { outstanding: run.in_flight });
             let measured = match run.calls {
                 Calls::Writes => {
                     let mut load = Appends { body: Bytes::from(vec![b'x'; ENTRY_BYTES]) };
                     running.testbed.run(&clients, pace, &mut load, WINDOW)
                 }
-                Calls::Reads => running.testbed.run(&clients, pace, &mut Reads, WINDOW),
+                Calls::Reads => running.testbed.run(&clients, pace, &mut RandomReads, WINDOW),
             };
             let servers = measured.traffic.len() - clients.len();
             // The sequencer, one that waits, and the chains.
             Ok(given(&measured, &running.stations, 2 + 2 * chains, &profile, servers))
         }
         System::Mason { service, leader_machines } => {
-            let leaders = if service == Service::Alone { 1 } else { leader_machines * LEADERS_PER_MACHINE };
+            let leaders =
+                if service == OrderedService::Alone { 1 } else { leader_machines * LEADERS_PER_MACHINE };
             let clients = leaders * CLIENTS_PER_LEADER as usize;
             let pace = Pace::Closed { outstanding: run.in_flight / CLIENTS_PER_LEADER };
-            let deployment = Deployment { service, leader_machines, clients };
+            let deployment = ServiceDeployment { service, leader_machines, clients };
             let mut running = deployment.start(&profile, 1).map_err(|error| error.to_string())?;
             let nodes = running.clients.clone();
             let spaces = match service {
-                Service::Shards { shards } => shards,
-                Service::Log { .. } | Service::LogReads { .. } | Service::Alone => 1,
+                OrderedService::Shards { shards } => shards,
+                OrderedService::Log { .. } | OrderedService::LogReads { .. } | OrderedService::Alone => 1,
             };
-            let window = if service == Service::Alone { WINDOW_ALONE } else { WINDOW };
+            let window = if service == OrderedService::Alone { WINDOW_ALONE } else { WINDOW };
             let testbed = &mut running.testbed;
             let measured = match (service, run.calls) {
-                (Service::LogReads { .. }, _) => testbed.run(&nodes, pace, &mut Reads, window),
+                (OrderedService::LogReads { .. }, _) => testbed.run(&nodes, pace, &mut RandomReads, window),
                 (_, Calls::Writes) => {
                     testbed.run(&nodes, pace, &mut Operations::over(spaces, ENTRY_BYTES), window)
                 }
@@ -229,7 +230,7 @@ fn logs(watch: &Watch<'_>) -> Result<Drawing, String> {
         loads: &CORFU_LOADS,
     }));
     curves.extend(CHAINS.map(|chains| Curve {
-        system: mason(Service::Log { chains }, chains),
+        system: mason(OrderedService::Log { chains }, chains),
         calls: Calls::Writes,
         loads: &LOG_LOADS,
     }));
@@ -239,7 +240,7 @@ fn logs(watch: &Watch<'_>) -> Result<Drawing, String> {
         loads: &CORFU_READS,
     }));
     curves.extend(CHAINS.map(|chains| Curve {
-        system: mason(Service::LogReads { chains }, chains),
+        system: mason(OrderedService::LogReads { chains }, chains),
         calls: Calls::Reads,
         loads: &LOG_READS,
     }));
@@ -271,29 +272,29 @@ fn logs(watch: &Watch<'_>) -> Result<Drawing, String> {
     Ok(Drawing { title, subtitle: TESTBED.into(), panels, claims, tables: vec![table] })
 }
 
-fn append_claims(prime: &[Vec<Given>], over: &[Vec<Given>]) -> Vec<Claim> {
+fn append_claims(prime: &[Vec<Given>], over: &[Vec<Given>]) -> Vec<PaperClaim> {
     let (one, two, four) = (peak(&prime[0]), peak(&prime[1]), peak(&prime[2]));
     let at = |given: &[Given], load: usize| (given[load].throughput, micros(given[load].median));
     let (low, high) = (&over[0][LOG_LOAD], &over[2][LOG_LOAD]);
     let (most, prime_median) = at(&prime[1], CORFU_LOADS.len() - 1);
     let median = micros(high.median);
     vec![
-        Claim::rate("CORFU', the most", 14.1e6, four.max(two))
-            .of(Kind::Fit)
+        PaperClaim::rate("CORFU', the most", 14.1e6, four.max(two))
+            .of(ClaimKind::Fit)
             .because("the sequencer's card; tokens are as long here as the paper's rate says"),
-        Claim::micros("the same with 2 shards, median latency", 70.0, prime_median),
-        Claim::shape("CORFU', 2 shards over 1", two / one, Accepted::Between(1.7, 2.1))
+        PaperClaim::micros("the same with 2 shards, median latency", 70.0, prime_median),
+        PaperClaim::shape("CORFU', 2 shards over 1", two / one, Accepted::Between(1.7, 2.1))
             .because("\"roughly doubles from one to two Corfu shards\""),
-        Claim::shape("CORFU', 4 shards over 2", four / two, Accepted::Between(0.9, 1.1))
+        PaperClaim::shape("CORFU', 4 shards over 2", four / two, Accepted::Between(0.9, 1.1))
             .because("\"before the sequencer saturates\""),
-        Claim::rate("Corfu-Mason, 1 shard", 7.3e6, low.throughput),
-        Claim::rate("Corfu-Mason, 4 shards", 29.1e6, high.throughput),
-        Claim::ratio("Corfu-Mason, 4 shards over 1", 3.98, high.throughput / low.throughput),
-        Claim::ratio("Corfu-Mason, 4 shards, over CORFU', 2", 29.1 / 14.1, high.throughput / most),
-        Claim::micros("Corfu-Mason, 4 shards, median latency", 200.0, median),
-        Claim::micros("the same, 99 % within", 297.0, micros(high.tail)),
-        Claim::ratio("its median over that of CORFU', 2", 200.0 / 70.0, median / prime_median),
-        Claim::shape(
+        PaperClaim::rate("Corfu-Mason, 1 shard", 7.3e6, low.throughput),
+        PaperClaim::rate("Corfu-Mason, 4 shards", 29.1e6, high.throughput),
+        PaperClaim::ratio("Corfu-Mason, 4 shards over 1", 3.98, high.throughput / low.throughput),
+        PaperClaim::ratio("Corfu-Mason, 4 shards, over CORFU', 2", 29.1 / 14.1, high.throughput / most),
+        PaperClaim::micros("Corfu-Mason, 4 shards, median latency", 200.0, median),
+        PaperClaim::micros("the same, 99 % within", 297.0, micros(high.tail)),
+        PaperClaim::ratio("its median over that of CORFU', 2", 200.0 / 70.0, median / prime_median),
+        PaperClaim::shape(
             "Corfu-Mason, 4 shards, the most at any load over 29.1M/s",
             peak(&over[2]) / 29.1e6,
             Accepted::Between(0.9, 1.1),
@@ -302,20 +303,24 @@ fn append_claims(prime: &[Vec<Given>], over: &[Vec<Given>]) -> Vec<Claim> {
     ]
 }
 
-fn read_claims(prime: &[Vec<Given>], over: &[Vec<Given>]) -> Vec<Claim> {
+fn read_claims(prime: &[Vec<Given>], over: &[Vec<Given>]) -> Vec<PaperClaim> {
     let (few, many) = (peak(&prime[2]) / peak(&prime[0]), peak(&over[2]) / peak(&over[0]));
     let last = |given: &[Given]| given.last().map_or(0.0, |given| micros(given.median));
     let (direct, by_proxy) = (last(&prime[2]), last(&over[2]));
     let alike = Accepted::Between(0.9, 1.1);
     vec![
-        Claim::shape("reads, CORFU', 4 shards over 1", few, Accepted::Between(3.6, 4.1))
+        PaperClaim::shape("reads, CORFU', 4 shards over 1", few, Accepted::Between(3.6, 4.1))
             .because("\"reads scale the same in both services\""),
-        Claim::shape("the same of Corfu-Mason, over that of CORFU'", many / few, alike),
-        Claim::shape("reads, Corfu-Mason over CORFU', 4 shards", peak(&over[2]) / peak(&prime[2]), alike)
-            .because("the tails' cards, either way"),
-        Claim::micros("reads, CORFU', median", 32.0, direct),
-        Claim::micros("reads, Corfu-Mason, median", 97.0, by_proxy),
-        Claim::ratio("its median over that of CORFU'", 97.0 / 32.0, by_proxy / direct),
+        PaperClaim::shape("the same of Corfu-Mason, over that of CORFU'", many / few, alike),
+        PaperClaim::shape(
+            "reads, Corfu-Mason over CORFU', 4 shards",
+            peak(&over[2]) / peak(&prime[2]),
+            alike,
+        )
+        .because("the tails' cards, either way"),
+        PaperClaim::micros("reads, CORFU', median", 32.0, direct),
+        PaperClaim::micros("reads, Corfu-Mason, median", 97.0, by_proxy),
+        PaperClaim::ratio("its median over that of CORFU'", 97.0 / 32.0, by_proxy / direct),
     ]
 }
 
@@ -337,20 +342,20 @@ const ALONE_WAY: Way = Way { trips: 4, stations: &[("proxy leader", 2), ("proxy 
 fn shards(watch: &Watch<'_>) -> Result<Drawing, String> {
     let mut curves: Vec<Curve<'_>> = Vec::new();
     for calls in [Calls::Writes, Calls::Reads] {
-        let system = System::Mason { service: Service::Alone, leader_machines: 1 };
+        let system = System::Mason { service: OrderedService::Alone, leader_machines: 1 };
         curves.push(Curve { system, calls, loads: &ALONE_LOADS });
         curves.extend(SHARDS.map(|shards| {
             let leader_machines = LEADERS_PER_SHARD * usize::from(shards);
-            let system = System::Mason { service: Service::Shards { shards }, leader_machines };
+            let system = System::Mason { service: OrderedService::Shards { shards }, leader_machines };
             Curve { system, calls, loads: &SHARD_LOADS }
         }));
     }
     let rows = sweep(&curves, watch)?;
     let (sets, gets) = rows.split_at(rows.len() / 2);
     let papers = [Papers(150e3, 211.0, 355.0), Papers(1.29e6, 192.0, 268.0), Papers(7.1e6, 276.0, 518.0)];
-    let mut claims = shard_claims("setData", sets, papers, Kind::Fit);
+    let mut claims = shard_claims("setData", sets, papers, ClaimKind::Fit);
     let papers = [Papers(150e3, 209.0, 352.0), Papers(1.1e6, 224.0, 304.0), Papers(6e6, 327.0, 699.0)];
-    claims.extend(shard_claims("getData", gets, papers, Kind::Prediction));
+    claims.extend(shard_claims("getData", gets, papers, ClaimKind::Prediction));
     let series = |rows: &[Vec<Given>], paper: &[(f64, f64)]| {
         let mut series = vec![Series::ours("one group alone (RSMKeeper)", 0, points(&rows[0]))];
         series.extend(rows[1..].iter().zip(SHARDS).enumerate().map(|(at, (given, shards))| {
@@ -382,35 +387,36 @@ fn shards(watch: &Watch<'_>) -> Result<Drawing, String> {
 struct Papers(f64, f64, f64);
 
 /// `papers`: one group alone, one shard, eight shards; of what `kind` the rates of the first two are.
-fn shard_claims(name: &str, rows: &[Vec<Given>], papers: [Papers; 3], kind: Kind) -> Vec<Claim> {
+fn shard_claims(name: &str, rows: &[Vec<Given>], papers: [Papers; 3], kind: ClaimKind) -> Vec<PaperClaim> {
     let at = |row: usize| &rows[row][SHARD_LOAD];
     let rate = |row: usize| at(row).throughput;
     let (one, eight) = (1, SHARDS.len());
-    let of_point = |what: &str, row: usize, Papers(per_second, median, tail): Papers, kind: Kind| {
+    let of_point = |what: &str, row: usize, Papers(per_second, median, tail): Papers, kind: ClaimKind| {
         vec![
-            Claim::rate(format!("{name}, {what}"), per_second, rate(row)).of(kind),
-            Claim::micros(format!("{name}, {what}, median latency"), median, micros(at(row).median)).of(kind),
-            Claim::micros(format!("{name}, {what}, 99 % within"), tail, micros(at(row).tail)),
+            PaperClaim::rate(format!("{name}, {what}"), per_second, rate(row)).of(kind),
+            PaperClaim::micros(format!("{name}, {what}, median latency"), median, micros(at(row).median))
+                .of(kind),
+            PaperClaim::micros(format!("{name}, {what}, 99 % within"), tail, micros(at(row).tail)),
         ]
     };
     let least = (one..eight).map(|row| rate(row + 1) / rate(row)).fold(f64::MAX, f64::min);
     let [papers_alone, papers_one, papers_eight] = papers;
     let mut claims = of_point("one group alone", 0, papers_alone, kind);
     claims.extend(of_point("over Mason, 1 shard", one, papers_one, kind));
-    claims.extend(of_point("over Mason, 8 shards", eight, papers_eight, Kind::Prediction));
+    claims.extend(of_point("over Mason, 8 shards", eight, papers_eight, ClaimKind::Prediction));
     claims.extend([
-        Claim::ratio(
+        PaperClaim::ratio(
             format!("{name}, 1 shard over one group alone"),
             papers_one.0 / papers_alone.0,
             rate(one) / rate(0),
         )
         .of(kind),
-        Claim::ratio(
+        PaperClaim::ratio(
             format!("{name}, 8 shards over 1"),
             papers_eight.0 / papers_one.0,
             rate(eight) / rate(one),
         ),
-        Claim::shape(format!("{name}, what a doubling gives at least"), least, Accepted::AtLeast(1.4)),
+        PaperClaim::shape(format!("{name}, what a doubling gives at least"), least, Accepted::AtLeast(1.4)),
     ]);
     claims
 }

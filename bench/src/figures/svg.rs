@@ -1,6 +1,6 @@
 //! Drawings as SVG: for a page or a talk, without a library.
 
-use super::drawing::{Axis, Claim, Drawing, Line, Panel, Series};
+use super::drawing::{Axis, Drawing, LineStyle, Panel, PaperClaim, Series};
 use std::fmt::Write as _;
 
 /// Told apart by people who see colours differently (Okabe and Ito).
@@ -170,7 +170,7 @@ fn draw_line(canvas: &mut Canvas, series: &Series, x: &Scale, y: &Scale, y0: f64
     let places: Vec<(f64, f64)> =
         series.points.iter().map(|point| (x.place(point.x), y0 - y.place(point.y))).collect();
     let path: Vec<String> = places.iter().map(|(x, y)| format!("{x:.1},{y:.1}")).collect();
-    let dashes = if series.line == Line::Paper { " stroke-dasharray=\"2 5\"" } else { "" };
+    let dashes = if series.line == LineStyle::Paper { " stroke-dasharray=\"2 5\"" } else { "" };
     canvas.add(format_args!(
         "<polyline points=\"{}\" fill=\"none\" stroke=\"{colour}\" stroke-width=\"2.4\" \
          stroke-linejoin=\"round\" stroke-linecap=\"round\"{dashes}/>",
@@ -178,7 +178,7 @@ fn draw_line(canvas: &mut Canvas, series: &Series, x: &Scale, y: &Scale, y0: f64
     ));
     let many = places.len() > 60;
     for (point, (x, y)) in series.points.iter().zip(places).filter(|_| !many) {
-        let (fill, radius) = if series.line == Line::Paper { ("white", 4.6) } else { (colour, 3.8) };
+        let (fill, radius) = if series.line == LineStyle::Paper { ("white", 4.6) } else { (colour, 3.8) };
         let note = escape(&point.note);
         canvas.add(format_args!(
             "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"{radius}\" fill=\"{fill}\" stroke=\"{colour}\" \
@@ -198,8 +198,8 @@ fn draw_bars(canvas: &mut Canvas, panel: &Panel, y: &Scale, x0: f64, y0: f64, wi
             let left = middle + (row as f64 - rows / 2.0) * bar;
             let high = y.place(point.y);
             let (fill, dashes) = match series.line {
-                Line::Paper => ("white", " stroke-dasharray=\"3 3\""),
-                Line::Ours | Line::Bars => (colour, ""),
+                LineStyle::Paper => ("white", " stroke-dasharray=\"3 3\""),
+                LineStyle::Ours | LineStyle::Bars => (colour, ""),
             };
             canvas.add(format_args!(
                 "<rect x=\"{:.1}\" y=\"{:.1}\" width=\"{:.1}\" height=\"{high:.1}\" rx=\"2\" fill=\"{fill}\" \
@@ -238,7 +238,7 @@ fn draw_legend(canvas: &mut Canvas, panel: &Panel, x0: f64, top: f64, width: f64
         let (column, row) = ((index % 2) as f64, (index / 2) as f64);
         let (x, y) = (x0 + column * width / 2.0, top + row * LEGEND_ROW);
         let colour = colour(series);
-        let dashes = if series.line == Line::Paper { " stroke-dasharray=\"2 4\"" } else { "" };
+        let dashes = if series.line == LineStyle::Paper { " stroke-dasharray=\"2 4\"" } else { "" };
         canvas.add(format_args!(
             "<line x1=\"{x:.1}\" x2=\"{:.1}\" y1=\"{y:.1}\" y2=\"{y:.1}\" stroke=\"{colour}\" \
              stroke-width=\"3\" stroke-linecap=\"round\"{dashes}/>",
@@ -248,7 +248,7 @@ fn draw_legend(canvas: &mut Canvas, panel: &Panel, x0: f64, top: f64, width: f64
     }
 }
 
-fn draw_claims(canvas: &mut Canvas, claims: &[Claim], top: f64, width: f64) {
+fn draw_claims(canvas: &mut Canvas, claims: &[PaperClaim], top: f64, width: f64) {
     if claims.is_empty() {
         return;
     }

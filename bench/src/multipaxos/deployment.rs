@@ -34,7 +34,7 @@ const CLIENT_MACHINES: usize = 8;
 
 /// Who votes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Acceptors {
+pub enum AcceptorLayout {
     /// So many, of whom most are a quorum.
     Majority(usize),
     /// A row is asked by reads, a column by writes (the paper's section 3.2).
@@ -46,7 +46,7 @@ pub enum Acceptors {
     },
 }
 
-impl Acceptors {
+impl AcceptorLayout {
     /// How many there are.
     pub fn count(self) -> usize {
         match self {
@@ -90,13 +90,13 @@ impl Batching {
 
 /// Which roles there are, and on how many machines.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Shape {
+pub enum MachineLayout {
     /// Each role instance on a machine of its own (the paper's sections 3 and 4); two leaders, one of which waits.
     Compartmentalized {
         /// Proxy leaders.
         proxy_leaders: usize,
         /// Acceptors.
-        acceptors: Acceptors,
+        acceptors: AcceptorLayout,
         /// Replicas.
         replicas: usize,
     },
@@ -113,16 +113,16 @@ pub enum Shape {
 
 /// A deployment of the store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Deployment {
+pub struct StoreDeployment {
     /// The roles.
-    pub shape: Shape,
+    pub shape: MachineLayout,
     /// Where clients' commands are gathered. Co-located machines always have batchers of their own, beside those.
     pub clients: Clients,
     /// How commands share slots.
     pub batching: Batching,
 }
 
-impl Deployment {
+impl StoreDeployment {
     /// Machines, without the clients'.
     pub fn machines(&self) -> usize {
         let batchers = match self.clients {
@@ -130,11 +130,11 @@ impl Deployment {
             Clients::Connect { batchers } => batchers,
         };
         match self.shape {
-            Shape::Compartmentalized { proxy_leaders, acceptors, replicas } => {
+            MachineLayout::Compartmentalized { proxy_leaders, acceptors, replicas } => {
                 batchers + 2 + proxy_leaders + acceptors.count() + replicas
             }
-            Shape::Colocated { hosts, .. } => hosts,
-            Shape::Unreplicated => 1 + batchers,
+            MachineLayout::Colocated { hosts, .. } => hosts,
+            MachineLayout::Unreplicated => 1 + batchers,
         }
     }
 
@@ -242,28 +242,28 @@ const BATCHERS: u32 = 0x500;
 const COLOCATED: u32 = 0x600;
 const CLIENTS: u32 = 0x700;
 
-fn configuration(deployment: &Deployment) -> Configuration {
+fn configuration(deployment: &StoreDeployment) -> Configuration {
     let fronts = match deployment.clients {
         Clients::Gather => hosts(CLIENTS, CLIENT_MACHINES),
         Clients::Connect { batchers } => hosts(BATCHERS, batchers),
     };
     let (leaders, proxies, replicas, acceptors, fronts) = match deployment.shape {
-        Shape::Compartmentalized { proxy_leaders, acceptors, replicas } => {
+        MachineLayout::Compartmentalized { proxy_leaders, acceptors, replicas } => {
             let members = on(&hosts(ACCEPTORS, acceptors.count()), ACCEPTOR);
             let group = match acceptors {
-                Acceptors::Majority(_) => AcceptorGroup::majority(members),
-                Acceptors::Grid { columns, .. } => AcceptorGroup::grid(members, columns),
+                AcceptorLayout::Majority(_) => AcceptorGroup::majority(members),
+                AcceptorLayout::Grid { columns, .. } => AcceptorGroup::grid(members, columns),
             };
             let group = group.expect("acceptors are different, and as many as rows times columns");
             (hosts(LEADERS, 2), hosts(PROXIES, proxy_leaders), hosts(REPLICAS, replicas), group, fronts)
         }
-        Shape::Colocated { hosts: count, .. } => {
+        MachineLayout::Colocated { hosts: count, .. } => {
             let all = hosts(COLOCATED, count);
             let group = AcceptorGroup::majority(on(&all, ACCEPTOR)).expect("hosts are different");
             let fronts = if deployment.clients == Clients::Gather { fronts } else { all.clone() };
             (all.clone(), all.clone(), all, group, fronts)
         }
-        Shape::Unreplicated => {
+        MachineLayout::Unreplicated => {
             let one = hosts(LEADERS, 1);
             let group = AcceptorGroup::majority(on(&one, ACCEPTOR)).expect("one host");
             (one.clone(), one.clone(), one, group, fronts)
@@ -289,7 +289,7 @@ impl Running {
     /// # Errors
     /// If nobody leads after a while.
     pub fn start(
-        deployment: &Deployment,
+        deployment: &StoreDeployment,
         profile: &Profile,
         workload: &Workload,
         clients: usize,
@@ -305,7 +305,7 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>> Running<N> {
     /// # Errors
     /// If nobody leads after a while.
     pub fn start_as(
-        deployment: &Deployment,
+        deployment: &StoreDeployment,
         profile: &Profile,
         workload: &Workload,
         clients: usize,
@@ -322,8 +322,10 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>> Running<N> {
             stations: Vec::new(),
         };
         builder.servers(deployment, &first);
-        if let (Clients::Connect { .. }, Shape::Compartmentalized { .. } | Shape::Unreplicated) =
-            (deployment.clients, deployment.shape)
+        if let (
+            Clients::Connect { .. },
+            MachineLayout::Compartmentalized { .. } | MachineLayout::Unreplicated,
+        ) = (deployment.clients, deployment.shape)
         {
             for front in &first.batchers {
                 let nodes = builder.front(front.host());
@@ -361,9 +363,9 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> 
         self.stations.push(station);
     }
 
-    fn servers(&mut self, deployment: &Deployment, first: &Configuration) {
+    fn servers(&mut self, deployment: &StoreDeployment, first: &Configuration) {
         match deployment.shape {
-            Shape::Compartmentalized { .. } => {
+            MachineLayout::Compartmentalized { .. } => {
                 for leader in &first.leaders {
                     let nodes = vec![(LEADER, self.leader())];
                     self.server("leader", leader.host(), nodes, false);
@@ -381,7 +383,7 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> 
                     self.server("replica", replica.host(), nodes, false);
                 }
             }
-            Shape::Colocated { .. } => {
+            MachineLayout::Colocated { .. } => {
                 for leader in &first.leaders {
                     let host = leader.host();
                     let replica = NodeId::new(host, REPLICA);
@@ -397,7 +399,7 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> 
                     self.server("leader", host, nodes, false);
                 }
             }
-            Shape::Unreplicated => {
+            MachineLayout::Unreplicated => {
                 let role = Seat::Unreplicated(Box::new(Unreplicated::new(self.known.clone())));
                 self.server("unreplicated", first.leaders[0].host(), vec![(LEADER, role)], true);
             }
@@ -426,7 +428,7 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> 
         vec![(BATCHER, Member::Batcher(batcher).into()), (UNBATCHER, Member::Unbatcher(Unbatcher).into())]
     }
 
-    fn await_leader(&mut self, first: &Configuration, shape: Shape) -> Result<HostId, NotBorn> {
+    fn await_leader(&mut self, first: &Configuration, shape: MachineLayout) -> Result<HostId, NotBorn> {
         let leads = |node: &NodeId, testbed: &Testbed<N, Steps>| match testbed.node(*node).map(N::as_ref) {
             Some(Seat::Member(member)) => matches!(&**member, Member::Leader(leader) if leader.is_leading()),
             Some(Seat::Unreplicated(_)) => true,
@@ -438,14 +440,14 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> 
             }
             self.testbed.run_for(BOOTSTRAP_STEP);
         }
-        debug_assert!(shape != Shape::Unreplicated, "it leads from the beginning");
+        debug_assert!(shape != MachineLayout::Unreplicated, "it leads from the beginning");
         Err(NotBorn { rejects: self.testbed.rejects().iter().map(|(&what, &count)| (what, count)).collect() })
     }
 
     /// Clients on machines that cost nothing, each a node of its own.
     fn clients(
         &mut self,
-        deployment: &Deployment,
+        deployment: &StoreDeployment,
         first: &Configuration,
         count: usize,
         leader: HostId,
@@ -462,7 +464,7 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> 
             for number in mine {
                 let batchers = match (deployment.clients, deployment.shape) {
                     (Clients::Gather, _) => vec![NodeId::new(id, BATCHER)],
-                    (_, Shape::Colocated { spread: false, .. }) => vec![NodeId::new(leader, BATCHER)],
+                    (_, MachineLayout::Colocated { spread: false, .. }) => vec![NodeId::new(leader, BATCHER)],
                     _ => first.batchers.clone(),
                 };
                 let client = Client::new(batchers, Duration::from_secs(5)).starting_at(number);

@@ -5,7 +5,7 @@ mod model;
 mod node;
 mod workload;
 
-pub use deployment::{Acceptors, Batching, Clients, Deployment, Running, Shape};
+pub use deployment::{AcceptorLayout, Batching, Clients, MachineLayout, Running, StoreDeployment};
 pub use model::{Demand, Model};
 pub use node::{Seat, Unreplicated};
 pub use workload::{READS, WRITES, Workload};

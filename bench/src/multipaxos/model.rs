@@ -1,9 +1,9 @@
 //! What each station spends on a command, added up by hand: the closed form that simulations are held against.
 
-use super::deployment::{Acceptors, Clients, Deployment, Shape};
+use super::deployment::{AcceptorLayout, Clients, MachineLayout, StoreDeployment};
 use super::workload::Workload;
 use crate::profile::{Handle, Profile};
-use crate::step::Step;
+use crate::step::PricedStep;
 use kernel::{Encode, HostId, NodeId, Place};
 use parts::{Ballot, Sequence, SessionId, Slot};
 use paxos::multipaxos::client::{Row, Status};
@@ -44,15 +44,15 @@ impl Model {
     }
 
     /// The stations of a compartmentalized deployment; of another one, nothing is known in closed form but its single machine.
-    pub fn of(deployment: &Deployment, profile: &Profile, workload: &Workload) -> Model {
+    pub fn of(deployment: &StoreDeployment, profile: &Profile, workload: &Workload) -> Model {
         let sums = Sums::new(deployment, profile, workload);
         match deployment.shape {
-            Shape::Compartmentalized { proxy_leaders, acceptors, replicas } => {
+            MachineLayout::Compartmentalized { proxy_leaders, acceptors, replicas } => {
                 sums.compartmentalized(deployment.clients, proxy_leaders, acceptors, replicas)
             }
-            Shape::Colocated { .. } | Shape::Unreplicated => {
+            MachineLayout::Colocated { .. } | MachineLayout::Unreplicated => {
                 let nanos =
-                    sums.taken(Step::Unreplicated, sums.batch, &sums.propose) + sums.put(&sums.results);
+                    sums.taken(PricedStep::Unreplicated, sums.batch, &sums.propose) + sums.put(&sums.results);
                 let nanos = nanos / sums.batch;
                 Model { demands: vec![Demand { station: "unreplicated", machines: 1, nanos }] }
             }
@@ -92,7 +92,7 @@ fn rows(command: &[u8]) -> Commands {
 }
 
 impl<'a> Sums<'a> {
-    fn new(deployment: &Deployment, profile: &'a Profile, workload: &Workload) -> Self {
+    fn new(deployment: &StoreDeployment, profile: &'a Profile, workload: &Workload) -> Self {
         let node = NodeId::new(HostId(1), Place(1));
         let (session, slot, ballot) = (SessionId(1), Slot(1), Ballot { round: 1, leader: node });
         let (put, get) = (rows(&workload.put(0)), rows(&workload.get(0)));
@@ -155,13 +155,13 @@ impl<'a> Sums<'a> {
         }
     }
 
-    fn handled(&self, step: Step, items: f64) -> f64 {
+    fn handled(&self, step: PricedStep, items: f64) -> f64 {
         let Handle { message, item } = self.profile.handle(step);
         message + item * items
     }
 
     /// Receiving and handling a message.
-    fn taken(&self, step: Step, items: f64, message: &Message) -> f64 {
+    fn taken(&self, step: PricedStep, items: f64, message: &Message) -> f64 {
         let driver = &self.profile.driver;
         let bytes = message.encoded().len() as f64;
         (driver.burst + driver.read) / self.burst
@@ -180,26 +180,27 @@ impl<'a> Sums<'a> {
         &self,
         clients: Clients,
         proxy_leaders: usize,
-        acceptors: Acceptors,
+        acceptors: AcceptorLayout,
         replicas: usize,
     ) -> Model {
         let (batch, read_batch) = (self.batch, self.read_batch);
         // Whom a write asks, and whom a read asks.
         let (written, asked) = match acceptors {
-            Acceptors::Majority(count) => (count / 2 + 1, count),
-            Acceptors::Grid { rows, columns } => (rows, columns),
+            AcceptorLayout::Majority(count) => (count / 2 + 1, count),
+            AcceptorLayout::Grid { rows, columns } => (rows, columns),
         };
         let asked = if self.level == Level::Linearizable { asked as f64 } else { 0.0 };
         let (written, all, replicas_f) = (written as f64, acceptors.count() as f64, replicas as f64);
-        let leader =
-            self.writes / batch * (self.taken(Step::Propose, batch, &self.propose) + self.put(&self.assign));
-        let proxy = self.taken(Step::Assign, batch, &self.assign)
-            + written * (self.put(&self.phase2a) + self.taken(Step::Phase2b, 0.0, &self.phase2b))
+        let leader = self.writes / batch
+            * (self.taken(PricedStep::Propose, batch, &self.propose) + self.put(&self.assign));
+        let proxy = self.taken(PricedStep::Assign, batch, &self.assign)
+            + written * (self.put(&self.phase2a) + self.taken(PricedStep::Phase2b, 0.0, &self.phase2b))
             + replicas_f * self.put(&self.chosen);
-        let vote = self.taken(Step::Phase2a, batch, &self.phase2a) + self.put(&self.phase2b);
-        let tell = self.taken(Step::PreRead, 0.0, &self.pre_read) + self.put(&self.pre_read_ack);
-        let write = self.taken(Step::Chosen, batch, &self.chosen) + self.put(&self.results) / replicas_f;
-        let read = self.taken(Step::Read, read_batch, &self.read) + self.put(&self.read_results);
+        let vote = self.taken(PricedStep::Phase2a, batch, &self.phase2a) + self.put(&self.phase2b);
+        let tell = self.taken(PricedStep::PreRead, 0.0, &self.pre_read) + self.put(&self.pre_read_ack);
+        let write =
+            self.taken(PricedStep::Chosen, batch, &self.chosen) + self.put(&self.results) / replicas_f;
+        let read = self.taken(PricedStep::Read, read_batch, &self.read) + self.put(&self.read_results);
         let mut demands = vec![
             Demand { station: "leader", machines: 1, nanos: leader },
             Demand {
@@ -220,17 +221,17 @@ impl<'a> Sums<'a> {
             },
         ];
         if let Clients::Connect { batchers } = clients {
-            let write = self.taken(Step::Submit, 1.0, &self.submit)
+            let write = self.taken(PricedStep::Submit, 1.0, &self.submit)
                 + (self.put(&self.propose)
-                    + self.taken(Step::Unbatch, batch, &self.results)
-                    + self.handled(Step::Done, 0.0))
+                    + self.taken(PricedStep::Unbatch, batch, &self.results)
+                    + self.handled(PricedStep::Done, 0.0))
                     / batch
                 + self.put(&self.answer);
-            let ask = self.put(&self.pre_read) + self.taken(Step::PreReadAck, 0.0, &self.pre_read_ack);
-            let read = self.taken(Step::Query, 1.0, &self.query)
+            let ask = self.put(&self.pre_read) + self.taken(PricedStep::PreReadAck, 0.0, &self.pre_read_ack);
+            let read = self.taken(PricedStep::Query, 1.0, &self.query)
                 + (asked * ask
                     + self.put(&self.read)
-                    + self.taken(Step::Unbatch, read_batch, &self.read_results))
+                    + self.taken(PricedStep::Unbatch, read_batch, &self.read_results))
                     / read_batch
                 + self.put(&self.read_answer);
             let nanos = (self.writes * write + self.reads * read) / batchers as f64;

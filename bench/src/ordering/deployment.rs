@@ -37,7 +37,7 @@ const STEP: Duration = Duration::from_millis(50);
 
 /// Proxies, and clients that speak to one of them each.
 #[derive(Clone, Debug)]
-pub struct Deployment {
+pub struct OrderingDeployment {
     /// Replicated groups: each leading thread has one, and a machine holds eight leaders or eight followers.
     pub groups: usize,
     /// Sequence spaces.
@@ -54,7 +54,7 @@ pub struct Deployment {
     pub election_timeout: Duration,
 }
 
-impl Deployment {
+impl OrderingDeployment {
     /// So many proxy machines, of which a third hold leaders, with patience enough for any load.
     pub fn new(proxy_machines: usize, spaces: u16, clients: usize) -> Self {
         let parameters = Parameters {
@@ -181,7 +181,7 @@ impl<N: Node + MayLead, S: Scale<N::Family>> Site<N, S> {
     /// Sequencers and groups; `wrap` makes them this testbed's nodes, and `beside` are more nodes of a group's member.
     pub(crate) fn proxies<T: Stub + Copy + Send + Sync, H: Shard>(
         &mut self,
-        deployment: &Deployment,
+        deployment: &OrderingDeployment,
         topology: &Arc<Topology>,
         profile: &Profile,
         stub: T,
@@ -234,7 +234,7 @@ impl Running {
     ///
     /// # Errors
     /// If one is missing after a while.
-    pub fn start(deployment: &Deployment, profile: &Profile, seed: u64) -> Result<Running, NotReady> {
+    pub fn start(deployment: &OrderingDeployment, profile: &Profile, seed: u64) -> Result<Running, NotReady> {
         // Spaces without servers: nothing is executed.
         let topology = Arc::new(deployment.topology(|_| Vec::new()));
         let mut site = Site::new(seed, Steps, profile);
@@ -277,7 +277,7 @@ impl Running {
 
 fn await_leaders<N: Node + MayLead, S: Scale<N::Family>>(
     testbed: &mut Testbed<N, S>,
-    deployment: &Deployment,
+    deployment: &OrderingDeployment,
 ) -> Result<(), NotReady> {
     loop {
         let leads = |group: &usize| {
@@ -300,7 +300,7 @@ fn await_leaders<N: Node + MayLead, S: Scale<N::Family>>(
 }
 
 fn member_nodes<T: Stub + Copy + Send + Sync, H: Shard>(
-    deployment: &Deployment,
+    deployment: &OrderingDeployment,
     topology: &Arc<Topology>,
     group: usize,
     member: usize,

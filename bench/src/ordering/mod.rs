@@ -4,6 +4,6 @@
 mod deployment;
 mod service;
 
-pub use deployment::{Deployment, NotReady, Running};
 pub(crate) use deployment::{MayLead, Site, host_of};
+pub use deployment::{NotReady, OrderingDeployment, Running};
 pub use service::{Asks, Numbers, Seat};

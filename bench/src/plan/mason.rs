@@ -3,8 +3,8 @@
 use super::{MACHINES_MAX, REPAIRS_MAX, Trial};
 use crate::ordering::{self, Asks, NotReady};
 use crate::profile::Profile;
-use crate::services::{self, Operations, Service};
-use crate::step::Step;
+use crate::services::{self, Operations, OrderedService};
+use crate::step::PricedStep;
 use sim::cost::{Measured, Pace, Window};
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ pub enum Ordered {
 
 /// A load.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Wanted {
+pub struct OrderingLoad {
     /// Operations a second.
     pub per_second: f64,
     /// What they are.
@@ -43,7 +43,7 @@ pub struct Size {
 
 /// A plan and its proof.
 #[derive(Clone, Debug)]
-pub struct Plan {
+pub struct OrderingPlan {
     /// The deployment.
     pub size: Size,
     /// The simulation under the load.
@@ -54,16 +54,16 @@ pub struct Plan {
 
 /// Why there is no plan.
 #[derive(Clone, Debug)]
-pub enum NoPlan {
+pub enum NoOrderingPlan {
     /// The profile does not say what a step costs.
-    Unpriced(Step),
+    Unpriced(PricedStep),
     /// More machines of one kind than are tried.
     TooMany(Box<Trial<Size>>),
     /// A deployment did not come up.
     Broken(NotReady),
 }
 
-impl std::fmt::Display for NoPlan {
+impl std::fmt::Display for NoOrderingPlan {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Unpriced(step) => write!(f, "the profile does not say what {} costs", step.name()),
@@ -75,7 +75,7 @@ impl std::fmt::Display for NoPlan {
     }
 }
 
-impl std::error::Error for NoPlan {}
+impl std::error::Error for NoOrderingPlan {}
 
 /// Clients' threads for each machine of leaders: two a leader.
 const CLIENTS_PER_LEADERS: usize = 16;
@@ -107,15 +107,16 @@ impl Size {
     }
 }
 
-impl Wanted {
+impl OrderingLoad {
     /// The least deployment, with its proof.
     ///
     /// # Errors
     /// If nothing of a sensible size carries the load, or the profile knows nothing of Mason.
-    pub fn plan(&self, profile: &Profile) -> Result<Plan, NoPlan> {
-        let needed = [Step::ProxySubmit, Step::Allocate, Step::ChosenEntry, Step::Deliver];
+    pub fn plan(&self, profile: &Profile) -> Result<OrderingPlan, NoOrderingPlan> {
+        let needed =
+            [PricedStep::ProxySubmit, PricedStep::Allocate, PricedStep::ChosenEntry, PricedStep::Deliver];
         if let Some(&step) = needed.iter().find(|step| !profile.handle.contains_key(step.name())) {
-            return Err(NoPlan::Unpriced(step));
+            return Err(NoOrderingPlan::Unpriced(step));
         }
         let mut size = self.guess(profile)?;
         let mut trial = self.simulate(size, profile)?;
@@ -124,7 +125,7 @@ impl Wanted {
             repairs += 1;
             // The sequencer cannot be added to; more proxies ask it in larger batches.
             let larger = size.with(trial.busiest(), 1).filter(|_| repairs <= REPAIRS_MAX);
-            size = larger.ok_or_else(|| NoPlan::TooMany(Box::new(trial.clone())))?;
+            size = larger.ok_or_else(|| NoOrderingPlan::TooMany(Box::new(trial.clone())))?;
             trial = self.simulate(size, profile)?;
         }
         let mut smaller = Vec::new();
@@ -141,11 +142,11 @@ impl Wanted {
             }
             break;
         }
-        Ok(Plan { size, trial, smaller })
+        Ok(OrderingPlan { size, trial, smaller })
     }
 
     /// As many machines as one of each kind, saturated, says.
-    fn guess(&self, profile: &Profile) -> Result<Size, NoPlan> {
+    fn guess(&self, profile: &Profile) -> Result<Size, NoOrderingPlan> {
         let one = Size { leader_machines: 1, shards: usize::from(self.executes()) };
         let window = Window { warm_up: WARM_UP, measured: MEASURED_MIN };
         let (measured, stations) =
@@ -165,7 +166,7 @@ impl Wanted {
         matches!(self.ordered, Ordered::Operations { .. })
     }
 
-    fn simulate(&self, size: Size, profile: &Profile) -> Result<Trial<Size>, NoPlan> {
+    fn simulate(&self, size: Size, profile: &Profile) -> Result<Trial<Size>, NoOrderingPlan> {
         // Beyond a quarter of a second only what is needed to have any operations.
         let operations = OPERATIONS.min(self.per_second / 4.0).max(OPERATIONS_MIN);
         let window = super::window(self.per_second, operations, WARM_UP, MEASURED_MIN);
@@ -180,23 +181,24 @@ impl Wanted {
         profile: &Profile,
         pace: Pace,
         window: Window,
-    ) -> Result<(Measured, Vec<&'static str>), NoPlan> {
+    ) -> Result<(Measured, Vec<&'static str>), NoOrderingPlan> {
         let clients = size.leader_machines * CLIENTS_PER_LEADERS;
         match self.ordered {
             Ordered::Sequence { spaces } => {
-                let deployment = ordering::Deployment::new(size.leader_machines * MEMBERS, spaces, clients);
+                let deployment =
+                    ordering::OrderingDeployment::new(size.leader_machines * MEMBERS, spaces, clients);
                 let mut running =
-                    ordering::Running::start(&deployment, profile, 1).map_err(NoPlan::Broken)?;
+                    ordering::Running::start(&deployment, profile, 1).map_err(NoOrderingPlan::Broken)?;
                 let nodes = running.clients.clone();
                 let measured = running.testbed.run(&nodes, pace, &mut Asks::of_all(spaces), window);
                 Ok((measured, running.stations))
             }
             Ordered::Operations { bytes } => {
                 let shards = size.shards as u16;
-                let service = Service::Shards { shards };
+                let service = OrderedService::Shards { shards };
                 let deployment =
-                    services::Deployment { service, leader_machines: size.leader_machines, clients };
-                let mut running = deployment.start(profile, 1).map_err(NoPlan::Broken)?;
+                    services::ServiceDeployment { service, leader_machines: size.leader_machines, clients };
+                let mut running = deployment.start(profile, 1).map_err(NoOrderingPlan::Broken)?;
                 let nodes = running.clients.clone();
                 let mut load = Operations::over(shards, bytes);
                 let measured = running.testbed.run(&nodes, pace, &mut load, window);

@@ -1,14 +1,14 @@
 //! The questions that the page of figures answers, and its table of answers.
 
-use super::{FAULTS, Trial, Wanted, mason};
+use super::{FAULTS, Trial, WantedLoad, mason};
 use crate::figures::{Table, Unit, Watch, rows};
-use crate::multipaxos::{Clients, Deployment, Shape, Workload};
+use crate::multipaxos::{Clients, MachineLayout, StoreDeployment, Workload};
 use crate::profile::Profile;
 use paxos::Level;
 
 /// A question.
 #[derive(Clone, Copy, Debug)]
-pub struct Question {
+pub struct PlanQuestion {
     /// What follows `ordinate plan`.
     pub arguments: &'static str,
     asked: Asked,
@@ -16,20 +16,20 @@ pub struct Question {
 
 #[derive(Clone, Copy, Debug)]
 enum Asked {
-    Store(Wanted),
-    Mason(mason::Wanted),
+    Store(WantedLoad),
+    Mason(mason::OrderingLoad),
 }
 
 /// All questions of the page.
-pub fn questions() -> Vec<Question> {
+pub fn questions() -> Vec<PlanQuestion> {
     let store = |arguments, writes: f64, reads: f64, value_bytes| {
         let per_second = writes + reads;
         let workload = Workload::writes(value_bytes).with_reads(reads / per_second, Level::Linearizable);
-        Question { arguments, asked: Asked::Store(Wanted { per_second, workload }) }
+        PlanQuestion { arguments, asked: Asked::Store(WantedLoad { per_second, workload }) }
     };
-    let over_mason = |arguments, per_second, ordered| Question {
+    let over_mason = |arguments, per_second, ordered| PlanQuestion {
         arguments,
-        asked: Asked::Mason(mason::Wanted { per_second, ordered }),
+        asked: Asked::Mason(mason::OrderingLoad { per_second, ordered }),
     };
     vec![
         store("--writes 800k/s", 800e3, 0.0, 16),
@@ -49,7 +49,7 @@ pub fn questions() -> Vec<Question> {
 /// If a question has no answer.
 pub fn answers(watch: &Watch<'_>) -> Result<String, String> {
     let heads = ["`ordinate plan`", "machines", "more than a failure demands", "simulated", "one fewer"];
-    let answers = watch.each(&questions(), Question::answer);
+    let answers = watch.each(&questions(), PlanQuestion::answer);
     let table = Table {
         title: String::new(),
         heads: heads.map(str::to_owned).to_vec(),
@@ -58,7 +58,7 @@ pub fn answers(watch: &Watch<'_>) -> Result<String, String> {
     Ok(rows(&table))
 }
 
-impl Question {
+impl PlanQuestion {
     fn answer(&self) -> Result<Vec<String>, String> {
         let asked = format!("`{}`", self.arguments);
         match self.asked {
@@ -98,7 +98,7 @@ fn rate(rate: f64) -> String {
     Unit::PerSecond.write((rate / 1e3).round() * 1e3)
 }
 
-fn of_the_store(deployment: &Deployment) -> String {
+fn of_the_store(deployment: &StoreDeployment) -> String {
     let mut stations = Vec::new();
     let mut add = |count: usize, least: usize, name: &str| {
         if count > least {
@@ -108,7 +108,7 @@ fn of_the_store(deployment: &Deployment) -> String {
     if let Clients::Connect { batchers } = deployment.clients {
         add(batchers, FAULTS + 1, "batchers");
     }
-    if let Shape::Compartmentalized { proxy_leaders, acceptors, replicas } = deployment.shape {
+    if let MachineLayout::Compartmentalized { proxy_leaders, acceptors, replicas } = deployment.shape {
         add(proxy_leaders, FAULTS + 1, "proxy leaders");
         add(acceptors.count(), 2 * FAULTS + 1, "acceptors");
         add(replicas, FAULTS + 1, "replicas");

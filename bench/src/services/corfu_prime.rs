@@ -4,8 +4,8 @@ use crate::profile::Profile;
 use crate::step::Steps;
 use corfu::storage::StorageRecord;
 use corfu::{
-    Auxiliary, Client, Data, Entry, Epoch, LogPosition, Member, Parameters, Projection, Request, Response,
-    Sequencer, StorageServer,
+    Auxiliary, Client, CorfuRequest, CorfuResponse, Data, Entry, Epoch, LogPosition, Member, Parameters,
+    Projection, Sequencer, StorageServer,
 };
 use kernel::{Bytes, HostId, NodeId, Place, Position, Rng, Role};
 use sim::cost::{Class, HostPlan, Load, MachineSpec, Tariff, TariffIndex, Testbed};
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 /// A log.
 #[derive(Clone, Copy, Debug)]
-pub struct Corfu {
+pub struct CorfuPrimeLog {
     /// Chains of two storage servers.
     pub chains: usize,
     /// Clients' threads.
@@ -93,7 +93,7 @@ impl Running {
     }
 }
 
-impl Corfu {
+impl CorfuPrimeLog {
     /// Builds it; the sequencer serves when this returns.
     pub fn start(&self, profile: &Profile, seed: u64) -> Running {
         let parameters = parameters();
@@ -137,32 +137,32 @@ pub struct Appends {
 }
 
 impl Load<corfu::Corfu> for Appends {
-    fn ask(&mut self, _client: usize, _rng: &mut Rng) -> (Request, Class) {
-        (Request::Append(self.body.clone()), Class(0))
+    fn ask(&mut self, _client: usize, _rng: &mut Rng) -> (CorfuRequest, Class) {
+        (CorfuRequest::Append(self.body.clone()), Class(0))
     }
 
-    fn answered(&mut self, _: usize, _: Class, response: &Response, _now: Duration) -> bool {
-        matches!(response, Response::Appended(_))
+    fn answered(&mut self, _: usize, _: Class, response: &CorfuResponse, _now: Duration) -> bool {
+        matches!(response, CorfuResponse::Appended(_))
     }
 }
 
 /// Clients that read a log that was written, at random.
 #[derive(Clone, Copy, Debug)]
-pub struct Reads;
+pub struct RandomReads;
 
-impl Reads {
+impl RandomReads {
     /// The position to read next.
     pub(super) fn position(self, rng: &mut Rng) -> LogPosition {
         LogPosition(rng.below(WRITTEN))
     }
 }
 
-impl Load<corfu::Corfu> for Reads {
-    fn ask(&mut self, _client: usize, rng: &mut Rng) -> (Request, Class) {
-        (Request::Read(self.position(rng)), Class(0))
+impl Load<corfu::Corfu> for RandomReads {
+    fn ask(&mut self, _client: usize, rng: &mut Rng) -> (CorfuRequest, Class) {
+        (CorfuRequest::Read(self.position(rng)), Class(0))
     }
 
-    fn answered(&mut self, _: usize, _: Class, response: &Response, _now: Duration) -> bool {
-        matches!(response, Response::Entry(_))
+    fn answered(&mut self, _: usize, _: Class, response: &CorfuResponse, _now: Duration) -> bool {
+        matches!(response, CorfuResponse::Entry(_))
     }
 }

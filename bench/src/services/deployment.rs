@@ -1,6 +1,6 @@
 //! Proxies with shards on machines of their own, or one group alone.
 
-use super::corfu_prime::{self, Reads};
+use super::corfu_prime::{self, RandomReads};
 use super::node::{Relay, Seat, Services};
 use super::register::Register;
 use crate::ordering::{self, MayLead, NotReady, Site};
@@ -17,7 +17,7 @@ use std::time::Duration;
 
 /// What is ordered, and who executes it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Service {
+pub enum OrderedService {
     /// Corfu-Mason: one space, whose numbers are positions of a log that goes round over so many chains of two.
     Log {
         /// Chains.
@@ -39,9 +39,9 @@ pub enum Service {
 
 /// A service.
 #[derive(Clone, Debug)]
-pub struct Deployment {
+pub struct ServiceDeployment {
     /// Which.
-    pub service: Service,
+    pub service: OrderedService,
     /// Machines of leading proxies; each has two machines of followers.
     pub leader_machines: usize,
     /// Clients' threads.
@@ -87,43 +87,46 @@ fn chains(count: usize) -> Vec<Vec<NodeId>> {
     (0..count).map(|chain| (0..CHAIN).map(|nth| server(chain, nth)).collect()).collect()
 }
 
-impl Deployment {
+impl ServiceDeployment {
     /// Machines, without the clients'.
     pub fn machines(&self) -> usize {
         let proxies = self.leader_machines * MEMBERS;
         match self.service {
             // A sequencer and one that waits.
-            Service::Log { chains } | Service::LogReads { chains } => proxies + chains * CHAIN + 2,
-            Service::Shards { shards } => proxies + usize::from(shards) * MEMBERS + 2,
-            Service::Alone => MEMBERS,
+            OrderedService::Log { chains } | OrderedService::LogReads { chains } => {
+                proxies + chains * CHAIN + 2
+            }
+            OrderedService::Shards { shards } => proxies + usize::from(shards) * MEMBERS + 2,
+            OrderedService::Alone => MEMBERS,
         }
     }
 
     fn spaces(&self) -> u16 {
         match self.service {
-            Service::Shards { shards } => shards,
-            Service::Log { .. } | Service::LogReads { .. } | Service::Alone => 1,
+            OrderedService::Shards { shards } => shards,
+            OrderedService::Log { .. } | OrderedService::LogReads { .. } | OrderedService::Alone => 1,
         }
     }
 
-    fn ordering(&self) -> ordering::Deployment {
-        let proxies = ordering::Deployment::new(self.leader_machines * MEMBERS, self.spaces(), self.clients);
+    fn ordering(&self) -> ordering::OrderingDeployment {
+        let proxies =
+            ordering::OrderingDeployment::new(self.leader_machines * MEMBERS, self.spaces(), self.clients);
         match self.service {
-            Service::Alone => {
+            OrderedService::Alone => {
                 let parameters = Parameters {
                     batches_max: ALONE_BATCHES_MAX,
                     batch_operations_max: 1,
                     ..proxies.parameters
                 };
-                ordering::Deployment { groups: 1, alone: true, parameters, ..proxies }
+                ordering::OrderingDeployment { groups: 1, alone: true, parameters, ..proxies }
             }
-            Service::Log { .. } => {
+            OrderedService::Log { .. } => {
                 let parameters = Parameters { batches_max: LOG_BATCHES_MAX, ..proxies.parameters };
-                ordering::Deployment { parameters, ..proxies }
+                ordering::OrderingDeployment { parameters, ..proxies }
             }
             // Readers are no origins of operations.
-            Service::LogReads { .. } => ordering::Deployment { clients: 0, ..proxies },
-            Service::Shards { .. } => proxies,
+            OrderedService::LogReads { .. } => ordering::OrderingDeployment { clients: 0, ..proxies },
+            OrderedService::Shards { .. } => proxies,
         }
     }
 
@@ -152,23 +155,23 @@ impl Deployment {
         let mut site = Site::new(seed, Steps, profile);
         self.servers(&ordering, profile, &mut site, &around);
         let chains = match self.service {
-            Service::Log { chains } | Service::LogReads { chains } => self::chains(chains),
-            Service::Shards { .. } | Service::Alone => Vec::new(),
+            OrderedService::Log { chains } | OrderedService::LogReads { chains } => self::chains(chains),
+            OrderedService::Shards { .. } | OrderedService::Alone => Vec::new(),
         };
         let beside = |group: usize, member: usize| -> Vec<(Place, N)> {
             let place = |space: Space| Place(SERVER + u32::from(space.0));
             match self.service {
-                Service::Log { .. } | Service::LogReads { .. } => {
+                OrderedService::Log { .. } | OrderedService::LogReads { .. } => {
                     let leads = (member == 0).then_some(Group(group as u16));
                     let relay = Relay::to_chains(chains.clone(), leads);
                     vec![(Place(SERVER), around(Seat::Relay(relay)))]
                 }
-                Service::Shards { shards } => {
+                OrderedService::Shards { shards } => {
                     let relay =
                         |space| around(Seat::Relay(Relay::Forward { server: server_of(space, member) }));
                     (0..shards).map(Space).map(|space| (place(space), relay(space))).collect()
                 }
-                Service::Alone => {
+                OrderedService::Alone => {
                     let parameters = ordering.parameters.clone();
                     let server =
                         ShardServer::new(Space(0), topology.clone(), parameters, Register::of(VALUE_BYTES));
@@ -182,7 +185,7 @@ impl Deployment {
         let stub = Spaces { count: self.spaces() };
         let wrap = |member| around(Seat::Mason(Box::new(Embedded::new(member))));
         site.proxies(&ordering, &topology, profile, stub, wrap, beside)?;
-        if let Service::LogReads { .. } = self.service {
+        if let OrderedService::LogReads { .. } = self.service {
             self.readers(&ordering, &mut site, &around);
         }
         let Site { testbed, stations, clients } = site;
@@ -192,7 +195,7 @@ impl Deployment {
     /// Clients of a log to whom one proxy's relay is all of it.
     fn readers<N: Node<Family = Services> + MayLead>(
         &self,
-        ordering: &ordering::Deployment,
+        ordering: &ordering::OrderingDeployment,
         site: &mut Site<N, Steps>,
         around: &impl Fn(Seat) -> N,
     ) {
@@ -214,23 +217,23 @@ impl Deployment {
     /// The machines that execute.
     fn servers<N: Node<Family = Services> + MayLead>(
         &self,
-        ordering: &ordering::Deployment,
+        ordering: &ordering::OrderingDeployment,
         profile: &Profile,
         site: &mut Site<N, Steps>,
         around: &impl Fn(Seat) -> N,
     ) {
         match self.service {
-            Service::Log { chains } | Service::LogReads { chains } => {
+            OrderedService::Log { chains } | OrderedService::LogReads { chains } => {
                 let tariff = site.testbed.tariff(profile.tariff_of_threads(STORAGE_THREADS));
                 for (chain, servers) in self::chains(chains).into_iter().enumerate() {
                     for server in servers {
                         let machine = site.testbed.machine(profile.machine(1));
                         let plan = HostPlan { id: server.host(), machine, core: 0, tariff };
                         let role = match self.service {
-                            Service::LogReads { .. } => corfu_prime::written(chain, chains),
-                            Service::Log { .. } | Service::Shards { .. } | Service::Alone => {
-                                corfu_prime::serving()
-                            }
+                            OrderedService::LogReads { .. } => corfu_prime::written(chain, chains),
+                            OrderedService::Log { .. }
+                            | OrderedService::Shards { .. }
+                            | OrderedService::Alone => corfu_prime::serving(),
                         };
                         let node = Seat::Corfu(Box::new(Embedded::new(corfu::Member::Storage(role))));
                         site.testbed.host(plan, [(server.place(), around(node))]);
@@ -238,7 +241,7 @@ impl Deployment {
                     }
                 }
             }
-            Service::Shards { shards } => {
+            OrderedService::Shards { shards } => {
                 let tariff = site.testbed.tariff(profile.tariff());
                 let servers = |space| (0..MEMBERS).map(|member| server_of(space, member)).collect();
                 let topology = Arc::new(ordering.topology(servers));
@@ -256,7 +259,7 @@ impl Deployment {
                     }
                 }
             }
-            Service::Alone => {}
+            OrderedService::Alone => {}
         }
     }
 }
@@ -281,7 +284,7 @@ impl Operations {
     }
 }
 
-impl Load<Services> for Reads {
+impl Load<Services> for RandomReads {
     fn ask(&mut self, _client: usize, rng: &mut Rng) -> (Bytes, Class) {
         (self.position(rng).encoded().into(), Class(0))
     }

@@ -8,7 +8,7 @@ mod deployment;
 mod node;
 mod register;
 
-pub use corfu_prime::{Appends, Corfu, Reads};
-pub use deployment::{Deployment, Operations, Running, Service};
-pub use node::{Message, Relay, Seat, Services};
+pub use corfu_prime::{Appends, CorfuPrimeLog, RandomReads};
+pub use deployment::{Operations, OrderedService, Running, ServiceDeployment};
+pub use node::{Relay, Seat, ServiceMessage, Services};
 pub use register::Register;

@@ -22,34 +22,34 @@ use std::convert::Infallible;
 pub struct Services;
 
 impl Family for Services {
-    type Message = Message;
+    type Message = ServiceMessage;
     type Request = Bytes;
     type Response = Response;
 }
 
 /// A message of either family.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Message {
+pub enum ServiceMessage {
     /// Mason's.
     Mason(mason::Message),
     /// CORFU's.
     Corfu(corfu::Message),
 }
 
-impl From<mason::Message> for Message {
+impl From<mason::Message> for ServiceMessage {
     fn from(message: mason::Message) -> Self {
         Self::Mason(message)
     }
 }
 
-impl From<corfu::Message> for Message {
+impl From<corfu::Message> for ServiceMessage {
     fn from(message: corfu::Message) -> Self {
         Self::Corfu(message)
     }
 }
 
 // As long as on a wire of its own: the families share nothing but the simulator.
-impl Encode for Message {
+impl Encode for ServiceMessage {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Mason(message) => message.encode(out),
@@ -58,7 +58,7 @@ impl Encode for Message {
     }
 }
 
-impl Decode for Message {
+impl Decode for ServiceMessage {
     fn decode(_input: &mut Reader) -> Result<Self, DecodeError> {
         Err(DecodeError::Invalid("message: the cost simulator passes them as they are"))
     }
@@ -246,10 +246,10 @@ impl MayLead for Seat {
 }
 
 impl Embeds<mason::Mason> for Services {
-    fn inner_message(message: Message) -> Option<mason::Message> {
+    fn inner_message(message: ServiceMessage) -> Option<mason::Message> {
         match message {
-            Message::Mason(message) => Some(message),
-            Message::Corfu(_) => None,
+            ServiceMessage::Mason(message) => Some(message),
+            ServiceMessage::Corfu(_) => None,
         }
     }
 
@@ -257,8 +257,8 @@ impl Embeds<mason::Mason> for Services {
         Some(request)
     }
 
-    fn outer_message(message: mason::Message) -> Message {
-        Message::Mason(message)
+    fn outer_message(message: mason::Message) -> ServiceMessage {
+        ServiceMessage::Mason(message)
     }
 
     fn outer_response(response: Response) -> Response {
@@ -267,34 +267,34 @@ impl Embeds<mason::Mason> for Services {
 }
 
 impl Embeds<corfu::Corfu> for Services {
-    fn inner_message(message: Message) -> Option<corfu::Message> {
+    fn inner_message(message: ServiceMessage) -> Option<corfu::Message> {
         match message {
-            Message::Corfu(message) => Some(message),
-            Message::Mason(_) => None,
+            ServiceMessage::Corfu(message) => Some(message),
+            ServiceMessage::Mason(_) => None,
         }
     }
 
     /// Its clients are asked for the entry at a position.
-    fn inner_request(request: Bytes) -> Option<corfu::Request> {
-        LogPosition::decoded(&request).ok().map(corfu::Request::Read)
+    fn inner_request(request: Bytes) -> Option<corfu::CorfuRequest> {
+        LogPosition::decoded(&request).ok().map(corfu::CorfuRequest::Read)
     }
 
-    fn outer_message(message: corfu::Message) -> Message {
-        Message::Corfu(message)
+    fn outer_message(message: corfu::Message) -> ServiceMessage {
+        ServiceMessage::Corfu(message)
     }
 
     /// An entry, or nothing: clients of a log only read.
-    fn outer_response(response: corfu::Response) -> Response {
+    fn outer_response(response: corfu::CorfuResponse) -> Response {
         match response {
-            corfu::Response::Entry(body) => Response(body),
-            corfu::Response::Appended(_)
-            | corfu::Response::AllAppended(_)
-            | corfu::Response::Junk
-            | corfu::Response::Unwritten
-            | corfu::Response::Gone(_)
-            | corfu::Response::Trimmed
-            | corfu::Response::Stat(_)
-            | corfu::Response::Refused => Response(Bytes::new()),
+            corfu::CorfuResponse::Entry(body) => Response(body),
+            corfu::CorfuResponse::Appended(_)
+            | corfu::CorfuResponse::AllAppended(_)
+            | corfu::CorfuResponse::Junk
+            | corfu::CorfuResponse::Unwritten
+            | corfu::CorfuResponse::Gone(_)
+            | corfu::CorfuResponse::Trimmed
+            | corfu::CorfuResponse::Stat(_)
+            | corfu::CorfuResponse::Refused => Response(Bytes::new()),
         }
     }
 }
@@ -308,20 +308,24 @@ fn delivered(message: &mason::Message) -> Option<Deliver> {
     }
 }
 
-impl TryFrom<Message> for RelayIn {
-    type Error = Message;
+impl TryFrom<ServiceMessage> for RelayIn {
+    type Error = ServiceMessage;
 
-    fn try_from(message: Message) -> Result<Self, Message> {
+    fn try_from(message: ServiceMessage) -> Result<Self, ServiceMessage> {
         match message {
-            Message::Mason(message) => delivered(&message).map(Self::Deliver).ok_or(Message::Mason(message)),
-            Message::Corfu(corfu::Message::Client(client::ClientIn::Written(message))) => {
+            ServiceMessage::Mason(message) => {
+                delivered(&message).map(Self::Deliver).ok_or(ServiceMessage::Mason(message))
+            }
+            ServiceMessage::Corfu(corfu::Message::Client(client::ClientIn::Written(message))) => {
                 Ok(Self::Written(message))
             }
-            Message::Corfu(corfu::Message::Client(client::ClientIn::Found(message))) => {
+            ServiceMessage::Corfu(corfu::Message::Client(client::ClientIn::Found(message))) => {
                 Ok(Self::Found(message))
             }
-            Message::Corfu(corfu::Message::Storage(StorageIn::Read(message))) => Ok(Self::Read(message)),
-            other @ Message::Corfu(_) => Err(other),
+            ServiceMessage::Corfu(corfu::Message::Storage(StorageIn::Read(message))) => {
+                Ok(Self::Read(message))
+            }
+            other @ ServiceMessage::Corfu(_) => Err(other),
         }
     }
 }

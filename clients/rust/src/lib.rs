@@ -30,7 +30,7 @@ use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
 
 pub use crate::log::{Log, LogEntries, LogError};
-pub use crate::sequence::{Place, Sequence};
+pub use crate::sequence::{Sequence, SequencePosition};
 pub use kv::{Expect, Item, Versioned};
 pub use paxos::Level;
 pub use tls::{Tls, TlsError, TlsFiles};

@@ -9,7 +9,7 @@ use wire::sequence::{Native, Next, Numbered, Outcome};
 
 /// A place in the order of all operations of a sequence.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Place {
+pub struct SequencePosition {
     /// One number for each space, in the order asked. Contiguous in every space: each number is somebody's, or a no-op's.
     pub numbers: Vec<u64>,
     /// Grows with real time, over all spaces; has holes.
@@ -25,7 +25,7 @@ struct Wanted {
 impl Ask for Wanted {
     type Message = Native;
     type Reply = Numbered;
-    type Answer = Place;
+    type Answer = SequencePosition;
 
     fn message(&self, id: u64) -> Native {
         Native::Next(Next { id, spaces: self.spaces.clone(), label: self.label.clone() })
@@ -38,10 +38,10 @@ impl Ask for Wanted {
         }
     }
 
-    fn outcome(&self, numbered: Numbered) -> Option<Result<Place, CallError>> {
+    fn outcome(&self, numbered: Numbered) -> Option<Result<SequencePosition, CallError>> {
         match Outcome::of(numbered.status) {
             Outcome::Busy => None,
-            Outcome::Done => Some(Ok(Place { numbers: numbered.numbers, gsn: numbered.gsn })),
+            Outcome::Done => Some(Ok(SequencePosition { numbers: numbered.numbers, gsn: numbered.gsn })),
             Outcome::Unknown => Some(Err(CallError::MaybeExecuted)),
             Outcome::DiskFull => Some(Err(CallError::DiskFull)),
             Outcome::Malformed => Some(Err(CallError::Invalid(format!(
@@ -90,7 +90,7 @@ impl Sequence {
         &self,
         spaces: &[S],
         label: &[u8],
-    ) -> impl Future<Output = Result<Place, CallError>> + use<S> {
+    ) -> impl Future<Output = Result<SequencePosition, CallError>> + use<S> {
         let spaces = spaces.iter().map(|name| name.as_ref().to_owned()).collect();
         self.calls.call(Wanted { spaces, label: Bytes::copy_from_slice(label) }, self.timeout)
     }

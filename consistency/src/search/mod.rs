@@ -21,7 +21,7 @@ use unknown::Unknown;
 pub use budget::SearchBudget;
 
 pub use objects::{
-    Log, LogCall, LogReply, LogState, Queue, QueueCall, QueueReply, ZnodeCall, ZnodeReply, Znodes,
+    LogCall, LogModel, LogReply, LogState, Queue, QueueCall, QueueReply, ZnodeCall, ZnodeReply, Znodes,
     linearize_log, linearize_parts,
 };
 

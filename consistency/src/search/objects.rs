@@ -55,7 +55,7 @@ impl Object for Queue {
 
 /// A shared log whose positions only grow; positions that no append got are holes (no-ops).
 #[derive(Clone, Copy, Debug)]
-pub struct Log;
+pub struct LogModel;
 
 /// What a log is asked.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -84,7 +84,7 @@ pub struct LogState {
     tail: u64,
 }
 
-impl Object for Log {
+impl Object for LogModel {
     type State = LogState;
     type Call = LogCall;
     type Reply = LogReply;
@@ -133,7 +133,7 @@ pub fn linearize_log(ops: &[Interval<LogCall, LogReply>], budget: &mut SearchBud
             op
         })
         .collect();
-    linearize(&Log, &resolved.iter().collect::<Vec<_>>(), budget)
+    linearize(&LogModel, &resolved.iter().collect::<Vec<_>>(), budget)
 }
 
 /// A tree of versioned nodes with atomic multi, as ZooKeeper's. The root exists and is empty.

@@ -2,7 +2,7 @@
 
 use crate::agreement::difference;
 use crate::data::Incarnation;
-use crate::marks::Standing;
+use crate::marks::RunStart;
 use bytes::BytesMut;
 use kernel::{Bytes, Decode, DecodeError, Encode, FRAME_HEADER_BYTES, FrameReader, FrameWriter, Reader};
 use std::collections::BTreeMap;
@@ -28,7 +28,7 @@ pub(crate) struct Hello {
     /// What all hosts must have alike, as the caller has it. Absent in the greetings of hosts that did not compare yet.
     pub(crate) agreement: BTreeMap<String, String>,
     /// What its journal had when its run began. Absent in the greetings of hosts without one, and of those that did not say.
-    pub(crate) standing: Option<Standing>,
+    pub(crate) standing: Option<RunStart>,
 }
 
 impl Hello {
@@ -67,7 +67,7 @@ pub(crate) enum Reply {
     Welcome {
         incarnation: Incarnation,
         message_version: u32,
-        standing: Option<Standing>,
+        standing: Option<RunStart>,
     },
     Refused {
         reason: String,
@@ -159,18 +159,18 @@ impl Decode for Reply {
 /// Bytes of a standing.
 const STANDING_BYTES: usize = 24;
 
-fn encode_standing(standing: Option<Standing>, out: &mut Vec<u8>) {
-    if let Some(Standing { run, found }) = standing {
+fn encode_standing(standing: Option<RunStart>, out: &mut Vec<u8>) {
+    if let Some(RunStart { run, found }) = standing {
         run.encode(out);
         found.encode(out);
     }
 }
 
-fn decode_standing(input: &mut Reader) -> Result<Option<Standing>, DecodeError> {
+fn decode_standing(input: &mut Reader) -> Result<Option<RunStart>, DecodeError> {
     if input.remaining() < STANDING_BYTES {
         return Ok(None);
     }
-    Ok(Some(Standing { run: u128::decode(input)?, found: u64::decode(input)? }))
+    Ok(Some(RunStart { run: u128::decode(input)?, found: u64::decode(input)? }))
 }
 
 /// A greeting as it goes over the wire.
@@ -240,7 +240,7 @@ mod tests {
         assert_eq!(decoded(first), Ok(Hello { message_version_min: 1, ..silent.clone() }));
         assert_eq!(decoded(second), Ok(silent));
         assert_eq!(decoded(later), Ok(hello()));
-        let standing = Hello { standing: Some(Standing { run: 8, found: 9 }), ..hello() };
+        let standing = Hello { standing: Some(RunStart { run: 8, found: 9 }), ..hello() };
         assert_eq!(decoded(standing.encoded()), Ok(standing));
         for reply in [
             Reply::Behind { told: 3 },
@@ -248,7 +248,7 @@ mod tests {
             Reply::Welcome {
                 incarnation: Incarnation(1),
                 message_version: 2,
-                standing: Some(Standing { run: 4, found: 5 }),
+                standing: Some(RunStart { run: 4, found: 5 }),
             },
         ] {
             assert_eq!(Reply::decode(&mut Reader::new(reply.encoded().into())), Ok(reply));

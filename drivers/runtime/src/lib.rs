@@ -146,7 +146,7 @@ pub use host::{Host, HostConfig, HostError, Storage};
 pub use inbound::{Admission, AskAdmission};
 pub use journal::{FsyncPlacement, JournalError, JournalOptions};
 pub use link::{LinkStatus, Partner, PeerConfig};
-pub use marks::Standing;
+pub use marks::RunStart;
 pub use metrics::{ArchiveCounts, BlobCounts, Histogram, Metrics};
 pub use shortage::Shortage;
 pub use tls::{ClientCertificates, PeerTls, ServerTls, TlsError, TlsFiles};

@@ -3,7 +3,7 @@
 
 use crate::data::Incarnation;
 use crate::handshake::{GREETING_BYTES_MAX, Hello, Reply, framed, take_greeting};
-use crate::marks::{MARKS, Mark, Standing};
+use crate::marks::{MARKS, Mark, RunStart};
 use crate::metrics::Metrics;
 use crate::socket::{After, Readiness, Socket};
 use crate::tls::PeerTls;
@@ -66,7 +66,7 @@ pub struct Partner {
     /// The highest version of the messages that both ends understand.
     pub message_version: u32,
     /// What its journal had when its run began, if it says so; then it wants to be told, too.
-    pub standing: Option<Standing>,
+    pub standing: Option<RunStart>,
 }
 
 /// A link, for status pages.

@@ -24,7 +24,7 @@ const HOSTS_MAX: usize = 4_096;
 
 /// How a host stood when its run began.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Standing {
+pub struct RunStart {
     /// Drawn at its start.
     pub run: u128,
     /// Batches that its journal had.
@@ -87,9 +87,9 @@ impl Marks {
         &mut self,
         host: HostId,
         incarnation: Incarnation,
-        standing: Option<Standing>,
+        standing: Option<RunStart>,
     ) -> Result<(), Behind> {
-        let Some(Standing { run, found }) = standing else { return Ok(()) };
+        let Some(RunStart { run, found }) = standing else { return Ok(()) };
         if let Some(known) = self.told.get(&host).filter(|known| known.incarnation == incarnation) {
             if known.run == run {
                 return Ok(());
@@ -154,8 +154,8 @@ mod tests {
     const HOST: HostId = HostId(7);
     const DISK: Incarnation = Incarnation(1);
 
-    fn run(run: u128, found: u64) -> Option<Standing> {
-        Some(Standing { run, found })
+    fn run(run: u128, found: u64) -> Option<RunStart> {
+        Some(RunStart { run, found })
     }
 
     // A host that has lost what it acknowledged must not be let in; one that has it all, or is older, must.

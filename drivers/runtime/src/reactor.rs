@@ -15,7 +15,7 @@ use crate::host::{HostConfig, HostError, OpenStorage};
 use crate::inbound::{self, Admission, Inbounds};
 use crate::journal::{CommitNumber, Journal};
 use crate::link::{Link, LinkSettings};
-use crate::marks::{Marks, Standing};
+use crate::marks::{Marks, RunStart};
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
 use crate::resolver::Resolver;
@@ -83,7 +83,7 @@ pub(crate) struct Reactor<N: Node> {
     incarnation: Incarnation,
     pub(crate) me: HostId,
     /// What its journal had when it started, if others are to know.
-    pub(crate) standing: Option<Standing>,
+    pub(crate) standing: Option<RunStart>,
     /// Another host knows that this one has lost what it acknowledged.
     pub(crate) refused: Option<HostError>,
     commands: Vec<Command<N>>,
@@ -145,7 +145,7 @@ impl<N: Node + 'static> Reactor<N> {
         let standing = journal
             .as_ref()
             .filter(|_| folder.is_some())
-            .map(|journal| Standing { run: storage.drawn, found: journal.batches_found() });
+            .map(|journal| RunStart { run: storage.drawn, found: journal.batches_found() });
         let marks = folder.map_or_else(Marks::default, |folder| Marks::open(folder.to_owned()));
         let hello = Hello {
             protocol: PROTOCOL,

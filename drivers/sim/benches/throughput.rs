@@ -8,7 +8,7 @@ mod register;
 use register::Mistake;
 use register::scenario::RegisterScenario;
 use register::scope::RegisterScope;
-use sim::{Bounds, Options, Sweep};
+use sim::{ExploreBounds, Options, Sweep};
 use std::time::Duration;
 
 fn main() {
@@ -27,7 +27,7 @@ fn main() {
     );
     let requests =
         vec![vec![register::Request::Write { key: 0, value: 1 }], vec![register::Request::Read { key: 0 }]];
-    let bounds = Bounds { states: 2_000_000, ..Bounds::default() };
+    let bounds = ExploreBounds { states: 2_000_000, ..ExploreBounds::default() };
     let found = sim::explore(&RegisterScope { mistake: Mistake::None, servers: 3, requests, bounds });
     assert!(found.passed(), "{}", found.to_json());
     println!(

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 /// See the module.
 #[derive(Clone, Debug)]
-pub struct Archive {
+pub struct SimulatedArchive {
     objects: BTreeMap<String, Bytes>,
     /// Who does not reach it, and until when.
     cut_off: Vec<(HostMask, u64)>,
@@ -31,7 +31,7 @@ pub(crate) enum Taken {
     Failed,
 }
 
-impl Archive {
+impl SimulatedArchive {
     pub(crate) fn new(seed: u64) -> Self {
         let key = root(seed, Purpose::Archive);
         let failing = [0, 0, 10, 40][(mix(key, 0) % 4) as usize];
@@ -108,7 +108,7 @@ mod tests {
         let object = |name: &str| ArchiveObject { name: name.to_owned(), head: Bytes::from_static(b"head ") };
         let mut reached = std::collections::BTreeMap::new();
         for seed in 0..20 {
-            let mut archive = Archive::new(seed);
+            let mut archive = SimulatedArchive::new(seed);
             for _ in 0..50 {
                 assert!((10..=10 + 10 * 256).contains(&archive.lasts(10)));
                 *reached.entry(format!("{:?}", archive.takes(0, 5))).or_insert(0) += 1;
@@ -124,7 +124,7 @@ mod tests {
         }
         assert!(reached.len() == 3 && reached.values().all(|&times| times > 20), "{reached:?}");
         let twice = std::panic::catch_unwind(|| {
-            let mut archive = Archive::new(0);
+            let mut archive = SimulatedArchive::new(0);
             archive.put(&object("a"), b"one");
             archive.put(&object("a"), b"another");
         });

@@ -1,6 +1,6 @@
 //! The blobs of one host's nodes: files that a crash leaves whole or not at all, that take time, and that may rot.
 
-use crate::archive::{Archive, Taken};
+use crate::archive::{SimulatedArchive, Taken};
 use crate::class::Class;
 use crate::disk::Disk;
 use crate::draw::mix;
@@ -118,7 +118,7 @@ impl InFlight {
     pub(crate) fn crash(
         &mut self,
         disk: &mut Disk,
-        archive: &mut Archive,
+        archive: &mut SimulatedArchive,
         place_of: impl Fn(usize) -> Place,
         draw: u64,
     ) {

@@ -185,12 +185,14 @@ mod trace;
 mod words;
 mod workload;
 
-pub use archive::Archive;
+pub use archive::SimulatedArchive;
 pub use class::{Class, Classes, Injections};
 pub use clock::WALL_EPOCH;
 pub use effort::core_seconds;
 pub use experiment::{Experiment, experiment};
-pub use explore::{Bounds, Counterexample, Exploration, ExploredCluster, Scope, Spent, StepKind, explore};
+pub use explore::{
+    Counterexample, Exploration, ExploreBounds, ExploredCluster, Scope, Spent, StepKind, explore,
+};
 pub use network::Latency;
 pub use plan::{
     Aim, Blow, Cut, Fate, Fault, Frozen, HostIndex, HostMask, Loss, OperationId, Plan, PlanError,
@@ -204,5 +206,5 @@ pub use scenario::{
 pub use shrink::{Shrunk, shrink};
 pub use swarm::{Swarm, Tuning};
 pub use sweep::{Divergence, Found, Reached, Sweep, SweepReport, determinism, sweep};
-pub use trace::Line;
+pub use trace::TraceLine;
 pub use words::plain;

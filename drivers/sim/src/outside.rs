@@ -1,6 +1,6 @@
 //! Everything around the hosts of one run: the queue, the links, the trace, the counts.
 
-use crate::archive::Archive;
+use crate::archive::SimulatedArchive;
 use crate::class::Injections;
 use crate::draw::mix_bytes;
 use crate::network::{Network, Packet};
@@ -37,7 +37,7 @@ pub(crate) struct Outside<F: Family> {
     pub(crate) now: u64,
     pub(crate) queue: Queue,
     pub(crate) network: Network,
-    pub(crate) archive: Archive,
+    pub(crate) archive: SimulatedArchive,
     pub(crate) trace: Trace,
     pub(crate) swarm: Swarm,
     pub(crate) injections: Injections,
@@ -66,7 +66,7 @@ impl<F: Family> Outside<F> {
     pub(crate) fn new(
         hosts: &[HostSpec],
         network: Network,
-        archive: Archive,
+        archive: SimulatedArchive,
         trace: Trace,
         swarm: Swarm,
         bounds: Bounds,

@@ -1,6 +1,6 @@
 //! One run: a seed or a plan, from the first start to the last check.
 
-use crate::archive::Archive;
+use crate::archive::SimulatedArchive;
 use crate::class::{Classes, Injections};
 use crate::draw::{Purpose, root};
 use crate::host::{Host, Input, Status};
@@ -11,7 +11,7 @@ use crate::plan::{Fault, HostIndex, OperationId, Plan};
 use crate::queue::Event;
 use crate::scenario::{Cluster, Command, Control, Fact, Incarnation, Replacement, Scenario, StrikeKind};
 use crate::swarm::{Planner, Swarm, Tuning};
-use crate::trace::{Line, Trace};
+use crate::trace::{Trace, TraceLine};
 use crate::workload::Client;
 use kernel::{HostId, NodeId, PlantedBug, RequestId, Rng, TimerIndex};
 use std::collections::{BTreeMap, BTreeSet};
@@ -100,11 +100,11 @@ pub struct Outcome {
     /// The scenario's history, if a violation asks for it.
     pub history: Option<String>,
     /// The last lines before the violation of the host that broke it, or all if none broke; if the trace was kept.
-    pub last: Vec<Line>,
+    pub last: Vec<TraceLine>,
     /// The roles of the nodes that lived, by the nodes' names.
     pub names: BTreeMap<String, &'static str>,
     /// All lines that the trace kept.
-    pub trace: Vec<Line>,
+    pub trace: Vec<TraceLine>,
 }
 
 /// Makes one run of the scenario that `factory` draws from the seed.
@@ -131,7 +131,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     let clock_error = Duration::from_nanos(swarm.clock_error);
     let mut run = Run {
         hosts: (0..).zip(&hosts).map(|(index, host)| Host::new(host.id, index, clock_error)).collect(),
-        out: Outside::new(&hosts, network, Archive::new(seed), trace, swarm, tuning.bounds),
+        out: Outside::new(&hosts, network, SimulatedArchive::new(seed), trace, swarm, tuning.bounds),
         clients: Vec::new(),
         asked: BTreeMap::new(),
         requests: 0,

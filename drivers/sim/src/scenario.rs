@@ -1,6 +1,6 @@
 //! What a protocol brings to the simulator: its cluster, its workload, its invariants.
 
-use crate::archive::Archive;
+use crate::archive::SimulatedArchive;
 use crate::blobs::rots_a_blob;
 use crate::class::{Class, Classes};
 use crate::host::{Host, Status};
@@ -290,7 +290,7 @@ pub trait Scenario: Sized {
 /// The cluster as it is now.
 pub struct Cluster<'a, N: Node> {
     pub(crate) hosts: &'a [Host<N>],
-    pub(crate) archive: &'a Archive,
+    pub(crate) archive: &'a SimulatedArchive,
     pub(crate) now: u64,
 }
 
@@ -344,7 +344,7 @@ impl<'a, N: Node> Cluster<'a, N> {
     }
 
     /// The archive of all hosts.
-    pub fn archive(&self) -> &'a Archive {
+    pub fn archive(&self) -> &'a SimulatedArchive {
         self.archive
     }
 

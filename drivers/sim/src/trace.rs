@@ -9,7 +9,7 @@ const LINES_MAX: usize = 20_000;
 
 /// One line of a trace.
 #[derive(Clone, Debug)]
-pub struct Line {
+pub struct TraceLine {
     /// How many events had been handled.
     pub step: u64,
     /// When, in nanoseconds of the run.
@@ -24,7 +24,7 @@ pub struct Line {
 pub(crate) struct Trace {
     hash: u64,
     pub(crate) step: u64,
-    lines: Option<VecDeque<Line>>,
+    lines: Option<VecDeque<TraceLine>>,
 }
 
 impl Trace {
@@ -60,14 +60,14 @@ impl Trace {
             if lines.len() == LINES_MAX {
                 lines.pop_front();
             }
-            lines.push_back(Line { step: self.step, at, host, text: text() });
+            lines.push_back(TraceLine { step: self.step, at, host, text: text() });
         }
     }
 
     /// The last `count` lines of `host`, or of everybody.
-    pub(crate) fn last(&self, count: usize, host: Option<HostId>) -> Vec<Line> {
+    pub(crate) fn last(&self, count: usize, host: Option<HostId>) -> Vec<TraceLine> {
         let Some(lines) = &self.lines else { return Vec::new() };
-        let concerns = |line: &&Line| host.is_none() || line.host.is_none() || line.host == host;
+        let concerns = |line: &&TraceLine| host.is_none() || line.host.is_none() || line.host == host;
         let mut last: Vec<_> = lines.iter().rev().filter(concerns).take(count).cloned().collect();
         last.reverse();
         last

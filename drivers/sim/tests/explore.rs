@@ -5,13 +5,13 @@ mod register;
 
 use register::scope::RegisterScope;
 use register::{Mistake, Request};
-use sim::{Bounds, Exploration, StepKind, explore};
+use sim::{Exploration, ExploreBounds, StepKind, explore};
 use std::time::Duration;
 
 const READ: Request = Request::Read { key: 0 };
 const WRITE: Request = Request::Write { key: 0, value: 1 };
 
-const STILL: Bounds = Bounds {
+const STILL: ExploreBounds = ExploreBounds {
     timers: 0,
     losses: 0,
     duplications: 0,
@@ -20,9 +20,9 @@ const STILL: Bounds = Bounds {
     states: 3_000_000,
     time: Duration::from_secs(100),
 };
-const CRASHING: Bounds = Bounds { crashes: 1, ..STILL };
+const CRASHING: ExploreBounds = ExploreBounds { crashes: 1, ..STILL };
 
-fn explored(mistake: Mistake, servers: u32, requests: &[&[Request]], bounds: Bounds) -> Exploration {
+fn explored(mistake: Mistake, servers: u32, requests: &[&[Request]], bounds: ExploreBounds) -> Exploration {
     let requests = requests.iter().map(|requests| requests.to_vec()).collect();
     explore(&RegisterScope { mistake, servers, requests, bounds })
 }
@@ -41,7 +41,8 @@ fn a_small_scope_is_explored_to_its_end() {
 // Exhaustive checks are worth their name only if they reach a million states and take every kind of step.
 #[test]
 fn a_million_states_of_a_correct_protocol_are_clean() {
-    let bounds = Bounds { timers: 1, losses: 1, duplications: 1, crashes: 1, states: 1_000_000, ..STILL };
+    let bounds =
+        ExploreBounds { timers: 1, losses: 1, duplications: 1, crashes: 1, states: 1_000_000, ..STILL };
     let found = explored(Mistake::None, 3, &[&[WRITE], &[READ]], bounds);
     assert!(found.passed(), "{}", found.to_json());
     assert_eq!(found.states, 1_000_000);
@@ -76,7 +77,7 @@ fn an_early_acknowledgement_needs_a_crash() {
 // An exploration that never did what its bounds allow has shown less than it claims.
 #[test]
 fn steps_that_are_never_taken_fail_the_exploration() {
-    let found = explored(Mistake::NeverResends, 1, &[&[WRITE]], Bounds { timers: 1, ..STILL });
+    let found = explored(Mistake::NeverResends, 1, &[&[WRITE]], ExploreBounds { timers: 1, ..STILL });
     assert_eq!(found.never_taken, [StepKind::Timer]);
     assert!(found.violation.is_none() && !found.passed());
 }

@@ -80,7 +80,7 @@ pub struct Auxiliary {
     /// When each life of a server, sequencer or auxiliary was heard last.
     heard: BTreeMap<(NodeId, JournalId), Instant>,
     /// What storage servers said last of themselves.
-    standings: BTreeMap<NodeId, Standing>,
+    standings: BTreeMap<NodeId, StorageStatus>,
     /// Servers that have to wait before they are let in again.
     comebacks: BTreeMap<NodeId, Comeback>,
     /// Since when servers are known to be sealed for an epoch that is not installed.

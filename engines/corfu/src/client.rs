@@ -18,7 +18,7 @@ use std::convert::Infallible;
 
 /// What a local application asks.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Request {
+pub enum CorfuRequest {
     /// Put this at the end.
     Append(Bytes),
     /// Put these at the end, at positions that follow one another unless something fails meanwhile.
@@ -33,7 +33,7 @@ pub enum Request {
 
 /// What it is answered.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Response {
+pub enum CorfuResponse {
     /// The entry is at this position.
     Appended(LogPosition),
     /// The entries are at these positions.
@@ -206,10 +206,10 @@ impl Client {
         }
     }
 
-    fn end(&mut self, id: u64, response: Response, cx: &mut Cx<'_, Self>) {
+    fn end(&mut self, id: u64, response: CorfuResponse, cx: &mut Cx<'_, Self>) {
         let Some(operation) = self.operations.remove(&id) else { return };
         match (operation.call, response) {
-            (Call::Append { part: Some((several, index)), .. }, Response::Appended(position)) => {
+            (Call::Append { part: Some((several, index)), .. }, CorfuResponse::Appended(position)) => {
                 self.appended_one(several, index, position, cx);
             }
             (_, response) => cx.respond(operation.request, response),
@@ -256,7 +256,7 @@ impl Client {
             return self.enter(id, Stage::Write { position, entry, at }, cx);
         }
         let response = match call {
-            Call::Append { .. } | Call::AppendAll { .. } => Response::Appended(position),
+            Call::Append { .. } | Call::AppendAll { .. } => CorfuResponse::Appended(position),
             Call::Read { .. } | Call::Trim { .. } | Call::Stat => answer(entry),
         };
         self.end(id, response, cx);
@@ -294,7 +294,7 @@ impl Client {
             return self.enter(id, Stage::Write { position, entry, at: 1 }, cx);
         }
         let response = match self.operations.get(&id).map(|operation| &operation.call) {
-            Some(Call::Append { .. } | Call::AppendAll { .. }) => Response::Appended(position),
+            Some(Call::Append { .. } | Call::AppendAll { .. }) => CorfuResponse::Appended(position),
             Some(Call::Read { .. } | Call::Trim { .. } | Call::Stat) | None => answer(entry),
         };
         self.end(id, response, cx);
@@ -364,7 +364,7 @@ impl Client {
         let Stage::AskTail = stage else { return };
         let position = *position;
         if position >= next {
-            return self.end(id, Response::Unwritten, cx);
+            return self.end(id, CorfuResponse::Unwritten, cx);
         }
         if now.since(*hole_since.get_or_insert(now)) < hole_after {
             *stage = Stage::AwaitWriter;
@@ -433,10 +433,10 @@ impl Client {
     }
 }
 
-fn answer(entry: Entry) -> Response {
+fn answer(entry: Entry) -> CorfuResponse {
     match entry {
-        Entry::Data(data) => Response::Entry(data.body),
-        Entry::Junk => Response::Junk,
+        Entry::Data(data) => CorfuResponse::Entry(data.body),
+        Entry::Junk => CorfuResponse::Junk,
     }
 }
 
@@ -490,28 +490,28 @@ impl Role for Client {
         }
     }
 
-    fn on_request(&mut self, id: RequestId, request: Request, cx: &mut Cx<'_, Self>) {
+    fn on_request(&mut self, id: RequestId, request: CorfuRequest, cx: &mut Cx<'_, Self>) {
         let most = self.parameters.entry_bytes_max;
         let (fits, calls) = match &request {
-            Request::Append(body) => (body.len() <= most, 1),
-            Request::AppendAll(bodies) => {
+            CorfuRequest::Append(body) => (body.len() <= most, 1),
+            CorfuRequest::AppendAll(bodies) => {
                 (!bodies.is_empty() && bodies.iter().all(|body| body.len() <= most), bodies.len())
             }
-            Request::Read(_) | Request::Trim(_) | Request::Stat => (true, 1),
+            CorfuRequest::Read(_) | CorfuRequest::Trim(_) | CorfuRequest::Stat => (true, 1),
         };
         if !fits || self.outstanding() + calls > self.parameters.calls_max {
-            return cx.respond(id, Response::Refused);
+            return cx.respond(id, CorfuResponse::Refused);
         }
         let name = self.name();
         let (call, stage) = match request {
-            Request::Append(body) => {
+            CorfuRequest::Append(body) => {
                 let data = Data { writer: cx.node(), tag: name, body };
                 (Call::Append { data, part: None }, Stage::Token)
             }
-            Request::AppendAll(bodies) => (Call::AppendAll { bodies }, Stage::Token),
-            Request::Read(position) => (Call::Read { position, hole_since: None }, Stage::ReadTail),
-            Request::Trim(before) => (Call::Trim { before }, Stage::Trim { done: Vec::new() }),
-            Request::Stat => (Call::Stat, Stage::AskTail),
+            CorfuRequest::AppendAll(bodies) => (Call::AppendAll { bodies }, Stage::Token),
+            CorfuRequest::Read(position) => (Call::Read { position, hole_since: None }, Stage::ReadTail),
+            CorfuRequest::Trim(before) => (Call::Trim { before }, Stage::Trim { done: Vec::new() }),
+            CorfuRequest::Stat => (Call::Stat, Stage::AskTail),
         };
         self.operations.insert(name, Operation { request: id, call, stage, sent_at: cx.now() });
         self.say(name, cx);

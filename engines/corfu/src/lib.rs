@@ -76,7 +76,7 @@ pub mod sequencer;
 pub mod storage;
 
 pub use auxiliary::{Auxiliary, Learner};
-pub use client::{Client, Extent, Request, Response};
+pub use client::{Client, CorfuRequest, CorfuResponse, Extent};
 pub use projection::{Data, Entry, Epoch, JournalId, LogPosition, NodeJournal, Parameters, Projection};
 pub use sequencer::Sequencer;
 pub use storage::StorageServer;
@@ -93,8 +93,8 @@ pub struct Corfu;
 
 impl Family for Corfu {
     type Message = Message;
-    type Request = Request;
-    type Response = Response;
+    type Request = CorfuRequest;
+    type Response = CorfuResponse;
 }
 
 kernel::family! {

@@ -8,7 +8,7 @@ pub use crate::messages::storage::*;
 pub use record::StorageRecord;
 
 use crate::Corfu;
-use crate::messages::auxiliary::{Beyond, SealAck, Standing, StoragePong};
+use crate::messages::auxiliary::{Beyond, SealAck, StoragePong, StorageStatus};
 use crate::messages::client::{Found, Gone, Measured, Occupied, Sealed, Trimmed, Written};
 use crate::projection::{Entry, Epoch, JournalId, LogPosition};
 use copy::Copy;
@@ -303,7 +303,7 @@ impl StorageServer {
     fn say_standing(&self, auxiliary: NodeId, cx: &mut Cx<'_, Self>) {
         let copied = self.copy.as_ref().map(Copy::progress);
         let standing =
-            self.journal.map(|journal| Standing { journal, run: self.run, told: self.told, copied });
+            self.journal.map(|journal| StorageStatus { journal, run: self.run, told: self.told, copied });
         cx.send_durable(auxiliary, StoragePong { epoch: self.epoch, standing });
     }
 

@@ -44,7 +44,7 @@ fn messages() -> Vec<Message> {
     let (id, epoch, position, ballot) = (6, Epoch(2), LogPosition(12), ballot());
     let (journal, session, source) = (Some(JOURNAL), 21, node(3, 16));
     let copied = Some(auxiliary::Copied { epoch, source, behind: Some(4) });
-    let standing = Some(auxiliary::Standing { journal: JOURNAL, run: 8, told: epoch, copied });
+    let standing = Some(auxiliary::StorageStatus { journal: JOURNAL, run: 8, told: epoch, copied });
     let name = Some(storage::Name { writer: node(9, 3), tag: 5 });
     let names =
         vec![storage::Named { position, name }, storage::Named { position: LogPosition(14), name: None }];

@@ -5,7 +5,7 @@
 
 use super::node::Seat;
 use super::rest;
-use coordination::wire::SessionId;
+use coordination::wire::ZkSessionId;
 use kernel::{HostId, NodeId, invariant};
 use mason::Group;
 use sim::Cluster;
@@ -79,7 +79,7 @@ impl Living {
             // A leader that begins gives everybody a whole timeout again.
             let begins = before.is_some_and(|(_, epoch)| epoch != begun.1);
             let had = self.had.entry(node).or_default();
-            for view in machine.stub().after(SessionId(0), machine.now()) {
+            for view in machine.stub().after(ZkSessionId(0), machine.now()) {
                 let session = view.session.0;
                 let deadline_here = had.insert(session, view.deadline.0);
                 let incarnation = self.lives.entry(session).or_default();
@@ -105,11 +105,11 @@ impl Living {
                 continue;
             }
             for (&session, &deadline) in
-                had.iter().filter(|(session, _)| machine.stub().has_ended(SessionId(**session)))
+                had.iter().filter(|(session, _)| machine.stub().has_ended(ZkSessionId(**session)))
             {
                 self.lives.entry(session).or_default().ends(session, (deadline, time), now);
             }
-            had.retain(|session, _| machine.stub().contains(SessionId(*session)));
+            had.retain(|session, _| machine.stub().contains(ZkSessionId(*session)));
         }
     }
 }

@@ -23,7 +23,9 @@ use crate::moments::ambush::Ambushes;
 use crate::moments::arranging::{ASK_EVERY, Wishes};
 use crate::moments::membership::{self, Changes};
 use checks::Checks;
-use coordination::{Consistency, Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
+use coordination::{
+    Consistency, Gateway, HomeSessions, Placement, Routes, SessionSettings, Settings, Znodes,
+};
 use kernel::client::Response;
 use kernel::{Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
 use living::Living;
@@ -397,10 +399,10 @@ impl Scenario for CoordinationScenario {
             return (0..users).map(|user| socket(DESKS + user)).collect();
         }
         let (sessions, placement) = (self.sessions.clone(), self.placement);
-        let counting = Sessions::new(Group(0), sessions.clone());
+        let counting = HomeSessions::new(Group(0), sessions.clone());
         let spaces_of: SpacesOf = Arc::new(move |body, shard_map| counting.spaces(body, shard_map));
         let parts = HostParts {
-            stub: &|group| Sessions::new(group, sessions.clone()),
+            stub: &|group| HomeSessions::new(group, sessions.clone()),
             shard: &|space| Znodes::new(space, placement, u64::from(incarnation.number)),
             gateway: Gateway::new(self.settings(incarnation.host)),
         };

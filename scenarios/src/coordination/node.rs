@@ -1,7 +1,7 @@
 //! What a host runs: Mason's roles with the coordination service's parts, and the ends of users' connections.
 
 use crate::moments::Seated;
-use coordination::{Gateway, Sessions, Znodes};
+use coordination::{Gateway, HomeSessions, Znodes};
 use kernel::client::Response;
 use kernel::client::{Connected, ConnectionIn, Disconnected, Input, Taken};
 use kernel::{Bytes, Cx, NodeId, Position, RequestId, Role};
@@ -13,7 +13,7 @@ kernel::nodes! {
     /// A node of the coordination service, or the end of a user's connection.
     pub enum Seat of Mason {
         /// A role of the cluster.
-        node Member(Box<Member<Sessions, Znodes, Gateway>>),
+        node Member(Box<Member<HomeSessions, Znodes, Gateway>>),
         /// A user's connection, or the place where its operations wait.
         role Socket(Socket) "socket",
     }
@@ -121,11 +121,11 @@ impl Role for Socket {
 }
 
 impl Seated for Seat {
-    type Stub = Sessions;
+    type Stub = HomeSessions;
     type Shard = Znodes;
     type Gateway = Gateway;
 
-    fn member(&self) -> Option<&Member<Sessions, Znodes, Gateway>> {
+    fn member(&self) -> Option<&Member<HomeSessions, Znodes, Gateway>> {
         match self {
             Self::Member(member) => Some(member),
             Self::Socket(_) => None,

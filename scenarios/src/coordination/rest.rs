@@ -1,7 +1,7 @@
 //! What must hold after every burst, and when a healed core has come to rest.
 
 use super::node::Seat;
-use coordination::wire::SessionId;
+use coordination::wire::ZkSessionId;
 use coordination::wire::parent_of;
 use kernel::{HostId, NodeId, invariant};
 use mason::proxy::machine::ProxyMachine;
@@ -48,9 +48,9 @@ impl Servers {
         for session in sessions {
             for (node, machine) in replicas(cluster.called_nodes_of(host)) {
                 let stub = machine.stub();
-                if stub.contains(SessionId(session)) {
+                if stub.contains(ZkSessionId(session)) {
                     self.held.insert((node, session));
-                } else if stub.has_ended(SessionId(session))
+                } else if stub.has_ended(ZkSessionId(session))
                     // One that begins anew, or lags, knows of earlier homes only.
                     && machine.layout().version == self.layout
                     && self.held.remove(&(node, session))
@@ -84,8 +84,9 @@ impl Servers {
 pub(super) fn members_of<'a>(
     host: HostId,
     cluster: &Cluster<'a, Seat>,
-) -> impl Iterator<Item = (NodeId, &'a Member<coordination::Sessions, coordination::Znodes, coordination::Gateway>)>
-{
+) -> impl Iterator<
+    Item = (NodeId, &'a Member<coordination::HomeSessions, coordination::Znodes, coordination::Gateway>),
+> {
     cluster.called_nodes_of(host).filter_map(|(id, node)| match node {
         Seat::Member(member) => Some((id, &**member)),
         Seat::Socket(_) => None,
@@ -118,8 +119,9 @@ pub(super) fn check_answers(host: HostId, replies: &ReplyBounds, cluster: &Clust
 fn members<'a>(
     core: &'a [HostId],
     cluster: &'a Cluster<'_, Seat>,
-) -> impl Iterator<Item = (NodeId, &'a Member<coordination::Sessions, coordination::Znodes, coordination::Gateway>)>
-{
+) -> impl Iterator<
+    Item = (NodeId, &'a Member<coordination::HomeSessions, coordination::Znodes, coordination::Gateway>),
+> {
     cluster.nodes().filter(|(id, _)| core.contains(&id.host())).filter_map(|(id, node)| match node {
         Seat::Member(member) => Some((id, &**member)),
         Seat::Socket(_) => None,
@@ -129,7 +131,7 @@ fn members<'a>(
 /// The home groups' replicas among these.
 pub(super) fn replicas<'a>(
     nodes: impl Iterator<Item = (NodeId, &'a Seat)>,
-) -> impl Iterator<Item = (NodeId, &'a ProxyMachine<coordination::Sessions>)> {
+) -> impl Iterator<Item = (NodeId, &'a ProxyMachine<coordination::HomeSessions>)> {
     nodes.filter_map(|(node, seat)| {
         let Seat::Member(member) = seat else { return None };
         let Member::Log(embedded) = &**member else { return None };
@@ -189,7 +191,7 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
         }
     }
     for (node, machine) in replicas(cluster.nodes()).filter(|(node, _)| core.contains(&node.host())) {
-        if let Some(view) = machine.stub().after(SessionId(0), machine.now()).find(|view| view.closing) {
+        if let Some(view) = machine.stub().after(ZkSessionId(0), machine.now()).find(|view| view.closing) {
             return Err(("SESS", format!("{node} is closing session {} and does not end it", view.session)));
         }
     }
@@ -198,7 +200,7 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
         let mut of_core = replicas(cluster.nodes()).filter(|(node, _)| core.contains(&node.host()));
         // One that is closing, or that nobody lets expire, is no excuse.
         let lives = of_core.any(|(_, machine)| {
-            let mut views = machine.stub().after(SessionId(owner.0 - 1), machine.now());
+            let mut views = machine.stub().after(ZkSessionId(owner.0 - 1), machine.now());
             views.next().is_some_and(|view| view.session == owner && !view.closing && view.expires_in > 0)
         });
         if !lives {

@@ -1,19 +1,19 @@
 //! What clients asked for and were answered, and what must be true of it.
 
-use ::corfu::{Extent, LogPosition, Request, Response};
+use ::corfu::{CorfuRequest, CorfuResponse, Extent, LogPosition};
 use kernel::{Bytes, NodeId, RequestId, invariant};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 struct Asked {
     node: NodeId,
-    request: Request,
+    request: CorfuRequest,
     at: u64,
     /// Above every position that was acknowledged before this was asked.
     above: LogPosition,
     /// A read's position was known to hold something when this was asked.
     was_known: bool,
-    answered: Option<(u64, Response)>,
+    answered: Option<(u64, CorfuResponse)>,
 }
 
 /// All calls of one run, and what is in the log as far as they have told.
@@ -50,11 +50,11 @@ impl History {
         self.given = self.given.max(next);
     }
 
-    pub(super) fn asked(&mut self, id: RequestId, node: NodeId, request: Request, at: u64) {
+    pub(super) fn asked(&mut self, id: RequestId, node: NodeId, request: CorfuRequest, at: u64) {
         let was_known = match &request {
-            Request::Read(position) => self.known.contains_key(position),
-            Request::Append(_) | Request::AppendAll(_) | Request::Stat => false,
-            Request::Trim(before) => {
+            CorfuRequest::Read(position) => self.known.contains_key(position),
+            CorfuRequest::Append(_) | CorfuRequest::AppendAll(_) | CorfuRequest::Stat => false,
+            CorfuRequest::Trim(before) => {
                 self.trimmed = self.trimmed.max(*before);
                 false
             }
@@ -82,7 +82,7 @@ impl History {
     pub(super) fn answered(
         &mut self,
         id: RequestId,
-        response: &Response,
+        response: &CorfuResponse,
         may_go: bool,
         now: u64,
     ) -> Vec<LogPosition> {
@@ -90,37 +90,37 @@ impl History {
         asked.answered = Some((now, response.clone()));
         let (above, was_known) = (asked.above, asked.was_known);
         match (asked.request.clone(), response.clone()) {
-            (Request::Append(body), Response::Appended(position)) => {
+            (CorfuRequest::Append(body), CorfuResponse::Appended(position)) => {
                 self.appended(id, position, above, body, may_go);
                 vec![position]
             }
-            (Request::AppendAll(bodies), Response::AllAppended(positions)) => {
+            (CorfuRequest::AppendAll(bodies), CorfuResponse::AllAppended(positions)) => {
                 invariant!(UNIQ, bodies.len() == positions.len(), "{}: {positions:?}", id.0);
                 for (&position, body) in positions.iter().zip(bodies) {
                     self.appended(id, position, above, body, may_go);
                 }
                 positions
             }
-            (Request::Read(position), Response::Entry(body)) => {
+            (CorfuRequest::Read(position), CorfuResponse::Entry(body)) => {
                 self.holds(id, position, Some(body), may_go);
                 vec![position]
             }
-            (Request::Read(position), Response::Junk) => {
+            (CorfuRequest::Read(position), CorfuResponse::Junk) => {
                 invariant!(TAIL, position < self.given, "{}: a hole at {position}, beyond the tail", id.0);
                 self.holds(id, position, None, may_go);
                 vec![position]
             }
-            (Request::Read(position), Response::Unwritten) => {
+            (CorfuRequest::Read(position), CorfuResponse::Unwritten) => {
                 invariant!(LIN, !was_known, "{}: nothing is at {position} any more", id.0);
                 Vec::new()
             }
-            (Request::Read(position), Response::Gone(first)) => {
+            (CorfuRequest::Read(position), CorfuResponse::Gone(first)) => {
                 let gone = position < first && (may_go || position < self.trimmed);
                 invariant!(DUR, gone, "{}: {position} is gone, {first} is left, {}", id.0, self.trimmed);
                 Vec::new()
             }
-            (Request::Trim(_), Response::Trimmed) => Vec::new(),
-            (Request::Stat, Response::Stat(Extent { first, next, .. })) => {
+            (CorfuRequest::Trim(_), CorfuResponse::Trimmed) => Vec::new(),
+            (CorfuRequest::Stat, CorfuResponse::Stat(Extent { first, next, .. })) => {
                 invariant!(LIN, next >= above, "{}: the tail is {next}, below {above}", id.0);
                 invariant!(TAIL, next <= self.given, "{}: the tail {next} was never given", id.0);
                 let sound = first <= next && (may_go || first <= self.trimmed);

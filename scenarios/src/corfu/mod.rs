@@ -5,8 +5,8 @@ mod history;
 use crate::audit::corfu::{self as audit, CorfuAudit, Journal};
 use crate::limits::Sizes;
 use ::corfu::{
-    Auxiliary, Client, Entry, Epoch, LogPosition, Member, Parameters, Projection, Request, Response,
-    Sequencer, StorageServer,
+    Auxiliary, Client, CorfuRequest, CorfuResponse, Entry, Epoch, LogPosition, Member, Parameters,
+    Projection, Sequencer, StorageServer,
 };
 use history::History;
 use kernel::{Bounds, Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
@@ -340,18 +340,18 @@ impl Scenario for CorfuScenario {
             Bytes::from(sizes.stretch(text, ENTRY_BYTES_MAX, rng))
         };
         let request = if rng.chance(0.4) {
-            Request::Append(body(0, rng))
+            CorfuRequest::Append(body(0, rng))
         } else if rng.chance(0.2) {
-            Request::AppendAll((0..rng.between(1, 4)).map(|part| body(part, rng)).collect())
+            CorfuRequest::AppendAll((0..rng.between(1, 4)).map(|part| body(part, rng)).collect())
         } else if rng.chance(0.1) {
-            Request::Stat
+            CorfuRequest::Stat
         } else if rng.chance(0.05) {
-            Request::Trim(LogPosition(rng.between(0, self.history.end().0)))
+            CorfuRequest::Trim(LogPosition(rng.between(0, self.history.end().0)))
         } else {
             // Often near the end, where there are holes.
             let end = self.history.end().0 + 4;
             let from = if rng.chance(0.7) { end.saturating_sub(12) } else { 0 };
-            Request::Read(LogPosition(rng.between(from, end)))
+            CorfuRequest::Read(LogPosition(rng.between(from, end)))
         };
         let id = control.request(node, request.clone());
         self.history.asked(id, node, request, control.cluster.now());
@@ -361,7 +361,7 @@ impl Scenario for CorfuScenario {
         &mut self,
         _node: NodeId,
         id: RequestId,
-        response: Response,
+        response: CorfuResponse,
         control: &mut Control<'_, Node>,
     ) {
         let may_go = self.retain_bytes < u64::MAX;

@@ -5,7 +5,7 @@ use super::history::History;
 use kernel::{Bytes, HostId, invariant};
 use shared_log::Rows;
 use shared_log::archive::ArchivedSegment;
-use sim::{Archive, Cluster};
+use sim::{Cluster, SimulatedArchive};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// How far each log, by its space and number, is in the archive from its beginning on.
@@ -34,7 +34,7 @@ fn segment_of(name: &str, object: &Bytes) -> (ArchivedSegment, Bytes) {
 
 impl Archived {
     /// Takes in what is new.
-    fn look(&mut self, archive: &Archive) {
+    fn look(&mut self, archive: &SimulatedArchive) {
         if archive.len() == self.seen.len() {
             return;
         }

@@ -15,8 +15,8 @@ use kernel::client::Response;
 use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place, RequestId, Rng};
 use numbered::Numbered;
 use shared_log::{
-    Answer, Append, Archiving, Bounds, Create, Gateway, List, Logs, Named, Names, Part, RETAIN_BYTES_MIN,
-    Read, Request, Routes, Rows, Trim,
+    Answer, Append, Archiving, Create, Gateway, List, Logs, Named, Names, Part, RETAIN_BYTES_MIN, Read,
+    Request, Routes, Rows, SpaceBounds, Trim,
 };
 use sim::{
     Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId, Scenario,
@@ -34,7 +34,7 @@ pub struct LogScenario {
     hosts: Vec<HostId>,
     spaces: u16,
     sizes: Sizes,
-    bounds: Bounds,
+    bounds: SpaceBounds,
     /// Of the seeds that archive: how.
     archiving: Option<Archiving>,
     deployment: Deployment,
@@ -126,7 +126,7 @@ impl LogScenario {
             sizes: Sizes::draw(rng),
             hosts,
             spaces,
-            bounds: Bounds {
+            bounds: SpaceBounds {
                 segment_bytes: 32 << rng.below(5),
                 open_bytes: 200 << rng.below(4),
                 page_bytes: 8 << rng.below(4),

@@ -18,7 +18,7 @@ use paxos::multipaxos::proxy_leader::{ProxyLeader, ProxyLeaderIn};
 use paxos::multipaxos::replica::Replica;
 use paxos::multipaxos::{Message, Paxos};
 use paxos::{Batch, BatchId, Call, Configuration, Configurations, Member, Outcome, Parameters, Value};
-use sim::{Bounds, ExploredCluster, Scope};
+use sim::{ExploreBounds, ExploredCluster, Scope};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -31,11 +31,11 @@ pub struct Smallest {
     /// Hosts that may lead.
     pub leaders: u32,
     /// The bounds of each path and of the whole. `timers` counts candidacies.
-    pub bounds: Bounds,
+    pub bounds: ExploreBounds,
 }
 
 /// Two candidacies without any fault: some 247,000 states.
-pub const CANDIDACIES: Bounds = Bounds {
+pub const CANDIDACIES: ExploreBounds = ExploreBounds {
     timers: 2,
     losses: 0,
     duplications: 0,
@@ -46,10 +46,12 @@ pub const CANDIDACIES: Bounds = Bounds {
 };
 
 /// One candidacy with a crash, a lost message and a repeated one: some 109,000 states.
-pub const FAULTS: Bounds = Bounds { timers: 1, losses: 1, duplications: 1, crashes: 1, ..CANDIDACIES };
+pub const FAULTS: ExploreBounds =
+    ExploreBounds { timers: 1, losses: 1, duplications: 1, crashes: 1, ..CANDIDACIES };
 
 /// Two candidacies and a crash anywhere: more states than every test run can afford.
-pub const CRASHES: Bounds = Bounds { crashes: 1, time: Duration::from_secs(3_600), ..CANDIDACIES };
+pub const CRASHES: ExploreBounds =
+    ExploreBounds { crashes: 1, time: Duration::from_secs(3_600), ..CANDIDACIES };
 
 /// What was chosen, by slot; part of the state, because nobody may choose otherwise later.
 #[derive(Clone, Hash, Debug, Default)]
@@ -88,7 +90,7 @@ pub struct Proposer;
 kernel::nodes! {
     /// What the hosts run.
     #[derive(Clone, Debug)]
-    pub enum Part of Paxos {
+    pub enum SmallestNode of Paxos {
         /// A role of the protocol.
         node Role(Box<Member<Nothing>>),
         /// Who proposes.
@@ -158,7 +160,7 @@ impl Smallest {
 }
 
 impl Scope for Smallest {
-    type Node = Part;
+    type Node = SmallestNode;
     type Monitor = Chosen;
 
     const FAMILY: &'static str = "paxos";
@@ -167,12 +169,12 @@ impl Scope for Smallest {
         (1..=ACCEPTORS).map(HostId).chain(self.leader_hosts()).collect()
     }
 
-    fn build(&self, host: HostId, _incarnation: u32) -> Vec<(Place, Part)> {
+    fn build(&self, host: HostId, _incarnation: u32) -> Vec<(Place, SmallestNode)> {
         let known = self.configurations();
         // Time stands still here: silence has to be there from the beginning.
         let election_timeout = Duration::ZERO;
         let parameters = Parameters { thrifty: true, window: 2, election_timeout, ..Parameters::default() };
-        let role = |member| Part::Role(Box::new(member));
+        let role = |member| SmallestNode::Role(Box::new(member));
         if host.0 <= ACCEPTORS {
             let members = (1..=ACCEPTORS).map(|host| (NodeId::new(HostId(host), ACCEPTOR), 1)).collect();
             let mut acceptor = Acceptor::new(parameters, known, None);
@@ -181,7 +183,7 @@ impl Scope for Smallest {
             return vec![(ACCEPTOR, role(Member::Acceptor(acceptor)))];
         }
         vec![
-            (BATCHER, Part::Proposer(Proposer)),
+            (BATCHER, SmallestNode::Proposer(Proposer)),
             (LEADER, role(Member::Leader(Leader::new(parameters.clone(), known.clone())))),
             (PROXY_LEADER, role(Member::ProxyLeader(ProxyLeader::new(parameters.clone(), known.clone())))),
             (REPLICA, role(Member::Replica(Replica::new(parameters, known, Nothing)))),
@@ -224,9 +226,9 @@ impl Scope for Smallest {
 
     fn on_response(&self, _monitor: &mut Chosen, _node: NodeId, _id: RequestId, _response: Outcome) {}
 
-    fn observe(&self, monitor: &mut Chosen, cluster: &ExploredCluster<'_, Part>) {
+    fn observe(&self, monitor: &mut Chosen, cluster: &ExploredCluster<'_, SmallestNode>) {
         for (id, node) in cluster.nodes() {
-            let Part::Role(role) = node else { continue };
+            let SmallestNode::Role(role) = node else { continue };
             let Member::Replica(replica) = &**role else { continue };
             for (slot, value) in replica.retained() {
                 let value = value.encoded();
@@ -236,9 +238,9 @@ impl Scope for Smallest {
         }
     }
 
-    fn check(&self, _monitor: &Chosen, _cluster: &ExploredCluster<'_, Part>) {}
+    fn check(&self, _monitor: &Chosen, _cluster: &ExploredCluster<'_, SmallestNode>) {}
 
-    fn fingerprint(&self, node: &Part, hasher: &mut impl Hasher) {
+    fn fingerprint(&self, node: &SmallestNode, hasher: &mut impl Hasher) {
         struct Text<'a, H>(&'a mut H);
         impl<H: Hasher> std::fmt::Write for Text<'_, H> {
             fn write_str(&mut self, text: &str) -> std::fmt::Result {
@@ -251,7 +253,7 @@ impl Scope for Smallest {
         debug_assert!(written.is_ok(), "a hasher takes everything");
     }
 
-    fn bounds(&self) -> Bounds {
+    fn bounds(&self) -> ExploreBounds {
         self.bounds
     }
 }

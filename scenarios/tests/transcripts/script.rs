@@ -2,8 +2,8 @@
 
 use kernel::{HostId, Node, NodeId, Place, RequestId, Rng};
 use sim::{
-    Classes, Cluster, Control, Core, HostSpec, Incarnation, Latency, Line, OperationId, Options, Plan,
-    Scenario, Tuning, plain, run_seed,
+    Classes, Cluster, Control, Core, HostSpec, Incarnation, Latency, OperationId, Options, Plan, Scenario,
+    TraceLine, Tuning, plain, run_seed,
 };
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -116,7 +116,12 @@ impl<N: Node> Flow<N> {
     }
 
     /// A line with names instead of numbers; none of what is left out.
-    fn readable(&self, line: &Line, from: u64, names: &BTreeMap<String, &'static str>) -> Option<String> {
+    fn readable(
+        &self,
+        line: &TraceLine,
+        from: u64,
+        names: &BTreeMap<String, &'static str>,
+    ) -> Option<String> {
         let mut text = plain(&line.text, names);
         // `h2.41` before `h2.4`.
         for (node, role) in names.iter().rev() {

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 /// What a metric is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
+pub enum MetricKind {
     /// What only grows.
     Counter,
     /// What is of the moment.
@@ -46,12 +46,12 @@ impl Format {
 }
 
 /// Labels of a sample, by their names.
-pub type Labels<'a> = &'a [(&'a str, &'a str)];
+pub type SampleLabels<'a> = &'a [(&'a str, &'a str)];
 
 #[derive(Debug)]
 struct Metric {
     name: String,
-    kind: Kind,
+    kind: MetricKind,
     help: String,
     /// What follows the name, with labels and value.
     samples: Vec<(&'static str, String)>,
@@ -59,16 +59,16 @@ struct Metric {
 
 /// The page that is written. A metric may be given piece by piece: its samples come together.
 #[derive(Default, Debug)]
-pub struct Page(Vec<Metric>);
+pub struct MetricsPage(Vec<Metric>);
 
 /// What all our names begin with.
 const PREFIX: &str = "ordinate_";
 
-impl Page {
+impl MetricsPage {
     /// Texts, in labels; of the program itself without a name.
-    pub fn info(&mut self, name: &str, help: &str, labels: Labels<'_>) {
+    pub fn info(&mut self, name: &str, help: &str, labels: SampleLabels<'_>) {
         let name = format!("{PREFIX}{name}");
-        self.add(name.trim_end_matches('_'), Kind::Info, help, "_info", labels, 1);
+        self.add(name.trim_end_matches('_'), MetricKind::Info, help, "_info", labels, 1);
     }
 
     /// What only grows.
@@ -77,8 +77,8 @@ impl Page {
     }
 
     /// The same, one of several.
-    pub fn counter_of(&mut self, name: &str, help: &str, labels: Labels<'_>, value: u64) {
-        self.add(&format!("{PREFIX}{name}"), Kind::Counter, help, "_total", labels, value);
+    pub fn counter_of(&mut self, name: &str, help: &str, labels: SampleLabels<'_>, value: u64) {
+        self.add(&format!("{PREFIX}{name}"), MetricKind::Counter, help, "_total", labels, value);
     }
 
     /// What is of the moment.
@@ -87,8 +87,8 @@ impl Page {
     }
 
     /// The same, one of several.
-    pub fn gauge_of(&mut self, name: &str, help: &str, labels: Labels<'_>, value: f64) {
-        self.add(&format!("{PREFIX}{name}"), Kind::Gauge, help, "", labels, value);
+    pub fn gauge_of(&mut self, name: &str, help: &str, labels: SampleLabels<'_>, value: f64) {
+        self.add(&format!("{PREFIX}{name}"), MetricKind::Gauge, help, "", labels, value);
     }
 
     /// How often something took how long: for each bound in seconds, how often it took at most that; how often in all; and the sum.
@@ -96,7 +96,7 @@ impl Page {
         &mut self,
         name: &str,
         help: &str,
-        labels: Labels<'_>,
+        labels: SampleLabels<'_>,
         buckets: impl Iterator<Item = (f64, u64)>,
         (count, seconds): (u64, f64),
     ) {
@@ -104,27 +104,27 @@ impl Page {
         for (bound, at_most) in buckets {
             let bound = bound.to_string();
             let labels = [labels, &[("le", bound.as_str())]].concat();
-            self.add(&name, Kind::Histogram, help, "_bucket", &labels, at_most);
+            self.add(&name, MetricKind::Histogram, help, "_bucket", &labels, at_most);
         }
         let all = [labels, &[("le", "+Inf")]].concat();
-        self.add(&name, Kind::Histogram, help, "_bucket", &all, count);
-        self.add(&name, Kind::Histogram, help, "_sum", labels, seconds);
-        self.add(&name, Kind::Histogram, help, "_count", labels, count);
+        self.add(&name, MetricKind::Histogram, help, "_bucket", &all, count);
+        self.add(&name, MetricKind::Histogram, help, "_sum", labels, seconds);
+        self.add(&name, MetricKind::Histogram, help, "_count", labels, count);
     }
 
     /// Under the name that others have given it, for dashboards that know it.
-    pub fn named_by_others(&mut self, name: &str, kind: Kind, help: &str, value: f64) {
-        let end = if kind == Kind::Counter { "_total" } else { "" };
+    pub fn named_by_others(&mut self, name: &str, kind: MetricKind, help: &str, value: f64) {
+        let end = if kind == MetricKind::Counter { "_total" } else { "" };
         self.add(name, kind, help, end, &[], value);
     }
 
     fn add(
         &mut self,
         name: &str,
-        kind: Kind,
+        kind: MetricKind,
         help: &str,
         end: &'static str,
-        labels: Labels<'_>,
+        labels: SampleLabels<'_>,
         value: impl std::fmt::Display,
     ) {
         let labels: Vec<String> =
@@ -161,14 +161,14 @@ impl Metric {
         let Self { name, kind, help, samples } = self;
         // The older format knows a counter by its whole name, and has no texts.
         let (end, kind) = match (format, kind) {
-            (Format::OpenMetrics, Kind::Counter) => ("", "counter"),
-            (Format::Text, Kind::Counter) => ("_total", "counter"),
-            (Format::OpenMetrics, Kind::Info) => ("", "info"),
-            (Format::Text, Kind::Info) => ("_info", "gauge"),
-            (_, Kind::Gauge) => ("", "gauge"),
-            (_, Kind::Histogram) => ("", "histogram"),
-            (Format::OpenMetrics, Kind::Unknown) => ("", "unknown"),
-            (Format::Text, Kind::Unknown) => ("", "untyped"),
+            (Format::OpenMetrics, MetricKind::Counter) => ("", "counter"),
+            (Format::Text, MetricKind::Counter) => ("_total", "counter"),
+            (Format::OpenMetrics, MetricKind::Info) => ("", "info"),
+            (Format::Text, MetricKind::Info) => ("_info", "gauge"),
+            (_, MetricKind::Gauge) => ("", "gauge"),
+            (_, MetricKind::Histogram) => ("", "histogram"),
+            (Format::OpenMetrics, MetricKind::Unknown) => ("", "unknown"),
+            (Format::Text, MetricKind::Unknown) => ("", "untyped"),
         };
         let _ = writeln!(page, "# HELP {name}{end} {help}\n# TYPE {name}{end} {kind}");
         for (end, sample) in samples {
@@ -188,7 +188,7 @@ mod tests {
     // A page that one line spoils is not scraped at all.
     #[test]
     fn both_formats_are_written() {
-        let mut page = Page::default();
+        let mut page = MetricsPage::default();
         page.counter_of("drops", "Messages dropped", &[("reason", "a \"b\"")], 3);
         page.gauge("keys", "Keys", 7.0);
         page.counter_of("drops", "Messages dropped", &[("reason", "c")], 4);

@@ -1,8 +1,8 @@
 //! `/metrics`, in OpenMetrics or in the text format that came before.
 
 use super::Admin;
-use super::exposition::{Format, Kind, Page};
-use crate::status::Status;
+use super::exposition::{Format, MetricKind, MetricsPage};
+use crate::status::HostStatus;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -10,10 +10,10 @@ use std::sync::Arc;
 
 /// Answers a scrape.
 pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Response {
-    let Some((status, metrics)) = Status::of(&admin.handle, &admin.file, &admin.host).await else {
+    let Some((status, metrics)) = HostStatus::of(&admin.handle, &admin.file, &admin.host).await else {
         return (StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer\n").into_response();
     };
-    let mut page = Page::default();
+    let mut page = MetricsPage::default();
     let names = ["version", "cluster", "host", "durability"];
     let texts = [status.version, &status.cluster, &status.host, &status.durability];
     let labels: Vec<(&str, &str)> = names.into_iter().zip(texts).collect();
@@ -92,11 +92,11 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
     let process = std::process::id();
     if let Some(cpu) = crate::process::cpu_time(process) {
         let help = "Processor time that the process has used";
-        page.named_by_others("process_cpu_seconds", Kind::Counter, help, cpu.as_secs_f64());
+        page.named_by_others("process_cpu_seconds", MetricKind::Counter, help, cpu.as_secs_f64());
     }
     if let Some(bytes) = crate::process::resident_bytes(process) {
         let help = "Memory that the process has in use";
-        page.named_by_others("process_resident_memory_bytes", Kind::Gauge, help, bytes as f64);
+        page.named_by_others("process_resident_memory_bytes", MetricKind::Gauge, help, bytes as f64);
     }
     let accept = headers.get(header::ACCEPT).and_then(|accept| accept.to_str().ok()).unwrap_or_default();
     let format = Format::wanted(accept);
@@ -104,7 +104,7 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
 }
 
 fn counters_by<'a>(
-    page: &mut Page,
+    page: &mut MetricsPage,
     name: &str,
     label: &str,
     help: &str,

@@ -9,10 +9,10 @@ mod ready;
 pub use port::CONNECTIONS_MAX;
 
 use crate::cluster::ClusterFile;
-use crate::family::Node;
+use crate::family::HostedNode;
 use crate::latency::Latencies;
 use crate::services::SERVICES;
-use crate::status::Status;
+use crate::status::HostStatus;
 use axum::Router;
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// What handlers share.
 pub struct Admin {
     /// The host.
-    pub handle: HostHandle<Node>,
+    pub handle: HostHandle<HostedNode>,
     /// Its cluster file.
     pub file: ClusterFile,
     /// Its name.
@@ -43,7 +43,7 @@ pub struct Admin {
 impl Admin {
     /// What handlers share from a host's start on.
     pub fn new(
-        handle: HostHandle<Node>,
+        handle: HostHandle<HostedNode>,
         file: ClusterFile,
         host: &str,
         started: std::time::Instant,
@@ -90,14 +90,14 @@ fn routes(admin: Arc<Admin>) -> Router {
 }
 
 async fn healthz(State(admin): State<Arc<Admin>>) -> Response {
-    match Status::of(&admin.handle, &admin.file, &admin.host).await {
+    match HostStatus::of(&admin.handle, &admin.file, &admin.host).await {
         Some(_) => "ok\n".into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer\n").into_response(),
     }
 }
 
 async fn status(State(admin): State<Arc<Admin>>) -> Response {
-    match Status::of(&admin.handle, &admin.file, &admin.host).await {
+    match HostStatus::of(&admin.handle, &admin.file, &admin.host).await {
         Some((status, _)) => axum::Json(status).into_response(),
         None => (StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer\n").into_response(),
     }

@@ -2,9 +2,9 @@
 
 use super::Admin;
 use crate::cluster::ClusterFile;
-use crate::family::Response as Answered;
+use crate::family::LocalResponse as Answered;
 use crate::services::{Probe, Service};
-use crate::status::Status;
+use crate::status::HostStatus;
 use axum::extract::{Query as Parameters, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -76,7 +76,7 @@ impl Asking {
 /// `GET /readyz`, or `/readyz?service=coordination` for one alone: 200, or 503 with the reasons, a line each.
 pub async fn readyz(State(admin): State<Arc<Admin>>, Parameters(wanted): Parameters<Wanted>) -> Response {
     let unready = |reasons: String| (StatusCode::SERVICE_UNAVAILABLE, reasons).into_response();
-    let Some((status, _)) = Status::of(&admin.handle, &admin.file, &admin.host).await else {
+    let Some((status, _)) = HostStatus::of(&admin.handle, &admin.file, &admin.host).await else {
         return unready("the reactor does not answer\n".to_owned());
     };
     if let Some(reason) = status.not_ready() {

@@ -1,6 +1,6 @@
 //! Whether the sizes in a cluster file fit into each other, and into what journals and links hold.
 
-use super::file::{FileError, Origin, Values};
+use super::file::{FileError, ValueSource, Values};
 use kernel::bounds::{OPERATION_BYTES_MAX, REQUEST_HEAD_BYTES};
 use kernel::{Bounds, Misfit};
 
@@ -19,7 +19,7 @@ impl Values<'_> {
     fn fits(&self, name: &str, misfit: Option<Misfit>) -> Result<(), FileError> {
         let Some(misfit) = misfit else { return Ok(()) };
         let line = match self.values.get(name) {
-            Some((_, Origin::File { line })) => Some(*line),
+            Some((_, ValueSource::File { line })) => Some(*line),
             Some(_) | None => None,
         };
         let help = format!("ordinate config explain {name}");

@@ -1,8 +1,8 @@
 //! Reading a cluster file: every error names the line, the fact, and the nearest valid thing.
 
-use super::keys::{self, Key, Kind, OrNone};
+use super::keys::{self, Key, KeyKind, OrNone};
 use super::limits::Limits;
-use super::placement::{Place, Placement};
+use super::placement::{BootstrapPlacement, PlacedRole};
 use crate::services::{Engine, Listed, SERVICES, Service};
 use kernel::bounds::CONFIGURATION_BYTES_MAX;
 use kernel::{Encode as _, Misfit};
@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// Where a value comes from.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Origin {
+pub enum ValueSource {
     /// Nobody set it.
     Default,
     /// The cluster file.
@@ -29,7 +29,7 @@ pub enum Origin {
     Flag,
 }
 
-impl fmt::Display for Origin {
+impl fmt::Display for ValueSource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Default => write!(f, "default"),
@@ -69,7 +69,7 @@ pub struct Listen {
 
 /// Certificates.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct TlsFiles {
+pub struct TlsPaths {
     /// The authority.
     pub ca: PathBuf,
     /// This host's certificate.
@@ -105,11 +105,11 @@ pub struct ClusterFile {
     /// Bounds on clients.
     pub limits: Limits,
     /// Certificates, if TLS is on.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<TlsPaths>,
     /// Who plays which role.
-    pub placement: Placement,
+    pub placement: BootstrapPlacement,
     services: Vec<Arc<dyn Service>>,
-    values: BTreeMap<&'static str, (String, Origin)>,
+    values: BTreeMap<&'static str, (String, ValueSource)>,
 }
 
 /// What is wrong with a cluster file.
@@ -132,7 +132,7 @@ impl FileError {
 
 /// Values set outside the file, by key.
 #[derive(Clone, Debug, Default)]
-pub struct Overrides(BTreeMap<&'static str, (String, Origin)>);
+pub struct Overrides(BTreeMap<&'static str, (String, ValueSource)>);
 
 impl Overrides {
     /// Those of the environment: `ORDINATE_DURABILITY__ACK` for `durability.ack`.
@@ -141,7 +141,7 @@ impl Overrides {
         for key in keys::all() {
             let name = environment_name(key.name);
             if let Ok(value) = std::env::var(&name) {
-                overrides.0.insert(key.name, (value, Origin::Environment(name)));
+                overrides.0.insert(key.name, (value, ValueSource::Environment(name)));
             }
         }
         overrides
@@ -149,7 +149,7 @@ impl Overrides {
 
     /// Sets a key as a flag does; flags win over the environment.
     pub fn set(&mut self, key: &'static Key, value: String) {
-        self.0.insert(key.name, (value, Origin::Flag));
+        self.0.insert(key.name, (value, ValueSource::Flag));
     }
 }
 
@@ -174,20 +174,20 @@ const NO_ENGINE: &str = "none";
 /// Says why `value` is not a value of `key`.
 pub fn check_value(key: &Key, value: &str) -> Result<(), String> {
     let fits = match key.kind {
-        Kind::Text | Kind::Path => !value.is_empty(),
-        Kind::Word(words) => words.contains(&value),
-        Kind::Names => names_of(value).is_some(),
-        Kind::Address => is_address(value),
-        Kind::Addresses => addresses_of(value).is_some(),
-        Kind::Engine(engines, or_none) => {
+        KeyKind::Text | KeyKind::Path => !value.is_empty(),
+        KeyKind::Word(words) => words.contains(&value),
+        KeyKind::Names => names_of(value).is_some(),
+        KeyKind::Address => is_address(value),
+        KeyKind::Addresses => addresses_of(value).is_some(),
+        KeyKind::Engine(engines, or_none) => {
             engines.iter().any(|engine| engine.name() == value)
                 || (or_none == OrNone::OrNone && value == NO_ENGINE)
         }
-        Kind::Checked(fits, _) => fits(value),
-        Kind::Number(low, high) => value.parse::<u64>().is_ok_and(|number| (low..=high).contains(&number)),
-        Kind::Duration => keys::parse_duration(value).is_some(),
-        Kind::Size => keys::parse_size(value).is_some(),
-        Kind::Switch => matches!(value, "true" | "false"),
+        KeyKind::Checked(fits, _) => fits(value),
+        KeyKind::Number(low, high) => value.parse::<u64>().is_ok_and(|number| (low..=high).contains(&number)),
+        KeyKind::Duration => keys::parse_duration(value).is_some(),
+        KeyKind::Size => keys::parse_size(value).is_some(),
+        KeyKind::Switch => matches!(value, "true" | "false"),
     };
     if fits { Ok(()) } else { Err(format!("\"{value}\" is not {}", wanted(key.kind))) }
 }
@@ -213,26 +213,26 @@ pub fn names_of(value: &str) -> Option<Vec<String>> {
 }
 
 /// What a kind of value looks like.
-pub fn wanted(kind: Kind) -> String {
+pub fn wanted(kind: KeyKind) -> String {
     match kind {
-        Kind::Text => "a name".into(),
-        Kind::Word(words) => format!("one of: {}", words.join(", ")),
-        Kind::Address => "an address like 127.0.0.1:7070".into(),
-        Kind::Addresses => "hosts with addresses, separated by commas, like a=a.example.net:9092".into(),
-        Kind::Number(low, high) => format!("a whole number from {low} to {high}"),
-        Kind::Duration => "a duration like 30ms or 2s".into(),
-        Kind::Size => "a size like 64KiB or 1MiB".into(),
-        Kind::Names => "different names of letters, digits, dots, hyphens and underscores, separated by commas, at most 256".into(),
-        Kind::Engine(engines, or_none) => {
+        KeyKind::Text => "a name".into(),
+        KeyKind::Word(words) => format!("one of: {}", words.join(", ")),
+        KeyKind::Address => "an address like 127.0.0.1:7070".into(),
+        KeyKind::Addresses => "hosts with addresses, separated by commas, like a=a.example.net:9092".into(),
+        KeyKind::Number(low, high) => format!("a whole number from {low} to {high}"),
+        KeyKind::Duration => "a duration like 30ms or 2s".into(),
+        KeyKind::Size => "a size like 64KiB or 1MiB".into(),
+        KeyKind::Names => "different names of letters, digits, dots, hyphens and underscores, separated by commas, at most 256".into(),
+        KeyKind::Engine(engines, or_none) => {
             let mut names: Vec<&str> = engines.iter().map(|engine| engine.name()).collect();
             if or_none == OrNone::OrNone {
                 names.push(NO_ENGINE);
             }
             format!("one of: {}", names.join(", "))
         }
-        Kind::Checked(_, looks) => looks.into(),
-        Kind::Path => "a path".into(),
-        Kind::Switch => "true or false".into(),
+        KeyKind::Checked(_, looks) => looks.into(),
+        KeyKind::Path => "a path".into(),
+        KeyKind::Switch => "true or false".into(),
     }
 }
 
@@ -250,16 +250,16 @@ impl ClusterFile {
     /// Checks the text of a cluster file whose relative paths start at `folder`.
     pub fn parse(text: &str, folder: &Path, overrides: &Overrides) -> Result<Self, FileError> {
         let raw = RawFile::parse(text)?;
-        let mut values: BTreeMap<&'static str, (String, Origin)> = BTreeMap::new();
+        let mut values: BTreeMap<&'static str, (String, ValueSource)> = BTreeMap::new();
         for key in keys::all().into_iter().filter(|key| !key.default.is_empty()) {
-            values.insert(key.name, (key.default.to_owned(), Origin::Default));
+            values.insert(key.name, (key.default.to_owned(), ValueSource::Default));
         }
         values.extend(raw.values);
         values.extend(overrides.0.clone());
         for (name, (value, origin)) in &values {
             let Some(key) = keys::find(name) else { continue };
             check_value(key, value).map_err(|what| {
-                let line = if let Origin::File { line } = origin { Some(*line) } else { None };
+                let line = if let ValueSource::File { line } = origin { Some(*line) } else { None };
                 FileError::new(
                     line,
                     format!("{name}: {what} (from {origin})"),
@@ -280,7 +280,7 @@ impl ClusterFile {
             return Err(FileError::new(None, "the cluster has no hosts", help));
         }
         values.check_bounds()?;
-        let placement = Placement::new(&raw.hosts, &raw.places, values.number("paxos.faults"))?;
+        let placement = BootstrapPlacement::new(&raw.hosts, &raw.places, values.number("paxos.faults"))?;
         let configuration = placement.configuration().encoded().len();
         if let Some(misfit) = Misfit::of("a configuration", configuration, CONFIGURATION_BYTES_MAX) {
             let help = "fewer hosts, shorter names and addresses, or fewer nodes in [[place]]";
@@ -313,7 +313,7 @@ impl ClusterFile {
     }
 
     /// A key's value and where it comes from; none if it has neither.
-    pub fn value(&self, name: &str) -> Option<(&str, &Origin)> {
+    pub fn value(&self, name: &str) -> Option<(&str, &ValueSource)> {
         self.values.get(name).map(|(value, origin)| (value.as_str(), origin))
     }
 
@@ -341,7 +341,7 @@ impl ClusterFile {
 /// The values of a file, of the environment and of flags, each checked by its key.
 pub struct Values<'a> {
     /// By their keys, with where they come from.
-    pub values: BTreeMap<&'static str, (String, Origin)>,
+    pub values: BTreeMap<&'static str, (String, ValueSource)>,
     folder: &'a Path,
 }
 
@@ -398,10 +398,10 @@ impl Values<'_> {
     }
 
     /// The certificates.
-    pub fn tls(&self) -> Result<Option<TlsFiles>, FileError> {
+    pub fn tls(&self) -> Result<Option<TlsPaths>, FileError> {
         match (self.path("tls.ca"), self.path("tls.cert"), self.path("tls.key")) {
             (None, None, None) => Ok(None),
-            (Some(ca), Some(cert), Some(key)) => Ok(Some(TlsFiles { ca, cert, key })),
+            (Some(ca), Some(cert), Some(key)) => Ok(Some(TlsPaths { ca, cert, key })),
             _ => {
                 let help = "give tls.ca, tls.cert and tls.key together; `ordinate tls init` makes them";
                 Err(FileError::new(None, "TLS is configured by halves", help))
@@ -412,9 +412,9 @@ impl Values<'_> {
 
 /// The file as written, names checked, values not.
 struct RawFile {
-    values: BTreeMap<&'static str, (String, Origin)>,
+    values: BTreeMap<&'static str, (String, ValueSource)>,
     hosts: Vec<HostLine>,
-    places: Vec<Place>,
+    places: Vec<PlacedRole>,
 }
 
 impl RawFile {
@@ -435,7 +435,7 @@ impl RawFile {
                 ("hosts", toml::de::DeValue::Table(hosts)) => raw.read_hosts(hosts, &line_of)?,
                 ("place", toml::de::DeValue::Array(places)) => {
                     for place in places {
-                        raw.places.push(Place::read(place, &line_of)?);
+                        raw.places.push(PlacedRole::read(place, &line_of)?);
                     }
                 }
                 (section, toml::de::DeValue::Table(table)) => {
@@ -502,7 +502,7 @@ impl RawFile {
             toml::de::DeValue::String(text) => text.to_string(),
             toml::de::DeValue::Integer(number) => number.to_string(),
             toml::de::DeValue::Boolean(switch) => switch.to_string(),
-            toml::de::DeValue::Array(items) if matches!(key.kind, Kind::Names) => {
+            toml::de::DeValue::Array(items) if matches!(key.kind, KeyKind::Names) => {
                 let names = items.iter().map(|item| item.get_ref().as_str().unwrap_or_default());
                 names.collect::<Vec<_>>().join(",")
             }
@@ -517,7 +517,7 @@ impl RawFile {
                 ));
             }
         };
-        self.values.insert(key.name, (text, Origin::File { line }));
+        self.values.insert(key.name, (text, ValueSource::File { line }));
         Ok(())
     }
 }

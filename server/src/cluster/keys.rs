@@ -5,7 +5,7 @@ use crate::services::{Engine, SERVICES};
 
 /// What a key takes.
 #[derive(Clone, Copy, Debug)]
-pub enum Kind {
+pub enum KeyKind {
     /// Any text.
     Text,
     /// One of the given words.
@@ -47,7 +47,7 @@ pub struct Key {
     /// Its name, with its section.
     pub name: &'static str,
     /// What it takes.
-    pub kind: Kind,
+    pub kind: KeyKind,
     /// What holds without it; empty: none.
     pub default: &'static str,
     /// What it means.
@@ -66,7 +66,7 @@ impl Key {
 /// A key, as the tables of keys write it.
 pub const fn key(
     name: &'static str,
-    kind: Kind,
+    kind: KeyKind,
     default: &'static str,
     meaning: &'static str,
     risk: &'static str,
@@ -78,28 +78,28 @@ pub const fn key(
 const OF_THE_CLUSTER: &[Key] = &[
     key(
         "cluster",
-        Kind::Text,
+        KeyKind::Text,
         "",
         "the cluster's name; hosts refuse peers and data of another cluster",
         "a host with another name never joins",
     ),
     key(
         "data",
-        Kind::Path,
+        KeyKind::Path,
         "ordinate-data",
         "where a host keeps its journal; each host uses the folder of its name in it",
         "two clusters must not share it; a host started on an empty folder under a known name is refused",
     ),
     key(
         "listen.native",
-        Kind::Address,
+        KeyKind::Address,
         "127.0.0.1:7071",
         "where clients of the native protocol connect",
         "an occupied port is an error at start",
     ),
     key(
         "listen.admin",
-        Kind::Address,
+        KeyKind::Address,
         "127.0.0.1:7070",
         "web page, HTTP API, metrics and health",
         "it answers without a password: keep it on a private address",
@@ -110,112 +110,112 @@ const OF_THE_CLUSTER: &[Key] = &[
 const SHARED: &[Key] = &[
     key(
         "durability.ack",
-        Kind::Word(&["majority-fsync", "memory"]),
+        KeyKind::Word(&["majority-fsync", "memory"]),
         "majority-fsync",
         "what an acknowledgement promises",
         "with memory, a power failure loses acknowledged writes",
     ),
     key(
         "paxos.faults",
-        Kind::Number(0, 5),
+        KeyKind::Number(0, 5),
         "",
         "how many hosts may fail; the default is as many as the hosts allow",
         "more faults need more hosts",
     ),
     key(
         "paxos.heartbeat_every",
-        Kind::Duration,
+        KeyKind::Duration,
         "30ms",
         "how often a leader tells that it lives",
         "too long: hangs are noticed late",
     ),
     key(
         "paxos.election_timeout",
-        Kind::Duration,
+        KeyKind::Duration,
         "150ms",
         "the least silence before another leader is elected",
         "too short: elections without need on a slow disk or network",
     ),
     key(
         "paxos.resend_after",
-        Kind::Duration,
+        KeyKind::Duration,
         "100ms",
         "how long an unanswered message waits before it is sent again",
         "too short: needless traffic under load",
     ),
     key(
         "paxos.window",
-        Kind::Number(16, 65_536),
+        KeyKind::Number(16, 65_536),
         "512",
         "how many slots may be in flight; a new membership is in force that many slots later",
         "must be equal on all hosts, for ever",
     ),
     key(
         "paxos.batch_bytes_max",
-        Kind::Size,
+        KeyKind::Size,
         "256KiB",
         "the most that one batch holds, and the largest request; 3.7 MiB at most",
         "large batches raise latency",
     ),
     key(
         "paxos.batch_delay",
-        Kind::Duration,
+        KeyKind::Duration,
         "0ms",
         "how long a batcher waits for a batch to fill",
         "adds to the latency of every write and linearizable read",
     ),
     key(
         "paxos.batches_in_flight_max",
-        Kind::Number(1, 4_096),
+        KeyKind::Number(1, 4_096),
         "8",
         "batches that one host has in flight",
         "too few: idle disks; too many: small batches",
     ),
     key(
         "paxos.thrifty",
-        Kind::Switch,
+        KeyKind::Switch,
         "false",
         "ask only as many acceptors as a quorum needs, the others when those are slow",
         "a dead acceptor costs a resend for some slots",
     ),
     key(
         "paxos.snapshot_every_bytes",
-        Kind::Size,
+        KeyKind::Size,
         "64MiB",
         "a replica writes a snapshot after this many bytes of commands",
         "too large: long restarts; too small: the disk writes snapshots all the time",
     ),
     key(
         "limits.connections_max",
-        Kind::Number(1, 1_000_000),
+        KeyKind::Number(1, 1_000_000),
         "20000",
         "client connections of a host",
         "further ones are refused",
     ),
     key(
         "limits.connections_per_address_max",
-        Kind::Number(1, 1_000_000),
+        KeyKind::Number(1, 1_000_000),
         "20000",
         "client connections from one address",
         "further ones are refused",
     ),
     key(
         "limits.request_bytes_max",
-        Kind::Size,
+        KeyKind::Size,
         "2MiB",
         "the largest frame a client may send",
         "a larger one closes the connection",
     ),
     key(
         "limits.client_backlog_bytes_max",
-        Kind::Size,
+        KeyKind::Size,
         "8MiB",
         "answers that wait for one client to read them, beside one answer of any size; at a quarter of it the client is read no further",
         "too large: few clients that do not read take what is there for all; too small: clients far away wait for each answer",
     ),
     key(
         "limits.backlog_bytes_max",
-        Kind::Size,
+        KeyKind::Size,
         "192MiB",
         "answers that wait for all clients of a host together, shared by its ports: no more are made before clients read what waits. A \
          host takes a quarter more while it makes them",
@@ -224,20 +224,20 @@ const SHARED: &[Key] = &[
     ),
     key(
         "limits.unread_for_max",
-        Kind::Duration,
+        KeyKind::Duration,
         "30s",
         "how long a client may take nothing of the answers that wait for it, before it is closed",
         "too short: clients that pause are closed; too long: what waits for dead ones is kept as long",
     ),
     key(
         "tls.ca",
-        Kind::Path,
+        KeyKind::Path,
         "",
         "the authority that signs hosts and clients; switches TLS on for all ports but admin",
         "plaintext is refused then",
     ),
-    key("tls.cert", Kind::Path, "", "this host's certificate", "must name the host"),
-    key("tls.key", Kind::Path, "", "this host's private key", "must be readable by the server alone"),
+    key("tls.cert", KeyKind::Path, "", "this host's certificate", "must name the host"),
+    key("tls.key", KeyKind::Path, "", "this host's private key", "must be readable by the server alone"),
 ];
 
 /// All of them, with those of every service, each section in one piece.

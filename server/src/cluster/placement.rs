@@ -55,7 +55,7 @@ impl fmt::Display for RoleName {
 
 /// One `[[place]]` of the file.
 #[derive(Clone, Debug)]
-pub struct Place {
+pub struct PlacedRole {
     role: RoleName,
     on: Vec<String>,
     /// Acceptors only: how many per row of the grid; none for majorities.
@@ -63,7 +63,7 @@ pub struct Place {
     line: usize,
 }
 
-impl Place {
+impl PlacedRole {
     pub(super) fn read(
         place: &toml::Spanned<toml::de::DeValue<'_>>,
         line_of: &impl Fn(usize) -> usize,
@@ -139,14 +139,14 @@ fn role_named(name: &str, line: usize) -> Result<RoleName, FileError> {
 
 /// Who plays which role at the cluster's bootstrap.
 #[derive(Clone, Debug)]
-pub struct Placement {
+pub struct BootstrapPlacement {
     configuration: Configuration,
 }
 
-impl Placement {
+impl BootstrapPlacement {
     /// Without places, every host plays every role, and any majority of an odd number of them decides.
-    pub fn new(hosts: &[HostLine], places: &[Place], faults: Option<u64>) -> Result<Self, FileError> {
-        let of = |role: RoleName| -> Result<(Vec<String>, Option<&Place>), FileError> {
+    pub fn new(hosts: &[HostLine], places: &[PlacedRole], faults: Option<u64>) -> Result<Self, FileError> {
+        let of = |role: RoleName| -> Result<(Vec<String>, Option<&PlacedRole>), FileError> {
             let mut placed = places.iter().filter(|place| place.role == role);
             let Some(place) = placed.next() else {
                 return Ok((hosts.iter().map(|host| host.name.clone()).collect(), None));

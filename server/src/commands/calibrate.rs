@@ -1,7 +1,7 @@
 //! `ordinate calibrate`: what this machine costs, for `ordinate plan`.
 
 use crate::failure::Failure;
-use bench::calibrate::{Beside, beside, calibrate};
+use bench::calibrate::{RealAndSimulated, beside, calibrate};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -53,7 +53,8 @@ impl Calibrate {
         for (step, handle) in &profile.handle {
             println!("{step:24} {:>6.0} ns a message, {:>5.0} ns an item", handle.message, handle.item);
         }
-        let Beside { real, simulated, commands } = beside(&profile, WINDOW, self.seconds).map_err(failed)?;
+        let RealAndSimulated { real, simulated, commands } =
+            beside(&profile, WINDOW, self.seconds).map_err(failed)?;
         let micros = |span: Duration| span.as_secs_f64() * 1e6;
         println!(
             "three hosts here, in memory: {:.2} us of processor time a put over {commands} puts; simulated with this profile: \

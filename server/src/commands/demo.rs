@@ -8,12 +8,12 @@ use runtime::{Descriptors, Direction, Host, LinkFault};
 use server::admin::{self, Admin};
 use server::cluster::ClusterFile;
 use server::cluster::file::Overrides;
-use server::family::Node;
+use server::family::HostedNode;
 use server::host::{self, Sockets};
 use server::latency::Latencies;
 use server::native::Gate;
 use server::services::kv::KvStatus;
-use server::status::Status;
+use server::status::HostStatus;
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
 use std::net::TcpListener;
@@ -64,7 +64,7 @@ struct Member {
 }
 
 struct Running {
-    host: Host<Node>,
+    host: Host<HostedNode>,
     /// Dropping it stops the admin port.
     _admin: oneshot::Sender<()>,
 }
@@ -208,12 +208,12 @@ impl Cluster {
         Ok(())
     }
 
-    async fn statuses(&self) -> Vec<(&'static str, Option<Status>)> {
+    async fn statuses(&self) -> Vec<(&'static str, Option<HostStatus>)> {
         let mut statuses = Vec::new();
         for (&name, member) in &self.members {
             let status = match &member.running {
                 Some(running) if !member.paused => {
-                    Status::of(&running.host.handle(), &self.file, name).await.map(|(status, _)| status)
+                    HostStatus::of(&running.host.handle(), &self.file, name).await.map(|(status, _)| status)
                 }
                 Some(_) | None => None,
             };

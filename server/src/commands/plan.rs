@@ -1,8 +1,8 @@
 //! `ordinate plan`: the least deployment that carries a load, of the store or of a service over Mason.
 
 use crate::failure::Failure;
-use bench::multipaxos::{Acceptors, Clients, Deployment, Shape, Workload};
-use bench::plan::{FAULTS, Plan as Planned, Trial, Wanted, mason};
+use bench::multipaxos::{AcceptorLayout, Clients, MachineLayout, StoreDeployment, Workload};
+use bench::plan::{CapacityPlan as Planned, FAULTS, Trial, WantedLoad, mason};
 use bench::{Profile, figures::Unit};
 use paxos::Level;
 
@@ -79,7 +79,7 @@ impl Plan {
         })?;
         match ordered {
             Some((per_second, ordered)) => {
-                let wanted = mason::Wanted { per_second, ordered };
+                let wanted = mason::OrderingLoad { per_second, ordered };
                 let plan = wanted.plan(&profile).map_err(|error| none(&error))?;
                 print_ordered(&wanted, &profile, &plan);
             }
@@ -95,13 +95,13 @@ impl Plan {
             _ => Level::Linearizable,
         };
         let workload = Workload::writes(self.value).with_reads(self.reads / per_second, level);
-        let wanted = Wanted { per_second, workload };
+        let wanted = WantedLoad { per_second, workload };
         let plan = wanted.plan(profile).map_err(|error| none(&error))?;
         self.print(&wanted, profile, &plan);
         Ok(())
     }
 
-    fn print(&self, wanted: &Wanted, profile: &Profile, plan: &Planned) {
+    fn print(&self, wanted: &WantedLoad, profile: &Profile, plan: &Planned) {
         let rate = |rate: f64| Unit::PerSecond.write(rate.round());
         let Planned { deployment, model, trial, smaller } = plan;
         println!(
@@ -124,9 +124,10 @@ impl Plan {
             let note = match (demand.station, deployment.shape) {
                 ("leader", _) => "  and one that waits",
                 ("batcher", _) => "  each with an unbatcher: clients connect here",
-                ("acceptor", Shape::Compartmentalized { acceptors: Acceptors::Grid { .. }, .. }) => {
-                    "  in a grid"
-                }
+                (
+                    "acceptor",
+                    MachineLayout::Compartmentalized { acceptors: AcceptorLayout::Grid { .. }, .. },
+                ) => "  in a grid",
                 _ => "",
             };
             println!(
@@ -160,7 +161,7 @@ fn none(error: &dyn std::error::Error) -> Failure {
     Failure::failed("O8005", "no deployment carries this load", error.to_string(), remedy)
 }
 
-fn print_ordered(wanted: &mason::Wanted, profile: &Profile, plan: &mason::Plan) {
+fn print_ordered(wanted: &mason::OrderingLoad, profile: &Profile, plan: &mason::OrderingPlan) {
     let rate = Unit::PerSecond.write(wanted.per_second.round());
     match wanted.ordered {
         mason::Ordered::Sequence { spaces } => {
@@ -175,7 +176,7 @@ fn print_ordered(wanted: &mason::Wanted, profile: &Profile, plan: &mason::Plan) 
         }
     }
     println!("  {}", profile.about);
-    let mason::Plan { size, trial, smaller } = plan;
+    let mason::OrderingPlan { size, trial, smaller } = plan;
     println!("  {} machines survive {FAULTS} failure of each kind", size.machines());
     println!("  {:14} {:>8}   {:>12}", "", "machines", "simulated");
     let rows = [
@@ -220,19 +221,22 @@ fn words<D>(trial: &Trial<D>) -> String {
     )
 }
 
-fn count(deployment: &Deployment, station: &str) -> usize {
+fn count(deployment: &StoreDeployment, station: &str) -> usize {
     match (deployment.shape, deployment.clients, station) {
-        (Shape::Compartmentalized { proxy_leaders, .. }, _, "proxy leader") => proxy_leaders,
-        (Shape::Compartmentalized { acceptors, .. }, _, "acceptor") => acceptors.count(),
-        (Shape::Compartmentalized { replicas, .. }, _, "replica") => replicas,
+        (MachineLayout::Compartmentalized { proxy_leaders, .. }, _, "proxy leader") => proxy_leaders,
+        (MachineLayout::Compartmentalized { acceptors, .. }, _, "acceptor") => acceptors.count(),
+        (MachineLayout::Compartmentalized { replicas, .. }, _, "replica") => replicas,
         (_, Clients::Connect { batchers }, "batcher") => batchers,
         _ => 1,
     }
 }
 
-fn grid(deployment: &Deployment, station: &str) -> String {
+fn grid(deployment: &StoreDeployment, station: &str) -> String {
     match (deployment.shape, station) {
-        (Shape::Compartmentalized { acceptors: Acceptors::Grid { rows, columns }, .. }, "acceptor") => {
+        (
+            MachineLayout::Compartmentalized { acceptors: AcceptorLayout::Grid { rows, columns }, .. },
+            "acceptor",
+        ) => {
             format!(" of {rows} rows and {columns} columns")
         }
         _ => String::new(),

@@ -6,8 +6,8 @@ use runtime::{DataError, EventSink, HostError, HostHandle, JournalError, Shortag
 use server::admin::{self, Admin};
 use server::cluster::file::Overrides;
 use server::cluster::{ClusterFile, Durability, keys};
-use server::events::Log;
-use server::family::Node;
+use server::events::EventLog;
+use server::family::HostedNode;
 use server::host::{self, Sockets, StartError};
 use server::latency::Latencies;
 use server::members;
@@ -67,7 +67,7 @@ impl Serve {
         let admin = bind(&file.listen.admin, "listen.admin")?;
         let files = Files::fit(&mut file)?;
         // The reader of the log may go; the host stays.
-        let log = Log::default();
+        let log = EventLog::default();
         let (gate, latencies) = (Gate::default(), Latencies::default());
         let events: EventSink = Box::new({
             let log = log.clone();
@@ -229,7 +229,7 @@ fn shortage_of(error: &StartError) -> Option<Shortage> {
     Shortage::of(source).filter(|it| *it != Shortage::Space)
 }
 
-fn stop_on_signal(handle: HostHandle<Node>) -> Result<(), Failure> {
+fn stop_on_signal(handle: HostHandle<HostedNode>) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime
         .map_err(|error| Failure::failed("O2100", "cannot wait for signals", error.to_string(), ""))?;

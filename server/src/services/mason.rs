@@ -1,6 +1,6 @@
 //! What the services over Mason have in common: who the hosts are, and what a host does for one of them.
 
-use crate::admin::exposition::Page;
+use crate::admin::exposition::MetricsPage;
 use crate::cluster::{ClusterFile, HostLine};
 use kernel::{HostId, Place};
 use mason::proxy::arranging::{FIRST, Progress};
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 
 /// The roles of a service over Mason.
 #[derive(Clone, Debug, Default, Serialize)]
-pub struct Groups {
+pub struct MasonStatus {
     /// The epoch of the sequencer here, if it is the active one.
     pub sequencer: Option<u64>,
     /// The groups whose proxies lead here, each with the epoch of the sequencer that it asks.
@@ -21,7 +21,7 @@ pub struct Groups {
     pub proxies: Option<Proxies>,
     /// Over how many shards the service's state is spread, and how far the last change of that has come, as this host knows.
     #[serde(rename = "spread")]
-    pub shard_map: Option<ShardMap>,
+    pub shard_map: Option<ShardMapStatus>,
     /// How far each shard's server is that is in use.
     pub shards: BTreeMap<u16, ShardStatus>,
     /// How far the replicas of the groups' logs are here.
@@ -113,7 +113,7 @@ pub struct Proxies {
 
 /// Over how many shards a service's state is spread.
 #[derive(Clone, Debug, Serialize)]
-pub struct ShardMap {
+pub struct ShardMapStatus {
     /// So many hold it.
     pub shards: u16,
     /// So many did before the last change.
@@ -126,7 +126,7 @@ pub struct ShardMap {
     pub settled: bool,
 }
 
-impl From<Progress> for ShardMap {
+impl From<Progress> for ShardMapStatus {
     fn from(progress: Progress) -> Self {
         let Progress { layout, shards_room, settled, .. } = progress;
         let mason::ShardMap { shards, before, .. } = layout.shard_map;
@@ -141,7 +141,7 @@ impl From<Progress> for Proxies {
     }
 }
 
-impl Groups {
+impl MasonStatus {
     /// Takes a role into account.
     pub fn add<T, S, G>(&mut self, member: &mason::Member<T, S, G>)
     where
@@ -184,7 +184,7 @@ impl Groups {
     }
 
     /// Adds the metrics of a service.
-    pub fn metrics(&self, service: &str, page: &mut Page) {
+    pub fn metrics(&self, service: &str, page: &mut MetricsPage) {
         let of = [("service", service)];
         if let Some(epoch) = self.sequencer {
             page.gauge_of(

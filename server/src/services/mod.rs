@@ -21,13 +21,13 @@ use crate::cluster::file::{FileError, Values};
 use crate::cluster::keys::Key;
 use crate::cluster::limits::Share;
 use crate::cluster::{ClusterFile, Limits};
-use crate::family::{Node, Ordinate, Request, Response};
+use crate::family::{HostedNode, LocalRequest, LocalResponse, Ordinate};
 use crate::host::StartError;
 use crate::latency::Latencies;
 use crate::native::Gate;
 use axum::Router;
 use kernel::Place;
-use records::Owner;
+use records::RecordOwner;
 use runtime::blobs::{Archive, ArchiveError};
 use runtime::{
     Agreement, ClientCertificates, ClientLimits, FrontEndConfig, HostHandle, HostView, ServerTls, TlsError,
@@ -130,7 +130,7 @@ pub struct Listed {
     /// Those of its requests whose answers are large.
     pub reads: Option<LargeReads>,
     /// The role at one of its slots.
-    pub owner: fn(Place) -> Option<Owner>,
+    pub owner: fn(Place) -> Option<RecordOwner>,
 }
 
 /// A service, if a cluster file switches it on.
@@ -162,7 +162,7 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
     }
 
     /// Its nodes on a host; `joins`: one that comes to a running cluster.
-    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, Node)>;
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, HostedNode)>;
 
     /// Those of them that are told when the members of the cluster change.
     fn followers(&self, _file: &ClusterFile, _host: &str) -> Vec<Place> {
@@ -198,7 +198,7 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
     fn probe(&self, file: &ClusterFile, host: &str) -> Probe;
 
     /// What a host knows of it.
-    fn status(&self, file: &ClusterFile, view: &HostView<'_, Node>) -> Box<dyn ServiceStatus>;
+    fn status(&self, file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus>;
 
     /// What is printed when a host starts: names and texts.
     fn banner(&self, _file: &ClusterFile) -> Vec<(&'static str, String)> {
@@ -233,9 +233,9 @@ pub struct Probe {
     /// The node that is asked.
     pub place: Place,
     /// What it is asked.
-    pub request: fn() -> Request,
+    pub request: fn() -> LocalRequest,
     /// Whether that is the answer of one that serves.
-    pub accepts: fn(&Response) -> bool,
+    pub accepts: fn(&LocalResponse) -> bool,
 }
 
 /// What a service starts with on a host.
@@ -255,7 +255,7 @@ pub struct Starting<'a> {
 }
 
 /// Something to be done with a host that has started.
-pub type Beside = Box<dyn FnOnce(HostHandle<Node>)>;
+pub type AfterStart = Box<dyn FnOnce(HostHandle<HostedNode>)>;
 
 /// What a service has started.
 #[derive(Default)]
@@ -263,7 +263,7 @@ pub struct Started {
     /// What serves its ports.
     pub front_ends: Vec<FrontEndConfig<Ordinate>>,
     /// What goes on beside the host.
-    pub beside: Vec<Beside>,
+    pub beside: Vec<AfterStart>,
 }
 
 impl Starting<'_> {
@@ -300,8 +300,8 @@ pub fn client_limits(limits: &Limits, input_bytes_max: usize, share: Share) -> C
 }
 
 /// The role that has this slot in every cluster.
-pub fn owner_of(place: Place) -> Owner {
-    SERVICES.iter().find_map(|service| (service.owner)(place)).unwrap_or_else(Owner::unknown)
+pub fn owner_of(place: Place) -> RecordOwner {
+    SERVICES.iter().find_map(|service| (service.owner)(place)).unwrap_or_else(RecordOwner::unknown)
 }
 
 // A slot or a tag that is two services' would have one take what is the other's.

@@ -1,7 +1,7 @@
 //! What a service does at the native port: takes its calls in and counts its answers out.
 
-use crate::family::{Message, Ordinate};
-use crate::owed::Reads;
+use crate::family::{Ordinate, OrdinateMessage};
+use crate::owed::OwedReads;
 use kernel::{Bytes, Instant};
 use runtime::{CloseReason, SessionCx};
 
@@ -12,12 +12,12 @@ pub trait NativeCalls: Send {
     fn take(
         &self,
         message: &Bytes,
-        reads: &mut Reads,
+        reads: &mut OwedReads,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<bool, CloseReason>;
 
     /// Notes an answer, if it is one of this service's. Where there is no room for it, it becomes the word that the host is busy.
-    fn answered(&self, message: Message, _reads: &mut Reads, _now: Instant) -> Message {
+    fn answered(&self, message: OrdinateMessage, _reads: &mut OwedReads, _now: Instant) -> OrdinateMessage {
         message
     }
 }

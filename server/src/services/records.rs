@@ -12,11 +12,11 @@ use paxos::multipaxos::acceptor::AcceptorRecord;
 use paxos::multipaxos::leader::LeaderRecord;
 
 /// Puts a record into words.
-pub type Tell = fn(&Bytes) -> Result<Told, DecodeError>;
+pub type Tell = fn(&Bytes) -> Result<DescribedRecord, DecodeError>;
 
 /// The role at a slot.
 #[derive(Clone, Debug)]
-pub struct Owner {
+pub struct RecordOwner {
     /// Service and role, as in `log shard 3`.
     pub name: String,
     tell: Tell,
@@ -24,16 +24,16 @@ pub struct Owner {
 
 /// A record in words, and what it does to the snapshot that is being written.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Told {
+pub struct DescribedRecord {
     /// One line.
     pub line: String,
     /// Part of a snapshot.
-    pub step: Step,
+    pub step: SnapshotEffect,
 }
 
 /// What a record does to a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Step {
+pub enum SnapshotEffect {
     /// Nothing.
     Apart,
     /// Begins one of all below this slot or number.
@@ -44,7 +44,7 @@ pub enum Step {
     End,
 }
 
-impl Owner {
+impl RecordOwner {
     /// A role whose records read so.
     pub fn new(name: impl Into<String>, tell: Tell) -> Self {
         Self { name: name.into(), tell }
@@ -56,13 +56,13 @@ impl Owner {
     }
 
     /// Puts a record of this role into words.
-    pub fn tell(&self, record: &[u8]) -> Result<Told, DecodeError> {
+    pub fn tell(&self, record: &[u8]) -> Result<DescribedRecord, DecodeError> {
         (self.tell)(&Bytes::copy_from_slice(record))
     }
 }
 
 /// The role of the cluster's own log at a slot; `service` is the one that it carries.
-pub fn paxos_owner(service: &str, place: Place) -> Option<Owner> {
+pub fn paxos_owner(service: &str, place: Place) -> Option<RecordOwner> {
     let role = RoleName::ALL.into_iter().find(|role| *role as u32 == place.0)?;
     let tell: Tell = match role {
         RoleName::Leader => leader,
@@ -70,11 +70,11 @@ pub fn paxos_owner(service: &str, place: Place) -> Option<Owner> {
         RoleName::Replica => replica,
         RoleName::Batcher | RoleName::ProxyLeader | RoleName::Unbatcher => none,
     };
-    Some(Owner::new(format!("{service} {}", role.name().trim_start_matches("paxos.")), tell))
+    Some(RecordOwner::new(format!("{service} {}", role.name().trim_start_matches("paxos.")), tell))
 }
 
 /// The role of a service over Mason at one of its slots, which are numbered from `first`.
-pub fn mason_owner(service: &str, slots: Slots, first: u32, place: Place) -> Option<Owner> {
+pub fn mason_owner(service: &str, slots: Slots, first: u32, place: Place) -> Option<RecordOwner> {
     let post = Post::at(place.0.checked_sub(first)?).filter(|_| slots.contains(place))?;
     let (role, tell): (String, Tell) = match post {
         Post::Sequencer => ("sequencer".to_owned(), none),
@@ -93,28 +93,28 @@ pub fn mason_owner(service: &str, slots: Slots, first: u32, place: Place) -> Opt
             (format!("group {} {name}", group.0), tell)
         }
     };
-    Some(Owner::new(format!("{service} {role}"), tell))
+    Some(RecordOwner::new(format!("{service} {role}"), tell))
 }
 
 /// Of a role that writes none.
-pub fn none(_record: &Bytes) -> Result<Told, DecodeError> {
+pub fn none(_record: &Bytes) -> Result<DescribedRecord, DecodeError> {
     Err(DecodeError::Invalid("record of a role that writes none"))
 }
 
 /// A record that is no part of a snapshot.
-pub fn apart(line: String) -> Told {
-    Told { line, step: Step::Apart }
+pub fn apart(line: String) -> DescribedRecord {
+    DescribedRecord { line, step: SnapshotEffect::Apart }
 }
 
-fn leader(record: &Bytes) -> Result<Told, DecodeError> {
+fn leader(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
     Ok(apart(format!("leads in round {}", LeaderRecord::decoded(record)?.round)))
 }
 
-fn replica(record: &Bytes) -> Result<Told, DecodeError> {
+fn replica(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
     snapshot::<Slot>(record, "slot", |slot| slot.0)
 }
 
-fn shard(record: &Bytes) -> Result<Told, DecodeError> {
+fn shard(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
     snapshot::<Number>(record, "number", |number| number.0)
 }
 
@@ -123,7 +123,7 @@ fn snapshot<P: kernel::Encode + kernel::Decode>(
     record: &Bytes,
     what: &str,
     number: fn(P) -> u64,
-) -> Result<Told, DecodeError> {
+) -> Result<DescribedRecord, DecodeError> {
     Ok(match SnapshotRecord::<P>::decoded(record)? {
         SnapshotRecord::Begin { below } => begin(what, number(below)),
         SnapshotRecord::Chunk { bytes } => chunk(bytes.len()),
@@ -131,23 +131,26 @@ fn snapshot<P: kernel::Encode + kernel::Decode>(
     })
 }
 
-fn gateway(record: &Bytes) -> Result<Told, DecodeError> {
+fn gateway(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
     Ok(apart(format!("begins incarnation {}", Incarnation::decoded(record)?.number)))
 }
 
-fn begin(what: &str, below: u64) -> Told {
-    Told { line: format!("begins a snapshot below {what} {below}"), step: Step::Begin(below) }
+fn begin(what: &str, below: u64) -> DescribedRecord {
+    DescribedRecord {
+        line: format!("begins a snapshot below {what} {below}"),
+        step: SnapshotEffect::Begin(below),
+    }
 }
 
-fn chunk(bytes: usize) -> Told {
-    Told { line: format!("chunk of {bytes} bytes"), step: Step::Chunk(bytes as u64) }
+fn chunk(bytes: usize) -> DescribedRecord {
+    DescribedRecord { line: format!("chunk of {bytes} bytes"), step: SnapshotEffect::Chunk(bytes as u64) }
 }
 
-fn end() -> Told {
-    Told { line: "ends the snapshot".to_owned(), step: Step::End }
+fn end() -> DescribedRecord {
+    DescribedRecord { line: "ends the snapshot".to_owned(), step: SnapshotEffect::End }
 }
 
-fn acceptor(record: &Bytes) -> Result<Told, DecodeError> {
+fn acceptor(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
     Ok(apart(vote_in_words(AcceptorRecord::decoded(record)?)))
 }
 
@@ -204,7 +207,13 @@ mod tests {
     fn records_are_told_by_their_role() {
         let begin = SnapshotRecord::Begin { below: Number(7) }.encoded();
         let told = owner_of(Place(0x200)).tell(&begin).expect("a shard's record");
-        assert_eq!(told, Told { line: "begins a snapshot below number 7".to_owned(), step: Step::Begin(7) });
+        assert_eq!(
+            told,
+            DescribedRecord {
+                line: "begins a snapshot below number 7".to_owned(),
+                step: SnapshotEffect::Begin(7)
+            }
+        );
         let sealed = AcceptorRecord::Sealed { version: 3 }.encoded();
         let told = owner_of(Place(4)).tell(&sealed).expect("an acceptor's record");
         assert_eq!(told.line, "sealed below membership version 3");

@@ -1,6 +1,6 @@
 //! What a host knows of its services, each in its own terms.
 
-use crate::admin::exposition::Page;
+use crate::admin::exposition::MetricsPage;
 use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use serde_json::{Map, Value};
 use std::any::Any;
@@ -13,7 +13,7 @@ pub trait ServiceStatus: Any + Send + Sync + fmt::Debug {
     fn fields(&self) -> Map<String, Value>;
 
     /// Adds its metrics to the page.
-    fn metrics(&self, page: &mut Page);
+    fn metrics(&self, page: &mut MetricsPage);
 }
 
 /// Of all services that are on.

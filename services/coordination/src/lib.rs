@@ -16,5 +16,5 @@ pub mod wire;
 
 pub use gateway::{Consistency, Gateway, Routes, Settings};
 pub use placement::Placement;
-pub use sessions::{SessionSettings, SessionView, Sessions};
+pub use sessions::{HomeSessions, SessionSettings, SessionView};
 pub use tree::Znodes;

@@ -1,6 +1,6 @@
 //! Which shard a znode lives in.
 
-use crate::wire::{Operation, Restore, Update, is_sequential, parent_of};
+use crate::wire::{Restore, Update, WriteOperation, is_sequential, parent_of};
 use mason::Space;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -99,7 +99,7 @@ impl Placement {
     }
 
     /// The shards that an operation reads or writes, sorted, each once.
-    pub fn spaces_of(&self, operation: &Operation<'_>) -> Vec<Space> {
+    pub fn spaces_of(&self, operation: &WriteOperation<'_>) -> Vec<Space> {
         let mut spaces = Vec::with_capacity(2 * operation.updates().len().max(1));
         for update in operation.updates() {
             match update {

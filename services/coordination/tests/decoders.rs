@@ -2,10 +2,10 @@
 
 use coordination::gateway::Settings;
 use coordination::wire::{
-    Acl, Body, Caller, ConnectRequest, ConnectionEpoch, Event, Identity, JuteOutput, Operation, Origin,
-    Query, Request, Restore, SessionAnswer, SessionId, Told, WatchSeq, WriteHead, op,
+    Acl, Body, Caller, ConnectRequest, ConnectionEpoch, HomeNotice, Identity, JuteOutput, Origin, Query,
+    Request, Restore, SessionAnswer, WatchEvent, WatchSeq, WriteHead, WriteOperation, ZkSessionId, op,
 };
-use coordination::{Placement, SessionSettings, Sessions, Znodes};
+use coordination::{HomeSessions, Placement, SessionSettings, Znodes};
 use kernel::{Bytes, NodeId, Rng};
 use mason::{Group, GroupTime, Gsn, Number, Order, Placed, Shard, ShardOut, Space, Stub, StubOut};
 
@@ -111,7 +111,7 @@ fn bodies(rng: &mut Rng) -> Vec<u8> {
     let restores = rng.chance(0.2);
     let request = if restores { restore(rng) } else { plausible(rng) };
     let head = WriteHead {
-        session: SessionId(rng.below(3)),
+        session: ZkSessionId(rng.below(3)),
         epoch: ConnectionEpoch(1),
         ephemeral: rng.chance(0.5),
         ttl_allowed: rng.chance(0.5),
@@ -124,7 +124,7 @@ fn bodies(rng: &mut Rng) -> Vec<u8> {
     };
     let node = NodeId::from_u64(rng.below(9));
     let origin = Origin { gateway: node, connection: node };
-    let session = SessionId(1 << 48 | rng.below(3));
+    let session = ZkSessionId(1 << 48 | rng.below(3));
     match rng.below(8) {
         0 => Body::Open { origin, nonce: 1, timeout: rng.bits() as i32, address: "::1" }.written(),
         1 => Body::Attach { session, password: &request, origin, timeout: 5, address: "::1" }.written(),
@@ -168,9 +168,9 @@ fn a_million_inputs_are_read_or_refused() {
         });
         count(Query::read(&query).is_ok());
         count(match rng.below(4) {
-            0 => Event::read_all(&bytes).is_ok(),
+            0 => WatchEvent::read_all(&bytes).is_ok(),
             1 => SessionAnswer::read(&bytes).is_ok(),
-            2 => Told::read(&bytes).is_ok(),
+            2 => HomeNotice::read(&bytes).is_ok(),
             _ => ConnectRequest::read(&bytes).is_ok(),
         });
     }
@@ -187,7 +187,7 @@ fn bodies_round_trip() {
         let body = Body::read(&bytes).expect("as it was written");
         assert_eq!(body.written(), bytes);
     }
-    assert_eq!(Operation::read(99, &mut coordination::wire::JuteInput(&[])), Ok(None));
+    assert_eq!(WriteOperation::read(99, &mut coordination::wire::JuteInput(&[])), Ok(None));
 }
 
 // A proxy or a shard that falls over a body falls over it on every replica, and again after every restart.
@@ -195,7 +195,7 @@ fn bodies_round_trip() {
 fn stubs_and_shards_survive_any_body() {
     let mut rng = Rng::seeded(3);
     let placement = Placement::new(4);
-    let mut stub = Sessions::new(Group(0), SessionSettings::new(placement, [1; 32]));
+    let mut stub = HomeSessions::new(Group(0), SessionSettings::new(placement, [1; 32]));
     let mut shard = Znodes::new(Space(1), placement, 1);
     for gsn in 1..40_000u64 {
         let body = bodies(&mut rng);

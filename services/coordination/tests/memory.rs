@@ -1,7 +1,7 @@
 //! How much memory nodes take; measured by counting what is allocated.
 
 use coordination::wire::{
-    Acl, Body, Caller, ConnectionEpoch, Identity, JuteOutput, SessionId, WriteHead, op, write_acls,
+    Acl, Body, Caller, ConnectionEpoch, Identity, JuteOutput, WriteHead, ZkSessionId, op, write_acls,
 };
 use coordination::{Placement, Znodes};
 use kernel::Bytes;
@@ -14,7 +14,7 @@ fn create(path: &str, data: &[u8]) -> Bytes {
     write_acls(&[Acl { permissions: 31, who: Identity::new("world", "anyone") }], &mut request);
     request.put_i32(0);
     let head = WriteHead {
-        session: SessionId(1),
+        session: ZkSessionId(1),
         epoch: ConnectionEpoch(1),
         ephemeral: false,
         ttl_allowed: false,

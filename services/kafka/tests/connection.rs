@@ -31,7 +31,7 @@ impl Twin {
         let settings = Settings { creates_topics: true, retain_bytes: RETAIN_BYTES_MIN, node: 5 };
         let shared = Shared { producer_ids: ProducerIds::beginning_at(u64::MAX), groups: Rc::default() };
         Self {
-            logs: Logs::new(Space(0), 1, shared_log::Bounds::default()),
+            logs: Logs::new(Space(0), 1, shared_log::SpaceBounds::default()),
             gsn: 0,
             connection: Connection::new(settings, shared),
             brokers: Brokers { cluster: "c".to_owned(), all: vec![broker] },

@@ -9,7 +9,7 @@ use crate::gateway::{Asker, tell};
 use crate::native::{Call, Native};
 use crate::wire::{Answer, Append, Entries, List, LogStat, Read, Request, Why};
 use crate::{READ_BYTES_MAX, Rows};
-use ::corfu::{Client, Corfu, Extent, LogPosition, Response as Done};
+use ::corfu::{Client, Corfu, CorfuResponse as Done, Extent, LogPosition};
 use kernel::client::{ConnectionIn, Event, Output, Response};
 use kernel::{
     Bytes, Cx, Decode, Effect, Effects, Family, Instant, NodeId, Position, RequestId, Role, Situation,
@@ -162,7 +162,7 @@ impl Gateway {
         }
     }
 
-    fn ask(&mut self, asked: Asked, request: corfu::Request, cx: &mut Cx<'_, Self>) {
+    fn ask(&mut self, asked: Asked, request: corfu::CorfuRequest, cx: &mut Cx<'_, Self>) {
         self.next_id += 1;
         let id = self.next_id;
         self.asked.insert(id, asked);
@@ -207,10 +207,10 @@ impl Gateway {
             Request::Append(Append { parts }) => {
                 let rows = parts.into_iter().next().map(|part| part.entries).unwrap_or_default();
                 let bodies = Rows::iter(&rows).map(|entry| rows.slice_ref(entry)).collect();
-                self.ask(Asked::Direct(asker), corfu::Request::AppendAll(bodies), cx);
+                self.ask(Asked::Direct(asker), corfu::CorfuRequest::AppendAll(bodies), cx);
             }
             Request::Trim(trim) => {
-                self.ask(Asked::Direct(asker), corfu::Request::Trim(LogPosition(trim.before)), cx);
+                self.ask(Asked::Direct(asker), corfu::CorfuRequest::Trim(LogPosition(trim.before)), cx);
             }
             request => self.read(asker, request, cx),
         }
@@ -283,7 +283,7 @@ impl Gateway {
                     (reading.entries, reading.missing) = (vec![None; count as usize], count as usize);
                     for index in 0..count {
                         let asked = Asked::Entry { read, index: index as usize };
-                        self.ask(asked, corfu::Request::Read(LogPosition(from + index)), cx);
+                        self.ask(asked, corfu::CorfuRequest::Read(LogPosition(from + index)), cx);
                     }
                     return;
                 }
@@ -408,7 +408,7 @@ impl Role for Gateway {
         if !self.wanting.is_empty() && self.stats < STATS_MAX {
             self.stats += 1;
             let reads = std::mem::take(&mut self.wanting);
-            self.ask(Asked::Stat(reads), corfu::Request::Stat, cx);
+            self.ask(Asked::Stat(reads), corfu::CorfuRequest::Stat, cx);
         }
     }
 }

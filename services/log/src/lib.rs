@@ -30,7 +30,7 @@ pub use ::wire::log::{ROW_OVERHEAD, Rows, native};
 pub use gateway::{Gateway, Routes};
 pub use retired::Archiving;
 pub use shard::{LogView, Logs, SegmentView};
-pub use storage::{Bounds, StorageStat};
+pub use storage::{SpaceBounds, StorageStat};
 pub use wire::{
     APPEND_BYTES_MAX, Answer, Append, Commit, Create, Entries, GROUP_BYTES_MAX, GroupState, LOGS_MAX, List,
     LogIdentity, LogStat, NAME_BYTES_MAX, NOTE_BYTES_MAX, Named, PARTS_MAX, Part, Produce, Progress,

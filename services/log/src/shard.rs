@@ -8,7 +8,7 @@ use crate::retired::{Archiving, Origin};
 use crate::segment::Part;
 use crate::snapshot::{Born, Head, Item, Numbered, SavedOrigin, SavedSegment, SavedStored};
 use crate::space_of;
-use crate::storage::{Bounds, Storage, StorageStat};
+use crate::storage::{SpaceBounds, Storage, StorageStat};
 use crate::wire::{
     Answer, Append, Create, GroupState, LOGS_MAX, LogIdentity, LogStat, Produce, Rejected, Request, Trim, Why,
 };
@@ -87,7 +87,7 @@ pub struct Logs {
 
 impl Logs {
     /// No logs yet, in `space` of `spaces`.
-    pub fn new(space: Space, spaces: u16, bounds: Bounds) -> Self {
+    pub fn new(space: Space, spaces: u16, bounds: SpaceBounds) -> Self {
         Self {
             space,
             spaces,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 /// What bounds a space's memory, in bytes. Everything else of its entries is on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Bounds {
+pub struct SpaceBounds {
     /// Where a segment ends, unless one append is larger; a log that may hold less than four of them has smaller ones. Equal on all
     /// servers, for retention drops whole segments.
     pub segment_bytes: usize,
@@ -23,13 +23,13 @@ pub struct Bounds {
     pub cache_bytes: usize,
 }
 
-impl Default for Bounds {
+impl Default for SpaceBounds {
     fn default() -> Self {
         Self::within(64 << 20)
     }
 }
 
-impl Bounds {
+impl SpaceBounds {
     /// The least that a space can do with.
     pub const MEMORY_BYTES_MIN: u64 = 32 << 20;
 
@@ -71,7 +71,7 @@ pub struct StorageStat {
 /// A space's bounds, what waits to be stored, and what was read back.
 #[derive(Clone, Debug)]
 pub(crate) struct Storage {
-    pub(crate) bounds: Bounds,
+    pub(crate) bounds: SpaceBounds,
     /// Segments that nothing is added to any more and that are not on the disk, with what they hold.
     unstored: BTreeMap<BlobId, usize>,
     unstored_bytes: usize,
@@ -82,7 +82,7 @@ pub(crate) struct Storage {
 }
 
 impl Storage {
-    pub(crate) fn new(bounds: Bounds) -> Self {
+    pub(crate) fn new(bounds: SpaceBounds) -> Self {
         let (unstored, queue) = (BTreeMap::new(), VecDeque::new());
         let (cache, retired) = (PageCache::new(bounds.cache_bytes), Retired::default());
         Self { bounds, unstored, unstored_bytes: 0, queue, cache, retired }
@@ -156,7 +156,7 @@ mod tests {
     // Memory that is counted twice, or given back twice, stops execution for ever or never.
     #[test]
     fn what_waits_for_the_disk_is_counted_once() {
-        let mut storage = Storage::new(Bounds { unstored_bytes: 10, ..Bounds::default() });
+        let mut storage = Storage::new(SpaceBounds { unstored_bytes: 10, ..SpaceBounds::default() });
         storage.ended(id(1), 8);
         storage.ended(id(1), 8);
         assert!(!storage.is_full());

@@ -4,8 +4,8 @@ use kernel::{BlobId, Bytes, Decode, Encode, NodeId, SnapshotStep};
 use mason::{Archived as _, BlobBacked as _, Gsn, Number, Order, Placed, Shard, ShardOut, Space};
 use shared_log::archive::ArchivedSegment;
 use shared_log::{
-    Answer, Append, Archiving, Bounds, Create, LogIdentity, Logs, Named, Part, RETAIN_BYTES_MIN, Read,
-    Request, Rows, Trim, Why,
+    Answer, Append, Archiving, Create, LogIdentity, Logs, Named, Part, RETAIN_BYTES_MIN, Read, Request, Rows,
+    SpaceBounds, Trim, Why,
 };
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,8 +20,8 @@ struct Space0 {
 }
 
 /// Segments of a few entries, pages of two.
-fn tiny() -> Bounds {
-    Bounds { segment_bytes: 100, open_bytes: 300, page_bytes: 20, unstored_bytes: 400, cache_bytes: 60 }
+fn tiny() -> SpaceBounds {
+    SpaceBounds { segment_bytes: 100, open_bytes: 300, page_bytes: 20, unstored_bytes: 400, cache_bytes: 60 }
 }
 
 fn logs() -> Logs {

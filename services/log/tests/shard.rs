@@ -3,8 +3,8 @@
 use kernel::{BlobId, Bytes, Decode, Encode, HostId, NodeId, Place, SnapshotStep};
 use mason::{BlobBacked as _, Gsn, Number, Order, Placed, Shard, ShardOut, Space};
 use shared_log::{
-    APPEND_BYTES_MAX, Answer, Append, Bounds, Create, Entries, Logs, Named, Part, Produce, RETAIN_BYTES_MIN,
-    Read, Refused, Rejected, Request, Rows, Trim, Why, space_of,
+    APPEND_BYTES_MAX, Answer, Append, Create, Entries, Logs, Named, Part, Produce, RETAIN_BYTES_MIN, Read,
+    Refused, Rejected, Request, Rows, SpaceBounds, Trim, Why, space_of,
 };
 
 use std::collections::BTreeMap;
@@ -26,16 +26,16 @@ struct One {
 }
 
 /// Segments of a few entries, pages of two.
-fn tiny() -> Bounds {
-    Bounds { segment_bytes: 100, open_bytes: 300, page_bytes: 20, unstored_bytes: 400, cache_bytes: 60 }
+fn tiny() -> SpaceBounds {
+    SpaceBounds { segment_bytes: 100, open_bytes: 300, page_bytes: 20, unstored_bytes: 400, cache_bytes: 60 }
 }
 
 impl One {
     fn new() -> Self {
-        Self::within(Bounds::default())
+        Self::within(SpaceBounds::default())
     }
 
-    fn within(bounds: Bounds) -> Self {
+    fn within(bounds: SpaceBounds) -> Self {
         let (told, disk) = (Vec::new(), BTreeMap::new());
         Self { logs: Logs::new(Space(0), 1, bounds), gsn: 0, time: 1_000, told, disk, loads: 0 }
     }
@@ -384,7 +384,7 @@ fn an_append_over_two_spaces_is_in_both_or_in_none() {
     let name_in =
         |space| ["a", "b", "c", "d", "e", "f"].into_iter().find(|name| space_of(name, 2) == Space(space));
     let (zero, one) = (name_in(0).expect("a name"), name_in(1).expect("a name"));
-    let mut shards = [0, 1].map(|space| Logs::new(Space(space), 2, Bounds::default()));
+    let mut shards = [0, 1].map(|space| Logs::new(Space(space), 2, SpaceBounds::default()));
     let mut gsn = 0;
     let mut on = |shards: &mut [Logs; 2], spaces: &[u16], request: &Request| {
         gsn += 1;

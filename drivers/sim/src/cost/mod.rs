@@ -23,5 +23,5 @@ mod testbed;
 
 pub use load::{Class, Load, Measured, Pace, Served, Visit, Window};
 pub use machine::{Link, MachineIndex, MachineSpec};
-pub use price::{Cost, Fsync, Handling, Kind, Scale, Tariff, TariffIndex, Weight};
+pub use price::{Cost, Fsync, Handling, MessageKind, Scale, Tariff, TariffIndex, Weight};
 pub use testbed::{HostPlan, Testbed};

@@ -68,13 +68,13 @@ impl Sum for Cost {
 
 /// A kind of message, as the tariff's table knows it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Kind(pub u16);
+pub struct MessageKind(pub u16);
 
 /// What a message is to a tariff; its bytes are counted by the simulator.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Weight {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: MessageKind,
     /// How many commands, reads or answers are in it.
     pub items: u32,
 }

@@ -105,8 +105,8 @@ pub trait Scope {
     fn fingerprint(&self, node: &Self::Node, hasher: &mut impl Hasher);
 
     /// The bounds.
-    fn bounds(&self) -> Bounds {
-        Bounds::default()
+    fn bounds(&self) -> ExploreBounds {
+        ExploreBounds::default()
     }
 }
 
@@ -125,7 +125,7 @@ pub struct Spent {
 
 /// The bounds of an exploration. The first group bounds each path, the second the whole.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct ExploreBounds {
     /// How many timers may run out.
     pub timers: u8,
     /// How many messages may be lost.
@@ -142,7 +142,7 @@ pub struct Bounds {
     pub time: Duration,
 }
 
-impl Default for Bounds {
+impl Default for ExploreBounds {
     fn default() -> Self {
         Self {
             timers: 1,

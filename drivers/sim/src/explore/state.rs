@@ -100,7 +100,7 @@ impl Step {
 /// What does not change from state to state, and what is only counted.
 pub(super) struct World<'a, S: Scope> {
     pub(super) scope: &'a S,
-    pub(super) bounds: super::Bounds,
+    pub(super) bounds: super::ExploreBounds,
     requests: Vec<(NodeId, Vec<RequestOf<S::Node>>)>,
     pub(super) marks: BTreeMap<&'static str, u64>,
     pub(super) scratch: Vec<u8>,

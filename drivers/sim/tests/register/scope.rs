@@ -3,7 +3,7 @@
 use super::linearizable::{Entry, flaw};
 use super::{Client, Member, Mistake, Registers, Request, Server};
 use kernel::{Family, HostId, NodeId, Place, RequestId};
-use sim::{Bounds, ExploredCluster, Scope, Spent};
+use sim::{ExploreBounds, ExploredCluster, Scope, Spent};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
@@ -11,7 +11,7 @@ pub struct RegisterScope {
     pub mistake: Mistake,
     pub servers: u32,
     pub requests: Vec<Vec<Request>>,
-    pub bounds: Bounds,
+    pub bounds: ExploreBounds,
 }
 
 #[derive(Clone, Hash, Default)]
@@ -103,7 +103,7 @@ impl Scope for RegisterScope {
         node.hash(hasher);
     }
 
-    fn bounds(&self) -> Bounds {
+    fn bounds(&self) -> ExploreBounds {
         self.bounds
     }
 }

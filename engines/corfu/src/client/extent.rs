@@ -1,6 +1,6 @@
 //! What is gone, and how far the log goes.
 
-use super::{Call, Client, Gone, Measured, Operation, Response, Stage, Written};
+use super::{Call, Client, CorfuResponse, Gone, Measured, Operation, Stage, Written};
 use crate::projection::LogPosition;
 use kernel::{Cx, NodeId};
 
@@ -39,7 +39,7 @@ impl Client {
                 self.enter(id, Stage::Token, cx);
             }
             (Call::Read { position: mine, .. }, _) if *mine == position => {
-                self.end(id, Response::Gone(resume_from), cx);
+                self.end(id, CorfuResponse::Gone(resume_from), cx);
             }
             // An answer to what it does not ask any more.
             (_, _) => {}
@@ -54,7 +54,7 @@ impl Client {
             done.push(from);
         }
         if self.projection.servers().all(|server| done.contains(&server)) {
-            self.end(id, Response::Trimmed, cx);
+            self.end(id, CorfuResponse::Trimmed, cx);
         }
     }
 
@@ -72,7 +72,7 @@ impl Client {
                 next: *next,
                 bytes: said.values().map(|(_, bytes)| bytes).sum(),
             };
-            self.end(id, Response::Stat(extent), cx);
+            self.end(id, CorfuResponse::Stat(extent), cx);
         }
     }
 }

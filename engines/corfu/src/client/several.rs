@@ -1,6 +1,6 @@
 //! Appends of several entries: one token for all, and then each is written by itself.
 
-use super::{Call, Client, Operation, Response, Stage};
+use super::{Call, Client, CorfuResponse, Operation, Stage};
 use crate::projection::{Data, Entry, LogPosition};
 use kernel::{Bytes, Cx, RequestId};
 
@@ -29,7 +29,7 @@ impl Client {
             && let Some(several) = self.several.remove(&id)
         {
             let positions = several.positions.into_iter().flatten().collect();
-            cx.respond(several.request, Response::AllAppended(positions));
+            cx.respond(several.request, CorfuResponse::AllAppended(positions));
         }
     }
 

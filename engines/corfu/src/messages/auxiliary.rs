@@ -17,7 +17,7 @@ kernel::record! {
 
 kernel::record! {
     /// How a storage server stands.
-    pub struct Standing {
+    pub struct StorageStatus {
         /// Its journal.
         journal: JournalId,
         /// Drawn anew at every start.
@@ -54,7 +54,7 @@ kernel::messages! {
             /// The epoch.
             epoch: Epoch,
             /// More about it.
-            standing: Option<Standing>,
+            standing: Option<StorageStatus>,
         },
         /// From a sequencer: it is there.
         3 => SequencerPong {

@@ -3,8 +3,8 @@
 use corfu::auxiliary::AuxiliaryRecord;
 use corfu::storage::StorageRecord;
 use corfu::{
-    Auxiliary, Corfu, Data, Entry, Epoch, JournalId, LogPosition, Message, NodeJournal, Parameters,
-    Projection, Response, StorageServer,
+    Auxiliary, Corfu, CorfuResponse, Data, Entry, Epoch, JournalId, LogPosition, Message, NodeJournal,
+    Parameters, Projection, StorageServer,
 };
 use kernel::{Bytes, Effect, HostId, NodeId, Place, Position, Role as _};
 use parts::Ballot;
@@ -79,7 +79,7 @@ pub(crate) fn told(did: &Did, message: impl Into<Message>) -> Vec<NodeId> {
     sent(did).into_iter().filter(|(_, it, _)| *it == message).map(|(to, _, _)| to).collect()
 }
 
-pub(crate) fn responses(did: &Did) -> Vec<Response> {
+pub(crate) fn responses(did: &Did) -> Vec<CorfuResponse> {
     let answered = did.iter().filter_map(|effect| match effect {
         Effect::Respond { response, .. } => Some(response.clone()),
         _ => None,
@@ -111,7 +111,8 @@ pub(crate) fn auxiliary_at(at: NodeId) -> Auxiliary {
 
 /// A storage server's answer to a ping.
 pub(crate) fn pong(server: NodeId, told: Epoch) -> corfu::auxiliary::StoragePong {
-    let standing = corfu::auxiliary::Standing { journal: journal_of(server), run: 1, told, copied: None };
+    let standing =
+        corfu::auxiliary::StorageStatus { journal: journal_of(server), run: 1, told, copied: None };
     corfu::auxiliary::StoragePong { epoch: told, standing: Some(standing) }
 }
 

@@ -9,8 +9,8 @@ use corfu::client::{self, ClientTimer, Found, Installed, Occupied, Token, Writte
 use corfu::sequencer::{self, Began, Begin, Next};
 use corfu::storage::{self, Read, Seal, StorageRecord, Write};
 use corfu::{
-    Auxiliary, Client, Data, Entry, Epoch, Extent, LogPosition, Message, Parameters, Projection, Request,
-    Response, Sequencer,
+    Auxiliary, Client, CorfuRequest, CorfuResponse, Data, Entry, Epoch, Extent, LogPosition, Message,
+    Parameters, Projection, Sequencer,
 };
 use kernel::{Bytes, Decode, Effect, NodeId, Position, RequestId, Role};
 use parts::Ballot;
@@ -139,7 +139,7 @@ fn a_sequencer_serves_an_epoch_in_one_run() {
     assert_eq!(sent(&did), durably(me(), client::Sealed { id: 5, epoch: E2 }));
 }
 
-fn asked(request: Request) -> (Table<Client>, Did) {
+fn asked(request: CorfuRequest) -> (Table<Client>, Did) {
     let mut table = Table::new(Client::new(auxiliaries(), initial(), Parameters::default()), me());
     let did = table.call(|role, cx| role.on_request(RequestId(1), request, cx));
     (table, did)
@@ -147,7 +147,7 @@ fn asked(request: Request) -> (Table<Client>, Did) {
 
 /// A client, its append of "x", and the call's name.
 fn appending() -> (Table<Client>, Entry, u64) {
-    let (table, did) = asked(Request::Append(Bytes::from_static(b"x")));
+    let (table, did) = asked(CorfuRequest::Append(Bytes::from_static(b"x")));
     let id = match &sent(&did)[..] {
         [(to, Message::Sequencer(sequencer::SequencerIn::Next(next)), _)] if *to == sequencers()[0] => {
             next.id
@@ -167,7 +167,7 @@ fn an_append_is_done_when_the_whole_chain_has_it() {
         assert_eq!(sent(&did), at_once(server, Write { id, epoch: E1, position: P3, entry: entry.clone() }));
         did = table.hear(server, Written { id, epoch: E1, position: P3 });
     }
-    assert_eq!(responses(&did), [Response::Appended(P3)]);
+    assert_eq!(responses(&did), [CorfuResponse::Appended(P3)]);
 }
 
 // A client that does not look takes a second position while its first may yet be read; one that writes without looking may
@@ -197,7 +197,7 @@ fn after_a_change_the_head_is_asked_for_the_entry() {
 
 /// A client, its read of position 3, and the call's name.
 fn reading() -> (Table<Client>, u64) {
-    let (table, did) = asked(Request::Read(P3));
+    let (table, did) = asked(CorfuRequest::Read(P3));
     match &sent(&did)[..] {
         [(to, Message::Storage(storage::StorageIn::Read(read)), _)] if *to == servers()[2] => {
             (table, read.id)
@@ -221,7 +221,7 @@ fn nothing_is_said_to_be_there_only_when_nobody_has_it() {
     let did = nothing(&mut table, id);
     assert_eq!(sent(&did), at_once(sequencers()[0], sequencer::Tail { id, epoch: E1 }));
     let did = table.hear(sequencers()[0], client::TailIs { id, epoch: E1, next: P3 });
-    assert_eq!(responses(&did), [Response::Unwritten]);
+    assert_eq!(responses(&did), [CorfuResponse::Unwritten]);
 }
 
 // A hole stops everybody who reads in order, for ever; a writer that is merely slow must be waited for.
@@ -244,7 +244,7 @@ fn a_hole_is_filled_after_a_while() {
     assert_eq!(sent(&did), at_once(servers()[1], write(&theirs)));
     table.hear(servers()[1], Written { id, epoch: E1, position: P3 });
     let did = table.hear(servers()[2], Written { id, epoch: E1, position: P3 });
-    assert_eq!(responses(&did), [Response::Entry(Bytes::from_static(b"late"))]);
+    assert_eq!(responses(&did), [CorfuResponse::Entry(Bytes::from_static(b"late"))]);
 }
 
 /// An auxiliary that has not heard the first server for long, and what it did about it.
@@ -417,7 +417,7 @@ fn what_an_auxiliary_lost_to_is_a_promise_that_it_keeps() {
 #[test]
 fn several_entries_take_one_token_and_are_answered_together() {
     let bodies = vec![Bytes::from_static(b"a"), Bytes::from_static(b"b")];
-    let (mut table, did) = asked(Request::AppendAll(bodies));
+    let (mut table, did) = asked(CorfuRequest::AppendAll(bodies));
     let [(_, Message::Sequencer(sequencer::SequencerIn::Next(next)), _)] = &sent(&did)[..] else {
         panic!("the sequencer was not asked: {did:?}");
     };
@@ -442,13 +442,13 @@ fn several_entries_take_one_token_and_are_answered_together() {
             answers.extend(responses(&table.hear(server, Written { id, epoch: E1, position })));
         }
     }
-    assert_eq!(answers, [Response::AllAppended(vec![P3, LogPosition(7)])]);
+    assert_eq!(answers, [CorfuResponse::AllAppended(vec![P3, LogPosition(7)])]);
 }
 
 // A deposed sequencer whose tail is believed hides what was acknowledged since.
 #[test]
 fn a_tail_is_told_when_the_chains_are_still_in_its_epoch() {
-    let (mut table, did) = asked(Request::Stat);
+    let (mut table, did) = asked(CorfuRequest::Stat);
     let [(_, Message::Sequencer(sequencer::SequencerIn::Tail(tail)), _)] = &sent(&did)[..] else {
         panic!("the sequencer was not asked: {did:?}");
     };
@@ -462,5 +462,5 @@ fn a_tail_is_told_when_the_chains_are_still_in_its_epoch() {
     table.hear(sequencers()[0], client::TailIs { id, epoch: E2, next: LogPosition(9) });
     let did = table.hear(servers()[2], client::Measured { id, epoch: E2, first: P3, bytes: 7 });
     let extent = Extent { first: P3, next: LogPosition(9), bytes: 7 };
-    assert_eq!(responses(&did), [Response::Stat(extent)]);
+    assert_eq!(responses(&did), [CorfuResponse::Stat(extent)]);
 }

@@ -4,7 +4,7 @@ use crate::cast::{
     Did, E1, E2, P0, Table, at_once, auxiliaries, auxiliary_at, data_of, durably, initial, journal_of,
     journals_of, me, pong, restored, second, sent, sequencers, servers, serving, told, unborn, waiting,
 };
-use corfu::auxiliary::{self, AuxiliaryTimer, Copied, Standing, StoragePong, Whole};
+use corfu::auxiliary::{self, AuxiliaryTimer, Copied, StoragePong, StorageStatus, Whole};
 use corfu::client::{Found, Written};
 use corfu::storage::{Finish, Project, Read, Seal, StorageRecord, StorageTimer, Write};
 use corfu::{
@@ -212,7 +212,7 @@ fn live_on(table: &mut Table<Auxiliary>, time: Duration, is_close: bool) -> Did 
         table.hear(sequencers()[0], sequencer_pong);
         let behind = is_close.then_some(0);
         let copied = Some(Copied { epoch: E2, source: source(), behind });
-        let standing = Some(Standing { journal: journal_of(learner()), run: 1, told: E2, copied });
+        let standing = Some(StorageStatus { journal: journal_of(learner()), run: 1, told: E2, copied });
         table.hear(learner(), StoragePong { epoch: E2, standing });
         table.pass(tick);
         let did = table.timer(AuxiliaryTimer::Tick);

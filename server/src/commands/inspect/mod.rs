@@ -10,7 +10,7 @@ use runtime::journal::{PlaceSurvey, SegmentState, SegmentSurvey, Survey};
 use runtime::{DataError, IdleDirectory, JournalError};
 use serde_json::{Value, json};
 use server::services::owner_of;
-use server::services::records::{Owner, Step, Told};
+use server::services::records::{DescribedRecord, RecordOwner, SnapshotEffect};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use stored::StoredSegment;
@@ -66,19 +66,19 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, record: &[u8], step: Step) {
+    fn add(&mut self, record: &[u8], step: SnapshotEffect) {
         self.records += 1;
         self.bytes += record.len() as u64;
         match step {
-            Step::Apart => {}
-            Step::Begin(below) => self.unfinished = Some(Snapshot { below, ..Snapshot::default() }),
-            Step::Chunk(bytes) => {
+            SnapshotEffect::Apart => {}
+            SnapshotEffect::Begin(below) => self.unfinished = Some(Snapshot { below, ..Snapshot::default() }),
+            SnapshotEffect::Chunk(bytes) => {
                 if let Some(snapshot) = &mut self.unfinished {
                     snapshot.chunks += 1;
                     snapshot.bytes += bytes;
                 }
             }
-            Step::End => self.snapshot = self.unfinished.take().or(self.snapshot),
+            SnapshotEffect::End => self.snapshot = self.unfinished.take().or(self.snapshot),
         }
     }
 }
@@ -100,7 +100,7 @@ impl Inspect {
                     told.as_ref().map_or_else(|why| format!("UNREADABLE: {why}"), |it| it.line.clone());
                 self.print_record(place, &owner, position, record, &line);
             }
-            let Told { step, .. } =
+            let DescribedRecord { step, .. } =
                 told.map_err(|why| Undecoded { place, position, why: why.to_string() })?;
             tallies.entry(place).or_default().add(record, step);
             Ok(())
@@ -162,7 +162,7 @@ impl Inspect {
         }
     }
 
-    fn print_record(&self, place: Place, owner: &Owner, position: Position, record: &[u8], line: &str) {
+    fn print_record(&self, place: Place, owner: &RecordOwner, position: Position, record: &[u8], line: &str) {
         let (place, position, bytes, role) = (place.0, position.0, record.len(), &owner.name);
         match self.output {
             Output::Table => println!("{place:#x} {role}   {position}   {bytes} bytes   {line}"),

@@ -9,7 +9,7 @@ use ordinate_client::{Log as Client, LogError, LogIdentity, Rows};
 use runtime::blobs::ArchiveError;
 use serde_json::json;
 use server::services::log::ArchivePlace;
-use server::services::log::archive::{Archive, ArchivedLog, Extent, Segments, Unreadable};
+use server::services::log::archive::{ArchivedExtent, ArchivedLog, LogArchive, Segments, Unreadable};
 use shared_log::archive::{ArchivedName, LogIncarnation};
 use std::io::{BufWriter, Write as _};
 
@@ -87,14 +87,14 @@ fn nowhere(name: &str, from: u64, to: u64) -> Failure {
     Failure::failed("O1022", what, fact, format!("ordinate log read {name} --archive URL --from {to}"))
 }
 
-fn open(place: &ArchivePlace) -> Result<Archive, Failure> {
-    Archive::open(place).map_err(unreachable_archive)
+fn open(place: &ArchivePlace) -> Result<LogArchive, Failure> {
+    LogArchive::open(place).map_err(unreachable_archive)
 }
 
 async fn list(place: &ArchivePlace, output: Output) -> Result<(), Failure> {
     let logs = open(place)?.logs().await.map_err(unreachable_archive)?;
     for (ArchivedLog { cluster, name, incarnation }, extent) in logs {
-        let Extent { segments, first, next, bytes, missing } = extent;
+        let ArchivedExtent { segments, first, next, bytes, missing } = extent;
         match output {
             Output::Table => {
                 let missing = if missing > 0 { format!("   {missing} MISSING") } else { String::new() };
@@ -122,7 +122,7 @@ fn holding(segments: &Segments, at: u64) -> Option<&object_store::path::Path> {
 
 /// Writes the entries of a segment from position `at` on, up to `end`; returns where to go on.
 async fn write_segment(
-    archive: &Archive,
+    archive: &LogArchive,
     path: &object_store::path::Path,
     at: u64,
     end: u64,
@@ -186,7 +186,7 @@ async fn read_archived(
 
 /// The log of the archive that a log of the cluster is.
 async fn counterpart(
-    archive: &Archive,
+    archive: &LogArchive,
     name: &str,
     identity: &LogIdentity,
 ) -> Result<Option<ArchivedLog>, Failure> {
@@ -196,7 +196,7 @@ async fn counterpart(
     Ok(logs.into_iter().find(|log| log.incarnation == incarnation))
 }
 
-async fn segments_of(archive: &Archive, log: Option<&ArchivedLog>) -> Result<Segments, Failure> {
+async fn segments_of(archive: &LogArchive, log: Option<&ArchivedLog>) -> Result<Segments, Failure> {
     match log {
         Some(log) => archive.segments_of(log).await.map_err(unreachable_archive),
         None => Ok(Segments::new()),

@@ -1,7 +1,7 @@
 //! Tells the coordination service where this host's gateway is to be reached: users read it from `/zookeeper/config`.
 
 use super::gateway_of;
-use crate::family::{Node, Request};
+use crate::family::{HostedNode, LocalRequest};
 use coordination::gateway::HostCall;
 use coordination::wire::Body;
 use kernel::{Encode, HostId};
@@ -29,7 +29,7 @@ impl Advertised {
     }
 
     /// Says it if it is another than before, or was said long ago; `members` are the addresses at which hosts are reached by others.
-    pub fn say(&mut self, handle: &HostHandle<Node>, members: &BTreeMap<String, String>, now: Instant) {
+    pub fn say(&mut self, handle: &HostHandle<HostedNode>, members: &BTreeMap<String, String>, now: Instant) {
         let Some(line) = members.get(&self.host).and_then(|peer| self.line(peer)) else { return };
         let id = HostId::named(&self.host).0;
         let members = members.keys().map(|name| HostId::named(name).0).collect();
@@ -38,7 +38,7 @@ impl Advertised {
         if self.said.as_ref().is_none_or(again) {
             let gateway = gateway_of(&self.host).place();
             let call = HostCall { operation: Some(said.clone().into()), facts: None, probes: false };
-            drop(handle.request(gateway, Request::Service(call.encoded().into())));
+            drop(handle.request(gateway, LocalRequest::Service(call.encoded().into())));
             self.said = Some((now, said));
         }
     }

@@ -4,7 +4,7 @@
 use super::{Coordination, nodes};
 use crate::admin::Admin;
 use crate::family;
-use crate::services::mason::{Proxies, ShardMap};
+use crate::services::mason::{Proxies, ShardMapStatus};
 use crate::status::ANSWER_WITHIN;
 use axum::Json;
 use axum::body::Bytes;
@@ -36,7 +36,7 @@ pub async fn proxies(State(admin): State<Arc<Admin>>) -> Response {
 
 /// Answers [`ShardMap`] as this host knows it.
 pub async fn shards(State(admin): State<Arc<Admin>>) -> Response {
-    answer::<ShardMap>(ask(&admin, &Call::Arrange(None)).await)
+    answer::<ShardMapStatus>(ask(&admin, &Call::Arrange(None)).await)
 }
 
 /// Begins a change, and answers as [`proxies`] does; done it is when those that serve are as many as wanted and all is settled. Asked
@@ -58,7 +58,7 @@ pub async fn change_shards(State(admin): State<Arc<Admin>>, body: Bytes) -> Resp
         let room = now.shards_room.unwrap_or(0);
         allowed("shards", wanted, room, now.layout.shard_map.shards == wanted, now)
     };
-    answer::<ShardMap>(change(&admin, allowed, Call::SetShards(wanted)).await)
+    answer::<ShardMapStatus>(change(&admin, allowed, Call::SetShards(wanted)).await)
 }
 
 /// Why a change cannot be made.
@@ -95,10 +95,10 @@ async fn ask(admin: &Admin, call: &Call) -> Result<Progress, Response> {
         return Err(error(StatusCode::CONFLICT, what));
     }
     let proxies = nodes::deployment(&admin.file, coordination).proxies_of(HostId::named(&admin.host));
-    let request = family::Request::Service(call.encoded().into());
+    let request = family::LocalRequest::Service(call.encoded().into());
     let answered = admin.handle.request(proxies[usize::from(FIRST.0)].place(), request);
     match tokio::time::timeout(ANSWER_WITHIN, answered).await {
-        Ok(Ok(family::Response::Service(bytes))) => Progress::decoded(&bytes)
+        Ok(Ok(family::LocalResponse::Service(bytes))) => Progress::decoded(&bytes)
             .map_err(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "a malformed answer")),
         Ok(_) | Err(_) => Err(error(StatusCode::SERVICE_UNAVAILABLE, "the reactor does not answer")),
     }

@@ -2,7 +2,7 @@
 
 use super::CoordinationStatus;
 use crate::admin::Admin;
-use crate::status::Status;
+use crate::status::HostStatus;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
@@ -21,7 +21,7 @@ pub async fn list() -> Json<Value> {
 /// Answers one command; `error` is null where it was executed, as ZooKeeper has it.
 pub async fn command(State(admin): State<Arc<Admin>>, Path(name): Path<String>) -> Response {
     let name = if name == "mntr" { "monitor".to_owned() } else { name };
-    let status = Status::of(&admin.handle, &admin.file, &admin.host).await;
+    let status = HostStatus::of(&admin.handle, &admin.file, &admin.host).await;
     let known = status.and_then(|(status, _)| {
         let found = status.services.get::<CoordinationStatus>()?.clone();
         Some((status, found))

@@ -4,8 +4,8 @@
 use super::advertise::Advertised;
 use super::{Coordination, CoordinationStatus, gateway_of};
 use crate::cluster::ClusterFile;
-use crate::family::{Node, Request};
-use crate::status::Status;
+use crate::family::{HostedNode, LocalRequest};
+use crate::status::HostStatus;
 use coordination::gateway::{HostCall, HostFacts};
 use kernel::{Encode, HostId};
 use runtime::{HostHandle, NoAnswer};
@@ -32,7 +32,7 @@ impl Ports {
 
 /// Watches from a thread of its own until the host ends.
 pub fn watch(
-    handle: HostHandle<Node>,
+    handle: HostHandle<HostedNode>,
     file: ClusterFile,
     host: String,
     ports: Ports,
@@ -43,13 +43,13 @@ pub fn watch(
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
         let gateway = gateway_of(&host).place();
         loop {
-            if let Some((status, _)) = runtime.block_on(Status::of(&handle, &file, &host)) {
+            if let Some((status, _)) = runtime.block_on(HostStatus::of(&handle, &file, &host)) {
                 if let Some(advertised) = &mut advertised {
                     advertised.say(&handle, &status.membership.hosts, Instant::now());
                 }
                 let facts = Some(facts(&status, &file, ports, began.elapsed()));
                 let call = HostCall { operation: None, facts, probes: false }.encoded();
-                let told = handle.request(gateway, Request::Service(call.into()));
+                let told = handle.request(gateway, LocalRequest::Service(call.into()));
                 if let Err(NoAnswer::Stopped) = told.wait(LOOK_EVERY) {
                     return;
                 }
@@ -61,7 +61,7 @@ pub fn watch(
     });
 }
 
-fn facts(status: &Status, file: &ClusterFile, ports: Ports, up: Duration) -> HostFacts {
+fn facts(status: &HostStatus, file: &ClusterFile, ports: Ports, up: Duration) -> HostFacts {
     let found = status.services.get::<CoordinationStatus>();
     let leads = found.is_some_and(|found| found.groups.sequencer.is_some());
     let others = status.membership.hosts.len().saturating_sub(1).max(file.hosts.len() - 1);
@@ -93,7 +93,7 @@ fn facts(status: &Status, file: &ClusterFile, ports: Ports, up: Duration) -> Hos
 }
 
 /// The names that ZooKeeper's `conf` has.
-fn settings(status: &Status, file: &ClusterFile, ports: Ports) -> Vec<(String, String)> {
+fn settings(status: &HostStatus, file: &ClusterFile, ports: Ports) -> Vec<(String, String)> {
     let folder = file.data.join(&status.host).display().to_string();
     let peer = status.membership.hosts.get(&status.host).and_then(|address| address.rsplit_once(':'));
     let peer_port = peer.map_or("0", |(_, port)| port);

@@ -21,7 +21,7 @@ use super::{Engine, Listed, Port, Probe, Service, ServiceStatus, Started, Starti
 use crate::admin::Admin;
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
-use crate::family::{CoordinationMember, Node, Request, Response};
+use crate::family::{CoordinationMember, HostedNode, LocalRequest, LocalResponse};
 use crate::host::StartError;
 use ::coordination::gateway::HostCall;
 use advertise::Advertised;
@@ -68,8 +68,8 @@ fn routes() -> Router<Arc<Admin>> {
 }
 
 /// The role of the service that a node is, if it is one.
-fn member_of(node: &Node) -> Option<&CoordinationMember> {
-    let Node::Coordination(embedded) = node else { return None };
+fn member_of(node: &HostedNode) -> Option<&CoordinationMember> {
+    let HostedNode::Coordination(embedded) = node else { return None };
     Some(embedded.node())
 }
 
@@ -103,7 +103,7 @@ impl Service for Coordination {
         agreement.add("coordination.secret", &format!("({bits:04x})"), !FIXED);
     }
 
-    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, Node)> {
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, HostedNode)> {
         nodes::nodes(file, self, host, joins)
     }
 
@@ -159,13 +159,13 @@ impl Service for Coordination {
             place: gateway_of(host).place(),
             request: || {
                 let call = HostCall { operation: None, facts: None, probes: true };
-                Request::Service(call.encoded().into())
+                LocalRequest::Service(call.encoded().into())
             },
-            accepts: |answer| matches!(answer, Response::Service(body) if *body == ::coordination::Gateway::READY),
+            accepts: |answer| matches!(answer, LocalResponse::Service(body) if *body == ::coordination::Gateway::READY),
         }
     }
 
-    fn status(&self, _file: &ClusterFile, view: &HostView<'_, Node>) -> Box<dyn ServiceStatus> {
+    fn status(&self, _file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
         Box::new(CoordinationStatus::of(view.nodes().filter_map(|(_, node)| member_of(node))))
     }
 

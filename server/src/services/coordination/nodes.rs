@@ -2,9 +2,11 @@
 
 use super::Coordination;
 use crate::cluster::ClusterFile;
-use crate::family::{CoordinationMember, Node};
+use crate::family::{CoordinationMember, HostedNode};
 use crate::services::mason as over_mason;
-use coordination::{Consistency, Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
+use coordination::{
+    Consistency, Gateway, HomeSessions, Placement, Routes, SessionSettings, Settings, Znodes,
+};
 use kernel::{HostId, Place};
 use mason::proxy::SpacesOf;
 use mason::{Deployment, HostParts, Stub as _};
@@ -40,7 +42,12 @@ pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment
 }
 
 /// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
-pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins: bool) -> Vec<(Place, Node)> {
+pub fn nodes(
+    file: &ClusterFile,
+    coordination: &Coordination,
+    name: &str,
+    joins: bool,
+) -> Vec<(Place, HostedNode)> {
     let host = HostId::named(name);
     let deployment = deployment(file, coordination);
     let placement = Placement::new(coordination.shards).resharding(coordination.spread_levels);
@@ -78,10 +85,10 @@ pub fn nodes(file: &ClusterFile, coordination: &Coordination, name: &str, joins:
         ..Settings::new(routes, placement)
     };
     let stub = sessions.clone();
-    let counting = Sessions::new(mason::Group(0), sessions);
+    let counting = HomeSessions::new(mason::Group(0), sessions);
     let spaces_of: SpacesOf = Arc::new(move |body, shard_map| counting.spaces(body, shard_map));
     let parts = HostParts {
-        stub: &|group| Sessions::new(group, stub.clone()),
+        stub: &|group| HomeSessions::new(group, stub.clone()),
         shard: &|space| Znodes::new(space, placement, u64::from(std::process::id())),
         gateway: Gateway::new(settings),
     };

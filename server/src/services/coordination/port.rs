@@ -2,7 +2,7 @@
 
 use super::subject;
 use super::timing::Timing;
-use crate::family::{Message, Ordinate};
+use crate::family::{Ordinate, OrdinateMessage};
 use crate::latency::Latencies;
 use crate::native::Gate;
 use bytes::BytesMut;
@@ -64,7 +64,7 @@ struct Connection {
 
 impl Connection {
     fn tell(&self, message: impl Into<Event>, cx: &mut SessionCx<'_, Ordinate>) {
-        cx.send(self.gateway, Message::User(message.into()));
+        cx.send(self.gateway, OrdinateMessage::User(message.into()));
     }
 }
 
@@ -101,10 +101,10 @@ impl Session<Ordinate> for Connection {
     fn on_message(
         &mut self,
         _from: NodeId,
-        message: Message,
+        message: OrdinateMessage,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<(), CloseReason> {
-        let Message::Connection(message) = message else { return Ok(()) };
+        let OrdinateMessage::Connection(message) = message else { return Ok(()) };
         match message {
             ConnectionIn::Output(message) => {
                 cx.established();

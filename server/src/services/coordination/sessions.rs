@@ -2,14 +2,14 @@
 
 use super::{Coordination, member_of};
 use crate::admin::Admin;
-use crate::family::{CoordinationMember, Node};
+use crate::family::{CoordinationMember, HostedNode};
 use crate::status::ANSWER_WITHIN;
 use axum::Json;
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use coordination::Znodes;
-use coordination::wire::SessionId;
+use coordination::wire::ZkSessionId;
 use kernel::HostId;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -51,8 +51,8 @@ pub async fn list(State(admin): State<Arc<Admin>>, Query(page): Query<Page>) -> 
     let names: Vec<String> = admin.file.hosts.iter().map(|host| host.name.clone()).collect();
     let found = admin.handle.inspect(move |view| {
         let members: Vec<&CoordinationMember> =
-            view.nodes().filter_map(|(_, node): (_, &Node)| member_of(node)).collect();
-        collect(&members, SessionId(after), limit, &names)
+            view.nodes().filter_map(|(_, node): (_, &HostedNode)| member_of(node)).collect();
+        collect(&members, ZkSessionId(after), limit, &names)
     });
     match tokio::time::timeout(ANSWER_WITHIN, found).await {
         Ok(Ok(found)) => Json(found).into_response(),
@@ -64,7 +64,7 @@ fn number(text: &str) -> Option<u64> {
     u64::from_str_radix(text.strip_prefix("0x")?, 16).ok()
 }
 
-fn collect(members: &[&CoordinationMember], after: SessionId, limit: usize, names: &[String]) -> Value {
+fn collect(members: &[&CoordinationMember], after: ZkSessionId, limit: usize, names: &[String]) -> Value {
     let replicas = members.iter().filter_map(|member| match member {
         mason::Member::Log(embedded) => match embedded.node() {
             paxos::Member::Replica(replica) => Some(replica.machine()),

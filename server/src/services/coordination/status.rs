@@ -1,9 +1,9 @@
 //! What a host knows of the coordination service.
 
-use crate::admin::exposition::{Kind, Page};
+use crate::admin::exposition::{MetricKind, MetricsPage};
 use crate::family::CoordinationMember;
 use crate::services::ServiceStatus;
-use crate::services::mason::Groups;
+use crate::services::mason::MasonStatus;
 use crate::services::status::json;
 use paxos::Member;
 use serde::Serialize;
@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 pub struct CoordinationStatus {
     /// Its groups and shards.
     #[serde(flatten)]
-    pub groups: Groups,
+    pub groups: MasonStatus,
     /// Sessions, of all groups.
     pub sessions: usize,
     /// What the gateway counts, by ZooKeeper's names.
@@ -57,10 +57,10 @@ impl ServiceStatus for CoordinationStatus {
         [("coordination".to_owned(), json(self))].into_iter().collect()
     }
 
-    fn metrics(&self, page: &mut Page) {
+    fn metrics(&self, page: &mut MetricsPage) {
         for (name, value) in &self.monitor {
             let value = value.as_f64().unwrap_or_default();
-            page.named_by_others(name, Kind::Unknown, "As ZooKeeper's mntr has it", value);
+            page.named_by_others(name, MetricKind::Unknown, "As ZooKeeper's mntr has it", value);
         }
         self.groups.metrics("coordination", page);
     }

@@ -95,7 +95,7 @@ fn name_of(opcode: i32) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::admin::exposition::{Format, Page};
+    use crate::admin::exposition::{Format, MetricsPage};
     use std::time::Duration;
 
     fn frame(words: &[i32], rest: usize) -> Vec<u8> {
@@ -117,7 +117,7 @@ mod tests {
             let answers =
                 [frame(&[0, 0], 29), frame(&[-1, 5], 20), frame(&[1, 0], 8), frame(&[2, 0], 8)].concat();
             answers.chunks(piece).for_each(|piece| timing.answered(piece, at(3)));
-            let mut page = Page::default();
+            let mut page = MetricsPage::default();
             latencies.metrics(&mut page);
             let text = page.written(Format::Text);
             for operation in ["get_data", "create"] {

@@ -235,30 +235,30 @@ async fn ask(admin: &Admin, query: &Query<'_>, level: Level) -> Result<Answer, R
 
 async fn call(admin: &Admin, call: Call) -> Result<Answer, Response> {
     let outcome =
-        tokio::time::timeout(ANSWER_WITHIN, admin.handle.request(GATEWAY, family::Request::Kv(call))).await;
+        tokio::time::timeout(ANSWER_WITHIN, admin.handle.request(GATEWAY, family::LocalRequest::Kv(call)))
+            .await;
     let unknown = "no answer in time; a write may have been executed: read before you send it again";
     match outcome {
         Err(_) => Err(error(StatusCode::GATEWAY_TIMEOUT, unknown)),
         Ok(Err(_)) => Err(error(StatusCode::SERVICE_UNAVAILABLE, "the host is stopping")),
-        Ok(Ok(family::Response::Kv(Outcome::Refused(Refusal::MaybeExecuted)))) => {
+        Ok(Ok(family::LocalResponse::Kv(Outcome::Refused(Refusal::MaybeExecuted)))) => {
             Err(error(StatusCode::GATEWAY_TIMEOUT, unknown))
         }
-        Ok(Ok(family::Response::Kv(Outcome::Refused(Refusal::Busy)))) => {
+        Ok(Ok(family::LocalResponse::Kv(Outcome::Refused(Refusal::Busy)))) => {
             let busy = "busy, not executed: too much is waiting; send it again later";
             Err(([(header::RETRY_AFTER, "1")], error(StatusCode::SERVICE_UNAVAILABLE, busy)).into_response())
         }
-        Ok(Ok(family::Response::Kv(Outcome::Refused(Refusal::DiskFull)))) => Err(error(
+        Ok(Ok(family::LocalResponse::Kv(Outcome::Refused(Refusal::DiskFull)))) => Err(error(
             StatusCode::INSUFFICIENT_STORAGE,
             "the disk is full, not executed: send it again when there is room",
         )),
-        Ok(Ok(family::Response::Kv(Outcome::Refused(Refusal::Malformed | Refusal::Conflict)))) => Err(error(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            "the request is larger than paxos.batch_bytes_max allows",
-        )),
-        Ok(Ok(family::Response::Kv(Outcome::Done(bytes)))) => {
+        Ok(Ok(family::LocalResponse::Kv(Outcome::Refused(Refusal::Malformed | Refusal::Conflict)))) => Err(
+            error(StatusCode::PAYLOAD_TOO_LARGE, "the request is larger than paxos.batch_bytes_max allows"),
+        ),
+        Ok(Ok(family::LocalResponse::Kv(Outcome::Done(bytes)))) => {
             Answer::decode(&bytes).map_err(|why| error(StatusCode::INTERNAL_SERVER_ERROR, &why.to_string()))
         }
-        Ok(Ok(family::Response::Service(_))) => {
+        Ok(Ok(family::LocalResponse::Service(_))) => {
             Err(error(StatusCode::INTERNAL_SERVER_ERROR, "the answer of another service"))
         }
     }

@@ -6,12 +6,12 @@ mod status;
 
 pub use status::KvStatus;
 
-use super::records::{self, Owner};
+use super::records::{self, RecordOwner};
 use super::{Engine, LargeReads, Listed, NativeCalls, Probe, Service, ServiceStatus, slots};
 use crate::cluster::file::{FileError, Values};
-use crate::cluster::keys::{Key, Kind, OrNone, key};
+use crate::cluster::keys::{Key, KeyKind, OrNone, key};
 use crate::cluster::{ClusterFile, RoleName};
-use crate::family::{KvMember, Node, Request, Response};
+use crate::family::{HostedNode, KvMember, LocalRequest, LocalResponse};
 use ::kv::{Query, Store};
 use kernel::{HostId, NodeId, Place};
 use paxos::multipaxos::acceptor::Acceptor;
@@ -49,7 +49,7 @@ pub const LISTED: Listed = Listed {
 
 const KEYS: &[Key] = &[key(
     "kv.engine",
-    Kind::Engine(ENGINES, OrNone::Always),
+    KeyKind::Engine(ENGINES, OrNone::Always),
     "paxos",
     "what orders the key-value service's commands",
     "all hosts must agree",
@@ -63,16 +63,16 @@ fn read(_values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
     Ok(Some(Arc::new(KeyValue)))
 }
 
-fn owner(place: Place) -> Option<Owner> {
+fn owner(place: Place) -> Option<RecordOwner> {
     if place == GATEWAY {
-        return Some(Owner::new("kv gateway", records::none));
+        return Some(RecordOwner::new("kv gateway", records::none));
     }
     records::paxos_owner(LISTED.name, place)
 }
 
 /// The role of the key-value store that a node is, if it is one.
-pub fn member_of(node: &Node) -> Option<&KvMember> {
-    let Node::Kv(embedded) = node else { return None };
+pub fn member_of(node: &HostedNode) -> Option<&KvMember> {
+    let HostedNode::Kv(embedded) = node else { return None };
     Some(embedded.node())
 }
 
@@ -87,7 +87,7 @@ impl Service for KeyValue {
 
     fn agree(&self, _agreement: &mut Agreement) {}
 
-    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, Node)> {
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, HostedNode)> {
         members(file, host, joins).into_iter().map(|(place, member)| (place, member.into())).collect()
     }
 
@@ -101,13 +101,13 @@ impl Service for KeyValue {
             request: || {
                 let mut query = Vec::new();
                 Query::Get { key: b"" }.encode(&mut query);
-                Request::Kv(Call::Read { query: query.into(), level: Level::Linearizable })
+                LocalRequest::Kv(Call::Read { query: query.into(), level: Level::Linearizable })
             },
-            accepts: |answer| matches!(answer, Response::Kv(Outcome::Done(_))),
+            accepts: |answer| matches!(answer, LocalResponse::Kv(Outcome::Done(_))),
         }
     }
 
-    fn status(&self, _file: &ClusterFile, view: &HostView<'_, Node>) -> Box<dyn ServiceStatus> {
+    fn status(&self, _file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
         Box::new(KvStatus::of(view.nodes().filter_map(|(_, node)| member_of(node))))
     }
 }

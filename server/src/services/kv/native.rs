@@ -1,8 +1,8 @@
 //! The key-value service at the native port: messages for this host's batcher.
 
 use crate::family::{self, Ordinate};
-use crate::latency::Operation;
-use crate::owed::{Asked, Reads};
+use crate::latency::MeasuredOperation;
+use crate::owed::{OwedRead, OwedReads};
 use crate::services::NativeCalls;
 use crate::services::native::{NOT_FOR_CLIENTS, SMALL_ANSWER_BYTES, UNREADABLE};
 use kernel::{Bytes, Decode as _, Instant, NodeId};
@@ -14,8 +14,8 @@ use runtime::{CloseReason, SessionCx};
 /// Those of all MultiPaxos roles; clients speak to the first, a batcher, and are the last.
 pub(super) const RECEIVERS: &[u8] = &[1, 2, 3, 4, 5, 6, 7];
 
-const READ: Operation = ("kv", "read");
-const WRITE: Operation = ("kv", "write");
+const READ: MeasuredOperation = ("kv", "read");
+const WRITE: MeasuredOperation = ("kv", "write");
 
 /// Calls to this host's batcher.
 pub(super) struct Calls {
@@ -26,7 +26,7 @@ impl NativeCalls for Calls {
     fn take(
         &self,
         message: &Bytes,
-        reads: &mut Reads,
+        reads: &mut OwedReads,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<bool, CloseReason> {
         let message = match Message::decoded(message) {
@@ -40,7 +40,7 @@ impl NativeCalls for Calls {
                     return Ok(false);
                 }
                 for command in message.commands.iter() {
-                    let asked = Asked::Query(message.session, command.sequence);
+                    let asked = OwedRead::Query(message.session, command.sequence);
                     reads.watch.start(asked, WRITE, cx.now());
                 }
                 cx.send(self.batcher, Message::from(message));
@@ -52,7 +52,7 @@ impl NativeCalls for Calls {
                     return Ok(false);
                 }
                 for query in message.queries.iter() {
-                    let asked = Asked::Query(message.session, query.sequence);
+                    let asked = OwedRead::Query(message.session, query.sequence);
                     reads.ask(asked, expected, cx.now());
                     reads.watch.start(asked, READ, cx.now());
                 }
@@ -68,8 +68,13 @@ impl NativeCalls for Calls {
     }
 
     /// Answers to reads that there is no room for become the word that the host is busy: the client asks again.
-    fn answered(&self, message: family::Message, reads: &mut Reads, now: Instant) -> family::Message {
-        let family::Message::Kv(Message::Client(ClientIn::Results(results))) = message else {
+    fn answered(
+        &self,
+        message: family::OrdinateMessage,
+        reads: &mut OwedReads,
+        now: Instant,
+    ) -> family::OrdinateMessage {
+        let family::OrdinateMessage::Kv(Message::Client(ClientIn::Results(results))) = message else {
             return message;
         };
         let Results { session, executed, results } = results;
@@ -77,7 +82,7 @@ impl NativeCalls for Calls {
         let fits = bytes <= SMALL_ANSWER_BYTES || reads.takes(bytes);
         let mut row = Row::default();
         for answer in results.iter() {
-            let asked = Asked::Query(session, answer.sequence);
+            let asked = OwedRead::Query(session, answer.sequence);
             reads.watch.stop(&asked, now);
             let is_read = reads.answered(asked, answer.bytes.len());
             if is_read && !fits {

@@ -1,6 +1,6 @@
 //! What a host knows of the key-value service.
 
-use crate::admin::exposition::Page;
+use crate::admin::exposition::MetricsPage;
 use crate::family::KvMember;
 use crate::services::ServiceStatus;
 use crate::services::status::json;
@@ -38,7 +38,7 @@ impl ServiceStatus for KvStatus {
             .collect()
     }
 
-    fn metrics(&self, page: &mut Page) {
+    fn metrics(&self, page: &mut MetricsPage) {
         page.gauge("keys", "Keys in the store", self.keys.unwrap_or(0) as f64);
         page.gauge("sessions", "Open client sessions", self.sessions.unwrap_or(0) as f64);
     }

@@ -26,7 +26,7 @@ const CONNECT_WITHIN: &str = "3s";
 
 /// An archive, whether it can be reached or not.
 #[derive(Clone)]
-pub struct Archive {
+pub struct LogArchive {
     place: ArchivePlace,
     store: Option<Arc<dyn ObjectStore>>,
     prefix: Path,
@@ -46,7 +46,7 @@ pub struct ArchivedLog {
     pub incarnation: LogIncarnation,
 }
 
-impl Archive {
+impl LogArchive {
     /// The archive at a place; fails only for what the environment says of it.
     pub fn open(place: &ArchivePlace) -> Result<Self, ArchiveError> {
         let (store, prefix): (Option<Arc<dyn ObjectStore>>, _) = match place {
@@ -174,7 +174,7 @@ impl Archive {
 
     /// All logs that something was archived of, with what is there: segments, the first position, the one after the last, bytes with
     /// the heads, and how many positions between them are missing.
-    pub async fn logs(&self) -> Result<BTreeMap<ArchivedLog, Extent>, ArchiveError> {
+    pub async fn logs(&self) -> Result<BTreeMap<ArchivedLog, ArchivedExtent>, ArchiveError> {
         let store = self.store()?;
         let mut objects = store.list(Some(&self.prefix));
         let mut logs: BTreeMap<ArchivedLog, Vec<(ArchivedName, u64)>> = BTreeMap::new();
@@ -189,7 +189,7 @@ impl Archive {
             let log = ArchivedLog { cluster: cluster.clone(), name: name.clone(), incarnation };
             logs.entry(log).or_default().push((last, object.size));
         }
-        Ok(logs.into_iter().map(|(log, segments)| (log, Extent::of(segments))).collect())
+        Ok(logs.into_iter().map(|(log, segments)| (log, ArchivedExtent::of(segments))).collect())
     }
 
     /// Reads a segment that was listed, and checks it.
@@ -219,7 +219,7 @@ pub enum Unreadable {
 
 /// What of a log is in the archive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
+pub struct ArchivedExtent {
     /// Segments.
     pub segments: u64,
     /// The first position.
@@ -232,7 +232,7 @@ pub struct Extent {
     pub missing: u64,
 }
 
-impl Extent {
+impl ArchivedExtent {
     fn of(mut segments: Vec<(ArchivedName, u64)>) -> Self {
         segments.sort_unstable();
         let first = segments.first().map_or(0, |(name, _)| name.first);
@@ -264,7 +264,7 @@ fn bucket_of(bucket: &str) -> Result<impl ObjectStore, ArchiveError> {
 
 /// The archive for a host's threads, which wait.
 pub struct Waiting {
-    archive: Archive,
+    archive: LogArchive,
     runtime: tokio::runtime::Runtime,
 }
 
@@ -275,7 +275,7 @@ impl Waiting {
         let runtime =
             builder.worker_threads(1).max_blocking_threads(4).thread_name("archive-io").enable_all().build();
         let runtime = runtime.map_err(|error| ArchiveError(format!("no thread for the archive: {error}")))?;
-        Ok(Self { archive: Archive::open(place)?, runtime })
+        Ok(Self { archive: LogArchive::open(place)?, runtime })
     }
 }
 

@@ -2,8 +2,8 @@
 
 use super::SharedLog;
 use crate::cluster::ClusterFile;
-use crate::family::Node;
-use crate::services::records::{self, Owner, Told, apart};
+use crate::family::HostedNode;
+use crate::services::records::{self, DescribedRecord, RecordOwner, apart};
 use crate::services::{CannotJoin, slots};
 use ::corfu::auxiliary::AuxiliaryRecord;
 use ::corfu::sequencer::Began;
@@ -26,7 +26,7 @@ fn at(host: &str, place: Place) -> NodeId {
 }
 
 /// The roles of CORFU' on the host `name`: as many chains as hosts, each over all of them and with another head.
-pub(super) fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str) -> Vec<(Place, Node)> {
+pub(super) fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str) -> Vec<(Place, HostedNode)> {
     let hosts: Vec<&str> = file.hosts.iter().map(|host| host.name.as_str()).collect();
     let on_all = |place: Place| hosts.iter().map(|host| at(host, place)).collect::<Vec<_>>();
     let chain = |number: usize| {
@@ -40,7 +40,7 @@ pub(super) fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str) -> Vec<(Pl
     let client = Client::new(auxiliaries.clone(), initial.clone(), parameters.clone());
     let gateway = Gateway::new(client, logs.space_bytes);
     let auxiliary = Auxiliary::new(auxiliaries, sequencers, initial.clone(), parameters);
-    let mut nodes: Vec<(Place, Node)> = vec![
+    let mut nodes: Vec<(Place, HostedNode)> = vec![
         (GATEWAY, GatewayNode::Gateway(gateway).into()),
         (SEQUENCER, Member::Sequencer(Sequencer::new()).into()),
         (AUXILIARY, Member::Auxiliary(auxiliary).into()),
@@ -84,16 +84,16 @@ pub(super) fn gateway(name: &str) -> NodeId {
 }
 
 /// The role at a slot.
-pub(super) fn owner(place: Place) -> Option<Owner> {
+pub(super) fn owner(place: Place) -> Option<RecordOwner> {
     if !slots::LOG_OVER_CORFU.contains(place) {
         return None;
     }
     Some(match place {
-        GATEWAY => Owner::new("log gateway", records::none),
-        SEQUENCER => Owner::new("log sequencer", sequencer_record),
-        AUXILIARY => Owner::new("log auxiliary", auxiliary_record),
+        GATEWAY => RecordOwner::new("log gateway", records::none),
+        SEQUENCER => RecordOwner::new("log sequencer", sequencer_record),
+        AUXILIARY => RecordOwner::new("log auxiliary", auxiliary_record),
         Place(storage) => {
-            Owner::new(format!("log storage {}", storage.checked_sub(STORAGE)?), storage_record)
+            RecordOwner::new(format!("log storage {}", storage.checked_sub(STORAGE)?), storage_record)
         }
     })
 }
@@ -102,12 +102,12 @@ fn journal(journal: Option<::corfu::JournalId>) -> String {
     journal.map_or_else(String::new, |journal| format!(", incarnation {:x}", journal.0))
 }
 
-fn sequencer_record(record: &Bytes) -> Result<Told, DecodeError> {
+fn sequencer_record(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
     let Began { epoch, journal: of } = Began::decoded(record)?;
     Ok(apart(format!("serves epoch {}{}", epoch.0, journal(of))))
 }
 
-fn auxiliary_record(record: &Bytes) -> Result<Told, DecodeError> {
+fn auxiliary_record(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
     let AuxiliaryRecord { installed, promised, accepted, journal: of } = AuxiliaryRecord::decoded(record)?;
     let accepted = match accepted {
         Some(vote) => format!(", accepted epoch {} in {:?}", vote.projection.epoch.0, vote.ballot),
@@ -117,7 +117,7 @@ fn auxiliary_record(record: &Bytes) -> Result<Told, DecodeError> {
     Ok(apart(format!("epoch {epoch} with {chains} chains, promised {promised:?}{accepted}{}", journal(of))))
 }
 
-fn storage_record(record: &Bytes) -> Result<Told, DecodeError> {
+fn storage_record(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
     Ok(apart(match StorageRecord::decoded(record)? {
         StorageRecord::Sealed(epoch) => format!("sealed below epoch {}", epoch.0),
         StorageRecord::Kept(position, Entry::Junk) => format!("position {}: junk", position.0),

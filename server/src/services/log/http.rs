@@ -159,11 +159,11 @@ pub(super) async fn ask(admin: &Admin, request: &Request, wait_ms: u32) -> Resul
         return Err(Failed::new(StatusCode::NOT_FOUND, "there is no shared log: log.spaces is 0"));
     };
     let gateway = log.gateway(&admin.file, &admin.host).place();
-    let call = admin.handle.request(gateway, family::Request::Service(request.encoded().into()));
+    let call = admin.handle.request(gateway, family::LocalRequest::Service(request.encoded().into()));
     let within = ANSWER_WITHIN + Duration::from_millis(wait_ms.into());
     let late = || Failed::new(StatusCode::GATEWAY_TIMEOUT, "no answer in time; it may have been done");
     let answer = tokio::time::timeout(within, call).await.ok().and_then(Result::ok).ok_or_else(late)?;
-    let family::Response::Service(body) = answer else { return Err(other_answer()) };
+    let family::LocalResponse::Service(body) = answer else { return Err(other_answer()) };
     match Answer::decoded(&body) {
         Ok(Answer::Refused(refused)) => Err(refusal(refused)),
         Ok(answer) => Ok(answer),

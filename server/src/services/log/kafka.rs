@@ -2,9 +2,9 @@
 
 use super::SharedLog;
 use crate::cluster::ClusterFile;
-use crate::family::{Message, Node, Ordinate};
+use crate::family::{HostedNode, Ordinate, OrdinateMessage};
 use crate::native::Gate;
-use crate::status::Status;
+use crate::status::HostStatus;
 use ::kafka::{Broker, Brokers, Connection, Fault, Outgoing, ProducerIds, Settings, Shared, node_of};
 use bytes::BytesMut;
 use kernel::client::{ConnectionIn, Input};
@@ -82,7 +82,7 @@ impl Client {
         let outcome = act(&mut self.connection, &brokers, cx.now(), &mut out);
         for (id, request) in out.calls {
             let bytes = Native::Call(Call { id, request }).encoded().into();
-            cx.send(self.gateway, Message::User(Input { bytes }.into()));
+            cx.send(self.gateway, OrdinateMessage::User(Input { bytes }.into()));
         }
         cx.output().extend_from_slice(&out.bytes);
         cx.pause_input(self.connection.is_full());
@@ -121,10 +121,10 @@ impl Session<Ordinate> for Client {
     fn on_message(
         &mut self,
         _from: NodeId,
-        message: Message,
+        message: OrdinateMessage,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<(), CloseReason> {
-        let Message::Connection(ConnectionIn::Output(message)) = message else {
+        let OrdinateMessage::Connection(ConnectionIn::Output(message)) = message else {
             return Ok(());
         };
         let Ok(Native::Reply(Reply { id, answer })) = Native::decoded(&message.bytes) else { return Ok(()) };
@@ -157,7 +157,7 @@ impl Directory {
     }
 
     /// Takes over what the host knows now.
-    fn follow(&self, file: &ClusterFile, logs: &SharedLog, status: &Status) {
+    fn follow(&self, file: &ClusterFile, logs: &SharedLog, status: &HostStatus) {
         let members = status.membership.hosts.iter().map(|(name, address)| (name.as_str(), address.as_str()));
         let is_up = |name: &str| name == status.host || status.links.get(name).is_some_and(|link| link.up);
         let brokers = Arc::new(brokers(file, logs, members, is_up));
@@ -196,7 +196,7 @@ const WATCH_EVERY: Duration = Duration::from_millis(250);
 
 /// Keeps the directory to what the host knows, from a thread of its own until nobody else has the directory.
 pub fn watch(
-    handle: HostHandle<Node>,
+    handle: HostHandle<HostedNode>,
     file: ClusterFile,
     logs: SharedLog,
     host: String,
@@ -206,7 +206,7 @@ pub fn watch(
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
         while let Some(directory) = directory.upgrade() {
-            if let Some((status, _)) = runtime.block_on(Status::of(&handle, &file, &host)) {
+            if let Some((status, _)) = runtime.block_on(HostStatus::of(&handle, &file, &host)) {
                 Directory(directory).follow(&file, &logs, &status);
             }
             std::thread::sleep(WATCH_EVERY);

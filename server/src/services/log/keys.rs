@@ -2,7 +2,7 @@
 
 use super::ENGINES;
 use super::settings::ArchivePlace;
-use crate::cluster::keys::{Key, Kind, OrNone, key};
+use crate::cluster::keys::{Key, KeyKind, OrNone, key};
 
 fn is_archive(value: &str) -> bool {
     ArchivePlace::parse(value).is_ok()
@@ -12,14 +12,14 @@ fn is_archive(value: &str) -> bool {
 pub const KEYS: &[Key] = &[
     key(
         "listen.kafka",
-        Kind::Address,
+        KeyKind::Address,
         "",
         "where Kafka's clients connect; without it they are not served. The logs of log.spaces are their topics",
         "an occupied port is an error at start; it must be set on all hosts, since clients are sent to any of them",
     ),
     key(
         "log.engine",
-        Kind::Engine(ENGINES, OrNone::Always),
+        KeyKind::Engine(ENGINES, OrNone::Always),
         "mason",
         "what orders the shared log: mason spreads logs over spaces, paxos is one replicated state machine, corfu is a baseline to \
          compare with, one log by a bare sequencer and chains of servers; the last two have one space",
@@ -27,35 +27,35 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "log.spaces",
-        Kind::Number(0, 256),
+        KeyKind::Number(0, 256),
         "0",
         "among how many spaces the logs are spread by their names, each executed by itself; 0: there is no shared log",
         "all hosts must agree, from the first start on",
     ),
     key(
         "log.proxies",
-        Kind::Number(1, 256),
+        KeyKind::Number(1, 256),
         "3",
         "how many replicated proxies order the log's appends; their leaders are spread over the hosts",
         "all hosts must agree, from the first start on",
     ),
     key(
         "log.space_bytes",
-        Kind::Size,
+        KeyKind::Size,
         "268435456",
         "what the logs of one space may be created to hold together: on the disk of every host",
         "too large: disks run full, and clients wait; too small: logs cannot be created",
     ),
     key(
         "log.memory_bytes",
-        Kind::Size,
+        KeyKind::Size,
         "64MiB",
         "what one space's entries may take of a host's memory, 32 MiB at least: those not on the disk yet, and those read lately",
         "too large: hosts run out of memory; too small: reads wait for the disk, and appends when it is slow",
     ),
     key(
         "log.archive",
-        Kind::Checked(is_archive, "an archive: file:///DIRECTORY or s3://BUCKET/PREFIX"),
+        KeyKind::Checked(is_archive, "an archive: file:///DIRECTORY or s3://BUCKET/PREFIX"),
         "",
         "where trimmed segments of logs go before they go from the disks: file:///DIRECTORY, the same on every host (a shared file \
          system), or s3://BUCKET/PREFIX, with credentials, region and endpoint in the environment, as AWS_ACCESS_KEY_ID, \
@@ -64,14 +64,14 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "log.archive_backlog_bytes",
-        Kind::Size,
+        KeyKind::Size,
         "268435456",
         "with more than so many bytes of a space's trimmed segments waiting for the archive, a host refuses appends to its logs",
         "too large: disks run full while the archive is away; too small: writers are refused at the first hiccup",
     ),
     key(
         "kafka.brokers",
-        Kind::Addresses,
+        KeyKind::Addresses,
         "",
         "where Kafka's clients reach hosts, like a=a.example.net:9092,b=...; without it (or for hosts left out) where \
          [hosts] has them, at the port of listen.kafka",
@@ -79,14 +79,14 @@ pub const KEYS: &[Key] = &[
     ),
     key(
         "kafka.create_topics",
-        Kind::Switch,
+        KeyKind::Switch,
         "true",
         "whether a topic is made when a client asks for one that is not there (Kafka's auto.create.topics.enable)",
         "with it, a mistyped name takes memory",
     ),
     key(
         "kafka.retain_bytes",
-        Kind::Size,
+        KeyKind::Size,
         "16MiB",
         "what a topic may hold, in bytes, unless its maker gives retention.bytes; beyond it the oldest records go",
         "too large: log.space_bytes is used up by few topics; too small: slow consumers miss records",

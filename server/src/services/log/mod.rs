@@ -14,7 +14,7 @@ mod tail;
 pub use settings::{ArchivePlace, SharedLog};
 pub use status::LogStatus;
 
-use super::records::{self, Owner};
+use super::records::{self, RecordOwner};
 use super::{
     CannotJoin, Engine, LargeReads, Listed, NativeCalls, Port, Probe, Service, ServiceStatus, Started,
     Starting, slots,
@@ -22,7 +22,7 @@ use super::{
 use crate::admin::Admin;
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
-use crate::family::{Node, Request, Response};
+use crate::family::{HostedNode, LocalRequest, LocalResponse};
 use crate::host::StartError;
 use ::kafka::node_of;
 use axum::routing::{get, post};
@@ -68,7 +68,7 @@ fn routes() -> Router<Arc<Admin>> {
         .layer(Extension(tail::Readers::default()))
 }
 
-fn owner(place: Place) -> Option<Owner> {
+fn owner(place: Place) -> Option<RecordOwner> {
     let over_mason = records::mason_owner(LISTED.name, slots::LOG, slots::LOG.first, place);
     over_mason.or_else(|| corfu::owner(place))
 }
@@ -114,7 +114,7 @@ impl Service for SharedLog {
         if self.is_over_corfu() { Err(corfu::CANNOT_JOIN) } else { Ok(()) }
     }
 
-    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, Node)> {
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, HostedNode)> {
         match self.is_over_corfu() {
             true => corfu::nodes(file, self, host),
             false => nodes::nodes(file, self, host, joins),
@@ -177,16 +177,16 @@ impl Service for SharedLog {
             place: self.gateway(file, host).place(),
             request: || {
                 let list = List { after: String::new(), limit: 1 };
-                Request::Service(shared_log::Request::List(list).encoded().into())
+                LocalRequest::Service(shared_log::Request::List(list).encoded().into())
             },
             accepts: |answer| {
-                let Response::Service(body) = answer else { return false };
+                let LocalResponse::Service(body) = answer else { return false };
                 matches!(Answer::decoded(body), Ok(Answer::Logs(_)))
             },
         }
     }
 
-    fn status(&self, file: &ClusterFile, view: &HostView<'_, Node>) -> Box<dyn ServiceStatus> {
+    fn status(&self, file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
         let nodes = view.nodes().map(|(_, node)| node);
         Box::new(LogStatus::of(self, file, nodes, view.metrics().archive.as_ref()))
     }

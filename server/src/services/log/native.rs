@@ -1,8 +1,8 @@
 //! The log at the native port: calls for this host's gateway.
 
 use super::LISTED;
-use crate::family::{Message, Ordinate};
-use crate::owed::{Asked, Reads};
+use crate::family::{Ordinate, OrdinateMessage};
+use crate::owed::{OwedRead, OwedReads};
 use crate::services::NativeCalls;
 use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
 use kernel::client::{ConnectionIn, Input, Output};
@@ -23,7 +23,7 @@ impl NativeCalls for Calls {
     fn take(
         &self,
         message: &Bytes,
-        reads: &mut Reads,
+        reads: &mut OwedReads,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<bool, CloseReason> {
         if message.first() != Some(&TO_HOST) {
@@ -34,26 +34,26 @@ impl NativeCalls for Calls {
         if !reads.admits(bytes) {
             return Ok(false);
         }
-        let asked = Asked::Call(TO_HOST, id);
+        let asked = OwedRead::Call(TO_HOST, id);
         reads.ask(asked, bytes, cx.now());
         // A read that waits for what is appended says nothing of how fast the log is.
         if !waits {
             reads.watch.start(asked, (LISTED.name, operation), cx.now());
         }
-        cx.send(self.gateway, Message::User(Input { bytes: message.clone() }.into()));
+        cx.send(self.gateway, OrdinateMessage::User(Input { bytes: message.clone() }.into()));
         Ok(true)
     }
 
-    fn answered(&self, message: Message, reads: &mut Reads, now: Instant) -> Message {
-        let Message::Connection(ConnectionIn::Output(output)) = message else { return message };
+    fn answered(&self, message: OrdinateMessage, reads: &mut OwedReads, now: Instant) -> OrdinateMessage {
+        let OrdinateMessage::Connection(ConnectionIn::Output(output)) = message else { return message };
         let id = reply_id(&output.bytes);
-        id.iter().for_each(|&id| reads.watch.stop(&Asked::Call(TO_HOST, id), now));
+        id.iter().for_each(|&id| reads.watch.stop(&OwedRead::Call(TO_HOST, id), now));
         let refused = id.filter(|&id| !reads.takes_call(TO_HOST, id, output.bytes.len()));
         let output = refused.map_or(output, |id| {
             let reply = Reply { id, answer: Answer::refused(Why::Busy) };
             Output { bytes: Native::Reply(reply).encoded().into() }
         });
-        Message::Connection(ConnectionIn::Output(output))
+        OrdinateMessage::Connection(ConnectionIn::Output(output))
     }
 }
 

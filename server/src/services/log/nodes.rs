@@ -2,12 +2,12 @@
 
 use super::SharedLog;
 use crate::cluster::ClusterFile;
-use crate::family::{LogMember, Node};
+use crate::family::{HostedNode, LogMember};
 use crate::services::{Engine, mason as over_mason, slots};
 use kernel::{HostId, Place};
 use mason::proxy::SpacesOf;
 use mason::{Deployment, HostParts, Stub as _};
-use shared_log::{Archiving, Bounds, Gateway, Names, Routes};
+use shared_log::{Archiving, Gateway, Names, Routes, SpaceBounds};
 use std::sync::Arc;
 
 /// Which role of which host is where.
@@ -20,7 +20,7 @@ pub fn deployment(file: &ClusterFile, logs: &SharedLog) -> Deployment {
 }
 
 /// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
-pub fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str, joins: bool) -> Vec<(Place, Node)> {
+pub fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str, joins: bool) -> Vec<(Place, HostedNode)> {
     let host = HostId::named(name);
     let deployment = deployment(file, logs);
     let stub = Names { spaces: logs.spaces };
@@ -29,7 +29,7 @@ pub fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str, joins: bool) -> V
     let parts = HostParts {
         stub: &|_| stub,
         shard: &|space| {
-            let state = shared_log::Logs::new(space, logs.spaces, Bounds::within(logs.memory_bytes));
+            let state = shared_log::Logs::new(space, logs.spaces, SpaceBounds::within(logs.memory_bytes));
             match logs.archive {
                 Some(_) => state.with_archive(Archiving {
                     cluster: file.cluster.clone(),

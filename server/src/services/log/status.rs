@@ -3,11 +3,11 @@
 use super::SharedLog;
 use super::corfu::ProjectionStatus;
 use super::settings::ArchivePlace;
-use crate::admin::exposition::Page;
+use crate::admin::exposition::MetricsPage;
 use crate::cluster::ClusterFile;
-use crate::family::{LogMember, Node};
+use crate::family::{HostedNode, LogMember};
 use crate::services::ServiceStatus;
-use crate::services::mason::Groups;
+use crate::services::mason::MasonStatus;
 use crate::services::status::json;
 use ::corfu;
 use mason::shard::ShardServer;
@@ -25,7 +25,7 @@ pub struct LogStatus {
     pub engine: String,
     /// Its groups and spaces; empty over CORFU'.
     #[serde(flatten)]
-    pub groups: Groups,
+    pub groups: MasonStatus,
     /// Logs whose entries are here.
     pub logs: usize,
     /// Their entries, as far as they are left.
@@ -118,12 +118,12 @@ impl LogStatus {
     pub fn of<'a>(
         log: &SharedLog,
         file: &ClusterFile,
-        nodes: impl Iterator<Item = &'a Node>,
+        nodes: impl Iterator<Item = &'a HostedNode>,
         counts: Option<&ArchiveCounts>,
     ) -> Self {
         let mut status = Self {
             engine: log.engine.to_string(),
-            groups: Groups::default(),
+            groups: MasonStatus::default(),
             logs: 0,
             entries: 0,
             bytes: 0,
@@ -152,12 +152,12 @@ impl LogStatus {
     }
 
     /// Takes a role into account, if it is one of the log's.
-    fn add(&mut self, node: &Node, file: &ClusterFile) {
-        if let Node::Log(embedded) = node {
+    fn add(&mut self, node: &HostedNode, file: &ClusterFile) {
+        if let HostedNode::Log(embedded) = node {
             self.add_member(embedded.node());
-        } else if let Node::Corfu(embedded) = node {
+        } else if let HostedNode::Corfu(embedded) = node {
             self.add_corfu(embedded.node(), file);
-        } else if let Node::CorfuGateway(embedded) = node {
+        } else if let HostedNode::CorfuGateway(embedded) = node {
             let GatewayNode::Gateway(gateway) = embedded.node();
             self.outstanding = gateway.outstanding();
         }
@@ -204,7 +204,7 @@ impl ServiceStatus for LogStatus {
         [("log".to_owned(), json(self))].into_iter().collect()
     }
 
-    fn metrics(&self, page: &mut Page) {
+    fn metrics(&self, page: &mut MetricsPage) {
         self.groups.metrics("log", page);
         let archived = &self.archived;
         for (name, help, value) in [

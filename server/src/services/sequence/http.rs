@@ -1,6 +1,6 @@
 //! The sequence over HTTP: `POST /v1/sequence/next` with `{"spaces": ["a", "b"], "count": 2, "label": "..."}`.
 
-use super::{Sequence, nodes};
+use super::{SequenceService, nodes};
 use crate::admin::Admin;
 use crate::family;
 use ::sequence::{Ask, DISK_FULL, LABEL_BYTES_MAX, UNKNOWN};
@@ -43,7 +43,7 @@ fn one() -> u32 {
 
 /// Answers `{"places": [{"gsn": 7, "numbers": {"a": 1, "b": 4}}, ...]}`. After a 504 some places may have been given.
 pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
-    let Some(sequence) = admin.file.service::<Sequence>() else {
+    let Some(sequence) = admin.file.service::<SequenceService>() else {
         return error(StatusCode::NOT_FOUND, "there is no sequence service: sequence.spaces names none");
     };
     let next: Next = match serde_json::from_slice(&body) {
@@ -70,13 +70,13 @@ pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
     let gateway = nodes::gateway(&admin.file, sequence, &admin.host).place();
     // All are in flight at once, so that they share batches.
     let calls: Vec<_> = (0..next.count)
-        .map(|_| admin.handle.request(gateway, family::Request::Service(ask.clone().into())))
+        .map(|_| admin.handle.request(gateway, family::LocalRequest::Service(ask.clone().into())))
         .collect();
     let all = async {
         let mut places = Vec::with_capacity(calls.len());
         for call in calls {
             let answer = call.await.ok();
-            if matches!(&answer, Some(family::Response::Service(body)) if *body == DISK_FULL) {
+            if matches!(&answer, Some(family::LocalResponse::Service(body)) if *body == DISK_FULL) {
                 return Err(true);
             }
             places.push(place_of(answer, &numbered, &next.spaces).ok_or(false)?);
@@ -95,8 +95,8 @@ pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
     }
 }
 
-fn place_of(answer: Option<family::Response>, spaces: &[Space], names: &[String]) -> Option<Value> {
-    let Some(family::Response::Service(body)) = answer else { return None };
+fn place_of(answer: Option<family::LocalResponse>, spaces: &[Space], names: &[String]) -> Option<Value> {
+    let Some(family::LocalResponse::Service(body)) = answer else { return None };
     let order = Some(body).filter(|body| *body != UNKNOWN).and_then(|body| Order::decoded(&body).ok())?;
     let numbers =
         spaces.iter().zip(names).map(|(&space, name)| Some((name.clone(), json!(order.number_in(space)?.0))));

@@ -6,15 +6,15 @@ mod status;
 
 pub use status::SequenceStatus;
 
-use super::records::{self, Owner};
+use super::records::{self, RecordOwner};
 use super::status::ServiceStatus;
 use super::{Engine, Listed, NativeCalls, Probe, Service, slots};
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
 use crate::cluster::file::{FileError, Values, names_of};
-use crate::cluster::keys::{Key, Kind, key};
-use crate::family::{Message, Node, Ordinate, Request, Response, SequenceMember};
-use crate::owed::{Asked, Reads};
+use crate::cluster::keys::{Key, KeyKind, key};
+use crate::family::{HostedNode, LocalRequest, LocalResponse, Ordinate, OrdinateMessage, SequenceMember};
+use crate::owed::{OwedRead, OwedReads};
 use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
 use ::sequence::native::{TO_CLIENT, TO_HOST};
 use kernel::client::{ConnectionIn, Input};
@@ -33,7 +33,7 @@ pub const LISTED: Listed = Listed {
     read,
     routes: http::routes,
     reads: None,
-    owner: |place| -> Option<Owner> {
+    owner: |place| -> Option<RecordOwner> {
         records::mason_owner(LISTED.name, slots::SEQUENCE, slots::SEQUENCE.first, place)
     },
 };
@@ -41,14 +41,14 @@ pub const LISTED: Listed = Listed {
 const KEYS: &[Key] = &[
     key(
         "sequence.spaces",
-        Kind::Names,
+        KeyKind::Names,
         "",
         "names of the sequence's spaces, separated by commas; without it there is no sequence service",
         "all hosts must agree on them and their order, from the first start on",
     ),
     key(
         "sequence.proxies",
-        Kind::Number(1, 256),
+        KeyKind::Number(1, 256),
         "3",
         "how many replicated proxies assign the sequence's numbers; their leaders are spread over the hosts",
         "all hosts must agree, from the first start on",
@@ -57,7 +57,7 @@ const KEYS: &[Key] = &[
 
 /// The sequence.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Sequence {
+pub struct SequenceService {
     /// The names of its spaces.
     pub spaces: Vec<String>,
     /// How many proxies.
@@ -69,12 +69,12 @@ fn read(values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
         return Ok(None);
     };
     let proxies = values.number("sequence.proxies").unwrap_or(1) as u16;
-    Ok(Some(Arc::new(Sequence { spaces, proxies })))
+    Ok(Some(Arc::new(SequenceService { spaces, proxies })))
 }
 
 /// The role of the sequence that a node is, if it is one.
-fn member_of(node: &Node) -> Option<&SequenceMember> {
-    let Node::Sequence(embedded) = node else { return None };
+fn member_of(node: &HostedNode) -> Option<&SequenceMember> {
+    let HostedNode::Sequence(embedded) = node else { return None };
     Some(embedded.node())
 }
 
@@ -88,7 +88,7 @@ fn brief(value: String) -> String {
     format!("{}... ({:016x})", value.chars().take(100).collect::<String>(), parts::digest(value.as_bytes()))
 }
 
-impl Service for Sequence {
+impl Service for SequenceService {
     fn listed(&self) -> &'static Listed {
         &LISTED
     }
@@ -102,7 +102,7 @@ impl Service for Sequence {
         agreement.add("sequence.proxies", &self.proxies.to_string(), FIXED);
     }
 
-    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, Node)> {
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, HostedNode)> {
         nodes::nodes(file, self, host, joins)
     }
 
@@ -117,12 +117,12 @@ impl Service for Sequence {
     fn probe(&self, file: &ClusterFile, host: &str) -> Probe {
         Probe {
             place: nodes::gateway(file, self, host).place(),
-            request: || Request::Service(Bytes::new()),
-            accepts: |answer| matches!(answer, Response::Service(body) if *body == ::sequence::READY),
+            request: || LocalRequest::Service(Bytes::new()),
+            accepts: |answer| matches!(answer, LocalResponse::Service(body) if *body == ::sequence::READY),
         }
     }
 
-    fn status(&self, _file: &ClusterFile, view: &HostView<'_, Node>) -> Box<dyn ServiceStatus> {
+    fn status(&self, _file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus> {
         let members = view.nodes().filter_map(|(_, node)| member_of(node));
         Box::new(SequenceStatus::of(&self.spaces, members))
     }
@@ -142,7 +142,7 @@ impl NativeCalls for Calls {
     fn take(
         &self,
         message: &Bytes,
-        reads: &mut Reads,
+        reads: &mut OwedReads,
         cx: &mut SessionCx<'_, Ordinate>,
     ) -> Result<bool, CloseReason> {
         if message.first() != Some(&TO_HOST) {
@@ -152,18 +152,18 @@ impl NativeCalls for Calls {
             return Ok(false);
         }
         if let Some(id) = id_of(message) {
-            reads.watch.start(Asked::Call(TO_HOST, id), (LISTED.name, "next"), cx.now());
+            reads.watch.start(OwedRead::Call(TO_HOST, id), (LISTED.name, "next"), cx.now());
         }
-        cx.send(self.gateway, Message::User(Input { bytes: message.clone() }.into()));
+        cx.send(self.gateway, OrdinateMessage::User(Input { bytes: message.clone() }.into()));
         Ok(true)
     }
 
-    fn answered(&self, message: Message, reads: &mut Reads, now: Instant) -> Message {
-        if let Message::Connection(ConnectionIn::Output(output)) = &message
+    fn answered(&self, message: OrdinateMessage, reads: &mut OwedReads, now: Instant) -> OrdinateMessage {
+        if let OrdinateMessage::Connection(ConnectionIn::Output(output)) = &message
             && output.bytes.first() == Some(&TO_CLIENT)
             && let Some(id) = id_of(&output.bytes)
         {
-            reads.watch.stop(&Asked::Call(TO_HOST, id), now);
+            reads.watch.stop(&OwedRead::Call(TO_HOST, id), now);
         }
         message
     }

@@ -1,8 +1,8 @@
 //! The sequence's roles on one host: a deployment of Mason of its own, beside that of the coordination service.
 
-use super::Sequence;
+use super::SequenceService;
 use crate::cluster::ClusterFile;
-use crate::family::{Node, SequenceMember};
+use crate::family::{HostedNode, SequenceMember};
 use crate::services::{mason as over_mason, slots};
 use ::sequence::{Gateway, Labels, Spaces};
 use kernel::{HostId, NodeId, Place};
@@ -11,7 +11,7 @@ use mason::{Deployment, HostParts, Stub as _};
 use std::sync::Arc;
 
 /// Which role of which host is where.
-pub fn deployment(file: &ClusterFile, sequence: &Sequence) -> Deployment {
+pub fn deployment(file: &ClusterFile, sequence: &SequenceService) -> Deployment {
     let hosts = over_mason::hosts(file);
     let (sequencers, spaces) = (hosts.len(), sequence.spaces.len() as u16);
     Deployment::beginning_at(
@@ -26,12 +26,17 @@ pub fn deployment(file: &ClusterFile, sequence: &Sequence) -> Deployment {
 }
 
 /// The gateway of the host `name`.
-pub fn gateway(file: &ClusterFile, sequence: &Sequence, name: &str) -> NodeId {
+pub fn gateway(file: &ClusterFile, sequence: &SequenceService, name: &str) -> NodeId {
     deployment(file, sequence).gateway_of(HostId::named(name))
 }
 
 /// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
-pub fn nodes(file: &ClusterFile, sequence: &Sequence, name: &str, joins: bool) -> Vec<(Place, Node)> {
+pub fn nodes(
+    file: &ClusterFile,
+    sequence: &SequenceService,
+    name: &str,
+    joins: bool,
+) -> Vec<(Place, HostedNode)> {
     let host = HostId::named(name);
     let deployment = deployment(file, sequence);
     let stub = Spaces { count: sequence.spaces.len() as u16 };

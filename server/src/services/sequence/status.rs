@@ -1,9 +1,9 @@
 //! What a host knows of the sequence.
 
-use crate::admin::exposition::Page;
+use crate::admin::exposition::MetricsPage;
 use crate::family::SequenceMember;
 use crate::services::ServiceStatus;
-use crate::services::mason::Groups;
+use crate::services::mason::MasonStatus;
 use crate::services::status::json;
 use serde_json::{Map, Value};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub struct SequenceStatus {
     /// Places that each space has given, as far as this host has executed them.
     pub given: BTreeMap<String, u64>,
     /// Its groups.
-    pub groups: Groups,
+    pub groups: MasonStatus,
 }
 
 impl SequenceStatus {
@@ -41,7 +41,7 @@ impl ServiceStatus for SequenceStatus {
             .collect()
     }
 
-    fn metrics(&self, page: &mut Page) {
+    fn metrics(&self, page: &mut MetricsPage) {
         self.groups.metrics("sequence", page);
         for (space, given) in &self.given {
             page.counter_of("sequence_given", "Places that a space has given", &[("space", space)], *given);

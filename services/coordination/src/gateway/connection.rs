@@ -3,7 +3,7 @@
 use crate::gateway::kinds::Kinds;
 use crate::gateway::marks::Marks;
 use crate::gateway::survey::Survey;
-use crate::wire::{Caller, ConnectionEpoch, EventKind, Identity, SessionId, WatchSeq};
+use crate::wire::{Caller, ConnectionEpoch, EventKind, Identity, WatchSeq, ZkSessionId};
 use kernel::client::Connected;
 use kernel::{Bytes, Instant, NodeId};
 use mason::Space;
@@ -243,7 +243,7 @@ pub(crate) struct Connection {
     pub(crate) caller: Caller<'static>,
     pub(crate) stage: Stage,
     pub(crate) since: Instant,
-    pub(crate) session: SessionId,
+    pub(crate) session: ZkSessionId,
     pub(crate) epoch: ConnectionEpoch,
     /// In milliseconds.
     pub(crate) timeout: i32,
@@ -306,7 +306,7 @@ impl Connection {
             caller: Caller::of(&identities),
             stage: Stage::New,
             since: now,
-            session: SessionId(0),
+            session: ZkSessionId(0),
             epoch: ConnectionEpoch(0),
             timeout: 0,
             input: Vec::new(),

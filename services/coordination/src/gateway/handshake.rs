@@ -5,7 +5,7 @@ use crate::gateway::choice;
 use crate::gateway::connection::{Connection, EntrySeq, Hello, Purpose, Read, Reply, Stage, Work};
 use crate::sessions::home_of;
 use crate::wire::{
-    Body, Code, ConnectRequest, Identity, Origin, Query, SessionAnswer, SessionId, connect_response, frame,
+    Body, Code, ConnectRequest, Identity, Origin, Query, SessionAnswer, ZkSessionId, connect_response, frame,
     op, reply_header,
 };
 use base64::Engine;
@@ -99,7 +99,7 @@ impl Gateway {
             self.next_home = home + 1;
             return Some((home, Body::Open { origin, nonce, timeout: hello.timeout, address }.written()));
         }
-        let session = SessionId(hello.session);
+        let session = ZkSessionId(hello.session);
         let known = home_of(session).is_some_and(|group| usize::from(group.0) < self.upstream.groups());
         let home = known.then(|| self.home(session))?;
         let body =

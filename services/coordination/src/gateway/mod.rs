@@ -56,7 +56,7 @@ use crate::gateway::unneeded::Unneeded;
 use crate::gateway::upkeep::Upkeep;
 use crate::gateway::watchers::Watchers;
 use crate::sessions::home_of;
-use crate::wire::{SessionAnswer, SessionId, Told};
+use crate::wire::{HomeNotice, SessionAnswer, ZkSessionId};
 use kernel::client::{Close, Output, Pause};
 use kernel::{Bytes, Cx, Decode, Instant, NodeId, Position, RequestId, Role};
 use mason::client::Elsewhere;
@@ -219,7 +219,7 @@ impl Gateway {
     }
 
     /// Where a session is at home.
-    pub(crate) fn home(&self, session: SessionId) -> usize {
+    pub(crate) fn home(&self, session: ZkSessionId) -> usize {
         usize::from(self.upstream.layout().home(home_of(session).unwrap_or_default()).0)
     }
 
@@ -264,15 +264,16 @@ impl Gateway {
     }
 
     fn on_told(&mut self, body: &[u8], cx: &mut Cx<'_, Self>) {
-        let Ok(told) = Told::read(body) else { return cx.reject("words that no stub says") };
-        let (Told::Moved { connection: node, session } | Told::Ended { connection: node, session }) = told;
+        let Ok(told) = HomeNotice::read(body) else { return cx.reject("words that no stub says") };
+        let (HomeNotice::Moved { connection: node, session }
+        | HomeNotice::Ended { connection: node, session }) = told;
         let Some(connection) = self.connections.get_mut(&node) else { return };
         if connection.session != session || connection.stage != Stage::Open {
             return;
         }
         match told {
-            Told::Moved { .. } => self.close(node, "the session has moved to another connection", cx),
-            Told::Ended { .. } => {
+            HomeNotice::Moved { .. } => self.close(node, "the session has moved to another connection", cx),
+            HomeNotice::Ended { .. } => {
                 if !self.on_session_ended(node) {
                     self.metrics.sessions_expired += 1;
                     self.close(node, "the session has expired", cx);
@@ -282,7 +283,7 @@ impl Gateway {
     }
 
     fn on_notice(&mut self, message: &Notice, cx: &mut Cx<'_, Self>) {
-        let Ok(events) = crate::wire::Event::read_all(&message.body) else {
+        let Ok(events) = crate::wire::WatchEvent::read_all(&message.body) else {
             return cx.reject("a notice that no shard writes");
         };
         self.highest = self.highest.max(message.gsn.0);

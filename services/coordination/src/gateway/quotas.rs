@@ -3,7 +3,7 @@
 
 use crate::gateway::Gateway;
 use crate::wire::{
-    Code, JuteInput, JuteOutput, Malformed, Operation, Query, QuotaLimits, Update, limited_by, op,
+    Code, JuteInput, JuteOutput, Malformed, Query, QuotaLimits, Update, WriteOperation, limited_by, op,
 };
 use mason::Space;
 use std::collections::BTreeMap;
@@ -125,7 +125,7 @@ impl Gateway {
     }
 
     /// The first step that no quota allows. If all are allowed they count from now on.
-    pub(crate) fn refused_by_quota(&mut self, operation: &Operation<'_>) -> Option<usize> {
+    pub(crate) fn refused_by_quota(&mut self, operation: &WriteOperation<'_>) -> Option<usize> {
         if !self.settings.enforce_quota || self.quotas.known.is_empty() {
             return None;
         }

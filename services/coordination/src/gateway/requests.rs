@@ -8,7 +8,7 @@ use crate::gateway::quotas::refused_multi;
 use crate::gateway::survey::Survey;
 use crate::gateway::words;
 use crate::wire::{
-    Body, Code, JuteInput, JuteOutput, Operation, PING_XID, Query, Request, SetWatches, WriteHead, op,
+    Body, Code, JuteInput, JuteOutput, PING_XID, Query, Request, SetWatches, WriteHead, WriteOperation, op,
 };
 use kernel::{Bytes, Cx, NodeId};
 use std::sync::Arc;
@@ -186,7 +186,7 @@ impl Gateway {
         &mut self,
         node: NodeId,
         opcode: i32,
-        operation: &Operation<'_>,
+        operation: &WriteOperation<'_>,
         request: &[u8],
     ) -> Work {
         if self.disk_full {
@@ -200,8 +200,8 @@ impl Gateway {
         if let Some(at) = self.refused_by_quota(operation) {
             let code = Code::QuotaExceeded;
             return Work::Done(match operation {
-                Operation::Single(_) => Reply::new(0, code.number(), Bytes::new()),
-                Operation::Multi(updates) => Reply::new(0, 0, refused_multi(updates.len(), at, code)),
+                WriteOperation::Single(_) => Reply::new(0, code.number(), Bytes::new()),
+                WriteOperation::Multi(updates) => Reply::new(0, 0, refused_multi(updates.len(), at, code)),
             });
         }
         let Some(connection) = self.connections.get(&node) else { return Work::Close };

@@ -4,7 +4,7 @@ use crate::gateway::Asker;
 use crate::gateway::Gateway;
 use crate::gateway::connection::{Connection, EntrySeq, Stage, Work};
 use crate::sessions::home_of;
-use crate::wire::{Body, ConnectionEpoch, SessionAnswer, SessionId, op};
+use crate::wire::{Body, ConnectionEpoch, SessionAnswer, ZkSessionId, op};
 use kernel::{Cx, Instant, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(crate) struct Upkeep {
 }
 
 /// A connection that was heard from.
-type Heard = (NodeId, SessionId, ConnectionEpoch);
+type Heard = (NodeId, ZkSessionId, ConnectionEpoch);
 
 #[derive(Debug)]
 struct Touch {

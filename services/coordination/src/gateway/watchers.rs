@@ -3,7 +3,7 @@
 use crate::gateway::connection::{Connection, EntrySeq, Waiting};
 use crate::gateway::kinds::Kinds;
 use crate::placement::Placement;
-use crate::wire::{Event, EventKind, Permission, allowed, parent_of};
+use crate::wire::{EventKind, Permission, WatchEvent, allowed, parent_of};
 use kernel::NodeId;
 use mason::Space;
 use std::collections::BTreeMap;
@@ -173,7 +173,7 @@ impl Watchers {
     /// Puts an event where the connections that it concerns will be told of it. Returns them.
     pub(crate) fn fire(
         &mut self,
-        event: &Event<'_>,
+        event: &WatchEvent<'_>,
         gsn: u64,
         connections: &mut BTreeMap<NodeId, Connection>,
         placement: &Placement,

@@ -12,7 +12,8 @@ use crate::sessions::expiry::Deadlines;
 use crate::sessions::state::Session;
 use crate::tree::CONFIG;
 use crate::wire::{
-    Body, Code, ConnectionEpoch, JuteInput, Malformed, Origin, SessionAnswer, SessionId, Told, parent_of,
+    Body, Code, ConnectionEpoch, HomeNotice, JuteInput, Malformed, Origin, SessionAnswer, ZkSessionId,
+    parent_of,
 };
 use kernel::{Bytes, DecodeError, NodeId, planted};
 use mason::{Group, GroupTime, Layout, Order, ShardMap, Space, StubOut, Verdict};
@@ -47,7 +48,7 @@ fn granted(timeout: i32) -> u32 {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SessionView<'a> {
     /// Which.
-    pub session: SessionId,
+    pub session: ZkSessionId,
     /// Where its last connection ended, or ends.
     pub gateway: NodeId,
     /// Where that connection came from.
@@ -64,10 +65,10 @@ pub struct SessionView<'a> {
 
 /// The sessions whose home is one group.
 #[derive(Debug)]
-pub struct Sessions {
+pub struct HomeSessions {
     group: Group,
     settings: SessionSettings,
-    sessions: BTreeMap<SessionId, Session>,
+    sessions: BTreeMap<ZkSessionId, Session>,
     deadlines: Deadlines,
     /// How many were ever opened.
     opened: u64,
@@ -78,7 +79,7 @@ pub struct Sessions {
 }
 
 /// The home group of a session; `None` for a number that is no session's.
-pub fn home_of(session: SessionId) -> Option<Group> {
+pub fn home_of(session: ZkSessionId) -> Option<Group> {
     let above = (session.0 >> 48) as u16;
     (1..=GROUP_MAX + 1).contains(&above).then(|| Group(above - 1))
 }
@@ -86,7 +87,7 @@ pub fn home_of(session: SessionId) -> Option<Group> {
 /// The last group that can be a home: ids stay positive, and their highest byte is none that stands for a kind of owner.
 const GROUP_MAX: u16 = 0x7eff;
 
-impl Sessions {
+impl HomeSessions {
     /// No sessions. `group` is at most 32,511.
     pub fn new(group: Group, settings: SessionSettings) -> Self {
         assert!(group.0 <= GROUP_MAX, "group {group} cannot be a home of sessions");
@@ -100,19 +101,19 @@ impl Sessions {
     }
 
     /// Whether this session has not ended; it may be closing.
-    pub fn contains(&self, session: SessionId) -> bool {
+    pub fn contains(&self, session: ZkSessionId) -> bool {
         self.sessions.contains_key(&session)
     }
 
     /// True if the session is at home here and is not here: if it ever was, it has ended.
-    pub fn has_ended(&self, session: SessionId) -> bool {
+    pub fn has_ended(&self, session: ZkSessionId) -> bool {
         let home =
             home_of(session).map(|group| self.layout.as_ref().map_or(group, |layout| layout.home(group)));
         home == Some(self.group) && !self.awaits && !self.contains(session)
     }
 
     /// The sessions after `after`, in the order of their numbers, as of the group's time.
-    pub fn after(&self, after: SessionId, now: GroupTime) -> impl Iterator<Item = SessionView<'_>> {
+    pub fn after(&self, after: ZkSessionId, now: GroupTime) -> impl Iterator<Item = SessionView<'_>> {
         self.sessions.range((std::ops::Bound::Excluded(after), std::ops::Bound::Unbounded)).map(
             move |(id, session)| SessionView {
                 session: *id,
@@ -132,7 +133,7 @@ impl Sessions {
     }
 
     /// The session lives on from `now`.
-    fn touch(&mut self, id: SessionId, now: GroupTime) {
+    fn touch(&mut self, id: ZkSessionId, now: GroupTime) {
         let slack = self.settings.slack;
         if let Some(session) = self.sessions.get_mut(&id) {
             let timeout =
@@ -156,14 +157,14 @@ impl Sessions {
             return SessionAnswer::Refused;
         }
         self.opened += 1;
-        let id = SessionId((u64::from(self.group.0) + 1) << 48 | (self.opened & 0xffff_ffff_ffff));
+        let id = ZkSessionId((u64::from(self.group.0) + 1) << 48 | (self.opened & 0xffff_ffff_ffff));
         let password = password::of(&self.settings.key, id, nonce);
         self.sessions.insert(id, Session::new(password, origin, address, granted(timeout)));
         self.touch(id, now);
         self.attached(id)
     }
 
-    fn attached(&self, id: SessionId) -> SessionAnswer {
+    fn attached(&self, id: ZkSessionId) -> SessionAnswer {
         match self.sessions.get(&id) {
             None => SessionAnswer::Refused,
             Some(session) => SessionAnswer::Attached {
@@ -177,7 +178,7 @@ impl Sessions {
 
     fn on_attach(
         &mut self,
-        (id, password): (SessionId, &[u8]),
+        (id, password): (ZkSessionId, &[u8]),
         (origin, address): (Origin, &str),
         timeout: i32,
         now: GroupTime,
@@ -196,7 +197,7 @@ impl Sessions {
         }
         session.timeout = granted(timeout);
         if before != origin {
-            let told = Told::Moved { connection: before.connection, session: id };
+            let told = HomeNotice::Moved { connection: before.connection, session: id };
             out.tell(before.gateway, told.written());
         }
         self.touch(id, now);
@@ -204,7 +205,7 @@ impl Sessions {
     }
 
     /// True if another group has the session, or may have it still.
-    fn is_elsewhere(&self, id: SessionId) -> bool {
+    fn is_elsewhere(&self, id: ZkSessionId) -> bool {
         let Some(layout) = self.layout.as_ref().filter(|_| !self.sessions.contains_key(&id)) else {
             return false;
         };
@@ -212,7 +213,7 @@ impl Sessions {
     }
 
     /// Whether the session may act through this connection.
-    fn admit(&self, id: SessionId, epoch: ConnectionEpoch) -> Result<(), Code> {
+    fn admit(&self, id: ZkSessionId, epoch: ConnectionEpoch) -> Result<(), Code> {
         match self.sessions.get(&id) {
             None => Err(Code::SessionExpired),
             Some(session) if session.closing => Err(Code::SessionExpired),
@@ -221,7 +222,7 @@ impl Sessions {
         }
     }
 
-    fn on_close(&mut self, id: SessionId, epoch: ConnectionEpoch, out: &mut StubOut) -> SessionAnswer {
+    fn on_close(&mut self, id: ZkSessionId, epoch: ConnectionEpoch, out: &mut StubOut) -> SessionAnswer {
         match self.admit(id, epoch) {
             Ok(()) => {
                 self.begin_closing(id, out);
@@ -232,7 +233,7 @@ impl Sessions {
     }
 
     /// No operation of the session is accepted from here on; what it leaves is cleaned up next.
-    fn begin_closing(&mut self, id: SessionId, out: &mut StubOut) {
+    fn begin_closing(&mut self, id: ZkSessionId, out: &mut StubOut) {
         let Some(session) = self.sessions.get_mut(&id) else { return };
         session.closing = true;
         if session.spaces.is_empty() {
@@ -245,9 +246,9 @@ impl Sessions {
         }
     }
 
-    fn end(&mut self, id: SessionId, out: &mut StubOut) {
+    fn end(&mut self, id: ZkSessionId, out: &mut StubOut) {
         if let Some(session) = self.sessions.remove(&id) {
-            let told = Told::Ended { connection: session.origin.connection, session: id };
+            let told = HomeNotice::Ended { connection: session.origin.connection, session: id };
             out.tell(session.origin.gateway, told.written());
         }
     }
@@ -274,7 +275,7 @@ fn refusal(code: Code) -> Vec<u8> {
     code.number().to_be_bytes().to_vec()
 }
 
-impl mason::Stub for Sessions {
+impl mason::Stub for HomeSessions {
     fn spaces(&self, body: &[u8], shard_map: &ShardMap) -> Vec<Space> {
         let placement = &self.settings.placement.over(shard_map.shards);
         match Body::read(body) {
@@ -369,7 +370,7 @@ impl mason::Stub for Sessions {
         if new_leader && !planted!(new_leader_uses_stale_session_clock) {
             // Nobody listened for an unknown time: everybody gets a whole timeout again.
             let living = self.sessions.iter().filter(|(_, session)| !session.closing);
-            let living: Vec<SessionId> = living.map(|(id, _)| *id).collect();
+            let living: Vec<ZkSessionId> = living.map(|(id, _)| *id).collect();
             living.into_iter().for_each(|id| self.touch(id, now));
         }
         for id in self.deadlines.due(now) {
@@ -399,10 +400,10 @@ impl mason::Stub for Sessions {
 
     fn depart(&mut self, page_bytes: usize) -> Vec<(Group, Bytes)> {
         let Some(layout) = self.layout.clone() else { return Vec::new() };
-        let home = |id: SessionId| home_of(id).map_or(self.group, |group| layout.home(group));
-        let mut leaving: BTreeMap<Group, Vec<(SessionId, Session)>> = BTreeMap::new();
+        let home = |id: ZkSessionId| home_of(id).map_or(self.group, |group| layout.home(group));
+        let mut leaving: BTreeMap<Group, Vec<(ZkSessionId, Session)>> = BTreeMap::new();
         // One that is closing is cleaned up from here.
-        let goes = |id: &SessionId, session: &mut Session| {
+        let goes = |id: &ZkSessionId, session: &mut Session| {
             home(*id) != self.group && (!session.closing || planted!(moved_closing_session_not_cleaned_up))
         };
         for (id, session) in self.sessions.extract_if(.., goes) {
@@ -410,7 +411,7 @@ impl mason::Stub for Sessions {
         }
         let per_page = (page_bytes / state::SESSION_BYTES / 2).max(1);
         let pages = leaving.into_iter().flat_map(|(to, sessions)| {
-            let page = move |sessions: &[(SessionId, Session)]| {
+            let page = move |sessions: &[(ZkSessionId, Session)]| {
                 let mut page = Vec::new();
                 state::write(sessions.iter().map(|(id, session)| (id, session)), &mut page);
                 (to, page.into())

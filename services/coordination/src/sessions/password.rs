@@ -1,11 +1,11 @@
 //! The password of a session: proves to its home group that it is the same client that comes back.
 
-use crate::wire::SessionId;
+use crate::wire::ZkSessionId;
 use hmac::{Hmac, KeyInit, Mac};
 use sha2::Sha256;
 
 /// A keyed hash of the id, and of a number that differs each time that a cluster is made anew.
-pub(crate) fn of(key: &[u8; 32], session: SessionId, nonce: u64) -> [u8; 16] {
+pub(crate) fn of(key: &[u8; 32], session: ZkSessionId, nonce: u64) -> [u8; 16] {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).expect("HMAC takes keys of any length");
     mac.update(&session.0.to_be_bytes());
     mac.update(&nonce.to_be_bytes());
@@ -27,11 +27,13 @@ mod tests {
     // A password that another session, cluster or incarnation shares lets a stranger take over locks.
     #[test]
     fn passwords_differ_by_everything() {
-        let base = of(&[1; 32], SessionId(5), 7);
-        assert_eq!(base, of(&[1; 32], SessionId(5), 7));
-        for other in
-            [of(&[2; 32], SessionId(5), 7), of(&[1; 32], SessionId(6), 7), of(&[1; 32], SessionId(5), 8)]
-        {
+        let base = of(&[1; 32], ZkSessionId(5), 7);
+        assert_eq!(base, of(&[1; 32], ZkSessionId(5), 7));
+        for other in [
+            of(&[2; 32], ZkSessionId(5), 7),
+            of(&[1; 32], ZkSessionId(6), 7),
+            of(&[1; 32], ZkSessionId(5), 8),
+        ] {
             assert!(!same(&base, &other));
         }
         assert!(same(&base, &base) && !same(&base, &base[..15]) && !same(&base, &[]));

@@ -1,6 +1,6 @@
 //! What is known of a session, and how a group's snapshot keeps it.
 
-use crate::wire::{ConnectionEpoch, JuteInput, JuteOutput, Malformed, Origin, SessionId};
+use crate::wire::{ConnectionEpoch, JuteInput, JuteOutput, Malformed, Origin, ZkSessionId};
 use mason::{GroupTime, Space};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,13 +38,13 @@ impl Session {
     }
 }
 
-pub(crate) fn save(opened: u64, sessions: &BTreeMap<SessionId, Session>, out: &mut Vec<u8>) {
+pub(crate) fn save(opened: u64, sessions: &BTreeMap<ZkSessionId, Session>, out: &mut Vec<u8>) {
     out.put_u64(opened);
     write(sessions.iter(), out);
 }
 
 /// Of everything that must be alike on all replicas; field by field, since what the encoding left out would be left out here.
-pub(crate) fn digest(opened: u64, sessions: &BTreeMap<SessionId, Session>) -> u64 {
+pub(crate) fn digest(opened: u64, sessions: &BTreeMap<ZkSessionId, Session>) -> u64 {
     let mut bytes = Vec::with_capacity(8 + sessions.len() * SESSION_BYTES);
     bytes.extend_from_slice(&opened.to_le_bytes());
     for (id, session) in sessions {
@@ -67,7 +67,7 @@ pub(crate) const SESSION_BYTES: usize = 128;
 
 /// Writes some of them.
 pub(crate) fn write<'a>(
-    sessions: impl ExactSizeIterator<Item = (&'a SessionId, &'a Session)>,
+    sessions: impl ExactSizeIterator<Item = (&'a ZkSessionId, &'a Session)>,
     out: &mut Vec<u8>,
 ) {
     out.put_u64(sessions.len() as u64);
@@ -85,17 +85,17 @@ pub(crate) fn write<'a>(
     }
 }
 
-pub(crate) fn load(saved: &[u8]) -> Result<(u64, BTreeMap<SessionId, Session>), Malformed> {
+pub(crate) fn load(saved: &[u8]) -> Result<(u64, BTreeMap<ZkSessionId, Session>), Malformed> {
     let mut input = JuteInput(saved);
     Ok((input.u64()?, read(&mut input)?))
 }
 
 /// Reads what `write` wrote.
-pub(crate) fn read(input: &mut JuteInput<'_>) -> Result<BTreeMap<SessionId, Session>, Malformed> {
+pub(crate) fn read(input: &mut JuteInput<'_>) -> Result<BTreeMap<ZkSessionId, Session>, Malformed> {
     let count = input.u64()?;
     let mut sessions = BTreeMap::new();
     for _ in 0..count {
-        let id = SessionId(input.u64()?);
+        let id = ZkSessionId(input.u64()?);
         let password = input.take(16)?.try_into().map_err(|_| Malformed)?;
         let epoch = ConnectionEpoch(input.u64()?);
         let mut session = Session::new(password, Origin::read(input)?, input.text()?, input.i32()? as u32);

@@ -5,8 +5,8 @@ use crate::tree::meta::{Kind, Meta};
 use crate::tree::transaction::{Change, Outcome, View, Writer, are_separable, plan, removal};
 use crate::tree::watches::Notices;
 use crate::wire::{
-    Body, Code, JuteInput, JuteOutput, Malformed, Operation, SessionId, Update, WriteHead, op, parent_of,
-    sequential_name,
+    Body, Code, JuteInput, JuteOutput, Malformed, Update, WriteHead, WriteOperation, ZkSessionId, op,
+    parent_of, sequential_name,
 };
 use kernel::Bytes;
 use mason::{Order, Space};
@@ -44,7 +44,7 @@ impl Znodes {
     pub(crate) fn write_inputs(&self, body: &[u8], order: &Order, out: &mut Vec<u8>) {
         match Body::read(body) {
             Ok(Body::Write { head, request }) => match head.operation(request) {
-                Ok(Operation::Multi(updates)) if are_separable(&updates) => {
+                Ok(WriteOperation::Multi(updates)) if are_separable(&updates) => {
                     self.vote(&updates, &writer_of(&head, order), out);
                 }
                 Ok(operation) => self.write_metas(self.named(&operation), out),
@@ -79,7 +79,7 @@ impl Znodes {
 
     /// Every path that the operation may look at. The number of a sequential node is known here: a step is tried only after
     /// all before it have succeeded, so each create before it has advanced its parent's counter.
-    fn named<'a>(&self, operation: &Operation<'a>) -> BTreeSet<Cow<'a, str>> {
+    fn named<'a>(&self, operation: &WriteOperation<'a>) -> BTreeSet<Cow<'a, str>> {
         let mut paths: BTreeSet<Cow<'a, str>> = BTreeSet::new();
         let mut created: BTreeMap<&str, i32> = BTreeMap::new();
         for update in operation.updates() {
@@ -112,7 +112,7 @@ impl Znodes {
     }
 
     /// The session's ephemeral nodes that live here, in the order of their paths.
-    pub(crate) fn graves(&self, session: SessionId) -> Vec<&str> {
+    pub(crate) fn graves(&self, session: ZkSessionId) -> Vec<&str> {
         let owned = self.ephemerals.get(&session).into_iter().flatten();
         let mut paths: Vec<&str> =
             owned.filter_map(|&index| self.table.at(index)).map(|node| node.path()).collect();
@@ -176,7 +176,7 @@ impl Znodes {
         let operation = head.operation(request)?;
         let writer = writer_of(head, order);
         match &operation {
-            Operation::Single(update) => {
+            WriteOperation::Single(update) => {
                 let planned = if others.is_empty() {
                     plan(update, self, &writer)
                 } else {
@@ -193,10 +193,10 @@ impl Znodes {
                     Err(code) => answer.put_i32(code.number()),
                 }
             }
-            Operation::Multi(updates) if are_separable(updates) => {
+            WriteOperation::Multi(updates) if are_separable(updates) => {
                 self.execute_separable(updates, &writer, others, answer, notices)?;
             }
-            Operation::Multi(updates) => {
+            WriteOperation::Multi(updates) => {
                 let changes = plan_multi(updates, self.known(others)?, &writer, answer);
                 for (position, change) in &changes {
                     self.apply(change, others.is_empty(), *position, notices);
@@ -221,7 +221,7 @@ impl Znodes {
     /// Every shard where the session made ephemeral nodes, or their parents are, takes its part; all under one global sequence number.
     fn clean_up(
         &mut self,
-        session: SessionId,
+        session: ZkSessionId,
         order: &Order,
         others: &[(Space, Bytes)],
         notices: &mut Notices,

@@ -1,6 +1,6 @@
 //! What an operation needs to know of a node: everything but its data and its children's names.
 
-use crate::wire::{Acl, JuteInput, JuteOutput, Malformed, SessionId, Stat, read_acls, write_acls};
+use crate::wire::{Acl, JuteInput, JuteOutput, Malformed, Stat, ZkSessionId, read_acls, write_acls};
 use std::sync::Arc;
 
 /// How a node lives.
@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub(crate) enum Kind {
     Persistent,
     /// Belongs to a session.
-    Ephemeral(SessionId),
+    Ephemeral(ZkSessionId),
     Container,
     /// Milliseconds without change or child.
     Ttl(u64),
@@ -28,7 +28,7 @@ impl Kind {
     pub(crate) fn of_parts(tag: u8, number: u64) -> Option<Self> {
         Some(match tag {
             0 => Self::Persistent,
-            1 => Self::Ephemeral(SessionId(number)),
+            1 => Self::Ephemeral(ZkSessionId(number)),
             2 => Self::Container,
             3 => Self::Ttl(number),
             _ => return None,

@@ -23,7 +23,7 @@ use crate::tree::snapshot::Snapshot;
 use crate::tree::table::{Node, NodeIndex, Table};
 use crate::tree::transaction::{Change, ESSENTIAL};
 use crate::tree::watches::{Missed, Notices, Watches};
-use crate::wire::{Acl, EventKind, Identity, Permission, SessionId, name_of, parent_of};
+use crate::wire::{Acl, EventKind, Identity, Permission, ZkSessionId, name_of, parent_of};
 use kernel::{BlobRange, Bytes, DecodeError, NodeId, SnapshotStep, planted};
 use mason::{Gsn, Order, ShardMap, ShardOut, Space};
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ pub struct Znodes {
     placement: Placement,
     table: Table,
     /// The ephemeral nodes that live here, by their sessions.
-    ephemerals: BTreeMap<SessionId, BTreeSet<NodeIndex>>,
+    ephemerals: BTreeMap<ZkSessionId, BTreeSet<NodeIndex>>,
     /// Containers and nodes with a time to live that live here.
     mortal: BTreeSet<NodeIndex>,
     quotas: Quotas,
@@ -128,12 +128,12 @@ impl Znodes {
     }
 
     /// The sessions that own ephemeral nodes here, for invariants.
-    pub fn owners(&self) -> impl Iterator<Item = SessionId> {
+    pub fn owners(&self) -> impl Iterator<Item = ZkSessionId> {
         self.ephemerals.keys().copied()
     }
 
     /// How many ephemeral nodes a session has here.
-    pub fn ephemerals_of(&self, session: SessionId) -> usize {
+    pub fn ephemerals_of(&self, session: ZkSessionId) -> usize {
         self.ephemerals.get(&session).map_or(0, BTreeSet::len)
     }
 

@@ -134,7 +134,7 @@ fn read_signed(input: &mut JuteInput<'_>) -> Result<i32, Malformed> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::{Identity, OPEN, Permission, SessionId};
+    use crate::wire::{Identity, OPEN, Permission, ZkSessionId};
     use kernel::Rng;
 
     // A number that reads back otherwise shows in every Stat after a restart.
@@ -169,7 +169,7 @@ mod tests {
             meta.data_len = data.map_or(0, <[u8]>::len) as u32;
             // Kinds that have no number lose what the draw gave them.
             let (tag, number) = meta.kind.parts();
-            meta.kind = Kind::of_parts(tag, number).unwrap_or(Kind::Ephemeral(SessionId(1)));
+            meta.kind = Kind::of_parts(tag, number).unwrap_or(Kind::Ephemeral(ZkSessionId(1)));
             let mut out = Vec::new();
             write("/a", data, &meta, &mut out);
             let mut input = JuteInput(&out);

@@ -4,8 +4,8 @@
 
 use crate::tree::meta::{Kind, Meta};
 use crate::wire::{
-    Caller, Code, Create, EventKind, Mode, Permission, Restore, SessionId, Update, allowed, fixed, parent_of,
-    plain, sequential_name, validate,
+    Caller, Code, Create, EventKind, Mode, Permission, Restore, Update, ZkSessionId, allowed, fixed,
+    parent_of, plain, sequential_name, validate,
 };
 use kernel::planted;
 use std::borrow::Cow;
@@ -35,7 +35,7 @@ pub(crate) trait View {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Writer<'a> {
     pub(crate) caller: &'a Caller<'a>,
-    pub(crate) session: SessionId,
+    pub(crate) session: ZkSessionId,
     pub(crate) ttl_allowed: bool,
     pub(crate) gsn: u64,
     pub(crate) time: u64,

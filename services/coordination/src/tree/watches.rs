@@ -1,7 +1,7 @@
 //! What gateways watch here: one entry a gateway and path, however many sessions of it watch.
 
 use crate::tree::Znodes;
-use crate::wire::{Acl, Event, EventKind, WatchSeq, parent_of};
+use crate::wire::{Acl, EventKind, WatchEvent, WatchSeq, parent_of};
 use kernel::NodeId;
 use mason::{ShardOut, Space};
 use std::collections::BTreeMap;
@@ -36,7 +36,7 @@ pub(crate) struct Notices(BTreeMap<NodeId, Vec<u8>>);
 
 impl Notices {
     pub(crate) fn add(&mut self, reader: NodeId, position: u32, event: EventKind, path: &str, acl: &[Acl]) {
-        Event::write(position, event as i32, path, acl, self.0.entry(reader).or_default());
+        WatchEvent::write(position, event as i32, path, acl, self.0.entry(reader).or_default());
     }
 
     pub(crate) fn send(self, out: &mut ShardOut) {

@@ -16,13 +16,13 @@ pub use acl::{
 };
 pub use code::Code;
 pub use jute::{JuteInput, JuteOutput, Malformed};
-pub use operation::{Body, ConnectionEpoch, Origin, SessionAnswer, SessionId, Told, WriteHead};
+pub use operation::{Body, ConnectionEpoch, HomeNotice, Origin, SessionAnswer, WriteHead, ZkSessionId};
 pub use path::{is_sequential, name_of, parent_of, sequential_name, validate};
-pub use query::{Event, Fired, Query, Reapable, WatchSeq};
+pub use query::{Fired, Query, Reapable, WatchEvent, WatchSeq};
 pub use quota::{QuotaLimits, is_limits, limited_by, shown_by};
 pub use reply::{
     ConnectRequest, EventKind, NO_ZXID, NOTIFICATION_XID, PING_XID, connect_response, frame, notification,
     reply_header,
 };
-pub use request::{Create, Mode, Operation, Request, Restore, SetWatches, Update, op};
+pub use request::{Create, Mode, Request, Restore, SetWatches, Update, WriteOperation, op};
 pub use stat::Stat;

@@ -1,13 +1,13 @@
 //! What is sequenced: writes of users and the beginning and end of sessions, as a gateway submits them and stubs and shards read them.
 
-use crate::wire::{Caller, JuteInput, JuteOutput, Malformed, Operation};
+use crate::wire::{Caller, JuteInput, JuteOutput, Malformed, WriteOperation};
 use kernel::NodeId;
 use mason::Space;
 
 kernel::number! {
     /// A user's session: its home group plus one in the upper 16 bits, a counter below. Never 0, never negative: those would
     /// be taken for other kinds of owners.
-    pub struct SessionId(u64);
+    pub struct ZkSessionId(u64);
 }
 
 kernel::number! {
@@ -28,7 +28,7 @@ pub struct Origin {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WriteHead<'a> {
     /// The session.
-    pub session: SessionId,
+    pub session: ZkSessionId,
     /// Its connection.
     pub epoch: ConnectionEpoch,
     /// Whether it creates ephemeral nodes.
@@ -58,7 +58,7 @@ pub enum Body<'a> {
     /// A session comes back on another connection.
     Attach {
         /// Which.
-        session: SessionId,
+        session: ZkSessionId,
         /// The proof.
         password: &'a [u8],
         /// From where.
@@ -71,12 +71,12 @@ pub enum Body<'a> {
     /// These were heard from.
     Touch {
         /// Sessions and the connections they were heard on.
-        sessions: Vec<(SessionId, ConnectionEpoch)>,
+        sessions: Vec<(ZkSessionId, ConnectionEpoch)>,
     },
     /// The user closes the session.
     Close {
         /// Which.
-        session: SessionId,
+        session: ZkSessionId,
         /// On which connection.
         epoch: ConnectionEpoch,
     },
@@ -90,7 +90,7 @@ pub enum Body<'a> {
     /// A session has ended: its ephemeral nodes vanish.
     CleanUp {
         /// Whose.
-        session: SessionId,
+        session: ZkSessionId,
         /// Where it has made some, parents included.
         spaces: Vec<Space>,
     },
@@ -196,17 +196,17 @@ impl<'a> Body<'a> {
                 address: input.text()?,
             },
             ATTACH => Self::Attach {
-                session: SessionId(input.u64()?),
+                session: ZkSessionId(input.u64()?),
                 password: input.buffer()?.unwrap_or_default(),
                 origin: Origin::read(input)?,
                 timeout: input.i32()?,
                 address: input.text()?,
             },
             TOUCH => Self::Touch { sessions: read_touched(input)? },
-            CLOSE => Self::Close { session: SessionId(input.u64()?), epoch: ConnectionEpoch(input.u64()?) },
+            CLOSE => Self::Close { session: ZkSessionId(input.u64()?), epoch: ConnectionEpoch(input.u64()?) },
             WRITE => Self::Write { head: WriteHead::read(input)?, request: input.0 },
             CLEAN_UP => {
-                let session = SessionId(input.u64()?);
+                let session = ZkSessionId(input.u64()?);
                 let count = input.count(2)?.unwrap_or(0);
                 let spaces = (0..count).map(|_| input.u16().map(Space)).collect::<Result<_, _>>()?;
                 Self::CleanUp { session, spaces }
@@ -223,7 +223,7 @@ impl<'a> Body<'a> {
     }
 }
 
-fn write_touched(sessions: &[(SessionId, ConnectionEpoch)], out: &mut Vec<u8>) {
+fn write_touched(sessions: &[(ZkSessionId, ConnectionEpoch)], out: &mut Vec<u8>) {
     out.put_count(sessions.len());
     for (session, epoch) in sessions {
         out.put_u64(session.0);
@@ -231,9 +231,9 @@ fn write_touched(sessions: &[(SessionId, ConnectionEpoch)], out: &mut Vec<u8>) {
     }
 }
 
-fn read_touched(input: &mut JuteInput<'_>) -> Result<Vec<(SessionId, ConnectionEpoch)>, Malformed> {
+fn read_touched(input: &mut JuteInput<'_>) -> Result<Vec<(ZkSessionId, ConnectionEpoch)>, Malformed> {
     let count = input.count(16)?.unwrap_or(0);
-    (0..count).map(|_| Ok((SessionId(input.u64()?), ConnectionEpoch(input.u64()?)))).collect()
+    (0..count).map(|_| Ok((ZkSessionId(input.u64()?), ConnectionEpoch(input.u64()?)))).collect()
 }
 
 impl Origin {
@@ -258,7 +258,7 @@ impl<'a> WriteHead<'a> {
     }
 
     fn read(input: &mut JuteInput<'a>) -> Result<Self, Malformed> {
-        let (session, epoch) = (SessionId(input.u64()?), ConnectionEpoch(input.u64()?));
+        let (session, epoch) = (ZkSessionId(input.u64()?), ConnectionEpoch(input.u64()?));
         let flags = input.u8()?;
         let (ephemeral, ttl_allowed) = (flags & 1 != 0, flags & 2 != 0);
         Ok(Self {
@@ -272,8 +272,8 @@ impl<'a> WriteHead<'a> {
     }
 
     /// The steps that follow.
-    pub fn operation<'b>(&self, request: &'b [u8]) -> Result<Operation<'b>, Malformed> {
-        Operation::read(self.opcode, &mut JuteInput(request))?.ok_or(Malformed)
+    pub fn operation<'b>(&self, request: &'b [u8]) -> Result<WriteOperation<'b>, Malformed> {
+        WriteOperation::read(self.opcode, &mut JuteInput(request))?.ok_or(Malformed)
     }
 }
 
@@ -283,7 +283,7 @@ pub enum SessionAnswer {
     /// The session is attached to the connection that asked.
     Attached {
         /// Which.
-        session: SessionId,
+        session: ZkSessionId,
         /// The connection's number.
         epoch: ConnectionEpoch,
         /// The proof for the next time.
@@ -298,14 +298,14 @@ pub enum SessionAnswer {
     /// These were touched in vain: they have ended, or have another connection.
     Gone {
         /// As they were named.
-        sessions: Vec<(SessionId, ConnectionEpoch)>,
+        sessions: Vec<(ZkSessionId, ConnectionEpoch)>,
     },
     /// Some that were touched are at home in another group, or come from one and are not here yet.
     Elsewhere {
         /// Those.
-        sessions: Vec<(SessionId, ConnectionEpoch)>,
+        sessions: Vec<(ZkSessionId, ConnectionEpoch)>,
         /// As in `Gone`.
-        gone: Vec<(SessionId, ConnectionEpoch)>,
+        gone: Vec<(ZkSessionId, ConnectionEpoch)>,
     },
 }
 
@@ -341,7 +341,7 @@ impl SessionAnswer {
         let mut input = JuteInput(bytes);
         Ok(match input.u8()? {
             1 => Self::Attached {
-                session: SessionId(input.u64()?),
+                session: ZkSessionId(input.u64()?),
                 epoch: ConnectionEpoch(input.u64()?),
                 password: input.take(16)?.try_into().map_err(|_| Malformed)?,
                 timeout: input.i32()?,
@@ -357,24 +357,24 @@ impl SessionAnswer {
 
 /// What a home group tells a gateway unasked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Told {
+pub enum HomeNotice {
     /// The session has another connection now: close this one.
     Moved {
         /// The connection that is to be closed.
         connection: NodeId,
         /// The session.
-        session: SessionId,
+        session: ZkSessionId,
     },
     /// The session has ended, and its nodes are gone for all that ask from now on.
     Ended {
         /// Its last connection.
         connection: NodeId,
         /// The session.
-        session: SessionId,
+        session: ZkSessionId,
     },
 }
 
-impl Told {
+impl HomeNotice {
     /// It on its own.
     pub fn written(self) -> Vec<u8> {
         let (tag, connection, session) = match self {
@@ -391,7 +391,7 @@ impl Told {
     pub fn read(bytes: &[u8]) -> Result<Self, Malformed> {
         let mut input = JuteInput(bytes);
         let tag = input.u8()?;
-        let (connection, session) = (NodeId::from_u64(input.u64()?), SessionId(input.u64()?));
+        let (connection, session) = (NodeId::from_u64(input.u64()?), ZkSessionId(input.u64()?));
         match tag {
             1 => Ok(Self::Moved { connection, session }),
             2 => Ok(Self::Ended { connection, session }),

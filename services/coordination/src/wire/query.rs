@@ -2,7 +2,7 @@
 //!
 //! Every answer begins with the global sequence number of what it shows (0: of the whole shard) and an error code, for the gateway's rules.
 
-use crate::wire::{Acl, Caller, JuteInput, JuteOutput, Malformed, SessionId, read_acls, write_acls};
+use crate::wire::{Acl, Caller, JuteInput, JuteOutput, Malformed, ZkSessionId, read_acls, write_acls};
 
 kernel::number! {
     /// Counts the registrations of a gateway, so that a watch is not taken back by an order that is older than itself.
@@ -51,7 +51,7 @@ pub enum Query<'a> {
     /// A session's ephemeral nodes below a prefix.
     Ephemerals {
         /// Whose.
-        session: SessionId,
+        session: ZkSessionId,
         /// The beginning of their paths.
         prefix: &'a str,
     },
@@ -196,7 +196,7 @@ impl<'a> Query<'a> {
                 lasting: [input.texts()?, input.texts()?],
             },
             FORGET => Self::Forget { through: WatchSeq(input.u64()?), paths: input.texts()? },
-            EPHEMERALS => Self::Ephemerals { session: SessionId(input.u64()?), prefix: input.text()? },
+            EPHEMERALS => Self::Ephemerals { session: ZkSessionId(input.u64()?), prefix: input.text()? },
             OWNERS => Self::Owners { bytes_max: input.i32()? as u32 },
             DESCENDANTS => Self::Descendants { path: input.text()? },
             REAPABLE => Self::Reapable { now: input.u64()?, limit: input.u16()? },
@@ -209,7 +209,7 @@ impl<'a> Query<'a> {
 
 /// What a shard tells a gateway of one change that it watches.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Event<'a> {
+pub struct WatchEvent<'a> {
     /// Its place among the events of one operation, over all shards.
     pub position: u32,
     /// The number of its kind.
@@ -220,7 +220,7 @@ pub struct Event<'a> {
     pub acls: Vec<Acl>,
 }
 
-impl<'a> Event<'a> {
+impl<'a> WatchEvent<'a> {
     /// Appends it.
     pub fn write(position: u32, kind: i32, path: &str, acls: &[Acl], out: &mut Vec<u8>) {
         out.put_i32(position as i32);

@@ -251,14 +251,14 @@ impl<'a> Update<'a> {
 
 /// A write, as it is sequenced.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Operation<'a> {
+pub enum WriteOperation<'a> {
     /// One step.
     Single(Update<'a>),
     /// All steps or none.
     Multi(Vec<Update<'a>>),
 }
 
-impl<'a> Operation<'a> {
+impl<'a> WriteOperation<'a> {
     /// Reads the body of a write; `None` for an unknown opcode.
     pub fn read(opcode: i32, input: &mut JuteInput<'a>) -> Result<Option<Self>, Malformed> {
         if opcode != op::MULTI {
@@ -309,7 +309,7 @@ pub struct SetWatches<'a> {
 #[allow(missing_docs)]
 pub enum Request<'a> {
     /// A write; its bytes are sequenced as they came.
-    Write(Operation<'a>),
+    Write(WriteOperation<'a>),
     /// exists, getData, getChildren, getChildren2, getACL.
     Read {
         opcode: i32,
@@ -406,7 +406,7 @@ impl<'a> Request<'a> {
             op::GET_ALL_CHILDREN_NUMBER => Self::GetAllChildrenNumber { path: input.text()? },
             op::RENAME => Self::Rename { from: input.text()?, to: input.text()?, limit: input.i32()? },
             op::REMOVE_RECURSIVE => Self::RemoveRecursive { path: input.text()?, limit: input.i32()? },
-            _ => match Operation::read(opcode, input)? {
+            _ => match WriteOperation::read(opcode, input)? {
                 Some(operation) => Self::Write(operation),
                 None => Self::Unknown,
             },

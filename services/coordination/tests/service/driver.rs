@@ -2,7 +2,7 @@
 //! executes at its own pace, as the dice say.
 
 use coordination::gateway::HostCall;
-use coordination::{Gateway, Placement, Routes, SessionSettings, Sessions, Settings, Znodes};
+use coordination::{Gateway, HomeSessions, Placement, Routes, SessionSettings, Settings, Znodes};
 use kernel::client::{Connected, ConnectionIn, Disconnected, Input, Taken};
 use kernel::{
     Bytes, Cx, Effect, Effects, Encode, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role,
@@ -51,7 +51,7 @@ struct Server {
 }
 
 struct Home {
-    stub: Sessions,
+    stub: HomeSessions,
     now: u64,
     /// By origin: incarnation and the next tag.
     expected: BTreeMap<NodeId, (u64, u64)>,
@@ -127,7 +127,7 @@ impl Cluster {
         let placement = Placement::new(shape.shards);
         let sessions = SessionSettings::new(placement, [7; 32]);
         let homes = (0..shape.groups).map(|group| Home {
-            stub: Sessions::new(Group(group), sessions.clone()),
+            stub: HomeSessions::new(Group(group), sessions.clone()),
             now: 0,
             expected: BTreeMap::new(),
         });
@@ -641,7 +641,7 @@ impl Cluster {
         let mut saved = Vec::new();
         self.homes[group].stub.save(&mut saved);
         let settings = SessionSettings::new(self.placement, [7; 32]);
-        let mut stub = Sessions::new(Group(group as u16), settings);
+        let mut stub = HomeSessions::new(Group(group as u16), settings);
         assert_eq!(stub.load(&saved), Ok(()));
         self.homes[group].stub = stub;
     }

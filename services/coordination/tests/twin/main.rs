@@ -8,7 +8,7 @@ use crate::model::{Result_, Step, Twin};
 use crate::shards::Shards;
 use coordination::Placement;
 use coordination::wire::{
-    Acl, Body, Caller, ConnectionEpoch, Identity, JuteInput, JuteOutput, Query, SessionId, Stat, WriteHead,
+    Acl, Body, Caller, ConnectionEpoch, Identity, JuteInput, JuteOutput, Query, Stat, WriteHead, ZkSessionId,
     op, write_acls,
 };
 use kernel::{Bytes, NodeId, Rng};
@@ -145,7 +145,7 @@ impl Trial {
 
     fn write(&mut self, opcode: i32, request: &[u8], session: i64, user: &str) -> Vec<u8> {
         let head = WriteHead {
-            session: SessionId(session as u64),
+            session: ZkSessionId(session as u64),
             epoch: ConnectionEpoch(1),
             ephemeral: false,
             ttl_allowed: true,
@@ -169,7 +169,7 @@ impl Trial {
         match self.rng.below(40) {
             0 => {
                 self.twin.clean_up(session, zxid);
-                let body = Body::CleanUp { session: SessionId(session as u64), spaces: Vec::new() };
+                let body = Body::CleanUp { session: ZkSessionId(session as u64), spaces: Vec::new() };
                 self.execute(&body);
             }
             1..=3 => {
@@ -352,7 +352,7 @@ fn watches_outlive_an_installed_snapshot() {
         let notices = out.into_parts().1;
         let events: Vec<(i32, String)> = notices
             .iter()
-            .flat_map(|(_, body)| coordination::wire::Event::read_all(body).expect("as shards write it"))
+            .flat_map(|(_, body)| coordination::wire::WatchEvent::read_all(body).expect("as shards write it"))
             .map(|event| (event.kind, event.path.to_owned()))
             .collect();
         for path in &paths {
@@ -375,7 +375,7 @@ fn watches_outlive_an_installed_snapshot() {
 
 fn events(told: &[(NodeId, Bytes)]) -> Vec<(i32, String)> {
     let of = |(_, body): &(NodeId, Bytes)| {
-        let events = coordination::wire::Event::read_all(body).expect("as shards write it");
+        let events = coordination::wire::WatchEvent::read_all(body).expect("as shards write it");
         events.into_iter().map(|event| (event.kind, event.path.to_owned())).collect::<Vec<_>>()
     };
     told.iter().flat_map(of).collect()

@@ -1,7 +1,7 @@
 //! Shards that execute one order, without gateways: what an engine does, in a few lines.
 
 use coordination::wire::{Body, JuteInput, Query};
-use coordination::{Placement, SessionSettings, Sessions, Znodes};
+use coordination::{HomeSessions, Placement, SessionSettings, Znodes};
 use kernel::{Bytes, NodeId, SnapshotStep};
 use mason::{Group, Gsn, Number, Order, Placed, Resharded as _, Shard, ShardMap, ShardOut, Space, Stub};
 use std::collections::BTreeMap;
@@ -11,7 +11,7 @@ pub(crate) struct Shards {
     pub(crate) shards: Vec<Znodes>,
     numbers: Vec<u64>,
     shard_map: ShardMap,
-    stub: Sessions,
+    stub: HomeSessions,
 }
 
 impl Shards {
@@ -25,7 +25,7 @@ impl Shards {
             shards: placement.spaces().map(|space| Znodes::new(space, placement, 9)).collect(),
             numbers: vec![0; usize::from(placement.shards())],
             shard_map: ShardMap::at_bootstrap(placement.shards()),
-            stub: Sessions::new(Group(0), settings),
+            stub: HomeSessions::new(Group(0), settings),
             placement,
         }
     }
