@@ -3,7 +3,7 @@
 use crate::services::Services;
 use corfu::sequencer::SequencerIn as CorfuSequencerIn;
 use corfu::storage::StorageIn;
-use mason::client::ClientIn as GatewayIn;
+use mason::client::GatewayIn;
 use mason::proxy::ProxyIn;
 use mason::sequencer::SequencerIn;
 use mason::shard::ShardIn;
@@ -162,43 +162,45 @@ impl Scale<paxos::Paxos> for Steps {
 }
 
 impl Scale<mason::Mason> for Steps {
-    fn weigh(&self, message: &mason::Message) -> Weight {
+    fn weigh(&self, message: &mason::MasonMessage) -> Weight {
         match message {
-            mason::Message::Proxy(ProxyIn::Submit(message)) => {
+            mason::MasonMessage::Proxy(ProxyIn::SubmitOperations(message)) => {
                 PricedStep::ProxySubmit.of(message.operations.len())
             }
-            mason::Message::Proxy(ProxyIn::Allocated(_)) => PricedStep::Allocated.of(0),
-            mason::Message::Proxy(ProxyIn::Applied(_)) => PricedStep::Applied.of(0),
-            mason::Message::Sequencer(SequencerIn::Allocate(message)) => {
+            mason::MasonMessage::Proxy(ProxyIn::Allocated(_)) => PricedStep::Allocated.of(0),
+            mason::MasonMessage::Proxy(ProxyIn::Applied(_)) => PricedStep::Applied.of(0),
+            mason::MasonMessage::Sequencer(SequencerIn::Allocate(message)) => {
                 PricedStep::Allocate.of(message.counts.len())
             }
-            mason::Message::Shard(ShardIn::Deliver(message)) => {
+            mason::MasonMessage::Shard(ShardIn::Deliver(message)) => {
                 PricedStep::Deliver.of(message.runs.iter().map(|run| run.count as usize).sum())
             }
-            mason::Message::Shard(ShardIn::Read(message)) => PricedStep::ShardRead.of(message.reads.len()),
-            mason::Message::Client(GatewayIn::Input(_)) => PricedStep::Submit.of(1),
-            mason::Message::Log(message) => weigh_log(message),
-            mason::Message::Proxy(_)
-            | mason::Message::Sequencer(_)
-            | mason::Message::Shard(_)
-            | mason::Message::Client(_)
-            | mason::Message::Connection(_) => PricedStep::Other.of(0),
+            mason::MasonMessage::Shard(ShardIn::ReadShard(message)) => {
+                PricedStep::ShardRead.of(message.reads.len())
+            }
+            mason::MasonMessage::Client(GatewayIn::Input(_)) => PricedStep::Submit.of(1),
+            mason::MasonMessage::Log(message) => weigh_log(message),
+            mason::MasonMessage::Proxy(_)
+            | mason::MasonMessage::Sequencer(_)
+            | mason::MasonMessage::Shard(_)
+            | mason::MasonMessage::Client(_)
+            | mason::MasonMessage::Connection(_) => PricedStep::Other.of(0),
         }
     }
 }
 
 impl Scale<corfu::Corfu> for Steps {
-    fn weigh(&self, message: &corfu::Message) -> Weight {
+    fn weigh(&self, message: &corfu::CorfuMessage) -> Weight {
         match message {
-            corfu::Message::Sequencer(CorfuSequencerIn::Next(_) | CorfuSequencerIn::Tail(_)) => {
+            corfu::CorfuMessage::Sequencer(CorfuSequencerIn::Next(_) | CorfuSequencerIn::Tail(_)) => {
                 PricedStep::NextPosition.of(1)
             }
-            corfu::Message::Storage(StorageIn::Write(_)) => PricedStep::StorageWrite.of(1),
-            corfu::Message::Storage(StorageIn::Read(_)) => PricedStep::StorageRead.of(1),
-            corfu::Message::Sequencer(_)
-            | corfu::Message::Storage(_)
-            | corfu::Message::Auxiliary(_)
-            | corfu::Message::Client(_) => PricedStep::Other.of(0),
+            corfu::CorfuMessage::Storage(StorageIn::Write(_)) => PricedStep::StorageWrite.of(1),
+            corfu::CorfuMessage::Storage(StorageIn::Read(_)) => PricedStep::StorageRead.of(1),
+            corfu::CorfuMessage::Sequencer(_)
+            | corfu::CorfuMessage::Storage(_)
+            | corfu::CorfuMessage::Auxiliary(_)
+            | corfu::CorfuMessage::Client(_) => PricedStep::Other.of(0),
         }
     }
 }

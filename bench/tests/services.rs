@@ -26,7 +26,7 @@ fn corfu_stops_at_its_sequencers_card() {
     let (clients, pace) = (running.clients.clone(), Pace::Closed { outstanding: 28 });
     let measured = running.testbed.run(&clients, pace, &mut Appends { body: entry() }, WINDOW);
     let token = client::Token { id: 1, epoch: Epoch(1), position: LogPosition(1) };
-    let bytes = corfu::Message::from(token).encoded().len() as u64 + profile.network.overhead_bytes;
+    let bytes = corfu::CorfuMessage::from(token).encoded().len() as u64 + profile.network.overhead_bytes;
     let expected = profile.network.gigabits_per_second * 1e9 / 8.0 / bytes as f64;
     let off = measured.throughput() / expected - 1.0;
     assert!(off.abs() < 0.02, "{:.0}/s, by hand {expected:.0}/s", measured.throughput());
@@ -75,7 +75,7 @@ fn reads_stop_at_the_tails_cards() {
     let data = Data { writer: NodeId::ZERO, tag: 1, body: entry() };
     let found =
         client::Found { id: 1, epoch: Epoch(1), position: LogPosition(1), entry: Some(Entry::Data(data)) };
-    let bytes = corfu::Message::from(found).encoded().len() as u64 + profile.network.overhead_bytes;
+    let bytes = corfu::CorfuMessage::from(found).encoded().len() as u64 + profile.network.overhead_bytes;
     let expected = 2.0 * profile.network.gigabits_per_second * 1e9 / 8.0 / bytes as f64;
     let pace = Pace::Closed { outstanding: 16 };
     let mut prime = CorfuPrimeLog { chains: 2, clients: 64, written: true }.start(&profile, 1);

@@ -1,11 +1,11 @@
 //! The toy service over MultiPaxos: the same code as over the toy engine, on three hosts.
 
 use examples::tally::Tally;
-use kernel::{Bytes, Decode, HostId, NodeId, Place, RequestId, Rng};
+use kernel::{Bytes, Decode, HostId, HostSlot, NodeId, RequestId, Rng};
 use parts::{AcceptorGroup, Acceptors, Slot};
 use paxos::multipaxos::acceptor::Acceptor;
 use paxos::multipaxos::batcher::Batcher;
-use paxos::multipaxos::client::Client;
+use paxos::multipaxos::client::CommandClient;
 use paxos::multipaxos::leader::Leader;
 use paxos::multipaxos::proxy_leader::ProxyLeader;
 use paxos::multipaxos::replica::Replica;
@@ -18,13 +18,13 @@ use std::time::Duration;
 type Node = Member<Tally>;
 
 const SERVERS: [HostId; 3] = [HostId(1), HostId(2), HostId(3)];
-const CLIENT: NodeId = NodeId::new(HostId(9), Place(7));
-const BATCHER: Place = Place(1);
-const LEADER: Place = Place(2);
-const PROXY_LEADER: Place = Place(3);
-const ACCEPTOR: Place = Place(4);
-const REPLICA: Place = Place(5);
-const UNBATCHER: Place = Place(6);
+const CLIENT: NodeId = NodeId::new(HostId(9), HostSlot(7));
+const BATCHER: HostSlot = HostSlot(1);
+const LEADER: HostSlot = HostSlot(2);
+const PROXY_LEADER: HostSlot = HostSlot(3);
+const ACCEPTOR: HostSlot = HostSlot(4);
+const REPLICA: HostSlot = HostSlot(5);
+const UNBATCHER: HostSlot = HostSlot(6);
 
 fn configuration() -> Configuration {
     let on = |place| SERVERS.map(|host| NodeId::new(host, place)).to_vec();
@@ -68,10 +68,10 @@ impl Scenario for TallyScenario {
         Classes::PHYSICAL
     }
 
-    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Node)> {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
         if incarnation.host == CLIENT.host() {
-            let client = Client::new(configuration().batchers, Duration::from_millis(300));
-            return vec![(CLIENT.place(), Member::Client(client))];
+            let client = CommandClient::new(configuration().batchers, Duration::from_millis(300));
+            return vec![(CLIENT.host_slot(), Member::Client(client))];
         }
         let (parameters, known) = (Parameters::default, || Configurations::starting_with(configuration()));
         let of = |place| NodeId::new(incarnation.host, place);

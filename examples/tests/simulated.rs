@@ -2,14 +2,14 @@
 
 use examples::primary_backup::{Backup, Client, Member, Primary};
 use examples::tally::Tally;
-use kernel::{Bytes, Decode, HostId, NodeId, Place, RequestId, Rng};
+use kernel::{Bytes, Decode, HostId, HostSlot, NodeId, RequestId, Rng};
 use sim::{Class, Classes, Cluster, Control, Core, HostSpec, Incarnation, OperationId, Scenario, Sweep};
 use std::collections::BTreeMap;
 
 type Node = Member<Tally>;
 
-const PRIMARY: NodeId = NodeId::new(HostId(1), Place(0));
-const BACKUP: NodeId = NodeId::new(HostId(2), Place(0));
+const PRIMARY: NodeId = NodeId::new(HostId(1), HostSlot(0));
+const BACKUP: NodeId = NodeId::new(HostId(2), HostSlot(0));
 const CLIENTS: [HostId; 2] = [HostId(11), HostId(12)];
 const WORDS: [&[u8]; 2] = [b"yes", b"no"];
 
@@ -32,7 +32,7 @@ impl Scenario for TallyScenario {
     }
 
     fn clients(&self) -> Vec<NodeId> {
-        CLIENTS.map(|host| NodeId::new(host, Place(0))).to_vec()
+        CLIENTS.map(|host| NodeId::new(host, HostSlot(0))).to_vec()
     }
 
     fn classes(&self) -> Classes {
@@ -43,13 +43,13 @@ impl Scenario for TallyScenario {
         &["primary.sent_again", "client.asked_again"]
     }
 
-    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Node)> {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
         let node = match incarnation.host {
             host if host == PRIMARY.host() => Member::Primary(Primary::new(BACKUP, Tally::default())),
             host if host == BACKUP.host() => Member::Backup(Backup::new(PRIMARY)),
             _ => Member::Client(Client::new(PRIMARY)),
         };
-        vec![(Place(0), node)]
+        vec![(HostSlot(0), node)]
     }
 
     fn operate(&mut self, _: OperationId, node: NodeId, rng: &mut Rng, control: &mut Control<'_, Node>) {

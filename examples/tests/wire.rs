@@ -1,11 +1,11 @@
 //! The wire and journal formats: golden bytes of every message and record, and hostile input.
 
 use examples::primary_backup::{Answer, Copy, Entry, Message, Stored, Submit};
-use kernel::{Bytes, HostId, NodeId, Place};
+use kernel::{Bytes, HostId, HostSlot, NodeId};
 use table::formats::{Format, Golden, withstand};
 
 fn entry() -> Entry {
-    Entry { client: NodeId::new(HostId(9), Place(3)), tag: 5, command: Bytes::from_static(b"yes") }
+    Entry { client: NodeId::new(HostId(9), HostSlot(3)), tag: 5, command: Bytes::from_static(b"yes") }
 }
 
 /// One of every message, in the order of their tags.

@@ -145,10 +145,10 @@ impl Decode for Envelope {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::id::{HostId, Place};
+    use crate::id::{HostId, HostSlot};
 
     fn node(place: u32) -> NodeId {
-        NodeId::new(HostId(9), Place(place))
+        NodeId::new(HostId(9), HostSlot(place))
     }
 
     fn two_frames() -> Vec<u8> {

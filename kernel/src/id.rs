@@ -20,7 +20,7 @@ impl HostId {
 
 /// Which role instance on its host, given by the placement: the same number in every driver.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(pub u32);
+pub struct HostSlot(pub u32);
 
 /// One role instance: a host and a place on it. Messages go from node to node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,7 +31,7 @@ impl NodeId {
     pub const ZERO: NodeId = NodeId(0);
 
     /// The node at `place` on `host`.
-    pub const fn new(host: HostId, place: Place) -> Self {
+    pub const fn new(host: HostId, place: HostSlot) -> Self {
         Self(((host.0 as u64) << 32) | place.0 as u64)
     }
 
@@ -41,8 +41,8 @@ impl NodeId {
     }
 
     /// Its place on that machine.
-    pub fn place(self) -> Place {
-        Place(self.0 as u32)
+    pub fn host_slot(self) -> HostSlot {
+        HostSlot(self.0 as u32)
     }
 
     /// The identity as one number, for tables and wires.
@@ -70,7 +70,7 @@ impl fmt::Debug for HostId {
     }
 }
 
-impl fmt::Debug for Place {
+impl fmt::Debug for HostSlot {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "p{}", self.0)
     }
@@ -78,7 +78,7 @@ impl fmt::Debug for Place {
 
 impl fmt::Debug for NodeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}.{}", self.host(), self.place().0)
+        write!(f, "{:?}.{}", self.host(), self.host_slot().0)
     }
 }
 
@@ -107,8 +107,8 @@ mod tests {
     // A node id that mixes up host and place would deliver messages to the wrong role.
     #[test]
     fn node_ids_keep_host_and_place() {
-        let node = NodeId::new(HostId::named("b"), Place(7));
-        assert_eq!((node.host(), node.place()), (HostId::named("b"), Place(7)));
+        let node = NodeId::new(HostId::named("b"), HostSlot(7));
+        assert_eq!((node.host(), node.host_slot()), (HostId::named("b"), HostSlot(7)));
         assert_ne!(HostId::named("a"), HostId::named("b"));
     }
 }

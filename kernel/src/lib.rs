@@ -27,7 +27,7 @@ pub use bytes::Bytes;
 pub use codec::{Decode, DecodeError, Encode, Reader};
 pub use embed::Embedded;
 pub use frame::{Envelope, FRAME_HEADER_BYTES, FrameError, FrameReader, FrameWriter};
-pub use id::{ClusterName, HostId, NodeId, Place, RequestId};
+pub use id::{ClusterName, HostId, HostSlot, NodeId, RequestId};
 pub use machine::{Capture, SnapshotStep, StateMachine};
 pub use planted::PlantedBug;
 pub use rng::Rng;

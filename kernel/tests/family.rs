@@ -2,7 +2,7 @@
 #![allow(missing_docs)]
 
 use kernel::{
-    Cx, Decode, Effect, Effects, Encode, Family, HostId, Instant, Node, NodeId, Place, Position, RequestId,
+    Cx, Decode, Effect, Effects, Encode, Family, HostId, HostSlot, Instant, Node, NodeId, Position, RequestId,
 };
 use kernel::{Role, Situation, Wall};
 use std::convert::Infallible;
@@ -101,7 +101,7 @@ impl Role for Asker {
 
 fn with<T>(call: impl FnOnce(Situation<'_>) -> T) -> T {
     let mut rng = kernel::Rng::seeded(1);
-    let node = NodeId::new(HostId(1), Place(1));
+    let node = NodeId::new(HostId(1), HostSlot(1));
     call(Situation {
         node,
         now: Instant(0),
@@ -114,7 +114,7 @@ fn with<T>(call: impl FnOnce(Situation<'_>) -> T) -> T {
 // If effects came out of order, or a record's place were wrong, acknowledgements would leave before their journal.
 #[test]
 fn effects_come_out_in_order_with_their_places() {
-    let peer = NodeId::new(HostId(2), Place(2));
+    let peer = NodeId::new(HostId(2), HostSlot(2));
     let mut counter = Member::Counter(Counter::default());
     let mut effects = Effects::new(Position(5), false);
     with(|now| counter.on_message(peer, Add { amount: 3 }.into(), now, &mut effects));

@@ -25,6 +25,6 @@ pub use replies::{Account, Pool, ReplyBounds};
 pub use sessions::{Admission, Answer, Sequence, SessionId, Sessions};
 pub use slots::{Slot, SlotRing};
 pub use snapshot::{Restored, Served, SnapshotRecord, Snapshots, WrittenSnapshot, chunk_of};
-pub use transfer::{Look, Offer, Offered, Page, Pull, Taken, Transfers, Wanted};
+pub use transfer::{Look, Offer, Offered, Page, Pull, TakenPage, Transfers, WantedPage};
 pub use turn::{Turn, TurnBounds};
 pub use upstream::{InUse, Ordering, Patience, Upstream};

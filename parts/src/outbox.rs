@@ -165,12 +165,12 @@ fn send_if_any<O>(to: NodeId, operations: &mut Vec<O>, send: &mut impl FnMut(Nod
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kernel::{HostId, Place};
+    use kernel::{HostId, HostSlot};
 
     const PATIENCE: Duration = Duration::from_millis(100);
 
     fn node(place: u32) -> NodeId {
-        NodeId::new(HostId(1), Place(place))
+        NodeId::new(HostId(1), HostSlot(place))
     }
 
     fn sent(outbox: &mut Outbox<char>, now: u64) -> Vec<(NodeId, u64)> {

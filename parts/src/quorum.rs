@@ -208,10 +208,10 @@ impl Decode for Acceptors {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kernel::{HostId, Place};
+    use kernel::{HostId, HostSlot};
 
     fn nodes(count: u32) -> Vec<NodeId> {
-        (0..count).map(|host| NodeId::new(HostId(host), Place(1))).collect()
+        (0..count).map(|host| NodeId::new(HostId(host), HostSlot(1))).collect()
     }
 
     fn every_tally(group: &AcceptorGroup) -> impl Iterator<Item = Tally> {

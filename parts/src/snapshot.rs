@@ -7,7 +7,7 @@
 //! ```
 //! One is made at a time: the machine keeps what it needs to go on meanwhile, and keeps it once.
 
-use crate::transfer::{Look, Offer, Offered, Page, Taken, Transfers, Wanted};
+use crate::transfer::{Look, Offer, Offered, Page, TakenPage, Transfers, WantedPage};
 use kernel::{
     Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, Position, Reader, Role, SnapshotStep, invariant,
 };
@@ -190,7 +190,7 @@ impl<V: Copy + PartialEq, W> Snapshots<V, W> {
     }
 
     /// Takes one from `peer`.
-    pub fn take_from<R: Role>(&mut self, peer: NodeId, cx: &mut Cx<'_, R>) -> Wanted {
+    pub fn take_from<R: Role>(&mut self, peer: NodeId, cx: &mut Cx<'_, R>) -> WantedPage {
         let transfer = cx.rng().bits();
         self.transfers.begin(peer, transfer, cx.now())
     }
@@ -201,7 +201,7 @@ impl<V: Copy + PartialEq, W> Snapshots<V, W> {
     }
 
     /// A chunk has come.
-    pub fn on_chunk(&mut self, from: NodeId, chunk: Page<V>, now: Instant) -> Taken {
+    pub fn on_chunk(&mut self, from: NodeId, chunk: Page<V>, now: Instant) -> TakenPage {
         self.transfers.on_page(from, chunk, now)
     }
 
@@ -279,7 +279,7 @@ impl<V: Decode> Decode for SnapshotRecord<V> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kernel::{HostId, Place};
+    use kernel::{HostId, HostSlot};
 
     /// Makes chunks of one byte each, up to a last one.
     struct Counter {
@@ -293,7 +293,7 @@ mod tests {
     }
 
     fn peer(host: u32) -> NodeId {
-        NodeId::new(HostId(host), Place(1))
+        NodeId::new(HostId(host), HostSlot(1))
     }
 
     fn chunk(byte: u8) -> SnapshotRecord<u64> {

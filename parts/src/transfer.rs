@@ -75,7 +75,7 @@ impl Pull {
 
 /// What a receiver asks of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Wanted {
+pub struct WantedPage {
     /// The peer.
     pub peer: NodeId,
     /// Names the transfer.
@@ -101,15 +101,15 @@ pub struct Page<V> {
 
 /// What became of a page.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Taken {
+pub enum TakenPage {
     /// Nobody waits for it.
     Stale,
     /// It belongs to another offer than the pages before: a repeated first question began that one under the same name.
     OfAnother,
     /// It is taken; the next is to be asked for.
-    Next(Wanted),
+    Next(WantedPage),
     /// It was the last of these; the question for the next one tells the peer so.
-    Whole(Wanted, Vec<Bytes>),
+    Whole(WantedPage, Vec<Bytes>),
 }
 
 /// What a look at the clock says of a transfer.
@@ -118,7 +118,7 @@ pub enum Look {
     /// There is none, or it goes well.
     Fine,
     /// The question is to be asked again.
-    Ask(Wanted),
+    Ask(WantedPage),
     /// The peer is given up, with all that it sent.
     GivenUp,
 }
@@ -146,8 +146,8 @@ impl<V> Default for Transfers<V> {
 }
 
 impl<V> Transfer<V> {
-    fn wanted(&self) -> Wanted {
-        Wanted { peer: self.pull.peer, transfer: self.id, index: self.pull.next }
+    fn wanted(&self) -> WantedPage {
+        WantedPage { peer: self.pull.peer, transfer: self.id, index: self.pull.next }
     }
 }
 
@@ -158,7 +158,7 @@ impl<V: Copy + PartialEq> Transfers<V> {
     }
 
     /// Begins one from `peer`, in the place of one in flight. `transfer` is a name that no other transfer of this peer has.
-    pub fn begin(&mut self, peer: NodeId, transfer: u64, now: Instant) -> Wanted {
+    pub fn begin(&mut self, peer: NodeId, transfer: u64, now: Instant) -> WantedPage {
         let (pull, pages) = (Pull::begin(peer, now), Vec::new());
         self.in_flight.insert(Transfer { id: transfer, pull, version: None, pages }).wanted()
     }
@@ -183,19 +183,19 @@ impl<V: Copy + PartialEq> Transfers<V> {
     }
 
     /// A page has come.
-    pub fn on_page(&mut self, from: NodeId, page: Page<V>, now: Instant) -> Taken {
+    pub fn on_page(&mut self, from: NodeId, page: Page<V>, now: Instant) -> TakenPage {
         let expected = |it: &&mut Transfer<V>| it.id == page.transfer && it.pull.expects(from, page.index);
-        let Some(transfer) = self.in_flight.as_mut().filter(expected) else { return Taken::Stale };
+        let Some(transfer) = self.in_flight.as_mut().filter(expected) else { return TakenPage::Stale };
         if *transfer.version.get_or_insert(page.version) != page.version {
-            return Taken::OfAnother;
+            return TakenPage::OfAnother;
         }
         transfer.pages.push(page.bytes);
         transfer.pull.advance(page.index + 1, now);
         self.given_up = 0;
         let wanted = transfer.wanted();
         match self.in_flight.take_if(|_| page.last) {
-            Some(transfer) => Taken::Whole(wanted, transfer.pages),
-            None => Taken::Next(wanted),
+            Some(transfer) => TakenPage::Whole(wanted, transfer.pages),
+            None => TakenPage::Next(wanted),
         }
     }
 }
@@ -266,11 +266,11 @@ impl Offer {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kernel::{HostId, Place};
+    use kernel::{HostId, HostSlot};
     use proptest::prelude::*;
 
     fn peer(host: u32) -> NodeId {
-        NodeId::new(HostId(host), Place(1))
+        NodeId::new(HostId(host), HostSlot(1))
     }
 
     const ME: u32 = 9;
@@ -287,20 +287,20 @@ mod tests {
     #[test]
     fn only_what_was_asked_for_is_taken() {
         let mut transfers = Transfers::default();
-        let wanted = |index| Wanted { peer: peer(1), transfer: 5, index };
-        assert_eq!(transfers.on_page(peer(1), page(5, 0, true), at(0)), Taken::Stale);
+        let wanted = |index| WantedPage { peer: peer(1), transfer: 5, index };
+        assert_eq!(transfers.on_page(peer(1), page(5, 0, true), at(0)), TakenPage::Stale);
         assert_eq!(transfers.begin(peer(1), 5, at(0)), wanted(0));
         for (from, page) in
             [(peer(2), page(5, 0, false)), (peer(1), page(4, 0, false)), (peer(1), page(5, 1, false))]
         {
-            assert_eq!(transfers.on_page(from, page, at(1)), Taken::Stale);
+            assert_eq!(transfers.on_page(from, page, at(1)), TakenPage::Stale);
         }
-        assert_eq!(transfers.on_page(peer(1), page(5, 0, false), at(1)), Taken::Next(wanted(1)));
-        assert_eq!(transfers.on_page(peer(1), page(5, 0, false), at(1)), Taken::Stale, "a late copy");
+        assert_eq!(transfers.on_page(peer(1), page(5, 0, false), at(1)), TakenPage::Next(wanted(1)));
+        assert_eq!(transfers.on_page(peer(1), page(5, 0, false), at(1)), TakenPage::Stale, "a late copy");
         let other = Page { version: 8, ..page(5, 1, true) };
-        assert_eq!(transfers.on_page(peer(1), other, at(1)), Taken::OfAnother);
+        assert_eq!(transfers.on_page(peer(1), other, at(1)), TakenPage::OfAnother);
         let whole = vec![Bytes::from_static(&[0]), Bytes::from_static(&[1])];
-        assert_eq!(transfers.on_page(peer(1), page(5, 1, true), at(1)), Taken::Whole(wanted(2), whole));
+        assert_eq!(transfers.on_page(peer(1), page(5, 1, true), at(1)), TakenPage::Whole(wanted(2), whole));
         assert!(!transfers.is_in_flight());
     }
 
@@ -317,10 +317,10 @@ mod tests {
         assert_eq!(patience, [250, 500, 1_000, 2_000, 2_000]);
         transfers.begin(peer(1), 5, at(0));
         assert_eq!(transfers.look(at(200)), Look::Fine);
-        assert_eq!(transfers.look(at(201)), Look::Ask(Wanted { peer: peer(1), transfer: 5, index: 0 }));
+        assert_eq!(transfers.look(at(201)), Look::Ask(WantedPage { peer: peer(1), transfer: 5, index: 0 }));
         assert_eq!(transfers.look(at(300)), Look::Fine, "it was asked again just now");
         transfers.on_page(peer(1), page(5, 0, false), at(300));
-        assert_eq!(transfers.look(at(501)), Look::Ask(Wanted { peer: peer(1), transfer: 5, index: 1 }));
+        assert_eq!(transfers.look(at(501)), Look::Ask(WantedPage { peer: peer(1), transfer: 5, index: 1 }));
         assert_ne!(transfers.look(at(2_300)), Look::GivenUp, "one that has begun has longer");
         assert_eq!(transfers.look(at(2_301)), Look::GivenUp);
         assert_eq!(give_up(&mut transfers, 10_000), 500, "and a page counts for the next");
@@ -400,7 +400,7 @@ mod tests {
         offer: Option<(Offer, u64, u8)>,
         version: u64,
         now: u64,
-        questions: Vec<Wanted>,
+        questions: Vec<WantedPage>,
         answers: Vec<Page<u64>>,
         wholes: Vec<Vec<Bytes>>,
     }
@@ -412,7 +412,7 @@ mod tests {
     }
 
     impl Pair {
-        fn question(&mut self, Wanted { transfer, index, .. }: Wanted) {
+        fn question(&mut self, WantedPage { transfer, index, .. }: WantedPage) {
             let now = at(self.now);
             if index == 0 && self.offer.is_none() {
                 let offer = Offer::begin(peer(ME), transfer, made(self.version, 0), now);
@@ -434,9 +434,9 @@ mod tests {
 
         fn answer(&mut self, page: Page<u64>) {
             match self.transfers.on_page(peer(1), page, at(self.now)) {
-                Taken::Stale | Taken::OfAnother => {}
-                Taken::Next(wanted) => self.questions.push(wanted),
-                Taken::Whole(wanted, pages) => {
+                TakenPage::Stale | TakenPage::OfAnother => {}
+                TakenPage::Next(wanted) => self.questions.push(wanted),
+                TakenPage::Whole(wanted, pages) => {
                     self.questions.push(wanted);
                     self.wholes.push(pages);
                 }

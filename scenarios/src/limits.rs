@@ -14,10 +14,10 @@ const REQUEST_SHARE: usize = 16;
 
 /// Brings what the drawn parameters leave at its default into proportion.
 pub(crate) fn fit(
-    parameters: mason::Parameters,
+    parameters: mason::MasonParameters,
     log: paxos::Parameters,
-) -> (mason::Parameters, paxos::Parameters) {
-    let parameters = mason::Parameters {
+) -> (mason::MasonParameters, paxos::Parameters) {
+    let parameters = mason::MasonParameters {
         operation_bytes_max: OPERATION_BYTES_MAX,
         batch_bytes_max: OPERATION_BYTES_MAX,
         ..parameters

@@ -23,9 +23,9 @@ kernel::sum! {
         /// Of the key-value store.
         1 => Kv(paxos::Message),
         /// Of a service over Mason.
-        2 => Mason(mason::Message),
+        2 => Mason(mason::MasonMessage),
         /// Of the log over CORFU'.
-        3 => Corfu(corfu::Message),
+        3 => Corfu(corfu::CorfuMessage),
         /// Of a user's connection to a gateway; never leaves its host.
         4 => User(Event),
         /// Of a gateway to a user's connection; never leaves its host.
@@ -75,12 +75,12 @@ impl From<Event> for OrdinateMessage {
 /// A role of the key-value store.
 pub type KvMember = paxos::Member<Store>;
 /// A role of the coordination service.
-pub type CoordinationMember = mason::Member<HomeSessions, Znodes, Gateway>;
+pub type CoordinationMember = mason::MasonMember<HomeSessions, Znodes, Gateway>;
 /// A role of the sequence.
-pub type SequenceMember = mason::Member<sequence::Spaces, sequence::Labels, sequence::Gateway>;
+pub type SequenceMember = mason::MasonMember<sequence::Spaces, sequence::Labels, sequence::Gateway>;
 
 /// A role of the shared log.
-pub type LogMember = mason::Member<shared_log::Names, shared_log::Logs, shared_log::Gateway>;
+pub type LogMember = mason::MasonMember<shared_log::Names, shared_log::Logs, shared_log::Gateway>;
 
 /// A role hosted beside those of other services.
 type Hosted<N> = Box<Embedded<N, Ordinate>>;
@@ -131,7 +131,7 @@ impl Embeds<paxos::Paxos> for Ordinate {
 }
 
 impl Embeds<mason::Mason> for Ordinate {
-    fn inner_message(message: OrdinateMessage) -> Option<mason::Message> {
+    fn inner_message(message: OrdinateMessage) -> Option<mason::MasonMessage> {
         match message {
             OrdinateMessage::Mason(message) => Some(message),
             OrdinateMessage::User(event) => Some(event.into()),
@@ -143,9 +143,9 @@ impl Embeds<mason::Mason> for Ordinate {
         request.of_service()
     }
 
-    fn outer_message(message: mason::Message) -> OrdinateMessage {
+    fn outer_message(message: mason::MasonMessage) -> OrdinateMessage {
         match message {
-            mason::Message::Connection(message) => OrdinateMessage::Connection(message),
+            mason::MasonMessage::Connection(message) => OrdinateMessage::Connection(message),
             message => OrdinateMessage::Mason(message),
         }
     }
@@ -156,7 +156,7 @@ impl Embeds<mason::Mason> for Ordinate {
 }
 
 impl Embeds<corfu::Corfu> for Ordinate {
-    fn inner_message(message: OrdinateMessage) -> Option<corfu::Message> {
+    fn inner_message(message: OrdinateMessage) -> Option<corfu::CorfuMessage> {
         match message {
             OrdinateMessage::Corfu(message) => Some(message),
             OrdinateMessage::Kv(_)
@@ -171,7 +171,7 @@ impl Embeds<corfu::Corfu> for Ordinate {
         None
     }
 
-    fn outer_message(message: corfu::Message) -> OrdinateMessage {
+    fn outer_message(message: corfu::CorfuMessage) -> OrdinateMessage {
         OrdinateMessage::Corfu(message)
     }
 
@@ -181,10 +181,10 @@ impl Embeds<corfu::Corfu> for Ordinate {
 }
 
 impl Embeds<shared_log::corfu::CorfuLog> for Ordinate {
-    fn inner_message(message: OrdinateMessage) -> Option<shared_log::corfu::Message> {
+    fn inner_message(message: OrdinateMessage) -> Option<shared_log::corfu::CorfuLogMessage> {
         match message {
-            OrdinateMessage::Corfu(message) => Some(shared_log::corfu::Message::Corfu(message)),
-            OrdinateMessage::User(event) => Some(shared_log::corfu::Message::User(event)),
+            OrdinateMessage::Corfu(message) => Some(shared_log::corfu::CorfuLogMessage::Corfu(message)),
+            OrdinateMessage::User(event) => Some(shared_log::corfu::CorfuLogMessage::User(event)),
             OrdinateMessage::Kv(_) | OrdinateMessage::Mason(_) | OrdinateMessage::Connection(_) => None,
         }
     }
@@ -193,11 +193,11 @@ impl Embeds<shared_log::corfu::CorfuLog> for Ordinate {
         request.of_service()
     }
 
-    fn outer_message(message: shared_log::corfu::Message) -> OrdinateMessage {
+    fn outer_message(message: shared_log::corfu::CorfuLogMessage) -> OrdinateMessage {
         match message {
-            shared_log::corfu::Message::Corfu(message) => OrdinateMessage::Corfu(message),
-            shared_log::corfu::Message::User(event) => OrdinateMessage::User(event),
-            shared_log::corfu::Message::Connection(message) => OrdinateMessage::Connection(message),
+            shared_log::corfu::CorfuLogMessage::Corfu(message) => OrdinateMessage::Corfu(message),
+            shared_log::corfu::CorfuLogMessage::User(event) => OrdinateMessage::User(event),
+            shared_log::corfu::CorfuLogMessage::Connection(message) => OrdinateMessage::Connection(message),
         }
     }
 

@@ -6,7 +6,7 @@ use crate::latency::Latencies;
 use crate::native::{Gate, NativePort, NativeService};
 use crate::owed;
 use crate::services::{Listed, SERVICES, Starting, client_limits};
-use kernel::Place;
+use kernel::HostSlot;
 use runtime::{
     Descriptors, EventSink, FrontEndConfig, Host, HostConfig, JournalOptions, PeerConfig, PeerTls, Storage,
 };
@@ -118,7 +118,7 @@ pub fn start(
     Ok(host)
 }
 
-fn all_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, HostedNode)> {
+fn all_nodes(file: &ClusterFile, name: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
     file.services().iter().flat_map(|service| service.nodes(file, name, joins)).collect()
 }
 

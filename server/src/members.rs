@@ -5,7 +5,7 @@ use crate::events::EventLog;
 use crate::family::{HostedNode, LocalRequest};
 use crate::native::Gate;
 use crate::status::{HostStatus, MembershipStatus};
-use kernel::{Encode as _, Place};
+use kernel::{Encode as _, HostSlot};
 use runtime::{HostHandle, PeerConfig};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -24,7 +24,7 @@ pub fn watch(handle: HostHandle<HostedNode>, file: ClusterFile, host: String, ga
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
         let mut peers = Peers::new(file.hosts.iter().map(|it| (it.name.clone(), it.address.clone())), &host);
         let followers = file.services().iter().flat_map(|service| service.followers(&file, &host));
-        let proxies: Vec<Place> = followers.collect();
+        let proxies: Vec<HostSlot> = followers.collect();
         let left_dialled_for = if proxies.is_empty() { LEFT_DIALLED_FOR } else { LEFT_DIALLED_FOR_SHARDS };
         loop {
             log.tick();
@@ -44,7 +44,7 @@ pub fn watch(handle: HostHandle<HostedNode>, file: ClusterFile, host: String, ga
 
 /// Has the services over Mason follow a change: whichever proxy leads puts it into its group's log, once. Asked again and again,
 /// since who leads may change; the answers are for `ordinate status`, which looks for itself.
-fn follow(handle: &HostHandle<HostedNode>, proxies: &[Place], membership: &MembershipStatus, host: &str) {
+fn follow(handle: &HostHandle<HostedNode>, proxies: &[HostSlot], membership: &MembershipStatus, host: &str) {
     if membership.version == 0 || !membership.hosts.contains_key(host) {
         return;
     }
@@ -54,7 +54,7 @@ fn follow(handle: &HostHandle<HostedNode>, proxies: &[Place], membership: &Membe
     };
     let members =
         mason::Members { version: membership.version, hosts: membership.hosts.iter().map(entry).collect() };
-    let members = mason::proxy::arranging::Call::Follow(members).encoded();
+    let members = mason::proxy::arranging::ProxyCall::Follow(members).encoded();
     for &proxy in proxies {
         drop(handle.request(proxy, LocalRequest::Service(members.clone().into())));
     }

@@ -8,6 +8,7 @@ mod manifests;
 mod modules;
 mod names;
 mod promises;
+mod public_types;
 mod sources;
 mod words;
 
@@ -17,6 +18,7 @@ pub use manifests::{lints, packages, registries};
 pub use modules::circles;
 pub use names::{names, root_files};
 pub use promises::promises;
+pub use public_types::public_types;
 pub use sources::{headings, lengths, long_files, stubs, unsafe_code};
 pub use words::{words, words_that_are_out};
 

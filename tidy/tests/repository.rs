@@ -27,6 +27,7 @@ rules!(
     layers,
     circles,
     promises,
+    public_types,
     library,
     names,
     root_files,

@@ -2,7 +2,7 @@
 //!
 //! The values are written out here. After a deliberate change: `ORDINATE_WRITE_VECTORS=1 cargo test -p tidy --test vectors`.
 
-use kernel::{Bytes, Decode, Encode, FrameReader, FrameWriter, HostId, NodeId, Place};
+use kernel::{Bytes, Decode, Encode, FrameReader, FrameWriter, HostId, HostSlot, NodeId};
 use kv::{Answer, Command, Expect, Item, Query, Versioned};
 use ordinate_client::protocol;
 use parts::{AcceptorGroup, Acceptors, Sequence, SessionId, Slot};
@@ -110,7 +110,8 @@ fn put_city() -> Vec<u8> {
 }
 
 fn configuration() -> Configuration {
-    let on = |place: u32| ["a", "b", "c"].map(|host| NodeId::new(HostId::named(host), Place(place))).to_vec();
+    let on =
+        |place: u32| ["a", "b", "c"].map(|host| NodeId::new(HostId::named(host), HostSlot(place))).to_vec();
     let group = AcceptorGroup::majority(on(4)).expect("three different nodes are a group");
     let entry = |name: &str| HostEntry { name: name.into(), address: format!("{name}.example.net:7072") };
     Configuration {

@@ -4,7 +4,7 @@ use super::driver::cluster;
 use super::processor;
 use crate::multipaxos::{Batching, Clients, MachineLayout, Running, StoreDeployment, Workload};
 use crate::profile::Profile;
-use kernel::{HostId, NodeId, Place};
+use kernel::{HostId, HostSlot, NodeId};
 use kv::Store;
 use parts::{AcceptorGroup, Slot};
 use paxos::multipaxos::{acceptor, batcher, client, leader, proxy_leader, replica, unbatcher};
@@ -15,13 +15,13 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::{Duration, Instant};
 
-const BATCHER: Place = Place(1);
-const LEADER: Place = Place(2);
-const PROXY_LEADER: Place = Place(3);
-const ACCEPTOR: Place = Place(4);
-const REPLICA: Place = Place(5);
-const UNBATCHER: Place = Place(6);
-const CLIENT: Place = Place(7);
+const BATCHER: HostSlot = HostSlot(1);
+const LEADER: HostSlot = HostSlot(2);
+const PROXY_LEADER: HostSlot = HostSlot(3);
+const ACCEPTOR: HostSlot = HostSlot(4);
+const REPLICA: HostSlot = HostSlot(5);
+const UNBATCHER: HostSlot = HostSlot(6);
+const CLIENT: HostSlot = HostSlot(7);
 const SERVERS: [&str; 3] = ["a", "b", "c"];
 const LIMIT: Duration = Duration::from_secs(120);
 
@@ -56,7 +56,7 @@ fn configuration() -> Configuration {
     }
 }
 
-fn roles(name: &str, known: &Configurations) -> Vec<(Place, Member<Store>)> {
+fn roles(name: &str, known: &Configurations) -> Vec<(HostSlot, Member<Store>)> {
     let here = |place| NodeId::new(HostId::named(name), place);
     let (parameters, known) = (Parameters::default, || known.clone());
     vec![
@@ -107,7 +107,7 @@ pub fn beside(profile: &Profile, window: usize, span: Duration) -> io::Result<Re
     let config = configs.next().ok_or_else(|| io::Error::other("four hosts were configured"))?;
     let batchers = configuration().batchers;
     let nodes = move || {
-        let client = client::Client::new(batchers.clone(), Duration::from_millis(500));
+        let client = client::CommandClient::new(batchers.clone(), Duration::from_millis(500));
         vec![(CLIENT, Member::Client(client))]
     };
     let clients = Host::start(config, nodes, vec![]).map_err(io::Error::other)?;

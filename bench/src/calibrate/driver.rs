@@ -1,7 +1,7 @@
 //! What the runtime costs around handlers that do nothing: two hosts on loopback, questions and answers.
 
 use super::processor;
-use kernel::{Bytes, Cx, Family, HostId, NodeId, Place, Position, RequestId, Role};
+use kernel::{Bytes, Cx, Family, HostId, HostSlot, NodeId, Position, RequestId, Role};
 use runtime::{Host, HostConfig, PeerConfig};
 use std::convert::Infallible;
 use std::io;
@@ -96,8 +96,8 @@ pub struct Asker {
     told: u64,
 }
 
-const ECHO: Place = Place(1);
-const ASKER: Place = Place(2);
+const ECHO: HostSlot = HostSlot(1);
+const ASKER: HostSlot = HostSlot(2);
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 impl Role for Asker {

@@ -1,7 +1,9 @@
 //! Whittaker et al., *Scaling Replicated State Machines with Compartmentalization*, section 8.
 
 use super::Figure;
-use super::drawing::{Accepted, Axis, ClaimKind, Drawing, LineStyle, Panel, PaperClaim, Point, Series, Unit};
+use super::drawing::{
+    AcceptedRange, Axis, ClaimKind, Drawing, LineStyle, Panel, PaperClaim, Point, Series, Unit,
+};
 use super::measure::{Given, Run, Watch, run_all};
 use crate::multipaxos::{AcceptorLayout, Batching, Clients, MachineLayout, Model, StoreDeployment, Workload};
 use crate::profile::Profile;
@@ -200,8 +202,9 @@ fn larger_values(watch: &Watch<'_>) -> Result<Drawing, String> {
         .collect();
     let falls = |name: &str, peaks: &[f64]| {
         let over = |large: usize, small: usize| peaks[large] / peaks[small];
-        [("100 bytes over 16", over(1, 0)), ("1000 bytes over 100", over(2, 1))]
-            .map(|(what, ratio)| PaperClaim::shape(format!("{name}: {what}"), ratio, Accepted::AtMost(FALLS)))
+        [("100 bytes over 16", over(1, 0)), ("1000 bytes over 100", over(2, 1))].map(|(what, ratio)| {
+            PaperClaim::shape(format!("{name}: {what}"), ratio, AcceptedRange::AtMost(FALLS))
+        })
     };
     let mut claims = falls("compartmentalized", &peaks[..3]).to_vec();
     claims.extend(falls("unreplicated", &peaks[3..]));
@@ -382,12 +385,12 @@ fn linearizable_reads(watch: &Watch<'_>) -> Result<Drawing, String> {
             (0..=last)
                 .map(|replicas| at(batched, 2, replicas) / at(batched, 3, replicas))
                 .fold(0.0, f64::max),
-            Accepted::AtMost(1.0),
+            AcceptedRange::AtMost(1.0),
         ),
         PaperClaim::shape(
             "90 % reads over reads only, 6 replicas",
             at(unbatched, 2, last) / at(unbatched, 3, last),
-            Accepted::AtMost(0.8),
+            AcceptedRange::AtMost(0.8),
         )
         .because("\"far less than 90 %\""),
     ];
@@ -396,7 +399,7 @@ fn linearizable_reads(watch: &Watch<'_>) -> Result<Drawing, String> {
 }
 
 fn sublinear(what: &str, ratio: f64) -> PaperClaim {
-    PaperClaim::shape(what, ratio, Accepted::Between(1.05, 2.9))
+    PaperClaim::shape(what, ratio, AcceptedRange::Between(1.05, 2.9))
         .because("scales, but less than replicas are added")
 }
 
@@ -443,7 +446,7 @@ fn analytical(watch: &Watch<'_>) -> Result<Drawing, String> {
     let claims = vec![PaperClaim::shape(
         "the law over the simulation, where they are furthest apart",
         1.0 + worst,
-        Accepted::AtMost(1.01),
+        AcceptedRange::AtMost(1.01),
     )];
     let title = "The law of reads and writes, and the simulation on it".into();
     Ok(Drawing { title, subtitle: TESTBED.into(), panels: vec![panel], claims, tables: Vec::new() })
@@ -480,7 +483,7 @@ fn weaker_reads(watch: &Watch<'_>) -> Result<Drawing, String> {
         PaperClaim::shape(
             "acceptors needed for linearizable reads over those for these",
             many as f64 / few as f64,
-            Accepted::AtLeast(1.1),
+            AcceptedRange::AtLeast(1.1),
         )
         .because("\"with far fewer acceptors\""),
     ];

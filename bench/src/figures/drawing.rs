@@ -139,7 +139,7 @@ impl ClaimKind {
 
 /// Where our number has to lie for a claim to hold.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub enum Accepted {
+pub enum AcceptedRange {
     /// No further from the paper's number than this share of it.
     Within(f64),
     /// Not below this.
@@ -162,7 +162,7 @@ pub struct PaperClaim {
     /// How the numbers are written.
     pub number: NumberFormat,
     /// Where ours has to lie.
-    pub accepted: Accepted,
+    pub accepted: AcceptedRange,
     /// True if it lies there. A number that is merely better than the paper's does not.
     pub holds: bool,
     /// What that is worth.
@@ -217,7 +217,7 @@ impl Series {
     }
 }
 
-impl Accepted {
+impl AcceptedRange {
     fn takes(self, paper: Option<f64>, ours: f64) -> bool {
         match self {
             Self::Within(share) => paper.is_some_and(|paper| (ours - paper).abs() <= share * paper.abs()),
@@ -229,38 +229,56 @@ impl Accepted {
 }
 
 impl PaperClaim {
-    fn new(what: String, paper: Option<f64>, ours: f64, number: NumberFormat, accepted: Accepted) -> Self {
+    fn new(
+        what: String,
+        paper: Option<f64>,
+        ours: f64,
+        number: NumberFormat,
+        accepted: AcceptedRange,
+    ) -> Self {
         let holds = accepted.takes(paper, ours);
         Self { what, paper, ours, number, accepted, holds, kind: ClaimKind::Prediction, note: String::new() }
     }
 
     /// Commands a second, near the paper's.
     pub fn rate(what: impl Into<String>, paper: f64, ours: f64) -> Self {
-        Self::new(what.into(), Some(paper), ours, NumberFormat::Rate, Accepted::Within(TOLERANCE))
+        Self::new(what.into(), Some(paper), ours, NumberFormat::Rate, AcceptedRange::Within(TOLERANCE))
     }
 
     /// A ratio near the paper's.
     pub fn ratio(what: impl Into<String>, paper: f64, ours: f64) -> Self {
-        Self::new(what.into(), Some(paper), ours, NumberFormat::Ratio, Accepted::Within(TOLERANCE))
+        Self::new(what.into(), Some(paper), ours, NumberFormat::Ratio, AcceptedRange::Within(TOLERANCE))
     }
 
     /// A latency near the paper's, in microseconds.
     pub fn micros(what: impl Into<String>, paper: f64, ours: f64) -> Self {
-        Self::new(what.into(), Some(paper), ours, NumberFormat::Micros, Accepted::Within(LATENCY_TOLERANCE))
+        Self::new(
+            what.into(),
+            Some(paper),
+            ours,
+            NumberFormat::Micros,
+            AcceptedRange::Within(LATENCY_TOLERANCE),
+        )
     }
 
     /// Seconds, near the paper's.
     pub fn seconds(what: impl Into<String>, paper: f64, ours: f64) -> Self {
-        Self::new(what.into(), Some(paper), ours, NumberFormat::Seconds, Accepted::Within(TOLERANCE))
+        Self::new(what.into(), Some(paper), ours, NumberFormat::Seconds, AcceptedRange::Within(TOLERANCE))
     }
 
     /// A count that is the paper's.
     pub fn count(what: impl Into<String>, paper: usize, ours: usize) -> Self {
-        Self::new(what.into(), Some(paper as f64), ours as f64, NumberFormat::Count, Accepted::Within(0.0))
+        Self::new(
+            what.into(),
+            Some(paper as f64),
+            ours as f64,
+            NumberFormat::Count,
+            AcceptedRange::Within(0.0),
+        )
     }
 
     /// A shape that the paper shows without a number: a ratio, and where it has to lie.
-    pub fn shape(what: impl Into<String>, ours: f64, accepted: Accepted) -> Self {
+    pub fn shape(what: impl Into<String>, ours: f64, accepted: AcceptedRange) -> Self {
         Self::new(what.into(), None, ours, NumberFormat::Ratio, accepted)
     }
 
@@ -295,11 +313,11 @@ impl PaperClaim {
     /// When it holds.
     pub fn condition(&self) -> String {
         match self.accepted {
-            Accepted::Within(0.0) => "equal".to_owned(),
-            Accepted::Within(share) => format!("within {:.0} %", share * 100.0),
-            Accepted::AtLeast(least) => format!("{} or more", self.write(least)),
-            Accepted::AtMost(most) => format!("{} or less", self.write(most)),
-            Accepted::Between(least, most) => format!("{} to {}", self.write(least), self.write(most)),
+            AcceptedRange::Within(0.0) => "equal".to_owned(),
+            AcceptedRange::Within(share) => format!("within {:.0} %", share * 100.0),
+            AcceptedRange::AtLeast(least) => format!("{} or more", self.write(least)),
+            AcceptedRange::AtMost(most) => format!("{} or less", self.write(most)),
+            AcceptedRange::Between(least, most) => format!("{} to {}", self.write(least), self.write(most)),
         }
     }
 

@@ -2,11 +2,11 @@
 
 use super::Figure;
 use super::breakdown::{self, Met, Way};
-use super::drawing::{Accepted, Axis, ClaimKind, Drawing, Panel, PaperClaim, Point, Series, Unit};
+use super::drawing::{AcceptedRange, Axis, ClaimKind, Drawing, Panel, PaperClaim, Point, Series, Unit};
 use super::measure::Watch;
 use crate::ordering::{Asks, OrderingDeployment, Running};
 use crate::profile::Profile;
-use mason::{Number, Parameters, Placed, Space};
+use mason::{MasonParameters, Number, Placed, Space};
 use sim::cost::{Pace, Window};
 use std::time::Duration;
 
@@ -155,9 +155,13 @@ fn ordering_claims(rows: &[&[Given]]) -> Vec<PaperClaim> {
             .because("as many calls in flight as in the paper: what the rate says, said again"),
         PaperClaim::micros("the same, 99 % within", 380.0, micros(at(2).tail)),
         PaperClaim::ratio("48 machines over 24, 1 space", 31.5 / 16.7, rate(2) / rate(1)),
-        PaperClaim::shape("48 machines over 24, 8 spaces", rate(5) / rate(4), Accepted::Between(1.8, 2.2))
-            .because("\"roughly doubles for each sequence space count\""),
-        PaperClaim::shape("8 spaces over 1, 48 machines", rate(5) / rate(2), Accepted::AtMost(0.9))
+        PaperClaim::shape(
+            "48 machines over 24, 8 spaces",
+            rate(5) / rate(4),
+            AcceptedRange::Between(1.8, 2.2),
+        )
+        .because("\"roughly doubles for each sequence space count\""),
+        PaperClaim::shape("8 spaces over 1, 48 machines", rate(5) / rate(2), AcceptedRange::AtMost(0.9))
             .because("\"as spaces increase, throughput per proxy machine decreases\""),
         PaperClaim::micros("8 spaces, median latency", 358.0, micros(at(5).median))
             .because("the paper does not say with how many calls in flight"),
@@ -165,7 +169,7 @@ fn ordering_claims(rows: &[&[Given]]) -> Vec<PaperClaim> {
         PaperClaim::shape(
             "the sequencer's share of its time at 48 machines",
             sequencer,
-            Accepted::AtMost(0.9),
+            AcceptedRange::AtMost(0.9),
         )
         .because("\"we cannot saturate the sequencer\""),
     ]
@@ -209,7 +213,7 @@ impl Contiguous {
 fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
     let deployment = OrderingDeployment {
         by_followers: true,
-        parameters: Parameters::default(),
+        parameters: MasonParameters::default(),
         // Raft's timeouts in the paper are between 1 and 2 seconds.
         election_timeout: Duration::from_secs(1),
         ..OrderingDeployment::new(6, SPACES, 4)
@@ -287,7 +291,7 @@ fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
         PaperClaim::shape(
             "numbers reached over operations asked",
             reached / expected,
-            Accepted::AtLeast(0.95),
+            AcceptedRange::AtLeast(0.95),
         )
         .because(format!("{gaps} of them not answered: no-ops, and what stopped replicas owed")),
         PaperClaim::count("spaces that advance together", usize::from(SPACES), together),

@@ -10,8 +10,8 @@ mod services;
 mod svg;
 
 pub use drawing::{
-    Accepted, Axis, ClaimKind, Drawing, LATENCY_TOLERANCE, LineStyle, NumberFormat, Panel, PaperClaim, Point,
-    Series, TOLERANCE, Table, Unit,
+    AcceptedRange, Axis, ClaimKind, Drawing, LATENCY_TOLERANCE, LineStyle, NumberFormat, Panel, PaperClaim,
+    Point, Series, TOLERANCE, Table, Unit,
 };
 pub use measure::Watch;
 pub use page::{PLANS, Sections, page, rows, section, sections};

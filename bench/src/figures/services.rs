@@ -2,7 +2,7 @@
 
 use super::Figure;
 use super::breakdown::{self, Met, Way};
-use super::drawing::{Accepted, Axis, ClaimKind, Drawing, Panel, PaperClaim, Point, Series, Unit};
+use super::drawing::{AcceptedRange, Axis, ClaimKind, Drawing, Panel, PaperClaim, Point, Series, Unit};
 use super::measure::Watch;
 use crate::profile::Profile;
 use crate::services::{Appends, CorfuPrimeLog, Operations, OrderedService, RandomReads, ServiceDeployment};
@@ -283,9 +283,9 @@ fn append_claims(prime: &[Vec<Given>], over: &[Vec<Given>]) -> Vec<PaperClaim> {
             .of(ClaimKind::Fit)
             .because("the sequencer's card; tokens are as long here as the paper's rate says"),
         PaperClaim::micros("the same with 2 shards, median latency", 70.0, prime_median),
-        PaperClaim::shape("CORFU', 2 shards over 1", two / one, Accepted::Between(1.7, 2.1))
+        PaperClaim::shape("CORFU', 2 shards over 1", two / one, AcceptedRange::Between(1.7, 2.1))
             .because("\"roughly doubles from one to two Corfu shards\""),
-        PaperClaim::shape("CORFU', 4 shards over 2", four / two, Accepted::Between(0.9, 1.1))
+        PaperClaim::shape("CORFU', 4 shards over 2", four / two, AcceptedRange::Between(0.9, 1.1))
             .because("\"before the sequencer saturates\""),
         PaperClaim::rate("Corfu-Mason, 1 shard", 7.3e6, low.throughput),
         PaperClaim::rate("Corfu-Mason, 4 shards", 29.1e6, high.throughput),
@@ -297,7 +297,7 @@ fn append_claims(prime: &[Vec<Given>], over: &[Vec<Given>]) -> Vec<PaperClaim> {
         PaperClaim::shape(
             "Corfu-Mason, 4 shards, the most at any load over 29.1M/s",
             peak(&over[2]) / 29.1e6,
-            Accepted::Between(0.9, 1.1),
+            AcceptedRange::Between(0.9, 1.1),
         )
         .because("with twice the paper's calls in flight"),
     ]
@@ -307,9 +307,9 @@ fn read_claims(prime: &[Vec<Given>], over: &[Vec<Given>]) -> Vec<PaperClaim> {
     let (few, many) = (peak(&prime[2]) / peak(&prime[0]), peak(&over[2]) / peak(&over[0]));
     let last = |given: &[Given]| given.last().map_or(0.0, |given| micros(given.median));
     let (direct, by_proxy) = (last(&prime[2]), last(&over[2]));
-    let alike = Accepted::Between(0.9, 1.1);
+    let alike = AcceptedRange::Between(0.9, 1.1);
     vec![
-        PaperClaim::shape("reads, CORFU', 4 shards over 1", few, Accepted::Between(3.6, 4.1))
+        PaperClaim::shape("reads, CORFU', 4 shards over 1", few, AcceptedRange::Between(3.6, 4.1))
             .because("\"reads scale the same in both services\""),
         PaperClaim::shape("the same of Corfu-Mason, over that of CORFU'", many / few, alike),
         PaperClaim::shape(
@@ -416,7 +416,11 @@ fn shard_claims(name: &str, rows: &[Vec<Given>], papers: [Papers; 3], kind: Clai
             papers_eight.0 / papers_one.0,
             rate(eight) / rate(one),
         ),
-        PaperClaim::shape(format!("{name}, what a doubling gives at least"), least, Accepted::AtLeast(1.4)),
+        PaperClaim::shape(
+            format!("{name}, what a doubling gives at least"),
+            least,
+            AcceptedRange::AtLeast(1.4),
+        ),
     ]);
     claims
 }

@@ -4,12 +4,12 @@ use super::node::{Seat, Unreplicated};
 use super::workload::Workload;
 use crate::profile::Profile;
 use crate::step::Steps;
-use kernel::{Encode, HostId, Node, NodeId, Place};
+use kernel::{Encode, HostId, HostSlot, Node, NodeId};
 use kv::Store;
 use parts::{AcceptorGroup, Sequence, SessionId, Slot};
 use paxos::multipaxos::acceptor::Acceptor;
 use paxos::multipaxos::batcher::Batcher;
-use paxos::multipaxos::client::Client;
+use paxos::multipaxos::client::CommandClient;
 use paxos::multipaxos::leader::Leader;
 use paxos::multipaxos::proxy_leader::ProxyLeader;
 use paxos::multipaxos::replica::Replica;
@@ -18,12 +18,12 @@ use paxos::{Commands, Configuration, Configurations, GroupKind, HostEntry, Membe
 use sim::cost::{HostPlan, MachineSpec, Measured, Pace, Tariff, Testbed, Window};
 use std::time::Duration;
 
-const BATCHER: Place = Place(1);
-const LEADER: Place = Place(2);
-const PROXY_LEADER: Place = Place(3);
-const ACCEPTOR: Place = Place(4);
-const REPLICA: Place = Place(5);
-const UNBATCHER: Place = Place(6);
+const BATCHER: HostSlot = HostSlot(1);
+const LEADER: HostSlot = HostSlot(2);
+const PROXY_LEADER: HostSlot = HostSlot(3);
+const ACCEPTOR: HostSlot = HostSlot(4);
+const REPLICA: HostSlot = HostSlot(5);
+const UNBATCHER: HostSlot = HostSlot(6);
 const FIRST_CLIENT: u32 = 0x100;
 
 /// How long a cluster has, of virtual time, to be born and to elect its leader.
@@ -230,7 +230,7 @@ fn hosts(from: u32, count: usize) -> Vec<HostId> {
     (from..from + count as u32).map(HostId).collect()
 }
 
-fn on(hosts: &[HostId], place: Place) -> Vec<NodeId> {
+fn on(hosts: &[HostId], place: HostSlot) -> Vec<NodeId> {
     hosts.iter().map(|&host| NodeId::new(host, place)).collect()
 }
 
@@ -354,7 +354,13 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>> Running<N> {
 }
 
 impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> {
-    fn server(&mut self, station: &'static str, id: HostId, nodes: Vec<(Place, Seat)>, unreplicated: bool) {
+    fn server(
+        &mut self,
+        station: &'static str,
+        id: HostId,
+        nodes: Vec<(HostSlot, Seat)>,
+        unreplicated: bool,
+    ) {
         let tariff = if unreplicated { self.profile.tariff_unreplicated() } else { self.profile.tariff() };
         let tariff = self.testbed.tariff(tariff);
         let machine = self.testbed.machine(self.profile.machine(1));
@@ -422,7 +428,7 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> 
         Member::Replica(Replica::new(self.parameters.clone(), self.known.clone(), Store::new(1))).into()
     }
 
-    fn front(&self, host: HostId) -> Vec<(Place, Seat)> {
+    fn front(&self, host: HostId) -> Vec<(HostSlot, Seat)> {
         let unbatcher = NodeId::new(host, UNBATCHER);
         let batcher = Batcher::new(self.parameters.clone(), self.known.clone(), unbatcher);
         vec![(BATCHER, Member::Batcher(batcher).into()), (UNBATCHER, Member::Unbatcher(Unbatcher).into())]
@@ -456,7 +462,7 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> 
         let machine = self.testbed.machine(MachineSpec { cores: CLIENT_MACHINES, bytes_per_second: None });
         let mut all = Vec::with_capacity(count);
         for (index, id) in hosts(CLIENTS, CLIENT_MACHINES).into_iter().enumerate() {
-            let mut nodes: Vec<(Place, Seat)> = match deployment.clients {
+            let mut nodes: Vec<(HostSlot, Seat)> = match deployment.clients {
                 Clients::Gather => self.front(id),
                 Clients::Connect { .. } => Vec::new(),
             };
@@ -467,8 +473,8 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> 
                     (_, MachineLayout::Colocated { spread: false, .. }) => vec![NodeId::new(leader, BATCHER)],
                     _ => first.batchers.clone(),
                 };
-                let client = Client::new(batchers, Duration::from_secs(5)).starting_at(number);
-                let place = Place(FIRST_CLIENT + number as u32);
+                let client = CommandClient::new(batchers, Duration::from_secs(5)).starting_at(number);
+                let place = HostSlot(FIRST_CLIENT + number as u32);
                 all.push(NodeId::new(id, place));
                 nodes.push((place, Member::Client(client).into()));
             }

@@ -4,7 +4,7 @@ use super::deployment::{AcceptorLayout, Clients, MachineLayout, StoreDeployment}
 use super::workload::Workload;
 use crate::profile::{Handle, Profile};
 use crate::step::PricedStep;
-use kernel::{Encode, HostId, NodeId, Place};
+use kernel::{Encode, HostId, HostSlot, NodeId};
 use parts::{Ballot, Sequence, SessionId, Slot};
 use paxos::multipaxos::client::{Row, Status};
 use paxos::multipaxos::{acceptor, batcher, client, leader, proxy_leader, replica, unbatcher};
@@ -93,7 +93,7 @@ fn rows(command: &[u8]) -> Commands {
 
 impl<'a> Sums<'a> {
     fn new(deployment: &StoreDeployment, profile: &'a Profile, workload: &Workload) -> Self {
-        let node = NodeId::new(HostId(1), Place(1));
+        let node = NodeId::new(HostId(1), HostSlot(1));
         let (session, slot, ballot) = (SessionId(1), Slot(1), Ballot { round: 1, leader: node });
         let (put, get) = (rows(&workload.put(0)), rows(&workload.get(0)));
         let kind = GroupKind::ExecuteIn(slot);

@@ -3,11 +3,11 @@
 use super::service::{Numbers, Seat};
 use crate::profile::Profile;
 use crate::step::Steps;
-use kernel::{Embedded, HostId, Node, NodeId, Place};
+use kernel::{Embedded, HostId, HostSlot, Node, NodeId};
 use mason::proxy::machine::ProxyMachine;
 use mason::proxy::{LogNodes, Proxy, SpacesOf};
 use mason::sequencer::Sequencer;
-use mason::{Group, Layout, Member, Parameters, ProxyGroup, Shard, Space, Stub, Topology};
+use mason::{Group, Layout, MasonMember, MasonParameters, ProxyGroup, Shard, Space, Stub, Topology};
 use parts::{Acceptors, Slot};
 use paxos::multipaxos::{acceptor, batcher, leader, proxy_leader, replica, unbatcher};
 use paxos::{Configuration, Configurations};
@@ -17,15 +17,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 const MEMBERS: usize = 3;
-const LEADER: Place = Place(1);
-const PROXY_LEADER: Place = Place(2);
-const ACCEPTOR: Place = Place(3);
-const REPLICA: Place = Place(4);
-const BATCHER: Place = Place(5);
-const UNBATCHER: Place = Place(6);
-const PROXY: Place = Place(7);
-const SEQUENCER: Place = Place(8);
-const GATEWAY: Place = Place(9);
+const LEADER: HostSlot = HostSlot(1);
+const PROXY_LEADER: HostSlot = HostSlot(2);
+const ACCEPTOR: HostSlot = HostSlot(3);
+const REPLICA: HostSlot = HostSlot(4);
+const BATCHER: HostSlot = HostSlot(5);
+const UNBATCHER: HostSlot = HostSlot(6);
+const PROXY: HostSlot = HostSlot(7);
+const SEQUENCER: HostSlot = HostSlot(8);
+const GATEWAY: HostSlot = HostSlot(9);
 
 const GROUPS_FROM: u32 = 0x1_0000;
 const SEQUENCERS_FROM: u32 = 0x100;
@@ -49,7 +49,7 @@ pub struct OrderingDeployment {
     /// Clients speak to their groups' second members, who pass operations on: those outlive a leader.
     pub by_followers: bool,
     /// Mason's numbers.
-    pub parameters: Parameters,
+    pub parameters: MasonParameters,
     /// After how long a silence followers elect a leader.
     pub election_timeout: Duration,
 }
@@ -57,12 +57,12 @@ pub struct OrderingDeployment {
 impl OrderingDeployment {
     /// So many proxy machines, of which a third hold leaders, with patience enough for any load.
     pub fn new(proxy_machines: usize, spaces: u16, clients: usize) -> Self {
-        let parameters = Parameters {
+        let parameters = MasonParameters {
             resend_after: Duration::from_secs(2),
             suspect_after: Duration::from_secs(2),
             // Nothing restarts here.
             snapshot_every_bytes: u64::MAX,
-            ..Parameters::default()
+            ..MasonParameters::default()
         };
         Self {
             groups: proxy_machines / MEMBERS * THREADS,
@@ -155,7 +155,7 @@ pub(crate) trait MayLead {
     fn proxy(&self) -> Option<&Proxy>;
 }
 
-impl<T: Stub, S: Shard, G: mason::GatewayRole> MayLead for Member<T, S, G> {
+impl<T: Stub, S: Shard, G: mason::GatewayRole> MayLead for MasonMember<T, S, G> {
     fn proxy(&self) -> Option<&Proxy> {
         match self {
             Self::Proxy(proxy) => Some(proxy),
@@ -185,15 +185,15 @@ impl<N: Node + MayLead, S: Scale<N::Family>> Site<N, S> {
         topology: &Arc<Topology>,
         profile: &Profile,
         stub: T,
-        wrap: impl Fn(Member<T, H, Gateway>) -> N,
-        beside: impl Fn(usize, usize) -> Vec<(Place, N)>,
+        wrap: impl Fn(MasonMember<T, H, Gateway>) -> N,
+        beside: impl Fn(usize, usize) -> Vec<(HostSlot, N)>,
     ) -> Result<(), NotReady> {
         let tariff = self.testbed.tariff(profile.tariff_of_threads(THREADS as u64));
         for sequencer in &topology.sequencers {
             let machine = self.testbed.machine(profile.machine(1));
             let role = Sequencer::new(topology.clone(), deployment.parameters.clone());
             let plan = HostPlan { id: sequencer.host(), machine, core: 0, tariff };
-            self.testbed.host(plan, [(SEQUENCER, wrap(Member::Sequencer(Box::new(role))))]);
+            self.testbed.host(plan, [(SEQUENCER, wrap(MasonMember::Sequencer(Box::new(role))))]);
             self.stations.push("sequencer");
         }
         let tariff = self.testbed.tariff(profile.tariff());
@@ -221,7 +221,7 @@ impl<N: Node + MayLead, S: Scale<N::Family>> Site<N, S> {
             let group = Group((number % deployment.groups) as u16);
             let gateway = Gateway::new(proxies, Vec::new()).staying_with(group);
             let plan = HostPlan { id, machine, core: 0, tariff: free };
-            self.testbed.host(plan, [(GATEWAY, wrap(Member::Gateway(Box::new(gateway))))]);
+            self.testbed.host(plan, [(GATEWAY, wrap(MasonMember::Gateway(Box::new(gateway))))]);
             self.stations.push("clients");
             self.clients.push(NodeId::new(id, GATEWAY));
         }
@@ -247,7 +247,7 @@ impl Running {
     /// The proxy of a group's member.
     pub fn proxy(&self, group: usize, member: usize) -> Option<&Proxy> {
         match self.testbed.node(NodeId::new(host_of(group, member), PROXY)) {
-            Some(Member::Proxy(proxy)) => Some(proxy),
+            Some(MasonMember::Proxy(proxy)) => Some(proxy),
             _ => None,
         }
     }
@@ -255,7 +255,7 @@ impl Running {
     /// What a group's member has applied.
     pub fn machine(&self, group: usize, member: usize) -> Option<&ProxyMachine<Numbers>> {
         match self.testbed.node(NodeId::new(host_of(group, member), REPLICA)) {
-            Some(Member::Log(embedded)) => match embedded.node() {
+            Some(MasonMember::Log(embedded)) => match embedded.node() {
                 paxos::Member::Replica(replica) => Some(replica.machine()),
                 _ => None,
             },
@@ -305,7 +305,7 @@ fn member_nodes<T: Stub + Copy + Send + Sync, H: Shard>(
     group: usize,
     member: usize,
     stub: T,
-) -> Vec<(Place, Member<T, H, Gateway>)> {
+) -> Vec<(HostSlot, MasonMember<T, H, Gateway>)> {
     let host = host_of(group, member);
     let id = Group(group as u16);
     let known = Configurations::starting_with(configuration(group));
@@ -344,10 +344,10 @@ fn member_nodes<T: Stub + Copy + Send + Sync, H: Shard>(
         (BATCHER, paxos::Member::Batcher(batcher::Batcher::new(log, known, node(UNBATCHER)))),
         (UNBATCHER, paxos::Member::Unbatcher(unbatcher::Unbatcher)),
     ];
-    let mut nodes: Vec<(Place, Member<T, H, Gateway>)> = roles
+    let mut nodes: Vec<(HostSlot, MasonMember<T, H, Gateway>)> = roles
         .into_iter()
-        .map(|(place, member)| (place, Member::Log(Box::new(Embedded::new(member)))))
+        .map(|(place, member)| (place, MasonMember::Log(Box::new(Embedded::new(member)))))
         .collect();
-    nodes.push((PROXY, Member::Proxy(Box::new(proxy))));
+    nodes.push((PROXY, MasonMember::Proxy(Box::new(proxy))));
     nodes
 }

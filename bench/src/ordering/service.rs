@@ -2,13 +2,13 @@
 
 use kernel::client::Response;
 use kernel::{Bytes, Decode, DecodeError, Encode, Rng};
-use mason::{GroupTime, Mason, Member, Order, ShardMap, Space, Stub, StubOut, Verdict};
+use mason::{GroupTime, Mason, MasonMember, Order, ShardMap, Space, Stub, StubOut, Verdict};
 use sequence::{Ask, Gateway, Labels};
 use sim::cost::{Class, Load};
 use std::time::Duration;
 
 /// What a host runs.
-pub type Seat = Member<Numbers, Labels, Gateway>;
+pub type Seat = MasonMember<Numbers, Labels, Gateway>;
 
 /// The proxies' part: answers with the numbers, and has nothing executed.
 #[derive(Clone, Copy, Debug)]

@@ -7,7 +7,7 @@ use corfu::{
     Auxiliary, Client, CorfuRequest, CorfuResponse, Data, Entry, Epoch, LogPosition, Member, Parameters,
     Projection, Sequencer, StorageServer,
 };
-use kernel::{Bytes, HostId, NodeId, Place, Position, Rng, Role};
+use kernel::{Bytes, HostId, HostSlot, NodeId, Position, Rng, Role};
 use sim::cost::{Class, HostPlan, Load, MachineSpec, Tariff, TariffIndex, Testbed};
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ pub struct CorfuPrimeLog {
     pub written: bool,
 }
 
-const PLACE: Place = Place(1);
+const PLACE: HostSlot = HostSlot(1);
 const AUXILIARIES: u32 = 0x100;
 const SEQUENCER: u32 = 0x200;
 const STORAGE: u32 = 0x300;
@@ -88,7 +88,7 @@ impl Running {
         station: &'static str,
     ) {
         let machine = self.testbed.machine(spec);
-        self.testbed.host(HostPlan { id: id.host(), machine, core: 0, tariff }, [(id.place(), role)]);
+        self.testbed.host(HostPlan { id: id.host(), machine, core: 0, tariff }, [(id.host_slot(), role)]);
         self.stations.push(station);
     }
 }

@@ -7,9 +7,9 @@ use crate::ordering::{self, MayLead, NotReady, Site};
 use crate::profile::Profile;
 use crate::step::Steps;
 use corfu::Projection;
-use kernel::{Bytes, Embedded, Encode, HostId, Node, NodeId, Place, Rng};
+use kernel::{Bytes, Embedded, Encode, HostId, HostSlot, Node, NodeId, Rng};
 use mason::shard::ShardServer;
-use mason::{Group, Member, Parameters, Space};
+use mason::{Group, MasonMember, MasonParameters, Space};
 use sequence::{Ask, Spaces};
 use sim::cost::{Class, HostPlan, Load, MachineSpec, Tariff, Testbed};
 use std::sync::Arc;
@@ -77,12 +77,12 @@ const STORAGE_THREADS: u64 = 8;
 
 fn server_of(space: Space, member: usize) -> NodeId {
     let host = HostId(SERVERS_FROM + u32::from(space.0) * MEMBERS as u32 + member as u32);
-    NodeId::new(host, Place(SERVER + u32::from(space.0)))
+    NodeId::new(host, HostSlot(SERVER + u32::from(space.0)))
 }
 
 fn chains(count: usize) -> Vec<Vec<NodeId>> {
     let server = |chain: usize, nth: usize| {
-        NodeId::new(HostId(SERVERS_FROM + (chain * CHAIN + nth) as u32), Place(SERVER))
+        NodeId::new(HostId(SERVERS_FROM + (chain * CHAIN + nth) as u32), HostSlot(SERVER))
     };
     (0..count).map(|chain| (0..CHAIN).map(|nth| server(chain, nth)).collect()).collect()
 }
@@ -113,7 +113,7 @@ impl ServiceDeployment {
             ordering::OrderingDeployment::new(self.leader_machines * MEMBERS, self.spaces(), self.clients);
         match self.service {
             OrderedService::Alone => {
-                let parameters = Parameters {
+                let parameters = MasonParameters {
                     batches_max: ALONE_BATCHES_MAX,
                     batch_operations_max: 1,
                     ..proxies.parameters
@@ -121,7 +121,7 @@ impl ServiceDeployment {
                 ordering::OrderingDeployment { groups: 1, alone: true, parameters, ..proxies }
             }
             OrderedService::Log { .. } => {
-                let parameters = Parameters { batches_max: LOG_BATCHES_MAX, ..proxies.parameters };
+                let parameters = MasonParameters { batches_max: LOG_BATCHES_MAX, ..proxies.parameters };
                 ordering::OrderingDeployment { parameters, ..proxies }
             }
             // Readers are no origins of operations.
@@ -149,7 +149,7 @@ impl ServiceDeployment {
         // Replicas hand what is ordered to this place of their own host.
         let here = |space: Space| {
             let host = |member: usize| ordering::host_of(0, member);
-            (0..MEMBERS).map(|it| NodeId::new(host(it), Place(SERVER + u32::from(space.0)))).collect()
+            (0..MEMBERS).map(|it| NodeId::new(host(it), HostSlot(SERVER + u32::from(space.0)))).collect()
         };
         let topology = Arc::new(ordering.topology(here));
         let mut site = Site::new(seed, Steps, profile);
@@ -158,13 +158,13 @@ impl ServiceDeployment {
             OrderedService::Log { chains } | OrderedService::LogReads { chains } => self::chains(chains),
             OrderedService::Shards { .. } | OrderedService::Alone => Vec::new(),
         };
-        let beside = |group: usize, member: usize| -> Vec<(Place, N)> {
-            let place = |space: Space| Place(SERVER + u32::from(space.0));
+        let beside = |group: usize, member: usize| -> Vec<(HostSlot, N)> {
+            let place = |space: Space| HostSlot(SERVER + u32::from(space.0));
             match self.service {
                 OrderedService::Log { .. } | OrderedService::LogReads { .. } => {
                     let leads = (member == 0).then_some(Group(group as u16));
                     let relay = Relay::to_chains(chains.clone(), leads);
-                    vec![(Place(SERVER), around(Seat::Relay(relay)))]
+                    vec![(HostSlot(SERVER), around(Seat::Relay(relay)))]
                 }
                 OrderedService::Shards { shards } => {
                     let relay =
@@ -176,8 +176,8 @@ impl ServiceDeployment {
                     let server =
                         ShardServer::new(Space(0), topology.clone(), parameters, Register::of(VALUE_BYTES));
                     vec![(
-                        Place(SERVER),
-                        around(Seat::Mason(Box::new(Embedded::new(Member::Shard(Box::new(server)))))),
+                        HostSlot(SERVER),
+                        around(Seat::Mason(Box::new(Embedded::new(MasonMember::Shard(Box::new(server)))))),
                     )]
                 }
             }
@@ -202,13 +202,13 @@ impl ServiceDeployment {
         let tariff = site.testbed.tariff(Tariff::free());
         for number in 0..self.clients {
             let machine = site.testbed.machine(MachineSpec { cores: 1, bytes_per_second: None });
-            let relay = NodeId::new(ordering::host_of(number % ordering.groups, 0), Place(SERVER));
+            let relay = NodeId::new(ordering::host_of(number % ordering.groups, 0), HostSlot(SERVER));
             let log = Projection::initial(relay, vec![vec![relay]]);
             let role = corfu::Client::new(Vec::new(), log, corfu_prime::parameters());
-            let id = NodeId::new(HostId(READERS_FROM + number as u32), Place(SERVER));
+            let id = NodeId::new(HostId(READERS_FROM + number as u32), HostSlot(SERVER));
             let plan = HostPlan { id: id.host(), machine, core: 0, tariff };
             let node = Seat::Corfu(Box::new(Embedded::new(corfu::Member::Client(role))));
-            site.testbed.host(plan, [(id.place(), around(node))]);
+            site.testbed.host(plan, [(id.host_slot(), around(node))]);
             site.stations.push("clients");
             site.clients.push(id);
         }
@@ -236,7 +236,7 @@ impl ServiceDeployment {
                             | OrderedService::Alone => corfu_prime::serving(),
                         };
                         let node = Seat::Corfu(Box::new(Embedded::new(corfu::Member::Storage(role))));
-                        site.testbed.host(plan, [(server.place(), around(node))]);
+                        site.testbed.host(plan, [(server.host_slot(), around(node))]);
                         site.stations.push("storage server");
                     }
                 }
@@ -252,9 +252,9 @@ impl ServiceDeployment {
                         let parameters = ordering.parameters.clone();
                         let server =
                             ShardServer::new(space, topology.clone(), parameters, Register::of(VALUE_BYTES));
-                        let node = Seat::Mason(Box::new(Embedded::new(Member::Shard(Box::new(server)))));
+                        let node = Seat::Mason(Box::new(Embedded::new(MasonMember::Shard(Box::new(server)))));
                         let plan = HostPlan { id: id.host(), machine, core: 0, tariff };
-                        site.testbed.host(plan, [(id.place(), around(node))]);
+                        site.testbed.host(plan, [(id.host_slot(), around(node))]);
                         site.stations.push("shard server");
                     }
                 }

@@ -8,7 +8,7 @@ use kernel::client::Response;
 use kernel::{
     Bytes, Cx, Decode, DecodeError, Embedded, Embeds, Encode, Family, NodeId, Position, Reader, Role,
 };
-use mason::client::{Answer, Answers};
+use mason::client::{Answers, OperationAnswer};
 use mason::proxy::Proxy;
 use mason::shard::{Deliver, ShardIn};
 use mason::{Group, Gsn, Operation};
@@ -31,19 +31,19 @@ impl Family for Services {
 #[derive(Clone, PartialEq, Debug)]
 pub enum ServiceMessage {
     /// Mason's.
-    Mason(mason::Message),
+    Mason(mason::MasonMessage),
     /// CORFU's.
-    Corfu(corfu::Message),
+    Corfu(corfu::CorfuMessage),
 }
 
-impl From<mason::Message> for ServiceMessage {
-    fn from(message: mason::Message) -> Self {
+impl From<mason::MasonMessage> for ServiceMessage {
+    fn from(message: mason::MasonMessage) -> Self {
         Self::Mason(message)
     }
 }
 
-impl From<corfu::Message> for ServiceMessage {
-    fn from(message: corfu::Message) -> Self {
+impl From<corfu::CorfuMessage> for ServiceMessage {
+    fn from(message: corfu::CorfuMessage) -> Self {
         Self::Corfu(message)
     }
 }
@@ -82,7 +82,7 @@ pub enum Relay {
         /// Entries in flight, by number of the space.
         writing: BTreeMap<u64, Writing>,
         /// Answers of this burst, by origin.
-        answers: BTreeMap<NodeId, Vec<Answer>>,
+        answers: BTreeMap<NodeId, Vec<OperationAnswer>>,
         /// Reads in flight, by the name they have here: whose they are, and what the reader calls them.
         reading: BTreeMap<u64, (NodeId, u64)>,
         /// Reads so far.
@@ -129,7 +129,7 @@ impl Relay {
         match self {
             // What the sequencer knew after a batch is for gateways that read or watch, and here none does.
             Self::Forward { .. } if message.runs.is_empty() => {}
-            Self::Forward { server } => cx.send(*server, mason::Message::from(message)),
+            Self::Forward { server } => cx.send(*server, mason::MasonMessage::from(message)),
             Self::Chains { chains, group: Some(_), writing, .. } => {
                 for (number, delivered) in message.runs.iter().flat_map(|run| run.iter()).flatten() {
                     // Nothing fails here, so nothing is a no-op.
@@ -158,7 +158,7 @@ impl Relay {
         {
             let Operation { origin, incarnation, tag, .. } = it.operation;
             let body = message.position.encoded().into();
-            answers.entry(origin).or_default().push(Answer { incarnation, tag, gsn: it.gsn, body });
+            answers.entry(origin).or_default().push(OperationAnswer { incarnation, tag, gsn: it.gsn, body });
         }
     }
 
@@ -170,7 +170,7 @@ impl Relay {
         let Some(&tail) = chain_of(message.position, chains).last() else { return };
         *reads += 1;
         reading.insert(*reads, (from, message.id));
-        cx.send(tail, corfu::Message::from(Read { id: *reads, ..message }));
+        cx.send(tail, corfu::CorfuMessage::from(Read { id: *reads, ..message }));
     }
 
     fn on_found(&mut self, message: client::Found, cx: &mut Cx<'_, Self>) {
@@ -178,7 +178,7 @@ impl Relay {
             return cx.reject("an answer to what was not asked");
         };
         if let Some((reader, id)) = reading.remove(&message.id) {
-            cx.send(reader, corfu::Message::from(client::Found { id, ..message }));
+            cx.send(reader, corfu::CorfuMessage::from(client::Found { id, ..message }));
         }
     }
 }
@@ -192,7 +192,7 @@ fn send_on(number: u64, it: &Writing, chains: &[Vec<NodeId>], cx: &mut Cx<'_, Re
     let position = LogPosition(number - 1);
     let Some(&server) = chain_of(position, chains).get(it.at) else { return false };
     let write = Write { id: number, epoch: Epoch(1), position, entry: it.entry.clone() };
-    cx.send(server, corfu::Message::from(write));
+    cx.send(server, corfu::CorfuMessage::from(write));
     true
 }
 
@@ -218,7 +218,7 @@ impl Role for Relay {
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
         if let Self::Chains { group: Some(group), answers, .. } = self {
             for (origin, answers) in std::mem::take(answers) {
-                cx.send(origin, mason::Message::from(Answers { group: *group, answers }));
+                cx.send(origin, mason::MasonMessage::from(Answers { group: *group, answers }));
             }
         }
     }
@@ -228,7 +228,7 @@ kernel::nodes! {
     /// What a host runs.
     pub enum Seat of Services {
         /// A role of Mason.
-        node Mason(Box<Embedded<mason::Member<Spaces, Register, Gateway>, Services>>),
+        node Mason(Box<Embedded<mason::MasonMember<Spaces, Register, Gateway>, Services>>),
         /// A role of CORFU.
         node Corfu(Box<Embedded<corfu::Member, Services>>),
         /// What connects them.
@@ -246,7 +246,7 @@ impl MayLead for Seat {
 }
 
 impl Embeds<mason::Mason> for Services {
-    fn inner_message(message: ServiceMessage) -> Option<mason::Message> {
+    fn inner_message(message: ServiceMessage) -> Option<mason::MasonMessage> {
         match message {
             ServiceMessage::Mason(message) => Some(message),
             ServiceMessage::Corfu(_) => None,
@@ -257,7 +257,7 @@ impl Embeds<mason::Mason> for Services {
         Some(request)
     }
 
-    fn outer_message(message: mason::Message) -> ServiceMessage {
+    fn outer_message(message: mason::MasonMessage) -> ServiceMessage {
         ServiceMessage::Mason(message)
     }
 
@@ -267,7 +267,7 @@ impl Embeds<mason::Mason> for Services {
 }
 
 impl Embeds<corfu::Corfu> for Services {
-    fn inner_message(message: ServiceMessage) -> Option<corfu::Message> {
+    fn inner_message(message: ServiceMessage) -> Option<corfu::CorfuMessage> {
         match message {
             ServiceMessage::Corfu(message) => Some(message),
             ServiceMessage::Mason(_) => None,
@@ -279,7 +279,7 @@ impl Embeds<corfu::Corfu> for Services {
         LogPosition::decoded(&request).ok().map(corfu::CorfuRequest::Read)
     }
 
-    fn outer_message(message: corfu::Message) -> ServiceMessage {
+    fn outer_message(message: corfu::CorfuMessage) -> ServiceMessage {
         ServiceMessage::Corfu(message)
     }
 
@@ -300,8 +300,10 @@ impl Embeds<corfu::Corfu> for Services {
 }
 
 /// What a replica hands to the shards of its host.
-fn delivered(message: &mason::Message) -> Option<Deliver> {
-    let mason::Message::Log(paxos::Message::Client(LogAnswer::Notice(notice))) = message else { return None };
+fn delivered(message: &mason::MasonMessage) -> Option<Deliver> {
+    let mason::MasonMessage::Log(paxos::Message::Client(LogAnswer::Notice(notice))) = message else {
+        return None;
+    };
     match ShardIn::decoded(&notice.bytes) {
         Ok(ShardIn::Deliver(deliver)) => Some(deliver),
         Ok(_) | Err(_) => None,
@@ -316,13 +318,13 @@ impl TryFrom<ServiceMessage> for RelayIn {
             ServiceMessage::Mason(message) => {
                 delivered(&message).map(Self::Deliver).ok_or(ServiceMessage::Mason(message))
             }
-            ServiceMessage::Corfu(corfu::Message::Client(client::ClientIn::Written(message))) => {
+            ServiceMessage::Corfu(corfu::CorfuMessage::Client(client::ClientIn::Written(message))) => {
                 Ok(Self::Written(message))
             }
-            ServiceMessage::Corfu(corfu::Message::Client(client::ClientIn::Found(message))) => {
+            ServiceMessage::Corfu(corfu::CorfuMessage::Client(client::ClientIn::Found(message))) => {
                 Ok(Self::Found(message))
             }
-            ServiceMessage::Corfu(corfu::Message::Storage(StorageIn::Read(message))) => {
+            ServiceMessage::Corfu(corfu::CorfuMessage::Storage(StorageIn::Read(message))) => {
                 Ok(Self::Read(message))
             }
             other @ ServiceMessage::Corfu(_) => Err(other),

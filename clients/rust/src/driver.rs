@@ -3,9 +3,9 @@
 use crate::connection::{Connection, DialError, Reading, Writing};
 use crate::tls::Tls;
 use kernel::{
-    Cx, Effect, Effects, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role, Situation, Wall,
+    Cx, Effect, Effects, HostId, HostSlot, Instant, NodeId, Position, RequestId, Rng, Role, Situation, Wall,
 };
-use paxos::multipaxos::client::{Client, ClientTimer};
+use paxos::multipaxos::client::{ClientTimer, CommandClient};
 use paxos::{Call, Message, Outcome, Paxos};
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
@@ -59,7 +59,7 @@ enum Link {
 struct Driver {
     endpoints: Vec<String>,
     tls: Option<Tls>,
-    client: Client,
+    client: CommandClient,
     effects: Effects<Paxos>,
     rng: Rng,
     started: std::time::Instant,
@@ -87,7 +87,7 @@ pub(crate) async fn run(
     let mut driver = Driver {
         endpoints,
         tls,
-        client: Client::new(batchers, RESEND_AFTER),
+        client: CommandClient::new(batchers, RESEND_AFTER),
         effects: Effects::new(Position(0), false),
         rng: Rng::seeded(seed),
         started: std::time::Instant::now(),
@@ -104,7 +104,7 @@ pub(crate) async fn run(
 }
 
 fn batcher(endpoint: usize) -> NodeId {
-    NodeId::new(HostId(endpoint as u32 + 1), Place(1))
+    NodeId::new(HostId(endpoint as u32 + 1), HostSlot(1))
 }
 
 enum Event {
@@ -121,7 +121,7 @@ enum LinkEvent {
 }
 
 impl Driver {
-    fn with_role(&mut self, call: impl FnOnce(&mut Client, &mut Cx<'_, Client>)) {
+    fn with_role(&mut self, call: impl FnOnce(&mut CommandClient, &mut Cx<'_, CommandClient>)) {
         let now = Instant(self.started.elapsed().as_nanos() as u64);
         let wall = Wall { earliest: 0, latest: u64::MAX };
         let situation = Situation { node: NodeId::ZERO, now, wall, rng: &mut self.rng, disk_full: false };

@@ -4,7 +4,7 @@ use crate::clients::CLIENT_PLACES;
 use crate::host::HostError;
 use crate::reactor::{Held, Message, Reactor};
 use crate::timers::NodeIndex;
-use kernel::{BlobEffect, Bytes, Effect, Effects, HostId, Node, NodeId, Place, Rng};
+use kernel::{BlobEffect, Bytes, Effect, Effects, HostId, HostSlot, Node, NodeId, Rng};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -18,8 +18,8 @@ impl<N: Node + 'static> Reactor<N> {
     /// Gives each node its records back.
     pub(crate) fn place_nodes(
         &mut self,
-        nodes: Vec<(Place, N)>,
-        forget: &[Place],
+        nodes: Vec<(HostSlot, N)>,
+        forget: &[HostSlot],
         me: HostId,
         tracing: bool,
         rng: &mut Rng,
@@ -55,10 +55,10 @@ impl<N: Node + 'static> Reactor<N> {
 
     /// Hands a message to a node or client of this host.
     pub(crate) fn deliver(&mut self, from: NodeId, to: NodeId, message: Message<N>) {
-        if to.place().0 >= CLIENT_PLACES {
+        if to.host_slot().0 >= CLIENT_PLACES {
             let (clients, mut outside) = self.client_parts();
             clients.deliver(from, to, message, &mut outside);
-        } else if let Some(index) = self.nodes.find(to.place()) {
+        } else if let Some(index) = self.nodes.find(to.host_slot()) {
             self.nodes.message(index, from, message);
         } else {
             self.router.metrics.drop_message("no such node");
@@ -107,7 +107,7 @@ impl<N: Node + 'static> Reactor<N> {
         if let Some(journal) = &mut self.journal
             && slot.effects.records().next().is_some()
         {
-            journal.append(from.place(), slot.effects.records());
+            journal.append(from.host_slot(), slot.effects.records());
             slot.last_append = journal.pending();
         }
         slot.effects.clear_records();
@@ -123,12 +123,12 @@ impl<N: Node + 'static> Reactor<N> {
                     self.held.push_back((after, Held::Send { from, to, message }));
                 }
                 Effect::Trim { before } => {
-                    self.held.push_back((after, Held::Trim { place: from.place(), before }));
+                    self.held.push_back((after, Held::Trim { place: from.host_slot(), before }));
                 }
                 Effect::Blob(effect @ BlobEffect::Drop { .. }) if !durable => {
-                    self.held.push_back((after, Held::Blob { place: from.place(), effect }));
+                    self.held.push_back((after, Held::Blob { place: from.host_slot(), effect }));
                 }
-                Effect::Blob(effect) => self.blobs.carry_out(from.place(), effect),
+                Effect::Blob(effect) => self.blobs.carry_out(from.host_slot(), effect),
                 Effect::SetTimer { timer, after } => self.nodes.timers.set(index, timer, now + after),
                 Effect::StopTimer { timer } => self.nodes.timers.stop(index, timer),
                 Effect::Respond { id, response } => {

@@ -399,7 +399,7 @@ impl<F: Family> Clients<F> {
         message: F::Message,
         outside: &mut Outside<'_>,
     ) {
-        match self.by_place.get(&to.place().0) {
+        match self.by_place.get(&to.host_slot().0) {
             Some(&index) => self.call(index, outside, |session, cx| session.on_message(from, message, cx)),
             None => outside.metrics.drop_message("client gone"),
         }
@@ -459,7 +459,7 @@ impl<F: Family> Clients<F> {
         let Some(mut client) = self.table[index.0].take() else { return };
         self.free.push(index);
         self.input_bytes -= client.input.len();
-        self.by_place.remove(&client.id.place().0);
+        self.by_place.remove(&client.id.host_slot().0);
         let service = &mut self.services[client.front_end];
         service.connections -= 1;
         service.held_bytes -= client.counted_bytes;

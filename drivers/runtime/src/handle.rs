@@ -4,7 +4,7 @@ use crate::answer::{Answer, Promise, promise};
 use crate::link::{LinkStatus, PeerConfig};
 use crate::metrics::Metrics;
 use crate::nodes::Nodes;
-use kernel::{Family, HostId, Node, NodeId, Place};
+use kernel::{Family, HostId, HostSlot, Node, NodeId};
 use mio::Waker;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -35,7 +35,7 @@ type Message<N> = <<N as Node>::Family as Family>::Message;
 type Visit<N> = Box<dyn FnOnce(&HostView<'_, N>) + Send>;
 
 pub(crate) enum Command<N: Node> {
-    Request { place: Place, request: Request<N>, promise: Promise<Response<N>> },
+    Request { place: HostSlot, request: Request<N>, promise: Promise<Response<N>> },
     Inject { from: NodeId, to: NodeId, message: Message<N> },
     Visit(Visit<N>),
     SetPeers(Vec<PeerConfig>),
@@ -104,7 +104,7 @@ pub struct HostView<'a, N: Node> {
 
 impl<N: Node> HostView<'_, N> {
     /// The node at a place.
-    pub fn node(&self, place: Place) -> Option<&N> {
+    pub fn node(&self, place: HostSlot) -> Option<&N> {
         self.nodes.find(place).map(|index| &self.nodes.slots[index.0].node)
     }
 
@@ -144,7 +144,7 @@ impl<N: Node + 'static> HostHandle<N> {
     }
 
     /// Asks the node at `place`. Without such a node the answer is `NoAnswer::Stopped`.
-    pub fn request(&self, place: Place, request: Request<N>) -> Answer<Response<N>> {
+    pub fn request(&self, place: HostSlot, request: Request<N>) -> Answer<Response<N>> {
         let (promise, answer) = promise();
         self.inlet.push(Command::Request { place, request, promise });
         answer

@@ -14,7 +14,7 @@ use crate::journal::{JournalError, JournalOptions};
 use crate::link::PeerConfig;
 use crate::reactor::Reactor;
 use crate::tls::PeerTls;
-use kernel::{ClusterName, DecodeError, HostId, Node, Place, Position};
+use kernel::{ClusterName, DecodeError, HostId, HostSlot, Node, Position};
 use std::any::Any;
 use std::io;
 use std::net::TcpListener;
@@ -65,7 +65,7 @@ pub struct HostConfig {
     /// of what is for run.
     pub agreement: Agreement,
     /// Nodes that no longer live here, whose records may be forgotten.
-    pub forget: Vec<Place>,
+    pub forget: Vec<HostSlot>,
     /// The wall clock.
     pub clock: ClockSource,
     /// Which incarnations of other hosts are let in; `None`: any without storage, else the first that is seen.
@@ -173,7 +173,7 @@ pub enum HostError {
     #[error("record {} of place {} cannot be read: {cause}", position.0, place.0)]
     Record {
         /// Whose.
-        place: Place,
+        place: HostSlot,
         /// Which.
         position: Position,
         /// Why.
@@ -183,7 +183,7 @@ pub enum HostError {
     #[error("the journal holds {records} records of place {}, which is not on this host", place.0)]
     Orphan {
         /// Whose.
-        place: Place,
+        place: HostSlot,
         /// How many are still needed.
         records: u64,
     },
@@ -191,7 +191,7 @@ pub enum HostError {
     #[error("place {} cannot be used: given twice, or above {:#x}", place.0, crate::clients::CLIENT_PLACES)]
     Place {
         /// Which.
-        place: Place,
+        place: HostSlot,
     },
     /// A bug: an assertion failed on the reactor's thread.
     #[error("a role panicked: {0}")]
@@ -210,7 +210,7 @@ impl<N: Node + 'static> Host<N> {
     /// records back, starts them, and listens. Returns when all that is done.
     pub fn start(
         config: HostConfig,
-        nodes: impl FnOnce() -> Vec<(Place, N)> + Send + 'static,
+        nodes: impl FnOnce() -> Vec<(HostSlot, N)> + Send + 'static,
         front_ends: Vec<FrontEndConfig<N::Family>>,
     ) -> Result<Self, HostError> {
         let host = HostId::named(&config.name);

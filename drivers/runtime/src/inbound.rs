@@ -357,7 +357,7 @@ pub(crate) fn each_message<M: Decode>(
     while body.remaining() > 0 {
         let envelope = Envelope::decode(&mut body).map_err(|error| format!("malformed frame: {error}"))?;
         let mut message = Reader::new(envelope.message);
-        if envelope.to.place() == MARKS {
+        if envelope.to.host_slot() == MARKS {
             mark(Mark::decode(&mut message).map_err(|error| format!("malformed mark: {error}"))?);
             continue;
         }

@@ -7,14 +7,14 @@
 //! The marks are in memory, and every few seconds in a file that is not synced: what is lost of them is a lower bound that is lower.
 
 use crate::data::Incarnation;
-use kernel::{HostId, Instant, Place};
+use kernel::{HostId, HostSlot, Instant};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where marks are sent to and from: no node, and no client, is ever there.
-pub(crate) const MARKS: Place = Place(crate::clients::CLIENT_PLACES - 1);
+pub(crate) const MARKS: HostSlot = HostSlot(crate::clients::CLIENT_PLACES - 1);
 /// How often the file is written, if there is news.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 const FILE: &str = "ordinate.peers";

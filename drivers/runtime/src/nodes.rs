@@ -3,7 +3,7 @@
 use crate::journal::CommitNumber;
 use crate::timers::{NodeIndex, Timers};
 use kernel::{
-    BlobNotice, Effects, Family, Instant, Node, NodeId, Place, RequestId, Rng, Situation, TimerIndex, Wall,
+    BlobNotice, Effects, Family, HostSlot, Instant, Node, NodeId, RequestId, Rng, Situation, TimerIndex, Wall,
 };
 
 /// One node.
@@ -44,11 +44,11 @@ impl<N: Node> Nodes<N> {
     pub(crate) fn push(&mut self, id: NodeId, node: N, effects: Effects<N::Family>, rng: Rng) {
         let last_append = CommitNumber(0);
         self.slots.push(Slot { id, node, effects, rng, last_append, dirty: false, touched: false });
-        self.slots.sort_by_key(|slot| slot.id.place());
+        self.slots.sort_by_key(|slot| slot.id.host_slot());
     }
 
-    pub(crate) fn find(&self, place: Place) -> Option<NodeIndex> {
-        self.slots.binary_search_by_key(&place, |slot| slot.id.place()).ok().map(NodeIndex)
+    pub(crate) fn find(&self, place: HostSlot) -> Option<NodeIndex> {
+        self.slots.binary_search_by_key(&place, |slot| slot.id.host_slot()).ok().map(NodeIndex)
     }
 
     fn call(&mut self, index: NodeIndex, call: impl FnOnce(&mut N, Situation<'_>, &mut Effects<N::Family>)) {

@@ -22,7 +22,7 @@ use crate::resolver::Resolver;
 use crate::router::Router;
 use crate::shortage::Shortage;
 use crate::socket::Readiness;
-use kernel::{BlobEffect, Family, HostId, Instant, Node, NodeId, Place, Rng};
+use kernel::{BlobEffect, Family, HostId, HostSlot, Instant, Node, NodeId, Rng};
 use mio::{Events, Poll, Token, Waker};
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -54,8 +54,8 @@ pub(crate) type Response<N> = <<N as Node>::Family as Family>::Response;
 /// What waits for a commit.
 pub(crate) enum Held<M> {
     Send { from: NodeId, to: NodeId, message: M },
-    Trim { place: Place, before: kernel::Position },
-    Blob { place: Place, effect: BlobEffect },
+    Trim { place: HostSlot, before: kernel::Position },
+    Blob { place: HostSlot, effect: BlobEffect },
 }
 
 /// How a run ended without an error.
@@ -110,7 +110,7 @@ impl<N: Node + 'static> Reactor<N> {
     pub(crate) fn new(
         config: HostConfig,
         storage: OpenStorage,
-        nodes: Vec<(Place, N)>,
+        nodes: Vec<(HostSlot, N)>,
         front_ends: Vec<FrontEndConfig<N::Family>>,
     ) -> Result<Self, HostError> {
         let io = |action| move |source| HostError::Io { action, source };

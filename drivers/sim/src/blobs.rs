@@ -7,7 +7,7 @@ use crate::draw::mix;
 use crate::host::{Host, Input};
 use crate::outside::{Happening, Outside};
 use crate::queue::Event;
-use kernel::{ArchiveObject, BlobEffect, BlobId, BlobNotice, BlobRange, Bytes, Node, Place};
+use kernel::{ArchiveObject, BlobEffect, BlobId, BlobNotice, BlobRange, Bytes, HostSlot, Node};
 use std::collections::BTreeMap;
 
 /// A blob on the disk.
@@ -26,38 +26,38 @@ impl Blob {
 /// The files of one disk.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Files {
-    blobs: BTreeMap<(Place, BlobId), Blob>,
+    blobs: BTreeMap<(HostSlot, BlobId), Blob>,
     /// How often any came or went.
     changes: u64,
 }
 
 impl Files {
-    fn read(&self, place: Place, range: BlobRange) -> Option<Bytes> {
+    fn read(&self, place: HostSlot, range: BlobRange) -> Option<Bytes> {
         let blob = self.blobs.get(&(place, range.id)).filter(|blob| blob.is_sound())?;
         let start = range.offset.min(blob.bytes.len() as u64);
         let end = start.saturating_add(range.bytes).min(blob.bytes.len() as u64);
         Some(Bytes::copy_from_slice(&blob.bytes[start as usize..end as usize]))
     }
 
-    fn write(&mut self, place: Place, id: BlobId, bytes: &Bytes) {
+    fn write(&mut self, place: HostSlot, id: BlobId, bytes: &Bytes) {
         let blob = Blob { bytes: bytes.to_vec(), checksum: crc32c::crc32c(bytes) };
         self.changes += 1;
         self.blobs.insert((place, id), blob);
     }
 
     /// Removes those of `place` that are not in `ids`; returns those of `ids` that are not there.
-    fn keep(&mut self, place: Place, mut ids: Vec<BlobId>) -> Vec<BlobId> {
+    fn keep(&mut self, place: HostSlot, mut ids: Vec<BlobId>) -> Vec<BlobId> {
         self.changes += 1;
         self.blobs.retain(|(of, id), _| *of != place || ids.contains(id));
         ids.retain(|id| !self.blobs.contains_key(&(place, *id)));
         ids
     }
 
-    pub(crate) fn has(&self, place: Place, id: BlobId) -> bool {
+    pub(crate) fn has(&self, place: HostSlot, id: BlobId) -> bool {
         self.blobs.contains_key(&(place, id))
     }
 
-    fn drop(&mut self, place: Place, id: BlobId) {
+    fn drop(&mut self, place: HostSlot, id: BlobId) {
         self.changes += 1;
         self.blobs.remove(&(place, id));
     }
@@ -119,7 +119,7 @@ impl InFlight {
         &mut self,
         disk: &mut Disk,
         archive: &mut SimulatedArchive,
-        place_of: impl Fn(usize) -> Place,
+        place_of: impl Fn(usize) -> HostSlot,
         draw: u64,
     ) {
         for (ticket, (seat, task)) in std::mem::take(&mut self.tasks) {
@@ -148,7 +148,7 @@ pub(crate) fn rots_a_blob(draw: u64) -> bool {
 impl<N: Node> Host<N> {
     /// Carries out what the node of `seat` asks for. The caller has waited until a drop may take effect.
     pub(crate) fn carry_out_blob(&mut self, seat: usize, effect: BlobEffect, out: &mut Outside<N::Family>) {
-        let place = self.seats[seat].id.place();
+        let place = self.seats[seat].id.host_slot();
         let slowness = u64::from(self.disk_slowness);
         match effect {
             BlobEffect::Store { id, bytes } => {
@@ -197,7 +197,7 @@ impl<N: Node> Host<N> {
     /// A blob's task is done; true if the host works off at once what comes of it.
     pub(crate) fn blob_done(&mut self, ticket: u32, out: &mut Outside<N::Family>) -> bool {
         let Some((seat, task)) = self.blobs.tasks.remove(&ticket) else { return false };
-        let place = self.seats[seat].id.place();
+        let place = self.seats[seat].id.host_slot();
         let notice = match task {
             Task::Store { id, bytes } => {
                 if out.now < self.disk_full_until {
@@ -227,7 +227,7 @@ impl<N: Node> Host<N> {
     /// Copies a blob into the archive, as far as that has a mind to.
     fn archive(
         &self,
-        place: Place,
+        place: HostSlot,
         id: BlobId,
         object: &ArchiveObject,
         out: &mut Outside<N::Family>,
@@ -263,7 +263,7 @@ impl<N: Node> Host<N> {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place(3);
+    const PLACE: HostSlot = HostSlot(3);
 
     // A bit that rots unnoticed lets every test of damaged blobs pass.
     #[test]

@@ -7,7 +7,7 @@
 use crate::blobs::Files;
 use crate::draw::{mix, unit};
 use crate::plan::Loss;
-use kernel::{Place, Position, planted};
+use kernel::{HostSlot, Position, planted};
 use std::collections::{BTreeMap, VecDeque};
 
 const FRAME_HEADER_BYTES: usize = 8;
@@ -24,7 +24,7 @@ const COMPACT_ABOVE_BYTES: u64 = 64 << 10;
 struct Frame {
     offset: u64,
     length: u32,
-    place: Place,
+    place: HostSlot,
     position: Position,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Misdirection {
 /// A durable record cannot be read back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Corrupt {
-    pub(crate) place: Place,
+    pub(crate) place: HostSlot,
     pub(crate) position: Position,
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Disk {
     durable: u64,
     /// Ends of the unsynced writes.
     writes: VecDeque<u64>,
-    trims: BTreeMap<Place, Position>,
+    trims: BTreeMap<HostSlot, Position>,
     compacted_at: u64,
     misdirection: Option<Misdirection>,
     /// What nodes keep beside the journal.
@@ -80,7 +80,7 @@ impl Disk {
     }
 
     /// Appends one record to the open write.
-    pub(crate) fn append(&mut self, place: Place, position: Position, record: &[u8]) {
+    pub(crate) fn append(&mut self, place: HostSlot, position: Position, record: &[u8]) {
         let offset = self.end();
         let body = RECORD_HEADER_BYTES + record.len();
         self.bytes.extend_from_slice(&(body as u32).to_le_bytes());
@@ -122,14 +122,14 @@ impl Disk {
         &self,
         after: u64,
         through: u64,
-    ) -> impl Iterator<Item = (Place, Position, &[u8])> {
+    ) -> impl Iterator<Item = (HostSlot, Position, &[u8])> {
         let begin = self.frames.partition_point(|frame| frame.end() <= after);
         let new = self.frames.range(begin..).take_while(move |frame| frame.end() <= through);
         new.filter_map(|&frame| Some((frame.place, frame.position, self.read(frame)?)))
     }
 
     /// The records of `place` before `before` will not be asked for again.
-    pub(crate) fn trim(&mut self, place: Place, before: Position) {
+    pub(crate) fn trim(&mut self, place: HostSlot, before: Position) {
         let trim = self.trims.entry(place).or_default();
         *trim = before.max(*trim);
     }
@@ -288,7 +288,7 @@ impl Disk {
 
     /// The records of `place` that a restart hands back, in order: with `trimmed`, also those that were trimmed and are
     /// still on the disk. Call after [`Disk::recover`].
-    pub(crate) fn records(&self, place: Place, trimmed: bool) -> impl Iterator<Item = (Position, &[u8])> {
+    pub(crate) fn records(&self, place: HostSlot, trimmed: bool) -> impl Iterator<Item = (Position, &[u8])> {
         self.frames
             .iter()
             .filter(move |&&frame| frame.place == place && (trimmed || !self.trimmed(frame)))
@@ -296,7 +296,7 @@ impl Disk {
     }
 
     /// The position after the last record of `place`, over all incarnations.
-    pub(crate) fn next_position(&self, place: Place) -> Position {
+    pub(crate) fn next_position(&self, place: HostSlot) -> Position {
         let last = self.frames.iter().rev().find(|frame| frame.place == place);
         let trim = self.trims.get(&place).copied().unwrap_or_default();
         last.map_or(trim, |frame| trim.max(Position(frame.position.0 + 1)))
@@ -307,7 +307,7 @@ impl Disk {
 mod tests {
     use super::*;
 
-    const PLACE: Place = Place(3);
+    const PLACE: HostSlot = HostSlot(3);
 
     /// Ten records, one write each, the first `synced` of them durable.
     fn disk(synced: u64) -> Disk {

@@ -9,7 +9,9 @@ use crate::plan::{Aim, HostIndex, Loss};
 use crate::queue::Event;
 use crate::scenario::Fact;
 use crate::seat::{Held, Seat};
-use kernel::{BlobNotice, Bytes, Effects, Family, HostId, Node, NodeId, Place, RequestId, Rng, TimerIndex};
+use kernel::{
+    BlobNotice, Bytes, Effects, Family, HostId, HostSlot, Node, NodeId, RequestId, Rng, TimerIndex,
+};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -162,7 +164,7 @@ impl<N: Node> Host<N> {
     }
 
     /// Starts an incarnation with fresh nodes: restores their records, then runs the first burst. The disk must be recovered.
-    pub(crate) fn start(&mut self, seed: u64, nodes: Vec<(Place, N)>, out: &mut Outside<N::Family>) {
+    pub(crate) fn start(&mut self, seed: u64, nodes: Vec<(HostSlot, N)>, out: &mut Outside<N::Family>) {
         self.status = Status::Up;
         out.happened(Happening::Start, u64::from(self.id.0), u64::from(self.incarnation));
         out.trace.line(out.now, Some(self.id), || format!("START life {}", self.incarnation));
@@ -206,7 +208,7 @@ impl<N: Node> Host<N> {
         });
         self.status = Status::Down;
         self.incarnation += 1;
-        let places: Vec<Place> = self.seats.iter().map(|seat| seat.id.place()).collect();
+        let places: Vec<HostSlot> = self.seats.iter().map(|seat| seat.id.host_slot()).collect();
         self.blobs.crash(&mut self.disk, &mut out.archive, |seat| places[seat], draw);
         self.seats.clear();
         self.order.clear();

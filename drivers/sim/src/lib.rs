@@ -195,7 +195,7 @@ pub use explore::{
 };
 pub use network::Latency;
 pub use plan::{
-    Aim, Blow, Cut, Fate, Fault, Frozen, HostIndex, HostMask, Loss, OperationId, Plan, PlanError,
+    Aim, Blow, Fate, Fault, Frozen, HostIndex, HostMask, Loss, NetworkPartition, OperationId, Plan, PlanError,
 };
 pub use report::{Before, Report, report};
 pub use run::{Options, Outcome, Violation, run_seed};

@@ -2,7 +2,7 @@
 
 use crate::class::{Class, Injections};
 use crate::draw::{Purpose, exponential, log_uniform, mix, power, root, unit};
-use crate::plan::{Cut, Fate, Fault, HostIndex};
+use crate::plan::{Fate, Fault, HostIndex, NetworkPartition};
 use crate::scenario::Hindrance;
 use crate::swarm::Swarm;
 use kernel::{Bytes, NodeId};
@@ -222,7 +222,7 @@ impl Network {
     }
 
     /// Severs the links of a cut, or mends what this cut severed.
-    pub(crate) fn sever(&mut self, cut: Cut, severed: bool) {
+    pub(crate) fn sever(&mut self, cut: NetworkPartition, severed: bool) {
         for from in 0..self.hosts as HostIndex {
             for to in 0..self.hosts as HostIndex {
                 if from != to && cut.severs(from, to) {

@@ -80,7 +80,7 @@ pub enum Loss {
 
 /// Who does not hear whom.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
-pub enum Cut {
+pub enum NetworkPartition {
     /// `side` and the others do not hear each other.
     Both {
         /// One side.
@@ -105,7 +105,7 @@ pub enum Cut {
     },
 }
 
-impl Cut {
+impl NetworkPartition {
     /// Whether `to` does not hear `from`.
     pub fn severs(self, from: HostIndex, to: HostIndex) -> bool {
         match self {
@@ -142,7 +142,7 @@ pub enum Blow {
     /// Some hosts do not hear some others.
     Partition {
         /// Who does not hear whom.
-        cut: Cut,
+        cut: NetworkPartition,
     },
     /// A link stops, and floods when the fault is over.
     Clog {
@@ -319,9 +319,9 @@ impl Blow {
                 Loss::Reordered => Class::ReorderedWrites,
             },
             Self::Partition { cut } => match cut {
-                Cut::Both { .. } => Class::Partition,
-                Cut::OneWay { .. } => Class::OneWayPartition,
-                Cut::Bridge { .. } | Cut::Ring { .. } => Class::BridgePartition,
+                NetworkPartition::Both { .. } => Class::Partition,
+                NetworkPartition::OneWay { .. } => Class::OneWayPartition,
+                NetworkPartition::Bridge { .. } | NetworkPartition::Ring { .. } => Class::BridgePartition,
             },
             Self::Clog { .. } => Class::Clog,
             Self::Pause { .. } => Class::Pause,
@@ -469,11 +469,13 @@ mod tests {
     #[test]
     fn cuts_sever_what_they_say() {
         let side = HostMask(0b00011);
-        assert!(Cut::Both { side }.severs(0, 4) && Cut::Both { side }.severs(4, 0));
-        assert!(Cut::OneWay { side }.severs(0, 4) && !Cut::OneWay { side }.severs(4, 0));
-        let bridge = Cut::Bridge { side, bridge: 2 };
+        assert!(NetworkPartition::Both { side }.severs(0, 4) && NetworkPartition::Both { side }.severs(4, 0));
+        assert!(
+            NetworkPartition::OneWay { side }.severs(0, 4) && !NetworkPartition::OneWay { side }.severs(4, 0)
+        );
+        let bridge = NetworkPartition::Bridge { side, bridge: 2 };
         assert!(bridge.severs(0, 3) && !bridge.severs(0, 2) && !bridge.severs(2, 3));
-        let ring = Cut::Ring { hosts: HostMask(0b11111) };
+        let ring = NetworkPartition::Ring { hosts: HostMask(0b11111) };
         assert!(ring.severs(0, 2) && !ring.severs(0, 1) && !ring.severs(4, 0) && !ring.severs(0, 9));
     }
 }

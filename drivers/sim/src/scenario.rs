@@ -4,9 +4,9 @@ use crate::archive::SimulatedArchive;
 use crate::blobs::rots_a_blob;
 use crate::class::{Class, Classes};
 use crate::host::{Host, Status};
-use crate::plan::{Blow, Cut, Frozen, HostIndex, HostMask, Loss, OperationId};
+use crate::plan::{Blow, Frozen, HostIndex, HostMask, Loss, NetworkPartition, OperationId};
 use crate::swarm::Tuning;
-use kernel::{BlobId, Bytes, Family, HostId, Node, NodeId, Place, Position, RequestId, Rng};
+use kernel::{BlobId, Bytes, Family, HostId, HostSlot, Node, NodeId, Position, RequestId, Rng};
 use std::time::Duration;
 
 /// A request of the scenario's family.
@@ -182,7 +182,7 @@ pub trait Scenario: Sized {
     }
 
     /// The nodes of a host's new incarnation, before their records are restored.
-    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Self::Node)>;
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Self::Node)>;
 
     /// Called once, before anything is built: the classes of faults that the seed has switched on.
     fn drawn(&mut self, _classes: Classes) {}
@@ -334,7 +334,7 @@ impl<'a, N: Node> Cluster<'a, N> {
     /// Whether a blob is on the disk of its node's host, readable or not.
     pub fn has_blob(&self, node: NodeId, id: BlobId) -> bool {
         let host = self.hosts.iter().find(|candidate| candidate.id == node.host());
-        host.is_some_and(|host| host.disk.blobs.has(node.place(), id))
+        host.is_some_and(|host| host.disk.blobs.has(node.host_slot(), id))
     }
 
     /// How often any blob came to a host's disk or left it.
@@ -463,7 +463,7 @@ impl<N: Node> Control<'_, N> {
     /// Cuts a host off for a while, both ways.
     pub fn isolate(&mut self, host: HostId, lasts: Duration) {
         if let Some(index) = self.cluster.index(host) {
-            let cut = Cut::Both { side: HostMask::of(index) };
+            let cut = NetworkPartition::Both { side: HostMask::of(index) };
             self.inflict(Blow::Partition { cut }, lasts);
         }
     }
@@ -471,7 +471,7 @@ impl<N: Node> Control<'_, N> {
     /// Cuts off what a host says for a while; it still hears.
     pub fn mute(&mut self, host: HostId, lasts: Duration) {
         if let Some(index) = self.cluster.index(host) {
-            let cut = Cut::OneWay { side: HostMask::of(index) };
+            let cut = NetworkPartition::OneWay { side: HostMask::of(index) };
             self.inflict(Blow::Partition { cut }, lasts);
         }
     }

@@ -4,13 +4,13 @@ use crate::host::{Host, NEVER};
 use crate::outside::{Happening, Outside};
 use crate::queue::Event;
 use kernel::{
-    BlobEffect, Effect, Effects, Instant, Node, NodeId, Place, Position, Rng, Situation, TimerIndex,
+    BlobEffect, Effect, Effects, HostSlot, Instant, Node, NodeId, Position, Rng, Situation, TimerIndex,
 };
 
 /// What waits for the journal to be durable up to `target`.
 pub(crate) enum Held<M> {
     Send { from: NodeId, to: NodeId, message: M, target: u64 },
-    Trim { place: Place, before: Position, target: u64 },
+    Trim { place: HostSlot, before: Position, target: u64 },
     Blob { seat: usize, effect: BlobEffect, target: u64 },
 }
 
@@ -78,7 +78,7 @@ impl<N: Node> Host<N> {
     fn carry_out(&mut self, index: usize, out: &mut Outside<N::Family>) {
         let Self { seats, disk, held, local, clock, .. } = self;
         let Seat { id, effects, timers, appended_end, .. } = &mut seats[index];
-        let (id, place) = (*id, id.place());
+        let (id, place) = (*id, id.host_slot());
         for record in effects.records() {
             let (bytes, max) = (record.bytes.len(), out.bounds.record_bytes_max);
             assert!(bytes <= max, "BOUND: {id} appends a record of {bytes} bytes; a journal takes {max}");

@@ -4,7 +4,7 @@
 use crate::class::{Class, Classes};
 use crate::draw::{Purpose, exponential, log_uniform_of, root};
 use crate::network::Latency;
-use crate::plan::{Aim, Blow, Cut, Fault, HostIndex, HostMask, Loss};
+use crate::plan::{Aim, Blow, Fault, HostIndex, HostMask, Loss, NetworkPartition};
 use crate::scenario::{HostKind, HostSpec, StrikeKind};
 use kernel::{Bounds, Rng};
 use serde::Serialize;
@@ -234,8 +234,10 @@ impl Planner<'_> {
                 let to = (usize::from(host) + 1 + rng.index(self.hosts.len().max(2) - 1)) % self.hosts.len();
                 Blow::Clog { from: host, to: to as HostIndex }
             }
-            Class::Partition => Blow::Partition { cut: Cut::Both { side: self.side(rng) } },
-            Class::OneWayPartition => Blow::Partition { cut: Cut::OneWay { side: self.side(rng) } },
+            Class::Partition => Blow::Partition { cut: NetworkPartition::Both { side: self.side(rng) } },
+            Class::OneWayPartition => {
+                Blow::Partition { cut: NetworkPartition::OneWay { side: self.side(rng) } }
+            }
             Class::BridgePartition => Blow::Partition { cut: self.bridge_or_ring(rng) },
             Class::Crash => self.crash(host, Loss::None, rng),
             Class::LostWrites => self.crash(host, Loss::All, rng),
@@ -285,15 +287,15 @@ impl Planner<'_> {
         Blow::Crash { hosts, aim, loss, output_lost: rng.chance(0.3), draw: rng.bits() }
     }
 
-    fn bridge_or_ring(&self, rng: &mut Rng) -> Cut {
+    fn bridge_or_ring(&self, rng: &mut Rng) -> NetworkPartition {
         let bridge = self.victim(rng);
         if rng.chance(0.5) {
             let hosts = self.servers().fold(HostMask(0), |mask, host| HostMask(mask.0 | 1 << host));
             if hosts.iter().count() > 3 {
-                return Cut::Ring { hosts };
+                return NetworkPartition::Ring { hosts };
             }
         }
-        Cut::Bridge { side: self.side(rng), bridge }
+        NetworkPartition::Bridge { side: self.side(rng), bridge }
     }
 }
 

@@ -2,7 +2,7 @@
 
 mod values;
 
-use crate::plan::{Aim, Blow, Cut, Fate, Fault, Frozen, HostMask, Loss};
+use crate::plan::{Aim, Blow, Fate, Fault, Frozen, HostMask, Loss, NetworkPartition};
 use crate::scenario::StrikeKind;
 use std::collections::BTreeMap;
 
@@ -64,14 +64,18 @@ fn of_crash(hosts: HostMask, aim: Aim, loss: Loss, output_lost: bool) -> String 
     format!("a crash of {}, {when}; {loss}{sent}", of_hosts(hosts))
 }
 
-fn of_cut(cut: Cut) -> String {
+fn of_cut(cut: NetworkPartition) -> String {
     match cut {
-        Cut::Both { side } => format!("{} and the others do not hear each other", of_hosts(side)),
-        Cut::OneWay { side } => format!("the others do not hear {}", of_hosts(side)),
-        Cut::Bridge { side, bridge } => {
+        NetworkPartition::Both { side } => {
+            format!("{} and the others do not hear each other", of_hosts(side))
+        }
+        NetworkPartition::OneWay { side } => format!("the others do not hear {}", of_hosts(side)),
+        NetworkPartition::Bridge { side, bridge } => {
             format!("{} and the others do not hear each other, but for host {bridge}", of_hosts(side))
         }
-        Cut::Ring { hosts } => format!("of {} each hears its two neighbours only", of_hosts(hosts)),
+        NetworkPartition::Ring { hosts } => {
+            format!("of {} each hears its two neighbours only", of_hosts(hosts))
+        }
     }
 }
 

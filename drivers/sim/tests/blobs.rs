@@ -1,7 +1,9 @@
 //! A node that records which of its blobs are stored, under every physical fault.
 #![allow(missing_docs)]
 
-use kernel::{BlobId, BlobNotice, BlobRange, Bytes, Cx, Family, HostId, NodeId, Place, Position, Rng, Role};
+use kernel::{
+    BlobId, BlobNotice, BlobRange, Bytes, Cx, Family, HostId, HostSlot, NodeId, Position, Rng, Role,
+};
 use sim::{
     Class, Classes, Cluster, Control, Core, HostSpec, Incarnation, OperationId, Options, Scenario, Tuning,
     run_seed,
@@ -36,7 +38,7 @@ impl Family for Keeping {
     type Response = ();
 }
 
-const KEEPER: NodeId = NodeId::new(HostId(1), Place(4));
+const KEEPER: NodeId = NodeId::new(HostId(1), HostSlot(4));
 const KNOWN_MAX: usize = 6;
 
 /// Every 10 ms stores a blob and reads one; the oldest goes when there are too many.
@@ -138,8 +140,8 @@ impl Scenario for KeepScenario {
         Tuning { safety: (Duration::from_secs(5), Duration::from_secs(10)), ..Tuning::default() }
     }
 
-    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Member)> {
-        vec![(KEEPER.place(), Member::Keeper(Keeper { lives: incarnation.number, ..Keeper::default() }))]
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Member)> {
+        vec![(KEEPER.host_slot(), Member::Keeper(Keeper { lives: incarnation.number, ..Keeper::default() }))]
     }
 
     fn operate(&mut self, _: OperationId, _: NodeId, _: &mut Rng, _: &mut Control<'_, Member>) {}

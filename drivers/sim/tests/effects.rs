@@ -1,10 +1,11 @@
 //! Each fault alone, on a beacon and a listener: it does what its name says, when it should, and then it is over.
 #![allow(missing_docs)]
 
-use kernel::{Cx, Family, HostId, NodeId, Place, Position, Rng, Role};
+use kernel::{Cx, Family, HostId, HostSlot, NodeId, Position, Rng, Role};
 use sim::{
-    Aim, Blow, Classes, Cluster, Control, Core, Cut, Fate, Fault, Frozen, HostMask, HostSpec, Incarnation,
-    Latency, Loss, OperationId, Options, Outcome, Plan, Scenario, Sweep, Tuning, WALL_EPOCH, run_seed,
+    Aim, Blow, Classes, Cluster, Control, Core, Fate, Fault, Frozen, HostMask, HostSpec, Incarnation,
+    Latency, Loss, NetworkPartition, OperationId, Options, Outcome, Plan, Scenario, Sweep, Tuning,
+    WALL_EPOCH, run_seed,
 };
 use std::cell::RefCell;
 use std::convert::Infallible;
@@ -39,8 +40,8 @@ impl Family for Beating {
     type Response = ();
 }
 
-const BEACON: NodeId = NodeId::new(HostId(1), Place(0));
-const LISTENER: NodeId = NodeId::new(HostId(2), Place(0));
+const BEACON: NodeId = NodeId::new(HostId(1), HostSlot(0));
+const LISTENER: NodeId = NodeId::new(HostId(2), HostSlot(0));
 const MS: u64 = 1_000_000;
 const LATENCY: u64 = 5 * MS;
 const SYNC: u64 = 2 * MS;
@@ -142,15 +143,15 @@ impl Scenario for BeatScenario {
         }
     }
 
-    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Member)> {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Member)> {
         if incarnation.host == BEACON.host() {
             return vec![(
-                Place(0),
+                HostSlot(0),
                 Member::Beacon(Beacon { incarnation: u64::from(incarnation.number), number: 0 }),
             )];
         }
         self.seen = 0;
-        vec![(Place(0), Member::Listener(Listener::default()))]
+        vec![(HostSlot(0), Member::Listener(Listener::default()))]
     }
 
     fn operate(&mut self, _: OperationId, _: NodeId, _: &mut Rng, _: &mut Control<'_, Member>) {}
@@ -247,12 +248,16 @@ fn without_faults_every_beat_is_heard_in_order() {
 fn partitions_cut_what_they_say_for_as_long_as_they_last() {
     let beacon = HostMask::of(BEACON_HOST);
     let listener = HostMask::of(LISTENER_HOST);
-    for cut in [Cut::Both { side: beacon }, Cut::Both { side: listener }, Cut::OneWay { side: beacon }] {
+    for cut in [
+        NetworkPartition::Both { side: beacon },
+        NetworkPartition::Both { side: listener },
+        NetworkPartition::OneWay { side: beacon },
+    ] {
         let heard = heard_with(Blow::Partition { cut });
         assert_eq!(between(&heard, 506, 1_005, false), Vec::<u64>::new(), "{cut:?}");
         assert!(between(&heard, 1_005, 2_000, false).len() > 90, "{cut:?}");
     }
-    let other_way = heard_with(Blow::Partition { cut: Cut::OneWay { side: listener } });
+    let other_way = heard_with(Blow::Partition { cut: NetworkPartition::OneWay { side: listener } });
     assert!(between(&other_way, 506, 1_005, false).len() >= 49);
 }
 
@@ -413,7 +418,7 @@ fn the_core_is_healed_of_everything() {
     let host = BEACON_HOST;
     for blow in [
         Blow::Pause { host },
-        Blow::Partition { cut: Cut::Both { side: HostMask::of(host) } },
+        Blow::Partition { cut: NetworkPartition::Both { side: HostMask::of(host) } },
         Blow::Clog { from: BEACON_HOST, to: LISTENER_HOST },
         Blow::SlowNode { host, factor: 50_000 },
         Blow::SlowDisk { host, factor: 100 },

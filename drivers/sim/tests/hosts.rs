@@ -2,7 +2,7 @@
 //! clocks that do not go back; under every fault at once.
 #![allow(missing_docs)]
 
-use kernel::{Cx, Family, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role};
+use kernel::{Cx, Family, HostId, HostSlot, Instant, NodeId, Position, RequestId, Rng, Role};
 use sim::{
     Class, Classes, Cluster, Control, Core, HostSpec, Incarnation, OperationId, Options, Replacement,
     Scenario, StrikeKind, Sweep, SweepReport,
@@ -55,9 +55,9 @@ impl Family for Keeping {
 }
 
 const KEEPER_HOST: HostId = HostId(1);
-const WATCHER: NodeId = NodeId::new(HostId(2), Place(1));
+const WATCHER: NodeId = NodeId::new(HostId(2), HostSlot(1));
 const SPARE: HostId = HostId(3);
-const WRITER: Place = Place(1);
+const WRITER: HostSlot = HostSlot(1);
 
 /// Asks its keeper to keep numbers, from 1 in each incarnation.
 pub struct Writer {
@@ -235,7 +235,7 @@ impl KeepingScenario {
     }
 
     fn keeper(&self) -> NodeId {
-        NodeId::new(KEEPER_HOST, Place(10 + self.generation))
+        NodeId::new(KEEPER_HOST, HostSlot(10 + self.generation))
     }
 
     fn watcher(&self) -> Member {
@@ -273,16 +273,16 @@ impl Scenario for KeepingScenario {
         &["spare.booted", "keeper.upgraded", "keeper.wiped"]
     }
 
-    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Member)> {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Member)> {
         if incarnation.host != KEEPER_HOST {
-            return vec![(WATCHER.place(), self.watcher())];
+            return vec![(WATCHER.host_slot(), self.watcher())];
         }
         let keeper = self.keeper();
         let writer = NodeId::new(KEEPER_HOST, WRITER);
         vec![
             (WRITER, Member::Writer(Writer { keeper, put: 0, noted: 0, set_at: Instant(0), lives: 0 })),
             (
-                keeper.place(),
+                keeper.host_slot(),
                 Member::Keeper(Keeper {
                     careless: self.careless,
                     writer,

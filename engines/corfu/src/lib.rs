@@ -92,14 +92,14 @@ use messages::storage::StorageIn;
 pub struct Corfu;
 
 impl Family for Corfu {
-    type Message = Message;
+    type Message = CorfuMessage;
     type Request = CorfuRequest;
     type Response = CorfuResponse;
 }
 
 kernel::family! {
     /// Everything that travels between the nodes, by who receives it.
-    messages Message;
+    messages CorfuMessage;
     /// Any role.
     members Member [] [] of Corfu {
         /// Gives positions away.

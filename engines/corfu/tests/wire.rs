@@ -3,13 +3,13 @@
 use corfu::auxiliary::{self, AuxiliaryRecord, Vote};
 use corfu::sequencer::{self, Began};
 use corfu::storage::{self, StorageRecord};
-use corfu::{Data, Entry, Epoch, JournalId, LogPosition, Message, NodeJournal, Projection, client};
-use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place};
+use corfu::{CorfuMessage, Data, Entry, Epoch, JournalId, LogPosition, NodeJournal, Projection, client};
+use kernel::{Bytes, Decode, Encode, HostId, HostSlot, NodeId};
 use parts::Ballot;
 use table::formats::{Format, Golden, withstand};
 
 fn node(host: u32, place: u32) -> NodeId {
-    NodeId::new(HostId(host), Place(place))
+    NodeId::new(HostId(host), HostSlot(place))
 }
 
 const JOURNAL: JournalId = JournalId(11);
@@ -40,7 +40,7 @@ fn vote() -> Vote {
 }
 
 /// One of every message, in the order of their tags.
-fn messages() -> Vec<Message> {
+fn messages() -> Vec<CorfuMessage> {
     let (id, epoch, position, ballot) = (6, Epoch(2), LogPosition(12), ballot());
     let (journal, session, source) = (Some(JOURNAL), 21, node(3, 16));
     let copied = Some(auxiliary::Copied { epoch, source, behind: Some(4) });

@@ -1,6 +1,6 @@
 //! Which roles a host plays: the same numbers of nodes under every driver.
 
-use crate::family::{GatewayRole, Member};
+use crate::family::{GatewayRole, MasonMember};
 use crate::order::{Group, Space};
 use crate::places::{GATEWAY, SEQUENCER, log_of, proxy_place, shard_place};
 use crate::proxy::machine::ProxyMachine;
@@ -8,8 +8,8 @@ use crate::proxy::{LogNodes, Proxy, SpacesOf};
 use crate::sequencer::Sequencer;
 use crate::service::{Shard, Stub};
 use crate::shard::ShardServer;
-use crate::topology::{Layout, Parameters, ProxyGroup, Topology};
-use kernel::{HostId, NodeId, Place};
+use crate::topology::{Layout, MasonParameters, ProxyGroup, Topology};
+use kernel::{HostId, HostSlot, NodeId};
 use paxos::{Beginning, Configuration, HostEntry, LogRole, Members};
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use std::sync::Arc;
 pub struct Deployment {
     hosts: Vec<HostEntry>,
     topology: Arc<Topology>,
-    parameters: Parameters,
+    parameters: MasonParameters,
     log: paxos::Parameters,
     first: u32,
     joins: bool,
@@ -42,7 +42,7 @@ impl Deployment {
         groups: u16,
         shards: u16,
         sequencers: usize,
-        parameters: Parameters,
+        parameters: MasonParameters,
         log: paxos::Parameters,
     ) -> Self {
         Self::beginning_at(0, hosts, groups, shards, sequencers, parameters, log)
@@ -56,18 +56,18 @@ impl Deployment {
         groups: u16,
         shards: u16,
         sequencers: usize,
-        parameters: Parameters,
+        parameters: MasonParameters,
         log: paxos::Parameters,
     ) -> Self {
         let ids: Vec<HostId> = hosts.iter().map(|host| HostId::named(&host.name)).collect();
-        let on_all = |place: Place| ids.iter().map(|&host| NodeId::new(host, place)).collect::<Vec<_>>();
+        let on_all = |place: HostSlot| ids.iter().map(|&host| NodeId::new(host, place)).collect::<Vec<_>>();
         let topology = Topology {
             version: 0,
             groups: (0..groups)
                 .map(|group| ProxyGroup { proxies: on_all(proxy_place(first, Group(group))) })
                 .collect(),
             layout: Layout::at_bootstrap(groups, shards),
-            sequencers: on_all(Place(first + SEQUENCER.0)).into_iter().take(sequencers).collect(),
+            sequencers: on_all(HostSlot(first + SEQUENCER.0)).into_iter().take(sequencers).collect(),
             shards: (0..shards).map(|shard| on_all(shard_place(first, shard))).collect(),
         };
         Self { hosts, topology: Arc::new(topology), parameters, log, first, joins: false }
@@ -104,7 +104,7 @@ impl Deployment {
 
     /// The gateway of a host.
     pub fn gateway_of(&self, host: HostId) -> NodeId {
-        NodeId::new(host, Place(self.first + GATEWAY.0))
+        NodeId::new(host, HostSlot(self.first + GATEWAY.0))
     }
 
     /// The proxies of a host, by group.
@@ -143,7 +143,7 @@ impl Deployment {
         host: HostId,
         spaces_of: &SpacesOf,
         parts: HostParts<'_, T, S, G>,
-    ) -> Vec<(Place, Member<T, S, G>)>
+    ) -> Vec<(HostSlot, MasonMember<T, S, G>)>
     where
         T: Stub,
         S: Shard,
@@ -152,7 +152,7 @@ impl Deployment {
         let mut nodes = Vec::new();
         if !self.topology.sequencers.is_empty() {
             let sequencer = Sequencer::new(self.topology.clone(), self.parameters.clone());
-            nodes.push((Place(self.first + SEQUENCER.0), Member::Sequencer(Box::new(sequencer))));
+            nodes.push((HostSlot(self.first + SEQUENCER.0), MasonMember::Sequencer(Box::new(sequencer))));
         }
         for group in self.topology.groups() {
             self.build_group(host, group, spaces_of, &parts, &mut nodes);
@@ -160,9 +160,9 @@ impl Deployment {
         for space in self.topology.spaces() {
             let service = (parts.shard)(space);
             let server = ShardServer::new(space, self.topology.clone(), self.parameters.clone(), service);
-            nodes.push((shard_place(self.first, space.0), Member::Shard(Box::new(server))));
+            nodes.push((shard_place(self.first, space.0), MasonMember::Shard(Box::new(server))));
         }
-        nodes.push((Place(self.first + GATEWAY.0), Member::Gateway(Box::new(parts.gateway))));
+        nodes.push((HostSlot(self.first + GATEWAY.0), MasonMember::Gateway(Box::new(parts.gateway))));
         nodes
     }
 
@@ -172,7 +172,7 @@ impl Deployment {
         group: Group,
         spaces_of: &SpacesOf,
         parts: &HostParts<'_, T, S, G>,
-        nodes: &mut Vec<(Place, Member<T, S, G>)>,
+        nodes: &mut Vec<(HostSlot, MasonMember<T, S, G>)>,
     ) {
         let log = log_of(self.first, group);
         let beginning = Beginning { configuration: self.configuration(group), joins: self.joins };
@@ -191,7 +191,7 @@ impl Deployment {
             spaces_of.clone(),
         );
         let roles = log.build(host, &self.log, beginning, machine);
-        nodes.extend(roles.into_iter().map(|(place, role)| (place, Member::Log(Box::new(role)))));
-        nodes.push((proxy_place(self.first, group), Member::Proxy(Box::new(proxy))));
+        nodes.extend(roles.into_iter().map(|(place, role)| (place, MasonMember::Log(Box::new(role)))));
+        nodes.push((proxy_place(self.first, group), MasonMember::Proxy(Box::new(proxy))));
     }
 }

@@ -1,7 +1,7 @@
 //! The family of Mason's roles, the replicated logs of its proxies included.
 
-use crate::messages::client::ClientIn;
-use crate::messages::proxy::{Barrier, ProxyIn, Submit};
+use crate::messages::client::GatewayIn;
+use crate::messages::proxy::{Barrier, ProxyIn, SubmitOperations};
 use crate::messages::sequencer::SequencerIn;
 use crate::messages::shard::ShardIn;
 use crate::order::Operation;
@@ -21,7 +21,7 @@ use paxos::multipaxos::client::ClientIn as LogAnswer;
 pub struct Mason;
 
 impl Family for Mason {
-    type Message = Message;
+    type Message = MasonMessage;
     type Request = Bytes;
     type Response = Response;
 }
@@ -34,18 +34,18 @@ impl Ordering for Mason {
         Operation { origin, incarnation, tag, body }
     }
 
-    fn submit(operations: Vec<Operation>) -> Message {
-        Submit { operations }.into()
+    fn submit(operations: Vec<Operation>) -> MasonMessage {
+        SubmitOperations { operations }.into()
     }
 
-    fn barrier(id: u64) -> Message {
+    fn barrier(id: u64) -> MasonMessage {
         Barrier { id }.into()
     }
 }
 
 kernel::sum! {
     /// Everything that travels between Mason's nodes, by who receives it.
-    pub enum Message {
+    pub enum MasonMessage {
         /// To a sequencer.
         1 => Sequencer(SequencerIn),
         /// To a proxy.
@@ -53,7 +53,7 @@ kernel::sum! {
         /// To a shard's server.
         3 => Shard(ShardIn),
         /// To a gateway.
-        4 => Client(ClientIn),
+        4 => Client(GatewayIn),
         /// To a user's connection; never leaves its host.
         5 => Connection(ConnectionIn),
         /// To a role of a proxy's replicated log, or from one.
@@ -61,7 +61,7 @@ kernel::sum! {
     }
 }
 
-impl From<paxos::Message> for Message {
+impl From<paxos::Message> for MasonMessage {
     fn from(message: paxos::Message) -> Self {
         Self::Log(message)
     }
@@ -70,7 +70,7 @@ impl From<paxos::Message> for Message {
 /// What a gateway tells a user's connection.
 macro_rules! to_connection {
     ($($Told:ident),+) => { $(
-        impl From<$Told> for Message {
+        impl From<$Told> for MasonMessage {
             fn from(message: $Told) -> Self {
                 Self::Connection(message.into())
             }
@@ -81,13 +81,13 @@ macro_rules! to_connection {
 to_connection!(Output, Close, Pause);
 
 /// What serves a service's users: a role that hears of Mason what [`ClientIn`] says.
-pub trait GatewayRole: Role<Family = Mason, In = ClientIn> {}
+pub trait GatewayRole: Role<Family = Mason, In = GatewayIn> {}
 
-impl<R: Role<Family = Mason, In = ClientIn>> GatewayRole for R {}
+impl<R: Role<Family = Mason, In = GatewayIn>> GatewayRole for R {}
 
 kernel::nodes! {
     /// Any role of a service over Mason: `T` is the service's stub, `S` its shard, `G` its gateway.
-    pub enum Member [T: Stub, S: Shard, G: GatewayRole] [T, S, G] of Mason {
+    pub enum MasonMember [T: Stub, S: Shard, G: GatewayRole] [T, S, G] of Mason {
         /// Allocates numbers.
         role Sequencer(Box<Sequencer>) "sequencer",
         /// Assigns them.
@@ -102,14 +102,14 @@ kernel::nodes! {
 }
 
 impl Embeds<paxos::Paxos> for Mason {
-    fn inner_message(message: Message) -> Option<paxos::Message> {
+    fn inner_message(message: MasonMessage) -> Option<paxos::Message> {
         match message {
-            Message::Log(message) => Some(message),
-            Message::Sequencer(_)
-            | Message::Proxy(_)
-            | Message::Shard(_)
-            | Message::Client(_)
-            | Message::Connection(_) => None,
+            MasonMessage::Log(message) => Some(message),
+            MasonMessage::Sequencer(_)
+            | MasonMessage::Proxy(_)
+            | MasonMessage::Shard(_)
+            | MasonMessage::Client(_)
+            | MasonMessage::Connection(_) => None,
         }
     }
 
@@ -118,8 +118,8 @@ impl Embeds<paxos::Paxos> for Mason {
         None
     }
 
-    fn outer_message(message: paxos::Message) -> Message {
-        Message::Log(message)
+    fn outer_message(message: paxos::Message) -> MasonMessage {
+        MasonMessage::Log(message)
     }
 
     /// They are asked nothing, so this is for completeness of the types.
@@ -134,14 +134,14 @@ impl Embeds<paxos::Paxos> for Mason {
 /// What each role is sent, out of what travels: its own messages, and those that a log's machine speaks in notices.
 macro_rules! heard_by_notice {
     ($($In:ident is $Variant:ident),+) => { $(
-        impl TryFrom<Message> for $In {
-            type Error = Message;
+        impl TryFrom<MasonMessage> for $In {
+            type Error = MasonMessage;
 
-            fn try_from(message: Message) -> Result<Self, Message> {
+            fn try_from(message: MasonMessage) -> Result<Self, MasonMessage> {
                 match message {
-                    Message::$Variant(message) => Ok(message),
-                    Message::Log(paxos::Message::Client(LogAnswer::Notice(notice))) => {
-                        $In::decoded(&notice.bytes).map_err(|_| Message::Log(paxos::Message::Client(LogAnswer::Notice(notice))))
+                    MasonMessage::$Variant(message) => Ok(message),
+                    MasonMessage::Log(paxos::Message::Client(LogAnswer::Notice(notice))) => {
+                        $In::decoded(&notice.bytes).map_err(|_| MasonMessage::Log(paxos::Message::Client(LogAnswer::Notice(notice))))
                     }
                     other => Err(other),
                 }
@@ -150,32 +150,32 @@ macro_rules! heard_by_notice {
     )+ };
 }
 
-heard_by_notice!(SequencerIn is Sequencer, ShardIn is Shard, ClientIn is Client);
+heard_by_notice!(SequencerIn is Sequencer, ShardIn is Shard, GatewayIn is Client);
 
-impl TryFrom<Message> for Heard {
-    type Error = Message;
+impl TryFrom<MasonMessage> for Heard {
+    type Error = MasonMessage;
 
-    fn try_from(message: Message) -> Result<Self, Message> {
+    fn try_from(message: MasonMessage) -> Result<Self, MasonMessage> {
         match message {
-            Message::Proxy(message) => Ok(Self::Own(message)),
-            Message::Log(message) => Ok(Self::Log(message)),
+            MasonMessage::Proxy(message) => Ok(Self::Own(message)),
+            MasonMessage::Log(message) => Ok(Self::Log(message)),
             other => Err(other),
         }
     }
 }
 
-impl TryFrom<Message> for ConnectionIn {
-    type Error = Message;
+impl TryFrom<MasonMessage> for ConnectionIn {
+    type Error = MasonMessage;
 
-    fn try_from(message: Message) -> Result<Self, Message> {
+    fn try_from(message: MasonMessage) -> Result<Self, MasonMessage> {
         match message {
-            Message::Connection(message) => Ok(message),
+            MasonMessage::Connection(message) => Ok(message),
             other => Err(other),
         }
     }
 }
 
-impl<T: Stub, S: Shard, G: GatewayRole> Member<T, S, G> {
+impl<T: Stub, S: Shard, G: GatewayRole> MasonMember<T, S, G> {
     /// If it is a proxy: the version of the members that its group needs none beside ([`Proxy::settled_on`]).
     pub fn settled_on(&self) -> Option<u64> {
         match self {

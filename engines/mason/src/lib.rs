@@ -54,11 +54,11 @@ pub mod topology;
 pub mod view;
 
 pub use deployment::{Deployment, HostParts};
-pub use family::{GatewayRole, Mason, Member, Message};
+pub use family::{GatewayRole, Mason, MasonMember, MasonMessage};
 pub use messages::client;
-pub use order::{Cut, Group, GroupTime, Gsn, Number, Operation, Order, Placed, Range, Space};
+pub use order::{ConsistentCut, Group, GroupTime, Gsn, Number, Operation, Order, Placed, Range, Space};
 pub use paxos::{LogRole, Members};
 pub use places::{GATEWAY, PLACES_PER_DEPLOYMENT, Part, Post};
 pub use questions::{Questions, To};
 pub use service::{Archived, BlobBacked, BlobRef, Resharded, Shard, ShardOut, Stub, StubOut, Verdict};
-pub use topology::{Layout, Parameters, ProxyGroup, ShardMap, Topology};
+pub use topology::{Layout, MasonParameters, ProxyGroup, ShardMap, Topology};

@@ -99,7 +99,7 @@ impl Range {
 kernel::record! {
     /// What the sequencer knew after an allocation: every operation with a global sequence number below `gsn` has, in each space, a number below
     /// the one given here. A server that has executed all those numbers has executed all those operations.
-    pub struct Cut {
+    pub struct ConsistentCut {
         /// The next global sequence number.
         gsn: Gsn,
         /// The next number of each space.
@@ -107,7 +107,7 @@ kernel::record! {
     }
 }
 
-impl Cut {
+impl ConsistentCut {
     /// The next number of `space`.
     pub fn next_in(&self, space: Space) -> Option<Number> {
         self.next.iter().find(|placed| placed.space == space).map(|placed| placed.number)

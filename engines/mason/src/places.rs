@@ -1,14 +1,14 @@
 //! Where the roles are on a host: at the same places on all.
 
 use crate::order::{Group, Space};
-use kernel::Place;
+use kernel::HostSlot;
 use paxos::{EmbeddedLog, LogRole};
 
 /// How many places one deployment may use.
 pub const PLACES_PER_DEPLOYMENT: u32 = 0x10_0000;
 /// The place of a host's gateway.
-pub const GATEWAY: Place = Place(0x101);
-pub(crate) const SEQUENCER: Place = Place(0x100);
+pub const GATEWAY: HostSlot = HostSlot(0x101);
+pub(crate) const SEQUENCER: HostSlot = HostSlot(0x100);
 const FIRST_SHARD: u32 = 0x200;
 const FIRST_GROUP: u32 = 0x1000;
 const PLACES_PER_GROUP: u32 = 0x10;
@@ -55,7 +55,7 @@ impl Post {
         if offset >= FIRST_SHARD {
             return u16::try_from(offset - FIRST_SHARD).ok().map(|space| Self::Shard(Space(space)));
         }
-        match Place(offset) {
+        match HostSlot(offset) {
             SEQUENCER => Some(Self::Sequencer),
             GATEWAY => Some(Self::Gateway),
             _ => None,
@@ -66,13 +66,13 @@ impl Post {
 /// The log of a group, in the deployment whose places begin at `first`.
 pub(crate) fn log_of(first: u32, group: Group) -> EmbeddedLog {
     let first = first + FIRST_GROUP + PLACES_PER_GROUP * u32::from(group.0);
-    EmbeddedLog { first: Place(first), number: group.0, proposer: Place(first + PROXY) }
+    EmbeddedLog { first: HostSlot(first), number: group.0, proposer: HostSlot(first + PROXY) }
 }
 
-pub(crate) fn proxy_place(first: u32, group: Group) -> Place {
+pub(crate) fn proxy_place(first: u32, group: Group) -> HostSlot {
     log_of(first, group).proposer
 }
 
-pub(crate) fn shard_place(first: u32, space: u16) -> Place {
-    Place(first + FIRST_SHARD + u32::from(space))
+pub(crate) fn shard_place(first: u32, space: u16) -> HostSlot {
+    HostSlot(first + FIRST_SHARD + u32::from(space))
 }

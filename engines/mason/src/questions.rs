@@ -1,7 +1,7 @@
 //! What a gateway asks of its host's shards, gathered until a burst ends: one message goes to each.
 
 use crate::Mason;
-use crate::messages::shard::{Query, Read};
+use crate::messages::shard::{ReadShard, ShardQuery};
 use crate::order::{Gsn, Space};
 use kernel::{Bytes, Cx, NodeId, Role};
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ pub struct Questions {
 #[derive(Clone, Debug, Default)]
 struct Asked {
     at_least: u64,
-    queries: Vec<Query>,
+    queries: Vec<ShardQuery>,
     limits: Vec<u64>,
 }
 
@@ -33,7 +33,7 @@ impl Questions {
     pub fn ask(&mut self, to: To, (tag, body): (u64, Bytes), at_least: Gsn, limit: u64) {
         let asked = self.waiting.entry(to).or_default();
         asked.at_least = asked.at_least.max(at_least.0);
-        asked.queries.push(Query { tag, body });
+        asked.queries.push(ShardQuery { tag, body });
         asked.limits.push(limit);
     }
 
@@ -43,7 +43,10 @@ impl Questions {
             std::mem::take(&mut self.waiting)
         {
             if let Some(&server) = servers.get(usize::from(space.0)) {
-                cx.send(server, Read { at_least: Gsn(at_least), reads, shard_map, limits: Some(limits) });
+                cx.send(
+                    server,
+                    ReadShard { at_least: Gsn(at_least), reads, shard_map, limits: Some(limits) },
+                );
             }
         }
     }

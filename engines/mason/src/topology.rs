@@ -198,12 +198,12 @@ impl Topology {
 
 /// The node of `host` at the place of these.
 fn moved(nodes: &[NodeId], host: HostId) -> Option<NodeId> {
-    nodes.first().map(|node| NodeId::new(host, node.place()))
+    nodes.first().map(|node| NodeId::new(host, node.host_slot()))
 }
 
 /// Timeouts and bounds.
 #[derive(Clone, Debug)]
-pub struct Parameters {
+pub struct MasonParameters {
     /// How often a leading proxy looks after requests, pings the sequencer, and sends again.
     pub tick: Duration,
     /// How long an unanswered message waits before it is sent again.
@@ -243,7 +243,7 @@ pub struct Parameters {
     pub archive_turn: Duration,
 }
 
-impl Parameters {
+impl MasonParameters {
     /// What suits a local network.
     pub const DEFAULT: Self = Self {
         tick: Duration::from_millis(20),
@@ -290,9 +290,9 @@ impl Parameters {
 /// What an operation takes with it in the smallest cluster.
 const HEAD_BYTES_MIN: usize = 1 << 10;
 
-const _: () = assert!(Parameters::DEFAULT.misfit(&Bounds::REAL).is_none(), "the default parameters fit");
+const _: () = assert!(MasonParameters::DEFAULT.misfit(&Bounds::REAL).is_none(), "the default parameters fit");
 
-impl Default for Parameters {
+impl Default for MasonParameters {
     fn default() -> Self {
         Self::DEFAULT
     }

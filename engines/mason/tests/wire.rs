@@ -1,17 +1,17 @@
 //! The wire, journal and log formats: golden bytes of every message, record and entry, and hostile input.
 
 use kernel::client::{Close, Connected, Disconnected, Input, Output, Pause, Taken};
-use kernel::{BlobId, Bytes, Encode as _, HostId, NodeId, Place};
-use mason::client::{self, Answer, ReadAnswer};
+use kernel::{BlobId, Bytes, Encode as _, HostId, HostSlot, NodeId};
+use mason::client::{self, OperationAnswer, ReadAnswer};
 use mason::proxy::delivery::{Run, Runs};
-use mason::proxy::entry::{Batch, Claim, Entry, Item, Page, Question};
+use mason::proxy::entry::{AssignmentBatch, Claim, Entry, Item, Question, StubPage};
 use mason::proxy::{self, NextTag};
 use mason::sequencer::{self, Allocation};
-use mason::shard::{self, Query};
+use mason::shard::{self, ShardQuery};
 use mason::view::View;
 use mason::{
-    Cut, Group, GroupTime, Gsn, Layout, Members, Message, Number, Operation, Order, Placed, Range, ShardMap,
-    Space,
+    ConsistentCut, Group, GroupTime, Gsn, Layout, MasonMessage, Members, Number, Operation, Order, Placed,
+    Range, ShardMap, Space,
 };
 use parts::{Ballot, Incarnation, SnapshotRecord};
 use paxos::Value;
@@ -19,7 +19,7 @@ use paxos::multipaxos::leader;
 use table::formats::{Format, Golden, withstand};
 
 fn node(host: u32, place: u32) -> NodeId {
-    NodeId::new(HostId(host), Place(place))
+    NodeId::new(HostId(host), HostSlot(place))
 }
 
 fn ballot() -> Ballot {
@@ -57,12 +57,12 @@ fn shard_map() -> ShardMap {
     ShardMap { version: 3, shards: 5, before: 4 }
 }
 
-fn page() -> Page {
-    Page { from: Group(0), to: Group(2), version: 4, index: 1, last: true, bytes: body() }
+fn page() -> StubPage {
+    StubPage { from: Group(0), to: Group(2), version: 4, index: 1, last: true, bytes: body() }
 }
 
-fn cut() -> Cut {
-    Cut { gsn: Gsn(40), next: vec![placed()] }
+fn cut() -> ConsistentCut {
+    ConsistentCut { gsn: Gsn(40), next: vec![placed()] }
 }
 
 fn order() -> Order {
@@ -88,8 +88,8 @@ fn runs() -> Vec<Run> {
     runs.finish()
 }
 
-fn batch() -> Batch {
-    Batch {
+fn batch() -> AssignmentBatch {
+    AssignmentBatch {
         epoch: 2,
         index: 3,
         sequencer: 5,
@@ -110,7 +110,7 @@ fn body() -> Bytes {
     Bytes::from_static(b"body")
 }
 
-fn to_sequencers() -> Vec<Message> {
+fn to_sequencers() -> Vec<MasonMessage> {
     let (group, epoch, proxy_epoch) = (Group(1), 5, 2);
     vec![
         sequencer::Allocate {
@@ -127,7 +127,7 @@ fn to_sequencers() -> Vec<Message> {
         sequencer::Probe { group, proxy_epoch, epoch, after: 7 }.into(),
         sequencer::Ping { epoch }.into(),
         sequencer::Recover { epoch }.into(),
-        sequencer::Sealed {
+        sequencer::GroupSealed {
             group,
             epoch,
             view: view(),
@@ -144,16 +144,16 @@ fn to_sequencers() -> Vec<Message> {
     ]
 }
 
-fn to_proxies() -> Vec<Message> {
+fn to_proxies() -> Vec<MasonMessage> {
     let epoch = 5;
     vec![
-        proxy::Submit { operations: vec![operation()] }.into(),
+        proxy::SubmitOperations { operations: vec![operation()] }.into(),
         proxy::Barrier { id: 6 }.into(),
         proxy::Allocated { epoch, allocation: allocation() }.into(),
         proxy::Probed { epoch, highest: 8, lost: vec![allocation()] }.into(),
         proxy::Pong { epoch }.into(),
         proxy::NotActive { asked: epoch, epoch: 4, recovering: true }.into(),
-        proxy::Seal { epoch, attempt: Some(77) }.into(),
+        proxy::GetMaxAndSeal { epoch, attempt: Some(77) }.into(),
         proxy::Fill { epoch, holes: vec![range()] }.into(),
         proxy::Active { epoch }.into(),
         proxy::Lacking { from: placed() }.into(),
@@ -212,24 +212,24 @@ fn to_proxies() -> Vec<Message> {
     ]
 }
 
-fn to_shards() -> Vec<Message> {
+fn to_shards() -> Vec<MasonMessage> {
     let (number, space) = (Number(12), Space(1));
     vec![
-        shard::Read {
+        shard::ReadShard {
             at_least: Gsn(39),
-            reads: vec![Query { tag: 4, body: body() }],
+            reads: vec![ShardQuery { tag: 4, body: body() }],
             shard_map: Some(3),
             limits: Some(vec![77]),
         }
         .into(),
         shard::Attach {}.into(),
         shard::Deliver { group: Group(1), runs: runs(), cut: Some(cut()), more: true }.into(),
-        shard::Behind { durable: number }.into(),
+        shard::ShardBehind { durable: number }.into(),
         shard::Reach { through: number }.into(),
         shard::Inputs { number, space, inputs: body(), more: true, part: Some((1, 2)) }.into(),
         shard::WantInputs { number, wanted_at: Number(13), part: Some(1) }.into(),
-        shard::PullSnapshot { transfer: 6, index: 1 }.into(),
-        shard::SnapshotChunk { transfer: 6, below: number, index: 1, chunk: body(), last: true }.into(),
+        shard::PullShardSnapshot { transfer: 6, index: 1 }.into(),
+        shard::ShardSnapshotChunk { transfer: 6, below: number, index: 1, chunk: body(), last: true }.into(),
         shard::Settled { below: placed() }.into(),
         shard::Moved { members: members() }.into(),
         shard::Hurry {}.into(),
@@ -242,11 +242,15 @@ fn to_shards() -> Vec<Message> {
     ]
 }
 
-fn to_users() -> Vec<Message> {
+fn to_users() -> Vec<MasonMessage> {
     let (group, space, gsn) = (Group(1), Space(1), Gsn(39));
     vec![
-        client::Answers { group, answers: vec![Answer { incarnation: 6, tag: 4, gsn, body: body() }] }.into(),
-        client::Notice { space, gsn, body: body() }.into(),
+        client::Answers {
+            group,
+            answers: vec![OperationAnswer { incarnation: 6, tag: 4, gsn, body: body() }],
+        }
+        .into(),
+        client::GatewayNotice { space, gsn, body: body() }.into(),
         client::Progress { space, through: gsn }.into(),
         client::ReadAnswers {
             space,
@@ -273,7 +277,7 @@ fn to_users() -> Vec<Message> {
 }
 
 /// One of every message; of the log's own, whose formats are tested there, one.
-fn messages() -> Vec<Message> {
+fn messages() -> Vec<MasonMessage> {
     let log = paxos::Message::from(leader::Propose { value: Value::entry(body()).expect("it is small") });
     [to_sequencers(), to_proxies(), to_shards(), to_users(), vec![log.into()]].concat()
 }

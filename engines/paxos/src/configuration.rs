@@ -248,12 +248,12 @@ impl Decode for Configurations {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kernel::Place;
+    use kernel::HostSlot;
     use parts::AcceptorGroup;
 
     /// Complete, with so many batchers.
     fn configuration(batchers: u32) -> Configuration {
-        let nodes = |count| (0..count).map(|host| NodeId::new(HostId(host), Place(1))).collect::<Vec<_>>();
+        let nodes = |count| (0..count).map(|host| NodeId::new(HostId(host), HostSlot(1))).collect::<Vec<_>>();
         Configuration {
             version: 1,
             first_slot: Slot(1),

@@ -3,7 +3,7 @@
 
 use crate::multipaxos::{Member, Paxos, acceptor, batcher, leader, proxy_leader, replica, unbatcher};
 use crate::{Configuration, Configurations, HostEntry, Parameters};
-use kernel::{Embedded, Embeds, HostId, NodeId, Place, StateMachine};
+use kernel::{Embedded, Embeds, HostId, HostSlot, NodeId, StateMachine};
 use parts::{AcceptorGroup, Acceptors, Slot};
 
 kernel::record! {
@@ -55,11 +55,11 @@ impl LogRole {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EmbeddedLog {
     /// Its roles' places follow this one.
-    pub first: Place,
+    pub first: HostSlot,
     /// Its number among the deployment's logs. Their hosts stand in another order in each, so that the first elections spread the leaders.
     pub number: u16,
     /// Where the engine around it proposes on each host. It hears the leader as batchers do.
-    pub proposer: Place,
+    pub proposer: HostSlot,
 }
 
 /// How a host begins with a log.
@@ -73,8 +73,8 @@ pub struct Beginning {
 
 impl EmbeddedLog {
     /// Where a role is on every host.
-    pub fn place(&self, role: LogRole) -> Place {
-        Place(self.first.0 + role as u32)
+    pub fn place(&self, role: LogRole) -> HostSlot {
+        HostSlot(self.first.0 + role as u32)
     }
 
     /// A host's node.
@@ -112,7 +112,7 @@ impl EmbeddedLog {
         parameters: &Parameters,
         beginning: Beginning,
         machine: S,
-    ) -> [(Place, Embedded<Member<S>, F>); 6] {
+    ) -> [(HostSlot, Embedded<Member<S>, F>); 6] {
         let Beginning { configuration, joins } = beginning;
         let known = if joins {
             Configurations::unconfirmed(configuration)

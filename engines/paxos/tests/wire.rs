@@ -1,6 +1,6 @@
 //! The wire and journal formats: golden bytes of every message and record, and hostile input.
 
-use kernel::{Bytes, Decode as _, Encode as _, HostId, NodeId, Place};
+use kernel::{Bytes, Decode as _, Encode as _, HostId, HostSlot, NodeId};
 use parts::{AcceptorGroup, Acceptors, Ballot, Sequence, SessionId, Slot, SnapshotRecord};
 use paxos::multipaxos::acceptor::{self, AcceptorRecord, Summary};
 use paxos::multipaxos::leader::{self, LeaderRecord, ReportedVote};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use table::formats::{Format, Golden, withstand};
 
 fn node(host: u32, place: u8) -> NodeId {
-    NodeId::new(HostId(host), Place(u32::from(place)))
+    NodeId::new(HostId(host), HostSlot(u32::from(place)))
 }
 
 fn ballot() -> Ballot {

@@ -6,7 +6,7 @@ use corfu::auxiliary::{AuxiliaryIn, AuxiliaryRecord};
 use corfu::client::ClientIn;
 use corfu::sequencer::{Began, SequencerIn};
 use corfu::storage::{StorageIn, StorageRecord};
-use corfu::{Auxiliary, Entry, Epoch, JournalId, LogPosition, Message, Projection, StorageServer};
+use corfu::{Auxiliary, CorfuMessage, Entry, Epoch, JournalId, LogPosition, Projection, StorageServer};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, Role, invariant};
 use parts::Ballot;
 use sim::Fact;
@@ -35,9 +35,9 @@ pub(crate) enum Journal {
 }
 
 /// True if a message makes a promise that has to be kept.
-pub(crate) fn is_claim(message: &Message) -> bool {
+pub(crate) fn is_claim(message: &CorfuMessage) -> bool {
     match message {
-        Message::Client(message) => match message {
+        CorfuMessage::Client(message) => match message {
             ClientIn::Token(_)
             | ClientIn::TailIs(_)
             | ClientIn::Written(_)
@@ -48,9 +48,9 @@ pub(crate) fn is_claim(message: &Message) -> bool {
             | ClientIn::Gone(_) => true,
             ClientIn::Trimmed(_) | ClientIn::Measured(_) => false,
         },
-        Message::Auxiliary(message) => !matches!(message, AuxiliaryIn::WantProjection(_)),
-        Message::Storage(message) => matches!(message, StorageIn::Project(_) | StorageIn::Seal(_)),
-        Message::Sequencer(message) => matches!(message, SequencerIn::Begin(_)),
+        CorfuMessage::Auxiliary(message) => !matches!(message, AuxiliaryIn::WantProjection(_)),
+        CorfuMessage::Storage(message) => matches!(message, StorageIn::Project(_) | StorageIn::Seal(_)),
+        CorfuMessage::Sequencer(message) => matches!(message, SequencerIn::Begin(_)),
     }
 }
 
@@ -126,7 +126,7 @@ impl CorfuAudit {
     /// There are so many auxiliaries.
     pub(crate) fn on_fact(
         &mut self,
-        fact: Fact<Message>,
+        fact: Fact<CorfuMessage>,
         auxiliaries: usize,
         journal_of: impl Fn(NodeId) -> Journal,
     ) {
@@ -206,24 +206,24 @@ impl CorfuAudit {
         self.auxiliaries.retain(|node, _| node.host() != host);
     }
 
-    fn on_storage(&mut self, from: NodeId, message: &Message) {
+    fn on_storage(&mut self, from: NodeId, message: &CorfuMessage) {
         let disk = self.storage.entry(from).or_default();
         let is_kept = match message {
-            Message::Client(ClientIn::Written(it)) => disk.has(it.position),
-            Message::Client(ClientIn::Occupied(it)) => disk.has_entry(it.position, &it.entry),
-            Message::Client(ClientIn::Found(it)) => {
+            CorfuMessage::Client(ClientIn::Written(it)) => disk.has(it.position),
+            CorfuMessage::Client(ClientIn::Occupied(it)) => disk.has_entry(it.position, &it.entry),
+            CorfuMessage::Client(ClientIn::Found(it)) => {
                 it.entry.as_ref().is_none_or(|entry| disk.has_entry(it.position, entry))
             }
-            Message::Client(ClientIn::Sealed(it)) => disk.found.epoch() >= it.epoch,
-            Message::Client(ClientIn::Gone(it)) => disk.found.first() >= it.resume_from,
-            Message::Auxiliary(AuxiliaryIn::SealAck(it)) => {
+            CorfuMessage::Client(ClientIn::Sealed(it)) => disk.found.epoch() >= it.epoch,
+            CorfuMessage::Client(ClientIn::Gone(it)) => disk.found.first() >= it.resume_from,
+            CorfuMessage::Auxiliary(AuxiliaryIn::SealAck(it)) => {
                 disk.found.epoch() >= it.epoch && disk.found.journal() == it.journal && disk.next() >= it.next
             }
-            Message::Auxiliary(AuxiliaryIn::Beyond(it)) => disk.found.epoch() >= it.epoch,
-            Message::Auxiliary(AuxiliaryIn::Whole(it)) => {
+            CorfuMessage::Auxiliary(AuxiliaryIn::Beyond(it)) => disk.found.epoch() >= it.epoch,
+            CorfuMessage::Auxiliary(AuxiliaryIn::Whole(it)) => {
                 disk.found.epoch() >= it.epoch && disk.found.journal() == Some(it.journal)
             }
-            Message::Auxiliary(AuxiliaryIn::StoragePong(it)) => {
+            CorfuMessage::Auxiliary(AuxiliaryIn::StoragePong(it)) => {
                 let journal = it.standing.as_ref().map(|standing| standing.journal);
                 disk.found.epoch() >= it.epoch
                     && journal.is_none_or(|journal| disk.found.journal() == Some(journal))
@@ -242,11 +242,11 @@ impl CorfuAudit {
         );
     }
 
-    fn on_sequencer(&mut self, from: NodeId, message: &Message) {
+    fn on_sequencer(&mut self, from: NodeId, message: &CorfuMessage) {
         let disk = self.sequencers.get(&from);
         let (began, journal) = disk.map_or((Epoch(0), None), |began| (began.epoch, began.journal));
         let told = match message {
-            Message::Client(ClientIn::Token(it)) => {
+            CorfuMessage::Client(ClientIn::Token(it)) => {
                 let last = self.given.insert(it.epoch, it.position);
                 invariant!(
                     UNIQ,
@@ -257,9 +257,9 @@ impl CorfuAudit {
                 );
                 it.epoch
             }
-            Message::Client(ClientIn::TailIs(it)) => it.epoch,
-            Message::Client(ClientIn::Sealed(it)) => it.epoch,
-            Message::Auxiliary(AuxiliaryIn::SequencerPong(it)) => {
+            CorfuMessage::Client(ClientIn::TailIs(it)) => it.epoch,
+            CorfuMessage::Client(ClientIn::Sealed(it)) => it.epoch,
+            CorfuMessage::Auxiliary(AuxiliaryIn::SequencerPong(it)) => {
                 invariant!(
                     DUR,
                     it.journal == journal,
@@ -272,12 +272,12 @@ impl CorfuAudit {
         invariant!(DUR, told <= began, "{from} says {message:?}, and its disk has begun {began:?}");
     }
 
-    fn on_auxiliary(&mut self, from: NodeId, message: &Message) {
+    fn on_auxiliary(&mut self, from: NodeId, message: &CorfuMessage) {
         let installed = match message {
-            Message::Auxiliary(AuxiliaryIn::Promise(it)) => {
+            CorfuMessage::Auxiliary(AuxiliaryIn::Promise(it)) => {
                 return self.check_ballot(from, it.epoch, it.ballot, it.journal, message);
             }
-            Message::Auxiliary(AuxiliaryIn::Accepted(it)) => {
+            CorfuMessage::Auxiliary(AuxiliaryIn::Accepted(it)) => {
                 self.check_ballot(from, it.epoch, it.ballot, it.journal, message);
                 let accepted = self.auxiliaries.get(&from).and_then(|disk| disk.accepted.as_ref());
                 let decided = self.installed(from) >= Some(it.epoch);
@@ -285,21 +285,21 @@ impl CorfuAudit {
                 invariant!(AGREE, kept || decided, "{from} says {message:?}, and its disk has {accepted:?}");
                 return;
             }
-            Message::Auxiliary(AuxiliaryIn::Prepare(it)) => {
+            CorfuMessage::Auxiliary(AuxiliaryIn::Prepare(it)) => {
                 let journal = self.auxiliaries.get(&from).and_then(|disk| disk.journal);
                 return self.check_ballot(from, it.base.epoch.next(), it.ballot, journal, message);
             }
-            Message::Auxiliary(AuxiliaryIn::Accept(it)) => {
+            CorfuMessage::Auxiliary(AuxiliaryIn::Accept(it)) => {
                 let journal = self.auxiliaries.get(&from).and_then(|disk| disk.journal);
                 return self.check_ballot(from, it.vote.projection.epoch, it.vote.ballot, journal, message);
             }
-            Message::Auxiliary(AuxiliaryIn::Install(it)) => it.projection.epoch,
-            Message::Auxiliary(AuxiliaryIn::Hello(it)) => it.epoch,
-            Message::Client(ClientIn::Installed(it)) => it.projection.epoch,
-            Message::Storage(StorageIn::Project(it)) => it.projection.epoch,
-            Message::Sequencer(SequencerIn::Begin(it)) => it.epoch,
+            CorfuMessage::Auxiliary(AuxiliaryIn::Install(it)) => it.projection.epoch,
+            CorfuMessage::Auxiliary(AuxiliaryIn::Hello(it)) => it.epoch,
+            CorfuMessage::Client(ClientIn::Installed(it)) => it.projection.epoch,
+            CorfuMessage::Storage(StorageIn::Project(it)) => it.projection.epoch,
+            CorfuMessage::Sequencer(SequencerIn::Begin(it)) => it.epoch,
             // Sealed for what follows a projection that is forgotten, servers would refuse it to everybody.
-            Message::Storage(StorageIn::Seal(it)) => Epoch(it.epoch.0.saturating_sub(1)),
+            CorfuMessage::Storage(StorageIn::Seal(it)) => Epoch(it.epoch.0.saturating_sub(1)),
             _ => return,
         };
         // The first projection is nobody's decision.
@@ -322,7 +322,7 @@ impl CorfuAudit {
         epoch: Epoch,
         ballot: Ballot,
         journal: Option<JournalId>,
-        message: &Message,
+        message: &CorfuMessage,
     ) {
         let disk = self.auxiliaries.get(&from);
         let kept = disk.is_some_and(|disk| {
@@ -339,11 +339,11 @@ impl CorfuAudit {
     }
 }
 
-fn position_of(message: &Message) -> Option<LogPosition> {
+fn position_of(message: &CorfuMessage) -> Option<LogPosition> {
     match message {
-        Message::Client(ClientIn::Written(it)) => Some(it.position),
-        Message::Client(ClientIn::Occupied(it)) => Some(it.position),
-        Message::Client(ClientIn::Found(it)) => Some(it.position),
+        CorfuMessage::Client(ClientIn::Written(it)) => Some(it.position),
+        CorfuMessage::Client(ClientIn::Occupied(it)) => Some(it.position),
+        CorfuMessage::Client(ClientIn::Found(it)) => Some(it.position),
         _ => None,
     }
 }

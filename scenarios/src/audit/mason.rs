@@ -3,7 +3,7 @@
 use super::log::{self, Journal, LogAudit};
 use super::shards::ShardAudit;
 use ::mason::proxy::ProxyIn;
-use ::mason::{GatewayRole, Group, LogRole, Member, Message, Part, Post, Shard, Stub};
+use ::mason::{GatewayRole, Group, LogRole, MasonMember, MasonMessage, Part, Post, Shard, Stub};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, invariant};
 use parts::Incarnation;
 use sim::{Cluster, Fact};
@@ -19,11 +19,16 @@ pub(crate) struct MasonAudit {
 }
 
 /// True if a message makes a promise that has to be kept.
-pub(crate) fn is_claim(message: &Message) -> bool {
+pub(crate) fn is_claim(message: &MasonMessage) -> bool {
     match message {
-        Message::Log(message) => log::is_claim(message),
-        Message::Proxy(message) => matches!(message, ProxyIn::ShardDurable(_) | ProxyIn::Submit(_)),
-        Message::Sequencer(_) | Message::Shard(_) | Message::Client(_) | Message::Connection(_) => false,
+        MasonMessage::Log(message) => log::is_claim(message),
+        MasonMessage::Proxy(message) => {
+            matches!(message, ProxyIn::ShardDurable(_) | ProxyIn::SubmitOperations(_))
+        }
+        MasonMessage::Sequencer(_)
+        | MasonMessage::Shard(_)
+        | MasonMessage::Client(_)
+        | MasonMessage::Connection(_) => false,
     }
 }
 
@@ -37,10 +42,10 @@ fn journal_of(part: Part) -> Journal {
 }
 
 impl MasonAudit {
-    pub(crate) fn on_fact(&mut self, fact: Fact<Message>) {
+    pub(crate) fn on_fact(&mut self, fact: Fact<MasonMessage>) {
         match fact {
             Fact::Durable { node, position, record } => self.on_durable(node, position, &record),
-            Fact::Trimmed { node, before } => match Post::at(node.place().0) {
+            Fact::Trimmed { node, before } => match Post::at(node.host_slot().0) {
                 Some(Post::Part(group, part)) => {
                     self.logs.entry(group).or_default().on_trimmed(journal_of(part), node, before);
                 }
@@ -57,7 +62,7 @@ impl MasonAudit {
     }
 
     fn on_durable(&mut self, node: NodeId, position: Position, record: &Bytes) {
-        match Post::at(node.place().0) {
+        match Post::at(node.host_slot().0) {
             Some(Post::Part(group, part)) => {
                 self.logs.entry(group).or_default().on_durable(journal_of(part), node, position, record);
             }
@@ -70,15 +75,15 @@ impl MasonAudit {
         }
     }
 
-    fn on_told(&mut self, from: NodeId, message: &Message) {
+    fn on_told(&mut self, from: NodeId, message: &MasonMessage) {
         match message {
-            Message::Log(message) => {
-                if let Some(Post::Part(group, _)) = Post::at(from.place().0) {
+            MasonMessage::Log(message) => {
+                if let Some(Post::Part(group, _)) = Post::at(from.host_slot().0) {
                     self.logs.entry(group).or_default().on_told(from, message);
                 }
             }
-            Message::Proxy(ProxyIn::ShardDurable(durable)) => self.shards.on_told(from, &durable.below),
-            Message::Proxy(ProxyIn::Submit(submit)) => {
+            MasonMessage::Proxy(ProxyIn::ShardDurable(durable)) => self.shards.on_told(from, &durable.below),
+            MasonMessage::Proxy(ProxyIn::SubmitOperations(submit)) => {
                 let durable = self.lives.get(&from).copied();
                 for operation in submit.operations.iter().filter(|operation| operation.origin == from) {
                     invariant!(
@@ -106,7 +111,7 @@ impl MasonAudit {
     }
 
     /// Looks at what lives on a host, after a burst.
-    pub(crate) fn check_host<T, S, G>(&mut self, host: HostId, cluster: &Cluster<'_, Member<T, S, G>>)
+    pub(crate) fn check_host<T, S, G>(&mut self, host: HostId, cluster: &Cluster<'_, MasonMember<T, S, G>>)
     where
         T: Stub,
         S: Shard,
@@ -121,10 +126,11 @@ impl MasonAudit {
         T: Stub,
         S: Shard,
         G: GatewayRole + 'a,
-        I: Iterator<Item = (NodeId, &'a Member<T, S, G>)>,
+        I: Iterator<Item = (NodeId, &'a MasonMember<T, S, G>)>,
     {
         for (node, member) in members() {
-            let (Member::Log(embedded), Some(Post::Part(group, _))) = (member, Post::at(node.place().0))
+            let (MasonMember::Log(embedded), Some(Post::Part(group, _))) =
+                (member, Post::at(node.host_slot().0))
             else {
                 continue;
             };
@@ -136,7 +142,7 @@ impl MasonAudit {
             }
         }
         for (node, member) in members() {
-            if let Member::Shard(server) = member {
+            if let MasonMember::Shard(server) = member {
                 self.shards.check_server(node, server);
             }
         }

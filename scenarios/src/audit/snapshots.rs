@@ -85,9 +85,9 @@ impl<T: Copy + Ord + Debug> Snapshots<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use kernel::{HostId, Place};
+    use kernel::{HostId, HostSlot};
 
-    const NODE: NodeId = NodeId::new(HostId(1), Place(1));
+    const NODE: NodeId = NodeId::new(HostId(1), HostSlot(1));
 
     fn with_one(through: u64) -> Snapshots<u64> {
         let mut snapshots = Snapshots::default();

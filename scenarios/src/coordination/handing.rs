@@ -2,7 +2,7 @@
 
 use super::words::Ask;
 use super::{ASK_FOR_GROUPS, AT_REST, CoordinationScenario, Seat, WISH_AFTER, checks, nanos};
-use mason::Member;
+use mason::MasonMember;
 use mason::proxy::Proxy;
 use mason::proxy::arranging::FIRST;
 use mason::sequencer::Sequencer;
@@ -148,12 +148,12 @@ impl CoordinationScenario {
 
 fn proxy_of(node: &Seat) -> Option<&Proxy> {
     let Seat::Member(member) = node else { return None };
-    let Member::Proxy(proxy) = &**member else { return None };
+    let MasonMember::Proxy(proxy) = &**member else { return None };
     Some(proxy)
 }
 
 pub(super) fn sequencer_of(node: &Seat) -> Option<&Sequencer> {
     let Seat::Member(member) = node else { return None };
-    let Member::Sequencer(sequencer) = &**member else { return None };
+    let MasonMember::Sequencer(sequencer) = &**member else { return None };
     Some(sequencer)
 }

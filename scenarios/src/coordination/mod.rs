@@ -27,11 +27,11 @@ use coordination::{
     Consistency, Gateway, HomeSessions, Placement, Routes, SessionSettings, Settings, Znodes,
 };
 use kernel::client::Response;
-use kernel::{Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
+use kernel::{Bytes, HostId, HostSlot, NodeId, RequestId, Rng, invariant};
 use living::Living;
 use marks::{MARKS, STRIKES};
 use mason::proxy::SpacesOf;
-use mason::{Deployment, Group, HostParts, Member, Parameters, Stub as _};
+use mason::{Deployment, Group, HostParts, MasonMember, MasonParameters, Stub as _};
 use parts::ReplyBounds;
 use quiet::Quiet;
 use rest::Servers;
@@ -115,7 +115,7 @@ impl CoordinationScenario {
         let shards = rng.between(1, 4) as u16;
         let fixed = alone || rng.chance(0.4);
         let shards_room = if fixed { shards } else { rng.between(u64::from(shards), 5) as u16 };
-        let parameters = Parameters {
+        let parameters = MasonParameters {
             tick: ms(rng.between(10, 40)),
             resend_after: ms(rng.between(30, 120)),
             suspect_after: ms(rng.between(80, 400)),
@@ -126,7 +126,7 @@ impl CoordinationScenario {
             snapshot_every_bytes: 2_000 << rng.below(6),
             snapshot_chunk_bytes: 256 << rng.below(4),
             page_bytes: 512 << rng.below(5),
-            ..Parameters::default()
+            ..MasonParameters::default()
         };
         let log = paxos::Parameters {
             election_timeout: ms(rng.between(150, 400)),
@@ -188,11 +188,11 @@ impl CoordinationScenario {
     }
 
     fn desk_of(&self, user: usize) -> NodeId {
-        NodeId::new(self.desk, Place(DESKS + user as u32))
+        NodeId::new(self.desk, HostSlot(DESKS + user as u32))
     }
 
     fn user_of(&self, desk: NodeId) -> usize {
-        (desk.place().0 - DESKS) as usize
+        (desk.host_slot().0 - DESKS) as usize
     }
 
     fn settings(&self, host: HostId) -> Settings {
@@ -231,7 +231,7 @@ impl CoordinationScenario {
         let user = &mut self.users[number];
         user.attempts += 1;
         let turn = user.attempts % SOCKETS_PER_USER;
-        let socket = NodeId::new(host, Place(SOCKETS + number as u32 * SOCKETS_PER_USER + turn));
+        let socket = NodeId::new(host, HostSlot(SOCKETS + number as u32 * SOCKETS_PER_USER + turn));
         control.request(socket, Bytes::from_static(&[node::CONNECT]));
         send(socket, node::INPUT, &user.greeting(), control);
         let poll = control.request(socket, Bytes::from_static(&[node::POLL]));
@@ -389,11 +389,11 @@ impl Scenario for CoordinationScenario {
         MARKS
     }
 
-    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Seat)> {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Seat)> {
         self.servers.forget(incarnation.host);
         self.audit.forget(incarnation.host);
         self.living.forget(incarnation.host);
-        let socket = |place| (Place(place), Seat::Socket(Socket::default()));
+        let socket = |place| (HostSlot(place), Seat::Socket(Socket::default()));
         let users = self.users.len() as u32;
         if incarnation.host == self.desk {
             return (0..users).map(|user| socket(DESKS + user)).collect();
@@ -407,7 +407,8 @@ impl Scenario for CoordinationScenario {
             gateway: Gateway::new(self.settings(incarnation.host)),
         };
         let deployment = self.changes.deployment_of(incarnation.host);
-        let members: Vec<(Place, Member<_, _, _>)> = deployment.build(incarnation.host, &spaces_of, parts);
+        let members: Vec<(HostSlot, MasonMember<_, _, _>)> =
+            deployment.build(incarnation.host, &spaces_of, parts);
         let members = members.into_iter().map(|(place, member)| (place, Seat::Member(Box::new(member))));
         members.chain((0..users * SOCKETS_PER_USER).map(|number| socket(SOCKETS + number))).collect()
     }
@@ -503,7 +504,7 @@ impl Scenario for CoordinationScenario {
         Some(audit::mason::is_claim)
     }
 
-    fn on_fact(&mut self, fact: Fact<mason::Message>, _cluster: &Cluster<'_, Seat>) {
+    fn on_fact(&mut self, fact: Fact<mason::MasonMessage>, _cluster: &Cluster<'_, Seat>) {
         self.audit.on_fact(fact);
     }
 

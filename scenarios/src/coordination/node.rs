@@ -5,7 +5,7 @@ use coordination::{Gateway, HomeSessions, Znodes};
 use kernel::client::Response;
 use kernel::client::{Connected, ConnectionIn, Disconnected, Input, Taken};
 use kernel::{Bytes, Cx, NodeId, Position, RequestId, Role};
-use mason::{Deployment, Mason, Member};
+use mason::{Deployment, Mason, MasonMember};
 use std::collections::VecDeque;
 use std::convert::Infallible;
 
@@ -13,7 +13,7 @@ kernel::nodes! {
     /// A node of the coordination service, or the end of a user's connection.
     pub enum Seat of Mason {
         /// A role of the cluster.
-        node Member(Box<Member<HomeSessions, Znodes, Gateway>>),
+        node Member(Box<MasonMember<HomeSessions, Znodes, Gateway>>),
         /// A user's connection, or the place where its operations wait.
         role Socket(Socket) "socket",
     }
@@ -125,7 +125,7 @@ impl Seated for Seat {
     type Shard = Znodes;
     type Gateway = Gateway;
 
-    fn member(&self) -> Option<&Member<HomeSessions, Znodes, Gateway>> {
+    fn member(&self) -> Option<&MasonMember<HomeSessions, Znodes, Gateway>> {
         match self {
             Self::Member(member) => Some(member),
             Self::Socket(_) => None,

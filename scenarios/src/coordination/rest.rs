@@ -5,7 +5,7 @@ use coordination::wire::ZkSessionId;
 use coordination::wire::parent_of;
 use kernel::{HostId, NodeId, invariant};
 use mason::proxy::machine::ProxyMachine;
-use mason::{Member, Number, Shard as _, Space};
+use mason::{MasonMember, Number, Shard as _, Space};
 use parts::ReplyBounds;
 use sim::Cluster;
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,7 +66,7 @@ impl Servers {
         let mut skipped = false;
         for (id, node) in cluster.called_nodes_of(host) {
             let Seat::Member(member) = node else { continue };
-            let Member::Shard(server) = &**member else { continue };
+            let MasonMember::Shard(server) = &**member else { continue };
             let (next, skips) = (server.next(), server.skips());
             skipped |= self.skips.insert(id, skips).unwrap_or(0) != skips;
             if self.checked.insert(id, next) == Some(next) {
@@ -85,7 +85,7 @@ pub(super) fn members_of<'a>(
     host: HostId,
     cluster: &Cluster<'a, Seat>,
 ) -> impl Iterator<
-    Item = (NodeId, &'a Member<coordination::HomeSessions, coordination::Znodes, coordination::Gateway>),
+    Item = (NodeId, &'a MasonMember<coordination::HomeSessions, coordination::Znodes, coordination::Gateway>),
 > {
     cluster.called_nodes_of(host).filter_map(|(id, node)| match node {
         Seat::Member(member) => Some((id, &**member)),
@@ -98,7 +98,7 @@ pub(super) fn members_of<'a>(
 pub(super) fn check_answers(host: HostId, replies: &ReplyBounds, cluster: &Cluster<'_, Seat>) {
     for (id, node) in cluster.called_nodes_of(host) {
         let Seat::Member(member) = node else { continue };
-        let Member::Gateway(gateway) = &**member else { continue };
+        let MasonMember::Gateway(gateway) = &**member else { continue };
         let bound = replies.free_bytes.max(replies.bytes_max / 64);
         let mut all = 0;
         for (user, bytes, largest) in gateway.answers_held() {
@@ -120,7 +120,7 @@ fn members<'a>(
     core: &'a [HostId],
     cluster: &'a Cluster<'_, Seat>,
 ) -> impl Iterator<
-    Item = (NodeId, &'a Member<coordination::HomeSessions, coordination::Znodes, coordination::Gateway>),
+    Item = (NodeId, &'a MasonMember<coordination::HomeSessions, coordination::Znodes, coordination::Gateway>),
 > {
     cluster.nodes().filter(|(id, _)| core.contains(&id.host())).filter_map(|(id, node)| match node {
         Seat::Member(member) => Some((id, &**member)),
@@ -134,7 +134,7 @@ pub(super) fn replicas<'a>(
 ) -> impl Iterator<Item = (NodeId, &'a ProxyMachine<coordination::HomeSessions>)> {
     nodes.filter_map(|(node, seat)| {
         let Seat::Member(member) = seat else { return None };
-        let Member::Log(embedded) = &**member else { return None };
+        let MasonMember::Log(embedded) = &**member else { return None };
         let paxos::Member::Replica(replica) = embedded.node() else { return None };
         Some((node, replica.machine()))
     })
@@ -144,7 +144,7 @@ pub(super) fn replicas<'a>(
 pub(super) fn agreed(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), String> {
     let mut reached: BTreeMap<Space, (Number, u64)> = BTreeMap::new();
     for (id, member) in members(core, cluster) {
-        let Member::Shard(server) = member else { continue };
+        let MasonMember::Shard(server) = member else { continue };
         let at = (server.next(), server.service().digest());
         let known = *reached.entry(server.space()).or_insert(at);
         if known != at {
@@ -161,7 +161,7 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
     let (mut paths, mut owners) = (BTreeSet::new(), BTreeSet::new());
     let mut shard_map = None;
     for (_, member) in members(&one, cluster) {
-        let Member::Shard(server) = member else { continue };
+        let MasonMember::Shard(server) = member else { continue };
         let known = shard_map.get_or_insert(server.shard_map());
         if server.shard_map().version > known.version {
             *known = server.shard_map();
@@ -178,7 +178,7 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
         owners.extend(server.service().owners());
     }
     for (id, member) in members(&one, cluster) {
-        if let (Member::Shard(server), Some(shard_map)) = (member, shard_map)
+        if let (MasonMember::Shard(server), Some(shard_map)) = (member, shard_map)
             && shard_map.spaces().any(|space| space == server.space())
             && server.shard_map().version < shard_map.version
         {
@@ -216,15 +216,15 @@ pub(super) fn standing(cluster: &Cluster<'_, Seat>) -> String {
     for (id, node) in cluster.nodes() {
         let Seat::Member(member) = node else { continue };
         match &**member {
-            Member::Sequencer(sequencer) => {
+            MasonMember::Sequencer(sequencer) => {
                 words.extend(sequencer.active_epoch().map(|epoch| format!("{id} is sequencer {epoch}")));
             }
-            Member::Proxy(proxy) if proxy.is_leading() => words.push(format!("{id} leads {proxy:?}")),
-            Member::Shard(server) => words.push(format!("{id} {}", server.standing())),
-            Member::Gateway(gateway) => {
+            MasonMember::Proxy(proxy) if proxy.is_leading() => words.push(format!("{id} leads {proxy:?}")),
+            MasonMember::Shard(server) => words.push(format!("{id} {}", server.standing())),
+            MasonMember::Gateway(gateway) => {
                 words.push(format!("{id} has {} outstanding", gateway.metrics().outstanding));
             }
-            Member::Proxy(_) | Member::Log(_) => {}
+            MasonMember::Proxy(_) | MasonMember::Log(_) => {}
         }
     }
     words.join(" | ")

@@ -9,7 +9,7 @@ use ::corfu::{
     Projection, Sequencer, StorageServer,
 };
 use history::History;
-use kernel::{Bounds, Bytes, HostId, NodeId, Place, RequestId, Rng, invariant};
+use kernel::{Bounds, Bytes, HostId, HostSlot, NodeId, RequestId, Rng, invariant};
 use sim::{
     Aim, Blow, Class, Classes, Cluster, Control, Core, Fact, HostIndex, HostMask, HostSpec, Incarnation,
     IsClaim, Loss, OperationId, Replacement, Scenario, StrikeKind, Tuning,
@@ -52,9 +52,9 @@ pub struct CorfuScenario {
     projections: BTreeMap<Epoch, Projection>,
 }
 
-const AUXILIARY: Place = Place(1);
-const SEQUENCER: Place = Place(2);
-const CLIENT: Place = Place(3);
+const AUXILIARY: HostSlot = HostSlot(1);
+const SEQUENCER: HostSlot = HostSlot(2);
+const CLIENT: HostSlot = HostSlot(3);
 /// The server of chain `c` on a host has the place `STORAGE + c`.
 const STORAGE: u32 = 0x10;
 const AUXILIARIES: usize = 3;
@@ -107,7 +107,7 @@ impl CorfuScenario {
         let clients = (0..CLIENTS).map(|number| HostId::named(&format!("c{number}"))).collect();
         let (chains, replicas) = (rng.between(1, 3) as usize, rng.between(2, 3) as usize);
         let server = |chain: usize, replica: usize| {
-            NodeId::new(servers[(chain + replica) % count], Place(STORAGE + chain as u32))
+            NodeId::new(servers[(chain + replica) % count], HostSlot(STORAGE + chain as u32))
         };
         // One more for each chain, in some clusters that have another host for it.
         let spare = replicas < count && rng.chance(0.5);
@@ -305,7 +305,7 @@ impl Scenario for CorfuScenario {
         MARKS
     }
 
-    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Node)> {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
         let (initial, parameters) = (self.initial.clone(), self.parameters.clone());
         if self.clients.contains(&incarnation.host) {
             let client = Client::new(self.auxiliaries.clone(), initial, parameters);
@@ -322,7 +322,7 @@ impl Scenario for CorfuScenario {
         }
         let here = self.candidates().filter(|server| server.host() == incarnation.host);
         nodes.extend(here.map(|server| {
-            (server.place(), Node::Storage(StorageServer::new(self.retain_bytes).with_page(self.page)))
+            (server.host_slot(), Node::Storage(StorageServer::new(self.retain_bytes).with_page(self.page)))
         }));
         nodes
     }
@@ -378,13 +378,13 @@ impl Scenario for CorfuScenario {
         Some(audit::is_claim)
     }
 
-    fn on_fact(&mut self, fact: Fact<::corfu::Message>, _cluster: &Cluster<'_, Node>) {
+    fn on_fact(&mut self, fact: Fact<::corfu::CorfuMessage>, _cluster: &Cluster<'_, Node>) {
         let auxiliaries = self.auxiliaries.len();
-        self.audit.on_fact(fact, auxiliaries, |node| match node.place() {
+        self.audit.on_fact(fact, auxiliaries, |node| match node.host_slot() {
             AUXILIARY => Journal::Auxiliary,
             SEQUENCER => Journal::Sequencer,
             CLIENT => Journal::Client,
-            Place(_) => Journal::Storage,
+            HostSlot(_) => Journal::Storage,
         });
     }
 

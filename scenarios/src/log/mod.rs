@@ -8,11 +8,11 @@ use crate::audit::{self, mason::MasonAudit};
 use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
 use crate::mason::invariants::{self, Invariants};
 use ::mason::proxy::SpacesOf;
-use ::mason::{Deployment, Group, HostParts, Parameters, Space, Stub};
+use ::mason::{Deployment, Group, HostParts, MasonParameters, Space, Stub};
 use archive::Archived;
 use history::History;
 use kernel::client::Response;
-use kernel::{Bytes, Decode, Encode, HostId, NodeId, Place, RequestId, Rng};
+use kernel::{Bytes, Decode, Encode, HostId, HostSlot, NodeId, RequestId, Rng};
 use numbered::Numbered;
 use shared_log::{
     Answer, Append, Archiving, Create, Gateway, List, Logs, Named, Names, Part, RETAIN_BYTES_MIN, Read,
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What a host runs.
-type Node = ::mason::Member<Names, Logs, Gateway>;
+type Node = ::mason::MasonMember<Names, Logs, Gateway>;
 
 /// One cluster, drawn from a seed.
 pub struct LogScenario {
@@ -96,7 +96,7 @@ impl LogScenario {
             .collect();
         let hosts = entries.iter().map(|entry| HostId::named(&entry.name)).collect();
         let (groups, spaces) = (rng.between(1, 3) as u16, rng.between(1, 4) as u16);
-        let parameters = Parameters {
+        let parameters = MasonParameters {
             suspect_after: ms(rng.between(80, 400)),
             batches_max: rng.between(1, 6) as usize,
             batch_operations_max: if rng.chance(0.3) { 2 } else { 64 },
@@ -107,7 +107,7 @@ impl LogScenario {
             snapshot_chunk_bytes: 256 << rng.below(4),
             page_bytes: 128 << rng.below(6),
             archive_turn: ms(rng.between(20, 2_000)),
-            ..Parameters::default()
+            ..MasonParameters::default()
         };
         let backlog_bytes_max = 100 << rng.below(6);
         let archiving = rng.chance(0.7).then(|| Archiving { cluster: "sim".to_owned(), backlog_bytes_max });
@@ -262,7 +262,7 @@ impl Scenario for LogScenario {
         MARKS
     }
 
-    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Node)> {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
         self.invariants.forget(incarnation.host);
         self.audit.forget(incarnation.host);
         self.history.forget(incarnation.host);
@@ -315,7 +315,7 @@ impl Scenario for LogScenario {
         Some(audit::mason::is_claim)
     }
 
-    fn on_fact(&mut self, fact: Fact<::mason::Message>, _cluster: &Cluster<'_, Node>) {
+    fn on_fact(&mut self, fact: Fact<::mason::MasonMessage>, _cluster: &Cluster<'_, Node>) {
         self.audit.on_fact(fact);
     }
 

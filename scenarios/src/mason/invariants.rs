@@ -1,7 +1,7 @@
 //! What must hold after every burst, and when a healed core has come to rest.
 
 use ::mason::view::View;
-use ::mason::{GatewayRole, Gsn, Member, Number, Placed, Shard, Space, Stub};
+use ::mason::{GatewayRole, Gsn, MasonMember, Number, Placed, Shard, Space, Stub};
 use kernel::{HostId, NodeId, invariant};
 use sim::Cluster;
 use std::collections::BTreeMap;
@@ -20,14 +20,14 @@ impl Invariants {
         self.checked.retain(|node, _| node.host() != host);
     }
 
-    pub(crate) fn check_host<T, S, G>(&mut self, host: HostId, cluster: &Cluster<'_, Member<T, S, G>>)
+    pub(crate) fn check_host<T, S, G>(&mut self, host: HostId, cluster: &Cluster<'_, MasonMember<T, S, G>>)
     where
         T: Stub,
         S: Shard,
         G: GatewayRole,
     {
         for (id, node) in cluster.called_nodes_of(host) {
-            let Member::Shard(server) = node else { continue };
+            let MasonMember::Shard(server) = node else { continue };
             let next = server.next();
             if self.checked.get(&id) == Some(&next) {
                 continue;
@@ -40,7 +40,7 @@ impl Invariants {
         }
         self.check_order(host, cluster);
         let active = cluster.called_nodes_of(host).find_map(|(_, node)| match node {
-            Member::Sequencer(sequencer) => Some(sequencer.active_epoch()),
+            MasonMember::Sequencer(sequencer) => Some(sequencer.active_epoch()),
             _ => None,
         });
         if let Some(epoch) = active.flatten()
@@ -52,14 +52,14 @@ impl Invariants {
     }
 
     /// What is to be executed next stands in the order of its global sequence numbers.
-    fn check_order<T, S, G>(&mut self, host: HostId, cluster: &Cluster<'_, Member<T, S, G>>)
+    fn check_order<T, S, G>(&mut self, host: HostId, cluster: &Cluster<'_, MasonMember<T, S, G>>)
     where
         T: Stub,
         S: Shard,
         G: GatewayRole,
     {
         for (id, node) in cluster.called_nodes_of(host) {
-            let Member::Shard(server) = node else { continue };
+            let MasonMember::Shard(server) = node else { continue };
             let mut before = Gsn(0);
             for (number, delivered) in server.waiting().filter(|(_, entry)| entry.work.operation().is_some())
             {
@@ -71,15 +71,18 @@ impl Invariants {
     }
 
     /// A hole that is there long after everything was healed is one for ever.
-    pub(crate) fn check_contiguity<T, S, G>(&self, core: &[HostId], cluster: &Cluster<'_, Member<T, S, G>>)
-    where
+    pub(crate) fn check_contiguity<T, S, G>(
+        &self,
+        core: &[HostId],
+        cluster: &Cluster<'_, MasonMember<T, S, G>>,
+    ) where
         T: Stub,
         S: Shard,
         G: GatewayRole,
     {
         let mut view = View::default();
         for (_, node) in cluster.nodes().filter(|(id, _)| core.contains(&id.host())) {
-            let Member::Log(embedded) = node else { continue };
+            let MasonMember::Log(embedded) = node else { continue };
             let paxos::Member::Replica(replica) = embedded.node() else { continue };
             view.merge(replica.machine().view());
         }
@@ -91,7 +94,7 @@ impl Invariants {
     pub(crate) fn converged<T, S, G>(
         &self,
         core: &[HostId],
-        cluster: &Cluster<'_, Member<T, S, G>>,
+        cluster: &Cluster<'_, MasonMember<T, S, G>>,
     ) -> Result<(), String>
     where
         T: Stub,
@@ -100,7 +103,7 @@ impl Invariants {
     {
         let mut reached: BTreeMap<Space, (Number, u64)> = BTreeMap::new();
         for (id, node) in cluster.nodes().filter(|(id, _)| core.contains(&id.host())) {
-            let Member::Shard(server) = node else { continue };
+            let MasonMember::Shard(server) = node else { continue };
             let at = (server.next(), server.service().digest());
             let known = *reached.entry(server.space()).or_insert(at);
             if known != at {
@@ -108,7 +111,7 @@ impl Invariants {
             }
         }
         for (id, node) in cluster.nodes().filter(|(id, _)| core.contains(&id.host())) {
-            let Member::Log(embedded) = node else { continue };
+            let MasonMember::Log(embedded) = node else { continue };
             let paxos::Member::Replica(replica) = embedded.node() else { continue };
             for (&space, &(next, _)) in &reached {
                 let end = replica.machine().view().end(space);
@@ -124,7 +127,7 @@ impl Invariants {
 
 /// Who leads, who is the sequencer, and how far everybody is.
 pub(crate) fn standing<T, S, G>(
-    cluster: &Cluster<'_, Member<T, S, G>>,
+    cluster: &Cluster<'_, MasonMember<T, S, G>>,
     outstanding: fn(&G) -> usize,
 ) -> String
 where
@@ -135,22 +138,22 @@ where
     let mut words = Vec::new();
     for (id, node) in cluster.nodes() {
         match node {
-            Member::Sequencer(sequencer) => {
+            MasonMember::Sequencer(sequencer) => {
                 if let Some(epoch) = sequencer.active_epoch() {
                     words.push(format!("{id} is sequencer {epoch}"));
                 }
             }
-            Member::Proxy(proxy) if proxy.is_leading() => {
+            MasonMember::Proxy(proxy) if proxy.is_leading() => {
                 words.push(format!("{id} leads {proxy:?}"));
             }
-            Member::Shard(server) => {
+            MasonMember::Shard(server) => {
                 words.push(format!("{id} {}", server.standing()));
             }
-            Member::Gateway(gateway) if outstanding(gateway) > 0 => {
+            MasonMember::Gateway(gateway) if outstanding(gateway) > 0 => {
                 words.push(format!("{id} waits for {}", outstanding(gateway)));
             }
-            Member::Proxy(_) | Member::Gateway(_) => {}
-            Member::Log(embedded) => match embedded.node() {
+            MasonMember::Proxy(_) | MasonMember::Gateway(_) => {}
+            MasonMember::Log(embedded) => match embedded.node() {
                 paxos::Member::Leader(leader) => words.push(format!("{id} {}", leader.standing())),
                 paxos::Member::Replica(replica) => {
                     words.push(format!("{id} executed {}", replica.executed()))

@@ -11,12 +11,12 @@ use crate::moments::ambush::{Ambushes, Kind};
 use crate::moments::arranging::{ASK_EVERY, Wishes};
 use crate::moments::membership::{self, Changes};
 use ::mason::proxy::SpacesOf;
-use ::mason::{Deployment, Group, HostParts, Parameters, Space, Stub};
+use ::mason::{Deployment, Group, HostParts, MasonParameters, Space, Stub};
 use deposing::Deposing;
 use history::History;
 use invariants::Invariants;
 use kernel::client::Response;
-use kernel::{Bytes, Encode, HostId, NodeId, Place, RequestId, Rng};
+use kernel::{Bytes, Encode, HostId, HostSlot, NodeId, RequestId, Rng};
 use sequence::{Ask, Gateway, LABEL_BYTES_MAX, Labels, Spaces};
 use sim::{
     Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId, Scenario,
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// What a host runs.
-type Node = ::mason::Member<Spaces, Labels, Gateway>;
+type Node = ::mason::MasonMember<Spaces, Labels, Gateway>;
 
 /// One cluster, drawn from a seed.
 pub struct MasonScenario {
@@ -151,7 +151,7 @@ impl MasonScenario {
         let (groups, shards) =
             if alone { (1, 1) } else { (rng.between(1, 4) as u16, rng.between(1, 4) as u16) };
         let sequencers = if alone { 0 } else { count };
-        let parameters = Parameters {
+        let parameters = MasonParameters {
             tick: ms(rng.between(10, 40)),
             resend_after: ms(rng.between(30, 120)),
             suspect_after: ms(rng.between(80, 400)),
@@ -164,7 +164,7 @@ impl MasonScenario {
             snapshot_every_bytes: 500 << rng.below(6),
             snapshot_chunk_bytes: 256 << rng.below(4),
             page_bytes: 128 << rng.below(6),
-            ..Parameters::default()
+            ..MasonParameters::default()
         };
         let log = paxos::Parameters {
             election_timeout: ms(rng.between(150, 400)),
@@ -293,7 +293,7 @@ impl Scenario for MasonScenario {
         MARKS
     }
 
-    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Node)> {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
         self.invariants.forget(incarnation.host);
         self.audit.forget(incarnation.host);
         self.history.forget(Deployment::gateway(incarnation.host));
@@ -355,7 +355,7 @@ impl Scenario for MasonScenario {
         Some(audit::mason::is_claim)
     }
 
-    fn on_fact(&mut self, fact: Fact<::mason::Message>, _cluster: &Cluster<'_, Node>) {
+    fn on_fact(&mut self, fact: Fact<::mason::MasonMessage>, _cluster: &Cluster<'_, Node>) {
         self.audit.on_fact(fact);
     }
 

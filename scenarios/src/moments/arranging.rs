@@ -2,7 +2,7 @@
 
 use kernel::client::Response;
 use kernel::{Decode, Encode, Node, NodeId, RequestId, Rng};
-use mason::proxy::arranging::{Call, Progress};
+use mason::proxy::arranging::{Progress, ProxyCall};
 use sim::Control;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -113,7 +113,8 @@ impl Wishes {
         N::Family: kernel::Family<Request = kernel::Bytes>,
     {
         self.travel(control);
-        let calls = [Call::Arrange(Some(self.groups)).encoded(), Call::SetShards(self.shards).encoded()];
+        let calls =
+            [ProxyCall::Arrange(Some(self.groups)).encoded(), ProxyCall::SetShards(self.shards).encoded()];
         for proxy in proxies.filter(|_| self.in_flight) {
             if control.cluster.is_up(proxy.host()) {
                 for call in &calls {

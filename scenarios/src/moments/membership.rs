@@ -2,7 +2,7 @@
 
 use kernel::client::Response;
 use kernel::{Bytes, Encode, Family, HostId, Node, RequestId, Rng};
-use mason::proxy::arranging::Call;
+use mason::proxy::arranging::ProxyCall;
 use mason::proxy::moving::SETTLED;
 use mason::{Deployment, Group, Members};
 use paxos::HostEntry;
@@ -172,7 +172,7 @@ impl Changes {
             return;
         }
         control.alarm(ASK_EVERY, self.token);
-        let members = Call::Follow(self.members.clone()).encoded();
+        let members = ProxyCall::Follow(self.members.clone()).encoded();
         let version = self.members.version;
         for host in self.members() {
             if !control.cluster.is_up(host) {

@@ -8,7 +8,7 @@ pub(crate) mod membership;
 use kernel::{HostId, Node, NodeId};
 use mason::proxy::machine::ProxyMachine;
 use mason::shard::ShardServer;
-use mason::{GatewayRole, Group, Mason, Member, Shard, Stub};
+use mason::{GatewayRole, Group, Mason, MasonMember, Shard, Stub};
 use paxos::multipaxos::replica::Replica;
 use sim::Cluster;
 
@@ -22,10 +22,10 @@ pub(crate) trait Seated: Node<Family = Mason> + Sized {
     type Gateway: GatewayRole;
 
     /// The role; none if it is something else, such as the end of a user's connection.
-    fn member(&self) -> Option<&Member<Self::Stub, Self::Shard, Self::Gateway>>;
+    fn member(&self) -> Option<&MasonMember<Self::Stub, Self::Shard, Self::Gateway>>;
 }
 
-impl<T, S, G> Seated for Member<T, S, G>
+impl<T, S, G> Seated for MasonMember<T, S, G>
 where
     T: Stub,
     S: Shard,
@@ -43,14 +43,14 @@ where
 #[expect(clippy::type_complexity, reason = "a role of any service")]
 fn members<'a, N: Seated + 'a>(
     nodes: impl Iterator<Item = (NodeId, &'a N)>,
-) -> impl Iterator<Item = (NodeId, &'a Member<N::Stub, N::Shard, N::Gateway>)> {
+) -> impl Iterator<Item = (NodeId, &'a MasonMember<N::Stub, N::Shard, N::Gateway>)> {
     nodes.filter_map(|(id, node)| Some((id, node.member()?)))
 }
 
 /// Where the active sequencer is, by the highest epoch.
 pub(crate) fn sequencer<N: Seated>(cluster: &Cluster<'_, N>) -> Option<HostId> {
     let active = members(cluster.nodes()).filter_map(|(id, member)| match member {
-        Member::Sequencer(sequencer) => Some((sequencer.active_epoch()?, id.host())),
+        MasonMember::Sequencer(sequencer) => Some((sequencer.active_epoch()?, id.host())),
         _ => None,
     });
     active.max().map(|(_, host)| host)
@@ -59,7 +59,7 @@ pub(crate) fn sequencer<N: Seated>(cluster: &Cluster<'_, N>) -> Option<HostId> {
 /// Who leads a group, and where.
 pub(crate) fn leaders<N: Seated>(cluster: &Cluster<'_, N>) -> Vec<(Group, HostId)> {
     let leading = members(cluster.nodes()).filter_map(|(id, member)| match member {
-        Member::Proxy(proxy) if proxy.is_leading() => Some((proxy.group(), id.host())),
+        MasonMember::Proxy(proxy) if proxy.is_leading() => Some((proxy.group(), id.host())),
         _ => None,
     });
     leading.collect()
@@ -70,7 +70,7 @@ pub(crate) fn servers<'a, N: Seated>(
     cluster: &Cluster<'a, N>,
 ) -> impl Iterator<Item = (NodeId, &'a ShardServer<N::Shard>)> {
     members(cluster.nodes()).filter_map(|(id, member)| match member {
-        Member::Shard(server) => Some((id, &**server)),
+        MasonMember::Shard(server) => Some((id, &**server)),
         _ => None,
     })
 }
@@ -80,7 +80,7 @@ pub(crate) fn replicas<'a, N: Seated>(
     cluster: &Cluster<'a, N>,
 ) -> impl Iterator<Item = (NodeId, &'a Replica<ProxyMachine<N::Stub>>)> {
     members(cluster.nodes()).filter_map(|(id, member)| match member {
-        Member::Log(embedded) => match embedded.node() {
+        MasonMember::Log(embedded) => match embedded.node() {
             paxos::Member::Replica(replica) => Some((id, replica)),
             _ => None,
         },

@@ -1,7 +1,7 @@
 //! Placements: which host plays which roles.
 
 use crate::audit::log::Journal;
-use kernel::{HostId, NodeId, Place, Rng};
+use kernel::{HostId, HostSlot, NodeId, Rng};
 use kv::Store;
 use parts::{AcceptorGroup, Acceptors, Shape, Slot};
 use paxos::multipaxos::acceptor::Acceptor;
@@ -13,13 +13,13 @@ use paxos::multipaxos::unbatcher::Unbatcher;
 use paxos::{Configuration, Configurations, HostEntry, Member, Parameters};
 use sim::HostSpec;
 
-pub(super) const BATCHER: Place = Place(1);
-pub(super) const LEADER: Place = Place(2);
-pub(super) const PROXY_LEADER: Place = Place(3);
-pub(super) const ACCEPTOR: Place = Place(4);
-pub(super) const REPLICA: Place = Place(5);
-pub(super) const UNBATCHER: Place = Place(6);
-const CLIENT: Place = Place(7);
+pub(super) const BATCHER: HostSlot = HostSlot(1);
+pub(super) const LEADER: HostSlot = HostSlot(2);
+pub(super) const PROXY_LEADER: HostSlot = HostSlot(3);
+pub(super) const ACCEPTOR: HostSlot = HostSlot(4);
+pub(super) const REPLICA: HostSlot = HostSlot(5);
+pub(super) const UNBATCHER: HostSlot = HostSlot(6);
+const CLIENT: HostSlot = HostSlot(7);
 
 /// Hosts, spares and clients of one run.
 pub(super) struct Layout {
@@ -29,7 +29,7 @@ pub(super) struct Layout {
     colocated: bool,
 }
 
-fn on(hosts: &[HostId], place: Place) -> Vec<NodeId> {
+fn on(hosts: &[HostId], place: HostSlot) -> Vec<NodeId> {
     hosts.iter().map(|&host| NodeId::new(host, place)).collect()
 }
 
@@ -39,7 +39,7 @@ fn entries(hosts: &[HostId]) -> Vec<HostEntry> {
 
 /// Which role writes the records of a node.
 pub(super) fn journal_of(node: NodeId) -> Journal {
-    match node.place() {
+    match node.host_slot() {
         ACCEPTOR => Journal::Acceptor,
         REPLICA => Journal::Replica,
         LEADER => Journal::Leader,
@@ -110,7 +110,7 @@ pub(super) fn hosts_of(configuration: &Configuration) -> Vec<HostId> {
 /// The next configuration, with `comer` in all places of `leaver`.
 pub(super) fn substitute(latest: &Configuration, leaver: HostId, comer: HostId) -> Configuration {
     let swap = |node: NodeId| {
-        if node.host() == leaver { NodeId::new(comer, node.place()) } else { node }
+        if node.host() == leaver { NodeId::new(comer, node.host_slot()) } else { node }
     };
     let all = |nodes: &[NodeId]| nodes.iter().map(|&node| swap(node)).collect::<Vec<_>>();
     let groups = latest.acceptors.groups().iter().map(|group| {
@@ -251,7 +251,7 @@ impl Layout {
         host: HostId,
         parameters: &Parameters,
         joined_by: &Configuration,
-    ) -> Vec<(Place, Member<Store>)> {
+    ) -> Vec<(HostSlot, Member<Store>)> {
         // A machine that joins is given an up-to-date cluster file.
         let file = if self.spares.contains(&host) { joined_by } else { &self.first };
         let spare = self.spares.contains(&host);

@@ -9,12 +9,12 @@ mod membership;
 pub mod smallest;
 
 use crate::audit::{self, log::LogAudit};
-use ::paxos::multipaxos::client::Client;
+use ::paxos::multipaxos::client::CommandClient;
 use ::paxos::{Call, Configuration, Level, Member, Outcome, Parameters};
 use cluster::Layout;
 use history::Histories;
 use invariants::Invariants;
-use kernel::{HostId, NodeId, Place, RequestId, Rng};
+use kernel::{HostId, HostSlot, NodeId, RequestId, Rng};
 use kv::{Command, Expect, Query, Store};
 use sim::{
     Class, Classes, Cluster, Control, Core, Fact, HostSpec, Incarnation, IsClaim, Loss, OperationId,
@@ -275,7 +275,7 @@ impl Scenario for PaxosScenario {
         MARKS
     }
 
-    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Node)> {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
         if incarnation.wiped {
             self.wiped.insert(incarnation.host);
         }
@@ -287,8 +287,8 @@ impl Scenario for PaxosScenario {
             let index = client.host().0 as usize;
             let patience = Duration::from_millis(300 + 100 * (index as u64 % 3));
             return vec![(
-                client.place(),
-                Member::Client(Client::new(batchers, patience).starting_at(index)),
+                client.host_slot(),
+                Member::Client(CommandClient::new(batchers, patience).starting_at(index)),
             )];
         }
         let file = self.files.get(&incarnation.host).unwrap_or(self.layout.first());

@@ -7,7 +7,7 @@
 
 use super::cluster::{ACCEPTOR, BATCHER, LEADER, PROXY_LEADER, REPLICA, UNBATCHER};
 use kernel::{
-    Cx, DecodeError, Encode, HostId, NodeId, Place, Position, RequestId, Role, SnapshotStep, StateMachine,
+    Cx, DecodeError, Encode, HostId, HostSlot, NodeId, Position, RequestId, Role, SnapshotStep, StateMachine,
     TimerIndex, TimerKey,
 };
 use parts::{AcceptorGroup, Acceptors, Slot};
@@ -55,7 +55,7 @@ pub const CRASHES: ExploreBounds =
 
 /// What was chosen, by slot; part of the state, because nobody may choose otherwise later.
 #[derive(Clone, Hash, Debug, Default)]
-pub struct Chosen(BTreeMap<u64, Vec<u8>>);
+pub struct ChosenBySlot(BTreeMap<u64, Vec<u8>>);
 
 /// Executes nothing.
 #[derive(Clone, Debug)]
@@ -161,7 +161,7 @@ impl Smallest {
 
 impl Scope for Smallest {
     type Node = SmallestNode;
-    type Monitor = Chosen;
+    type Monitor = ChosenBySlot;
 
     const FAMILY: &'static str = "paxos";
 
@@ -169,7 +169,7 @@ impl Scope for Smallest {
         (1..=ACCEPTORS).map(HostId).chain(self.leader_hosts()).collect()
     }
 
-    fn build(&self, host: HostId, _incarnation: u32) -> Vec<(Place, SmallestNode)> {
+    fn build(&self, host: HostId, _incarnation: u32) -> Vec<(HostSlot, SmallestNode)> {
         let known = self.configurations();
         // Time stands still here: silence has to be there from the beginning.
         let election_timeout = Duration::ZERO;
@@ -215,18 +215,18 @@ impl Scope for Smallest {
     }
 
     fn awaits(&self, node: NodeId, timer: TimerIndex) -> bool {
-        node.place() == LEADER && timer == LeaderTimer::Election.index()
+        node.host_slot() == LEADER && timer == LeaderTimer::Election.index()
     }
 
-    fn monitor(&self) -> Chosen {
-        Chosen::default()
+    fn monitor(&self) -> ChosenBySlot {
+        ChosenBySlot::default()
     }
 
-    fn on_request(&self, _monitor: &mut Chosen, _node: NodeId, _id: RequestId, _request: &Call) {}
+    fn on_request(&self, _monitor: &mut ChosenBySlot, _node: NodeId, _id: RequestId, _request: &Call) {}
 
-    fn on_response(&self, _monitor: &mut Chosen, _node: NodeId, _id: RequestId, _response: Outcome) {}
+    fn on_response(&self, _monitor: &mut ChosenBySlot, _node: NodeId, _id: RequestId, _response: Outcome) {}
 
-    fn observe(&self, monitor: &mut Chosen, cluster: &ExploredCluster<'_, SmallestNode>) {
+    fn observe(&self, monitor: &mut ChosenBySlot, cluster: &ExploredCluster<'_, SmallestNode>) {
         for (id, node) in cluster.nodes() {
             let SmallestNode::Role(role) = node else { continue };
             let Member::Replica(replica) = &**role else { continue };
@@ -238,7 +238,7 @@ impl Scope for Smallest {
         }
     }
 
-    fn check(&self, _monitor: &Chosen, _cluster: &ExploredCluster<'_, SmallestNode>) {}
+    fn check(&self, _monitor: &ChosenBySlot, _cluster: &ExploredCluster<'_, SmallestNode>) {}
 
     fn fingerprint(&self, node: &SmallestNode, hasher: &mut impl Hasher) {
         struct Text<'a, H>(&'a mut H);

@@ -2,9 +2,9 @@
 
 use super::script::{Flow, host};
 use ::mason::proxy::SpacesOf;
-use ::mason::proxy::arranging::Call;
-use ::mason::{Deployment, Group, HostParts, Member, Parameters, Space, Stub};
-use kernel::{Bytes, Encode, HostId, NodeId, Place, Rng};
+use ::mason::proxy::arranging::ProxyCall;
+use ::mason::{Deployment, Group, HostParts, MasonMember, MasonParameters, Space, Stub};
+use kernel::{Bytes, Encode, HostId, HostSlot, NodeId, Rng};
 use paxos::HostEntry;
 use sequence::{Ask, Gateway, Labels, Spaces};
 use sim::{Control, HostSpec, Incarnation, Loss};
@@ -12,7 +12,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-type Node = Member<Spaces, Labels, Gateway>;
+type Node = MasonMember<Spaces, Labels, Gateway>;
 
 const HOSTS: [&str; 3] = ["a", "b", "c"];
 const GROUPS: u16 = 1;
@@ -21,12 +21,12 @@ const SHARDS: u16 = 2;
 fn deployment() -> Deployment {
     let ms = Duration::from_millis;
     let entry = |name: &str| HostEntry { name: name.to_owned(), address: String::new() };
-    let parameters = Parameters {
+    let parameters = MasonParameters {
         tick: ms(20),
         resend_after: ms(60),
         suspect_after: ms(120),
         clock_every: ms(10_000),
-        ..Parameters::default()
+        ..MasonParameters::default()
     };
     let log = paxos::Parameters {
         heartbeat_every: ms(20),
@@ -38,7 +38,7 @@ fn deployment() -> Deployment {
         .with_room_for(GROUPS, SHARDS + 1)
 }
 
-fn build(incarnation: Incarnation) -> Vec<(Place, Node)> {
+fn build(incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
     let deployment = deployment();
     let stub = Spaces { count: SHARDS };
     let spaces_of: SpacesOf = Arc::new(move |body, shard_map| stub.spaces(body, shard_map));
@@ -113,7 +113,7 @@ pub(crate) fn an_operation_of_two_shards() -> Flow<Node> {
 pub(crate) fn a_lost_sequencer() -> Flow<Node> {
     flow("A lost sequencer. The groups seal it in their logs, a standby learns from the seals how far numbers went, fills holes, and begins.")
         .then("The sequencer\'s host dies.", 200, |control| {
-            kill(|node| matches!(node, Member::Sequencer(sequencer) if sequencer.active_epoch().is_some()))(control);
+            kill(|node| matches!(node, MasonMember::Sequencer(sequencer) if sequencer.active_epoch().is_some()))(control);
         })
         .then("A user of c asks for a number of space 0.", 20, ask("c", &[0]))
 }
@@ -121,7 +121,7 @@ pub(crate) fn a_lost_sequencer() -> Flow<Node> {
 pub(crate) fn a_lost_proxy_leader() -> Flow<Node> {
     flow("A lost leader of a group. The new one takes over what its log has, and asks for numbers again under the same names.")
         .then("The host of the group's leader dies.", 300, |control| {
-            kill(|node| matches!(node, Member::Proxy(proxy) if proxy.is_leading()))(control);
+            kill(|node| matches!(node, MasonMember::Proxy(proxy) if proxy.is_leading()))(control);
         })
 }
 
@@ -129,6 +129,6 @@ pub(crate) fn a_shard_is_added() -> Flow<Node> {
     flow("A shard is added. The change takes effect with a change of sequencers; the state crosses as inputs of one operation of all shards.")
         .then("An operator asks for three shards.", 400, |control| {
             let proxy = deployment().proxies_of(host("a"))[0];
-            control.request(proxy, Call::SetShards(SHARDS + 1).encoded().into());
+            control.request(proxy, ProxyCall::SetShards(SHARDS + 1).encoded().into());
         })
 }

@@ -3,13 +3,13 @@
 use super::script::{Flow, host};
 use ::paxos::multipaxos::acceptor::Acceptor;
 use ::paxos::multipaxos::batcher::Batcher;
-use ::paxos::multipaxos::client::Client;
+use ::paxos::multipaxos::client::CommandClient;
 use ::paxos::multipaxos::leader::Leader;
 use ::paxos::multipaxos::proxy_leader::ProxyLeader;
 use ::paxos::multipaxos::replica::Replica;
 use ::paxos::multipaxos::unbatcher::Unbatcher;
 use ::paxos::{Call, Configuration, Configurations, HostEntry, Level, Member, Parameters};
-use kernel::{Bytes, HostId, NodeId, Place, Rng};
+use kernel::{Bytes, HostId, HostSlot, NodeId, Rng};
 use kv::{Command, Query, Store};
 use parts::{AcceptorGroup, Acceptors, Slot};
 use sim::{Control, HostSpec, Incarnation, Loss};
@@ -19,13 +19,13 @@ use std::time::Duration;
 
 type Node = Member<Store>;
 
-const BATCHER: Place = Place(1);
-const LEADER: Place = Place(2);
-const PROXY_LEADER: Place = Place(3);
-const ACCEPTOR: Place = Place(4);
-const REPLICA: Place = Place(5);
-const UNBATCHER: Place = Place(6);
-const CLIENT: Place = Place(7);
+const BATCHER: HostSlot = HostSlot(1);
+const LEADER: HostSlot = HostSlot(2);
+const PROXY_LEADER: HostSlot = HostSlot(3);
+const ACCEPTOR: HostSlot = HostSlot(4);
+const REPLICA: HostSlot = HostSlot(5);
+const UNBATCHER: HostSlot = HostSlot(6);
+const CLIENT: HostSlot = HostSlot(7);
 
 const FOUNDERS: [&str; 3] = ["a", "b", "c"];
 
@@ -58,11 +58,11 @@ fn configuration(version: u64, names: &[&str]) -> Configuration {
     }
 }
 
-fn build(incarnation: Incarnation) -> Vec<(Place, Node)> {
+fn build(incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
     let on = incarnation.host;
     if on == host("client") {
         let batchers = configuration(0, &FOUNDERS).batchers;
-        return vec![(CLIENT, Member::Client(Client::new(batchers, Duration::from_millis(100))))];
+        return vec![(CLIENT, Member::Client(CommandClient::new(batchers, Duration::from_millis(100))))];
     }
     let joins = on == host("d");
     let known = if joins {

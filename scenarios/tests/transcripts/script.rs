@@ -1,6 +1,6 @@
 //! A calm cluster under a script of steps, and what it says.
 
-use kernel::{HostId, Node, NodeId, Place, RequestId, Rng};
+use kernel::{HostId, HostSlot, Node, NodeId, RequestId, Rng};
 use sim::{
     Classes, Cluster, Control, Core, HostSpec, Incarnation, Latency, OperationId, Options, Plan, Scenario,
     TraceLine, Tuning, plain, run_seed,
@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 /// Makes the nodes of a host.
-pub(crate) type Build<N> = Rc<dyn Fn(Incarnation) -> Vec<(Place, N)>>;
+pub(crate) type Build<N> = Rc<dyn Fn(Incarnation) -> Vec<(HostSlot, N)>>;
 /// What a step does.
 pub(crate) type Act<N> = Rc<dyn Fn(&mut Control<'_, N>)>;
 
@@ -189,7 +189,7 @@ impl<N: Node> Scenario for Cast<N> {
         }
     }
 
-    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, N)> {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, N)> {
         (self.build)(incarnation)
     }
 

@@ -3,7 +3,7 @@
 use super::Admin;
 use crate::cluster::ClusterFile;
 use crate::family::LocalResponse as Answered;
-use crate::services::{Probe, Service};
+use crate::services::{ReadyProbe, Service};
 use crate::status::HostStatus;
 use axum::extract::{Query as Parameters, State};
 use axum::http::StatusCode;
@@ -26,7 +26,7 @@ pub struct Wanted {
 /// One service's read. At most one is on its way, however many ask: one that is not answered is waited for again.
 struct Asking {
     service: &'static str,
-    probe: Probe,
+    probe: ReadyProbe,
     unanswered: Mutex<Option<Answer<Answered>>>,
 }
 
@@ -48,7 +48,7 @@ impl Probes {
 impl Asking {
     /// Why its users would not be served; none if they would.
     async fn look(&self, admin: &Admin) -> Option<String> {
-        let Self { service, probe: Probe { place, request, accepts }, unanswered } = self;
+        let Self { service, probe: ReadyProbe { place, request, accepts }, unanswered } = self;
         let mut unanswered = unanswered.lock().await;
         // What was answered meanwhile says nothing of now.
         let waiting = match unanswered.take() {

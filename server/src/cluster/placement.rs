@@ -31,7 +31,7 @@ impl RoleName {
 
     /// The node of this role on a host.
     pub fn on(self, host: &str) -> NodeId {
-        NodeId::new(HostId::named(host), kernel::Place(self as u32))
+        NodeId::new(HostId::named(host), kernel::HostSlot(self as u32))
     }
 
     /// As the file writes it.
@@ -209,7 +209,7 @@ impl BootstrapPlacement {
                 batchers: nodes(RoleName::Batcher)?,
                 unbatchers: nodes(RoleName::Batcher)?
                     .iter()
-                    .map(|batcher| NodeId::new(batcher.host(), kernel::Place(RoleName::Unbatcher as u32)))
+                    .map(|batcher| NodeId::new(batcher.host(), kernel::HostSlot(RoleName::Unbatcher as u32)))
                     .collect(),
                 hosts: hosts
                     .iter()

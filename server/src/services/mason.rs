@@ -2,7 +2,7 @@
 
 use crate::admin::exposition::MetricsPage;
 use crate::cluster::{ClusterFile, HostLine};
-use kernel::{HostId, Place};
+use kernel::{HostId, HostSlot};
 use mason::proxy::arranging::{FIRST, Progress};
 use mason::shard::{ShardProgress, ShardServer};
 use mason::{Deployment, GatewayRole, Layout, Shard, Stub};
@@ -143,18 +143,18 @@ impl From<Progress> for Proxies {
 
 impl MasonStatus {
     /// Takes a role into account.
-    pub fn add<T, S, G>(&mut self, member: &mason::Member<T, S, G>)
+    pub fn add<T, S, G>(&mut self, member: &mason::MasonMember<T, S, G>)
     where
         T: Stub,
         S: Shard,
         G: GatewayRole,
     {
         match member {
-            mason::Member::Sequencer(sequencer) => {
+            mason::MasonMember::Sequencer(sequencer) => {
                 self.sequencer = sequencer.active_epoch();
                 self.remembered = self.sequencer.map(|_| sequencer.remembered());
             }
-            mason::Member::Proxy(proxy) => {
+            mason::MasonMember::Proxy(proxy) => {
                 if proxy.group() == FIRST {
                     self.proxies = Some(proxy.progress().into());
                     self.shard_map = Some(proxy.progress().into());
@@ -163,11 +163,11 @@ impl MasonStatus {
                     self.leads.insert(proxy.group().0, proxy.sequencer_epoch().unwrap_or(0));
                 }
             }
-            mason::Member::Shard(server) if !server.is_in_use() => {}
-            mason::Member::Shard(server) => {
+            mason::MasonMember::Shard(server) if !server.is_in_use() => {}
+            mason::MasonMember::Shard(server) => {
                 self.shards.insert(server.space().0, ShardStatus::of(server));
             }
-            mason::Member::Log(embedded) => {
+            mason::MasonMember::Log(embedded) => {
                 if let paxos::Member::Replica(replica) = embedded.node() {
                     let machine = replica.machine();
                     let status = ReplicaStatus {
@@ -179,7 +179,7 @@ impl MasonStatus {
                     self.replicas.insert(machine.group().0, status);
                 }
             }
-            mason::Member::Gateway(_) => {}
+            mason::MasonMember::Gateway(_) => {}
         }
     }
 
@@ -258,6 +258,6 @@ pub fn hosts(file: &ClusterFile) -> Vec<HostEntry> {
 }
 
 /// The proxies of a host: they follow the members.
-pub fn proxies(deployment: &Deployment, host: &str) -> Vec<Place> {
-    deployment.proxies_of(HostId::named(host)).into_iter().map(|proxy| proxy.place()).collect()
+pub fn proxies(deployment: &Deployment, host: &str) -> Vec<HostSlot> {
+    deployment.proxies_of(HostId::named(host)).into_iter().map(|proxy| proxy.host_slot()).collect()
 }

@@ -26,7 +26,7 @@ use crate::host::StartError;
 use crate::latency::Latencies;
 use crate::native::Gate;
 use axum::Router;
-use kernel::Place;
+use kernel::HostSlot;
 use records::RecordOwner;
 use runtime::blobs::{Archive, ArchiveError};
 use runtime::{
@@ -99,7 +99,7 @@ pub struct Slots {
 
 impl Slots {
     /// Whether a slot is one of these.
-    pub const fn contains(self, place: Place) -> bool {
+    pub const fn contains(self, place: HostSlot) -> bool {
         place.0 >= self.first && place.0 - self.first < self.count
     }
 
@@ -130,7 +130,7 @@ pub struct Listed {
     /// Those of its requests whose answers are large.
     pub reads: Option<LargeReads>,
     /// The role at one of its slots.
-    pub owner: fn(Place) -> Option<RecordOwner>,
+    pub owner: fn(HostSlot) -> Option<RecordOwner>,
 }
 
 /// A service, if a cluster file switches it on.
@@ -162,10 +162,10 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
     }
 
     /// Its nodes on a host; `joins`: one that comes to a running cluster.
-    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, HostedNode)>;
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)>;
 
     /// Those of them that are told when the members of the cluster change.
-    fn followers(&self, _file: &ClusterFile, _host: &str) -> Vec<Place> {
+    fn followers(&self, _file: &ClusterFile, _host: &str) -> Vec<HostSlot> {
         Vec::new()
     }
 
@@ -195,7 +195,7 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
     }
 
     /// A linearizable read, by which it is told whether its users would be served.
-    fn probe(&self, file: &ClusterFile, host: &str) -> Probe;
+    fn probe(&self, file: &ClusterFile, host: &str) -> ReadyProbe;
 
     /// What a host knows of it.
     fn status(&self, file: &ClusterFile, view: &HostView<'_, HostedNode>) -> Box<dyn ServiceStatus>;
@@ -229,9 +229,9 @@ pub struct Port {
 }
 
 /// A read that tells whether a service is served.
-pub struct Probe {
+pub struct ReadyProbe {
     /// The node that is asked.
-    pub place: Place,
+    pub place: HostSlot,
     /// What it is asked.
     pub request: fn() -> LocalRequest,
     /// Whether that is the answer of one that serves.
@@ -300,7 +300,7 @@ pub fn client_limits(limits: &Limits, input_bytes_max: usize, share: Share) -> C
 }
 
 /// The role that has this slot in every cluster.
-pub fn owner_of(place: Place) -> RecordOwner {
+pub fn owner_of(place: HostSlot) -> RecordOwner {
     SERVICES.iter().find_map(|service| (service.owner)(place)).unwrap_or_else(RecordOwner::unknown)
 }
 

@@ -4,7 +4,7 @@
 
 use crate::cluster::RoleName;
 use crate::services::Slots;
-use kernel::{Bytes, Decode as _, DecodeError, Place};
+use kernel::{Bytes, Decode as _, DecodeError, HostSlot};
 use mason::{LogRole, Number, Part, Post};
 use parts::{Incarnation, Slot, SnapshotRecord};
 use paxos::Value;
@@ -62,7 +62,7 @@ impl RecordOwner {
 }
 
 /// The role of the cluster's own log at a slot; `service` is the one that it carries.
-pub fn paxos_owner(service: &str, place: Place) -> Option<RecordOwner> {
+pub fn paxos_owner(service: &str, place: HostSlot) -> Option<RecordOwner> {
     let role = RoleName::ALL.into_iter().find(|role| *role as u32 == place.0)?;
     let tell: Tell = match role {
         RoleName::Leader => leader,
@@ -74,7 +74,7 @@ pub fn paxos_owner(service: &str, place: Place) -> Option<RecordOwner> {
 }
 
 /// The role of a service over Mason at one of its slots, which are numbered from `first`.
-pub fn mason_owner(service: &str, slots: Slots, first: u32, place: Place) -> Option<RecordOwner> {
+pub fn mason_owner(service: &str, slots: Slots, first: u32, place: HostSlot) -> Option<RecordOwner> {
     let post = Post::at(place.0.checked_sub(first)?).filter(|_| slots.contains(place))?;
     let (role, tell): (String, Tell) = match post {
         Post::Sequencer => ("sequencer".to_owned(), none),
@@ -193,7 +193,7 @@ mod tests {
     // A place named after another role would have its records read as what they are not.
     #[test]
     fn places_have_the_names_of_their_roles() {
-        let name = |place| owner_of(Place(place)).name;
+        let name = |place| owner_of(HostSlot(place)).name;
         assert_eq!(name(4), "kv acceptor");
         assert_eq!(name(0x202), "coordination shard 2");
         assert_eq!(name(PLACES_PER_DEPLOYMENT + 0x100), "sequence sequencer");
@@ -206,7 +206,7 @@ mod tests {
     #[test]
     fn records_are_told_by_their_role() {
         let begin = SnapshotRecord::Begin { below: Number(7) }.encoded();
-        let told = owner_of(Place(0x200)).tell(&begin).expect("a shard's record");
+        let told = owner_of(HostSlot(0x200)).tell(&begin).expect("a shard's record");
         assert_eq!(
             told,
             DescribedRecord {
@@ -215,9 +215,9 @@ mod tests {
             }
         );
         let sealed = AcceptorRecord::Sealed { version: 3 }.encoded();
-        let told = owner_of(Place(4)).tell(&sealed).expect("an acceptor's record");
+        let told = owner_of(HostSlot(4)).tell(&sealed).expect("an acceptor's record");
         assert_eq!(told.line, "sealed below membership version 3");
-        assert!(owner_of(Place(4)).tell(&[99]).is_err());
-        assert!(owner_of(Place(1)).tell(&sealed).is_err());
+        assert!(owner_of(HostSlot(4)).tell(&[99]).is_err());
+        assert!(owner_of(HostSlot(1)).tell(&sealed).is_err());
     }
 }

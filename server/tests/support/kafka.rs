@@ -1,6 +1,6 @@
 //! A client of Kafka's protocol as small as it can be.
 
-use kafka::{Input, Output as _, Record, key, write_batch};
+use kafka::{PutKafka as _, Record, RequestBytes, key, write_batch};
 use shared_log::Rows;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -21,13 +21,13 @@ impl Client {
     }
 
     /// Sends a request; the answer's body, or none if the connection is closed.
-    pub fn call(&mut self, api: i16, version: i16, body: &[u8]) -> Option<Input> {
+    pub fn call(&mut self, api: i16, version: i16, body: &[u8]) -> Option<RequestBytes> {
         self.0.write_all(&request(api, version, body)).ok()?;
         let mut length = [0; 4];
         self.0.read_exact(&mut length).ok()?;
         let mut answer = vec![0; u32::from_be_bytes(length) as usize];
         self.0.read_exact(&mut answer).ok()?;
-        let mut input = Input(answer.into());
+        let mut input = RequestBytes(answer.into());
         assert_eq!(input.i32(), Ok(CORRELATION));
         Some(input)
     }
@@ -38,7 +38,7 @@ impl Client {
     }
 
     /// What there is of a topic, which is made if it is not there.
-    pub fn metadata(&mut self, topic: &str) -> Option<Input> {
+    pub fn metadata(&mut self, topic: &str) -> Option<RequestBytes> {
         let mut body = Vec::new();
         body.put_count(1);
         body.put_text(Some(topic));
@@ -128,7 +128,7 @@ pub fn record(value: Vec<u8>) -> Vec<u8> {
 }
 
 /// What an answer about one partition of one topic begins with.
-fn skip_topic(answer: &mut Input) {
+fn skip_topic(answer: &mut RequestBytes) {
     let topics = answer.i32();
     assert_eq!(topics, Ok(1));
     answer.text().expect("the topic");

@@ -6,7 +6,7 @@
 use crate::code::Code;
 use crate::compression;
 use crate::entry::{NO_TIMESTAMP, Record};
-use crate::wire::{Input, Malformed, Output as _};
+use crate::wire::{Malformed, PutKafka as _, RequestBytes};
 use kernel::Bytes;
 use shared_log::{APPEND_BYTES_MAX, ROW_OVERHEAD, Rows};
 
@@ -57,13 +57,13 @@ impl Batch {
     /// Reads the one batch of a partition in Produce; the code says what is wrong with it. What is decompressed is taken from
     /// the `budget`, in bytes.
     pub fn read(records: Bytes, budget: &mut usize) -> Result<Self, Code> {
-        let mut input = Input(records);
+        let mut input = RequestBytes(records);
         let head = Self::check(&mut input)?;
         if head.attributes & (TRANSACTIONAL | CONTROL) != 0 {
             return Err(Code::INVALID_REQUEST);
         }
         let plain = compression::plain(head.attributes & CODEC_BITS, input.0, budget)?;
-        let mut input = Input(plain);
+        let mut input = RequestBytes(plain);
         let mut chunks = Chunks::default();
         for delta in 0..head.count {
             let record =
@@ -75,7 +75,7 @@ impl Batch {
     }
 
     /// Reads the head of the only batch in `input`, up to its records.
-    fn check(input: &mut Input) -> Result<Head, Code> {
+    fn check(input: &mut RequestBytes) -> Result<Head, Code> {
         let corrupt = |_| Code::CORRUPT_MESSAGE;
         input.i64().map_err(corrupt)?;
         let length = input.i32().map_err(corrupt)?;
@@ -103,7 +103,7 @@ struct Head {
 }
 
 impl Head {
-    fn read(input: &mut Input) -> Result<Self, Malformed> {
+    fn read(input: &mut RequestBytes) -> Result<Self, Malformed> {
         let attributes = input.i16()?;
         let last_offset_delta = input.i32()?;
         let base_timestamp = input.i64()?;
@@ -118,8 +118,8 @@ impl Head {
     }
 }
 
-fn read_record(input: &mut Input, base_timestamp: i64, delta: i32) -> Result<Record, Malformed> {
-    let mut input = Input(input.varbytes()?.ok_or(Malformed)?);
+fn read_record(input: &mut RequestBytes, base_timestamp: i64, delta: i32) -> Result<Record, Malformed> {
+    let mut input = RequestBytes(input.varbytes()?.ok_or(Malformed)?);
     input.i8()?;
     let timestamp = base_timestamp.checked_add(input.varlong()?).ok_or(Malformed)?;
     if input.varint()? != delta {

@@ -5,7 +5,7 @@
 //! up to the entry's end. Any other entry, as `ordinate log append` makes them, is a record without key, headers and timestamp whose
 //! value is the whole entry. So a client that appends to a log natively may write keyed records, too; no text in UTF-8 begins with FF.
 
-use crate::wire::{Input, Malformed, Output as _};
+use crate::wire::{Malformed, PutKafka as _, RequestBytes};
 use kernel::Bytes;
 
 const MARK: [u8; 2] = [0xff, b'K'];
@@ -48,7 +48,7 @@ impl Record {
     }
 
     /// The reverse of [`Self::write_headers`].
-    pub(crate) fn read_headers(input: &mut Input) -> Result<Vec<(Bytes, Option<Bytes>)>, Malformed> {
+    pub(crate) fn read_headers(input: &mut RequestBytes) -> Result<Vec<(Bytes, Option<Bytes>)>, Malformed> {
         let count = usize::try_from(input.varint()?).map_err(|_| Malformed)?;
         if count > input.remaining() / 2 {
             return Err(Malformed);
@@ -63,10 +63,10 @@ impl Record {
         if !entry.starts_with(&MARK) {
             return plain();
         }
-        Self::read(Input(entry.slice(MARK.len()..))).unwrap_or_else(|_| plain())
+        Self::read(RequestBytes(entry.slice(MARK.len()..))).unwrap_or_else(|_| plain())
     }
 
-    fn read(mut input: Input) -> Result<Self, Malformed> {
+    fn read(mut input: RequestBytes) -> Result<Self, Malformed> {
         let flags = input.i8()?;
         let timestamp = input.varlong()?;
         let key = input.varbytes()?;

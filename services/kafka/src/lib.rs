@@ -32,4 +32,4 @@ pub use connection::{Connection, Fault, Outgoing, ProducerIds, Settings, Shared}
 pub use entry::{NO_TIMESTAMP, Record};
 pub use groups::{Groups, Join, Joined, Next};
 pub use request::{APIS, Api, Committed, Head, Membership, Part, Request, key};
-pub use wire::{Input, Malformed, Output};
+pub use wire::{Malformed, PutKafka, RequestBytes};

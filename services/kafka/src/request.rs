@@ -1,7 +1,7 @@
 //! Requests, in the versions that are spoken here: all without compact fields, apart from ApiVersions.
 
 use crate::groups::Join;
-use crate::wire::{Input, Malformed};
+use crate::wire::{Malformed, RequestBytes};
 use kernel::Bytes;
 use std::sync::Arc;
 
@@ -231,7 +231,7 @@ const PARTS_MAX: usize = 10_000;
 impl Request {
     /// Reads a frame without its length.
     pub fn read(frame: Bytes) -> Result<(Head, Self), Malformed> {
-        let mut input = Input(frame);
+        let mut input = RequestBytes(frame);
         let input = &mut input;
         let head = Head { key: input.i16()?, version: input.i16()?, correlation: input.i32()? };
         let api = APIS.iter().find(|api| api.key == head.key).ok_or(Malformed)?;
@@ -320,7 +320,7 @@ impl Request {
 }
 
 impl Request {
-    fn read_leave(input: &mut Input, version: i16) -> Result<Self, Malformed> {
+    fn read_leave(input: &mut RequestBytes, version: i16) -> Result<Self, Malformed> {
         let group = read_name(input)?;
         if version < 3 {
             return Ok(Self::LeaveGroup(group, vec![input.text()?]));
@@ -333,7 +333,7 @@ impl Request {
         Ok(Self::LeaveGroup(group, members))
     }
 
-    fn read_commit(input: &mut Input, version: i16) -> Result<Self, Malformed> {
+    fn read_commit(input: &mut RequestBytes, version: i16) -> Result<Self, Malformed> {
         let membership = Membership::read(input, version >= 7)?;
         if version <= 4 {
             // How long to keep it: as long as there is room.
@@ -351,7 +351,7 @@ impl Request {
 }
 
 impl Membership {
-    fn read(input: &mut Input, has_instance: bool) -> Result<Self, Malformed> {
+    fn read(input: &mut RequestBytes, has_instance: bool) -> Result<Self, Malformed> {
         let membership = Self { group: read_name(input)?, generation: input.i32()?, member: input.text()? };
         if has_instance {
             // Names of members that outlive them: they are given new ones here.
@@ -361,7 +361,7 @@ impl Membership {
     }
 }
 
-fn read_join(input: &mut Input, version: i16) -> Result<Join, Malformed> {
+fn read_join(input: &mut RequestBytes, version: i16) -> Result<Join, Malformed> {
     let (group, session_ms, rebalance_ms) = (read_name(input)?, input.i32()?, input.i32()?);
     let member = input.text()?;
     if version >= 5 {
@@ -375,15 +375,15 @@ fn read_join(input: &mut Input, version: i16) -> Result<Join, Malformed> {
     Ok(Join { group, member, session_ms, rebalance_ms, kind, protocols })
 }
 
-fn read_name(input: &mut Input) -> Result<Arc<str>, Malformed> {
+fn read_name(input: &mut RequestBytes) -> Result<Arc<str>, Malformed> {
     input.text().map(Arc::from)
 }
 
 /// An array of topics, each with an array of partitions whose fields behind the index take at least `asked_bytes_min`.
 fn read_parts<T>(
-    input: &mut Input,
+    input: &mut RequestBytes,
     asked_bytes_min: usize,
-    asked: impl Fn(&mut Input) -> Result<T, Malformed>,
+    asked: impl Fn(&mut RequestBytes) -> Result<T, Malformed>,
 ) -> Result<Vec<Part<T>>, Malformed> {
     let topics = input.items(6, |input| {
         let topic = read_name(input)?;
@@ -395,18 +395,18 @@ fn read_parts<T>(
 }
 
 impl Produce {
-    fn read(input: &mut Input) -> Result<Self, Malformed> {
+    fn read(input: &mut RequestBytes) -> Result<Self, Malformed> {
         Ok(Self {
             transactional: input.text_or_null()?,
             acks: input.i16()?,
             timeout_ms: input.i32()?,
-            parts: read_parts(input, 4, Input::bytes)?,
+            parts: read_parts(input, 4, RequestBytes::bytes)?,
         })
     }
 }
 
 impl Fetch {
-    fn read(input: &mut Input, version: i16) -> Result<Self, Malformed> {
+    fn read(input: &mut RequestBytes, version: i16) -> Result<Self, Malformed> {
         input.i32()?;
         let (wait_ms, bytes_min, bytes_max) = (input.i32()?, input.i32()?, input.i32()?);
         input.i8()?;
@@ -435,7 +435,7 @@ impl Fetch {
     }
 }
 
-fn read_list_offsets(input: &mut Input, version: i16) -> Result<Vec<Part<i64>>, Malformed> {
+fn read_list_offsets(input: &mut RequestBytes, version: i16) -> Result<Vec<Part<i64>>, Malformed> {
     input.i32()?;
     if version >= 2 {
         input.i8()?;
@@ -449,7 +449,7 @@ fn read_list_offsets(input: &mut Input, version: i16) -> Result<Vec<Part<i64>>, 
 }
 
 impl Metadata {
-    fn read(input: &mut Input, version: i16) -> Result<Self, Malformed> {
+    fn read(input: &mut RequestBytes, version: i16) -> Result<Self, Malformed> {
         let topics = input.array(2, read_name)?;
         let may_create = version < 4 || input.bool()?;
         if version >= 8 {
@@ -461,13 +461,13 @@ impl Metadata {
 }
 
 impl CreateTopics {
-    fn read(input: &mut Input) -> Result<Self, Malformed> {
+    fn read(input: &mut RequestBytes) -> Result<Self, Malformed> {
         let topics = input.items(16, |input| {
             let (name, partitions) = (read_name(input)?, input.i32()?);
             input.i16()?;
             let placed = input.items(8, |input| {
                 input.i32()?;
-                input.items(4, Input::i32)
+                input.items(4, RequestBytes::i32)
             })?;
             let settings = input.items(4, |input| Ok((input.text()?, input.text_or_null()?)))?;
             Ok(NewTopic { name, partitions, is_placed: !placed.is_empty(), settings })

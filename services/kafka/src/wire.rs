@@ -15,9 +15,9 @@ impl From<bytes::TryGetError> for Malformed {
 
 /// What is left of a request. Every length is checked against it before anything is made of that length.
 #[derive(Clone, Debug)]
-pub struct Input(pub Bytes);
+pub struct RequestBytes(pub Bytes);
 
-impl Input {
+impl RequestBytes {
     /// How many bytes are left.
     pub fn remaining(&self) -> usize {
         self.0.len()
@@ -149,7 +149,7 @@ impl Input {
 }
 
 /// Writes the same.
-pub trait Output {
+pub trait PutKafka {
     /// `INT16`.
     fn put_i16(&mut self, value: i16);
     /// `INT32`.
@@ -170,7 +170,7 @@ pub trait Output {
     fn put_array<T>(&mut self, items: impl ExactSizeIterator<Item = T>, put: impl FnMut(&mut Self, T));
 }
 
-impl Output for Vec<u8> {
+impl PutKafka for Vec<u8> {
     fn put_i16(&mut self, value: i16) {
         self.extend_from_slice(&value.to_be_bytes());
     }
@@ -236,8 +236,8 @@ mod tests {
     // A length that is trusted makes the host reserve two gigabytes for twelve bytes.
     #[test]
     fn hostile_lengths_are_refused() {
-        let input = |bytes: &[u8]| Input(Bytes::copy_from_slice(bytes));
-        assert_eq!(input(&[0x7f, 255, 255, 255, 1, 2]).array(1, Input::i8), Err(Malformed));
+        let input = |bytes: &[u8]| RequestBytes(Bytes::copy_from_slice(bytes));
+        assert_eq!(input(&[0x7f, 255, 255, 255, 1, 2]).array(1, RequestBytes::i8), Err(Malformed));
         assert_eq!(input(&[0x80, 0, 0, 0]).bytes(), Err(Malformed));
         assert_eq!(input(&[0x7f, 255, 255, 255, 1]).bytes(), Err(Malformed));
         assert_eq!(input(&[0x7f, 255, 1]).text(), Err(Malformed));
@@ -262,7 +262,7 @@ mod tests {
             let mut out = Vec::new();
             out.put_varlong(value);
             assert_eq!(out, bytes, "{value}");
-            assert_eq!(Input(out.into()).varlong(), Ok(value));
+            assert_eq!(RequestBytes(out.into()).varlong(), Ok(value));
         }
     }
 }

@@ -1,7 +1,8 @@
 //! The codec: what is written is read back, and nothing that comes can do harm.
 
 use kafka::{
-    Batch, Code, Head, Input, NO_TIMESTAMP, Output as _, PLAIN_BYTES_MAX, Record, Request, key, write_batch,
+    Batch, Code, Head, NO_TIMESTAMP, PLAIN_BYTES_MAX, PutKafka as _, Record, Request, RequestBytes, key,
+    write_batch,
 };
 use kernel::Bytes;
 use proptest::collection::vec;
@@ -61,7 +62,7 @@ proptest! {
     fn batches_are_read_as_written(records in records(), first in 0..1_u64 << 40) {
         let mut batch = Vec::new();
         write_batch(first, &rows(&records), &mut batch);
-        prop_assert_eq!(Input(batch.clone().into()).i64(), Ok(first as i64));
+        prop_assert_eq!(RequestBytes(batch.clone().into()).i64(), Ok(first as i64));
         prop_assert_eq!(read(&batch), Ok(records));
     }
 

@@ -1,8 +1,8 @@
 //! A connection over the logs of one space, whose answers may be held back.
 
 use kafka::{
-    APIS, Broker, Brokers, Connection, Fault, Input, NO_TIMESTAMP, Outgoing, Output as _, ProducerIds,
-    Record, Settings, Shared, key, write_batch,
+    APIS, Broker, Brokers, Connection, Fault, NO_TIMESTAMP, Outgoing, ProducerIds, PutKafka as _, Record,
+    RequestBytes, Settings, Shared, key, write_batch,
 };
 use kernel::{Decode as _, Encode as _, Instant, NodeId};
 use mason::{Gsn, Number, Order, Placed, Shard as _, ShardOut, Space};
@@ -114,10 +114,10 @@ impl Twin {
     }
 
     /// The next response, if there is one: its correlation id and body.
-    fn response(&mut self) -> Option<(i32, Input)> {
+    fn response(&mut self) -> Option<(i32, RequestBytes)> {
         let length = u32::from_be_bytes(*self.output.first_chunk()?) as usize;
         let frame: Vec<u8> = self.output.drain(..4 + length).skip(4).collect();
-        let mut input = Input(frame.into());
+        let mut input = RequestBytes(frame.into());
         Some((input.i32().expect("a correlation id"), input))
     }
 
@@ -155,7 +155,7 @@ fn produce(acks: i16, topic: &str, partition: i32, batch: &[u8]) -> Vec<u8> {
 }
 
 /// The code and base offset of a Produce (version 7) with one partition.
-fn produced(input: &mut Input) -> (i16, i64) {
+fn produced(input: &mut RequestBytes) -> (i16, i64) {
     input.i32().expect("topics");
     input.text().expect("a topic");
     input.i32().expect("partitions");
@@ -179,7 +179,7 @@ fn fetch(wait_ms: i32, bytes_min: i32, offset: i64) -> Vec<u8> {
 }
 
 /// The code, the tail and how many bytes of records a Fetch (version 4) of one partition brings.
-fn fetched(input: &mut Input) -> (i16, i64, usize) {
+fn fetched(input: &mut RequestBytes) -> (i16, i64, usize) {
     for _ in 0..2 {
         input.i32().expect("throttling, topics");
     }

@@ -23,16 +23,16 @@ use std::time::Duration;
 pub struct CorfuLog;
 
 impl Family for CorfuLog {
-    type Message = Message;
+    type Message = CorfuLogMessage;
     type Request = Bytes;
     type Response = Response;
 }
 
 kernel::sum! {
     /// What the gateway hears and says.
-    pub enum Message {
+    pub enum CorfuLogMessage {
         /// Of the engine.
-        1 => Corfu(corfu::Message),
+        1 => Corfu(corfu::CorfuMessage),
         /// Of a user's connection.
         2 => User(Event),
         /// To a user's connection.
@@ -40,13 +40,13 @@ kernel::sum! {
     }
 }
 
-impl From<corfu::Message> for Message {
-    fn from(message: corfu::Message) -> Self {
+impl From<corfu::CorfuMessage> for CorfuLogMessage {
+    fn from(message: corfu::CorfuMessage) -> Self {
         Self::Corfu(message)
     }
 }
 
-impl From<Output> for Message {
+impl From<Output> for CorfuLogMessage {
     fn from(message: Output) -> Self {
         Self::Connection(message.into())
     }
@@ -351,7 +351,7 @@ fn answer_of(response: &Done) -> Answer {
 
 impl Role for Gateway {
     type Family = CorfuLog;
-    type In = Message;
+    type In = CorfuLogMessage;
     type Timer = CorfuTimer;
     type Record = Infallible;
 
@@ -364,18 +364,18 @@ impl Role for Gateway {
         cx.set_timer(CorfuTimer::Look, LOOK_EVERY);
     }
 
-    fn on_message(&mut self, from: NodeId, message: Message, cx: &mut Cx<'_, Self>) {
+    fn on_message(&mut self, from: NodeId, message: CorfuLogMessage, cx: &mut Cx<'_, Self>) {
         match message {
-            Message::Corfu(corfu::Message::Client(message)) => {
+            CorfuLogMessage::Corfu(corfu::CorfuMessage::Client(message)) => {
                 self.with_client(cx, |client, cx| client.on_message(from, message, cx));
             }
-            Message::User(Event::Input(message)) => match Native::decoded(&message.bytes) {
+            CorfuLogMessage::User(Event::Input(message)) => match Native::decoded(&message.bytes) {
                 Ok(Native::Call(Call { id, request })) => {
                     self.take(Asker::Connection { node: from, id }, request, cx);
                 }
                 Ok(Native::Reply(_)) | Err(_) => cx.reject("message that is no call"),
             },
-            Message::Corfu(_) | Message::User(_) | Message::Connection(_) => {
+            CorfuLogMessage::Corfu(_) | CorfuLogMessage::User(_) | CorfuLogMessage::Connection(_) => {
                 cx.reject("message for another role")
             }
         }

@@ -11,7 +11,7 @@ use crate::wire::{Answer, Entries, List, LogStat, READ_BYTES_MAX, Request, Why};
 use kernel::bounds::ANSWER_BYTES_MAX;
 use kernel::client::{Output, Response};
 use kernel::{Bytes, Cx, Decode, Encode, Family, Instant, NodeId, Position, RequestId, Role};
-use mason::client::{BarrierPassed, ClientIn, ReadAnswers};
+use mason::client::{BarrierPassed, GatewayIn, ReadAnswers};
 use mason::shard::Attach;
 use mason::{Gsn, Layout, Mason, Questions, Space, To};
 use parts::{Incarnation, Passed, Patience, Upstream};
@@ -150,7 +150,7 @@ impl Gateway {
 
 impl Role for Gateway {
     type Family = Mason;
-    type In = ClientIn;
+    type In = GatewayIn;
     type Timer = GatewayTimer;
     type Record = Incarnation;
 
@@ -164,9 +164,9 @@ impl Role for Gateway {
         cx.multicast(self.shards.iter().copied(), Attach {});
     }
 
-    fn on_message(&mut self, from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
+    fn on_message(&mut self, from: NodeId, message: GatewayIn, cx: &mut Cx<'_, Self>) {
         match message {
-            ClientIn::Answers(message) => {
+            GatewayIn::Answers(message) => {
                 for answer in message.answers {
                     if let Some(waiting) = self.upstream.answered(answer.tagged(message.group), cx.now()) {
                         self.outstanding_bytes -= waiting.bytes;
@@ -175,40 +175,40 @@ impl Role for Gateway {
                     }
                 }
             }
-            ClientIn::Skipped(_) => {
+            GatewayIn::Skipped(_) => {
                 cx.mark("log.lost_track_of_calls");
                 for waiting in self.begin_incarnation(cx) {
                     tell(waiting.asker, Answer::refused(Why::Unknown), cx);
                 }
             }
-            ClientIn::Input(message) => match Native::decoded(&message.bytes) {
+            GatewayIn::Input(message) => match Native::decoded(&message.bytes) {
                 Ok(Native::Call(Call { id, request })) => {
                     self.take(Asker::Connection { node: from, id }, request, cx);
                 }
                 Ok(Native::Reply(_)) | Err(_) => cx.reject("message that is no call"),
             },
-            ClientIn::BarrierPassed(message) => self.on_barrier_passed(&message, cx),
-            ClientIn::ReadAnswers(message) => self.on_read_answers(message, cx),
-            ClientIn::Notice(message) => {
+            GatewayIn::BarrierPassed(message) => self.on_barrier_passed(&message, cx),
+            GatewayIn::ReadAnswers(message) => self.on_read_answers(message, cx),
+            GatewayIn::GatewayNotice(message) => {
                 let Ok(name) = std::str::from_utf8(&message.body) else { return };
                 if self.wake(name, cx.now()) {
                     cx.mark("log.woke_a_reader");
                 }
             }
-            ClientIn::Progress(_) => {}
-            ClientIn::Overfull(message) => {
+            GatewayIn::Progress(_) => {}
+            GatewayIn::Overfull(message) => {
                 if message.bytes > 0 {
                     self.overfull.insert(message.space, message.bytes);
                 } else {
                     self.overfull.remove(&message.space);
                 }
             }
-            ClientIn::Elsewhere(_)
-            | ClientIn::UsesShardMap(_)
-            | ClientIn::Told(_)
-            | ClientIn::Taken(_)
-            | ClientIn::Connected(_)
-            | ClientIn::Disconnected(_) => {
+            GatewayIn::Elsewhere(_)
+            | GatewayIn::UsesShardMap(_)
+            | GatewayIn::Told(_)
+            | GatewayIn::Taken(_)
+            | GatewayIn::Connected(_)
+            | GatewayIn::Disconnected(_) => {
                 cx.reject("message that the log has no use for");
             }
         }
@@ -272,7 +272,7 @@ impl Gateway {
         let groups = self.upstream.groups() as u64;
         let group = match asker {
             // One group admits what it is sent in the order sent, so a connection's appends stay in their order.
-            Asker::Connection { node, .. } => (u64::from(node.place().0) % groups) as u16,
+            Asker::Connection { node, .. } => (u64::from(node.host_slot().0) % groups) as u16,
             Asker::Call(_) => {
                 self.next_group = ((u64::from(self.next_group) + 1) % groups) as u16;
                 self.next_group

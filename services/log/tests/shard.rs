@@ -1,6 +1,6 @@
 //! The logs of one space and of two, given operations as the proxies' logs would hand them over.
 
-use kernel::{BlobId, Bytes, Decode, Encode, HostId, NodeId, Place, SnapshotStep};
+use kernel::{BlobId, Bytes, Decode, Encode, HostId, HostSlot, NodeId, SnapshotStep};
 use mason::{BlobBacked as _, Gsn, Number, Order, Placed, Shard, ShardOut, Space};
 use shared_log::{
     APPEND_BYTES_MAX, Answer, Append, Create, Entries, Logs, Named, Part, Produce, RETAIN_BYTES_MIN, Read,
@@ -222,7 +222,7 @@ fn a_reader_that_waits_is_told_once() {
     one.ask(&append("a", &[b"1"]));
     assert_eq!(one.told.len(), 1);
     one.read(2, 9, 99, 100);
-    one.logs.forget_reader(NodeId::new(HostId(1), Place(1)));
+    one.logs.forget_reader(NodeId::new(HostId(1), HostSlot(1)));
     one.logs.forget_reader(READER);
     one.ask(&append("a", &[b"2"]));
     assert_eq!(one.told.len(), 1);

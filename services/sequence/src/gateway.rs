@@ -5,7 +5,7 @@ use crate::{Ask, LABEL_BYTES_MAX};
 use kernel::client::Output;
 use kernel::client::Response;
 use kernel::{Bytes, Cx, Decode, Encode, Instant, NodeId, Position, RequestId, Role};
-use mason::client::ClientIn;
+use mason::client::GatewayIn;
 use mason::shard::Attach;
 use mason::{Group, Layout, Mason, Order, Space};
 use parts::{Incarnation, Patience, Upstream};
@@ -101,7 +101,7 @@ impl Gateway {
 
 impl Role for Gateway {
     type Family = Mason;
-    type In = ClientIn;
+    type In = GatewayIn;
     type Timer = GatewayTimer;
     type Record = Incarnation;
 
@@ -115,16 +115,16 @@ impl Role for Gateway {
         cx.multicast(self.shards.iter().copied(), Attach {});
     }
 
-    fn on_message(&mut self, from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
+    fn on_message(&mut self, from: NodeId, message: GatewayIn, cx: &mut Cx<'_, Self>) {
         match message {
-            ClientIn::Answers(message) => {
+            GatewayIn::Answers(message) => {
                 for answer in message.answers {
                     if let Some(asker) = self.upstream.answered(answer.tagged(message.group), cx.now()) {
                         tell(asker, answer.body, cx);
                     }
                 }
             }
-            ClientIn::Elsewhere(message) => {
+            GatewayIn::Elsewhere(message) => {
                 if let Some((asker, ask)) =
                     self.upstream.turned_away(message.tagged(), &message.layout, cx.now())
                 {
@@ -132,30 +132,30 @@ impl Role for Gateway {
                     self.push(ask, asker, cx);
                 }
             }
-            ClientIn::Skipped(_) => {
+            GatewayIn::Skipped(_) => {
                 for asker in self.begin_incarnation(cx) {
                     tell(asker, UNKNOWN, cx);
                 }
             }
-            ClientIn::Input(message) => match Native::decoded(&message.bytes) {
+            GatewayIn::Input(message) => match Native::decoded(&message.bytes) {
                 Ok(Native::Next(next)) => self.on_next(from, next, cx),
                 Ok(Native::Numbered(_)) | Err(_) => cx.reject("message that is no call"),
             },
-            ClientIn::BarrierPassed(message) => {
+            GatewayIn::BarrierPassed(message) => {
                 let answered = (usize::from(message.group.0), message.id);
                 let passed = self.upstream.on_barrier_passed(answered, message.layout.as_ref(), cx);
                 for id in passed.into_iter().flat_map(|passed| passed.waiters) {
                     cx.respond(id, Response(READY));
                 }
             }
-            ClientIn::Progress(_) | ClientIn::Overfull(_) => {}
-            ClientIn::Notice(_)
-            | ClientIn::ReadAnswers(_)
-            | ClientIn::UsesShardMap(_)
-            | ClientIn::Told(_)
-            | ClientIn::Connected(_)
-            | ClientIn::Taken(_)
-            | ClientIn::Disconnected(_) => cx.reject("message that the sequence has no use for"),
+            GatewayIn::Progress(_) | GatewayIn::Overfull(_) => {}
+            GatewayIn::GatewayNotice(_)
+            | GatewayIn::ReadAnswers(_)
+            | GatewayIn::UsesShardMap(_)
+            | GatewayIn::Told(_)
+            | GatewayIn::Connected(_)
+            | GatewayIn::Taken(_)
+            | GatewayIn::Disconnected(_) => cx.reject("message that the sequence has no use for"),
         }
     }
 

@@ -7,7 +7,7 @@ use super::{BlobFile, Notify, Store};
 use crate::disk::Disk;
 use crate::metrics::ArchiveCounts;
 use crate::worker::Worker;
-use kernel::{ArchiveObject, BlobId, BlobNotice, Bytes, Place};
+use kernel::{ArchiveObject, BlobId, BlobNotice, Bytes, HostSlot};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub struct ArchiveError(pub String);
 const WORKERS: usize = 4;
 
 struct Task {
-    place: Place,
+    place: HostSlot,
     id: BlobId,
     object: ArchiveObject,
     /// The contents, where they are in memory.
@@ -38,7 +38,7 @@ struct Task {
 }
 
 struct Done {
-    place: Place,
+    place: HostSlot,
     id: BlobId,
     /// How many bytes were written; none if they were there. Or that the blob is lost.
     outcome: Result<Option<u64>, Failed>,
@@ -78,7 +78,7 @@ impl Archiver {
     /// False if there is no thread to be had now.
     pub(super) fn push(
         &mut self,
-        place: Place,
+        place: HostSlot,
         id: BlobId,
         object: ArchiveObject,
         store: &Store,
@@ -104,7 +104,7 @@ impl Archiver {
         true
     }
 
-    pub(super) fn poll(&mut self) -> Option<(Place, BlobNotice)> {
+    pub(super) fn poll(&mut self) -> Option<(HostSlot, BlobNotice)> {
         let done = self.workers.iter_mut().find_map(|(worker, tasks)| {
             let done = worker.poll()?;
             *tasks -= 1;

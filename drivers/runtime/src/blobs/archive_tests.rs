@@ -6,7 +6,7 @@ use kernel::ArchiveObject;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, mpsc};
 
-const PLACE: Place = Place(7);
+const PLACE: HostSlot = HostSlot(7);
 
 #[derive(Default)]
 struct Shelf {

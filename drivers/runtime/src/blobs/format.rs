@@ -10,7 +10,7 @@
 //! verified by reading no more than the pages that it touches.
 
 use crate::disk::{Disk, DiskFile};
-use kernel::{BlobId, Bytes, Place};
+use kernel::{BlobId, Bytes, HostSlot};
 use std::io;
 
 const MAGIC: &[u8; 8] = b"ORDBLOB\0";
@@ -38,19 +38,19 @@ pub enum BlobError {
     NewerFormat(u32),
 }
 
-pub(super) fn file_name(place: Place, id: BlobId) -> String {
+pub(super) fn file_name(place: HostSlot, id: BlobId) -> String {
     format!("{:08x}-{id}{SUFFIX}", place.0)
 }
 
 /// Whose blob a file is, by its name; `None` for files that are no blobs.
-pub fn parse_file_name(name: &str) -> Option<(Place, BlobId)> {
+pub fn parse_file_name(name: &str) -> Option<(HostSlot, BlobId)> {
     let (place, id) = name.strip_suffix(SUFFIX)?.split_once('-')?;
-    let (place, id) = (Place(u32::from_str_radix(place, 16).ok()?), BlobId::parse(id)?);
+    let (place, id) = (HostSlot(u32::from_str_radix(place, 16).ok()?), BlobId::parse(id)?);
     (file_name(place, id) == name).then_some((place, id))
 }
 
 /// A blob's file.
-pub(super) fn encode(place: Place, id: BlobId, contents: &[u8]) -> Vec<u8> {
+pub(super) fn encode(place: HostSlot, id: BlobId, contents: &[u8]) -> Vec<u8> {
     let pages = contents.chunks(PAGE_BYTES);
     let mut out = Vec::with_capacity(HEADER_BYTES + 4 * pages.len() + contents.len());
     out.extend_from_slice(MAGIC);
@@ -85,7 +85,7 @@ pub struct BlobFile {
 
 impl BlobFile {
     /// Opens the blob of a node.
-    pub fn open(disk: &dyn Disk, place: Place, id: BlobId) -> Result<Self, BlobError> {
+    pub fn open(disk: &dyn Disk, place: HostSlot, id: BlobId) -> Result<Self, BlobError> {
         let damaged = |what: &str| BlobError::Damaged(what.to_owned());
         let file = disk.open(&file_name(place, id))?;
         let mut header = [0; HEADER_BYTES];
@@ -111,7 +111,7 @@ impl BlobFile {
         if checksum(&header, &pages) != u32_at(12) {
             return Err(damaged("its header's checksum does not match"));
         }
-        if (Place(u32_at(16)), BlobId { series: u64_at(24), first: u64_at(32) }) != (place, id) {
+        if (HostSlot(u32_at(16)), BlobId { series: u64_at(24), first: u64_at(32) }) != (place, id) {
             return Err(damaged("it is another blob than its name says"));
         }
         let checksums =

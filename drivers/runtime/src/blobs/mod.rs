@@ -18,7 +18,7 @@ use crate::shortage::{Shortage, patiently};
 use crate::worker::Worker;
 use archive::Archiver;
 use format::{UNFINISHED, file_name};
-use kernel::{BlobEffect, BlobId, BlobNotice, BlobRange, Bytes, Instant, Place};
+use kernel::{BlobEffect, BlobId, BlobNotice, BlobRange, Bytes, HostSlot, Instant};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::io;
 use std::sync::Arc;
@@ -30,13 +30,13 @@ type Notify = Arc<dyn Fn() + Send + Sync>;
 const RETRY_EVERY: Duration = Duration::from_millis(250);
 
 enum Write {
-    Store { place: Place, id: BlobId, bytes: Bytes },
-    Remove { place: Place, id: BlobId },
+    Store { place: HostSlot, id: BlobId, bytes: Bytes },
+    Remove { place: HostSlot, id: BlobId },
 }
 
 /// What came of a store.
 struct Stored {
-    place: Place,
+    place: HostSlot,
     id: BlobId,
     bytes: Bytes,
     outcome: io::Result<()>,
@@ -44,12 +44,12 @@ struct Stored {
 
 /// Where blobs are.
 enum Store {
-    Memory(BTreeMap<(Place, BlobId), Bytes>),
+    Memory(BTreeMap<(HostSlot, BlobId), Bytes>),
     Disk { disk: Arc<dyn Disk>, writer: Option<Worker<Write, Stored>>, reader: Option<Worker<Load, Loaded>> },
 }
 
-type Load = (Place, BlobRange);
-type Loaded = (Place, BlobNotice);
+type Load = (HostSlot, BlobRange);
+type Loaded = (HostSlot, BlobNotice);
 
 /// See the module.
 pub(crate) struct Blobs {
@@ -57,9 +57,9 @@ pub(crate) struct Blobs {
     archiver: Option<Archiver>,
     notify: Notify,
     /// Contents of the blobs that are durable, in bytes; of those found at the start, their files' length.
-    sizes: BTreeMap<(Place, BlobId), u64>,
+    sizes: BTreeMap<(HostSlot, BlobId), u64>,
     /// What is known without asking the disk.
-    notices: VecDeque<(Place, BlobNotice)>,
+    notices: VecDeque<(HostSlot, BlobNotice)>,
     /// Stores that found no room.
     stuck: VecDeque<Write>,
     retry_at: Option<Instant>,
@@ -96,7 +96,7 @@ impl Blobs {
     }
 
     /// Carries out what the node at `place` asks for. The caller has waited until a drop may take effect.
-    pub(crate) fn carry_out(&mut self, place: Place, effect: BlobEffect) {
+    pub(crate) fn carry_out(&mut self, place: HostSlot, effect: BlobEffect) {
         match effect {
             BlobEffect::Store { id, bytes } => self.write(Write::Store { place, id, bytes }),
             BlobEffect::Load { range } => self.load(place, range),
@@ -147,13 +147,13 @@ impl Blobs {
         }
     }
 
-    fn remove(&mut self, place: Place, id: BlobId) {
+    fn remove(&mut self, place: HostSlot, id: BlobId) {
         self.stuck.retain(|write| !matches!(write, Write::Store { place: of, id: stuck, .. } if (*of, *stuck) == (place, id)));
         self.sizes.remove(&(place, id));
         self.write(Write::Remove { place, id });
     }
 
-    fn load(&mut self, place: Place, range: BlobRange) {
+    fn load(&mut self, place: HostSlot, range: BlobRange) {
         match &mut self.store {
             Store::Memory(blobs) => {
                 let notice = match blobs.get(&(place, range.id)) {
@@ -181,7 +181,7 @@ impl Blobs {
     }
 
     /// The next notice. Errors only for a write that failed for another reason than want of space.
-    pub(crate) fn poll(&mut self, now: Instant) -> Result<Option<(Place, BlobNotice)>, HostError> {
+    pub(crate) fn poll(&mut self, now: Instant) -> Result<Option<(HostSlot, BlobNotice)>, HostError> {
         if !self.stuck.is_empty() {
             self.retry_at.get_or_insert(now + RETRY_EVERY);
         }
@@ -216,7 +216,7 @@ impl Blobs {
         Ok(None)
     }
 
-    fn count(&mut self, (place, notice): (Place, BlobNotice)) -> (Place, BlobNotice) {
+    fn count(&mut self, (place, notice): (HostSlot, BlobNotice)) -> (HostSlot, BlobNotice) {
         match &notice {
             BlobNotice::Loaded { bytes, .. } => {
                 self.counts.loads += 1;

@@ -3,7 +3,7 @@
 use super::*;
 use crate::disk::faulty::FaultyDisk;
 
-const PLACE: Place = Place(7);
+const PLACE: HostSlot = HostSlot(7);
 
 fn id(first: u64) -> BlobId {
     BlobId { series: 3, first }

@@ -8,7 +8,7 @@ use crate::shortage::Shortage;
 use crate::socket::Socket;
 use crate::tls::ServerTls;
 use bytes::BytesMut;
-use kernel::{Family, NodeId, Place};
+use kernel::{Family, HostSlot, NodeId};
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 use std::io::{self, Write as _};
@@ -73,7 +73,7 @@ impl<F: Family> Clients<F> {
             return self.note_close(address, CloseReason("the system refused the socket"), outside);
         };
         let place = self.fresh_place();
-        let id = NodeId::new(self.me, Place(place));
+        let id = NodeId::new(self.me, HostSlot(place));
         self.by_place.insert(place, index);
         let service = &mut self.services[front_end];
         service.connections += 1;

@@ -21,7 +21,7 @@
 //! - `durable` is the end of what was known synced when the batch was written. It tells a torn tail, which no later
 //!   batch vouches for, from damage to what had been synced.
 
-use kernel::{Place, Position};
+use kernel::{HostSlot, Position};
 use std::ops::Range;
 
 /// The version that this code writes, and the newest that it reads.
@@ -172,9 +172,9 @@ fn batch_checksum(bytes: &[u8], incarnation: u128, at: Mark) -> u32 {
 /// One entry of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry<'a> {
-    Record { place: Place, position: Position, bytes: &'a [u8] },
-    Trim { place: Place, before: Position },
-    Stand { place: Place, trimmed: Position, next: Position },
+    Record { place: HostSlot, position: Position, bytes: &'a [u8] },
+    Trim { place: HostSlot, before: Position },
+    Stand { place: HostSlot, trimmed: Position, next: Position },
 }
 
 pub(crate) const RUN_HEADER_BYTES: usize = 17;
@@ -182,7 +182,7 @@ pub(crate) const STAND_BYTES: usize = 21;
 pub(crate) const TRIM_BYTES: usize = 13;
 
 /// The head of a row of records; the count is filled in by `set_run_count`.
-pub(crate) fn push_run(out: &mut Vec<u8>, place: Place, first: Position) {
+pub(crate) fn push_run(out: &mut Vec<u8>, place: HostSlot, first: Position) {
     out.push(1);
     out.extend_from_slice(&place.0.to_le_bytes());
     out.extend_from_slice(&first.0.to_le_bytes());
@@ -199,13 +199,13 @@ pub(crate) fn push_record(out: &mut Vec<u8>, record: &[u8]) {
     out.extend_from_slice(record);
 }
 
-pub(crate) fn push_trim(out: &mut Vec<u8>, place: Place, before: Position) {
+pub(crate) fn push_trim(out: &mut Vec<u8>, place: HostSlot, before: Position) {
     out.push(2);
     out.extend_from_slice(&place.0.to_le_bytes());
     out.extend_from_slice(&before.0.to_le_bytes());
 }
 
-pub(crate) fn push_stand(out: &mut Vec<u8>, place: Place, trimmed: Position, next: Position) {
+pub(crate) fn push_stand(out: &mut Vec<u8>, place: HostSlot, trimmed: Position, next: Position) {
     out.push(3);
     out.extend_from_slice(&place.0.to_le_bytes());
     out.extend_from_slice(&trimmed.0.to_le_bytes());
@@ -222,7 +222,7 @@ pub(crate) fn each_entry<'a, E>(
     while let Some((&kind, after)) = rest.split_first() {
         let short = || malformed("entry ends early");
         let (place, after) = after.split_first_chunk::<4>().ok_or_else(short)?;
-        let place = Place(u32::from_le_bytes(*place));
+        let place = HostSlot(u32::from_le_bytes(*place));
         let (number, after) = after.split_first_chunk::<8>().ok_or_else(short)?;
         let number = Position(u64::from_le_bytes(*number));
         rest = after;
@@ -268,12 +268,12 @@ mod tests {
 
     fn golden_batch() -> Vec<u8> {
         let mut payload = Vec::new();
-        push_run(&mut payload, Place(3), Position(9));
+        push_run(&mut payload, HostSlot(3), Position(9));
         push_record(&mut payload, b"ab");
         push_record(&mut payload, b"");
         set_run_count(&mut payload, 2);
-        push_trim(&mut payload, Place(3), Position(8));
-        push_stand(&mut payload, Place(4), Position(1), Position(2));
+        push_trim(&mut payload, HostSlot(3), Position(8));
+        push_stand(&mut payload, HostSlot(4), Position(1), Position(2));
         let mut batch = vec![0; BATCH_HEADER_BYTES];
         batch.extend_from_slice(&payload);
         batch
@@ -309,10 +309,10 @@ mod tests {
         assert_eq!(
             entries,
             [
-                Entry::Record { place: Place(3), position: Position(9), bytes: b"ab" },
-                Entry::Record { place: Place(3), position: Position(10), bytes: b"" },
-                Entry::Trim { place: Place(3), before: Position(8) },
-                Entry::Stand { place: Place(4), trimmed: Position(1), next: Position(2) },
+                Entry::Record { place: HostSlot(3), position: Position(9), bytes: b"ab" },
+                Entry::Record { place: HostSlot(3), position: Position(10), bytes: b"" },
+                Entry::Trim { place: HostSlot(3), before: Position(8) },
+                Entry::Stand { place: HostSlot(4), trimmed: Position(1), next: Position(2) },
             ]
         );
     }

@@ -32,7 +32,7 @@ use crate::worker::Worker;
 use extent::Extent;
 use format::RUN_HEADER_BYTES;
 use kernel::bounds::{RECORD_BYTES_MAX, SEGMENT_BYTES};
-use kernel::{Journaled, Place, Position};
+use kernel::{HostSlot, Journaled, Position};
 use recover::{Segment, Stand};
 use std::collections::{BTreeMap, VecDeque};
 use std::path::PathBuf;
@@ -111,7 +111,7 @@ pub struct CommitNumber(pub u64);
 
 struct Run {
     bytes: usize,
-    place: Place,
+    place: HostSlot,
     next: Position,
     commit: CommitNumber,
 }
@@ -122,7 +122,7 @@ struct InFlight {
     /// How many batches there are with it.
     batches: u64,
     commit: CommitNumber,
-    trims: BTreeMap<Place, Position>,
+    trims: BTreeMap<HostSlot, Position>,
     witness: bool,
 }
 
@@ -153,10 +153,10 @@ pub struct Journal {
     extent: Extent,
     /// It is on the disk.
     extent_kept: bool,
-    places: BTreeMap<Place, Stand>,
+    places: BTreeMap<HostSlot, Stand>,
     staged: Vec<u8>,
     runs: VecDeque<Run>,
-    trims: BTreeMap<Place, Position>,
+    trims: BTreeMap<HostSlot, Position>,
     pending: CommitNumber,
     durable: CommitNumber,
     in_flight: Option<InFlight>,
@@ -303,24 +303,24 @@ impl Journal {
     /// anything is appended.
     pub fn replay<E>(
         &self,
-        visit: impl FnMut(Place, Position, &[u8]) -> Result<(), E>,
+        visit: impl FnMut(HostSlot, Position, &[u8]) -> Result<(), E>,
     ) -> Result<Result<(), E>, JournalError> {
         let segments: Vec<&Segment> = self.retired.iter().chain(&self.segments).collect();
         recover::replay(&*self.disk, self.incarnation, &segments, &self.places, visit)
     }
 
     /// Where the next record of `place` will stand.
-    pub fn next_position(&self, place: Place) -> Position {
+    pub fn next_position(&self, place: HostSlot) -> Position {
         self.places.get(&place).map_or(Position(0), |stand| stand.next)
     }
 
     /// The places that have ever appended, with how many of their records are still needed.
-    pub fn places(&self) -> impl Iterator<Item = (Place, u64)> {
+    pub fn places(&self) -> impl Iterator<Item = (HostSlot, u64)> {
         self.places.iter().map(|(place, stand)| (*place, stand.next.0 - stand.trimmed.0.min(stand.next.0)))
     }
 
     /// Adds records of one node, whose positions follow those it appended before.
-    pub fn append<'a>(&mut self, place: Place, records: impl Iterator<Item = Journaled<'a>>) {
+    pub fn append<'a>(&mut self, place: HostSlot, records: impl Iterator<Item = Journaled<'a>>) {
         // The table of bounds has this in the same proportion; what is built is bounded there, so that nothing larger comes here.
         let record_max = self.options.segment_bytes as usize / (SEGMENT_BYTES / RECORD_BYTES_MAX);
         let (mut start, mut count, mut next) = (self.staged.len(), 0, Position(0));
@@ -346,7 +346,7 @@ impl Journal {
         }
     }
 
-    fn end_run(&mut self, place: Place, start: usize, count: u32, next: Position) {
+    fn end_run(&mut self, place: HostSlot, start: usize, count: u32, next: Position) {
         let run = &mut self.staged[start..];
         debug_assert!(run.len() > RUN_HEADER_BYTES);
         format::set_run_count(run, count);
@@ -354,7 +354,7 @@ impl Journal {
     }
 
     /// Gives up the records of `place` before `before`. The caller has waited until what replaces them is durable.
-    pub fn trim(&mut self, place: Place, before: Position) {
+    pub fn trim(&mut self, place: HostSlot, before: Position) {
         let trim = self.trims.entry(place).or_insert(before);
         *trim = before.max(*trim);
     }

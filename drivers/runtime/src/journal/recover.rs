@@ -8,7 +8,7 @@ use super::format::{
 };
 use crate::direct::BLOCK_BYTES;
 use crate::disk::{Disk, DiskFile};
-use kernel::{Place, Position};
+use kernel::{HostSlot, Position};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ pub(crate) struct Segment {
     /// The end of the last batch that counts.
     pub(crate) end: u64,
     /// For each place with records here, the position after the last.
-    pub(crate) ends: BTreeMap<Place, Position>,
+    pub(crate) ends: BTreeMap<HostSlot, Position>,
 }
 
 /// What the batches of a segment that count hold, for those who only look.
@@ -54,7 +54,7 @@ pub(crate) struct Scan {
     pub(crate) prepared: Option<Segment>,
     /// Segments that nothing refers to.
     pub(crate) surplus: Vec<Generation>,
-    pub(crate) places: BTreeMap<Place, Stand>,
+    pub(crate) places: BTreeMap<HostSlot, Stand>,
     /// The last batch's checksum and number, if there is a batch.
     pub(crate) last: Option<(u32, u64)>,
     /// How far the journal must reach; none where no version has said so yet.
@@ -154,12 +154,12 @@ pub(crate) fn replay<E>(
     disk: &dyn Disk,
     incarnation: u128,
     segments: &[&Segment],
-    places: &BTreeMap<Place, Stand>,
-    mut visit: impl FnMut(Place, Position, &[u8]) -> Result<(), E>,
+    places: &BTreeMap<HostSlot, Stand>,
+    mut visit: impl FnMut(HostSlot, Position, &[u8]) -> Result<(), E>,
 ) -> Result<Result<(), E>, JournalError> {
     let mut content = Vec::new();
     let is_needed =
-        |(place, end): (&Place, &Position)| places.get(place).is_some_and(|stand| stand.trimmed < *end);
+        |(place, end): (&HostSlot, &Position)| places.get(place).is_some_and(|stand| stand.trimmed < *end);
     for segment in segments.iter().filter(|segment| segment.ends.iter().any(is_needed)) {
         let at = At { disk, incarnation, generation: segment.generation };
         content.resize(segment.end as usize, 0);
@@ -235,7 +235,7 @@ impl Walk {
         at: &At<'_>,
         content: &[u8],
         segment: &mut Segment,
-        places: &mut BTreeMap<Place, Stand>,
+        places: &mut BTreeMap<HostSlot, Stand>,
     ) -> Result<Contents, JournalError> {
         let index = self.segments;
         self.segments += 1;
@@ -321,8 +321,8 @@ fn check_extent(
 fn enter(
     entry: Entry<'_>,
     after_gap: bool,
-    places: &mut BTreeMap<Place, Stand>,
-    ends: &mut BTreeMap<Place, Position>,
+    places: &mut BTreeMap<HostSlot, Stand>,
+    ends: &mut BTreeMap<HostSlot, Position>,
 ) -> Result<(), String> {
     match entry {
         Entry::Record { place, position, .. } => {

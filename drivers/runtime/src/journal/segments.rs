@@ -9,7 +9,7 @@ use crate::direct::BLOCK_BYTES;
 use crate::disk::DiskFile;
 use crate::shortage::Shortage;
 use crate::worker::Worker;
-use kernel::{Place, Position};
+use kernel::{HostSlot, Position};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ impl Journal {
         let written = self.segments.len() - 1;
         for _ in 0..written {
             let Some(segment) = self.segments.pop_front() else { break };
-            let is_needed = |(place, end): (&Place, &Position)| self.places[place].trimmed < *end;
+            let is_needed = |(place, end): (&HostSlot, &Position)| self.places[place].trimmed < *end;
             if segment.ends.iter().any(is_needed) {
                 self.segments.push_back(segment);
             } else {

@@ -3,7 +3,7 @@
 use super::recover::{self, Contents, Scan, Segment};
 use super::{Generation, JournalError};
 use crate::disk::Disk;
-use kernel::{Place, Position};
+use kernel::{HostSlot, Position};
 use std::path::PathBuf;
 
 /// What recovery finds in a journal, and what it would say.
@@ -51,7 +51,7 @@ pub enum SegmentState {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PlaceSurvey {
     /// The place.
-    pub place: Place,
+    pub place: HostSlot,
     /// Records before it are not needed any more.
     pub trimmed: Position,
     /// The position of the next record.
@@ -94,7 +94,7 @@ impl<'a> Survey<'a> {
     /// survey, with those that were read before it.
     pub fn replay<E>(
         &self,
-        visit: impl FnMut(Place, Position, &[u8]) -> Result<(), E>,
+        visit: impl FnMut(HostSlot, Position, &[u8]) -> Result<(), E>,
     ) -> Result<Result<(), E>, JournalError> {
         let segments: Vec<&Segment> = self.scan.segments.iter().collect();
         recover::replay(self.disk, self.incarnation, &segments, &self.scan.places, visit)

@@ -6,8 +6,8 @@ use kernel::Rng;
 
 const OPTIONS: JournalOptions =
     JournalOptions { segment_bytes: 64 << 10, placement: FsyncPlacement::Inline, prepare_inline: true };
-const PLACE: Place = Place(7);
-const OTHER: Place = Place(9);
+const PLACE: HostSlot = HostSlot(7);
+const OTHER: HostSlot = HostSlot(9);
 
 fn open(disk: &FaultyDisk) -> Result<Journal, JournalError> {
     open_with(disk, OPTIONS)
@@ -18,14 +18,14 @@ fn open_with(disk: &FaultyDisk, options: JournalOptions) -> Result<Journal, Jour
 }
 
 /// Every record has a content that its place and position give, so that stale or misplaced ones show.
-fn content(place: Place, position: Position) -> Vec<u8> {
+fn content(place: HostSlot, position: Position) -> Vec<u8> {
     let mut rng = Rng::seeded(u64::from(place.0) << 32 | position.0);
     let most = if rng.chance(0.1) { 6000 } else { 120 };
     let bytes = rng.below(most);
     (0..bytes).map(|_| rng.bits() as u8).collect()
 }
 
-fn append(journal: &mut Journal, place: Place, first: u64, count: u64) {
+fn append(journal: &mut Journal, place: HostSlot, first: u64, count: u64) {
     let contents: Vec<Vec<u8>> = (first..first + count).map(|at| content(place, Position(at))).collect();
     let records = contents.iter().enumerate();
     journal
@@ -33,7 +33,7 @@ fn append(journal: &mut Journal, place: Place, first: u64, count: u64) {
 }
 
 /// The positions of the records that come back, after their contents were checked.
-fn positions(journal: &Journal, place: Place) -> Vec<u64> {
+fn positions(journal: &Journal, place: HostSlot) -> Vec<u64> {
     let mut found = Vec::new();
     let outcome: Result<Result<(), ()>, JournalError> = journal.replay(|of, position, bytes| {
         assert_eq!(bytes, content(of, position), "place {} record {}", of.0, position.0);
@@ -155,9 +155,9 @@ fn ten_thousand_flipped_bits_are_found_or_do_no_harm() {
 
 /// Appends, commits and trims at random until the disk fails; returns what was durable and asked for, by place.
 struct Workload {
-    next: BTreeMap<Place, u64>,
-    durable: BTreeMap<Place, u64>,
-    trimmed: BTreeMap<Place, u64>,
+    next: BTreeMap<HostSlot, u64>,
+    durable: BTreeMap<HostSlot, u64>,
+    trimmed: BTreeMap<HostSlot, u64>,
 }
 
 fn run(disk: &FaultyDisk, rng: &mut Rng, steps: u64) -> (Workload, Option<JournalError>) {

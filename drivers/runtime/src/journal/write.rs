@@ -7,7 +7,7 @@ use super::{CommitNumber, FsyncPlacement, InFlight, Journal, JournalError, Mark,
 use crate::direct::{BLOCK_BYTES, Blocks};
 use crate::shortage::Shortage;
 use crate::worker::Worker;
-use kernel::{Place, Position};
+use kernel::{HostSlot, Position};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -60,7 +60,7 @@ impl Journal {
     }
 
     /// The first batch of a segment says where every place stands, so that older segments can go.
-    pub(super) fn write_head(&mut self, blocks: &mut Blocks) -> BTreeMap<Place, Position> {
+    pub(super) fn write_head(&mut self, blocks: &mut Blocks) -> BTreeMap<HostSlot, Position> {
         let mut head = Vec::new();
         if is_fresh(self.tail()) {
             for (place, stand) in &self.places {

@@ -1,7 +1,7 @@
 //! A family of two roles for tests: askers keep a number of questions in flight, an oracle journals and answers them.
 #![allow(dead_code, missing_docs, unreachable_pub)]
 
-use kernel::{Cx, Family, HostId, NodeId, Place, Position, RequestId, Role};
+use kernel::{Cx, Family, HostId, HostSlot, NodeId, Position, RequestId, Role};
 use runtime::{HostConfig, PeerConfig};
 use std::net::TcpListener;
 use std::time::{Duration, Instant};
@@ -160,8 +160,8 @@ impl Role for Asker {
     }
 }
 
-pub const ORACLE: Place = Place(1);
-pub const ASKER: Place = Place(2);
+pub const ORACLE: HostSlot = HostSlot(1);
+pub const ASKER: HostSlot = HostSlot(2);
 /// For whatever has to happen at all; machines that run tests are slow and busy.
 pub const LIMIT: Duration = Duration::from_secs(60);
 
@@ -169,7 +169,7 @@ pub fn oracle_of(host: &str) -> NodeId {
     NodeId::new(HostId::named(host), ORACLE)
 }
 
-pub fn both() -> Vec<(Place, Member)> {
+pub fn both() -> Vec<(HostSlot, Member)> {
     vec![(ORACLE, Member::Oracle(Oracle::default())), (ASKER, Member::Asker(Asker::default()))]
 }
 

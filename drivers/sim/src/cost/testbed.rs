@@ -5,7 +5,7 @@ use super::load::{Call, Calls, Client, Load, Measured, Pace, Window};
 use super::machine::{Link, Machine, MachineIndex, MachineSpec};
 use super::price::{Cost, Scale, Tariff, TariffIndex};
 use super::queue::Event;
-use kernel::{Family, HostId, Node, NodeId, Place, RequestId, Rng, TimerIndex};
+use kernel::{Family, HostId, HostSlot, Node, NodeId, RequestId, Rng, TimerIndex};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
     ///
     /// # Panics
     /// If the machine has no such core, or a node's identity is taken.
-    pub fn host(&mut self, plan: HostPlan, nodes: impl IntoIterator<Item = (Place, N)>) {
+    pub fn host(&mut self, plan: HostPlan, nodes: impl IntoIterator<Item = (HostSlot, N)>) {
         let index = self.hosts.len() as u32;
         let machine = &self.out.machines[plan.machine.0];
         assert!(plan.core < machine.cores, "{plan:?}, and the machine has {} cores", machine.cores);

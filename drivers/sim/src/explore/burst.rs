@@ -3,7 +3,9 @@
 use super::Scope;
 use super::state::{Flying, Held, HostState, Kept, Message, Progress, Seat, World};
 use crate::draw::{mix, mix_bytes};
-use kernel::{Bytes, Effect, Effects, Encode, Instant, Node, NodeId, Place, Position, Rng, Situation, Wall};
+use kernel::{
+    Bytes, Effect, Effects, Encode, HostSlot, Instant, Node, NodeId, Position, Rng, Situation, Wall,
+};
 use std::collections::VecDeque;
 use std::rc::Rc;
 
@@ -24,7 +26,7 @@ pub(super) struct Burst<'s, 'w, S: Scope> {
 }
 
 impl<S: Scope> Burst<'_, '_, S> {
-    pub(super) fn start(&mut self, nodes: Vec<(Place, S::Node)>) {
+    pub(super) fn start(&mut self, nodes: Vec<(HostSlot, S::Node)>) {
         self.host.up = true;
         for (place, mut node) in nodes {
             let id = NodeId::new(self.host.id, place);
@@ -103,14 +105,14 @@ impl<S: Scope> Burst<'_, '_, S> {
         let id = self.host.seats[index].id;
         for record in effects.records() {
             let bytes = Bytes::copy_from_slice(record.bytes);
-            self.host.records.push(Rc::new(Kept { place: id.place(), position: record.position, bytes }));
+            self.host.records.push(Rc::new(Kept { place: id.host_slot(), position: record.position, bytes }));
             self.host.seats[index].appended = self.host.written();
         }
         self.host.seats[index].next = effects.cursor();
         effects.clear_records();
         let after = self.host.seats[index].appended;
         let durable = after <= self.host.durable;
-        let place = id.place();
+        let place = id.host_slot();
         for effect in effects.drain() {
             match effect {
                 Effect::SendDurable { to, message, .. } if !durable => {

@@ -14,7 +14,7 @@ pub use search::explore;
 pub use state::ExploredCluster;
 
 use crate::scenario::{RequestOf, ResponseOf};
-use kernel::{Family, HostId, Node, NodeId, Place, RequestId, TimerIndex};
+use kernel::{Family, HostId, HostSlot, Node, NodeId, RequestId, TimerIndex};
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub trait Scope {
     fn hosts(&self) -> Vec<HostId>;
 
     /// The nodes of a host's new incarnation, before their records are restored.
-    fn build(&self, host: HostId, incarnation: u32) -> Vec<(Place, Self::Node)>;
+    fn build(&self, host: HostId, incarnation: u32) -> Vec<(HostSlot, Self::Node)>;
 
     /// The clients and what each asks, one after the other.
     fn requests(&self) -> Vec<(NodeId, Vec<RequestOf<Self::Node>>)>;

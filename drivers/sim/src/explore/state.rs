@@ -5,7 +5,9 @@ use super::fingerprint::Fingerprint;
 use super::{Scope, Spent, StepKind};
 use crate::draw::mix;
 use crate::scenario::RequestOf;
-use kernel::{Bytes, Decode, Encode, Family, HostId, Node, NodeId, Place, Position, RequestId, TimerIndex};
+use kernel::{
+    Bytes, Decode, Encode, Family, HostId, HostSlot, Node, NodeId, Position, RequestId, TimerIndex,
+};
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasherDefault, Hash, Hasher};
 use std::rc::Rc;
@@ -37,11 +39,11 @@ pub(super) struct Seat<N: Node> {
 #[derive(Clone)]
 pub(super) enum Held<M> {
     Send { from: NodeId, to: NodeId, message: M, after: u64 },
-    Trim { place: Place, before: Position, after: u64 },
+    Trim { place: HostSlot, before: Position, after: u64 },
 }
 
 pub(super) struct Kept {
-    pub(super) place: Place,
+    pub(super) place: HostSlot,
     pub(super) position: Position,
     pub(super) bytes: Bytes,
 }
@@ -57,7 +59,7 @@ pub(super) struct HostState<N: Node> {
     pub(super) trimmed: u64,
     pub(super) durable: u64,
     /// Up to where each place was trimmed: its records go on being numbered from there.
-    pub(super) trims: Vec<(Place, Position)>,
+    pub(super) trims: Vec<(HostSlot, Position)>,
     pub(super) held: Vec<Held<Message<N>>>,
     pub(super) fingerprint: u64,
 }
@@ -480,7 +482,7 @@ impl<N: Node> HostState<N> {
     }
 
     /// Drops durable records that are not needed.
-    pub(super) fn trim(&mut self, place: Place, before: Position) {
+    pub(super) fn trim(&mut self, place: HostSlot, before: Position) {
         let durable = (self.durable - self.trimmed) as usize;
         let unneeded = |record: &Kept| record.place == place && record.position < before;
         let mut at = 0;

@@ -2,7 +2,7 @@
 
 use super::linearizable::{Entry, flaw};
 use super::{Client, Member, Mistake, Request, Server};
-use kernel::{HostId, NodeId, Place, RequestId, Rng};
+use kernel::{HostId, HostSlot, NodeId, RequestId, Rng};
 use sim::{
     Class, Classes, Cluster, Control, Core, HostSpec, Incarnation, Loss, OperationId, Replacement, Scenario,
     StrikeKind, Tuning,
@@ -10,8 +10,8 @@ use sim::{
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-const SERVER: Place = Place(1);
-const CLIENT: Place = Place(2);
+const SERVER: HostSlot = HostSlot(1);
+const CLIENT: HostSlot = HostSlot(2);
 pub const KEYS: u64 = 2;
 
 pub struct RegisterScenario {
@@ -77,7 +77,7 @@ impl Scenario for RegisterScenario {
         &["server.stale_store", "client.resend"]
     }
 
-    fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Member)> {
+    fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Member)> {
         if self.servers.contains(&incarnation.host) {
             return vec![(SERVER, Member::Server(Server::new(self.mistake)))];
         }

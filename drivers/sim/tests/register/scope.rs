@@ -2,7 +2,7 @@
 
 use super::linearizable::{Entry, flaw};
 use super::{Client, Member, Mistake, Registers, Request, Server};
-use kernel::{Family, HostId, NodeId, Place, RequestId};
+use kernel::{Family, HostId, HostSlot, NodeId, RequestId};
 use sim::{ExploreBounds, ExploredCluster, Scope, Spent};
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -24,7 +24,7 @@ pub struct Monitor {
 const CLIENTS_FROM: u32 = 100;
 
 fn node(host: u32) -> NodeId {
-    NodeId::new(HostId(host), Place(0))
+    NodeId::new(HostId(host), HostSlot(0))
 }
 
 impl Scope for RegisterScope {
@@ -38,13 +38,13 @@ impl Scope for RegisterScope {
         (0..self.servers).chain(clients).map(HostId).collect()
     }
 
-    fn build(&self, host: HostId, _incarnation: u32) -> Vec<(Place, Member)> {
+    fn build(&self, host: HostId, _incarnation: u32) -> Vec<(HostSlot, Member)> {
         let member = if host.0 < CLIENTS_FROM {
             Member::Server(Server::new(self.mistake))
         } else {
             Member::Client(Client::new(self.mistake, (0..self.servers).map(node).collect()))
         };
-        vec![(Place(0), member)]
+        vec![(HostSlot(0), member)]
     }
 
     fn requests(&self) -> Vec<(NodeId, Vec<Request>)> {

@@ -1,6 +1,6 @@
 //! What an auxiliary can be sent.
 
-use crate::Message;
+use crate::CorfuMessage;
 use crate::projection::{Epoch, JournalId, LogPosition, Projection};
 use kernel::NodeId;
 use parts::Ballot;
@@ -43,7 +43,7 @@ kernel::record! {
 
 kernel::messages! {
     /// Everything an auxiliary can be sent.
-    pub enum AuxiliaryIn in Message::Auxiliary {
+    pub enum AuxiliaryIn in CorfuMessage::Auxiliary {
         /// From a client: is there a projection of this epoch, or a later one?
         1 => WantProjection {
             /// The epoch.

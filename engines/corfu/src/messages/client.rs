@@ -1,11 +1,11 @@
 //! What a client can be sent.
 
-use crate::Message;
+use crate::CorfuMessage;
 use crate::projection::{Entry, Epoch, LogPosition, Projection};
 
 kernel::messages! {
     /// Everything a client can be sent.
-    pub enum ClientIn in Message::Client {
+    pub enum ClientIn in CorfuMessage::Client {
         /// From the sequencer: this position is yours.
         /// Promise: it gives the position to nobody else.
         1 => Token {

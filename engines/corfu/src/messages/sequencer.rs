@@ -1,11 +1,11 @@
 //! What a sequencer can be sent.
 
-use crate::Message;
+use crate::CorfuMessage;
 use crate::projection::{Epoch, JournalId, LogPosition};
 
 kernel::messages! {
     /// Everything a sequencer can be sent.
-    pub enum SequencerIn in Message::Sequencer {
+    pub enum SequencerIn in CorfuMessage::Sequencer {
         /// From a client: positions that follow one another.
         1 => Next {
             /// The client's name for its call.

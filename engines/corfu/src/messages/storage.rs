@@ -1,12 +1,12 @@
 //! What a storage server can be sent.
 
-use crate::Message;
+use crate::CorfuMessage;
 use crate::projection::{Entry, Epoch, JournalId, LogPosition, Projection};
 use kernel::NodeId;
 
 kernel::messages! {
     /// Everything a storage server can be sent.
-    pub enum StorageIn in Message::Storage {
+    pub enum StorageIn in CorfuMessage::Storage {
         /// From a client: keep this, if nothing is there.
         1 => Write {
             /// The client's name for its call.

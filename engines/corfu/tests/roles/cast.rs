@@ -3,15 +3,15 @@
 use corfu::auxiliary::AuxiliaryRecord;
 use corfu::storage::StorageRecord;
 use corfu::{
-    Auxiliary, Corfu, CorfuResponse, Data, Entry, Epoch, JournalId, LogPosition, Message, NodeJournal,
+    Auxiliary, Corfu, CorfuMessage, CorfuResponse, Data, Entry, Epoch, JournalId, LogPosition, NodeJournal,
     Parameters, Projection, StorageServer,
 };
-use kernel::{Bytes, Effect, HostId, NodeId, Place, Position, Role as _};
+use kernel::{Bytes, Effect, HostId, HostSlot, NodeId, Position, Role as _};
 use parts::Ballot;
 pub(crate) use table::{Table, restored, sent};
 
 pub(crate) fn node(host: u32, place: u32) -> NodeId {
-    NodeId::new(HostId(host), Place(place))
+    NodeId::new(HostId(host), HostSlot(place))
 }
 
 /// Auxiliaries and the servers of the one chain are on hosts 1 to 3, sequencers on 4 and 5, the client on 9.
@@ -33,7 +33,7 @@ pub(crate) fn me() -> NodeId {
 
 /// The journal of a node, unless it has lost it.
 pub(crate) fn journal_of(node: NodeId) -> JournalId {
-    JournalId(u64::from(node.host().0) * 100 + u64::from(node.place().0))
+    JournalId(u64::from(node.host().0) * 100 + u64::from(node.host_slot().0))
 }
 
 pub(crate) fn journals_of(nodes: impl IntoIterator<Item = NodeId>) -> Vec<NodeJournal> {
@@ -65,16 +65,16 @@ pub(crate) fn data_of(body: &'static [u8], tag: u64) -> Entry {
 
 pub(crate) type Did = table::Did<Corfu>;
 
-pub(crate) fn durably(to: NodeId, message: impl Into<Message>) -> Vec<(NodeId, Message, bool)> {
+pub(crate) fn durably(to: NodeId, message: impl Into<CorfuMessage>) -> Vec<(NodeId, CorfuMessage, bool)> {
     vec![(to, message.into(), true)]
 }
 
-pub(crate) fn at_once(to: NodeId, message: impl Into<Message>) -> Vec<(NodeId, Message, bool)> {
+pub(crate) fn at_once(to: NodeId, message: impl Into<CorfuMessage>) -> Vec<(NodeId, CorfuMessage, bool)> {
     vec![(to, message.into(), false)]
 }
 
 /// Who was sent this.
-pub(crate) fn told(did: &Did, message: impl Into<Message>) -> Vec<NodeId> {
+pub(crate) fn told(did: &Did, message: impl Into<CorfuMessage>) -> Vec<NodeId> {
     let message = message.into();
     sent(did).into_iter().filter(|(_, it, _)| *it == message).map(|(to, _, _)| to).collect()
 }

@@ -9,7 +9,7 @@ use corfu::client::{self, ClientTimer, Found, Installed, Occupied, Token, Writte
 use corfu::sequencer::{self, Began, Begin, Next};
 use corfu::storage::{self, Read, Seal, StorageRecord, Write};
 use corfu::{
-    Auxiliary, Client, CorfuRequest, CorfuResponse, Data, Entry, Epoch, Extent, LogPosition, Message,
+    Auxiliary, Client, CorfuMessage, CorfuRequest, CorfuResponse, Data, Entry, Epoch, Extent, LogPosition,
     Parameters, Projection, Sequencer,
 };
 use kernel::{Bytes, Decode, Effect, NodeId, Position, RequestId, Role};
@@ -149,7 +149,7 @@ fn asked(request: CorfuRequest) -> (Table<Client>, Did) {
 fn appending() -> (Table<Client>, Entry, u64) {
     let (table, did) = asked(CorfuRequest::Append(Bytes::from_static(b"x")));
     let id = match &sent(&did)[..] {
-        [(to, Message::Sequencer(sequencer::SequencerIn::Next(next)), _)] if *to == sequencers()[0] => {
+        [(to, CorfuMessage::Sequencer(sequencer::SequencerIn::Next(next)), _)] if *to == sequencers()[0] => {
             next.id
         }
         other => panic!("no position was asked for: {other:?}"),
@@ -199,7 +199,7 @@ fn after_a_change_the_head_is_asked_for_the_entry() {
 fn reading() -> (Table<Client>, u64) {
     let (table, did) = asked(CorfuRequest::Read(P3));
     match &sent(&did)[..] {
-        [(to, Message::Storage(storage::StorageIn::Read(read)), _)] if *to == servers()[2] => {
+        [(to, CorfuMessage::Storage(storage::StorageIn::Read(read)), _)] if *to == servers()[2] => {
             (table, read.id)
         }
         other => panic!("the tail was not asked: {other:?}"),
@@ -289,7 +289,8 @@ fn sealed() -> (Table<Auxiliary>, Did, Ballot) {
 #[test]
 fn seals_leave_when_the_projection_before_them_is_durable() {
     let (_, did) = changing();
-    let is_seal = |message: &Message| matches!(message, Message::Storage(storage::StorageIn::Seal(_)));
+    let is_seal =
+        |message: &CorfuMessage| matches!(message, CorfuMessage::Storage(storage::StorageIn::Seal(_)));
     let seals = sent(&did).into_iter().filter(|(_, message, _)| is_seal(message));
     let durable: Vec<bool> = seals.map(|(_, _, durable)| durable).collect();
     assert_eq!(durable, vec![true; servers().len()]);
@@ -299,7 +300,7 @@ fn seals_leave_when_the_projection_before_them_is_durable() {
 #[test]
 fn a_change_seals_asks_and_tells_what_was_decided() {
     let (mut table, did, ballot) = sealed();
-    let prepare = Message::from(auxiliary::Prepare { base: initial(), ballot });
+    let prepare = CorfuMessage::from(auxiliary::Prepare { base: initial(), ballot });
     let prepares: Vec<_> = sent(&did).into_iter().filter(|(_, message, _)| *message == prepare).collect();
     let wanted: Vec<_> = auxiliaries().into_iter().map(|to| (to, prepare.clone(), true)).collect();
     assert_eq!(prepares, wanted, "its own ballot is durable before anybody hears of it");
@@ -418,7 +419,7 @@ fn what_an_auxiliary_lost_to_is_a_promise_that_it_keeps() {
 fn several_entries_take_one_token_and_are_answered_together() {
     let bodies = vec![Bytes::from_static(b"a"), Bytes::from_static(b"b")];
     let (mut table, did) = asked(CorfuRequest::AppendAll(bodies));
-    let [(_, Message::Sequencer(sequencer::SequencerIn::Next(next)), _)] = &sent(&did)[..] else {
+    let [(_, CorfuMessage::Sequencer(sequencer::SequencerIn::Next(next)), _)] = &sent(&did)[..] else {
         panic!("the sequencer was not asked: {did:?}");
     };
     assert_eq!(next.count, 2);
@@ -426,7 +427,7 @@ fn several_entries_take_one_token_and_are_answered_together() {
     let writes: Vec<Write> = sent(&did)
         .into_iter()
         .filter_map(|(to, message, _)| match message {
-            Message::Storage(storage::StorageIn::Write(write)) if to == servers()[0] => Some(write),
+            CorfuMessage::Storage(storage::StorageIn::Write(write)) if to == servers()[0] => Some(write),
             _ => None,
         })
         .collect();
@@ -449,7 +450,7 @@ fn several_entries_take_one_token_and_are_answered_together() {
 #[test]
 fn a_tail_is_told_when_the_chains_are_still_in_its_epoch() {
     let (mut table, did) = asked(CorfuRequest::Stat);
-    let [(_, Message::Sequencer(sequencer::SequencerIn::Tail(tail)), _)] = &sent(&did)[..] else {
+    let [(_, CorfuMessage::Sequencer(sequencer::SequencerIn::Tail(tail)), _)] = &sent(&did)[..] else {
         panic!("the sequencer was not asked: {did:?}");
     };
     let id = tail.id;

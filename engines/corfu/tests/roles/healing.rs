@@ -8,7 +8,7 @@ use corfu::auxiliary::{self, AuxiliaryTimer, Copied, StoragePong, StorageStatus,
 use corfu::client::{Found, Written};
 use corfu::storage::{Finish, Project, Read, Seal, StorageRecord, StorageTimer, Write};
 use corfu::{
-    Auxiliary, Entry, Epoch, JournalId, LogPosition, Message, Parameters, Projection, Sequencer,
+    Auxiliary, CorfuMessage, Entry, Epoch, JournalId, LogPosition, Parameters, Projection, Sequencer,
     StorageServer, sequencer,
 };
 use kernel::{NodeId, Position, Role};
@@ -48,13 +48,13 @@ fn exchange(
     learner_table: &mut Table<StorageServer>,
     source_table: &mut Table<StorageServer>,
     mut did: Did,
-) -> Vec<(NodeId, Message, bool)> {
+) -> Vec<(NodeId, CorfuMessage, bool)> {
     let mut said = Vec::new();
     for _ in 0..100 {
         let mut answers = Did::new();
         for (to, message, durable) in sent(&did) {
             match message {
-                Message::Storage(question) if to == source() => {
+                CorfuMessage::Storage(question) if to == source() => {
                     answers.extend(source_table.hear(learner(), question));
                 }
                 message => said.push((to, message, durable)),
@@ -65,7 +65,7 @@ fn exchange(
         }
         did = Did::new();
         for (to, message, durable) in sent(&answers) {
-            let Message::Storage(answer) = message else { panic!("the source said {message:?}") };
+            let CorfuMessage::Storage(answer) = message else { panic!("the source said {message:?}") };
             assert!(to == learner() && durable, "what is not durable may be taken back");
             did.extend(learner_table.hear(source(), answer));
         }
@@ -128,10 +128,12 @@ fn what_is_written_during_the_comparison_is_followed_from_its_beginning() {
     let mut source_table = source_with(&[(4, Entry::Junk), (6, Entry::Junk), (7, Entry::Junk)]);
     let mut table = Table::new(waiting(learner(), u64::MAX), learner());
     let did = table.hear(auxiliaries()[0], Project { projection: second(), chain: Some(0) });
-    let [(_, Message::Storage(compare), _)] = &sent(&did)[..] else { panic!("it does not compare: {did:?}") };
+    let [(_, CorfuMessage::Storage(compare), _)] = &sent(&did)[..] else {
+        panic!("it does not compare: {did:?}")
+    };
     let first_page = source_table.hear(learner(), compare.clone());
     write(&mut source_table, 5, &data_of(b"between", 1));
-    let [(_, Message::Storage(page), _)] = &sent(&first_page)[..] else {
+    let [(_, CorfuMessage::Storage(page), _)] = &sent(&first_page)[..] else {
         panic!("no answer: {first_page:?}")
     };
     let did = table.hear(source(), page.clone());
@@ -172,7 +174,8 @@ fn a_storage_server_without_its_journal_is_not_what_it_was() {
     assert_ne!(journal, journal_of(servers()[0]));
     let auxiliary = auxiliaries()[0];
     let did = table.hear(auxiliary, Seal { epoch: E2, journal: Some(journal_of(servers()[0])) });
-    let [(_, Message::Auxiliary(auxiliary::AuxiliaryIn::StoragePong(pong)), true)] = &sent(&did)[..] else {
+    let [(_, CorfuMessage::Auxiliary(auxiliary::AuxiliaryIn::StoragePong(pong)), true)] = &sent(&did)[..]
+    else {
         panic!("it does not say who it is: {did:?}");
     };
     let standing = pong.standing.clone().expect("it has a life");
@@ -235,7 +238,7 @@ fn seal_acks(table: &mut Table<Auxiliary>) -> Did {
 /// The chain that is proposed, when the others have promised.
 fn proposed(table: &mut Table<Auxiliary>, did: &Did) -> Vec<NodeId> {
     let ballot = sent(did).into_iter().find_map(|(_, message, _)| match message {
-        Message::Auxiliary(auxiliary::AuxiliaryIn::Prepare(prepare)) => Some(prepare.ballot),
+        CorfuMessage::Auxiliary(auxiliary::AuxiliaryIn::Prepare(prepare)) => Some(prepare.ballot),
         _ => None,
     });
     let ballot = ballot.expect("a ballot is begun");
@@ -245,7 +248,7 @@ fn proposed(table: &mut Table<Auxiliary>, did: &Did) -> Vec<NodeId> {
         did = table.hear(*peer, auxiliary::Promise { epoch: E3, ballot, accepted: None, journal });
     }
     let accept = sent(&did).into_iter().find_map(|(_, message, _)| match message {
-        Message::Auxiliary(auxiliary::AuxiliaryIn::Accept(accept)) => Some(accept.vote.projection),
+        CorfuMessage::Auxiliary(auxiliary::AuxiliaryIn::Accept(accept)) => Some(accept.vote.projection),
         _ => None,
     });
     accept.expect("it is proposed").chains[0].clone()
@@ -311,7 +314,7 @@ fn an_auxiliary_without_its_journal_has_no_vote() {
     seal_acks(&mut table);
     let did = table.hear(learner(), Whole { epoch: E3, journal: journal_of(learner()), source: source() });
     let ballot = sent(&did).into_iter().find_map(|(_, message, _)| match message {
-        Message::Auxiliary(auxiliary::AuxiliaryIn::Prepare(prepare)) => Some(prepare.ballot),
+        CorfuMessage::Auxiliary(auxiliary::AuxiliaryIn::Prepare(prepare)) => Some(prepare.ballot),
         _ => None,
     });
     let ballot = ballot.expect("a ballot is begun");

@@ -3,7 +3,7 @@
 //! A gateway is a role of the service. It sends [`crate::proxy::Submit`] and [`crate::proxy::Barrier`] to the proxy nodes of its
 //! own host (which pass them on to their group's leader), and [`crate::shard::Read`] to one server of each shard.
 
-use crate::Message;
+use crate::MasonMessage;
 use crate::order::{Group, Gsn, Space};
 use crate::topology::{Layout, ShardMap};
 use kernel::client::{Connected, Disconnected, Event, Input, Taken};
@@ -12,7 +12,7 @@ use parts::Tagged;
 
 kernel::record! {
     /// One answer.
-    pub struct Answer {
+    pub struct OperationAnswer {
         /// The origin's incarnation that asked: an earlier one's answers are nobody's.
         incarnation: u64,
         /// Which operation, by its tag in the group it was submitted to.
@@ -24,7 +24,7 @@ kernel::record! {
     }
 }
 
-impl Answer {
+impl OperationAnswer {
     /// The operation that it answers, of a group.
     pub fn tagged(&self, group: Group) -> Tagged {
         Tagged { group: group.0.into(), incarnation: self.incarnation, tag: self.tag }
@@ -43,16 +43,16 @@ kernel::record! {
 
 kernel::messages! {
     /// Everything a gateway can be sent.
-    pub enum ClientIn in Message::Client {
+    pub enum GatewayIn in MasonMessage::Client {
         /// Operations of a group were executed, by one shard's server or, where no shard is concerned, by the group.
         1 => Answers {
             /// The group they were submitted to.
             group: Group,
             /// The answers.
-            answers: Vec<Answer>,
+            answers: Vec<OperationAnswer>,
         },
         /// From a shard's server: what is watched has changed.
-        2 => Notice {
+        2 => GatewayNotice {
             /// The shard.
             space: Space,
             /// By which operation.
@@ -152,7 +152,7 @@ impl Elsewhere {
     }
 }
 
-impl From<Event> for Message {
+impl From<Event> for MasonMessage {
     fn from(event: Event) -> Self {
         match event {
             Event::Connected(message) => message.into(),

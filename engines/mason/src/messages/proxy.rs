@@ -1,9 +1,9 @@
 //! What a proxy can be sent.
 
-use crate::Message;
+use crate::MasonMessage;
 use crate::messages::sequencer::Allocation;
 use crate::order::{Group, GroupTime, Gsn, Operation, Order, Placed, Range};
-use crate::proxy::entry::{Claim, Page};
+use crate::proxy::entry::{Claim, StubPage};
 use crate::topology::{Layout, ShardMap};
 use crate::view::View;
 use kernel::{Bytes, NodeId};
@@ -12,10 +12,10 @@ use paxos::Members;
 
 kernel::messages! {
     /// Everything a proxy can be sent.
-    pub enum ProxyIn in Message::Proxy {
+    pub enum ProxyIn in MasonMessage::Proxy {
         /// From a gateway: have these ordered. Their tags follow one another. Sent again, from the first without an answer on,
         /// when answers take long.
-        1 => Submit {
+        1 => SubmitOperations {
             /// The operations.
             operations: Vec<Operation>,
         },
@@ -55,7 +55,7 @@ kernel::messages! {
             recovering: bool,
         },
         /// From a standby that takes over: refuse all sequencers before this one (the paper's GetMaxAndSeal).
-        7 => Seal {
+        7 => GetMaxAndSeal {
             /// Its epoch.
             epoch: u64,
             /// Drawn when it was asked to take over.
@@ -208,7 +208,7 @@ kernel::messages! {
         /// From this host's replica of another group: its stub hands this over.
         27 => Leaving {
             /// The page.
-            page: Page,
+            page: StubPage,
         },
         /// From a proxy of the first group: have origins served by so many groups.
         15 => Arrange {

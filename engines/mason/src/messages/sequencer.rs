@@ -1,14 +1,14 @@
 //! What a sequencer can be sent.
 
-use crate::Message;
-use crate::order::{Cut, Group, Gsn, Range, Space};
+use crate::MasonMessage;
+use crate::order::{ConsistentCut, Group, Gsn, Range, Space};
 use crate::topology::{Layout, ShardMap};
 use crate::view::View;
 use paxos::Members;
 
 kernel::messages! {
     /// Everything a sequencer can be sent.
-    pub enum SequencerIn in Message::Sequencer {
+    pub enum SequencerIn in MasonMessage::Sequencer {
         /// From a leading proxy: allocate (the paper's RequestSeqNum). The numbers of a batch are rows, one a space: an
         /// allocation costs the same whatever its size.
         1 => Allocate {
@@ -51,7 +51,7 @@ kernel::messages! {
             epoch: u64,
         },
         /// From a leading proxy: sealed against earlier sequencers, in the group's log; and what the group has assigned.
-        5 => Sealed {
+        5 => GroupSealed {
             /// The group.
             group: Group,
             /// The epoch sealed for.
@@ -102,6 +102,6 @@ kernel::record! {
         /// The first global sequence number; one an operation follows.
         gsn: Gsn,
         /// What was known afterwards.
-        cut: Cut,
+        cut: ConsistentCut,
     }
 }

@@ -1,21 +1,21 @@
 //! What a shard's server can be sent.
 
-use crate::Message;
-use crate::order::{Cut, Group, Gsn, Number, Placed, Space};
+use crate::MasonMessage;
+use crate::order::{ConsistentCut, Group, Gsn, Number, Placed, Space};
 use crate::proxy::delivery::Run;
 use kernel::{BlobId, Bytes};
 use paxos::Members;
 
 kernel::messages! {
     /// Everything a shard's server can be sent.
-    pub enum ShardIn in Message::Shard {
+    pub enum ShardIn in MasonMessage::Shard {
         /// From a gateway: answer these, in order, when every operation of this space with a global sequence number up to `at_least` is executed, as
         /// is everything that this host's proxies had handed over when this arrived.
-        1 => Read {
+        1 => ReadShard {
             /// The least global sequence number.
             at_least: Gsn,
             /// The reads.
-            reads: Vec<Query>,
+            reads: Vec<ShardQuery>,
             /// The version of the spread by which this space was chosen; none where it does not matter.
             shard_map: Option<u64>,
             /// For each read the largest answer that the reader has room for, in bytes; larger ones are withheld. None: any.
@@ -31,12 +31,12 @@ kernel::messages! {
             /// The operations.
             runs: Vec<Run>,
             /// What the sequencer knew after the batch they were in.
-            cut: Option<Cut>,
+            cut: Option<ConsistentCut>,
             /// It is a page of what was lacking, and there is another behind it.
             more: bool,
         },
         /// From a proxy's replica, or another participant: what was asked for is gone; take another server's snapshot.
-        4 => Behind {
+        4 => ShardBehind {
             /// Enough servers have durable snapshots of everything below.
             durable: Number,
         },
@@ -68,14 +68,14 @@ kernel::messages! {
             part: Option<u32>,
         },
         /// From a server of the same shard that lacks too much: give me a chunk of a snapshot.
-        8 => PullSnapshot {
+        8 => PullShardSnapshot {
             /// Names the transfer.
             transfer: u64,
             /// Which chunk.
             index: u64,
         },
         /// From a server of the same shard: a chunk of its snapshot.
-        9 => SnapshotChunk {
+        9 => ShardSnapshotChunk {
             /// Names the transfer.
             transfer: u64,
             /// The snapshot holds everything below this number.
@@ -149,7 +149,7 @@ kernel::messages! {
 
 kernel::record! {
     /// One read.
-    pub struct Query {
+    pub struct ShardQuery {
         /// The reader's number for it.
         tag: u64,
         /// What is read, in the service's encoding.

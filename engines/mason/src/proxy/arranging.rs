@@ -24,7 +24,7 @@
 //! Everything between groups goes through the hosts, each of which has replicas of all logs: they tell the host's proxies of every
 //! group where their own stands, and the leading one acts on it.
 
-use super::entry::{Entry, Page};
+use super::entry::{Entry, StubPage};
 use super::leading::Lead;
 use super::{Arrange, Awaited, Proxy, SetShards, Spent, Standing};
 use crate::messages::shard;
@@ -51,7 +51,7 @@ kernel::record! {
 
 /// What a local application asks of a proxy.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Call {
+pub enum ProxyCall {
     /// Follow these members; answered [`super::moving::SETTLED`] or [`super::moving::UNSETTLED`].
     Follow(paxos::Members),
     /// Have origins served by so many groups, none for as they are; answered by [`Progress`].
@@ -60,7 +60,7 @@ pub enum Call {
     SetShards(u16),
 }
 
-impl Encode for Call {
+impl Encode for ProxyCall {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Follow(members) => {
@@ -79,7 +79,7 @@ impl Encode for Call {
     }
 }
 
-impl Decode for Call {
+impl Decode for ProxyCall {
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         match u8::decode(input)? {
             1 => Ok(Self::Follow(input.field()?)),
@@ -95,7 +95,7 @@ impl Decode for Call {
 pub(super) struct Arranging {
     standings: BTreeMap<Group, Standing>,
     /// What this group's stub is to have, by whose it was.
-    pages: BTreeMap<(Group, u32), Page>,
+    pages: BTreeMap<(Group, u32), StubPage>,
     /// What the cluster's operator has asked for.
     wanted: Option<u16>,
     wanted_shards: Option<u16>,
@@ -159,7 +159,7 @@ impl Proxy {
         self.arranging.standings.insert(message.group, message);
     }
 
-    pub(super) fn on_leaving(&mut self, page: Page) {
+    pub(super) fn on_leaving(&mut self, page: StubPage) {
         if page.to == self.group && page.version >= self.topology.layout.version {
             self.arranging.pages.insert((page.from, page.index), page);
         }
@@ -167,7 +167,7 @@ impl Proxy {
 
     /// Taken by the leader; passed on to it, once, by the others.
     pub(super) fn on_set_shards(&mut self, from: NodeId, message: &SetShards, cx: &mut Cx<'_, Self>) {
-        let place = cx.node().place();
+        let place = cx.node().host_slot();
         let shards = message.shards;
         let sound = (1..=self.topology.shards.len()).contains(&usize::from(shards));
         if !sound || self.group != FIRST || self.topology.sequencers.is_empty() {
@@ -176,14 +176,14 @@ impl Proxy {
         if self.leads_here() {
             let now = self.layout_of(FIRST).shard_map.shards;
             self.arranging.wanted_shards = (shards != now).then_some(shards);
-        } else if let Some(leader) = self.leader.filter(|_| from.place() != place || from == cx.node()) {
+        } else if let Some(leader) = self.leader.filter(|_| from.host_slot() != place || from == cx.node()) {
             cx.send(NodeId::new(leader.leader.host(), place), message.clone());
         }
     }
 
     /// Taken by the leader; passed on to it, once, by the others.
     pub(super) fn on_arrange(&mut self, from: NodeId, message: &Arrange, cx: &mut Cx<'_, Self>) {
-        let place = cx.node().place();
+        let place = cx.node().host_slot();
         let layout = self.layout_of(FIRST);
         let sound = (1..=self.topology.groups.len()).contains(&usize::from(message.groups));
         if !sound || self.group != FIRST || self.topology.sequencers.is_empty() {
@@ -191,7 +191,7 @@ impl Proxy {
         }
         if self.leads_here() {
             self.arranging.wanted = (message.groups != layout.serving).then_some(message.groups);
-        } else if let Some(leader) = self.leader.filter(|_| from.place() != place || from == cx.node()) {
+        } else if let Some(leader) = self.leader.filter(|_| from.host_slot() != place || from == cx.node()) {
             cx.send(NodeId::new(leader.leader.host(), place), message.clone());
         }
     }

@@ -1,6 +1,6 @@
 //! What stands in a proxy's log.
 
-use crate::order::{Cut, Group, GroupTime, Gsn, Operation, Order, Placed, Range, Space};
+use crate::order::{ConsistentCut, Group, GroupTime, Gsn, Operation, Order, Placed, Range, Space};
 use crate::topology::{Layout, ShardMap};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, Reader};
 use parts::Ballot;
@@ -18,7 +18,7 @@ pub enum Entry {
         leader: NodeId,
     },
     /// Operations with their numbers: what assigns them.
-    Batch(Batch),
+    Batch(AssignmentBatch),
     /// Answers of sequencers before `epoch` are void from here on (the paper's sealing). The first claim to an epoch that a log
     /// has is the only one it knows.
     Seal {
@@ -71,7 +71,7 @@ pub enum Entry {
         gsn: Gsn,
     },
     /// What another group's stub has handed over arrives.
-    Page(Page),
+    Page(StubPage),
     /// Another group has all that this one's stub has handed over to it.
     Arrived {
         /// That group.
@@ -98,7 +98,7 @@ pub enum Entry {
 
 kernel::record! {
     /// A part of what one group's stub hands over to another's when a layout comes into force.
-    pub struct Page {
+    pub struct StubPage {
         /// Whose it was.
         from: Group,
         /// Whose it is.
@@ -128,7 +128,7 @@ kernel::record! {
 kernel::record! {
     /// A batch. Applied only if it follows the batches before it without a gap, under the leader and the sequencer it names: so
     /// what one origin sent first is assigned first, and nothing that a sealed sequencer allocated ever is.
-    pub struct Batch {
+    pub struct AssignmentBatch {
         /// The leader that proposes it.
         epoch: u64,
         /// Counts the leader's batches.
@@ -142,7 +142,7 @@ kernel::record! {
         /// Its first global sequence number.
         gsn: Gsn,
         /// What the sequencer knew afterwards.
-        cut: Option<Cut>,
+        cut: Option<ConsistentCut>,
         /// The wall clock of the leader, in milliseconds since 1970.
         time: u64,
         /// The operations; none if the numbers were lost with an earlier leader: they get no-ops.
@@ -239,7 +239,7 @@ impl Decode for Entry {
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         Ok(match u8::decode(input)? {
             1 => Self::Begin { ballot: input.field()?, leader: input.field()? },
-            2 => Self::Batch(Batch::decode(input)?),
+            2 => Self::Batch(AssignmentBatch::decode(input)?),
             3 => Self::Seal { epoch: input.field()?, claim: input.field()? },
             4 => Self::Fill { epoch: input.field()?, holes: input.field()? },
             5 => Self::Clock { epoch: input.field()?, now: input.field()? },
@@ -247,7 +247,7 @@ impl Decode for Entry {
             7 => Self::Durable { low_watermarks: input.field()?, version: input.field()? },
             8 => Self::Members(Members::decode(input)?),
             9 => Self::Layout { layout: input.field()?, below: input.field()?, gsn: input.field()? },
-            10 => Self::Page(Page::decode(input)?),
+            10 => Self::Page(StubPage::decode(input)?),
             11 => Self::Arrived { at: input.field()?, version: input.field()? },
             12 => Self::Retire { version: input.field()? },
             13 => Self::Settled { version: input.field()? },

@@ -2,7 +2,7 @@
 
 use super::leading::Lead;
 use super::{Proxy, ProxyIn, moving};
-use crate::Message;
+use crate::MasonMessage;
 use crate::messages::shard::ShardIn;
 use kernel::{Cx, Decode, NodeId};
 use parts::Ballot;
@@ -44,7 +44,7 @@ impl Proxy {
                                 self.on_own(from, answer, cx);
                             }
                         } else if let Ok(answer) = ShardIn::decoded(&answered.bytes) {
-                            cx.send(reply.client, Message::Shard(answer));
+                            cx.send(reply.client, MasonMessage::Shard(answer));
                         }
                     }
                 }

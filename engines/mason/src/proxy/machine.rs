@@ -5,14 +5,16 @@ mod inspection;
 mod retained;
 
 use super::delivery::{Run, Runs};
-use super::entry::{Batch, Claim, Entry, Item, Question};
+use super::entry::{AssignmentBatch, Claim, Entry, Item, Question};
 use super::{
     Applied, Began, DidFill, DidMove, DidSeal, DidSettle, FollowUp, NextTag, ProxyIn, Reached, Viewed,
 };
-use crate::messages::client::{Answer, Answers, ClientIn, Skipped, Told};
+use crate::messages::client::{Answers, GatewayIn, OperationAnswer, Skipped, Told};
 use crate::messages::sequencer::{Moved, SequencerIn};
-use crate::messages::shard::{self, Behind, Deliver, Settled, ShardIn};
-use crate::order::{Cut, Group, GroupTime, Gsn, MultiNumber, Number, Operation, Order, Placed, Range, Space};
+use crate::messages::shard::{self, Deliver, Settled, ShardBehind, ShardIn};
+use crate::order::{
+    ConsistentCut, Group, GroupTime, Gsn, MultiNumber, Number, Operation, Order, Placed, Range, Space,
+};
 use crate::service::{Stub, StubOut, Verdict};
 use crate::topology::{Layout, Topology};
 use crate::view::View;
@@ -51,7 +53,7 @@ kernel::record! {
         /// The version of the members that are all the group needs, since they are others than at the bootstrap.
         settled: Option<u64>,
         /// The newest: a server that has everything may lack only the word that this is everything.
-        cut: Option<Cut>,
+        cut: Option<ConsistentCut>,
     }
 }
 
@@ -275,7 +277,7 @@ impl<S: Stub> ProxyMachine<S> {
         self.carry_out(None);
     }
 
-    fn assign(&mut self, batch: Batch) {
+    fn assign(&mut self, batch: AssignmentBatch) {
         let state = &self.state;
         let follows = batch.epoch == state.epoch && batch.index == state.index + 1;
         if !follows || (batch.sequencer != state.sequencer && !planted!(epoch_checked_at_arrival_only)) {
@@ -289,7 +291,7 @@ impl<S: Stub> ProxyMachine<S> {
         if batch.request > 0 {
             state.request = batch.request;
         }
-        let Batch { rows, cut, time, items, gsn, .. } = batch;
+        let AssignmentBatch { rows, cut, time, items, gsn, .. } = batch;
         let mut runs = Runs::default();
         if items.is_empty() {
             self.assign_no_ops(&rows, time, &mut runs);
@@ -297,7 +299,7 @@ impl<S: Stub> ProxyMachine<S> {
             self.assign_items(&rows, items, (gsn, time), &mut runs);
         }
         self.deliver(runs.finish(), cut.clone());
-        let newer = |cut: &Cut| self.state.cut.as_ref().is_none_or(|known| known.gsn < cut.gsn);
+        let newer = |cut: &ConsistentCut| self.state.cut.as_ref().is_none_or(|known| known.gsn < cut.gsn);
         if let Some(cut) = cut.filter(newer) {
             self.state.cut = Some(cut);
         }
@@ -394,13 +396,13 @@ impl<S: Stub> ProxyMachine<S> {
             && self.speaks_to(operation.origin, operation.tag)
         {
             let Operation { incarnation, tag, .. } = *operation;
-            let answer = Answer { incarnation, tag, gsn: Gsn(0), body };
-            let answers = ClientIn::from(Answers { group: self.group, answers: vec![answer] });
+            let answer = OperationAnswer { incarnation, tag, gsn: Gsn(0), body };
+            let answers = GatewayIn::from(Answers { group: self.group, answers: vec![answer] });
             self.notices.push((operation.origin, answers.encoded().into()));
         }
         for (origin, body) in tells {
             if self.speaks_to(origin, self.state.index) {
-                let told = ClientIn::from(Told { group: self.group, body });
+                let told = GatewayIn::from(Told { group: self.group, body });
                 self.notices.push((origin, told.encoded().into()));
             }
         }
@@ -414,7 +416,7 @@ impl<S: Stub> ProxyMachine<S> {
 
     /// What this replica did not apply itself it has told nobody of, and nobody else tells this host's origins.
     fn tell_of_skipped_answers(&mut self) {
-        let skipped: Bytes = ClientIn::from(Skipped { space: Space(0) }).encoded().into();
+        let skipped: Bytes = GatewayIn::from(Skipped { space: Space(0) }).encoded().into();
         let origins = self.state.tags.iter().map(|known| known.origin);
         let here = origins.filter(|origin| origin.host() == self.host);
         self.notices.extend(here.map(|origin| (origin, skipped.clone())));
@@ -496,7 +498,7 @@ impl<S: Stub> ProxyMachine<S> {
     }
 
     /// Keeps what is new, and hands it to the servers of this host; every one that is in use gets the cut.
-    fn deliver(&mut self, mut runs: Vec<Run>, cut: Option<Cut>) {
+    fn deliver(&mut self, mut runs: Vec<Run>, cut: Option<ConsistentCut>) {
         runs.iter().for_each(|run| self.retained.insert(run.clone()));
         let in_use = |space| self.topology.layout.shard_map.spaces().any(|used| used == space);
         for (space, server) in self.topology.servers_on(self.host) {
@@ -531,7 +533,7 @@ impl<S: Stub> ProxyMachine<S> {
     fn answer_lacking(&self, from: &Placed) -> ShardIn {
         let durable = self.state.durable.iter().find(|known| known.space == from.space);
         if let Some(durable) = durable.filter(|durable| from.number < durable.number) {
-            return Behind { durable: durable.number }.into();
+            return ShardBehind { durable: durable.number }.into();
         }
         let (runs, more) = self.retained.page_from(from, self.page_bytes);
         let cut = self.state.cut.clone().filter(|_| !more);

@@ -16,9 +16,9 @@ use crate::messages::client;
 pub use crate::messages::proxy::*;
 use crate::messages::shard;
 use crate::order::{Number, Placed, Space};
-use crate::topology::{Layout, Parameters, ShardMap, Topology};
+use crate::topology::{Layout, MasonParameters, ShardMap, Topology};
 use crate::{Group, Mason};
-use arranging::Call;
+use arranging::ProxyCall;
 use entry::Question;
 pub use heard::Heard;
 use kernel::client::Response;
@@ -62,7 +62,7 @@ pub type SpacesOf = Arc<dyn Fn(&[u8], &ShardMap) -> Vec<Space> + Send + Sync>;
 pub struct Proxy {
     group: Group,
     topology: Arc<Topology>,
-    parameters: Parameters,
+    parameters: MasonParameters,
     log: LogNodes,
     spaces_of: SpacesOf,
     /// Who leads the log, as far as is known.
@@ -96,7 +96,7 @@ impl Proxy {
     pub fn new(
         group: Group,
         topology: Arc<Topology>,
-        parameters: Parameters,
+        parameters: MasonParameters,
         log: LogNodes,
         spaces_of: SpacesOf,
     ) -> Self {
@@ -177,15 +177,15 @@ impl Role for Proxy {
     }
 
     fn on_request(&mut self, id: RequestId, request: Bytes, cx: &mut Cx<'_, Self>) {
-        match Call::decoded(&request) {
-            Ok(Call::Follow(members)) => self.on_wanted(id, members, cx),
-            Ok(Call::Arrange(groups)) => {
+        match ProxyCall::decoded(&request) {
+            Ok(ProxyCall::Follow(members)) => self.on_wanted(id, members, cx),
+            Ok(ProxyCall::Arrange(groups)) => {
                 if let Some(groups) = groups {
                     self.on_arrange(cx.node(), &Arrange { groups }, cx);
                 }
                 cx.respond(id, Response(self.progress().encoded().into()));
             }
-            Ok(Call::SetShards(shards)) => {
+            Ok(ProxyCall::SetShards(shards)) => {
                 self.on_set_shards(cx.node(), &SetShards { shards }, cx);
                 cx.respond(id, Response(self.progress().encoded().into()));
             }
@@ -202,7 +202,7 @@ impl Role for Proxy {
 pub(crate) struct Frame<'a> {
     group: Group,
     topology: &'a Topology,
-    parameters: &'a Parameters,
+    parameters: &'a MasonParameters,
     log: LogNodes,
     spaces_of: &'a SpacesOf,
     /// The log's leader of this host has said lately that it leads. One that nobody hears any more resigns in silence, and its
@@ -237,12 +237,12 @@ impl Proxy {
     }
 
     /// Taken by the leader; passed on to it, once, by the others.
-    fn on_submit(&mut self, from: NodeId, message: Submit, cx: &mut Cx<'_, Self>) {
+    fn on_submit(&mut self, from: NodeId, message: SubmitOperations, cx: &mut Cx<'_, Self>) {
         if self.leads_here() {
             return self.leading(cx, |lead, frame, cx| lead.on_submit(message, frame, cx));
         }
-        let place = cx.node().place();
-        if let Some(leader) = self.leader.filter(|_| from.place() != place) {
+        let place = cx.node().host_slot();
+        if let Some(leader) = self.leader.filter(|_| from.host_slot() != place) {
             cx.send(NodeId::new(leader.leader.host(), place), message);
         }
     }
@@ -288,7 +288,7 @@ impl Proxy {
     /// Of Mason's own nodes, and of the log where it answers in their words.
     fn on_own(&mut self, from: NodeId, message: ProxyIn, cx: &mut Cx<'_, Self>) {
         match message {
-            ProxyIn::Submit(message) => self.on_submit(from, message, cx),
+            ProxyIn::SubmitOperations(message) => self.on_submit(from, message, cx),
             ProxyIn::Barrier(message) => self.on_barrier(from, message, cx),
             ProxyIn::Allocated(message) => {
                 self.leading(cx, |lead, frame, cx| lead.on_allocated(message, frame, cx))
@@ -300,7 +300,7 @@ impl Proxy {
             ProxyIn::NotActive(message) => {
                 self.leading(cx, |lead, frame, cx| lead.on_not_active(&message, frame, cx));
             }
-            ProxyIn::Seal(message) => {
+            ProxyIn::GetMaxAndSeal(message) => {
                 self.leading(cx, |lead, frame, cx| lead.on_seal(from, &message, frame, cx))
             }
             ProxyIn::Fill(message) => {

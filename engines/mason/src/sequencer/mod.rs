@@ -7,8 +7,8 @@ mod recovery;
 use crate::Mason;
 use crate::messages::proxy;
 pub use crate::messages::sequencer::*;
-use crate::order::{Cut, Group, Gsn, Number, Order, Placed, Range, Space};
-use crate::topology::{Layout, Parameters, ShardMap, Topology};
+use crate::order::{ConsistentCut, Group, Gsn, Number, Order, Placed, Range, Space};
+use crate::topology::{Layout, MasonParameters, ShardMap, Topology};
 use kernel::{Cx, NodeId, Position, Role, planted};
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -59,7 +59,7 @@ struct Counters {
 #[derive(Clone, Debug)]
 pub struct Sequencer {
     topology: Arc<Topology>,
-    parameters: Parameters,
+    parameters: MasonParameters,
     /// The highest epoch this node was asked to be in this incarnation.
     epoch: u64,
     state: State,
@@ -70,7 +70,7 @@ const REMEMBERED_MAX: usize = 1_024;
 
 impl Sequencer {
     /// A standby.
-    pub fn new(topology: Arc<Topology>, parameters: Parameters) -> Self {
+    pub fn new(topology: Arc<Topology>, parameters: MasonParameters) -> Self {
         Self { topology, parameters, epoch: 0, state: State::Standby }
     }
 
@@ -109,7 +109,7 @@ impl Role for Sequencer {
             SequencerIn::Probe(message) => self.on_probe(from, message, cx),
             SequencerIn::Ping(message) => self.on_ping(from, message, cx),
             SequencerIn::Recover(message) => self.on_recover(message, cx),
-            SequencerIn::Sealed(message) => self.on_sealed(message, cx),
+            SequencerIn::GroupSealed(message) => self.on_sealed(message, cx),
             SequencerIn::Filled(message) => self.on_filled(message),
             SequencerIn::Moved(message) if from.host() == cx.node().host() => self.on_moved(&message),
             SequencerIn::Moved(_) => cx.reject("members from another host"),
@@ -245,9 +245,9 @@ fn take_rows(next: &mut [Number], counts: &[(Space, u64)]) -> impl Iterator<Item
 }
 
 impl Counters {
-    fn cut(&self) -> Cut {
+    fn cut(&self) -> ConsistentCut {
         let next = self.next.iter().enumerate();
         let next = next.map(|(space, &number)| Placed { space: Space(space as u16), number }).collect();
-        Cut { gsn: self.gsn, next }
+        ConsistentCut { gsn: self.gsn, next }
     }
 }

@@ -21,7 +21,7 @@
 //! it has not, the standby has it logged before it gives anything away: what was numbered by then was numbered by the old
 //! spread, and what comes after by the new one.
 
-use super::{Counters, Filled, HandedOver, Recover, Sealed, Sequencer, SequencerTimer, State};
+use super::{Counters, Filled, GroupSealed, HandedOver, Recover, Sequencer, SequencerTimer, State};
 use crate::messages::proxy;
 use crate::order::{Group, Gsn, Number, Order, Placed, Range};
 use crate::topology::FIRST;
@@ -67,8 +67,8 @@ impl Sequencer {
         self.retry(cx);
     }
 
-    pub(super) fn on_sealed(&mut self, message: Sealed, cx: &mut Cx<'_, Self>) {
-        let Sealed { group, epoch, view, gsn, attempt, layout, handed } = message;
+    pub(super) fn on_sealed(&mut self, message: GroupSealed, cx: &mut Cx<'_, Self>) {
+        let GroupSealed { group, epoch, view, gsn, attempt, layout, handed } = message;
         let State::Recovering(recovery) = &mut self.state else { return };
         if epoch != self.epoch || attempt != Some(recovery.attempt) || !recovery.sealed.insert(group) {
             return;
@@ -176,7 +176,7 @@ impl Sequencer {
         match &self.state {
             State::Standby => return,
             State::Recovering(recovery) => {
-                let seal = proxy::Seal { epoch, attempt: Some(recovery.attempt) };
+                let seal = proxy::GetMaxAndSeal { epoch, attempt: Some(recovery.attempt) };
                 // The mistake: those that were added are sealed and not waited for.
                 let others = self.topology.groups().filter(|_| planted!(added_groups_not_waited_for));
                 for group in recovery.unsealed().chain(others) {

@@ -16,7 +16,7 @@
 //! blob only when a later snapshot that does not name it is durable. A proxy that forgets an operation because enough servers have it
 //! in snapshots then forgets nothing that a lost host takes with it.
 
-use super::{Query, ShardServer, Waiting};
+use super::{ShardQuery, ShardServer, Waiting};
 use crate::order::{Gsn, Number};
 use crate::service::{BlobBacked, BlobRef, Shard};
 use kernel::{BlobId, BlobNotice, BlobRange, Bytes, Cx, NodeId};
@@ -132,7 +132,7 @@ impl<S: Shard> ShardServer<S> {
     }
 
     /// A read that needs a part of a blob waits for it.
-    pub(super) fn wait_for(&mut self, range: BlobRange, reader: NodeId, query: Query) {
+    pub(super) fn wait_for(&mut self, range: BlobRange, reader: NodeId, query: ShardQuery) {
         // Asked again while it waits, it waits once.
         self.blobs.waiting.entry(range).or_default().insert((reader, query.tag), query.body);
     }
@@ -209,7 +209,7 @@ impl<S: Shard> ShardServer<S> {
 
     fn read_again(&mut self, reads: BTreeMap<(NodeId, u64), Bytes>) {
         for ((reader, tag), body) in reads {
-            let reads = vec![Query { tag, body }];
+            let reads = vec![ShardQuery { tag, body }];
             self.reads.push_back(Waiting {
                 reader,
                 at_least: Gsn(0),

@@ -1,7 +1,9 @@
 //! Execution in the order of the numbers, reads when what they must see is executed, and asking for what is missing.
 
-use super::{CUTS_MAX, Deliver, Entry, READS_MAX, Read, ShardServer, WAITING_FULL_MAX, WAITING_MAX, Waiting};
-use crate::messages::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers};
+use super::{
+    CUTS_MAX, Deliver, Entry, READS_MAX, ReadShard, ShardServer, WAITING_FULL_MAX, WAITING_MAX, Waiting,
+};
+use crate::messages::client::{Answers, GatewayNotice, OperationAnswer, Progress, ReadAnswer, ReadAnswers};
 use crate::order::{Gsn, Number, Operation, Order, Space};
 use crate::proxy::delivery::{Delivered, Run, Work};
 use crate::service::Shard;
@@ -151,13 +153,13 @@ impl<S: Shard> ShardServer<S> {
         self.due.count_executed(operation.body.len() + 32);
         self.service.execute(&operation.body, order, &others, &mut self.out);
         for (reader, body) in self.out.notices.drain(..) {
-            cx.send(reader, Notice { space: self.space, gsn: order.gsn, body });
+            cx.send(reader, GatewayNotice { space: self.space, gsn: order.gsn, body });
         }
         let heard = order.numbers.first().is_some_and(|placed| placed.space == self.space);
         if heard && operation.origin != NodeId::ZERO && self.answers_to(operation.origin, number, cx.node()) {
             let body = Bytes::copy_from_slice(&self.out.answer);
             let Operation { incarnation, tag, .. } = *operation;
-            let answer = Answer { incarnation, tag, gsn: order.gsn, body };
+            let answer = OperationAnswer { incarnation, tag, gsn: order.gsn, body };
             self.answers.entry((operation.origin, group)).or_default().push(answer);
         }
         self.out.answer.clear();
@@ -203,11 +205,11 @@ impl<S: Shard> ShardServer<S> {
         }
     }
 
-    pub(super) fn on_read(&mut self, from: NodeId, message: Read, cx: &mut Cx<'_, Self>) {
+    pub(super) fn on_read(&mut self, from: NodeId, message: ReadShard, cx: &mut Cx<'_, Self>) {
         if self.reads.len() + self.reads_waiting_for_blobs() >= READS_MAX {
             return cx.reject("more reads waiting than a shard keeps");
         }
-        let Read { at_least, reads, shard_map, limits } = message;
+        let ReadShard { at_least, reads, shard_map, limits } = message;
         let limits = limits.unwrap_or_default();
         self.reads.push_back(Waiting {
             reader: from,

@@ -3,7 +3,7 @@
 //! Most say one thing to all others. At a resharding (see [`super::resharding`]) every one has parts of its state for each of the
 //! others; they are asked for in pages. Inputs are kept, in snapshots too, until nobody can need them.
 
-use super::{Behind, Inputs, Settled, ShardServer, WantInputs};
+use super::{Inputs, Settled, ShardBehind, ShardServer, WantInputs};
 use crate::order::{Number, Order, Placed, Space};
 use crate::proxy::delivery::Work;
 use crate::service::Shard;
@@ -188,7 +188,7 @@ impl<S: Shard> ShardServer<S> {
             if *first < self.next {
                 // Enough servers of the asker's shard have it in durable snapshots, or it would be kept.
                 cx.mark("shard.had_forgotten_inputs");
-                cx.send(from, Behind { durable: wanted_at.next() });
+                cx.send(from, ShardBehind { durable: wanted_at.next() });
             }
             return;
         }

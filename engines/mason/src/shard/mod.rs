@@ -23,13 +23,13 @@ pub mod resharding;
 mod snapshot;
 
 use crate::Mason;
-use crate::messages::client::Answer;
+use crate::messages::client::OperationAnswer;
 use crate::messages::proxy;
 pub use crate::messages::shard::*;
-use crate::order::{Cut, Group, Gsn, Number, Placed, Space};
+use crate::order::{ConsistentCut, Group, Gsn, Number, Placed, Space};
 use crate::proxy::delivery::{Delivered, Work};
 use crate::service::{Shard, ShardOut};
-use crate::topology::{Parameters, Topology};
+use crate::topology::{MasonParameters, Topology};
 use kernel::{BlobNotice, Cx, Instant, NodeId, Position, Role};
 use parts::{SnapshotRecord, Snapshots};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -56,7 +56,7 @@ struct Waiting {
     reader: NodeId,
     at_least: Gsn,
     through: Number,
-    reads: Vec<Query>,
+    reads: Vec<ShardQuery>,
     shard_map: Option<u64>,
     /// As in [`Read`]; fewer than reads where the rest has no limit.
     limits: Vec<u64>,
@@ -71,7 +71,7 @@ pub struct ShardServer<S> {
     topology: Arc<Topology>,
     /// Servers that left with the last change: nobody else may have a snapshot of what only they and lost ones had.
     former: Vec<NodeId>,
-    parameters: Parameters,
+    parameters: MasonParameters,
     service: S,
     /// The next number to execute.
     next: Number,
@@ -81,7 +81,7 @@ pub struct ShardServer<S> {
     waiting: BTreeMap<Number, Entry>,
     inputs: inputs::Exchange,
     resharding: resharding::Resharding,
-    cuts: VecDeque<Cut>,
+    cuts: VecDeque<ConsistentCut>,
     /// Everything with a global sequence number below this is executed, as far as it concerns this space.
     covered: Gsn,
     told: Gsn,
@@ -89,7 +89,7 @@ pub struct ShardServer<S> {
     reach: Number,
     observers: BTreeSet<NodeId>,
     reads: VecDeque<Waiting>,
-    answers: BTreeMap<(NodeId, Group), Vec<Answer>>,
+    answers: BTreeMap<(NodeId, Group), Vec<OperationAnswer>>,
     out: ShardOut,
     scratch: Vec<u8>,
     /// Since when the next number has been missing, or its inputs.
@@ -130,7 +130,7 @@ pub struct ShardProgress {
 
 impl<S: Shard> ShardServer<S> {
     /// A server that has executed nothing.
-    pub fn new(space: Space, topology: Arc<Topology>, parameters: Parameters, service: S) -> Self {
+    pub fn new(space: Space, topology: Arc<Topology>, parameters: MasonParameters, service: S) -> Self {
         Self {
             space,
             former: Vec::new(),
@@ -286,7 +286,7 @@ impl<S: Shard> Role for ShardServer<S> {
 
     fn on_message(&mut self, from: NodeId, message: ShardIn, cx: &mut Cx<'_, Self>) {
         match message {
-            ShardIn::Read(message) => self.on_read(from, message, cx),
+            ShardIn::ReadShard(message) => self.on_read(from, message, cx),
             ShardIn::Attach(Attach {}) => {
                 self.service.forget_reader(from);
                 self.observers.insert(from);
@@ -301,12 +301,12 @@ impl<S: Shard> Role for ShardServer<S> {
                 }
             }
             ShardIn::Deliver(message) => self.on_deliver(message, cx),
-            ShardIn::Behind(message) => self.on_behind(message, cx),
+            ShardIn::ShardBehind(message) => self.on_behind(message, cx),
             ShardIn::Reach(message) => self.reach = self.reach.max(message.through),
             ShardIn::Inputs(message) => self.on_inputs(from, message, cx),
             ShardIn::WantInputs(message) => self.on_want_inputs(from, &message, cx),
-            ShardIn::PullSnapshot(message) => self.on_pull_snapshot(from, message, cx),
-            ShardIn::SnapshotChunk(message) => self.on_snapshot_chunk(from, message, cx),
+            ShardIn::PullShardSnapshot(message) => self.on_pull_snapshot(from, message, cx),
+            ShardIn::ShardSnapshotChunk(message) => self.on_snapshot_chunk(from, message, cx),
             ShardIn::Settled(_) | ShardIn::Moved(_) | ShardIn::Watched(_) | ShardIn::WantWatched(_)
                 if from.host() != cx.node().host() =>
             {

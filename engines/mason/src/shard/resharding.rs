@@ -22,8 +22,8 @@
 //! them, and the reader asks again. Before a server tells or answers anything by a shard map it says so ([`crate::messages::client::UsesShardMap`]).
 
 use super::inputs::Part;
-use super::{Query, ShardServer, WantWatched, Watched};
-use crate::messages::client::{Notice, ReadAnswer, ReadAnswers, UsesShardMap};
+use super::{ShardQuery, ShardServer, WantWatched, Watched};
+use crate::messages::client::{GatewayNotice, ReadAnswer, ReadAnswers, UsesShardMap};
 use crate::order::{Gsn, Order, Space};
 use crate::service::Shard;
 use crate::topology::ShardMap;
@@ -136,7 +136,7 @@ impl<S: Shard> ShardServer<S> {
             resharded.take_watches(watches, &mut self.out);
         }
         for (reader, body) in self.out.notices.drain(..) {
-            cx.send(reader, Notice { space: self.space, gsn, body });
+            cx.send(reader, GatewayNotice { space: self.space, gsn, body });
         }
     }
 
@@ -220,7 +220,7 @@ impl<S: Shard> ShardServer<S> {
     }
 
     /// These were meant for the shard map before.
-    pub(super) fn refuse_reads(&mut self, reader: NodeId, reads: Vec<Query>, cx: &mut Cx<'_, Self>) {
+    pub(super) fn refuse_reads(&mut self, reader: NodeId, reads: Vec<ShardQuery>, cx: &mut Cx<'_, Self>) {
         cx.mark("shard.refused_reads_of_an_old_shard_map");
         let answers = reads.into_iter().map(|query| ReadAnswer { tag: query.tag, body: Bytes::new() });
         let (space, executed, refused) = (self.space, self.executed, Some(self.resharding.shard_map.clone()));

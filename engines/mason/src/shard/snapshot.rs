@@ -6,14 +6,14 @@
 
 use super::blobs::blobs_of;
 use super::inputs::{Part, Sent};
-use super::{Behind, PullSnapshot, ShardServer, ShardTimer, SnapshotChunk};
-use crate::messages::client::{Notice, Skipped};
+use super::{PullShardSnapshot, ShardBehind, ShardServer, ShardSnapshotChunk, ShardTimer};
+use crate::messages::client::{GatewayNotice, Skipped};
 use crate::messages::proxy;
 use crate::order::{Gsn, Number, Placed, Space};
 use crate::service::Shard;
 use crate::topology::ShardMap;
 use kernel::{BlobId, Bytes, Cx, Decode, DecodeError, Encode, Instant, NodeId, PageBudget, invariant};
-use parts::{Look, Page, Restored, Served, SnapshotRecord, Taken, Wanted, chunk_of};
+use parts::{Look, Page, Restored, Served, SnapshotRecord, TakenPage, WantedPage, chunk_of};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -252,7 +252,7 @@ impl<S: Shard> ShardServer<S> {
 
 /// Handing snapshots over.
 impl<S: Shard> ShardServer<S> {
-    pub(super) fn on_behind(&mut self, message: Behind, cx: &mut Cx<'_, Self>) {
+    pub(super) fn on_behind(&mut self, message: ShardBehind, cx: &mut Cx<'_, Self>) {
         if message.durable <= self.next && !self.due.half {
             return;
         }
@@ -267,8 +267,8 @@ impl<S: Shard> ShardServer<S> {
         Self::pull(self.snapshots.take_from(peer, cx), cx);
     }
 
-    fn pull(Wanted { peer, transfer, index }: Wanted, cx: &mut Cx<'_, Self>) {
-        cx.send(peer, PullSnapshot { transfer, index });
+    fn pull(WantedPage { peer, transfer, index }: WantedPage, cx: &mut Cx<'_, Self>) {
+        cx.send(peer, PullShardSnapshot { transfer, index });
     }
 
     pub(super) fn retry_transfer(&mut self, cx: &mut Cx<'_, Self>) {
@@ -282,8 +282,13 @@ impl<S: Shard> ShardServer<S> {
         }
     }
 
-    pub(super) fn on_pull_snapshot(&mut self, from: NodeId, message: PullSnapshot, cx: &mut Cx<'_, Self>) {
-        let PullSnapshot { transfer, index } = message;
+    pub(super) fn on_pull_snapshot(
+        &mut self,
+        from: NodeId,
+        message: PullShardSnapshot,
+        cx: &mut Cx<'_, Self>,
+    ) {
+        let PullShardSnapshot { transfer, index } = message;
         let (wanted, now) = ((from, transfer, index), cx.now());
         let begun = (index == 0 && self.snapshots.is_idle() && !self.due.half).then(|| self.begin_writer());
         let (service, sent) = (&mut self.service, self.inputs.sent());
@@ -292,17 +297,22 @@ impl<S: Shard> ShardServer<S> {
             self.snapshots.serve(wanted, (writer.below, writer), now, &mut next);
         }
         if let Served::Chunk { below, bytes: chunk, last } = self.snapshots.on_wanted(wanted, now, next) {
-            cx.send(from, SnapshotChunk { transfer, below, index, chunk, last });
+            cx.send(from, ShardSnapshotChunk { transfer, below, index, chunk, last });
         }
     }
 
-    pub(super) fn on_snapshot_chunk(&mut self, from: NodeId, message: SnapshotChunk, cx: &mut Cx<'_, Self>) {
-        let SnapshotChunk { transfer, below, index, chunk, last } = message;
+    pub(super) fn on_snapshot_chunk(
+        &mut self,
+        from: NodeId,
+        message: ShardSnapshotChunk,
+        cx: &mut Cx<'_, Self>,
+    ) {
+        let ShardSnapshotChunk { transfer, below, index, chunk, last } = message;
         let page = Page { transfer, version: below, index, bytes: chunk, last };
         let chunks = match self.snapshots.on_chunk(from, page, cx.now()) {
-            Taken::Stale | Taken::OfAnother => return,
-            Taken::Next(wanted) => return Self::pull(wanted, cx),
-            Taken::Whole(wanted, chunks) => {
+            TakenPage::Stale | TakenPage::OfAnother => return,
+            TakenPage::Next(wanted) => return Self::pull(wanted, cx),
+            TakenPage::Whole(wanted, chunks) => {
                 Self::pull(wanted, cx);
                 chunks
             }
@@ -323,7 +333,7 @@ impl<S: Shard> ShardServer<S> {
                 self.skip_reshard(&shard_map, cx);
                 self.service.installed(&mut self.out);
                 for (reader, body) in self.out.notices.drain(..) {
-                    cx.send(reader, Notice { space: self.space, gsn: self.executed, body });
+                    cx.send(reader, GatewayNotice { space: self.space, gsn: self.executed, body });
                 }
                 for &observer in &self.observers {
                     cx.send(observer, Skipped { space: self.space });

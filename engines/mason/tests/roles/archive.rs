@@ -6,7 +6,7 @@ use kernel::{
 };
 use mason::client::Overfull;
 use mason::shard::{Attach, ShardIn, ShardServer, ShardTimer, WereArchived, WhetherArchived};
-use mason::{Archived, BlobBacked, BlobRef, Message, Order, Parameters, Shard, ShardOut, Space};
+use mason::{Archived, BlobBacked, BlobRef, MasonMessage, MasonParameters, Order, Shard, ShardOut, Space};
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ type Server = ShardServer<Attic>;
 /// The server of host `host` with blobs 0, 1 and so on, all on its disk.
 fn attic(host: u32, blobs: u64) -> Table<Server> {
     let service = Attic { waiting: (0..blobs).map(id).collect(), most: 4 };
-    Table::new(ShardServer::new(Space(0), topology(), Parameters::default(), service), server(host, 0))
+    Table::new(ShardServer::new(Space(0), topology(), MasonParameters::default(), service), server(host, 0))
 }
 
 fn archives(did: &Did) -> Vec<BlobId> {
@@ -144,7 +144,7 @@ fn tell(bench: &mut Table<Server>, notice: BlobNotice) -> Did {
 
 fn asked(did: &Did) -> Option<(NodeId, Vec<BlobId>)> {
     sends(did).into_iter().find_map(|(to, message)| match message {
-        Message::Shard(ShardIn::WhetherArchived(asked)) => Some((to, asked.blobs)),
+        MasonMessage::Shard(ShardIn::WhetherArchived(asked)) => Some((to, asked.blobs)),
         _ => None,
     })
 }

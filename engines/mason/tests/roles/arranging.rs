@@ -2,15 +2,15 @@
 
 use super::{Table, at, gateway, operation, proxy, range, sends, sequencer, topology};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, StateMachine};
-use mason::client::ClientIn;
-use mason::proxy::entry::{Batch, Claim, Entry, Item, Page};
+use mason::client::GatewayIn;
+use mason::proxy::entry::{AssignmentBatch, Claim, Entry, Item, StubPage};
 use mason::proxy::machine::ProxyMachine;
-use mason::proxy::{ProxyIn, Seal, Standing};
-use mason::sequencer::{Recover, Sealed, Sequencer};
+use mason::proxy::{GetMaxAndSeal, ProxyIn, Standing};
+use mason::sequencer::{GroupSealed, Recover, Sequencer};
 use mason::view::View;
 use mason::{
-    Group, GroupTime, Gsn, Layout, Message, Number, Order, Parameters, ShardMap, Space, Stub, StubOut,
-    Verdict,
+    Group, GroupTime, Gsn, Layout, MasonMessage, MasonParameters, Number, Order, ShardMap, Space, Stub,
+    StubOut, Verdict,
 };
 use parts::Ballot;
 
@@ -100,8 +100,17 @@ fn batch(index: u64, numbered: bool) -> Entry {
     let spaces = if numbered { [Space(0)].as_slice() } else { &[] };
     let item = Item { spaces: spaces.into(), follow_up: None, operation: operation(index, b"x") };
     let (request, gsn) = (if numbered { index } else { 0 }, Gsn(10 * index));
-    let batch =
-        Batch { epoch: 1, index, sequencer: 5, request, rows, gsn, cut: None, time: 0, items: vec![item] };
+    let batch = AssignmentBatch {
+        epoch: 1,
+        index,
+        sequencer: 5,
+        request,
+        rows,
+        gsn,
+        cut: None,
+        time: 0,
+        items: vec![item],
+    };
     Entry::Batch(batch)
 }
 
@@ -112,7 +121,7 @@ fn standing(notices: &[(NodeId, Bytes)], to: NodeId) -> Option<Standing> {
     })
 }
 
-fn pages(notices: &[(NodeId, Bytes)]) -> Vec<Page> {
+fn pages(notices: &[(NodeId, Bytes)]) -> Vec<StubPage> {
     let page = |(_, bytes): &(NodeId, Bytes)| match ProxyIn::decoded(bytes) {
         Ok(ProxyIn::Leaving(leaving)) => Some(leaving.page),
         _ => None,
@@ -121,8 +130,8 @@ fn pages(notices: &[(NodeId, Bytes)]) -> Vec<Page> {
 }
 
 fn turned_away(notices: &[(NodeId, Bytes)]) -> Vec<u64> {
-    let tag = |(node, bytes): &(NodeId, Bytes)| match ClientIn::decoded(bytes) {
-        Ok(ClientIn::Elsewhere(message)) if *node == gateway(1) => Some(message.tag),
+    let tag = |(node, bytes): &(NodeId, Bytes)| match GatewayIn::decoded(bytes) {
+        Ok(GatewayIn::Elsewhere(message)) if *node == gateway(1) => Some(message.tag),
         _ => None,
     };
     notices.iter().filter_map(tag).collect()
@@ -197,7 +206,7 @@ fn a_group_that_comes_back_waits_for_a_sequencer_that_knows_of_it() {
     };
     assert_eq!(did_seal(&told), Some((7, None)), "the leader must not ask the old one any more");
     let by = |sequencer, index| match batch(index, true) {
-        Entry::Batch(batch) => Entry::Batch(Batch { sequencer, ..batch }),
+        Entry::Batch(batch) => Entry::Batch(AssignmentBatch { sequencer, ..batch }),
         other => other,
     };
     let claim = |host| Some(Claim { sequencer: sequencer(host), attempt: 1 });
@@ -262,22 +271,25 @@ fn what_a_stub_has_is_handed_over_once() {
 fn a_standby_seals_the_groups_that_the_first_ones_log_has() {
     let mut few = mason::Topology::clone(&topology());
     few.layout = layout(3, 1, 1);
-    let mut bench = Table::new(Sequencer::new(few.into(), Parameters::default()), sequencer(2));
+    let mut bench = Table::new(Sequencer::new(few.into(), MasonParameters::default()), sequencer(2));
     let asked = sends(&bench.hear(proxy(1, 0), Recover { epoch: 1 }));
-    assert!(asked.iter().all(|(to, _)| to.place() == proxy(1, 0).place()), "{asked:?}");
-    let Some((_, Message::Proxy(ProxyIn::Seal(Seal { attempt, .. })))) = asked.into_iter().next() else {
+    assert!(asked.iter().all(|(to, _)| to.host_slot() == proxy(1, 0).host_slot()), "{asked:?}");
+    let Some((_, MasonMessage::Proxy(ProxyIn::GetMaxAndSeal(GetMaxAndSeal { attempt, .. })))) =
+        asked.into_iter().next()
+    else {
         panic!("a recovery begins with a seal");
     };
     let sealed = |group, layout| {
         let mut view = View::default();
         view.insert_range(&range(0, 1, 4 * (1 + u64::from(group))));
-        Sealed { group: Group(group), epoch: 1, view, gsn: Gsn(9), attempt, layout, handed: None }
+        GroupSealed { group: Group(group), epoch: 1, view, gsn: Gsn(9), attempt, layout, handed: None }
     };
     bench.hear(proxy(1, 0), sealed(0, Some(layout(4, 2, 2))));
     assert_eq!(bench.role.active_epoch(), None, "another group is in use");
     let retry = bench.timer(mason::sequencer::SequencerTimer::Retry);
     assert!(
-        sends(&retry).iter().all(|(to, _)| to.place() == proxy(1, 1).place()) && !sends(&retry).is_empty()
+        sends(&retry).iter().all(|(to, _)| to.host_slot() == proxy(1, 1).host_slot())
+            && !sends(&retry).is_empty()
     );
     bench.hear(proxy(1, 1), sealed(1, Some(layout(3, 1, 1))));
     assert_eq!(bench.role.active_epoch(), Some(1));

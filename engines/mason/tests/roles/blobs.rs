@@ -8,9 +8,12 @@ use kernel::{
 use mason::client::{ReadAnswer, ReadAnswers};
 use mason::proxy::delivery::{Delivered, Work};
 use mason::shard::{
-    Behind, BlobPage, Deliver, PullBlob, PullSnapshot, Query, Read, ShardIn, ShardServer, ShardTimer,
+    BlobPage, Deliver, PullBlob, PullShardSnapshot, ReadShard, ShardBehind, ShardIn, ShardQuery, ShardServer,
+    ShardTimer,
 };
-use mason::{BlobBacked, BlobRef, Group, Gsn, Message, Number, Order, Parameters, Shard, ShardOut, Space};
+use mason::{
+    BlobBacked, BlobRef, Group, Gsn, MasonMessage, MasonParameters, Number, Order, Shard, ShardOut, Space,
+};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -166,7 +169,8 @@ type Server = ShardServer<Shelf>;
 
 /// A server that writes a snapshot after every operation, in pages of four bytes.
 fn shelf(host: u32) -> Table<Server> {
-    let parameters = Parameters { snapshot_every_bytes: 1, snapshot_chunk_bytes: 4, ..Parameters::default() };
+    let parameters =
+        MasonParameters { snapshot_every_bytes: 1, snapshot_chunk_bytes: 4, ..MasonParameters::default() };
     Table::new(ShardServer::new(Space(0), topology(), parameters, Shelf::default()), server(host, 0))
 }
 
@@ -204,22 +208,22 @@ fn write_snapshot(bench: &mut Table<Server>) -> Did {
     did
 }
 
-fn tick(bench: &mut Table<Server>) -> Vec<(NodeId, Message)> {
+fn tick(bench: &mut Table<Server>) -> Vec<(NodeId, MasonMessage)> {
     let mut did = bench.timer(ShardTimer::Tick);
     did.extend(bench.end());
     sends(&did)
 }
 
-fn read(tag: u64, item: u8) -> Read {
-    Read {
+fn read(tag: u64, item: u8) -> ReadShard {
+    ReadShard {
         at_least: Gsn(0),
-        reads: vec![Query { tag, body: vec![item].into() }],
+        reads: vec![ShardQuery { tag, body: vec![item].into() }],
         shard_map: None,
         limits: None,
     }
 }
 
-fn answer(tag: u64, executed: u64, body: &'static [u8]) -> Vec<(NodeId, Message)> {
+fn answer(tag: u64, executed: u64, body: &'static [u8]) -> Vec<(NodeId, MasonMessage)> {
     let answers = vec![ReadAnswer { tag, body: Bytes::from_static(body) }];
     one(
         gateway(1),
@@ -259,7 +263,7 @@ fn a_blob_is_dropped_when_no_durable_snapshot_names_it() {
         did.iter().position(|effect| matches!(effect, Effect::Trim { .. })).expect("a snapshot is complete");
     assert!(did[end..].contains(&Effect::Blob(BlobEffect::Drop { id: id(0) })));
     // The next incarnation knows what its snapshot names.
-    let again = ShardServer::new(Space(0), topology(), Parameters::default(), Shelf::default());
+    let again = ShardServer::new(Space(0), topology(), MasonParameters::default(), Shelf::default());
     let mut again = Table::unstarted(restored(again, &records), server(1, 0));
     let did = again.start();
     assert_eq!(blobs_of(&did), [BlobEffect::Keep { ids: vec![id(0)] }]);
@@ -293,11 +297,12 @@ fn what_a_peers_snapshot_names_is_fetched_before_it_counts() {
     write_snapshot(&mut peer);
     notice(&mut peer, BlobNotice::Stored { id: id(0) });
     let mut bench = shelf(1);
-    let mut asked = sends(&bench.hear(super::proxy(1, 0), Behind { durable: Number(2) }));
-    while let Some((to, Message::Shard(ShardIn::PullSnapshot(pull)))) = asked.first().cloned() {
-        let PullSnapshot { transfer, index } = pull;
-        let chunks = sends(&peer.hear(server(1, 0), PullSnapshot { transfer, index }));
-        let Some((_, Message::Shard(chunk @ ShardIn::SnapshotChunk(_)))) = chunks.first().cloned() else {
+    let mut asked = sends(&bench.hear(super::proxy(1, 0), ShardBehind { durable: Number(2) }));
+    while let Some((to, MasonMessage::Shard(ShardIn::PullShardSnapshot(pull)))) = asked.first().cloned() {
+        let PullShardSnapshot { transfer, index } = pull;
+        let chunks = sends(&peer.hear(server(1, 0), PullShardSnapshot { transfer, index }));
+        let Some((_, MasonMessage::Shard(chunk @ ShardIn::ShardSnapshotChunk(_)))) = chunks.first().cloned()
+        else {
             break;
         };
         asked = sends(&bench.hear(to, chunk));
@@ -325,7 +330,7 @@ fn what_a_peers_snapshot_names_is_fetched_before_it_counts() {
         bench.pass(Duration::from_millis(500));
         let did = bench.end();
         let asked = sends(&did).into_iter().find_map(|(to, message)| match message {
-            Message::Shard(ShardIn::PullBlob(pull)) => Some((to, pull.offset)),
+            MasonMessage::Shard(ShardIn::PullBlob(pull)) => Some((to, pull.offset)),
             _ => None,
         });
         let Some((to, from)) = asked else { panic!("{offset}: nobody is asked, {did:?}") };
@@ -355,7 +360,7 @@ fn what_a_peers_snapshot_names_is_fetched_before_it_counts() {
 #[test]
 fn execution_waits_for_the_disk() {
     let service = Shelf { held_max: Some(1), ..Shelf::default() };
-    let role = ShardServer::new(Space(0), topology(), Parameters::default(), service);
+    let role = ShardServer::new(Space(0), topology(), MasonParameters::default(), service);
     let mut bench = Table::new(role, server(1, 0));
     bench.burst(replica(), simple(1, b"an item"));
     bench.burst(replica(), simple(2, b"another"));

@@ -3,16 +3,16 @@
 use super::runs_of;
 use super::{at, gateway, operation, proxy, range, sequencer, server, topology};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, StateMachine};
-use mason::client::{Answer, Answers, ClientIn, Skipped, Told};
+use mason::client::{Answers, GatewayIn, OperationAnswer, Skipped, Told};
 use mason::proxy::delivery::{Delivered, Run, Work};
-use mason::proxy::entry::{Batch, Claim, Entry, Item, Question};
+use mason::proxy::entry::{AssignmentBatch, Claim, Entry, Item, Question};
 use mason::proxy::machine::ProxyMachine;
 use mason::proxy::{Applied, Began, DidFill, DidMove, DidSeal, DidSettle, FollowUp, NextTag, ProxyIn};
 use mason::sequencer::{Moved, SequencerIn};
-use mason::shard::{self, Behind, Deliver, ShardIn};
+use mason::shard::{self, Deliver, ShardBehind, ShardIn};
 use mason::{
-    Cut, Group, GroupTime, Gsn, Layout, Members, Number, Operation, Order, Placed, Range, ShardMap, Space,
-    Stub, StubOut, Verdict,
+    ConsistentCut, Group, GroupTime, Gsn, Layout, Members, Number, Operation, Order, Placed, Range, ShardMap,
+    Space, Stub, StubOut, Verdict,
 };
 use parts::Ballot;
 use paxos::HostEntry;
@@ -96,17 +96,17 @@ fn begun() -> Machine {
     machine
 }
 
-fn cut() -> Cut {
-    Cut { gsn: Gsn(90), next: vec![at(0, 50), at(1, 50)] }
+fn cut() -> ConsistentCut {
+    ConsistentCut { gsn: Gsn(90), next: vec![at(0, 50), at(1, 50)] }
 }
 
 fn item(operation: Operation, spaces: &[u16]) -> Item {
     Item { spaces: spaces.iter().map(|&space| Space(space)).collect(), follow_up: None, operation }
 }
 
-fn batch(index: u64, rows: &[Range], items: Vec<Item>) -> Batch {
+fn batch(index: u64, rows: &[Range], items: Vec<Item>) -> AssignmentBatch {
     let (rows, gsn, cut) = (rows.to_vec(), Gsn(30), Some(cut()));
-    Batch { epoch: 1, index, sequencer: 5, request: index, rows, gsn, cut, time: 77, items }
+    AssignmentBatch { epoch: 1, index, sequencer: 5, request: index, rows, gsn, cut, time: 77, items }
 }
 
 fn order(numbers: &[Placed], gsn: u64) -> Order {
@@ -125,13 +125,13 @@ fn to_proxy(message: impl Into<ProxyIn>) -> (NodeId, Bytes) {
     (proxy(1, 0), message.into().encoded().into())
 }
 
-fn to_server(space: u32, entries: Vec<Delivered>, cut: Option<Cut>) -> (NodeId, Bytes) {
+fn to_server(space: u32, entries: Vec<Delivered>, cut: Option<ConsistentCut>) -> (NodeId, Bytes) {
     let runs = runs_of(space as u16, &entries);
     let deliver = ShardIn::from(Deliver { group: Group(0), runs, cut, more: false });
     (server(1, space), deliver.encoded().into())
 }
 
-fn to_gateway(message: impl Into<ClientIn>) -> (NodeId, Bytes) {
+fn to_gateway(message: impl Into<GatewayIn>) -> (NodeId, Bytes) {
     (gateway(1), message.into().encoded().into())
 }
 
@@ -205,8 +205,8 @@ fn only_the_next_batch_of_the_leader_and_the_sequencer_in_force_counts() {
     let of = |index, number| batch(index, &[range(0, number, 1)], vec![item(operation(1, b"x"), &[0])]);
     let digest = machine.digest();
     assert_eq!(apply(&mut machine, Entry::Batch(of(2, 1))), []);
-    assert_eq!(apply(&mut machine, Entry::Batch(Batch { epoch: 0, ..of(1, 1) })), []);
-    assert_eq!(apply(&mut machine, Entry::Batch(Batch { sequencer: 4, ..of(1, 1) })), []);
+    assert_eq!(apply(&mut machine, Entry::Batch(AssignmentBatch { epoch: 0, ..of(1, 1) })), []);
+    assert_eq!(apply(&mut machine, Entry::Batch(AssignmentBatch { sequencer: 4, ..of(1, 1) })), []);
     assert_eq!(machine.digest(), digest);
     assert_eq!(apply(&mut machine, Entry::Batch(of(1, 1))).len(), 3);
     assert_eq!(apply(&mut machine, Entry::Batch(of(1, 1))), [], "proposed again");
@@ -249,7 +249,7 @@ fn a_void_operation_becomes_a_no_op_and_is_answered_by_the_group() {
     let mut machine = begun();
     let items = vec![item(operation(1, b"v"), &[0, 1])];
     let did = apply(&mut machine, Entry::Batch(batch(1, &[range(0, 1, 1), range(1, 1, 1)], items)));
-    let answer = Answer { incarnation: 1, tag: 1, gsn: Gsn(0), body: Bytes::from_static(b"void") };
+    let answer = OperationAnswer { incarnation: 1, tag: 1, gsn: Gsn(0), body: Bytes::from_static(b"void") };
     let expected = [
         to_gateway(Answers { group: Group(0), answers: vec![answer] }),
         to_server(0, vec![no_op(at(0, 1), 30, 77)], Some(cut())),
@@ -338,7 +338,7 @@ fn what_is_kept_is_handed_out_until_it_is_durable() {
     assert_eq!(operations(&page.runs), whole, "a page holds 64 bytes: the run that has it");
     let before = machine.retained_bytes();
     apply(&mut machine, Entry::Durable { low_watermarks: vec![at(0, 3)], version: Some(0) });
-    assert_eq!(lacking(&machine, 2), Behind { durable: Number(3) }.into());
+    assert_eq!(lacking(&machine, 2), ShardBehind { durable: Number(3) }.into());
     let ShardIn::Deliver(page) = lacking(&machine, 3) else { panic!("the third is kept") };
     assert_eq!(operations(&page.runs), [executes(&[at(0, 3)], 30, operation(3, b"x"))]);
     assert!(machine.retained_bytes() < before);
@@ -356,8 +356,8 @@ fn the_newest_cut_is_told_to_who_lacks_nothing() {
     assert_eq!(told(&machine, 1), (0, None, false));
     let one = |tag| vec![item(operation(tag, b"x"), &[0])];
     apply(&mut machine, Entry::Batch(batch(1, &[range(0, 1, 1)], one(1))));
-    let older = Some(Cut { gsn: Gsn(cut().gsn.0 - 1), next: Vec::new() });
-    apply(&mut machine, Entry::Batch(Batch { cut: older, ..batch(2, &[range(0, 2, 1)], one(2)) }));
+    let older = Some(ConsistentCut { gsn: Gsn(cut().gsn.0 - 1), next: Vec::new() });
+    apply(&mut machine, Entry::Batch(AssignmentBatch { cut: older, ..batch(2, &[range(0, 2, 1)], one(2)) }));
     assert_eq!(told(&machine, 3), (0, Some(cut()), false));
     let (_, early, more) = told(&machine, 1);
     assert!(early.is_none() == more, "not before there is nothing more");
@@ -391,7 +391,7 @@ fn a_snapshot_is_the_machine() {
     }
     let mut notices = Vec::new();
     copy.take_notices(&mut notices);
-    let skipped: Bytes = ClientIn::from(Skipped { space: Space(0) }).encoded().into();
+    let skipped: Bytes = GatewayIn::from(Skipped { space: Space(0) }).encoded().into();
     assert_eq!(notices, [(gateway(1), skipped)], "what was answered in between, nobody else says here");
     let next = || Entry::Batch(batch(2, &[range(0, 4, 1)], vec![item(operation(3, b"y"), &[0])]));
     let did = apply(&mut machine, next());
@@ -479,5 +479,5 @@ fn low_watermarks_of_other_members_are_void() {
     assert_eq!(apply(&mut machine, low_watermark(None)), []);
     assert!(matches!(lacking(&machine, 1), ShardIn::Deliver(_)));
     assert_eq!(apply(&mut machine, low_watermark(Some(1))).len(), 1);
-    assert_eq!(lacking(&machine, 1), Behind { durable: Number(2) }.into());
+    assert_eq!(lacking(&machine, 1), ShardBehind { durable: Number(2) }.into());
 }

@@ -8,9 +8,11 @@ mod resharding;
 mod sequencer;
 mod shard;
 
-use kernel::{Bytes, HostId, NodeId, Place};
+use kernel::{Bytes, HostId, HostSlot, NodeId};
 use mason::proxy::delivery::{Delivered, Run, Runs, Work};
-use mason::{Group, Layout, Mason, Message, Number, Operation, Placed, ProxyGroup, Range, Space, Topology};
+use mason::{
+    Group, Layout, Mason, MasonMessage, Number, Operation, Placed, ProxyGroup, Range, Space, Topology,
+};
 use std::sync::Arc;
 use table::{Table, rejects, restored, sends};
 
@@ -18,7 +20,7 @@ const SEQUENCER: u32 = 0x100;
 const GATEWAY: u32 = 0x101;
 
 fn node(host: u32, place: u32) -> NodeId {
-    NodeId::new(HostId(host), Place(place))
+    NodeId::new(HostId(host), HostSlot(place))
 }
 
 fn proxy(host: u32, group: u32) -> NodeId {
@@ -63,11 +65,14 @@ fn operation(tag: u64, body: &'static [u8]) -> Operation {
 
 type Did = table::Did<Mason>;
 
-fn one(to: NodeId, message: impl Into<Message>) -> Vec<(NodeId, Message)> {
+fn one(to: NodeId, message: impl Into<MasonMessage>) -> Vec<(NodeId, MasonMessage)> {
     vec![(to, message.into())]
 }
 
-fn all(to: impl IntoIterator<Item = NodeId>, message: impl Into<Message>) -> Vec<(NodeId, Message)> {
+fn all(
+    to: impl IntoIterator<Item = NodeId>,
+    message: impl Into<MasonMessage>,
+) -> Vec<(NodeId, MasonMessage)> {
     let message = message.into();
     to.into_iter().map(|to| (to, message.clone())).collect()
 }

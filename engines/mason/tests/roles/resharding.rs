@@ -4,19 +4,20 @@ use super::{
     Table, at, gateway, node, one, operation, proxy, range, restored, sends, sequencer, server, topology,
 };
 use kernel::{BlobRange, Bytes, Decode, DecodeError, Encode, NodeId, SnapshotStep, StateMachine};
-use mason::client::{Notice, ReadAnswer, ReadAnswers, UsesShardMap};
+use mason::client::{GatewayNotice, ReadAnswer, ReadAnswers, UsesShardMap};
 use mason::proxy::delivery::{Run, Runs, Work};
 use mason::proxy::entry::Entry;
 use mason::proxy::machine::ProxyMachine;
 use mason::proxy::{Active, NotActive, OtherShardMap, ProxyIn, Reshard};
-use mason::sequencer::{Allocate, HandedOver, Recover, Sealed, Sequencer};
+use mason::sequencer::{Allocate, GroupSealed, HandedOver, Recover, Sequencer};
 use mason::shard::{
-    Attach, Deliver, Inputs, Query, Read, ShardIn, ShardServer, ShardTimer, WantInputs, WantWatched, Watched,
+    Attach, Deliver, Inputs, ReadShard, ShardIn, ShardQuery, ShardServer, ShardTimer, WantInputs,
+    WantWatched, Watched,
 };
 use mason::view::View;
 use mason::{
-    Group, GroupTime, Gsn, Layout, Message, Order, Parameters, Resharded, Shard, ShardMap, ShardOut, Space,
-    Stub, StubOut, Topology, Verdict,
+    Group, GroupTime, Gsn, Layout, MasonMessage, MasonParameters, Order, Resharded, Shard, ShardMap,
+    ShardOut, Space, Stub, StubOut, Topology, Verdict,
 };
 use std::sync::Arc;
 
@@ -40,23 +41,31 @@ fn order() -> Order {
     Order { numbers: vec![at(0, 3), at(1, 2), at(2, 1)].into(), gsn: Gsn(50), time: 7 }
 }
 
-fn is_to(place: u32) -> impl Fn(&(NodeId, Message)) -> bool {
-    move |(to, _)| to.place() == node(1, place).place()
+fn is_to(place: u32) -> impl Fn(&(NodeId, MasonMessage)) -> bool {
+    move |(to, _)| to.host_slot() == node(1, place).host_slot()
 }
 
 mod the_sequencer {
     use super::*;
 
-    fn parameters() -> Parameters {
-        Parameters { gsn_gap: 10, ..Parameters::default() }
+    fn parameters() -> MasonParameters {
+        MasonParameters { gsn_gap: 10, ..MasonParameters::default() }
     }
 
-    fn sealed(group: u16, handed: Option<ShardMap>) -> Sealed {
+    fn sealed(group: u16, handed: Option<ShardMap>) -> GroupSealed {
         let mut view = View::default();
         view.insert_range(&range(0, 1, 2));
         view.insert_range(&range(1, 1, 1));
         let attempt = Some(kernel::Rng::seeded(1).bits());
-        Sealed { group: Group(group), epoch: 1, view, gsn: Gsn(40), attempt, layout: Some(layout()), handed }
+        GroupSealed {
+            group: Group(group),
+            epoch: 1,
+            view,
+            gsn: Gsn(40),
+            attempt,
+            layout: Some(layout()),
+            handed,
+        }
     }
 
     fn ask(shard_map: u64) -> Allocate {
@@ -89,7 +98,7 @@ mod the_sequencer {
         let did = sends(&bench.hear(proxy(1, 0), HandedOver { epoch: 1 }));
         assert!(did.iter().any(|it| *it == (proxy(3, 1), Active { epoch: 1 }.into())), "{did:?}");
         let did = sends(&bench.hear(proxy(3, 1), ask(4)));
-        let [(_, Message::Proxy(ProxyIn::Allocated(allocated)))] = &did[..] else { panic!("{did:?}") };
+        let [(_, MasonMessage::Proxy(ProxyIn::Allocated(allocated)))] = &did[..] else { panic!("{did:?}") };
         assert_eq!(allocated.allocation.rows, [range(2, 2, 1)], "above the resharding");
         assert!(allocated.allocation.gsn > order().gsn);
     }
@@ -305,7 +314,8 @@ mod a_shard {
     type Server = ShardServer<Letters>;
 
     fn bench(space: u16, has: &[u8]) -> Table<Server> {
-        let role = ShardServer::new(Space(space), roomy(), Parameters::default(), Letters::of(space, has));
+        let role =
+            ShardServer::new(Space(space), roomy(), MasonParameters::default(), Letters::of(space, has));
         Table::new(role, server(1, u32::from(space)))
     }
 
@@ -346,8 +356,13 @@ mod a_shard {
         Watched { version: 4, space: Space(from), watches }
     }
 
-    fn read(tag: u64, shard_map: Option<u64>) -> Read {
-        Read { at_least: Gsn(0), reads: vec![Query { tag, body: Bytes::new() }], shard_map, limits: None }
+    fn read(tag: u64, shard_map: Option<u64>) -> ReadShard {
+        ReadShard {
+            at_least: Gsn(0),
+            reads: vec![ShardQuery { tag, body: Bytes::new() }],
+            shard_map,
+            limits: None,
+        }
     }
 
     // The letters a, b and c live in 0 and 1; by three shards b stays in 1, c goes to 2.
@@ -393,7 +408,7 @@ mod a_shard {
         assert_eq!(first.role.next(), mason::Number(3));
         first.burst(server(1, 1), watched(1, vec![gateway(1)].encoded().into()));
         let did = sends(&first.burst(server(1, 2), watched(2, Bytes::new())));
-        let notice = |gsn, body: &'static [u8]| Notice {
+        let notice = |gsn, body: &'static [u8]| GatewayNotice {
             space: Space(0),
             gsn: Gsn(gsn),
             body: Bytes::from_static(body),
@@ -447,7 +462,7 @@ mod a_shard {
             third.burst(server(1, u32::from(other)), said(1, other, b"", None));
         }
         let mut tick = || {
-            third.pass(Parameters::default().ask_after);
+            third.pass(MasonParameters::default().ask_after);
             sends(&third.timer(ShardTimer::Tick))
         };
         tick();

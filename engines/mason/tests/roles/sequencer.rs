@@ -1,12 +1,12 @@
 //! The sequencer.
 
 use super::{Did, Table, all, at, one, proxies, proxy, range, rejects, sends, sequencer, topology};
-use mason::proxy::{Active, Allocated, Fill, NotActive, Pong, Probed, Seal};
+use mason::proxy::{Active, Allocated, Fill, GetMaxAndSeal, NotActive, Pong, Probed};
 use mason::sequencer::{
-    Allocate, Allocation, Filled, Ping, Probe, Recover, Sealed, Sequencer, SequencerTimer,
+    Allocate, Allocation, Filled, GroupSealed, Ping, Probe, Recover, Sequencer, SequencerTimer,
 };
 use mason::view::View;
-use mason::{Cut, Group, Gsn, Parameters, Placed, Range, Space};
+use mason::{ConsistentCut, Group, Gsn, MasonParameters, Placed, Range, Space};
 
 fn view(ranges: &[Range]) -> View {
     let mut view = View::default();
@@ -19,13 +19,13 @@ fn first() -> Option<u64> {
     Some(kernel::Rng::seeded(1).bits())
 }
 
-fn sealed(group: u16, epoch: u64, ranges: &[Range], gsn: u64) -> Sealed {
+fn sealed(group: u16, epoch: u64, ranges: &[Range], gsn: u64) -> GroupSealed {
     let (group, view, gsn) = (Group(group), view(ranges), Gsn(gsn));
-    Sealed { group, epoch, view, gsn, attempt: first(), layout: None, handed: None }
+    GroupSealed { group, epoch, view, gsn, attempt: first(), layout: None, handed: None }
 }
 
-fn parameters() -> Parameters {
-    Parameters { gsn_gap: 100, ..Parameters::default() }
+fn parameters() -> MasonParameters {
+    MasonParameters { gsn_gap: 100, ..MasonParameters::default() }
 }
 
 fn standby() -> Table<Sequencer> {
@@ -58,7 +58,7 @@ fn ask(group: u16, proxy_epoch: u64, request: u64, committed: u64, counts: &[(u1
 
 fn given(request: u64, rows: &[Range], gsn: u64, next: [u64; 2]) -> Allocated {
     let next: Vec<Placed> = vec![at(0, next[0]), at(1, next[1])];
-    let cut = Cut { gsn: Gsn(gsn + 2), next };
+    let cut = ConsistentCut { gsn: Gsn(gsn + 2), next };
     let allocation = Allocation { request, rows: rows.to_vec(), gsn: Gsn(gsn), cut };
     Allocated { epoch: 1, allocation }
 }
@@ -151,18 +151,18 @@ fn a_standby_takes_over_when_all_groups_are_sealed() {
     let mut bench = standby();
     let everybody = || [proxies(Group(0)), proxies(Group(1))].concat();
     let did = bench.hear(proxy(1, 0), Recover { epoch: 4 });
-    assert_eq!(sends(&did), all(everybody(), Seal { epoch: 4, attempt: first() }));
+    assert_eq!(sends(&did), all(everybody(), GetMaxAndSeal { epoch: 4, attempt: first() }));
     assert!(sends(&bench.hear(proxy(1, 0), Recover { epoch: 4 })).is_empty(), "a recovery is in progress");
     assert_eq!(bench.hear(proxy(1, 0), sealed(0, 4, &[range(0, 1, 3)], 7)), []);
     assert_eq!(bench.hear(proxy(2, 0), sealed(0, 4, &[range(0, 1, 3)], 7)), [], "a group counts once");
     assert_eq!(bench.hear(proxy(2, 1), sealed(1, 3, &[], 0)), [], "sealed for another sequencer");
-    let other = Sealed { attempt: Some(7), ..sealed(1, 4, &[], 0) };
+    let other = GroupSealed { attempt: Some(7), ..sealed(1, 4, &[], 0) };
     bench.hear(proxy(2, 1), other);
     assert_eq!(bench.role.active_epoch(), None, "an earlier life's seal says nothing of what that life gave");
     let retry = bench.timer(SequencerTimer::Retry);
     assert_eq!(
         sends(&retry),
-        all(proxies(Group(1)), Seal { epoch: 4, attempt: first() }),
+        all(proxies(Group(1)), GetMaxAndSeal { epoch: 4, attempt: first() }),
         "only who is missing"
     );
     assert_eq!(bench.role.active_epoch(), None);

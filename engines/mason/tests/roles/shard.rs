@@ -3,14 +3,16 @@
 use super::runs_of;
 use super::{Did, Table, all, at, gateway, one, operation, proxy, sends, server, topology};
 use kernel::{BlobRange, Bytes, Decode, DecodeError, Effect, NodeId, Position, Role, SnapshotStep};
-use mason::client::{Answer, Answers, Notice, Progress, ReadAnswer, ReadAnswers, Skipped};
+use mason::client::{Answers, GatewayNotice, OperationAnswer, Progress, ReadAnswer, ReadAnswers, Skipped};
 use mason::proxy::delivery::{Delivered, Work};
 use mason::proxy::{Lacking, ShardDurable};
 use mason::shard::{
-    Attach, Behind, Deliver, Inputs, PullSnapshot, Query, Reach, Read, Settled, ShardIn, ShardServer,
-    ShardTimer, WantInputs,
+    Attach, Deliver, Inputs, PullShardSnapshot, Reach, ReadShard, Settled, ShardBehind, ShardIn, ShardQuery,
+    ShardServer, ShardTimer, WantInputs,
 };
-use mason::{Cut, Group, Gsn, Message, Number, Order, Parameters, Placed, Shard, ShardOut, Space};
+use mason::{
+    ConsistentCut, Group, Gsn, MasonMessage, MasonParameters, Number, Order, Placed, Shard, ShardOut, Space,
+};
 use parts::SnapshotRecord;
 use std::time::Duration;
 
@@ -82,7 +84,7 @@ impl Shard for Diary {
 type Server = ShardServer<Diary>;
 
 fn bench(host: u32, space: u32, snapshot_every_bytes: u64) -> Table<Server> {
-    let parameters = Parameters { snapshot_every_bytes, ..Parameters::default() };
+    let parameters = MasonParameters { snapshot_every_bytes, ..MasonParameters::default() };
     let server_ = ShardServer::new(Space(space as u16), topology(), parameters, Diary::default());
     Table::new(server_, server(host, space))
 }
@@ -112,16 +114,16 @@ fn text(bench: &Table<Server>) -> &[u8] {
     &bench.role.service().text
 }
 
-fn answer(tag: u64, gsn: u64, body: &'static [u8]) -> Answer {
-    Answer { incarnation: 1, tag, gsn: Gsn(gsn), body: Bytes::from_static(body) }
+fn answer(tag: u64, gsn: u64, body: &'static [u8]) -> OperationAnswer {
+    OperationAnswer { incarnation: 1, tag, gsn: Gsn(gsn), body: Bytes::from_static(body) }
 }
 
-fn to_gateway(message: impl Into<Message>) -> Vec<(NodeId, Message)> {
+fn to_gateway(message: impl Into<MasonMessage>) -> Vec<(NodeId, MasonMessage)> {
     one(gateway(1), message)
 }
 
-fn tick(bench: &mut Table<Server>) -> Vec<(NodeId, Message)> {
-    bench.pass(Parameters::default().ask_after);
+fn tick(bench: &mut Table<Server>) -> Vec<(NodeId, MasonMessage)> {
+    bench.pass(MasonParameters::default().ask_after);
     sends(&bench.timer(ShardTimer::Tick))
 }
 
@@ -217,7 +219,7 @@ fn inputs_are_kept_until_the_others_are_durable() {
     bench.hear(server(2, 1), Settled { below: at(1, 2) });
     assert_eq!(sends(&bench.hear(server(3, 1), want.clone())), one(server(3, 1), sent), "no log's word");
     bench.hear(replica(), Settled { below: at(1, 2) });
-    let behind = Behind { durable: Number(2) };
+    let behind = ShardBehind { durable: Number(2) };
     assert_eq!(sends(&bench.hear(server(3, 1), want)), one(server(3, 1), behind));
 }
 
@@ -242,9 +244,9 @@ fn inputs_are_sent_again_in_pages() {
     while let Some(want) = wanted.take() {
         pages += 1;
         for (_, message) in sends(&ahead.hear(server(1, 1), want)) {
-            let Message::Shard(ShardIn::Inputs(inputs)) = message else { panic!("{message:?}") };
+            let MasonMessage::Shard(ShardIn::Inputs(inputs)) = message else { panic!("{message:?}") };
             for (to, message) in sends(&late.burst(server(1, 0), inputs)) {
-                if let Message::Shard(ShardIn::WantInputs(want)) = message {
+                if let MasonMessage::Shard(ShardIn::WantInputs(want)) = message {
                     assert_eq!(to, server(1, 0), "who has sent the page");
                     assert!(wanted.replace(want).is_none(), "once a page");
                 }
@@ -259,9 +261,9 @@ fn inputs_are_sent_again_in_pages() {
 #[test]
 fn an_answer_that_there_is_no_room_for_is_not_made() {
     let mut bench = shard();
-    let read = |limit| Read {
+    let read = |limit| ReadShard {
         at_least: Gsn(0),
-        reads: vec![Query { tag: 1, body: Bytes::from_static(b"how much?") }],
+        reads: vec![ShardQuery { tag: 1, body: Bytes::from_static(b"how much?") }],
         shard_map: None,
         limits: Some(vec![limit]),
     };
@@ -280,9 +282,9 @@ fn an_answer_that_there_is_no_room_for_is_not_made() {
 #[test]
 fn reads_wait_for_what_they_must_see() {
     let mut bench = shard();
-    let read = |tag, at_least| Read {
+    let read = |tag, at_least| ReadShard {
         at_least: Gsn(at_least),
-        reads: vec![Query { tag, body: Bytes::from_static(b"?") }],
+        reads: vec![ShardQuery { tag, body: Bytes::from_static(b"?") }],
         shard_map: None,
         limits: None,
     };
@@ -301,18 +303,19 @@ fn reads_wait_for_what_they_must_see() {
     assert_eq!(bench.burst(gateway(2), read(3, 25)), []);
     let notice = |number: u64, body: &'static [u8]| {
         let body = Bytes::from_static(body);
-        (gateway(2), Message::from(Notice { space: Space(0), gsn: Gsn(10 * number), body }))
+        (gateway(2), MasonMessage::from(GatewayNotice { space: Space(0), gsn: Gsn(10 * number), body }))
     };
     let did = sends(&bench.burst(replica(), simple(1, b"a")));
     assert_eq!(did[0], notice(1, b"a"));
     assert!(
-        did.iter().all(|(_, it)| !matches!(it, Message::Client(mason::client::ClientIn::ReadAnswers(_))))
+        did.iter()
+            .all(|(_, it)| !matches!(it, MasonMessage::Client(mason::client::GatewayIn::ReadAnswers(_))))
     );
     let did = sends(&bench.burst(replica(), simple(2, b"b")));
     let answers = to_gateway(Answers { group: Group(1), answers: vec![super::shard::answer(2, 20, b"ab")] });
     let expected = [vec![notice(2, b"b")], answers, one(gateway(2), answer(2, 20, b"?ab"))];
     assert_eq!(did, expected.concat(), "what was noticed comes before what is read");
-    let cut = Some(Cut { gsn: Gsn(26), next: vec![at(0, 3)] });
+    let cut = Some(ConsistentCut { gsn: Gsn(26), next: vec![at(0, 3)] });
     let did = sends(&bench.burst(replica(), Deliver { group: Group(0), runs: Vec::new(), cut, more: false }));
     assert_eq!(did, one(gateway(2), answer(3, 20, b"?ab")), "a cut covers what concerns other shards");
 }
@@ -323,8 +326,9 @@ fn answers_that_are_too_large_are_withheld() {
     let mut bench = shard();
     bench.hear(proxy(1, 0), Reach { through: Number(1) });
     bench.burst(replica(), simple(1, b"abcdefgh"));
-    let query = |tag| Query { tag, body: Bytes::from_static(b"?") };
-    let read = |limits| Read { at_least: Gsn(0), reads: vec![query(1), query(2)], shard_map: None, limits };
+    let query = |tag| ShardQuery { tag, body: Bytes::from_static(b"?") };
+    let read =
+        |limits| ReadShard { at_least: Gsn(0), reads: vec![query(1), query(2)], shard_map: None, limits };
     let answer = |tag| ReadAnswer { tag, body: Bytes::from_static(b"?abcdefgh") };
     let told = |answers, withheld| {
         let (space, executed) = (Space(0), Gsn(10));
@@ -349,7 +353,7 @@ fn progress_is_told_when_it_is_covered() {
     let cut = |gsn, next| Deliver {
         group: Group(0),
         runs: Vec::new(),
-        cut: Some(Cut { gsn: Gsn(gsn), next: vec![at(0, next)] }),
+        cut: Some(ConsistentCut { gsn: Gsn(gsn), next: vec![at(0, next)] }),
         more: false,
     };
     assert_eq!(sends(&bench.burst(replica(), cut(8, 1))), told(7));
@@ -396,7 +400,7 @@ fn a_snapshot_is_told_of_when_it_is_durable_and_reads_back() {
         .collect();
     let proxies = (0..2).flat_map(|group| (1..=3).map(move |host| proxy(host, group)));
     assert_eq!(durable, proxies.collect::<Vec<_>>());
-    let mut again = ShardServer::new(Space(0), topology(), Parameters::default(), Diary::default());
+    let mut again = ShardServer::new(Space(0), topology(), MasonParameters::default(), Diary::default());
     for (at, record) in records.into_iter().enumerate() {
         again.restore(Position(at as u64), record);
     }
@@ -410,18 +414,23 @@ fn a_server_that_is_behind_takes_a_peers_snapshot() {
     let (mut peer, _) = with_snapshot(2);
     let mut bench = shard();
     bench.hear(gateway(1), Attach {});
-    assert_eq!(bench.hear(proxy(1, 0), Behind { durable: Number(1) }), [], "nothing is lacked");
+    assert_eq!(bench.hear(proxy(1, 0), ShardBehind { durable: Number(1) }), [], "nothing is lacked");
     bench.burst(replica(), simple(4, b"d"));
-    let mut asked = sends(&bench.hear(proxy(1, 0), Behind { durable: Number(3) }));
-    assert!(bench.hear(proxy(2, 0), Behind { durable: Number(3) }).is_empty(), "one transfer at a time");
+    let mut asked = sends(&bench.hear(proxy(1, 0), ShardBehind { durable: Number(3) }));
+    assert!(bench.hear(proxy(2, 0), ShardBehind { durable: Number(3) }).is_empty(), "one transfer at a time");
     let mut told = Vec::new();
     for _ in 0..6 {
-        let Some((_, Message::Shard(ShardIn::PullSnapshot(pull)))) = asked.first().cloned() else { break };
+        let Some((_, MasonMessage::Shard(ShardIn::PullShardSnapshot(pull)))) = asked.first().cloned() else {
+            break;
+        };
         // Of the host that was asked: here it is host 2 that answers.
-        let PullSnapshot { transfer, index } = pull;
+        let PullShardSnapshot { transfer, index } = pull;
         let peer_id = asked[0].0;
-        let chunks = sends(&peer.hear(server(1, 0), PullSnapshot { transfer, index }));
-        let Some((_, Message::Shard(ShardIn::SnapshotChunk(chunk)))) = chunks.first().cloned() else { break };
+        let chunks = sends(&peer.hear(server(1, 0), PullShardSnapshot { transfer, index }));
+        let Some((_, MasonMessage::Shard(ShardIn::ShardSnapshotChunk(chunk)))) = chunks.first().cloned()
+        else {
+            break;
+        };
         assert_eq!(bench.hear(server(3, 1), chunk.clone()), [], "somebody else's chunk");
         asked = sends(&bench.hear(peer_id, chunk.clone()));
         told.extend(asked.clone());

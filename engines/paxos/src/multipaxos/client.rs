@@ -101,7 +101,7 @@ enum Opened {
 
 /// One client with one session at a time, and any number of calls in flight.
 #[derive(Clone, Debug)]
-pub struct Client {
+pub struct CommandClient {
     batchers: Vec<NodeId>,
     at: usize,
     resend_after: Duration,
@@ -117,7 +117,7 @@ pub struct Client {
     timer_set: bool,
 }
 
-impl Client {
+impl CommandClient {
     /// A client of the service behind `batchers`. It turns to the next one when an answer takes longer than
     /// `resend_after`.
     pub fn new(batchers: Vec<NodeId>, resend_after: Duration) -> Self {
@@ -164,7 +164,7 @@ const READS_FROM: Sequence = Sequence(1 << 63);
 /// Calls of one message.
 const ROW_BYTES_MAX: usize = 64 << 10;
 
-impl Role for Client {
+impl Role for CommandClient {
     type Family = Paxos;
     type In = ClientIn;
     type Timer = ClientTimer;
@@ -228,7 +228,7 @@ impl Role for Client {
     }
 }
 
-impl Client {
+impl CommandClient {
     fn open(&mut self, cx: &mut Cx<'_, Self>) {
         self.opened = Opened::Asked;
         let open = batcher::Submit {

@@ -104,6 +104,6 @@ kernel::family! {
         /// Answers clients.
         6 => Unbatcher(messages::unbatcher::UnbatcherIn, unbatcher::Unbatcher, "unbatcher"),
         /// Asks.
-        7 => Client(messages::client::ClientIn, client::Client, "client"),
+        7 => Client(messages::client::ClientIn, client::CommandClient, "client"),
     }
 }

@@ -123,8 +123,8 @@ fn a_full_batcher_and_a_full_disk_refuse() {
     assert!(proposed(&bench.end()).is_empty());
 }
 
-fn opened_client() -> (Table<Client>, SessionId) {
-    let role = Client::new(vec![node(1, BATCHER), node(2, BATCHER)], Duration::from_millis(100));
+fn opened_client() -> (Table<CommandClient>, SessionId) {
+    let role = CommandClient::new(vec![node(1, BATCHER), node(2, BATCHER)], Duration::from_millis(100));
     let mut bench = Table::new(role, node(9, CLIENT));
     bench.call(|role, cx| role.on_request(RequestId(1), Call::Write(Bytes::from_static(b"put")), cx));
     let opening = sends(&bench.end());

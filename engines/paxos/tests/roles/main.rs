@@ -5,11 +5,11 @@ mod membership;
 mod replica;
 mod resume;
 
-use kernel::{Bytes, Effect, HostId, NodeId, Place, Position, RequestId, Role as _};
+use kernel::{Bytes, Effect, HostId, HostSlot, NodeId, Position, RequestId, Role as _};
 use parts::{AcceptorGroup, Acceptors, Ballot, Sequence, SessionId, Slot};
 use paxos::multipaxos::acceptor::{self, Acceptor, AcceptorIn, AcceptorRecord};
 use paxos::multipaxos::batcher::{self, Batcher};
-use paxos::multipaxos::client::{self, Client};
+use paxos::multipaxos::client::{self, CommandClient};
 use paxos::multipaxos::leader::{self, Leader};
 use paxos::multipaxos::proxy_leader::{self, ProxyLeader};
 use paxos::multipaxos::{Paxos, Pulse};
@@ -28,7 +28,7 @@ const UNBATCHER: u32 = 6;
 const CLIENT: u32 = 7;
 
 fn node(host: u32, place: u32) -> NodeId {
-    NodeId::new(HostId(host), Place(place))
+    NodeId::new(HostId(host), HostSlot(place))
 }
 
 fn ballot(round: u64) -> Ballot {
@@ -355,7 +355,7 @@ fn a_read_waits_for_every_group() {
 #[test]
 fn a_client_takes_its_own_answers_only() {
     let mut bench = Table::new(
-        Client::new(vec![node(1, BATCHER), node(2, BATCHER)], Duration::from_millis(100)),
+        CommandClient::new(vec![node(1, BATCHER), node(2, BATCHER)], Duration::from_millis(100)),
         node(9, CLIENT),
     );
     let call = Call::Write(Bytes::from_static(b"put"));
@@ -383,7 +383,7 @@ fn a_client_takes_its_own_answers_only() {
 #[test]
 fn a_client_turns_to_the_next_batcher() {
     let mut bench = Table::new(
-        Client::new(vec![node(1, BATCHER), node(2, BATCHER)], Duration::from_millis(100)),
+        CommandClient::new(vec![node(1, BATCHER), node(2, BATCHER)], Duration::from_millis(100)),
         node(9, CLIENT),
     );
     let read = Call::Read { query: Bytes::from_static(b"get"), level: Level::Eventual };
@@ -398,7 +398,7 @@ fn a_client_turns_to_the_next_batcher() {
 #[test]
 fn a_client_gives_writes_their_own_time_after_a_slow_opening() {
     let mut bench = Table::new(
-        Client::new(vec![node(1, BATCHER), node(2, BATCHER)], Duration::from_millis(100)),
+        CommandClient::new(vec![node(1, BATCHER), node(2, BATCHER)], Duration::from_millis(100)),
         node(9, CLIENT),
     );
     let call = Call::Write(Bytes::from_static(b"put"));

@@ -5,7 +5,7 @@ mod stored;
 
 use super::kv::Output;
 use crate::failure::Failure;
-use kernel::{Place, Position};
+use kernel::{HostSlot, Position};
 use runtime::journal::{PlaceSurvey, SegmentState, SegmentSurvey, Survey};
 use runtime::{DataError, IdleDirectory, JournalError};
 use serde_json::{Value, json};
@@ -25,23 +25,23 @@ pub struct Inspect {
     records: bool,
     /// Only the records of this place, as in 4 or 0x201000
     #[arg(long, value_parser = place)]
-    place: Option<Place>,
+    place: Option<HostSlot>,
     /// Output
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
 }
 
-fn place(text: &str) -> Result<Place, String> {
+fn place(text: &str) -> Result<HostSlot, String> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => text.parse(),
     };
-    number.map(Place).map_err(|_| "wanted: a number like 4 or 0x201000".to_owned())
+    number.map(HostSlot).map_err(|_| "wanted: a number like 4 or 0x201000".to_owned())
 }
 
 /// Why the records cannot be told further.
 struct Undecoded {
-    place: Place,
+    place: HostSlot,
     position: Position,
     why: String,
 }
@@ -91,7 +91,7 @@ impl Inspect {
         }
         let directory = IdleDirectory::open(&self.path).map_err(|error| self.unusable(&error))?;
         let survey = directory.survey();
-        let mut tallies: BTreeMap<Place, Tally> = BTreeMap::new();
+        let mut tallies: BTreeMap<HostSlot, Tally> = BTreeMap::new();
         let told = survey.replay(|place, position, record| {
             let owner = owner_of(place);
             let told = owner.tell(record);
@@ -162,7 +162,14 @@ impl Inspect {
         }
     }
 
-    fn print_record(&self, place: Place, owner: &RecordOwner, position: Position, record: &[u8], line: &str) {
+    fn print_record(
+        &self,
+        place: HostSlot,
+        owner: &RecordOwner,
+        position: Position,
+        record: &[u8],
+        line: &str,
+    ) {
         let (place, position, bytes, role) = (place.0, position.0, record.len(), &owner.name);
         match self.output {
             Output::Table => println!("{place:#x} {role}   {position}   {bytes} bytes   {line}"),
@@ -177,7 +184,7 @@ impl Inspect {
         &self,
         directory: &IdleDirectory,
         survey: &Survey<'_>,
-        tallies: &BTreeMap<Place, Tally>,
+        tallies: &BTreeMap<HostSlot, Tally>,
         stored: &[StoredSegment],
     ) {
         let none = Tally::default();

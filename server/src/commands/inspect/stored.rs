@@ -1,6 +1,6 @@
 //! The segments of the logs beside the journal: whose each is, which positions it holds, and whether it is what was written.
 
-use kernel::{BlobId, Place};
+use kernel::{BlobId, HostSlot};
 use runtime::IdleDirectory;
 use runtime::blobs::{BlobError, BlobFile, parse_file_name};
 use runtime::disk::Disk as _;
@@ -13,14 +13,14 @@ use std::io;
 pub struct StoredSegment {
     /// The name of its file.
     pub file: String,
-    place: Place,
+    place: HostSlot,
     id: BlobId,
     /// Its entries and its bytes, or what is wrong with it.
     pub contents: Result<(u64, u64), String>,
 }
 
 /// Reads every segment of the directory, or of one place, in the order of their names.
-pub fn survey(directory: &IdleDirectory, wanted: Option<Place>) -> io::Result<Vec<StoredSegment>> {
+pub fn survey(directory: &IdleDirectory, wanted: Option<HostSlot>) -> io::Result<Vec<StoredSegment>> {
     let mut names = match directory.segments.names() {
         // Directories of earlier versions, and of hosts that keep everything in memory, have none.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -40,7 +40,7 @@ pub fn survey(directory: &IdleDirectory, wanted: Option<Place>) -> io::Result<Ve
     Ok(segments.collect())
 }
 
-fn contents_of(directory: &IdleDirectory, place: Place, id: BlobId) -> Result<(u64, u64), BlobError> {
+fn contents_of(directory: &IdleDirectory, place: HostSlot, id: BlobId) -> Result<(u64, u64), BlobError> {
     let file = BlobFile::open(&directory.segments, place, id)?;
     let rows = file.read(0, file.bytes())?;
     let entries = Rows::count(&rows).ok_or_else(|| BlobError::Damaged("it holds no entries".to_owned()))?;

@@ -36,7 +36,7 @@ impl Advertised {
         let said = Body::Advertise { host: id, line: &line, members }.written();
         let again = |(at, before): &(Instant, Vec<u8>)| *before != said || now - *at >= AGAIN_AFTER;
         if self.said.as_ref().is_none_or(again) {
-            let gateway = gateway_of(&self.host).place();
+            let gateway = gateway_of(&self.host).host_slot();
             let call = HostCall { operation: Some(said.clone().into()), facts: None, probes: false };
             drop(handle.request(gateway, LocalRequest::Service(call.encoded().into())));
             self.said = Some((now, said));

@@ -12,7 +12,7 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use kernel::{Decode as _, Encode as _, HostId};
-use mason::proxy::arranging::{Call, FIRST, Progress};
+use mason::proxy::arranging::{FIRST, Progress, ProxyCall};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use std::sync::Arc;
@@ -31,12 +31,12 @@ struct ChangeShards {
 
 /// Answers [`Proxies`] as this host knows them.
 pub async fn proxies(State(admin): State<Arc<Admin>>) -> Response {
-    answer::<Proxies>(ask(&admin, &Call::Arrange(None)).await)
+    answer::<Proxies>(ask(&admin, &ProxyCall::Arrange(None)).await)
 }
 
 /// Answers [`ShardMap`] as this host knows it.
 pub async fn shards(State(admin): State<Arc<Admin>>) -> Response {
-    answer::<ShardMapStatus>(ask(&admin, &Call::Arrange(None)).await)
+    answer::<ShardMapStatus>(ask(&admin, &ProxyCall::Arrange(None)).await)
 }
 
 /// Begins a change, and answers as [`proxies`] does; done it is when those that serve are as many as wanted and all is settled. Asked
@@ -46,7 +46,7 @@ pub async fn change_proxies(State(admin): State<Arc<Admin>>, body: Bytes) -> Res
         return error(StatusCode::BAD_REQUEST, "wanted: {\"proxies\": N}");
     };
     let allowed = |now: &Progress| allowed("proxies", wanted, now.room, now.layout.serving == wanted, now);
-    answer::<Proxies>(change(&admin, allowed, Call::Arrange(Some(wanted))).await)
+    answer::<Proxies>(change(&admin, allowed, ProxyCall::Arrange(Some(wanted))).await)
 }
 
 /// The same of shards.
@@ -58,7 +58,7 @@ pub async fn change_shards(State(admin): State<Arc<Admin>>, body: Bytes) -> Resp
         let room = now.shards_room.unwrap_or(0);
         allowed("shards", wanted, room, now.layout.shard_map.shards == wanted, now)
     };
-    answer::<ShardMapStatus>(change(&admin, allowed, Call::SetShards(wanted)).await)
+    answer::<ShardMapStatus>(change(&admin, allowed, ProxyCall::SetShards(wanted)).await)
 }
 
 /// Why a change cannot be made.
@@ -79,14 +79,14 @@ fn allowed(of: &str, wanted: u16, room: u16, is_it: bool, now: &Progress) -> Res
 async fn change(
     admin: &Admin,
     allowed: impl Fn(&Progress) -> Result<(), Refusal>,
-    call: Call,
+    call: ProxyCall,
 ) -> Result<Progress, Response> {
-    let now = ask(admin, &Call::Arrange(None)).await?;
+    let now = ask(admin, &ProxyCall::Arrange(None)).await?;
     allowed(&now).map_err(|(status, why)| error(status, &why))?;
     ask(admin, &call).await
 }
 
-async fn ask(admin: &Admin, call: &Call) -> Result<Progress, Response> {
+async fn ask(admin: &Admin, call: &ProxyCall) -> Result<Progress, Response> {
     let Some(coordination) = admin.file.service::<Coordination>() else {
         return Err(error(StatusCode::NOT_FOUND, "the coordination service is off: coordination.engine"));
     };
@@ -96,7 +96,7 @@ async fn ask(admin: &Admin, call: &Call) -> Result<Progress, Response> {
     }
     let proxies = nodes::deployment(&admin.file, coordination).proxies_of(HostId::named(&admin.host));
     let request = family::LocalRequest::Service(call.encoded().into());
-    let answered = admin.handle.request(proxies[usize::from(FIRST.0)].place(), request);
+    let answered = admin.handle.request(proxies[usize::from(FIRST.0)].host_slot(), request);
     match tokio::time::timeout(ANSWER_WITHIN, answered).await {
         Ok(Ok(family::LocalResponse::Service(bytes))) => Progress::decoded(&bytes)
             .map_err(|_| error(StatusCode::INTERNAL_SERVER_ERROR, "a malformed answer")),

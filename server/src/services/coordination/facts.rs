@@ -41,7 +41,7 @@ pub fn watch(
     let began = Instant::now();
     std::thread::spawn(move || {
         let Ok(runtime) = tokio::runtime::Builder::new_current_thread().enable_time().build() else { return };
-        let gateway = gateway_of(&host).place();
+        let gateway = gateway_of(&host).host_slot();
         loop {
             if let Some((status, _)) = runtime.block_on(HostStatus::of(&handle, &file, &host)) {
                 if let Some(advertised) = &mut advertised {

@@ -17,7 +17,9 @@ pub use settings::Coordination;
 pub use status::CoordinationStatus;
 
 use super::records;
-use super::{Engine, Listed, Port, Probe, Service, ServiceStatus, Started, Starting, client_limits, slots};
+use super::{
+    Engine, Listed, Port, ReadyProbe, Service, ServiceStatus, Started, Starting, client_limits, slots,
+};
 use crate::admin::Admin;
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
@@ -28,7 +30,7 @@ use advertise::Advertised;
 use axum::Router;
 use axum::routing::get;
 use facts::Ports;
-use kernel::{Encode as _, HostId, NodeId, Place};
+use kernel::{Encode as _, HostId, HostSlot, NodeId};
 use mason::Deployment;
 use port::ZooKeeper;
 use runtime::{Agreement, ClientLimits, FrontEndConfig, HostView};
@@ -103,11 +105,11 @@ impl Service for Coordination {
         agreement.add("coordination.secret", &format!("({bits:04x})"), !FIXED);
     }
 
-    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, HostedNode)> {
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
         nodes::nodes(file, self, host, joins)
     }
 
-    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Place> {
+    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<HostSlot> {
         super::mason::proxies(&nodes::deployment(file, self), host)
     }
 
@@ -154,9 +156,9 @@ impl Service for Coordination {
         })
     }
 
-    fn probe(&self, _file: &ClusterFile, host: &str) -> Probe {
-        Probe {
-            place: gateway_of(host).place(),
+    fn probe(&self, _file: &ClusterFile, host: &str) -> ReadyProbe {
+        ReadyProbe {
+            place: gateway_of(host).host_slot(),
             request: || {
                 let call = HostCall { operation: None, facts: None, probes: true };
                 LocalRequest::Service(call.encoded().into())

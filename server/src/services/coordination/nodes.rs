@@ -7,7 +7,7 @@ use crate::services::mason as over_mason;
 use coordination::{
     Consistency, Gateway, HomeSessions, Placement, Routes, SessionSettings, Settings, Znodes,
 };
-use kernel::{HostId, Place};
+use kernel::{HostId, HostSlot};
 use mason::proxy::SpacesOf;
 use mason::{Deployment, HostParts, Stub as _};
 use std::sync::Arc;
@@ -32,10 +32,10 @@ pub fn deployment(file: &ClusterFile, coordination: &Coordination) -> Deployment
     } else {
         (proxies, shards)
     };
-    let parameters = mason::Parameters {
+    let parameters = mason::MasonParameters {
         snapshot_every_bytes: SNAPSHOT_EVERY_BYTES,
         snapshots_per_size: SNAPSHOTS_PER_SIZE,
-        ..mason::Parameters::default()
+        ..mason::MasonParameters::default()
     };
     Deployment::new(hosts, proxies, shards, sequencers, parameters, file.parameters.clone())
         .with_room_for(room.0, room.1)
@@ -47,7 +47,7 @@ pub fn nodes(
     coordination: &Coordination,
     name: &str,
     joins: bool,
-) -> Vec<(Place, HostedNode)> {
+) -> Vec<(HostSlot, HostedNode)> {
     let host = HostId::named(name);
     let deployment = deployment(file, coordination);
     let placement = Placement::new(coordination.shards).resharding(coordination.spread_levels);
@@ -93,7 +93,7 @@ pub fn nodes(
         gateway: Gateway::new(settings),
     };
     let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };
-    let nodes: Vec<(Place, CoordinationMember)> = deployment.build(host, &spaces_of, parts);
+    let nodes: Vec<(HostSlot, CoordinationMember)> = deployment.build(host, &spaces_of, parts);
     nodes.into_iter().map(|(place, member)| (place, member.into())).collect()
 }
 

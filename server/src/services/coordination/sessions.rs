@@ -66,7 +66,7 @@ fn number(text: &str) -> Option<u64> {
 
 fn collect(members: &[&CoordinationMember], after: ZkSessionId, limit: usize, names: &[String]) -> Value {
     let replicas = members.iter().filter_map(|member| match member {
-        mason::Member::Log(embedded) => match embedded.node() {
+        mason::MasonMember::Log(embedded) => match embedded.node() {
             paxos::Member::Replica(replica) => Some(replica.machine()),
             _ => None,
         },
@@ -77,7 +77,7 @@ fn collect(members: &[&CoordinationMember], after: ZkSessionId, limit: usize, na
     let shards: Vec<&Znodes> = members
         .iter()
         .filter_map(|member| match member {
-            mason::Member::Shard(server) => Some(server.service()),
+            mason::MasonMember::Shard(server) => Some(server.service()),
             _ => None,
         })
         .collect();

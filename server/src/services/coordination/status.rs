@@ -33,13 +33,15 @@ impl CoordinationStatus {
     fn add(&mut self, member: &CoordinationMember) {
         self.groups.add(member);
         match member {
-            mason::Member::Gateway(gateway) => self.monitor = numbers(gateway.metrics().rows()),
-            mason::Member::Log(embedded) => {
+            mason::MasonMember::Gateway(gateway) => self.monitor = numbers(gateway.metrics().rows()),
+            mason::MasonMember::Log(embedded) => {
                 if let Member::Replica(replica) = embedded.node() {
                     self.sessions += replica.machine().stub().len();
                 }
             }
-            mason::Member::Sequencer(_) | mason::Member::Proxy(_) | mason::Member::Shard(_) => {}
+            mason::MasonMember::Sequencer(_)
+            | mason::MasonMember::Proxy(_)
+            | mason::MasonMember::Shard(_) => {}
         }
     }
 }

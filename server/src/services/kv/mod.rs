@@ -7,16 +7,16 @@ mod status;
 pub use status::KvStatus;
 
 use super::records::{self, RecordOwner};
-use super::{Engine, LargeReads, Listed, NativeCalls, Probe, Service, ServiceStatus, slots};
+use super::{Engine, LargeReads, Listed, NativeCalls, ReadyProbe, Service, ServiceStatus, slots};
 use crate::cluster::file::{FileError, Values};
 use crate::cluster::keys::{Key, KeyKind, OrNone, key};
 use crate::cluster::{ClusterFile, RoleName};
 use crate::family::{HostedNode, KvMember, LocalRequest, LocalResponse};
 use ::kv::{Query, Store};
-use kernel::{HostId, NodeId, Place};
+use kernel::{HostId, HostSlot, NodeId};
 use paxos::multipaxos::acceptor::Acceptor;
 use paxos::multipaxos::batcher::Batcher;
-use paxos::multipaxos::client::Client;
+use paxos::multipaxos::client::CommandClient;
 use paxos::multipaxos::leader::Leader;
 use paxos::multipaxos::proxy_leader::ProxyLeader;
 use paxos::multipaxos::replica::Replica;
@@ -27,7 +27,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The client role that serves a host's HTTP API; the roles of the log come before.
-pub const GATEWAY: Place = Place(7);
+pub const GATEWAY: HostSlot = HostSlot(7);
 
 const ENGINES: &[Engine] = &[Engine::Paxos];
 /// Reads of values whose answers are not sent.
@@ -63,7 +63,7 @@ fn read(_values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
     Ok(Some(Arc::new(KeyValue)))
 }
 
-fn owner(place: Place) -> Option<RecordOwner> {
+fn owner(place: HostSlot) -> Option<RecordOwner> {
     if place == GATEWAY {
         return Some(RecordOwner::new("kv gateway", records::none));
     }
@@ -87,7 +87,7 @@ impl Service for KeyValue {
 
     fn agree(&self, _agreement: &mut Agreement) {}
 
-    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, HostedNode)> {
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
         members(file, host, joins).into_iter().map(|(place, member)| (place, member.into())).collect()
     }
 
@@ -95,8 +95,8 @@ impl Service for KeyValue {
         Some(Box::new(native::Calls { batcher: RoleName::Batcher.on(host) }))
     }
 
-    fn probe(&self, _file: &ClusterFile, _host: &str) -> Probe {
-        Probe {
+    fn probe(&self, _file: &ClusterFile, _host: &str) -> ReadyProbe {
+        ReadyProbe {
             place: GATEWAY,
             request: || {
                 let mut query = Vec::new();
@@ -113,7 +113,7 @@ impl Service for KeyValue {
 }
 
 /// The roles of the key-value store placed on a host; all of them on one that joins.
-fn members(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, KvMember)> {
+fn members(file: &ClusterFile, name: &str, joins: bool) -> Vec<(HostSlot, KvMember)> {
     let host = HostId::named(name);
     let first = file.placement.configuration();
     let known = if joins {
@@ -122,8 +122,8 @@ fn members(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, KvMember)
         Configurations::starting_with(first.clone())
     };
     let parameters = || file.parameters.clone();
-    let at = |role: RoleName| Place(role as u32);
-    let mut nodes: Vec<(Place, KvMember)> = Vec::new();
+    let at = |role: RoleName| HostSlot(role as u32);
+    let mut nodes: Vec<(HostSlot, KvMember)> = Vec::new();
     let mut plays = |placed: &[NodeId], role: RoleName, build: &dyn Fn() -> KvMember| {
         if joins || placed.iter().any(|node| node.host() == host) {
             nodes.push((at(role), build()));
@@ -151,6 +151,6 @@ fn members(file: &ClusterFile, name: &str, joins: bool) -> Vec<(Place, KvMember)
     } else {
         first.batchers.clone()
     };
-    nodes.push((GATEWAY, Member::Client(Client::new(near, Duration::from_millis(500)))));
+    nodes.push((GATEWAY, Member::Client(CommandClient::new(near, Duration::from_millis(500)))));
     nodes
 }

@@ -9,28 +9,28 @@ use ::corfu::auxiliary::AuxiliaryRecord;
 use ::corfu::sequencer::Began;
 use ::corfu::storage::StorageRecord;
 use ::corfu::{Auxiliary, Client, Entry, Learner, Member, Parameters, Projection, Sequencer, StorageServer};
-use kernel::{Bytes, Decode as _, DecodeError, HostId, NodeId, Place};
+use kernel::{Bytes, Decode as _, DecodeError, HostId, HostSlot, NodeId};
 use serde::Serialize;
 use shared_log::corfu::{Gateway, GatewayNode};
 use std::time::Duration;
 
 const FIRST: u32 = slots::LOG_OVER_CORFU.first;
-const GATEWAY: Place = Place(FIRST + 1);
-const SEQUENCER: Place = Place(FIRST + 2);
-const AUXILIARY: Place = Place(FIRST + 3);
+const GATEWAY: HostSlot = HostSlot(FIRST + 1);
+const SEQUENCER: HostSlot = HostSlot(FIRST + 2);
+const AUXILIARY: HostSlot = HostSlot(FIRST + 3);
 /// The server of chain `c` is at the place `STORAGE + c`.
 const STORAGE: u32 = FIRST + 0x100;
 
-fn at(host: &str, place: Place) -> NodeId {
+fn at(host: &str, place: HostSlot) -> NodeId {
     NodeId::new(HostId::named(host), place)
 }
 
 /// The roles of CORFU' on the host `name`: as many chains as hosts, each over all of them and with another head.
-pub(super) fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str) -> Vec<(Place, HostedNode)> {
+pub(super) fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str) -> Vec<(HostSlot, HostedNode)> {
     let hosts: Vec<&str> = file.hosts.iter().map(|host| host.name.as_str()).collect();
-    let on_all = |place: Place| hosts.iter().map(|host| at(host, place)).collect::<Vec<_>>();
+    let on_all = |place: HostSlot| hosts.iter().map(|host| at(host, place)).collect::<Vec<_>>();
     let chain = |number: usize| {
-        let mut servers = on_all(Place(STORAGE + number as u32));
+        let mut servers = on_all(HostSlot(STORAGE + number as u32));
         servers.rotate_left(number);
         servers
     };
@@ -40,14 +40,14 @@ pub(super) fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str) -> Vec<(Pl
     let client = Client::new(auxiliaries.clone(), initial.clone(), parameters.clone());
     let gateway = Gateway::new(client, logs.space_bytes);
     let auxiliary = Auxiliary::new(auxiliaries, sequencers, initial.clone(), parameters);
-    let mut nodes: Vec<(Place, HostedNode)> = vec![
+    let mut nodes: Vec<(HostSlot, HostedNode)> = vec![
         (GATEWAY, GatewayNode::Gateway(gateway).into()),
         (SEQUENCER, Member::Sequencer(Sequencer::new()).into()),
         (AUXILIARY, Member::Auxiliary(auxiliary).into()),
     ];
     let retain_bytes = logs.space_bytes / hosts.len() as u64;
     for server in initial.servers().filter(|server| server.host() == HostId::named(name)) {
-        nodes.push((server.place(), Member::Storage(StorageServer::new(retain_bytes)).into()));
+        nodes.push((server.host_slot(), Member::Storage(StorageServer::new(retain_bytes)).into()));
     }
     nodes
 }
@@ -84,7 +84,7 @@ pub(super) fn gateway(name: &str) -> NodeId {
 }
 
 /// The role at a slot.
-pub(super) fn owner(place: Place) -> Option<RecordOwner> {
+pub(super) fn owner(place: HostSlot) -> Option<RecordOwner> {
     if !slots::LOG_OVER_CORFU.contains(place) {
         return None;
     }
@@ -92,7 +92,7 @@ pub(super) fn owner(place: Place) -> Option<RecordOwner> {
         GATEWAY => RecordOwner::new("log gateway", records::none),
         SEQUENCER => RecordOwner::new("log sequencer", sequencer_record),
         AUXILIARY => RecordOwner::new("log auxiliary", auxiliary_record),
-        Place(storage) => {
+        HostSlot(storage) => {
             RecordOwner::new(format!("log storage {}", storage.checked_sub(STORAGE)?), storage_record)
         }
     })

@@ -158,7 +158,7 @@ pub(super) async fn ask(admin: &Admin, request: &Request, wait_ms: u32) -> Resul
     let Some(log) = admin.file.service::<SharedLog>() else {
         return Err(Failed::new(StatusCode::NOT_FOUND, "there is no shared log: log.spaces is 0"));
     };
-    let gateway = log.gateway(&admin.file, &admin.host).place();
+    let gateway = log.gateway(&admin.file, &admin.host).host_slot();
     let call = admin.handle.request(gateway, family::LocalRequest::Service(request.encoded().into()));
     let within = ANSWER_WITHIN + Duration::from_millis(wait_ms.into());
     let late = || Failed::new(StatusCode::GATEWAY_TIMEOUT, "no answer in time; it may have been done");

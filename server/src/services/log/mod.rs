@@ -16,7 +16,7 @@ pub use status::LogStatus;
 
 use super::records::{self, RecordOwner};
 use super::{
-    CannotJoin, Engine, LargeReads, Listed, NativeCalls, Port, Probe, Service, ServiceStatus, Started,
+    CannotJoin, Engine, LargeReads, Listed, NativeCalls, Port, ReadyProbe, Service, ServiceStatus, Started,
     Starting, slots,
 };
 use crate::admin::Admin;
@@ -28,7 +28,7 @@ use ::kafka::node_of;
 use axum::routing::{get, post};
 use axum::{Extension, Router};
 use kafka::{Directory, Kafka};
-use kernel::{Decode as _, Encode as _, HostId, NodeId, Place};
+use kernel::{Decode as _, Encode as _, HostId, HostSlot, NodeId};
 use runtime::blobs::{Archive, ArchiveError};
 use runtime::{Agreement, FrontEndConfig, HostView};
 use shared_log::native::{TO_CLIENT, TO_HOST};
@@ -68,7 +68,7 @@ fn routes() -> Router<Arc<Admin>> {
         .layer(Extension(tail::Readers::default()))
 }
 
-fn owner(place: Place) -> Option<RecordOwner> {
+fn owner(place: HostSlot) -> Option<RecordOwner> {
     let over_mason = records::mason_owner(LISTED.name, slots::LOG, slots::LOG.first, place);
     over_mason.or_else(|| corfu::owner(place))
 }
@@ -114,14 +114,14 @@ impl Service for SharedLog {
         if self.is_over_corfu() { Err(corfu::CANNOT_JOIN) } else { Ok(()) }
     }
 
-    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, HostedNode)> {
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
         match self.is_over_corfu() {
             true => corfu::nodes(file, self, host),
             false => nodes::nodes(file, self, host, joins),
         }
     }
 
-    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Place> {
+    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<HostSlot> {
         match self.is_over_corfu() {
             true => Vec::new(),
             false => super::mason::proxies(&nodes::deployment(file, self), host),
@@ -172,9 +172,9 @@ impl Service for SharedLog {
         Some(Box::new(native::Calls { gateway: self.gateway(file, host) }))
     }
 
-    fn probe(&self, file: &ClusterFile, host: &str) -> Probe {
-        Probe {
-            place: self.gateway(file, host).place(),
+    fn probe(&self, file: &ClusterFile, host: &str) -> ReadyProbe {
+        ReadyProbe {
+            place: self.gateway(file, host).host_slot(),
             request: || {
                 let list = List { after: String::new(), limit: 1 };
                 LocalRequest::Service(shared_log::Request::List(list).encoded().into())

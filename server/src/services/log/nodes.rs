@@ -4,7 +4,7 @@ use super::SharedLog;
 use crate::cluster::ClusterFile;
 use crate::family::{HostedNode, LogMember};
 use crate::services::{Engine, mason as over_mason, slots};
-use kernel::{HostId, Place};
+use kernel::{HostId, HostSlot};
 use mason::proxy::SpacesOf;
 use mason::{Deployment, HostParts, Stub as _};
 use shared_log::{Archiving, Gateway, Names, Routes, SpaceBounds};
@@ -14,13 +14,13 @@ use std::sync::Arc;
 pub fn deployment(file: &ClusterFile, logs: &SharedLog) -> Deployment {
     let hosts = over_mason::hosts(file);
     let sequencers = if logs.engine == Engine::Mason { hosts.len() } else { 0 };
-    let (parameters, log) = (mason::Parameters::default(), file.parameters.clone());
+    let (parameters, log) = (mason::MasonParameters::default(), file.parameters.clone());
     let first = slots::LOG.first;
     Deployment::beginning_at(first, hosts, logs.proxies, logs.spaces, sequencers, parameters, log)
 }
 
 /// The roles of the host `name`; `joins`: of a host that comes to a running cluster.
-pub fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str, joins: bool) -> Vec<(Place, HostedNode)> {
+pub fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
     let host = HostId::named(name);
     let deployment = deployment(file, logs);
     let stub = Names { spaces: logs.spaces };
@@ -41,6 +41,6 @@ pub fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str, joins: bool) -> V
         gateway: Gateway::new(Routes { proxies, shards, capacity: logs.space_bytes }),
     };
     let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };
-    let nodes: Vec<(Place, LogMember)> = deployment.build(host, &spaces_of, parts);
+    let nodes: Vec<(HostSlot, LogMember)> = deployment.build(host, &spaces_of, parts);
     nodes.into_iter().map(|(place, member)| (place, member.into())).collect()
 }

@@ -166,7 +166,7 @@ impl LogStatus {
     fn add_member(&mut self, member: &LogMember) {
         self.groups.add(member);
         match member {
-            mason::Member::Shard(server) => {
+            mason::MasonMember::Shard(server) => {
                 let ranges = server.service().logs().map(|(_, log)| log.range());
                 let (logs, entries) = ranges
                     .fold((0, 0), |(logs, entries), (first, next)| (logs + 1, entries + (next - first)));
@@ -175,8 +175,10 @@ impl LogStatus {
                 self.bytes += server.service().bytes();
                 self.storage.insert(server.space().0, Storage::of(server));
             }
-            mason::Member::Gateway(gateway) => self.outstanding = gateway.outstanding() + gateway.reading(),
-            mason::Member::Sequencer(_) | mason::Member::Proxy(_) | mason::Member::Log(_) => {}
+            mason::MasonMember::Gateway(gateway) => {
+                self.outstanding = gateway.outstanding() + gateway.reading()
+            }
+            mason::MasonMember::Sequencer(_) | mason::MasonMember::Proxy(_) | mason::MasonMember::Log(_) => {}
         }
     }
 

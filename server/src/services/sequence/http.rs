@@ -67,7 +67,7 @@ pub async fn next(State(admin): State<Arc<Admin>>, body: Bytes) -> Response {
         return error(StatusCode::BAD_REQUEST, &what);
     }
     let ask = Ask { spaces: numbered.clone(), label: next.label.into_bytes().into() }.encoded();
-    let gateway = nodes::gateway(&admin.file, sequence, &admin.host).place();
+    let gateway = nodes::gateway(&admin.file, sequence, &admin.host).host_slot();
     // All are in flight at once, so that they share batches.
     let calls: Vec<_> = (0..next.count)
         .map(|_| admin.handle.request(gateway, family::LocalRequest::Service(ask.clone().into())))

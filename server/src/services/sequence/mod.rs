@@ -8,7 +8,7 @@ pub use status::SequenceStatus;
 
 use super::records::{self, RecordOwner};
 use super::status::ServiceStatus;
-use super::{Engine, Listed, NativeCalls, Probe, Service, slots};
+use super::{Engine, Listed, NativeCalls, ReadyProbe, Service, slots};
 use crate::cluster::ClusterFile;
 use crate::cluster::agreement::FIXED;
 use crate::cluster::file::{FileError, Values, names_of};
@@ -18,7 +18,7 @@ use crate::owed::{OwedRead, OwedReads};
 use crate::services::native::{SMALL_ANSWER_BYTES, UNREADABLE};
 use ::sequence::native::{TO_CLIENT, TO_HOST};
 use kernel::client::{ConnectionIn, Input};
-use kernel::{Bytes, Instant, NodeId, Place};
+use kernel::{Bytes, HostSlot, Instant, NodeId};
 use runtime::{Agreement, CloseReason, HostView, SessionCx};
 use std::sync::Arc;
 
@@ -102,11 +102,11 @@ impl Service for SequenceService {
         agreement.add("sequence.proxies", &self.proxies.to_string(), FIXED);
     }
 
-    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(Place, HostedNode)> {
+    fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
         nodes::nodes(file, self, host, joins)
     }
 
-    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<Place> {
+    fn followers(&self, file: &ClusterFile, host: &str) -> Vec<HostSlot> {
         super::mason::proxies(&nodes::deployment(file, self), host)
     }
 
@@ -114,9 +114,9 @@ impl Service for SequenceService {
         Some(Box::new(Calls { gateway: nodes::gateway(file, self, host) }))
     }
 
-    fn probe(&self, file: &ClusterFile, host: &str) -> Probe {
-        Probe {
-            place: nodes::gateway(file, self, host).place(),
+    fn probe(&self, file: &ClusterFile, host: &str) -> ReadyProbe {
+        ReadyProbe {
+            place: nodes::gateway(file, self, host).host_slot(),
             request: || LocalRequest::Service(Bytes::new()),
             accepts: |answer| matches!(answer, LocalResponse::Service(body) if *body == ::sequence::READY),
         }

@@ -5,7 +5,7 @@ use crate::cluster::ClusterFile;
 use crate::family::{HostedNode, SequenceMember};
 use crate::services::{mason as over_mason, slots};
 use ::sequence::{Gateway, Labels, Spaces};
-use kernel::{HostId, NodeId, Place};
+use kernel::{HostId, HostSlot, NodeId};
 use mason::proxy::SpacesOf;
 use mason::{Deployment, HostParts, Stub as _};
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub fn deployment(file: &ClusterFile, sequence: &SequenceService) -> Deployment 
         sequence.proxies,
         spaces,
         sequencers,
-        mason::Parameters::default(),
+        mason::MasonParameters::default(),
         file.parameters.clone(),
     )
 }
@@ -36,7 +36,7 @@ pub fn nodes(
     sequence: &SequenceService,
     name: &str,
     joins: bool,
-) -> Vec<(Place, HostedNode)> {
+) -> Vec<(HostSlot, HostedNode)> {
     let host = HostId::named(name);
     let deployment = deployment(file, sequence);
     let stub = Spaces { count: sequence.spaces.len() as u16 };
@@ -48,6 +48,6 @@ pub fn nodes(
         gateway: gateway.with_names(sequence.spaces.clone()),
     };
     let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };
-    let nodes: Vec<(Place, SequenceMember)> = deployment.build(host, &spaces_of, parts);
+    let nodes: Vec<(HostSlot, SequenceMember)> = deployment.build(host, &spaces_of, parts);
     nodes.into_iter().map(|(place, member)| (place, member.into())).collect()
 }

@@ -23,7 +23,7 @@ impl SequenceStatus {
         let mut status = Self::default();
         for member in members {
             status.groups.add(member);
-            if let mason::Member::Shard(server) = member
+            if let mason::MasonMember::Shard(server) = member
                 && let Some(name) = spaces.get(usize::from(server.space().0))
             {
                 status.given.insert(name.clone(), server.service().given());

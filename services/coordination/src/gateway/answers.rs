@@ -9,7 +9,7 @@ use crate::gateway::reads::{ANSWER_HEAD_BYTES, Target};
 use crate::gateway::watchers::Unwatched;
 use crate::wire::{Body, Code, EventKind, JuteInput, Malformed, Query, op};
 use kernel::{Cx, NodeId};
-use mason::client::{Answer, ReadAnswer, ReadAnswers};
+use mason::client::{OperationAnswer, ReadAnswer, ReadAnswers};
 use std::sync::Arc;
 
 impl Gateway {
@@ -130,7 +130,7 @@ impl Gateway {
     }
 
     /// Operations of a group have come back: shards' answers begin with a code, the group's own are about sessions.
-    pub(crate) fn on_answered(&mut self, node: NodeId, seq: EntrySeq, answer: Answer) {
+    pub(crate) fn on_answered(&mut self, node: NodeId, seq: EntrySeq, answer: OperationAnswer) {
         let Some(connection) = self.connections.get_mut(&node) else { return };
         connection.rehoming = false;
         let Some(entry) = connection.entry(seq) else { return };

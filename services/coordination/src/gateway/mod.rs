@@ -60,7 +60,7 @@ use crate::wire::{HomeNotice, SessionAnswer, ZkSessionId};
 use kernel::client::{Close, Output, Pause};
 use kernel::{Bytes, Cx, Decode, Instant, NodeId, Position, RequestId, Role};
 use mason::client::Elsewhere;
-use mason::client::{Answers, BarrierPassed, ClientIn, Notice};
+use mason::client::{Answers, BarrierPassed, GatewayIn, GatewayNotice};
 use mason::{Mason, ShardMap, Space};
 use parts::{Incarnation, Patience, Pool, Turn, Upstream};
 use std::collections::{BTreeMap, BTreeSet};
@@ -282,7 +282,7 @@ impl Gateway {
         }
     }
 
-    fn on_notice(&mut self, message: &Notice, cx: &mut Cx<'_, Self>) {
+    fn on_notice(&mut self, message: &GatewayNotice, cx: &mut Cx<'_, Self>) {
         let Ok(events) = crate::wire::WatchEvent::read_all(&message.body) else {
             return cx.reject("a notice that no shard writes");
         };
@@ -388,7 +388,7 @@ impl Gateway {
 
 impl Role for Gateway {
     type Family = Mason;
-    type In = ClientIn;
+    type In = GatewayIn;
     type Timer = GatewayTimer;
     type Record = Incarnation;
 
@@ -406,27 +406,27 @@ impl Role for Gateway {
         cx.set_timer(GatewayTimer::Tick, TICK);
     }
 
-    fn on_message(&mut self, from: NodeId, message: ClientIn, cx: &mut Cx<'_, Self>) {
+    fn on_message(&mut self, from: NodeId, message: GatewayIn, cx: &mut Cx<'_, Self>) {
         (self.now, self.disk_full) = (cx.now(), cx.is_disk_full());
         match message {
-            ClientIn::Connected(message) => self.on_connected(from, message, cx),
-            ClientIn::Input(message) => self.on_input(from, &message.bytes, cx),
-            ClientIn::Disconnected(_) => self.on_disconnected(from),
-            ClientIn::Taken(message) => self.on_taken(from, message.bytes),
-            ClientIn::Answers(message) => self.on_answers(message, cx),
-            ClientIn::Notice(message) => self.on_notice(&message, cx),
-            ClientIn::Overfull(_) => cx.reject("word of an archive that there is none of"),
-            ClientIn::Progress(message) => {
+            GatewayIn::Connected(message) => self.on_connected(from, message, cx),
+            GatewayIn::Input(message) => self.on_input(from, &message.bytes, cx),
+            GatewayIn::Disconnected(_) => self.on_disconnected(from),
+            GatewayIn::Taken(message) => self.on_taken(from, message.bytes),
+            GatewayIn::Answers(message) => self.on_answers(message, cx),
+            GatewayIn::GatewayNotice(message) => self.on_notice(&message, cx),
+            GatewayIn::Overfull(_) => cx.reject("word of an archive that there is none of"),
+            GatewayIn::Progress(message) => {
                 self.marks.advance(message.space, message.through.0);
                 self.highest = self.highest.max(message.through.0);
                 self.reads.progressed = true;
             }
-            ClientIn::UsesShardMap(message) => self.on_uses_shard_map(message.space, &message.shard_map, cx),
-            ClientIn::ReadAnswers(message) => self.on_read_answers(message, cx),
-            ClientIn::BarrierPassed(message) => self.on_barrier_passed(&message, cx),
-            ClientIn::Elsewhere(message) => self.on_elsewhere(&message, cx),
-            ClientIn::Skipped(_) => self.on_skipped(cx),
-            ClientIn::Told(message) => self.on_told(&message.body, cx),
+            GatewayIn::UsesShardMap(message) => self.on_uses_shard_map(message.space, &message.shard_map, cx),
+            GatewayIn::ReadAnswers(message) => self.on_read_answers(message, cx),
+            GatewayIn::BarrierPassed(message) => self.on_barrier_passed(&message, cx),
+            GatewayIn::Elsewhere(message) => self.on_elsewhere(&message, cx),
+            GatewayIn::Skipped(_) => self.on_skipped(cx),
+            GatewayIn::Told(message) => self.on_told(&message.body, cx),
         }
     }
 

@@ -5,16 +5,17 @@ use coordination::gateway::HostCall;
 use coordination::{Gateway, HomeSessions, Placement, Routes, SessionSettings, Settings, Znodes};
 use kernel::client::{Connected, ConnectionIn, Disconnected, Input, Taken};
 use kernel::{
-    Bytes, Cx, Effect, Effects, Encode, HostId, Instant, NodeId, Place, Position, RequestId, Rng, Role,
+    Bytes, Cx, Effect, Effects, Encode, HostId, HostSlot, Instant, NodeId, Position, RequestId, Rng, Role,
     Situation, Wall,
 };
 use mason::client::{
-    Answer, Answers, BarrierPassed, ClientIn, Elsewhere, Notice, Progress, ReadAnswer, ReadAnswers, Told,
+    Answers, BarrierPassed, Elsewhere, GatewayIn, GatewayNotice, OperationAnswer, Progress, ReadAnswer,
+    ReadAnswers, Told,
 };
 use mason::proxy::ProxyIn;
 use mason::shard::ShardIn;
 use mason::{
-    Group, GroupTime, Gsn, Layout, Mason, Message, Number, Order, Placed, Shard, ShardOut, Space, Stub,
+    Group, GroupTime, Gsn, Layout, Mason, MasonMessage, Number, Order, Placed, Shard, ShardOut, Space, Stub,
     StubOut, Verdict,
 };
 use std::collections::{BTreeMap, VecDeque};
@@ -35,7 +36,7 @@ struct Asked {
     length: usize,
     at_least: u64,
     reader: NodeId,
-    reads: Vec<(mason::shard::Query, u64)>,
+    reads: Vec<(mason::shard::ShardQuery, u64)>,
 }
 
 /// One shard's server on one host.
@@ -90,7 +91,7 @@ pub(crate) struct Cluster {
     /// The words of groups do not arrive.
     pub(crate) deaf: bool,
     /// Messages on their way to gateways.
-    pending: VecDeque<(usize, NodeId, ClientIn)>,
+    pending: VecDeque<(usize, NodeId, GatewayIn)>,
     placement: Placement,
     pub(crate) layout: Layout,
     /// This group hears nobody.
@@ -103,11 +104,11 @@ pub(crate) struct Cluster {
 }
 
 fn proxy(host: usize, group: usize) -> NodeId {
-    NodeId::new(HostId(host as u32 + 1), Place(100 + group as u32))
+    NodeId::new(HostId(host as u32 + 1), HostSlot(100 + group as u32))
 }
 
 fn server(host: usize, space: usize) -> NodeId {
-    NodeId::new(HostId(host as u32 + 1), Place(200 + space as u32))
+    NodeId::new(HostId(host as u32 + 1), HostSlot(200 + space as u32))
 }
 
 /// How a cluster is built.
@@ -148,7 +149,7 @@ impl Cluster {
             });
             Host {
                 gateway: Gateway::new(settings),
-                node: NodeId::new(HostId(host as u32 + 1), Place(1)),
+                node: NodeId::new(HostId(host as u32 + 1), HostSlot(1)),
                 effects: Effects::new(Position(0), false),
                 turn_due: false,
                 servers: servers.collect(),
@@ -227,36 +228,36 @@ impl Cluster {
         }
     }
 
-    fn deliver(&mut self, host: usize, to: NodeId, message: Message) {
+    fn deliver(&mut self, host: usize, to: NodeId, message: MasonMessage) {
         // What a gateway sends passes the codec, as it will on a wire.
         let bytes = Bytes::from(kernel::Encode::encoded(&message));
-        assert_eq!(<Message as kernel::Decode>::decoded(&bytes), Ok(message.clone()));
+        assert_eq!(<MasonMessage as kernel::Decode>::decoded(&bytes), Ok(message.clone()));
         match message {
-            Message::Proxy(ProxyIn::Submit(submit)) => {
-                let group = (to.place().0 - 100) as usize;
+            MasonMessage::Proxy(ProxyIn::SubmitOperations(submit)) => {
+                let group = (to.host_slot().0 - 100) as usize;
                 if self.deaf_group != Some(Group(group as u16)) && !self.rng.chance(self.loss) {
                     for operation in submit.operations {
                         self.on_operation(group, operation);
                     }
                 }
             }
-            Message::Proxy(ProxyIn::Barrier(barrier)) => {
-                let group = Group((to.place().0 - 100) as u16);
+            MasonMessage::Proxy(ProxyIn::Barrier(barrier)) => {
+                let group = Group((to.host_slot().0 - 100) as u16);
                 if self.deaf_group == Some(group) {
                     return;
                 }
                 // All hosts hold the whole log at any time here, and execute it when they like.
                 self.tell(
                     host,
-                    ClientIn::from(BarrierPassed {
+                    GatewayIn::from(BarrierPassed {
                         group,
                         id: barrier.id,
                         layout: Some(self.layout.clone()),
                     }),
                 );
             }
-            Message::Shard(ShardIn::Read(read)) => {
-                let (space, length) = ((to.place().0 - 200) as usize, self.log.len());
+            MasonMessage::Shard(ShardIn::ReadShard(read)) => {
+                let (space, length) = ((to.host_slot().0 - 200) as usize, self.log.len());
                 let reader = self.hosts[host].node;
                 let limits = read.limits.unwrap_or_default().into_iter().chain(std::iter::repeat(u64::MAX));
                 let reads = read.reads.into_iter().zip(limits).collect();
@@ -267,32 +268,32 @@ impl Cluster {
                     reads,
                 });
             }
-            Message::Shard(ShardIn::Attach(_)) => {
-                let (space, reader) = ((to.place().0 - 200) as usize, self.hosts[host].node);
+            MasonMessage::Shard(ShardIn::Attach(_)) => {
+                let (space, reader) = ((to.host_slot().0 - 200) as usize, self.hosts[host].node);
                 let server = &mut self.hosts[host].servers[space];
                 server.znodes.forget_reader(reader);
                 server.readers.push(reader);
             }
-            Message::Connection(ConnectionIn::Output(output)) => {
+            MasonMessage::Connection(ConnectionIn::Output(output)) => {
                 *self.written.entry(to).or_default() += output.bytes.len() as u64;
                 self.outputs.entry(to).or_default().extend_from_slice(&output.bytes);
             }
-            Message::Connection(ConnectionIn::Close(close)) => {
+            MasonMessage::Connection(ConnectionIn::Close(close)) => {
                 self.closed.insert(to, close.reason);
             }
-            Message::Connection(ConnectionIn::Pause(pause)) => {
+            MasonMessage::Connection(ConnectionIn::Pause(pause)) => {
                 self.paused.insert(to, pause.paused);
             }
-            Message::Sequencer(_)
-            | Message::Client(_)
-            | Message::Log(_)
-            | Message::Proxy(_)
-            | Message::Shard(_) => panic!("a gateway sent {message:?}"),
+            MasonMessage::Sequencer(_)
+            | MasonMessage::Client(_)
+            | MasonMessage::Log(_)
+            | MasonMessage::Proxy(_)
+            | MasonMessage::Shard(_) => panic!("a gateway sent {message:?}"),
         }
     }
 
     /// Messages to a gateway come later, in order: they are queued behind what is called now.
-    fn tell(&mut self, host: usize, message: ClientIn) {
+    fn tell(&mut self, host: usize, message: GatewayIn) {
         let from = NodeId::ZERO;
         self.pending.push_back((host, from, message));
     }
@@ -323,7 +324,7 @@ impl Cluster {
         if elsewhere && let Some(host) = self.hosts.iter().position(|host| host.node == origin.0) {
             let (_, group, incarnation, tag) = origin;
             let layout = self.layout.clone();
-            self.tell(host, ClientIn::from(Elsewhere { group, incarnation, tag, layout }));
+            self.tell(host, GatewayIn::from(Elsewhere { group, incarnation, tag, layout }));
         }
         if let Some(order) = order {
             let void = verdict == Verdict::Void;
@@ -352,7 +353,7 @@ impl Cluster {
         let (answer, tells, follow_ups) = out.into_parts();
         for (to, body) in tells {
             if let Some(host) = self.hosts.iter().position(|host| host.node == to && !self.deaf) {
-                self.tell(host, ClientIn::from(Told { group: Group(group as u16), body }));
+                self.tell(host, GatewayIn::from(Told { group: Group(group as u16), body }));
             }
         }
         self.follow_ups.extend(follow_ups.into_iter().map(|body| (group, body)));
@@ -379,8 +380,8 @@ impl Cluster {
 
     fn answer(&mut self, (to, group, incarnation, tag): (NodeId, Group, u64, u64), gsn: Gsn, body: Bytes) {
         if let Some(host) = self.hosts.iter().position(|host| host.node == to) {
-            let answers = vec![Answer { incarnation, tag, gsn, body }];
-            self.tell(host, ClientIn::from(Answers { group, answers }));
+            let answers = vec![OperationAnswer { incarnation, tag, gsn, body }];
+            self.tell(host, GatewayIn::from(Answers { group, answers }));
         }
     }
 
@@ -446,7 +447,7 @@ impl Cluster {
         let origin = sequenced.origin.filter(|_| first);
         for (to, body) in notices {
             assert_eq!(to, self.hosts[host].node);
-            self.tell(host, ClientIn::from(Notice { space: id, gsn, body }));
+            self.tell(host, GatewayIn::from(GatewayNotice { space: id, gsn, body }));
         }
         if let Some(origin) = origin.filter(|(to, ..)| *to == self.hosts[host].node) {
             self.answer(origin, gsn, answer.into());
@@ -472,7 +473,7 @@ impl Cluster {
             }
         }
         let (space, executed, withheld) = (Space(space as u16), Gsn(server.executed), Some(withheld));
-        self.tell(host, ClientIn::from(ReadAnswers { space, executed, answers, refused: None, withheld }));
+        self.tell(host, GatewayIn::from(ReadAnswers { space, executed, answers, refused: None, withheld }));
     }
 
     /// Nothing is left to execute: everything up to the last global sequence number is covered.
@@ -483,7 +484,7 @@ impl Cluster {
             return false;
         }
         server.told = through;
-        self.tell(host, ClientIn::from(Progress { space: Space(space as u16), through: Gsn(through) }));
+        self.tell(host, GatewayIn::from(Progress { space: Space(space as u16), through: Gsn(through) }));
         true
     }
 
@@ -561,7 +562,7 @@ impl Cluster {
     }
 
     pub(crate) fn connect(&mut self, host: usize) -> NodeId {
-        let node = NodeId::new(HostId(host as u32 + 1), Place(self.next_place));
+        let node = NodeId::new(HostId(host as u32 + 1), HostSlot(self.next_place));
         self.next_place += 1;
         let message = Connected { address: "10.1.2.3".to_owned(), certificate: None, port: Some(40_000) };
         self.call(host, |gateway, cx| gateway.on_message(node, message.into(), cx));

@@ -5,7 +5,7 @@ use super::{Fault, Job, JobCx, NO_THROTTLE, Wanted, put_by_topic};
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::request::{self, Membership, Part};
-use crate::wire::Output as _;
+use crate::wire::PutKafka as _;
 use shared_log::{Answer, GroupState, NOTE_BYTES_MAX, Named, Progress, Rejected, Why, is_name};
 use std::sync::Arc;
 

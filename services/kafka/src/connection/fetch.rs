@@ -7,7 +7,7 @@ use crate::batch;
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::request;
-use crate::wire::Output as _;
+use crate::wire::PutKafka as _;
 use kernel::{Bytes, Instant};
 use shared_log::{Answer, Entries, READ_BYTES_MAX, Read};
 use std::cell::Cell;

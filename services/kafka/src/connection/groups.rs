@@ -5,7 +5,7 @@ use super::{Fault, Job, JobCx, NO_THROTTLE, Wanted};
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::groups::{Described, Groups};
-use crate::wire::Output as _;
+use crate::wire::PutKafka as _;
 use kernel::Instant;
 use shared_log::{Answer, Named};
 use std::cell::RefCell;

@@ -5,7 +5,7 @@ use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::groups::{Groups, Join, Joined, Next};
 use crate::request::Membership;
-use crate::wire::Output as _;
+use crate::wire::PutKafka as _;
 use kernel::{Bytes, Instant};
 use shared_log::{Answer, Named};
 use std::cell::{RefCell, RefMut};

@@ -16,7 +16,7 @@ use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::groups::Groups;
 use crate::request::{APIS, Head, Request};
-use crate::wire::{Malformed, Output as _};
+use crate::wire::{Malformed, PutKafka as _};
 use kernel::{Bytes, Instant};
 use shared_log::{Answer, Read, Refused, Rejected, Why};
 use std::cell::{Cell, RefCell};

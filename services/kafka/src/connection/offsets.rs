@@ -8,7 +8,7 @@ use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::entry::{NO_TIMESTAMP, Record};
 use crate::request;
-use crate::wire::Output as _;
+use crate::wire::PutKafka as _;
 use shared_log::{Answer, Entries, Named, READ_BYTES_MAX, Read, Rows};
 use std::sync::Arc;
 

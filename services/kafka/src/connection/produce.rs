@@ -6,7 +6,7 @@ use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::compression::PLAIN_BYTES_MAX;
 use crate::request;
-use crate::wire::Output as _;
+use crate::wire::PutKafka as _;
 use shared_log::{Answer, Append};
 use std::sync::Arc;
 use std::time::Duration;

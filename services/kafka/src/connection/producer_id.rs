@@ -3,7 +3,7 @@
 use super::{Fault, Job, JobCx, NO_THROTTLE, Wanted};
 use crate::brokers::Brokers;
 use crate::code::Code;
-use crate::wire::Output as _;
+use crate::wire::PutKafka as _;
 use shared_log::Answer;
 
 /// The number, or why there is none.

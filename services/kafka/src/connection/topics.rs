@@ -4,7 +4,7 @@ use super::{Fault, Job, JobCx, NO_THROTTLE, Settings, Wanted, code_of, code_of_o
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::request;
-use crate::wire::Output as _;
+use crate::wire::PutKafka as _;
 use shared_log::{Answer, List, Named, RETAIN_BYTES_MIN, Why, is_name};
 use std::sync::Arc;
 

@@ -7,10 +7,10 @@ mod sequencing;
 
 mod early;
 
-use super::entry::{Batch, Claim, Entry, Item};
-use super::{Allocated, Applied, Began, FollowUp, Frame, Proxy, ShardDurable, Submit};
+use super::entry::{AssignmentBatch, Claim, Entry, Item};
+use super::{Allocated, Applied, Began, FollowUp, Frame, Proxy, ShardDurable, SubmitOperations};
 use crate::messages::sequencer::{self, Allocation};
-use crate::order::{Cut, GroupTime, Gsn, Number, Operation, Placed, Range, Space};
+use crate::order::{ConsistentCut, GroupTime, Gsn, Number, Operation, Placed, Range, Space};
 use crate::topology::{ShardMap, Topology};
 use kernel::{Cx, Encode, Instant, NodeId, PageBudget, planted};
 use parts::Ballot;
@@ -47,7 +47,7 @@ struct Numbers {
     request: u64,
     rows: Vec<Range>,
     gsn: Gsn,
-    cut: Option<Cut>,
+    cut: Option<ConsistentCut>,
     /// The wall clock when the numbers came: the same however often the batch is proposed.
     time: u64,
 }
@@ -236,7 +236,7 @@ impl Lead {
 
 /// From the origins to the log.
 impl Lead {
-    pub(super) fn on_submit(&mut self, message: Submit, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
+    pub(super) fn on_submit(&mut self, message: SubmitOperations, frame: &Frame<'_>, cx: &mut Cx<'_, Proxy>) {
         if !self.begun {
             return;
         }
@@ -344,7 +344,7 @@ impl Lead {
         let gsn = self.own_gsn;
         self.own_gsn = gsn.plus(operations);
         let next = self.own.iter().map(|&(space, number)| Placed { space, number }).collect();
-        Numbers { request: 0, rows, gsn, cut: Some(Cut { gsn: self.own_gsn, next }), time }
+        Numbers { request: 0, rows, gsn, cut: Some(ConsistentCut { gsn: self.own_gsn, next }), time }
     }
 
     fn request(
@@ -622,9 +622,9 @@ fn propose_batch(
     let items = std::mem::take(&mut pending.items);
     let bytes: usize = items.iter().map(|item| item.operation.body.len() + 64).sum();
     let mut value = Vec::with_capacity(bytes + 256);
-    let batch = Batch { epoch, index, sequencer, request, rows, gsn, cut, time, items };
+    let batch = AssignmentBatch { epoch, index, sequencer, request, rows, gsn, cut, time, items };
     if planted!(operations_not_in_log) {
-        Entry::Batch(Batch { items: Vec::new(), ..batch.clone() }).encode(&mut value);
+        Entry::Batch(AssignmentBatch { items: Vec::new(), ..batch.clone() }).encode(&mut value);
         pending.items = batch.items;
     } else {
         let entry = Entry::Batch(batch);

@@ -4,8 +4,8 @@ use super::{Lead, Numbers, PATIENCE_GROWS_TO, Pending, Sequencing, Stage, now_in
 use crate::messages::sequencer::{self, Allocation};
 use crate::proxy::entry::{Claim, Entry};
 use crate::proxy::{
-    Active, DidFill, DidReshard, DidSeal, Fill, Frame, NotActive, OtherShardMap, Pong, Probed, Proxy,
-    Reshard, Seal,
+    Active, DidFill, DidReshard, DidSeal, Fill, Frame, GetMaxAndSeal, NotActive, OtherShardMap, Pong, Probed,
+    Proxy, Reshard,
 };
 use crate::topology::FIRST;
 use crate::topology::ShardMap;
@@ -95,7 +95,7 @@ impl Lead {
     pub(in crate::proxy) fn on_seal(
         &mut self,
         from: NodeId,
-        message: &Seal,
+        message: &GetMaxAndSeal,
         frame: &Frame<'_>,
         cx: &mut Cx<'_, Proxy>,
     ) {
@@ -131,7 +131,7 @@ impl Lead {
         if planted!(seal_answered_early) {
             let (group, epoch) = (frame.group, message.epoch);
             let (view, attempt) = (self.collecting.view.clone(), message.attempt);
-            let sealed = sequencer::Sealed {
+            let sealed = sequencer::GroupSealed {
                 group,
                 epoch,
                 view,
@@ -163,7 +163,7 @@ impl Lead {
             let (group, view, attempt) = (frame.group, view.clone(), Some(standby.attempt));
             cx.send(
                 standby.sequencer,
-                sequencer::Sealed { group, epoch: sequencer, view, gsn, attempt, layout, handed },
+                sequencer::GroupSealed { group, epoch: sequencer, view, gsn, attempt, layout, handed },
             );
         }
         self.collecting.view = view;

@@ -1,11 +1,11 @@
 //! How many groups are in use, as a group's log has it, and what its stub hands over to others' when that changes.
 
 use super::{ProxyMachine, placed_below};
-use crate::messages::client::{ClientIn, Elsewhere};
+use crate::messages::client::{Elsewhere, GatewayIn};
 use crate::messages::sequencer::{Arranged, SequencerIn};
 use crate::order::{Group, GroupTime, Gsn, Operation, Order, Placed, Range};
 use crate::proxy::delivery::Runs;
-use crate::proxy::entry::Page;
+use crate::proxy::entry::StubPage;
 use crate::proxy::{Awaited, DidReshard, ProxyIn, Spent, Standing};
 use crate::service::Stub;
 use crate::topology::FIRST;
@@ -21,7 +21,7 @@ kernel::record! {
         /// The version that the log had when it was sealed last.
         sealed: u64,
         /// What others have not taken yet.
-        leaving: Vec<Page>,
+        leaving: Vec<StubPage>,
         /// Who has not handed over everything.
         awaited: Vec<Awaited>,
         /// Nothing is assigned any more.
@@ -142,7 +142,7 @@ impl<S: Stub> ProxyMachine<S> {
             // An empty one says that there is nothing.
             pages.push(kernel::Bytes::new());
             let count = pages.len() as u32;
-            leaving.extend(pages.into_iter().zip(0..).map(|(bytes, index)| Page {
+            leaving.extend(pages.into_iter().zip(0..).map(|(bytes, index)| StubPage {
                 from: me,
                 to,
                 version,
@@ -166,7 +166,7 @@ impl<S: Stub> ProxyMachine<S> {
         (self.standing_due, self.pages_due) = (true, true);
     }
 
-    pub(super) fn take_page(&mut self, page: &Page, now: GroupTime) {
+    pub(super) fn take_page(&mut self, page: &StubPage, now: GroupTime) {
         let Some(arrangement) = &mut self.state.arrangement else { return };
         if page.to != self.group || page.version != arrangement.layout.version {
             return;
@@ -249,7 +249,7 @@ impl<S: Stub> ProxyMachine<S> {
         if self.speaks_to(operation.origin, operation.tag) {
             let Operation { incarnation, tag, .. } = *operation;
             let message = Elsewhere { group: self.group, incarnation, tag, layout: self.layout().clone() };
-            let told: (NodeId, kernel::Bytes) = (operation.origin, ClientIn::from(message).encoded().into());
+            let told: (NodeId, kernel::Bytes) = (operation.origin, GatewayIn::from(message).encoded().into());
             self.notices.push(told);
         }
     }

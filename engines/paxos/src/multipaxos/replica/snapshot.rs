@@ -11,7 +11,9 @@ use super::{PullSnapshot, Replica, ReplicaTimer, Replicated, SnapshotChunk};
 use crate::configuration::Configurations;
 use kernel::{Bytes, Capture, Cx, Decode, DecodeError, Encode, NodeId, Reader, StateMachine};
 use kernel::{invariant, planted};
-use parts::{Look, Page, Restored, Served, Slot, SnapshotRecord, Taken, Wanted, WrittenSnapshot, chunk_of};
+use parts::{
+    Look, Page, Restored, Served, Slot, SnapshotRecord, TakenPage, WantedPage, WrittenSnapshot, chunk_of,
+};
 use std::collections::VecDeque;
 
 /// Captures that wait; then the oldest is written, whatever is needed of what was kept at it.
@@ -206,7 +208,7 @@ impl<S: StateMachine> Replica<S> {
         }
     }
 
-    fn pull(Wanted { peer, transfer, index }: Wanted, cx: &mut Cx<'_, Self>) {
+    fn pull(WantedPage { peer, transfer, index }: WantedPage, cx: &mut Cx<'_, Self>) {
         cx.send(peer, PullSnapshot { transfer, index });
     }
 
@@ -246,10 +248,10 @@ impl<S: StateMachine> Replica<S> {
         let version = if planted!(chunks_of_two_snapshots_mixed) { Slot(0) } else { through };
         let page = Page { transfer, version, index, bytes: chunk, last };
         let chunks = match self.snapshots.on_chunk(from, page, cx.now()) {
-            Taken::Stale => return,
-            Taken::OfAnother => return cx.mark("replica.refused_a_chunk_of_another_snapshot"),
-            Taken::Next(wanted) => return Self::pull(wanted, cx),
-            Taken::Whole(wanted, chunks) => {
+            TakenPage::Stale => return,
+            TakenPage::OfAnother => return cx.mark("replica.refused_a_chunk_of_another_snapshot"),
+            TakenPage::Next(wanted) => return Self::pull(wanted, cx),
+            TakenPage::Whole(wanted, chunks) => {
                 Self::pull(wanted, cx);
                 chunks
             }
