@@ -27,7 +27,7 @@ const REPLICA: HostSlot = HostSlot(5);
 const UNBATCHER: HostSlot = HostSlot(6);
 
 fn configuration() -> Configuration {
-    let on = |place| SERVERS.map(|host| NodeId::new(host, place)).to_vec();
+    let on = |slot| SERVERS.map(|host| NodeId::new(host, slot)).to_vec();
     let entry = |host| HostEntry { name: format!("{host:?}"), address: String::new() };
     let group = AcceptorGroup::majority(on(ACCEPTOR)).expect("hosts are different");
     Configuration {
@@ -74,7 +74,7 @@ impl Scenario for TallyScenario {
             return vec![(CLIENT.host_slot(), Member::Client(client))];
         }
         let (parameters, known) = (Parameters::default, || Configurations::starting_with(configuration()));
-        let of = |place| NodeId::new(incarnation.host, place);
+        let of = |slot| NodeId::new(incarnation.host, slot);
         vec![
             (BATCHER, Member::Batcher(Batcher::new(parameters(), known(), of(UNBATCHER)))),
             (UNBATCHER, Member::Unbatcher(Unbatcher)),

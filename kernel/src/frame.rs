@@ -147,8 +147,8 @@ mod tests {
     use super::*;
     use crate::id::{HostId, HostSlot};
 
-    fn node(place: u32) -> NodeId {
-        NodeId::new(HostId(9), HostSlot(place))
+    fn node(slot: u32) -> NodeId {
+        NodeId::new(HostId(9), HostSlot(slot))
     }
 
     fn two_frames() -> Vec<u8> {

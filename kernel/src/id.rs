@@ -22,7 +22,7 @@ impl HostId {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HostSlot(pub u32);
 
-/// One role instance: a host and a place on it. Messages go from node to node.
+/// One role instance: a host and a slot on it. Messages go from node to node.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(u64);
 
@@ -30,9 +30,9 @@ impl NodeId {
     /// Nobody: below every node of a real host.
     pub const ZERO: NodeId = NodeId(0);
 
-    /// The node at `place` on `host`.
-    pub const fn new(host: HostId, place: HostSlot) -> Self {
-        Self(((host.0 as u64) << 32) | place.0 as u64)
+    /// The node at `slot` on `host`.
+    pub const fn new(host: HostId, slot: HostSlot) -> Self {
+        Self(((host.0 as u64) << 32) | slot.0 as u64)
     }
 
     /// The machine it runs on. Nodes of one host share a journal, crash together, and lose no message between them.
@@ -40,7 +40,7 @@ impl NodeId {
         HostId((self.0 >> 32) as u32)
     }
 
-    /// Its place on that machine.
+    /// Its slot on that machine.
     pub fn host_slot(self) -> HostSlot {
         HostSlot(self.0 as u32)
     }
@@ -104,7 +104,7 @@ impl Decode for NodeId {
 mod tests {
     use super::*;
 
-    // A node id that mixes up host and place would deliver messages to the wrong role.
+    // A node id that mixes up host and slot would deliver messages to the wrong role.
     #[test]
     fn node_ids_keep_host_and_place() {
         let node = NodeId::new(HostId::named("b"), HostSlot(7));

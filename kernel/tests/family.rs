@@ -111,7 +111,7 @@ fn with<T>(call: impl FnOnce(Situation<'_>) -> T) -> T {
     })
 }
 
-// If effects came out of order, or a record's place were wrong, acknowledgements would leave before their journal.
+// If effects came out of order, or a record's slot were wrong, acknowledgements would leave before their journal.
 #[test]
 fn effects_come_out_in_order_with_their_places() {
     let peer = NodeId::new(HostId(2), HostSlot(2));

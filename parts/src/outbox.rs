@@ -169,8 +169,8 @@ mod tests {
 
     const PATIENCE: Duration = Duration::from_millis(100);
 
-    fn node(place: u32) -> NodeId {
-        NodeId::new(HostId(1), HostSlot(place))
+    fn node(slot: u32) -> NodeId {
+        NodeId::new(HostId(1), HostSlot(slot))
     }
 
     fn sent(outbox: &mut Outbox<char>, now: u64) -> Vec<(NodeId, u64)> {

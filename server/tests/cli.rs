@@ -73,7 +73,7 @@ fn inspect_says_what_is_no_data_directory() {
         "error[O2107]: . cannot be inspected\n  . is no data directory of a host: it has no file ordinate.meta\n  -> ordinate inspect DATA/HOST\n"
     );
     assert!(folder.run(&["inspect", "nowhere"]).err.starts_with("error[O2107]"));
-    assert_eq!(folder.run(&["inspect", ".", "--place", "x"]).code, Some(2));
+    assert_eq!(folder.run(&["inspect", ".", "--slot", "x"]).code, Some(2));
 }
 
 // An archive that does not answer must end the command, and say why; one that is named wrongly must not be taken for another.

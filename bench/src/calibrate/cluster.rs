@@ -37,9 +37,8 @@ pub struct RealAndSimulated {
 }
 
 fn configuration() -> Configuration {
-    let on_all = |place| -> Vec<NodeId> {
-        SERVERS.iter().map(|name| NodeId::new(HostId::named(name), place)).collect()
-    };
+    let on_all =
+        |slot| -> Vec<NodeId> { SERVERS.iter().map(|name| NodeId::new(HostId::named(name), slot)).collect() };
     let acceptors =
         AcceptorGroup::majority(on_all(ACCEPTOR)).and_then(|group| parts::Acceptors::new(vec![group]));
     Configuration {
@@ -57,7 +56,7 @@ fn configuration() -> Configuration {
 }
 
 fn roles(name: &str, known: &Configurations) -> Vec<(HostSlot, Member<Store>)> {
-    let here = |place| NodeId::new(HostId::named(name), place);
+    let here = |slot| NodeId::new(HostId::named(name), slot);
     let (parameters, known) = (Parameters::default, || known.clone());
     vec![
         (BATCHER, Member::Batcher(batcher::Batcher::new(parameters(), known(), here(UNBATCHER)))),

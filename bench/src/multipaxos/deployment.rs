@@ -230,8 +230,8 @@ fn hosts(from: u32, count: usize) -> Vec<HostId> {
     (from..from + count as u32).map(HostId).collect()
 }
 
-fn on(hosts: &[HostId], place: HostSlot) -> Vec<NodeId> {
-    hosts.iter().map(|&host| NodeId::new(host, place)).collect()
+fn on(hosts: &[HostId], host_slot: HostSlot) -> Vec<NodeId> {
+    hosts.iter().map(|&host| NodeId::new(host, host_slot)).collect()
 }
 
 const LEADERS: u32 = 0x100;
@@ -364,7 +364,7 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> 
         let tariff = if unreplicated { self.profile.tariff_unreplicated() } else { self.profile.tariff() };
         let tariff = self.testbed.tariff(tariff);
         let machine = self.testbed.machine(self.profile.machine(1));
-        let nodes = nodes.into_iter().map(|(place, seat)| (place, (self.wrap)(seat)));
+        let nodes = nodes.into_iter().map(|(host_slot, seat)| (host_slot, (self.wrap)(seat)));
         self.testbed.host(HostPlan { id, machine, core: 0, tariff }, nodes);
         self.stations.push(station);
     }
@@ -474,11 +474,11 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> 
                     _ => first.batchers.clone(),
                 };
                 let client = CommandClient::new(batchers, Duration::from_secs(5)).starting_at(number);
-                let place = HostSlot(FIRST_CLIENT + number as u32);
-                all.push(NodeId::new(id, place));
-                nodes.push((place, Member::Client(client).into()));
+                let host_slot = HostSlot(FIRST_CLIENT + number as u32);
+                all.push(NodeId::new(id, host_slot));
+                nodes.push((host_slot, Member::Client(client).into()));
             }
-            let nodes = nodes.into_iter().map(|(place, seat)| (place, (self.wrap)(seat)));
+            let nodes = nodes.into_iter().map(|(host_slot, seat)| (host_slot, (self.wrap)(seat)));
             self.testbed.host(HostPlan { id, machine, core: index, tariff }, nodes);
             self.stations.push("clients");
         }

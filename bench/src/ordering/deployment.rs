@@ -99,8 +99,8 @@ pub(crate) fn host_of(group: usize, member: usize) -> HostId {
 }
 
 fn configuration(group: usize) -> Configuration {
-    let on_all = |place| -> Vec<NodeId> {
-        (0..MEMBERS).map(|member| NodeId::new(host_of(group, member), place)).collect()
+    let on_all = |slot| -> Vec<NodeId> {
+        (0..MEMBERS).map(|member| NodeId::new(host_of(group, member), slot)).collect()
     };
     let acceptors =
         parts::AcceptorGroup::majority(on_all(ACCEPTOR)).and_then(|group| Acceptors::new(vec![group]));
@@ -204,7 +204,7 @@ impl<N: Node + MayLead, S: Scale<N::Family>> Site<N, S> {
             }
             for (member, &machine) in machines.iter().enumerate() {
                 let nodes = member_nodes(deployment, topology, group, member, stub);
-                let nodes = nodes.into_iter().map(|(place, node)| (place, wrap(node)));
+                let nodes = nodes.into_iter().map(|(slot, node)| (slot, wrap(node)));
                 let plan = HostPlan { id: host_of(group, member), machine, core: group % THREADS, tariff };
                 self.testbed.host(plan, nodes.chain(beside(group, member)));
                 self.stations.push(if member == 0 { "proxy leader" } else { "proxy follower" });
@@ -319,7 +319,7 @@ fn member_nodes<T: Stub + Copy + Send + Sync, H: Shard>(
         retained_bytes_max: 1 << 20,
         ..paxos::Parameters::default()
     };
-    let node = |place| NodeId::new(host, place);
+    let node = |slot| NodeId::new(host, slot);
     let page_bytes = deployment.parameters.page_bytes;
     let machine = ProxyMachine::new(id, host, topology.clone(), page_bytes, stub);
     let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
@@ -346,7 +346,7 @@ fn member_nodes<T: Stub + Copy + Send + Sync, H: Shard>(
     ];
     let mut nodes: Vec<(HostSlot, MasonMember<T, H, Gateway>)> = roles
         .into_iter()
-        .map(|(place, member)| (place, MasonMember::Log(Box::new(Embedded::new(member)))))
+        .map(|(slot, member)| (slot, MasonMember::Log(Box::new(Embedded::new(member)))))
         .collect();
     nodes.push((PROXY, MasonMember::Proxy(Box::new(proxy))));
     nodes

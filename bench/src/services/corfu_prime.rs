@@ -22,7 +22,7 @@ pub struct CorfuPrimeLog {
     pub written: bool,
 }
 
-const PLACE: HostSlot = HostSlot(1);
+const HOST_SLOT: HostSlot = HostSlot(1);
 const AUXILIARIES: u32 = 0x100;
 const SEQUENCER: u32 = 0x200;
 const STORAGE: u32 = 0x300;
@@ -65,7 +65,7 @@ pub(super) fn written(chain: usize, chains: usize) -> StorageServer {
 }
 
 fn node(host: u32) -> NodeId {
-    NodeId::new(HostId(host), PLACE)
+    NodeId::new(HostId(host), HOST_SLOT)
 }
 
 /// A log that has begun.

@@ -146,7 +146,7 @@ impl ServiceDeployment {
         around: impl Fn(Seat) -> N,
     ) -> Result<Running<N>, NotReady> {
         let ordering = self.ordering();
-        // Replicas hand what is ordered to this place of their own host.
+        // Replicas hand what is ordered to this slot of their own host.
         let here = |space: Space| {
             let host = |member: usize| ordering::host_of(0, member);
             (0..MEMBERS).map(|it| NodeId::new(host(it), HostSlot(SERVER + u32::from(space.0)))).collect()
@@ -159,7 +159,7 @@ impl ServiceDeployment {
             OrderedService::Shards { .. } | OrderedService::Alone => Vec::new(),
         };
         let beside = |group: usize, member: usize| -> Vec<(HostSlot, N)> {
-            let place = |space: Space| HostSlot(SERVER + u32::from(space.0));
+            let slot = |space: Space| HostSlot(SERVER + u32::from(space.0));
             match self.service {
                 OrderedService::Log { .. } | OrderedService::LogReads { .. } => {
                     let leads = (member == 0).then_some(Group(group as u16));
@@ -169,7 +169,7 @@ impl ServiceDeployment {
                 OrderedService::Shards { shards } => {
                     let relay =
                         |space| around(Seat::Relay(Relay::Forward { server: server_of(space, member) }));
-                    (0..shards).map(Space).map(|space| (place(space), relay(space))).collect()
+                    (0..shards).map(Space).map(|space| (slot(space), relay(space))).collect()
                 }
                 OrderedService::Alone => {
                     let parameters = ordering.parameters.clone();

@@ -1,6 +1,6 @@
 //! What happens between reading and writing: nodes work, messages within the host cascade, effects are carried out.
 
-use crate::clients::CLIENT_PLACES;
+use crate::clients::CLIENT_SLOTS;
 use crate::host::HostError;
 use crate::reactor::{Held, Message, Reactor};
 use crate::timers::NodeIndex;
@@ -24,38 +24,38 @@ impl<N: Node + 'static> Reactor<N> {
         tracing: bool,
         rng: &mut Rng,
     ) -> Result<(), HostError> {
-        let mut places = BTreeSet::new();
-        for (place, node) in nodes {
-            if place.0 >= CLIENT_PLACES || !places.insert(place) {
-                return Err(HostError::Place { place });
+        let mut host_slots = BTreeSet::new();
+        for (host_slot, node) in nodes {
+            if host_slot.0 >= CLIENT_SLOTS || !host_slots.insert(host_slot) {
+                return Err(HostError::Slot { host_slot });
             }
             let journal = self.journal.as_ref();
-            let next = journal.map_or(kernel::Position(0), |journal| journal.next_position(place));
-            self.nodes.push(NodeId::new(me, place), node, Effects::new(next, tracing), rng.fork());
+            let next = journal.map_or(kernel::Position(0), |journal| journal.next_position(host_slot));
+            self.nodes.push(NodeId::new(me, host_slot), node, Effects::new(next, tracing), rng.fork());
         }
         let Some(journal) = &mut self.journal else { return Ok(()) };
-        for (place, records) in journal.places() {
-            if records > 0 && !places.contains(&place) && !forget.contains(&place) {
-                return Err(HostError::Orphan { place, records });
+        for (host_slot, records) in journal.host_slots() {
+            if records > 0 && !host_slots.contains(&host_slot) && !forget.contains(&host_slot) {
+                return Err(HostError::Orphan { host_slot, records });
             }
         }
         let nodes = &mut self.nodes;
-        journal.replay(|place, position, record| {
-            let Some(index) = nodes.find(place) else { return Ok(()) };
+        journal.replay(|host_slot, position, record| {
+            let Some(index) = nodes.find(host_slot) else { return Ok(()) };
             let restored = nodes.slots[index.0].node.restore(position, Bytes::copy_from_slice(record));
-            restored.map_err(|cause| HostError::Record { place, position, cause })
+            restored.map_err(|cause| HostError::Record { host_slot, position, cause })
         })??;
-        for place in forget.iter().filter(|place| !places.contains(place)) {
-            let next = journal.next_position(*place);
-            journal.trim(*place, next);
-            self.blobs.carry_out(*place, BlobEffect::Keep { ids: Vec::new() });
+        for host_slot in forget.iter().filter(|host_slot| !host_slots.contains(host_slot)) {
+            let next = journal.next_position(*host_slot);
+            journal.trim(*host_slot, next);
+            self.blobs.carry_out(*host_slot, BlobEffect::Keep { ids: Vec::new() });
         }
         Ok(())
     }
 
     /// Hands a message to a node or client of this host.
     pub(crate) fn deliver(&mut self, from: NodeId, to: NodeId, message: Message<N>) {
-        if to.host_slot().0 >= CLIENT_PLACES {
+        if to.host_slot().0 >= CLIENT_SLOTS {
             let (clients, mut outside) = self.client_parts();
             clients.deliver(from, to, message, &mut outside);
         } else if let Some(index) = self.nodes.find(to.host_slot()) {
@@ -123,10 +123,10 @@ impl<N: Node + 'static> Reactor<N> {
                     self.held.push_back((after, Held::Send { from, to, message }));
                 }
                 Effect::Trim { before } => {
-                    self.held.push_back((after, Held::Trim { place: from.host_slot(), before }));
+                    self.held.push_back((after, Held::Trim { host_slot: from.host_slot(), before }));
                 }
                 Effect::Blob(effect @ BlobEffect::Drop { .. }) if !durable => {
-                    self.held.push_back((after, Held::Blob { place: from.host_slot(), effect }));
+                    self.held.push_back((after, Held::Blob { host_slot: from.host_slot(), effect }));
                 }
                 Effect::Blob(effect) => self.blobs.carry_out(from.host_slot(), effect),
                 Effect::SetTimer { timer, after } => self.nodes.timers.set(index, timer, now + after),
@@ -158,8 +158,8 @@ impl<N: Node + 'static> Reactor<N> {
                     sent = true;
                     self.router.route(from, to, message, self.nodes.now);
                 }
-                Held::Trim { place, before } => journal.trim(place, before),
-                Held::Blob { place, effect } => self.blobs.carry_out(place, effect),
+                Held::Trim { host_slot, before } => journal.trim(host_slot, before),
+                Held::Blob { host_slot, effect } => self.blobs.carry_out(host_slot, effect),
             }
         }
         sent

@@ -25,7 +25,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
 /// Places from here on are clients.
-pub(crate) const CLIENT_PLACES: u32 = 0x8000_0000;
+pub(crate) const CLIENT_SLOTS: u32 = 0x8000_0000;
 /// Output buffers kept for the next client that has something to be told.
 const POOLED_BUFFERS_MAX: usize = 256;
 /// Messages that sessions send in one round of reading; the rest is read when those were heard.
@@ -36,7 +36,7 @@ const INPUT_BYTES_MAX_TOTAL: usize = 48 << 20;
 const READ_TIME_MAX: Duration = Duration::from_millis(5);
 const POOLED_BUFFER_BYTES_MAX: usize = 64 << 10;
 
-/// Which connection, by its place in the table; used again after a close.
+/// Which connection, by its slot in the table; used again after a close.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) struct ClientIndex(pub(crate) usize);
 
@@ -129,8 +129,8 @@ pub(crate) struct Clients<F: Family> {
     descriptors: Descriptors,
     table: Vec<Option<Client<F>>>,
     free: Vec<ClientIndex>,
-    by_place: HashMap<u32, ClientIndex, BuildHasherDefault<PlaceHasher>>,
-    next_place: u32,
+    by_slot: HashMap<u32, ClientIndex, BuildHasherDefault<PlaceHasher>>,
+    next_slot: u32,
     token_base: usize,
     readable: VecDeque<ClientIndex>,
     dirty: Vec<ClientIndex>,
@@ -155,8 +155,8 @@ pub(crate) struct Outside<'a> {
 }
 
 impl<F: Family> Clients<F> {
-    /// `first_place` is drawn at random at each start, so that an answer to a client of an earlier run finds nobody.
-    pub(crate) fn new(me: HostId, first_place: u32, token_base: usize, descriptors: Descriptors) -> Self {
+    /// `first_slot` is drawn at random at each start, so that an answer to a client of an earlier run finds nobody.
+    pub(crate) fn new(me: HostId, first_slot: u32, token_base: usize, descriptors: Descriptors) -> Self {
         Self {
             me,
             ports: Vec::new(),
@@ -164,8 +164,8 @@ impl<F: Family> Clients<F> {
             descriptors,
             table: Vec::new(),
             free: Vec::new(),
-            by_place: HashMap::default(),
-            next_place: first_place | CLIENT_PLACES,
+            by_slot: HashMap::default(),
+            next_slot: first_slot | CLIENT_SLOTS,
             token_base,
             readable: VecDeque::new(),
             dirty: Vec::new(),
@@ -210,7 +210,7 @@ impl<F: Family> Clients<F> {
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.by_place.len()
+        self.by_slot.len()
     }
 
     /// Memory held for what clients have not been sent.
@@ -399,7 +399,7 @@ impl<F: Family> Clients<F> {
         message: F::Message,
         outside: &mut Outside<'_>,
     ) {
-        match self.by_place.get(&to.host_slot().0) {
+        match self.by_slot.get(&to.host_slot().0) {
             Some(&index) => self.call(index, outside, |session, cx| session.on_message(from, message, cx)),
             None => outside.metrics.drop_message("client gone"),
         }
@@ -459,7 +459,7 @@ impl<F: Family> Clients<F> {
         let Some(mut client) = self.table[index.0].take() else { return };
         self.free.push(index);
         self.input_bytes -= client.input.len();
-        self.by_place.remove(&client.id.host_slot().0);
+        self.by_slot.remove(&client.id.host_slot().0);
         let service = &mut self.services[client.front_end];
         service.connections -= 1;
         service.held_bytes -= client.counted_bytes;

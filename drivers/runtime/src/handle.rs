@@ -35,7 +35,7 @@ type Message<N> = <<N as Node>::Family as Family>::Message;
 type Visit<N> = Box<dyn FnOnce(&HostView<'_, N>) + Send>;
 
 pub(crate) enum Command<N: Node> {
-    Request { place: HostSlot, request: Request<N>, promise: Promise<Response<N>> },
+    Request { host_slot: HostSlot, request: Request<N>, promise: Promise<Response<N>> },
     Inject { from: NodeId, to: NodeId, message: Message<N> },
     Visit(Visit<N>),
     SetPeers(Vec<PeerConfig>),
@@ -103,9 +103,9 @@ pub struct HostView<'a, N: Node> {
 }
 
 impl<N: Node> HostView<'_, N> {
-    /// The node at a place.
-    pub fn node(&self, place: HostSlot) -> Option<&N> {
-        self.nodes.find(place).map(|index| &self.nodes.slots[index.0].node)
+    /// The node at a slot.
+    pub fn node(&self, host_slot: HostSlot) -> Option<&N> {
+        self.nodes.find(host_slot).map(|index| &self.nodes.slots[index.0].node)
     }
 
     /// All nodes.
@@ -143,10 +143,10 @@ impl<N: Node + 'static> HostHandle<N> {
         self.host
     }
 
-    /// Asks the node at `place`. Without such a node the answer is `NoAnswer::Stopped`.
-    pub fn request(&self, place: HostSlot, request: Request<N>) -> Answer<Response<N>> {
+    /// Asks the node at `slot`. Without such a node the answer is `NoAnswer::Stopped`.
+    pub fn request(&self, host_slot: HostSlot, request: Request<N>) -> Answer<Response<N>> {
         let (promise, answer) = promise();
-        self.inlet.push(Command::Request { place, request, promise });
+        self.inlet.push(Command::Request { host_slot, request, promise });
         answer
     }
 

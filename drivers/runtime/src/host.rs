@@ -170,28 +170,28 @@ pub enum HostError {
         source: io::Error,
     },
     /// A record that this version cannot read.
-    #[error("record {} of place {} cannot be read: {cause}", position.0, place.0)]
+    #[error("record {} of slot {} cannot be read: {cause}", position.0, host_slot.0)]
     Record {
         /// Whose.
-        place: HostSlot,
+        host_slot: HostSlot,
         /// Which.
         position: Position,
         /// Why.
         cause: DecodeError,
     },
     /// The journal holds records of a node that is not placed here.
-    #[error("the journal holds {records} records of place {}, which is not on this host", place.0)]
+    #[error("the journal holds {records} records of slot {}, which is not on this host", host_slot.0)]
     Orphan {
         /// Whose.
-        place: HostSlot,
+        host_slot: HostSlot,
         /// How many are still needed.
         records: u64,
     },
-    /// Two nodes at one place, or a place kept for clients.
-    #[error("place {} cannot be used: given twice, or above {:#x}", place.0, crate::clients::CLIENT_PLACES)]
-    Place {
+    /// Two nodes at one slot, or a slot kept for clients.
+    #[error("slot {} cannot be used: given twice, or above {:#x}", host_slot.0, crate::clients::CLIENT_SLOTS)]
+    Slot {
         /// Which.
-        place: HostSlot,
+        host_slot: HostSlot,
     },
     /// A bug: an assertion failed on the reactor's thread.
     #[error("a role panicked: {0}")]

@@ -14,7 +14,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// Where marks are sent to and from: no node, and no client, is ever there.
-pub(crate) const MARKS: HostSlot = HostSlot(crate::clients::CLIENT_PLACES - 1);
+pub(crate) const MARKS: HostSlot = HostSlot(crate::clients::CLIENT_SLOTS - 1);
 /// How often the file is written, if there is news.
 const KEEP_EVERY: Duration = Duration::from_secs(5);
 const FILE: &str = "ordinate.peers";

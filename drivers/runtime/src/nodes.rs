@@ -18,7 +18,7 @@ pub(crate) struct Slot<N: Node> {
     touched: bool,
 }
 
-/// All nodes, by rank of their places.
+/// All nodes, by rank of their slots.
 pub(crate) struct Nodes<N: Node> {
     pub(crate) slots: Vec<Slot<N>>,
     pub(crate) timers: Timers,
@@ -47,8 +47,8 @@ impl<N: Node> Nodes<N> {
         self.slots.sort_by_key(|slot| slot.id.host_slot());
     }
 
-    pub(crate) fn find(&self, place: HostSlot) -> Option<NodeIndex> {
-        self.slots.binary_search_by_key(&place, |slot| slot.id.host_slot()).ok().map(NodeIndex)
+    pub(crate) fn find(&self, host_slot: HostSlot) -> Option<NodeIndex> {
+        self.slots.binary_search_by_key(&host_slot, |slot| slot.id.host_slot()).ok().map(NodeIndex)
     }
 
     fn call(&mut self, index: NodeIndex, call: impl FnOnce(&mut N, Situation<'_>, &mut Effects<N::Family>)) {

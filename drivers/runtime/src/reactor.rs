@@ -54,8 +54,8 @@ pub(crate) type Response<N> = <<N as Node>::Family as Family>::Response;
 /// What waits for a commit.
 pub(crate) enum Held<M> {
     Send { from: NodeId, to: NodeId, message: M },
-    Trim { place: HostSlot, before: kernel::Position },
-    Blob { place: HostSlot, effect: BlobEffect },
+    Trim { host_slot: HostSlot, before: kernel::Position },
+    Blob { host_slot: HostSlot, effect: BlobEffect },
 }
 
 /// How a run ended without an error.
@@ -176,12 +176,12 @@ impl<N: Node + 'static> Reactor<N> {
             config.frame_body_max,
             INBOUNDS,
         );
-        let first_place = (storage.drawn >> 32) as u32;
+        let first_slot = (storage.drawn >> 32) as u32;
         let mut reactor = Self {
             inlet: Arc::new(Inlet::new(waker)),
             nodes: Nodes::new(clock.now(), clock.wall()),
             router: Router::new(me, settings),
-            clients: Clients::new(me, first_place, CLIENTS, config.descriptors),
+            clients: Clients::new(me, first_slot, CLIENTS, config.descriptors),
             inbounds,
             resolver: Resolver::new(notify),
             journal,
@@ -353,8 +353,8 @@ impl<N: Node + 'static> Reactor<N> {
         let mut end = None;
         for command in commands.drain(..) {
             match command {
-                Command::Request { place, request, promise } => {
-                    if let Some(index) = self.nodes.find(place) {
+                Command::Request { host_slot, request, promise } => {
+                    if let Some(index) = self.nodes.find(host_slot) {
                         let id = kernel::RequestId(self.next_request);
                         self.next_request += 1;
                         self.requests.insert(id, promise);
@@ -501,8 +501,8 @@ impl<N: Node + 'static> Reactor<N> {
     /// Tells the nodes what became of their blobs.
     fn hear_of_blobs(&mut self) -> Result<(), HostError> {
         self.blobs.retry(self.nodes.now);
-        while let Some((place, notice)) = self.blobs.poll(self.nodes.now)? {
-            if let Some(index) = self.nodes.find(place) {
+        while let Some((host_slot, notice)) = self.blobs.poll(self.nodes.now)? {
+            if let Some(index) = self.nodes.find(host_slot) {
                 self.nodes.blob(index, notice);
             }
         }

@@ -227,7 +227,7 @@ fn records_of_a_missing_node_are_an_error_until_they_are_given_up() {
     host.stop().expect("stopped in peace");
     let asker_only = || vec![(ASKER, Member::Asker(Asker::default()))];
     match Host::start(config_in(directory.path()), asker_only, vec![]) {
-        Err(HostError::Orphan { place, records }) => assert!(place == ORACLE && records >= 10),
+        Err(HostError::Orphan { host_slot, records }) => assert!(host_slot == ORACLE && records >= 10),
         other => panic!("{:?}", other.err()),
     }
     for forget in [vec![ORACLE], vec![]] {

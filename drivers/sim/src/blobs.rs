@@ -32,34 +32,34 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    fn read(&self, place: HostSlot, range: BlobRange) -> Option<Bytes> {
-        let blob = self.blobs.get(&(place, range.id)).filter(|blob| blob.is_sound())?;
+    fn read(&self, host_slot: HostSlot, range: BlobRange) -> Option<Bytes> {
+        let blob = self.blobs.get(&(host_slot, range.id)).filter(|blob| blob.is_sound())?;
         let start = range.offset.min(blob.bytes.len() as u64);
         let end = start.saturating_add(range.bytes).min(blob.bytes.len() as u64);
         Some(Bytes::copy_from_slice(&blob.bytes[start as usize..end as usize]))
     }
 
-    fn write(&mut self, place: HostSlot, id: BlobId, bytes: &Bytes) {
+    fn write(&mut self, host_slot: HostSlot, id: BlobId, bytes: &Bytes) {
         let blob = Blob { bytes: bytes.to_vec(), checksum: crc32c::crc32c(bytes) };
         self.changes += 1;
-        self.blobs.insert((place, id), blob);
+        self.blobs.insert((host_slot, id), blob);
     }
 
-    /// Removes those of `place` that are not in `ids`; returns those of `ids` that are not there.
-    fn keep(&mut self, place: HostSlot, mut ids: Vec<BlobId>) -> Vec<BlobId> {
+    /// Removes those of `slot` that are not in `ids`; returns those of `ids` that are not there.
+    fn keep(&mut self, host_slot: HostSlot, mut ids: Vec<BlobId>) -> Vec<BlobId> {
         self.changes += 1;
-        self.blobs.retain(|(of, id), _| *of != place || ids.contains(id));
-        ids.retain(|id| !self.blobs.contains_key(&(place, *id)));
+        self.blobs.retain(|(of, id), _| *of != host_slot || ids.contains(id));
+        ids.retain(|id| !self.blobs.contains_key(&(host_slot, *id)));
         ids
     }
 
-    pub(crate) fn has(&self, place: HostSlot, id: BlobId) -> bool {
-        self.blobs.contains_key(&(place, id))
+    pub(crate) fn has(&self, host_slot: HostSlot, id: BlobId) -> bool {
+        self.blobs.contains_key(&(host_slot, id))
     }
 
-    fn drop(&mut self, place: HostSlot, id: BlobId) {
+    fn drop(&mut self, host_slot: HostSlot, id: BlobId) {
         self.changes += 1;
-        self.blobs.remove(&(place, id));
+        self.blobs.remove(&(host_slot, id));
     }
 
     pub(crate) fn changes(&self) -> u64 {
@@ -119,18 +119,18 @@ impl InFlight {
         &mut self,
         disk: &mut Disk,
         archive: &mut SimulatedArchive,
-        place_of: impl Fn(usize) -> HostSlot,
+        slot_of: impl Fn(usize) -> HostSlot,
         draw: u64,
     ) {
         for (ticket, (seat, task)) in std::mem::take(&mut self.tasks) {
             if mix(draw, u64::from(ticket)) & 1 == 1 {
                 continue;
             }
-            let place = place_of(seat);
+            let host_slot = slot_of(seat);
             match task {
-                Task::Store { id, bytes } => disk.blobs.write(place, id, &bytes),
+                Task::Store { id, bytes } => disk.blobs.write(host_slot, id, &bytes),
                 Task::Archive { id, object } => {
-                    if let Some(bytes) = disk.blobs.read(place, whole(id)) {
+                    if let Some(bytes) = disk.blobs.read(host_slot, whole(id)) {
                         archive.put(&object, &bytes);
                     }
                 }
@@ -148,7 +148,7 @@ pub(crate) fn rots_a_blob(draw: u64) -> bool {
 impl<N: Node> Host<N> {
     /// Carries out what the node of `seat` asks for. The caller has waited until a drop may take effect.
     pub(crate) fn carry_out_blob(&mut self, seat: usize, effect: BlobEffect, out: &mut Outside<N::Family>) {
-        let place = self.seats[seat].id.host_slot();
+        let host_slot = self.seats[seat].id.host_slot();
         let slowness = u64::from(self.disk_slowness);
         match effect {
             BlobEffect::Store { id, bytes } => {
@@ -169,10 +169,10 @@ impl<N: Node> Host<N> {
                     seat_of == seat && matches!(task, Task::Store { id: stored, .. } if *stored == id)
                 };
                 self.blobs.tasks.retain(|_, (seat_of, task)| !dropped(*seat_of, task));
-                self.disk.blobs.drop(place, id);
+                self.disk.blobs.drop(host_slot, id);
             }
             BlobEffect::Keep { ids } => {
-                for id in self.disk.blobs.keep(place, ids) {
+                for id in self.disk.blobs.keep(host_slot, ids) {
                     self.begin_blob(seat, Task::Tell { id }, out.now + 1, out);
                 }
             }
@@ -197,7 +197,7 @@ impl<N: Node> Host<N> {
     /// A blob's task is done; true if the host works off at once what comes of it.
     pub(crate) fn blob_done(&mut self, ticket: u32, out: &mut Outside<N::Family>) -> bool {
         let Some((seat, task)) = self.blobs.tasks.remove(&ticket) else { return false };
-        let place = self.seats[seat].id.host_slot();
+        let host_slot = self.seats[seat].id.host_slot();
         let notice = match task {
             Task::Store { id, bytes } => {
                 if out.now < self.disk_full_until {
@@ -210,14 +210,14 @@ impl<N: Node> Host<N> {
                     out.triggered.push(fault);
                     return false;
                 }
-                self.disk.blobs.write(place, id, &bytes);
+                self.disk.blobs.write(host_slot, id, &bytes);
                 BlobNotice::Stored { id }
             }
-            Task::Load { range } => match self.disk.blobs.read(place, range) {
+            Task::Load { range } => match self.disk.blobs.read(host_slot, range) {
                 Some(bytes) => BlobNotice::Loaded { range, bytes },
                 None => BlobNotice::Lost { id: range.id },
             },
-            Task::Archive { id, object } => self.archive(place, id, &object, out),
+            Task::Archive { id, object } => self.archive(host_slot, id, &object, out),
             Task::Tell { id } => BlobNotice::Lost { id },
         };
         out.happened(Happening::Blob, self.seats[seat].id.as_u64(), u64::from(ticket));
@@ -227,7 +227,7 @@ impl<N: Node> Host<N> {
     /// Copies a blob into the archive, as far as that has a mind to.
     fn archive(
         &self,
-        place: HostSlot,
+        host_slot: HostSlot,
         id: BlobId,
         object: &ArchiveObject,
         out: &mut Outside<N::Family>,
@@ -236,7 +236,7 @@ impl<N: Node> Host<N> {
         if taken == Taken::Failed {
             return BlobNotice::Unarchived { id };
         }
-        match self.disk.blobs.read(place, whole(id)) {
+        match self.disk.blobs.read(host_slot, whole(id)) {
             Some(bytes) => out.archive.put(object, &bytes),
             None if out.archive.has(object) => {}
             None => return BlobNotice::Lost { id },
@@ -263,7 +263,7 @@ impl<N: Node> Host<N> {
 mod tests {
     use super::*;
 
-    const PLACE: HostSlot = HostSlot(3);
+    const HOST_SLOT: HostSlot = HostSlot(3);
 
     // A bit that rots unnoticed lets every test of damaged blobs pass.
     #[test]
@@ -271,17 +271,17 @@ mod tests {
         let (mut files, id) = (Files::default(), BlobId { series: 1, first: 2 });
         let range = BlobRange { id, offset: 1, bytes: 9 };
         assert!(!files.rot(7));
-        files.write(PLACE, id, &Bytes::from_static(b"abc"));
-        assert_eq!(files.read(PLACE, range).as_deref(), Some(&b"bc"[..]));
+        files.write(HOST_SLOT, id, &Bytes::from_static(b"abc"));
+        assert_eq!(files.read(HOST_SLOT, range).as_deref(), Some(&b"bc"[..]));
         assert!(
             files.rot(7) && files.are_rotten() && !files.rot(8),
             "there is one, and it is rotten already"
         );
-        assert_eq!(files.read(PLACE, range), None);
-        files.write(PLACE, id, &Bytes::from_static(b"abc"));
+        assert_eq!(files.read(HOST_SLOT, range), None);
+        files.write(HOST_SLOT, id, &Bytes::from_static(b"abc"));
         assert!(!files.are_rotten());
         let other = BlobId { series: 1, first: 3 };
-        assert_eq!(files.keep(PLACE, vec![other]), [other]);
-        assert_eq!(files.read(PLACE, range), None);
+        assert_eq!(files.keep(HOST_SLOT, vec![other]), [other]);
+        assert_eq!(files.read(HOST_SLOT, range), None);
     }
 }

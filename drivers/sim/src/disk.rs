@@ -1,6 +1,6 @@
 //! The journal of one host as bytes on a disk: framed records, one write per burst, and what a crash leaves of them.
 //!
-//! `length: u32 | crc32c: u32 | place: u32 | position: u64 | record`; the length counts place, position and record. Like
+//! `length: u32 | crc32c: u32 | slot: u32 | position: u64 | record`; the length counts slot, position and record. Like
 //! the real journal it cuts a torn tail at the first bad frame. Unlike the real one it knows what was durable, so it
 //! reports every bad frame before that as corruption, whatever follows it.
 
@@ -24,7 +24,7 @@ const COMPACT_ABOVE_BYTES: u64 = 64 << 10;
 struct Frame {
     offset: u64,
     length: u32,
-    place: HostSlot,
+    host_slot: HostSlot,
     position: Position,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct Misdirection {
 /// A durable record cannot be read back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Corrupt {
-    pub(crate) place: HostSlot,
+    pub(crate) host_slot: HostSlot,
     pub(crate) position: Position,
 }
 
@@ -80,19 +80,19 @@ impl Disk {
     }
 
     /// Appends one record to the open write.
-    pub(crate) fn append(&mut self, place: HostSlot, position: Position, record: &[u8]) {
+    pub(crate) fn append(&mut self, host_slot: HostSlot, position: Position, record: &[u8]) {
         let offset = self.end();
         let body = RECORD_HEADER_BYTES + record.len();
         self.bytes.extend_from_slice(&(body as u32).to_le_bytes());
         self.bytes.extend_from_slice(&[0; 4]);
         let start = self.bytes.len();
-        self.bytes.extend_from_slice(&place.0.to_le_bytes());
+        self.bytes.extend_from_slice(&host_slot.0.to_le_bytes());
         self.bytes.extend_from_slice(&position.0.to_le_bytes());
         self.bytes.extend_from_slice(record);
         let checksum = crc32c::crc32c(&self.bytes[start..]);
         self.bytes[start - 4..start].copy_from_slice(&checksum.to_le_bytes());
         let length = (FRAME_HEADER_BYTES + body) as u32;
-        self.frames.push_back(Frame { offset, length, place, position });
+        self.frames.push_back(Frame { offset, length, host_slot, position });
     }
 
     /// Ends the open write.
@@ -125,17 +125,17 @@ impl Disk {
     ) -> impl Iterator<Item = (HostSlot, Position, &[u8])> {
         let begin = self.frames.partition_point(|frame| frame.end() <= after);
         let new = self.frames.range(begin..).take_while(move |frame| frame.end() <= through);
-        new.filter_map(|&frame| Some((frame.place, frame.position, self.read(frame)?)))
+        new.filter_map(|&frame| Some((frame.host_slot, frame.position, self.read(frame)?)))
     }
 
-    /// The records of `place` before `before` will not be asked for again.
-    pub(crate) fn trim(&mut self, place: HostSlot, before: Position) {
-        let trim = self.trims.entry(place).or_default();
+    /// The records of `slot` before `before` will not be asked for again.
+    pub(crate) fn trim(&mut self, host_slot: HostSlot, before: Position) {
+        let trim = self.trims.entry(host_slot).or_default();
         *trim = before.max(*trim);
     }
 
     fn trimmed(&self, frame: Frame) -> bool {
-        self.trims.get(&frame.place).is_some_and(|&before| frame.position < before)
+        self.trims.get(&frame.host_slot).is_some_and(|&before| frame.position < before)
     }
 
     /// Drops trimmed frames from the disk, byte for byte as they are, the corrupt ones with them.
@@ -203,7 +203,7 @@ impl Disk {
     }
 
     /// Flips one durable bit, or takes the journal's end away, as when its newest segments are deleted or an old copy is put in its
-    /// place; false if nothing is durable.
+    /// slot; false if nothing is durable.
     pub(crate) fn rot(&mut self, draw: u64) -> bool {
         let bits = (self.durable - self.base) * 8;
         if bits == 0 {
@@ -266,7 +266,7 @@ impl Disk {
                 || self.bytes[(frame.offset - self.base) as usize..].iter().all(|byte| *byte == 0);
             // Segments say how far the journal was prepared, and other hosts how far it was durable.
             if frame.offset < self.durable && !(planted!(lost_journal_end_accepted) && end_is_gone()) {
-                return Err(Corrupt { place: frame.place, position: frame.position });
+                return Err(Corrupt { host_slot: frame.host_slot, position: frame.position });
             }
             self.bytes.truncate((frame.offset - self.base) as usize);
             self.frames.truncate(bad);
@@ -286,19 +286,23 @@ impl Disk {
         sound.then(|| &body[RECORD_HEADER_BYTES..])
     }
 
-    /// The records of `place` that a restart hands back, in order: with `trimmed`, also those that were trimmed and are
+    /// The records of `slot` that a restart hands back, in order: with `trimmed`, also those that were trimmed and are
     /// still on the disk. Call after [`Disk::recover`].
-    pub(crate) fn records(&self, place: HostSlot, trimmed: bool) -> impl Iterator<Item = (Position, &[u8])> {
+    pub(crate) fn records(
+        &self,
+        host_slot: HostSlot,
+        trimmed: bool,
+    ) -> impl Iterator<Item = (Position, &[u8])> {
         self.frames
             .iter()
-            .filter(move |&&frame| frame.place == place && (trimmed || !self.trimmed(frame)))
+            .filter(move |&&frame| frame.host_slot == host_slot && (trimmed || !self.trimmed(frame)))
             .map(|&frame| (frame.position, self.read(frame).expect("recovery has read every frame")))
     }
 
-    /// The position after the last record of `place`, over all incarnations.
-    pub(crate) fn next_position(&self, place: HostSlot) -> Position {
-        let last = self.frames.iter().rev().find(|frame| frame.place == place);
-        let trim = self.trims.get(&place).copied().unwrap_or_default();
+    /// The position after the last record of `slot`, over all incarnations.
+    pub(crate) fn next_position(&self, host_slot: HostSlot) -> Position {
+        let last = self.frames.iter().rev().find(|frame| frame.host_slot == host_slot);
+        let trim = self.trims.get(&host_slot).copied().unwrap_or_default();
         last.map_or(trim, |frame| trim.max(Position(frame.position.0 + 1)))
     }
 }
@@ -307,13 +311,13 @@ impl Disk {
 mod tests {
     use super::*;
 
-    const PLACE: HostSlot = HostSlot(3);
+    const HOST_SLOT: HostSlot = HostSlot(3);
 
     /// Ten records, one write each, the first `synced` of them durable.
     fn disk(synced: u64) -> Disk {
         let mut disk = Disk::default();
         for position in 0..10 {
-            disk.append(PLACE, Position(position), &[position as u8; 20]);
+            disk.append(HOST_SLOT, Position(position), &[position as u8; 20]);
             disk.end_write();
             if position + 1 == synced {
                 disk.synced(disk.end());
@@ -323,7 +327,7 @@ mod tests {
     }
 
     fn positions(disk: &Disk) -> Vec<u64> {
-        disk.records(PLACE, false).map(|(position, _)| position.0).collect()
+        disk.records(HOST_SLOT, false).map(|(position, _)| position.0).collect()
     }
 
     // A crash that loses a durable record, or leaves a gap, breaks the promise every protocol stands on.
@@ -390,17 +394,17 @@ mod tests {
         let mut disk = Disk::default();
         let mut end_before = 0;
         for position in 0..10_000u64 {
-            disk.append(PLACE, Position(position), &[7; 64]);
+            disk.append(HOST_SLOT, Position(position), &[7; 64]);
             disk.end_write();
             assert!(disk.end() > end_before);
             end_before = disk.end();
             disk.synced(end_before);
-            disk.trim(PLACE, Position(position.saturating_sub(5)));
+            disk.trim(HOST_SLOT, Position(position.saturating_sub(5)));
         }
         assert!(disk.bytes.len() < 200_000, "{} bytes were kept", disk.bytes.len());
         disk.recover().expect("nothing is corrupt");
         assert_eq!(positions(&disk), [9994, 9995, 9996, 9997, 9998, 9999]);
-        assert!(disk.records(PLACE, true).count() > 6);
-        assert_eq!(disk.next_position(PLACE), Position(10_000));
+        assert!(disk.records(HOST_SLOT, true).count() > 6);
+        assert_eq!(disk.next_position(HOST_SLOT), Position(10_000));
     }
 }

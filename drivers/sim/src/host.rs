@@ -157,8 +157,8 @@ impl<N: Node> Host<N> {
         if out.claims.is_none() {
             return;
         }
-        for (place, position, record) in self.disk.records_between(after, through) {
-            let (node, record) = (NodeId::new(self.id, place), Bytes::copy_from_slice(record));
+        for (host_slot, position, record) in self.disk.records_between(after, through) {
+            let (node, record) = (NodeId::new(self.id, host_slot), Bytes::copy_from_slice(record));
             out.facts.push(Fact::Durable { node, position, record });
         }
     }
@@ -170,17 +170,17 @@ impl<N: Node> Host<N> {
         out.trace.line(out.now, Some(self.id), || format!("START life {}", self.incarnation));
         let key = mix(mix(root(seed, Purpose::Boot), u64::from(self.index)), u64::from(self.incarnation));
         self.clock.boot(out.now, mix(key, 0) >> 14);
-        for (place, mut node) in nodes {
-            let id = NodeId::new(self.id, place);
-            for (position, record) in self.disk.records(place, out.swarm.trimmed_restored) {
+        for (host_slot, mut node) in nodes {
+            let id = NodeId::new(self.id, host_slot);
+            for (position, record) in self.disk.records(host_slot, out.swarm.trimmed_restored) {
                 let restored = node.restore(position, Bytes::copy_from_slice(record));
                 assert!(restored.is_ok(), "CODEC: {id} cannot read its record at {position:?}: {restored:?}");
             }
             if out.trace.is_read() {
                 out.names.insert(id.to_string(), node.role_name());
             }
-            let effects = Effects::new(self.disk.next_position(place), out.trace.is_read());
-            let rng = Rng::seeded(mix(mix(key, 1), u64::from(place.0)));
+            let effects = Effects::new(self.disk.next_position(host_slot), out.trace.is_read());
+            let rng = Rng::seeded(mix(mix(key, 1), u64::from(host_slot.0)));
             self.seats.push(Seat {
                 id,
                 node,
@@ -208,8 +208,8 @@ impl<N: Node> Host<N> {
         });
         self.status = Status::Down;
         self.incarnation += 1;
-        let places: Vec<HostSlot> = self.seats.iter().map(|seat| seat.id.host_slot()).collect();
-        self.blobs.crash(&mut self.disk, &mut out.archive, |seat| places[seat], draw);
+        let host_slots: Vec<HostSlot> = self.seats.iter().map(|seat| seat.id.host_slot()).collect();
+        self.blobs.crash(&mut self.disk, &mut out.archive, |seat| host_slots[seat], draw);
         self.seats.clear();
         self.order.clear();
         self.touched.clear();
@@ -367,7 +367,7 @@ impl<N: Node> Host<N> {
         out: &mut Outside<N::Family>,
     ) {
         let Some(seat) = self.seat(to) else {
-            *out.rejects.entry("message to a place without a node").or_default() += 1;
+            *out.rejects.entry("message to a slot without a node").or_default() += 1;
             return;
         };
         out.trace.line(out.now, Some(self.id), || format!("{from} -> {to} {message:?}"));
@@ -504,9 +504,9 @@ impl<N: Node> Host<N> {
                 Held::Send { from, to, message, .. } => {
                     out.send(from, self.index, self.incarnation, to, &message)
                 }
-                Held::Trim { place, before, .. } => {
-                    self.disk.trim(place, before);
-                    out.trimmed(NodeId::new(self.id, place), before);
+                Held::Trim { host_slot, before, .. } => {
+                    self.disk.trim(host_slot, before);
+                    out.trimmed(NodeId::new(self.id, host_slot), before);
                 }
                 Held::Blob { seat, effect, .. } => self.carry_out_blob(seat, effect, out),
             }

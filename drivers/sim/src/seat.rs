@@ -10,7 +10,7 @@ use kernel::{
 /// What waits for the journal to be durable up to `target`.
 pub(crate) enum Held<M> {
     Send { from: NodeId, to: NodeId, message: M, target: u64 },
-    Trim { place: HostSlot, before: Position, target: u64 },
+    Trim { host_slot: HostSlot, before: Position, target: u64 },
     Blob { seat: usize, effect: BlobEffect, target: u64 },
 }
 
@@ -78,11 +78,11 @@ impl<N: Node> Host<N> {
     fn carry_out(&mut self, index: usize, out: &mut Outside<N::Family>) {
         let Self { seats, disk, held, local, clock, .. } = self;
         let Seat { id, effects, timers, appended_end, .. } = &mut seats[index];
-        let (id, place) = (*id, id.host_slot());
+        let (id, host_slot) = (*id, id.host_slot());
         for record in effects.records() {
             let (bytes, max) = (record.bytes.len(), out.bounds.record_bytes_max);
             assert!(bytes <= max, "BOUND: {id} appends a record of {bytes} bytes; a journal takes {max}");
-            disk.append(place, record.position, record.bytes);
+            disk.append(host_slot, record.position, record.bytes);
             out.happened(Happening::Record, id.as_u64(), record.position.0);
             out.trace.mix_bytes(record.bytes);
             *appended_end = disk.end();
@@ -127,10 +127,10 @@ impl<N: Node> Host<N> {
                     out.responses.push((id, request, response));
                 }
                 Effect::Trim { before } if durable => {
-                    disk.trim(place, before);
+                    disk.trim(host_slot, before);
                     out.trimmed(id, before);
                 }
-                Effect::Trim { before } => held.push_back(Held::Trim { place, before, target }),
+                Effect::Trim { before } => held.push_back(Held::Trim { host_slot, before, target }),
                 Effect::Blob(effect @ BlobEffect::Drop { .. }) if !durable => {
                     held.push_back(Held::Blob { seat: index, effect, target });
                 }

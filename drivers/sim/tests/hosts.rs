@@ -380,7 +380,7 @@ fn sweep(careless: bool, seeds: u64) -> SweepReport {
     sim::sweep(&|_: &mut Rng| KeepingScenario::new(careless), &Sweep { threads: 2, ..Sweep::of(0..seeds) })
 }
 
-// Everything that protocols stand on, in one place: a host that breaks any of it makes every other result void.
+// Everything that protocols stand on, in one slot: a host that breaks any of it makes every other result void.
 #[test]
 fn hosts_keep_their_promises_under_every_fault() {
     let report = sweep(false, 800);

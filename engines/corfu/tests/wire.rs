@@ -8,8 +8,8 @@ use kernel::{Bytes, Decode, Encode, HostId, HostSlot, NodeId};
 use parts::Ballot;
 use table::formats::{Format, Golden, withstand};
 
-fn node(host: u32, place: u32) -> NodeId {
-    NodeId::new(HostId(host), HostSlot(place))
+fn node(host: u32, slot: u32) -> NodeId {
+    NodeId::new(HostId(host), HostSlot(slot))
 }
 
 const JOURNAL: JournalId = JournalId(11);

@@ -2,12 +2,12 @@
 
 use crate::family::{GatewayRole, MasonMember};
 use crate::order::{Group, Space};
-use crate::places::{GATEWAY, SEQUENCER, log_of, proxy_place, shard_place};
 use crate::proxy::machine::ProxyMachine;
 use crate::proxy::{LogNodes, Proxy, SpacesOf};
 use crate::sequencer::Sequencer;
 use crate::service::{Shard, Stub};
 use crate::shard::ShardServer;
+use crate::slots::{GATEWAY, SEQUENCER, log_of, proxy_slot, shard_slot};
 use crate::topology::{Layout, MasonParameters, ProxyGroup, Topology};
 use kernel::{HostId, HostSlot, NodeId};
 use paxos::{Beginning, Configuration, HostEntry, LogRole, Members};
@@ -48,7 +48,7 @@ impl Deployment {
         Self::beginning_at(0, hosts, groups, shards, sequencers, parameters, log)
     }
 
-    /// The same for one of several deployments of the same hosts: its places begin at `first`, a multiple of
+    /// The same for one of several deployments of the same hosts: its slots begin at `first`, a multiple of
     /// [`PLACES_PER_DEPLOYMENT`].
     pub fn beginning_at(
         first: u32,
@@ -60,15 +60,15 @@ impl Deployment {
         log: paxos::Parameters,
     ) -> Self {
         let ids: Vec<HostId> = hosts.iter().map(|host| HostId::named(&host.name)).collect();
-        let on_all = |place: HostSlot| ids.iter().map(|&host| NodeId::new(host, place)).collect::<Vec<_>>();
+        let on_all = |slot: HostSlot| ids.iter().map(|&host| NodeId::new(host, slot)).collect::<Vec<_>>();
         let topology = Topology {
             version: 0,
             groups: (0..groups)
-                .map(|group| ProxyGroup { proxies: on_all(proxy_place(first, Group(group))) })
+                .map(|group| ProxyGroup { proxies: on_all(proxy_slot(first, Group(group))) })
                 .collect(),
             layout: Layout::at_bootstrap(groups, shards),
             sequencers: on_all(HostSlot(first + SEQUENCER.0)).into_iter().take(sequencers).collect(),
-            shards: (0..shards).map(|shard| on_all(shard_place(first, shard))).collect(),
+            shards: (0..shards).map(|shard| on_all(shard_slot(first, shard))).collect(),
         };
         Self { hosts, topology: Arc::new(topology), parameters, log, first, joins: false }
     }
@@ -80,13 +80,13 @@ impl Deployment {
         let mut topology = Topology::clone(&self.topology);
         let ids: Vec<HostId> = self.hosts.iter().map(|host| HostId::named(&host.name)).collect();
         for group in topology.groups.len() as u16..groups_max {
-            let place = proxy_place(self.first, Group(group));
-            let proxies = ids.iter().map(|&host| NodeId::new(host, place)).collect();
+            let slot = proxy_slot(self.first, Group(group));
+            let proxies = ids.iter().map(|&host| NodeId::new(host, slot)).collect();
             topology.groups.push(ProxyGroup { proxies });
         }
         for space in topology.shards.len() as u16..shards_max {
-            let place = shard_place(self.first, space);
-            topology.shards.push(ids.iter().map(|&host| NodeId::new(host, place)).collect());
+            let slot = shard_slot(self.first, space);
+            topology.shards.push(ids.iter().map(|&host| NodeId::new(host, slot)).collect());
         }
         self.topology = Arc::new(topology);
         self
@@ -109,12 +109,12 @@ impl Deployment {
 
     /// The proxies of a host, by group.
     pub fn proxies_of(&self, host: HostId) -> Vec<NodeId> {
-        self.topology.groups().map(|group| NodeId::new(host, proxy_place(self.first, group))).collect()
+        self.topology.groups().map(|group| NodeId::new(host, proxy_slot(self.first, group))).collect()
     }
 
     /// The shards' servers of a host, by space.
     pub fn servers_of(&self, host: HostId) -> Vec<NodeId> {
-        self.topology.spaces().map(|space| NodeId::new(host, shard_place(self.first, space.0))).collect()
+        self.topology.spaces().map(|space| NodeId::new(host, shard_slot(self.first, space.0))).collect()
     }
 
     /// The configuration of a group's log at its bootstrap.
@@ -160,7 +160,7 @@ impl Deployment {
         for space in self.topology.spaces() {
             let service = (parts.shard)(space);
             let server = ShardServer::new(space, self.topology.clone(), self.parameters.clone(), service);
-            nodes.push((shard_place(self.first, space.0), MasonMember::Shard(Box::new(server))));
+            nodes.push((shard_slot(self.first, space.0), MasonMember::Shard(Box::new(server))));
         }
         nodes.push((HostSlot(self.first + GATEWAY.0), MasonMember::Gateway(Box::new(parts.gateway))));
         nodes
@@ -191,7 +191,7 @@ impl Deployment {
             spaces_of.clone(),
         );
         let roles = log.build(host, &self.log, beginning, machine);
-        nodes.extend(roles.into_iter().map(|(place, role)| (place, MasonMember::Log(Box::new(role)))));
-        nodes.push((proxy_place(self.first, group), MasonMember::Proxy(Box::new(proxy))));
+        nodes.extend(roles.into_iter().map(|(slot, role)| (slot, MasonMember::Log(Box::new(role)))));
+        nodes.push((proxy_slot(self.first, group), MasonMember::Proxy(Box::new(proxy))));
     }
 }

@@ -1,12 +1,12 @@
-//! Where the roles are on a host: at the same places on all.
+//! Where the roles are on a host: at the same slots on all.
 
 use crate::order::{Group, Space};
 use kernel::HostSlot;
 use paxos::{EmbeddedLog, LogRole};
 
-/// How many places one deployment may use.
+/// How many slots one deployment may use.
 pub const PLACES_PER_DEPLOYMENT: u32 = 0x10_0000;
-/// The place of a host's gateway.
+/// The slot of a host's gateway.
 pub const GATEWAY: HostSlot = HostSlot(0x101);
 pub(crate) const SEQUENCER: HostSlot = HostSlot(0x100);
 const FIRST_SHARD: u32 = 0x200;
@@ -31,7 +31,7 @@ impl Part {
     }
 }
 
-/// What is at a place of a deployment.
+/// What is at a slot of a deployment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Post {
     /// The sequencer.
@@ -45,7 +45,7 @@ pub enum Post {
 }
 
 impl Post {
-    /// What is at the place that is `offset` after the deployment's first; none if nothing ever is.
+    /// What is at the slot that is `offset` after the deployment's first; none if nothing ever is.
     pub fn at(offset: u32) -> Option<Self> {
         if offset >= FIRST_GROUP {
             let group = u16::try_from((offset - FIRST_GROUP) / PLACES_PER_GROUP).ok()?;
@@ -63,16 +63,16 @@ impl Post {
     }
 }
 
-/// The log of a group, in the deployment whose places begin at `first`.
+/// The log of a group, in the deployment whose slots begin at `first`.
 pub(crate) fn log_of(first: u32, group: Group) -> EmbeddedLog {
     let first = first + FIRST_GROUP + PLACES_PER_GROUP * u32::from(group.0);
     EmbeddedLog { first: HostSlot(first), number: group.0, proposer: HostSlot(first + PROXY) }
 }
 
-pub(crate) fn proxy_place(first: u32, group: Group) -> HostSlot {
+pub(crate) fn proxy_slot(first: u32, group: Group) -> HostSlot {
     log_of(first, group).proposer
 }
 
-pub(crate) fn shard_place(first: u32, space: u16) -> HostSlot {
+pub(crate) fn shard_slot(first: u32, space: u16) -> HostSlot {
     HostSlot(first + FIRST_SHARD + u32::from(space))
 }

@@ -108,10 +108,10 @@ impl InUse for Layout {
 /// | which servers' snapshots make a low watermark | the entry names the version it was counted by, and the log ignores one of another |
 /// | which peer's snapshot to take | one that is gone gives none, and the next is asked |
 /// | who answers an origin | a host's own roles always do; for others' origins two may, and the second answer is nobody's |
-/// | to whom proxies pass operations on, what is on one's own host | places are the same everywhere: no list is asked |
+/// | to whom proxies pass operations on, what is on one's own host | slots are the same everywhere: no list is asked |
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Topology {
-    /// The version of the members that it places.
+    /// The version of the members that it slots.
     pub version: u64,
     /// The proxies, by group; those that are not in use, too.
     pub groups: Vec<ProxyGroup>,
@@ -165,7 +165,7 @@ impl Topology {
         moved(&self.sequencers, host)
     }
 
-    /// True if `node` is at the place of the shard's servers.
+    /// True if `node` is at the slot of the shard's servers.
     pub fn serves(&self, space: Space, node: NodeId) -> bool {
         moved(self.servers(space), node.host()) == Some(node)
     }
@@ -196,7 +196,7 @@ impl Topology {
     }
 }
 
-/// The node of `host` at the place of these.
+/// The node of `host` at the slot of these.
 fn moved(nodes: &[NodeId], host: HostId) -> Option<NodeId> {
     nodes.first().map(|node| NodeId::new(host, node.host_slot()))
 }

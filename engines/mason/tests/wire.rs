@@ -18,8 +18,8 @@ use paxos::Value;
 use paxos::multipaxos::leader;
 use table::formats::{Format, Golden, withstand};
 
-fn node(host: u32, place: u32) -> NodeId {
-    NodeId::new(HostId(host), HostSlot(place))
+fn node(host: u32, slot: u32) -> NodeId {
+    NodeId::new(HostId(host), HostSlot(slot))
 }
 
 fn ballot() -> Ballot {

@@ -100,7 +100,7 @@ impl Configuration {
         self.replicas.iter().any(|replica| replica.host() == host)
     }
 
-    /// True if it places all roles as `other` does.
+    /// True if it slots all roles as `other` does.
     pub fn is_like(&self, other: &Configuration) -> bool {
         let agreed =
             Configuration { first_slot: other.first_slot, joined: other.joined.clone(), ..self.clone() };

@@ -1,4 +1,4 @@
-//! A replicated log inside another engine: its roles on every host, at places that are the same everywhere, and what of it changes when
+//! A replicated log inside another engine: its roles on every host, at slots that are the same everywhere, and what of it changes when
 //! hosts do. The engine around it hosts the roles as nodes of its own family ([`kernel::Embedded`]) and proposes by a node of its own.
 
 use crate::multipaxos::{Member, Paxos, acceptor, batcher, leader, proxy_leader, replica, unbatcher};
@@ -7,7 +7,7 @@ use kernel::{Embedded, Embeds, HostId, HostSlot, NodeId, StateMachine};
 use parts::{AcceptorGroup, Acceptors, Slot};
 
 kernel::record! {
-    /// The hosts of a deployment. Each plays every role, at the places at which all others play it.
+    /// The hosts of a deployment. Each plays every role, at the slots at which all others play it.
     pub struct Members {
         /// 0 for the bootstrap's, larger for each change.
         version: u64,
@@ -23,7 +23,7 @@ impl Members {
     }
 }
 
-/// A role of an embedded log, by how far its place is from the log's first. 0 is nobody's.
+/// A role of an embedded log, by how far its slot is from the log's first. 0 is nobody's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LogRole {
     /// Orders.
@@ -41,11 +41,11 @@ pub enum LogRole {
 }
 
 impl LogRole {
-    /// All of them, in the order of their places.
+    /// All of them, in the order of their slots.
     pub const ALL: [Self; 6] =
         [Self::Leader, Self::ProxyLeader, Self::Acceptor, Self::Replica, Self::Batcher, Self::Unbatcher];
 
-    /// The role at a place, by how far that is from the log's first.
+    /// The role at a slot, by how far that is from the log's first.
     pub fn at(offset: u32) -> Option<Self> {
         Self::ALL.into_iter().find(|role| *role as u32 == offset)
     }
@@ -54,7 +54,7 @@ impl LogRole {
 /// One log of a deployment whose hosts all play every role.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct EmbeddedLog {
-    /// Its roles' places follow this one.
+    /// Its roles' slots follow this one.
     pub first: HostSlot,
     /// Its number among the deployment's logs. Their hosts stand in another order in each, so that the first elections spread the leaders.
     pub number: u16,
@@ -73,13 +73,13 @@ pub struct Beginning {
 
 impl EmbeddedLog {
     /// Where a role is on every host.
-    pub fn place(&self, role: LogRole) -> HostSlot {
+    pub fn slot(&self, role: LogRole) -> HostSlot {
         HostSlot(self.first.0 + role as u32)
     }
 
     /// A host's node.
     pub fn node(&self, host: HostId, role: LogRole) -> NodeId {
-        NodeId::new(host, self.place(role))
+        NodeId::new(host, self.slot(role))
     }
 
     /// The log's configuration on these hosts; none if they do not make a group of acceptors.
@@ -87,8 +87,8 @@ impl EmbeddedLog {
         let mut ids: Vec<HostId> = members.ids().collect();
         let count = ids.len().max(1);
         ids.rotate_left(usize::from(self.number) % count);
-        let on_all = |place| ids.iter().map(|&host| NodeId::new(host, place)).collect::<Vec<_>>();
-        let nodes = |role| on_all(self.place(role));
+        let on_all = |slot| ids.iter().map(|&host| NodeId::new(host, slot)).collect::<Vec<_>>();
+        let nodes = |role| on_all(self.slot(role));
         let mut batchers = nodes(LogRole::Batcher);
         batchers.extend(on_all(self.proposer));
         Some(Configuration {
@@ -105,7 +105,7 @@ impl EmbeddedLog {
         })
     }
 
-    /// The log's nodes on a host, in the order of their places. `machine` is what it replicates.
+    /// The log's nodes on a host, in the order of their slots. `machine` is what it replicates.
     pub fn build<S: StateMachine, F: Embeds<Paxos>>(
         &self,
         host: HostId,
@@ -131,6 +131,6 @@ impl EmbeddedLog {
             (LogRole::Batcher, Member::Batcher(batcher::Batcher::new(log(), known, answers))),
             (LogRole::Unbatcher, Member::Unbatcher(unbatcher::Unbatcher)),
         ];
-        members.map(|(role, member)| (self.place(role), Embedded::new(member)))
+        members.map(|(role, member)| (self.slot(role), Embedded::new(member)))
     }
 }

@@ -10,8 +10,8 @@ use paxos::{BatchId, Commands, Configuration, Configurations, GroupKind, HostEnt
 use std::sync::Arc;
 use table::formats::{Format, Golden, withstand};
 
-fn node(host: u32, place: u8) -> NodeId {
-    NodeId::new(HostId(host), HostSlot(u32::from(place)))
+fn node(host: u32, host_slot: u8) -> NodeId {
+    NodeId::new(HostId(host), HostSlot(u32::from(host_slot)))
 }
 
 fn ballot() -> Ballot {
@@ -19,7 +19,7 @@ fn ballot() -> Ballot {
 }
 
 fn configuration() -> Configuration {
-    let one = |place| vec![node(1, place)];
+    let one = |host_slot| vec![node(1, host_slot)];
     Configuration {
         version: 1,
         first_slot: Slot(9),

@@ -55,7 +55,7 @@ pub struct CorfuScenario {
 const AUXILIARY: HostSlot = HostSlot(1);
 const SEQUENCER: HostSlot = HostSlot(2);
 const CLIENT: HostSlot = HostSlot(3);
-/// The server of chain `c` on a host has the place `STORAGE + c`.
+/// The server of chain `c` on a host has the slot `STORAGE + c`.
 const STORAGE: u32 = 0x10;
 const AUXILIARIES: usize = 3;
 const CLIENTS: usize = 3;

@@ -29,8 +29,8 @@ pub(super) struct Layout {
     colocated: bool,
 }
 
-fn on(hosts: &[HostId], place: HostSlot) -> Vec<NodeId> {
-    hosts.iter().map(|&host| NodeId::new(host, place)).collect()
+fn on(hosts: &[HostId], host_slot: HostSlot) -> Vec<NodeId> {
+    hosts.iter().map(|&host| NodeId::new(host, host_slot)).collect()
 }
 
 fn entries(hosts: &[HostId]) -> Vec<HostEntry> {
@@ -107,7 +107,7 @@ pub(super) fn hosts_of(configuration: &Configuration) -> Vec<HostId> {
     hosts
 }
 
-/// The next configuration, with `comer` in all places of `leaver`.
+/// The next configuration, with `comer` in all slots of `leaver`.
 pub(super) fn substitute(latest: &Configuration, leaver: HostId, comer: HostId) -> Configuration {
     let swap = |node: NodeId| {
         if node.host() == leaver { NodeId::new(comer, node.host_slot()) } else { node }

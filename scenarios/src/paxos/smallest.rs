@@ -141,7 +141,7 @@ impl Smallest {
     }
 
     fn configurations(&self) -> Configurations {
-        let on = |place| self.leader_hosts().map(|host| NodeId::new(host, place)).collect::<Vec<_>>();
+        let on = |host_slot| self.leader_hosts().map(|host| NodeId::new(host, host_slot)).collect::<Vec<_>>();
         let voters = (1..=ACCEPTORS).map(|host| NodeId::new(HostId(host), ACCEPTOR)).collect();
         let group = AcceptorGroup::majority(voters).expect("hosts are different");
         Configurations::starting_with(Configuration {

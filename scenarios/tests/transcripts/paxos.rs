@@ -41,7 +41,7 @@ fn parameters() -> Parameters {
 }
 
 fn configuration(version: u64, names: &[&str]) -> Configuration {
-    let on = |place| names.iter().map(|name| NodeId::new(host(name), place)).collect::<Vec<_>>();
+    let on = |host_slot| names.iter().map(|name| NodeId::new(host(name), host_slot)).collect::<Vec<_>>();
     let group = AcceptorGroup::majority(on(ACCEPTOR)).expect("hosts are different");
     let entry = |name: &&str| HostEntry { name: (*name).to_owned(), address: String::new() };
     Configuration {
@@ -72,7 +72,7 @@ fn build(incarnation: Incarnation) -> Vec<(HostSlot, Node)> {
     };
     let acceptor = if joins { Acceptor::joining } else { Acceptor::new };
     let replica = if joins { Replica::joining } else { Replica::new };
-    let of = |place| NodeId::new(on, place);
+    let of = |host_slot| NodeId::new(on, host_slot);
     vec![
         (BATCHER, Member::Batcher(Batcher::new(parameters(), known.clone(), of(UNBATCHER)))),
         (UNBATCHER, Member::Unbatcher(Unbatcher)),

@@ -48,7 +48,7 @@ impl Probes {
 impl Asking {
     /// Why its users would not be served; none if they would.
     async fn look(&self, admin: &Admin) -> Option<String> {
-        let Self { service, probe: ReadyProbe { place, request, accepts }, unanswered } = self;
+        let Self { service, probe: ReadyProbe { host_slot, request, accepts }, unanswered } = self;
         let mut unanswered = unanswered.lock().await;
         // What was answered meanwhile says nothing of now.
         let waiting = match unanswered.take() {
@@ -58,7 +58,7 @@ impl Asking {
             },
             None => None,
         };
-        let mut answer = waiting.unwrap_or_else(|| admin.handle.request(*place, request()));
+        let mut answer = waiting.unwrap_or_else(|| admin.handle.request(*host_slot, request()));
         match tokio::time::timeout(WITHIN, &mut answer).await {
             Ok(Ok(answer)) if accepts(&answer) => None,
             Ok(Ok(_)) => Some(format!("{service}: a read was refused")),

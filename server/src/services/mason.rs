@@ -122,7 +122,7 @@ pub struct ShardMapStatus {
     pub room: u16,
     /// Counts the changes, those of proxies among them.
     pub version: u64,
-    /// The resharding has its place in the order, and nothing else of the last change is left to be done.
+    /// The resharding has its slot in the order, and nothing else of the last change is left to be done.
     pub settled: bool,
 }
 

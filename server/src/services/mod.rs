@@ -99,8 +99,8 @@ pub struct Slots {
 
 impl Slots {
     /// Whether a slot is one of these.
-    pub const fn contains(self, place: HostSlot) -> bool {
-        place.0 >= self.first && place.0 - self.first < self.count
+    pub const fn contains(self, host_slot: HostSlot) -> bool {
+        host_slot.0 >= self.first && host_slot.0 - self.first < self.count
     }
 
     const fn overlaps(self, other: Self) -> bool {
@@ -231,7 +231,7 @@ pub struct Port {
 /// A read that tells whether a service is served.
 pub struct ReadyProbe {
     /// The node that is asked.
-    pub place: HostSlot,
+    pub host_slot: HostSlot,
     /// What it is asked.
     pub request: fn() -> LocalRequest,
     /// Whether that is the answer of one that serves.
@@ -300,8 +300,8 @@ pub fn client_limits(limits: &Limits, input_bytes_max: usize, share: Share) -> C
 }
 
 /// The role that has this slot in every cluster.
-pub fn owner_of(place: HostSlot) -> RecordOwner {
-    SERVICES.iter().find_map(|service| (service.owner)(place)).unwrap_or_else(RecordOwner::unknown)
+pub fn owner_of(host_slot: HostSlot) -> RecordOwner {
+    SERVICES.iter().find_map(|service| (service.owner)(host_slot)).unwrap_or_else(RecordOwner::unknown)
 }
 
 // A slot or a tag that is two services' would have one take what is the other's.
@@ -382,12 +382,12 @@ mod tests {
             for service in file.services() {
                 let listed = service.listed();
                 engines_seen.push((listed.name, service.engine()));
-                for (place, _) in service.nodes(&file, "a", false) {
-                    let home = listed.slots.iter().any(|slots| slots.contains(place));
-                    assert!(home, "{} has a node at {:#x}", listed.name, place.0);
-                    let owner = owner_of(place).name;
+                for (host_slot, _) in service.nodes(&file, "a", false) {
+                    let home = listed.slots.iter().any(|slots| slots.contains(host_slot));
+                    assert!(home, "{} has a node at {:#x}", listed.name, host_slot.0);
+                    let owner = owner_of(host_slot).name;
                     let named = owner.starts_with(listed.name);
-                    assert!(named, "the owner of {:#x} is {owner}, not {}", place.0, listed.name);
+                    assert!(named, "the owner of {:#x} is {owner}, not {}", host_slot.0, listed.name);
                 }
             }
         }

@@ -62,8 +62,8 @@ impl RecordOwner {
 }
 
 /// The role of the cluster's own log at a slot; `service` is the one that it carries.
-pub fn paxos_owner(service: &str, place: HostSlot) -> Option<RecordOwner> {
-    let role = RoleName::ALL.into_iter().find(|role| *role as u32 == place.0)?;
+pub fn paxos_owner(service: &str, host_slot: HostSlot) -> Option<RecordOwner> {
+    let role = RoleName::ALL.into_iter().find(|role| *role as u32 == host_slot.0)?;
     let tell: Tell = match role {
         RoleName::Leader => leader,
         RoleName::Acceptor => acceptor,
@@ -74,8 +74,8 @@ pub fn paxos_owner(service: &str, place: HostSlot) -> Option<RecordOwner> {
 }
 
 /// The role of a service over Mason at one of its slots, which are numbered from `first`.
-pub fn mason_owner(service: &str, slots: Slots, first: u32, place: HostSlot) -> Option<RecordOwner> {
-    let post = Post::at(place.0.checked_sub(first)?).filter(|_| slots.contains(place))?;
+pub fn mason_owner(service: &str, slots: Slots, first: u32, host_slot: HostSlot) -> Option<RecordOwner> {
+    let post = Post::at(host_slot.0.checked_sub(first)?).filter(|_| slots.contains(host_slot))?;
     let (role, tell): (String, Tell) = match post {
         Post::Sequencer => ("sequencer".to_owned(), none),
         Post::Gateway => ("gateway".to_owned(), gateway),
@@ -190,10 +190,10 @@ mod tests {
     use kernel::Encode as _;
     use mason::PLACES_PER_DEPLOYMENT;
 
-    // A place named after another role would have its records read as what they are not.
+    // A slot named after another role would have its records read as what they are not.
     #[test]
     fn places_have_the_names_of_their_roles() {
-        let name = |place| owner_of(HostSlot(place)).name;
+        let name = |host_slot| owner_of(HostSlot(host_slot)).name;
         assert_eq!(name(4), "kv acceptor");
         assert_eq!(name(0x202), "coordination shard 2");
         assert_eq!(name(PLACES_PER_DEPLOYMENT + 0x100), "sequence sequencer");

@@ -47,7 +47,7 @@ fn a_stopped_hosts_directory_is_read_and_a_flipped_bit_is_found() {
         assert!(whole.status.success(), "{}", String::from_utf8_lossy(&whole.stderr));
         let page: serde_json::Value = serde_json::from_slice(&whole.stdout).expect("JSON");
         assert_eq!((&page["host"], &page["damage"]), (&"a".into(), &serde_json::Value::Null), "{page}");
-        let records = cluster.ordinate(&["inspect", &path, "--records", "--place", "4"]).await;
+        let records = cluster.ordinate(&["inspect", &path, "--records", "--slot", "4"]).await;
         let lines = String::from_utf8_lossy(&records.stdout).into_owned();
         let votes = lines.lines().filter(|line| line.starts_with("0x4 kv acceptor   ")).count();
         assert!(votes > 20 && lines.contains("   vote "), "{lines}");

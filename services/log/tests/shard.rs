@@ -228,7 +228,7 @@ fn a_reader_that_waits_is_told_once() {
     assert_eq!(one.told.len(), 1);
 }
 
-// A snapshot that mixes in what came later puts an entry into two places once the log is replayed on it.
+// A snapshot that mixes in what came later puts an entry into two slots once the log is replayed on it.
 #[test]
 fn a_snapshot_is_of_the_moment_it_began() {
     let mut one = One::within(tiny());

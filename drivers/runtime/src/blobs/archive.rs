@@ -11,7 +11,7 @@ use kernel::{ArchiveObject, BlobId, BlobNotice, Bytes, HostSlot};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-/// Where blobs are archived: a place that all hosts share, and that outlives them.
+/// Where blobs are archived: a slot that all hosts share, and that outlives them.
 ///
 /// **Contract.** Called on threads that may wait, for a bounded time. An object is there whole or not at all.
 pub trait Archive: Send + Sync {
@@ -30,7 +30,7 @@ pub struct ArchiveError(pub String);
 const WORKERS: usize = 4;
 
 struct Task {
-    place: HostSlot,
+    host_slot: HostSlot,
     id: BlobId,
     object: ArchiveObject,
     /// The contents, where they are in memory.
@@ -38,7 +38,7 @@ struct Task {
 }
 
 struct Done {
-    place: HostSlot,
+    host_slot: HostSlot,
     id: BlobId,
     /// How many bytes were written; none if they were there. Or that the blob is lost.
     outcome: Result<Option<u64>, Failed>,
@@ -78,7 +78,7 @@ impl Archiver {
     /// False if there is no thread to be had now.
     pub(super) fn push(
         &mut self,
-        place: HostSlot,
+        host_slot: HostSlot,
         id: BlobId,
         object: ArchiveObject,
         store: &Store,
@@ -86,7 +86,7 @@ impl Archiver {
     ) -> bool {
         let (disk, bytes) = match store {
             Store::Disk { disk, .. } => (Some(Arc::clone(disk)), None),
-            Store::Memory(blobs) => (None, blobs.get(&(place, id)).cloned()),
+            Store::Memory(blobs) => (None, blobs.get(&(host_slot, id)).cloned()),
         };
         let all_busy = self.workers.iter().all(|(_, tasks)| *tasks > 0);
         if all_busy && self.workers.len() < WORKERS {
@@ -100,7 +100,7 @@ impl Archiver {
             return false;
         };
         *tasks += 1;
-        worker.push(Task { place, id, object, bytes });
+        worker.push(Task { host_slot, id, object, bytes });
         true
     }
 
@@ -110,7 +110,7 @@ impl Archiver {
             *tasks -= 1;
             Some(done)
         });
-        let Done { place, id, outcome } = done?;
+        let Done { host_slot, id, outcome } = done?;
         let notice = match outcome {
             Ok(written) => {
                 self.counts.objects += u64::from(written.is_some());
@@ -130,7 +130,7 @@ impl Archiver {
                 BlobNotice::Unarchived { id }
             }
         };
-        Some((place, notice))
+        Some((host_slot, notice))
     }
 
     pub(super) fn change(&mut self) -> Option<Changed> {
@@ -143,16 +143,17 @@ impl Archiver {
 }
 
 fn perform(archive: &dyn Archive, disk: Option<&dyn Disk>, task: Task) -> Done {
-    let Task { place, id, object, bytes } = task;
+    let Task { host_slot, id, object, bytes } = task;
     let outcome = archive.has(&object).map_err(Failed::Archive).and_then(|there| {
         if there {
             return Ok(None);
         }
-        let read = |disk| BlobFile::open(disk, place, id).and_then(|file| file.read(0, file.bytes())).ok();
+        let read =
+            |disk| BlobFile::open(disk, host_slot, id).and_then(|file| file.read(0, file.bytes())).ok();
         let contents = bytes.or_else(|| disk.and_then(read)).ok_or(Failed::Lost)?;
         let written = (object.head.len() + contents.len()) as u64;
         archive.put(&object, contents).map_err(Failed::Archive)?;
         Ok(Some(written))
     });
-    Done { place, id, outcome }
+    Done { host_slot, id, outcome }
 }

@@ -6,7 +6,7 @@ use kernel::ArchiveObject;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, mpsc};
 
-const PLACE: HostSlot = HostSlot(7);
+const HOST_SLOT: HostSlot = HostSlot(7);
 
 #[derive(Default)]
 struct Shelf {
@@ -50,12 +50,12 @@ fn next(blobs: &mut Blobs) -> BlobNotice {
 
 fn archive(blobs: &mut Blobs, first: u64) -> BlobNotice {
     let object = ArchiveObject { name: format!("a/{first}"), head: Bytes::from_static(b"head ") };
-    blobs.carry_out(PLACE, BlobEffect::Archive { id: id(first), object });
+    blobs.carry_out(HOST_SLOT, BlobEffect::Archive { id: id(first), object });
     next(blobs)
 }
 
 fn store(blobs: &mut Blobs, first: u64, bytes: &'static [u8]) {
-    blobs.carry_out(PLACE, BlobEffect::Store { id: id(first), bytes: Bytes::from_static(bytes) });
+    blobs.carry_out(HOST_SLOT, BlobEffect::Store { id: id(first), bytes: Bytes::from_static(bytes) });
     assert_eq!(next(blobs), BlobNotice::Stored { id: id(first) });
 }
 
@@ -111,7 +111,7 @@ fn an_archive_that_never_answers_holds_up_nothing() {
     let mut blobs = Blobs::open(Some(disk), Some(shelf), Arc::new(|| {})).expect("it opens");
     store(&mut blobs, 1, b"contents");
     let object = |first| ArchiveObject { name: format!("a/{first}"), head: Bytes::new() };
-    blobs.carry_out(PLACE, BlobEffect::Archive { id: id(1), object: object(1) });
+    blobs.carry_out(HOST_SLOT, BlobEffect::Archive { id: id(1), object: object(1) });
     store(&mut blobs, 2, b"more");
     // Whichever of the two comes first hangs; the other thread goes on.
     let told = archive(&mut blobs, 2);

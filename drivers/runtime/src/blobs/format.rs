@@ -1,7 +1,7 @@
-//! How a blob looks on disk: a file of its own, `<place>-<series>-<first>.segment` in hexadecimal digits.
+//! How a blob looks on disk: a file of its own, `<slot>-<series>-<first>.segment` in hexadecimal digits.
 //!
 //! ```text
-//! header    magic "ORDBLOB\0" | format: u32 | crc: u32 | place: u32 | page bytes: u32 | series: u64 | first: u64 | bytes: u64
+//! header    magic "ORDBLOB\0" | format: u32 | crc: u32 | slot: u32 | page bytes: u32 | series: u64 | first: u64 | bytes: u64
 //! pages     one crc: u32 for each page of the contents
 //! contents
 //! ```
@@ -38,25 +38,25 @@ pub enum BlobError {
     NewerFormat(u32),
 }
 
-pub(super) fn file_name(place: HostSlot, id: BlobId) -> String {
-    format!("{:08x}-{id}{SUFFIX}", place.0)
+pub(super) fn file_name(host_slot: HostSlot, id: BlobId) -> String {
+    format!("{:08x}-{id}{SUFFIX}", host_slot.0)
 }
 
 /// Whose blob a file is, by its name; `None` for files that are no blobs.
 pub fn parse_file_name(name: &str) -> Option<(HostSlot, BlobId)> {
-    let (place, id) = name.strip_suffix(SUFFIX)?.split_once('-')?;
-    let (place, id) = (HostSlot(u32::from_str_radix(place, 16).ok()?), BlobId::parse(id)?);
-    (file_name(place, id) == name).then_some((place, id))
+    let (host_slot, id) = name.strip_suffix(SUFFIX)?.split_once('-')?;
+    let (host_slot, id) = (HostSlot(u32::from_str_radix(host_slot, 16).ok()?), BlobId::parse(id)?);
+    (file_name(host_slot, id) == name).then_some((host_slot, id))
 }
 
 /// A blob's file.
-pub(super) fn encode(place: HostSlot, id: BlobId, contents: &[u8]) -> Vec<u8> {
+pub(super) fn encode(host_slot: HostSlot, id: BlobId, contents: &[u8]) -> Vec<u8> {
     let pages = contents.chunks(PAGE_BYTES);
     let mut out = Vec::with_capacity(HEADER_BYTES + 4 * pages.len() + contents.len());
     out.extend_from_slice(MAGIC);
     out.extend_from_slice(&FORMAT.to_le_bytes());
     out.extend_from_slice(&[0; 4]);
-    out.extend_from_slice(&place.0.to_le_bytes());
+    out.extend_from_slice(&host_slot.0.to_le_bytes());
     out.extend_from_slice(&(PAGE_BYTES as u32).to_le_bytes());
     out.extend_from_slice(&id.series.to_le_bytes());
     out.extend_from_slice(&id.first.to_le_bytes());
@@ -85,9 +85,9 @@ pub struct BlobFile {
 
 impl BlobFile {
     /// Opens the blob of a node.
-    pub fn open(disk: &dyn Disk, place: HostSlot, id: BlobId) -> Result<Self, BlobError> {
+    pub fn open(disk: &dyn Disk, host_slot: HostSlot, id: BlobId) -> Result<Self, BlobError> {
         let damaged = |what: &str| BlobError::Damaged(what.to_owned());
-        let file = disk.open(&file_name(place, id))?;
+        let file = disk.open(&file_name(host_slot, id))?;
         let mut header = [0; HEADER_BYTES];
         read_exact(&*file, 0, &mut header)?;
         let u32_at =
@@ -111,7 +111,7 @@ impl BlobFile {
         if checksum(&header, &pages) != u32_at(12) {
             return Err(damaged("its header's checksum does not match"));
         }
-        if (HostSlot(u32_at(16)), BlobId { series: u64_at(24), first: u64_at(32) }) != (place, id) {
+        if (HostSlot(u32_at(16)), BlobId { series: u64_at(24), first: u64_at(32) }) != (host_slot, id) {
             return Err(damaged("it is another blob than its name says"));
         }
         let checksums =

@@ -30,13 +30,13 @@ type Notify = Arc<dyn Fn() + Send + Sync>;
 const RETRY_EVERY: Duration = Duration::from_millis(250);
 
 enum Write {
-    Store { place: HostSlot, id: BlobId, bytes: Bytes },
-    Remove { place: HostSlot, id: BlobId },
+    Store { host_slot: HostSlot, id: BlobId, bytes: Bytes },
+    Remove { host_slot: HostSlot, id: BlobId },
 }
 
 /// What came of a store.
 struct Stored {
-    place: HostSlot,
+    host_slot: HostSlot,
     id: BlobId,
     bytes: Bytes,
     outcome: io::Result<()>,
@@ -95,29 +95,29 @@ impl Blobs {
         Ok(Self { store, archiver, notify, sizes, notices, stuck, retry_at: None, shortage: None, counts })
     }
 
-    /// Carries out what the node at `place` asks for. The caller has waited until a drop may take effect.
-    pub(crate) fn carry_out(&mut self, place: HostSlot, effect: BlobEffect) {
+    /// Carries out what the node at `slot` asks for. The caller has waited until a drop may take effect.
+    pub(crate) fn carry_out(&mut self, host_slot: HostSlot, effect: BlobEffect) {
         match effect {
-            BlobEffect::Store { id, bytes } => self.write(Write::Store { place, id, bytes }),
-            BlobEffect::Load { range } => self.load(place, range),
+            BlobEffect::Store { id, bytes } => self.write(Write::Store { host_slot, id, bytes }),
+            BlobEffect::Load { range } => self.load(host_slot, range),
             BlobEffect::Archive { id, object } => {
                 let Self { archiver, store, notify, .. } = self;
-                let taken = archiver.as_mut().is_some_and(|it| it.push(place, id, object, store, notify));
+                let taken = archiver.as_mut().is_some_and(|it| it.push(host_slot, id, object, store, notify));
                 if !taken {
-                    self.notices.push_back((place, BlobNotice::Unarchived { id }));
+                    self.notices.push_back((host_slot, BlobNotice::Unarchived { id }));
                 }
             }
-            BlobEffect::Drop { id } => self.remove(place, id),
+            BlobEffect::Drop { id } => self.remove(host_slot, id),
             BlobEffect::Keep { ids } => {
-                let of_place = (place, BlobId { series: 0, first: 0 })
-                    ..=(place, BlobId { series: u64::MAX, first: u64::MAX });
+                let of_place = (host_slot, BlobId { series: 0, first: 0 })
+                    ..=(host_slot, BlobId { series: u64::MAX, first: u64::MAX });
                 let found: Vec<BlobId> = self.sizes.range(of_place).map(|(&(_, id), _)| id).collect();
                 let known: BTreeSet<BlobId> = ids.into_iter().collect();
                 for id in known.iter().filter(|id| found.binary_search(id).is_err()) {
-                    self.notices.push_back((place, BlobNotice::Lost { id: *id }));
+                    self.notices.push_back((host_slot, BlobNotice::Lost { id: *id }));
                 }
                 for id in found.into_iter().filter(|id| !known.contains(id)) {
-                    self.remove(place, id);
+                    self.remove(host_slot, id);
                 }
             }
         }
@@ -125,13 +125,13 @@ impl Blobs {
 
     fn write(&mut self, write: Write) {
         match (&mut self.store, write) {
-            (Store::Memory(blobs), Write::Store { place, id, bytes }) => {
-                self.sizes.insert((place, id), bytes.len() as u64);
-                blobs.insert((place, id), bytes);
+            (Store::Memory(blobs), Write::Store { host_slot, id, bytes }) => {
+                self.sizes.insert((host_slot, id), bytes.len() as u64);
+                blobs.insert((host_slot, id), bytes);
                 self.counts.stores += 1;
-                self.notices.push_back((place, BlobNotice::Stored { id }));
+                self.notices.push_back((host_slot, BlobNotice::Stored { id }));
             }
-            (Store::Memory(blobs), Write::Remove { place, id }) => _ = blobs.remove(&(place, id)),
+            (Store::Memory(blobs), Write::Remove { host_slot, id }) => _ = blobs.remove(&(host_slot, id)),
             (Store::Disk { disk, writer, .. }, write) => {
                 if writer.is_none() {
                     let disk = Arc::clone(disk);
@@ -147,16 +147,16 @@ impl Blobs {
         }
     }
 
-    fn remove(&mut self, place: HostSlot, id: BlobId) {
-        self.stuck.retain(|write| !matches!(write, Write::Store { place: of, id: stuck, .. } if (*of, *stuck) == (place, id)));
-        self.sizes.remove(&(place, id));
-        self.write(Write::Remove { place, id });
+    fn remove(&mut self, host_slot: HostSlot, id: BlobId) {
+        self.stuck.retain(|write| !matches!(write, Write::Store { host_slot: of, id: stuck, .. } if (*of, *stuck) == (host_slot, id)));
+        self.sizes.remove(&(host_slot, id));
+        self.write(Write::Remove { host_slot, id });
     }
 
-    fn load(&mut self, place: HostSlot, range: BlobRange) {
+    fn load(&mut self, host_slot: HostSlot, range: BlobRange) {
         match &mut self.store {
             Store::Memory(blobs) => {
-                let notice = match blobs.get(&(place, range.id)) {
+                let notice = match blobs.get(&(host_slot, range.id)) {
                     Some(bytes) => {
                         let start = range.offset.min(bytes.len() as u64);
                         let end = start.saturating_add(range.bytes).min(bytes.len() as u64);
@@ -164,7 +164,7 @@ impl Blobs {
                     }
                     None => BlobNotice::Lost { id: range.id },
                 };
-                self.notices.push_back((place, notice));
+                self.notices.push_back((host_slot, notice));
             }
             Store::Disk { disk, reader, .. } => {
                 if reader.is_none() {
@@ -173,8 +173,8 @@ impl Blobs {
                     *reader = Worker::start("blob-read", Arc::clone(&self.notify), work).ok();
                 }
                 match reader {
-                    Some(reader) => reader.push((place, range)),
-                    None => self.notices.push_back(read(&**disk, (place, range))),
+                    Some(reader) => reader.push((host_slot, range)),
+                    None => self.notices.push_back(read(&**disk, (host_slot, range))),
                 }
             }
         }
@@ -195,20 +195,20 @@ impl Blobs {
         if let Some(loaded) = reader.as_ref().and_then(Worker::poll) {
             return Ok(Some(self.count(loaded)));
         }
-        while let Some(Stored { place, id, bytes, outcome }) = writer.as_ref().and_then(Worker::poll) {
+        while let Some(Stored { host_slot, id, bytes, outcome }) = writer.as_ref().and_then(Worker::poll) {
             match outcome {
                 Ok(()) => {
-                    self.sizes.insert((place, id), bytes.len() as u64);
+                    self.sizes.insert((host_slot, id), bytes.len() as u64);
                     self.counts.stores += 1;
-                    return Ok(Some((place, BlobNotice::Stored { id })));
+                    return Ok(Some((host_slot, BlobNotice::Stored { id })));
                 }
                 Err(error) if Shortage::of(&error).is_some() => {
                     self.shortage = Shortage::of(&error);
-                    self.stuck.push_back(Write::Store { place, id, bytes });
+                    self.stuck.push_back(Write::Store { host_slot, id, bytes });
                     self.retry_at.get_or_insert(now + RETRY_EVERY);
                 }
                 Err(source) => {
-                    let file = disk.path_of(&file_name(place, id));
+                    let file = disk.path_of(&file_name(host_slot, id));
                     return Err(HostError::Blob { action: "write", file, source });
                 }
             }
@@ -216,7 +216,7 @@ impl Blobs {
         Ok(None)
     }
 
-    fn count(&mut self, (place, notice): (HostSlot, BlobNotice)) -> (HostSlot, BlobNotice) {
+    fn count(&mut self, (host_slot, notice): (HostSlot, BlobNotice)) -> (HostSlot, BlobNotice) {
         match &notice {
             BlobNotice::Loaded { bytes, .. } => {
                 self.counts.loads += 1;
@@ -225,7 +225,7 @@ impl Blobs {
             BlobNotice::Lost { .. } => self.counts.lost += 1,
             BlobNotice::Stored { .. } | BlobNotice::Archived { .. } | BlobNotice::Unarchived { .. } => {}
         }
-        (place, notice)
+        (host_slot, notice)
     }
 
     /// True if `poll` has something at once, of which no other thread has told.
@@ -271,41 +271,43 @@ impl Blobs {
 
 fn perform(disk: &dyn Disk, write: Write) -> Option<Stored> {
     match write {
-        Write::Store { place, id, bytes } => {
-            let name = file_name(place, id);
+        Write::Store { host_slot, id, bytes } => {
+            let name = file_name(host_slot, id);
             let outcome = disk
-                .write_new(UNFINISHED, &format::encode(place, id, &bytes))
+                .write_new(UNFINISHED, &format::encode(host_slot, id, &bytes))
                 .and_then(|()| disk.rename(UNFINISHED, &name))
                 .and_then(|()| disk.sync_directory());
-            Some(Stored { place, id, bytes, outcome })
+            Some(Stored { host_slot, id, bytes, outcome })
         }
-        Write::Remove { place, id } => {
+        Write::Remove { host_slot, id } => {
             // A file that cannot be deleted, or comes back after a power failure, is found by the next start.
-            let _ = disk.remove(&file_name(place, id));
+            let _ = disk.remove(&file_name(host_slot, id));
             None
         }
     }
 }
 
-fn read(disk: &dyn Disk, (place, range): Load) -> Loaded {
-    let read = BlobFile::open(disk, place, range.id).and_then(|file| file.read(range.offset, range.bytes));
-    loaded((place, range), read)
+fn read(disk: &dyn Disk, (host_slot, range): Load) -> Loaded {
+    let read =
+        BlobFile::open(disk, host_slot, range.id).and_then(|file| file.read(range.offset, range.bytes));
+    loaded((host_slot, range), read)
 }
 
 /// A blob whose file cannot be opened for want of files is not lost.
-fn read_patiently(disk: &dyn Disk, (place, range): Load) -> Loaded {
-    let read = || BlobFile::open(disk, place, range.id).and_then(|file| file.read(range.offset, range.bytes));
+fn read_patiently(disk: &dyn Disk, (host_slot, range): Load) -> Loaded {
+    let read =
+        || BlobFile::open(disk, host_slot, range.id).and_then(|file| file.read(range.offset, range.bytes));
     let error = |error: &BlobError| match error {
         BlobError::Io(error) => error.raw_os_error(),
         BlobError::Damaged(_) | BlobError::NewerFormat(_) => None,
     };
-    loaded((place, range), patiently(read, error))
+    loaded((host_slot, range), patiently(read, error))
 }
 
-fn loaded((place, range): Load, read: Result<Bytes, BlobError>) -> Loaded {
+fn loaded((host_slot, range): Load, read: Result<Bytes, BlobError>) -> Loaded {
     match read {
-        Ok(bytes) => (place, BlobNotice::Loaded { range, bytes }),
-        Err(_) => (place, BlobNotice::Lost { id: range.id }),
+        Ok(bytes) => (host_slot, BlobNotice::Loaded { range, bytes }),
+        Err(_) => (host_slot, BlobNotice::Lost { id: range.id }),
     }
 }
 

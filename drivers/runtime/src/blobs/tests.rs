@@ -3,7 +3,7 @@
 use super::*;
 use crate::disk::faulty::FaultyDisk;
 
-const PLACE: HostSlot = HostSlot(7);
+const HOST_SLOT: HostSlot = HostSlot(7);
 
 fn id(first: u64) -> BlobId {
     BlobId { series: 3, first }
@@ -16,8 +16,8 @@ fn open(disk: &FaultyDisk) -> Blobs {
 /// The next notice, once its thread has it.
 fn next(blobs: &mut Blobs) -> BlobNotice {
     loop {
-        if let Some((place, notice)) = blobs.poll(Instant(0)).expect("no write fails for good") {
-            assert_eq!(place, PLACE);
+        if let Some((host_slot, notice)) = blobs.poll(Instant(0)).expect("no write fails for good") {
+            assert_eq!(host_slot, HOST_SLOT);
             return notice;
         }
         std::thread::yield_now();
@@ -25,11 +25,11 @@ fn next(blobs: &mut Blobs) -> BlobNotice {
 }
 
 fn store(blobs: &mut Blobs, first: u64, contents: &[u8]) {
-    blobs.carry_out(PLACE, BlobEffect::Store { id: id(first), bytes: Bytes::copy_from_slice(contents) });
+    blobs.carry_out(HOST_SLOT, BlobEffect::Store { id: id(first), bytes: Bytes::copy_from_slice(contents) });
 }
 
 fn load(blobs: &mut Blobs, first: u64, offset: u64, bytes: u64) -> Option<Bytes> {
-    blobs.carry_out(PLACE, BlobEffect::Load { range: BlobRange { id: id(first), offset, bytes } });
+    blobs.carry_out(HOST_SLOT, BlobEffect::Load { range: BlobRange { id: id(first), offset, bytes } });
     match next(blobs) {
         BlobNotice::Loaded { bytes, .. } => Some(bytes),
         BlobNotice::Lost { .. } => None,
@@ -61,7 +61,7 @@ fn parts_read_back_as_they_were_written() {
         assert_eq!(load(blobs, 2, 0, 1), None);
         let BlobCounts { files, bytes, stores, loads, lost, .. } = blobs.counts();
         assert_eq!((files, bytes, stores, loads, lost), (1, 200_000, 1, 6, 1));
-        blobs.carry_out(PLACE, BlobEffect::Drop { id: id(1) });
+        blobs.carry_out(HOST_SLOT, BlobEffect::Drop { id: id(1) });
         store(blobs, 2, b"behind the drop");
         assert_eq!(next(blobs), BlobNotice::Stored { id: id(2) });
         assert_eq!(load(blobs, 1, 0, 1), None, "dropped");
@@ -75,7 +75,7 @@ fn every_flipped_bit_is_noticed() {
     let mut blobs = open(&disk);
     store(&mut blobs, 1, &contents(100));
     next(&mut blobs);
-    let name = file_name(PLACE, id(1));
+    let name = file_name(HOST_SLOT, id(1));
     let bits = disk.edit(&name, |file| file.len() * 8);
     for bit in 0..bits {
         disk.edit(&name, |file| file[bit / 8] ^= 1 << (bit % 8));
@@ -129,7 +129,7 @@ fn a_full_disk_delays_what_is_stored() {
         std::thread::yield_now();
     }
     let due = blobs.due().expect("it is tried again");
-    blobs.carry_out(PLACE, BlobEffect::Drop { id: id(2) });
+    blobs.carry_out(HOST_SLOT, BlobEffect::Drop { id: id(2) });
     disk.limit_space(None);
     blobs.retry(Instant(0));
     assert!(blobs.due().is_some(), "not yet");
@@ -153,11 +153,11 @@ fn what_nobody_knows_is_removed_and_what_is_gone_is_said() {
     drop(blobs);
     let mut blobs = open(&disk);
     assert_eq!(blobs.counts().files, 3);
-    blobs.carry_out(PLACE, BlobEffect::Keep { ids: vec![id(9), id(2)] });
+    blobs.carry_out(HOST_SLOT, BlobEffect::Keep { ids: vec![id(9), id(2)] });
     assert_eq!(next(&mut blobs), BlobNotice::Lost { id: id(9) });
     assert_eq!(load(&mut blobs, 2, 0, 1).as_deref(), Some(&b"x"[..]));
     drop(blobs);
-    assert_eq!(disk.file_names(), [file_name(PLACE, id(2))]);
-    assert_eq!(parse_file_name(&disk.file_names()[0]), Some((PLACE, id(2))));
+    assert_eq!(disk.file_names(), [file_name(HOST_SLOT, id(2))]);
+    assert_eq!(parse_file_name(&disk.file_names()[0]), Some((HOST_SLOT, id(2))));
     assert_eq!(parse_file_name("segment-0000000000000001"), None);
 }

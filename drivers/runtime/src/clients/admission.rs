@@ -2,7 +2,7 @@
 
 use super::backlog::Backlog;
 use super::output::Tally;
-use super::{CLIENT_PLACES, Client, ClientIndex, Clients, Outside};
+use super::{CLIENT_SLOTS, Client, ClientIndex, Clients, Outside};
 use crate::front_end::{CloseReason, SessionFlags};
 use crate::shortage::Shortage;
 use crate::socket::Socket;
@@ -72,9 +72,9 @@ impl<F: Family> Clients<F> {
             self.free.push(index);
             return self.note_close(address, CloseReason("the system refused the socket"), outside);
         };
-        let place = self.fresh_place();
-        let id = NodeId::new(self.me, HostSlot(place));
-        self.by_place.insert(place, index);
+        let host_slot = self.fresh_place();
+        let id = NodeId::new(self.me, HostSlot(host_slot));
+        self.by_slot.insert(host_slot, index);
         let service = &mut self.services[front_end];
         service.connections += 1;
         *service.per_address.entry(address.ip()).or_insert(0) += 1;
@@ -137,10 +137,10 @@ impl<F: Family> Clients<F> {
 
     fn fresh_place(&mut self) -> u32 {
         loop {
-            let place = self.next_place;
-            self.next_place = self.next_place.wrapping_add(1) | CLIENT_PLACES;
-            if !self.by_place.contains_key(&place) {
-                return place;
+            let host_slot = self.next_slot;
+            self.next_slot = self.next_slot.wrapping_add(1) | CLIENT_SLOTS;
+            if !self.by_slot.contains_key(&host_slot) {
+                return host_slot;
             }
         }
     }

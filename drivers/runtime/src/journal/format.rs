@@ -8,13 +8,13 @@
 //! batch header    magic: u32 | crc: u32 | payload bytes: u32 | chain: u32 | generation: u64 | number: u64
 //!                 | durable generation: u64 | durable offset: u64 | zero: 2 x u64
 //! payload         entries, then zeros up to the block boundary
-//! entry           1 | place: u32 | first position: u64 | count: u32 | count x (bytes: u32 | record)      records
-//!                 2 | place: u32 | before: u64                                                         trim
-//!                 3 | place: u32 | trimmed: u64 | next: u64                         where a place stands
+//! entry           1 | slot: u32 | first position: u64 | count: u32 | count x (bytes: u32 | record)      records
+//!                 2 | slot: u32 | before: u64                                                         trim
+//!                 3 | slot: u32 | trimmed: u64 | next: u64                         where a slot stands
 //! ```
 //!
 //! - Every checksum (CRC32C) starts from the directory's incarnation, the generation and the offset, so that bytes of an
-//!   earlier use of the file, or of another place in it, are never taken for a batch; nor are those that a client wrote
+//!   earlier use of the file, or of another slot in it, are never taken for a batch; nor are those that a client wrote
 //!   to look like one, because it cannot know the incarnation.
 //! - `chain` is the checksum of the batch before, over segments too: a batch counts only behind the one it was written
 //!   behind.
@@ -162,19 +162,19 @@ pub(crate) fn begins_batch(segment: &[u8], generation: Generation, offset: usize
 }
 
 fn batch_checksum(bytes: &[u8], incarnation: u128, at: Mark) -> u32 {
-    let mut place = [0; 32];
-    place[..8].copy_from_slice(&at.generation.0.to_le_bytes());
-    place[8..16].copy_from_slice(&at.offset.to_le_bytes());
-    place[16..].copy_from_slice(&incarnation.to_le_bytes());
-    crc32c::crc32c_append(crc32c::crc32c(&place), bytes)
+    let mut host_slot = [0; 32];
+    host_slot[..8].copy_from_slice(&at.generation.0.to_le_bytes());
+    host_slot[8..16].copy_from_slice(&at.offset.to_le_bytes());
+    host_slot[16..].copy_from_slice(&incarnation.to_le_bytes());
+    crc32c::crc32c_append(crc32c::crc32c(&host_slot), bytes)
 }
 
 /// One entry of a batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Entry<'a> {
-    Record { place: HostSlot, position: Position, bytes: &'a [u8] },
-    Trim { place: HostSlot, before: Position },
-    Stand { place: HostSlot, trimmed: Position, next: Position },
+    Record { host_slot: HostSlot, position: Position, bytes: &'a [u8] },
+    Trim { host_slot: HostSlot, before: Position },
+    Stand { host_slot: HostSlot, trimmed: Position, next: Position },
 }
 
 pub(crate) const RUN_HEADER_BYTES: usize = 17;
@@ -182,9 +182,9 @@ pub(crate) const STAND_BYTES: usize = 21;
 pub(crate) const TRIM_BYTES: usize = 13;
 
 /// The head of a row of records; the count is filled in by `set_run_count`.
-pub(crate) fn push_run(out: &mut Vec<u8>, place: HostSlot, first: Position) {
+pub(crate) fn push_run(out: &mut Vec<u8>, host_slot: HostSlot, first: Position) {
     out.push(1);
-    out.extend_from_slice(&place.0.to_le_bytes());
+    out.extend_from_slice(&host_slot.0.to_le_bytes());
     out.extend_from_slice(&first.0.to_le_bytes());
     out.extend_from_slice(&0u32.to_le_bytes());
 }
@@ -199,15 +199,15 @@ pub(crate) fn push_record(out: &mut Vec<u8>, record: &[u8]) {
     out.extend_from_slice(record);
 }
 
-pub(crate) fn push_trim(out: &mut Vec<u8>, place: HostSlot, before: Position) {
+pub(crate) fn push_trim(out: &mut Vec<u8>, host_slot: HostSlot, before: Position) {
     out.push(2);
-    out.extend_from_slice(&place.0.to_le_bytes());
+    out.extend_from_slice(&host_slot.0.to_le_bytes());
     out.extend_from_slice(&before.0.to_le_bytes());
 }
 
-pub(crate) fn push_stand(out: &mut Vec<u8>, place: HostSlot, trimmed: Position, next: Position) {
+pub(crate) fn push_stand(out: &mut Vec<u8>, host_slot: HostSlot, trimmed: Position, next: Position) {
     out.push(3);
-    out.extend_from_slice(&place.0.to_le_bytes());
+    out.extend_from_slice(&host_slot.0.to_le_bytes());
     out.extend_from_slice(&trimmed.0.to_le_bytes());
     out.extend_from_slice(&next.0.to_le_bytes());
 }
@@ -221,8 +221,8 @@ pub(crate) fn each_entry<'a, E>(
     let mut rest = payload;
     while let Some((&kind, after)) = rest.split_first() {
         let short = || malformed("entry ends early");
-        let (place, after) = after.split_first_chunk::<4>().ok_or_else(short)?;
-        let place = HostSlot(u32::from_le_bytes(*place));
+        let (host_slot, after) = after.split_first_chunk::<4>().ok_or_else(short)?;
+        let host_slot = HostSlot(u32::from_le_bytes(*host_slot));
         let (number, after) = after.split_first_chunk::<8>().ok_or_else(short)?;
         let number = Position(u64::from_le_bytes(*number));
         rest = after;
@@ -234,7 +234,7 @@ pub(crate) fn each_entry<'a, E>(
                     let bytes = u32::from_le_bytes(*bytes) as usize;
                     let record = after.get(..bytes).ok_or_else(short)?;
                     visit(Entry::Record {
-                        place,
+                        host_slot,
                         position: Position(number.0.saturating_add(u64::from(index))),
                         bytes: record,
                     })?;
@@ -242,11 +242,15 @@ pub(crate) fn each_entry<'a, E>(
                 }
                 rest = records;
             }
-            2 => visit(Entry::Trim { place, before: number })?,
+            2 => visit(Entry::Trim { host_slot, before: number })?,
             3 => {
                 let (next, after) = rest.split_first_chunk::<8>().ok_or_else(short)?;
                 rest = after;
-                visit(Entry::Stand { place, trimmed: number, next: Position(u64::from_le_bytes(*next)) })?;
+                visit(Entry::Stand {
+                    host_slot,
+                    trimmed: number,
+                    next: Position(u64::from_le_bytes(*next)),
+                })?;
             }
             _ => return Err(malformed("entry of an unknown kind")),
         }
@@ -282,7 +286,7 @@ mod tests {
     const HEADER: BatchHeader =
         BatchHeader { chain: 5, number: 6, durable: Mark { generation: Generation(2), offset: 4096 } };
 
-    // What is written must be read back, and only at its own place in its own use of the file.
+    // What is written must be read back, and only at its own slot in its own use of the file.
     #[test]
     fn a_batch_is_read_back_only_where_it_was_written() {
         let mut segment = vec![0; 2 * 4096];
@@ -309,10 +313,10 @@ mod tests {
         assert_eq!(
             entries,
             [
-                Entry::Record { place: HostSlot(3), position: Position(9), bytes: b"ab" },
-                Entry::Record { place: HostSlot(3), position: Position(10), bytes: b"" },
-                Entry::Trim { place: HostSlot(3), before: Position(8) },
-                Entry::Stand { place: HostSlot(4), trimmed: Position(1), next: Position(2) },
+                Entry::Record { host_slot: HostSlot(3), position: Position(9), bytes: b"ab" },
+                Entry::Record { host_slot: HostSlot(3), position: Position(10), bytes: b"" },
+                Entry::Trim { host_slot: HostSlot(3), before: Position(8) },
+                Entry::Stand { host_slot: HostSlot(4), trimmed: Position(1), next: Position(2) },
             ]
         );
     }

@@ -22,7 +22,7 @@ mod tests;
 mod write;
 
 pub use format::{Generation, Mark};
-pub use survey::{PlaceSurvey, SegmentState, SegmentSurvey, Survey};
+pub use survey::{SegmentState, SegmentSurvey, SlotSurvey, Survey};
 
 use crate::direct::Blocks;
 use crate::disk::{Disk, DiskFile};
@@ -111,7 +111,7 @@ pub struct CommitNumber(pub u64);
 
 struct Run {
     bytes: usize,
-    place: HostSlot,
+    host_slot: HostSlot,
     next: Position,
     commit: CommitNumber,
 }
@@ -153,7 +153,7 @@ pub struct Journal {
     extent: Extent,
     /// It is on the disk.
     extent_kept: bool,
-    places: BTreeMap<HostSlot, Stand>,
+    host_slots: BTreeMap<HostSlot, Stand>,
     staged: Vec<u8>,
     runs: VecDeque<Run>,
     trims: BTreeMap<HostSlot, Position>,
@@ -217,7 +217,7 @@ impl Journal {
             batches_durable: number,
             extent_kept: scan.extent.is_some(),
             extent: scan.extent.unwrap_or_default(),
-            places: scan.places,
+            host_slots: scan.host_slots,
             staged: Vec::new(),
             runs: VecDeque::new(),
             trims: BTreeMap::new(),
@@ -306,56 +306,58 @@ impl Journal {
         visit: impl FnMut(HostSlot, Position, &[u8]) -> Result<(), E>,
     ) -> Result<Result<(), E>, JournalError> {
         let segments: Vec<&Segment> = self.retired.iter().chain(&self.segments).collect();
-        recover::replay(&*self.disk, self.incarnation, &segments, &self.places, visit)
+        recover::replay(&*self.disk, self.incarnation, &segments, &self.host_slots, visit)
     }
 
-    /// Where the next record of `place` will stand.
-    pub fn next_position(&self, place: HostSlot) -> Position {
-        self.places.get(&place).map_or(Position(0), |stand| stand.next)
+    /// Where the next record of `slot` will stand.
+    pub fn next_position(&self, host_slot: HostSlot) -> Position {
+        self.host_slots.get(&host_slot).map_or(Position(0), |stand| stand.next)
     }
 
-    /// The places that have ever appended, with how many of their records are still needed.
-    pub fn places(&self) -> impl Iterator<Item = (HostSlot, u64)> {
-        self.places.iter().map(|(place, stand)| (*place, stand.next.0 - stand.trimmed.0.min(stand.next.0)))
+    /// The slots that have ever appended, with how many of their records are still needed.
+    pub fn host_slots(&self) -> impl Iterator<Item = (HostSlot, u64)> {
+        self.host_slots
+            .iter()
+            .map(|(host_slot, stand)| (*host_slot, stand.next.0 - stand.trimmed.0.min(stand.next.0)))
     }
 
     /// Adds records of one node, whose positions follow those it appended before.
-    pub fn append<'a>(&mut self, place: HostSlot, records: impl Iterator<Item = Journaled<'a>>) {
+    pub fn append<'a>(&mut self, host_slot: HostSlot, records: impl Iterator<Item = Journaled<'a>>) {
         // The table of bounds has this in the same proportion; what is built is bounded there, so that nothing larger comes here.
         let record_max = self.options.segment_bytes as usize / (SEGMENT_BYTES / RECORD_BYTES_MAX);
         let (mut start, mut count, mut next) = (self.staged.len(), 0, Position(0));
         for record in records {
             assert!(
                 record.bytes.len() <= record_max,
-                "place {} appends a record of {} bytes; the journal takes {record_max}",
-                place.0,
+                "slot {} appends a record of {} bytes; the journal takes {record_max}",
+                host_slot.0,
                 record.bytes.len()
             );
             if count > 0 && self.staged.len() - start + record.bytes.len() > record_max {
-                self.end_run(place, start, count, next);
+                self.end_run(host_slot, start, count, next);
                 (start, count) = (self.staged.len(), 0);
             }
             if count == 0 {
-                format::push_run(&mut self.staged, place, record.position);
+                format::push_run(&mut self.staged, host_slot, record.position);
             }
             format::push_record(&mut self.staged, record.bytes);
             (count, next) = (count + 1, Position(record.position.0 + 1));
         }
         if count > 0 {
-            self.end_run(place, start, count, next);
+            self.end_run(host_slot, start, count, next);
         }
     }
 
-    fn end_run(&mut self, place: HostSlot, start: usize, count: u32, next: Position) {
+    fn end_run(&mut self, host_slot: HostSlot, start: usize, count: u32, next: Position) {
         let run = &mut self.staged[start..];
         debug_assert!(run.len() > RUN_HEADER_BYTES);
         format::set_run_count(run, count);
-        self.runs.push_back(Run { bytes: run.len(), place, next, commit: self.pending });
+        self.runs.push_back(Run { bytes: run.len(), host_slot, next, commit: self.pending });
     }
 
-    /// Gives up the records of `place` before `before`. The caller has waited until what replaces them is durable.
-    pub fn trim(&mut self, place: HostSlot, before: Position) {
-        let trim = self.trims.entry(place).or_insert(before);
+    /// Gives up the records of `slot` before `before`. The caller has waited until what replaces them is durable.
+    pub fn trim(&mut self, host_slot: HostSlot, before: Position) {
+        let trim = self.trims.entry(host_slot).or_insert(before);
         *trim = before.max(*trim);
     }
 

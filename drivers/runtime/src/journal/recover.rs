@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// Where a place stands.
+/// Where a slot stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Stand {
     /// Records before it are not needed.
@@ -31,7 +31,7 @@ pub(crate) struct Segment {
     pub(crate) bytes: u64,
     /// The end of the last batch that counts.
     pub(crate) end: u64,
-    /// For each place with records here, the position after the last.
+    /// For each slot with records here, the position after the last.
     pub(crate) ends: BTreeMap<HostSlot, Position>,
 }
 
@@ -54,7 +54,7 @@ pub(crate) struct Scan {
     pub(crate) prepared: Option<Segment>,
     /// Segments that nothing refers to.
     pub(crate) surplus: Vec<Generation>,
-    pub(crate) places: BTreeMap<HostSlot, Stand>,
+    pub(crate) host_slots: BTreeMap<HostSlot, Stand>,
     /// The last batch's checksum and number, if there is a batch.
     pub(crate) last: Option<(u32, u64)>,
     /// How far the journal must reach; none where no version has said so yet.
@@ -126,7 +126,7 @@ pub(crate) fn scan_into(scan: &mut Scan, disk: &dyn Disk, incarnation: u128) -> 
         let bytes = read_segment(&at, &*file, &mut content)?;
         let mut segment = Segment { generation, file, bytes, end: BLOCK_BYTES as u64, ends: BTreeMap::new() };
         walk.after_gap = missing.is_some();
-        let contents = walk.segment(&at, &content, &mut segment, &mut scan.places)?;
+        let contents = walk.segment(&at, &content, &mut segment, &mut scan.host_slots)?;
         if let Some(missing) = missing.filter(|_| contents.batches == 0) {
             return Err(missing.damaged(0, "the segment is missing"));
         }
@@ -137,11 +137,11 @@ pub(crate) fn scan_into(scan: &mut Scan, disk: &dyn Disk, incarnation: u128) -> 
     check_extent(disk, incarnation, scan.extent, generations.last().copied())?;
     scan.last = walk.last;
     split_off_unused(scan, walk.tail);
-    for (place, stand) in &scan.places {
+    for (host_slot, stand) in &scan.host_slots {
         if stand.trimmed < stand.available {
             let cause = format!(
-                "records {} to {} of place {} are missing",
-                stand.trimmed.0, stand.available.0, place.0
+                "records {} to {} of slot {} are missing",
+                stand.trimmed.0, stand.available.0, host_slot.0
             );
             return Err(JournalError::Damaged { file: directory, offset: 0, cause });
         }
@@ -154,12 +154,13 @@ pub(crate) fn replay<E>(
     disk: &dyn Disk,
     incarnation: u128,
     segments: &[&Segment],
-    places: &BTreeMap<HostSlot, Stand>,
+    host_slots: &BTreeMap<HostSlot, Stand>,
     mut visit: impl FnMut(HostSlot, Position, &[u8]) -> Result<(), E>,
 ) -> Result<Result<(), E>, JournalError> {
     let mut content = Vec::new();
-    let is_needed =
-        |(place, end): (&HostSlot, &Position)| places.get(place).is_some_and(|stand| stand.trimmed < *end);
+    let is_needed = |(host_slot, end): (&HostSlot, &Position)| {
+        host_slots.get(host_slot).is_some_and(|stand| stand.trimmed < *end)
+    };
     for segment in segments.iter().filter(|segment| segment.ends.iter().any(is_needed)) {
         let at = At { disk, incarnation, generation: segment.generation };
         content.resize(segment.end as usize, 0);
@@ -173,11 +174,11 @@ pub(crate) fn replay<E>(
                 &content[batch.payload.clone()],
                 |cause| at.damaged(offset as u64, cause),
                 |entry| {
-                    if let Entry::Record { place, position, bytes } = entry
+                    if let Entry::Record { host_slot, position, bytes } = entry
                         && refused.is_none()
-                        && places.get(&place).is_some_and(|stand| position >= stand.trimmed)
+                        && host_slots.get(&host_slot).is_some_and(|stand| position >= stand.trimmed)
                     {
-                        refused = visit(place, position, bytes).err();
+                        refused = visit(host_slot, position, bytes).err();
                     }
                     Ok(())
                 },
@@ -223,7 +224,7 @@ struct Walk {
     /// The index of the segment in which it stands.
     tail: usize,
     segments: usize,
-    /// Segments before this one are gone. Its first batch, which says where every place stands, tells whether anything of them is needed.
+    /// Segments before this one are gone. Its first batch, which says where every slot stands, tells whether anything of them is needed.
     after_gap: bool,
     /// For each generation that a batch vouches for, how far it was synced at least.
     evidence: BTreeMap<Generation, u64>,
@@ -235,7 +236,7 @@ impl Walk {
         at: &At<'_>,
         content: &[u8],
         segment: &mut Segment,
-        places: &mut BTreeMap<HostSlot, Stand>,
+        host_slots: &mut BTreeMap<HostSlot, Stand>,
     ) -> Result<Contents, JournalError> {
         let index = self.segments;
         self.segments += 1;
@@ -252,7 +253,7 @@ impl Walk {
                 |cause| at.damaged(offset as u64, cause),
                 |entry| {
                     contents.records += u64::from(matches!(entry, Entry::Record { .. }));
-                    enter(entry, after_gap, places, &mut segment.ends)
+                    enter(entry, after_gap, host_slots, &mut segment.ends)
                         .map_err(|cause| at.damaged(offset as u64, cause))
                 },
             )?;
@@ -321,39 +322,39 @@ fn check_extent(
 fn enter(
     entry: Entry<'_>,
     after_gap: bool,
-    places: &mut BTreeMap<HostSlot, Stand>,
+    host_slots: &mut BTreeMap<HostSlot, Stand>,
     ends: &mut BTreeMap<HostSlot, Position>,
 ) -> Result<(), String> {
     match entry {
-        Entry::Record { place, position, .. } => {
-            let stand = places.entry(place).or_insert(Stand {
+        Entry::Record { host_slot, position, .. } => {
+            let stand = host_slots.entry(host_slot).or_insert(Stand {
                 trimmed: Position(0),
                 available: position,
                 next: position,
             });
             if position != stand.next {
                 return Err(format!(
-                    "place {} goes on at record {} instead of {}",
-                    place.0, position.0, stand.next.0
+                    "slot {} goes on at record {} instead of {}",
+                    host_slot.0, position.0, stand.next.0
                 ));
             }
             stand.next = Position(position.0.saturating_add(1));
-            ends.insert(place, stand.next);
+            ends.insert(host_slot, stand.next);
         }
-        Entry::Trim { place, before } => {
-            let stand = places.entry(place).or_default();
+        Entry::Trim { host_slot, before } => {
+            let stand = host_slots.entry(host_slot).or_default();
             stand.trimmed = stand.trimmed.max(before);
         }
-        Entry::Stand { place, trimmed, next } => {
-            let stand = places.entry(place).or_insert(Stand { trimmed, available: next, next });
+        Entry::Stand { host_slot, trimmed, next } => {
+            let stand = host_slots.entry(host_slot).or_insert(Stand { trimmed, available: next, next });
             if after_gap && next > stand.next {
                 // What it appended in between is gone: an error in the end, unless it is trimmed.
                 (stand.available, stand.next) = (next, next);
             }
             if next != stand.next {
                 return Err(format!(
-                    "place {} stands at record {} instead of {}",
-                    place.0, next.0, stand.next.0
+                    "slot {} stands at record {} instead of {}",
+                    host_slot.0, next.0, stand.next.0
                 ));
             }
             stand.trimmed = stand.trimmed.max(trimmed);

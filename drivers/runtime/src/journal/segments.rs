@@ -43,9 +43,9 @@ impl Journal {
         }
     }
 
-    /// Retires the segments in which no record is needed, wherever they stand: a place that seldom appends would else hold up all
+    /// Retires the segments in which no record is needed, wherever they stand: a slot that seldom appends would else hold up all
     /// that others have trimmed since. The trims are durable, and so is the first batch
-    /// of the segment being written, which says where every place stands.
+    /// of the segment being written, which says where every slot stands.
     pub(super) fn retire(&mut self) {
         assert_eq!(
             self.durable_mark.generation,
@@ -55,7 +55,8 @@ impl Journal {
         let written = self.segments.len() - 1;
         for _ in 0..written {
             let Some(segment) = self.segments.pop_front() else { break };
-            let is_needed = |(place, end): (&HostSlot, &Position)| self.places[place].trimmed < *end;
+            let is_needed =
+                |(host_slot, end): (&HostSlot, &Position)| self.host_slots[host_slot].trimmed < *end;
             if segment.ends.iter().any(is_needed) {
                 self.segments.push_back(segment);
             } else {

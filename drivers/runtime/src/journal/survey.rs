@@ -47,11 +47,11 @@ pub enum SegmentState {
     Prepared,
 }
 
-/// The records of one place.
+/// The records of one slot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct PlaceSurvey {
-    /// The place.
-    pub place: HostSlot,
+pub struct SlotSurvey {
+    /// The slot.
+    pub host_slot: HostSlot,
     /// Records before it are not needed any more.
     pub trimmed: Position,
     /// The position of the next record.
@@ -84,10 +84,14 @@ impl<'a> Survey<'a> {
         segments.zip(&self.scan.contents).enumerate().map(describe).collect()
     }
 
-    /// The places that have ever appended.
-    pub fn places(&self) -> impl Iterator<Item = PlaceSurvey> {
-        let places = self.scan.places.iter();
-        places.map(|(&place, stand)| PlaceSurvey { place, trimmed: stand.trimmed, next: stand.next })
+    /// The slots that have ever appended.
+    pub fn host_slots(&self) -> impl Iterator<Item = SlotSurvey> {
+        let host_slots = self.scan.host_slots.iter();
+        host_slots.map(|(&host_slot, stand)| SlotSurvey {
+            host_slot,
+            trimmed: stand.trimmed,
+            next: stand.next,
+        })
     }
 
     /// Calls `visit` with every record that is still needed, in the order they were appended; after an error of the
@@ -97,6 +101,6 @@ impl<'a> Survey<'a> {
         visit: impl FnMut(HostSlot, Position, &[u8]) -> Result<(), E>,
     ) -> Result<Result<(), E>, JournalError> {
         let segments: Vec<&Segment> = self.scan.segments.iter().collect();
-        recover::replay(self.disk, self.incarnation, &segments, &self.scan.places, visit)
+        recover::replay(self.disk, self.incarnation, &segments, &self.scan.host_slots, visit)
     }
 }

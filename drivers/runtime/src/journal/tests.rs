@@ -6,7 +6,7 @@ use kernel::Rng;
 
 const OPTIONS: JournalOptions =
     JournalOptions { segment_bytes: 64 << 10, placement: FsyncPlacement::Inline, prepare_inline: true };
-const PLACE: HostSlot = HostSlot(7);
+const HOST_SLOT: HostSlot = HostSlot(7);
 const OTHER: HostSlot = HostSlot(9);
 
 fn open(disk: &FaultyDisk) -> Result<Journal, JournalError> {
@@ -17,27 +17,29 @@ fn open_with(disk: &FaultyDisk, options: JournalOptions) -> Result<Journal, Jour
     Journal::open(Arc::new(disk.clone()), options, 5, Arc::new(|| {}))
 }
 
-/// Every record has a content that its place and position give, so that stale or misplaced ones show.
-fn content(place: HostSlot, position: Position) -> Vec<u8> {
-    let mut rng = Rng::seeded(u64::from(place.0) << 32 | position.0);
+/// Every record has a content that its slot and position give, so that stale or misplaced ones show.
+fn content(host_slot: HostSlot, position: Position) -> Vec<u8> {
+    let mut rng = Rng::seeded(u64::from(host_slot.0) << 32 | position.0);
     let most = if rng.chance(0.1) { 6000 } else { 120 };
     let bytes = rng.below(most);
     (0..bytes).map(|_| rng.bits() as u8).collect()
 }
 
-fn append(journal: &mut Journal, place: HostSlot, first: u64, count: u64) {
-    let contents: Vec<Vec<u8>> = (first..first + count).map(|at| content(place, Position(at))).collect();
+fn append(journal: &mut Journal, host_slot: HostSlot, first: u64, count: u64) {
+    let contents: Vec<Vec<u8>> = (first..first + count).map(|at| content(host_slot, Position(at))).collect();
     let records = contents.iter().enumerate();
-    journal
-        .append(place, records.map(|(i, bytes)| Journaled { position: Position(first + i as u64), bytes }));
+    journal.append(
+        host_slot,
+        records.map(|(i, bytes)| Journaled { position: Position(first + i as u64), bytes }),
+    );
 }
 
 /// The positions of the records that come back, after their contents were checked.
-fn positions(journal: &Journal, place: HostSlot) -> Vec<u64> {
+fn positions(journal: &Journal, host_slot: HostSlot) -> Vec<u64> {
     let mut found = Vec::new();
     let outcome: Result<Result<(), ()>, JournalError> = journal.replay(|of, position, bytes| {
-        assert_eq!(bytes, content(of, position), "place {} record {}", of.0, position.0);
-        if of == place {
+        assert_eq!(bytes, content(of, position), "slot {} record {}", of.0, position.0);
+        if of == host_slot {
             found.push(position.0);
         }
         Ok(())
@@ -52,12 +54,12 @@ fn used_disk() -> (FaultyDisk, u64) {
     let mut next = 0;
     for _run in 0..2 {
         let mut journal = open(&disk).expect("a sound journal opens");
-        assert_eq!(journal.next_position(PLACE).0, next);
+        assert_eq!(journal.next_position(HOST_SLOT).0, next);
         for _ in 0..60 {
-            append(&mut journal, PLACE, next, 5);
+            append(&mut journal, HOST_SLOT, next, 5);
             next += 5;
             journal.commit().expect("the disk is sound");
-            journal.trim(PLACE, Position(next.saturating_sub(50)));
+            journal.trim(HOST_SLOT, Position(next.saturating_sub(50)));
         }
         assert_eq!(journal.durable().0 + 1, journal.pending().0);
         journal.finish().expect("the disk is sound");
@@ -72,9 +74,9 @@ fn used_disk() -> (FaultyDisk, u64) {
 fn a_tail_torn_at_any_byte_is_cut() {
     let (disk, next) = used_disk();
     let mut journal = open(&disk).expect("it opens");
-    append(&mut journal, PLACE, next, 8);
+    append(&mut journal, HOST_SLOT, next, 8);
     journal.commit().expect("the disk is sound");
-    append(&mut journal, PLACE, next + 8, 40);
+    append(&mut journal, HOST_SLOT, next + 8, 40);
     disk.fail_syncs(Some(libc::EIO));
     journal.commit().expect_err("the sync fails");
     let bytes = disk.last_unsynced();
@@ -86,15 +88,15 @@ fn a_tail_torn_at_any_byte_is_cut() {
             file[offset..offset + kept].copy_from_slice(&written[..kept]);
         });
         let mut journal = open(&disk).expect("a torn tail is no error");
-        let found = positions(&journal, PLACE);
+        let found = positions(&journal, HOST_SLOT);
         let last = *found.last().expect("there are synced records");
         assert!(last == next + 7 || last == next + 47, "torn at {torn}: up to {last}");
         whole += u64::from(last == next + 47);
-        append(&mut journal, PLACE, last + 1, 2);
+        append(&mut journal, HOST_SLOT, last + 1, 2);
         journal.commit().expect("the disk is sound");
         if torn % 64 == 0 {
             let journal = open(&disk.copy()).expect("the repaired journal opens");
-            assert_eq!(positions(&journal, PLACE).last(), Some(&(last + 2)), "torn at {torn}");
+            assert_eq!(positions(&journal, HOST_SLOT).last(), Some(&(last + 2)), "torn at {torn}");
         }
     }
     assert!(whole > 0, "the whole batch is a batch");
@@ -110,7 +112,7 @@ fn a_truncated_file_is_an_error_at_every_byte() {
         for length in (0..64 << 10).rev() {
             disk.edit(name, |bytes| bytes.truncate(length));
             match open_read_only(&disk) {
-                Ok(journal) => assert_eq!(positions(&journal, PLACE).last(), Some(&(next - 1))),
+                Ok(journal) => assert_eq!(positions(&journal, HOST_SLOT).last(), Some(&(next - 1))),
                 Err(JournalError::Damaged { .. }) => errors += 1,
                 Err(error) => panic!("{length} bytes of {name}: {error}"),
             }
@@ -129,7 +131,7 @@ fn open_read_only(disk: &FaultyDisk) -> Result<Journal, JournalError> {
 #[test]
 fn ten_thousand_flipped_bits_are_found_or_do_no_harm() {
     let (disk, next) = used_disk();
-    let expected = positions(&open_read_only(&disk).expect("it opens"), PLACE);
+    let expected = positions(&open_read_only(&disk).expect("it opens"), HOST_SLOT);
     assert_eq!(expected.last(), Some(&(next - 1)));
     let names = segments_of(&disk);
     let (mut rng, mut found, mut harmless) = (Rng::seeded(1), 0, 0);
@@ -139,7 +141,7 @@ fn ten_thousand_flipped_bits_are_found_or_do_no_harm() {
         disk.edit(name, |bytes| bytes[bit / 8] ^= 1 << (bit % 8));
         match open_read_only(&disk) {
             Ok(journal) => {
-                assert_eq!(positions(&journal, PLACE), expected, "bit {bit} of {name}");
+                assert_eq!(positions(&journal, HOST_SLOT), expected, "bit {bit} of {name}");
                 harmless += 1;
             }
             Err(error @ JournalError::Io { .. }) => panic!("bit {bit} of {name}: {error}"),
@@ -153,7 +155,7 @@ fn ten_thousand_flipped_bits_are_found_or_do_no_harm() {
     assert!(found > 1000 && harmless > 1000, "{found} found, {harmless} harmless");
 }
 
-/// Appends, commits and trims at random until the disk fails; returns what was durable and asked for, by place.
+/// Appends, commits and trims at random until the disk fails; returns what was durable and asked for, by slot.
 struct Workload {
     next: BTreeMap<HostSlot, u64>,
     durable: BTreeMap<HostSlot, u64>,
@@ -166,26 +168,26 @@ fn run(disk: &FaultyDisk, rng: &mut Rng, steps: u64) -> (Workload, Option<Journa
         Ok(journal) => journal,
         Err(error) => return (work, Some(error)),
     };
-    for place in [PLACE, OTHER] {
-        work.next.insert(place, journal.next_position(place).0);
+    for host_slot in [HOST_SLOT, OTHER] {
+        work.next.insert(host_slot, journal.next_position(host_slot).0);
     }
     for _ in 0..steps {
-        let place = if rng.chance(0.7) { PLACE } else { OTHER };
+        let host_slot = if rng.chance(0.7) { HOST_SLOT } else { OTHER };
         let outcome = match rng.below(10) {
             0..6 => {
-                let (next, count) = (work.next[&place], {
+                let (next, count) = (work.next[&host_slot], {
                     let most = if rng.chance(0.05) { 400 } else { 20 };
                     rng.between(1, most)
                 });
-                append(&mut journal, place, next, count);
-                work.next.insert(place, next + count);
+                append(&mut journal, host_slot, next, count);
+                work.next.insert(host_slot, next + count);
                 Ok(())
             }
             6 => journal.witness(),
             7 => {
-                let before = work.durable.get(&place).map_or(0, |durable| rng.below(durable + 1));
-                journal.trim(place, Position(before));
-                let trimmed = work.trimmed.entry(place).or_insert(0);
+                let before = work.durable.get(&host_slot).map_or(0, |durable| rng.below(durable + 1));
+                journal.trim(host_slot, Position(before));
+                let trimmed = work.trimmed.entry(host_slot).or_insert(0);
                 *trimmed = before.max(*trimmed);
                 Ok(())
             }
@@ -226,11 +228,11 @@ fn a_crash_at_any_operation_loses_nothing_durable() {
             let disk = disk.after_random_crash(&mut rng);
             let journal = open(&disk).unwrap_or_else(|error| panic!("seed {seed} power {power}: {error}"));
             recycled += u64::from(journal.segments[0].generation.0 > 1);
-            for place in [PLACE, OTHER] {
-                let found = positions(&journal, place);
-                let durable = work.durable.get(&place).copied().unwrap_or(0);
-                let trimmed = work.trimmed.get(&place).copied().unwrap_or(0);
-                let end = journal.next_position(place).0;
+            for host_slot in [HOST_SLOT, OTHER] {
+                let found = positions(&journal, host_slot);
+                let durable = work.durable.get(&host_slot).copied().unwrap_or(0);
+                let trimmed = work.trimmed.get(&host_slot).copied().unwrap_or(0);
+                let end = journal.next_position(host_slot).0;
                 assert!(end >= durable, "seed {seed} power {power}: {end} of {durable} durable records");
                 let first = found.first().copied().unwrap_or(end);
                 assert!(first <= trimmed, "seed {seed} power {power}: begins at {first}, not {trimmed}");
@@ -254,17 +256,17 @@ fn after_a_failed_sync_nothing_is_confirmed() {
     for (writes, syncs) in [(Some(libc::EIO), None), (None, Some(libc::EIO)), (None, Some(libc::ENOSPC))] {
         let disk = FaultyDisk::default();
         let mut journal = open(&disk).expect("it opens");
-        append(&mut journal, PLACE, 0, 3);
+        append(&mut journal, HOST_SLOT, 0, 3);
         journal.commit().expect("the disk is sound");
         let durable = journal.durable();
-        append(&mut journal, PLACE, 3, 3);
+        append(&mut journal, HOST_SLOT, 3, 3);
         disk.fail_writes(writes);
         disk.fail_syncs(syncs);
         let error = journal.commit().expect_err("the disk fails");
         assert!(error.to_string().contains("segment-0000000000000001"), "{error}");
         disk.fail_writes(None);
         disk.fail_syncs(None);
-        append(&mut journal, PLACE, 6, 3);
+        append(&mut journal, HOST_SLOT, 6, 3);
         for _ in 0..3 {
             journal.commit().expect("does nothing");
             journal.retry().expect("does nothing");
@@ -272,7 +274,7 @@ fn after_a_failed_sync_nothing_is_confirmed() {
         }
         assert_eq!(journal.durable(), durable);
         let reopened = open(&disk.after_crash(|_, _, _| {})).expect("it opens");
-        assert_eq!(positions(&reopened, PLACE), [0, 1, 2]);
+        assert_eq!(positions(&reopened, HOST_SLOT), [0, 1, 2]);
     }
 }
 
@@ -284,7 +286,7 @@ fn a_full_disk_holds_records_until_there_is_space() {
     let mut journal = open(&disk).expect("two segments fit");
     let mut next = 0;
     while !journal.is_blocked() {
-        append(&mut journal, PLACE, next, 5);
+        append(&mut journal, HOST_SLOT, next, 5);
         next += 5;
         journal.commit().expect("a full disk is no error");
         assert!(next < 10_000, "never blocked");
@@ -299,7 +301,7 @@ fn a_full_disk_holds_records_until_there_is_space() {
     assert!(journal.durable() > held);
     journal.finish().expect("the disk is sound");
     let reopened = open(&disk).expect("it opens");
-    assert_eq!(positions(&reopened, PLACE).len() as u64, next);
+    assert_eq!(positions(&reopened, HOST_SLOT).len() as u64, next);
 }
 
 // A host without a file descriptor for its next segment took its journal for damaged, and stopped for good.
@@ -315,7 +317,7 @@ fn want_of_descriptors_holds_records_until_there_are_some() {
         disk.fail_opens(Some(errno));
         let mut next = 0;
         while !journal.is_blocked() {
-            append(&mut journal, PLACE, next, 5);
+            append(&mut journal, HOST_SLOT, next, 5);
             next += 5;
             journal.commit().expect("want of descriptors is no error of the disk");
             assert!(next < 10_000, "never blocked");
@@ -327,7 +329,7 @@ fn want_of_descriptors_holds_records_until_there_are_some() {
         journal.retry().expect("there are some again");
         assert!(!journal.is_blocked() && journal.shortage().is_none());
         journal.finish().expect("the disk is sound");
-        assert_eq!(positions(&open(&disk).expect("it opens"), PLACE).len() as u64, next);
+        assert_eq!(positions(&open(&disk).expect("it opens"), HOST_SLOT).len() as u64, next);
     }
 }
 
@@ -336,15 +338,15 @@ fn want_of_descriptors_holds_records_until_there_are_some() {
 fn a_write_without_room_is_repeated() {
     let disk = FaultyDisk::default();
     let mut journal = open(&disk).expect("it opens");
-    append(&mut journal, PLACE, 0, 3);
+    append(&mut journal, HOST_SLOT, 0, 3);
     disk.fail_writes(Some(libc::ENOSPC));
     journal.commit().expect("a full disk is no error");
     assert!(journal.is_blocked() && journal.is_disk_full());
     disk.fail_writes(None);
-    append(&mut journal, PLACE, 3, 3);
+    append(&mut journal, HOST_SLOT, 3, 3);
     journal.retry().expect("there is space");
     journal.finish().expect("the disk is sound");
-    assert_eq!(positions(&open(&disk).expect("it opens"), PLACE), [0, 1, 2, 3, 4, 5]);
+    assert_eq!(positions(&open(&disk).expect("it opens"), HOST_SLOT), [0, 1, 2, 3, 4, 5]);
 }
 
 // Space must come back after a trim, but not before the trim itself is on the disk.
@@ -353,9 +355,9 @@ fn trimmed_segments_are_used_again() {
     let disk = FaultyDisk::default();
     let mut journal = open(&disk).expect("it opens");
     for first in (0..4000).step_by(10) {
-        append(&mut journal, PLACE, first, 10);
+        append(&mut journal, HOST_SLOT, first, 10);
         journal.commit().expect("the disk is sound");
-        journal.trim(PLACE, Position(first));
+        journal.trim(HOST_SLOT, Position(first));
     }
     assert!(journal.tail().generation.0 > 8, "{:?} segments were written", journal.tail().generation);
     let files = disk.file_names().len();
@@ -364,19 +366,19 @@ fn trimmed_segments_are_used_again() {
     journal.commit().expect("the disk is sound");
     journal.finish().expect("the disk is sound");
     let mut journal = open(&disk).expect("it opens");
-    assert_eq!(positions(&journal, PLACE), (3990..4000).collect::<Vec<_>>());
-    // All of one place is trimmed and its segments go: its position must go on all the same.
-    journal.trim(PLACE, Position(4000));
+    assert_eq!(positions(&journal, HOST_SLOT), (3990..4000).collect::<Vec<_>>());
+    // All of one slot is trimmed and its segments go: its position must go on all the same.
+    journal.trim(HOST_SLOT, Position(4000));
     for first in (1..2001).step_by(10) {
         append(&mut journal, OTHER, first, 10);
         journal.commit().expect("the disk is sound");
     }
     journal.finish().expect("the disk is sound");
     let journal = open(&disk).expect("it opens");
-    assert_eq!((journal.next_position(PLACE), positions(&journal, PLACE).len()), (Position(4000), 0));
+    assert_eq!((journal.next_position(HOST_SLOT), positions(&journal, HOST_SLOT).len()), (Position(4000), 0));
 }
 
-// A place that appends once and is silent must not hold up what all others have trimmed: the journal would grow for ever. What it said
+// A slot that appends once and is silent must not hold up what all others have trimmed: the journal would grow for ever. What it said
 // must come back, and a segment that is gone with records that are needed must be missed.
 #[test]
 fn a_silent_place_holds_up_its_own_segment_only() {
@@ -385,9 +387,9 @@ fn a_silent_place_holds_up_its_own_segment_only() {
     append(&mut journal, OTHER, 0, 2);
     for run in 0..3 {
         for first in (run * 4000..(run + 1) * 4000).step_by(10) {
-            append(&mut journal, PLACE, first, 10);
+            append(&mut journal, HOST_SLOT, first, 10);
             journal.commit().expect("the disk is sound");
-            journal.trim(PLACE, Position(first));
+            journal.trim(HOST_SLOT, Position(first));
         }
         journal.finish().expect("the disk is sound");
         assert!(journal.tail().generation.0 > 8, "{:?} segments were written", journal.tail().generation);
@@ -396,12 +398,12 @@ fn a_silent_place_holds_up_its_own_segment_only() {
         journal = open(&disk).expect("it opens");
         assert_eq!(positions(&journal, OTHER), [0, 1]);
         let last = (run + 1) * 4000;
-        assert_eq!(positions(&journal, PLACE), (last - 10..last).collect::<Vec<_>>());
+        assert_eq!(positions(&journal, HOST_SLOT), (last - 10..last).collect::<Vec<_>>());
     }
     let needed = FaultyDisk::default();
     let mut journal = open(&needed).expect("it opens");
     for first in (0..3000).step_by(10) {
-        append(&mut journal, PLACE, first, 10);
+        append(&mut journal, HOST_SLOT, first, 10);
         journal.commit().expect("the disk is sound");
     }
     journal.finish().expect("the disk is sound");
@@ -410,7 +412,7 @@ fn a_silent_place_holds_up_its_own_segment_only() {
         let holed = needed.copy();
         holed.remove(name).expect("it is there");
         let error = open(&holed).err().expect("refused").to_string();
-        assert!(error.contains("of place 7 are missing"), "{name}: {error}");
+        assert!(error.contains("of slot 7 are missing"), "{name}: {error}");
     }
 }
 
@@ -432,12 +434,12 @@ fn what_is_not_ours_is_refused() {
     let untrimmed = FaultyDisk::default();
     let mut journal = open(&untrimmed).expect("it opens");
     for first in (0..1000).step_by(10) {
-        append(&mut journal, PLACE, first, 10);
+        append(&mut journal, HOST_SLOT, first, 10);
         journal.commit().expect("the disk is sound");
     }
     untrimmed.remove(&segments_of(&untrimmed)[0]).expect("it is there");
     let error = open(&untrimmed).err().expect("refused").to_string();
-    assert!(error.contains("of place 7 are missing"), "{error}");
+    assert!(error.contains("of slot 7 are missing"), "{error}");
 }
 
 // The thread that syncs must give the same promises in the same order.
@@ -450,7 +452,7 @@ fn a_thread_syncs_as_the_caller_does() {
     let mut journal = Journal::open(Arc::new(disk.clone()), options, 5, notify).expect("it opens");
     let mut durable = journal.durable();
     for first in (0..2000).step_by(10) {
-        append(&mut journal, PLACE, first, 10);
+        append(&mut journal, HOST_SLOT, first, 10);
         let mine = journal.pending();
         journal.commit().expect("the disk is sound");
         while journal.durable() < mine {
@@ -460,7 +462,7 @@ fn a_thread_syncs_as_the_caller_does() {
             durable = journal.durable();
         }
         let seen = open(&disk.after_crash(|_, _, _| {})).expect("it opens");
-        assert_eq!(seen.next_position(PLACE).0, first + 10, "confirmed before it was synced");
+        assert_eq!(seen.next_position(HOST_SLOT).0, first + 10, "confirmed before it was synced");
     }
 }
 
@@ -470,15 +472,15 @@ fn a_survey_tells_what_recovery_does_and_changes_nothing() {
     let (disk, next) = used_disk();
     let survey = Survey::of(&disk, 5);
     assert!(survey.outcome.is_ok(), "{:?}", survey.outcome);
-    let place = survey.places().find(|it| it.place == PLACE).expect("it has appended");
-    assert_eq!((place.trimmed.0, place.next.0), (next - 50, next));
+    let host_slot = survey.host_slots().find(|it| it.host_slot == HOST_SLOT).expect("it has appended");
+    assert_eq!((host_slot.trimmed.0, host_slot.next.0), (next - 50, next));
     let segments = survey.segments();
     let states: Vec<SegmentState> = segments.iter().map(|segment| segment.state).collect();
     assert!(states.contains(&SegmentState::Tail), "{states:?}");
     assert!(segments.iter().all(|segment| !segment.torn), "{segments:?}");
     let mut found = 0;
     let replayed = survey.replay(|_, position, bytes| {
-        assert_eq!(bytes, content(PLACE, position));
+        assert_eq!(bytes, content(HOST_SLOT, position));
         found += 1;
         Ok::<(), ()>(())
     });
@@ -507,7 +509,7 @@ fn newest_segments_that_are_gone_are_missed() {
     for stops in [false, true] {
         let (disk, next) = used_disk();
         let mut journal = open(&disk).expect("it opens");
-        append(&mut journal, PLACE, next, 300);
+        append(&mut journal, HOST_SLOT, next, 300);
         journal.commit().expect("the disk is sound");
         if stops {
             journal.finish().expect("it is sound");
@@ -533,7 +535,7 @@ fn newest_segments_that_are_gone_are_missed() {
 fn the_end_of_a_clean_stop_is_proved() {
     let (disk, next) = used_disk();
     let mut journal = open(&disk).expect("it opens");
-    append(&mut journal, PLACE, next, 8);
+    append(&mut journal, HOST_SLOT, next, 8);
     journal.commit().expect("the disk is sound");
     journal.finish().expect("the disk is sound");
     journal.close().expect("there is room");
@@ -555,7 +557,7 @@ fn a_journal_without_an_extent_gets_one() {
     let (disk, next) = used_disk();
     disk.remove(extent::EXTENT).expect("it is there");
     let mut journal = open(&disk).expect("it is of an older version");
-    assert_eq!(journal.next_position(PLACE).0, next);
+    assert_eq!(journal.next_position(HOST_SLOT).0, next);
     journal.close().expect("there is room");
     drop(journal);
     let newest = segments_of(&disk).pop().expect("there are segments");
@@ -570,7 +572,7 @@ fn what_was_never_prepared_is_not_missed() {
     let mut journal = open(&disk).expect("it opens");
     disk.limit_space(Some(0));
     for _ in 0..200 {
-        append(&mut journal, PLACE, next, 5);
+        append(&mut journal, HOST_SLOT, next, 5);
         next += 5;
         journal.commit().expect("a full disk is no failure");
         if journal.is_disk_full() {

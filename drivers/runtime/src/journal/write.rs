@@ -55,21 +55,21 @@ impl Journal {
     }
 
     pub(super) fn head_bytes(&self, tail: &Segment) -> usize {
-        let stands = if is_fresh(tail) { self.places.len() * STAND_BYTES } else { 0 };
+        let stands = if is_fresh(tail) { self.host_slots.len() * STAND_BYTES } else { 0 };
         BATCH_HEADER_BYTES + stands + self.trims.len() * TRIM_BYTES
     }
 
-    /// The first batch of a segment says where every place stands, so that older segments can go.
+    /// The first batch of a segment says where every slot stands, so that older segments can go.
     pub(super) fn write_head(&mut self, blocks: &mut Blocks) -> BTreeMap<HostSlot, Position> {
         let mut head = Vec::new();
         if is_fresh(self.tail()) {
-            for (place, stand) in &self.places {
-                format::push_stand(&mut head, *place, stand.trimmed, stand.next);
+            for (host_slot, stand) in &self.host_slots {
+                format::push_stand(&mut head, *host_slot, stand.trimmed, stand.next);
             }
         }
         let trims = std::mem::take(&mut self.trims);
-        for (place, before) in &trims {
-            format::push_trim(&mut head, *place, *before);
+        for (host_slot, before) in &trims {
+            format::push_trim(&mut head, *host_slot, *before);
         }
         blocks.extend_from_slice(&head);
         trims
@@ -83,9 +83,9 @@ impl Journal {
             && blocks.len() + taken + run.bytes <= room
         {
             taken += run.bytes;
-            let stand = self.places.entry(run.place).or_default();
+            let stand = self.host_slots.entry(run.host_slot).or_default();
             stand.next = run.next;
-            tail.ends.insert(run.place, run.next);
+            tail.ends.insert(run.host_slot, run.next);
             self.runs.pop_front();
         }
         blocks.extend_from_slice(&self.staged[..taken]);
@@ -142,8 +142,8 @@ impl Journal {
         self.durable = self.durable.max(in_flight.commit);
         self.unwitnessed = !in_flight.witness;
         self.measure(took);
-        for (place, before) in in_flight.trims {
-            let stand = self.places.entry(place).or_default();
+        for (host_slot, before) in in_flight.trims {
+            let stand = self.host_slots.entry(host_slot).or_default();
             stand.trimmed = stand.trimmed.max(before);
         }
         self.retire();

@@ -75,8 +75,8 @@ impl<N: Node, S: Scale<N::Family>> Testbed<N, S> {
         let machine = &self.out.machines[plan.machine.0];
         assert!(plan.core < machine.cores, "{plan:?}, and the machine has {} cores", machine.cores);
         let mut host = Host::new(plan.machine.0, machine.first_core + plan.core, plan.tariff.0);
-        for (place, node) in nodes {
-            let id = NodeId::new(plan.id, place);
+        for (host_slot, node) in nodes {
+            let id = NodeId::new(plan.id, host_slot);
             let address = Address { host: index, seat: host.seats.len() as u32 };
             assert!(self.out.register(id, address), "two nodes are called {id}");
             host.seat(id, node, self.rng.fork());

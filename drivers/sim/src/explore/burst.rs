@@ -28,11 +28,11 @@ pub(super) struct Burst<'s, 'w, S: Scope> {
 impl<S: Scope> Burst<'_, '_, S> {
     pub(super) fn start(&mut self, nodes: Vec<(HostSlot, S::Node)>) {
         self.host.up = true;
-        for (place, mut node) in nodes {
-            let id = NodeId::new(self.host.id, place);
-            let trimmed = self.host.trims.iter().find(|&&(of, _)| of == place);
+        for (host_slot, mut node) in nodes {
+            let id = NodeId::new(self.host.id, host_slot);
+            let trimmed = self.host.trims.iter().find(|&&(of, _)| of == host_slot);
             let mut next = trimmed.map_or(Position(0), |&(_, before)| before);
-            for record in self.host.records.iter().filter(|record| record.place == place) {
+            for record in self.host.records.iter().filter(|record| record.host_slot == host_slot) {
                 let restored = node.restore(record.position, record.bytes.clone());
                 assert!(restored.is_ok(), "CODEC: {id} cannot read its record: {restored:?}");
                 next = Position(record.position.0 + 1);
@@ -75,7 +75,7 @@ impl<S: Scope> Burst<'_, '_, S> {
         for held in std::mem::take(&mut self.host.held) {
             match held {
                 Held::Send { from, to, message, .. } => self.send(from, to, message),
-                Held::Trim { place, before, .. } => self.host.trim(place, before),
+                Held::Trim { host_slot, before, .. } => self.host.trim(host_slot, before),
             }
         }
         self.settle();
@@ -89,7 +89,7 @@ impl<S: Scope> Burst<'_, '_, S> {
         let Seat { id, node, next, touched, .. } = &mut self.host.seats[seat];
         *touched = true;
         let mut effects = Effects::new(*next, false);
-        // The same draws in the same place, or no two paths would ever meet.
+        // The same draws in the same slot, or no two paths would ever meet.
         let mut rng = Rng::seeded(mix(id.as_u64(), u64::from(self.host.incarnation)));
         call(
             node,
@@ -105,14 +105,18 @@ impl<S: Scope> Burst<'_, '_, S> {
         let id = self.host.seats[index].id;
         for record in effects.records() {
             let bytes = Bytes::copy_from_slice(record.bytes);
-            self.host.records.push(Rc::new(Kept { place: id.host_slot(), position: record.position, bytes }));
+            self.host.records.push(Rc::new(Kept {
+                host_slot: id.host_slot(),
+                position: record.position,
+                bytes,
+            }));
             self.host.seats[index].appended = self.host.written();
         }
         self.host.seats[index].next = effects.cursor();
         effects.clear_records();
         let after = self.host.seats[index].appended;
         let durable = after <= self.host.durable;
-        let place = id.host_slot();
+        let host_slot = id.host_slot();
         for effect in effects.drain() {
             match effect {
                 Effect::SendDurable { to, message, .. } if !durable => {
@@ -134,8 +138,8 @@ impl<S: Scope> Burst<'_, '_, S> {
                     );
                     self.world.scope.on_response(Rc::make_mut(self.monitor), id, request, response);
                 }
-                Effect::Trim { before } if durable => self.host.trim(place, before),
-                Effect::Trim { before } => self.host.held.push(Held::Trim { place, before, after }),
+                Effect::Trim { before } if durable => self.host.trim(host_slot, before),
+                Effect::Trim { before } => self.host.held.push(Held::Trim { host_slot, before, after }),
                 // A scope has no state for them.
                 Effect::Blob(effect) => {
                     panic!("SCOPE: {id} asks {effect:?}, and an explored node has no blobs")

@@ -39,11 +39,11 @@ pub(super) struct Seat<N: Node> {
 #[derive(Clone)]
 pub(super) enum Held<M> {
     Send { from: NodeId, to: NodeId, message: M, after: u64 },
-    Trim { place: HostSlot, before: Position, after: u64 },
+    Trim { host_slot: HostSlot, before: Position, after: u64 },
 }
 
 pub(super) struct Kept {
-    pub(super) place: HostSlot,
+    pub(super) host_slot: HostSlot,
     pub(super) position: Position,
     pub(super) bytes: Bytes,
 }
@@ -58,7 +58,7 @@ pub(super) struct HostState<N: Node> {
     /// How many records had been trimmed before the first of `records`, so that counts go on growing.
     pub(super) trimmed: u64,
     pub(super) durable: u64,
-    /// Up to where each place was trimmed: its records go on being numbered from there.
+    /// Up to where each slot was trimmed: its records go on being numbered from there.
     pub(super) trims: Vec<(HostSlot, Position)>,
     pub(super) held: Vec<Held<Message<N>>>,
     pub(super) fingerprint: u64,
@@ -482,9 +482,9 @@ impl<N: Node> HostState<N> {
     }
 
     /// Drops durable records that are not needed.
-    pub(super) fn trim(&mut self, place: HostSlot, before: Position) {
+    pub(super) fn trim(&mut self, host_slot: HostSlot, before: Position) {
         let durable = (self.durable - self.trimmed) as usize;
-        let unneeded = |record: &Kept| record.place == place && record.position < before;
+        let unneeded = |record: &Kept| record.host_slot == host_slot && record.position < before;
         let mut at = 0;
         self.records.retain(|record| {
             at += 1;
@@ -492,8 +492,8 @@ impl<N: Node> HostState<N> {
         });
         let dropped = at - self.records.len();
         self.trimmed += dropped as u64;
-        self.trims.retain(|&(of, _)| of != place);
-        self.trims.push((place, before));
+        self.trims.retain(|&(of, _)| of != host_slot);
+        self.trims.push((host_slot, before));
     }
 
     pub(super) fn refresh<S: Scope<Node = N>>(&mut self, scope: &S) {
@@ -504,7 +504,7 @@ impl<N: Node> HostState<N> {
             hasher.write_u64(seat.next.0);
         }
         for record in &self.records {
-            hasher.write_u64(u64::from(record.place.0) ^ record.position.0.rotate_left(32));
+            hasher.write_u64(u64::from(record.host_slot.0) ^ record.position.0.rotate_left(32));
             hasher.write(&record.bytes);
         }
         hasher.write_u64(self.durable - self.trimmed);
@@ -517,8 +517,8 @@ impl<N: Node> HostState<N> {
                     message.encode(&mut scratch);
                     hasher.write(&scratch);
                 }
-                Held::Trim { place, before, after } => {
-                    hasher.write_u64(mix(u64::from(place.0), before.0) ^ (after - self.trimmed));
+                Held::Trim { host_slot, before, after } => {
+                    hasher.write_u64(mix(u64::from(host_slot.0), before.0) ^ (after - self.trimmed));
                 }
             }
         }

@@ -10,8 +10,8 @@ use kernel::{Bytes, Effect, HostId, HostSlot, NodeId, Position, Role as _};
 use parts::Ballot;
 pub(crate) use table::{Table, restored, sent};
 
-pub(crate) fn node(host: u32, place: u32) -> NodeId {
-    NodeId::new(HostId(host), HostSlot(place))
+pub(crate) fn node(host: u32, slot: u32) -> NodeId {
+    NodeId::new(HostId(host), HostSlot(slot))
 }
 
 /// Auxiliaries and the servers of the one chain are on hosts 1 to 3, sequencers on 4 and 5, the client on 9.

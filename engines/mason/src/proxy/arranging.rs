@@ -167,7 +167,7 @@ impl Proxy {
 
     /// Taken by the leader; passed on to it, once, by the others.
     pub(super) fn on_set_shards(&mut self, from: NodeId, message: &SetShards, cx: &mut Cx<'_, Self>) {
-        let place = cx.node().host_slot();
+        let slot = cx.node().host_slot();
         let shards = message.shards;
         let sound = (1..=self.topology.shards.len()).contains(&usize::from(shards));
         if !sound || self.group != FIRST || self.topology.sequencers.is_empty() {
@@ -176,14 +176,14 @@ impl Proxy {
         if self.leads_here() {
             let now = self.layout_of(FIRST).shard_map.shards;
             self.arranging.wanted_shards = (shards != now).then_some(shards);
-        } else if let Some(leader) = self.leader.filter(|_| from.host_slot() != place || from == cx.node()) {
-            cx.send(NodeId::new(leader.leader.host(), place), message.clone());
+        } else if let Some(leader) = self.leader.filter(|_| from.host_slot() != slot || from == cx.node()) {
+            cx.send(NodeId::new(leader.leader.host(), slot), message.clone());
         }
     }
 
     /// Taken by the leader; passed on to it, once, by the others.
     pub(super) fn on_arrange(&mut self, from: NodeId, message: &Arrange, cx: &mut Cx<'_, Self>) {
-        let place = cx.node().host_slot();
+        let slot = cx.node().host_slot();
         let layout = self.layout_of(FIRST);
         let sound = (1..=self.topology.groups.len()).contains(&usize::from(message.groups));
         if !sound || self.group != FIRST || self.topology.sequencers.is_empty() {
@@ -191,8 +191,8 @@ impl Proxy {
         }
         if self.leads_here() {
             self.arranging.wanted = (message.groups != layout.serving).then_some(message.groups);
-        } else if let Some(leader) = self.leader.filter(|_| from.host_slot() != place || from == cx.node()) {
-            cx.send(NodeId::new(leader.leader.host(), place), message.clone());
+        } else if let Some(leader) = self.leader.filter(|_| from.host_slot() != slot || from == cx.node()) {
+            cx.send(NodeId::new(leader.leader.host(), slot), message.clone());
         }
     }
 

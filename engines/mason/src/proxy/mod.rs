@@ -51,7 +51,7 @@ pub struct LogNodes {
     pub leader: NodeId,
     /// Executes them.
     pub replica: NodeId,
-    /// Where the deployment's places begin.
+    /// Where the deployment's slots begin.
     pub first: u32,
 }
 
@@ -241,9 +241,9 @@ impl Proxy {
         if self.leads_here() {
             return self.leading(cx, |lead, frame, cx| lead.on_submit(message, frame, cx));
         }
-        let place = cx.node().host_slot();
-        if let Some(leader) = self.leader.filter(|_| from.host_slot() != place) {
-            cx.send(NodeId::new(leader.leader.host(), place), message);
+        let slot = cx.node().host_slot();
+        if let Some(leader) = self.leader.filter(|_| from.host_slot() != slot) {
+            cx.send(NodeId::new(leader.leader.host(), slot), message);
         }
     }
 

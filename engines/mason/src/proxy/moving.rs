@@ -19,7 +19,7 @@
 use super::entry::Entry;
 use super::leading::Lead;
 use super::{DidMove, Proxy};
-use crate::places::log_of;
+use crate::slots::log_of;
 use kernel::client::Response;
 use kernel::{Bytes, Cx, HostId, RequestId};
 use paxos::Members;

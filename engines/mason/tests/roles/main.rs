@@ -19,8 +19,8 @@ use table::{Table, rejects, restored, sends};
 const SEQUENCER: u32 = 0x100;
 const GATEWAY: u32 = 0x101;
 
-fn node(host: u32, place: u32) -> NodeId {
-    NodeId::new(HostId(host), HostSlot(place))
+fn node(host: u32, slot: u32) -> NodeId {
+    NodeId::new(HostId(host), HostSlot(slot))
 }
 
 fn proxy(host: u32, group: u32) -> NodeId {

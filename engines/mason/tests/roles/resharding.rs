@@ -41,8 +41,8 @@ fn order() -> Order {
     Order { numbers: vec![at(0, 3), at(1, 2), at(2, 1)].into(), gsn: Gsn(50), time: 7 }
 }
 
-fn is_to(place: u32) -> impl Fn(&(NodeId, MasonMessage)) -> bool {
-    move |(to, _)| to.host_slot() == node(1, place).host_slot()
+fn is_to(slot: u32) -> impl Fn(&(NodeId, MasonMessage)) -> bool {
+    move |(to, _)| to.host_slot() == node(1, slot).host_slot()
 }
 
 mod the_sequencer {
@@ -213,7 +213,7 @@ mod the_log {
     }
 }
 
-/// Letters; each lives in the space that is its place in the alphabet modulo the shards. Readers watch everything.
+/// Letters; each lives in the space that is its slot in the alphabet modulo the shards. Readers watch everything.
 #[derive(Debug)]
 struct Letters {
     space: Space,

@@ -27,8 +27,8 @@ const REPLICA: u32 = 5;
 const UNBATCHER: u32 = 6;
 const CLIENT: u32 = 7;
 
-fn node(host: u32, place: u32) -> NodeId {
-    NodeId::new(HostId(host), HostSlot(place))
+fn node(host: u32, host_slot: u32) -> NodeId {
+    NodeId::new(HostId(host), HostSlot(host_slot))
 }
 
 fn ballot(round: u64) -> Ballot {
@@ -41,8 +41,9 @@ fn noop(slot: u64, round: u64) -> acceptor::Phase2a {
 
 /// Three hosts with every role each, in `groups` groups of acceptors on hosts of their own.
 fn configurations(groups: u32) -> Configurations {
-    let on =
-        |hosts: std::ops::RangeInclusive<u32>, place| hosts.map(|host| node(host, place)).collect::<Vec<_>>();
+    let on = |hosts: std::ops::RangeInclusive<u32>, host_slot| {
+        hosts.map(|host| node(host, host_slot)).collect::<Vec<_>>()
+    };
     let group = |at| AcceptorGroup::majority(on(3 * at + 1..=3 * at + 3, ACCEPTOR)).expect("three hosts");
     Configurations::starting_with(Configuration {
         version: 0,

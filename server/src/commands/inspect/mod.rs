@@ -6,7 +6,7 @@ mod stored;
 use super::kv::Output;
 use crate::failure::Failure;
 use kernel::{HostSlot, Position};
-use runtime::journal::{PlaceSurvey, SegmentState, SegmentSurvey, Survey};
+use runtime::journal::{SegmentState, SegmentSurvey, SlotSurvey, Survey};
 use runtime::{DataError, IdleDirectory, JournalError};
 use serde_json::{Value, json};
 use server::services::owner_of;
@@ -23,15 +23,15 @@ pub struct Inspect {
     /// Print the records that are still needed, one a line, instead of the summary
     #[arg(long)]
     records: bool,
-    /// Only the records of this place, as in 4 or 0x201000
-    #[arg(long, value_parser = place)]
-    place: Option<HostSlot>,
+    /// Only the records of this slot, as in 4 or 0x201000
+    #[arg(long, value_parser = slot)]
+    slot: Option<HostSlot>,
     /// Output
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
 }
 
-fn place(text: &str) -> Result<HostSlot, String> {
+fn slot(text: &str) -> Result<HostSlot, String> {
     let number = match text.strip_prefix("0x") {
         Some(digits) => u32::from_str_radix(digits, 16),
         None => text.parse(),
@@ -41,7 +41,7 @@ fn place(text: &str) -> Result<HostSlot, String> {
 
 /// Why the records cannot be told further.
 struct Undecoded {
-    place: HostSlot,
+    slot: HostSlot,
     position: Position,
     why: String,
 }
@@ -54,7 +54,7 @@ struct Snapshot {
     bytes: u64,
 }
 
-/// What the records of one place come to.
+/// What the records of one slot come to.
 #[derive(Default)]
 struct Tally {
     records: u64,
@@ -92,20 +92,20 @@ impl Inspect {
         let directory = IdleDirectory::open(&self.path).map_err(|error| self.unusable(&error))?;
         let survey = directory.survey();
         let mut tallies: BTreeMap<HostSlot, Tally> = BTreeMap::new();
-        let told = survey.replay(|place, position, record| {
-            let owner = owner_of(place);
+        let told = survey.replay(|slot, position, record| {
+            let owner = owner_of(slot);
             let told = owner.tell(record);
-            if self.records && self.place.is_none_or(|wanted| wanted == place) {
+            if self.records && self.slot.is_none_or(|wanted| wanted == slot) {
                 let line =
                     told.as_ref().map_or_else(|why| format!("UNREADABLE: {why}"), |it| it.line.clone());
-                self.print_record(place, &owner, position, record, &line);
+                self.print_record(slot, &owner, position, record, &line);
             }
             let DescribedRecord { step, .. } =
-                told.map_err(|why| Undecoded { place, position, why: why.to_string() })?;
-            tallies.entry(place).or_default().add(record, step);
+                told.map_err(|why| Undecoded { slot, position, why: why.to_string() })?;
+            tallies.entry(slot).or_default().add(record, step);
             Ok(())
         });
-        let stored = stored::survey(&directory, self.place).map_err(|error| {
+        let stored = stored::survey(&directory, self.slot).map_err(|error| {
             let what = format!("the segments in {} cannot be read", self.path.display());
             Failure::failed("O2107", what, error.to_string(), "ordinate inspect DATA/HOST")
         })?;
@@ -114,9 +114,9 @@ impl Inspect {
         }
         let damaged = |error: &JournalError| self.damaged(error);
         survey.outcome.as_ref().map_err(damaged)?;
-        told.map_err(|error| damaged(&error))?.map_err(|Undecoded { place, position, why }| {
-            let what = format!("record {} of place {:#x} cannot be read", position.0, place.0);
-            Failure::failed("O2109", what, format!("{}: {why}", owner_of(place).name), "ordinate --version")
+        told.map_err(|error| damaged(&error))?.map_err(|Undecoded { slot, position, why }| {
+            let what = format!("record {} of slot {:#x} cannot be read", position.0, slot.0);
+            Failure::failed("O2109", what, format!("{}: {why}", owner_of(slot).name), "ordinate --version")
         })?;
         match stored.iter().find_map(|segment| Some((&segment.file, segment.contents.as_ref().err()?))) {
             None => Ok(()),
@@ -164,18 +164,18 @@ impl Inspect {
 
     fn print_record(
         &self,
-        place: HostSlot,
+        slot: HostSlot,
         owner: &RecordOwner,
         position: Position,
         record: &[u8],
         line: &str,
     ) {
-        let (place, position, bytes, role) = (place.0, position.0, record.len(), &owner.name);
+        let (slot, position, bytes, role) = (slot.0, position.0, record.len(), &owner.name);
         match self.output {
-            Output::Table => println!("{place:#x} {role}   {position}   {bytes} bytes   {line}"),
+            Output::Table => println!("{slot:#x} {role}   {position}   {bytes} bytes   {line}"),
             Output::Json => println!(
                 "{}",
-                json!({ "place": place, "role": role, "position": position, "bytes": bytes, "record": line })
+                json!({ "slot": slot, "role": role, "position": position, "bytes": bytes, "record": line })
             ),
         }
     }
@@ -188,10 +188,10 @@ impl Inspect {
         stored: &[StoredSegment],
     ) {
         let none = Tally::default();
-        let places: Vec<(PlaceSurvey, &Tally)> = survey
-            .places()
-            .filter(|it| self.place.is_none_or(|wanted| wanted == it.place))
-            .map(|it| (it, tallies.get(&it.place).unwrap_or(&none)))
+        let slots: Vec<(SlotSurvey, &Tally)> = survey
+            .host_slots()
+            .filter(|it| self.slot.is_none_or(|wanted| wanted == it.host_slot))
+            .map(|it| (it, tallies.get(&it.host_slot).unwrap_or(&none)))
             .collect();
         let (owner, segments) = (&directory.owner, survey.segments());
         let incarnation = format!("{:032x}", owner.incarnation.0);
@@ -199,16 +199,16 @@ impl Inspect {
             Output::Table => {
                 println!("host      {} of cluster {}   incarnation {incarnation}", owner.host, owner.cluster);
                 segments.iter().for_each(print_segment);
-                places.iter().for_each(|(at, tally)| print_place(at, tally));
+                slots.iter().for_each(|(at, tally)| print_place(at, tally));
                 stored.iter().for_each(StoredSegment::print);
             }
             Output::Json => {
                 let damage = survey.outcome.as_ref().err().map(ToString::to_string);
                 let segments: Vec<Value> = segments.iter().map(segment_json).collect();
-                let places: Vec<Value> = places.iter().map(|(at, tally)| place_json(at, tally)).collect();
+                let slots: Vec<Value> = slots.iter().map(|(at, tally)| place_json(at, tally)).collect();
                 let stored: Vec<Value> = stored.iter().map(StoredSegment::to_json).collect();
                 let page = json!({ "host": owner.host, "cluster": owner.cluster, "incarnation": incarnation,
-                    "joined": owner.joined, "segments": segments, "places": places, "stored": stored,
+                    "joined": owner.joined, "segments": segments, "slots": slots, "stored": stored,
                     "damage": damage });
                 println!("{page}");
             }
@@ -238,9 +238,9 @@ fn segment_json(segment: &SegmentSurvey) -> Value {
         "batches": batches, "records": records, "torn": torn, "state": state_name(*state) })
 }
 
-fn print_place(at: &PlaceSurvey, tally: &Tally) {
-    let PlaceSurvey { place, trimmed, next } = at;
-    let name = format!("{:#x} {}", place.0, owner_of(*place).name);
+fn print_place(at: &SlotSurvey, tally: &Tally) {
+    let SlotSurvey { host_slot: slot, trimmed, next } = at;
+    let name = format!("{:#x} {}", slot.0, owner_of(*slot).name);
     let (records, bytes) = (tally.records, tally.bytes);
     let words = |what: &str, snapshot: Option<Snapshot>| {
         snapshot.map_or_else(String::new, |Snapshot { below, chunks, bytes }| {
@@ -255,11 +255,11 @@ fn print_place(at: &PlaceSurvey, tally: &Tally) {
     );
 }
 
-fn place_json(at: &PlaceSurvey, tally: &Tally) -> Value {
+fn place_json(at: &SlotSurvey, tally: &Tally) -> Value {
     let snapshot = |it: Option<Snapshot>| {
         it.map(|it| json!({ "below": it.below, "chunks": it.chunks, "bytes": it.bytes }))
     };
-    json!({ "place": at.place.0, "role": owner_of(at.place).name, "trimmed": at.trimmed.0, "next": at.next.0,
+    json!({ "slot": at.host_slot.0, "role": owner_of(at.host_slot).name, "trimmed": at.trimmed.0, "next": at.next.0,
         "records": tally.records, "bytes": tally.bytes, "snapshot": snapshot(tally.snapshot),
         "unfinished_snapshot": snapshot(tally.unfinished) })
 }

@@ -13,13 +13,13 @@ use std::io;
 pub struct StoredSegment {
     /// The name of its file.
     pub file: String,
-    place: HostSlot,
+    slot: HostSlot,
     id: BlobId,
     /// Its entries and its bytes, or what is wrong with it.
     pub contents: Result<(u64, u64), String>,
 }
 
-/// Reads every segment of the directory, or of one place, in the order of their names.
+/// Reads every segment of the directory, or of one slot, in the order of their names.
 pub fn survey(directory: &IdleDirectory, wanted: Option<HostSlot>) -> io::Result<Vec<StoredSegment>> {
     let mut names = match directory.segments.names() {
         // Directories of earlier versions, and of hosts that keep everything in memory, have none.
@@ -28,20 +28,20 @@ pub fn survey(directory: &IdleDirectory, wanted: Option<HostSlot>) -> io::Result
     };
     names.sort_unstable();
     let segments = names.into_iter().filter_map(|file| {
-        let (place, id) = parse_file_name(&file)?;
-        let contents = || contents_of(directory, place, id).map_err(|error| error.to_string());
-        wanted.is_none_or(|wanted| wanted == place).then(|| StoredSegment {
+        let (slot, id) = parse_file_name(&file)?;
+        let contents = || contents_of(directory, slot, id).map_err(|error| error.to_string());
+        wanted.is_none_or(|wanted| wanted == slot).then(|| StoredSegment {
             contents: contents(),
             file,
-            place,
+            slot,
             id,
         })
     });
     Ok(segments.collect())
 }
 
-fn contents_of(directory: &IdleDirectory, place: HostSlot, id: BlobId) -> Result<(u64, u64), BlobError> {
-    let file = BlobFile::open(&directory.segments, place, id)?;
+fn contents_of(directory: &IdleDirectory, slot: HostSlot, id: BlobId) -> Result<(u64, u64), BlobError> {
+    let file = BlobFile::open(&directory.segments, slot, id)?;
     let rows = file.read(0, file.bytes())?;
     let entries = Rows::count(&rows).ok_or_else(|| BlobError::Damaged("it holds no entries".to_owned()))?;
     Ok((entries as u64, file.bytes()))
@@ -50,8 +50,8 @@ fn contents_of(directory: &IdleDirectory, place: HostSlot, id: BlobId) -> Result
 impl StoredSegment {
     /// Prints a line.
     pub fn print(&self) {
-        let Self { file, place, id, contents } = self;
-        let owner = owner_of(*place).name;
+        let Self { file, slot, id, contents } = self;
+        let owner = owner_of(*slot).name;
         match contents {
             Ok((entries, bytes)) => println!(
                 "  {file}   {owner}   log number {}   positions {} to {}   {bytes} bytes",
@@ -65,10 +65,10 @@ impl StoredSegment {
 
     /// For scripts.
     pub fn to_json(&self) -> Value {
-        let Self { file, place, id, contents } = self;
+        let Self { file, slot, id, contents } = self;
         let (next, bytes) =
             contents.as_ref().map_or((None, None), |(n, bytes)| (Some(id.first + n), Some(bytes)));
-        json!({ "file": file, "place": place.0, "role": owner_of(*place).name, "log": id.series, "first": id.first,
+        json!({ "file": file, "slot": slot.0, "role": owner_of(*slot).name, "log": id.series, "first": id.first,
             "next": next, "bytes": bytes, "damage": contents.as_ref().err() })
     }
 }

@@ -49,7 +49,7 @@ pub const LISTED: Listed = Listed {
     read: settings::read,
     routes,
     reads: None,
-    owner: |place| records::mason_owner(LISTED.name, slots::COORDINATION, 0, place),
+    owner: |host_slot| records::mason_owner(LISTED.name, slots::COORDINATION, 0, host_slot),
 };
 
 const PORT: &str = "listen.zookeeper";
@@ -158,7 +158,7 @@ impl Service for Coordination {
 
     fn probe(&self, _file: &ClusterFile, host: &str) -> ReadyProbe {
         ReadyProbe {
-            place: gateway_of(host).host_slot(),
+            host_slot: gateway_of(host).host_slot(),
             request: || {
                 let call = HostCall { operation: None, facts: None, probes: true };
                 LocalRequest::Service(call.encoded().into())

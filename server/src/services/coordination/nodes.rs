@@ -94,7 +94,7 @@ pub fn nodes(
     };
     let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };
     let nodes: Vec<(HostSlot, CoordinationMember)> = deployment.build(host, &spaces_of, parts);
-    nodes.into_iter().map(|(place, member)| (place, member.into())).collect()
+    nodes.into_iter().map(|(slot, member)| (slot, member.into())).collect()
 }
 
 /// A key of 32 bytes from any text.

@@ -63,11 +63,11 @@ fn read(_values: &Values<'_>) -> Result<Option<Arc<dyn Service>>, FileError> {
     Ok(Some(Arc::new(KeyValue)))
 }
 
-fn owner(place: HostSlot) -> Option<RecordOwner> {
-    if place == GATEWAY {
+fn owner(host_slot: HostSlot) -> Option<RecordOwner> {
+    if host_slot == GATEWAY {
         return Some(RecordOwner::new("kv gateway", records::none));
     }
-    records::paxos_owner(LISTED.name, place)
+    records::paxos_owner(LISTED.name, host_slot)
 }
 
 /// The role of the key-value store that a node is, if it is one.
@@ -88,7 +88,7 @@ impl Service for KeyValue {
     fn agree(&self, _agreement: &mut Agreement) {}
 
     fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)> {
-        members(file, host, joins).into_iter().map(|(place, member)| (place, member.into())).collect()
+        members(file, host, joins).into_iter().map(|(host_slot, member)| (host_slot, member.into())).collect()
     }
 
     fn native(&self, _file: &ClusterFile, host: &str) -> Option<Box<dyn NativeCalls>> {
@@ -97,7 +97,7 @@ impl Service for KeyValue {
 
     fn probe(&self, _file: &ClusterFile, _host: &str) -> ReadyProbe {
         ReadyProbe {
-            place: GATEWAY,
+            host_slot: GATEWAY,
             request: || {
                 let mut query = Vec::new();
                 Query::Get { key: b"" }.encode(&mut query);

@@ -18,17 +18,17 @@ const FIRST: u32 = slots::LOG_OVER_CORFU.first;
 const GATEWAY: HostSlot = HostSlot(FIRST + 1);
 const SEQUENCER: HostSlot = HostSlot(FIRST + 2);
 const AUXILIARY: HostSlot = HostSlot(FIRST + 3);
-/// The server of chain `c` is at the place `STORAGE + c`.
+/// The server of chain `c` is at the slot `STORAGE + c`.
 const STORAGE: u32 = FIRST + 0x100;
 
-fn at(host: &str, place: HostSlot) -> NodeId {
-    NodeId::new(HostId::named(host), place)
+fn at(host: &str, host_slot: HostSlot) -> NodeId {
+    NodeId::new(HostId::named(host), host_slot)
 }
 
 /// The roles of CORFU' on the host `name`: as many chains as hosts, each over all of them and with another head.
 pub(super) fn nodes(file: &ClusterFile, logs: &SharedLog, name: &str) -> Vec<(HostSlot, HostedNode)> {
     let hosts: Vec<&str> = file.hosts.iter().map(|host| host.name.as_str()).collect();
-    let on_all = |place: HostSlot| hosts.iter().map(|host| at(host, place)).collect::<Vec<_>>();
+    let on_all = |host_slot: HostSlot| hosts.iter().map(|host| at(host, host_slot)).collect::<Vec<_>>();
     let chain = |number: usize| {
         let mut servers = on_all(HostSlot(STORAGE + number as u32));
         servers.rotate_left(number);
@@ -84,11 +84,11 @@ pub(super) fn gateway(name: &str) -> NodeId {
 }
 
 /// The role at a slot.
-pub(super) fn owner(place: HostSlot) -> Option<RecordOwner> {
-    if !slots::LOG_OVER_CORFU.contains(place) {
+pub(super) fn owner(host_slot: HostSlot) -> Option<RecordOwner> {
+    if !slots::LOG_OVER_CORFU.contains(host_slot) {
         return None;
     }
-    Some(match place {
+    Some(match host_slot {
         GATEWAY => RecordOwner::new("log gateway", records::none),
         SEQUENCER => RecordOwner::new("log sequencer", sequencer_record),
         AUXILIARY => RecordOwner::new("log auxiliary", auxiliary_record),

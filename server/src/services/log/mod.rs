@@ -36,7 +36,7 @@ use shared_log::{Answer, List};
 use std::sync::Arc;
 
 const ENGINES: &[Engine] = &[Engine::Mason, Engine::Paxos, Engine::Corfu];
-/// Reads of logs whose answers are not sent. Those who follow a log have places of their own.
+/// Reads of logs whose answers are not sent. Those who follow a log have slots of their own.
 const READS_MAX: usize = 128;
 
 /// The service's line of the list.
@@ -68,9 +68,9 @@ fn routes() -> Router<Arc<Admin>> {
         .layer(Extension(tail::Readers::default()))
 }
 
-fn owner(place: HostSlot) -> Option<RecordOwner> {
-    let over_mason = records::mason_owner(LISTED.name, slots::LOG, slots::LOG.first, place);
-    over_mason.or_else(|| corfu::owner(place))
+fn owner(host_slot: HostSlot) -> Option<RecordOwner> {
+    let over_mason = records::mason_owner(LISTED.name, slots::LOG, slots::LOG.first, host_slot);
+    over_mason.or_else(|| corfu::owner(host_slot))
 }
 
 impl SharedLog {
@@ -164,8 +164,8 @@ impl Service for SharedLog {
     }
 
     fn archive(&self) -> Result<Option<Arc<dyn Archive>>, ArchiveError> {
-        let Some(place) = &self.archive else { return Ok(None) };
-        Ok(Some(Arc::new(archive::Waiting::open(place)?)))
+        let Some(host_slot) = &self.archive else { return Ok(None) };
+        Ok(Some(Arc::new(archive::Waiting::open(host_slot)?)))
     }
 
     fn native(&self, file: &ClusterFile, host: &str) -> Option<Box<dyn NativeCalls>> {
@@ -174,7 +174,7 @@ impl Service for SharedLog {
 
     fn probe(&self, file: &ClusterFile, host: &str) -> ReadyProbe {
         ReadyProbe {
-            place: self.gateway(file, host).host_slot(),
+            host_slot: self.gateway(file, host).host_slot(),
             request: || {
                 let list = List { after: String::new(), limit: 1 };
                 LocalRequest::Service(shared_log::Request::List(list).encoded().into())

@@ -33,8 +33,8 @@ pub const LISTED: Listed = Listed {
     read,
     routes: http::routes,
     reads: None,
-    owner: |place| -> Option<RecordOwner> {
-        records::mason_owner(LISTED.name, slots::SEQUENCE, slots::SEQUENCE.first, place)
+    owner: |host_slot| -> Option<RecordOwner> {
+        records::mason_owner(LISTED.name, slots::SEQUENCE, slots::SEQUENCE.first, host_slot)
     },
 };
 
@@ -116,7 +116,7 @@ impl Service for SequenceService {
 
     fn probe(&self, file: &ClusterFile, host: &str) -> ReadyProbe {
         ReadyProbe {
-            place: nodes::gateway(file, self, host).host_slot(),
+            host_slot: nodes::gateway(file, self, host).host_slot(),
             request: || LocalRequest::Service(Bytes::new()),
             accepts: |answer| matches!(answer, LocalResponse::Service(body) if *body == ::sequence::READY),
         }

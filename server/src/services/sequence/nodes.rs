@@ -49,5 +49,5 @@ pub fn nodes(
     };
     let deployment = if joins { deployment.joining(deployment.hosts().to_vec()) } else { deployment };
     let nodes: Vec<(HostSlot, SequenceMember)> = deployment.build(host, &spaces_of, parts);
-    nodes.into_iter().map(|(place, member)| (place, member.into())).collect()
+    nodes.into_iter().map(|(host_slot, member)| (host_slot, member.into())).collect()
 }

@@ -20,7 +20,7 @@ use mason::{
 };
 use std::collections::{BTreeMap, VecDeque};
 
-/// An operation that has its place.
+/// An operation that has its slot.
 struct Sequenced {
     order: Order,
     body: Bytes,
@@ -82,7 +82,7 @@ pub(crate) struct Cluster {
     written: BTreeMap<NodeId, u64>,
     pub(crate) closed: BTreeMap<NodeId, String>,
     pub(crate) paused: BTreeMap<NodeId, bool>,
-    next_place: u32,
+    next_slot: u32,
     /// Which servers may execute; a held one falls behind.
     pub(crate) held: Vec<(usize, Space)>,
     /// The share of submissions that is lost.
@@ -167,7 +167,7 @@ impl Cluster {
             written: BTreeMap::new(),
             closed: BTreeMap::new(),
             paused: BTreeMap::new(),
-            next_place: 1000,
+            next_slot: 1000,
             held: Vec::new(),
             loss: 0.0,
             rejected: Vec::new(),
@@ -562,8 +562,8 @@ impl Cluster {
     }
 
     pub(crate) fn connect(&mut self, host: usize) -> NodeId {
-        let node = NodeId::new(HostId(host as u32 + 1), HostSlot(self.next_place));
-        self.next_place += 1;
+        let node = NodeId::new(HostId(host as u32 + 1), HostSlot(self.next_slot));
+        self.next_slot += 1;
         let message = Connected { address: "10.1.2.3".to_owned(), certificate: None, port: Some(40_000) };
         self.call(host, |gateway, cx| gateway.on_message(node, message.into(), cx));
         node
