@@ -142,8 +142,8 @@ fn weigh_log(message: &paxos::Message) -> Weight {
             Value::Entry(entry) => PricedStep::ChosenEntry.of(entry.bytes().len()),
             value => PricedStep::Voted.of(items_of(value)),
         },
-        paxos::Message::Replica(ReplicaIn::Read(message)) => PricedStep::Read.of(message.reads.len()),
-        paxos::Message::Unbatcher(UnbatcherIn::Results(message)) => {
+        paxos::Message::Replica(ReplicaIn::ReadBatch(message)) => PricedStep::Read.of(message.reads.len()),
+        paxos::Message::Unbatcher(UnbatcherIn::BatchResults(message)) => {
             PricedStep::Unbatch.of(message.replies.len())
         }
         paxos::Message::Client(ClientIn::Results(_) | ClientIn::Notice(_))

@@ -22,7 +22,7 @@ pub use incarnation::Incarnation;
 pub use outbox::{Outbox, Tagged};
 pub use quorum::{AcceptorGroup, Acceptors, Shape, Tally};
 pub use replies::{Account, Pool, ReplyBounds};
-pub use sessions::{Admission, Answer, Sequence, SessionId, Sessions};
+pub use sessions::{Admission, Sequence, SessionId, Sessions, StoredAnswer};
 pub use slots::{Slot, SlotRing};
 pub use snapshot::{Restored, Served, SnapshotRecord, Snapshots, WrittenSnapshot, chunk_of};
 pub use transfer::{Look, Offer, Offered, Page, Pull, TakenPage, Transfers, WantedPage};

@@ -20,7 +20,7 @@ kernel::number! {
 }
 
 /// An answer as it was first given. Short ones, the common case, need no allocation.
-pub type Answer = SmallVec<[u8; 24]>;
+pub type StoredAnswer = SmallVec<[u8; 24]>;
 
 /// What to do with a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -54,7 +54,7 @@ struct Session {
     /// The slot in which it was opened: a session that is opened again after it was pushed out is another one.
     opened: Slot,
     acknowledged: Sequence,
-    answers: VecDeque<Option<Answer>>,
+    answers: VecDeque<Option<StoredAnswer>>,
     last_used: u64,
 }
 
@@ -150,7 +150,7 @@ impl Sessions {
         if offset >= session.answers.len() {
             session.answers.resize(offset + 1, None);
         }
-        let before = session.answers[offset].replace(Answer::from_slice(answer));
+        let before = session.answers[offset].replace(StoredAnswer::from_slice(answer));
         self.answer_bytes = self.answer_bytes + answer.len() - before.map_or(0, |before| before.len());
     }
 
@@ -227,7 +227,7 @@ impl Sessions {
             let mut answers = VecDeque::new();
             for _ in 0..u32::decode(input)? {
                 let answer = Option::<kernel::Bytes>::decode(input)?;
-                answers.push_back(answer.map(|bytes| Answer::from_slice(&bytes)));
+                answers.push_back(answer.map(|bytes| StoredAnswer::from_slice(&bytes)));
             }
             self.by_age.insert(last_used, id);
             let session = Session { opened, acknowledged, answers, last_used };

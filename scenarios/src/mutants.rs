@@ -46,11 +46,11 @@ pub static MUTANTS: &[Mutant] = &[
     paxos(&::paxos::planted::phase1_ignores_votes, &["AGREE"]),
     paxos(&::paxos::planted::executes_past_holes, &["LIN", "PREFIX"]),
     paxos(&::paxos::planted::sessions_not_in_snapshot, &["LIN", "PREFIX"]),
-    paxos(&::paxos::planted::client_watermark_not_raised, &["SC"]),
+    paxos(&wire::planted::client_watermark_not_raised, &["SC"]),
     paxos(&::paxos::planted::gaps_not_filled, &["LIVE"]),
     paxos(&::paxos::planted::old_configuration_not_asked, &["AGREE"]),
     paxos(&::paxos::planted::late_opening_resets_session, &["LIN"]),
-    paxos(&::paxos::planted::answer_to_earlier_incarnation_accepted, &["LIN"]),
+    paxos(&wire::planted::answer_to_earlier_incarnation_accepted, &["LIN"]),
     paxos(&::paxos::planted::lost_votes_not_fenced, &["AGREE"]),
     paxos(&::paxos::planted::joining_replica_trusts_cluster_file, &["AGREE", "PREFIX", "LIN"]),
     paxos(&::paxos::planted::chunks_of_two_snapshots_mixed, &["PREFIX", "LIN"]),
@@ -226,6 +226,7 @@ mod tests {
     #[test]
     fn every_listed_bug_is_hunted_once() {
         let lists = [
+            wire::planted::ALL,
             ::paxos::planted::ALL,
             ::mason::planted::ALL,
             ::corfu::planted::ALL,

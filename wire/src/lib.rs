@@ -1,6 +1,9 @@
-//! What clients and hosts say to each other. A client needs this and no engine; the services have it from here.
+//! What clients and hosts say to each other, and the role that a client plays. A client needs this and no engine.
 #![forbid(unsafe_code)]
 
+pub mod commands;
+pub mod kv;
 pub mod log;
 pub mod native;
+pub mod planted;
 pub mod sequence;

@@ -117,9 +117,10 @@ impl<'a> Sums<'a> {
         };
         // A put is answered by two revisions, a get by a value and its revision; both behind a tag.
         let (written, gotten) = (17, workload.value_bytes + 13);
-        let reply = |bytes| unbatcher::Reply { client: node, session, results: row(bytes), opened: None };
+        let reply =
+            |bytes| unbatcher::GroupResults { client: node, session, results: row(bytes), opened: None };
         let answered = |bytes| client::Results { session, executed: slot, results: row(bytes) };
-        let results = |batch: Option<BatchId>, count: usize, bytes: usize| unbatcher::Results {
+        let results = |batch: Option<BatchId>, count: usize, bytes: usize| unbatcher::BatchResults {
             batch,
             executed: slot,
             replies: (0..count).map(|_| reply(bytes)).collect(),
@@ -144,7 +145,7 @@ impl<'a> Sums<'a> {
             answer: answered(written).into(),
             pre_read: acceptor::PreRead { id: 1, version: 0 }.into(),
             pre_read_ack: batcher::PreReadAck { id: 1, voted_through: slot }.into(),
-            read: replica::Read {
+            read: replica::ReadBatch {
                 through: slot,
                 unbatcher: node,
                 reads: (0..read_batch).map(|_| read_group()).collect(),

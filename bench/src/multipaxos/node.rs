@@ -65,9 +65,9 @@ impl Unreplicated {
             }
             let opened = (group.kind == GroupKind::Open).then_some(slot);
             let (client, session) = (group.client, group.session);
-            replies.push(unbatcher::Reply { client, session, results, opened });
+            replies.push(unbatcher::GroupResults { client, session, results, opened });
         }
-        let results = unbatcher::Results { batch: Some(batch.id), executed: self.executed, replies };
+        let results = unbatcher::BatchResults { batch: Some(batch.id), executed: self.executed, replies };
         cx.send(batch.unbatcher, results);
     }
 }
@@ -96,7 +96,7 @@ impl Role for Unreplicated {
             | LeaderIn::HeartbeatAck(_)
             | LeaderIn::Executed(_)
             | LeaderIn::Wanted(_)
-            | LeaderIn::Reconfigure(_)
+            | LeaderIn::ChangeConfiguration(_)
             | LeaderIn::Sealed(_)
             | LeaderIn::Enlist(_)
             | LeaderIn::Known(_)

@@ -5,8 +5,6 @@ use crate::tls::Tls;
 use kernel::{
     Cx, Effect, Effects, HostId, HostSlot, Instant, NodeId, Position, RequestId, Rng, Role, Situation, Wall,
 };
-use paxos::multipaxos::client::{ClientTimer, CommandClient};
-use paxos::{Call, Message, Outcome, Paxos};
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
@@ -17,6 +15,7 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use wire::commands::{Call, ClientTimer, CommandCalls, CommandClient, CommandMessage, Outcome};
 
 /// A call on its way to the driver.
 pub(crate) struct Order {
@@ -47,7 +46,7 @@ enum Link {
     Dialling {
         endpoint: usize,
         dial: Dial,
-        queue: Vec<Message>,
+        queue: Vec<CommandMessage>,
     },
     Up {
         endpoint: usize,
@@ -59,8 +58,8 @@ enum Link {
 struct Driver {
     endpoints: Vec<String>,
     tls: Option<Tls>,
-    client: CommandClient,
-    effects: Effects<Paxos>,
+    client: CommandClient<CommandCalls>,
+    effects: Effects<CommandCalls>,
     rng: Rng,
     started: std::time::Instant,
     waiting: HashMap<RequestId, oneshot::Sender<Outcome>>,
@@ -116,12 +115,15 @@ enum Event {
 
 enum LinkEvent {
     Dialled(Result<Connection, DialError>),
-    Messages(Vec<Message>),
+    Messages(Vec<CommandMessage>),
     Broken,
 }
 
 impl Driver {
-    fn with_role(&mut self, call: impl FnOnce(&mut CommandClient, &mut Cx<'_, CommandClient>)) {
+    fn with_role(
+        &mut self,
+        call: impl FnOnce(&mut CommandClient<CommandCalls>, &mut Cx<'_, CommandClient<CommandCalls>>),
+    ) {
         let now = Instant(self.started.elapsed().as_nanos() as u64);
         let wall = Wall { earliest: 0, latest: u64::MAX };
         let situation = Situation { node: NodeId::ZERO, now, wall, rng: &mut self.rng, disk_full: false };
@@ -183,12 +185,12 @@ impl Driver {
         }
     }
 
-    fn take_messages(&mut self, messages: Vec<Message>) {
+    fn take_messages(&mut self, messages: Vec<CommandMessage>) {
         let Link::Up { endpoint, .. } = self.link else { return };
         self.failures = 0;
         self.refusals().clear();
         for message in messages {
-            if let Message::Client(message) = message {
+            if let CommandMessage::Client(message) = message {
                 self.with_role(|client, cx| client.on_message(batcher(endpoint), message, cx));
             }
         }
@@ -237,7 +239,7 @@ impl Driver {
     }
 
     /// What is lost with a link is sent again by the role.
-    fn send(&mut self, to: usize, message: Message) {
+    fn send(&mut self, to: usize, message: CommandMessage) {
         match &mut self.link {
             Link::Up { endpoint, writing, .. } if *endpoint == to => writing.push(&message),
             Link::Dialling { endpoint, queue, .. } if *endpoint == to => queue.push(message),

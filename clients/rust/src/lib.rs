@@ -23,17 +23,17 @@ mod sequence;
 mod tls;
 
 use kernel::Bytes;
-use kv::{Answer, Command, Query};
-use paxos::{Call, Configuration, Outcome, Refusal};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 use tokio::sync::{mpsc, oneshot};
+use wire::commands::{Call, Configuration, Outcome, Refusal};
+use wire::kv::{Answer, Command, Query};
 
 pub use crate::log::{Log, LogEntries, LogError};
 pub use crate::sequence::{Sequence, SequencePosition};
-pub use kv::{Expect, Item, Versioned};
-pub use paxos::Level;
 pub use tls::{Tls, TlsError, TlsFiles};
+pub use wire::commands::Level;
+pub use wire::kv::{Expect, Item, Versioned};
 pub use wire::log::{LogIdentity, LogStat, Rows};
 pub use wire::native as protocol;
 

@@ -17,7 +17,7 @@
 //! # An example
 //!
 //! ```
-//! use kernel::{Cx, Family, HostId, NodeId, Place, Position, RequestId, Role};
+//! use kernel::{Cx, Family, HostId, NodeId, HostSlot, Position, RequestId, Role};
 //! use runtime::{Host, HostConfig, PeerConfig};
 //! use std::convert::Infallible;
 //! use std::time::Duration;
@@ -91,10 +91,10 @@
 //! let b = HostConfig { listen: Some(listen), peers: vec![a_peer], ..HostConfig::new("example", "b") };
 //! let a = HostConfig { listen: Some(a_listen), peers: vec![peer], ..HostConfig::new("example", "a") };
 //! // With `storage: Storage::Directory { .. }` in the configuration, records survive restarts.
-//! let b = Host::start(b, || vec![(Place(1), Member::Doubler(Doubler))], vec![])?;
-//! let doubler = NodeId::new(HostId::named("b"), Place(1));
-//! let a = Host::start(a, move || vec![(Place(2), Member::Asker(Asker(doubler, None)))], vec![])?;
-//! assert_eq!(a.handle().request(Place(2), 21).wait(Duration::from_secs(10))?, 42);
+//! let b = Host::start(b, || vec![(HostSlot(1), Member::Doubler(Doubler))], vec![])?;
+//! let doubler = NodeId::new(HostId::named("b"), HostSlot(1));
+//! let a = Host::start(a, move || vec![(HostSlot(2), Member::Asker(Asker(doubler, None)))], vec![])?;
+//! assert_eq!(a.handle().request(HostSlot(2), 21).wait(Duration::from_secs(10))?, 42);
 //! a.stop()?;
 //! b.stop()?;
 //! # Ok(())

@@ -25,7 +25,7 @@
 //! # A complete example
 //!
 //! ```
-//! use kernel::{Cx, Family, HostId, NodeId, Place, Position, RequestId, Rng, Role};
+//! use kernel::{Cx, Family, HostId, NodeId, HostSlot, Position, RequestId, Rng, Role};
 //! use sim::{Cluster, Control, Core, HostSpec, Incarnation, OperationId, Scenario, Sweep};
 //! use std::convert::Infallible;
 //! use std::time::Duration;
@@ -119,8 +119,8 @@
 //!
 //! // The scenario: who runs where, what clients do, what must hold.
 //! const SERVER: HostId = HostId(1);
-//! const COUNTER: NodeId = NodeId::new(SERVER, Place(0));
-//! const CLIENT: NodeId = NodeId::new(HostId(2), Place(0));
+//! const COUNTER: NodeId = NodeId::new(SERVER, HostSlot(0));
+//! const CLIENT: NodeId = NodeId::new(HostId(2), HostSlot(0));
 //!
 //! #[derive(Default)]
 //! struct CounterScenario { acknowledged: u64 }
@@ -132,11 +132,11 @@
 //!     }
 //!     fn clients(&self) -> Vec<NodeId> { vec![CLIENT] }
 //!     fn marks(&self) -> &'static [&'static str] { &["client.resend"] }
-//!     fn build(&mut self, incarnation: Incarnation) -> Vec<(Place, Member)> {
+//!     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Member)> {
 //!         if incarnation.host == SERVER {
-//!             vec![(Place(0), Member::Counter(Counter::default()))]
+//!             vec![(HostSlot(0), Member::Counter(Counter::default()))]
 //!         } else {
-//!             vec![(Place(0), Member::Client(Client::default()))]
+//!             vec![(HostSlot(0), Member::Client(Client::default()))]
 //!         }
 //!     }
 //!     fn operate(&mut self, _: OperationId, node: NodeId, rng: &mut Rng, control: &mut Control<'_, Member>) {

@@ -17,16 +17,12 @@ kernel::planted_bugs! {
     executes_past_holes = "P07",
     /// The session table is left out of snapshots.
     sessions_not_in_snapshot = "P08",
-    /// A client does not raise its watermark, so that sequential reads go back in time.
-    client_watermark_not_raised = "P09",
     /// A new leader fills no gaps.
     gaps_not_filled = "P10",
     /// A new leader asks the newest configuration's acceptors only, while the old one still owns slots.
     old_configuration_not_asked = "P12",
     /// A late copy of a session's opening brings the session back as if nothing had been executed in it.
     late_opening_resets_session = "P20",
-    /// A client accepts answers to another session or to an earlier incarnation of its node.
-    answer_to_earlier_incarnation_accepted = "P21",
     /// An acceptor that lost its votes votes again under its old identity.
     lost_votes_not_fenced = "P22",
     /// A machine that joins takes its cluster file for the cluster's configuration: it votes, leads, executes and reads by

@@ -106,7 +106,7 @@ fn messages() -> Vec<Message> {
         }
         .into(),
         leader::Wanted { through: slot }.into(),
-        leader::Reconfigure { configuration: wanted() }.into(),
+        leader::ChangeConfiguration { configuration: wanted() }.into(),
         leader::Sealed { ballot, version: 1 }.into(),
         leader::Enlist { incarnation: 7, acceptor: Some(node(3, 4)) }.into(),
         leader::Known { configurations: configurations() }.into(),
@@ -130,14 +130,14 @@ fn messages() -> Vec<Message> {
         acceptor::Durable { voted_through: slot }.into(),
         replica::Chosen { ballot, slot, value: None }.into(),
         replica::Voted { ballot, slot, value: batch() }.into(),
-        replica::Read {
+        replica::ReadBatch {
             through: slot,
             unbatcher: node(1, 6),
             reads: vec![ReadGroup { client: node(2, 7), session, queries: commands() }],
         }
         .into(),
         replica::Fetch { from: slot }.into(),
-        replica::Entries { from: slot, values: vec![batch()], executed: slot }.into(),
+        replica::ChosenValues { from: slot, values: vec![batch()], executed: slot }.into(),
         replica::Behind { executed: slot }.into(),
         replica::PullSnapshot { transfer: id, index: 1 }.into(),
         replica::SnapshotChunk {
@@ -152,10 +152,15 @@ fn messages() -> Vec<Message> {
         replica::Describe {}.into(),
         replica::Checkpoint { executed: slot, digest: id }.into(),
         replica::Resumed { from: slot, values: vec![batch()] }.into(),
-        unbatcher::Results {
+        unbatcher::BatchResults {
             batch: Some(BatchId { batcher: node(1, 1), number: 4 }),
             executed: slot,
-            replies: vec![unbatcher::Reply { client: node(2, 7), session, results: row(), opened: None }],
+            replies: vec![unbatcher::GroupResults {
+                client: node(2, 7),
+                session,
+                results: row(),
+                opened: None,
+            }],
         }
         .into(),
         client::Results { session, executed: slot, results: row() }.into(),

@@ -60,7 +60,7 @@ pub(crate) fn is_claim(message: &Message) -> bool {
         ),
         Message::ProxyLeader(message) => matches!(message, ProxyLeaderIn::Phase2b(_)),
         Message::Replica(message) => {
-            matches!(message, ReplicaIn::Chosen(_) | ReplicaIn::Resumed(_) | ReplicaIn::Entries(_))
+            matches!(message, ReplicaIn::Chosen(_) | ReplicaIn::Resumed(_) | ReplicaIn::ChosenValues(_))
         }
         Message::Acceptor(message) => matches!(message, AcceptorIn::Blank(_) | AcceptorIn::Phase1a(_)),
         Message::Batcher(message) => matches!(message, BatcherIn::Submit(_)),
@@ -240,7 +240,7 @@ impl LogAudit {
                 self.check_quorum(from, chosen.slot, Some(chosen.ballot), chosen.value.as_ref());
             }
             Message::Replica(ReplicaIn::Resumed(page)) => self.on_values(from, page.from, &page.values),
-            Message::Replica(ReplicaIn::Entries(page)) => self.on_values(from, page.from, &page.values),
+            Message::Replica(ReplicaIn::ChosenValues(page)) => self.on_values(from, page.from, &page.values),
             _ => {}
         }
     }

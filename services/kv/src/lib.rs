@@ -7,11 +7,10 @@
 #![forbid(unsafe_code)]
 
 mod machine;
-mod operation;
 mod table;
 
 pub use machine::Store;
-pub use operation::{
+pub use wire::kv::{
     Answer, Command, Expect, Item, KEY_BYTES_MAX, Query, Reply, SCAN_BYTES_MAX, VALUE_BYTES_MAX, Versioned,
     WireError,
 };

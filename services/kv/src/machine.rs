@@ -2,10 +2,10 @@
 
 mod snapshot;
 
-use crate::operation::{Answer, Command, Expect, Query, Reply, SCAN_BYTES_MAX, WireError};
 use crate::table::Table;
 use kernel::{DecodeError, SnapshotStep, StateMachine};
 use snapshot::Snapshot;
+use wire::kv::{Answer, Command, Expect, Query, Reply, SCAN_BYTES_MAX, WireError};
 
 /// The whole key-value store.
 #[derive(Clone, Debug)]
@@ -179,7 +179,7 @@ impl Store {
                 next = Some(key);
                 break;
             }
-            crate::operation::put_bytes(key, response);
+            wire::kv::put_bytes(key, response);
             Reply(response).versioned(Some((value, version)));
             count += 1;
         }
@@ -188,7 +188,7 @@ impl Store {
             None => response.push(0),
             Some(key) => {
                 response.push(1);
-                crate::operation::put_bytes(key, response);
+                wire::kv::put_bytes(key, response);
             }
         }
     }
@@ -207,7 +207,7 @@ fn key_of<'a>(command: &Command<'a>) -> Option<&'a [u8]> {
 impl StateMachine for Store {
     fn anticipate<'a>(&self, commands: impl Iterator<Item = &'a [u8]>) {
         let touched: u64 =
-            commands.filter_map(crate::operation::key_of_single).map(|key| self.table.touch(key)).sum();
+            commands.filter_map(wire::kv::key_of_single).map(|key| self.table.touch(key)).sum();
         std::hint::black_box(touched);
     }
 
@@ -270,7 +270,7 @@ impl Store {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::operation::Versioned;
+    use wire::kv::Versioned;
 
     fn get(store: &Store, key: &[u8]) -> Option<Versioned> {
         let (mut bytes, mut response) = (Vec::new(), Vec::new());

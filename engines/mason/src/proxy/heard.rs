@@ -36,7 +36,7 @@ impl Proxy {
                 self.placed = Some(moving::LogPlaced::of(&message.pulse));
                 self.on_pulse(message.pulse.ballot, cx);
             }
-            paxos::Message::Unbatcher(UnbatcherIn::Results(message)) => {
+            paxos::Message::Unbatcher(UnbatcherIn::BatchResults(message)) => {
                 for reply in message.replies {
                     for answered in reply.results.iter() {
                         if reply.client == cx.node() {

@@ -366,6 +366,6 @@ fn ask_replica(replica: NodeId, client: NodeId, question: &Question, cx: &mut Cx
     let mut row = Vec::new();
     Commands::push(&mut row, Sequence(0), &question.encoded());
     let reads = vec![replica::ReadGroup { client, session: SessionId(0), queries: Commands::from_row(row) }];
-    let read = replica::Read { through: Slot(0), unbatcher: cx.node(), reads };
+    let read = replica::ReadBatch { through: Slot(0), unbatcher: cx.node(), reads };
     cx.send(replica, paxos::Message::from(read));
 }

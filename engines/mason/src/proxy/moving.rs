@@ -123,7 +123,7 @@ impl Proxy {
         let configuration = log_of(self.log.first, self.group).configuration(placed.version + 1, wanted);
         if let Some(configuration) = configuration {
             cx.mark("proxy.moves_its_log");
-            let message = leader::Reconfigure { configuration: Arc::new(configuration) };
+            let message = leader::ChangeConfiguration { configuration: Arc::new(configuration) };
             cx.send(self.log.leader, paxos::Message::from(message));
         }
     }

@@ -387,7 +387,7 @@ impl Batcher {
             return cx.send(from, client::Results { session, executed: Slot(0), results });
         }
         if let Some(ballot) = self.leader {
-            cx.send(ballot.leader, leader::Reconfigure { configuration: configuration.clone() });
+            cx.send(ballot.leader, leader::ChangeConfiguration { configuration: configuration.clone() });
         }
         self.reconfigurations.push_back(Reconfiguration { client: from, session, sequence, configuration });
     }
@@ -458,7 +458,10 @@ impl Batcher {
                 cx.send(ballot.leader, leader::Propose { value: in_flight.value.clone() });
             }
             for wanted in &self.reconfigurations {
-                cx.send(ballot.leader, leader::Reconfigure { configuration: wanted.configuration.clone() });
+                cx.send(
+                    ballot.leader,
+                    leader::ChangeConfiguration { configuration: wanted.configuration.clone() },
+                );
             }
         }
         let late: Vec<u64> = self

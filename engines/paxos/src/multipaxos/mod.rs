@@ -75,7 +75,7 @@ kernel::record! {
 }
 
 /// The family of MultiPaxos roles.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Paxos;
 
 impl Family for Paxos {
@@ -104,6 +104,6 @@ kernel::family! {
         /// Answers clients.
         6 => Unbatcher(messages::unbatcher::UnbatcherIn, unbatcher::Unbatcher, "unbatcher"),
         /// Asks.
-        7 => Client(messages::client::ClientIn, client::CommandClient, "client"),
+        7 => Client(messages::client::ClientIn, client::CommandClient<Paxos>, "client"),
     }
 }

@@ -23,8 +23,8 @@ impl Role for Unbatcher {
 
     fn on_message(&mut self, _from: NodeId, message: UnbatcherIn, cx: &mut Cx<'_, Self>) {
         match message {
-            UnbatcherIn::Results(Results { batch, executed, replies }) => {
-                for Reply { client, session, results, opened } in replies {
+            UnbatcherIn::BatchResults(BatchResults { batch, executed, replies }) => {
+                for GroupResults { client, session, results, opened } in replies {
                     let executed = opened.map_or(executed, Slot::next);
                     cx.send(client, client::Results { session, executed, results });
                 }

@@ -123,8 +123,11 @@ fn a_full_batcher_and_a_full_disk_refuse() {
     assert!(proposed(&bench.end()).is_empty());
 }
 
-fn opened_client() -> (Table<CommandClient>, SessionId) {
-    let role = CommandClient::new(vec![node(1, BATCHER), node(2, BATCHER)], Duration::from_millis(100));
+fn opened_client() -> (Table<CommandClient<paxos::Paxos>>, SessionId) {
+    let role = CommandClient::<paxos::Paxos>::new(
+        vec![node(1, BATCHER), node(2, BATCHER)],
+        Duration::from_millis(100),
+    );
     let mut bench = Table::new(role, node(9, CLIENT));
     bench.call(|role, cx| role.on_request(RequestId(1), Call::Write(Bytes::from_static(b"put")), cx));
     let opening = sends(&bench.end());
@@ -254,7 +257,7 @@ fn a_read_on_full_disks_waits_for_what_may_be_chosen_only() {
     let Message::Acceptor(AcceptorIn::PreRead(ask)) = &asked[0].1 else { panic!("{asked:?}") };
     let ack = |voted| batcher::PreReadAck { id: ask.id, voted_through: Slot(voted) };
     let through = |did: &Did| match sends(did).pop() {
-        Some((_, Message::Replica(paxos::multipaxos::replica::ReplicaIn::Read(read)))) => {
+        Some((_, Message::Replica(paxos::multipaxos::replica::ReplicaIn::ReadBatch(read)))) => {
             Some(read.through.0)
         }
         _ => None,

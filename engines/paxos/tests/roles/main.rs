@@ -346,7 +346,7 @@ fn a_read_waits_for_every_group() {
         let (to, message) = did[0].clone();
         assert_eq!(to, node(1, REPLICA));
         assert!(
-            matches!(&message, Message::Replica(paxos::multipaxos::replica::ReplicaIn::Read(read)) if read.through == Slot(through)),
+            matches!(&message, Message::Replica(paxos::multipaxos::replica::ReplicaIn::ReadBatch(read)) if read.through == Slot(through)),
             "{message:?}"
         );
     }
@@ -356,7 +356,10 @@ fn a_read_waits_for_every_group() {
 #[test]
 fn a_client_takes_its_own_answers_only() {
     let mut bench = Table::new(
-        CommandClient::new(vec![node(1, BATCHER), node(2, BATCHER)], Duration::from_millis(100)),
+        CommandClient::<paxos::Paxos>::new(
+            vec![node(1, BATCHER), node(2, BATCHER)],
+            Duration::from_millis(100),
+        ),
         node(9, CLIENT),
     );
     let call = Call::Write(Bytes::from_static(b"put"));
@@ -384,7 +387,10 @@ fn a_client_takes_its_own_answers_only() {
 #[test]
 fn a_client_turns_to_the_next_batcher() {
     let mut bench = Table::new(
-        CommandClient::new(vec![node(1, BATCHER), node(2, BATCHER)], Duration::from_millis(100)),
+        CommandClient::<paxos::Paxos>::new(
+            vec![node(1, BATCHER), node(2, BATCHER)],
+            Duration::from_millis(100),
+        ),
         node(9, CLIENT),
     );
     let read = Call::Read { query: Bytes::from_static(b"get"), level: Level::Eventual };
@@ -399,7 +405,10 @@ fn a_client_turns_to_the_next_batcher() {
 #[test]
 fn a_client_gives_writes_their_own_time_after_a_slow_opening() {
     let mut bench = Table::new(
-        CommandClient::new(vec![node(1, BATCHER), node(2, BATCHER)], Duration::from_millis(100)),
+        CommandClient::<paxos::Paxos>::new(
+            vec![node(1, BATCHER), node(2, BATCHER)],
+            Duration::from_millis(100),
+        ),
         node(9, CLIENT),
     );
     let call = Call::Write(Bytes::from_static(b"put"));

@@ -132,7 +132,7 @@ fn a_batch_is_answered_by_its_own_rules() {
         slot += 1;
         let mut bytes = Vec::new();
         for (_, message) in sends(&did) {
-            if let Message::Unbatcher(UnbatcherIn::Results(results)) = message {
+            if let Message::Unbatcher(UnbatcherIn::BatchResults(results)) = message {
                 let rows = results.replies.iter().flat_map(|reply| reply.results.iter().collect::<Vec<_>>());
                 bytes.extend(rows.map(|answer| answer.bytes.len()));
             }
@@ -173,7 +173,7 @@ fn a_read_waits_for_its_slot_and_has_idle_ones_filled() {
     Commands::push(&mut row, Sequence(1), b"get");
     let reads =
         vec![ReadGroup { client: node(9, CLIENT), session: SessionId(4), queries: Commands::from_row(row) }];
-    let read = replica::Read { through: Slot(1), unbatcher: node(1, UNBATCHER), reads };
+    let read = replica::ReadBatch { through: Slot(1), unbatcher: node(1, UNBATCHER), reads };
     let did = bench.hear(node(1, BATCHER), read);
     assert_eq!(did.last(), now(node(1, LEADER), leader::Wanted { through: Slot(1) }).last());
     assert!(sends(&did).iter().all(|(to, _)| *to != node(1, UNBATCHER)));
@@ -190,7 +190,7 @@ fn a_replica_gives_what_it_has_executed() {
     }
     let did = bench.hear(node(2, REPLICA), replica::Fetch { from: Slot(1) });
     let values = vec![Value::Noop; 2];
-    let entries = replica::Entries { from: Slot(1), values, executed: Slot(3) };
+    let entries = replica::ChosenValues { from: Slot(1), values, executed: Slot(3) };
     assert_eq!(did, now(node(2, REPLICA), entries));
     assert!(bench.hear(node(2, REPLICA), replica::Fetch { from: Slot(3) }).is_empty());
     bench.hear(node(1, LEADER), replica::Heartbeat { pulse: Pulse { truncate_below: Slot(2), ..pulse(1) } });

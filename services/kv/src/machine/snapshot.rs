@@ -1,11 +1,11 @@
 //! Snapshots of a store that goes on changing: what a write is about to change is kept aside until it is written out.
 
 use super::Store;
-use crate::operation::{Input, Reply, WireError, put_bytes};
 use crate::table::Table;
 use kernel::SnapshotStep;
 use std::collections::BTreeMap;
 use std::ops::Bound;
+use wire::kv::{Fields, Reply, WireError, put_bytes};
 
 /// A key as it was when the snapshot began; none if it did not exist.
 type Before = Option<(Vec<u8>, u64)>;
@@ -81,8 +81,8 @@ impl Store {
 
 /// Takes one chunk into an empty or growing store.
 pub(crate) fn install(store: &mut Store, chunk: &[u8]) -> Result<(), WireError> {
-    let mut input = Input(chunk);
-    while !input.0.is_empty() {
+    let mut input = Fields::of(chunk);
+    while input.left() > 0 {
         match input.u8()? {
             REVISION => store.revision = input.u64()?,
             ENTRY => {

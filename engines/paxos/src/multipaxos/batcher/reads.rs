@@ -155,7 +155,7 @@ impl Batcher {
             replicas.iter().copied().filter(|replica| self.alive.contains(replica)).collect();
         let far = if alive.is_empty() { replicas } else { &alive };
         if let Some(replica) = near.or_else(|| cx.rng().pick(far).copied()) {
-            cx.send(replica, replica::Read { through, unbatcher: self.unbatcher, reads });
+            cx.send(replica, replica::ReadBatch { through, unbatcher: self.unbatcher, reads });
         }
     }
 }

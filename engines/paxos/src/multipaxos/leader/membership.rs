@@ -3,7 +3,7 @@
 
 use super::election::Tallies;
 use super::phase1::Phase1;
-use super::{Enlist, Leader, LeaderTimer, Phase1b, Reconfigure, Sealed, State};
+use super::{ChangeConfiguration, Enlist, Leader, LeaderTimer, Phase1b, Sealed, State};
 use crate::configuration::Configuration;
 use crate::multipaxos::messages::acceptor;
 use crate::value::Value;
@@ -51,7 +51,7 @@ impl Activation {
 }
 
 impl Leader {
-    pub(super) fn on_reconfigure(&mut self, message: Reconfigure, cx: &mut Cx<'_, Self>) {
+    pub(super) fn on_reconfigure(&mut self, message: ChangeConfiguration, cx: &mut Cx<'_, Self>) {
         let truncation = self.truncation();
         let State::Leading(pipeline) = &mut self.state else { return };
         let latest = self.configurations.latest();

@@ -171,7 +171,7 @@ impl Role for Leader {
             LeaderIn::HeartbeatAck(message) => self.on_heartbeat_ack(from, message, cx),
             LeaderIn::Executed(message) => self.on_executed(from, message, cx),
             LeaderIn::Wanted(message) => self.on_wanted(message, cx),
-            LeaderIn::Reconfigure(message) => self.on_reconfigure(message, cx),
+            LeaderIn::ChangeConfiguration(message) => self.on_reconfigure(message, cx),
             LeaderIn::Sealed(message) => self.on_sealed(from, message, cx),
             LeaderIn::Enlist(message) => self.on_enlist(from, message, cx),
             LeaderIn::ProxyAlive(ProxyAlive {}) => self.saw_alive(from, cx.now()),

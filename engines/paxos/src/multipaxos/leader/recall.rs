@@ -130,6 +130,6 @@ impl Leader {
             slot = slot.next();
         }
         cx.mark("leader.recalled_entries_for_a_replica");
-        cx.multicast(recall.replicas, replica::Entries { from: recall.from, values, executed: known });
+        cx.multicast(recall.replicas, replica::ChosenValues { from: recall.from, values, executed: known });
     }
 }

@@ -1,45 +1,13 @@
 //! What a batcher can be sent.
 
-use crate::configuration::{Configuration, Configurations};
+use crate::configuration::Configurations;
 use crate::multipaxos::{Message, Pulse};
-use crate::value::{Commands, GroupKind, Level};
-use parts::{Sequence, SessionId, Slot};
-use std::sync::Arc;
+use parts::Slot;
+pub use wire::commands::{Query, Reconfigure, Submit};
 
 kernel::messages! {
-    /// Everything a batcher can be sent. The first three come from clients and are part of the native protocol.
+    /// Everything a batcher can be sent. What comes from clients is part of the native protocol.
     pub enum BatcherIn in Message::Batcher {
-        /// From a client: execute, or open or close the session.
-        1 => Submit {
-            /// The client's session.
-            session: SessionId,
-            /// The client has every answer below this.
-            acknowledged: Sequence,
-            /// What is wanted.
-            kind: GroupKind,
-            /// The commands, if any.
-            commands: Commands,
-        },
-        /// From a client: answer these reads.
-        2 => Query {
-            /// The client's session, for the answer.
-            session: SessionId,
-            /// How fresh.
-            level: Level,
-            /// What the client has seen: the slot after the last one. For sequential reads.
-            seen: Slot,
-            /// The reads, numbered by the client.
-            queries: Commands,
-        },
-        /// From a client: change the cluster to this configuration, if its version is the next one.
-        3 => Reconfigure {
-            /// The client's session, for the answer.
-            session: SessionId,
-            /// Which of its calls this is.
-            sequence: Sequence,
-            /// The configuration wanted; its `first_slot` is ignored.
-            configuration: Arc<Configuration>,
-        },
         /// From an acceptor: how far it has voted.
         4 => PreReadAck {
             /// The question.
@@ -64,5 +32,13 @@ kernel::messages! {
             /// The batch's number.
             number: u64,
         },
+    }
+    and {
+        /// From a client: execute, or open or close the session.
+        1 => Submit,
+        /// From a client: answer these reads.
+        2 => Query,
+        /// From a client: change the cluster to this configuration, if its version is the next one.
+        3 => Reconfigure,
     }
 }

@@ -84,7 +84,7 @@ kernel::messages! {
             through: Slot,
         },
         /// From a batcher: change the cluster.
-        9 => Reconfigure {
+        9 => ChangeConfiguration {
             /// The configuration wanted.
             configuration: Arc<Configuration>,
         },

@@ -39,7 +39,7 @@ kernel::messages! {
             value: Value,
         },
         /// From a batcher: answer these when you have executed everything below `through`.
-        3 => Read {
+        3 => ReadBatch {
             /// The slot after the last one the reads must see.
             through: Slot,
             /// Where the answers go.
@@ -53,7 +53,7 @@ kernel::messages! {
             from: Slot,
         },
         /// From a peer: chosen values, in order.
-        5 => Entries {
+        5 => ChosenValues {
             /// The slot of the first.
             from: Slot,
             /// The values.

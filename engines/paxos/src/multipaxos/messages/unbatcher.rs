@@ -8,7 +8,7 @@ use parts::{SessionId, Slot};
 
 kernel::record! {
     /// The results of one group, for one client.
-    pub struct Reply {
+    pub struct GroupResults {
         /// The client's connection.
         client: NodeId,
         /// Its session.
@@ -24,13 +24,13 @@ kernel::messages! {
     /// Everything an unbatcher can be sent.
     pub enum UnbatcherIn in Message::Unbatcher {
         /// From a replica: these commands were executed.
-        1 => Results {
+        1 => BatchResults {
             /// The batch; none for reads.
             batch: Option<BatchId>,
             /// The slot after the one that was executed, or that the reads saw.
             executed: Slot,
             /// One per group.
-            replies: Vec<Reply>,
+            replies: Vec<GroupResults>,
         },
     }
 }

@@ -1,6 +1,6 @@
 //! Catching up: a replica that lacks values asks its peers, in turn, for entries or for a snapshot.
 
-use super::{Behind, Entries, Fetch, Replica};
+use super::{Behind, ChosenValues, Fetch, Replica};
 use crate::multipaxos::messages::leader;
 use crate::value::Value;
 use kernel::{Cx, NodeId, PageBudget, StateMachine, planted};
@@ -94,10 +94,10 @@ impl<S: StateMachine> Replica<S> {
             .filter(|value| !planted!(resumed_log_has_hole) || *value != Value::Noop)
             .take_while(|value| page.admits(value.size()))
             .collect();
-        cx.send(from, Entries { from: message.from, values, executed: self.state.executed });
+        cx.send(from, ChosenValues { from: message.from, values, executed: self.state.executed });
     }
 
-    pub(super) fn on_entries(&mut self, message: Entries, cx: &mut Cx<'_, Self>) {
+    pub(super) fn on_entries(&mut self, message: ChosenValues, cx: &mut Cx<'_, Self>) {
         if self.is_installing() || self.joining {
             return;
         }

@@ -1,6 +1,6 @@
 //! Execution: chosen values in slot order, reads when their slot is reached.
 
-use super::{Chosen, Entry, READ_BYTES_PER_BURST_MAX, Read, Replica, Voted, WaitingRead};
+use super::{Chosen, Entry, READ_BYTES_PER_BURST_MAX, ReadBatch, Replica, Voted, WaitingRead};
 use crate::multipaxos::messages::client::{Row, Status};
 use crate::multipaxos::messages::{client, leader, unbatcher};
 use crate::value::{
@@ -217,8 +217,8 @@ impl<S: StateMachine> Replica<S> {
         None
     }
 
-    pub(super) fn on_read(&mut self, message: Read, cx: &mut Cx<'_, Self>) {
-        let Read { through, unbatcher, reads } = message;
+    pub(super) fn on_read(&mut self, message: ReadBatch, cx: &mut Cx<'_, Self>) {
+        let ReadBatch { through, unbatcher, reads } = message;
         if (self.state.executed >= through && !self.joining) || planted!(executes_past_holes) {
             return self.answer(unbatcher, &reads, cx);
         }
@@ -282,7 +282,7 @@ struct Replies {
     executed: Slot,
     page_bytes: usize,
     page: PageBudget,
-    replies: Vec<unbatcher::Reply>,
+    replies: Vec<unbatcher::GroupResults>,
     /// Those of the group at hand.
     row: Row,
 }
@@ -312,13 +312,13 @@ impl Replies {
         // A client may have every answer; a row without any would look like the answer to an opening.
         if opened.is_some() || !self.row.is_empty() {
             let results = std::mem::take(&mut self.row);
-            self.replies.push(unbatcher::Reply { client, session, results, opened });
+            self.replies.push(unbatcher::GroupResults { client, session, results, opened });
         }
     }
 
     fn flush<S: StateMachine>(&mut self, batch: Option<BatchId>, cx: &mut Cx<'_, Replica<S>>) {
         let (executed, replies) = (self.executed, std::mem::take(&mut self.replies));
-        cx.send(self.unbatcher, unbatcher::Results { batch, executed, replies });
+        cx.send(self.unbatcher, unbatcher::BatchResults { batch, executed, replies });
     }
 
     /// The last message says that the batch is through.

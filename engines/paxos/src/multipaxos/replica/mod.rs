@@ -228,9 +228,9 @@ impl<S: StateMachine> Role for Replica<S> {
         match message {
             ReplicaIn::Chosen(message) => self.on_chosen(message, cx),
             ReplicaIn::Voted(message) => self.on_voted(message, cx),
-            ReplicaIn::Read(message) => self.on_read(message, cx),
+            ReplicaIn::ReadBatch(message) => self.on_read(message, cx),
             ReplicaIn::Fetch(message) => self.on_fetch(from, message, cx),
-            ReplicaIn::Entries(message) => self.on_entries(message, cx),
+            ReplicaIn::ChosenValues(message) => self.on_entries(message, cx),
             ReplicaIn::Behind(message) => self.on_behind(from, message, cx),
             ReplicaIn::PullSnapshot(message) => self.on_pull_snapshot(from, message, cx),
             ReplicaIn::SnapshotChunk(message) => self.on_snapshot_chunk(from, message, cx),

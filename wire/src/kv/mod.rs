@@ -2,8 +2,14 @@
 //!
 //! Integers are little-endian; a byte string is `length: u32 | bytes`. Tags are never reused.
 
+mod fields;
+mod reply;
+
 use kernel::bounds::{ANSWER_BYTES_MAX, PAGE_HEAD_BYTES};
 use std::fmt;
+
+pub use fields::{Fields, put_bytes};
+pub use reply::Reply;
 
 /// The longest key, in bytes.
 pub const KEY_BYTES_MAX: usize = 4 << 10;
@@ -186,83 +192,15 @@ impl fmt::Display for WireError {
 
 impl std::error::Error for WireError {}
 
-/// A cursor over borrowed bytes.
-pub(crate) struct Input<'a>(pub(crate) &'a [u8]);
-
-impl<'a> Input<'a> {
-    pub(crate) fn take(&mut self, length: usize) -> Result<&'a [u8], WireError> {
-        let (head, rest) = self.0.split_at_checked(length).ok_or(WireError("length"))?;
-        self.0 = rest;
-        Ok(head)
-    }
-
-    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N], WireError> {
-        let (head, rest) = self.0.split_first_chunk().ok_or(WireError("number"))?;
-        self.0 = rest;
-        Ok(*head)
-    }
-
-    pub(crate) fn u8(&mut self) -> Result<u8, WireError> {
-        self.array::<1>().map(|[byte]| byte)
-    }
-
-    pub(crate) fn u32(&mut self) -> Result<u32, WireError> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    pub(crate) fn u64(&mut self) -> Result<u64, WireError> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    pub(crate) fn bytes(&mut self) -> Result<&'a [u8], WireError> {
-        let length = self.u32()? as usize;
-        self.take(length)
-    }
-
-    fn key(&mut self) -> Result<&'a [u8], WireError> {
-        let key = self.bytes()?;
-        if key.is_empty() || key.len() > KEY_BYTES_MAX {
-            Err(WireError("key: 1 to 4096 bytes"))
-        } else {
-            Ok(key)
-        }
-    }
-
-    fn value(&mut self) -> Result<&'a [u8], WireError> {
-        let value = self.bytes()?;
-        if value.len() > VALUE_BYTES_MAX { Err(WireError("value: at most 1048576 bytes")) } else { Ok(value) }
-    }
-
-    fn option<T>(
-        &mut self,
-        read: impl FnOnce(&mut Self) -> Result<T, WireError>,
-    ) -> Result<Option<T>, WireError> {
-        match self.u8()? {
-            0 => Ok(None),
-            1 => read(self).map(Some),
-            _ => Err(WireError("option")),
-        }
-    }
-
-    fn finish<T>(self, value: T) -> Result<T, WireError> {
-        if self.0.is_empty() { Ok(value) } else { Err(WireError("operation: bytes left over")) }
-    }
-}
-
-pub(crate) fn put_bytes(bytes: &[u8], out: &mut Vec<u8>) {
-    out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
-    out.extend_from_slice(bytes);
-}
-
 impl<'a> Command<'a> {
     /// Reads a whole command.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
-        let mut input = Input(bytes);
+        let mut input = Fields::of(bytes);
         let command = Self::read(&mut input, true)?;
         input.finish(command)
     }
 
-    fn read(input: &mut Input<'a>, outermost: bool) -> Result<Self, WireError> {
+    fn read(input: &mut Fields<'a>, outermost: bool) -> Result<Self, WireError> {
         Ok(match input.u8()? {
             1 => Self::Put { key: input.key()?, value: input.value()? },
             2 => Self::Delete { key: input.key()? },
@@ -274,7 +212,7 @@ impl<'a> Command<'a> {
                     2 => Expect::Value(input.value()?),
                     _ => return Err(WireError("expectation")),
                 };
-                Self::CompareAndSet { key, expect, value: input.option(Input::value)? }
+                Self::CompareAndSet { key, expect, value: input.option(Fields::value)? }
             }
             4 => Self::Increment { key: input.key()?, by: input.u64()? as i64 },
             5 if outermost => {
@@ -282,7 +220,7 @@ impl<'a> Command<'a> {
                 if count > BATCH_MAX {
                     return Err(WireError("batch: at most 10000 commands"));
                 }
-                let mut commands = Vec::with_capacity(count.min(input.0.len()));
+                let mut commands = Vec::with_capacity(count.min(input.left()));
                 for _ in 0..count {
                     commands.push(Self::read(input, false)?);
                 }
@@ -335,9 +273,9 @@ impl<'a> Command<'a> {
 }
 
 /// The key of an encoded command that has one, without a look at the rest.
-pub(crate) fn key_of_single(command: &[u8]) -> Option<&[u8]> {
+pub fn key_of_single(command: &[u8]) -> Option<&[u8]> {
     match command.split_first() {
-        Some((1..=4, rest)) => Input(rest).key().ok(),
+        Some((1..=4, rest)) => Fields::of(rest).key().ok(),
         Some(_) | None => None,
     }
 }
@@ -355,18 +293,18 @@ fn put_option(value: Option<&[u8]>, out: &mut Vec<u8>) {
 impl<'a> Query<'a> {
     /// Reads a whole query.
     pub fn decode(bytes: &'a [u8]) -> Result<Self, WireError> {
-        let mut input = Input(bytes);
+        let mut input = Fields::of(bytes);
         let query = match input.u8()? {
             1 => Self::Get { key: input.key()? },
             2 => {
                 let count = input.u32()? as usize;
-                let mut keys = Vec::with_capacity(count.min(input.0.len()));
+                let mut keys = Vec::with_capacity(count.min(input.left()));
                 for _ in 0..count {
                     keys.push(input.key()?);
                 }
                 Self::GetMany { keys }
             }
-            3 => Self::Scan { start: input.bytes()?, end: input.option(Input::bytes)?, limit: input.u32()? },
+            3 => Self::Scan { start: input.bytes()?, end: input.option(Fields::bytes)?, limit: input.u32()? },
             _ => return Err(WireError("query")),
         };
         input.finish(query)
@@ -394,75 +332,15 @@ impl<'a> Query<'a> {
     }
 }
 
-/// Writes answers without building them; what the store's hot path uses.
-#[derive(Debug)]
-pub struct Reply<'o>(pub(crate) &'o mut Vec<u8>);
-
-impl<'o> Reply<'o> {
-    /// Appends to `out`.
-    pub fn new(out: &'o mut Vec<u8>) -> Self {
-        Self(out)
-    }
-
-    fn numbers(&mut self, tag: u8, numbers: &[u64]) {
-        self.0.push(tag);
-        numbers.iter().for_each(|number| self.0.extend_from_slice(&number.to_le_bytes()));
-    }
-
-    pub(crate) fn written(&mut self, version: u64, previous: u64) {
-        self.numbers(1, &[version, previous]);
-    }
-
-    pub(crate) fn deleted(&mut self, version: u64, previous: u64) {
-        self.numbers(2, &[version, previous]);
-    }
-
-    /// What is found is repeated up to so many bytes.
-    pub(crate) fn mismatch(&mut self, found: Option<(&[u8], u64)>, repeated_max: usize) {
-        match found {
-            Some((value, version)) if value.len() > repeated_max => self.numbers(11, &[version]),
-            found => {
-                self.0.push(3);
-                self.versioned(found);
-            }
-        }
-    }
-
-    pub(crate) fn counted(&mut self, number: i64, version: u64, previous: u64) {
-        self.numbers(4, &[number as u64, version, previous]);
-    }
-
-    pub(crate) fn found(&mut self, found: Option<(&[u8], u64)>) {
-        self.0.push(7);
-        self.versioned(found);
-    }
-
-    pub(crate) fn versioned(&mut self, found: Option<(&[u8], u64)>) {
-        match found {
-            None => self.0.push(0),
-            Some((value, version)) => {
-                self.0.push(1);
-                self.0.extend_from_slice(&version.to_le_bytes());
-                put_bytes(value, self.0);
-            }
-        }
-    }
-
-    pub(crate) fn invalid(&mut self, why: &str) {
-        self.0.push(10);
-        put_bytes(why.as_bytes(), self.0);
-    }
-}
-
 impl Answer {
     /// Reads a whole answer.
     pub fn decode(bytes: &[u8]) -> Result<Self, WireError> {
-        let mut input = Input(bytes);
+        let mut input = Fields::of(bytes);
         let answer = Self::read(&mut input, 2)?;
         input.finish(answer)
     }
 
-    fn read(input: &mut Input<'_>, depth: u32) -> Result<Self, WireError> {
+    fn read(input: &mut Fields<'_>, depth: u32) -> Result<Self, WireError> {
         let deeper = depth.checked_sub(1).ok_or(WireError("answer: nested too deep"));
         Ok(match input.u8()? {
             1 => Self::Written { version: input.u64()?, previous: input.u64()? },
@@ -482,13 +360,13 @@ impl Answer {
             }
             9 => {
                 let count = input.u32()?;
-                let item = |input: &mut Input<'_>| {
+                let item = |input: &mut Fields<'_>| {
                     let key = input.bytes()?.to_vec();
                     let versioned = read_versioned(input)?.ok_or(WireError("item"))?;
                     Ok(Item { key, versioned })
                 };
                 let items = (0..count).map(|_| item(input)).collect::<Result<_, WireError>>()?;
-                Self::Page { items, next: input.option(Input::bytes)?.map(<[u8]>::to_vec) }
+                Self::Page { items, next: input.option(Fields::bytes)?.map(<[u8]>::to_vec) }
             }
             11 => Self::MismatchAt { version: input.u64()? },
             10 => Self::Invalid(String::from_utf8_lossy(input.bytes()?).into_owned()),
@@ -543,7 +421,7 @@ impl Answer {
     }
 }
 
-fn read_versioned(input: &mut Input<'_>) -> Result<Option<Versioned>, WireError> {
+fn read_versioned(input: &mut Fields<'_>) -> Result<Option<Versioned>, WireError> {
     input.option(|input| {
         let version = input.u64()?;
         Ok(Versioned { value: input.bytes()?.to_vec(), version })
