@@ -4,11 +4,12 @@ use crate::blobs::InFlight;
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::draw::{Purpose, mix, root};
+use crate::effects::Held;
 use crate::outside::{Happening, Outside};
 use crate::plan::{Aim, HostIndex, Loss};
 use crate::queue::Event;
 use crate::scenario::Fact;
-use crate::seat::{Held, Seat};
+use crate::seat::Seat;
 use kernel::{
     BlobNotice, Bytes, Effects, Family, HostId, HostSlot, Node, NodeId, RequestId, Rng, TimerIndex,
 };
@@ -65,7 +66,7 @@ pub(crate) struct Host<N: Node> {
     pub(crate) called: Vec<u8>,
     inbox: VecDeque<Input<N::Family>>,
     pub(crate) local: VecDeque<(NodeId, NodeId, <N::Family as Family>::Message)>,
-    pub(crate) held: VecDeque<Held<<N::Family as Family>::Message>>,
+    pub(crate) held: Held<<N::Family as Family>::Message>,
     pub(crate) disk: Disk,
     pub(crate) blobs: InFlight,
     pub(crate) clock: Clock,
@@ -103,7 +104,7 @@ impl<N: Node> Host<N> {
             called: Vec::new(),
             inbox: VecDeque::new(),
             local: VecDeque::new(),
-            held: VecDeque::new(),
+            held: Held::default(),
             disk: Disk::default(),
             blobs: InFlight::default(),
             clock: Clock::new(clock_error),
@@ -374,7 +375,7 @@ impl<N: Node> Host<N> {
         self.call(seat, out, |node, situation, effects| node.on_message(from, message, situation, effects));
     }
 
-    fn seat(&self, id: NodeId) -> Option<usize> {
+    pub(crate) fn seat(&self, id: NodeId) -> Option<usize> {
         let at = self.order.binary_search_by_key(&id, |&(id, _)| id).ok()?;
         Some(usize::from(self.order[at].1))
     }
@@ -489,28 +490,7 @@ impl<N: Node> Host<N> {
 
     /// Sends what waited for the journal, and syncs what was written since.
     fn release(&mut self, out: &mut Outside<N::Family>) {
-        let durable = self.disk.durable();
-        for _ in 0..self.held.len() {
-            let held = self.held.pop_front().expect("its length was just read");
-            if held.target() > durable {
-                self.held.push_back(held);
-                continue;
-            }
-            match held {
-                Held::Send { from, to, message, .. } if to.host() == self.id => {
-                    out.told(from, to, &message);
-                    self.local.push_back((from, to, message));
-                }
-                Held::Send { from, to, message, .. } => {
-                    out.send(from, self.index, self.incarnation, to, &message)
-                }
-                Held::Trim { host_slot, before, .. } => {
-                    self.disk.trim(host_slot, before);
-                    out.trimmed(NodeId::new(self.id, host_slot), before);
-                }
-                Held::Blob { seat, effect, .. } => self.carry_out_blob(seat, effect, out),
-            }
-        }
+        self.release_held(out);
         self.sync(out);
     }
 }

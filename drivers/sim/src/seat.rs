@@ -1,26 +1,14 @@
 //! One node on its host: its timers, its calls, and what becomes of what it asks for.
 
+use crate::effects::{Deferred, Sink, Waiting};
 use crate::host::{Host, NEVER};
 use crate::outside::{Happening, Outside};
 use crate::queue::Event;
 use kernel::{
-    BlobEffect, Effect, Effects, HostSlot, Instant, Node, NodeId, Position, Rng, Situation, TimerIndex,
+    BlobEffect, Effects, Family, Instant, Journaled, Node, NodeId, Position, RequestId, Rng, Situation,
+    TimerIndex,
 };
-
-/// What waits for the journal to be durable up to `target`.
-pub(crate) enum Held<M> {
-    Send { from: NodeId, to: NodeId, message: M, target: u64 },
-    Trim { host_slot: HostSlot, before: Position, target: u64 },
-    Blob { seat: usize, effect: BlobEffect, target: u64 },
-}
-
-impl<M> Held<M> {
-    pub(crate) fn target(&self) -> u64 {
-        match self {
-            Self::Send { target, .. } | Self::Trim { target, .. } | Self::Blob { target, .. } => *target,
-        }
-    }
-}
+use std::time::Duration;
 
 #[derive(Clone, Copy)]
 pub(crate) struct TimerSlot {
@@ -75,74 +63,116 @@ impl<N: Node> Host<N> {
         }
     }
 
-    fn carry_out(&mut self, index: usize, out: &mut Outside<N::Family>) {
-        let Self { seats, disk, held, local, clock, .. } = self;
-        let Seat { id, effects, timers, appended_end, .. } = &mut seats[index];
-        let (id, host_slot) = (*id, id.host_slot());
-        for record in effects.records() {
-            let (bytes, max) = (record.bytes.len(), out.bounds.record_bytes_max);
-            assert!(bytes <= max, "BOUND: {id} appends a record of {bytes} bytes; a journal takes {max}");
-            disk.append(host_slot, record.position, record.bytes);
-            out.happened(Happening::Record, id.as_u64(), record.position.0);
-            out.trace.mix_bytes(record.bytes);
-            *appended_end = disk.end();
+    fn carry_out(&mut self, seat: usize, out: &mut Outside<N::Family>) {
+        let idle = Effects::new(Position(0), false);
+        let mut effects = std::mem::replace(&mut self.seats[seat].effects, idle);
+        Asking { host: self, seat, out }.carry_out(&mut effects);
+        self.seats[seat].effects = effects;
+    }
+
+    /// Lets go what waited for the journal.
+    pub(crate) fn release_held(&mut self, out: &mut Outside<N::Family>) {
+        let mut held = std::mem::take(&mut self.held);
+        held.release(self.disk.durable(), |node, deferred| {
+            let seat = self.seat(node).expect("what a host holds ends with its nodes");
+            Asking { host: self, seat, out }.take_effect(deferred);
+        });
+        self.held = held;
+    }
+}
+
+/// A node that asks for something.
+struct Asking<'a, N: Node> {
+    host: &'a mut Host<N>,
+    seat: usize,
+    out: &'a mut Outside<N::Family>,
+}
+
+impl<N: Node> Asking<'_, N> {
+    fn id(&self) -> NodeId {
+        self.host.seats[self.seat].id
+    }
+}
+
+impl<N: Node> Sink<N::Family> for Asking<'_, N> {
+    fn append(&mut self, record: Journaled<'_>) {
+        let id = self.id();
+        let (bytes, max) = (record.bytes.len(), self.out.bounds.record_bytes_max);
+        assert!(bytes <= max, "BOUND: {id} appends a record of {bytes} bytes; a journal takes {max}");
+        self.host.disk.append(id.host_slot(), record.position, record.bytes);
+        self.out.happened(Happening::Record, id.as_u64(), record.position.0);
+        self.out.trace.mix_bytes(record.bytes);
+        self.host.seats[self.seat].appended_end = self.host.disk.end();
+    }
+
+    fn is_durable(&self) -> bool {
+        self.host.seats[self.seat].appended_end <= self.host.disk.durable()
+    }
+
+    fn hold(&mut self, deferred: Deferred<<N::Family as Family>::Message>) {
+        let target = self.host.seats[self.seat].appended_end;
+        self.host.held.push(Waiting { node: self.id(), deferred, target });
+    }
+
+    fn send(&mut self, to: NodeId, message: <N::Family as Family>::Message) {
+        let from = self.id();
+        if to.host() == self.host.id {
+            self.out.told(from, to, &message);
+            self.host.local.push_back((from, to, message));
+        } else {
+            self.out.send(from, self.host.index, self.host.incarnation, to, &message);
         }
-        effects.clear_records();
-        let (host, incarnation, target) = (self.index, self.incarnation, *appended_end);
-        let durable = target <= disk.durable();
-        let mut blobs = Vec::new();
-        for effect in effects.drain() {
-            match effect {
-                Effect::SendDurable { to, message, .. } if !durable => {
-                    held.push_back(Held::Send { from: id, to, message, target });
-                }
-                Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
-                    if to.host() == self.id {
-                        out.told(id, to, &message);
-                        local.push_back((id, to, message));
-                    } else {
-                        out.send(id, host, incarnation, to, &message);
-                    }
-                }
-                Effect::SetTimer { timer, after } => {
-                    let slot = timer_slot(timers, timer);
-                    slot.due = false;
-                    slot.local_deadline = clock.monotonic(out.now) + after;
-                    slot.deadline = out.now + clock.true_duration(after).max(1);
-                    if slot.reminder > slot.deadline {
-                        slot.reminder = slot.deadline;
-                        let event = Event::Timer { host, seat: index as u8, timer: timer.0, incarnation };
-                        out.queue.push(slot.deadline, event);
-                    }
-                }
-                Effect::StopTimer { timer } => {
-                    let slot = timer_slot(timers, timer);
-                    (slot.deadline, slot.due) = (NEVER, false);
-                }
-                Effect::Respond { id: request, response } => {
-                    out.happened(Happening::Response, id.as_u64(), request.0);
-                    out.trace.line(out.now, Some(id.host()), || {
-                        format!("{id} responds {} {response:?}", request.0)
-                    });
-                    out.responses.push((id, request, response));
-                }
-                Effect::Trim { before } if durable => {
-                    disk.trim(host_slot, before);
-                    out.trimmed(id, before);
-                }
-                Effect::Trim { before } => held.push_back(Held::Trim { host_slot, before, target }),
-                Effect::Blob(effect @ BlobEffect::Drop { .. }) if !durable => {
-                    held.push_back(Held::Blob { seat: index, effect, target });
-                }
-                Effect::Blob(effect) => blobs.push(effect),
-                Effect::Reject { reason } => *out.rejects.entry(reason).or_default() += 1,
-                Effect::Mark { name } => *out.marks.entry(name).or_default() += 1,
-                Effect::Note { text } => out.trace.line(out.now, Some(id.host()), || format!("{id} {text}")),
-            }
+    }
+
+    fn trim(&mut self, before: Position) {
+        let id = self.id();
+        self.host.disk.trim(id.host_slot(), before);
+        self.out.trimmed(id, before);
+    }
+
+    fn blob(&mut self, effect: BlobEffect) {
+        self.host.carry_out_blob(self.seat, effect, self.out);
+    }
+
+    fn set_timer(&mut self, timer: TimerIndex, after: Duration) {
+        let Host { seats, clock, index: host, incarnation, .. } = &mut *self.host;
+        let (now, host, incarnation) = (self.out.now, *host, *incarnation);
+        let slot = timer_slot(&mut seats[self.seat].timers, timer);
+        slot.due = false;
+        slot.local_deadline = clock.monotonic(now) + after;
+        slot.deadline = now + clock.true_duration(after).max(1);
+        if slot.reminder > slot.deadline {
+            slot.reminder = slot.deadline;
+            let event = Event::Timer { host, seat: self.seat as u8, timer: timer.0, incarnation };
+            self.out.queue.push(slot.deadline, event);
         }
-        for effect in blobs {
-            self.carry_out_blob(index, effect, out);
-        }
+    }
+
+    fn stop_timer(&mut self, timer: TimerIndex) {
+        let slot = timer_slot(&mut self.host.seats[self.seat].timers, timer);
+        (slot.deadline, slot.due) = (NEVER, false);
+    }
+
+    fn respond(&mut self, request: RequestId, response: <N::Family as Family>::Response) {
+        let id = self.id();
+        self.out.happened(Happening::Response, id.as_u64(), request.0);
+        self.out
+            .trace
+            .line(self.out.now, Some(id.host()), || format!("{id} responds {} {response:?}", request.0));
+        self.out.responses.push((id, request, response));
+    }
+
+    fn reject(&mut self, reason: &'static str) {
+        *self.out.rejects.entry(reason).or_default() += 1;
+    }
+
+    fn mark(&mut self, name: &'static str) {
+        *self.out.marks.entry(name).or_default() += 1;
+    }
+
+    fn note(&mut self, text: String) {
+        let id = self.id();
+        self.out.trace.line(self.out.now, Some(id.host()), || format!("{id} {text}"));
     }
 }
 

@@ -1,17 +1,15 @@
 //! A host: nodes that share a core and a journal, and work in bursts.
 
 use super::load::Visit;
-use super::machine::{Link, Machine};
-use super::price::{Cost, Scale, Tariff};
-use super::queue::{Event, Queue};
-use hashbrown::HashMap;
-use hashbrown::hash_map::Entry;
+use super::outside::{Address, Outside, Packet};
+use super::price::{Cost, Scale};
+use super::queue::Event;
+use crate::effects::{Deferred, Held, Sink, Waiting};
 use kernel::{
-    BlobEffect, Effect, Effects, Encode, Family, Instant, Node, NodeId, RequestId, Rng, Situation,
+    BlobEffect, Effects, Family, Instant, Journaled, Node, NodeId, Position, RequestId, Rng, Situation,
     TimerIndex, Wall,
 };
-use std::collections::{BTreeMap, VecDeque};
-use std::hash::{BuildHasherDefault, Hasher};
+use std::collections::VecDeque;
 use std::time::Duration;
 
 /// The wall clock at the beginning, in nanoseconds since 1970.
@@ -49,45 +47,6 @@ impl Visits {
     }
 }
 
-pub(super) struct Packet<F: Family> {
-    pub(super) from_host: u32,
-    pub(super) from: NodeId,
-    pub(super) host: u32,
-    pub(super) seat: u32,
-    pub(super) bytes: u32,
-    pub(super) message: F::Message,
-}
-
-/// Where a node is.
-#[derive(Clone, Copy)]
-pub(super) struct Address {
-    pub(super) host: u32,
-    pub(super) seat: u32,
-}
-
-/// Mixes the bits of a node's identity, which are a hash already.
-#[derive(Default)]
-pub(super) struct Mixer(u64);
-
-impl Hasher for Mixer {
-    fn finish(&self) -> u64 {
-        self.0
-    }
-
-    fn write(&mut self, bytes: &[u8]) {
-        for &byte in bytes {
-            self.write_u64(u64::from(byte));
-        }
-    }
-
-    fn write_u64(&mut self, number: u64) {
-        self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
-    }
-}
-
-/// Never iterated over.
-pub(super) type Addresses = HashMap<NodeId, Address, BuildHasherDefault<Mixer>>;
-
 pub(super) struct Seat<N: Node> {
     id: NodeId,
     pub(super) node: N,
@@ -96,13 +55,6 @@ pub(super) struct Seat<N: Node> {
     /// By timer: which setting is in force, if any.
     timers: Vec<(u32, bool)>,
     touched: bool,
-}
-
-struct Held<M> {
-    from: NodeId,
-    to: NodeId,
-    message: M,
-    target: u64,
 }
 
 pub(super) struct Host<N: Node> {
@@ -117,7 +69,7 @@ pub(super) struct Host<N: Node> {
     pub(super) inbox: VecDeque<(u64, Input<N::Family>)>,
     pub(super) visits: Visits,
     local: VecDeque<(NodeId, u32, <N::Family as Family>::Message)>,
-    held: VecDeque<Held<<N::Family as Family>::Message>>,
+    held: Held<<N::Family as Family>::Message>,
     sends: Vec<(NodeId, NodeId, <N::Family as Family>::Message)>,
     /// Bytes appended, and how far they are durable.
     appended: u64,
@@ -127,93 +79,6 @@ pub(super) struct Host<N: Node> {
     read_in: Vec<u64>,
     written_in: Vec<u64>,
     bursts: u64,
-}
-
-/// The world as a host sees it.
-pub(super) struct Outside<F: Family, S> {
-    pub(super) now: u64,
-    pub(super) queue: Queue,
-    pub(super) scale: S,
-    pub(super) link: Link,
-    pub(super) tariffs: Vec<Tariff>,
-    pub(super) machines: Vec<Machine>,
-    /// When each core is free.
-    pub(super) cores: Vec<u64>,
-    /// The machine of each host.
-    pub(super) machine_of: Vec<usize>,
-    pub(super) addresses: Addresses,
-    pub(super) responses: Vec<(RequestId, F::Response, u64)>,
-    pub(super) marks: BTreeMap<&'static str, u64>,
-    pub(super) rejects: BTreeMap<&'static str, u64>,
-    packets: Vec<Option<Packet<F>>>,
-    free_packets: Vec<u32>,
-    scratch: Vec<u8>,
-}
-
-impl<F: Family, S: Scale<F>> Outside<F, S> {
-    pub(super) fn new(scale: S, link: Link) -> Self {
-        Self {
-            now: 0,
-            queue: Queue::default(),
-            scale,
-            link,
-            tariffs: Vec::new(),
-            machines: Vec::new(),
-            cores: Vec::new(),
-            machine_of: Vec::new(),
-            addresses: Addresses::default(),
-            responses: Vec::new(),
-            marks: BTreeMap::new(),
-            rejects: BTreeMap::new(),
-            packets: Vec::new(),
-            free_packets: Vec::new(),
-            scratch: Vec::new(),
-        }
-    }
-
-    pub(super) fn register(&mut self, node: NodeId, address: Address) -> bool {
-        match self.addresses.entry(node) {
-            Entry::Occupied(_) => false,
-            Entry::Vacant(vacant) => {
-                vacant.insert(address);
-                true
-            }
-        }
-    }
-
-    fn size_of(&mut self, message: &F::Message) -> u32 {
-        self.scratch.clear();
-        message.encode(&mut self.scratch);
-        self.scratch.len() as u32
-    }
-
-    /// Puts a packet on its way at `at`.
-    fn depart(&mut self, from_machine: usize, at: u64, packet: Packet<F>) {
-        let to_machine = self.machine_of[packet.host as usize];
-        let arrives = if from_machine == to_machine {
-            at + Cost::from(self.link.latency).0
-        } else {
-            let bytes = u64::from(packet.bytes) + self.link.overhead_bytes;
-            let sent = self.machines[from_machine].send(at, bytes);
-            self.machines[to_machine].receive(sent + Cost::from(self.link.latency).0, bytes)
-        };
-        let slot = match self.free_packets.pop() {
-            Some(slot) => {
-                self.packets[slot as usize] = Some(packet);
-                slot
-            }
-            None => {
-                self.packets.push(Some(packet));
-                self.packets.len() as u32 - 1
-            }
-        };
-        self.queue.push(arrives, Event::Deliver { packet: slot });
-    }
-
-    pub(super) fn arrived(&mut self, slot: u32) -> Packet<F> {
-        self.free_packets.push(slot);
-        self.packets[slot as usize].take().expect("each packet is delivered by one event")
-    }
 }
 
 impl<N: Node> Host<N> {
@@ -229,7 +94,7 @@ impl<N: Node> Host<N> {
             inbox: VecDeque::new(),
             visits: Visits::default(),
             local: VecDeque::new(),
-            held: VecDeque::new(),
+            held: Held::default(),
             sends: Vec::new(),
             appended: 0,
             durable: 0,
@@ -241,7 +106,7 @@ impl<N: Node> Host<N> {
     }
 
     pub(super) fn seat(&mut self, id: NodeId, node: N, rng: Rng) {
-        let effects = Effects::new(kernel::Position(0), false);
+        let effects = Effects::new(Position(0), false);
         self.seats.push(Seat { id, node, effects, rng, timers: Vec::new(), touched: false });
     }
 
@@ -321,15 +186,7 @@ impl<N: Node> Host<N> {
             }
             Input::Synced => {
                 self.durable = self.syncing.take().unwrap_or(self.durable);
-                for _ in 0..self.held.len() {
-                    let Some(held) = self.held.pop_front() else { break };
-                    if held.target > self.durable {
-                        // Targets only grow: so do those behind it.
-                        self.held.push_front(held);
-                        break;
-                    }
-                    self.route(held.from, held.to, held.message, me, out);
-                }
+                self.release_held(me, out);
                 Cost::ZERO
             }
         }
@@ -422,61 +279,20 @@ impl<N: Node> Host<N> {
         }
     }
 
-    fn carry_out<S: Scale<N::Family>>(&mut self, index: usize, me: u32, out: &mut Outside<N::Family, S>) {
-        let seat = &mut self.seats[index];
-        let id = seat.id;
-        let appended: usize = seat.effects.records().map(|record| record.bytes.len()).sum();
-        seat.effects.clear_records();
-        self.appended += appended as u64;
-        let is_memory = out.tariffs[self.tariff].fsync.is_none();
-        if is_memory {
-            self.durable = self.appended;
-        }
-        let target = self.appended;
-        let mut effects = std::mem::replace(&mut seat.effects, Effects::new(kernel::Position(0), false));
-        for effect in effects.drain() {
-            match effect {
-                Effect::SendDurable { to, message, .. } if target > self.durable => {
-                    self.held.push_back(Held { from: id, to, message, target });
-                }
-                Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
-                    self.route(id, to, message, me, out);
-                }
-                Effect::SetTimer { timer, after } => {
-                    let timers = &mut self.seats[index].timers;
-                    let slot = usize::from(timer.0);
-                    if timers.len() <= slot {
-                        timers.resize(slot + 1, (0, false));
-                    }
-                    timers[slot] = (timers[slot].0.wrapping_add(1), true);
-                    let setting = timers[slot].0;
-                    let at = out.now + Cost::from(after).0.max(1);
-                    let event = Event::Timer { host: me, seat: index as u32, timer: timer.0, setting };
-                    out.queue.push(at, event);
-                }
-                Effect::StopTimer { timer } => {
-                    if let Some(slot) = self.seats[index].timers.get_mut(usize::from(timer.0)) {
-                        slot.1 = false;
-                    }
-                }
-                Effect::Respond { id, response } => out.responses.push((id, response, 0)),
-                Effect::Reject { reason } => *out.rejects.entry(reason).or_default() += 1,
-                Effect::Mark { name } => *out.marks.entry(name).or_default() += 1,
-                Effect::Blob(BlobEffect::Store { id: blob, .. }) => {
-                    panic!("{id} stores {blob}, and blobs have no price here")
-                }
-                // There is none to be read.
-                Effect::Blob(
-                    BlobEffect::Load { .. }
-                    | BlobEffect::Drop { .. }
-                    | BlobEffect::Keep { .. }
-                    | BlobEffect::Archive { .. },
-                )
-                | Effect::Trim { .. }
-                | Effect::Note { .. } => {}
-            }
-        }
-        self.seats[index].effects = effects;
+    fn carry_out<S: Scale<N::Family>>(&mut self, seat: usize, me: u32, out: &mut Outside<N::Family, S>) {
+        let idle = Effects::new(Position(0), false);
+        let mut effects = std::mem::replace(&mut self.seats[seat].effects, idle);
+        Asking { host: self, seat, me, out }.carry_out(&mut effects);
+        self.seats[seat].effects = effects;
+    }
+
+    fn release_held<S: Scale<N::Family>>(&mut self, me: u32, out: &mut Outside<N::Family, S>) {
+        let mut held = std::mem::take(&mut self.held);
+        held.release(self.durable, |node, deferred| match deferred {
+            Deferred::Send { to, message } => self.route(node, to, message, me, out),
+            Deferred::Trim { .. } | Deferred::DropBlob { .. } => {}
+        });
+        self.held = held;
     }
 
     /// Begins an fsync at the burst's end, if there is anything to sync and none is in flight.
@@ -493,6 +309,90 @@ impl<N: Node> Host<N> {
         }
         out.queue.push(returns, Event::Synced { host: me });
     }
+}
+
+/// A node that asks for something. Journals have no contents here, and blobs have no price.
+struct Asking<'a, N: Node, S> {
+    host: &'a mut Host<N>,
+    seat: usize,
+    me: u32,
+    out: &'a mut Outside<N::Family, S>,
+}
+
+impl<N: Node, S: Scale<N::Family>> Sink<N::Family> for Asking<'_, N, S> {
+    fn append(&mut self, record: Journaled<'_>) {
+        let host = &mut *self.host;
+        host.appended += record.bytes.len() as u64;
+        if self.out.tariffs[host.tariff].fsync.is_none() {
+            host.durable = host.appended;
+        }
+    }
+
+    fn is_durable(&self) -> bool {
+        self.host.appended <= self.host.durable
+    }
+
+    fn hold(&mut self, deferred: Deferred<<N::Family as Family>::Message>) {
+        match deferred {
+            Deferred::Send { .. } => {
+                let node = self.host.seats[self.seat].id;
+                self.host.held.push(Waiting { node, deferred, target: self.host.appended });
+            }
+            Deferred::Trim { .. } | Deferred::DropBlob { .. } => {}
+        }
+    }
+
+    fn send(&mut self, to: NodeId, message: <N::Family as Family>::Message) {
+        self.host.route(self.host.seats[self.seat].id, to, message, self.me, self.out);
+    }
+
+    fn trim(&mut self, _: Position) {}
+
+    fn blob(&mut self, effect: BlobEffect) {
+        match effect {
+            BlobEffect::Store { id, .. } => {
+                panic!("{} stores {id}, and blobs have no price here", self.host.seats[self.seat].id)
+            }
+            // There is none to be read.
+            BlobEffect::Load { .. }
+            | BlobEffect::Drop { .. }
+            | BlobEffect::Keep { .. }
+            | BlobEffect::Archive { .. } => {}
+        }
+    }
+
+    fn set_timer(&mut self, timer: TimerIndex, after: Duration) {
+        let timers = &mut self.host.seats[self.seat].timers;
+        let slot = usize::from(timer.0);
+        if timers.len() <= slot {
+            timers.resize(slot + 1, (0, false));
+        }
+        timers[slot] = (timers[slot].0.wrapping_add(1), true);
+        let setting = timers[slot].0;
+        let at = self.out.now + Cost::from(after).0.max(1);
+        let event = Event::Timer { host: self.me, seat: self.seat as u32, timer: timer.0, setting };
+        self.out.queue.push(at, event);
+    }
+
+    fn stop_timer(&mut self, timer: TimerIndex) {
+        if let Some(slot) = self.host.seats[self.seat].timers.get_mut(usize::from(timer.0)) {
+            slot.1 = false;
+        }
+    }
+
+    fn respond(&mut self, id: RequestId, response: <N::Family as Family>::Response) {
+        self.out.responses.push((id, response, 0));
+    }
+
+    fn reject(&mut self, reason: &'static str) {
+        *self.out.rejects.entry(reason).or_default() += 1;
+    }
+
+    fn mark(&mut self, name: &'static str) {
+        *self.out.marks.entry(name).or_default() += 1;
+    }
+
+    fn note(&mut self, _: String) {}
 }
 
 /// True the first time that a host is named in a burst.

@@ -17,6 +17,7 @@
 mod host;
 mod load;
 mod machine;
+mod outside;
 mod price;
 mod queue;
 mod testbed;

@@ -1,8 +1,9 @@
 //! The testbed: machines, hosts, clients, and the loop that lets time pass.
 
-use super::host::{Address, Host, Input, Outside, Seat, Visits};
+use super::host::{Host, Input, Seat, Visits};
 use super::load::{Call, Calls, Client, Load, Measured, Pace, Window};
 use super::machine::{Link, Machine, MachineIndex, MachineSpec};
+use super::outside::{Address, Outside};
 use super::price::{Cost, Scale, Tariff, TariffIndex};
 use super::queue::Event;
 use kernel::{Family, HostId, HostSlot, Node, NodeId, RequestId, Rng, TimerIndex};

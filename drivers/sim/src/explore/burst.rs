@@ -1,13 +1,18 @@
 //! One host at work: calls of its nodes, and what they ask for carried out on the state.
 
 use super::Scope;
-use super::state::{Flying, Held, HostState, Kept, Message, Progress, Seat, World};
+use super::host::{HostState, Kept, Message, Seat};
+use super::world::{Flying, Progress, World};
 use crate::draw::{mix, mix_bytes};
+use crate::effects::{Deferred, Sink, Waiting};
+use crate::scenario::ResponseOf;
 use kernel::{
-    Bytes, Effect, Effects, Encode, HostSlot, Instant, Node, NodeId, Position, Rng, Situation, Wall,
+    BlobEffect, Bytes, Effects, Encode, HostSlot, Instant, Journaled, Node, NodeId, Position, RequestId, Rng,
+    Situation, TimerIndex, Wall,
 };
 use std::collections::VecDeque;
 use std::rc::Rc;
+use std::time::Duration;
 
 /// How many times the nodes of one host may wake each other within one burst.
 const ROUNDS_MAX: usize = 1_000;
@@ -72,12 +77,12 @@ impl<S: Scope> Burst<'_, '_, S> {
 
     pub(super) fn sync(&mut self) {
         self.host.durable = self.host.written();
-        for held in std::mem::take(&mut self.host.held) {
-            match held {
-                Held::Send { from, to, message, .. } => self.send(from, to, message),
-                Held::Trim { host_slot, before, .. } => self.host.trim(host_slot, before),
-            }
-        }
+        let durable = self.host.durable;
+        std::mem::take(&mut self.host.held).release(durable, |node, deferred| match deferred {
+            Deferred::Send { to, message } => self.send(node, to, message),
+            Deferred::Trim { before } => self.host.trim(node.host_slot(), before),
+            Deferred::DropBlob { .. } => {}
+        });
         self.settle();
     }
 
@@ -101,53 +106,9 @@ impl<S: Scope> Burst<'_, '_, S> {
         }
     }
 
-    fn carry_out(&mut self, index: usize, mut effects: Effects<<S::Node as Node>::Family>) {
-        let id = self.host.seats[index].id;
-        for record in effects.records() {
-            let bytes = Bytes::copy_from_slice(record.bytes);
-            self.host.records.push(Rc::new(Kept {
-                host_slot: id.host_slot(),
-                position: record.position,
-                bytes,
-            }));
-            self.host.seats[index].appended = self.host.written();
-        }
-        self.host.seats[index].next = effects.cursor();
-        effects.clear_records();
-        let after = self.host.seats[index].appended;
-        let durable = after <= self.host.durable;
-        let host_slot = id.host_slot();
-        for effect in effects.drain() {
-            match effect {
-                Effect::SendDurable { to, message, .. } if !durable => {
-                    self.host.held.push(Held::Send { from: id, to, message, after });
-                }
-                Effect::Send { to, message } | Effect::SendDurable { to, message, .. } => {
-                    self.send(id, to, message)
-                }
-                Effect::SetTimer { timer, .. } if !self.world.scope.awaits(id, timer) => {}
-                Effect::SetTimer { timer, .. } => self.host.seats[index].timers |= 1 << timer.0,
-                Effect::StopTimer { timer } => self.host.seats[index].timers &= !(1 << timer.0),
-                Effect::Respond { id: request, response } => {
-                    let progress = self.clients.get_mut((request.0 >> 32) as usize);
-                    let owed = progress.is_some_and(|client| std::mem::take(&mut client.waits));
-                    assert!(
-                        owed,
-                        "RESPOND: {id} answers request {} that it does not owe an answer",
-                        request.0
-                    );
-                    self.world.scope.on_response(Rc::make_mut(self.monitor), id, request, response);
-                }
-                Effect::Trim { before } if durable => self.host.trim(host_slot, before),
-                Effect::Trim { before } => self.host.held.push(Held::Trim { host_slot, before, after }),
-                // A scope has no state for them.
-                Effect::Blob(effect) => {
-                    panic!("SCOPE: {id} asks {effect:?}, and an explored node has no blobs")
-                }
-                Effect::Mark { name } => *self.world.marks.entry(name).or_default() += 1,
-                Effect::Reject { .. } | Effect::Note { .. } => {}
-            }
-        }
+    fn carry_out(&mut self, seat: usize, mut effects: Effects<<S::Node as Node>::Family>) {
+        Asking { burst: self, seat }.carry_out(&mut effects);
+        self.host.seats[seat].next = effects.cursor();
     }
 
     fn send(&mut self, from: NodeId, to: NodeId, message: Message<S::Node>) {
@@ -165,4 +126,79 @@ impl<S: Scope> Burst<'_, '_, S> {
         *self.flying_hash = self.flying_hash.wrapping_add(hash);
         self.flying.push(Rc::new(Flying { from, to, bytes: Bytes::copy_from_slice(scratch), hash }));
     }
+}
+
+/// A node that asks for something.
+struct Asking<'b, 's, 'w, S: Scope> {
+    burst: &'b mut Burst<'s, 'w, S>,
+    seat: usize,
+}
+
+impl<S: Scope> Asking<'_, '_, '_, S> {
+    fn id(&self) -> NodeId {
+        self.burst.host.seats[self.seat].id
+    }
+}
+
+impl<S: Scope> Sink<<S::Node as Node>::Family> for Asking<'_, '_, '_, S> {
+    fn append(&mut self, record: Journaled<'_>) {
+        let (host_slot, position) = (self.id().host_slot(), record.position);
+        let bytes = Bytes::copy_from_slice(record.bytes);
+        let host = &mut *self.burst.host;
+        host.records.push(Rc::new(Kept { host_slot, position, bytes }));
+        host.seats[self.seat].appended = host.written();
+    }
+
+    fn is_durable(&self) -> bool {
+        self.burst.host.seats[self.seat].appended <= self.burst.host.durable
+    }
+
+    fn hold(&mut self, deferred: Deferred<Message<S::Node>>) {
+        let (node, target) = (self.id(), self.burst.host.seats[self.seat].appended);
+        match deferred {
+            Deferred::Send { .. } | Deferred::Trim { .. } => {
+                self.burst.host.held.push(Waiting { node, deferred, target });
+            }
+            Deferred::DropBlob { id } => self.blob(BlobEffect::Drop { id }),
+        }
+    }
+
+    fn send(&mut self, to: NodeId, message: Message<S::Node>) {
+        self.burst.send(self.id(), to, message);
+    }
+
+    fn trim(&mut self, before: Position) {
+        self.burst.host.trim(self.id().host_slot(), before);
+    }
+
+    fn blob(&mut self, effect: BlobEffect) {
+        // A scope has no state for them.
+        panic!("SCOPE: {} asks {effect:?}, and an explored node has no blobs", self.id())
+    }
+
+    fn set_timer(&mut self, timer: TimerIndex, _: Duration) {
+        if self.burst.world.scope.awaits(self.id(), timer) {
+            self.burst.host.seats[self.seat].timers |= 1 << timer.0;
+        }
+    }
+
+    fn stop_timer(&mut self, timer: TimerIndex) {
+        self.burst.host.seats[self.seat].timers &= !(1 << timer.0);
+    }
+
+    fn respond(&mut self, request: RequestId, response: ResponseOf<S::Node>) {
+        let id = self.id();
+        let progress = self.burst.clients.get_mut((request.0 >> 32) as usize);
+        let owed = progress.is_some_and(|client| std::mem::take(&mut client.waits));
+        assert!(owed, "RESPOND: {id} answers request {} that it does not owe an answer", request.0);
+        self.burst.world.scope.on_response(Rc::make_mut(self.burst.monitor), id, request, response);
+    }
+
+    fn reject(&mut self, _: &'static str) {}
+
+    fn mark(&mut self, name: &'static str) {
+        *self.burst.world.marks.entry(name).or_default() += 1;
+    }
+
+    fn note(&mut self, _: String) {}
 }

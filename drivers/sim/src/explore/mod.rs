@@ -7,8 +7,10 @@
 
 mod burst;
 mod fingerprint;
+mod host;
 mod search;
 mod state;
+mod world;
 
 pub use search::explore;
 pub use state::ExploredCluster;

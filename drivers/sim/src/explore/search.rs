@@ -1,6 +1,7 @@
 //! Depth first through all states, and the short way to a violation.
 
-use super::state::{State, Step, World};
+use super::state::{State, Step};
+use super::world::World;
 use super::{Counterexample, Exploration, Scope, StepKind};
 use crate::panics::{self, Panic};
 use std::collections::{BTreeMap, HashSet};

@@ -2,74 +2,14 @@
 
 use super::burst::Burst;
 use super::fingerprint::Fingerprint;
+use super::host::{HostState, Message};
+use super::world::{Flying, Progress, World};
 use super::{Scope, Spent, StepKind};
 use crate::draw::mix;
-use crate::scenario::RequestOf;
-use kernel::{
-    Bytes, Decode, Encode, Family, HostId, HostSlot, Node, NodeId, Position, RequestId, TimerIndex,
-};
-use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::hash::{BuildHasherDefault, Hash, Hasher};
+use kernel::{Decode, Node, NodeId, RequestId, TimerIndex};
+use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 use std::rc::Rc;
-
-/// A message in flight.
-#[derive(Debug)]
-pub(super) struct Flying {
-    pub(super) from: NodeId,
-    pub(super) to: NodeId,
-    pub(super) bytes: Bytes,
-    pub(super) hash: u64,
-}
-
-pub(super) type Message<N> = <<N as Node>::Family as Family>::Message;
-
-#[derive(Clone)]
-pub(super) struct Seat<N: Node> {
-    pub(super) id: NodeId,
-    pub(super) node: N,
-    /// One bit a pending timer.
-    pub(super) timers: u64,
-    pub(super) next: Position,
-    /// How many records the host's journal had with the node's last one.
-    pub(super) appended: u64,
-    /// Called since its last burst end.
-    pub(super) touched: bool,
-}
-
-#[derive(Clone)]
-pub(super) enum Held<M> {
-    Send { from: NodeId, to: NodeId, message: M, after: u64 },
-    Trim { host_slot: HostSlot, before: Position, after: u64 },
-}
-
-pub(super) struct Kept {
-    pub(super) host_slot: HostSlot,
-    pub(super) position: Position,
-    pub(super) bytes: Bytes,
-}
-
-#[derive(Clone)]
-pub(super) struct HostState<N: Node> {
-    pub(super) id: HostId,
-    pub(super) up: bool,
-    pub(super) incarnation: u32,
-    pub(super) seats: Vec<Seat<N>>,
-    pub(super) records: Vec<Rc<Kept>>,
-    /// How many records had been trimmed before the first of `records`, so that counts go on growing.
-    pub(super) trimmed: u64,
-    pub(super) durable: u64,
-    /// Up to where each slot was trimmed: its records go on being numbered from there.
-    pub(super) trims: Vec<(HostSlot, Position)>,
-    pub(super) held: Vec<Held<Message<N>>>,
-    pub(super) fingerprint: u64,
-}
-
-/// One client's progress through its requests.
-#[derive(Clone, Copy, Default, Hash)]
-pub(super) struct Progress {
-    pub(super) asked: u32,
-    pub(super) waits: bool,
-}
 
 /// A step, named so that it means the same on a shortened path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -96,31 +36,6 @@ impl Step {
             Self::Crash { .. } => StepKind::Crash,
             Self::Restart { .. } => StepKind::Restart,
         }
-    }
-}
-
-/// What does not change from state to state, and what is only counted.
-pub(super) struct World<'a, S: Scope> {
-    pub(super) scope: &'a S,
-    pub(super) bounds: super::ExploreBounds,
-    requests: Vec<(NodeId, Vec<RequestOf<S::Node>>)>,
-    pub(super) marks: BTreeMap<&'static str, u64>,
-    pub(super) scratch: Vec<u8>,
-    /// Packets that change nothing at a host, and those that do, by the hash of both.
-    late: HashSet<u64, BuildHasherDefault<Fingerprint>>,
-    timely: HashSet<u64, BuildHasherDefault<Fingerprint>>,
-}
-
-impl<'a, S: Scope> World<'a, S> {
-    pub(super) fn new(scope: &'a S) -> Self {
-        let (requests, bounds) = (scope.requests(), scope.bounds());
-        let (late, timely) = (HashSet::default(), HashSet::default());
-        Self { scope, bounds, requests, marks: BTreeMap::new(), scratch: Vec::new(), late, timely }
-    }
-
-    /// Whether any client has something to ask.
-    pub(super) fn asks(&self) -> bool {
-        self.requests.iter().any(|(_, requests)| !requests.is_empty())
     }
 }
 
@@ -457,71 +372,5 @@ impl<S: Scope> State<S> {
         burst.start(nodes);
         burst.settle();
         true
-    }
-}
-
-impl<N: Node> HostState<N> {
-    fn new(id: HostId) -> Self {
-        Self {
-            id,
-            up: false,
-            incarnation: 0,
-            seats: Vec::new(),
-            records: Vec::new(),
-            trimmed: 0,
-            durable: 0,
-            trims: Vec::new(),
-            held: Vec::new(),
-            fingerprint: 0,
-        }
-    }
-
-    /// How many records were ever written.
-    pub(super) fn written(&self) -> u64 {
-        self.trimmed + self.records.len() as u64
-    }
-
-    /// Drops durable records that are not needed.
-    pub(super) fn trim(&mut self, host_slot: HostSlot, before: Position) {
-        let durable = (self.durable - self.trimmed) as usize;
-        let unneeded = |record: &Kept| record.host_slot == host_slot && record.position < before;
-        let mut at = 0;
-        self.records.retain(|record| {
-            at += 1;
-            at > durable || !unneeded(record)
-        });
-        let dropped = at - self.records.len();
-        self.trimmed += dropped as u64;
-        self.trims.retain(|&(of, _)| of != host_slot);
-        self.trims.push((host_slot, before));
-    }
-
-    pub(super) fn refresh<S: Scope<Node = N>>(&mut self, scope: &S) {
-        let mut hasher = Fingerprint(mix(u64::from(self.incarnation), u64::from(self.up)));
-        for seat in &self.seats {
-            scope.fingerprint(&seat.node, &mut hasher);
-            hasher.write_u64(seat.timers);
-            hasher.write_u64(seat.next.0);
-        }
-        for record in &self.records {
-            hasher.write_u64(u64::from(record.host_slot.0) ^ record.position.0.rotate_left(32));
-            hasher.write(&record.bytes);
-        }
-        hasher.write_u64(self.durable - self.trimmed);
-        let mut scratch = Vec::new();
-        for held in &self.held {
-            scratch.clear();
-            match held {
-                Held::Send { from, to, message, after } => {
-                    hasher.write_u64(mix(from.as_u64(), to.as_u64()) ^ (after - self.trimmed));
-                    message.encode(&mut scratch);
-                    hasher.write(&scratch);
-                }
-                Held::Trim { host_slot, before, after } => {
-                    hasher.write_u64(mix(u64::from(host_slot.0), before.0) ^ (after - self.trimmed));
-                }
-            }
-        }
-        self.fingerprint = hasher.finish();
     }
 }

@@ -1,0 +1,136 @@
+//! Everything around the hosts: the queue, the links between machines, the counts.
+
+use super::machine::{Link, Machine};
+use super::price::{Cost, Scale, Tariff};
+use super::queue::{Event, Queue};
+use hashbrown::HashMap;
+use hashbrown::hash_map::Entry;
+use kernel::{Encode, Family, NodeId, RequestId};
+use std::collections::BTreeMap;
+use std::hash::{BuildHasherDefault, Hasher};
+
+pub(super) struct Packet<F: Family> {
+    pub(super) from_host: u32,
+    pub(super) from: NodeId,
+    pub(super) host: u32,
+    pub(super) seat: u32,
+    pub(super) bytes: u32,
+    pub(super) message: F::Message,
+}
+
+/// Where a node is.
+#[derive(Clone, Copy)]
+pub(super) struct Address {
+    pub(super) host: u32,
+    pub(super) seat: u32,
+}
+
+/// Mixes the bits of a node's identity, which are a hash already.
+#[derive(Default)]
+pub(super) struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for &byte in bytes {
+            self.write_u64(u64::from(byte));
+        }
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        self.0 = (self.0 ^ number).wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29);
+    }
+}
+
+/// Never iterated over.
+pub(super) type Addresses = HashMap<NodeId, Address, BuildHasherDefault<Mixer>>;
+
+/// The world as a host sees it.
+pub(super) struct Outside<F: Family, S> {
+    pub(super) now: u64,
+    pub(super) queue: Queue,
+    pub(super) scale: S,
+    pub(super) link: Link,
+    pub(super) tariffs: Vec<Tariff>,
+    pub(super) machines: Vec<Machine>,
+    /// When each core is free.
+    pub(super) cores: Vec<u64>,
+    /// The machine of each host.
+    pub(super) machine_of: Vec<usize>,
+    pub(super) addresses: Addresses,
+    pub(super) responses: Vec<(RequestId, F::Response, u64)>,
+    pub(super) marks: BTreeMap<&'static str, u64>,
+    pub(super) rejects: BTreeMap<&'static str, u64>,
+    packets: Vec<Option<Packet<F>>>,
+    free_packets: Vec<u32>,
+    scratch: Vec<u8>,
+}
+
+impl<F: Family, S: Scale<F>> Outside<F, S> {
+    pub(super) fn new(scale: S, link: Link) -> Self {
+        Self {
+            now: 0,
+            queue: Queue::default(),
+            scale,
+            link,
+            tariffs: Vec::new(),
+            machines: Vec::new(),
+            cores: Vec::new(),
+            machine_of: Vec::new(),
+            addresses: Addresses::default(),
+            responses: Vec::new(),
+            marks: BTreeMap::new(),
+            rejects: BTreeMap::new(),
+            packets: Vec::new(),
+            free_packets: Vec::new(),
+            scratch: Vec::new(),
+        }
+    }
+
+    pub(super) fn register(&mut self, node: NodeId, address: Address) -> bool {
+        match self.addresses.entry(node) {
+            Entry::Occupied(_) => false,
+            Entry::Vacant(vacant) => {
+                vacant.insert(address);
+                true
+            }
+        }
+    }
+
+    pub(super) fn size_of(&mut self, message: &F::Message) -> u32 {
+        self.scratch.clear();
+        message.encode(&mut self.scratch);
+        self.scratch.len() as u32
+    }
+
+    /// Puts a packet on its way at `at`.
+    pub(super) fn depart(&mut self, from_machine: usize, at: u64, packet: Packet<F>) {
+        let to_machine = self.machine_of[packet.host as usize];
+        let arrives = if from_machine == to_machine {
+            at + Cost::from(self.link.latency).0
+        } else {
+            let bytes = u64::from(packet.bytes) + self.link.overhead_bytes;
+            let sent = self.machines[from_machine].send(at, bytes);
+            self.machines[to_machine].receive(sent + Cost::from(self.link.latency).0, bytes)
+        };
+        let slot = match self.free_packets.pop() {
+            Some(slot) => {
+                self.packets[slot as usize] = Some(packet);
+                slot
+            }
+            None => {
+                self.packets.push(Some(packet));
+                self.packets.len() as u32 - 1
+            }
+        };
+        self.queue.push(arrives, Event::Deliver { packet: slot });
+    }
+
+    pub(super) fn arrived(&mut self, slot: u32) -> Packet<F> {
+        self.free_packets.push(slot);
+        self.packets[slot as usize].take().expect("each packet is delivered by one event")
+    }
+}
