@@ -4,8 +4,8 @@
 //! the real journal it cuts a torn tail at the first bad frame. Unlike the real one it knows what was durable, so it
 //! reports every bad frame before that as corruption, whatever follows it.
 
-use crate::blobs::Files;
 use crate::draw::{mix, unit};
+use crate::files::Files;
 use crate::plan::Loss;
 use kernel::{HostSlot, Position, planted};
 use std::collections::{BTreeMap, VecDeque};

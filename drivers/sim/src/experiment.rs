@@ -1,6 +1,7 @@
 //! A scenario with its type forgotten, so that one program can list, run and sweep those of all families.
 
-use crate::run::{Options, Outcome, run_seed};
+use crate::outcome::{Options, Outcome};
+use crate::run::run_seed;
 use crate::scenario::Scenario;
 use crate::shrink::{Shrunk, shrink};
 use crate::sweep::{Divergence, Sweep, SweepReport, determinism, sweep};

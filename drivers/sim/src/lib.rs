@@ -157,7 +157,6 @@
 #![forbid(unsafe_code)]
 
 mod archive;
-mod blobs;
 mod class;
 mod clock;
 pub mod cost;
@@ -167,9 +166,12 @@ mod effects;
 mod effort;
 mod experiment;
 mod explore;
-mod faults;
+mod fact;
+mod files;
 mod host;
+mod latency;
 mod network;
+mod outcome;
 mod outside;
 mod panics;
 mod plan;
@@ -178,13 +180,12 @@ mod queue;
 mod report;
 mod run;
 mod scenario;
-mod seat;
 mod shrink;
+mod spec;
 mod swarm;
 mod sweep;
 mod trace;
 mod words;
-mod workload;
 
 pub use archive::SimulatedArchive;
 pub use class::{Class, Classes, Injections};
@@ -194,17 +195,18 @@ pub use experiment::{Experiment, experiment};
 pub use explore::{
     Counterexample, Exploration, ExploreBounds, ExploredCluster, Scope, Spent, StepKind, explore,
 };
-pub use network::Latency;
+pub use fact::{Fact, IsClaim};
+pub use latency::Latency;
+pub use network::Hindrance;
+pub use outcome::{Options, Outcome, Violation};
 pub use plan::{
     Aim, Blow, Fate, Fault, Frozen, HostIndex, HostMask, Loss, NetworkPartition, OperationId, Plan, PlanError,
 };
 pub use report::{Before, Report, report};
-pub use run::{Options, Outcome, Violation, run_seed};
-pub use scenario::{
-    Cluster, Control, Core, Fact, Hindrance, HostKind, HostSpec, Incarnation, IsClaim, MessageOf,
-    Replacement, RequestOf, ResponseOf, Scenario, StrikeKind,
-};
+pub use run::run_seed;
+pub use scenario::{Cluster, Control, Core, Replacement, Scenario};
 pub use shrink::{Shrunk, shrink};
+pub use spec::{HostKind, HostSpec, Incarnation, MessageOf, RequestOf, ResponseOf, StrikeKind};
 pub use swarm::{Swarm, Tuning};
 pub use sweep::{Divergence, Found, Reached, Sweep, SweepReport, determinism, sweep};
 pub use trace::TraceLine;

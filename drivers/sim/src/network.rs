@@ -1,39 +1,11 @@
 //! Links between hosts: when a packet arrives, if it does.
 
 use crate::class::{Class, Injections};
-use crate::draw::{Purpose, exponential, log_uniform, mix, power, root, unit};
+use crate::draw::{Purpose, log_uniform, mix, root};
+use crate::latency::Latency;
 use crate::plan::{Fate, Fault, HostIndex, NetworkPartition};
-use crate::scenario::Hindrance;
 use crate::swarm::Swarm;
 use kernel::{Bytes, NodeId};
-use serde::Serialize;
-
-/// How long packets take. Durations are nanoseconds.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub enum Latency {
-    /// Always the same.
-    Constant(u64),
-    /// Anything between.
-    Uniform(u64, u64),
-    /// At least the first, and on average the second more, exponentially.
-    Exponential(u64, u64),
-    /// At least this, and with a heavy tail (Pareto, exponent 1.5), up to a hundred times as long.
-    HeavyTail(u64),
-}
-
-impl Latency {
-    fn of(self, bits: u64) -> u64 {
-        match self {
-            Self::Constant(always) => always,
-            Self::Uniform(low, high) => low + (unit(bits) * (high - low) as f64) as u64,
-            Self::Exponential(least, mean) => least + (exponential(bits) * mean as f64) as u64,
-            Self::HeavyTail(least) => {
-                let stretch = power(1.0 - unit(bits), -1.0 / 1.5).min(100.0);
-                (least as f64 * stretch) as u64
-            }
-        }
-    }
-}
 
 /// A message in flight.
 #[derive(Clone, Debug)]
@@ -54,6 +26,17 @@ struct Link {
     last_arrival: u64,
     script: Vec<(u64, Fate)>,
     script_at: usize,
+}
+
+/// What becomes of what other hosts send to one node.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Hindrance {
+    /// It arrives when the hindrance is over.
+    Held,
+    /// Every other message is lost.
+    Halved,
+    /// It is lost.
+    Lost,
 }
 
 /// What hinders one node's messages.

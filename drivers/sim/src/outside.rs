@@ -3,10 +3,11 @@
 use crate::archive::SimulatedArchive;
 use crate::class::Injections;
 use crate::draw::mix_bytes;
+use crate::fact::Fact;
 use crate::network::{Network, Packet};
 use crate::plan::HostIndex;
 use crate::queue::{Event, Queue};
-use crate::scenario::{Fact, HostSpec};
+use crate::spec::HostSpec;
 use crate::swarm::Swarm;
 use crate::trace::Trace;
 use kernel::bounds::ENVELOPE_BYTES;

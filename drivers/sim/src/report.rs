@@ -1,7 +1,7 @@
 //! What a failing seed prints.
 
 use crate::class::Injections;
-use crate::run::Outcome;
+use crate::outcome::Outcome;
 use crate::words;
 use std::fmt::Write as _;
 

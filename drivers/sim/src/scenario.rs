@@ -1,127 +1,16 @@
 //! What a protocol brings to the simulator: its cluster, its workload, its invariants.
 
 use crate::archive::SimulatedArchive;
-use crate::blobs::rots_a_blob;
-use crate::class::{Class, Classes};
+use crate::class::Classes;
+use crate::fact::{Fact, IsClaim};
+use crate::files::rots_a_blob;
 use crate::host::{Host, Status};
+use crate::network::Hindrance;
 use crate::plan::{Blow, Frozen, HostIndex, HostMask, Loss, NetworkPartition, OperationId};
+use crate::spec::{HostSpec, Incarnation, MessageOf, RequestOf, ResponseOf, StrikeKind};
 use crate::swarm::Tuning;
-use kernel::{BlobId, Bytes, Family, HostId, HostSlot, Node, NodeId, Position, RequestId, Rng};
+use kernel::{BlobId, HostId, HostSlot, Node, NodeId, RequestId, Rng};
 use std::time::Duration;
-
-/// A request of the scenario's family.
-pub type RequestOf<N> = <<N as Node>::Family as Family>::Request;
-/// A response of the scenario's family.
-pub type ResponseOf<N> = <<N as Node>::Family as Family>::Response;
-
-/// A message of the scenario's family.
-pub type MessageOf<N> = <<N as Node>::Family as Family>::Message;
-
-/// Says whether a message makes a promise that its host's disk has to keep.
-pub type IsClaim<N> = fn(&MessageOf<N>) -> bool;
-
-/// What a scenario that audits is told: see [`Scenario::on_fact`].
-#[derive(Clone, Debug)]
-pub enum Fact<M> {
-    /// A record is durable: whatever happens to the process, the next incarnation finds it.
-    Durable {
-        /// Whose record.
-        node: NodeId,
-        /// Its position.
-        position: Position,
-        /// The record.
-        record: Bytes,
-    },
-    /// The node needs no record before this one: the next incarnation may find them or not.
-    Trimmed {
-        /// Whose records.
-        node: NodeId,
-        /// The first that it still needs.
-        before: Position,
-    },
-    /// A message has left its node.
-    Told {
-        /// Who says it.
-        from: NodeId,
-        /// To whom.
-        to: NodeId,
-        /// What it says.
-        message: M,
-    },
-    /// A host's disk is lost or damaged, and with it all that was durable there.
-    DiskLost {
-        /// Whose.
-        host: HostId,
-    },
-}
-
-/// What a host is for: faults prefer servers.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HostKind {
-    /// Serves.
-    Server,
-    /// Runs client roles.
-    Client,
-}
-
-/// A host of the cluster.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct HostSpec {
-    /// Its identity.
-    pub id: HostId,
-    /// What it is for.
-    pub kind: HostKind,
-    /// Whether it runs from the start; a spare waits for [`Control::boot`].
-    pub runs: bool,
-}
-
-impl HostSpec {
-    /// A server that runs from the start.
-    pub fn server(id: HostId) -> Self {
-        Self { id, kind: HostKind::Server, runs: true }
-    }
-
-    /// A client's host that runs from the start.
-    pub fn client(id: HostId) -> Self {
-        Self { id, kind: HostKind::Client, runs: true }
-    }
-
-    /// A server that waits to be booted.
-    pub fn spare(id: HostId) -> Self {
-        Self { id, kind: HostKind::Server, runs: false }
-    }
-}
-
-/// One incarnation of a host, from start to crash.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Incarnation {
-    /// Whose.
-    pub host: HostId,
-    /// How many lives it had before.
-    pub number: u32,
-    /// Whether its disk is empty because an earlier one was lost.
-    pub wiped: bool,
-}
-
-/// A structural event of the scenario.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StrikeKind {
-    /// What it does, for reports.
-    pub name: &'static str,
-    /// [`Class::Membership`], [`Class::Upgrade`] or [`Class::Strike`].
-    pub class: Class,
-}
-
-/// What becomes of what other hosts send to one node.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Hindrance {
-    /// It arrives when the hindrance is over.
-    Held,
-    /// Every other message is lost.
-    Halved,
-    /// It is lost.
-    Lost,
-}
 
 /// What happens to a host whose disk is lost or corrupt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

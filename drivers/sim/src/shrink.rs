@@ -1,8 +1,9 @@
 //! Takes out of a failing run what it does not need to fail: faults and operations, as many at a time as the run can do without.
 
 use crate::effort::Budget;
+use crate::outcome::{Options, Outcome, Violation};
 use crate::plan::{Fault, OperationId, Plan};
-use crate::run::{Options, Outcome, Violation, run_seed};
+use crate::run::run_seed;
 use crate::scenario::Scenario;
 use kernel::Rng;
 use std::time::Duration;

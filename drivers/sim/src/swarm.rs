@@ -3,9 +3,9 @@
 
 use crate::class::{Class, Classes};
 use crate::draw::{Purpose, exponential, log_uniform_of, root};
-use crate::network::Latency;
+use crate::latency::Latency;
 use crate::plan::{Aim, Blow, Fault, HostIndex, HostMask, Loss, NetworkPartition};
-use crate::scenario::{HostKind, HostSpec, StrikeKind};
+use crate::spec::{HostKind, HostSpec, StrikeKind};
 use kernel::{Bounds, Rng};
 use serde::Serialize;
 use std::time::Duration;

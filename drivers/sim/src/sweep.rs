@@ -1,7 +1,8 @@
 //! Many seeds: what broke, what was reached, and whether the sweep itself was good enough to say so.
 
 use crate::class::{Class, Classes, Injections};
-use crate::run::{Options, Outcome, run_seed};
+use crate::outcome::{Options, Outcome};
+use crate::run::run_seed;
 use crate::scenario::Scenario;
 use kernel::Rng;
 use serde::Serialize;

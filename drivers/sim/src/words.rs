@@ -3,7 +3,7 @@
 mod values;
 
 use crate::plan::{Aim, Blow, Fate, Fault, Frozen, HostMask, Loss, NetworkPartition};
-use crate::scenario::StrikeKind;
+use crate::spec::StrikeKind;
 use std::collections::BTreeMap;
 
 /// The roles of nodes, by the nodes' names.

@@ -5,7 +5,7 @@ use super::host::{HostState, Kept, Message, Seat};
 use super::world::{Flying, Progress, World};
 use crate::draw::{mix, mix_bytes};
 use crate::effects::{Deferred, Sink, Waiting};
-use crate::scenario::ResponseOf;
+use crate::spec::ResponseOf;
 use kernel::{
     BlobEffect, Bytes, Effects, Encode, HostSlot, Instant, Journaled, Node, NodeId, Position, RequestId, Rng,
     Situation, TimerIndex, Wall,

@@ -15,7 +15,7 @@ mod world;
 pub use search::explore;
 pub use state::ExploredCluster;
 
-use crate::scenario::{RequestOf, ResponseOf};
+use crate::spec::{RequestOf, ResponseOf};
 use kernel::{Family, HostId, HostSlot, Node, NodeId, RequestId, TimerIndex};
 use std::collections::BTreeMap;
 use std::hash::Hasher;

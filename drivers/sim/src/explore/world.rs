@@ -2,7 +2,7 @@
 
 use super::fingerprint::Fingerprint;
 use super::{ExploreBounds, Scope};
-use crate::scenario::RequestOf;
+use crate::spec::RequestOf;
 use kernel::{Bytes, NodeId};
 use std::collections::{BTreeMap, HashSet};
 use std::hash::BuildHasherDefault;

@@ -1,7 +1,7 @@
 //! One node on its host: its timers, its calls, and what becomes of what it asks for.
 
+use super::{Host, NEVER};
 use crate::effects::{Deferred, Sink, Waiting};
-use crate::host::{Host, NEVER};
 use crate::outside::{Happening, Outside};
 use crate::queue::Event;
 use kernel::{

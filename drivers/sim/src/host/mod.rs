@@ -1,15 +1,19 @@
 //! One host: nodes that share a journal, work in bursts, and crash together.
 
-use crate::blobs::InFlight;
+mod blobs;
+mod seat;
+
+use blobs::InFlight;
+use seat::Seat;
+
 use crate::clock::Clock;
 use crate::disk::Disk;
 use crate::draw::{Purpose, mix, root};
 use crate::effects::Held;
+use crate::fact::Fact;
 use crate::outside::{Happening, Outside};
 use crate::plan::{Aim, HostIndex, Loss};
 use crate::queue::Event;
-use crate::scenario::Fact;
-use crate::seat::Seat;
 use kernel::{
     BlobNotice, Bytes, Effects, Family, HostId, HostSlot, Node, NodeId, RequestId, Rng, TimerIndex,
 };

@@ -1,12 +1,12 @@
 //! How faults strike a run, and how the core is healed of them.
 
+use super::{Phase, Run};
 use crate::class::Class;
 use crate::draw::{Purpose, mix, root};
 use crate::host::{Armed, Status};
 use crate::outside::Happening;
 use crate::plan::{Aim, Blow, Fault, Frozen, HostIndex, Loss};
 use crate::queue::Event;
-use crate::run::{Phase, Run};
 use crate::scenario::{Cluster, Core, Scenario};
 use kernel::{HostId, Rng};
 

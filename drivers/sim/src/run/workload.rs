@@ -1,10 +1,10 @@
 //! The clients of a run: when they begin operations, and which of those are still owed an answer.
 
+use super::{Phase, Run};
 use crate::draw::{Purpose, exponential, mix, root};
 use crate::host::Status;
 use crate::plan::{HostIndex, OperationId};
 use crate::queue::Event;
-use crate::run::{Phase, Run};
 use crate::scenario::{Cluster, Control, Scenario};
 use kernel::{NodeId, RequestId, Rng};
 
