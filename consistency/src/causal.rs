@@ -4,7 +4,6 @@
 //! initial value with a write of that key before it, and by a read of w with another write of the key between w
 //! and the read. CCv adds an edge from each such other write to w and asks for no cycle with those either.
 
-use crate::check::Verdict;
 use crate::explain::reasons;
 use crate::graph::{Graph, build, shortest_cycle, smallest_component, topological_order};
 use crate::history::{History, OpIndex, Symbol};
@@ -12,6 +11,7 @@ use crate::model::{EdgeKind, EdgeSet};
 use crate::order::{NONE, Resolved};
 use crate::rules::Rules;
 use crate::terms::Fate;
+use crate::verdict::Verdict;
 use crate::witness::Witness;
 use std::collections::BTreeMap;
 

@@ -8,32 +8,10 @@ use crate::rules::Rules;
 use crate::search::SearchBudget;
 use crate::solve::{Solved, solve};
 use crate::terms::Fate;
+use crate::verdict::Verdict;
 use crate::witness::{Witness, anomaly_witness, first_cycle, forced_witness, zone_witness};
 use crate::{causal, convergence, session, zones};
 use std::collections::BTreeMap;
-
-/// The answer for one model.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Verdict {
-    /// Certain yes.
-    Holds,
-    /// Certain no.
-    Violated(Witness),
-    /// No answer within the budget; the reason.
-    Undecided(String),
-}
-
-impl Verdict {
-    /// True only for a certain yes.
-    pub fn holds(&self) -> bool {
-        matches!(self, Verdict::Holds)
-    }
-
-    /// True only for a certain no.
-    pub fn is_violated(&self) -> bool {
-        matches!(self, Verdict::Violated(_))
-    }
-}
 
 /// What to check, and how much it may cost.
 #[derive(Clone, Debug)]

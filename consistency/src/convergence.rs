@@ -1,9 +1,9 @@
 //! Eventual convergence: once everything settled, all reads of a key agree, on a write that nothing overwrote.
 
-use crate::check::Verdict;
 use crate::history::{History, OpIndex, Symbol};
 use crate::order::{NONE, Resolved};
 use crate::terms::{Fate, Time};
+use crate::verdict::Verdict;
 use crate::witness::Witness;
 use std::collections::BTreeMap;
 

@@ -40,12 +40,14 @@ mod solve;
 mod terms;
 #[cfg(test)]
 mod twin;
+mod verdict;
 mod witness;
 mod zones;
 
 pub use anomaly::{Anomaly, AnomalyKind};
-pub use check::{Counts, Options, Report, Unwatched, Verdict, Watch, check, check_all};
+pub use check::{Counts, Options, Report, Unwatched, Watch, check, check_all};
 pub use explain::{Reason, operation_line};
 pub use model::{EdgeKind, EdgeSet, Model};
 pub use terms::{Fate, Process, Time, Value, Version};
+pub use verdict::Verdict;
 pub use witness::Witness;

@@ -3,11 +3,11 @@
 //! A version of a key is its rank in the key's order, 0 the initial one. Each session is one process; what it
 //! has read and written so far bounds what it may read next.
 
-use crate::check::Verdict;
 use crate::history::{History, OpIndex, Symbol};
 use crate::model::Model;
 use crate::order::{NONE, Resolved};
 use crate::terms::Fate;
+use crate::verdict::Verdict;
 use crate::witness::Witness;
 use std::collections::BTreeMap;
 

@@ -1,13 +1,14 @@
 //! One history from file to answer, whatever it is about.
 
 use super::{Export, Shared};
-use crate::check::{Options, Report, Verdict, Watch, check_all, fates};
+use crate::check::{Options, Report, Watch, check_all, fates};
 use crate::draw::{write_dot, write_html};
 use crate::format::{self, LoadOptions, Loaded};
 use crate::history::{History, OpIndex};
 use crate::kv::{KvHistory, KvVerdict};
 use crate::model::Model;
 use crate::search::{Found, Interval, Object, Queue, SearchBudget, Znodes, linearize, linearize_log};
+use crate::verdict::Verdict;
 use crate::witness::Witness;
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -2,9 +2,10 @@
 
 use super::decide::Answer;
 use super::{Outcome, Output};
-use crate::check::{Report, Verdict};
+use crate::check::Report;
 use crate::history::OpIndex;
 use crate::json::quoted;
+use crate::verdict::Verdict;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::Path;

@@ -143,11 +143,12 @@ fn at(points: &[(usize, usize)], thousandths: usize) -> (usize, usize) {
 mod tests {
     use super::super::layout::NAMES;
     use super::*;
-    use crate::check::{Verdict, check};
+    use crate::check::check;
     use crate::dice::Dice;
     use crate::history::Draft;
     use crate::model::Model;
     use crate::terms::{Time, Value};
+    use crate::verdict::Verdict;
 
     /// Each of `count` transactions read what the next one wrote, before it was written; two share a process.
     fn ring(dice: &mut Dice, count: usize) -> History {

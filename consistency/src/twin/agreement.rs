@@ -1,12 +1,13 @@
 //! The checker and its twin must agree; every mutant of the checker must not.
 
 use super::{Kind, Shape, brute, random_history, weak};
-use crate::check::{Options, Unwatched, Verdict, check_under};
+use crate::check::{Options, Unwatched, check_under};
 use crate::dice::Dice;
 use crate::history::History;
 use crate::model::{EdgeKind, EdgeSet, Model};
 use crate::order::resolve;
 use crate::rules::Rules;
+use crate::verdict::Verdict;
 
 /// The models of one total order.
 const ORDERED: [Model; 9] = [
