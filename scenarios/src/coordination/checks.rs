@@ -1,8 +1,8 @@
 //! What users were told, and what must hold of it.
 
 use super::lasting::{CREATED, Changes, DATA_CHANGED, DELETED};
-use super::user::{Armed, Awaited, User, Watched};
-use super::words::{Ask, BAD_VERSION, Body, NO_NODE, NODE_EXISTS, SEQUENTIAL, Step};
+use super::user::{Armed, Awaited, User};
+use super::words::{Ask, BAD_VERSION, Body, NO_NODE, NODE_EXISTS, SEQUENTIAL, Step, Watched};
 use consistency::kv::{Expected, KvCall, KvHistory, KvReply, KvVerdict};
 use consistency::search::SearchBudget;
 use consistency::{Process, Time, Value, Version};

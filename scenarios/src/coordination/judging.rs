@@ -2,8 +2,8 @@
 
 use super::checks::Told;
 use super::node::Seat;
-use super::user::{Session, Watched};
-use super::words::{self, Ask, Body};
+use super::user::Session;
+use super::words::{self, Ask, Body, Watched};
 use super::{CoordinationScenario, nanos};
 use kernel::invariant;
 use sim::Control;

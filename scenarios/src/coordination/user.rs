@@ -1,16 +1,9 @@
 //! A user: one session after the other, one connection at a time, as a ZooKeeper client library keeps them.
 
 use super::lasting::Lasting;
-use super::words::{Ask, Heard, greeting, read_frame, read_greeting, take_frame};
+use super::words::{Ask, Heard, Watched, greeting, read_frame, read_greeting, take_frame};
 use kernel::{HostId, NodeId, RequestId, invariant};
 use std::collections::{BTreeMap, VecDeque};
-
-/// What a watch is for.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Watched {
-    Data,
-    Children,
-}
 
 /// A watch whose event has not come.
 #[derive(Clone, Debug)]

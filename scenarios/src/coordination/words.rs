@@ -1,7 +1,13 @@
 //! What users say and hear, in ZooKeeper's bytes.
 
-use super::user::Watched;
 use coordination::wire::{JuteInput, JuteOutput, Stat, op};
+
+/// What a watch is for.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub(super) enum Watched {
+    Data,
+    Children,
+}
 
 /// What a user asks.
 #[derive(Clone, PartialEq, Debug)]
