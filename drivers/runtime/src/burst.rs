@@ -1,7 +1,7 @@
 //! What happens between reading and writing: nodes work, messages within the host cascade, effects are carried out.
 
 use crate::clients::CLIENT_SLOTS;
-use crate::host::HostError;
+use crate::error::HostError;
 use crate::reactor::{Held, Message, Reactor};
 use crate::timers::NodeIndex;
 use kernel::{BlobEffect, Bytes, Effect, Effects, HostId, HostSlot, Node, NodeId, Rng};

@@ -12,7 +12,7 @@ pub use archive::{Archive, ArchiveError};
 pub use format::{BlobError, BlobFile, parse_file_name};
 
 use crate::disk::Disk;
-use crate::host::HostError;
+use crate::error::HostError;
 use crate::metrics::{ArchiveCounts, BlobCounts};
 use crate::shortage::{Shortage, patiently};
 use crate::worker::Worker;

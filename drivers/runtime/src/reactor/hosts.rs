@@ -1,8 +1,8 @@
 //! The reactor's dealings with other hosts: links out, frames in, and who belongs to the cluster.
 
 use super::{LINKS, Message, Reactor};
+use crate::error::HostError;
 use crate::event::HostEvent;
-use crate::host::HostError;
 use crate::inbound;
 use crate::journal::Journal;
 use crate::link::{self, Link, PeerConfig, Wish};
