@@ -7,7 +7,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 seconds=${1:-5}
-# Large loads, one request at a time by many and by one, sessions that are told of a change.
+# Large loads, one request at a time by many and by one, sessions that are notified of a change.
 workloads=${BENCH_WORKLOADS:-set:30x64 create:30x64 get:30x64 mixed95:30x64 multi:30x64 set:100x1 get:100x1 set:1x1 get:1x1 watch:300x1}
 engines=${BENCH_ENGINES:-zookeeper mason mason-sequential}
 source bench/lib/servers.sh
@@ -26,4 +26,4 @@ for engine in $engines; do
   next_server
 done
 print_table zookeeper
-echo "multi: an operation is a multi of ten setData. watch: an operation is a notification, a latency that of the last session told."
+echo "multi: an operation is a multi of ten setData. watch: an operation is a notification, a latency that of the last session notified."

@@ -360,7 +360,7 @@ impl Profile {
 mod tests {
     use super::*;
 
-    // A profile that does not read back cannot be kept.
+    // A profile that does not read back cannot be saved.
     #[test]
     fn profiles_read_back() {
         for profile in Profile::named() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 const WINDOW: Window = Window { warm_up: Duration::from_millis(60), measured: Duration::from_millis(200) };
 const BAND: f64 = 0.01;
 
-fn spread(proxy_leaders: usize, acceptors: AcceptorLayout, replicas: usize) -> StoreDeployment {
+fn compartmentalized(proxy_leaders: usize, acceptors: AcceptorLayout, replicas: usize) -> StoreDeployment {
     let shape = MachineLayout::Compartmentalized { proxy_leaders, acceptors, replicas };
     StoreDeployment { shape, clients: Clients::Gather, batching: Batching::NONE }
 }
@@ -23,7 +23,7 @@ fn proxy_leaders_add_up_until_the_leader_has_no_time_left() {
     profile.set(bench::PricedStep::Chosen, bench::Handle { message: 1_000.0, item: 0.0 });
     let mut bottlenecks = Vec::new();
     for proxy_leaders in [1, 2, 3, 8] {
-        let deployment = spread(proxy_leaders, AcceptorLayout::Grid { rows: 2, columns: 2 }, 4);
+        let deployment = compartmentalized(proxy_leaders, AcceptorLayout::Grid { rows: 2, columns: 2 }, 4);
         let model = Model::of(&deployment, &profile, &workload);
         let measured = deployment.measure(&profile, &workload, 300, WINDOW).expect("a leader");
         let (simulated, expected) = (measured.throughput(), model.capacity());
@@ -47,7 +47,7 @@ fn reads_and_writes_share_replicas_as_the_paper_says() {
     let alpha = 1e9 / (8_500.0 + profile.driver.receive);
     for (replicas, reads) in [(2, 0.0), (2, 0.6), (4, 0.9), (6, 0.9), (6, 1.0)] {
         let workload = Workload::writes(16).with_reads(reads, Level::Linearizable);
-        let deployment = spread(12, AcceptorLayout::Grid { rows: 4, columns: 4 }, replicas);
+        let deployment = compartmentalized(12, AcceptorLayout::Grid { rows: 4, columns: 4 }, replicas);
         let n = replicas as f64;
         let expected = n * alpha / (n * (1.0 - reads) + reads);
         let measured = deployment.measure(&profile, &workload, 500, WINDOW).expect("a leader");
@@ -60,7 +60,7 @@ fn reads_and_writes_share_replicas_as_the_paper_says() {
 // A run that cannot be repeated cannot be discussed.
 #[test]
 fn the_same_seed_gives_the_same_run() {
-    let deployment = spread(2, AcceptorLayout::Majority(3), 2);
+    let deployment = compartmentalized(2, AcceptorLayout::Majority(3), 2);
     let run = || {
         let workload = Workload::writes(16);
         let profile = Profile::m5_xlarge();

@@ -33,12 +33,12 @@ fn corfu_stops_at_its_sequencers_card() {
 }
 
 /// Keeps the positions that were answered.
-struct Kept {
+struct Retained {
     load: Operations,
     positions: Vec<u64>,
 }
 
-impl Load<Services> for Kept {
+impl Load<Services> for Retained {
     fn ask(&mut self, client: usize, rng: &mut Rng) -> (Bytes, Class) {
         self.load.ask(client, rng)
     }
@@ -57,7 +57,7 @@ fn corfu_mason_gives_every_position_once() {
         ServiceDeployment { service: OrderedService::Log { chains: 2 }, leader_machines: 1, clients: 8 };
     let mut running = deployment.start(&Profile::d430(), 1).expect("leaders");
     let clients = running.clients.clone();
-    let mut load = Kept { load: Operations::over(1, 64), positions: Vec::new() };
+    let mut load = Retained { load: Operations::over(1, 64), positions: Vec::new() };
     let measured = running.testbed.run(&clients, Pace::Closed { outstanding: 16 }, &mut load, WINDOW);
     assert!(measured.throughput() > 500_000.0, "{:.0}/s", measured.throughput());
     let mut positions = load.positions;

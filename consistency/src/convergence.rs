@@ -62,10 +62,10 @@ fn lost(history: &History, resolved: &Resolved, key: Symbol, source: u32) -> Opt
         let newer = if stayed.next == NONE { resolved.tails[&key][0] } else { stayed.next };
         return Some(resolved.writes[newer as usize].op);
     }
-    let kept = &history.operations()[stayed.op.at()];
+    let retained = &history.operations()[stayed.op.at()];
     own.find(|write| {
         let other = &history.operations()[write.op.at()];
-        other.fate == Fate::Ok && other.process == kept.process && kept.complete < other.invoke
+        other.fate == Fate::Ok && other.process == retained.process && retained.complete < other.invoke
     })
     .map(|write| write.op)
 }

@@ -1,4 +1,4 @@
-//! Version orders that nothing tells: a legal order is looked for directly, pruned by what is forced.
+//! Version orders that nothing reports: a legal order is looked for directly, pruned by what is forced.
 //!
 //! First a greedy schedule (reads at once, writes by answer), which settles nearly every sound history in
 //! linear time. Then saturation: a write that must precede a read precedes the read's source, a write that must
@@ -229,8 +229,8 @@ impl<'a> Schedule<'a> {
         for vertex in 0..graph.len() as u32 {
             graph.out(vertex, set).for_each(|(to, _)| waiting[to as usize] += 1);
         }
-        let kept = resolved.writes.iter().enumerate().filter(|(_, write)| write.vertex != NONE);
-        let writes = kept.map(|(slot, write)| (write.vertex, write.key.0, slot as u32));
+        let retained = resolved.writes.iter().enumerate().filter(|(_, write)| write.vertex != NONE);
+        let writes = retained.map(|(slot, write)| (write.vertex, write.key.0, slot as u32));
         let slots = resolved.writes.len();
         let source = move |read: &crate::order::ReadSlot| match read.source {
             NONE => slots as u32 + read.key.0,

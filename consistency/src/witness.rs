@@ -99,7 +99,7 @@ pub(crate) fn first_cycle(history: &History, resolved: &Resolved, cyclic: &Resid
     cycle_witness(history, resolved, &steps, &broken)
 }
 
-/// A cycle with edges that reads force among writes whose order nobody told.
+/// A cycle with edges that reads force among writes whose order nobody reported.
 pub(crate) fn forced_witness(
     history: &History,
     resolved: &Resolved,

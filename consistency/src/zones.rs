@@ -1,4 +1,4 @@
-//! Linearizability of one register when every read tells its write but nothing tells the order of writes.
+//! Linearizability of one register when every read names its write but nothing reports the order of writes.
 //!
 //! Gibbons and Korach (1997): a write and its readers form a cluster with the zone between its first answer and
 //! its last invocation. The register is linearizable iff no read answers before its write is invoked and no two

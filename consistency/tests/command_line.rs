@@ -4,7 +4,7 @@ use consistency::Model;
 use consistency::format::{
     LoadOptions, Loaded, load, write_edn, write_intervals, write_jepsen_json, write_porcupine,
 };
-use consistency::history::{Draft, History, Stamp};
+use consistency::history::{Draft, History, Timestamp};
 use consistency::{Process, Time};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -75,7 +75,7 @@ fn exit_codes() {
     );
     expect(&["--model", "no-such"], &stale, 2, &["no model no-such"]);
     expect(&[], &folder.0.join("nowhere"), 1, &["cannot open"]);
-    // Nobody read after the writes, so convergence cannot be told.
+    // Nobody read after the writes, so convergence cannot be checked.
     let quiet = folder.file("quiet.edn", &STALE.lines().take(2).collect::<Vec<_>>().join("\n"));
     expect(&["--model", "eventual"], &quiet, 3, &["undecided"]);
     expect(&["--model", "rss", "-o", "json"], &stale, 5, &["\"verdict\":\"violated\"", "\"strongest\":["]);
@@ -185,8 +185,12 @@ fn bad_input_is_refused_with_line_and_reason() {
 fn sample() -> History {
     let mut history = History::new();
     let at = |process, invoke, complete| Draft::new(Process(process), Time(invoke), Time(complete));
-    history.add(at(1, 0, 10).append("list", 1).write("x", 5).stamped(Stamp::version(3)).at_service("kv"));
-    history.add(at(2, 5, 15).read_list("list", [1]).read("x", 5).stamped(Stamp::version(3)).at_service("kv"));
+    history.add(
+        at(1, 0, 10).append("list", 1).write("x", 5).timestamped(Timestamp::version(3)).at_service("kv"),
+    );
+    history.add(
+        at(2, 5, 15).read_list("list", [1]).read("x", 5).timestamped(Timestamp::version(3)).at_service("kv"),
+    );
     history.add(at(1, 12, 14).at_service("kv").fence());
     history.add(at(3, 20, 20).append("list", "a \"b\"\n").unknown().at_service("kv"));
     history.add(at(4, 22, 25).write("x", 6).failed().at_service("kv"));

@@ -260,7 +260,7 @@ fn explanations_name_times_and_data() {
 
 #[test]
 fn forced_orders_are_explained_by_their_readers() {
-    // Nobody told the order of the writes: the sentences must name the reads that fix it both ways.
+    // Nobody reported the order of the writes: the sentences must name the reads that fix it both ways.
     let history = history([
         at(1, 0, 100).write("x", 1),
         at(2, 0, 100).write("x", 2),

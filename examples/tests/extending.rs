@@ -1,4 +1,4 @@
-//! `docs/extending.md` against the tree: what it tells people to touch is there, and is little.
+//! `docs/extending.md` against the tree: what it asks people to touch is there, and is little.
 
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 //!
 //! **Contract with the driver.** A blob exists for good when [`BlobNotice::Stored`] says so, and until it is dropped; before, a crash
 //! may leave it or not. A full disk delays that notice and is no error. Notices of an incarnation end with it: a role that starts says by
-//! [`BlobEffect::Keep`] which blobs it knows, every other one of the node is removed, and what is kept and is not there is
+//! [`BlobEffect::Keep`] which blobs it knows, every other one of the node is removed, and what is retained and is not there is
 //! reported lost. A read hands out what was written or says that it cannot; it never hands out anything else.
 //!
 //! There may be an **archive**, which all hosts share and nothing is ever removed from. [`BlobNotice::Archived`] says that the object
@@ -106,7 +106,7 @@ pub enum BlobEffect {
     },
 }
 
-/// What a driver tells a node of its blobs.
+/// What a driver reports to a node of its blobs.
 #[derive(Clone, PartialEq, Debug)]
 pub enum BlobNotice {
     /// It is durable.
@@ -142,7 +142,7 @@ pub enum BlobNotice {
 mod tests {
     use super::*;
 
-    // A file whose name is read as another blob's is removed as one that nobody knows, or kept for ever.
+    // A file whose name is read as another blob's is removed as one that nobody knows, or retained for ever.
     #[test]
     fn names_of_blobs_read_back() {
         let id = BlobId { series: 7, first: u64::MAX - 1 };

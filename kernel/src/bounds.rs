@@ -191,7 +191,7 @@ mod tests {
 
     // A table whose check passes whatever stands in it checks nothing.
     #[test]
-    fn misfits_are_told() {
+    fn misfits_are_reported() {
         let misfit = Misfit::first([Misfit::of("a", 1, 1), Misfit::of("b", 2, 1), Misfit::of("c", 3, 1)]);
         assert_eq!(misfit, Some(Misfit { what: "b", bytes: 2, max: 1 }));
         assert_eq!(Bounds::small(RECORD_BYTES_MAX), Bounds::REAL);

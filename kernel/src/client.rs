@@ -8,7 +8,7 @@ use crate::Bytes;
 pub struct Response(pub Bytes);
 
 crate::messages! {
-    /// What a connection (a node that stands for a user's socket) tells a gateway.
+    /// What a connection (a node that stands for a user's socket) sends to a gateway.
     pub enum Event {
         /// It is open.
         7 => Connected {
@@ -35,7 +35,7 @@ crate::messages! {
 }
 
 crate::messages! {
-    /// What a gateway tells a connection.
+    /// What a gateway sends to a connection.
     pub enum ConnectionIn {
         /// Bytes for the user.
         1 => Output {

@@ -49,7 +49,7 @@ pub trait StateMachine: Sized + 'static {
     /// Executes a read and appends the response to `response`.
     fn query(&self, query: &[u8], response: &mut Vec<u8>);
 
-    /// Moves what the machine has to tell nodes, without having been asked, into `notices`: called when an incarnation begins, when a snapshot was installed and after every slot, before the
+    /// Moves what the machine has to notify nodes of, without having been asked, into `notices`: called when an incarnation begins, when a snapshot was installed and after every slot, before the
     /// answers leave. Every replica is called; a machine that wants one to speak knows which one it is.
     fn take_notices(&mut self, _notices: &mut Vec<(NodeId, Bytes)>) {}
 
@@ -65,12 +65,12 @@ pub trait StateMachine: Sized + 'static {
         None
     }
 
-    /// Bytes of what was kept at this capture and is needed still.
+    /// Bytes of what was retained at this capture and is needed still.
     fn needed_of(&self, _capture: u64) -> usize {
         0
     }
 
-    /// What was kept at this capture and is needed still: the chunks that make it a snapshot, installed behind the capture's. What is
+    /// What was retained at this capture and is needed still: the chunks that make it a snapshot, installed behind the capture's. What is
     /// executed behind the capture says again what nobody needs.
     fn completion(&self, _capture: u64) -> VecDeque<Bytes> {
         VecDeque::new()

@@ -16,7 +16,7 @@ kernel::number! {
 kernel::messages! {
     /// To the counter.
     pub enum CounterIn in Message::Counter {
-        /// Add and tell.
+        /// Add and reply.
         1 => Add { amount: u64 },
     }
 }

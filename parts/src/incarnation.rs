@@ -13,7 +13,7 @@ kernel::record! {
 }
 
 impl Incarnation {
-    /// The incarnation after this one. The clock only matters where journals are not kept.
+    /// The incarnation after this one. The clock only matters where journals do not survive restarts.
     #[must_use]
     pub fn next(self, wall: Wall) -> Self {
         Self { number: (self.number + 1).max(wall.latest) }

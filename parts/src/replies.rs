@@ -110,9 +110,9 @@ impl Pool {
     pub fn admits(&self, account: &Account, bytes: usize) -> bool {
         let (owed, left) = (account.owed(), self.bounds.bytes_max.saturating_sub(self.used));
         let wanted = owed.saturating_add(bytes);
-        let kept = self.bounds.bytes_max / LEFT_SHARE;
+        let retained = self.bounds.bytes_max / LEFT_SHARE;
         wanted <= self.bounds.free_bytes.max(left / SHARES)
-            || owed <= self.bounds.free_bytes && bytes <= left.saturating_sub(kept)
+            || owed <= self.bounds.free_bytes && bytes <= left.saturating_sub(retained)
     }
 
     /// Whether there can ever be room for so much.

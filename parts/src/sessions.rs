@@ -1,6 +1,6 @@
 //! Exactly-once sessions: a command that a client sends again is executed once and answered the same.
 //!
-//! A client numbers its commands and tells with each message below which number it has every answer. The table keeps
+//! A client numbers its commands and says with each message below which number it has every answer. The table keeps
 //! the answers in between. Many commands of a session may be outstanding and may be executed in any order.
 
 use crate::deterministic::Map;
@@ -154,7 +154,7 @@ impl Sessions {
         self.answer_bytes = self.answer_bytes + answer.len() - before.map_or(0, |before| before.len());
     }
 
-    /// Bytes of all answers that are kept; a function of what the table holds.
+    /// Bytes of all answers that are retained; a function of what the table holds.
     pub fn answer_bytes(&self) -> usize {
         self.answer_bytes
     }
@@ -287,9 +287,9 @@ mod tests {
         assert_eq!(sessions.opened(ALICE), Some(Slot(9)));
     }
 
-    // Bytes that are forgotten while they are kept, or counted when they are gone, decide differently on replicas that have the same.
+    // Bytes that are forgotten while they are retained, or counted when they are gone, decide differently on replicas that have the same.
     #[test]
-    fn the_answers_bytes_are_those_that_are_kept() {
+    fn the_answers_bytes_are_those_that_are_retained() {
         let mut sessions = open();
         for (sequence, bytes) in [(0, 100), (2, 10), (1, 30), (2, 20)] {
             sessions.record(ALICE, Sequence(sequence), &vec![1; bytes]);

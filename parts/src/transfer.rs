@@ -84,7 +84,7 @@ pub struct WantedPage {
     pub index: u64,
 }
 
-/// A page on its way to a receiver. `V` tells what one offer is made of from what another is.
+/// A page on its way to a receiver. `V` distinguishes what one offer is made of from what another is.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Page<V> {
     /// Names the transfer.
@@ -108,7 +108,7 @@ pub enum TakenPage {
     OfAnother,
     /// It is taken; the next is to be asked for.
     Next(WantedPage),
-    /// It was the last of these; the question for the next one tells the peer so.
+    /// It was the last of these; the question for the next one notifies the peer.
     Whole(WantedPage, Vec<Bytes>),
 }
 
@@ -200,7 +200,7 @@ impl<V: Copy + PartialEq> Transfers<V> {
     }
 }
 
-/// A peer's side of one transfer: pages that are made when they are asked for. The latest is kept, for it may be asked for again.
+/// A peer's side of one transfer: pages that are made when they are asked for. The latest is retained, for it may be asked for again.
 #[derive(Clone, Debug)]
 pub struct Offer {
     to: NodeId,

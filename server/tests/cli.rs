@@ -15,7 +15,7 @@ struct Run {
     err: String,
 }
 
-/// The program without what the tester's environment would tell it.
+/// The program without what the tester's environment would add.
 fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ordinate"));
     let ours = std::env::vars_os().map(|(name, _)| name);
@@ -62,7 +62,7 @@ impl Drop for Folder {
     }
 }
 
-// A user who names the wrong folder must be told so, and which kind is wanted.
+// A user who names the wrong folder must learn so, and which kind is wanted.
 #[test]
 fn inspect_says_what_is_no_data_directory() {
     let folder = Folder::new("inspect");
@@ -78,17 +78,20 @@ fn inspect_says_what_is_no_data_directory() {
 
 // An archive that does not answer must end the command, and say why; one that is named wrongly must not be taken for another.
 #[test]
-fn an_archive_that_is_not_there_is_told() {
+fn an_archive_that_is_not_there_is_reported() {
     let folder = Folder::new("archive");
     let missing = format!("file://{}/none", folder.0.display());
-    let told = folder.run(&["log", "archive", "list", "--archive", &missing]);
-    assert_eq!(told.code, Some(1), "{told:?}");
-    assert!(told.err.starts_with("error[O1020]") && told.err.contains("is it mounted?"), "{told:?}");
+    let reported = folder.run(&["log", "archive", "list", "--archive", &missing]);
+    assert_eq!(reported.code, Some(1), "{reported:?}");
+    assert!(
+        reported.err.starts_with("error[O1020]") && reported.err.contains("is it mounted?"),
+        "{reported:?}"
+    );
     let empty = format!("file://{}", folder.0.display());
-    let told = folder.run(&["log", "archive", "list", "--archive", &empty]);
-    assert_eq!((told.code, told.out.as_str()), (Some(0), ""), "{told:?}");
-    let told = folder.run(&["log", "archive", "read", "jobs", "--archive", &empty]);
-    assert!(told.code == Some(2) && told.err.starts_with("error[O1023]"), "{told:?}");
+    let reported = folder.run(&["log", "archive", "list", "--archive", &empty]);
+    assert_eq!((reported.code, reported.out.as_str()), (Some(0), ""), "{reported:?}");
+    let reported = folder.run(&["log", "archive", "read", "jobs", "--archive", &empty]);
+    assert!(reported.code == Some(2) && reported.err.starts_with("error[O1023]"), "{reported:?}");
     assert_eq!(folder.run(&["log", "archive", "list", "--archive", "gs://bucket"]).code, Some(2));
     // Nobody listens there.
     let began = Instant::now();
@@ -216,7 +219,7 @@ fn wrong_cluster_files_are_explained() {
     );
 }
 
-// The file that new users start from must pass the check, and what a key is worth must be told with its origin.
+// The file that new users start from must pass the check, and what a key is worth must be shown with its origin.
 #[test]
 fn the_example_is_checked_and_explained() {
     let folder = Folder::new("example");
@@ -277,7 +280,7 @@ fn serve_refuses_what_does_not_fit() {
     );
 }
 
-// A call to nobody must end within its time limit and be told apart from a refusal.
+// A call to nobody must end within its time limit and differ from a refusal.
 #[test]
 fn nobody_answers() {
     let begun = Instant::now();
@@ -298,7 +301,7 @@ fn nobody_answers() {
 
 // A key that others can read, or an authority that is overwritten, ends the trust between the hosts.
 #[test]
-fn certificates_are_made_once_and_kept_private() {
+fn certificates_are_made_once_and_retained_private() {
     use std::os::unix::fs::PermissionsExt as _;
     let folder = Folder::new("tls");
     let made = folder.run(&["tls", "init", "--out", "t", "a", "b"]);
@@ -365,10 +368,10 @@ fn the_simulator_runs_and_repeats() {
     assert_eq!((list.code, list.out.as_str()), (Some(0), families.as_str()));
     assert!(families.starts_with("paxos\nmason\n"), "{families}");
     let sweep = folder.run(&["sim", "run", "paxos", "--seeds", "20", "--json", "report.json"]);
-    // Whether the engine is right is for the scenarios to say; here, that nothing is kept from the caller.
-    let told =
+    // Whether the engine is right is for the scenarios to say; here, that nothing is hidden from the caller.
+    let reported =
         sweep.out.strip_prefix("paxos: 20 seeds, ").and_then(|rest| rest.split(' ').next()?.parse().ok());
-    let violations: u64 = told.unwrap_or_else(|| panic!("{sweep:?}"));
+    let violations: u64 = reported.unwrap_or_else(|| panic!("{sweep:?}"));
     assert_eq!(sweep.code, Some(if violations == 0 { 0 } else { 5 }), "{sweep:?}");
     assert_eq!(sweep.out.matches("\nVIOLATION paxos/").count() as u64, violations.min(5), "{}", sweep.out);
     let report = std::fs::read_to_string(folder.0.join("report.json")).expect("it was asked for");

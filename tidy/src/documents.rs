@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 const OPERATIONS: &str = "docs/operations.md";
 const METRICS: &str = "server/src/admin/metrics.rs";
 
-/// Metrics of the host are written in one file, those of services where they tell their status.
+/// Metrics of the host are written in one file, those of services where they report their status.
 fn has_metrics(file: &File) -> bool {
     let of_services = file.path.starts_with("server/src/services/");
     matches!(&*file.path, METRICS | "server/src/latency.rs")

@@ -106,7 +106,7 @@ mod tests {
     const HIGH: (&str, &str) =
         ("high/Cargo.toml", "[package]\nname = \"high\"\n[dependencies]\nlow = \"1\"\n");
 
-    // Two types of one name in one file have to be told apart by their paths.
+    // Two types of one name in one file have to be distinguished by their paths.
     #[test]
     fn a_name_of_an_imported_crate_is_found() {
         let files = crooked(&[

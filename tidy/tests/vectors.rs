@@ -197,7 +197,7 @@ fn messages() {
     vectors.compare();
 }
 
-// A frame that cannot be told from noise would be executed.
+// A frame that looks like noise would be executed.
 #[test]
 fn frames() {
     let about = "Whole frames: length, CRC-32C, and a body of length-prefixed messages.";
@@ -295,7 +295,7 @@ fn answers_of_the_store() {
     add("mismatch", "not as expected: it holds Bern at version 9", Answer::Mismatch { found: Some(bern()) });
     add(
         "mismatch-at",
-        "not as expected: it is at version 9, and its value is too large to be told unasked",
+        "not as expected: it is at version 9, and its value is too large to be sent unasked",
         Answer::MismatchAt { version: 9 },
     );
     add("mismatch-absent", "not as expected: it does not exist", Answer::Mismatch { found: None });
@@ -380,7 +380,7 @@ fn calls_of_the_log() {
         add(word, &format!("call 7: {meaning}"), Native::Call(Call { id: 7, request }));
     };
     let create = Create { name: name(), retain_bytes: 1 << 20, retain_ms: 60_000, capacity: 0 };
-    call("create", "a log jobs of 1 MiB, entries kept for a minute", Request::Create(create));
+    call("create", "a log jobs of 1 MiB, entries retained for a minute", Request::Create(create));
     let one = Part { name: name(), expect: None, entries: rows(&[b"a", b""]) };
     let other = Part { name: "audit".to_owned(), expect: Some(5), entries: rows(&[b"b"]) };
     let append = Append { parts: vec![one, other] };
@@ -418,7 +418,7 @@ fn calls_of_the_log() {
     reply("trimmed", "jobs begins at 9", Answer::Refused(refused));
     reply("busy", "busy", Answer::Refused(Refused { why: Why::Busy, name: String::new(), at: 0 }));
     let identity =
-        LogIdentity { space: 3, number: 7, created_ms: 1_700_000_000_000, kept: 2, waiting_bytes: 300 };
+        LogIdentity { space: 3, number: 7, created_ms: 1_700_000_000_000, retained: 2, waiting_bytes: 300 };
     reply(
         "identity",
         "jobs is log 7 of space 3; from 2 on it is here, and 300 bytes wait",

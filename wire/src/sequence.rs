@@ -1,4 +1,4 @@
-//! The sequence's part of the native protocol: one message each way, told from others by its first two bytes.
+//! The sequence's part of the native protocol: one message each way, distinguished from others by its first two bytes.
 
 use kernel::{Bytes, Decode, DecodeError, Encode, Reader};
 

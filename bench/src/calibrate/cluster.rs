@@ -126,7 +126,7 @@ fn simulated(profile: &Profile, workload: &Workload, window: usize) -> io::Resul
     let mut here = profile.clone();
     // Loopback, in memory, as the real one.
     (here.network.latency_us, here.network.gigabits_per_second, here.driver.fsync_us) = (5.0, 0.0, 0.0);
-    let shape = MachineLayout::Colocated { hosts: 3, spread: true };
+    let shape = MachineLayout::Colocated { hosts: 3, clients_everywhere: true };
     let connect = Clients::Connect { batchers: 3 };
     let deployment = StoreDeployment { shape, clients: connect, batching: Batching::NONE };
     let started = Running::start(&deployment, &here, workload, 1, 1);

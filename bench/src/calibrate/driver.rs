@@ -23,7 +23,7 @@ kernel::messages! {
     /// To the one that asks.
     pub enum AskerIn in Message::Asker {
         /// The answer.
-        1 => Told {
+        1 => Reported {
             /// As in the question.
             payload: Bytes,
         },
@@ -84,7 +84,7 @@ impl Role for Echo {
 
     fn on_message(&mut self, from: NodeId, message: EchoIn, cx: &mut Cx<'_, Self>) {
         let EchoIn::Question(Question { payload }) = message;
-        cx.send(from, Told { payload });
+        cx.send(from, Reported { payload });
     }
 }
 
@@ -93,7 +93,7 @@ impl Role for Echo {
 pub struct Asker {
     row: Option<(RequestId, Row)>,
     sent: u64,
-    told: u64,
+    reported: u64,
 }
 
 const ECHO: HostSlot = HostSlot(1);
@@ -111,18 +111,18 @@ impl Role for Asker {
     }
 
     fn on_request(&mut self, id: RequestId, row: Row, cx: &mut Cx<'_, Self>) {
-        (self.sent, self.told) = (0, 0);
+        (self.sent, self.reported) = (0, 0);
         self.row = Some((id, row));
         cx.set_timer(AskerTimer::Again, AGAIN_AFTER);
     }
 
     fn on_message(&mut self, _from: NodeId, message: AskerIn, cx: &mut Cx<'_, Self>) {
-        let AskerIn::Told(Told { .. }) = message;
-        self.told += 1;
+        let AskerIn::Reported(Reported { .. }) = message;
+        self.reported += 1;
         if let Some((id, row)) = &self.row
-            && self.told == row.count
+            && self.reported == row.count
         {
-            cx.respond(*id, self.told);
+            cx.respond(*id, self.reported);
             cx.stop_timer(AskerTimer::Again);
             self.row = None;
         }
@@ -130,13 +130,13 @@ impl Role for Asker {
 
     fn on_timer(&mut self, _timer: AskerTimer, cx: &mut Cx<'_, Self>) {
         // Links lose messages while they come up: what was not answered is asked anew.
-        self.sent = self.told;
+        self.sent = self.reported;
         cx.set_timer(AskerTimer::Again, AGAIN_AFTER);
     }
 
     fn on_burst_end(&mut self, cx: &mut Cx<'_, Self>) {
         let Some((_, row)) = &self.row else { return };
-        while self.sent < row.count.min(self.told + row.window) {
+        while self.sent < row.count.min(self.reported + row.window) {
             cx.send(NodeId::new(HostId::named("b"), ECHO), Question { payload: row.payload.clone() });
             self.sent += 1;
         }

@@ -40,8 +40,8 @@ impl Spent {
 fn undisturbed(spans: &[f64]) -> f64 {
     let mut sorted = spans.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
-    let kept = &sorted[..sorted.len() - sorted.len() / 100];
-    kept.iter().sum::<f64>() * spans.len() as f64 / kept.len().max(1) as f64
+    let retained = &sorted[..sorted.len() - sorted.len() / 100];
+    retained.iter().sum::<f64>() * spans.len() as f64 / retained.len().max(1) as f64
 }
 
 #[derive(Debug)]

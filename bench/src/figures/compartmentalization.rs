@@ -61,13 +61,13 @@ const MEDIAN: Axis = Axis::linear("median latency (ms)", Unit::Millis);
 const TESTBED: &str =
     "simulated m5.xlarge machines (costs from the paper's published rates), in memory, f = 1";
 
-fn spread(proxy_leaders: usize, acceptors: AcceptorLayout, replicas: usize) -> StoreDeployment {
+fn compartmentalized(proxy_leaders: usize, acceptors: AcceptorLayout, replicas: usize) -> StoreDeployment {
     let shape = MachineLayout::Compartmentalized { proxy_leaders, acceptors, replicas };
     StoreDeployment { shape, clients: Clients::Gather, batching: Batching::NONE }
 }
 
 fn plain() -> StoreDeployment {
-    let shape = MachineLayout::Colocated { hosts: 3, spread: false };
+    let shape = MachineLayout::Colocated { hosts: 3, clients_everywhere: false };
     StoreDeployment { shape, clients: Clients::Gather, batching: Batching::NONE }
 }
 
@@ -107,17 +107,17 @@ fn latency_throughput(watch: &Watch<'_>) -> Result<Drawing, String> {
     let batched = [50, 200, 500, 1_000, 2_000, 4_000];
     let majority = AcceptorLayout::Majority(3);
     let fronts = MachineLayout::Compartmentalized { proxy_leaders: 3, acceptors: majority, replicas: 2 };
-    let colocated = MachineLayout::Colocated { hosts: 3, spread: false };
+    let colocated = MachineLayout::Colocated { hosts: 3, clients_everywhere: false };
     let given = curves(
         vec![
             curve(plain(), workload, &unbatched[..6]),
-            curve(spread(10, GRID, 4), workload, &unbatched),
+            curve(compartmentalized(10, GRID, 4), workload, &unbatched),
             curve(unreplicated(), workload, &unbatched),
             curve(in_batches(colocated, 0, 100), workload, &batched),
             curve(in_batches(fronts, 5, 100), workload, &batched),
             curve(in_batches(MachineLayout::Unreplicated, 7, 100), workload, &batched),
             curve(
-                in_batches(MachineLayout::Colocated { hosts: 3, spread: true }, 0, 100),
+                in_batches(MachineLayout::Colocated { hosts: 3, clients_everywhere: true }, 0, 100),
                 workload,
                 &batched,
             ),
@@ -174,7 +174,8 @@ const FALLS: f64 = 0.999;
 fn larger_values(watch: &Watch<'_>) -> Result<Drawing, String> {
     let clients = [1, 4, 16, 32, 64, 100, 150, 200];
     let sizes = [16, 100, 1_000];
-    let kinds = [("Compartmentalized MultiPaxos", spread(10, GRID, 4)), ("Unreplicated", unreplicated())];
+    let kinds =
+        [("Compartmentalized MultiPaxos", compartmentalized(10, GRID, 4)), ("Unreplicated", unreplicated())];
     let runs = kinds
         .iter()
         .flat_map(|(_, deployment)| {
@@ -249,13 +250,13 @@ fn ablation(watch: &Watch<'_>) -> Result<Drawing, String> {
     let one = |name, deployment, paper| Bar { name, run: Run::new(deployment, workload, 250), paper };
     let unbatched = [
         one("Multi-\nPaxos", plain(), Some(25_000.0)),
-        one("2 proxy\nleaders", spread(2, majority, 2), Some(70_000.0)),
-        one("3", spread(3, majority, 2), None),
-        one("4", spread(4, majority, 2), None),
-        one("5", spread(5, majority, 2), None),
-        one("7", spread(7, majority, 2), Some(135_000.0)),
-        one("7, and\n3 replicas", spread(7, majority, 3), Some(135_000.0)),
-        one("10", spread(10, majority, 3), Some(150_000.0)),
+        one("2 proxy\nleaders", compartmentalized(2, majority, 2), Some(70_000.0)),
+        one("3", compartmentalized(3, majority, 2), None),
+        one("4", compartmentalized(4, majority, 2), None),
+        one("5", compartmentalized(5, majority, 2), None),
+        one("7", compartmentalized(7, majority, 2), Some(135_000.0)),
+        one("7, and\n3 replicas", compartmentalized(7, majority, 3), Some(135_000.0)),
+        one("10", compartmentalized(10, majority, 3), Some(150_000.0)),
     ];
     let batched = |name, shape, batchers, commands, paper| {
         let run = Run::new(in_batches(shape, batchers, commands), workload, 4_000);
@@ -265,7 +266,7 @@ fn ablation(watch: &Watch<'_>) -> Result<Drawing, String> {
     let in_batches = [
         batched(
             "Multi-\nPaxos",
-            MachineLayout::Colocated { hosts: 3, spread: false },
+            MachineLayout::Colocated { hosts: 3, clients_everywhere: false },
             0,
             100,
             Some(200_000.0),
@@ -307,7 +308,8 @@ fn saturating(replicas: usize, workload: &Workload, batching: Batching) -> Store
     let (mut proxy_leaders, mut columns) = (2, 2);
     loop {
         let acceptors = AcceptorLayout::Grid { rows: columns, columns };
-        let deployment = StoreDeployment { batching, ..spread(proxy_leaders, acceptors, replicas) };
+        let deployment =
+            StoreDeployment { batching, ..compartmentalized(proxy_leaders, acceptors, replicas) };
         match Model::of(&deployment, &profile, workload).bottleneck().station {
             "proxy leader" => proxy_leaders += 1,
             "acceptor" if columns < 8 => columns += 1,
@@ -419,7 +421,7 @@ fn analytical(watch: &Watch<'_>) -> Result<Drawing, String> {
             REPLICAS.iter().map(move |&replicas| {
                 let workload = Workload::writes(16).with_reads(reads, Level::Linearizable);
                 let acceptors = AcceptorLayout::Grid { rows: 4, columns: 4 };
-                let deployment = spread(16, acceptors, replicas);
+                let deployment = compartmentalized(16, acceptors, replicas);
                 Run { measured: Duration::from_millis(150), ..Run::new(deployment, workload, 500) }
             })
         })

@@ -227,7 +227,7 @@ fn failures(watch: &Watch<'_>) -> Result<Drawing, String> {
     running.testbed.crash_at(sequencer, begins + SEQUENCER_FAILS);
     let clients = running.clients.clone();
     running.testbed.begin_load(&clients, Pace::Open { per_second: ASKS_PER_SECOND });
-    let mut load = Asks::of_all(SPACES).kept(SPACES);
+    let mut load = Asks::of_all(SPACES).retained(SPACES);
     let mut spaces: Vec<Contiguous> =
         (0..SPACES).map(|space| Contiguous { space: Space(space), reached: 0 }).collect();
     let mut lines: Vec<Vec<Point>> = vec![Vec::new(); usize::from(SPACES)];

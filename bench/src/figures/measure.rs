@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// Who is told how far a figure is.
+/// Who receives the progress of a figure.
 pub struct Watch<'a> {
     /// Called with how many runs are done, and how many there are.
     pub progress: &'a (dyn Fn(usize, usize) + Sync),

@@ -105,7 +105,7 @@ pub enum MachineLayout {
         /// Machines.
         hosts: usize,
         /// Clients connect to all of them, and not to the leader's alone.
-        spread: bool,
+        clients_everywhere: bool,
     },
     /// One machine that is not replicated.
     Unreplicated,
@@ -470,7 +470,9 @@ impl<N: Node<Family = Paxos> + AsRef<Seat>, W: Fn(Seat) -> N> Builder<'_, N, W> 
             for number in mine {
                 let batchers = match (deployment.clients, deployment.shape) {
                     (Clients::Gather, _) => vec![NodeId::new(id, BATCHER)],
-                    (_, MachineLayout::Colocated { spread: false, .. }) => vec![NodeId::new(leader, BATCHER)],
+                    (_, MachineLayout::Colocated { clients_everywhere: false, .. }) => {
+                        vec![NodeId::new(leader, BATCHER)]
+                    }
                     _ => first.batchers.clone(),
                 };
                 let client = CommandClient::new(batchers, Duration::from_secs(5)).starting_at(number);

@@ -28,7 +28,7 @@ pub struct Model {
     pub demands: Vec<Demand>,
 }
 
-/// What a burst does for all its inputs together is spread over so many, where bursts have no bound.
+/// What a burst does for all its inputs together is divided over so many, where bursts have no bound.
 const BURST_UNDER_LOAD: usize = 64;
 
 impl Model {
@@ -198,7 +198,7 @@ impl<'a> Sums<'a> {
             + written * (self.put(&self.phase2a) + self.taken(PricedStep::Phase2b, 0.0, &self.phase2b))
             + replicas_f * self.put(&self.chosen);
         let vote = self.taken(PricedStep::Phase2a, batch, &self.phase2a) + self.put(&self.phase2b);
-        let tell = self.taken(PricedStep::PreRead, 0.0, &self.pre_read) + self.put(&self.pre_read_ack);
+        let notify = self.taken(PricedStep::PreRead, 0.0, &self.pre_read) + self.put(&self.pre_read_ack);
         let write =
             self.taken(PricedStep::Chosen, batch, &self.chosen) + self.put(&self.results) / replicas_f;
         let read = self.taken(PricedStep::Read, read_batch, &self.read) + self.put(&self.read_results);
@@ -213,7 +213,7 @@ impl<'a> Sums<'a> {
                 station: "acceptor",
                 machines: acceptors.count(),
                 nanos: self.writes / batch * vote * written / all
-                    + self.reads / read_batch * tell * asked / all,
+                    + self.reads / read_batch * notify * asked / all,
             },
             Demand {
                 station: "replica",

@@ -35,7 +35,7 @@ impl Unreplicated {
         Self { configurations, store: Store::new(1), executed: Slot(0), scratch: Vec::new() }
     }
 
-    fn tell_batchers(&self, cx: &mut Cx<'_, Self>) {
+    fn notify_batchers(&self, cx: &mut Cx<'_, Self>) {
         let pulse = Pulse {
             ballot: Ballot { round: 1, leader: cx.node() },
             configurations: self.configurations.clone(),
@@ -83,7 +83,7 @@ impl Role for Unreplicated {
     }
 
     fn on_start(&mut self, cx: &mut Cx<'_, Self>) {
-        self.tell_batchers(cx);
+        self.notify_batchers(cx);
     }
 
     fn on_message(&mut self, _from: NodeId, message: LeaderIn, cx: &mut Cx<'_, Self>) {
@@ -107,7 +107,7 @@ impl Role for Unreplicated {
 
     fn on_timer(&mut self, timer: UnreplicatedTimer, cx: &mut Cx<'_, Self>) {
         match timer {
-            UnreplicatedTimer::Heartbeat => self.tell_batchers(cx),
+            UnreplicatedTimer::Heartbeat => self.notify_batchers(cx),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Proxies spread over machines as in the paper: each machine holds leaders or followers of several groups.
+//! Proxies distributed over machines as in the paper: each machine holds leaders or followers of several groups.
 
 use super::service::{Numbers, Seat};
 use crate::profile::Profile;
@@ -42,7 +42,7 @@ pub struct OrderingDeployment {
     pub groups: usize,
     /// Sequence spaces.
     pub spaces: u16,
-    /// Clients' threads, each an origin of operations, spread over the groups.
+    /// Clients' threads, each an origin of operations, distributed over the groups.
     pub clients: usize,
     /// The group's own log is the order: there is no sequencer, and one group.
     pub alone: bool,
@@ -322,7 +322,7 @@ fn member_nodes<T: Stub + Copy + Send + Sync, H: Shard>(
     let node = |slot| NodeId::new(host, slot);
     let page_bytes = deployment.parameters.page_bytes;
     let machine = ProxyMachine::new(id, host, topology.clone(), page_bytes, stub);
-    let spaces_of: SpacesOf = Arc::new(move |body, spread| stub.spaces(body, spread));
+    let spaces_of: SpacesOf = Arc::new(move |body, shard_map| stub.spaces(body, shard_map));
     let proxy = Proxy::new(
         id,
         topology.clone(),

@@ -1,4 +1,4 @@
-//! Bare ordering by Mason: proxies on machines of their own, and clients that are told the numbers they get (the paper's sections
+//! Bare ordering by Mason: proxies on machines of their own, and clients that receive their numbers (the paper's sections
 //! 7.1 and 7.4).
 
 mod deployment;

@@ -18,8 +18,8 @@ pub struct Numbers {
 }
 
 impl Stub for Numbers {
-    fn spaces(&self, body: &[u8], spread: &ShardMap) -> Vec<Space> {
-        sequence::Spaces { count: self.spaces }.spaces(body, spread)
+    fn spaces(&self, body: &[u8], shard_map: &ShardMap) -> Vec<Space> {
+        sequence::Spaces { count: self.spaces }.spaces(body, shard_map)
     }
 
     fn apply(&mut self, _body: &Bytes, order: Option<&Order>, _now: GroupTime, out: &mut StubOut) -> Verdict {
@@ -42,7 +42,7 @@ impl Stub for Numbers {
 #[derive(Clone, Debug)]
 pub struct Asks {
     body: Bytes,
-    /// Every number that was answered, if they are to be kept, by space.
+    /// Every number that was answered, if they are to be recorded, by space.
     pub answered: Option<Vec<Vec<u64>>>,
 }
 
@@ -55,7 +55,7 @@ impl Asks {
 
     /// Keeps what is answered.
     #[must_use]
-    pub fn kept(self, spaces: u16) -> Self {
+    pub fn retained(self, spaces: u16) -> Self {
         Self { answered: Some(vec![Vec::new(); usize::from(spaces)]), ..self }
     }
 }

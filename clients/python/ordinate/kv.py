@@ -85,7 +85,7 @@ class Mismatch:
 
 @dataclass(frozen=True)
 class MismatchAt:
-    """The same, where what the key holds is too large to be told unasked."""
+    """The same, where what the key holds is too large to be sent unasked."""
 
     version: int
 

@@ -48,7 +48,7 @@ class LogStat:
     bytes: int
     #: What they may cost.
     retain_bytes: int
-    #: How long they are kept, in milliseconds; 0: for ever.
+    #: How long they are retained, in milliseconds; 0: for ever.
     retain_ms: int
     sealed: bool
 

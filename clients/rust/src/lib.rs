@@ -37,7 +37,7 @@ pub use wire::kv::{Expect, Item, Versioned};
 pub use wire::log::{LogIdentity, LogStat, Rows};
 pub use wire::native as protocol;
 
-/// How long calls wait unless their client was told otherwise.
+/// How long calls wait unless their client was configured otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Why a call failed.
@@ -95,7 +95,7 @@ pub enum Swap {
         /// What it holds.
         found: Option<Versioned>,
     },
-    /// The same, where what it holds is too large to be told unasked.
+    /// The same, where what it holds is too large to be sent unasked.
     MismatchAt {
         /// Its version.
         version: u64,

@@ -84,7 +84,7 @@ impl Sequence {
 
     /// Takes one place in each of `spaces`. The call is on its way when this returns; its answer comes by the future.
     ///
-    /// [`CallError::MaybeExecuted`] and [`CallError::TimedOut`]: a number may have been assigned that nobody was told. Calls
+    /// [`CallError::MaybeExecuted`] and [`CallError::TimedOut`]: a number may have been assigned that no caller received. Calls
     /// are never sent twice, so that no caller is given two places for one.
     pub fn next<S: AsRef<str>>(
         &self,

@@ -264,7 +264,7 @@ fn one(args: &CheckArgs, models: &[Option<Model>], path: PathBuf) -> Outcome {
     report::print(args.output, &path, &answer, began.elapsed().as_secs_f64())
 }
 
-/// Memory of this process, where the system tells.
+/// Memory of this process, where the system reports it.
 fn resident_mib() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;

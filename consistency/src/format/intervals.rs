@@ -1,6 +1,6 @@
 //! Interval lines: one operation a line, with call and return. Porcupine's operations, and our own format.
 
-use super::rows::{Row, Rows, stamp};
+use super::rows::{Row, Rows, timestamp};
 use super::tree::Tree;
 use super::{LoadOptions, known_fields};
 use crate::terms::{Fate, Time};
@@ -62,9 +62,9 @@ impl Reader {
             self.ended = true;
             let count = rows.len() as i64;
             return match end.int() {
-                Some(told) if told == count => Ok(()),
-                told => {
-                    Err(format!("the trailer tells of {} operations, {count} are here", told.unwrap_or(-1)))
+                Some(reported) if reported == count => Ok(()),
+                reported => {
+                    Err(format!("the trailer counts {} operations, {count} are here", reported.unwrap_or(-1)))
                 }
             };
         }
@@ -163,8 +163,8 @@ fn rows_take(tree: &Tree<'_>, line: u32, rows: &mut Rows) -> Result<(), String> 
         answer: tree.get("answer"),
         expected: tree.get("expected"),
         expected_version: tree.get("expected-version"),
-        stamp: version.map(stamp).transpose()?,
-        committed: tree.get("ts").map(stamp).transpose()?,
+        timestamp: version.map(timestamp).transpose()?,
+        committed: tree.get("ts").map(timestamp).transpose()?,
         service: tree.get("service"),
     };
     rows.take(&row)

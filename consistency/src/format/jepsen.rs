@@ -1,6 +1,6 @@
 //! Jepsen's events: an invocation and a completion, as EDN maps or JSON objects.
 
-use super::rows::{Row, Rows, stamp};
+use super::rows::{Row, Rows, timestamp};
 use super::tree::Tree;
 use super::{LoadError, LoadOptions, edn, json, known_fields};
 use crate::terms::{Fate, Process, Time};
@@ -41,7 +41,7 @@ pub(super) struct Events {
     sequence: u64,
 }
 
-/// An invocation, kept as text: only operations that fail or vanish are looked at twice.
+/// An invocation, retained as text: only operations that fail or vanish are looked at twice.
 struct Open {
     line: u32,
     at: Time,
@@ -51,7 +51,7 @@ struct Open {
 
 impl Events {
     /// Takes one event of a file that is a vector.
-    pub(super) fn take_kept(
+    pub(super) fn take_retained(
         &mut self,
         tree: &Tree<'_>,
         line: u32,
@@ -123,9 +123,9 @@ impl Events {
     }
 
     fn time(&mut self, tree: &Tree<'_>) -> Result<Time, String> {
-        let told = tree.get("time").filter(|time| **time != Tree::Nil);
-        let timed = *self.timed.get_or_insert(told.is_some());
-        match (timed, told) {
+        let reported = tree.get("time").filter(|time| **time != Tree::Nil);
+        let timed = *self.timed.get_or_insert(reported.is_some());
+        match (timed, reported) {
             (true, Some(time)) => time
                 .int()
                 .and_then(|time| u64::try_from(time).ok())
@@ -190,8 +190,8 @@ fn complete(
         answer: None,
         expected,
         expected_version: None,
-        stamp: version.map(stamp).transpose()?,
-        committed: tree.get("ts").map(stamp).transpose()?,
+        timestamp: version.map(timestamp).transpose()?,
+        committed: tree.get("ts").map(timestamp).transpose()?,
         service: tree.get("service"),
     };
     rows.take(&row)

@@ -99,7 +99,7 @@ enum Lines {
     Intervals,
 }
 
-/// Reads a whole history. `progress` is told the bytes read so far, now and then; false stops with an error.
+/// Reads a whole history. `progress` receives the bytes read so far, now and then; false stops with an error.
 pub fn load(
     mut reader: impl BufRead,
     options: &LoadOptions,
@@ -173,7 +173,7 @@ fn load_vector(
         let number = index as u32 + 1;
         let event = is_edn || entry.get("process").is_some() && entry.get("call").is_none();
         let taken = if event {
-            jepsen.take_kept(entry, number, options, &mut rows)
+            jepsen.take_retained(entry, number, options, &mut rows)
         } else {
             intervals.take(entry, number, options, &mut rows)
         };

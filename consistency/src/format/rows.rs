@@ -2,7 +2,7 @@
 
 use super::tree::Tree;
 use super::{LoadError, LoadOptions, Loaded};
-use crate::history::{Draft, History, Stamp};
+use crate::history::{Draft, History, Timestamp};
 use crate::kv::{Expected, KvCall, KvHistory, KvReply};
 use crate::search::{Interval, LogCall, LogReply, QueueCall, QueueReply, ZnodeCall, ZnodeReply};
 use crate::terms::{Fate, Process, Time, Value, Version};
@@ -23,12 +23,12 @@ pub(super) struct Row<'t> {
     pub(super) answer: Option<&'t Tree<'t>>,
     pub(super) expected: Option<&'t Tree<'t>>,
     pub(super) expected_version: Option<&'t Tree<'t>>,
-    pub(super) stamp: Option<Stamp>,
-    pub(super) committed: Option<Stamp>,
+    pub(super) timestamp: Option<Timestamp>,
+    pub(super) committed: Option<Timestamp>,
     pub(super) service: Option<&'t Tree<'t>>,
 }
 
-/// A read or write of a register, kept until it is known whether compare-and-sets are about.
+/// A read or write of a register, retained until it is known whether compare-and-sets are about.
 #[derive(Clone, Debug)]
 struct Plain {
     draft: Draft,
@@ -176,7 +176,7 @@ impl Rows {
                 }
             };
             if let Some(version) = rest.get(1).filter(|version| **version != Tree::Nil) {
-                draft = draft.stamped(stamp(version)?);
+                draft = draft.timestamped(timestamp(version)?);
             }
         }
         if let Some(committed) = row.committed {
@@ -199,8 +199,8 @@ impl Rows {
             ("append", _) => draft.append(key.value(), row.value.ok_or("an append without a value")?.value()),
             (_, _) => draft.write(key.value(), row.value.ok_or("a write without a value")?.value()),
         };
-        if let Some(stamp) = row.stamp.or(row.committed) {
-            draft = draft.stamped(stamp);
+        if let Some(timestamp) = row.timestamp.or(row.committed) {
+            draft = draft.timestamped(timestamp);
         }
         let kv = kv_row(row)?;
         self.plain.push((self.count, Plain { draft, kv }));
@@ -222,7 +222,7 @@ impl Rows {
 
     fn log(&mut self, row: &Row<'_>) -> Result<(), String> {
         let name = row.key.map_or(String::new(), |key| key.value().to_string());
-        let position = || row.stamp.map(|stamp| stamp.0[0]);
+        let position = || row.timestamp.map(|timestamp| timestamp.0[0]);
         let value = row.output.or(row.value).map(Tree::value).filter(|value| *value != Value::Nil);
         let at = |what: &str| position().map(LogReply::At).ok_or(format!("{what} without a pos"));
         let (call, reply) = match (&*row.f, row.fate) {
@@ -243,7 +243,9 @@ impl Rows {
         let path = row.key.map_or("/".to_owned(), |key| key.value().to_string());
         let call = znode_call(&row.f, path, row.value, row.expected_version)?;
         let answer = row.answer.and_then(Tree::word);
-        let version = || row.stamp.map(|stamp| stamp.0[0] as i64).ok_or("a version is wanted in the answer");
+        let version = || {
+            row.timestamp.map(|timestamp| timestamp.0[0] as i64).ok_or("a version is wanted in the answer")
+        };
         let reply = match (answer, &call) {
             (Some("refused"), _) => ZnodeReply::Refused,
             (_, _) if row.fate != Fate::Ok => ZnodeReply::Done,
@@ -304,25 +306,25 @@ fn interval<C, R>(row: &Row<'_>, call: C, reply: R) -> Interval<C, R> {
 }
 
 /// A version, position or timestamp; or a carstamp of up to three numbers.
-pub(super) fn stamp(tree: &Tree<'_>) -> Result<Stamp, String> {
+pub(super) fn timestamp(tree: &Tree<'_>) -> Result<Timestamp, String> {
     let number = |tree: &Tree<'_>| {
         let number = tree.int().and_then(|number| u64::try_from(number).ok());
         number.ok_or_else(|| "a version is a whole number, or a carstamp of three".to_owned())
     };
     match tree {
         Tree::Seq(parts) if (1..=3).contains(&parts.len()) => {
-            let mut stamp = [0; 3];
+            let mut timestamp = [0; 3];
             for (at, part) in parts.iter().enumerate() {
-                stamp[at] = number(part)?;
+                timestamp[at] = number(part)?;
             }
-            Ok(Stamp(stamp))
+            Ok(Timestamp(timestamp))
         }
-        other => number(other).map(Stamp::version),
+        other => number(other).map(Timestamp::version),
     }
 }
 
 fn kv_row(row: &Row<'_>) -> Result<KvRow, String> {
-    let version = row.stamp.map(|stamp| Version(stamp.0[0]));
+    let version = row.timestamp.map(|timestamp| Version(timestamp.0[0]));
     let value = || row.value.map(Tree::value).ok_or_else(|| format!("{} without a value", row.f));
     let call = match &*row.f {
         "read" | "r" | "get" => KvCall::Get,
@@ -333,7 +335,7 @@ fn kv_row(row: &Row<'_>) -> Result<KvRow, String> {
         }
         _ => {
             let expected = match (row.expected_version, row.expected) {
-                (Some(version), _) => Expected::Version(Version(stamp(version)?.0[0])),
+                (Some(version), _) => Expected::Version(Version(timestamp(version)?.0[0])),
                 (None, Some(expected)) => Expected::Value(expected.value()),
                 (None, None) => return Err("a compare-and-set without what it expects".to_owned()),
             };

@@ -22,7 +22,7 @@ fn edn(value: &Value) -> String {
     }
 }
 
-/// Micro-operations; the separator tells JSON from EDN. `answered` false leaves out what reads saw.
+/// Micro-operations; the separator distinguishes JSON from EDN. `answered` false leaves out what reads saw.
 fn micro(history: &History, operation: &Operation, is_edn: bool, answered: bool) -> String {
     let show = if is_edn { edn } else { json };
     let comma = if is_edn { " " } else { "," };
@@ -43,11 +43,12 @@ fn micro(history: &History, operation: &Operation, is_edn: bool, answered: bool)
         };
         let name = if is_edn { format!(":{name}") } else { quoted(name) };
         let key = show(history.keys().value(access.key));
-        let stamp = access.stamp.filter(|_| answered).map_or(String::new(), |stamp| match stamp.0 {
-            [version, 0, 0] => format!("{comma}{version}"),
-            [a, b, c] => format!("{comma}[{a}{comma}{b}{comma}{c}]"),
-        });
-        format!("[{name}{comma}{key}{comma}{value}{stamp}]")
+        let timestamp =
+            access.timestamp.filter(|_| answered).map_or(String::new(), |timestamp| match timestamp.0 {
+                [version, 0, 0] => format!("{comma}{version}"),
+                [a, b, c] => format!("{comma}[{a}{comma}{b}{comma}{c}]"),
+            });
+        format!("[{name}{comma}{key}{comma}{value}{timestamp}]")
     };
     let parts: Vec<String> = history.accesses(operation).iter().map(part).collect();
     format!("[{}]", parts.join(comma))

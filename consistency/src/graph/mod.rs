@@ -18,7 +18,7 @@ use crate::terms::Fate;
 pub(crate) use cycle::{Step, shortest_cycle};
 pub(crate) use strong::{Residue, is_acyclic, residue, smallest_component, topological_order};
 
-/// A directed graph in compressed rows. Vertices below `operations` are the kept operations of the history.
+/// A directed graph in compressed rows. Vertices below `operations` are the retained operations of the history.
 #[derive(Debug, Default)]
 pub(crate) struct Graph {
     pub(crate) operations: usize,

@@ -33,26 +33,26 @@ pub(super) fn add(history: &History, resolved: &Resolved, wanted: EdgeSet, rules
             kind: kind(writes[vertex]),
         })
     };
-    let kept = |kind: EdgeKind| wanted.has(kind);
-    if kept(EdgeKind::AnyAnswered) {
+    let retained = |kind: EdgeKind| wanted.has(kind);
+    if retained(EdgeKind::AnyAnswered) {
         let kind = |writes| if writes { EdgeKind::AnyBeforeWrite } else { EdgeKind::AnyBeforeRead };
-        let targets = every(kind).filter(|target| kept(target.kind));
+        let targets = every(kind).filter(|target| retained(target.kind));
         chain(&all, targets, EdgeKind::AnyAnswered, rules, edges);
     }
-    if kept(EdgeKind::WriteAnswered) {
+    if retained(EdgeKind::WriteAnswered) {
         let sources: Vec<(Time, u32)> = all
             .iter()
             .copied()
             .filter(|(_, vertex)| writes[*vertex as usize] || rules.real_time_from_reads)
             .collect();
         let kind = |writes| if writes { EdgeKind::WriteBeforeWrite } else { EdgeKind::WriteBeforeRead };
-        let targets = every(kind).filter(|target| kept(target.kind));
+        let targets = every(kind).filter(|target| retained(target.kind));
         chain(&sources, targets, EdgeKind::WriteAnswered, rules, edges);
     }
-    if kept(EdgeKind::KeyAnswered) {
+    if retained(EdgeKind::KeyAnswered) {
         by_key(history, resolved, &writes, &all, rules, edges);
     }
-    if kept(EdgeKind::FenceAnswered) {
+    if retained(EdgeKind::FenceAnswered) {
         by_service(history, resolved, &all, rules, edges);
     }
 }

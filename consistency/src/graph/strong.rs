@@ -58,18 +58,19 @@ pub(crate) fn residue(graph: &Graph, set: EdgeSet) -> Residue {
             }
         }
     }
-    let kept: Vec<u32> = (0..graph.len() as u32).filter(|vertex| left[*vertex as usize]).collect();
+    let retained: Vec<u32> = (0..graph.len() as u32).filter(|vertex| left[*vertex as usize]).collect();
     // Backwards through what is left; its own reverse edges, for the whole graph keeps none.
     let mut leaving = vec![0u32; graph.len()];
     let mut into: Vec<(u32, u32)> = Vec::new();
-    for vertex in &kept {
+    for vertex in &retained {
         for (to, _) in graph.out(*vertex, set).filter(|(to, _)| left[*to as usize]) {
             leaving[*vertex as usize] += 1;
             into.push((to, *vertex));
         }
     }
     into.sort_unstable();
-    let mut peeled: Vec<u32> = kept.iter().copied().filter(|vertex| leaving[*vertex as usize] == 0).collect();
+    let mut peeled: Vec<u32> =
+        retained.iter().copied().filter(|vertex| leaving[*vertex as usize] == 0).collect();
     while let Some(vertex) = peeled.pop() {
         left[vertex as usize] = false;
         let first = into.partition_point(|(to, _)| *to < vertex);
@@ -80,7 +81,7 @@ pub(crate) fn residue(graph: &Graph, set: EdgeSet) -> Residue {
             }
         }
     }
-    let whole: Vec<u32> = kept.into_iter().filter(|vertex| left[*vertex as usize]).collect();
+    let whole: Vec<u32> = retained.into_iter().filter(|vertex| left[*vertex as usize]).collect();
     let operations = whole.iter().filter(|vertex| graph.is_operation(**vertex)).count();
     let mut edges = Edges { vertices: whole.len(), ..Edges::default() };
     for (from, vertex) in whole.iter().enumerate() {

@@ -28,12 +28,12 @@ impl OpIndex {
 /// What the service says about the place of a version in its key's order: compared as numbers, left to right.
 /// A plain version or log position is the first number; a carstamp is (timestamp, rmw counter, client).
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Stamp(pub [u64; 3]);
+pub struct Timestamp(pub [u64; 3]);
 
-impl Stamp {
+impl Timestamp {
     /// A returned version, revision, zxid or log position, or a commit timestamp.
-    pub fn version(number: u64) -> Stamp {
-        Stamp([number, 0, 0])
+    pub fn version(number: u64) -> Timestamp {
+        Timestamp([number, 0, 0])
     }
 }
 
@@ -57,8 +57,8 @@ pub struct Access {
     pub key: Symbol,
     /// What was done.
     pub kind: AccessKind,
-    /// The version read or written, where the service told.
-    pub stamp: Option<Stamp>,
+    /// The version read or written, where the service reported it.
+    pub timestamp: Option<Timestamp>,
 }
 
 /// One operation or transaction, or a real-time fence (which has no accesses).
@@ -135,14 +135,14 @@ pub struct Draft {
     service: Value,
     line: u32,
     accesses: Vec<DraftAccess>,
-    timestamp: Option<Stamp>,
+    timestamp: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug)]
 struct DraftAccess {
     key: Value,
     what: DraftKind,
-    stamp: Option<Stamp>,
+    timestamp: Option<Timestamp>,
 }
 
 #[derive(Clone, Debug)]
@@ -172,7 +172,7 @@ impl Draft {
 
     fn access(mut self, key: impl Into<Value>, what: DraftKind) -> Draft {
         self.asked_write |= matches!(what, DraftKind::Write(_) | DraftKind::Append(_));
-        self.accesses.push(DraftAccess { key: key.into(), what, stamp: None });
+        self.accesses.push(DraftAccess { key: key.into(), what, timestamp: None });
         self
     }
 
@@ -209,17 +209,17 @@ impl Draft {
         self.access(key, DraftKind::ReadList(list))
     }
 
-    /// The service told this version, position or carstamp for the access named last.
-    pub fn stamped(mut self, stamp: Stamp) -> Draft {
+    /// The service reported this version, position or carstamp for the access named last.
+    pub fn timestamped(mut self, timestamp: Timestamp) -> Draft {
         if let Some(last) = self.accesses.last_mut() {
-            last.stamp = Some(stamp);
+            last.timestamp = Some(timestamp);
         }
         self
     }
 
     /// The commit timestamp of the whole transaction: it orders its writes; its reads are placed by what they saw.
-    pub fn committed_at(mut self, stamp: Stamp) -> Draft {
-        self.timestamp = Some(stamp);
+    pub fn committed_at(mut self, timestamp: Timestamp) -> Draft {
+        self.timestamp = Some(timestamp);
         self
     }
 
@@ -304,8 +304,8 @@ impl History {
                 }
             };
             let writes = matches!(kind, AccessKind::Write(_) | AccessKind::Append(_));
-            let stamp = access.stamp.or(if writes { draft.timestamp } else { None });
-            self.accesses.push(Access { key, kind, stamp });
+            let timestamp = access.timestamp.or(if writes { draft.timestamp } else { None });
+            self.accesses.push(Access { key, kind, timestamp });
         }
         self.operations.push(Operation {
             process: draft.process,

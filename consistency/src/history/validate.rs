@@ -45,7 +45,7 @@ pub enum HistoryError {
         /// What is wrong.
         trouble: &'static str,
     },
-    /// Two operations wrote the same value to the same key, and somebody read it without telling a version.
+    /// Two operations wrote the same value to the same key, and somebody read it without reporting a version.
     #[error(
         "line {line}: value {value} of key {key} was written on lines {first} and {second}; without versions \
              a read of it cannot be placed, so values must be unique per key"

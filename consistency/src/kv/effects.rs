@@ -1,7 +1,7 @@
 //! A key-value history as reads and writes, for the models beyond linearizability.
 
 use super::{Expected, KvCall, KvHistory, KvReply};
-use crate::history::{Draft, History, Stamp};
+use crate::history::{Draft, History, Timestamp};
 use crate::terms::{Fate, Value, Version};
 
 impl KvHistory {
@@ -11,27 +11,27 @@ impl KvHistory {
         let mut history = History::new();
         for (key, op) in self.operations() {
             let mut draft = Draft::new(op.process, op.invoke, op.complete);
-            let stamped = |draft: Draft, version: &Option<Version>| match version {
-                Some(Version(number)) => draft.stamped(Stamp::version(*number)),
+            let timestamped = |draft: Draft, version: &Option<Version>| match version {
+                Some(Version(number)) => draft.timestamped(Timestamp::version(*number)),
                 None => draft,
             };
             draft = match (&op.call, &op.reply) {
                 (KvCall::Get, None) => draft,
                 (_, Some(KvReply::Found { value: Some(value), version })) => {
-                    stamped(draft.read(key, value.clone()), version)
+                    timestamped(draft.read(key, value.clone()), version)
                 }
                 (_, Some(KvReply::Found { value: None, .. })) => draft,
                 (call, reply) => {
-                    let (version, told) = match reply {
+                    let (version, reported) = match reply {
                         Some(KvReply::Written { version, value }) => (*version, value.clone()),
                         Some(KvReply::Found { .. }) | None => (None, None),
                     };
-                    let (before, after) = effect(call, told);
+                    let (before, after) = effect(call, reported);
                     if let Some(before) = before.filter(|_| op.fate == Fate::Ok) {
                         draft = draft.read(key, before);
                     }
                     match after {
-                        Some(after) => stamped(draft.write(key, after), &version),
+                        Some(after) => timestamped(draft.write(key, after), &version),
                         None => draft,
                     }
                 }
@@ -50,7 +50,7 @@ impl KvHistory {
 }
 
 /// What a successful call read, where that is certain, and what it wrote.
-fn effect(call: &KvCall, told: Option<Value>) -> (Option<Value>, Option<Value>) {
+fn effect(call: &KvCall, reported: Option<Value>) -> (Option<Value>, Option<Value>) {
     match call {
         KvCall::Get => (None, None),
         KvCall::Put(value) => (None, Some(value.clone())),
@@ -59,7 +59,7 @@ fn effect(call: &KvCall, told: Option<Value>) -> (Option<Value>, Option<Value>) 
             (Some(old.clone()), Some(value.clone()))
         }
         KvCall::CompareAndSet { expected: Expected::Version(_), value } => (None, Some(value.clone())),
-        KvCall::Increment(by) => match told.as_ref().and_then(Value::as_int) {
+        KvCall::Increment(by) => match reported.as_ref().and_then(Value::as_int) {
             Some(sum) => {
                 let old = sum.checked_sub(*by).filter(|old| *old != 0);
                 (old.map(Value::Int), Some(Value::Int(sum)))

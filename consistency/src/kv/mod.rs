@@ -52,7 +52,7 @@ pub enum Expected {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum KvReply {
     /// The answer of a get, of a refused compare-and-set or increment, of a delete that found nothing: what
-    /// stands there, as far as the service told. A get always tells the value ([`Value::Nil`]: absent).
+    /// stands there, as far as the service reported it. A get always reports the value ([`Value::Nil`]: absent).
     Found {
         /// What the key holds.
         value: Option<Value>,
@@ -79,7 +79,7 @@ impl KvReply {
         KvReply::Found { value: Some(Value::Nil), version: None }
     }
 
-    /// A refused compare-and-set that told the version it found.
+    /// A refused compare-and-set that reported the version it found.
     pub fn refused(version: Version) -> KvReply {
         KvReply::Found { value: None, version: Some(version) }
     }
@@ -167,7 +167,7 @@ impl KvHistory {
         self.end(operation, Fate::Fail, at);
     }
 
-    /// Records that nobody will ever tell what became of it (a timeout, a crash): the same as saying nothing.
+    /// Records that nobody will ever report its outcome (a timeout, a crash): the same as saying nothing.
     pub fn unknown(&mut self, operation: OperationId) {
         let operation = &mut self.operations[operation.0];
         (operation.fate, operation.complete, operation.reply) = (Fate::Unknown, Time::NEVER, None);

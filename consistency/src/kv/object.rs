@@ -27,7 +27,7 @@ impl KvState {
         if self.value == Value::Nil { Some(0) } else { self.value.as_int() }
     }
 
-    /// The state after a write that may have told its version.
+    /// The state after a write that may have reported its version.
     fn written(&self, value: Value, version: Option<Version>) -> Option<KvState> {
         match version {
             Some(version) if version > self.version => Some(KvState { value, version, exact: true }),
@@ -90,7 +90,7 @@ impl Object for KvObject {
                 };
                 possible.then_some(after)
             }
-            Some(KvReply::Written { value: told, version }) => {
+            Some(KvReply::Written { value: reported, version }) => {
                 let (before, value) = match call {
                     KvCall::Get => return None,
                     KvCall::Put(value) => (state.clone(), value.clone()),
@@ -98,7 +98,7 @@ impl Object for KvObject {
                     KvCall::CompareAndSet { expected, value } => (state.meeting(expected)?, value.clone()),
                     KvCall::Increment(by) => (state.clone(), Value::Int(state.number()?.checked_add(*by)?)),
                 };
-                if told.as_ref().is_some_and(|told| *told != value) {
+                if reported.as_ref().is_some_and(|reported| *reported != value) {
                     return None;
                 }
                 before.written(value, *version)

@@ -40,7 +40,7 @@ struct Slot {
 #[derive(Default)]
 struct Slots {
     by_version: BTreeMap<u64, Slot>,
-    /// Reads of the absent key that told no version.
+    /// Reads of the absent key that reported no version.
     loose: Vec<usize>,
     /// Unknown writes, which may have made a version that has no writer.
     spare: Vec<usize>,

@@ -114,7 +114,7 @@ fn spoil(dice: &mut Dice, ops: &mut [Op]) {
     }
 }
 
-/// The same operation at a service that tells no versions.
+/// The same operation at a service that reports no versions.
 fn without_version(op: &Op) -> Op {
     let mut op = op.clone();
     if let Some(KvReply::Found { version, .. } | KvReply::Written { version, .. }) = &mut op.reply {

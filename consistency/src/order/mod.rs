@@ -1,14 +1,14 @@
 //! Who read from whom, and in which order the versions of each key stand.
 //!
 //! The sources of version orders are those of docs/checking.md: longest list reads, returned versions and
-//! stamps, chains of read-modify-writes. What they leave open is `free`, and goes to [`crate::solve`].
+//! timestamps, chains of read-modify-writes. What they leave open is `free`, and goes to [`crate::solve`].
 
 mod lists;
 mod registers;
 mod sources;
 
 use crate::anomaly::{Anomalies, Anomaly};
-use crate::history::{History, HistoryError, OpIndex, Stamp, Symbol};
+use crate::history::{History, HistoryError, OpIndex, Symbol, Timestamp};
 use crate::rules::Rules;
 use crate::terms::Fate;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 /// No vertex, no write, nothing.
 pub(crate) const NONE: u32 = u32::MAX;
 
-/// What one kept operation left in one key.
+/// What one retained operation left in one key.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteSlot {
     pub(crate) op: OpIndex,
@@ -25,12 +25,12 @@ pub(crate) struct WriteSlot {
     /// The write of the next version of the key; [`NONE`] after the last, and where the order is open.
     pub(crate) next: u32,
     /// The place the service gave it, or that a reader reported.
-    pub(crate) stamp: Option<Stamp>,
+    pub(crate) timestamp: Option<Timestamp>,
     /// The value it left (registers) or its last element (lists).
     pub(crate) value: Symbol,
 }
 
-/// One external read of one kept operation.
+/// One external read of one retained operation.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadSlot {
     pub(crate) vertex: u32,
@@ -42,7 +42,7 @@ pub(crate) struct ReadSlot {
 /// A history with every read resolved.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Resolved {
-    /// The kept operations; a vertex is a position here.
+    /// The retained operations; a vertex is a position here.
     pub(crate) vertices: Vec<OpIndex>,
     /// The vertex of each operation, or [`NONE`].
     pub(crate) vertex_of: Vec<u32>,
@@ -82,12 +82,12 @@ pub(crate) fn resolve(history: &History, rules: &Rules) -> Result<Resolved, Hist
 
     let mut resolved = Resolved { vertex_of: vec![NONE; history.operations().len()], ..Resolved::default() };
     for op in 0..history.operations().len() {
-        let kept = match fate(history, op, rules) {
+        let retained = match fate(history, op, rules) {
             Fate::Ok => true,
             Fate::Fail => false,
             Fate::Unknown => sources.observed[op],
         };
-        if kept {
+        if retained {
             resolved.vertex_of[op] = resolved.vertices.len() as u32;
             resolved.vertices.push(OpIndex(op as u32));
         }

@@ -1,9 +1,9 @@
-//! Registers: reads by value or version, orders by stamp or by chains of read-modify-writes.
+//! Registers: reads by value or version, orders by timestamp or by chains of read-modify-writes.
 
 use super::sources::{BLIND, Sources};
 use super::{NONE, Pending, ReadSlot, Resolved, fate, link, lists};
 use crate::anomaly::{Anomalies, AnomalyKind, binding, name};
-use crate::history::{Access, AccessKind, History, HistoryError, OpIndex, Stamp, Symbol};
+use crate::history::{Access, AccessKind, History, HistoryError, OpIndex, Symbol, Timestamp};
 use crate::rules::Rules;
 use crate::terms::Fate;
 
@@ -94,11 +94,11 @@ fn source(
     anomalies: &mut Anomalies,
 ) -> Result<Option<u32>, HistoryError> {
     let saw = || format!("{} read {}", name(history, op), binding(history, access.key, value));
-    if access.stamp == Some(Stamp::version(0)) && history.is_initial(value) {
+    if access.timestamp == Some(Timestamp::version(0)) && history.is_initial(value) {
         return Ok(Some(NONE));
     }
-    let stamped = access.stamp.and_then(|stamp| sources.by_stamp(access.key, stamp));
-    if let Some(slot) = stamped {
+    let timestamped = access.timestamp.and_then(|timestamp| sources.by_timestamp(access.key, timestamp));
+    if let Some(slot) = timestamped {
         let writer = &sources.slots[slot as usize];
         let both_unwritten = history.is_initial(value) && history.is_initial(writer.value);
         if writer.value != value && !both_unwritten {
@@ -128,9 +128,9 @@ fn source(
         return Ok(None);
     }
     let slot = &mut sources.slots[instance.slot as usize];
-    match (slot.stamp, access.stamp) {
-        (None, Some(stamp)) => slot.stamp = Some(stamp),
-        (Some(told), Some(stamp)) if told != stamp => {
+    match (slot.timestamp, access.timestamp) {
+        (None, Some(timestamp)) => slot.timestamp = Some(timestamp),
+        (Some(notified), Some(timestamp)) if notified != timestamp => {
             anomalies.add(AnomalyKind::VersionMismatch, vec![op, writer], || {
                 format!("{} at another version than {} wrote it at", saw(), name(history, writer))
             });
@@ -151,7 +151,7 @@ fn source(
     Ok(Some(instance.slot))
 }
 
-/// Orders the versions of one register by stamps, else by read-modify-writes, else leaves them free.
+/// Orders the versions of one register by timestamps, else by read-modify-writes, else leaves them free.
 pub(super) fn order(
     history: &History,
     key: usize,
@@ -160,12 +160,12 @@ pub(super) fn order(
     resolved: &mut Resolved,
     anomalies: &mut Anomalies,
 ) {
-    let mut stamped: Vec<u32> =
-        slots.iter().copied().filter(|slot| sources.slots[*slot as usize].stamp.is_some()).collect();
-    stamped.sort_by_key(|slot| sources.slots[*slot as usize].stamp);
-    for pair in stamped.windows(2) {
+    let mut timestamped: Vec<u32> =
+        slots.iter().copied().filter(|slot| sources.slots[*slot as usize].timestamp.is_some()).collect();
+    timestamped.sort_by_key(|slot| sources.slots[*slot as usize].timestamp);
+    for pair in timestamped.windows(2) {
         let (first, second) = (&sources.slots[pair[0] as usize], &sources.slots[pair[1] as usize]);
-        if first.stamp == second.stamp {
+        if first.timestamp == second.timestamp {
             anomalies.add(AnomalyKind::DuplicateVersion, vec![first.op, second.op], || {
                 let key = history.keys().value(first.key);
                 format!(
@@ -176,16 +176,17 @@ pub(super) fn order(
             });
         }
     }
-    if stamped.len() == slots.len() || slots.len() == 1 {
-        return link(key, if slots.len() == 1 { slots } else { &stamped }, &mut sources.slots, resolved);
+    if timestamped.len() == slots.len() || slots.len() == 1 {
+        return link(key, if slots.len() == 1 { slots } else { &timestamped }, &mut sources.slots, resolved);
     }
-    if stamped.is_empty()
+    if timestamped.is_empty()
         && let Some(chain) = chain(slots, sources)
     {
         return link(key, &chain, &mut sources.slots, resolved);
     }
-    link(key, &stamped, &mut sources.slots, resolved);
-    let free = slots.iter().copied().filter(|slot| sources.slots[*slot as usize].stamp.is_none()).collect();
+    link(key, &timestamped, &mut sources.slots, resolved);
+    let free =
+        slots.iter().copied().filter(|slot| sources.slots[*slot as usize].timestamp.is_none()).collect();
     resolved.free.insert(Symbol(key as u32), free);
 }
 

@@ -1,8 +1,8 @@
-//! Every write of the history, findable by value and by stamp.
+//! Every write of the history, findable by value and by timestamp.
 
 use super::{NONE, WriteSlot, fate};
 use crate::hash::FixedState;
-use crate::history::{Access, AccessKind, History, HistoryError, OpIndex, Stamp, Symbol};
+use crate::history::{Access, AccessKind, History, HistoryError, OpIndex, Symbol, Timestamp};
 use crate::rules::Rules;
 use crate::terms::Fate;
 use std::collections::HashMap;
@@ -25,8 +25,8 @@ pub(super) struct Sources {
     pub(super) slots: Vec<WriteSlot>,
     pub(super) observed: Vec<bool>,
     by_value: HashMap<u64, Instance, FixedState>,
-    /// (key, stamp) -> slot, for answered writes.
-    by_stamp: Vec<(Symbol, Stamp, u32)>,
+    /// (key, timestamp) -> slot, for answered writes.
+    by_timestamp: Vec<(Symbol, Timestamp, u32)>,
     /// Values written by two operations: the other slot.
     twice: HashMap<u64, u32, FixedState>,
     /// The write each slot's operation read before it wrote: a slot, [`NONE`] for the initial version,
@@ -54,7 +54,7 @@ impl Sources {
             slots: Vec::new(),
             observed: vec![false; operations.len()],
             by_value: HashMap::with_hasher(FixedState),
-            by_stamp: Vec::new(),
+            by_timestamp: Vec::new(),
             twice: HashMap::with_hasher(FixedState),
             follows: Vec::new(),
             begins: Vec::with_capacity(operations.len() + 1),
@@ -65,7 +65,7 @@ impl Sources {
         }
         sources.begins.push(sources.slots.len() as u32);
         sources.follows = vec![BLIND; sources.slots.len()];
-        sources.by_stamp.sort_unstable();
+        sources.by_timestamp.sort_unstable();
         sources
     }
 
@@ -84,10 +84,17 @@ impl Sources {
             let slot = known.unwrap_or(self.slots.len()) as u32;
             if known.is_none() {
                 let op = OpIndex(index as u32);
-                let stamp = access.stamp;
-                self.slots.push(WriteSlot { op, vertex: NONE, key: access.key, next: NONE, stamp, value });
-                if let (Some(stamp), Fate::Ok) = (stamp, fate) {
-                    self.by_stamp.push((access.key, stamp, slot));
+                let timestamp = access.timestamp;
+                self.slots.push(WriteSlot {
+                    op,
+                    vertex: NONE,
+                    key: access.key,
+                    next: NONE,
+                    timestamp,
+                    value,
+                });
+                if let (Some(timestamp), Fate::Ok) = (timestamp, fate) {
+                    self.by_timestamp.push((access.key, timestamp, slot));
                 }
             }
             let instance = Instance { slot, access: at as u32, last: known.is_none() };
@@ -139,13 +146,13 @@ impl Sources {
         self.by_value.get(&joined(key, element)).copied()
     }
 
-    /// The answered write that made the version `stamp` of `key`.
-    pub(super) fn by_stamp(&self, key: Symbol, stamp: Stamp) -> Option<u32> {
-        let at = self.by_stamp.partition_point(|entry| (entry.0, entry.1) < (key, stamp));
-        self.by_stamp.get(at).filter(|entry| (entry.0, entry.1) == (key, stamp)).map(|entry| entry.2)
+    /// The answered write that made the version `timestamp` of `key`.
+    pub(super) fn by_timestamp(&self, key: Symbol, timestamp: Timestamp) -> Option<u32> {
+        let at = self.by_timestamp.partition_point(|entry| (entry.0, entry.1) < (key, timestamp));
+        self.by_timestamp.get(at).filter(|entry| (entry.0, entry.1) == (key, timestamp)).map(|entry| entry.2)
     }
 
-    /// The slots of every key whose operations are kept.
+    /// The slots of every key whose operations are retained.
     pub(super) fn slots_by_key(&self, keys: usize) -> SlotsByKey {
         let mut start = vec![0u32; keys + 1];
         for slot in self.slots.iter().filter(|slot| slot.vertex != NONE) {

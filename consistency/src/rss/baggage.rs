@@ -165,7 +165,7 @@ mod tests {
 
     #[test]
     fn goes_there_and_back_beside_other_entries() {
-        // A second injection that kept the old entry would bring back an older past.
+        // A second injection that left the old entry would bring back an older past.
         for size in 0..40 {
             let mut sent = context(size);
             let first = inject(&mut sent, "tenant=7;p=1, trace=a%20b", never).expect("fits");

@@ -34,7 +34,7 @@ impl fmt::Display for ServiceName {
 pub enum Token {
     /// The service's own bytes: Spanner-RSS's t_min, Gryff-RSC's dependency.
     Inline(Vec<u8>),
-    /// A fence ran instead; everything before it is visible to everybody. The number tells one fence from another.
+    /// A fence ran instead; everything before it is visible to everybody. The number distinguishes one fence from another.
     Fenced(u64),
 }
 

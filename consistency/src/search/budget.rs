@@ -32,7 +32,7 @@ impl SearchBudget {
         left % STEPS_A_LOOK != 0 || !self.stopped()
     }
 
-    /// Whether it was told to give up.
+    /// Whether it was asked to give up.
     pub(crate) fn stopped(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
     }

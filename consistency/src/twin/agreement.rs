@@ -39,7 +39,7 @@ fn verdicts(history: &History, models: &[Model], rules: &Rules) -> Vec<(Model, V
 }
 
 fn shape(round: usize) -> Shape {
-    let kind = [Kind::Blind, Kind::Stamped, Kind::Lists][round % 3];
+    let kind = [Kind::Blind, Kind::Timestamped, Kind::Lists][round % 3];
     let single = (round / 3).is_multiple_of(2);
     Shape { kind, single, operations_max: if single { 6 } else { 5 } }
 }
@@ -70,7 +70,7 @@ fn show(history: &History) -> String {
             format!(
                 "{line} {:?} {:?}",
                 operation.fate,
-                history.accesses(operation).iter().map(|a| a.stamp).collect::<Vec<_>>()
+                history.accesses(operation).iter().map(|a| a.timestamp).collect::<Vec<_>>()
             )
         })
         .collect();
@@ -107,7 +107,7 @@ fn causal_models() {
         let mut dice = Dice(11);
         let (mut held, mut broken) = (0, 0);
         for round in 0..histories() {
-            let kind = if round % 2 == 0 { Kind::Blind } else { Kind::Stamped };
+            let kind = if round % 2 == 0 { Kind::Blind } else { Kind::Timestamped };
             let single = !convergent || round / 2 % 2 == 0;
             let history = random_history(&mut dice, Shape { kind, single, operations_max: 6 });
             let truth = weak::causal(&history, convergent);
@@ -130,7 +130,8 @@ fn session_guarantees() {
         while held + broken < histories() {
             rounds += 1;
             let single = rounds % 2 == 0;
-            let history = random_history(&mut dice, Shape { kind: Kind::Stamped, single, operations_max: 7 });
+            let history =
+                random_history(&mut dice, Shape { kind: Kind::Timestamped, single, operations_max: 7 });
             let resolved = resolve(&history, &Rules::default()).expect("generated histories are valid");
             if !resolved.anomalies.is_empty() || !resolved.free.is_empty() {
                 continue;
@@ -151,7 +152,7 @@ fn eventual_convergence() {
     let (mut held, mut broken) = (0, 0);
     while held + broken < histories() {
         let history =
-            random_history(&mut dice, Shape { kind: Kind::Stamped, single: true, operations_max: 6 });
+            random_history(&mut dice, Shape { kind: Kind::Timestamped, single: true, operations_max: 6 });
         let resolved = resolve(&history, &Rules::default()).expect("generated histories are valid");
         let (_, verdict) = verdicts(&history, &[Model::Eventual], &Rules::default()).remove(0);
         match weak::eventual(&history).filter(|_| resolved.anomalies.is_empty()) {

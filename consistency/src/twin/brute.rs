@@ -1,6 +1,6 @@
 //! Total-order models straight from their definitions: every subset of pending operations, every order.
 
-use crate::history::{AccessKind, History, Operation, Stamp, Symbol};
+use crate::history::{AccessKind, History, Operation, Symbol, Timestamp};
 use crate::{Fate, Model, Time};
 use std::collections::BTreeMap;
 
@@ -16,8 +16,8 @@ pub(super) struct World<'a> {
     pub(super) history: &'a History,
     /// Values written, by key: who.
     pub(super) writer: BTreeMap<(Symbol, Symbol), usize>,
-    /// Stamps known: of answered writers, and of writers whose readers told.
-    stamps: BTreeMap<(Symbol, usize), Stamp>,
+    /// Timestamps known: of answered writers, and of writers whose readers reported it.
+    timestamps: BTreeMap<(Symbol, usize), Timestamp>,
 }
 
 impl World<'_> {
@@ -30,26 +30,26 @@ impl World<'_> {
                 }
             }
         }
-        let mut stamps = BTreeMap::new();
+        let mut timestamps = BTreeMap::new();
         for (index, op) in history.operations().iter().enumerate() {
             for access in history.accesses(op) {
-                let (Some(stamp), Fate::Ok) = (access.stamp, op.fate) else { continue };
+                let (Some(timestamp), Fate::Ok) = (access.timestamp, op.fate) else { continue };
                 match access.kind {
                     AccessKind::Write(_) | AccessKind::Append(_) => {
-                        stamps.insert((access.key, index), stamp);
+                        timestamps.insert((access.key, index), timestamp);
                     }
                     AccessKind::Read(value) => {
                         if let Some(writer) = writer.get(&(access.key, value))
                             && history.operations()[*writer].fate == Fate::Unknown
                         {
-                            stamps.insert((access.key, *writer), stamp);
+                            timestamps.insert((access.key, *writer), timestamp);
                         }
                     }
                     AccessKind::ReadList(_) => {}
                 }
             }
         }
-        World { history, writer, stamps }
+        World { history, writer, timestamps }
     }
 
     fn op(&self, index: usize) -> &Operation {
@@ -243,7 +243,7 @@ impl World<'_> {
             }
             order.push(op);
             placed[op] = true;
-            if self.legal(order) && self.stamped(order) && self.extend(demanded, placed, order) {
+            if self.legal(order) && self.timestamped(order) && self.extend(demanded, placed, order) {
                 return true;
             }
             placed[op] = false;
@@ -252,14 +252,14 @@ impl World<'_> {
         false
     }
 
-    /// Known stamps grow along each key.
-    fn stamped(&self, order: &[usize]) -> bool {
+    /// Known timestamps grow along each key.
+    fn timestamped(&self, order: &[usize]) -> bool {
         let Some(last) = order.last() else { return true };
         self.written(*last).iter().all(|key| {
-            let Some(own) = self.stamps.get(&(*key, *last)) else { return true };
+            let Some(own) = self.timestamps.get(&(*key, *last)) else { return true };
             order[..order.len() - 1]
                 .iter()
-                .filter_map(|op| self.stamps.get(&(*key, *op)))
+                .filter_map(|op| self.timestamps.get(&(*key, *op)))
                 .all(|earlier| earlier < own)
         })
     }

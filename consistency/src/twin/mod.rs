@@ -5,7 +5,7 @@ mod brute;
 mod weak;
 
 use crate::dice::Dice;
-use crate::history::{Draft, History, Stamp};
+use crate::history::{Draft, History, Timestamp};
 use crate::{Process, Time, Value};
 
 /// What a random history is made of.
@@ -14,7 +14,7 @@ pub(crate) enum Kind {
     /// Registers with unique values and nothing else: orders must be found.
     Blind,
     /// Registers whose service returns versions.
-    Stamped,
+    Timestamped,
     /// Lists.
     Lists,
 }
@@ -46,7 +46,7 @@ struct Sketch {
 pub(crate) fn random_history(dice: &mut Dice, shape: Shape) -> History {
     let sketches = sketch(dice, shape);
     let mut history = History::new().with_initial(0);
-    // The hidden order of each key's writes, which stamps report and lists show; values name their writer.
+    // The hidden order of each key's writes, which timestamps report and lists show; values name their writer.
     let mut orders: Vec<Vec<i64>> = vec![Vec::new(); KEYS.len()];
     for (index, sketch) in sketches.iter().enumerate() {
         for (at, (key, writes)) in sketch.accesses.iter().enumerate() {
@@ -120,8 +120,8 @@ fn operation(
             draft = match kind {
                 Kind::Lists => draft.append(name, value),
                 Kind::Blind => draft.write(name, value),
-                Kind::Stamped if sketch.fate == 2 => draft.write(name, value),
-                Kind::Stamped => draft.write(name, value).stamped(stamp(orders, *key, value)),
+                Kind::Timestamped if sketch.fate == 2 => draft.write(name, value),
+                Kind::Timestamped => draft.write(name, value).timestamped(timestamp(orders, *key, value)),
             };
             continue;
         }
@@ -148,8 +148,8 @@ fn operation(
         );
         read[*key] = Some(vec![seen]);
         draft = draft.read(name, seen);
-        if kind == Kind::Stamped && seen != 0 {
-            draft = draft.stamped(stamp(orders, *key, seen));
+        if kind == Kind::Timestamped && seen != 0 {
+            draft = draft.timestamped(timestamp(orders, *key, seen));
         }
     }
     draft = draft.at_service(sketch.service as i64);
@@ -163,7 +163,7 @@ fn operation(
     }
 }
 
-fn stamp(orders: &[Vec<i64>], key: usize, value: i64) -> Stamp {
+fn timestamp(orders: &[Vec<i64>], key: usize, value: i64) -> Timestamp {
     let rank = orders[key].iter().position(|known| *known == value).unwrap_or(0);
-    Stamp::version(rank as u64 + 1)
+    Timestamp::version(rank as u64 + 1)
 }

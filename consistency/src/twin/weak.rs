@@ -1,7 +1,7 @@
 //! The models without one total order, straight from their definitions.
 
 use super::brute::{World, end_of_writes};
-use crate::history::{AccessKind, History, Stamp, Symbol};
+use crate::history::{AccessKind, History, Symbol, Timestamp};
 use crate::{Fate, Model};
 use std::collections::BTreeMap;
 
@@ -46,11 +46,11 @@ pub(super) fn causal(history: &History, convergent: bool) -> bool {
     {
         return false;
     }
-    let kept: Vec<usize> = (0..count).filter(|op| history.operations()[*op].fate != Fate::Fail).collect();
+    let retained: Vec<usize> = (0..count).filter(|op| history.operations()[*op].fate != Fate::Fail).collect();
     let reads: Vec<usize> =
-        kept.iter().copied().filter(|op| history.operations()[*op].fate == Fate::Ok).collect();
+        retained.iter().copied().filter(|op| history.operations()[*op].fate == Fate::Ok).collect();
     if convergent {
-        return arrangements(&order, &kept, &mut Vec::new(), &mut |whole| {
+        return arrangements(&order, &retained, &mut Vec::new(), &mut |whole| {
             reads.iter().all(|op| {
                 let past: Vec<usize> = whole.iter().copied().filter(|other| order[*other][*op]).collect();
                 explained(history, *op, &past)
@@ -58,7 +58,7 @@ pub(super) fn causal(history: &History, convergent: bool) -> bool {
         });
     }
     reads.iter().all(|op| {
-        let past: Vec<usize> = kept.iter().copied().filter(|other| order[*other][*op]).collect();
+        let past: Vec<usize> = retained.iter().copied().filter(|other| order[*other][*op]).collect();
         arrangements(&order, &past, &mut Vec::new(), &mut |whole| explained(history, *op, whole))
     })
 }
@@ -88,15 +88,15 @@ fn arrangements(
     false
 }
 
-/// Known stamps of writes, 0 for the initial version.
-fn ranks(history: &History) -> BTreeMap<(Symbol, Symbol), Stamp> {
+/// Known timestamps of writes, 0 for the initial version.
+fn ranks(history: &History) -> BTreeMap<(Symbol, Symbol), Timestamp> {
     let mut ranks = BTreeMap::new();
     for op in history.operations().iter().filter(|op| op.fate == Fate::Ok) {
         for access in history.accesses(op) {
-            if let (AccessKind::Read(value) | AccessKind::Write(value), Some(stamp)) =
-                (&access.kind, access.stamp)
+            if let (AccessKind::Read(value) | AccessKind::Write(value), Some(timestamp)) =
+                (&access.kind, access.timestamp)
             {
-                ranks.insert((access.key, *value), stamp);
+                ranks.insert((access.key, *value), timestamp);
             }
         }
     }
@@ -115,21 +115,21 @@ fn saw(history: &History, world: &World<'_>, reader: usize, writer: usize) -> bo
 pub(super) fn session(history: &History, model: Model) -> bool {
     let world = World::of(history);
     let ranks = ranks(history);
-    // A version that nobody told is the only write of its key, else the history would not be asked about.
+    // A version that nobody reported is the only write of its key, else the history would not be asked about.
     let rank = |key: Symbol, value: Symbol| {
-        let unknown = Stamp::version(u64::from(!history.is_initial(value)));
+        let unknown = Timestamp::version(u64::from(!history.is_initial(value)));
         ranks.get(&(key, value)).copied().unwrap_or(unknown)
     };
     let count = history.operations().len();
     let ok = |op: usize| history.operations()[op].fate == Fate::Ok;
-    let read = |op: usize| -> Vec<(Symbol, Stamp)> {
+    let read = |op: usize| -> Vec<(Symbol, Timestamp)> {
         if !ok(op) {
             return Vec::new();
         }
         external(history, op).iter().map(|(key, value)| (*key, rank(*key, *value))).collect()
     };
     let observed = |op: usize| ok(op) || (0..count).any(|reader| saw(history, &world, reader, op));
-    let wrote = |op: usize| -> Vec<(Symbol, Stamp)> {
+    let wrote = |op: usize| -> Vec<(Symbol, Timestamp)> {
         if !observed(op) || history.operations()[op].fate == Fate::Fail {
             return Vec::new();
         }
@@ -141,8 +141,10 @@ pub(super) fn session(history: &History, model: Model) -> bool {
             .filter_map(|key| last_written(history, op, key).map(|value| (key, rank(key, value))))
             .collect()
     };
-    let older = |bound: &[(Symbol, Stamp)], seen: &[(Symbol, Stamp)]| {
-        bound.iter().any(|(key, least)| seen.iter().any(|(other, stamp)| key == other && stamp < least))
+    let older = |bound: &[(Symbol, Timestamp)], seen: &[(Symbol, Timestamp)]| {
+        bound
+            .iter()
+            .any(|(key, least)| seen.iter().any(|(other, timestamp)| key == other && timestamp < least))
     };
     let later = |a: usize, b: usize| a == b || world.session(a, b);
     for a in 0..count {
@@ -154,7 +156,7 @@ pub(super) fn session(history: &History, model: Model) -> bool {
                 _ => later(a, b) && older(&read(a), &wrote(b)),
             };
             // a then b in one session; a reader that saw b and then, there or later, reads what a bounds.
-            let through = |bound: &[(Symbol, Stamp)]| {
+            let through = |bound: &[(Symbol, Timestamp)]| {
                 (0..count).any(|first| {
                     first != b
                         && saw(history, &world, first, b)
@@ -175,7 +177,7 @@ pub(super) fn session(history: &History, model: Model) -> bool {
     true
 }
 
-/// Convergence of stamped registers; nothing when no read came after the writes settled.
+/// Convergence of timestamped registers; nothing when no read came after the writes settled.
 pub(super) fn eventual(history: &History) -> Option<bool> {
     let ranks = ranks(history);
     let quiet = end_of_writes(history);
@@ -192,7 +194,8 @@ pub(super) fn eventual(history: &History) -> Option<bool> {
     }
     Some(seen.iter().all(|(key, values)| {
         let agreed = values.iter().all(|value| *value == values[0]);
-        let newest = ranks.iter().filter(|((other, _), _)| other == key).map(|(_, stamp)| *stamp).max();
+        let newest =
+            ranks.iter().filter(|((other, _), _)| other == key).map(|(_, timestamp)| *timestamp).max();
         let own = ranks.get(&(*key, values[0])).copied();
         let writer = World::of(history).writer.get(&(*key, values[0])).copied();
         let outlived = writer.is_some_and(|writer| {

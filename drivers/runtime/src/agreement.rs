@@ -40,13 +40,13 @@ pub(crate) fn difference(
     (mine, ours): (&str, &BTreeMap<String, String>),
     (other, theirs): (&str, &BTreeMap<String, String>),
 ) -> Option<String> {
-    let told: Vec<String> = ours
+    let reported: Vec<String> = ours
         .iter()
         .filter_map(|(name, value)| Some((name, value, theirs.get(name)?)))
         .filter(|(_, value, their)| value != their)
         .map(|(name, value, their)| format!("{name} is \"{value}\" {mine} and \"{their}\" {other}"))
         .collect();
-    (!told.is_empty()).then(|| told.join("; "))
+    (!reported.is_empty()).then(|| reported.join("; "))
 }
 
 #[cfg(test)]
@@ -59,13 +59,13 @@ mod tests {
             pairs.iter().map(|(name, value)| (name.to_string(), value.to_string())).collect()
         };
         let ours = map(&[("levels", "2"), ("shards", "4"), ("ours", "1")]);
-        let tell = |theirs: &[(&str, &str)]| difference(("at a", &ours), ("at b", &map(theirs)));
-        assert_eq!(tell(&[("levels", "2"), ("theirs", "1")]), None);
+        let notify = |theirs: &[(&str, &str)]| difference(("at a", &ours), ("at b", &map(theirs)));
+        assert_eq!(notify(&[("levels", "2"), ("theirs", "1")]), None);
         assert_eq!(
-            tell(&[("levels", "3"), ("shards", "4")]).as_deref(),
+            notify(&[("levels", "3"), ("shards", "4")]).as_deref(),
             Some("levels is \"2\" at a and \"3\" at b")
         );
         let both = "levels is \"2\" at a and \"\" at b; shards is \"4\" at a and \"8\" at b";
-        assert_eq!(tell(&[("levels", ""), ("shards", "8")]).as_deref(), Some(both));
+        assert_eq!(notify(&[("levels", ""), ("shards", "8")]).as_deref(), Some(both));
     }
 }

@@ -46,7 +46,7 @@ impl<T> Shared<T> {
 #[must_use = "the answer is thrown away unless somebody waits for it"]
 pub struct Answer<T>(Arc<Shared<T>>);
 
-/// The side that answers; dropping it tells the other that no answer will come.
+/// The side that answers; dropping it signals to the other that no answer will come.
 pub(crate) struct Promise<T>(Option<Arc<Shared<T>>>);
 
 pub(crate) fn promise<T>() -> (Promise<T>, Answer<T>) {
@@ -110,7 +110,7 @@ impl<T> Future for Answer<T> {
 mod tests {
     use super::*;
 
-    // A caller that is never told of the host's end would block an HTTP handler for ever.
+    // A caller that never learns of the host's end would block an HTTP handler for ever.
     #[test]
     fn a_dropped_promise_ends_the_wait() {
         let (promise, answer) = promise::<u8>();
@@ -118,11 +118,11 @@ mod tests {
         assert_eq!(answer.wait(Duration::from_secs(60)), Err(NoAnswer::Stopped));
     }
 
-    // A value that is kept before anybody waits must still be there.
+    // A value that is retained before anybody waits must still be there.
     #[test]
-    fn a_kept_promise_answers_waiters_and_pollers() {
-        let (kept, answer) = promise();
-        kept.keep(7);
+    fn a_retained_promise_answers_waiters_and_pollers() {
+        let (retained, answer) = promise();
+        retained.keep(7);
         assert_eq!(answer.wait(Duration::ZERO), Ok(7));
         let (late, mut answer) = promise();
         let mut cx = Context::from_waker(Waker::noop());

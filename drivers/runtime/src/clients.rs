@@ -26,7 +26,7 @@ use std::time::Duration;
 
 /// Places from here on are clients.
 pub(crate) const CLIENT_SLOTS: u32 = 0x8000_0000;
-/// Output buffers kept for the next client that has something to be told.
+/// Output buffers retained for the next client for which something waits.
 const POOLED_BUFFERS_MAX: usize = 256;
 /// Messages that sessions send in one round of reading; the rest is read when those were heard.
 const SENDS_MAX: usize = 1 << 12;
@@ -136,7 +136,7 @@ pub(crate) struct Clients<F: Family> {
     dirty: Vec<ClientIndex>,
     /// What of requests has come that are not whole, of all clients, in bytes.
     input_bytes: usize,
-    /// Their sessions are to be told what was taken.
+    /// Their sessions are to learn what was taken.
     taken: Vec<ClientIndex>,
     /// When it is looked who takes nothing.
     look_at: Option<Instant>,

@@ -38,7 +38,7 @@ pub enum ClockError {
 const BOUND_STALE: Duration = Duration::from_micros(500);
 const BOUND_READ_EVERY: Duration = Duration::from_secs(1);
 
-/// The clocks of one host. A reading is kept until `refresh`.
+/// The clocks of one host. A reading is retained until `refresh`.
 #[derive(Debug)]
 pub(crate) struct Clock {
     source: ClockSource,
@@ -124,7 +124,7 @@ mod tests {
         assert_eq!(wall.latest - wall.earliest, 4_000_000);
     }
 
-    // An unsynchronised machine must be told at start, not by a commit wait of sixteen seconds.
+    // An unsynchronised machine must be reported at start, not by a commit wait of sixteen seconds.
     #[test]
     fn an_unsynchronised_kernel_clock_is_refused_if_required() {
         let (_, synchronised) = kernel_bound().expect("adjtimex is readable by everybody");

@@ -110,7 +110,7 @@ pub struct Owner {
     /// The settings that its data cannot be used without, by name.
     pub made_with: BTreeMap<String, String>,
     /// Its journal says how far it reaches.
-    pub extent_kept: bool,
+    pub extent_retained: bool,
 }
 
 /// A data directory that is only read. No host can open it until this is dropped.
@@ -153,7 +153,7 @@ impl IdleDirectory {
     pub fn survey(&self) -> Survey<'_> {
         let incarnation = self.owner.incarnation.0;
         let mut survey = Survey::of(&self.journal, incarnation);
-        if self.owner.extent_kept && survey.outcome.is_ok() {
+        if self.owner.extent_retained && survey.outcome.is_ok() {
             survey.outcome = Journal::check_extent_is_there(&self.journal, incarnation);
         }
         survey
@@ -206,7 +206,7 @@ impl DataDirectory {
 
     /// Before its journal is opened: one that has lost the file that says how far it reaches has perhaps lost all.
     pub(crate) fn check_journal(&self, journal: &dyn Disk) -> Result<(), JournalError> {
-        if !self.owner.extent_kept {
+        if !self.owner.extent_retained {
             return Ok(());
         }
         Journal::check_extent_is_there(journal, self.incarnation.0)
@@ -214,10 +214,10 @@ impl DataDirectory {
 
     /// When it is open: from now on it says how far it reaches.
     pub(crate) fn note_journal(&mut self) -> Result<(), DataError> {
-        if self.owner.extent_kept {
+        if self.owner.extent_retained {
             return Ok(());
         }
-        self.owner.extent_kept = true;
+        self.owner.extent_retained = true;
         self.owner.write(&self.path).map_err(|source| DataError::Io { path: self.path.clone(), source })
     }
 }
@@ -267,7 +267,7 @@ impl Owner {
         if self.joined {
             body += &format!("{JOINED}\n");
         }
-        if self.extent_kept {
+        if self.extent_retained {
             body += &format!("{EXTENT_KEPT}\n");
         }
         for (name, value) in &self.made_with {
@@ -303,7 +303,7 @@ impl Owner {
             host: line("host")?.to_owned(),
             incarnation: Incarnation(incarnation.map_err(|_| damaged("the incarnation is no number"))?),
             joined: text.lines().any(|line| line == JOINED),
-            extent_kept: text.lines().any(|line| line == EXTENT_KEPT),
+            extent_retained: text.lines().any(|line| line == EXTENT_KEPT),
             made_with: made_with.map(|(name, value)| (name.to_owned(), value.to_owned())).collect(),
         })
     }

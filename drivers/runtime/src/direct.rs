@@ -7,7 +7,7 @@ pub const BLOCK_BYTES: usize = 4096;
 #[repr(C, align(4096))]
 struct Block([u8; BLOCK_BYTES]);
 
-/// Bytes that start at a block boundary in memory; the memory is kept when the buffer is cleared.
+/// Bytes that start at a block boundary in memory; the memory is retained when the buffer is cleared.
 #[derive(Default)]
 pub struct Blocks {
     blocks: Vec<Block>,

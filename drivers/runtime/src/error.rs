@@ -18,13 +18,13 @@ pub enum HostError {
     Journal(#[from] JournalError),
     /// Another host knows that this one's journal had held more.
     #[error(
-        "the journal has {found} batches, and host {peer} knows that it had {told}: its end is gone, or the data are an old copy"
+        "the journal has {found} batches, and host {peer} knows that it had {reported}: its end is gone, or the data are an old copy"
     )]
     JournalBehind {
         /// Who knows.
         peer: String,
         /// How many batches there were.
-        told: u64,
+        reported: u64,
         /// How many there are.
         found: u64,
     },
@@ -67,7 +67,7 @@ pub enum HostError {
         /// How many are still needed.
         records: u64,
     },
-    /// Two nodes at one slot, or a slot kept for clients.
+    /// Two nodes at one slot, or a slot reserved for clients.
     #[error("slot {} cannot be used: given twice, or above {:#x}", host_slot.0, crate::clients::CLIENT_SLOTS)]
     Slot {
         /// Which.

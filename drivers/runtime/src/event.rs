@@ -1,4 +1,4 @@
-//! What a host tells its operator: one line an event.
+//! What a host reports to its operator: one line an event.
 
 use crate::shortage::Shortage;
 use kernel::NodeId;
@@ -27,7 +27,7 @@ pub enum HostEvent {
         /// Why.
         reason: String,
     },
-    /// A client was turned away or cut off.
+    /// A client was turned away or disconnected.
     ClientClosed {
         /// From where.
         address: SocketAddr,

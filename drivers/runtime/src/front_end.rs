@@ -12,7 +12,7 @@ pub trait FrontEnd<F: Family> {
     /// A client has connected; from now on it is the node `client`.
     fn open(&mut self, client: NodeId, address: SocketAddr) -> Box<dyn Session<F>>;
 
-    /// What to tell a client that is turned away for `reason` before it has a session; sent in the clear only, as far as
+    /// What to send to a client that is turned away for `reason` before it has a session; sent in the clear only, as far as
     /// an empty socket takes it.
     fn refusal(&mut self, _reason: CloseReason) -> Vec<u8> {
         Vec::new()
@@ -30,7 +30,7 @@ pub trait FrontEnd<F: Family> {
 /// was written before is sent if the socket takes it. `on_close` comes once, last, whichever side closed.
 pub trait Session<F: Family> {
     /// Bytes have arrived. Takes whole requests off `input` and leaves the rest; slices taken (`split_to`, `freeze`)
-    /// share its memory, which is up to 64 KiB: what is kept beyond the burst should be copied.
+    /// share its memory, which is up to 64 KiB: what is retained beyond the burst should be copied.
     fn on_input(&mut self, input: &mut BytesMut, cx: &mut SessionCx<'_, F>) -> Result<(), CloseReason>;
 
     /// A node has sent the client a message.
@@ -167,10 +167,10 @@ pub struct ClientLimits {
     pub connections_per_address_max: usize,
     /// Bytes of a request that is not yet whole.
     pub input_bytes_max: usize,
-    /// Bytes written for a client that it does not read, beside one answer of any size; beyond it is cut off. Reading from it stops
+    /// Bytes written for a client that it does not read, beside one answer of any size; beyond it is disconnected. Reading from it stops
     /// at a quarter.
     pub output_bytes_max: usize,
-    /// Bytes written for all clients of this front end together; the one furthest behind is cut off.
+    /// Bytes written for all clients of this front end together; the one furthest behind is disconnected.
     pub output_bytes_max_total: usize,
     /// How long a client may take nothing of what waits for it.
     pub unread_for_max: Duration,

@@ -22,7 +22,7 @@ pub enum Direction {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LinkFault {
     /// Messages are dropped.
-    Cut(Direction),
+    Sever(Direction),
     /// They no longer are.
     Heal(Direction),
     /// Messages there leave this much later; zero for at once.

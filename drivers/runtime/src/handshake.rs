@@ -28,7 +28,7 @@ pub(crate) struct Hello {
     /// What all hosts must have alike, as the caller has it. Absent in the greetings of hosts that did not compare yet.
     pub(crate) agreement: BTreeMap<String, String>,
     /// What its journal had when its run began. Absent in the greetings of hosts without one, and of those that did not say.
-    pub(crate) standing: Option<RunStart>,
+    pub(crate) run_start: Option<RunStart>,
 }
 
 impl Hello {
@@ -67,14 +67,14 @@ pub(crate) enum Reply {
     Welcome {
         incarnation: Incarnation,
         message_version: u32,
-        standing: Option<RunStart>,
+        run_start: Option<RunStart>,
     },
     Refused {
         reason: String,
     },
-    /// Refused: the caller has found fewer batches in its journal than it had told of.
+    /// Refused: the caller has found fewer batches in its journal than it had reported.
     Behind {
-        told: u64,
+        reported: u64,
     },
 }
 
@@ -89,7 +89,7 @@ impl Encode for Hello {
         self.message_version.encode(out);
         self.message_version_min.encode(out);
         self.agreement.clone().into_iter().collect::<Vec<_>>().encode(out);
-        encode_standing(self.standing, out);
+        encode_run_start(self.run_start, out);
     }
 }
 
@@ -111,7 +111,7 @@ impl Decode for Hello {
             } else {
                 BTreeMap::new()
             },
-            standing: decode_standing(input)?,
+            run_start: decode_run_start(input)?,
         })
     }
 }
@@ -120,19 +120,19 @@ impl Encode for Reply {
     fn encode(&self, out: &mut Vec<u8>) {
         MAGIC.encode(out);
         match self {
-            Self::Welcome { incarnation, message_version, standing } => {
+            Self::Welcome { incarnation, message_version, run_start } => {
                 out.push(0);
                 incarnation.0.encode(out);
                 message_version.encode(out);
-                encode_standing(*standing, out);
+                encode_run_start(*run_start, out);
             }
             Self::Refused { reason } => {
                 out.push(1);
                 reason.encode(out);
             }
-            Self::Behind { told } => {
+            Self::Behind { reported } => {
                 out.push(2);
-                told.encode(out);
+                reported.encode(out);
             }
         }
     }
@@ -147,26 +147,26 @@ impl Decode for Reply {
             0 => Ok(Self::Welcome {
                 incarnation: Incarnation(u128::decode(input)?),
                 message_version: u32::decode(input)?,
-                standing: decode_standing(input)?,
+                run_start: decode_run_start(input)?,
             }),
-            2 => Ok(Self::Behind { told: u64::decode(input)? }),
+            2 => Ok(Self::Behind { reported: u64::decode(input)? }),
             1 => Ok(Self::Refused { reason: String::decode(input)? }),
             tag => Err(DecodeError::UnknownTag("Reply", tag)),
         }
     }
 }
 
-/// Bytes of a standing.
+/// Bytes of a run's start.
 const STANDING_BYTES: usize = 24;
 
-fn encode_standing(standing: Option<RunStart>, out: &mut Vec<u8>) {
-    if let Some(RunStart { run, found }) = standing {
+fn encode_run_start(run_start: Option<RunStart>, out: &mut Vec<u8>) {
+    if let Some(RunStart { run, found }) = run_start {
         run.encode(out);
         found.encode(out);
     }
 }
 
-fn decode_standing(input: &mut Reader) -> Result<Option<RunStart>, DecodeError> {
+fn decode_run_start(input: &mut Reader) -> Result<Option<RunStart>, DecodeError> {
     if input.remaining() < STANDING_BYTES {
         return Ok(None);
     }
@@ -214,7 +214,7 @@ mod tests {
             message_version: 3,
             message_version_min: 2,
             agreement: [("levels".to_owned(), "2".to_owned())].into(),
-            standing: None,
+            run_start: None,
         }
     }
 
@@ -240,15 +240,15 @@ mod tests {
         assert_eq!(decoded(first), Ok(Hello { message_version_min: 1, ..silent.clone() }));
         assert_eq!(decoded(second), Ok(silent));
         assert_eq!(decoded(later), Ok(hello()));
-        let standing = Hello { standing: Some(RunStart { run: 8, found: 9 }), ..hello() };
-        assert_eq!(decoded(standing.encoded()), Ok(standing));
+        let run_start = Hello { run_start: Some(RunStart { run: 8, found: 9 }), ..hello() };
+        assert_eq!(decoded(run_start.encoded()), Ok(run_start));
         for reply in [
-            Reply::Behind { told: 3 },
-            Reply::Welcome { incarnation: Incarnation(1), message_version: 2, standing: None },
+            Reply::Behind { reported: 3 },
+            Reply::Welcome { incarnation: Incarnation(1), message_version: 2, run_start: None },
             Reply::Welcome {
                 incarnation: Incarnation(1),
                 message_version: 2,
-                standing: Some(RunStart { run: 4, found: 5 }),
+                run_start: Some(RunStart { run: 4, found: 5 }),
             },
         ] {
             assert_eq!(Reply::decode(&mut Reader::new(reply.encoded().into())), Ok(reply));

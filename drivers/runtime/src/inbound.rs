@@ -128,7 +128,7 @@ impl Inbounds {
             let (mut stream, address) = match listener.accept() {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    // No event tells of those who wait already.
+                    // No event announces those who wait already.
                     let short = Shortage::of(&error).is_some();
                     self.accept_at = short.then(|| outside.now + ACCEPT_AGAIN_AFTER);
                     return;
@@ -247,18 +247,18 @@ impl Inbounds {
         let host = HostId::named(&hello.from);
         let known = is_known(host);
         let verdict = self.judge(hello, known);
-        let standing =
-            verdict.as_ref().ok().map(|()| self.marks.greet(host, hello.incarnation, hello.standing));
-        let reply = match (&verdict, standing) {
-            (Ok(()), Some(Err(behind))) => Reply::Behind { told: behind.told },
+        let greeted =
+            verdict.as_ref().ok().map(|()| self.marks.greet(host, hello.incarnation, hello.run_start));
+        let reply = match (&verdict, greeted) {
+            (Ok(()), Some(Err(behind))) => Reply::Behind { reported: behind.reported },
             (Ok(()), _) => Reply::Welcome {
                 incarnation: self.me.incarnation,
                 message_version: self.me.message_version.min(hello.message_version),
-                standing: self.me.standing,
+                run_start: self.me.run_start,
             },
             (Err(reason), _) => Reply::Refused { reason: reason.clone() },
         };
-        let verdict = match standing {
+        let verdict = match greeted {
             Some(Err(behind)) => Err(format!("host {}: {behind}", hello.from)),
             Some(Ok(())) | None => verdict,
         };
@@ -318,7 +318,7 @@ impl Inbounds {
         }
     }
 
-    /// Ends a connection; with a reason it is counted, and told if it was a stranger's.
+    /// Ends a connection; with a reason it is counted, and reported if it was a stranger's.
     pub(crate) fn close(&mut self, index: usize, reason: Option<String>, outside: &mut Outside<'_>) {
         let Some(mut inbound) = self.table[index].take() else { return };
         if let Some(host) = inbound.host {

@@ -31,7 +31,7 @@ const DIAL_WITHIN: Duration = Duration::from_secs(2);
 pub(crate) const SILENCE_MAX: Duration = Duration::from_secs(2);
 /// A frame is closed at this length, so that its receiver can begin before the last byte is there.
 const FRAME_BYTES: usize = 64 << 10;
-/// What is kept of a queue's memory when it is empty.
+/// What is retained of a queue's memory when it is empty.
 const QUEUE_KEPT_BYTES: usize = 256 << 10;
 
 const NOTHING_MARKED: Mark = Mark { batches: 0, full: false };
@@ -65,8 +65,8 @@ pub struct Partner {
     pub incarnation: Incarnation,
     /// The highest version of the messages that both ends understand.
     pub message_version: u32,
-    /// What its journal had when its run began, if it says so; then it wants to be told, too.
-    pub standing: Option<RunStart>,
+    /// What its journal had when its run began, if it says so; then it wants reports, too.
+    pub run_start: Option<RunStart>,
 }
 
 /// A link, for status pages.
@@ -124,7 +124,7 @@ pub(crate) struct Link {
     complaint: Option<String>,
     /// The other end knows of more batches than this host has found.
     behind: Option<u64>,
-    /// What the other end was told last over this connection.
+    /// What was reported last to the other end over this connection.
     marked: Mark,
 }
 
@@ -169,7 +169,7 @@ impl Link {
         self.writer.bytes().len() - self.sent
     }
 
-    /// How many batches the other end knows of, if this host has found fewer; told once.
+    /// How many batches the other end knows of, if this host has found fewer; reported once.
     pub(crate) fn take_behind(&mut self) -> Option<u64> {
         self.behind.take()
     }
@@ -177,7 +177,7 @@ impl Link {
     /// Says how many batches are durable, before what follows from that; true if the other end learns that the disk is full, or is
     /// not any more.
     pub(crate) fn mark(&mut self, me: HostId, mark: &Mark, settings: &LinkSettings) -> bool {
-        let wanted = self.partner().is_some_and(|partner| partner.standing.is_some());
+        let wanted = self.partner().is_some_and(|partner| partner.run_start.is_some());
         if !wanted || self.marked == *mark || self.queued_bytes() > settings.queue_bytes_max {
             return false;
         }
@@ -366,9 +366,9 @@ impl Link {
         socket.flush().map_err(text)?;
         match take_greeting(input)? {
             Some(Reply::Refused { reason }) => Err(format!("refused: {reason}")),
-            Some(Reply::Behind { told }) => {
-                self.behind = Some(told);
-                Err(format!("refused: this host's journal had {told} batches"))
+            Some(Reply::Behind { reported }) => {
+                self.behind = Some(reported);
+                Err(format!("refused: this host's journal had {reported} batches"))
             }
             // One that knows of our bound has refused us; an older one leaves it to us.
             Some(Reply::Welcome { message_version, .. }) if message_version < *needs => Err(format!(
@@ -376,8 +376,8 @@ impl Link {
                  upgrade {0}",
                 self.config.name
             )),
-            Some(Reply::Welcome { incarnation, message_version, standing }) => {
-                self.partner = Some(Partner { incarnation, message_version, standing });
+            Some(Reply::Welcome { incarnation, message_version, run_start }) => {
+                self.partner = Some(Partner { incarnation, message_version, run_start });
                 self.marked = NOTHING_MARKED;
                 let before = std::mem::replace(&mut self.state, State::Down { retry_at: outside.now });
                 if let State::Greeting { socket, .. } = before {
@@ -406,7 +406,7 @@ impl Link {
         }
         self.redial_after = (self.redial_after * 2).min(REDIAL_MAX);
         if was_up {
-            // A frame that was cut in the middle cannot go on over another connection.
+            // A frame that was broken in the middle cannot go on over another connection.
             if self.queued_bytes() > 0 {
                 outside.metrics.drop_message("queued when the link broke");
             }

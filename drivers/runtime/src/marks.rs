@@ -1,8 +1,8 @@
 //! What hosts know of each other's journals: how many batches of each were durable when it spoke last.
 //!
 //! A journal whose end is gone as a whole, or a data directory that was put back from an old copy, is sound in itself; only others can
-//! tell that it had held more. So whatever a host sends is preceded by the number of batches that are durable, and a host that begins
-//! another run says how many it has found. One that has found fewer than were told is refused, and stops.
+//! show that it had held more. So whatever a host sends is preceded by the number of batches that are durable, and a host that begins
+//! another run says how many it has found. One that has found fewer than it had reported is refused, and stops.
 //!
 //! The marks are in memory, and every few seconds in a file that is not synced: what is lost of them is a lower bound that is lower.
 
@@ -41,27 +41,27 @@ kernel::record! {
     }
 }
 
-/// A host has found fewer batches than it had told of.
+/// A host has found fewer batches than it had reported.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Behind {
-    pub(crate) told: u64,
+    pub(crate) reported: u64,
     pub(crate) found: u64,
 }
 
 impl fmt::Display for Behind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { told, found } = self;
+        let Self { reported, found } = self;
         write!(
             f,
-            "its journal has {found} batches, and had {told}: its end is gone, or the data are an old copy"
+            "its journal has {found} batches, and had {reported}: its end is gone, or the data are an old copy"
         )
     }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Told {
+struct Reported {
     incarnation: Incarnation,
-    /// The run in which it told of so many: what it had found when that began says nothing of what it has told since.
+    /// The run in which it reported so many: what it had found when that began says nothing of what it has reported since.
     run: u128,
     batches: u64,
 }
@@ -69,9 +69,9 @@ struct Told {
 /// See the module.
 #[derive(Debug, Default)]
 pub(crate) struct Marks {
-    told: BTreeMap<HostId, Told>,
+    reported: BTreeMap<HostId, Reported>,
     folder: Option<PathBuf>,
-    kept_at: Option<Instant>,
+    retained_at: Option<Instant>,
     news: bool,
 }
 
@@ -79,7 +79,7 @@ impl Marks {
     /// Those that the file in a data directory has.
     pub(crate) fn open(folder: PathBuf) -> Self {
         let text = std::fs::read_to_string(folder.join(FILE)).unwrap_or_default();
-        Self { told: parse(&text).unwrap_or_default(), folder: Some(folder), ..Self::default() }
+        Self { reported: parse(&text).unwrap_or_default(), folder: Some(folder), ..Self::default() }
     }
 
     /// A host begins to speak. An empty disk has another incarnation, and is judged by that.
@@ -87,52 +87,52 @@ impl Marks {
         &mut self,
         host: HostId,
         incarnation: Incarnation,
-        standing: Option<RunStart>,
+        run_start: Option<RunStart>,
     ) -> Result<(), Behind> {
-        let Some(RunStart { run, found }) = standing else { return Ok(()) };
-        if let Some(known) = self.told.get(&host).filter(|known| known.incarnation == incarnation) {
+        let Some(RunStart { run, found }) = run_start else { return Ok(()) };
+        if let Some(known) = self.reported.get(&host).filter(|known| known.incarnation == incarnation) {
             if known.run == run {
                 return Ok(());
             }
             if known.batches > found {
-                return Err(Behind { told: known.batches, found });
+                return Err(Behind { reported: known.batches, found });
             }
         }
-        if self.told.len() < HOSTS_MAX || self.told.contains_key(&host) {
-            self.told.insert(host, Told { incarnation, run, batches: found });
+        if self.reported.len() < HOSTS_MAX || self.reported.contains_key(&host) {
+            self.reported.insert(host, Reported { incarnation, run, batches: found });
             self.news = true;
         }
         Ok(())
     }
 
     /// A host that was greeted has so many batches.
-    pub(crate) fn tell(&mut self, host: HostId, batches: u64) {
-        if let Some(known) = self.told.get_mut(&host).filter(|known| known.batches < batches) {
+    pub(crate) fn notify(&mut self, host: HostId, batches: u64) {
+        if let Some(known) = self.reported.get_mut(&host).filter(|known| known.batches < batches) {
             (known.batches, self.news) = (batches, true);
         }
     }
 
-    /// Writes the file if it is time. Without room, or without a folder, nothing is kept.
+    /// Writes the file if it is time. Without room, or without a folder, nothing is retained.
     pub(crate) fn keep(&mut self, now: Instant) {
-        let due = self.kept_at.is_none_or(|at| now.since(at) >= KEEP_EVERY);
+        let due = self.retained_at.is_none_or(|at| now.since(at) >= KEEP_EVERY);
         let Some(folder) = self.folder.as_ref().filter(|_| due && self.news) else { return };
-        (self.kept_at, self.news) = (Some(now), false);
+        (self.retained_at, self.news) = (Some(now), false);
         let _ = std::fs::write(folder.join(UNFINISHED), self.text())
             .and_then(|()| std::fs::rename(folder.join(UNFINISHED), folder.join(FILE)));
     }
 
     fn text(&self) -> String {
-        let line = |(host, told): (&HostId, &Told)| {
-            let Told { incarnation, run, batches } = told;
+        let line = |(host, reported): (&HostId, &Reported)| {
+            let Reported { incarnation, run, batches } = reported;
             format!("{:08x} {:032x} {run:032x} {batches}\n", host.0, incarnation.0)
         };
-        let body: String = self.told.iter().map(line).collect();
+        let body: String = self.reported.iter().map(line).collect();
         format!("{body}checksum {:08x}\n", crc32c::crc32c(body.as_bytes()))
     }
 }
 
 /// None if it is not what `text` writes: then nothing is known.
-fn parse(text: &str) -> Option<BTreeMap<HostId, Told>> {
+fn parse(text: &str) -> Option<BTreeMap<HostId, Reported>> {
     let body = &text[..text.rfind("checksum ")?];
     if text[body.len()..].trim_end() != format!("checksum {:08x}", crc32c::crc32c(body.as_bytes())) {
         return None;
@@ -142,7 +142,7 @@ fn parse(text: &str) -> Option<BTreeMap<HostId, Told>> {
         let host = HostId(u32::from_str_radix(words.next()?, 16).ok()?);
         let incarnation = Incarnation(u128::from_str_radix(words.next()?, 16).ok()?);
         let run = u128::from_str_radix(words.next()?, 16).ok()?;
-        Some((host, Told { incarnation, run, batches: words.next()?.parse().ok()? }))
+        Some((host, Reported { incarnation, run, batches: words.next()?.parse().ok()? }))
     };
     body.lines().map(line).collect()
 }
@@ -164,11 +164,11 @@ mod tests {
         let mut marks = Marks::default();
         assert_eq!(marks.greet(HOST, DISK, None), Ok(()), "of an older version");
         assert_eq!(marks.greet(HOST, DISK, run(1, 10)), Ok(()));
-        marks.tell(HOST, 25);
-        marks.tell(HOST, 20);
-        assert_eq!(marks.greet(HOST, DISK, run(1, 10)), Ok(()), "it dials anew in the same life");
-        assert_eq!(marks.greet(HOST, DISK, run(2, 24)), Err(Behind { told: 25, found: 24 }));
-        assert_eq!(marks.greet(HOST, DISK, run(2, 24)), Err(Behind { told: 25, found: 24 }), "again");
+        marks.notify(HOST, 25);
+        marks.notify(HOST, 20);
+        assert_eq!(marks.greet(HOST, DISK, run(1, 10)), Ok(()), "it dials anew in the same incarnation");
+        assert_eq!(marks.greet(HOST, DISK, run(2, 24)), Err(Behind { reported: 25, found: 24 }));
+        assert_eq!(marks.greet(HOST, DISK, run(2, 24)), Err(Behind { reported: 25, found: 24 }), "again");
         assert_eq!(marks.greet(HOST, DISK, run(3, 25)), Ok(()));
         assert_eq!(marks.greet(HOST, Incarnation(2), run(4, 0)), Ok(()), "another disk is judged elsewhere");
     }
@@ -180,9 +180,9 @@ mod tests {
         std::fs::create_dir_all(&folder).expect("the folder is writable");
         let mut marks = Marks::open(folder.clone());
         marks.greet(HOST, DISK, run(1, 10)).expect("nothing is known of it");
-        marks.tell(HOST, 25);
+        marks.notify(HOST, 25);
         marks.keep(Instant(1));
-        marks.tell(HOST, 30);
+        marks.notify(HOST, 30);
         marks.keep(Instant(2));
         let mut again = Marks::open(folder.clone());
         assert_eq!(
@@ -190,10 +190,10 @@ mod tests {
             Ok(()),
             "it runs as before: who remembers was started anew"
         );
-        assert_eq!(again.greet(HOST, DISK, run(2, 24)), Err(Behind { told: 25, found: 24 }));
+        assert_eq!(again.greet(HOST, DISK, run(2, 24)), Err(Behind { reported: 25, found: 24 }));
         assert_eq!(again.greet(HOST, DISK, run(2, 25)), Ok(()), "the last five seconds are not known");
         std::fs::write(folder.join(FILE), marks.text().replace('3', "4")).expect("the folder is writable");
-        assert_eq!(Marks::open(folder.clone()).told, BTreeMap::new(), "damaged: nothing is known");
+        assert_eq!(Marks::open(folder.clone()).reported, BTreeMap::new(), "damaged: nothing is known");
         std::fs::remove_dir_all(folder).expect("it is there");
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 /// `mi_option_purge_delay`, by its place in mimalloc's enum; the same in its versions 2 and 3.
 const PURGE_DELAY: libmimalloc_sys::mi_option_t = 15;
 
-/// How long freed memory is kept before it goes back to the system. A log frees what it has truncated in large pieces and
+/// How long freed memory is retained before it goes back to the system. A log frees what it has truncated in large pieces and
 /// asks for as much again at once; with the allocator's default of 10 ms a fifth of a loaded server's time went into pages
 /// that the kernel had to clear again.
 pub fn keep_freed(delay: Duration) {

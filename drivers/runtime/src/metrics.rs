@@ -31,7 +31,7 @@ pub struct Metrics {
     pub marks: BTreeMap<&'static str, u64>,
     /// Messages that were not delivered, by reason.
     pub drops: BTreeMap<&'static str, u64>,
-    /// Connections refused or cut off, by reason.
+    /// Connections refused or disconnected, by reason.
     pub closes: BTreeMap<&'static str, u64>,
     /// Client connections now open.
     pub clients: u64,

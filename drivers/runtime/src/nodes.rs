@@ -28,7 +28,7 @@ pub(crate) struct Nodes<N: Node> {
     touched: Vec<NodeIndex>,
     pub(crate) now: Instant,
     pub(crate) wall: Wall,
-    /// What roles are told of disks.
+    /// What roles learn of disks.
     pub(crate) disk_full: bool,
 }
 

@@ -85,7 +85,7 @@ pub(crate) struct Reactor<N: Node> {
     incarnation: Incarnation,
     pub(crate) me: HostId,
     /// What its journal had when it started, if others are to know.
-    pub(crate) standing: Option<RunStart>,
+    pub(crate) run_start: Option<RunStart>,
     /// Another host knows that this one has lost what it acknowledged.
     pub(crate) refused: Option<HostError>,
     commands: Vec<Command<N>>,
@@ -97,8 +97,8 @@ pub(crate) struct Reactor<N: Node> {
     /// It is room on the disk: roles refuse writes meanwhile.
     pub(crate) disk_full: bool,
     /// When a shortage was last said, and which is still to be said to be over.
-    short_told_at: Option<Instant>,
-    over_untold: Option<Shortage>,
+    short_reported_at: Option<Instant>,
+    over_unreported: Option<Shortage>,
     /// When a blob last waited for room.
     blobs_full_at: Option<Instant>,
     disk_retry_at: Option<Instant>,
@@ -132,7 +132,7 @@ impl<N: Node + 'static> Reactor<N> {
                 }
                 let journal = Journal::open(disk, options, storage.incarnation.0, notify)?;
                 // A full disk has no room for the line; the next start adds it.
-                if let Some(directory) = directory.as_mut().filter(|_| journal.extent_is_kept())
+                if let Some(directory) = directory.as_mut().filter(|_| journal.extent_is_retained())
                     && let Err(error) = directory.note_journal()
                     && !error.is_shortage()
                 {
@@ -144,7 +144,7 @@ impl<N: Node + 'static> Reactor<N> {
         };
         // A disk without a data directory is a test's; nobody else keeps two under one name.
         let folder = directory.as_ref().map(DataDirectory::path);
-        let standing = journal
+        let run_start = journal
             .as_ref()
             .filter(|_| folder.is_some())
             .map(|journal| RunStart { run: storage.drawn, found: journal.batches_found() });
@@ -158,7 +158,7 @@ impl<N: Node + 'static> Reactor<N> {
             message_version: config.message_version,
             message_version_min: config.message_version_min,
             agreement: config.agreement.values(),
-            standing,
+            run_start,
         };
         let settings = LinkSettings {
             hello: hello.clone(),
@@ -195,15 +195,15 @@ impl<N: Node + 'static> Reactor<N> {
             rng: rng.fork(),
             incarnation: storage.incarnation,
             me,
-            standing,
+            run_start,
             refused: None,
             commands: Vec::new(),
             paused: false,
             stashed: BTreeMap::new(),
             shortage: None,
             disk_full: false,
-            short_told_at: None,
-            over_untold: None,
+            short_reported_at: None,
+            over_unreported: None,
             blobs_full_at: None,
             disk_retry_at: None,
             witness_at: None,
@@ -237,7 +237,7 @@ impl<N: Node + 'static> Reactor<N> {
         self.incarnation
     }
 
-    /// Runs until told to stop, or until it cannot go on.
+    /// Runs until it is asked to stop, or until it cannot go on.
     pub(crate) fn run(&mut self, sink: &mut Option<EventSink>) -> Result<(), HostError> {
         let outcome = self.rounds(sink);
         self.inlet.close();
@@ -474,25 +474,25 @@ impl<N: Node + 'static> Reactor<N> {
         if changed {
             self.judge_disks();
         }
-        self.tell_of_shortage();
+        self.notify_of_shortage();
         Ok(())
     }
 
-    /// What is short again and again is told of once a minute.
-    fn tell_of_shortage(&mut self) {
+    /// What is short again and again is reported once a minute.
+    fn notify_of_shortage(&mut self) {
         let now = self.nodes.now;
         if self.blobs.shortage() == Some(Shortage::Space) {
             self.blobs_full_at = Some(now);
         }
-        let told_lately = self.short_told_at.is_some_and(|at| now.since(at) < TELL_SHORT_EVERY);
+        let reported_lately = self.short_reported_at.is_some_and(|at| now.since(at) < TELL_SHORT_EVERY);
         match self.shortage {
-            Some(of) if !told_lately => {
-                (self.short_told_at, self.over_untold) = (Some(now), Some(of));
+            Some(of) if !reported_lately => {
+                (self.short_reported_at, self.over_unreported) = (Some(now), Some(of));
                 let space = of == Shortage::Space;
                 self.events_out.push(if space { HostEvent::DiskFull } else { HostEvent::Short { of } });
             }
             Some(_) => {}
-            None => match self.over_untold.take() {
+            None => match self.over_unreported.take() {
                 Some(Shortage::Space) => self.events_out.push(HostEvent::DiskBack),
                 Some(_) => self.events_out.push(HostEvent::NoLongerShort),
                 None => {}

@@ -23,8 +23,8 @@ pub(crate) struct Router<M> {
     /// By host.
     pub(crate) links: Vec<Link>,
     pub(crate) settings: LinkSettings,
-    cut_to: BTreeSet<HostId>,
-    cut_from: BTreeSet<HostId>,
+    severed_to: BTreeSet<HostId>,
+    severed_from: BTreeSet<HostId>,
     delayed: BTreeMap<HostId, Delayed<M>>,
     pub(crate) metrics: Metrics,
 }
@@ -36,8 +36,8 @@ impl<M: Encode> Router<M> {
             inbox: VecDeque::new(),
             links: Vec::new(),
             settings,
-            cut_to: BTreeSet::new(),
-            cut_from: BTreeSet::new(),
+            severed_to: BTreeSet::new(),
+            severed_from: BTreeSet::new(),
             delayed: BTreeMap::new(),
             metrics: Metrics::default(),
         }
@@ -47,7 +47,7 @@ impl<M: Encode> Router<M> {
         if to.host() == self.me {
             self.metrics.messages_local += 1;
             self.inbox.push_back((from, to, message));
-        } else if self.cut_to.is_empty() && self.delayed.is_empty() {
+        } else if self.severed_to.is_empty() && self.delayed.is_empty() {
             self.send(from, to, &message);
         } else {
             self.send_faulty(from, to, message, now);
@@ -62,8 +62,8 @@ impl<M: Encode> Router<M> {
     }
 
     fn send_faulty(&mut self, from: NodeId, to: NodeId, message: M, now: Instant) {
-        if self.cut_to.contains(&to.host()) {
-            return self.metrics.drop_message("link cut on purpose");
+        if self.severed_to.contains(&to.host()) {
+            return self.metrics.drop_message("link severed on purpose");
         }
         match self.delayed.get_mut(&to.host()) {
             Some(delayed) if delayed.queue.len() >= DELAYED_MAX => {
@@ -75,16 +75,16 @@ impl<M: Encode> Router<M> {
     }
 
     /// True if what arrives from `host` is to be dropped.
-    pub(crate) fn is_cut_from(&self, host: HostId) -> bool {
-        self.cut_from.contains(&host)
+    pub(crate) fn is_severed_from(&self, host: HostId) -> bool {
+        self.severed_from.contains(&host)
     }
 
     pub(crate) fn set_fault(&mut self, host: HostId, fault: LinkFault) {
         match fault {
-            LinkFault::Cut(Direction::To) => _ = self.cut_to.insert(host),
-            LinkFault::Cut(Direction::From) => _ = self.cut_from.insert(host),
-            LinkFault::Heal(Direction::To) => _ = self.cut_to.remove(&host),
-            LinkFault::Heal(Direction::From) => _ = self.cut_from.remove(&host),
+            LinkFault::Sever(Direction::To) => _ = self.severed_to.insert(host),
+            LinkFault::Sever(Direction::From) => _ = self.severed_from.insert(host),
+            LinkFault::Heal(Direction::To) => _ = self.severed_to.remove(&host),
+            LinkFault::Heal(Direction::From) => _ = self.severed_from.remove(&host),
             LinkFault::Delay(by) => {
                 self.delayed.entry(host).or_insert(Delayed { by, queue: VecDeque::new() }).by = by;
             }

@@ -72,7 +72,7 @@ mod tests {
 
     // A want that passes must not be taken for a broken disk, nor a broken disk for a want that passes.
     #[test]
-    fn wants_are_told_from_faults() {
+    fn wants_are_reported_from_faults() {
         let of = |errno| Shortage::of(&io::Error::from_raw_os_error(errno));
         assert_eq!(of(libc::EMFILE), Some(Shortage::Files));
         assert_eq!(of(libc::ENFILE), Some(Shortage::FilesOfSystem));

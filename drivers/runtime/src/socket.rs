@@ -25,7 +25,7 @@ const BACKLOG: i32 = 4096;
 /// What a read left behind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum After {
-    /// Nothing: the next readiness event tells when to read again.
+    /// Nothing: the next readiness event says when to read again.
     Drained,
     /// Perhaps more.
     More,
@@ -129,7 +129,7 @@ impl Socket {
             Some(tls) => read_tls(&mut self.stream, tls, into),
         }?;
         match after {
-            // No other event will tell of the end.
+            // No other event will announce the end.
             After::Drained if self.closed && bytes > 0 => Ok((bytes, After::More)),
             After::Drained | After::More | After::Closed => Ok((bytes, after)),
         }
@@ -157,7 +157,7 @@ impl Socket {
         }
     }
 
-    /// Says goodbye under TLS, so that the other side knows the end from a cut.
+    /// Says goodbye under TLS, so that the other side distinguishes an end from a broken connection.
     pub(crate) fn close_notify(&mut self) {
         if let Some(tls) = &mut self.tls {
             tls.send_close_notify();
@@ -284,7 +284,7 @@ fn write_some(stream: &mut TcpStream, bytes: &[u8]) -> io::Result<usize> {
     while written < bytes.len() {
         match stream.write(&bytes[written..]) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
-            // A short write means that the socket's buffer is full: asking again would only be told so.
+            // A short write means that the socket's buffer is full: asking again would have the same answer.
             Ok(more) => {
                 written += more;
                 if written < bytes.len() {

@@ -37,7 +37,7 @@ pub(crate) fn open_storage(config: HostConfig) -> Result<(HostConfig, OpenStorag
                 incarnation: fresh,
                 joined: config.joins,
                 made_with: config.agreement.fixed(),
-                extent_kept: false,
+                extent_retained: false,
             };
             let directory = DataDirectory::open(path, owner)?;
             let disk = |name, action| match RealDisk::new(path.join(name)) {

@@ -7,7 +7,7 @@ use rustls::{ClientConfig, ClientConnection, Connection, RootCertStore, ServerCo
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Where a side's certificate, its key, and the authorities it trusts are kept, as PEM.
+/// Where a side's certificate, its key, and the authorities it trusts are stored, as PEM.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TlsFiles {
     /// The certificate chain, leaf first. Names the host (subject alternative name).

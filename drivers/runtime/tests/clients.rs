@@ -52,7 +52,7 @@ impl Session<Talk> for MarksSession {
         cx: &mut SessionCx<'_, Talk>,
     ) -> Result<(), CloseReason> {
         match message {
-            Message::Asker(AskerIn::Told(_)) => cx.output().push(b'.'),
+            Message::Asker(AskerIn::Reported(_)) => cx.output().push(b'.'),
             Message::Oracle(_) => return Err(CloseReason("no oracle here")),
         }
         Ok(())
@@ -190,7 +190,7 @@ fn clients_that_do_not_read_are_cut_off() {
     let mut reader = connect(address);
     reader.write_all(b"!").expect("written");
     let _deaf = deaf_clients(address);
-    eventually("somebody is cut off", || {
+    eventually("somebody is disconnected", || {
         let metrics = host.handle().metrics().wait(LIMIT).expect("the host runs");
         assert!(metrics.buffered_bytes <= total as u64, "{} bytes", metrics.buffered_bytes);
         metrics.closes.contains_key("does not read what it is sent")
@@ -262,7 +262,7 @@ fn a_thousand_connections_are_served() {
     });
 }
 
-// A client that reads gets an answer of any size: cut off for it, it asks again and again, and never has it.
+// A client that reads gets an answer of any size: disconnected for it, it asks again and again, and never has it.
 #[test]
 fn one_answer_beyond_the_bound_reaches_a_client_that_reads() {
     let limits = ClientLimits { output_bytes_max: 1 << 20, ..ClientLimits::default() };
@@ -272,7 +272,7 @@ fn one_answer_beyond_the_bound_reaches_a_client_that_reads() {
     eventually("the answer waits", || {
         host.handle().metrics().wait(LIMIT).expect("the host runs").buffered_bytes > 4 << 20
     });
-    // What comes meanwhile is small, and no reason to cut it off either.
+    // What comes meanwhile is small, and no reason to disconnect it either.
     client.write_all(b"??").expect("written");
     let read = read_exactly(&mut client, HUGE_BYTES + 2);
     assert!(read[..HUGE_BYTES].iter().all(|byte| *byte == b'*') && read.ends_with(b".."));

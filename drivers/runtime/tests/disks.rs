@@ -29,7 +29,7 @@ fn config_in(path: &Path) -> HostConfig {
     HostConfig { storage, ..HostConfig::new("test", "a") }
 }
 
-/// A disk whose syncs fail once it is told so, and are slow all along.
+/// A disk whose syncs fail once it is asked to, and are slow all along.
 struct FailingDisk {
     real: RealDisk,
     takes: Duration,
@@ -333,7 +333,7 @@ fn a_full_disk_acknowledges_nothing_until_there_is_space() {
     while begun.elapsed() < Duration::from_millis(700) {
         let metrics = host.handle().metrics().wait(LIMIT).expect("the host runs");
         assert!(metrics.disk_full, "it is full all the time");
-        assert!(events.try_recv().is_err(), "it is told of once");
+        assert!(events.try_recv().is_err(), "it is reported once");
         std::thread::sleep(Duration::from_millis(5));
     }
     let metrics = host.handle().metrics().wait(LIMIT).expect("the host runs");

@@ -48,7 +48,7 @@ fn acknowledged_records_survive_a_kill() {
     }
 }
 
-// A cut that lets messages through, or a heal that does not, would make every partition test worthless.
+// A fault that lets messages through, or a heal that does not, would make every partition test worthless.
 #[test]
 fn cuts_hold_and_heal() {
     let mut configs = cluster(&["a", "b"]).into_iter();
@@ -59,10 +59,10 @@ fn cuts_hold_and_heal() {
     for (direction, healer) in [(Direction::To, Direction::To), (Direction::From, Direction::From)] {
         let dropped = || {
             let metrics = a.handle().metrics().wait(LIMIT).expect("a runs");
-            metrics.drops.get("link cut on purpose").copied().unwrap_or(0)
+            metrics.drops.get("link severed on purpose").copied().unwrap_or(0)
         };
         let before = dropped();
-        a.handle().fault(b_id, LinkFault::Cut(direction));
+        a.handle().fault(b_id, LinkFault::Sever(direction));
         let answer = a.handle().request(ASKER, question("b", 10));
         eventually("something is dropped", || dropped() > before);
         a.handle().fault(b_id, LinkFault::Heal(healer));

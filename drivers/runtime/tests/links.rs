@@ -91,8 +91,8 @@ fn strangers_are_refused_with_a_reason() {
         let mut caller = HostConfig { peers, ..HostConfig::new(cluster, name) };
         let events = events_of(&mut caller);
         let _caller = Host::start(caller, both, vec![]).expect("the caller starts");
-        let told = format!("refused: {expected}");
-        wait_for(&events, |event| down_reason(event).filter(|reason| *reason == told));
+        let notified = format!("refused: {expected}");
+        wait_for(&events, |event| down_reason(event).filter(|reason| *reason == notified));
         wait_for(&refusals, |event| match event {
             HostEvent::PeerRefused { reason, .. } => (reason == expected).then_some(()),
             _ => None,
@@ -117,12 +117,12 @@ fn hosts_with_other_settings_are_refused() {
             assert_eq!(a.handle().request(ASKER, question("b", 50)).wait(LIMIT), Ok(50));
             continue;
         }
-        let told = "all hosts must agree: levels is \"2\" at host b and \"3\" at host a";
+        let notified = "all hosts must agree: levels is \"2\" at host b and \"3\" at host a";
         wait_for(&a_events, |event| {
-            down_reason(event).filter(|reason| *reason == format!("refused: {told}"))
+            down_reason(event).filter(|reason| *reason == format!("refused: {notified}"))
         });
         wait_for(&b_events, |event| match event {
-            HostEvent::PeerRefused { reason, .. } => (reason == told).then_some(()),
+            HostEvent::PeerRefused { reason, .. } => (reason == notified).then_some(()),
             _ => None,
         });
     }
@@ -200,8 +200,8 @@ fn versions_that_do_not_fit_are_refused_and_newer_ones_that_do_are_let_in() {
             assert_eq!(links[0].partner.map(|partner| partner.message_version), Some(a_max.min(b_max)));
             continue;
         };
-        let told = format!("refused: {expected}");
-        wait_for(&events, |event| down_reason(event).filter(|reason| *reason == told));
+        let notified = format!("refused: {expected}");
+        wait_for(&events, |event| down_reason(event).filter(|reason| *reason == notified));
         wait_for(&refusals, |event| match event {
             HostEvent::PeerRefused { reason, .. } => (reason == expected).then_some(()),
             _ => None,
@@ -265,7 +265,7 @@ fn garbage_on_the_hosts_port_harms_nobody() {
         });
         assert!(reason.starts_with("not a host of Ordinate"), "{reason}");
     }
-    // Says nothing: cut off after a while.
+    // Says nothing: disconnected after a while.
     let mut silent = TcpStream::connect(&address).expect("b listens");
     silent.set_read_timeout(Some(LIMIT)).expect("a time-out can be set");
     assert_eq!(silent.read(&mut [0; 8]).expect("b ends it"), 0);

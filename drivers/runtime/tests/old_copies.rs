@@ -75,8 +75,8 @@ fn a_directory_put_back_from_an_old_copy_is_refused() {
 
     copy(&folder.of("copy"), &folder.of("a"));
     match start_a().join() {
-        Err(HostError::JournalBehind { peer, told, found }) => {
-            assert!(peer == "b" && told > found, "{peer} told of {told}, found {found}");
+        Err(HostError::JournalBehind { peer, reported, found }) => {
+            assert!(peer == "b" && reported > found, "{peer} reported {reported}, found {found}");
         }
         other => panic!("an old copy is served: {other:?}"),
     }

@@ -98,12 +98,12 @@ fn hosts_without_the_right_certificate_stay_out() {
         let a = Host::start(a, both, vec![]).expect("a starts");
         let b = Host::start(b, both, vec![]).expect("b starts");
         let lost = a.handle().request(ASKER, question("b", 1));
-        let (mut told, begun) = (String::new(), Instant::now());
+        let (mut reported, begun) = (String::new(), Instant::now());
         // Whichever side says it first; a slow machine may run into the greeting's time limit before.
-        while !told.contains(expected) {
-            assert!(begun.elapsed() < LIMIT, "{case}: {told}");
+        while !reported.contains(expected) {
+            assert!(begun.elapsed() < LIMIT, "{case}: {reported}");
             for event in events.try_iter().chain(refusals.try_iter()) {
-                told += &format!("{event}\n").to_lowercase();
+                reported += &format!("{event}\n").to_lowercase();
             }
             std::thread::yield_now();
         }

@@ -17,14 +17,14 @@ pub enum Effect<M, R> {
     Send {
         /// The receiver.
         to: NodeId,
-        /// What it is told.
+        /// What it receives.
         message: M,
     },
     /// Send when every record before `after` is durable.
     SendDurable {
         /// The receiver.
         to: NodeId,
-        /// What it is told.
+        /// What it receives.
         message: M,
         /// The journal's cursor when it was pushed.
         after: Position,
@@ -93,7 +93,7 @@ pub struct Journaled<'a> {
 }
 
 impl<F: Family> Effects<F> {
-    /// An empty buffer of a node whose next record will stand at `next`. With `tracing`, notes are kept.
+    /// An empty buffer of a node whose next record will stand at `next`. With `tracing`, notes are recorded.
     pub fn new(next: Position, tracing: bool) -> Self {
         Self { effects: Vec::new(), journal: Vec::new(), record_ends: Vec::new(), next, tracing }
     }
@@ -172,7 +172,7 @@ impl<F: Family> Effects<F> {
     }
 }
 
-/// What a driver tells a node with each call.
+/// What a driver gives a node with each call.
 #[derive(Debug)]
 pub struct Situation<'a> {
     /// The node itself.

@@ -491,7 +491,10 @@ impl Cluster {
             ("partition", Some(running)) => {
                 for other in NAMES.into_iter().filter(|other| *other != name) {
                     for direction in [Direction::To, Direction::From] {
-                        running.host.handle().fault(kernel::HostId::named(other), LinkFault::Cut(direction));
+                        running
+                            .host
+                            .handle()
+                            .fault(kernel::HostId::named(other), LinkFault::Sever(direction));
                     }
                 }
             }

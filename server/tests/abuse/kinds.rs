@@ -1,4 +1,4 @@
-//! What troublemakers do, each on a thread of its own until it is told to stop. None of them counts on being served.
+//! What troublemakers do, each on a thread of its own until it is asked to stop. None of them counts on being served.
 
 use crate::stage::Target;
 use crate::support::http;

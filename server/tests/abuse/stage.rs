@@ -154,8 +154,8 @@ impl Stage {
             found(format!("back to normal after {back:?}"));
         }
         // What the loads write, all hosts keep: beyond that a host holds what it makes for clients.
-        let kept = grown[1].min(grown[2]);
-        if grown[0].saturating_sub(kept) > GROWTH_MAX >> 20 || kept > KEPT_MAX >> 20 {
+        let retained = grown[1].min(grown[2]);
+        if grown[0].saturating_sub(retained) > GROWTH_MAX >> 20 || retained > KEPT_MAX >> 20 {
             found(format!("memory grew by {grown:?} MiB"));
         }
         for host in 0..3 {
@@ -186,7 +186,7 @@ impl Stage {
         }
     }
 
-    /// Every acknowledged write is read at a host that was not struck, and all that was found is told.
+    /// Every acknowledged write is read at a host that was not struck, and all that was found is reported.
     pub async fn close(self) {
         let mut findings = self.findings;
         let mut written = 0;

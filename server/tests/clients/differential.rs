@@ -158,14 +158,14 @@ impl Duel {
         let pair = &mut self.pairs[session];
         let (theirs, ours) =
             (std::mem::take(&mut pair.reference.events), std::mem::take(&mut pair.ours.events));
-        let (told, told_here) = (in_order(&theirs), in_order(&ours));
-        let said = |events: &[Told]| events.iter().map(|(_, what)| what.clone()).collect::<Vec<_>>();
-        if said(&told) != said(&told_here) {
-            return Err(format!("session {session}: events\n  {told:x?}, here\n  {told_here:x?}"));
+        let (reported, reported_here) = (in_order(&theirs), in_order(&ours));
+        let said = |events: &[Reported]| events.iter().map(|(_, what)| what.clone()).collect::<Vec<_>>();
+        if said(&reported) != said(&reported_here) {
+            return Err(format!("session {session}: events\n  {reported:x?}, here\n  {reported_here:x?}"));
         }
-        for ((theirs, _), (ours, _)) in told.iter().zip(&told_here) {
+        for ((theirs, _), (ours, _)) in reported.iter().zip(&reported_here) {
             self.events += 1;
-            // What setWatches tells has no global sequence number.
+            // What setWatches sends has no global sequence number.
             if *theirs > 0 {
                 self.matching.gsns(*theirs, *ours).map_err(|why| format!("event: {why}"))?;
             }
@@ -206,7 +206,7 @@ impl Duel {
 
     /// The connection ends, in one way or another, and there is a new one.
     fn part(&mut self, session: usize) -> Verdict {
-        // Events that are in flight might be told before the end, or not.
+        // Events that are in flight might be sent before the end, or not.
         self.fence()?;
         let ask = self.generator.last();
         let leaves = ask.leaves;
@@ -287,24 +287,24 @@ impl Duel {
     }
 }
 
-/// A global sequence number, and what is told of it: kind, state, path.
-type Told = (i64, (i32, i32, String));
+/// A global sequence number, and what is announced of it: kind, state, path.
+type Reported = (i64, (i32, i32, String));
 
 /// Events in their order; those of one global sequence number, whose order ZooKeeper leaves open (it deletes a session's nodes in the order of a
-/// hash table, and tells what was missed list by list), in the order of their paths and each once.
-fn in_order(events: &VecDeque<Reply>) -> Vec<Told> {
-    let read = |event: &Reply| -> Option<Told> {
+/// hash table, and sends what was missed list by list), in the order of their paths and each once.
+fn in_order(events: &VecDeque<Reply>) -> Vec<Reported> {
+    let read = |event: &Reply| -> Option<Reported> {
         let mut input = JuteInput(&event.body);
         let what = (input.i32().ok()?, input.i32().ok()?, input.text().ok()?.to_owned());
         Some((event.zxid, what))
     };
-    let mut told: Vec<Told> = events.iter().filter_map(read).collect();
-    assert_eq!(told.len(), events.len(), "a malformed event");
-    for same in told.chunk_by_mut(|one, other| one.0 == other.0) {
+    let mut reported: Vec<Reported> = events.iter().filter_map(read).collect();
+    assert_eq!(reported.len(), events.len(), "a malformed event");
+    for same in reported.chunk_by_mut(|one, other| one.0 == other.0) {
         same.sort();
     }
-    told.dedup();
-    told
+    reported.dedup();
+    reported
 }
 
 fn plain(opcode: i32, body: Vec<u8>, text: &str) -> Ask {

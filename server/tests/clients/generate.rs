@@ -30,7 +30,7 @@ pub struct Ask {
     pub leaves: Leaves,
 }
 
-/// Who may do everything in these tests, as both servers are told. Sessions do not use it.
+/// Who may do everything in these tests, as both servers are configured. Sessions do not use it.
 pub const SUPER_DIGEST: &str = "super:D/InIHSb7yEEbrWz8b9l71RjZJU=";
 
 /// The folder of most nodes.

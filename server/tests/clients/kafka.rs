@@ -113,7 +113,7 @@ async fn read_by_a_group(cluster: &mut Cluster, addresses: &[SocketAddr], client
     println!("{verdict}");
 }
 
-// A record that a client was told is durable and that nobody can read, or reads with another key, header or time.
+// A record that a client was assured is durable and that nobody can read, or reads with another key, header or time.
 #[test]
 fn librdkafkas_records_survive_a_killed_host() {
     alone(async {

@@ -57,7 +57,7 @@ fn the_python_client_speaks_tls() {
 
 // An acknowledged write that is gone, or one that was sent again and executed twice.
 #[test]
-fn what_the_python_client_was_told_survives_killed_hosts() {
+fn what_the_python_client_was_reported_survives_killed_hosts() {
     alone(async {
         let mut cluster = Cluster::planned(3, SETTINGS, "");
         let endpoints = cluster.endpoints_from(0).join(",");

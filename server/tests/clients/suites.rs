@@ -107,7 +107,7 @@ fn curator_learns_the_members_without_an_unhandled_error() {
         let (_cluster, addresses) = peers::ordinate(coordination).await;
         let listened: Vec<String> = addresses.iter().map(ToString::to_string).collect();
         curator_comes_to_know(&folder, &addresses[..1], &listened);
-        // Where clients reach hosts by other names, those are told, and used for the next connection.
+        // Where clients reach hosts by other names, those are advertised, and used for the next connection.
         let mut cluster = Cluster::planned(3, coordination, "");
         let addresses: Vec<SocketAddr> = (0..3).map(|host| cluster.listen(host, "ZOOKEEPER")).collect();
         let outside: Vec<String> =

@@ -163,9 +163,9 @@ fn a_killed_host_loses_nothing() {
     demo.until("  greeting  hello");
     demo.say("del greeting");
     demo.until("  deleted");
-    for (line, told) in [("kill a", "  kill a: "), ("restart a", "  restart a: ")] {
+    for (line, reported) in [("kill a", "  kill a: "), ("restart a", "  restart a: ")] {
         demo.say(line);
-        assert!(demo.until(told).contains(" leads "));
+        assert!(demo.until(reported).contains(" leads "));
         demo.until("longest time without an acknowledged write: ");
         let verdict = demo.until("acknowledged writes lost: ");
         let checked = verdict.strip_prefix("  acknowledged writes lost: 0; history linearizable (checked: ");

@@ -284,11 +284,11 @@ fn an_archive_that_is_away_makes_appends_wait_at_their_callers() {
             (0..100).for_each(|number| rows.push(entry(number).as_bytes()));
             log.append("other", rows).await.expect("below the bound");
             log.trim("other", 100).await.expect("it is trimmed");
-            let tells = |cluster: &Cluster| {
+            let reports = |cluster: &Cluster| {
                 let error = cluster.status(0).map(|status| status["log"]["archive"]["error"].clone());
                 error.is_some_and(|error| error.is_string())
             };
-            cluster.until("a host says that it may not write", PATIENCE, tells).await;
+            cluster.until("a host says that it may not write", PATIENCE, reports).await;
             lock(&cluster_of, false);
             cluster.until("nothing waits for the archive", PATIENCE, idle).await;
         }

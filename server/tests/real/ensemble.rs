@@ -135,7 +135,7 @@ pub(crate) async fn start(shards: u16) -> (Cluster, Vec<SocketAddr>) {
     Cluster::serving("ZOOKEEPER", 3, &settings(shards)).await
 }
 
-/// What every writer was told is there, and every session that was used still owns its node.
+/// What was acknowledged to every writer is there, and every session that was used still owns its node.
 pub(crate) fn check(addresses: &[SocketAddr], shared: &Shared) {
     let mut session =
         Raw::connect(addresses[0], &Pass::default(), SESSION_TIMEOUT, 0).expect("a host serves");
@@ -145,7 +145,7 @@ pub(crate) fn check(addresses: &[SocketAddr], shared: &Shared) {
         let data = JuteInput(&reply.body).buffer().ok().flatten().unwrap_or_default();
         let found: u64 = String::from_utf8_lossy(data).parse().expect("a number was written");
         let last = shared.last[writer].load(Ordering::Relaxed);
-        assert!(found >= last, "writer {writer} was told that {last} is written, and {found} is there");
+        assert!(found >= last, "writer {writer} has the acknowledgement of {last}, and {found} is there");
         let alive = session
             .call(op::EXISTS, &read_body(&format!("{}-alive", path_of(writer)), false))
             .expect("a host serves");

@@ -57,9 +57,9 @@ async fn strike_leaders(
         verdict.writes,
         verdict.errors
     );
-    let kept = gaps.iter().filter(|gap| **gap <= gap_max).count();
+    let retained = gaps.iter().filter(|gap| **gap <= gap_max).count();
     assert!(
-        kept >= 2.max(rounds / 4).min(rounds),
+        retained >= 2.max(rounds / 4).min(rounds),
         "{what}: gaps of {} ms, claimed {gap_max:?}",
         milliseconds(&gaps)
     );
@@ -82,7 +82,7 @@ fn a_hanging_leader_is_followed_soon() {
     alone(strike_leaders("hang of the leader", rounds, HANG_GAP_MAX, pause, resume));
 }
 
-// A host that was started anew knows from its disk how much the others had told it of. It must not take those that have run all
+// A host that was started anew knows from its disk how much the others had reported to it. It must not take those that have run all
 // the time for hosts that lost it: they would stop, one restart after the other.
 #[test]
 fn restarts_one_after_the_other_stop_nobody_else() {
@@ -91,7 +91,7 @@ fn restarts_one_after_the_other_stop_nobody_else() {
         let load = Load::start("restarts", clients(&cluster, CLIENTS));
         load.until_acknowledged(100, PATIENCE).await;
         for host in 0..3 {
-            // Longer than it takes until a host writes down what it was told.
+            // Longer than it takes until a host writes down what was reported to it.
             tokio::time::sleep(Duration::from_millis(5_500)).await;
             let struck_at = load.now();
             cluster.kill(host);

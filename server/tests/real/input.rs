@@ -119,8 +119,9 @@ fn hosts_that_are_set_up_otherwise_take_no_part() {
         }
         cluster.set_environment(2, key, "3");
         cluster.launch_all();
-        let told = "all hosts must agree: coordination.spread_levels is \"2\" at host a and \"3\" at host c";
-        let refused = |it: &Cluster| it.log(2).contains(told) && it.log(0).contains(told);
+        let reported =
+            "all hosts must agree: coordination.spread_levels is \"2\" at host a and \"3\" at host c";
+        let refused = |it: &Cluster| it.log(2).contains(reported) && it.log(0).contains(reported);
         cluster.until("both sides say why", PATIENCE, refused).await;
         assert!(!(0..3).any(|host| cluster.is_ready(host)), "a bootstrap needs every host");
         // It was never let in: nothing is lost with its folder.
@@ -376,7 +377,7 @@ fn refusal_of(stream: &mut TcpStream) -> Option<String> {
     Some(String::from_utf8_lossy(&why).into_owned())
 }
 
-// Ten thousand connections: within the limits all are served, beyond them they are told so, memory follows their number, and
+// Ten thousand connections: within the limits all are served, beyond them they are refused, memory follows their number, and
 // nothing is left of them.
 #[test]
 fn ten_thousand_connections_are_served_and_more_are_turned_away() {
@@ -421,8 +422,8 @@ fn ten_thousand_connections_are_served_and_more_are_turned_away() {
         });
         let refusals = beyond.await.expect("the host says no in words");
         assert!(refusals.len() >= more - spare, "{} of {more} beyond {allowed} were refused", refusals.len());
-        let told = format!("the host has {allowed} connections, which is its limits.connections_max");
-        assert!(refusals.iter().all(|why| *why == told), "{:?}", refusals.first());
+        let reported = format!("the host has {allowed} connections, which is its limits.connections_max");
+        assert!(refusals.iter().all(|why| *why == reported), "{:?}", refusals.first());
         let page = cluster.page(0, "/metrics", 200).await.text();
         let counted = gauge(&page, "ordinate_client_closes_total{reason=\"too many connections\"}");
         assert_eq!(counted, refusals.len() as u64);

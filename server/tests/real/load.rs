@@ -39,7 +39,7 @@ pub struct Verdict {
     pub answered: usize,
     /// Writes acknowledged.
     pub writes: usize,
-    /// What clients were told in errors, each once.
+    /// What errors clients received, each once.
     pub errors: Vec<String>,
 }
 

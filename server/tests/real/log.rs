@@ -301,10 +301,11 @@ fn a_log_that_nobody_reads_is_on_the_disk_and_reads_back_after_all_hosts_died() 
         std::fs::remove_file(&names[1]).expect("our own file");
         let path = cluster.data_of(0).display().to_string();
         let looked = cluster.ordinate(&["inspect", &path]).await;
-        let (told, said) = (String::from_utf8_lossy(&looked.stdout), String::from_utf8_lossy(&looked.stderr));
+        let (reported, said) =
+            (String::from_utf8_lossy(&looked.stdout), String::from_utf8_lossy(&looked.stderr));
         assert!(
-            told.contains("positions 0 to ") || told.contains("DAMAGED: it is damaged: the checksum"),
-            "{told}"
+            reported.contains("positions 0 to ") || reported.contains("DAMAGED: it is damaged: the checksum"),
+            "{reported}"
         );
         assert!(said.starts_with("error[O2110]"), "{said}");
         cluster.launch(0);
@@ -337,7 +338,7 @@ fn a_log_is_dumped_and_loaded() {
         };
         run(&["create", "orders", "--retain", "12h"], 0).await;
         run(&["create", "copy"], 0).await;
-        assert!(run(&["stat", "orders"], 0).await.contains("kept for 43200s"));
+        assert!(run(&["stat", "orders"], 0).await.contains("retained for 43200s"));
         let log = Log::connect(cluster.endpoints_from(0));
         let mut rows = Rows::default();
         (0..2_500).for_each(|number| rows.push(format!("{number} {}", "x".repeat(number % 300)).as_bytes()));
@@ -459,7 +460,7 @@ fn events(admin: SocketAddr, path: &str, last_event_id: Option<&str>, until: &st
     events
 }
 
-// A browser that comes back and misses an entry, or sees one twice; one that is never told that there is no more.
+// A browser that comes back and misses an entry, or sees one twice; one that never learns that there is no more.
 #[test]
 fn a_log_is_followed_over_http() {
     alone(async {
@@ -491,7 +492,7 @@ fn a_log_is_followed_over_http() {
         assert_eq!(again.await.expect("it ends"), rest);
         assert_eq!(tail.await.expect("it ends"), rest);
         let over = follows("/v1/log/news/tail", Some("3"), "sealed").await.expect("it ends");
-        assert!(over.is_empty(), "who has seen all is not told again: {over:?}");
+        assert!(over.is_empty(), "who has seen all is not notified again: {over:?}");
         let done = cluster.ordinate(&["log", "trim", "news", "--before", "3"]).await;
         assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
         let gone = follows("/v1/log/news/tail?from=1", None, "trimmed").await.expect("it ends");

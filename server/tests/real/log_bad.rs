@@ -1,4 +1,4 @@
-//! What the log cannot take: each is told, and nothing that was acknowledged is lost by it.
+//! What the log cannot take: each is refused, and nothing that was acknowledged is lost by it.
 
 use crate::disk_full::{fill, start_on_small_disks};
 use crate::support::cluster::{Cluster, ORDINATE, PATIENCE};
@@ -17,9 +17,9 @@ fn one(entry: &[u8]) -> Rows {
     rows
 }
 
-// A writer that is not told which line was too much sends it again and again, or believes that it is there.
+// A writer that does not learn which line was too much sends it again and again, or believes that it is there.
 #[test]
-fn what_the_log_cannot_take_is_told_and_nothing_is_lost() {
+fn what_the_log_cannot_take_is_reported_and_nothing_is_lost() {
     alone(async {
         let cluster = Cluster::start(3, SETTINGS, "").await;
         let log = Log::connect(cluster.endpoints_from(0));

@@ -68,7 +68,7 @@ async fn all_of(log: &Log) -> (BTreeMap<u64, String>, u64) {
     }
 }
 
-/// Writers on a cluster, and what they were told.
+/// Writers on a cluster, and what was answered to them.
 struct Load {
     record: Arc<Record>,
     writers: Vec<tokio::task::JoinHandle<()>>,
@@ -248,7 +248,7 @@ fn the_log_over_corfu_says_what_it_does_not_do() {
         let waiting = tokio::spawn(async move { log.read(NAME, 3, 10, Duration::from_secs(20)).await });
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert_eq!(ask("POST", "/v1/log/log/append", "late\n").code, 200);
-        let page = waiting.await.expect("it does not panic").expect("it is told");
+        let page = waiting.await.expect("it does not panic").expect("it is notified");
         assert_eq!(page.entries, ["late"]);
         let shown = cluster.ordinate(&["status"]).await;
         let said = String::from_utf8_lossy(&shown.stdout).into_owned();

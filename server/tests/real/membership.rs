@@ -214,7 +214,7 @@ fn hosts_that_serve_no_clients_say_who_does() {
     });
 }
 
-/// Asks until the client is turned away, and returns what it is told.
+/// Asks until the client is turned away, and returns the refusal.
 async fn turned_away(client: &Client) -> String {
     let asked = Instant::now();
     loop {

@@ -64,7 +64,7 @@ fn nothing_acknowledged_is_lost_when_all_hosts_lose_power() {
         cluster.kill_all();
         cluster.launch_all();
         cluster.until_ready().await;
-        let load = Load::start("told", clients(&cluster, 3));
+        let load = Load::start("reported", clients(&cluster, 3));
         load.until_acknowledged(60, PATIENCE).await;
         load.finish().await;
         for host in 0..3 {
@@ -75,10 +75,10 @@ fn nothing_acknowledged_is_lost_when_all_hosts_lose_power() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
             let log = cluster.log(host);
-            let told = log.lines().find(|line| line.starts_with("shim: ")).expect("the shim was loaded");
+            let reported = log.lines().find(|line| line.starts_with("shim: ")).expect("the shim was loaded");
             let mut numbers =
-                told.split(|letter: char| !letter.is_ascii_digit()).filter(|word| !word.is_empty());
-            assert!(numbers.all(|number| number != "0"), "the shim did nothing: {told}");
+                reported.split(|letter: char| !letter.is_ascii_digit()).filter(|word| !word.is_empty());
+            assert!(numbers.all(|number| number != "0"), "the shim did nothing: {reported}");
         }
     });
 }

@@ -149,7 +149,7 @@ fn numbers_are_unique_and_contiguous_while_hosts_die() {
         let highest: Vec<u64> =
             (0..SPACES.len()).map(|space| numbers_of(&given, space).last().copied().unwrap_or(0)).collect();
         // What the shards have executed: places that were given, heard of or not, and no-ops up to the highest number. The status
-        // of every host tells how many of the former.
+        // of every host shows how many of the former.
         for (space, name) in SPACES.iter().enumerate() {
             let numbers = numbers_of(&given, space).len() as u64;
             let executed = |cluster: &Cluster| {

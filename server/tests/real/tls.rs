@@ -13,7 +13,7 @@ use std::time::Duration;
 fn hosts_and_clients_speak_tls_and_plaintext_is_refused() {
     alone(async {
         let mut cluster = Cluster::planned(3, "", "");
-        // Clients dial a by its address in the cluster file, b by one that only a flag has told.
+        // Clients dial a by its address in the cluster file, b by one that only a flag has named.
         for (host, last) in [(0, 3), (1, 2)] {
             cluster.hosts[host].native.set_ip([127, 0, 0, last].into());
         }

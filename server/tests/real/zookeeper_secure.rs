@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 const SETTINGS: &str = "[coordination]\nengine = \"mason\"\nshards = 2\n[limits]\nconnections_max = 500";
-/// A client that speaks the wrong protocol is told so at once, and not when nobody has said anything for long (10 s).
-const TOLD_WITHIN: Duration = Duration::from_secs(5);
+/// A client that speaks the wrong protocol is refused at once, and not when nobody has said anything for long (10 s).
+const REFUSED_WITHIN: Duration = Duration::from_secs(5);
 
 /// A host that serves at both ports: the plain one, the other one, and the folder of certificates.
 async fn start() -> (Cluster, SocketAddr, SocketAddr, PathBuf) {
@@ -65,12 +65,12 @@ fn said_before_the_end(mut stream: impl Read + Write, bytes: &[u8]) -> Vec<u8> {
     if let Err(error) = stream.read_to_end(&mut said) {
         assert!(!matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut), "{error}");
     }
-    assert!(begun.elapsed() < TOLD_WITHIN, "told after {:?}", begun.elapsed());
+    assert!(begun.elapsed() < REFUSED_WITHIN, "refused after {:?}", begun.elapsed());
     said
 }
 
 fn patient(stream: TcpStream) -> TcpStream {
-    stream.set_read_timeout(Some(2 * TOLD_WITHIN)).expect("a socket");
+    stream.set_read_timeout(Some(2 * REFUSED_WITHIN)).expect("a socket");
     stream
 }
 
@@ -83,7 +83,7 @@ fn is_answered_in_the_clear(secure: SocketAddr, bytes: &[u8]) -> bool {
 
 fn is_answered_under_tls(plain: SocketAddr, folder: &Path) -> bool {
     let stream = tls::connect(plain, folder).expect("it listens");
-    stream.sock.set_read_timeout(Some(2 * TOLD_WITHIN)).expect("a socket");
+    stream.sock.set_read_timeout(Some(2 * REFUSED_WITHIN)).expect("a socket");
     !said_before_the_end(stream, &hello(&Pass::default(), 10_000, 0)).is_empty()
 }
 

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::fs::OpenOptions;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -55,20 +55,20 @@ impl Cluster {
     /// `hosts` hosts that are not started yet. `settings` are lines of the cluster file before its sections end,
     /// `places` are `[[place]]` sections.
     pub fn planned(hosts: usize, settings: &str, places: &str) -> Self {
-        static COUNT: AtomicU64 = AtomicU64::new(0);
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let folder =
-            PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("real-{}-{number}", std::process::id()));
-        std::fs::create_dir_all(&folder).expect("the target folder is writable");
-        let mut cluster = Self {
-            hosts: Vec::new(),
-            folder,
-            name: format!("real-{number}"),
-            settings: settings.to_owned(),
-            places: places.to_owned(),
-            members: hosts,
-        };
-        for _ in 0..hosts {
+        let (number, folder) = new_folder();
+        Self::planned_in(folder, format!("real-{number}"), hosts, settings.to_owned(), places.to_owned())
+    }
+
+    /// The same with a name of its own, as its data has it, and settings that may name its folder.
+    pub fn named(name: &str, hosts: usize, settings: impl FnOnce(&Path) -> String) -> Self {
+        let (_, folder) = new_folder();
+        let settings = settings(&folder);
+        Self::planned_in(folder, name.to_owned(), hosts, settings, String::new())
+    }
+
+    fn planned_in(folder: PathBuf, name: String, members: usize, settings: String, places: String) -> Self {
+        let mut cluster = Self { hosts: Vec::new(), folder, name, settings, places, members };
+        for _ in 0..members {
             cluster.plan_host(false);
         }
         cluster.write_file();
@@ -138,7 +138,7 @@ impl Cluster {
         self.hosts.len() - 1
     }
 
-    /// From its next start on, a host is not told that it joins.
+    /// From its next start on, a host is started without --join.
     pub fn forget_join(&mut self, host: usize) {
         self.hosts[host].joins = false;
     }
@@ -367,9 +367,9 @@ impl Cluster {
     pub async fn leader(&self) -> usize {
         let deadline = Instant::now() + PATIENCE;
         loop {
-            let told = (0..self.hosts.len()).filter(|&host| self.hosts[host].child.is_some());
-            let told = told.filter_map(|host| self.status(host));
-            let newest = told
+            let reported = (0..self.hosts.len()).filter(|&host| self.hosts[host].child.is_some());
+            let reported = reported.filter_map(|host| self.status(host));
+            let newest = reported
                 .filter_map(|status| Some((status["round"].as_u64()?, status["leader"].as_str()?.to_owned())))
                 .max();
             let known = newest.and_then(|(_, name)| self.hosts.iter().position(|host| host.name == name));
@@ -414,6 +414,16 @@ impl Cluster {
     }
 }
 
+/// A folder that no other cluster has, and its number in this process.
+fn new_folder() -> (u64, PathBuf) {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let folder =
+        PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("real-{}-{number}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("the target folder is writable");
+    (number, folder)
+}
+
 fn tokio_command(arguments: &[&str]) -> Command {
     let mut command = Command::new(ORDINATE);
     command.args(arguments).stdin(Stdio::null());
@@ -431,7 +441,7 @@ pub struct Refused {
 impl Drop for Cluster {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            // The output of a test that fails is kept apart from stderr's lock order.
+            // The output of a test that fails is held apart from stderr's lock order.
             let _ = writeln!(std::io::stderr(), "{}", self.logs());
         }
         for host in &mut self.hosts {

@@ -1,4 +1,4 @@
-//! A client of ZooKeeper's protocol as small as it can be: it sends what it is told, and shows what it is sent.
+//! A client of ZooKeeper's protocol as small as it can be: it sends what it is asked to, and shows what it is sent.
 
 use super::tls::Secured;
 use coordination::wire::{JuteInput, JuteOutput, frame};
@@ -132,7 +132,7 @@ impl Raw {
         Ok(())
     }
 
-    /// The next answer; events before it are kept apart.
+    /// The next answer; events before it are held apart.
     pub fn reply(&mut self) -> io::Result<Reply> {
         loop {
             let reply = self.message()?;

@@ -120,7 +120,7 @@ impl Logs {
 
     /// Below this position nothing of a log is left here, trimmed or not.
     pub fn kept(&self, name: &str) -> u64 {
-        self.logs.get(name).map_or(0, |log| self.identity(log).kept)
+        self.logs.get(name).map_or(0, |log| self.identity(log).retained)
     }
 
     /// What the logs' entries cost, in bytes.
@@ -298,7 +298,7 @@ impl Logs {
             waiting += part.bytes() as u64;
             kept = kept.min(part.first());
         }
-        LogIdentity { space: self.space.0, number, created_ms, kept, waiting_bytes: waiting }
+        LogIdentity { space: self.space.0, number, created_ms, retained: kept, waiting_bytes: waiting }
     }
 
     fn answer_read(&mut self, reader: NodeId, request: &Request) -> Result<Answer, BlobRange> {

@@ -181,12 +181,12 @@ fn what_is_trimmed_is_kept_until_it_is_archived() {
     assert_eq!(one.recall(0), Ok(words(0, 100)), "and all of it is read");
     assert_eq!(one.archive(2), 2);
     assert_eq!(one.blobs().len(), all.len() - 2);
-    let kept = one.identity().kept;
+    let kept = one.identity().retained;
     assert!(kept > 0 && kept < 50);
     assert_eq!(one.recall(0), Err(kept));
     assert_eq!(one.recall(kept), Ok(words(kept, 100)));
     one.archive(100);
-    let kept = one.identity().kept;
+    let kept = one.identity().retained;
     assert!(kept < 50, "the segment that is trimmed in part stays");
     assert_eq!((one.logs.storage().waiting, one.logs.storage().waiting_bytes), (0, 0));
     assert_eq!(one.archived().into_values().collect::<Vec<_>>(), words(0, kept));

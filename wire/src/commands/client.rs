@@ -339,15 +339,17 @@ where
             Status::Done => Outcome::Done(answered.bytes),
             Status::Malformed => Outcome::Refused(Refusal::Malformed),
             Status::Conflict => Outcome::Refused(Refusal::Conflict),
-            // A change of membership that nobody can tell about any more.
+            // A change of membership of which nobody has the outcome any more.
             Status::SessionLost if answered.sequence >= READS_FROM => {
                 Outcome::Refused(Refusal::MaybeExecuted)
             }
             Status::Busy => {
-                // A replica that refuses a write may have the batch again, in a later slot; a batcher that does has kept nothing.
-                let nothing_kept = executed == Slot(0) || answered.sequence >= READS_FROM;
+                // A replica that refuses a write may have the batch again, in a later slot; a batcher that does has retained nothing.
+                let nothing_retained = executed == Slot(0) || answered.sequence >= READS_FROM;
                 let mut known = table.get_mut(&answered.sequence);
-                if let Some(outstanding) = known.as_mut().filter(|it| nothing_kept && it.sent == Sent::Once) {
+                if let Some(outstanding) =
+                    known.as_mut().filter(|it| nothing_retained && it.sent == Sent::Once)
+                {
                     outstanding.sent = Sent::Nowhere;
                 }
                 return self.give_up_what_nobody_has(cx);
@@ -369,7 +371,7 @@ where
         }
     }
 
-    /// Calls that were refused wherever they were sent are tried again for a while; the timer does that. Then the caller is told,
+    /// Calls that were refused wherever they were sent are tried again for a while; the timer does that. Then the caller is notified,
     /// and knows that they were not executed.
     fn give_up_what_nobody_has(&mut self, cx: &mut Cx<'_, Self>) {
         let now = cx.now();

@@ -63,7 +63,7 @@ impl Status {
     }
 }
 
-/// A row of answers: `sequence: u64 | status: u8 | length: u32 | bytes`, again and again. Kept encoded from the replica to
+/// A row of answers: `sequence: u64 | status: u8 | length: u32 | bytes`, again and again. Encoded all the way from the replica to
 /// the client.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Row(Bytes, Vec<u8>);

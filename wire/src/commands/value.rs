@@ -77,7 +77,7 @@ impl Decode for Level {
 
 /// A row of numbered byte strings: `sequence: u64 | length: u32 | bytes`, again and again.
 ///
-/// Kept encoded from the client's socket to the replica: nobody in between looks inside.
+/// Encoded all the way from the client's socket to the replica: nobody in between looks inside.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Commands(Bytes);
 

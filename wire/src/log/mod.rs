@@ -39,7 +39,7 @@ kernel::record! {
         name: String,
         /// What it may hold, in bytes; beyond it the oldest entries go. Each entry costs 8 bytes more than it holds.
         retain_bytes: u64,
-        /// How long entries are kept, in milliseconds; 0: for ever. Looked at whenever something is appended.
+        /// How long entries are retained, in milliseconds; 0: for ever. Looked at whenever something is appended.
         retain_ms: u64,
         /// What all logs of its space may be created to hold together. The host fills it in.
         capacity: u64,
@@ -99,7 +99,7 @@ kernel::record! {
     pub struct Commit {
         /// The group.
         group: String,
-        /// Nothing is kept unless this is the group's latest generation; none for readers that are in none.
+        /// Nothing is stored unless this is the group's latest generation; none for readers that are in none.
         generation: Option<u32>,
         /// Each log once.
         progress: Vec<Progress>,
@@ -367,7 +367,7 @@ kernel::record! {
         bytes: u64,
         /// What they may cost.
         retain_bytes: u64,
-        /// How long they are kept, in milliseconds; 0: for ever.
+        /// How long they are retained, in milliseconds; 0: for ever.
         retain_ms: u64,
         /// Nothing can be appended any more.
         sealed: bool,
@@ -384,7 +384,7 @@ kernel::record! {
         /// When it was made, in milliseconds since 1970; 0 if that was before logs remembered it.
         created_ms: u64,
         /// The first position that hosts still have, trimmed or not; some behind it may be in the archive alone.
-        kept: u64,
+        retained: u64,
         /// What of its trimmed segments waits for the archive, in bytes.
         waiting_bytes: u64,
     }
@@ -442,7 +442,7 @@ pub enum Answer {
     Logs(Vec<LogStat>),
     /// Nothing was done.
     Refused(Refused),
-    /// Nothing was appended of what a producer sent, or kept of what a group committed.
+    /// Nothing was appended of what a producer sent, or stored of what a group committed.
     Rejected(Rejected),
     /// What is known of a group.
     Group(GroupState),

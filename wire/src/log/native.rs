@@ -1,4 +1,4 @@
-//! The log's part of the native protocol: one message each way, told from others by its first two bytes.
+//! The log's part of the native protocol: one message each way, distinguished from others by its first two bytes.
 
 use super::{Answer, Request};
 use kernel::{Decode, DecodeError, Encode, Reader};

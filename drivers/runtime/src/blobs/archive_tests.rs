@@ -79,9 +79,9 @@ fn what_is_archived_is_there_with_its_head() {
     }
 }
 
-// An archive that is away, and nobody is told; or everybody, at each attempt.
+// An archive that is away, and nobody is notified; or everybody, at each attempt.
 #[test]
-fn failures_are_told_once_and_so_is_their_end() {
+fn failures_are_reported_once_and_so_is_their_end() {
     let shelf = Arc::new(Shelf::default());
     let mut blobs = Blobs::open(None, Some(shelf.clone()), Arc::new(|| {})).expect("it opens");
     store(&mut blobs, 1, b"contents");
@@ -114,8 +114,8 @@ fn an_archive_that_never_answers_holds_up_nothing() {
     blobs.carry_out(HOST_SLOT, BlobEffect::Archive { id: id(1), object: object(1) });
     store(&mut blobs, 2, b"more");
     // Whichever of the two comes first hangs; the other thread goes on.
-    let told = archive(&mut blobs, 2);
-    assert!([1, 2].map(|first| BlobNotice::Archived { id: id(first) }).contains(&told), "{told:?}");
+    let reported = archive(&mut blobs, 2);
+    assert!([1, 2].map(|first| BlobNotice::Archived { id: id(first) }).contains(&reported), "{reported:?}");
     drop(blobs);
     drop(end);
 }

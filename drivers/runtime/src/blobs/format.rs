@@ -150,7 +150,7 @@ impl BlobFile {
 fn read_exact(file: &dyn DiskFile, offset: u64, into: &mut [u8]) -> Result<(), BlobError> {
     let read = file.read(offset, into)?;
     if read < into.len() {
-        return Err(BlobError::Damaged("it is cut short".to_owned()));
+        return Err(BlobError::Damaged("it is truncated".to_owned()));
     }
     Ok(())
 }

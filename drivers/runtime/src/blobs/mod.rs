@@ -228,7 +228,7 @@ impl Blobs {
         (host_slot, notice)
     }
 
-    /// True if `poll` has something at once, of which no other thread has told.
+    /// True if `poll` has something at once, of which no other thread has given notice.
     pub(crate) fn is_ready(&self) -> bool {
         !self.notices.is_empty()
     }

@@ -49,7 +49,7 @@ fn parts_read_back_as_they_were_written() {
     let mut onto_disk = open(&disk);
     for blobs in [&mut memory, &mut onto_disk] {
         store(blobs, 1, &whole);
-        assert_eq!(blobs.is_ready(), matches!(blobs.store, Store::Memory(_)), "no thread tells of it");
+        assert_eq!(blobs.is_ready(), matches!(blobs.store, Store::Memory(_)), "no thread gives notice of it");
         assert_eq!(next(blobs), BlobNotice::Stored { id: id(1) });
         for (offset, bytes) in
             [(0, 200_000), (0, 1), (65_535, 2), (65_536, 65_536), (131_000, 90_000), (200_000, 5)]
@@ -83,7 +83,7 @@ fn every_flipped_bit_is_noticed() {
         disk.edit(&name, |file| file[bit / 8] ^= 1 << (bit % 8));
     }
     disk.edit(&name, |file| file.truncate(120));
-    assert_eq!(load(&mut blobs, 1, 0, 1), None, "cut short");
+    assert_eq!(load(&mut blobs, 1, 0, 1), None, "truncated");
 }
 
 // A blob that was reported stored and is half there after a power failure; a half one under its name.

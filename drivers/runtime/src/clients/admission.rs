@@ -115,7 +115,7 @@ impl<F: Family> Clients<F> {
         if self.ports[port].tls.is_none() {
             let front_end = self.ports[port].front_end;
             let farewell = self.services[front_end].front_end.refusal(reason);
-            // A client that is gone need not be told.
+            // A client that is gone need not be notified.
             let _ = stream.write(&farewell).and_then(|_| stream.shutdown(Shutdown::Write));
         }
         self.note_close(address, reason, outside);

@@ -1,4 +1,4 @@
-//! The way out to clients: what waits for whom, who takes nothing, and who is cut off for it.
+//! The way out to clients: what waits for whom, who takes nothing, and who is disconnected for it.
 
 use super::{BROKEN, Client, ClientIndex, Clients, Outside, give_back};
 use crate::front_end::{CloseReason, Room};
@@ -7,9 +7,9 @@ use std::time::Duration;
 
 const TOO_SLOW: CloseReason = CloseReason("does not read what it is sent");
 const UNREAD: CloseReason = CloseReason("has read nothing for long while answers wait");
-/// A session is told what its client has taken, when it is so much.
+/// A session learns what its client has taken, when it is so much.
 const TAKEN_TOLD_BYTES: u64 = 4 << 10;
-/// Of those who hold more than so much, who has taken nothing for longer by so long is cut off first.
+/// Of those who hold more than so much, who has taken nothing for longer by so long is disconnected first.
 const HELD_RANKED_BYTES: usize = 64 << 10;
 const RANKED_BY: Duration = Duration::from_millis(250);
 /// How often it is looked who takes nothing, while something waits.
@@ -21,8 +21,8 @@ pub(super) struct Tally {
     /// Bytes that the socket has taken since the client came.
     pub(super) taken: u64,
     /// As the session knows it.
-    told: u64,
-    /// The session is to be told.
+    reported: u64,
+    /// The session is to be notified.
     listed: bool,
     /// The longest that was written at once since nothing waited: one answer may be of any size.
     largest: usize,
@@ -90,7 +90,7 @@ impl<F: Family> Clients<F> {
         }
     }
 
-    /// Writes what sessions have written, one write a connection, and tells them what their clients have taken.
+    /// Writes what sessions have written, one write a connection, and reports to them what their clients have taken.
     pub(crate) fn flush(&mut self, outside: &mut Outside<'_>) {
         let mut dirty = std::mem::take(&mut self.dirty);
         for index in dirty.drain(..) {
@@ -102,7 +102,7 @@ impl<F: Family> Clients<F> {
         for index in std::mem::take(&mut self.taken) {
             let Some(client) = &mut self.table[index.0] else { continue };
             if std::mem::take(&mut client.tally.listed) {
-                client.tally.told = client.tally.taken;
+                client.tally.reported = client.tally.taken;
                 self.call(index, outside, |session, cx| session.on_taken(cx));
             }
         }
@@ -133,7 +133,7 @@ impl<F: Family> Clients<F> {
         if taken > 0 || !waited {
             tally.moved_at = outside.now;
         }
-        let much = tally.taken - tally.told >= TAKEN_TOLD_BYTES;
+        let much = tally.taken - tally.reported >= TAKEN_TOLD_BYTES;
         if (much || (all && waited)) && !tally.listed {
             tally.listed = true;
             self.taken.push(index);

@@ -18,7 +18,7 @@
 //!   to look like one, because it cannot know the incarnation.
 //! - `chain` is the checksum of the batch before, over segments too: a batch counts only behind the one it was written
 //!   behind.
-//! - `durable` is the end of what was known synced when the batch was written. It tells a torn tail, which no later
+//! - `durable` is the end of what was known synced when the batch was written. It distinguishes a torn tail, which no later
 //!   batch vouches for, from damage to what had been synced.
 
 use kernel::{HostSlot, Position};

@@ -2,7 +2,7 @@
 //!
 //! **Promises.** After a crash, `open` and `replay` give back a prefix of what was appended that holds everything that
 //! was reported durable, or `open` fails with an error that names file, offset and cause. Never less, never
-//! silence: what is not whole is cut only where no later batch says that it had been synced. The last batch
+//! silence: what is not whole is truncated only where no later batch says that it had been synced. The last batch
 //! before a stop is vouched for by a witness, an empty batch written when the journal has nothing else to do. That the last
 //! segments are there at all, a file beside them says: see `extent`.
 //!
@@ -152,7 +152,7 @@ pub struct Journal {
     batches_durable: u64,
     extent: Extent,
     /// It is on the disk.
-    extent_kept: bool,
+    extent_retained: bool,
     host_slots: BTreeMap<HostSlot, Stand>,
     staged: Vec<u8>,
     runs: VecDeque<Run>,
@@ -215,7 +215,7 @@ impl Journal {
             durable_mark: Mark::default(),
             batches_found: number,
             batches_durable: number,
-            extent_kept: scan.extent.is_some(),
+            extent_retained: scan.extent.is_some(),
             extent: scan.extent.unwrap_or_default(),
             host_slots: scan.host_slots,
             staged: Vec::new(),
@@ -264,17 +264,17 @@ impl Journal {
                 .expect("a preparation has an outcome")
                 .map_err(|source| self.io("create", generation, source))?;
             self.segments.push_back(self.new_segment(generation, file));
-            (self.extent.prepared, self.extent_kept) = (generation, true);
+            (self.extent.prepared, self.extent_retained) = (generation, true);
         }
         for segment in self.segments.iter().rev().take(2) {
             segment.file.sync().map_err(|source| self.io("sync", segment.generation, source))?;
         }
         let prepared = u64::from(matches!(self.next, Next::Ready(_)));
         let prepared = Generation(self.tail().generation.0 + prepared);
-        if !self.extent_kept {
+        if !self.extent_retained {
             // Written by a version that did not say so. On a full disk the next segment will.
             self.extent.prepared = prepared;
-            self.extent_kept = self.write_extent().is_ok();
+            self.extent_retained = self.write_extent().is_ok();
         }
         self.extent.prepared = self.extent.prepared.max(prepared);
         let tail = self.tail();
@@ -367,8 +367,8 @@ impl Journal {
     }
 
     /// True if a start without the file that says how far this journal reaches must be refused.
-    pub(crate) fn extent_is_kept(&self) -> bool {
-        self.extent_kept
+    pub(crate) fn extent_is_retained(&self) -> bool {
+        self.extent_retained
     }
 
     /// How many batches had ever been written when this journal was opened.

@@ -1,4 +1,4 @@
-//! Opening a journal: finds the last batch that counts, and tells a torn tail from damage.
+//! Opening a journal: finds the last batch that counts, and distinguishes a torn tail from damage.
 
 use super::JournalError;
 use super::extent::Extent;
@@ -61,7 +61,7 @@ pub(crate) struct Scan {
     pub(crate) extent: Option<Extent>,
 }
 
-/// The disk is told of so many segments before they are read, so that it works while the last one is looked at.
+/// The disk is asked for so many segments before they are read, so that it works while the last one is looked at.
 const READ_AHEAD: usize = 4;
 
 /// What is being read, for messages.
@@ -224,7 +224,7 @@ struct Walk {
     /// The index of the segment in which it stands.
     tail: usize,
     segments: usize,
-    /// Segments before this one are gone. Its first batch, which says where every slot stands, tells whether anything of them is needed.
+    /// Segments before this one are gone. Its first batch, which says where every slot stands, shows whether anything of them is needed.
     after_gap: bool,
     /// For each generation that a batch vouches for, how far it was synced at least.
     evidence: BTreeMap<Generation, u64>,
@@ -304,7 +304,7 @@ impl Walk {
     }
 }
 
-/// The segments that were prepared last may have held what was acknowledged: if they are not there, nobody can tell.
+/// The segments that were prepared last may have held what was acknowledged: if they are not there, nobody can decide.
 fn check_extent(
     disk: &dyn Disk,
     incarnation: u128,

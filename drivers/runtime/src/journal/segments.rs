@@ -13,7 +13,7 @@ use kernel::{HostSlot, Position};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Retired segments kept for use; more are deleted.
+/// Retired segments retained for use; more are deleted.
 const RETIRED_MAX: usize = 2;
 
 impl Journal {
@@ -90,14 +90,14 @@ impl Journal {
     }
 
     pub(super) fn preparation(&self, generation: Generation, reuse: Option<Generation>) -> Chore {
-        let extent = Extent { prepared: self.extent.prepared.max(generation), durable: self.kept_mark() };
+        let extent = Extent { prepared: self.extent.prepared.max(generation), durable: self.retained_mark() };
         let header =
             SegmentHeader { generation, bytes: self.options.segment_bytes, incarnation: self.incarnation };
         Chore::Prepare { header, reuse, extent }
     }
 
     /// What is durable and in a segment that is not used again before the next one is prepared.
-    fn kept_mark(&self) -> Mark {
+    fn retained_mark(&self) -> Mark {
         let tail = self.segments.back().map_or(Generation(0), |tail| tail.generation);
         if self.durable_mark.generation == tail { self.durable_mark } else { Mark::default() }
     }

@@ -1,4 +1,4 @@
-//! A journal as it lies on disk, read without being opened: nothing is written, cut or prepared.
+//! A journal as it lies on disk, read without being opened: nothing is written, truncated or prepared.
 
 use super::recover::{self, Contents, Scan, Segment};
 use super::{Generation, JournalError};
@@ -11,7 +11,7 @@ pub struct Survey<'a> {
     disk: &'a dyn Disk,
     incarnation: u128,
     scan: Scan,
-    /// What recovery comes to. After an error the rest tells what was read before it.
+    /// What recovery comes to. After an error the rest is what was read before it.
     pub outcome: Result<(), JournalError>,
 }
 
@@ -30,7 +30,7 @@ pub struct SegmentSurvey {
     pub batches: u64,
     /// Records in them, the trimmed ones included.
     pub records: u64,
-    /// At `end` or behind it stands what was written and never vouched for: the next start cuts it off.
+    /// At `end` or behind it stands what was written and never vouched for: the next start truncates it.
     pub torn: bool,
     /// What it is to the journal.
     pub state: SegmentState,

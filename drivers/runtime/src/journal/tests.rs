@@ -84,8 +84,8 @@ fn a_tail_torn_at_any_byte_is_cut() {
     let mut whole = 0;
     for torn in 0..=bytes {
         let disk = disk.after_crash(|file, offset, written| {
-            let kept = torn.min(written.len());
-            file[offset..offset + kept].copy_from_slice(&written[..kept]);
+            let retained = torn.min(written.len());
+            file[offset..offset + retained].copy_from_slice(&written[..retained]);
         });
         let mut journal = open(&disk).expect("a torn tail is no error");
         let found = positions(&journal, HOST_SLOT);
@@ -102,7 +102,7 @@ fn a_tail_torn_at_any_byte_is_cut() {
     assert!(whole > 0, "the whole batch is a batch");
 }
 
-// A file cut short by somebody else must be an error or cost nothing: it was written to its full length long ago.
+// A file truncated by somebody else must be an error or cost nothing: it was written to its full length long ago.
 #[test]
 fn a_truncated_file_is_an_error_at_every_byte() {
     let (disk, next) = used_disk();
@@ -468,7 +468,7 @@ fn a_thread_syncs_as_the_caller_does() {
 
 // Who looks at a journal must see what recovery sees, and leave every byte as it was: damage is evidence.
 #[test]
-fn a_survey_tells_what_recovery_does_and_changes_nothing() {
+fn a_survey_reports_what_recovery_does_and_changes_nothing() {
     let (disk, next) = used_disk();
     let survey = Survey::of(&disk, 5);
     assert!(survey.outcome.is_ok(), "{:?}", survey.outcome);

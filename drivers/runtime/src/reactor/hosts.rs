@@ -30,11 +30,11 @@ impl<N: Node + 'static> Reactor<N> {
     fn heed_refusal(&mut self, host: HostId) {
         let Ok(index) = self.router.links.binary_search_by_key(&host, |link| link.host) else { return };
         let link = &mut self.router.links[index];
-        let Some(told) = link.take_behind() else { return };
-        let found = self.standing.map_or(0, |standing| standing.found);
-        if told > found {
+        let Some(reported) = link.take_behind() else { return };
+        let found = self.run_start.map_or(0, |run_start| run_start.found);
+        if reported > found {
             let peer = link.config.name.clone();
-            self.refused = Some(HostError::JournalBehind { peer, told, found });
+            self.refused = Some(HostError::JournalBehind { peer, reported, found });
         }
     }
 
@@ -42,7 +42,7 @@ impl<N: Node + 'static> Reactor<N> {
     /// anything else to be sent.
     pub(crate) fn mark_links(&mut self) -> bool {
         let Some(batches) = self.journal.as_ref().map(Journal::batches_durable) else { return false };
-        if self.standing.is_none() {
+        if self.run_start.is_none() {
             return false;
         }
         let (mark, mut news) = (Mark { batches, full: self.disk_full }, false);
@@ -66,7 +66,7 @@ impl<N: Node + 'static> Reactor<N> {
         let Some(partner) = link.partner() else { return };
         let name = link.config.name.clone();
         let admitted = self.inbounds.admit(&name, partner.incarnation).and_then(|()| {
-            let greeted = self.inbounds.marks.greet(host, partner.incarnation, partner.standing);
+            let greeted = self.inbounds.marks.greet(host, partner.incarnation, partner.run_start);
             greeted.map_err(|behind| format!("host {name}: {behind}"))
         });
         if let Err(reason) = admitted {
@@ -74,7 +74,7 @@ impl<N: Node + 'static> Reactor<N> {
         }
     }
 
-    /// Calls a link, and tells of what changed.
+    /// Calls a link, and reports what changed.
     pub(super) fn with_link(
         &mut self,
         host: HostId,
@@ -104,8 +104,9 @@ impl<N: Node + 'static> Reactor<N> {
         for peer in peers {
             let host = HostId::named(&peer.name);
             let token = Token(LINKS + host.0 as usize);
-            let kept = before.iter().position(|link| link.config == peer).map(|index| before.remove(index));
-            self.router.links.push(kept.unwrap_or_else(|| Link::new(peer, token, now)));
+            let retained =
+                before.iter().position(|link| link.config == peer).map(|index| before.remove(index));
+            self.router.links.push(retained.unwrap_or_else(|| Link::new(peer, token, now)));
         }
         self.router.links.sort_by_key(|link| link.host);
         for mut link in before {
@@ -158,13 +159,13 @@ impl<N: Node + 'static> Reactor<N> {
     }
 
     pub(super) fn on_frame(&mut self, host: HostId, body: kernel::Bytes) -> Result<(), String> {
-        let cut = self.router.is_cut_from(host);
+        let severed = self.router.is_severed_from(host);
         let mut marked = None;
         let outcome = inbound::each_message::<Message<N>>(
             body,
             |mark| marked = Some(mark),
             |from, to, message| match message {
-                _ if cut => self.router.metrics.drop_message("link cut on purpose"),
+                _ if severed => self.router.metrics.drop_message("link severed on purpose"),
                 Ok(message) if from.host() == host => {
                     self.router.metrics.messages_in += 1;
                     self.deliver(from, to, message);
@@ -176,7 +177,7 @@ impl<N: Node + 'static> Reactor<N> {
             },
         );
         if let Some(Mark { batches, full }) = marked {
-            self.inbounds.marks.tell(host, batches);
+            self.inbounds.marks.notify(host, batches);
             let changed =
                 if full { self.inbounds.full.insert(host) } else { self.inbounds.full.remove(&host) };
             if changed {

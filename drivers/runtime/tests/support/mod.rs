@@ -20,7 +20,7 @@ kernel::messages! {
     /// To the asker.
     pub enum AskerIn in Message::Asker {
         /// The answer.
-        1 => Told { number: u64 },
+        1 => Reported { number: u64 },
     }
 }
 
@@ -86,12 +86,12 @@ impl Role for Oracle {
             OracleIn::Ask(Ask { number, payload }) => {
                 let at = cx.append(&(number, payload));
                 self.journaled = at.0 + 1;
-                cx.send_durable(from, Told { number });
+                cx.send_durable(from, Reported { number });
                 if let Some(keep) = self.keep.filter(|keep| at.0.is_multiple_of(*keep) && at.0 >= *keep) {
                     cx.trim(Position(at.0 - keep));
                 }
             }
-            OracleIn::Glance(Glance { number, .. }) => cx.send(from, Told { number }),
+            OracleIn::Glance(Glance { number, .. }) => cx.send(from, Reported { number }),
         }
     }
 }
@@ -100,14 +100,14 @@ impl Role for Oracle {
 pub struct Asker {
     run: Option<(RequestId, Question)>,
     sent: u64,
-    told: u64,
+    reported: u64,
     pub highest: u64,
 }
 
 impl Asker {
     fn ask(&mut self, cx: &mut Cx<'_, Self>) {
         let Some((_, question)) = &self.run else { return };
-        while self.sent < question.count.min(self.told + question.window) {
+        while self.sent < question.count.min(self.reported + question.window) {
             let (number, payload) = (self.sent, question.payload.clone());
             match question.durable {
                 true => cx.send(question.oracle, Ask { number, payload }),
@@ -129,14 +129,14 @@ impl Role for Asker {
     }
 
     fn on_message(&mut self, _from: NodeId, message: AskerIn, cx: &mut Cx<'_, Self>) {
-        let AskerIn::Told(Told { number }) = message;
-        self.told += 1;
+        let AskerIn::Reported(Reported { number }) = message;
+        self.reported += 1;
         self.highest = self.highest.max(number);
         cx.set_timer(AskerTimer::Again, Duration::from_millis(50));
         if let Some((id, question)) = &self.run
-            && self.told == question.count
+            && self.reported == question.count
         {
-            cx.respond(*id, self.told);
+            cx.respond(*id, self.reported);
             cx.stop_timer(AskerTimer::Again);
             self.run = None;
         }
@@ -144,13 +144,13 @@ impl Role for Asker {
 
     fn on_timer(&mut self, AskerTimer::Again: AskerTimer, cx: &mut Cx<'_, Self>) {
         // Links lose messages: what was not answered is asked anew.
-        self.sent = self.told;
+        self.sent = self.reported;
         cx.set_timer(AskerTimer::Again, Duration::from_millis(50));
         self.ask(cx);
     }
 
     fn on_request(&mut self, id: RequestId, question: Question, cx: &mut Cx<'_, Self>) {
-        (self.sent, self.told) = (0, 0);
+        (self.sent, self.reported) = (0, 0);
         self.run = Some((id, question));
         cx.set_timer(AskerTimer::Again, Duration::from_millis(50));
     }

@@ -12,19 +12,19 @@ use std::time::Duration;
 
 kernel::record! {
     /// Orders values: the number, then who chose it.
-    pub struct Stamp {
+    pub struct Timestamp {
         number: u64,
         chooser: u64,
     }
 }
 
-impl Stamp {
+impl Timestamp {
     fn order(&self) -> (u64, u64) {
         (self.number, self.chooser)
     }
 }
 
-impl std::hash::Hash for Stamp {
+impl std::hash::Hash for Timestamp {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
         self.order().hash(state);
     }
@@ -34,14 +34,14 @@ kernel::record! {
     /// A value of a key; 0 is the value before all writes.
     pub struct Cell {
         key: u64,
-        stamp: Stamp,
+        timestamp: Timestamp,
         value: u64,
     }
 }
 
 impl std::hash::Hash for Cell {
     fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
-        (self.key, self.stamp.order(), self.value).hash(state);
+        (self.key, self.timestamp.order(), self.value).hash(state);
     }
 }
 
@@ -131,13 +131,13 @@ impl Server {
     fn latest(&self, key: u64) -> Cell {
         self.cells.get(&key).cloned().unwrap_or(Cell {
             key,
-            stamp: Stamp { number: 0, chooser: 0 },
+            timestamp: Timestamp { number: 0, chooser: 0 },
             value: 0,
         })
     }
 
     fn keep(&mut self, cell: Cell) -> bool {
-        let later = cell.stamp.order() > self.latest(cell.key).stamp.order();
+        let later = cell.timestamp.order() > self.latest(cell.key).timestamp.order();
         if later {
             self.cells.insert(cell.key, cell);
         }
@@ -183,7 +183,12 @@ impl Role for Server {
             }
             ServerIn::Store(Store { operation, cell }) => {
                 if self.mistake == Mistake::Panics {
-                    kernel::invariant!(AGREE, cell.stamp.number < 20, "stamp {:?} is too high", cell.stamp);
+                    kernel::invariant!(
+                        AGREE,
+                        cell.timestamp.number < 20,
+                        "timestamp {:?} is too high",
+                        cell.timestamp
+                    );
                 }
                 if self.keep(cell.clone()) {
                     self.append(&cell, cx);
@@ -248,8 +253,8 @@ impl Client {
             Request::Read { .. } => latest,
             Request::Write { key, value } => {
                 // The chooser is drawn, because a client that crashed may have used its next number before.
-                let stamp = Stamp { number: latest.stamp.number + 1, chooser: cx.rng().bits() };
-                Cell { key, stamp, value }
+                let timestamp = Timestamp { number: latest.timestamp.number + 1, chooser: cx.rng().bits() };
+                Cell { key, timestamp, value }
             }
         };
         if self.mistake == Mistake::NoWriteBack && matches!(operation.request, Request::Read { .. }) {
@@ -288,7 +293,7 @@ impl Role for Client {
                 let reads = |request| matches!(request, Request::Read { .. });
                 let Some(operation) = self.operations.get_mut(&id) else { return };
                 let Step::Ask { latest } = &mut operation.step else { return };
-                if latest.as_ref().is_none_or(|known| cell.stamp.order() > known.stamp.order()) {
+                if latest.as_ref().is_none_or(|known| cell.timestamp.order() > known.timestamp.order()) {
                     *latest = Some(cell);
                 }
                 let latest = latest.clone();

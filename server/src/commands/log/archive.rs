@@ -218,8 +218,8 @@ pub(super) fn read_through(
         let tail = client.stat(name).await.map_err(|error| failure(&error))?.next;
         let mut log = counterpart(&archive, name, &identity).await?;
         let mut segments = segments_of(&archive, log.as_ref()).await?;
-        let first = segments.first_key_value().map_or(identity.kept, |(segment, _)| segment.first);
-        let mut at = from.unwrap_or(first.min(identity.kept));
+        let first = segments.first_key_value().map_or(identity.retained, |(segment, _)| segment.first);
+        let mut at = from.unwrap_or(first.min(identity.retained));
         let end = limit.map_or(tail, |limit| at.saturating_add(limit).min(tail));
         let mut output = BufWriter::new(std::io::stdout().lock());
         while at < end {

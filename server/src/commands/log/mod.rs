@@ -266,7 +266,7 @@ fn print(logs: &[LogStat], output: Output) {
                 let sealed = if *sealed { "   sealed" } else { "" };
                 let kept = match retain_ms {
                     0 => String::new(),
-                    ms => format!("   kept for {:?}", Duration::from_millis(*ms)),
+                    ms => format!("   retained for {:?}", Duration::from_millis(*ms)),
                 };
                 println!(
                     "{name}   first {first}   tail {next}   {bytes} of {retain_bytes} bytes{kept}{sealed}"

@@ -154,7 +154,7 @@ func watches(conn *zk.Conn, _ *connections) {
 	expect(event.Type == zk.EventNodeChildrenChanged, "%v", event)
 }
 
-// The session and its watches outlive a connection, and what happened meanwhile is told.
+// The session and its watches outlive a connection, and what happened meanwhile is announced.
 func reconnect(conn *zk.Conn, used *connections) {
 	other, _ := connect()
 	defer other.Close()

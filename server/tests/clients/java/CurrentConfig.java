@@ -28,9 +28,9 @@ public final class CurrentConfig {
             fail("not connected within " + PATIENCE_S + " s", unhandled);
         }
         long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(PATIENCE_S);
-        while (!wanted.equals(told(curator.getCurrentConfig()))) {
+        while (!wanted.equals(reported(curator.getCurrentConfig()))) {
             if (!unhandled.isEmpty() || System.nanoTime() > deadline) {
-                fail("expected " + wanted + ", found " + told(curator.getCurrentConfig()), unhandled);
+                fail("expected " + wanted + ", found " + reported(curator.getCurrentConfig()), unhandled);
             }
             Thread.sleep(20);
         }
@@ -49,16 +49,16 @@ public final class CurrentConfig {
         System.exit(0);
     }
 
-    /** Where clients are told to connect. */
-    private static Set<String> told(QuorumVerifier config) {
-        Set<String> told = new TreeSet<>();
+    /** Where clients are reported to connect. */
+    private static Set<String> reported(QuorumVerifier config) {
+        Set<String> reported = new TreeSet<>();
         if (config != null) {
             config.getAllMembers().values().forEach(member -> {
                 InetSocketAddress address = member.clientAddr;
-                told.add(address == null ? "nowhere" : address.getHostString() + ":" + address.getPort());
+                reported.add(address == null ? "nowhere" : address.getHostString() + ":" + address.getPort());
             });
         }
-        return told;
+        return reported;
     }
 
     private static void fail(String what, Iterable<String> unhandled) {

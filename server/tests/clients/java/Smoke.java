@@ -232,8 +232,8 @@ public final class Smoke {
     private static void reconnect() throws Exception {
         BlockingQueue<WatchedEvent> events = new LinkedBlockingQueue<>();
         try (ZooKeeper client = connect(events); ZooKeeper writer = connect()) {
-            client.create("/kept", null, Ids.OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL);
-            client.getData("/kept", true, null);
+            client.create("/retained", null, Ids.OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL);
+            client.getData("/retained", true, null);
             long session = client.getSessionId();
             CountDownLatch lost = new CountDownLatch(1);
             CountDownLatch found = new CountDownLatch(1);
@@ -252,8 +252,8 @@ public final class Smoke {
             abandon(thief);
             expect(found.await(20, TimeUnit.SECONDS), "it does not come back");
             same(session, client.getSessionId());
-            expect(client.exists("/kept", false) != null, "the ephemeral node is gone");
-            writer.setData("/kept", bytes("x"), -1);
+            expect(client.exists("/retained", false) != null, "the ephemeral node is gone");
+            writer.setData("/retained", bytes("x"), -1);
             same(EventType.NodeDataChanged, take(events).getType());
         }
     }

@@ -142,12 +142,12 @@ harness.get_global_cluster = lambda: CLUSTER
 
 def pytest_collection_modifyitems(config, items):
     wanted = os.environ.get("ORDINATE_KAZOO_ONLY")
-    kept, dropped = [], []
+    retained, dropped = [], []
     for item in items:
         reason = next((why for what, why in EXCLUDED.items() if re.search(what, item.nodeid)), None)
         if reason:
             item.add_marker(pytest.mark.skip(reason="excluded: " + reason))
-        (kept if not wanted or re.search(wanted, item.nodeid) else dropped).append(item)
-    items[:] = kept
+        (retained if not wanted or re.search(wanted, item.nodeid) else dropped).append(item)
+    items[:] = retained
     if dropped:
         config.hook.pytest_deselected(items=dropped)
