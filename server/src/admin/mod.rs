@@ -14,8 +14,9 @@ use crate::latency::Latencies;
 use crate::services::SERVICES;
 use crate::status::HostStatus;
 use axum::Router;
-use axum::extract::State;
-use axum::http::StatusCode;
+use axum::extract::{Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use runtime::Descriptors;
@@ -84,9 +85,35 @@ fn routes(admin: Arc<Admin>) -> Router {
         .route("/v1/status", get(status));
     SERVICES
         .iter()
-        .fold(own, |routes, service| routes.merge((service.routes)()))
+        .fold(own, |routes, service| {
+            let state = (Arc::clone(&admin), service.name);
+            let timed = axum::middleware::from_fn_with_state(state, timed);
+            routes.merge((service.routes)().layer(timed))
+        })
         .layer(axum::middleware::from_fn_with_state(Arc::clone(&admin), port::bounded))
         .with_state(admin)
+}
+
+/// Measures a call of a service. What waits for entries, or sends them as they come, is left out.
+async fn timed(
+    State((admin, service)): State<(Arc<Admin>, &'static str)>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let operation = match *request.method() {
+        Method::GET => "http_get",
+        Method::PUT => "http_put",
+        Method::POST => "http_post",
+        Method::DELETE => "http_delete",
+        _ => "http_other",
+    };
+    let waits = request.uri().query().is_some_and(|query| query.contains("wait_ms="));
+    let began = std::time::Instant::now();
+    let response = next.run(request).await;
+    if !waits {
+        admin.latencies.record((service, operation), began.elapsed());
+    }
+    response
 }
 
 async fn healthz(State(admin): State<Arc<Admin>>) -> Response {

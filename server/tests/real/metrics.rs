@@ -1,7 +1,9 @@
 //! `/metrics` of a host that serves every service, as Prometheus reads it.
 
 use crate::support::cluster::{Cluster, PATIENCE};
+use crate::support::kafka::Client;
 use crate::support::{alone, http};
+use kafka::Record;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 
@@ -19,6 +21,10 @@ fn judged(page: &str) -> Option<String> {
     Some(format!("{}{}", String::from_utf8_lossy(&text), if said.status.success() { "" } else { "failed" }))
 }
 
+fn kafka_record() -> Record {
+    Record { timestamp: 5, key: None, value: Some("x".into()), headers: Vec::new() }
+}
+
 /// The sample of this name and labels.
 fn sample(page: &str, name: &str) -> Option<f64> {
     page.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' ')?.parse().ok())
@@ -28,9 +34,12 @@ fn sample(page: &str, name: &str) -> Option<f64> {
 #[test]
 fn metrics_are_as_prometheus_wants_them() {
     alone(async {
-        let (cluster, zookeeper) = Cluster::serving("ZOOKEEPER", 1, ALL).await;
+        let mut cluster = Cluster::planned(1, ALL, "");
+        let [zookeeper, kafka] = ["ZOOKEEPER", "KAFKA"].map(|port| cluster.listen(0, port));
+        cluster.launch_all();
+        cluster.until_ready().await;
         let native = cluster.hosts[0].native.to_string();
-        let zookeeper = zookeeper[0].to_string();
+        let zookeeper = zookeeper.to_string();
         for call in [
             &["kv", "put", "k", "v", "--endpoints", &native][..],
             &["kv", "get", "k", "--endpoints", &native],
@@ -42,6 +51,13 @@ fn metrics_are_as_prometheus_wants_them() {
             let done = cluster.ordinate(call).await;
             assert!(done.status.success(), "{call:?}: {}", String::from_utf8_lossy(&done.stderr));
         }
+        let mut client = Client::connect(kafka);
+        client.metadata("topic").expect("a topic is made");
+        let mut entry = Vec::new();
+        kafka_record().write(&mut entry);
+        assert_eq!(client.produce("topic", &[entry]), Some((0, 0)));
+        let put = http::ask(cluster.hosts[0].admin, "PUT", "/v1/kv/k", b"v").expect("an answer");
+        assert_eq!(put.code, 200, "{}", put.text());
         let text = || http::get_as(cluster.hosts[0].admin, "/metrics", "text/plain").map(|page| page.text());
         let settled = |_: &Cluster| {
             let lag = "ordinate_mason_shard_lag{service=\"coordination\",shard=\"0\"}";
@@ -58,6 +74,9 @@ fn metrics_are_as_prometheus_wants_them() {
             ("kv", "read", 1.0),
             ("sequence", "next", 3.0),
             ("log", "create", 1.0),
+            ("kafka", "produce", 1.0),
+            ("kafka", "metadata", 1.0),
+            ("kv", "http_put", 1.0),
             ("coordination", "create", 1.0),
             ("coordination", "get_data", 1.0),
         ] {

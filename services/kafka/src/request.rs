@@ -10,6 +10,8 @@ use std::sync::Arc;
 pub struct Api {
     /// Kafka's number for it.
     pub key: i16,
+    /// Its name in metrics.
+    pub name: &'static str,
     /// The oldest version.
     pub min: i16,
     /// The newest.
@@ -57,23 +59,23 @@ pub mod key {
 /// All that is spoken. Clients switch features off where the oldest version is too new for them, so these are as old as batches of
 /// version 2 allow.
 pub const APIS: &[Api] = &[
-    Api { key: key::PRODUCE, min: 3, max: 7 },
-    Api { key: key::FETCH, min: 4, max: 11 },
-    Api { key: key::LIST_OFFSETS, min: 1, max: 5 },
-    Api { key: key::METADATA, min: 1, max: 8 },
-    Api { key: key::OFFSET_COMMIT, min: 2, max: 7 },
-    Api { key: key::OFFSET_FETCH, min: 1, max: 5 },
-    Api { key: key::FIND_COORDINATOR, min: 0, max: 2 },
-    Api { key: key::JOIN_GROUP, min: 2, max: 5 },
-    Api { key: key::HEARTBEAT, min: 0, max: 3 },
-    Api { key: key::LEAVE_GROUP, min: 0, max: 3 },
-    Api { key: key::SYNC_GROUP, min: 0, max: 3 },
-    Api { key: key::DESCRIBE_GROUPS, min: 0, max: 4 },
-    Api { key: key::LIST_GROUPS, min: 0, max: 2 },
-    Api { key: key::API_VERSIONS, min: 0, max: 3 },
-    Api { key: key::CREATE_TOPICS, min: 2, max: 4 },
-    Api { key: key::DELETE_TOPICS, min: 1, max: 3 },
-    Api { key: key::INIT_PRODUCER_ID, min: 0, max: 1 },
+    Api { key: key::PRODUCE, name: "produce", min: 3, max: 7 },
+    Api { key: key::FETCH, name: "fetch", min: 4, max: 11 },
+    Api { key: key::LIST_OFFSETS, name: "list_offsets", min: 1, max: 5 },
+    Api { key: key::METADATA, name: "metadata", min: 1, max: 8 },
+    Api { key: key::OFFSET_COMMIT, name: "offset_commit", min: 2, max: 7 },
+    Api { key: key::OFFSET_FETCH, name: "offset_fetch", min: 1, max: 5 },
+    Api { key: key::FIND_COORDINATOR, name: "find_coordinator", min: 0, max: 2 },
+    Api { key: key::JOIN_GROUP, name: "join_group", min: 2, max: 5 },
+    Api { key: key::HEARTBEAT, name: "heartbeat", min: 0, max: 3 },
+    Api { key: key::LEAVE_GROUP, name: "leave_group", min: 0, max: 3 },
+    Api { key: key::SYNC_GROUP, name: "sync_group", min: 0, max: 3 },
+    Api { key: key::DESCRIBE_GROUPS, name: "describe_groups", min: 0, max: 4 },
+    Api { key: key::LIST_GROUPS, name: "list_groups", min: 0, max: 2 },
+    Api { key: key::API_VERSIONS, name: "api_versions", min: 0, max: 3 },
+    Api { key: key::CREATE_TOPICS, name: "create_topics", min: 2, max: 4 },
+    Api { key: key::DELETE_TOPICS, name: "delete_topics", min: 1, max: 3 },
+    Api { key: key::INIT_PRODUCER_ID, name: "init_producer_id", min: 0, max: 1 },
 ];
 
 /// What comes before every request.

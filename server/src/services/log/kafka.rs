@@ -3,6 +3,7 @@
 use super::SharedLog;
 use crate::cluster::ClusterFile;
 use crate::family::{HostedNode, Ordinate, OrdinateMessage};
+use crate::latency::Latencies;
 use crate::native::Gate;
 use crate::status::HostStatus;
 use ::kafka::{Broker, Brokers, Connection, Fault, Outgoing, ProducerIds, Settings, Shared, node_of};
@@ -32,6 +33,8 @@ pub struct Kafka {
     pub request_bytes_max: usize,
     /// Whether clients are served here at all.
     pub gate: Gate,
+    /// How long requests take.
+    pub latencies: Latencies,
 }
 
 /// What the connections of a host share, at its start.
@@ -52,6 +55,7 @@ impl FrontEnd<Ordinate> for Kafka {
             directory: self.directory.clone(),
             request_bytes_max: self.request_bytes_max,
             gate: self.gate.clone(),
+            latencies: self.latencies.clone(),
             connection: Connection::new(self.settings, self.shared.clone()),
         })
     }
@@ -66,6 +70,7 @@ struct Client {
     directory: Directory,
     request_bytes_max: usize,
     gate: Gate,
+    latencies: Latencies,
     connection: Connection,
 }
 
@@ -85,6 +90,7 @@ impl Client {
             cx.send(self.gateway, OrdinateMessage::User(Input { bytes }.into()));
         }
         cx.output().extend_from_slice(&out.bytes);
+        out.answered.into_iter().for_each(|(api, took)| self.latencies.record(("kafka", api), took));
         cx.pause_input(self.connection.is_full());
         outcome.map_err(|fault| match fault {
             Fault::Malformed => CloseReason("malformed kafka request, or one that is not served"),

@@ -144,13 +144,13 @@ impl Service for SharedLog {
             retain_bytes: kafka.retain_bytes,
             node: node_of(HostId::named(at.host)),
         };
-        let request_bytes_max = file.limits.request_bytes_max;
+        let (request_bytes_max, latencies) = (file.limits.request_bytes_max, at.latencies.clone());
         let clients = directory.clone();
         let front_end = FrontEndConfig {
             listen,
             build: Box::new(move || {
                 let (shared, directory) = (kafka::shared(), clients);
-                Box::new(Kafka { gateway, directory, settings, shared, request_bytes_max, gate })
+                Box::new(Kafka { gateway, directory, settings, shared, request_bytes_max, gate, latencies })
             }),
             limits: at.limits(request_bytes_max + LENGTH_BYTES, file.share_of(&port)),
             tls: at.tls()?,

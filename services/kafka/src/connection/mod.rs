@@ -15,7 +15,7 @@ mod topics;
 use crate::brokers::Brokers;
 use crate::code::Code;
 use crate::groups::Groups;
-use crate::request::{APIS, Head, Request};
+use crate::request::{APIS, Api, Head, Request, key};
 use crate::wire::{Malformed, PutKafka as _};
 use kernel::{Bytes, Instant};
 use shared_log::{Answer, Read, Refused, Rejected, Why};
@@ -84,6 +84,9 @@ pub struct Outgoing {
     pub calls: Vec<(u64, shared_log::Request)>,
     /// To the client.
     pub bytes: Vec<u8>,
+    /// What was answered: the name of the API, and how long it took since the request came. Those that wait for entries or for other
+    /// members are left out.
+    pub answered: Vec<(&'static str, Duration)>,
 }
 
 /// The state of a connection.
@@ -91,7 +94,7 @@ pub struct Connection {
     settings: Settings,
     shared: Shared,
     /// Requests that have come while there were enough.
-    frames: VecDeque<Bytes>,
+    frames: VecDeque<(Instant, Bytes)>,
     queue: VecDeque<Waiting>,
     /// The number of the next request.
     next_request: u64,
@@ -107,6 +110,8 @@ pub struct Connection {
 struct Waiting {
     number: u64,
     head: Head,
+    /// When it came.
+    since: Instant,
     job: Box<dyn Job>,
     /// Slots asked for so far.
     asked: usize,
@@ -193,6 +198,8 @@ const REQUESTS_MAX: usize = 64;
 const APPENDED_BYTES_MAX: usize = 4 << 20;
 /// What a response may hold, unless a single record is larger, in bytes.
 const RESPONSE_BYTES_MAX: usize = 2 << 20;
+/// APIs whose answers wait for entries or for other members.
+const WAITING: [i16; 3] = [key::FETCH, key::JOIN_GROUP, key::SYNC_GROUP];
 /// Topics watched by one connection; more are looked at when a Fetch ends only.
 const WATCHES_MAX: usize = 1_000;
 
@@ -232,9 +239,9 @@ impl Connection {
         out: &mut Outgoing,
     ) -> Result<(), Fault> {
         if self.frames.is_empty() && !self.is_full() {
-            self.take(frame, brokers, now, out)?;
+            self.take(now, frame, brokers, now, out)?;
         } else {
-            self.frames.push_back(Bytes::copy_from_slice(&frame));
+            self.frames.push_back((now, Bytes::copy_from_slice(&frame)));
         }
         self.advance(brokers, now, out)
     }
@@ -273,6 +280,7 @@ impl Connection {
 
     fn take(
         &mut self,
+        since: Instant,
         frame: Bytes,
         brokers: &Brokers,
         now: Instant,
@@ -327,7 +335,7 @@ impl Connection {
         let number = self.next_request;
         self.next_request += 1;
         let at_once = !job.waits_its_turn();
-        self.queue.push_back(Waiting { number, head, job, asked: 0, in_flight: 0, until: None });
+        self.queue.push_back(Waiting { number, head, since, job, asked: 0, in_flight: 0, until: None });
         if at_once {
             self.ask(self.queue.len() - 1, now, out);
         }
@@ -410,6 +418,10 @@ impl Connection {
                     break;
                 }
                 respond(waiting, brokers, &mut out.bytes)?;
+                let measured = |api: &&Api| api.key == waiting.head.key && !WAITING.contains(&api.key);
+                if let Some(api) = APIS.iter().find(measured) {
+                    out.answered.push((api.name, now.since(waiting.since)));
+                }
                 self.queue.pop_front();
             }
             // Those that may go on before they are the oldest.
@@ -421,8 +433,8 @@ impl Connection {
             if self.is_full() {
                 return Ok(());
             }
-            let Some(frame) = self.frames.pop_front() else { return Ok(()) };
-            self.take(frame, brokers, now, out)?;
+            let Some((since, frame)) = self.frames.pop_front() else { return Ok(()) };
+            self.take(since, frame, brokers, now, out)?;
         }
     }
 }
