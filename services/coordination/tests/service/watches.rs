@@ -123,6 +123,50 @@ fn an_answer_waits_for_the_events_of_a_slow_shard() {
     assert!(matches!(&heard[..], [Heard::Event { kind: CHANGED, .. }, Heard::Reply(_)]), "{heard:?}");
 }
 
+// The header of an answer says that everything up to its zxid was told: an event below it that comes behind is never waited for.
+#[test]
+fn an_event_that_waited_for_its_watch_comes_before_the_next_answer() {
+    let mut shown = 0;
+    for seed in 0..40 {
+        let mut cluster = Cluster::new(2, 1, 4, 700 + seed);
+        let c = &mut cluster;
+        let (mut watcher, mut writer) = (Client::connect(c, 0), Client::connect(c, 1));
+        let paths: Vec<String> = (0..12).map(|n| format!("/k{n}")).collect();
+        paths.iter().for_each(|path| assert_eq!(writer.ask(c, op::CREATE, &create(path, b"", 0)).error, 0));
+        let slow = c.space_of(&paths[0]);
+        let mut others = paths.iter().filter(|path| c.space_of(path) != slow);
+        let (changed, old) = (others.next().expect("a path elsewhere"), others.next().expect("another one"));
+        c.settle();
+        c.held.push((0, slow));
+        // All shards but one have the watch. The first answer will show more than what they had then.
+        watcher.send(c, op::GET_DATA, &read(&paths[0], false));
+        watcher.send(c, op::ADD_WATCH, &path_and_int("/", 1));
+        c.settle();
+        assert_eq!(writer.ask(c, op::SET_DATA, &set(changed, b"1", -1)).error, 0);
+        assert_eq!(writer.ask(c, op::SET_DATA, &set(&paths[0], b"1", -1)).error, 0);
+        let last = watcher.send(c, op::GET_DATA, &read(old, false));
+        c.settle();
+        c.held.clear();
+        c.settle();
+        let heard = watcher.hear(c);
+        let told = |heard: &Heard| match heard {
+            Heard::Event { path, zxid, .. } if path == changed => Some(*zxid),
+            _ => None,
+        };
+        let event = heard.iter().position(|heard| told(heard).is_some()).expect("the event");
+        let replied = |heard: &Heard| matches!(heard, Heard::Reply(reply) if reply.xid == last);
+        let reply = heard.iter().position(replied).expect("the last answer");
+        let (Some(zxid), Heard::Reply(answer)) = (told(&heard[event]), &heard[reply]) else {
+            panic!("{heard:?}")
+        };
+        if answer.zxid >= zxid {
+            assert!(event < reply, "seed {seed}: {heard:?}");
+            shown += 1;
+        }
+    }
+    assert!(shown > 5, "the first answer never showed more than the watch");
+}
+
 // Trap 1: a zxid that one shard has pushed up must not hide what another shard changed meanwhile.
 #[test]
 fn set_watches_loses_nothing_and_repeats_nothing() {
