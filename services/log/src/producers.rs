@@ -66,9 +66,8 @@ pub(crate) enum Judged {
 pub(crate) struct Producers {
     /// By log and number.
     known: BTreeMap<(String, u64), Producer>,
-    /// The same by when they were last seen.
+    /// The same by when they were last seen: what follows is counted from the latest on, which a snapshot has, too.
     recent: BTreeMap<u64, (String, u64)>,
-    seen: u64,
 }
 
 impl Producer {
@@ -102,7 +101,7 @@ impl Producers {
 
     /// Remembers an append that was judged to be the next one.
     pub(crate) fn took(&mut self, log: &str, id: u64, epoch: u16, taken: Taken) {
-        self.seen += 1;
+        let seen = self.recent.last_key_value().map_or(0, |(seen, _)| *seen) + 1;
         let key = (log.to_owned(), id);
         let fresh = || Producer { epoch, seen: 0, taken: VecDeque::new() };
         let producer = self.known.entry(key.clone()).or_insert_with(fresh);
@@ -110,12 +109,12 @@ impl Producers {
             (producer.epoch, producer.taken) = (epoch, VecDeque::new());
         }
         self.recent.remove(&producer.seen);
-        producer.seen = self.seen;
+        producer.seen = seen;
         producer.taken.push_back(taken);
         if producer.taken.len() > APPENDS_MAX {
             producer.taken.pop_front();
         }
-        self.recent.insert(self.seen, key);
+        self.recent.insert(seen, key);
         if self.known.len() > PRODUCERS_MAX
             && let Some((_, oldest)) = self.recent.pop_first()
         {
@@ -147,7 +146,6 @@ impl Producers {
     /// Takes one over from a snapshot.
     pub(crate) fn install(&mut self, known: Known) {
         let Known { log, id, epoch, seen, taken } = known;
-        self.seen = self.seen.max(seen);
         self.recent.insert(seen, (log.clone(), id));
         self.known.insert((log, id), Producer { epoch, seen, taken: taken.into() });
     }
@@ -181,6 +179,21 @@ mod tests {
         producers.took("a", 7, 1, taken(u32::MAX >> 1, 1, 300));
         assert_eq!(producers.judge("a", 7, 1, 0, 1), Judged::Again(200), "numbers wrap, and may come again");
         assert_eq!(producers.judge("a", 7, 1, 0, 2), Judged::Next);
+    }
+
+    // A server that starts from a snapshot would count on from another number than those that do not, and differ from them for ever.
+    #[test]
+    fn a_snapshot_counts_on_where_a_log_was_deleted() {
+        let mut producers = Producers::default();
+        producers.took("a", 1, 0, taken(0, 1, 0));
+        producers.took("b", 2, 0, taken(0, 1, 0));
+        producers.forget("b");
+        let mut copy = Producers::default();
+        producers.all().for_each(|known| copy.install(known));
+        for producers in [&mut producers, &mut copy] {
+            producers.took("a", 3, 0, taken(0, 1, 1));
+        }
+        assert_eq!(copy.recent, producers.recent);
     }
 
     // A table that grows with every producer that ever was fills the memory, on every host.
