@@ -76,4 +76,6 @@ kernel::planted_bugs! {
     new_configuration_one_slot_early = "P46",
     /// A candidate takes over the vote that it hears last, and not the one in the highest ballot.
     last_vote_taken_for_highest = "P47",
+    /// A new leader does not wait for replicas that have what acceptors have forgotten.
+    truncated_slots_not_waited_for = "P48",
 }

@@ -164,6 +164,15 @@ impl LogAudit {
     fn check_proposal(&self, slot: Slot, ballot: Ballot, value: &Value) {
         let is_known = self.proposals.get(&slot).is_some_and(|proposals| proposals.contains_key(&ballot));
         let Some(governing) = self.governing(slot).filter(|_| !is_known) else { return };
+        // Acceptors forget votes that snapshots hold: one that reports none may have had one.
+        let is_last =
+            self.proposals.get(&slot).is_some_and(|known| known.keys().all(|known| *known < ballot));
+        let chosen = self.chosen.get(&slot).filter(|_| is_last);
+        invariant!(
+            AGREE,
+            chosen.is_none_or(|chosen| chosen == value),
+            "{value:?} is proposed for slot {slot} in {ballot:?}, where {chosen:?} was chosen before"
+        );
         let group = &governing.acceptors.groups()[governing.acceptors.group_of(slot)];
         let numbered = group.members().iter().enumerate();
         let told: Vec<(usize, Option<&(Ballot, Value)>)> = numbered

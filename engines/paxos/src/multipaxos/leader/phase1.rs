@@ -189,7 +189,7 @@ impl Leader {
 
     fn finish_phase1(&mut self, cx: &mut Cx<'_, Self>) {
         let State::Recovering(phase1) = &self.state else { return };
-        if phase1.truncated_below > self.known {
+        if phase1.truncated_below > self.known && !planted!(truncated_slots_not_waited_for) {
             // Slots that acceptors have forgotten are chosen; a replica must tell how far, and which configurations.
             cx.mark("leader.waited_for_replicas_to_catch_up");
             return;
