@@ -171,6 +171,7 @@ pub static MUTANTS: &[Mutant] = &[
     corfu(&::corfu::planted::compare_skips_start_of_page, &["UNIQ", "NEST", "DUR"]),
     log(&shared_log::planted::producers_not_in_snapshot, &["PREFIX", "UNIQ", "LIN"]),
     log(&shared_log::planted::trim_one_position_too_far, &["DUR"]),
+    mason(&::mason::planted::second_claim_replaces_first, &["UNIQ"]),
     paxos(&::paxos::planted::truncated_slots_not_waited_for, &["AGREE"]),
 ];
 

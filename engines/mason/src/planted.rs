@@ -79,4 +79,6 @@ kernel::planted_bugs! {
     probe_does_not_fence = "M37",
     /// A shard says that everything up to a cut is executed when one number is missing.
     progress_one_number_early = "M38",
+    /// A log lets a second claim to an epoch replace the first.
+    second_claim_replaces_first = "M39",
 }

@@ -3,6 +3,8 @@
 use super::log::{self, Journal, LogAudit};
 use super::shards::ShardAudit;
 use ::mason::proxy::ProxyIn;
+use ::mason::proxy::entry::Claim;
+use ::mason::proxy::machine::ProxyMachine;
 use ::mason::{GatewayRole, Group, LogRole, MasonMember, MasonMessage, Part, Post, Shard, Stub};
 use kernel::{Bytes, Decode, HostId, NodeId, Position, invariant};
 use parts::Incarnation;
@@ -16,6 +18,8 @@ pub(crate) struct MasonAudit {
     shards: ShardAudit,
     /// The lives that gateways' disks know of.
     lives: BTreeMap<NodeId, u64>,
+    /// Whose a group's log has called an epoch first.
+    claims: BTreeMap<(Group, u64), Claim>,
 }
 
 /// True if a message makes a promise that has to be kept.
@@ -120,6 +124,18 @@ impl MasonAudit {
         self.check(|| cluster.called_nodes_of(host));
     }
 
+    /// An epoch belongs to the first sequencer that the log was sealed for: a second one would give the same numbers away.
+    fn check_claim<T: Stub>(&mut self, node: NodeId, machine: &ProxyMachine<T>) {
+        let Some(claim) = machine.claim() else { return };
+        let of = (machine.group(), machine.sequencer());
+        let first = self.claims.entry(of).or_insert_with(|| claim.clone());
+        invariant!(
+            UNIQ,
+            first == claim,
+            "{node} gives epoch {of:?} to {claim:?}, its log gave it to {first:?}"
+        );
+    }
+
     /// The same of these, which are all of one host.
     pub(crate) fn check<'a, T, S, G, I>(&mut self, members: impl Fn() -> I)
     where
@@ -138,6 +154,7 @@ impl MasonAudit {
             if let paxos::Member::Replica(replica) = embedded.node()
                 && !replica.is_joining()
             {
+                self.check_claim(node, replica.machine());
                 self.shards.check_machine(node, replica.machine(), replica.executed());
             }
         }

@@ -98,6 +98,7 @@ const MARKS: &[&str] = &[
     "scenario.killed_who_took_a_snapshot",
     "scenario.lost_answers_one_by_one_and_then_all",
     "scenario.paused_until_the_logs_had_forgotten",
+    "scenario.restarted_a_standby_that_was_sealing",
     "scenario.used_groups_that_had_idled",
     "sequencer.answered_a_request_again",
     "sequencer.began_a_recovery",
@@ -118,7 +119,7 @@ const MARKS: &[&str] = &[
     "sequence.asked_another_group",
 ];
 
-const STRIKES: [StrikeKind; 16] = [
+const STRIKES: [StrikeKind; 17] = [
     StrikeKind { name: "kill the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "pause the sequencer", class: sim::Class::Strike },
     StrikeKind { name: "kill a proxy's leader", class: sim::Class::Strike },
@@ -136,6 +137,10 @@ const STRIKES: [StrikeKind; 16] = [
     StrikeKind { name: "lose a host's answers one by one and then all", class: sim::Class::Strike },
     StrikeKind {
         name: "depose a leader whose requests to the sequencer are late",
+        class: sim::Class::Strike,
+    },
+    StrikeKind {
+        name: "kill the sequencer, and start a standby that seals again",
         class: sim::Class::Strike,
     },
 ];
@@ -421,6 +426,7 @@ impl Scenario for MasonScenario {
                 return self.ambushes.lay(Kind::Unanswered, None, rng, control);
             }
             (15, _, _) => return self.depose(rng, control),
+            (16, _, _) => return self.ambushes.lay(Kind::Recovering, None, rng, control),
             (6 | 7, _, _) => {
                 let lost = self.lost.clone();
                 let is_bad = |host, cluster: &Cluster<'_, Node>| is_bad(&lost, host, cluster);

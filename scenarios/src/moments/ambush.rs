@@ -1,8 +1,8 @@
 //! Strikes that wait for their moment, because chance does not meet it.
 
-use super::{Seated, leaders, replicas, sequencer, servers};
+use super::{Seated, leaders, members, replicas, sequencer, servers};
 use kernel::{HostId, NodeId, Rng};
-use mason::{Group, Number, Space};
+use mason::{Group, MasonMember, Number, Space};
 use parts::Slot;
 use sim::{Cluster, Control, Hindrance, Loss};
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +22,8 @@ pub(crate) enum Kind {
     /// A host's gateway misses answers, one by one and then all: its replica of one log loses every other message, then all, until it
     /// has to take a snapshot.
     Unanswered,
+    /// A standby seals the groups: it starts again before their logs have that, and is asked again by another group.
+    Recovering,
 }
 
 /// Strikes that wait, one of each kind at most.
@@ -44,6 +46,7 @@ enum Moment {
     Forgotten(HostId),
     Behind(HostId),
     Unanswered { replica: NodeId, all_from: u64, missed: Option<Slot> },
+    Recovering,
 }
 
 const WAITS: Duration = Duration::from_secs(10);
@@ -150,6 +153,14 @@ impl Ambushes {
                 control.hinder(replica, Hindrance::Halved, some);
                 Moment::Unanswered { replica, all_from: now + nanos(some), missed: None }
             }
+            Kind::Recovering => {
+                let Some(host) = sequencer(cluster).filter(|_| leaders(cluster).len() > 1) else {
+                    return false;
+                };
+                let down = rng.duration(Duration::from_secs(1), Duration::from_secs(3));
+                control.crash(host, Loss::All, down, rng);
+                Moment::Recovering
+            }
         };
         self.waiting.retain(|waiting| waiting.moment.kind() != kind);
         self.waiting.push(Ambush { moment, until: now + nanos(WAITS), look_at: now, rng: rng.fork() });
@@ -177,6 +188,7 @@ impl Moment {
             Self::Forgotten(_) => Kind::Forgotten,
             Self::Behind(_) => Kind::Behind,
             Self::Unanswered { .. } => Kind::Unanswered,
+            Self::Recovering => Kind::Recovering,
         }
     }
 }
@@ -222,7 +234,30 @@ impl Ambush {
                 self.look_at = now + nanos(LOOK_EVERY);
                 self.lose_answers(replica, all_from, missed, control)
             }
+            Moment::Recovering => self.restart_who_recovers(control),
         }
+    }
+
+    /// No log has the first seal when the second one is asked for.
+    fn restart_who_recovers<N: Seated>(&mut self, control: &mut Control<'_, N>) -> bool {
+        let ms = Duration::from_millis;
+        let recovering = members(control.cluster.nodes()).find_map(|(id, member)| match member {
+            MasonMember::Sequencer(sequencer) => sequencer.recovering_epoch().map(|_| id.host()),
+            _ => None,
+        });
+        let Some(host) = recovering else { return false };
+        control.mark("scenario.restarted_a_standby_that_was_sealing");
+        let held = self.rng.duration(ms(60), ms(300));
+        let acceptors = members(control.cluster.nodes()).filter(|(_, member)| match member {
+            MasonMember::Log(embedded) => matches!(embedded.node(), paxos::Member::Acceptor(_)),
+            _ => false,
+        });
+        for (acceptor, _) in acceptors.collect::<Vec<_>>() {
+            control.hinder(acceptor, Hindrance::Held, held);
+        }
+        let down = self.rng.duration(ms(1), ms(4));
+        control.crash(host, Loss::None, down, &mut self.rng);
+        true
     }
 
     fn kill_who_took_a_snapshot<N: Seated>(&mut self, host: HostId, control: &mut Control<'_, N>) -> bool {

@@ -175,6 +175,11 @@ impl<S: Stub> ProxyMachine<S> {
         self.state.sequencer
     }
 
+    /// Whose the epoch of the sequencer in force is, for invariants.
+    pub fn claim(&self) -> Option<&Claim> {
+        self.state.claim.as_ref()
+    }
+
     /// Bytes of operations kept for shards.
     pub fn retained_bytes(&self) -> usize {
         self.retained.bytes()
@@ -444,6 +449,8 @@ impl<S: Stub> ProxyMachine<S> {
                 (arrangement.sealed, arrangement.unsealed) = (arrangement.layout.version, false);
                 self.standing_due = true;
             }
+        } else if planted!(second_claim_replaces_first) {
+            self.state.claim = claim;
         }
         self.tell_seal();
     }

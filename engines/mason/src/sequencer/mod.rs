@@ -79,6 +79,11 @@ impl Sequencer {
         matches!(self.state, State::Active(_)).then_some(self.epoch)
     }
 
+    /// The epoch for which it seals the groups, if it does.
+    pub fn recovering_epoch(&self) -> Option<u64> {
+        matches!(self.state, State::Recovering(_)).then_some(self.epoch)
+    }
+
     /// It waits for the log to have a resharding.
     pub fn is_handing_over(&self) -> bool {
         matches!(&self.state, State::Active(counters) if counters.handing.is_some())
