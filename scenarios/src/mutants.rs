@@ -172,7 +172,9 @@ pub static MUTANTS: &[Mutant] = &[
     log(&shared_log::planted::producers_not_in_snapshot, &["PREFIX", "UNIQ", "LIN"]),
     log(&shared_log::planted::trim_one_position_too_far, &["DUR"]),
     mason(&::mason::planted::second_claim_replaces_first, &["UNIQ"]),
+    corfu(&::corfu::planted::projection_votes_of_other_ballots_counted, &["AGREE"]),
     paxos(&::paxos::planted::truncated_slots_not_waited_for, &["AGREE"]),
+    corfu(&::corfu::planted::trim_beyond_end, &["DUR"]),
 ];
 
 const fn corfu(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {

@@ -149,6 +149,11 @@ impl Auxiliary {
         self.state.journal
     }
 
+    /// True while it is changing the projection itself.
+    pub fn has_begun_a_change(&self) -> bool {
+        self.change.is_some()
+    }
+
     /// True while it is changing the projection, or has accepted one that may be decided.
     pub fn is_changing(&self) -> bool {
         self.change.is_some() || self.state.accepted.is_some()

@@ -33,4 +33,8 @@ kernel::planted_bugs! {
     copy_follows_from_end = "C24",
     /// A source that compares in pages skips the entry that the next page begins with.
     compare_skips_start_of_page = "C27",
+    /// An auxiliary counts votes for its projection in whatever ballot.
+    projection_votes_of_other_ballots_counted = "C29",
+    /// A trim takes positions that are not written yet.
+    trim_beyond_end = "C30",
 }

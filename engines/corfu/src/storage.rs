@@ -227,7 +227,7 @@ impl StorageServer {
             return;
         }
         // What is not written yet cannot be gone.
-        let before = before.min(self.next());
+        let before = if planted!(trim_beyond_end) { before } else { before.min(self.next()) };
         if before > self.first {
             self.drop_below(before);
             self.forget(cx);

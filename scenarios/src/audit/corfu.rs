@@ -7,7 +7,7 @@ use corfu::client::ClientIn;
 use corfu::sequencer::{Began, SequencerIn};
 use corfu::storage::{StorageIn, StorageRecord};
 use corfu::{Auxiliary, CorfuMessage, Entry, Epoch, JournalId, LogPosition, Projection, StorageServer};
-use kernel::{Bytes, Decode, HostId, NodeId, Position, Role, invariant};
+use kernel::{Bytes, Decode, HostId, HostSlot, NodeId, Position, Role, invariant};
 use parts::Ballot;
 use sim::Fact;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,6 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 #[derive(Debug, Default)]
 pub(crate) struct CorfuAudit {
     storage: BTreeMap<NodeId, StorageDisk>,
+    /// The position after the last one that any server of a chain has ever had durably; a chain's servers have one slot on their hosts.
+    written: BTreeMap<HostSlot, LogPosition>,
     sequencers: BTreeMap<NodeId, Began>,
     auxiliaries: BTreeMap<NodeId, AuxiliaryRecord>,
     /// Who has ever voted durably for what, by epoch and ballot.
@@ -132,9 +134,7 @@ impl CorfuAudit {
     ) {
         match fact {
             Fact::Durable { node, position, record } => match journal_of(node) {
-                Journal::Storage => {
-                    self.storage.entry(node).or_default().on_durable(position, read(&record));
-                }
+                Journal::Storage => self.on_stored(node, position, read(&record)),
                 Journal::Sequencer => {
                     self.sequencers.insert(node, read(&record));
                 }
@@ -154,6 +154,22 @@ impl CorfuAudit {
             },
             Fact::DiskLost { host } => self.on_disk_lost(host),
         }
+    }
+
+    /// Nothing is dropped that was never written: a later append would be lost.
+    fn on_stored(&mut self, node: NodeId, position: Position, record: StorageRecord) {
+        let written = self.written.entry(node.host_slot()).or_insert(LogPosition(0));
+        match &record {
+            StorageRecord::Kept(at, _) => *written = at.next().max(*written),
+            StorageRecord::Trimmed(before) => {
+                invariant!(DUR, before <= written, "{node} drops what is below {before}, {written} is next");
+            }
+            StorageRecord::Sealed(_)
+            | StorageRecord::JournalId(_)
+            | StorageRecord::Serves(_)
+            | StorageRecord::Dropped(_) => {}
+        }
+        self.storage.entry(node).or_default().on_durable(position, record);
     }
 
     /// What is installed was voted for by a majority, in one ballot.

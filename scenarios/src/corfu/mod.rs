@@ -1,6 +1,7 @@
 //! CORFU': a sequencer, chains of storage servers, auxiliaries, and clients on hosts of their own.
 
 mod history;
+mod late_votes;
 
 use crate::audit::corfu::{self as audit, CorfuAudit, Journal};
 use crate::limits::Sizes;
@@ -10,6 +11,7 @@ use ::corfu::{
 };
 use history::History;
 use kernel::{Bounds, Bytes, HostId, HostSlot, NodeId, RequestId, Rng, invariant};
+use late_votes::LateVotes;
 use sim::{
     Aim, Blow, Class, Classes, Cluster, Control, Core, Fact, HostIndex, HostMask, HostSpec, Incarnation,
     IsClaim, Loss, OperationId, Replacement, Scenario, StrikeKind, Tuning,
@@ -38,6 +40,7 @@ pub struct CorfuScenario {
     comes_back: bool,
     /// How many learners are still to be struck between the last that they copy and its fsync.
     plots: u32,
+    late_votes: LateVotes,
     /// The host whose server was let into a chain last.
     let_in: Option<HostId>,
     parameters: Parameters,
@@ -79,6 +82,7 @@ const MARKS: &[&str] = &[
     "client.lost_its_position",
     "client.was_told_what_is_gone",
     "scenario.a_spare_came_in",
+    "scenario.had_a_vote_for_an_earlier_ballot_come_late",
     "scenario.struck_a_learner_that_had_the_rest",
     "storage.began_to_copy",
     "storage.copied_the_rest_of_a_sealed_server",
@@ -141,6 +145,7 @@ impl CorfuScenario {
             spares,
             comes_back,
             plots: if rng.chance(0.4) { 6 } else { 0 },
+            late_votes: LateVotes::draw(rng),
             let_in: None,
             parameters,
             retain_bytes: if rng.chance(0.3) { 1_000 } else { u64::MAX },
@@ -393,10 +398,11 @@ impl Scenario for CorfuScenario {
     }
 
     fn watches(&self) -> bool {
-        self.plots > 0
+        self.plots > 0 || self.late_votes.any()
     }
 
     fn watch(&mut self, control: &mut Control<'_, Node>) {
+        self.look_at_votes(control);
         // Its source is sealed, and has more.
         let lacks = |server: &StorageServer| {
             let source = server.copies_from().and_then(|source| control.cluster.node(source));

@@ -61,6 +61,14 @@ impl Auxiliary {
         counted.flatten()
     }
 
+    /// The epoch and the ballot in which it asks for votes, if it does.
+    pub fn asks_for_votes(&self) -> Option<(Epoch, Ballot)> {
+        self.change.iter().find_map(|change| match &change.stage {
+            Stage::Accepting { vote, .. } => Some((change.epoch, vote.ballot)),
+            Stage::Sealing | Stage::Finishing { .. } | Stage::Preparing { .. } => None,
+        })
+    }
+
     pub(super) fn begin_change(&mut self, cx: &mut Cx<'_, Self>) {
         let epoch = self.state.installed.epoch.next();
         let sealed = BTreeMap::new();
@@ -276,7 +284,7 @@ impl Auxiliary {
             return;
         };
         let Stage::Accepting { vote, accepted } = &mut change.stage else { return };
-        if message.ballot != vote.ballot {
+        if message.ballot != vote.ballot && !planted!(projection_votes_of_other_ballots_counted) {
             return;
         }
         accepted.insert(from);
