@@ -175,6 +175,8 @@ pub static MUTANTS: &[Mutant] = &[
     corfu(&::corfu::planted::projection_votes_of_other_ballots_counted, &["AGREE"]),
     paxos(&::paxos::planted::truncated_slots_not_waited_for, &["AGREE"]),
     corfu(&::corfu::planted::trim_beyond_end, &["DUR"]),
+    log(&shared_log::planted::earlier_producer_epoch_taken, &["UNIQ"]),
+    log(&shared_log::planted::producers_of_deleted_log_kept, &["UNIQ", "LIN"]),
 ];
 
 const fn corfu(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {

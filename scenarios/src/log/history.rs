@@ -1,5 +1,6 @@
 //! What users asked for and were answered, what the servers hold, and what must be true of both.
 
+use super::scratch::SCRATCH;
 use super::{Node, RETAINED};
 use ::mason::Number;
 use kernel::{HostId, NodeId, RequestId, invariant};
@@ -148,7 +149,7 @@ impl History {
             (Request::Stat(_) | Request::List(_), Answer::Logs(logs)) => {
                 let sorted = logs.windows(2).all(|pair| pair[0].name < pair[1].name);
                 invariant!(LIN, sorted, "{}: logs out of order", id.0);
-                for log in logs {
+                for log in logs.into_iter().filter(|log| log.name != SCRATCH) {
                     recent(&log.name, log.next);
                     self.has_tail(&log.name, log.next);
                 }
@@ -177,7 +178,7 @@ impl History {
     pub(super) fn look(&mut self, host: HostId, cluster: &Cluster<'_, Node>) {
         for (node, member) in cluster.nodes_of(host) {
             let Node::Shard(server) = member else { continue };
-            for (name, log) in server.service().logs() {
+            for (name, log) in server.service().logs().filter(|(name, _)| *name != SCRATCH) {
                 let (first, next) = log.range();
                 // Far below what the logs may hold nothing goes by itself, but for what is kept for a second.
                 let asked = self.trimmed.get(name).copied().unwrap_or(0);

@@ -3,6 +3,7 @@
 mod archive;
 mod history;
 mod numbered;
+mod scratch;
 
 use crate::audit::{self, mason::MasonAudit};
 use crate::limits::{self, OPERATION_BYTES_MAX, Sizes};
@@ -14,6 +15,7 @@ use history::History;
 use kernel::client::Response;
 use kernel::{Bytes, Decode, Encode, HostId, HostSlot, NodeId, RequestId, Rng};
 use numbered::Numbered;
+use scratch::Scratch;
 use shared_log::{
     Answer, Append, Archiving, Create, Gateway, List, Logs, Named, Names, Part, RETAIN_BYTES_MIN, Read,
     Request, Routes, Rows, SpaceBounds, Trim,
@@ -40,6 +42,7 @@ pub struct LogScenario {
     deployment: Deployment,
     history: History,
     numbered: Numbered,
+    scratch: Scratch,
     archived: Archived,
     invariants: Invariants,
     audit: MasonAudit,
@@ -55,6 +58,8 @@ const SEALED: &str = "audit";
 
 /// What a sweep must reach.
 const MARKS: &[&str] = &[
+    "log.deleted_a_log",
+    "log.fenced_a_producer_off",
     "log.fenced_readers_off",
     "log.lost_track_of_calls",
     "log.refused_a_late_writer",
@@ -138,6 +143,7 @@ impl LogScenario {
             deployment: Deployment::new(entries, groups, spaces, count, parameters, log),
             history: History::default(),
             numbered: Numbered::default(),
+            scratch: Scratch::default(),
             invariants: Invariants::default(),
             audit: MasonAudit::default(),
             lost: BTreeSet::new(),
@@ -185,6 +191,12 @@ impl LogScenario {
             }
             0..10 => {
                 let entries = self.entries(operation, 1, rng);
+                if operation.client == scratch::CLIENT
+                    && rng.chance(0.5)
+                    && let Some(request) = self.scratch.draw(entries.clone(), rng)
+                {
+                    return request;
+                }
                 self.numbered.produce(operation.client, entries, rng)
             }
             10..15 => self.numbered.of_a_group(rng),
@@ -294,6 +306,9 @@ impl Scenario for LogScenario {
         let request = self.draw_request(operation, rng);
         let id = control.request(node, request.encoded().into());
         let now = control.cluster.now();
+        if self.scratch.asked(id, &request) {
+            return;
+        }
         self.numbered.asked(id, operation.client, &request, now);
         self.history.asked(id, node, request, now);
     }
@@ -307,6 +322,7 @@ impl Scenario for LogScenario {
     ) {
         let now = control.cluster.now();
         let answer = Answer::decoded(&answer.0).expect("gateways answer in their own words");
+        self.scratch.answered(id, &answer, control);
         self.numbered.answered(id, &answer, now, control);
         self.history.answered(id, answer, now);
     }

@@ -24,14 +24,34 @@ struct Producer {
     next: u32,
     /// What it has sent and was not told to be there.
     sent: Option<Produce>,
+    /// The epoch of the last append that was acknowledged.
+    known: Option<u16>,
 }
 
 /// A call without an answer.
 enum Call {
-    Produces { client: u16, count: u32 },
-    Begins { group: String, told: u32 },
-    Commits { generation: Option<u32>, told: u32, operation: OperationId },
-    Asks { group: String, told: u32, operation: OperationId },
+    Produces {
+        client: u16,
+        count: u32,
+    },
+    /// By a producer that has begun its next epoch.
+    ProducesLate {
+        client: u16,
+    },
+    Begins {
+        group: String,
+        told: u32,
+    },
+    Commits {
+        generation: Option<u32>,
+        told: u32,
+        operation: OperationId,
+    },
+    Asks {
+        group: String,
+        told: u32,
+        operation: OperationId,
+    },
 }
 
 /// What producers and groups have asked for and were told.
@@ -59,7 +79,15 @@ impl Numbered {
             }
             let name = PRODUCED[usize::from(client) % PRODUCED.len()].to_owned();
             let (epoch, sequence) = (producer.epoch, producer.next);
-            producer.sent = Some(Produce { name, producer: u64::from(client) + 1, epoch, sequence, entries });
+            let sent = Produce { name, producer: u64::from(client) + 1, epoch, sequence, entries };
+            // One that was taken for dead goes on in its own epoch, with what would be next.
+            if let Some(before) =
+                producer.known.filter(|known| *known == epoch).and_then(|it| it.checked_sub(1))
+                && rng.chance(0.3)
+            {
+                return Request::Produce(Produce { epoch: before, ..sent });
+            }
+            producer.sent = Some(sent);
         }
         producer.sent.clone().map_or(Request::GroupOf(Named { name: READ.to_owned() }), Request::Produce)
     }
@@ -90,7 +118,11 @@ impl Numbered {
         let call = match request {
             Request::Produce(produce) => {
                 let count = shared_log::Rows::count(&produce.entries).unwrap_or(0) as u32;
-                Call::Produces { client, count }
+                let producer = self.producers.get(&client);
+                match producer.is_some_and(|producer| producer.epoch > produce.epoch) {
+                    true => Call::ProducesLate { client },
+                    false => Call::Produces { client, count },
+                }
             }
             Request::BeginGeneration(Named { name }) => {
                 Call::Begins { group: name.clone(), told: self.told(name) }
@@ -127,8 +159,13 @@ impl Numbered {
             (Call::Produces { client, count }, Answer::Appended(_)) => {
                 let producer = self.producers.entry(client).or_default();
                 producer.next += count;
+                producer.known = Some(producer.epoch);
                 producer.sent = None;
             }
+            (Call::ProducesLate { client }, Answer::Appended(firsts)) => {
+                invariant!(UNIQ, false, "producer {client} appends in an earlier epoch, at {firsts:?}");
+            }
+            (Call::ProducesLate { .. }, Answer::Rejected(_)) => control.mark("log.fenced_a_producer_off"),
             (Call::Produces { client, .. }, Answer::Rejected(rejected)) => {
                 let sent = self.producers.get(&client).and_then(|producer| producer.sent.as_ref());
                 invariant!(LIN, false, "producer {client} is refused: {rejected:?} of {sent:?}");

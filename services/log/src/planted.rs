@@ -15,4 +15,8 @@ kernel::planted_bugs! {
     producers_not_in_snapshot = "C26",
     /// A trim drops the entry at the position that is to be kept.
     trim_one_position_too_far = "C28",
+    /// An append of a producer in an earlier epoch is taken.
+    earlier_producer_epoch_taken = "C31",
+    /// Producers of a log that is deleted are taken for those of the next one of its name.
+    producers_of_deleted_log_kept = "C32",
 }

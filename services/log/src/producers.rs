@@ -85,7 +85,7 @@ impl Producers {
         let Some(producer) = self.known.get(&(log.to_owned(), id)) else {
             return if sequence == 0 { Judged::Next } else { Judged::Unknown };
         };
-        if epoch < producer.epoch {
+        if epoch < producer.epoch && !kernel::planted!(earlier_producer_epoch_taken) {
             return Judged::Fenced(producer.epoch);
         }
         if epoch > producer.epoch {
