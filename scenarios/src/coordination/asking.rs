@@ -9,7 +9,7 @@ use sim::Control;
 impl CoordinationScenario {
     pub(super) fn say(&mut self, number: usize, ask: Ask, of_task: bool, control: &mut Control<'_, Seat>) {
         let now = control.cluster.now();
-        if self.is_quiet(number) && ask != Ask::Ping {
+        if self.is_quiet(number) && ask != Ask::Ping || self.is_silent(number) {
             return;
         }
         let user = &mut self.users[number];
@@ -32,7 +32,7 @@ impl CoordinationScenario {
 
     /// Sends what can be sent, or says that the operation is done.
     pub(super) fn pump(&mut self, number: usize, control: &mut Control<'_, Seat>) {
-        while !self.is_quiet(number) {
+        while !self.is_quiet(number) && !self.is_silent(number) {
             let user = &mut self.users[number];
             let Some(link) = user.link.as_ref().filter(|link| link.greeted) else { break };
             let waits = link.awaited.iter().any(|awaited| awaited.of_task);

@@ -1,5 +1,6 @@
 //! What users were told, and what must hold of it.
 
+use super::ephemerals::Deleted;
 use super::lasting::{CREATED, Changes, DATA_CHANGED, DELETED};
 use super::user::{Armed, Awaited, User};
 use super::words::{Ask, BAD_VERSION, Body, NO_NODE, NODE_EXISTS, SEQUENTIAL, Step, Watched};
@@ -16,6 +17,8 @@ pub(super) const LASTING: [&str; 3] = ["/r0", "/r1", "/r2"];
 pub(super) const TWINS: [&str; 2] = ["/t0", "/t1"];
 /// A node that is never made.
 pub(super) const NOWHERE: &str = "/none";
+/// What cannot be made: it lacks a parent.
+pub(super) const ORPHAN: &str = "/void/child";
 /// Nodes that come and go.
 pub(super) const FLEETING: [&str; 6] = ["/d0", "/d1", "/d0/c0", "/d0/c1", "/d1/c0", "/d1/c1"];
 /// Where sequential nodes are made, and ephemeral ones that queue for a lock.
@@ -59,6 +62,8 @@ pub(super) struct Checks {
     names: BTreeMap<String, BTreeMap<u64, String>>,
     /// Sessions that have been closed by their users, and when that was answered.
     closed: BTreeMap<u64, u64>,
+    /// Nodes and their versions that a multi has checked, and the zxid of what it wrote.
+    checked: Vec<(String, i32, u64)>,
     /// Values that sessions wrote on connections that they have lost.
     abandoned: BTreeMap<String, Abandoned>,
     /// Sessions of which somebody has seen that they are over, and when.
@@ -121,7 +126,7 @@ impl Checks {
                 *first = awaited.at.min(*first);
                 self.record(path, KvCall::Delete, None, span);
             }
-            Ask::Set { path, value, .. } => {
+            Ask::Set { path, value, .. } | Ask::SetIf { path, value, .. } => {
                 self.record(path, KvCall::Put(Value::from(value.as_str())), None, span);
             }
             Ask::SetAll { paths, value } => {
@@ -191,6 +196,9 @@ impl Checks {
             (Ask::SetAll { paths, value } | Ask::CreateAll { paths, value }, Body::Steps(steps)) => {
                 self.on_multi(told, paths, value, steps);
             }
+            (Ask::SetIf { checked, version, path, value }, Body::Steps(steps)) => {
+                self.on_checked(told, (checked, *version), (path, value), steps);
+            }
             (Ask::GetAll { paths }, Body::Steps(steps)) => self.on_multi_read(told, paths, steps),
             (Ask::Close, Body::Nothing) => {
                 self.closed.insert(told.session, told.now);
@@ -254,7 +262,7 @@ impl Checks {
                     self.record(path, call, written(stat.mzxid), span);
                 }
                 Err(NO_NODE) => self.record(path, KvCall::Get, Some(KvReply::absent()), span),
-                Err(_) => {}
+                Ok(Step::Checked) | Err(_) => {}
             }
         }
         let failed = steps.iter().filter(|step| step.is_err()).count();
@@ -262,6 +270,43 @@ impl Checks {
         invariant!(ATOMIC, whole && steps.len() == paths.len(), "a multi came to {steps:?}");
         if failed == 0 {
             self.on_write(told);
+        }
+    }
+
+    /// A multi that checks a version before it writes.
+    fn on_checked(
+        &mut self,
+        told: &Told<'_>,
+        (checked, version): (&str, i32),
+        (path, value): (&str, &str),
+        steps: &[Result<Step, i32>],
+    ) {
+        match steps {
+            [Ok(Step::Checked), Ok(Step::Stat(stat))] => {
+                let zxid = stat.mzxid as u64;
+                self.on_write(told);
+                self.on_stat(path, stat, Some(value), told);
+                self.changed(path, zxid);
+                self.below.add(path, zxid, DATA_CHANGED, told.awaited.at);
+                let span = (told.awaited.at, told.now);
+                self.record(path, KvCall::Put(Value::from(value)), written(stat.mzxid), span);
+                self.checked.push((checked.to_owned(), version, zxid));
+            }
+            [Err(_), Err(_)] => {}
+            _ => panic!("ATOMIC: a multi that checks {checked} came to {steps:?}"),
+        }
+    }
+
+    /// Where a multi was done that checked a version, no later version had been written.
+    fn check_checked(&self) {
+        for (path, version, zxid) in &self.checked {
+            let facts = self.facts.get(path).into_iter().flat_map(|facts| facts.range(..zxid));
+            let later = facts.map(|(_, fact)| fact.version).find(|found| found > version);
+            invariant!(
+                LIN,
+                later.is_none(),
+                "{path} had version {later:?} when a multi that needs version {version} was done at {zxid}"
+            );
         }
     }
 
@@ -273,7 +318,7 @@ impl Checks {
                     seen.push(Some((stat.mzxid, value.clone())));
                     self.on_value(path, value, stat, told);
                 }
-                Ok(Step::Stat(_)) | Err(_) => seen.push(None),
+                Ok(Step::Stat(_) | Step::Checked) | Err(_) => seen.push(None),
             }
         }
         invariant!(
@@ -336,6 +381,16 @@ impl Checks {
         if let Some(parent) = parent_of(path) {
             self.changes.entry((Watched::Children, parent.to_owned())).or_default().insert(zxid);
         }
+    }
+
+    /// A server has deleted an ephemeral node.
+    pub(super) fn on_deleted(&mut self, deleted: &Deleted) {
+        let Deleted { path, zxid, at } = deleted;
+        self.changed(path, *zxid);
+        self.child_changed(path, *zxid);
+        self.goings.entry(*zxid).or_insert(*at);
+        self.lives.entry(path.clone()).or_default().insert(*zxid, false);
+        self.below.add(path, *zxid, DELETED, *at);
     }
 
     /// A name is given once, and a later one is larger.
@@ -445,6 +500,7 @@ impl Checks {
     /// The whole history; false if that took too many steps.
     pub(super) fn check(&self) -> bool {
         self.check_abandoned();
+        self.check_checked();
         for (path, lives) in &self.lives {
             let Some(parent) = parent_of(path).filter(|parent| FLEETING.contains(parent)) else { continue };
             for (&zxid, _) in lives.iter().filter(|(_, comes)| **comes) {

@@ -2,6 +2,7 @@
 
 use super::words::Ask;
 use super::{ASK_FOR_GROUPS, AT_REST, CoordinationScenario, Seat, WISH_AFTER, checks, nanos};
+use crate::moments::ambush::Kind;
 use mason::MasonMember;
 use mason::proxy::Proxy;
 use mason::proxy::arranging::FIRST;
@@ -121,6 +122,14 @@ impl CoordinationScenario {
         match handing {
             _ if self.healed_at.is_some() || now > self.looks_until => {}
             None => control.alarm(LOOK_EVERY, LOOK_FOR_A_RESHARDING),
+            Some(_) if self.holds_back.is_some() => {
+                // Shards of the host that have all wait for one that lacks a number, and reads wait with them.
+                let host = self.holds_back.take();
+                self.be_busy_for_long(false, control);
+                (0..BUSY_ROUNDS).for_each(|round| control.alarm(BUSY_EVERY * round, BE_BUSY));
+                let mut rng = self.rng.fork();
+                self.ambushes.lay(Kind::Behind, host, &mut rng, control);
+            }
             Some(_) if token == LOOK_FOR_A_RESHARDING => {
                 (0..BUSY_ROUNDS).for_each(|round| control.alarm(BUSY_EVERY * round, BE_BUSY));
                 let ms = Duration::from_millis;

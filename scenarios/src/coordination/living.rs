@@ -39,6 +39,8 @@ pub(super) struct Living {
     lives: BTreeMap<u64, Incarnation>,
     /// Which replica had which session, and with which deadline. One that attaches with a shorter timeout has an earlier one.
     had: BTreeMap<NodeId, BTreeMap<u64, u64>>,
+    /// Which replica was closing which session, and with which deadline: nothing that the session asks puts it off any more.
+    closing: BTreeMap<NodeId, BTreeMap<u64, u64>>,
     /// The time of a replica's group when it was looked at last, and the leader's epoch.
     times: BTreeMap<NodeId, (u64, u64)>,
     /// The newest layout of groups.
@@ -48,6 +50,7 @@ pub(super) struct Living {
 impl Living {
     pub(super) fn forget(&mut self, host: HostId) {
         self.had.retain(|node, _| node.host() != host);
+        self.closing.retain(|node, _| node.host() != host);
         self.times.retain(|node, _| node.host() != host);
     }
 
@@ -85,6 +88,14 @@ impl Living {
                 let incarnation = self.lives.entry(session).or_default();
                 incarnation.timeout = u64::from(view.timeout);
                 if view.closing {
+                    let closing = self.closing.entry(node).or_default();
+                    let before = *closing.entry(session).or_insert(view.deadline.0);
+                    invariant!(
+                        SESS,
+                        before == view.deadline.0,
+                        "{node} is closing session {session:x}, and has put it off from {before} to {:?}",
+                        view.deadline
+                    );
                     incarnation.ends(session, (deadline_here.unwrap_or(0), time), now);
                     continue;
                 }

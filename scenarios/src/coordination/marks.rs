@@ -33,6 +33,7 @@ pub(super) const MARKS: &[&str] = &[
     "scenario.lost_answers_one_by_one_and_then_all",
     "scenario.paused_until_the_logs_had_forgotten",
     "scenario.used_groups_that_had_idled",
+    "scenario.wrote_in_a_session_that_was_about_to_expire",
     "shard.gave_watches_away",
     "shard.handed_over_to_fewer",
     "shard.handed_over_to_more",
@@ -40,7 +41,7 @@ pub(super) const MARKS: &[&str] = &[
 ];
 
 /// By number, as the scenario carries them out.
-pub(super) const STRIKES: [StrikeKind; 16] = [
+pub(super) const STRIKES: [StrikeKind; 17] = [
     StrikeKind { name: "break a user's connection", class: Class::Strike },
     StrikeKind { name: "kill a user's host", class: Class::Strike },
     StrikeKind { name: "kill the sequencer", class: Class::Strike },
@@ -57,4 +58,5 @@ pub(super) const STRIKES: [StrikeKind; 16] = [
     StrikeKind { name: "hold one shard of a host back under busy users", class: Class::Strike },
     StrikeKind { name: "lose a host's answers one by one and then all", class: Class::Strike },
     StrikeKind { name: "cut a user's answers off one by one and then all", class: Class::Strike },
+    StrikeKind { name: "hold one shard of a host back while shards hand over", class: Class::Strike },
 ];

@@ -2,6 +2,8 @@
 
 mod asking;
 mod checks;
+mod ephemerals;
+mod expiring;
 mod handing;
 mod judging;
 mod lasting;
@@ -26,6 +28,8 @@ use checks::Checks;
 use coordination::{
     Consistency, Gateway, HomeSessions, Placement, Routes, SessionSettings, Settings, Znodes,
 };
+use ephemerals::Ephemerals;
+use expiring::{EXPIRE_EVERY, Expiring, LET_EXPIRE, LOOK_AT_A_SESSION};
 use kernel::client::Response;
 use kernel::{Bytes, HostId, HostSlot, NodeId, RequestId, Rng, invariant};
 use living::Living;
@@ -70,6 +74,8 @@ pub struct CoordinationScenario {
     ambushes: Ambushes,
     cutting: Option<Cutting>,
     quiet: Option<Quiet>,
+    expiring: Option<Expiring>,
+    ephemerals: Ephemerals,
     /// Users that are made busy write large values mostly.
     writes_much: bool,
     audit: MasonAudit,
@@ -79,6 +85,10 @@ pub struct CoordinationScenario {
     wishes: Wishes,
     /// Until then a sequencer that has shards hand over is killed.
     looks_until: u64,
+    /// The host where one shard is held back when shards hand over next.
+    holds_back: Option<HostId>,
+    /// Little goes wrong but sessions that expire, one after the other.
+    is_calm: bool,
 }
 
 /// A transaction of a user writes its value so often.
@@ -142,8 +152,10 @@ impl CoordinationScenario {
         let placement = Placement::new(shards).resharding(rng.below(3) as u16);
         let sessions = SessionSettings::new(placement, [7; 32]);
         let consistency = if rng.chance(0.75) { Consistency::Linearizable } else { Consistency::Sequential };
-        let users =
-            (0..rng.between(3, 6)).map(|_| User::new(rng.between(1_500, 6_000) as i32, rng.chance(0.5)));
+        let is_calm = rng.chance(0.06);
+        let timeout_max = if is_calm { 2_000 } else { 6_000 };
+        let users = (0..rng.between(3, 6))
+            .map(|_| User::new(rng.between(1_500, timeout_max) as i32, rng.chance(0.5)));
         let users = users.collect();
         let replies = ReplyBounds { bytes_max: 4_000 << rng.below(6), free_bytes: 64 << rng.below(5) };
         let deployment = Deployment::new(entries, groups, shards, sequencers, parameters, log)
@@ -156,6 +168,8 @@ impl CoordinationScenario {
             ambushes: Ambushes::default(),
             cutting: None,
             quiet: None,
+            expiring: None,
+            ephemerals: Ephemerals::default(),
             writes_much: false,
             placement,
             sessions,
@@ -174,6 +188,8 @@ impl CoordinationScenario {
             core: Vec::new(),
             healed_at: None,
             looks_until: 0,
+            holds_back: None,
+            is_calm,
             // Without a sequencer nothing can be handed over.
             wishes: Wishes::new((groups, shards), (room, if alone { 0 } else { shards_room })),
         }
@@ -229,8 +245,9 @@ impl CoordinationScenario {
         };
         let Some(&host) = self.rng.pick(&within) else { return };
         let user = &mut self.users[number];
-        user.attempts += 1;
-        let turn = user.attempts % SOCKETS_PER_USER;
+        let attempts = user.attempts.entry(host).or_insert(0);
+        *attempts += 1;
+        let turn = *attempts % SOCKETS_PER_USER;
         let socket = NodeId::new(host, HostSlot(SOCKETS + number as u32 * SOCKETS_PER_USER + turn));
         control.request(socket, Bytes::from_static(&[node::CONNECT]));
         send(socket, node::INPUT, &user.greeting(), control);
@@ -241,6 +258,7 @@ impl CoordinationScenario {
     /// The connection is broken, by the user or by somebody else.
     fn disconnect(&mut self, number: usize, now: u64, control: Option<&mut Control<'_, Seat>>) {
         self.quiet.take_if(|quiet| quiet.is_of(number));
+        self.forget_expiring(number);
         let user = &mut self.users[number];
         if let (Some(link), Some(control)) = (&user.link, control) {
             send(link.socket, node::DISCONNECT, &[], control);
@@ -373,7 +391,8 @@ impl Scenario for CoordinationScenario {
         let s = Duration::from_secs;
         Tuning {
             safety: (s(10), s(40)),
-            busy_at_least: Some(s(5)),
+            busy_at_least: if self.is_calm { None } else { Some(s(5)) },
+            blows: if self.is_calm { (0.01, 0.1) } else { Tuning::default().blows },
             operations: (30, 200),
             liveness: s(120),
             bounds: limits::BOUNDS,
@@ -391,6 +410,7 @@ impl Scenario for CoordinationScenario {
 
     fn build(&mut self, incarnation: Incarnation) -> Vec<(HostSlot, Seat)> {
         self.servers.forget(incarnation.host);
+        self.ephemerals.forget(incarnation.host);
         self.audit.forget(incarnation.host);
         self.living.forget(incarnation.host);
         let socket = |place| (HostSlot(place), Seat::Socket(Socket::default()));
@@ -416,6 +436,9 @@ impl Scenario for CoordinationScenario {
     fn on_begin(&mut self, control: &mut Control<'_, Seat>) {
         for user in 0..self.users.len() {
             control.alarm(TICK, user as u64);
+        }
+        if self.is_calm {
+            control.alarm(EXPIRE_EVERY, LET_EXPIRE);
         }
     }
 
@@ -474,6 +497,13 @@ impl Scenario for CoordinationScenario {
         if token == WISH_WHEN_CALM {
             return self.wish_when_calm(control);
         }
+        if token == LOOK_AT_A_SESSION {
+            return self.look_at_a_session(control);
+        }
+        if token == LET_EXPIRE && self.healed_at.is_none() {
+            self.let_expire(control);
+            return control.alarm(EXPIRE_EVERY, LET_EXPIRE);
+        }
         if token == ASK_FOR_HOSTS {
             return self.changes.ask_whether_settled(control);
         }
@@ -516,6 +546,9 @@ impl Scenario for CoordinationScenario {
             let there = |user: &&mut User| user.link.as_ref().is_some_and(|link| link.host == host);
             let now = cluster.now();
             self.users.iter_mut().filter(there).for_each(|user| user.lasting.skipped(now));
+        }
+        for deleted in self.ephemerals.look(host, cluster) {
+            self.checks.on_deleted(&deleted);
         }
         let sessions = self.users.iter().filter_map(|user| user.session.as_ref());
         self.servers.watch_sessions(host, sessions.map(|session| session.id), cluster);

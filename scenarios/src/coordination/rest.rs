@@ -1,5 +1,6 @@
 //! What must hold after every burst, and when a healed core has come to rest.
 
+use super::checks::NOWHERE;
 use super::node::Seat;
 use coordination::wire::ZkSessionId;
 use coordination::wire::parent_of;
@@ -72,6 +73,8 @@ impl Servers {
             if self.checked.insert(id, next) == Some(next) {
                 continue;
             }
+            let half_done = server.service().contains(NOWHERE);
+            invariant!(ATOMIC, !half_done, "{id} has {NOWHERE}: a multi that was refused has made it");
             let digest = server.service().digest();
             let known = *self.digests.entry((server.space(), next)).or_insert(digest);
             invariant!(PREFIX, known == digest, "{id} differs from another server below number {next}");

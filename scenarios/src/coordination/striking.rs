@@ -120,6 +120,15 @@ impl CoordinationScenario {
                 self.be_busy_for_long(true, control);
                 self.ambushes.lay(Kind::Unanswered, host, rng, control)
             }
+            16 => {
+                if host.is_none() || !self.wishes.draw_shards(rng) {
+                    return false;
+                }
+                control.alarm(ASK_EVERY, ASK_FOR_GROUPS);
+                self.holds_back = host;
+                self.look_for_a_resharding(control);
+                true
+            }
             15 => {
                 let left = VecDeque::from([2, 0]);
                 let late = rng.duration(Duration::from_millis(300), Duration::from_millis(1_500));

@@ -80,7 +80,8 @@ pub(super) struct User {
     pub(super) link: Option<Link>,
     pub(super) session: Option<Session>,
     pub(super) retry_at: u64,
-    pub(super) attempts: u32,
+    /// How often it has connected to each host.
+    pub(super) attempts: BTreeMap<HostId, u32>,
     /// How much longer it waits, and asks its session to last, since answers came too late: at most [`STRETCH_MAX`].
     pub(super) stretch: u32,
     /// In milliseconds; what it asks for.
@@ -130,7 +131,7 @@ impl User {
             link: None,
             session: None,
             retry_at: 0,
-            attempts: 0,
+            attempts: BTreeMap::new(),
             stretch: 1,
             timeout,
             last_zxid: 0,

@@ -43,6 +43,13 @@ pub(super) enum Ask {
         paths: Vec<String>,
         value: String,
     },
+    /// Sets a node if another one has this version.
+    SetIf {
+        checked: String,
+        version: i32,
+        path: String,
+        value: String,
+    },
     /// Makes all of these, or none.
     CreateAll {
         paths: Vec<String>,
@@ -96,6 +103,7 @@ pub(super) enum Body {
 pub(super) enum Step {
     Stat(Stat),
     Data(String, Stat),
+    Checked,
 }
 
 /// What arrived.
@@ -121,7 +129,7 @@ impl Ask {
             Self::Create { .. } => op::CREATE2,
             Self::Set { .. } => op::SET_DATA,
             Self::Delete { .. } => op::DELETE,
-            Self::SetAll { .. } | Self::CreateAll { .. } => op::MULTI,
+            Self::SetAll { .. } | Self::SetIf { .. } | Self::CreateAll { .. } => op::MULTI,
             Self::GetAll { .. } => op::MULTI_READ,
             Self::WatchBelow { .. } => op::ADD_WATCH,
             Self::SetWatches { below, .. } if below.is_empty() => op::SET_WATCHES,
@@ -138,6 +146,7 @@ impl Ask {
             Self::Create { value, .. }
             | Self::Set { value, .. }
             | Self::SetAll { value, .. }
+            | Self::SetIf { value, .. }
             | Self::CreateAll { value, .. } => Some(value),
             Self::Exists { .. }
             | Self::Get { .. }
@@ -160,6 +169,7 @@ impl Ask {
                 | Self::Set { .. }
                 | Self::Delete { .. }
                 | Self::SetAll { .. }
+                | Self::SetIf { .. }
                 | Self::CreateAll { .. }
         )
     }
@@ -187,6 +197,16 @@ impl Ask {
             }
             Self::SetAll { paths, value } => {
                 put_steps(paths, out, |path| Self::Set { path, value: value.clone(), version: -1 })
+            }
+            Self::SetIf { checked, version, path, value } => {
+                put_step_head(op::CHECK, out);
+                out.put_text(checked);
+                out.put_i32(*version);
+                put_steps(std::slice::from_ref(path), out, |path| Self::Set {
+                    path,
+                    value: value.clone(),
+                    version: -1,
+                });
             }
             Self::CreateAll { paths, value } => {
                 put_steps(paths, out, |path| Self::Create { path, value: value.clone(), flags: 0 })
@@ -250,7 +270,9 @@ impl Ask {
                 let path = input.text().ok()?.to_owned();
                 Body::Created(path, Stat::read(input).ok()?)
             }
-            Self::SetAll { .. } | Self::CreateAll { .. } | Self::GetAll { .. } => Body::Steps(steps(input)?),
+            Self::SetAll { .. } | Self::SetIf { .. } | Self::CreateAll { .. } | Self::GetAll { .. } => {
+                Body::Steps(steps(input)?)
+            }
             Self::Delete { .. } | Self::SetWatches { .. } | Self::Sync { .. } | Self::Ping | Self::Close => {
                 Body::Nothing
             }
@@ -280,18 +302,23 @@ fn steps(input: &mut JuteInput<'_>) -> Option<Vec<Result<Step, i32>>> {
                 Ok(Step::Stat(Stat::read(input).ok()?))
             }
             op::SET_DATA => Ok(Step::Stat(Stat::read(input).ok()?)),
+            op::CHECK => Ok(Step::Checked),
             op::GET_DATA => Ok(Step::Data(data(input)?, Stat::read(input).ok()?)),
             _ => return None,
         });
     }
 }
 
+fn put_step_head(opcode: i32, out: &mut Vec<u8>) {
+    out.put_i32(opcode);
+    out.push(0);
+    out.put_i32(-1);
+}
+
 fn put_steps(paths: &[String], out: &mut Vec<u8>, step: impl Fn(String) -> Ask) {
     for path in paths {
         let step = step(path.clone());
-        out.put_i32(step.opcode());
-        out.push(0);
-        out.put_i32(-1);
+        put_step_head(step.opcode(), out);
         step.put_body(out);
     }
     out.put_i32(-1);

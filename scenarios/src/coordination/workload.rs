@@ -1,6 +1,6 @@
 //! What users do.
 
-use super::checks::{FLEETING, LASTING, LOCK, NOWHERE, QUEUE, TWINS};
+use super::checks::{FLEETING, LASTING, LOCK, NOWHERE, ORPHAN, QUEUE, TWINS};
 use super::user::{Task, User};
 use super::words::{Ask, EPHEMERAL, SEQUENTIAL};
 use kernel::Rng;
@@ -20,7 +20,9 @@ pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> 
             return Task { asks: asks.into(), pipelined: true };
         }
         15..=17 => Ask::WatchBelow { path: pick(&["/", "/d0", "/d1", QUEUE, LOCK, &lasting], rng) },
-        18..=27 => Ask::Set { path: lasting, value, version: -1 },
+        // Where sequential nodes are made.
+        18 => Ask::Set { path: pick(&[QUEUE, LOCK], rng), value, version: -1 },
+        19..=27 => Ask::Set { path: lasting, value, version: -1 },
         28..=37 => match user.known.get(&lasting) {
             Some(&(version, _)) => Ask::Set { path: lasting, value, version },
             None => Ask::Create { path: lasting, value, flags: 0 },
@@ -31,10 +33,15 @@ pub(super) fn draw(user: &User, number: usize, value: String, rng: &mut Rng) -> 
         62..=64 => Ask::Exists { path: fleeting, watch },
         65..=67 => Ask::Children { path: pick(&["/d0", "/d1", QUEUE, LOCK], rng), watch },
         // A step that is refused takes back those before it.
-        68..=73 if rng.chance(0.2) => {
-            Ask::SetAll { paths: vec![TWINS[0].to_owned(), NOWHERE.to_owned()], value }
-        }
-        68..=73 => Ask::SetAll { paths: twins(), value },
+        68..=73 if rng.chance(0.2) => match rng.chance(0.5) {
+            true => Ask::SetAll { paths: vec![TWINS[0].to_owned(), NOWHERE.to_owned()], value },
+            false => Ask::CreateAll { paths: vec![NOWHERE.to_owned(), ORPHAN.to_owned()], value },
+        },
+        68..=71 => Ask::SetAll { paths: twins(), value },
+        72..=73 => match user.known.get(&lasting) {
+            Some(&(version, _)) => Ask::SetIf { checked: lasting, version, path: pick(&LASTING, rng), value },
+            None => Ask::Create { path: lasting, value, flags: 0 },
+        },
         74..=79 => Ask::GetAll { paths: twins() },
         80..=84 => Ask::Create { path: format!("{QUEUE}/n-"), value, flags: SEQUENTIAL },
         85..=86 => Ask::Create { path: mine, value, flags: EPHEMERAL },

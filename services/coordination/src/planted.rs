@@ -45,4 +45,16 @@ kernel::planted_bugs! {
     missed_change_judged_by_creation = "K32",
     /// A sync is answered without asking the groups how far their logs are.
     sync_without_barrier = "K33",
+    /// Ephemeral nodes are deleted with their session, and who watches them is not notified.
+    ephemeral_deletion_not_announced = "K34",
+    /// A multi that is refused is half done where a step reads a node of another shard.
+    refused_multi_half_done = "K35",
+    /// A session that is closing may still write.
+    closing_session_may_write = "K36",
+    /// A client attaches to a session that is closing.
+    closing_session_attaches = "K37",
+    /// A write to a node resets the counter of its sequential children.
+    write_resets_child_counter = "K38",
+    /// A step of a multi that checks a version takes any.
+    check_ignores_version = "K39",
 }

@@ -8,7 +8,7 @@ use crate::wire::{
     Body, Code, JuteInput, JuteOutput, Malformed, Update, WriteHead, WriteOperation, ZkSessionId, op,
     parent_of, sequential_name,
 };
-use kernel::Bytes;
+use kernel::{Bytes, planted};
 use mason::{Order, Space};
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -243,7 +243,8 @@ impl Znodes {
                 children: meta.children.saturating_sub(1),
                 ..meta
             });
-            let event = Some(crate::wire::EventKind::Deleted);
+            let announced = !planted!(ephemeral_deletion_not_announced);
+            let event = announced.then_some(crate::wire::EventKind::Deleted);
             let change = Change { path: path.into(), event, before, after: None, data: None, parent };
             self.apply(&change, others.is_empty(), position as u32, notices);
         }
@@ -304,7 +305,9 @@ fn plan_multi<'a>(
             Err(code) => {
                 answer.truncate(at);
                 refuse_multi(updates.len(), position, code.number(), answer);
-                changes.clear();
+                if !planted!(refused_multi_half_done) || known.others.is_empty() {
+                    changes.clear();
+                }
                 break;
             }
         }

@@ -132,6 +132,16 @@ impl Znodes {
         self.ephemerals.keys().copied()
     }
 
+    /// Whether a node lives here, for invariants.
+    pub fn contains(&self, path: &str) -> bool {
+        self.table.find(path).is_some()
+    }
+
+    /// The paths of the ephemeral nodes that live here, for invariants.
+    pub fn ephemeral_paths(&self) -> impl Iterator<Item = &str> {
+        self.ephemerals.values().flatten().filter_map(|&index| self.table.at(index)).map(|node| node.path())
+    }
+
     /// How many ephemeral nodes a session has here.
     pub fn ephemerals_of(&self, session: ZkSessionId) -> usize {
         self.ephemerals.get(&session).map_or(0, BTreeSet::len)

@@ -100,6 +100,7 @@ pub(crate) fn plan<'a>(
                 mzxid: writer.gsn,
                 mtime: writer.time,
                 data_len: data.map_or(0, <[u8]>::len) as u32,
+                creates: if planted!(write_resets_child_counter) { 0 } else { before.creates },
                 ..before.clone()
             };
             Ok(changed(path, Some(EventKind::DataChanged), before, after, Some(*data)))
@@ -117,7 +118,9 @@ pub(crate) fn plan<'a>(
         Update::Check { path, version } => {
             let found = existing(path, view)?;
             allowed(&found.acl, Permission::READ, writer.caller)?;
-            next_version(found.version, *version)?;
+            if !planted!(check_ignores_version) {
+                next_version(found.version, *version)?;
+            }
             Ok((None, Outcome::Checked))
         }
         Update::CheckSame { path, czxid, mzxid, aversion } => {
