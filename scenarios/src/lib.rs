@@ -13,6 +13,7 @@ pub mod mason;
 mod moments;
 pub mod mutants;
 pub mod paxos;
+pub mod shrinking;
 
 /// Every family, for programs that list, run and sweep them.
 pub fn families() -> Vec<Box<dyn sim::Experiment>> {

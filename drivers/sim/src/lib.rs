@@ -200,7 +200,8 @@ pub use latency::Latency;
 pub use network::Hindrance;
 pub use outcome::{Options, Outcome, Violation};
 pub use plan::{
-    Aim, Blow, Fate, Fault, Frozen, HostIndex, HostMask, Loss, NetworkPartition, OperationId, Plan, PlanError,
+    Aim, BegunOperation, Blow, Fate, Fault, Frozen, HostIndex, HostMask, Loss, NetworkPartition, OperationId,
+    Plan, PlanError,
 };
 pub use report::{Before, Report, report};
 pub use run::run_seed;

@@ -24,7 +24,7 @@ struct Link {
     severed: u32,
     clogged_until: u64,
     last_arrival: u64,
-    script: Vec<(u64, Fate)>,
+    script: Vec<Scripted>,
     script_at: usize,
 }
 
@@ -37,6 +37,34 @@ pub enum Hindrance {
     Halved,
     /// It is lost.
     Lost,
+}
+
+impl Link {
+    /// The fate that a plan has for this message.
+    fn scripted(&mut self, nth: u64, now: u64) -> Option<Fate> {
+        while let Some(&scripted) = self.script.get(self.script_at) {
+            let (has_come, strikes) = match scripted.at {
+                None => (scripted.nth <= nth, scripted.nth == nth),
+                Some(at) => ((at, scripted.nth) <= (now, nth) || at < now, now <= at + STRIKES_WITHIN),
+            };
+            if !has_come {
+                return None;
+            }
+            self.script_at += 1;
+            if strikes {
+                return Some(scripted.fate);
+            }
+        }
+        None
+    }
+}
+
+/// A fate of a plan.
+#[derive(Clone, Copy, Debug)]
+struct Scripted {
+    nth: u64,
+    at: Option<u64>,
+    fate: Fate,
 }
 
 /// What hinders one node's messages.
@@ -67,22 +95,28 @@ pub(crate) struct Network {
 }
 
 const SECOND: f64 = 1e9;
+/// A message that is sent so much later is not the one that a plan means, in nanoseconds.
+const STRIKES_WITHIN: u64 = 50_000_000;
 
 impl Network {
-    /// Links between `hosts` hosts. With `script`, fates come from it and none is drawn.
-    pub(crate) fn new(hosts: usize, seed: u64, swarm: &Swarm, script: Option<&[Fault]>) -> Self {
+    /// Links between `hosts` hosts. With `script`, fates come from it and none is drawn; another `salt` draws other latencies.
+    pub(crate) fn new(hosts: usize, seed: u64, salt: u64, swarm: &Swarm, script: Option<&[Fault]>) -> Self {
         let mut links = vec![Link::default(); hosts * hosts];
         let mut thresholds = [0; 4];
         if let Some(script) = script {
             for fault in script {
-                if let Fault::Message { from, to, nth, fate } = *fault
+                if let Fault::Message { from, to, nth, at, fate } = *fault
                     && usize::from(from.max(to)) < hosts
                 {
-                    links[usize::from(from) * hosts + usize::from(to)].script.push((nth, fate));
+                    links[usize::from(from) * hosts + usize::from(to)].script.push(Scripted {
+                        nth,
+                        at,
+                        fate,
+                    });
                 }
             }
             for link in &mut links {
-                link.script.sort_by_key(|&(nth, _)| nth);
+                link.script.sort_by_key(|scripted| scripted.nth);
             }
         } else {
             let mut sum = 0.0;
@@ -92,7 +126,7 @@ impl Network {
                 *threshold = (sum.min(0.9) * u64::MAX as f64) as u64;
             }
         }
-        let root = root(seed, Purpose::Link);
+        let root = root(seed ^ salt, Purpose::Link);
         Self {
             hosts,
             links,
@@ -127,7 +161,7 @@ impl Network {
         if self.links[index].severed > 0 {
             return [None, None];
         }
-        let fate = if self.healed { None } else { self.fate(index, nth, key) };
+        let fate = if self.healed { None } else { self.fate(index, nth, now, key) };
         let link = &mut self.links[index];
         let in_order = (now + latency).max(link.clogged_until).max(link.last_arrival);
         let Some(fate) = fate else {
@@ -155,15 +189,9 @@ impl Network {
         }
     }
 
-    fn fate(&mut self, index: usize, nth: u64, key: u64) -> Option<Fate> {
-        let link = &mut self.links[index];
-        while let Some(&(scripted, fate)) = link.script.get(link.script_at)
-            && scripted <= nth
-        {
-            link.script_at += 1;
-            if scripted == nth {
-                return Some(fate);
-            }
+    fn fate(&mut self, index: usize, nth: u64, now: u64, key: u64) -> Option<Fate> {
+        if let Some(scripted) = self.links[index].scripted(nth, now) {
+            return Some(scripted);
         }
         let bits = mix(key, 2);
         if bits >= self.thresholds[3] {
@@ -181,7 +209,7 @@ impl Network {
             Fate::Late { by: log_uniform(detail, 1e6, 10.0 * SECOND) as u64 }
         };
         let (from, to) = ((index / self.hosts) as HostIndex, (index % self.hosts) as HostIndex);
-        self.drawn.push(Fault::Message { from, to, nth, fate });
+        self.drawn.push(Fault::Message { from, to, nth, at: Some(now), fate });
         Some(fate)
     }
 

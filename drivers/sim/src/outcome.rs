@@ -1,12 +1,13 @@
 //! How a run is to be made, and what came of it.
 
 use crate::class::{Classes, Injections};
-use crate::plan::{OperationId, Plan};
+use crate::plan::{BegunOperation, Plan};
 use crate::spec::StrikeKind;
 use crate::swarm::Swarm;
 use crate::trace::TraceLine;
 use kernel::{HostId, PlantedBug};
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// How a run is to be made.
 #[derive(Clone, Debug)]
@@ -23,6 +24,8 @@ pub struct Options {
     pub events_max: u64,
     /// Stop after this many nanoseconds of the run, whatever comes then.
     pub until: Option<u64>,
+    /// A healed core must converge within this time, and not within that of the scenario.
+    pub liveness: Option<Duration>,
 }
 
 impl Default for Options {
@@ -34,6 +37,7 @@ impl Default for Options {
             planted: None,
             events_max: 20_000_000,
             until: None,
+            liveness: None,
         }
     }
 }
@@ -66,8 +70,8 @@ pub struct Outcome {
     pub events: u64,
     /// How long the run was, in simulated nanoseconds.
     pub simulated: u64,
-    /// How many operations clients began.
-    pub operations: Vec<OperationId>,
+    /// The operations that clients began.
+    pub operations: Vec<BegunOperation>,
     /// How often each class of faults struck.
     pub injections: Injections,
     /// How often each mark was reached.

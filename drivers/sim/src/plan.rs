@@ -263,7 +263,7 @@ impl Frozen {
 /// One entry of a plan. Times are nanoseconds of the run.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub enum Fault {
-    /// The `nth` message of a link meets its fate.
+    /// The `nth` message of a link meets its fate; with `at`, the first message from that one and that time on.
     Message {
         /// The sender's host.
         from: HostIndex,
@@ -271,6 +271,9 @@ pub enum Fault {
         to: HostIndex,
         /// How many messages the link had carried before.
         nth: u64,
+        /// When it was sent. With other operations or faults other messages are sent, and numbers mean little.
+        #[serde(default)]
+        at: Option<u64>,
         /// What befalls it.
         fate: Fate,
     },
@@ -352,6 +355,17 @@ pub struct OperationId {
     pub nth: u32,
 }
 
+/// An operation and when it begins.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct BegunOperation {
+    /// Which.
+    #[serde(flatten)]
+    pub operation: OperationId,
+    /// When, or as soon as its client can; so that one operation less leaves the times of the others as they are.
+    #[serde(default)]
+    pub at: u64,
+}
+
 /// Everything that decides a run, beside the code.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Plan {
@@ -359,12 +373,14 @@ pub struct Plan {
     pub family: String,
     /// Decides everything but the faults.
     pub seed: u64,
+    /// Draws other latencies of links; 0 for those of the seed.
+    pub salt: u64,
     /// All faults.
     pub faults: Vec<Fault>,
     /// Operations that the clients leave out.
     pub omitted: Vec<OperationId>,
     /// The only operations that they begin; none where they begin all.
-    pub kept: Option<Vec<OperationId>>,
+    pub kept: Option<Vec<BegunOperation>>,
 }
 
 /// Why a text is not a plan.
@@ -387,18 +403,20 @@ enum Line {
     Plan {
         family: String,
         seed: u64,
+        #[serde(default)]
+        salt: u64,
     },
     Fault(Fault),
     Omit(OperationId),
     /// Only what is kept is begun.
     KeepOnly,
-    Keep(OperationId),
+    Keep(BegunOperation),
 }
 
 impl Plan {
     /// The plan as text: one JSON value a line, the family and seed first.
     pub fn to_text(&self) -> String {
-        let head = Line::Plan { family: self.family.clone(), seed: self.seed };
+        let head = Line::Plan { family: self.family.clone(), seed: self.seed, salt: self.salt };
         let faults = self.faults.iter().copied().map(Line::Fault);
         let omitted = self.omitted.iter().copied().map(Line::Omit);
         let mut text = String::new();
@@ -418,8 +436,9 @@ impl Plan {
             let error = |what: &str| PlanError { line: number + 1, what: what.to_owned() };
             let line = serde_json::from_str(line).map_err(|e| error(&e.to_string()))?;
             match (line, &mut plan) {
-                (Line::Plan { family, seed }, None) => {
-                    plan = Some(Plan { family, seed, faults: Vec::new(), omitted: Vec::new(), kept: None });
+                (Line::Plan { family, seed, salt }, None) => {
+                    let (faults, omitted) = (Vec::new(), Vec::new());
+                    plan = Some(Plan { family, seed, salt, faults, omitted, kept: None });
                 }
                 (Line::Plan { .. }, Some(_)) => return Err(error("a second head")),
                 (Line::Fault(fault), Some(plan)) => plan.faults.push(fault),
@@ -452,13 +471,14 @@ mod tests {
         let plan = Plan {
             family: "register".to_owned(),
             seed: u64::MAX - 1,
+            salt: 3,
             faults: vec![
-                Fault::Message { from: 1, to: 2, nth: 77, fate: Fate::Twice { later: 9 } },
+                Fault::Message { from: 1, to: 2, nth: 77, at: Some(5), fate: Fate::Twice { later: 9 } },
                 Fault::Timed { at: 3, lasts: 4, blow },
                 Fault::Freeze { host: 2, way: Frozen::Deaf },
             ],
             omitted: vec![OperationId { client: 1, nth: 2 }],
-            kept: Some(vec![OperationId { client: 0, nth: 7 }]),
+            kept: Some(vec![BegunOperation { operation: OperationId { client: 0, nth: 7 }, at: 11 }]),
         };
         assert_eq!(Plan::from_text(&plan.to_text()).expect("it was just written"), plan);
         let beheaded = plan.to_text().lines().skip(1).collect::<Vec<_>>().join("\n");

@@ -59,8 +59,9 @@ pub fn report(outcome: &Outcome, about: &Report<'_>) -> Option<String> {
         now.iter().for_each(|fault| {
             let _ = write!(text, "\n    {}", words::of_fault(fault, &outcome.strikes));
         });
-        for operation in outcome.plan.kept.iter().flatten() {
-            let _ = write!(text, "\n    client {} begins its operation {}", operation.client, operation.nth);
+        for begun in outcome.plan.kept.iter().flatten() {
+            let (at, it) = (begun.at as f64 / 1e9, begun.operation);
+            let _ = write!(text, "\n    at {at:.6} s client {} begins its operation {}", it.client, it.nth);
         }
     }
     let _ = write!(text, "\n  reproduce: ordinate sim run {} --seed {seed}", outcome.family);

@@ -1,8 +1,9 @@
 //! Takes out of a failing run what it does not need to fail: faults and operations, as many at a time as the run can do without.
 
+use crate::draw::{Purpose, root};
 use crate::effort::Budget;
 use crate::outcome::{Options, Outcome, Violation};
-use crate::plan::{Fault, OperationId, Plan};
+use crate::plan::{BegunOperation, Fault, Plan};
 use crate::run::run_seed;
 use crate::scenario::Scenario;
 use kernel::Rng;
@@ -34,10 +35,13 @@ pub fn shrink<S: Scenario>(
     let wanted = failing.violation.clone()?;
     let (faults_before, operations_before) = (failing.plan.faults.len(), failing.operations.len());
     let budget = Budget::of(budget);
-    let mut trials = Trials { factory, options, wanted, budget, runs: 0 };
+    let rng = Rng::seeded(failing.seed);
+    let mut trials = Trials { factory, options, wanted, budget, rng, runs: 0, liveness: None };
     let mut best = trials.fails(failing.plan.clone())?;
+    trials.hurry(&best);
     trials.drop_what_came_later(&mut best);
     trials.keep_only_what_was_begun(&mut best);
+    trials.drop_messages(&mut best);
     trials.drop_classes(&mut best);
     trials.drop_clients(&mut best);
     // Operations and faults depend on each other: the less there is of one, the less is needed of the other. So both are tried in large
@@ -47,7 +51,9 @@ pub fn shrink<S: Scenario>(
         trials.leave_out(&mut best, parts, kept, with_operations);
     }
     trials.drop_at_random(&mut best);
-    trials.drop_one_by_one(&mut best);
+    if size(&best) <= ONE_BY_ONE_MAX {
+        trials.drop_one_by_one(&mut best);
+    }
     let small = |best: &Outcome| {
         10 * best.plan.faults.len() <= faults_before && 10 * kept(best).len() <= operations_before
     };
@@ -74,6 +80,14 @@ const AFTER_SUCCESS: f64 = 1.4;
 const AFTER_FAILURE: f64 = 0.85;
 /// So many failures in a row with a share of hardly more than one, and chance has nothing more to drop.
 const IN_VAIN_MAX: u32 = 24;
+/// Of more than so many one at a time is too slow before chance has dropped what it can.
+const ONE_BY_ONE_MAX: usize = 60;
+/// With how many latencies a trial is made that would drop much: what fails by its timing may fail with less by another timing.
+const LATENCIES_FOR_MESSAGES: u32 = 8;
+const LATENCIES_FOR_MANY: u32 = 3;
+const FEW_PARTS: usize = 4;
+/// The part of a core's time to converge that trials wait for.
+const HURRY: u32 = 6;
 /// So many rounds of chance that drop nothing, and the run is as small as it gets.
 const ROUNDS_IN_VAIN_MAX: u32 = 40;
 
@@ -81,7 +95,7 @@ fn with_faults(outcome: &Outcome, faults: &[Fault]) -> Plan {
     Plan { faults: faults.to_vec(), ..outcome.plan.clone() }
 }
 
-fn kept(outcome: &Outcome) -> Vec<OperationId> {
+fn kept(outcome: &Outcome) -> Vec<BegunOperation> {
     outcome.plan.kept.clone().unwrap_or_else(|| outcome.operations.clone())
 }
 
@@ -89,7 +103,7 @@ fn size(outcome: &Outcome) -> usize {
     outcome.plan.faults.len() + kept(outcome).len()
 }
 
-fn with_operations(outcome: &Outcome, kept: &[OperationId]) -> Plan {
+fn with_operations(outcome: &Outcome, kept: &[BegunOperation]) -> Plan {
     Plan { kept: Some(kept.to_vec()), ..outcome.plan.clone() }
 }
 
@@ -98,23 +112,52 @@ struct Trials<'a, F> {
     options: &'a Options,
     wanted: Violation,
     budget: Budget,
+    rng: Rng,
     runs: u64,
+    /// How long trials wait for a core to converge before a whole run shows that it never does.
+    liveness: Option<Duration>,
 }
 
 impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
     /// The outcome of a plan if it breaks the same invariant, and not much later than the earliest run that did.
     fn fails(&mut self, plan: Plan) -> Option<Outcome> {
+        if self.liveness.is_some() {
+            self.fails_within(plan.clone(), self.liveness)?;
+        }
+        let outcome = self.fails_within(plan, None)?;
+        self.wanted.at = outcome.violation.as_ref().map_or(self.wanted.at, |it| it.at.min(self.wanted.at));
+        Some(outcome)
+    }
+
+    fn fails_within(&mut self, plan: Plan, liveness: Option<Duration>) -> Option<Outcome> {
         self.runs += 1;
         let until = Some(self.wanted.at + (self.wanted.at / 4).min(QUARTER_MAX) + LATER_MAX);
-        let options = Options { plan: Some(plan.clone()), trace: false, until, ..self.options.clone() };
+        let plan_of_run = Some(plan.clone());
+        let options = Options { plan: plan_of_run, trace: false, until, liveness, ..self.options.clone() };
         let mut outcome = run_seed(self.factory, plan.seed, &options);
-        let violation = outcome.violation.as_ref()?;
-        if violation.invariant != self.wanted.invariant {
+        if outcome.violation.as_ref()?.invariant != self.wanted.invariant {
             return None;
         }
-        self.wanted.at = violation.at.min(self.wanted.at);
         outcome.plan = plan;
         Some(outcome)
+    }
+
+    /// Where the violation is that a core does not converge, most of a run is the wait for it. A core that has converged after a part
+    /// of that time need not be waited for.
+    fn hurry(&mut self, best: &Outcome) {
+        let scenario = (self.factory)(&mut Rng::seeded(root(best.plan.seed, Purpose::Scenario)));
+        let part = Some(scenario.tuning().liveness / HURRY);
+        let hurried = self.fails_within(best.plan.clone(), part).and_then(|outcome| outcome.violation);
+        if hurried.is_some_and(|violation| violation.at < self.wanted.at) {
+            self.liveness = part;
+        }
+    }
+
+    /// All faults of single messages at once.
+    fn drop_messages(&mut self, best: &mut Outcome) {
+        let is_of_host = |fault: &&Fault| !matches!(fault, Fault::Message { .. });
+        let faults: Vec<_> = best.plan.faults.iter().filter(is_of_host).copied().collect();
+        self.take_if_any_fails(best, with_faults(best, &faults), LATENCIES_FOR_MESSAGES);
     }
 
     /// Faults planned for after the violation took no part in it.
@@ -139,26 +182,25 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
         for unwanted in kinds {
             let faults: Vec<_> =
                 best.plan.faults.iter().filter(|fault| kind(fault) != unwanted).copied().collect();
-            self.take_if_fails(best, with_faults(best, &faults));
+            self.take_if_any_fails(best, with_faults(best, &faults), LATENCIES_FOR_MANY);
         }
     }
 
     /// All operations of a client at a time.
     fn drop_clients(&mut self, best: &mut Outcome) {
-        let mut clients: Vec<u16> = kept(best).iter().map(|operation| operation.client).collect();
+        let mut clients: Vec<u16> = kept(best).iter().map(|kept| kept.operation.client).collect();
         clients.sort_unstable();
         clients.dedup();
         for unwanted in clients {
             let others: Vec<_> =
-                kept(best).into_iter().filter(|operation| operation.client != unwanted).collect();
-            self.take_if_fails(best, with_operations(best, &others));
+                kept(best).into_iter().filter(|kept| kept.operation.client != unwanted).collect();
+            self.take_if_any_fails(best, with_operations(best, &others), LATENCIES_FOR_MANY);
         }
     }
 
     /// A random share of all, scattered or together. Where few things of many are needed, that drops most with fewest trials; and since all
     /// that happens depends on its exact time, another try of the same size may succeed.
     fn drop_at_random(&mut self, best: &mut Outcome) {
-        let mut rng = Rng::seeded(best.plan.seed ^ self.runs);
         let (mut share, mut in_vain) = (0.5, 0);
         while in_vain < IN_VAIN_MAX && !self.budget.is_spent() {
             let (faults, operations) = (best.plan.faults.clone(), kept(best));
@@ -166,14 +208,15 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
             if all <= 1 {
                 return;
             }
-            let scattered = rng.chance(0.5);
-            let faults = some_of(&faults, share, scattered, &mut rng);
-            let operations = some_of(&operations, share, scattered, &mut rng);
+            let scattered = self.rng.chance(0.5);
+            let faults = some_of(&faults, share, scattered, &mut self.rng);
+            let operations = some_of(&operations, share, scattered, &mut self.rng);
             if faults.len() + operations.len() == all {
                 in_vain += 1;
                 continue;
             }
-            let plan = Plan { faults, kept: Some(operations), ..best.plan.clone() };
+            let salt = if self.rng.chance(0.5) { best.plan.salt } else { self.rng.bits() };
+            let plan = Plan { salt, faults, kept: Some(operations), ..best.plan.clone() };
             if self.take_if_fails(best, plan) {
                 (share, in_vain) = ((share * AFTER_SUCCESS).min(SHARE_MAX), 0);
             } else {
@@ -210,6 +253,14 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
         }
     }
 
+    /// Tries a plan with the latencies that it has, and with others.
+    fn take_if_any_fails(&mut self, best: &mut Outcome, plan: Plan, latencies: u32) -> bool {
+        (0..latencies).any(|nth| {
+            let salt = if nth == 0 { plan.salt } else { self.rng.bits() };
+            self.take_if_fails(best, Plan { salt, ..plan.clone() })
+        })
+    }
+
     /// Delta debugging (Zeller and Hildebrandt 2002), complements only: each of so many parts is left out for good if the run still
     /// fails without it.
     fn leave_out<T: Copy>(
@@ -226,7 +277,8 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
         while end > 0 && !self.budget.is_spent() {
             let start = end.saturating_sub(chunk);
             let kept = [&items[..start], &items[end..]].concat();
-            if self.take_if_fails(best, plan_with(best, &kept)) {
+            let latencies = if parts <= FEW_PARTS { LATENCIES_FOR_MANY } else { 1 };
+            if self.take_if_any_fails(best, plan_with(best, &kept), latencies) {
                 items = items_of(best);
             }
             end = start.min(items.len());

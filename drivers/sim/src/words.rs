@@ -12,7 +12,7 @@ pub(crate) type Names = BTreeMap<String, &'static str>;
 /// A fault as a sentence.
 pub(crate) fn of_fault(fault: &Fault, strikes: &[StrikeKind]) -> String {
     match fault {
-        Fault::Message { from, to, nth, fate } => {
+        Fault::Message { from, to, nth, fate, .. } => {
             let ms = |nanoseconds: &u64| *nanoseconds as f64 / 1e6;
             let fate = match fate {
                 Fate::Lost => "is lost".to_owned(),

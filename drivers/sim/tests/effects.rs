@@ -206,6 +206,7 @@ fn run_of_core(faults: Vec<Fault>, core: &[NodeId]) -> (Heard, Outcome) {
     let plan = Plan {
         family: "beat".to_owned(),
         seed: seed.expect("a seed in eight"),
+        salt: 0,
         faults,
         omitted: Vec::new(),
         kept: None,
@@ -314,7 +315,8 @@ fn a_full_disk_holds_promises_back_and_then_keeps_them() {
 #[test]
 fn each_fate_strikes_its_message() {
     // Beats alternate on the link: at once, durable. The hundredth is the durable one of number 50.
-    let struck = |fate| heard(vec![Fault::Message { from: BEACON_HOST, to: LISTENER_HOST, nth: 99, fate }]);
+    let struck =
+        |fate| heard(vec![Fault::Message { from: BEACON_HOST, to: LISTENER_HOST, nth: 99, at: None, fate }]);
     let positions = |heard: &Heard| -> Vec<usize> {
         let is_struck = |(_, (_, beat)): &(usize, &(u64, Beat))| beat.number == 50 && beat.durable;
         heard.iter().enumerate().filter(is_struck).map(|(at, _)| at).collect()

@@ -123,6 +123,23 @@ fn failing_runs_shrink_to_a_quarter_and_still_fail() {
     }
 }
 
+// Operations that begin at other times as soon as one is left out make every trial another run, and few can be left out.
+#[test]
+fn an_operation_less_leaves_the_times_of_the_others() {
+    let repeated = |plan| run(Mistake::None, 3, &Options { plan: Some(plan), ..Options::default() });
+    let calm = Options { classes: Classes::NONE, ..Options::default() };
+    for (drawn, calmly) in
+        [(run(Mistake::None, 3, &Options::default()), false), (run(Mistake::None, 3, &calm), true)]
+    {
+        let plan_of = |kept| sim::Plan { kept: Some(kept), ..drawn.plan.clone() };
+        assert_eq!(repeated(plan_of(drawn.operations.clone())).hash, drawn.hash);
+        let half: Vec<_> = drawn.operations.iter().step_by(2).copied().collect();
+        let begun = repeated(plan_of(half.clone())).operations;
+        let on_time = begun.iter().filter(|begun| half.contains(begun)).count();
+        assert!(begun.len() > 20 && (!calmly || on_time == half.len()), "{on_time} of {}", half.len());
+    }
+}
+
 // An engineer who is woken by a red build needs the seed, the place and the command.
 #[test]
 fn a_violation_is_reported_with_all_that_repeats_it() {

@@ -1,12 +1,14 @@
 //! Shows that the simulation would notice: runs each known mistake until an invariant breaks.
 //!
 //! `ordinate-sim mutants --all [--json]`, or `ordinate-sim mutants P01 mason::seal_answered_early`. `ordinate-sim run FAMILY FROM COUNT [ID]` sweeps seeds,
-//! with a planted bug if one is named. `ordinate-sim trace FAMILY SEED [ID]` prints what happened in one. `ordinate-sim shrink FAMILY SEED [ID]` shrinks a failure and prints it. `ordinate-sim explore`
+//! with a planted bug if one is named. `ordinate-sim trace FAMILY SEED [ID]` prints what happened in one. `ordinate-sim shrink FAMILY SEED [ID]` shrinks a failure and prints it. `ordinate-sim shrinking` measures how small
+//! ten failures become. `ordinate-sim explore`
 //! visits every state of the smallest cluster.
 #![forbid(unsafe_code)]
 
 use scenarios::mutants::{Hunted, MUTANTS, hunt, named};
 use scenarios::paxos::smallest::{CANDIDACIES, CRASHES, FAULTS, Smallest};
+use scenarios::shrinking::{self, MEASURED, SMALL_MIN};
 use sim::{Experiment, Options, Sweep};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -16,10 +18,11 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 const SEEDS_MAX: u64 = 2_000;
 const BUDGET: Duration = Duration::from_secs(60);
-const SHRINK_BUDGET: Duration = Duration::from_secs(30);
+const SHRINK_BUDGET: Duration = Duration::from_secs(60);
 const USAGE: &str = "usage: ordinate-sim mutants (--all | ID...) [--json] [--seeds=N] [--seconds=N]\n\
                      \u{20}      ordinate-sim run FAMILY FROM COUNT [ID]\n\
                      \u{20}      ordinate-sim shrink FAMILY SEED [ID]\n\
+                     \u{20}      ordinate-sim shrinking\n\
                      \u{20}      ordinate-sim trace FAMILY SEED [ID]\n\
                      \u{20}      ordinate-sim explore (candidacies | faults | crashes) [ID]";
 
@@ -36,6 +39,9 @@ fn main() -> ExitCode {
     }
     if let Some(("trace", rest)) = arguments.split_first().map(|(verb, rest)| (verb.as_str(), rest)) {
         return trace(rest);
+    }
+    if arguments == ["shrinking"] {
+        return measure_shrinking();
     }
     let (names, flags): (Vec<&String>, Vec<&String>) =
         arguments.iter().partition(|argument| !argument.starts_with("--"));
@@ -134,6 +140,28 @@ fn shrink(arguments: &[String]) -> ExitCode {
     };
     print!("{}", sim::report(&shrunk.outcome, &about).unwrap_or_default());
     ExitCode::FAILURE
+}
+
+/// Prints the table of the reliability page.
+fn measure_shrinking() -> ExitCode {
+    println!("| bug, seed | faults | operations | runs | core seconds |\n| --- | --- | --- | --- | --- |");
+    let mut small = 0;
+    for it in shrinking::measure(&scenarios::families(), SEEDS_MAX, SHRINK_BUDGET) {
+        small += usize::from(it.is_small());
+        println!(
+            "| {}, {} | {} to {} | {} to {} | {} | {:.0} |",
+            it.mutant.planted.id,
+            it.seed,
+            it.faults.before,
+            it.faults.after,
+            it.operations.before,
+            it.operations.after,
+            it.runs,
+            it.seconds
+        );
+    }
+    println!("\n{small} of {} lose 90 % of their faults and of their operations", MEASURED.len());
+    if small >= SMALL_MIN { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
 
 fn trace(arguments: &[String]) -> ExitCode {

@@ -150,7 +150,7 @@ const LINE_MAX: usize = 150;
 
 /// A run without any fault.
 fn calm(seed: u64) -> Plan {
-    Plan { family: "transcript".to_owned(), seed, faults: Vec::new(), omitted: Vec::new(), kept: None }
+    Plan { family: "transcript".to_owned(), seed, salt: 0, faults: Vec::new(), omitted: Vec::new(), kept: None }
 }
 
 /// The simulator's view of a flow.

@@ -3,7 +3,7 @@
 mod faults;
 mod workload;
 
-use workload::Client;
+use workload::{Client, KeptOperations};
 
 use crate::archive::SimulatedArchive;
 use crate::class::Classes;
@@ -14,7 +14,7 @@ use crate::network::Network;
 use crate::outcome::{Options, Outcome, Violation};
 use crate::outside::{Happening, Outside};
 use crate::panics;
-use crate::plan::{Fault, HostIndex, OperationId, Plan};
+use crate::plan::{BegunOperation, Fault, HostIndex, OperationId, Plan};
 use crate::queue::Event;
 use crate::scenario::{Cluster, Command, Control, Replacement, Scenario};
 use crate::spec::{Incarnation, StrikeKind};
@@ -29,7 +29,8 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     let seed = options.plan.as_ref().map_or(seed, |plan| plan.seed);
     kernel::plant(options.planted);
     let mut scenario = factory(&mut Rng::seeded(root(seed, Purpose::Scenario)));
-    let tuning = scenario.tuning();
+    let mut tuning = scenario.tuning();
+    tuning.liveness = options.liveness.unwrap_or(tuning.liveness);
     let hosts = scenario.hosts();
     assert!(hosts.len() <= 64, "a plan counts 64 hosts at most, not {}", hosts.len());
     let strikes = scenario.strikes();
@@ -43,7 +44,8 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
         }
         None => Planner { swarm: &swarm, tuning: &tuning, hosts: &hosts, strikes: &strikes }.draw(seed),
     };
-    let network = Network::new(hosts.len(), seed, &swarm, script);
+    let salt = options.plan.as_ref().map_or(0, |plan| plan.salt);
+    let network = Network::new(hosts.len(), seed, salt, &swarm, script);
     let trace = Trace::new(seed, options.trace);
     let clock_error = Duration::from_nanos(swarm.clock_error);
     let mut run = Run {
@@ -55,7 +57,8 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
         commands: Vec::new(),
         begun: Vec::new(),
         omitted: options.plan.iter().flat_map(|plan| plan.omitted.iter().copied()).collect(),
-        kept: options.plan.as_ref().and_then(|plan| Some(plan.kept.as_ref()?.iter().copied().collect())),
+        kept: options.plan.as_ref().and_then(|plan| Some(KeptOperations::of(plan.kept.as_ref()?))),
+        salt,
         replays: script.is_some(),
         faults,
         begun_faults: Vec::new(),
@@ -110,9 +113,10 @@ pub(crate) struct Run<S: Scenario> {
     asked: BTreeMap<RequestId, (NodeId, Option<u16>)>,
     pub(crate) requests: u64,
     pub(crate) commands: Vec<Command<S::Node>>,
-    pub(crate) begun: Vec<OperationId>,
+    pub(crate) begun: Vec<BegunOperation>,
     pub(crate) omitted: BTreeSet<OperationId>,
-    pub(crate) kept: Option<BTreeSet<OperationId>>,
+    kept: Option<KeptOperations>,
+    salt: u64,
     pub(crate) replays: bool,
     pub(crate) faults: Vec<Fault>,
     /// Every fault that has begun, those of the scenario included, and how long each lasts.
@@ -450,9 +454,10 @@ impl<S: Scenario> Run<S> {
             plan: Plan {
                 family: family.to_owned(),
                 seed: self.seed,
+                salt: self.salt,
                 faults,
                 omitted,
-                kept: self.kept.map(|kept| kept.into_iter().collect()),
+                kept: self.kept.map(KeptOperations::into_all),
             },
             swarm: self.out.swarm,
             applicable,

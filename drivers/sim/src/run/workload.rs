@@ -3,10 +3,11 @@
 use super::{Phase, Run};
 use crate::draw::{Purpose, exponential, mix, root};
 use crate::host::Status;
-use crate::plan::{HostIndex, OperationId};
+use crate::plan::{BegunOperation, HostIndex, OperationId};
 use crate::queue::Event;
 use crate::scenario::{Cluster, Control, Scenario};
 use kernel::{NodeId, RequestId, Rng};
+use std::collections::{BTreeMap, VecDeque};
 
 /// How long clients of a healed core wait between operations, on average and at most.
 const THINK_WHEN_HEALED_MAX: u64 = 100_000_000;
@@ -30,10 +31,66 @@ impl Client {
     }
 }
 
+/// The only operations of a run.
+pub(crate) struct KeptOperations {
+    all: Vec<BegunOperation>,
+    /// Those that have not begun, by their clients.
+    ahead: BTreeMap<u16, VecDeque<BegunOperation>>,
+}
+
+impl KeptOperations {
+    pub(crate) fn of(all: &[BegunOperation]) -> Self {
+        let mut ahead: BTreeMap<u16, VecDeque<BegunOperation>> = BTreeMap::new();
+        for &kept in all {
+            ahead.entry(kept.operation.client).or_default().push_back(kept);
+        }
+        for of_client in ahead.values_mut() {
+            of_client.make_contiguous().sort_unstable_by_key(|kept| kept.operation.nth);
+        }
+        Self { all: all.to_vec(), ahead }
+    }
+
+    fn next_of(&self, client: u16) -> Option<BegunOperation> {
+        self.ahead.get(&client)?.front().copied()
+    }
+
+    fn take(&mut self, client: u16) -> Option<OperationId> {
+        Some(self.ahead.get_mut(&client)?.pop_front()?.operation)
+    }
+
+    pub(crate) fn into_all(self) -> Vec<BegunOperation> {
+        self.all
+    }
+}
+
 impl<S: Scenario> Run<S> {
     /// Schedules a client's next operation, if it is to have one.
     pub(crate) fn schedule(&mut self, number: u16) {
-        let client = &mut self.clients[usize::from(number)];
+        if self.clients[usize::from(number)].asked.is_some() {
+            return;
+        }
+        let next_at = match &self.kept {
+            Some(kept) => kept.next_of(number).filter(|_| self.may_begin(number)).map(|next| next.at),
+            None => self.drawn_time(number),
+        };
+        if let Some(at) = next_at {
+            let at = at.max(self.out.now + 1);
+            self.clients[usize::from(number)].next_at = at;
+            self.out.queue.push(at, Event::Operate { client: number });
+        }
+    }
+
+    fn may_begin(&self, number: u16) -> bool {
+        match self.phase {
+            Phase::Safety => true,
+            Phase::Liveness => self.core.contains(&self.clients[usize::from(number)].host),
+            Phase::Over => false,
+        }
+    }
+
+    /// When the seed has a client begin its next operation, if it has another one.
+    fn drawn_time(&self, number: u16) -> Option<u64> {
+        let client = &self.clients[usize::from(number)];
         let more = match self.phase {
             Phase::Safety => client.begun < self.out.swarm.operations,
             Phase::Liveness => {
@@ -41,16 +98,15 @@ impl<S: Scenario> Run<S> {
             }
             Phase::Over => false,
         };
-        if !more || client.asked.is_some() {
-            return;
+        if !more {
+            return None;
         }
         let bits = mix(mix(root(self.seed, Purpose::Think), u64::from(number)), u64::from(client.begun));
         let mean = self.out.swarm.think;
         // A healed core has nothing to wait for but its clients.
         let mean = if self.phase == Phase::Safety { mean } else { mean.min(THINK_WHEN_HEALED_MAX) } as f64;
         let think = exponential(bits) * mean;
-        client.next_at = self.out.now + think as u64 + 1;
-        self.out.queue.push(client.next_at, Event::Operate { client: number });
+        Some(self.out.now + think as u64 + 1)
     }
 
     pub(crate) fn operate(&mut self, number: u16, scenario: &mut S) {
@@ -59,13 +115,16 @@ impl<S: Scenario> Run<S> {
         if client.next_at != self.out.now || client.asked.is_some() || !up {
             return;
         }
-        let operation = OperationId { client: number, nth: client.begun };
-        client.begun += 1;
+        let operation = match &mut self.kept {
+            Some(kept) => kept.take(number),
+            None => Some(OperationId { client: number, nth: client.begun }),
+        };
+        let Some(operation) = operation else { return };
+        client.begun = operation.nth + 1;
         client.began_fresh = self.phase == Phase::Liveness;
         let node = client.node;
-        let is_kept = self.kept.as_ref().is_none_or(|kept| kept.contains(&operation));
-        if is_kept && !self.omitted.contains(&operation) {
-            self.begun.push(operation);
+        if !self.omitted.contains(&operation) {
+            self.begun.push(BegunOperation { operation, at: self.out.now });
             let key =
                 mix(mix(root(self.seed, Purpose::Operation), u64::from(number)), u64::from(operation.nth));
             let mut rng = Rng::seeded(key);
@@ -96,12 +155,21 @@ impl<S: Scenario> Run<S> {
         let slow: Vec<_> = self
             .clients
             .iter()
-            .filter(|client| self.core.contains(&client.host) && client.fresh < wanted)
-            .map(|client| {
+            .zip(0..)
+            .filter(|(client, number)| self.core.contains(&client.host) && self.is_owed(client, *number))
+            .map(|(client, _)| {
                 let waits = client.asked.map_or(String::new(), |id| format!(", request {} waits", id.0));
                 format!("{} has {} of {wanted} fresh operations done{waits}", client.node, client.fresh)
             })
             .collect();
         (!slow.is_empty()).then(|| slow.join("; "))
+    }
+
+    /// Whether a client has something to do yet. One whose operations were left out is served when it has done the rest.
+    fn is_owed(&self, client: &Client, number: u16) -> bool {
+        match &self.kept {
+            Some(kept) => client.asked.is_some() || kept.next_of(number).is_some(),
+            None => client.fresh < self.tuning.fresh_operations,
+        }
     }
 }
