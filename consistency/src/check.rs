@@ -78,7 +78,7 @@ pub struct Report {
     pub warnings: Vec<String>,
 }
 
-/// Told how the work goes; answers whether to go on.
+/// Receives how the work goes; answers whether to go on.
 pub trait Watch {
     /// A phase begins. False gives up: the remaining models are undecided.
     fn phase(&mut self, name: &str) -> bool;

@@ -83,7 +83,7 @@ pub static MUTANTS: &[Mutant] = &[
     mason(&::mason::planted::operations_delivered_before_logged, &["PREFIX", "DUR"]),
     mason(&::mason::planted::operations_not_in_log, &["PREFIX", "DUR"]),
     mason(&::mason::planted::only_last_lost_request_filled, &["CONTIG"]),
-    mason(&::mason::planted::requests_not_told_apart_by_proxy, &["UNIQ"]),
+    mason(&::mason::planted::requests_of_proxies_not_distinguished, &["UNIQ"]),
     mason(&::mason::planted::sealed_sequencer_accepted, &["UNIQ"]),
     mason(&::mason::planted::request_numbered_in_two_steps, &["MSO"]),
     mason(&::mason::planted::added_groups_not_waited_for, &["UNIQ", "RT", "PREFIX"]),
@@ -182,7 +182,7 @@ pub static MUTANTS: &[Mutant] = &[
     coordination(&::coordination::planted::write_resets_child_counter, &["UNIQ"]),
     coordination(&::coordination::planted::check_ignores_version, &["LIN"]),
     log(&shared_log::planted::earlier_producer_epoch_taken, &["UNIQ"]),
-    log(&shared_log::planted::producers_of_deleted_log_kept, &["UNIQ", "LIN"]),
+    log(&shared_log::planted::producers_of_deleted_log_retained, &["UNIQ", "LIN"]),
 ];
 
 const fn corfu(planted: &'static PlantedBug, expected: &'static [&'static str]) -> Mutant {

@@ -76,12 +76,12 @@ fn shrink_first(
     let began = core_seconds();
     let shrunk = family.shrink(&failing, &options, budget)?;
     let plan = &shrunk.outcome.plan;
-    let kept = plan.kept.as_ref().map_or(shrunk.operations_before, Vec::len);
+    let retained = plan.retained.as_ref().map_or(shrunk.operations_before, Vec::len);
     Some(Shrinking {
         mutant,
         seed,
         faults: Lost { before: shrunk.faults_before, after: plan.faults.len() },
-        operations: Lost { before: shrunk.operations_before, after: kept },
+        operations: Lost { before: shrunk.operations_before, after: retained },
         runs: shrunk.runs,
         seconds: core_seconds() - began,
     })

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 /// Repetitions are summed up this often.
 const SUMMARY_EVERY: Duration = Duration::from_secs(60);
-/// Kinds of events that are told apart; others are summed up together.
+/// Kinds of events that are distinguished; others are summed up together.
 const KINDS_MAX: usize = 256;
 
 /// Cheap to clone; all clones are one log.
@@ -120,8 +120,11 @@ mod tests {
         assert!(repeated.take(&HostEvent::DiskFull, start).is_some());
         assert!(repeated.take(&HostEvent::DiskFull, start).is_some(), "what matters is never counted away");
         assert!(repeated.due(start + SUMMARY_EVERY / 2).is_empty());
-        let told = repeated.due(start + SUMMARY_EVERY);
-        assert_eq!(told, ["refused the host at 10.0.0.9:100: lost its disk   (99 times in the last 60 s)"]);
+        let reported = repeated.due(start + SUMMARY_EVERY);
+        assert_eq!(
+            reported,
+            ["refused the host at 10.0.0.9:100: lost its disk   (99 times in the last 60 s)"]
+        );
         assert!(repeated.due(start + SUMMARY_EVERY * 2).is_empty());
         assert!(
             repeated.take(&refused(3, "lost its disk"), start).is_some(),
@@ -137,9 +140,9 @@ mod tests {
             repeated.take(&refused(1, &format!("cluster x has no host {number}")), now);
         }
         assert!(repeated.0.len() <= KINDS_MAX + 1, "{}", repeated.0.len());
-        let told = repeated.due(now + SUMMARY_EVERY);
+        let reported = repeated.due(now + SUMMARY_EVERY);
         assert_eq!(
-            told,
+            reported,
             ["refused the host at 10.0.0.9:1: cluster x has no host 9999   (9743 times in the last 60 s)"]
         );
     }

@@ -1,6 +1,6 @@
 //! What a host runs: the roles of all services, side by side on one reactor.
 //!
-//! Services over one engine share its messages: places tell them apart, since no node plays a part in two of them.
+//! Services over one engine share its messages: slots distinguish them, since no node plays a part in two of them.
 
 use coordination::{Gateway, HomeSessions, Znodes};
 use kernel::client::{self, ConnectionIn, Event};

@@ -71,7 +71,7 @@ const CALLS_MAX: usize = 4_096;
 /// What is not answered for so long is not measured, once there are too many.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(60);
 
-/// The calls of one connection, by what tells them apart.
+/// The calls of one connection, by what distinguishes them.
 #[derive(Debug)]
 pub struct Stopwatch<K> {
     latencies: Latencies,

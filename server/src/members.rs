@@ -147,7 +147,7 @@ mod tests {
         peers.map(|peers| peers.into_iter().map(|peer| peer.name).collect::<Vec<_>>().join(" "))
     }
 
-    // A host that is dropped too early never learns that it left, and hosts that lag cannot ask it; one that is kept for ever
+    // A host that is dropped too early never learns that it left, and hosts that lag cannot ask it; one that is retained for ever
     // is dialled for ever.
     #[test]
     fn hosts_that_left_are_dialled_until_they_had_time_to_learn_it() {

@@ -88,7 +88,7 @@ struct GateState {
 }
 
 impl Gate {
-    /// Closes it for a reason that clients are told, or opens it.
+    /// Closes it for a reason that clients are sent, or opens it.
     pub fn set(&self, closed: Option<String>) {
         self.0.is_closed.store(closed.is_some(), Ordering::Release);
         *self.0.why.lock().unwrap_or_else(PoisonError::into_inner) = closed.unwrap_or_default();
@@ -99,7 +99,7 @@ impl Gate {
         self.0.is_closed.load(Ordering::Acquire)
     }
 
-    /// What clients are told; none if they are served.
+    /// What clients are sent; none if they are served.
     pub fn refusal(&self) -> Option<String> {
         self.is_closed().then(|| self.0.why.lock().unwrap_or_else(PoisonError::into_inner).clone())
     }
@@ -223,7 +223,7 @@ impl Connection {
             let at = body.position();
             let message = Bytes::decode(&mut body).map_err(|_| CloseReason("message cut short"))?;
             if !self.take_message(&message, cx)? {
-                // What is kept beyond the burst must not hold on to all that was read with it.
+                // What is held beyond the burst must not hold on to all that was read with it.
                 self.waiting = Some(Bytes::copy_from_slice(&frame[at..]));
                 cx.pause_input(true);
                 return Ok(());

@@ -266,7 +266,7 @@ impl HostStatus {
         if let (None, Some((by, why))) = (&self.leader, self.refused_by.first_key_value()) {
             return Some(Unready::Refused { by: by.clone(), why: why.clone() });
         }
-        // Only these roles are told who leads.
+        // Only these roles learn who leads.
         let hears = |role: &&str| ["batcher", "leader"].contains(role);
         if self.leader.is_none() && self.roles.iter().any(hears) {
             return Some(Unready::NoLeader);

@@ -3,7 +3,7 @@
 use super::drawing::{Axis, Drawing, LineStyle, Panel, PaperClaim, Series};
 use std::fmt::Write as _;
 
-/// Told apart by people who see colours differently (Okabe and Ito).
+/// Distinguished by people who see colours differently (Okabe and Ito).
 const PALETTE: [&str; 7] = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#555555"];
 const INK: &str = "#1f2328";
 const PALE: &str = "#6b7280";

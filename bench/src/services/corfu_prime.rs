@@ -59,7 +59,7 @@ pub(super) fn written(chain: usize, chains: usize) -> StorageServer {
     let body = Bytes::from(vec![b'x'; ENTRY_BYTES]);
     for number in (chain as u64..WRITTEN).step_by(chains) {
         let data = Data { writer: node(CLIENTS), tag: number, body: body.clone() };
-        server.restore(Position(number), StorageRecord::Kept(LogPosition(number), Entry::Data(data)));
+        server.restore(Position(number), StorageRecord::Retained(LogPosition(number), Entry::Data(data)));
     }
     server
 }

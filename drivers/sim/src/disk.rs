@@ -140,7 +140,7 @@ impl Disk {
 
     /// Drops trimmed frames from the disk, byte for byte as they are, the corrupt ones with them.
     fn compact(&mut self) {
-        let mut kept = Vec::with_capacity(self.bytes.len() / 2);
+        let mut retained = Vec::with_capacity(self.bytes.len() / 2);
         let mut frames = VecDeque::with_capacity(self.frames.len() / 2);
         let unsynced = self.unsynced();
         for &frame in &self.frames {
@@ -148,16 +148,16 @@ impl Disk {
                 continue;
             }
             let start = (frame.offset - self.base) as usize;
-            frames.push_back(Frame { offset: kept.len() as u64, ..frame });
-            kept.extend_from_slice(&self.bytes[start..start + frame.length as usize]);
+            frames.push_back(Frame { offset: retained.len() as u64, ..frame });
+            retained.extend_from_slice(&self.bytes[start..start + frame.length as usize]);
         }
         // Offsets go on growing, so that what waits for one is not released early.
-        self.base = self.end() - kept.len() as u64;
+        self.base = self.end() - retained.len() as u64;
         for frame in &mut frames {
             frame.offset += self.base;
         }
-        debug_assert_eq!(self.durable + unsynced, self.base + kept.len() as u64);
-        (self.bytes, self.frames) = (kept, frames);
+        debug_assert_eq!(self.durable + unsynced, self.base + retained.len() as u64);
+        (self.bytes, self.frames) = (retained, frames);
         self.compacted_at = self.bytes.len() as u64;
     }
 
@@ -339,13 +339,13 @@ mod tests {
                 let mut disk = disk(4);
                 disk.crash(loss, mix(draw, 1));
                 disk.recover().expect("nothing durable was touched");
-                let kept = positions(&disk);
+                let retained = positions(&disk);
                 assert!(
-                    kept.len() >= 4 && kept.iter().copied().eq(0..kept.len() as u64),
-                    "{loss:?}: {kept:?}"
+                    retained.len() >= 4 && retained.iter().copied().eq(0..retained.len() as u64),
+                    "{loss:?}: {retained:?}"
                 );
                 assert_eq!(disk.unsynced(), 0);
-                lengths[kept.len()] += 1;
+                lengths[retained.len()] += 1;
             }
         }
         assert!(lengths[4..].iter().all(|&seen| seen > 0), "some prefixes never happened: {lengths:?}");
@@ -401,7 +401,7 @@ mod tests {
             disk.synced(end_before);
             disk.trim(HOST_SLOT, Position(position.saturating_sub(5)));
         }
-        assert!(disk.bytes.len() < 200_000, "{} bytes were kept", disk.bytes.len());
+        assert!(disk.bytes.len() < 200_000, "{} bytes were retained", disk.bytes.len());
         disk.recover().expect("nothing is corrupt");
         assert_eq!(positions(&disk), [9994, 9995, 9996, 9997, 9998, 9999]);
         assert!(disk.records(HOST_SLOT, true).count() > 6);

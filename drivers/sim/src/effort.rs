@@ -3,12 +3,12 @@
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-/// Seconds of a core that this thread has used; those that have passed where the system does not tell.
+/// Seconds of a core that this thread has used; those that have passed where the system does not report them.
 pub fn core_seconds() -> f64 {
     static BEGAN: OnceLock<Instant> = OnceLock::new();
     let passed = BEGAN.get_or_init(Instant::now).elapsed().as_secs_f64();
-    let told = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
-    let nanoseconds = told.and_then(|told| told.split(' ').next()?.parse::<f64>().ok());
+    let reported = std::fs::read_to_string("/proc/thread-self/schedstat").ok();
+    let nanoseconds = reported.and_then(|reported| reported.split(' ').next()?.parse::<f64>().ok());
     nanoseconds.map_or(passed, |it| it / 1e9)
 }
 

@@ -6,7 +6,7 @@ use kernel::{Bytes, HostId, NodeId, Position};
 /// Says whether a message makes a promise that its host's disk has to keep.
 pub type IsClaim<N> = fn(&MessageOf<N>) -> bool;
 
-/// What a scenario that audits is told: see [`crate::Scenario::on_fact`].
+/// What a scenario that audits learns: see [`crate::Scenario::on_fact`].
 #[derive(Clone, Debug)]
 pub enum Fact<M> {
     /// A record is durable: whatever happens to the process, the next incarnation finds it.
@@ -26,7 +26,7 @@ pub enum Fact<M> {
         before: Position,
     },
     /// A message has left its node.
-    Told {
+    Reported {
         /// Who says it.
         from: NodeId,
         /// To whom.

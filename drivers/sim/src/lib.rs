@@ -30,7 +30,7 @@
 //! use std::convert::Infallible;
 //! use std::time::Duration;
 //!
-//! // The protocol: a counter that remembers, and a client that asks until it is told.
+//! // The protocol: a counter that remembers, and a client that asks until it is answered.
 //! kernel::messages! {
 //!     /// To the counter.
 //!     pub enum CounterIn in Message::Counter {

@@ -94,10 +94,10 @@ pub struct Outcome {
     pub strikes: Vec<StrikeKind>,
     /// The scenario's history, if a violation asks for it.
     pub history: Option<String>,
-    /// The last lines before the violation of the host that broke it, or all if none broke; if the trace was kept.
+    /// The last lines before the violation of the host that broke it, or all if none broke; if the trace was retained.
     pub last: Vec<TraceLine>,
     /// The roles of the nodes that lived, by the nodes' names.
     pub names: BTreeMap<String, &'static str>,
-    /// All lines that the trace kept.
+    /// All lines that the trace retained.
     pub trace: Vec<TraceLine>,
 }

@@ -47,9 +47,9 @@ pub(crate) struct Outside<F: Family> {
     pub(crate) responses: Vec<(NodeId, RequestId, F::Response)>,
     /// Aimed faults whose moment has come, by their numbers among those that have begun.
     pub(crate) triggered: Vec<u32>,
-    /// Which messages a scenario that audits is told of.
+    /// Which messages a scenario that audits is notified of.
     pub(crate) claims: Option<fn(&F::Message) -> bool>,
-    /// What it was not told of yet.
+    /// What it was not notified of yet.
     pub(crate) facts: Vec<Fact<F::Message>>,
     pub(crate) bounds: Bounds,
     /// The roles of nodes, by the nodes' names, where somebody reads the trace.
@@ -113,9 +113,9 @@ impl<F: Family> Outside<F> {
 
     /// A message leaves its node: its receiver relies on what it says.
     #[inline]
-    pub(crate) fn told(&mut self, from: NodeId, to: NodeId, message: &F::Message) {
+    pub(crate) fn reported(&mut self, from: NodeId, to: NodeId, message: &F::Message) {
         if self.claims.is_some_and(|is_claim| is_claim(message)) {
-            self.facts.push(Fact::Told { from, to, message: message.clone() });
+            self.facts.push(Fact::Reported { from, to, message: message.clone() });
         }
     }
 
@@ -135,7 +135,7 @@ impl<F: Family> Outside<F> {
         to: NodeId,
         message: &F::Message,
     ) {
-        self.told(from, to, message);
+        self.reported(from, to, message);
         let Some(to_host) = self.host_index(to.host()) else {
             *self.rejects.entry("message to a host outside the cluster").or_default() += 1;
             return;
@@ -174,7 +174,7 @@ impl<F: Family> Outside<F> {
         self.packets[packet as usize].take().expect("each packet is delivered by one event")
     }
 
-    /// Reads a message as its receiver does, and checks that it would write the same bytes. What is told again and again, and to
+    /// Reads a message as its receiver does, and checks that it would write the same bytes. What is sent again and again, and to
     /// everybody, is read once.
     pub(crate) fn decode(&mut self, packet: &Packet) -> F::Message {
         let slot = self.read_before.slot_of(&packet.bytes);

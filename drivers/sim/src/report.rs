@@ -50,16 +50,17 @@ pub fn report(outcome: &Outcome, about: &Report<'_>) -> Option<String> {
         faults(&outcome.injections)
     );
     if let Some(Before { faults, operations, seconds }) = about.shrunk {
-        let (now, kept) = (&outcome.plan.faults, outcome.plan.kept.as_ref().map_or(operations, Vec::len));
+        let (now, retained) =
+            (&outcome.plan.faults, outcome.plan.retained.as_ref().map_or(operations, Vec::len));
         let _ = write!(
             text,
-            "  (shrunk from {faults} events to {}, from {operations} operations to {kept}, in {seconds:.0} s of a core)",
+            "  (shrunk from {faults} events to {}, from {operations} operations to {retained}, in {seconds:.0} s of a core)",
             now.len()
         );
         now.iter().for_each(|fault| {
             let _ = write!(text, "\n    {}", words::of_fault(fault, &outcome.strikes));
         });
-        for begun in outcome.plan.kept.iter().flatten() {
+        for begun in outcome.plan.retained.iter().flatten() {
             let (at, it) = (begun.at as f64 / 1e9, begun.operation);
             let _ = write!(text, "\n    at {at:.6} s client {} begins its operation {}", it.client, it.nth);
         }

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub enum Replacement {
     /// It never comes back.
     StayDown,
-    /// It starts with an empty disk; [`Scenario::build`] is told so and decides under which identity.
+    /// It starts with an empty disk; [`Scenario::build`] learns so and decides under which identity.
     Wiped,
 }
 
@@ -104,12 +104,12 @@ pub trait Scenario: Sized {
     /// An alarm set by [`Control::alarm`] is due.
     fn on_alarm(&mut self, _token: u64, _control: &mut Control<'_, Self::Node>) {}
 
-    /// The messages that [`Scenario::on_fact`] is to be told of, which makes a scenario one that audits; `None` for one that does not.
+    /// The messages that [`Scenario::on_fact`] is to be notified of, which makes a scenario one that audits; `None` for one that does not.
     fn claims(&self) -> Option<IsClaim<Self::Node>> {
         None
     }
 
-    /// Something that decides what a crash would leave, or what others rely on. Told in the order in which it happens, before
+    /// Something that decides what a crash would leave, or what others rely on. Reported in the order in which it happens, before
     /// [`Scenario::after_burst`].
     fn on_fact(&mut self, _fact: Fact<MessageOf<Self::Node>>, _cluster: &Cluster<'_, Self::Node>) {}
 
@@ -157,7 +157,7 @@ pub trait Scenario: Sized {
     }
 
     /// Where everybody stands, in a few words: for the report of a core that did not converge.
-    fn standing(&self, _cluster: &Cluster<'_, Self::Node>) -> String {
+    fn describe(&self, _cluster: &Cluster<'_, Self::Node>) -> String {
         String::new()
     }
 

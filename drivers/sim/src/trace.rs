@@ -48,12 +48,12 @@ impl Trace {
         self.hash
     }
 
-    /// Whether lines are kept.
+    /// Whether lines are retained.
     pub(crate) fn is_read(&self) -> bool {
         self.lines.is_some()
     }
 
-    /// Adds a line; `text` is built only if lines are kept.
+    /// Adds a line; `text` is built only if lines are retained.
     #[inline]
     pub(crate) fn line(&mut self, at: u64, host: Option<HostId>, text: impl FnOnce() -> String) {
         if let Some(lines) = &mut self.lines {

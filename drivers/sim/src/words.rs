@@ -113,7 +113,7 @@ fn of_blow(blow: &Blow, strikes: &[StrikeKind]) -> String {
 }
 
 /// A line of a trace as somebody reads it: bytes become their number, secrets nothing, nodes are named by their roles, and messages
-/// are told in words.
+/// are put into words.
 pub fn plain(line: &str, names: &Names) -> String {
     let (mut out, mut rest) = (String::with_capacity(line.len()), line);
     while let Some(next) = rest.chars().next() {
@@ -134,7 +134,7 @@ pub fn plain(line: &str, names: &Names) -> String {
             out += &format!("{role}({node})");
             rest = &rest[node.len()..];
         } else if let Some(after) = rest.strip_prefix(" -> ") {
-            out += " tells ";
+            out += " sends ";
             rest = after;
         } else if begins
             && has_fields(rest)
@@ -181,14 +181,14 @@ mod tests {
     use super::*;
     use crate::Class;
 
-    // A report that shows raw batches is not read, and one that shows passwords must not be kept.
+    // A report that shows raw batches is not read, and one that shows passwords must not be saved.
     #[test]
-    fn traces_are_told_in_words() {
+    fn traces_are_reported_in_words() {
         let names = BTreeMap::from([("h9.4100".to_owned(), "replica")]);
         let line = r#"h9.4100 -> h8.1 Log(Voted(Voted { slot: Slot(3), value: Entry(b"\x02\"\0a)"), password: [1, 2] }))"#;
         assert_eq!(
             plain(line, &names),
-            "replica(h9.4100) tells h8.1 voted (slot 3, value entry of 5 bytes, password (secret))"
+            "replica(h9.4100) sends h8.1 voted (slot 3, value entry of 5 bytes, password (secret))"
         );
         assert_eq!(
             plain("Attach { password: b\"ab\", timeout: 3 } was refused (once)", &names),

@@ -209,7 +209,7 @@ fn run_of_core(faults: Vec<Fault>, core: &[NodeId]) -> (Heard, Outcome) {
         salt: 0,
         faults,
         omitted: Vec::new(),
-        kept: None,
+        retained: None,
     };
     let outcome = run_seed(&factory, 0, &Options { plan: Some(plan), ..Options::default() });
     assert_eq!(outcome.violation, None);
@@ -354,10 +354,10 @@ fn crashes_strike_at_their_moment_and_lose_what_they_say() {
     let lost = crash(Aim::Unsynced, Loss::All, false);
     let said = last_of(&lost, false).expect("it beat for half a second");
     assert_eq!((last_of(&lost, true), first_of_next(&lost)), (Some(said - 1), Some(said)));
-    // The same, but the machine survives: the number is kept.
-    let kept = crash(Aim::Unsynced, Loss::None, false);
-    assert_eq!(first_of_next(&kept), Some(said + 1));
-    // Right after the sync: durable, and nobody told so.
+    // The same, but the machine survives: the number is retained.
+    let retained = crash(Aim::Unsynced, Loss::None, false);
+    assert_eq!(first_of_next(&retained), Some(said + 1));
+    // Right after the sync: durable, and nobody notified.
     let synced = crash(Aim::Synced, Loss::All, false);
     let said = last_of(&synced, false).expect("it beat for half a second");
     assert_eq!((last_of(&synced, true), first_of_next(&synced)), (Some(said - 1), Some(said + 1)));

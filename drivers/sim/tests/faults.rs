@@ -114,8 +114,12 @@ fn failing_runs_shrink_to_a_quarter_and_still_fail() {
             .expect("the recorded plan fails again");
         let after = shrunk.outcome.plan.faults.len();
         assert!(after * 4 <= shrunk.faults_before, "{mistake:?}: {} to {after} faults", shrunk.faults_before);
-        let kept = shrunk.outcome.plan.kept.as_ref().map_or(shrunk.operations_before, Vec::len);
-        assert!(kept * 3 <= shrunk.operations_before, "{mistake:?}: {kept} of {}", shrunk.operations_before);
+        let retained = shrunk.outcome.plan.retained.as_ref().map_or(shrunk.operations_before, Vec::len);
+        assert!(
+            retained * 3 <= shrunk.operations_before,
+            "{mistake:?}: {retained} of {}",
+            shrunk.operations_before
+        );
         let plan = sim::Plan::from_text(&shrunk.outcome.plan.to_text()).expect("it was just written");
         let again = run(mistake, 0, &Options { plan: Some(plan), ..Options::default() });
         assert_eq!(again.hash, shrunk.outcome.hash);
@@ -131,7 +135,7 @@ fn an_operation_less_leaves_the_times_of_the_others() {
     for (drawn, calmly) in
         [(run(Mistake::None, 3, &Options::default()), false), (run(Mistake::None, 3, &calm), true)]
     {
-        let plan_of = |kept| sim::Plan { kept: Some(kept), ..drawn.plan.clone() };
+        let plan_of = |retained| sim::Plan { retained: Some(retained), ..drawn.plan.clone() };
         assert_eq!(repeated(plan_of(drawn.operations.clone())).hash, drawn.hash);
         let half: Vec<_> = drawn.operations.iter().step_by(2).copied().collect();
         let begun = repeated(plan_of(half.clone())).operations;

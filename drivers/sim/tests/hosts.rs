@@ -21,7 +21,7 @@ kernel::messages! {
 
 kernel::messages! {
     pub enum WatcherIn in Message::Watcher {
-        1 => Kept { request: Option<u64>, total: u64 },
+        1 => Retained { request: Option<u64>, total: u64 },
     }
 }
 
@@ -164,22 +164,22 @@ impl Role for Keeper {
                 if self.total.is_multiple_of(10) {
                     cx.trim(at);
                 }
-                let kept = Kept { request: None, total: self.total };
+                let retained = Retained { request: None, total: self.total };
                 if self.careless {
-                    cx.send(WATCHER, kept);
+                    cx.send(WATCHER, retained);
                 } else {
-                    cx.send_durable(WATCHER, kept);
+                    cx.send_durable(WATCHER, retained);
                 }
                 cx.send_durable(self.writer, Noted { number });
             }
             KeeperIn::Ask(Ask { request }) => {
-                cx.send_durable(from, Kept { request: Some(request), total: self.total });
+                cx.send_durable(from, Retained { request: Some(request), total: self.total });
             }
         }
     }
 }
 
-/// Remembers the most it was told, over all incarnations; it has no journal and the scenario keeps its memory.
+/// Remembers the most it was sent, over all incarnations; it has no journal and the scenario keeps its memory.
 pub struct Watcher {
     keeper: NodeId,
     waits: BTreeSet<u64>,
@@ -208,7 +208,7 @@ impl Role for Watcher {
     }
 
     fn on_message(&mut self, from: NodeId, message: WatcherIn, cx: &mut Cx<'_, Self>) {
-        let WatcherIn::Kept(Kept { request, total }) = message;
+        let WatcherIn::Retained(Retained { request, total }) = message;
         if from == self.keeper {
             self.seen = self.seen.max(total);
         }
@@ -390,9 +390,9 @@ fn hosts_keep_their_promises_under_every_fault() {
     }
 }
 
-// If telling before keeping went unnoticed here, the check above would check nothing.
+// If reporting before storing went unnoticed here, the check above would check nothing.
 #[test]
-fn telling_before_keeping_is_noticed() {
+fn reporting_before_storing_is_noticed() {
     let report = sweep(true, 100);
     assert_eq!(report.by_invariant.keys().collect::<Vec<_>>(), ["DUR"]);
     assert!(report.violations >= 5, "{}", report.to_json());

@@ -80,7 +80,7 @@ pub struct Auxiliary {
     /// When each life of a server, sequencer or auxiliary was heard last.
     heard: BTreeMap<(NodeId, JournalId), Instant>,
     /// What storage servers said last of themselves.
-    standings: BTreeMap<NodeId, StorageStatus>,
+    statuses: BTreeMap<NodeId, StorageStatus>,
     /// Servers that have to wait before they are let in again.
     comebacks: BTreeMap<NodeId, Comeback>,
     /// Since when servers are known to be sealed for an epoch that is not installed.
@@ -118,7 +118,7 @@ impl Auxiliary {
                 journal: None,
             },
             heard: BTreeMap::new(),
-            standings: BTreeMap::new(),
+            statuses: BTreeMap::new(),
             comebacks: BTreeMap::new(),
             beyond_since: None,
             restarted: false,
@@ -241,7 +241,7 @@ impl Auxiliary {
             cx.send_durable(peer, Install { projection: projection.clone() });
         }
         for server in self.all_candidates() {
-            self.tell(server, cx);
+            self.notify(server, cx);
         }
         self.begin_sequencer(cx);
     }
@@ -262,19 +262,19 @@ impl Auxiliary {
     }
 
     fn on_pong(&mut self, from: NodeId, message: StoragePong, cx: &mut Cx<'_, Self>) {
-        let StoragePong { epoch, standing } = message;
-        let Some(standing) = standing.filter(|_| self.all_candidates().any(|it| it == from)) else {
+        let StoragePong { epoch, status } = message;
+        let Some(status) = status.filter(|_| self.all_candidates().any(|it| it == from)) else {
             return cx.reject("word of a server that is not of this log");
         };
-        self.hear(from, Some(standing.journal), cx.now());
+        self.hear(from, Some(status.journal), cx.now());
         self.see_epoch(epoch, cx.now());
-        if self.suspected.remove(&from) == Some(standing.run) {
+        if self.suspected.remove(&from) == Some(status.run) {
             self.was_wrong(cx);
         }
-        if standing.told < self.state.installed.epoch {
-            self.tell(from, cx);
+        if status.reported < self.state.installed.epoch {
+            self.notify(from, cx);
         }
-        self.standings.insert(from, standing);
+        self.statuses.insert(from, status);
     }
 
     fn see_epoch(&mut self, epoch: Epoch, now: Instant) {

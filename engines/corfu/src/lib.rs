@@ -30,7 +30,7 @@
 //! disk has it, and is proposed behind the server that it copied.
 //!
 //! **Why a learner may serve.** Of a chain in force each server has, position by position, what the ones behind it have: clients
-//! write from the head to the tail, write-once decides at the head, and a server changes nothing while it is sealed and not told to
+//! write from the head to the tail, write-once decides at the head, and a server changes nothing while it is sealed and not asked to
 //! serve. A server that stays keeps that order. So the last of those who stay, *t*, has all that was acknowledged, and a server with exactly
 //! what *t* has may stand behind it. That a learner has exactly that rests on four things:
 //! 1. *t* only adds to its entries (and trims) from the moment that its projection was decided until another one is. The learner
@@ -38,9 +38,9 @@
 //!    the length that it had when the comparison began: what was written below a page that was compared before is in there.
 //! 2. It says that it is whole when *t* has answered, sealed for the epoch to come and not serving it: there is no more to come.
 //!    What *t* answers is durable there, and what the learner says waits for its own disk.
-//! 3. Who stays is settled before learners are told to finish, and a copy is of one epoch and one source. If another
+//! 3. Who stays is settled before learners are asked to finish, and a copy is of one epoch and one source. If another
 //!    auxiliary's projection is decided instead, the learner is not in it, and begins anew.
-//! 4. It serves nobody before it is told of a decided projection that means its journal. What it had before may be what no client
+//! 4. It serves nobody before it is notified of a decided projection that means its journal. What it had before may be what no client
 //!    can ask for any more: it has refused all epochs in which it served since before it began to copy.
 //!
 //! **Who is meant.** A node draws a number when it starts with an empty journal, its [`JournalId`]. A projection names the lives of its
@@ -63,7 +63,7 @@
 //!   projection without knowing would otherwise deny what was acknowledged.
 //! - Positions are trimmed from the beginning only, and servers drop their oldest entries beyond what they may hold. An append whose
 //!   place is gone by the time that it is asked for takes another one: its entry is in the log once as far as anybody can read.
-//! - CORFU's projections map ranges of positions to sets of drives, so that new positions may be kept elsewhere than old ones. Ours
+//! - CORFU's projections map ranges of positions to sets of drives, so that new positions may be stored elsewhere than old ones. Ours
 //!   have one map for the whole log: a learner copies everything that is left, before it is in the projection.
 #![forbid(unsafe_code)]
 

@@ -25,12 +25,12 @@ kernel::timers! {
 
 /// An entry, and where the journal has it.
 #[derive(Clone, Debug)]
-struct Kept {
+struct Retained {
     record: Position,
     entry: Entry,
 }
 
-impl Kept {
+impl Retained {
     fn bytes(&self) -> u64 {
         match &self.entry {
             Entry::Junk => ENTRY_OVERHEAD,
@@ -42,7 +42,7 @@ impl Kept {
 /// What an entry costs beside its bytes.
 const ENTRY_OVERHEAD: u64 = 64;
 
-/// Keeps entries, in memory and in its journal: at most about as many bytes as it is told; beyond it the oldest go.
+/// Keeps entries, in memory and in its journal: at most about as many bytes as are configured; beyond it the oldest go.
 ///
 /// Invariant: while it serves, a position that holds an entry holds it until it is trimmed; nothing is written in an epoch below the
 /// one it is sealed for, nor below the first position that is left; it serves the epochs alone whose projection means its journal.
@@ -53,35 +53,35 @@ pub struct StorageServer {
     run: u64,
     /// It serves no epoch below.
     epoch: Epoch,
-    /// The last epoch that it was told to serve.
+    /// The last epoch that it was asked to serve.
     opened: Epoch,
-    /// The last projection that this run of it was told of.
-    told: Epoch,
-    entries: BTreeMap<LogPosition, Kept>,
+    /// The last projection that this run of it was notified of.
+    reported: Epoch,
+    entries: BTreeMap<LogPosition, Retained>,
     /// What was written, in the journal's order. What is gone or was replaced stays until it is the first.
     order: VecDeque<(Position, LogPosition)>,
     /// Everything below is gone.
     first: LogPosition,
     bytes: u64,
     retain_bytes: u64,
-    /// Positions that one answer to a learner tells of.
+    /// Positions that one answer to a learner reports.
     page: usize,
     /// While it is not in the projection, and its chain has room for it.
     copy: Option<Copy>,
 }
 
-/// Positions that one answer to a learner tells of, unless something else is said.
+/// Positions that one answer to a learner reports, unless something else is said.
 const PAGE: usize = 1_024;
 
 impl StorageServer {
-    /// A server that waits to be told that it serves.
+    /// A server that waits for the order to serve.
     pub fn new(retain_bytes: u64) -> Self {
         Self {
             journal: None,
             run: 0,
             epoch: Epoch(1),
             opened: Epoch(0),
-            told: Epoch(0),
+            reported: Epoch(0),
             entries: BTreeMap::new(),
             order: VecDeque::new(),
             first: LogPosition(0),
@@ -116,12 +116,12 @@ impl StorageServer {
 
     /// What it has.
     pub fn entries(&self) -> impl Iterator<Item = (LogPosition, &Entry)> {
-        self.entries.iter().map(|(&position, kept)| (position, &kept.entry))
+        self.entries.iter().map(|(&position, retained)| (position, &retained.entry))
     }
 
     /// What it has at a position.
     pub fn entry(&self, position: LogPosition) -> Option<&Entry> {
-        self.entries.get(&position).map(|kept| &kept.entry)
+        self.entries.get(&position).map(|retained| &retained.entry)
     }
 
     /// How many entries it has.
@@ -184,9 +184,9 @@ impl StorageServer {
                 return cx.send_durable(client, Occupied { id, epoch, position, entry: known.clone() });
             }
             Some(_) | None => {
-                let record = cx.append(&StorageRecord::Kept(position, entry.clone()));
+                let record = cx.append(&StorageRecord::Retained(position, entry.clone()));
                 let wrong = planted!(position_written_twice) || planted!(entry_replaced_by_junk);
-                let (first, replaced) = (self.first, self.insert(position, Kept { record, entry }));
+                let (first, replaced) = (self.first, self.insert(position, Retained { record, entry }));
                 kernel::invariant!(
                     AGREE,
                     wrong || !replaced && position >= first,
@@ -199,17 +199,17 @@ impl StorageServer {
     }
 
     /// Returns true if something was there.
-    fn insert(&mut self, position: LogPosition, kept: Kept) -> bool {
-        self.bytes += kept.bytes();
-        self.order.push_back((kept.record, position));
-        let replaced = self.entries.insert(position, kept);
-        self.bytes -= replaced.as_ref().map_or(0, Kept::bytes);
+    fn insert(&mut self, position: LogPosition, retained: Retained) -> bool {
+        self.bytes += retained.bytes();
+        self.order.push_back((retained.record, position));
+        let replaced = self.entries.insert(position, retained);
+        self.bytes -= replaced.as_ref().map_or(0, Retained::bytes);
         replaced.is_some()
     }
 
     fn remove(&mut self, position: LogPosition) {
-        if let Some(kept) = self.entries.remove(&position) {
-            self.bytes -= kept.bytes();
+        if let Some(retained) = self.entries.remove(&position) {
+            self.bytes -= retained.bytes();
         }
     }
 
@@ -249,8 +249,8 @@ impl StorageServer {
         }
         let wanted = self.retain_bytes - self.retain_bytes / 8;
         while self.bytes > wanted && self.entries.len() > 1 {
-            if let Some((position, kept)) = self.entries.pop_first() {
-                self.bytes -= kept.bytes();
+            if let Some((position, retained)) = self.entries.pop_first() {
+                self.bytes -= retained.bytes();
                 self.first = position.next();
             }
         }
@@ -260,25 +260,25 @@ impl StorageServer {
 
     fn drop_below(&mut self, before: LogPosition) {
         self.first = self.first.max(before);
-        let kept = self.entries.split_off(&before);
-        let dropped = std::mem::replace(&mut self.entries, kept);
-        self.bytes -= dropped.values().map(Kept::bytes).sum::<u64>();
+        let retained = self.entries.split_off(&before);
+        let dropped = std::mem::replace(&mut self.entries, retained);
+        self.bytes -= dropped.values().map(Retained::bytes).sum::<u64>();
     }
 
     /// Lets the journal go up to the oldest record that is still needed.
     fn forget(&mut self, cx: &mut Cx<'_, Self>) {
-        let standing = cx.append(&StorageRecord::Sealed(self.epoch));
+        let status = cx.append(&StorageRecord::Sealed(self.epoch));
         cx.append(&StorageRecord::Serves(self.opened));
         cx.append(&StorageRecord::Trimmed(self.first));
         if let Some(journal) = self.journal {
             cx.append(&StorageRecord::JournalId(journal));
         }
         let is_left = |&(record, position): &(Position, LogPosition)| {
-            self.entries.get(&position).is_some_and(|kept| kept.record == record)
+            self.entries.get(&position).is_some_and(|retained| retained.record == record)
         };
         let gone = self.order.iter().take_while(|written| !is_left(written)).count();
         self.order.drain(..gone);
-        cx.trim(self.order.front().map_or(standing, |&(record, _)| record));
+        cx.trim(self.order.front().map_or(status, |&(record, _)| record));
     }
 
     fn seal(&mut self, epoch: Epoch, cx: &mut Cx<'_, Self>) {
@@ -302,9 +302,13 @@ impl StorageServer {
 
     fn say_standing(&self, auxiliary: NodeId, cx: &mut Cx<'_, Self>) {
         let copied = self.copy.as_ref().map(Copy::progress);
-        let standing =
-            self.journal.map(|journal| StorageStatus { journal, run: self.run, told: self.told, copied });
-        cx.send_durable(auxiliary, StoragePong { epoch: self.epoch, standing });
+        let status = self.journal.map(|journal| StorageStatus {
+            journal,
+            run: self.run,
+            reported: self.reported,
+            copied,
+        });
+        cx.send_durable(auxiliary, StoragePong { epoch: self.epoch, status });
     }
 
     fn on_project(&mut self, message: &Project, cx: &mut Cx<'_, Self>) {
@@ -330,7 +334,7 @@ impl StorageServer {
             self.seal(epoch, cx);
             self.copy_from(projection, *chain, cx);
         }
-        self.told = epoch;
+        self.reported = epoch;
     }
 }
 
@@ -343,8 +347,8 @@ impl Role for StorageServer {
     fn restore(&mut self, record_at: Position, record: StorageRecord) {
         match record {
             StorageRecord::Sealed(epoch) => self.epoch = self.epoch.max(epoch),
-            StorageRecord::Kept(position, entry) => {
-                self.insert(position, Kept { record: record_at, entry });
+            StorageRecord::Retained(position, entry) => {
+                self.insert(position, Retained { record: record_at, entry });
             }
             StorageRecord::Trimmed(before) => self.drop_below(before),
             StorageRecord::JournalId(journal) => self.journal = Some(journal),

@@ -44,7 +44,7 @@ fn messages() -> Vec<CorfuMessage> {
     let (id, epoch, position, ballot) = (6, Epoch(2), LogPosition(12), ballot());
     let (journal, session, source) = (Some(JOURNAL), 21, node(3, 16));
     let copied = Some(auxiliary::Copied { epoch, source, behind: Some(4) });
-    let standing = Some(auxiliary::StorageStatus { journal: JOURNAL, run: 8, told: epoch, copied });
+    let status = Some(auxiliary::StorageStatus { journal: JOURNAL, run: 8, reported: epoch, copied });
     let name = Some(storage::Name { writer: node(9, 3), tag: 5 });
     let names =
         vec![storage::Named { position, name }, storage::Named { position: LogPosition(14), name: None }];
@@ -60,7 +60,7 @@ fn messages() -> Vec<CorfuMessage> {
         storage::Seal { epoch, journal }.into(),
         storage::Ping {}.into(),
         auxiliary::WantProjection { epoch }.into(),
-        auxiliary::StoragePong { epoch, standing }.into(),
+        auxiliary::StoragePong { epoch, status }.into(),
         auxiliary::SequencerPong { began: epoch, serves: true, journal }.into(),
         auxiliary::SealAck { epoch, next: position, journal }.into(),
         auxiliary::Beyond { epoch }.into(),
@@ -105,7 +105,7 @@ fn messages() -> Vec<CorfuMessage> {
 fn records() -> Vec<StorageRecord> {
     vec![
         StorageRecord::Sealed(Epoch(2)),
-        StorageRecord::Kept(LogPosition(12), data()),
+        StorageRecord::Retained(LogPosition(12), data()),
         StorageRecord::Trimmed(LogPosition(9)),
         StorageRecord::JournalId(JOURNAL),
         StorageRecord::Serves(Epoch(2)),
@@ -145,8 +145,8 @@ fn a_projection_without_journals_is_read() {
     None::<Vote>.encode(&mut old);
     let read = AuxiliaryRecord::decoded(&Bytes::from(old));
     let installed = Projection { journals: Vec::new(), ..projection() };
-    let kept = AuxiliaryRecord { installed, promised: ballot(), accepted: None, journal: None };
-    assert_eq!(read, Ok(kept));
+    let retained = AuxiliaryRecord { installed, promised: ballot(), accepted: None, journal: None };
+    assert_eq!(read, Ok(retained));
 }
 
 // A peer's or a disk's garbage must not take a host down, hang it, or make it allocate without bound.

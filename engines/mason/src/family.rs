@@ -69,9 +69,9 @@ impl From<paxos::Message> for MasonMessage {
 
 /// What a gateway tells a user's connection.
 macro_rules! to_connection {
-    ($($Told:ident),+) => { $(
-        impl From<$Told> for MasonMessage {
-            fn from(message: $Told) -> Self {
+    ($($Sent:ident),+) => { $(
+        impl From<$Sent> for MasonMessage {
+            fn from(message: $Sent) -> Self {
                 Self::Connection(message.into())
             }
         }

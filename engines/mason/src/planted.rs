@@ -34,7 +34,7 @@ kernel::planted_bugs! {
     /// A new proxy leader fills the last of its predecessors' lost requests only.
     only_last_lost_request_filled = "M11",
     /// A sequencer remembers requests without telling proxies apart.
-    requests_not_told_apart_by_proxy = "M13",
+    requests_of_proxies_not_distinguished = "M13",
     /// A proxy accepts the answers of a sequencer that it has sealed.
     sealed_sequencer_accepted = "M14",
     /// Groups that are to be removed are left out at once, before they are drained.

@@ -91,7 +91,7 @@ impl StubOut {
 
     /// Tells an origin something that it did not ask, from the group; arrives once if the origin's host has a replica of the
     /// group, and perhaps never otherwise.
-    pub fn tell(&mut self, origin: NodeId, body: impl Into<Bytes>) {
+    pub fn notify(&mut self, origin: NodeId, body: impl Into<Bytes>) {
         self.tells.push((origin, body.into()));
     }
 

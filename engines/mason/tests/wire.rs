@@ -262,7 +262,7 @@ fn to_users() -> Vec<MasonMessage> {
         .into(),
         client::BarrierPassed { group, id: 6, layout: Some(layout()) }.into(),
         client::Elsewhere { group, incarnation: 6, tag: 4, layout: layout() }.into(),
-        client::Told { group, body: body() }.into(),
+        client::GroupNotice { group, body: body() }.into(),
         client::Skipped { space }.into(),
         client::UsesShardMap { space, shard_map: shard_map() }.into(),
         client::Overfull { space, bytes: 5 }.into(),

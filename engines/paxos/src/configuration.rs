@@ -11,7 +11,7 @@ pub use wire::commands::configuration::{Configuration, HostEntry};
 #[derive(Clone, PartialEq, Debug)]
 pub struct Configurations {
     all: Arc<Vec<Configuration>>,
-    /// Told by the cluster file of a machine that joins. Never sent.
+    /// Given by the cluster file of a machine that joins. Never sent.
     unconfirmed: bool,
 }
 

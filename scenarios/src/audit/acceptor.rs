@@ -1,4 +1,4 @@
-//! The journal of one acceptor, and what it has told others of its promises and votes.
+//! The journal of one acceptor, and what it has reported to others of its promises and votes.
 
 use kernel::{NodeId, Position, invariant};
 use parts::{Ballot, Slot};
@@ -16,12 +16,12 @@ pub(super) struct AcceptorDisk {
     /// The last vote in each slot, and where it stands.
     votes: BTreeMap<Slot, (Ballot, Position)>,
     truncated: Vec<(Position, Slot)>,
-    told: Told,
+    notified: Reported,
 }
 
 /// What others rely on.
 #[derive(Debug, Default)]
-struct Told {
+struct Reported {
     incarnation: Option<u64>,
     promised: Option<Ballot>,
     sealed: u64,
@@ -72,9 +72,10 @@ impl AcceptorDisk {
         self.truncated.retain(|(position, _)| stays(position));
         self.votes.retain(|_, (_, position)| stays(position));
         let below = self.truncated_below();
-        self.told.votes = self.told.votes.split_off(&below);
-        let Told { incarnation, promised, sealed, votes, active } = &self.told;
-        let known = incarnation.is_none_or(|told| self.incarnations.iter().any(|(_, known)| *known == told));
+        self.notified.votes = self.notified.votes.split_off(&below);
+        let Reported { incarnation, promised, sealed, votes, active } = &self.notified;
+        let known =
+            incarnation.is_none_or(|notified| self.incarnations.iter().any(|(_, known)| *known == notified));
         invariant!(AGREE, known, "{node} trimmed its incarnation {incarnation:?}");
         invariant!(
             AGREE,
@@ -95,18 +96,18 @@ impl AcceptorDisk {
     }
 
     pub(super) fn on_incarnation(&mut self, node: NodeId, incarnation: u64) {
-        self.told.incarnation = Some(incarnation);
+        self.notified.incarnation = Some(incarnation);
         let known = self.incarnations.iter().any(|(_, known)| *known == incarnation);
-        invariant!(AGREE, known, "{node} told an incarnation that is not on its disk");
+        invariant!(AGREE, known, "{node} reported an incarnation that is not on its disk");
     }
 
     pub(super) fn on_promise(&mut self, node: NodeId, ballot: Ballot) {
-        self.told.promised = self.told.promised.max(Some(ballot));
+        self.notified.promised = self.notified.promised.max(Some(ballot));
         let durable = highest(&self.ballots);
         invariant!(
             AGREE,
             Some(ballot) <= durable,
-            "{node} told its promise of {ballot:?}, and its disk has {durable:?}"
+            "{node} reported its promise of {ballot:?}, and its disk has {durable:?}"
         );
     }
 
@@ -114,24 +115,24 @@ impl AcceptorDisk {
         if slot < self.truncated_below() {
             return;
         }
-        let told = self.told.votes.entry(slot).or_insert(ballot);
-        *told = ballot.max(*told);
-        self.told.active = true;
+        let notified = self.notified.votes.entry(slot).or_insert(ballot);
+        *notified = ballot.max(*notified);
+        self.notified.active = true;
         invariant!(
             AGREE,
             self.has_vote(slot, ballot),
-            "{node} told its vote in slot {slot} of {ballot:?}, and its disk has {:?}",
+            "{node} reported its vote in slot {slot} of {ballot:?}, and its disk has {:?}",
             self.votes.get(&slot)
         );
     }
 
     pub(super) fn on_sealed(&mut self, node: NodeId, version: u64) {
-        self.told.sealed = version.max(self.told.sealed);
+        self.notified.sealed = version.max(self.notified.sealed);
         let durable = highest(&self.sealed).unwrap_or(0);
         invariant!(
             AGREE,
             version <= durable,
-            "{node} told that it is sealed for {version}, and its disk has {durable}"
+            "{node} reported that it is sealed for {version}, and its disk has {durable}"
         );
     }
 
@@ -146,13 +147,13 @@ impl AcceptorDisk {
         let Some((&first, _)) = votes.first_key_value() else { return };
         let end = more.unwrap_or(Slot(u64::MAX));
         for (slot, ballot) in
-            self.told.votes.range(first.max(truncated_below)..end.max(first.max(truncated_below)))
+            self.notified.votes.range(first.max(truncated_below)..end.max(first.max(truncated_below)))
         {
             let reported = votes.get(slot);
             invariant!(
                 AGREE,
                 reported.is_some_and(|reported| reported >= ballot),
-                "{node} voted in slot {slot} of {ballot:?} and tells a candidate {reported:?}"
+                "{node} voted in slot {slot} of {ballot:?} and reports to a candidate {reported:?}"
             );
         }
     }
@@ -164,12 +165,12 @@ impl AcceptorDisk {
         truncated_below: Slot,
         vote_in: impl Fn(Slot) -> Option<Ballot>,
     ) {
-        for (slot, ballot) in self.told.votes.range(truncated_below..) {
+        for (slot, ballot) in self.notified.votes.range(truncated_below..) {
             let known = vote_in(*slot);
             invariant!(
                 AGREE,
                 known.is_some_and(|known| known >= *ballot),
-                "{node} has told its vote in slot {slot} of {ballot:?} and knows of {known:?}, truncated below {truncated_below}"
+                "{node} has reported its vote in slot {slot} of {ballot:?} and knows of {known:?}, truncated below {truncated_below}"
             );
         }
     }

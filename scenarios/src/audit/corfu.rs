@@ -1,4 +1,4 @@
-//! A log over chains: what storage servers, sequencers and auxiliaries have told is what a restart would find on their disks.
+//! A log over chains: what storage servers, sequencers and auxiliaries have reported is what a restart would find on their disks.
 //!
 //! A storage server's disk is looked at as its next incarnation would: by a server that reads the records.
 
@@ -36,7 +36,7 @@ pub(crate) enum Journal {
     Client,
 }
 
-/// True if a message makes a promise that has to be kept.
+/// True if a message makes a promise that it must honour.
 pub(crate) fn is_claim(message: &CorfuMessage) -> bool {
     match message {
         CorfuMessage::Client(message) => match message {
@@ -73,7 +73,7 @@ impl Default for StorageDisk {
 
 impl StorageDisk {
     fn on_durable(&mut self, position: Position, record: StorageRecord) {
-        if let StorageRecord::Kept(at, entry) = &record {
+        if let StorageRecord::Retained(at, entry) = &record {
             self.ever.entry(*at).or_default().push(entry.clone());
         }
         self.found.restore(position, record.clone());
@@ -146,7 +146,7 @@ impl CorfuAudit {
                     disk.on_trimmed(node, before);
                 }
             }
-            Fact::Told { from, message, .. } => match journal_of(from) {
+            Fact::Reported { from, message, .. } => match journal_of(from) {
                 Journal::Storage => self.on_storage(from, &message),
                 Journal::Sequencer => self.on_sequencer(from, &message),
                 Journal::Auxiliary => self.on_auxiliary(from, &message),
@@ -160,7 +160,7 @@ impl CorfuAudit {
     fn on_stored(&mut self, node: NodeId, position: Position, record: StorageRecord) {
         let written = self.written.entry(node.host_slot()).or_insert(LogPosition(0));
         match &record {
-            StorageRecord::Kept(at, _) => *written = at.next().max(*written),
+            StorageRecord::Retained(at, _) => *written = at.next().max(*written),
             StorageRecord::Trimmed(before) => {
                 invariant!(DUR, before <= written, "{node} drops what is below {before}, {written} is next");
             }
@@ -224,7 +224,7 @@ impl CorfuAudit {
 
     fn on_storage(&mut self, from: NodeId, message: &CorfuMessage) {
         let disk = self.storage.entry(from).or_default();
-        let is_kept = match message {
+        let is_retained = match message {
             CorfuMessage::Client(ClientIn::Written(it)) => disk.has(it.position),
             CorfuMessage::Client(ClientIn::Occupied(it)) => disk.has_entry(it.position, &it.entry),
             CorfuMessage::Client(ClientIn::Found(it)) => {
@@ -240,7 +240,7 @@ impl CorfuAudit {
                 disk.found.epoch() >= it.epoch && disk.found.journal() == Some(it.journal)
             }
             CorfuMessage::Auxiliary(AuxiliaryIn::StoragePong(it)) => {
-                let journal = it.standing.as_ref().map(|standing| standing.journal);
+                let journal = it.status.as_ref().map(|status| status.journal);
                 disk.found.epoch() >= it.epoch
                     && journal.is_none_or(|journal| disk.found.journal() == Some(journal))
             }
@@ -248,7 +248,7 @@ impl CorfuAudit {
         };
         invariant!(
             DUR,
-            is_kept,
+            is_retained,
             "{from} says {message:?}; its disk is sealed for {:?}, in journal {:?}, from {} to {}, with {:?} there",
             disk.found.epoch(),
             disk.found.journal(),
@@ -261,7 +261,7 @@ impl CorfuAudit {
     fn on_sequencer(&mut self, from: NodeId, message: &CorfuMessage) {
         let disk = self.sequencers.get(&from);
         let (began, journal) = disk.map_or((Epoch(0), None), |began| (began.epoch, began.journal));
-        let told = match message {
+        let notified = match message {
             CorfuMessage::Client(ClientIn::Token(it)) => {
                 let last = self.given.insert(it.epoch, it.position);
                 invariant!(
@@ -285,7 +285,7 @@ impl CorfuAudit {
             }
             _ => return,
         };
-        invariant!(DUR, told <= began, "{from} says {message:?}, and its disk has begun {began:?}");
+        invariant!(DUR, notified <= began, "{from} says {message:?}, and its disk has begun {began:?}");
     }
 
     fn on_auxiliary(&mut self, from: NodeId, message: &CorfuMessage) {
@@ -297,8 +297,12 @@ impl CorfuAudit {
                 self.check_ballot(from, it.epoch, it.ballot, it.journal, message);
                 let accepted = self.auxiliaries.get(&from).and_then(|disk| disk.accepted.as_ref());
                 let decided = self.installed(from) >= Some(it.epoch);
-                let kept = accepted.is_some_and(|vote| vote.ballot >= it.ballot);
-                invariant!(AGREE, kept || decided, "{from} says {message:?}, and its disk has {accepted:?}");
+                let retained = accepted.is_some_and(|vote| vote.ballot >= it.ballot);
+                invariant!(
+                    AGREE,
+                    retained || decided,
+                    "{from} says {message:?}, and its disk has {accepted:?}"
+                );
                 return;
             }
             CorfuMessage::Auxiliary(AuxiliaryIn::Prepare(it)) => {
@@ -341,14 +345,14 @@ impl CorfuAudit {
         message: &CorfuMessage,
     ) {
         let disk = self.auxiliaries.get(&from);
-        let kept = disk.is_some_and(|disk| {
+        let retained = disk.is_some_and(|disk| {
             let decided = disk.installed.epoch >= epoch;
             disk.journal == journal
                 && (decided || disk.installed.epoch.next() == epoch && disk.promised >= ballot)
         });
         invariant!(
             AGREE,
-            kept,
+            retained,
             "{from} says {message:?}, and its disk has {:?}",
             disk.map(|disk| (disk.installed.epoch, disk.promised, disk.journal))
         );

@@ -1,4 +1,4 @@
-//! One replicated log: votes that were told are durable, what is executed was chosen by a quorum of them, and nothing is forgotten
+//! One replicated log: votes that were reported are durable, what is executed was chosen by a quorum of them, and nothing is forgotten
 //! that too few have in durable snapshots.
 
 use super::acceptor::AcceptorDisk;
@@ -22,11 +22,11 @@ pub(crate) struct LogAudit {
     rounds: BTreeMap<NodeId, u64>,
     /// What was ever voted for in each slot, and by whom durably.
     proposals: BTreeMap<Slot, BTreeMap<Ballot, Proposal>>,
-    /// What candidates were told of each acceptor's votes, by their ballots.
+    /// What candidates learned of each acceptor's votes, by their ballots.
     reports: BTreeMap<(Ballot, NodeId), BTreeMap<Slot, (Ballot, Value)>>,
     /// What was executed in each slot.
     chosen: BTreeMap<Slot, Value>,
-    /// Of a replica after each slot: of the machine, and of everything executed, answered and kept for clients.
+    /// Of a replica after each slot: of the machine, and of everything executed, answered and retained for clients.
     digests: BTreeMap<Slot, (u64, u64, u64)>,
     configurations: BTreeMap<u64, Configuration>,
     executed: BTreeMap<NodeId, Slot>,
@@ -47,7 +47,7 @@ struct Proposal {
     voters: BTreeSet<NodeId>,
 }
 
-/// True if a message makes a promise that has to be kept.
+/// True if a message makes a promise that it must honour.
 pub(crate) fn is_claim(message: &Message) -> bool {
     match message {
         Message::Leader(message) => matches!(
@@ -159,8 +159,8 @@ impl LogAudit {
         }
     }
 
-    /// What is proposed in a ballot for the first time is the value of the highest vote that some read quorum has told, or is free if one
-    /// has told none.
+    /// What is proposed in a ballot for the first time is the value of the highest vote that some read quorum has reported, or is free if one
+    /// has reported none.
     fn check_proposal(&self, slot: Slot, ballot: Ballot, value: &Value) {
         let is_known = self.proposals.get(&slot).is_some_and(|proposals| proposals.contains_key(&ballot));
         let Some(governing) = self.governing(slot).filter(|_| !is_known) else { return };
@@ -175,21 +175,21 @@ impl LogAudit {
         );
         let group = &governing.acceptors.groups()[governing.acceptors.group_of(slot)];
         let numbered = group.members().iter().enumerate();
-        let told: Vec<(usize, Option<&(Ballot, Value)>)> = numbered
+        let notified: Vec<(usize, Option<&(Ballot, Value)>)> = numbered
             .filter_map(|(index, acceptor)| Some((index, self.reports.get(&(ballot, *acceptor))?.get(&slot))))
             .collect();
-        let is_told_by_quorum = |highest: Option<Ballot>| {
+        let is_reported_by_quorum = |highest: Option<Ballot>| {
             let mut tally = Tally::default();
-            let within = told.iter().filter(|(_, vote)| vote.map(|(voted, _)| *voted) <= highest);
+            let within = notified.iter().filter(|(_, vote)| vote.map(|(voted, _)| *voted) <= highest);
             within.for_each(|(index, _)| tally.insert(*index));
             group.is_read_quorum(tally)
         };
-        let of_value = told.iter().filter_map(|(_, vote)| vote.filter(|(_, voted)| voted == value));
+        let of_value = notified.iter().filter_map(|(_, vote)| vote.filter(|(_, voted)| voted == value));
         let mut highest = of_value.map(|(voted, _)| Some(*voted)).chain([None]);
         invariant!(
             AGREE,
-            highest.any(is_told_by_quorum),
-            "{value:?} is proposed for slot {slot} in {ballot:?}, whose leader was told {told:?}"
+            highest.any(is_reported_by_quorum),
+            "{value:?} is proposed for slot {slot} in {ballot:?}, whose leader was sent {notified:?}"
         );
     }
 
@@ -197,7 +197,7 @@ impl LogAudit {
         self.configurations.values().rev().find(|known| known.first_slot <= slot)
     }
 
-    pub(crate) fn on_told(&mut self, from: NodeId, message: &Message) {
+    pub(crate) fn on_report(&mut self, from: NodeId, message: &Message) {
         match message {
             Message::Leader(LeaderIn::Phase1b(page)) => {
                 let votes = page.votes.iter().map(|vote| (vote.slot, vote.ballot)).collect();
@@ -210,11 +210,11 @@ impl LogAudit {
                 for vote in &page.votes {
                     self.propose(from, vote.slot, vote.ballot, &vote.value, false);
                 }
-                let told = self.reports.entry((page.ballot, from)).or_default();
-                told.extend(page.votes.iter().map(|vote| (vote.slot, (vote.ballot, vote.value.clone()))));
+                let notified = self.reports.entry((page.ballot, from)).or_default();
+                notified.extend(page.votes.iter().map(|vote| (vote.slot, (vote.ballot, vote.value.clone()))));
             }
             Message::Leader(LeaderIn::Executed(report)) if report.snapshot > Slot(0) => {
-                self.replicas.entry(from).or_default().on_told(from, report.snapshot);
+                self.replicas.entry(from).or_default().on_report(from, report.snapshot);
             }
             Message::Leader(LeaderIn::Sealed(sealed)) => {
                 self.acceptors.entry(from).or_default().on_sealed(from, sealed.version);

@@ -22,7 +22,7 @@ pub(crate) struct MasonAudit {
     claims: BTreeMap<(Group, u64), Claim>,
 }
 
-/// True if a message makes a promise that has to be kept.
+/// True if a message makes a promise that it must honour.
 pub(crate) fn is_claim(message: &MasonMessage) -> bool {
     match message {
         MasonMessage::Log(message) => log::is_claim(message),
@@ -56,7 +56,7 @@ impl MasonAudit {
                 Some(Post::Shard(space)) => self.shards.on_trimmed(space, node, before),
                 Some(Post::Sequencer | Post::Gateway) | None => {}
             },
-            Fact::Told { from, message, .. } => self.on_told(from, &message),
+            Fact::Reported { from, message, .. } => self.on_report(from, &message),
             Fact::DiskLost { host } => {
                 self.logs.values_mut().for_each(|log| log.on_disk_lost(host));
                 self.shards.on_disk_lost(host);
@@ -79,14 +79,16 @@ impl MasonAudit {
         }
     }
 
-    fn on_told(&mut self, from: NodeId, message: &MasonMessage) {
+    fn on_report(&mut self, from: NodeId, message: &MasonMessage) {
         match message {
             MasonMessage::Log(message) => {
                 if let Some(Post::Part(group, _)) = Post::at(from.host_slot().0) {
-                    self.logs.entry(group).or_default().on_told(from, message);
+                    self.logs.entry(group).or_default().on_report(from, message);
                 }
             }
-            MasonMessage::Proxy(ProxyIn::ShardDurable(durable)) => self.shards.on_told(from, &durable.below),
+            MasonMessage::Proxy(ProxyIn::ShardDurable(durable)) => {
+                self.shards.on_report(from, &durable.below)
+            }
             MasonMessage::Proxy(ProxyIn::SubmitOperations(submit)) => {
                 let durable = self.lives.get(&from).copied();
                 for operation in submit.operations.iter().filter(|operation| operation.origin == from) {

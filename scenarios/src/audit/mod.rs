@@ -1,6 +1,6 @@
-//! What hosts have told others, held against what a crash would leave on their disks at that moment.
+//! What hosts have reported to others, held against what a crash would leave on their disks at that moment.
 //!
-//! The simulator tells every record that becomes durable, every trim that takes effect and every message that makes a promise, in
+//! The simulator reports every record that becomes durable, every trim that takes effect and every message that makes a promise, in
 //! their order. A promise that its host's disk does not keep is a violation at once, whether a crash comes to show it or not.
 
 mod acceptor;

@@ -1,4 +1,4 @@
-//! The shards of a deployment: what their servers have told the proxies' logs, what those logs believe, and what nobody may have forgotten.
+//! The shards of a deployment: what their servers have reported to the proxies' logs, what those logs believe, and what nobody may have forgotten.
 
 use super::snapshots::{Snapshots, Written};
 use ::mason::proxy::machine::ProxyMachine;
@@ -27,9 +27,9 @@ pub(crate) struct ShardAudit {
     /// Counts the times that a low watermark rose, and how often it had when a space was last rid of what nobody needs any more.
     rises: u64,
     rid_at: BTreeMap<Space, u64>,
-    /// How many of them a server kept when it was looked at last, up to which, and how many snapshots of peers it had taken.
-    kept_inputs: BTreeMap<NodeId, ((usize, Option<Number>), u64)>,
-    /// Runs that a log has kept, by first numbers: their ends, and the slot after which the first replica had them.
+    /// How many of them a server retained when it was looked at last, up to which, and how many snapshots of peers it had taken.
+    retained_inputs: BTreeMap<NodeId, ((usize, Option<Number>), u64)>,
+    /// Runs that a log has retained, by first numbers: their ends, and the slot after which the first replica had them.
     runs: BTreeMap<(Group, Space), BTreeMap<Number, (Number, Slot)>>,
     /// Where a replica stood, and the sum of the low watermarks it had.
     looked: BTreeMap<NodeId, (Slot, u64)>,
@@ -59,8 +59,8 @@ impl ShardAudit {
         self.disk(space, node).on_trimmed(node, before);
     }
 
-    pub(super) fn on_told(&mut self, node: NodeId, below: &Placed) {
-        self.disk(below.space, node).on_told(node, below.number);
+    pub(super) fn on_report(&mut self, node: NodeId, below: &Placed) {
+        self.disk(below.space, node).on_report(node, below.number);
     }
 
     fn disk(&mut self, space: Space, node: NodeId) -> &mut Snapshots<Number> {
@@ -75,7 +75,7 @@ impl ShardAudit {
 
     pub(super) fn forget(&mut self, host: HostId) {
         self.members.retain(|node, _| node.host() != host);
-        self.kept_inputs.retain(|node, _| node.host() != host);
+        self.retained_inputs.retain(|node, _| node.host() != host);
         self.stood_at.retain(|node, _| node.host() != host);
         self.looked.retain(|node, _| node.host() != host);
     }
@@ -125,7 +125,7 @@ impl ShardAudit {
         // It costs more than all else, so it waits for a new incarnation, for what lets the log forget, and for some slots to pass.
         let passed = |at: Slot| at.0 / LOOK_EVERY_SLOTS;
         if before.is_none_or(|(at, sum)| sum != low_watermarks || passed(at) != passed(executed)) {
-            self.check_kept(node, machine, executed);
+            self.check_retained(node, machine, executed);
         }
     }
 
@@ -147,8 +147,8 @@ impl ShardAudit {
         }
     }
 
-    /// What was kept for shards is kept on every replica until a low watermark passes it.
-    fn check_kept<T: Stub>(&mut self, node: NodeId, machine: &ProxyMachine<T>, executed: Slot) {
+    /// What was retained for shards is retained on every replica until a low watermark passes it.
+    fn check_retained<T: Stub>(&mut self, node: NodeId, machine: &ProxyMachine<T>, executed: Slot) {
         let group = machine.group();
         let mut here = BTreeMap::new();
         for (space, first, end) in machine.retained() {
@@ -184,7 +184,7 @@ impl ShardAudit {
             );
         }
         let looked = (server.inputs_count(), server.skips());
-        let before = self.kept_inputs.insert(node, looked);
+        let before = self.retained_inputs.insert(node, looked);
         if before == Some(looked) {
             return;
         }
@@ -209,12 +209,12 @@ impl ShardAudit {
         if self.rid_at.insert(space, self.rises) != Some(self.rises) {
             all.retain(|_, said| !said.others.iter().all(is_settled));
         }
-        let mut kept = server.inputs_retained().map(|(number, _, _)| number).peekable();
+        let mut stored = server.inputs_retained().map(|(number, _, _)| number).peekable();
         for (&number, said) in all.range(..next) {
-            while kept.next_if(|known| *known < number).is_some() {}
+            while stored.next_if(|known| *known < number).is_some() {}
             invariant!(
                 DUR,
-                kept.peek() == Some(&number),
+                stored.peek() == Some(&number),
                 "{node} has forgotten what it said of number {number} to {:?}; the logs' low watermarks are {low_watermarks:?}",
                 said.others
             );

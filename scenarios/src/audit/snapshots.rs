@@ -21,13 +21,13 @@ pub(super) struct Snapshots<T> {
     complete: Vec<(Position, T)>,
     /// The furthest that was ever complete, on whichever disk.
     furthest: Option<T>,
-    /// How far its node has told others to be durable.
-    told: Option<T>,
+    /// How far its node has reported to others as durable.
+    notified: Option<T>,
 }
 
 impl<T> Default for Snapshots<T> {
     fn default() -> Self {
-        Self { begun: None, complete: Vec::new(), furthest: None, told: None }
+        Self { begun: None, complete: Vec::new(), furthest: None, notified: None }
     }
 }
 
@@ -51,9 +51,9 @@ impl<T: Copy + Ord + Debug> Snapshots<T> {
         self.check(node, "trimmed its journal");
     }
 
-    pub(super) fn on_told(&mut self, node: NodeId, through: T) {
-        self.told = self.told.max(Some(through));
-        self.check(node, "told so");
+    pub(super) fn on_report(&mut self, node: NodeId, through: T) {
+        self.notified = self.notified.max(Some(through));
+        self.check(node, "reported so");
     }
 
     /// All that was durable here is gone.
@@ -74,9 +74,9 @@ impl<T: Copy + Ord + Debug> Snapshots<T> {
     fn check(&self, node: NodeId, when: &str) {
         invariant!(
             DUR,
-            self.told <= self.durable(),
-            "{node} has told others that a snapshot through {:?} is durable, and its disk has {:?}, when it {when}",
-            self.told,
+            self.notified <= self.durable(),
+            "{node} has reported to others that a snapshot through {:?} is durable, and its disk has {:?}, when it {when}",
+            self.notified,
             self.durable()
         );
     }
@@ -102,9 +102,9 @@ mod tests {
     #[should_panic(expected = "DUR")]
     fn a_snapshot_that_has_only_begun_keeps_no_promise() {
         let mut snapshots = with_one(5);
-        snapshots.on_told(NODE, 5);
+        snapshots.on_report(NODE, 5);
         snapshots.on_durable(NODE, Position(3), Written::Begin(9));
-        snapshots.on_told(NODE, 9);
+        snapshots.on_report(NODE, 9);
     }
 
     // A trim that takes the last whole snapshot along leaves a host that has promised it with nothing.
@@ -112,7 +112,7 @@ mod tests {
     #[should_panic(expected = "DUR")]
     fn a_trim_that_takes_what_was_promised_is_noticed() {
         let mut snapshots = with_one(5);
-        snapshots.on_told(NODE, 5);
+        snapshots.on_report(NODE, 5);
         snapshots.on_trimmed(NODE, Position(1));
     }
 }

@@ -1,6 +1,6 @@
 //! What users ask, and what they make of the answers.
 
-use super::checks::{LOCK, Told};
+use super::checks::{LOCK, Reported};
 use super::user::{Awaited, Place as QueuePlace};
 use super::words::{self, Ask, EPHEMERAL, NO_NODE, SEQUENTIAL};
 use super::{CoordinationScenario, Seat, node, send, workload};
@@ -69,13 +69,13 @@ impl CoordinationScenario {
         };
         let body = if error == 0 { awaited.ask.read_answer(body) } else { None };
         let shows_from = if self.is_linearizable() { Some(awaited.at) } else { awaited.synced_at };
-        let told = Told { awaited, shows_from, zxid, error, body: body.clone(), now, session };
-        self.checks.on_answer(&told, believed);
-        self.check_shown(number, &told);
+        let reported = Reported { awaited, shows_from, zxid, error, body: body.clone(), now, session };
+        self.checks.on_answer(&reported, believed);
+        self.check_shown(number, &reported);
         if error == 0 && !matches!(awaited.ask, Ask::Close) && awaited.ask.writes() {
             self.living.acted(session, awaited.at);
         }
-        self.mark_answer(&told, control);
+        self.mark_answer(&reported, control);
         self.users[number].shown(zxid, awaited.ask.watch_left(error));
         match (&awaited.ask, &body) {
             (Ask::Get { path, .. }, Some(words::Body::Data(_, stat)))

@@ -1,4 +1,4 @@
-//! What users were told, and what must hold of it.
+//! What users were sent, and what must hold of it.
 
 use super::ephemerals::Deleted;
 use super::lasting::{CREATED, Changes, DATA_CHANGED, DELETED};
@@ -40,14 +40,14 @@ struct Abandoned {
     before: Option<u64>,
 }
 
-/// All that was told in one run.
+/// All that was answered in one run.
 #[derive(Default)]
 pub(super) struct Checks {
     kv: KvHistory,
     processes: u64,
     /// What a node was at each of its zxids.
     facts: BTreeMap<String, BTreeMap<u64, Fact>>,
-    /// When a node came, changed or went, as far as it was told; when children came or went.
+    /// When a node came, changed or went, as far as it was announced; when children came or went.
     changes: BTreeMap<(Watched, String), BTreeSet<u64>>,
     /// True where it came, false where it went.
     lives: BTreeMap<String, BTreeMap<u64, bool>>,
@@ -56,7 +56,7 @@ pub(super) struct Checks {
     doubtful_goings: BTreeMap<String, u64>,
     /// It is not known whether these came or went.
     doubtful: BTreeSet<String>,
-    /// What must be told to those who watch all below a node.
+    /// What must be announced to those who watch all below a node.
     below: Changes,
     /// Sequential names by their parents and zxids.
     names: BTreeMap<String, BTreeMap<u64, String>>,
@@ -72,7 +72,7 @@ pub(super) struct Checks {
 }
 
 /// One answer, with all that is known of it.
-pub(super) struct Told<'a> {
+pub(super) struct Reported<'a> {
     pub(super) awaited: &'a Awaited,
     /// A read shows what was there at this time, or later; none if it may be older than anything.
     pub(super) shows_from: Option<u64>,
@@ -96,12 +96,12 @@ fn number_of(path: &str) -> u64 {
 const SEARCH_STEPS: u64 = 1_000_000;
 
 impl Checks {
-    fn record(&mut self, path: &str, call: KvCall, reply: Option<KvReply>, told: (u64, u64)) {
+    fn record(&mut self, path: &str, call: KvCall, reply: Option<KvReply>, reported: (u64, u64)) {
         if !is_recorded(path) {
             return;
         }
         self.processes += 1;
-        let (asked, now) = told;
+        let (asked, now) = reported;
         let operation = self.kv.invoke(Process(self.processes), path, call, Time(asked));
         match reply {
             Some(reply) => self.kv.complete(operation, reply, Time(now)),
@@ -109,7 +109,7 @@ impl Checks {
         }
     }
 
-    /// Nobody will ever tell what became of it.
+    /// Its outcome will never be known.
     pub(super) fn unknown(&mut self, awaited: &Awaited, session: u64, now: u64) {
         let span = (awaited.at, awaited.at);
         if let Some(value) = awaited.ask.value() {
@@ -153,16 +153,16 @@ impl Checks {
     }
 
     /// An answer that says that it was done.
-    fn on_done(&mut self, told: &Told<'_>, believed: Option<u64>, body: &Body) {
-        let span = (told.awaited.at, told.now);
-        match (&told.awaited.ask, body) {
-            (Ask::Exists { path, .. }, Body::Stat(stat)) => self.on_stat(path, stat, None, told),
-            (Ask::Get { path, .. }, Body::Data(value, stat)) => self.on_value(path, value, stat, told),
+    fn on_done(&mut self, reported: &Reported<'_>, believed: Option<u64>, body: &Body) {
+        let span = (reported.awaited.at, reported.now);
+        match (&reported.awaited.ask, body) {
+            (Ask::Exists { path, .. }, Body::Stat(stat)) => self.on_stat(path, stat, None, reported),
+            (Ask::Get { path, .. }, Body::Data(value, stat)) => self.on_value(path, value, stat, reported),
             (Ask::Create { path, value, flags }, Body::Created(made, stat)) => {
-                self.on_write(told);
-                self.on_stat(made, stat, Some(value), told);
+                self.on_write(reported);
+                self.on_stat(made, stat, Some(value), reported);
                 self.came(made, stat.czxid as u64);
-                self.below.add(made, stat.czxid as u64, CREATED, told.awaited.at);
+                self.below.add(made, stat.czxid as u64, CREATED, reported.awaited.at);
                 if flags & SEQUENTIAL != 0 {
                     self.on_name(made, stat.czxid as u64);
                 } else {
@@ -171,10 +171,10 @@ impl Checks {
                 }
             }
             (Ask::Set { path, value, version }, Body::Stat(stat)) => {
-                self.on_write(told);
-                self.on_stat(path, stat, Some(value), told);
+                self.on_write(reported);
+                self.on_stat(path, stat, Some(value), reported);
                 self.changed(path, stat.mzxid as u64);
-                self.below.add(path, stat.mzxid as u64, DATA_CHANGED, told.awaited.at);
+                self.below.add(path, stat.mzxid as u64, DATA_CHANGED, reported.awaited.at);
                 let call = match believed.filter(|_| *version >= 0 && LASTING.contains(&path.as_str())) {
                     Some(zxid) => KvCall::CompareAndSet {
                         expected: Expected::Version(Version(zxid)),
@@ -185,43 +185,43 @@ impl Checks {
                 self.record(path, call, written(stat.mzxid), span);
             }
             (Ask::Delete { path, .. }, Body::Nothing) => {
-                self.on_write(told);
-                self.lives.entry(path.clone()).or_default().insert(told.zxid, false);
-                self.goings.insert(told.zxid, told.awaited.at);
-                self.below.add(path, told.zxid, DELETED, told.awaited.at);
-                self.changed(path, told.zxid);
-                self.child_changed(path, told.zxid);
-                self.record(path, KvCall::Delete, written(told.zxid as i64), span);
+                self.on_write(reported);
+                self.lives.entry(path.clone()).or_default().insert(reported.zxid, false);
+                self.goings.insert(reported.zxid, reported.awaited.at);
+                self.below.add(path, reported.zxid, DELETED, reported.awaited.at);
+                self.changed(path, reported.zxid);
+                self.child_changed(path, reported.zxid);
+                self.record(path, KvCall::Delete, written(reported.zxid as i64), span);
             }
             (Ask::SetAll { paths, value } | Ask::CreateAll { paths, value }, Body::Steps(steps)) => {
-                self.on_multi(told, paths, value, steps);
+                self.on_multi(reported, paths, value, steps);
             }
             (Ask::SetIf { checked, version, path, value }, Body::Steps(steps)) => {
-                self.on_checked(told, (checked, *version), (path, value), steps);
+                self.on_checked(reported, (checked, *version), (path, value), steps);
             }
-            (Ask::GetAll { paths }, Body::Steps(steps)) => self.on_multi_read(told, paths, steps),
+            (Ask::GetAll { paths }, Body::Steps(steps)) => self.on_multi_read(reported, paths, steps),
             (Ask::Close, Body::Nothing) => {
-                self.closed.insert(told.session, told.now);
+                self.closed.insert(reported.session, reported.now);
             }
             _ => {}
         }
     }
 
     /// An answer has come.
-    pub(super) fn on_answer(&mut self, told: &Told<'_>, believed: Option<u64>) {
+    pub(super) fn on_answer(&mut self, reported: &Reported<'_>, believed: Option<u64>) {
         self.answered += 1;
-        let span = (told.awaited.at, told.now);
-        if told.error == 0 {
-            let body = told.body.clone();
-            invariant!(WIRE, body.is_some(), "an answer to {:?} that does not decode", told.awaited.ask);
+        let span = (reported.awaited.at, reported.now);
+        if reported.error == 0 {
+            let body = reported.body.clone();
+            invariant!(WIRE, body.is_some(), "an answer to {:?} that does not decode", reported.awaited.ask);
             if let Some(body) = body {
-                self.on_done(told, believed, &body);
+                self.on_done(reported, believed, &body);
             }
             return;
         }
-        match (&told.awaited.ask, told.error) {
+        match (&reported.awaited.ask, reported.error) {
             (Ask::Exists { path, .. } | Ask::Get { path, .. }, NO_NODE) => {
-                self.read(path, KvReply::absent(), told);
+                self.read(path, KvReply::absent(), reported);
             }
             (Ask::Set { path, .. }, NO_NODE) => {
                 self.record(path, KvCall::Get, Some(KvReply::absent()), span);
@@ -246,18 +246,24 @@ impl Checks {
         }
     }
 
-    fn on_multi(&mut self, told: &Told<'_>, paths: &[String], value: &str, steps: &[Result<Step, i32>]) {
-        let span = (told.awaited.at, told.now);
-        let creates = matches!(told.awaited.ask, Ask::CreateAll { .. });
+    fn on_multi(
+        &mut self,
+        reported: &Reported<'_>,
+        paths: &[String],
+        value: &str,
+        steps: &[Result<Step, i32>],
+    ) {
+        let span = (reported.awaited.at, reported.now);
+        let creates = matches!(reported.awaited.ask, Ask::CreateAll { .. });
         let mut zxids = BTreeSet::new();
         for (path, step) in paths.iter().zip(steps) {
             match step {
                 Ok(Step::Stat(stat) | Step::Data(_, stat)) => {
                     zxids.insert(stat.mzxid);
-                    self.on_stat(path, stat, Some(value), told);
+                    self.on_stat(path, stat, Some(value), reported);
                     self.changed(path, stat.mzxid as u64);
                     let kind = if creates { CREATED } else { DATA_CHANGED };
-                    self.below.add(path, stat.mzxid as u64, kind, told.awaited.at);
+                    self.below.add(path, stat.mzxid as u64, kind, reported.awaited.at);
                     let call = if creates { create(value) } else { KvCall::Put(Value::from(value)) };
                     self.record(path, call, written(stat.mzxid), span);
                 }
@@ -269,14 +275,14 @@ impl Checks {
         let whole = failed == 0 && zxids.len() == 1 || failed == steps.len();
         invariant!(ATOMIC, whole && steps.len() == paths.len(), "a multi came to {steps:?}");
         if failed == 0 {
-            self.on_write(told);
+            self.on_write(reported);
         }
     }
 
     /// A multi that checks a version before it writes.
     fn on_checked(
         &mut self,
-        told: &Told<'_>,
+        reported: &Reported<'_>,
         (checked, version): (&str, i32),
         (path, value): (&str, &str),
         steps: &[Result<Step, i32>],
@@ -284,11 +290,11 @@ impl Checks {
         match steps {
             [Ok(Step::Checked), Ok(Step::Stat(stat))] => {
                 let zxid = stat.mzxid as u64;
-                self.on_write(told);
-                self.on_stat(path, stat, Some(value), told);
+                self.on_write(reported);
+                self.on_stat(path, stat, Some(value), reported);
                 self.changed(path, zxid);
-                self.below.add(path, zxid, DATA_CHANGED, told.awaited.at);
-                let span = (told.awaited.at, told.now);
+                self.below.add(path, zxid, DATA_CHANGED, reported.awaited.at);
+                let span = (reported.awaited.at, reported.now);
                 self.record(path, KvCall::Put(Value::from(value)), written(stat.mzxid), span);
                 self.checked.push((checked.to_owned(), version, zxid));
             }
@@ -310,13 +316,13 @@ impl Checks {
         }
     }
 
-    fn on_multi_read(&mut self, told: &Told<'_>, paths: &[String], steps: &[Result<Step, i32>]) {
+    fn on_multi_read(&mut self, reported: &Reported<'_>, paths: &[String], steps: &[Result<Step, i32>]) {
         let mut seen = Vec::new();
         for (path, step) in paths.iter().zip(steps) {
             match step {
                 Ok(Step::Data(value, stat)) => {
                     seen.push(Some((stat.mzxid, value.clone())));
-                    self.on_value(path, value, stat, told);
+                    self.on_value(path, value, stat, reported);
                 }
                 Ok(Step::Stat(_) | Step::Checked) | Err(_) => seen.push(None),
             }
@@ -328,20 +334,20 @@ impl Checks {
         );
     }
 
-    fn on_value(&mut self, path: &str, value: &str, stat: &Stat, told: &Told<'_>) {
-        self.on_stat(path, stat, Some(value), told);
+    fn on_value(&mut self, path: &str, value: &str, stat: &Stat, reported: &Reported<'_>) {
+        self.on_stat(path, stat, Some(value), reported);
         let reply = KvReply::found(Value::from(value), Version(stat.mzxid as u64));
-        self.read(path, reply, told);
+        self.read(path, reply, reported);
     }
 
-    fn read(&mut self, path: &str, reply: KvReply, told: &Told<'_>) {
-        if let Some(from) = told.shows_from {
-            self.record(path, KvCall::Get, Some(reply), (from, told.now));
+    fn read(&mut self, path: &str, reply: KvReply, reported: &Reported<'_>) {
+        if let Some(from) = reported.shows_from {
+            self.record(path, KvCall::Get, Some(reply), (from, reported.now));
         }
     }
 
     /// A node at one zxid is one state, and its versions count what was done to it.
-    fn on_stat(&mut self, path: &str, stat: &Stat, value: Option<&str>, told: &Told<'_>) {
+    fn on_stat(&mut self, path: &str, stat: &Stat, value: Option<&str>, reported: &Reported<'_>) {
         let (czxid, mzxid, version) = (stat.czxid as u64, stat.mzxid as u64, stat.version);
         let sound = czxid <= mzxid && (version == 0) == (czxid == mzxid);
         invariant!(STAT, sound, "{path}: {stat:?}");
@@ -349,7 +355,7 @@ impl Checks {
         let closed = self.closed.get(&owner).copied().unwrap_or(u64::MAX);
         invariant!(
             EPH,
-            owner == 0 || closed >= told.awaited.at,
+            owner == 0 || closed >= reported.awaited.at,
             "{path} of session {owner:x} was seen after that was closed"
         );
         let facts = self.facts.entry(path.to_owned()).or_default();
@@ -411,18 +417,18 @@ impl Checks {
     }
 
     /// A session that others know to be over writes no more.
-    fn on_write(&mut self, told: &Told<'_>) {
-        let doomed = self.doomed.get(&told.session).copied().unwrap_or(u64::MAX);
+    fn on_write(&mut self, reported: &Reported<'_>) {
+        let doomed = self.doomed.get(&reported.session).copied().unwrap_or(u64::MAX);
         invariant!(
             EPH,
-            doomed > told.awaited.at,
+            doomed > reported.awaited.at,
             "session {:x} lost an ephemeral node at {doomed} and wrote at {}",
-            told.session,
-            told.awaited.at
+            reported.session,
+            reported.awaited.at
         );
-        let abandoned = self.abandoned.values_mut().filter(|it| it.session == told.session);
-        for it in abandoned.filter(|it| it.at <= told.awaited.at) {
-            it.before.get_or_insert(told.zxid);
+        let abandoned = self.abandoned.values_mut().filter(|it| it.session == reported.session);
+        for it in abandoned.filter(|it| it.at <= reported.awaited.at) {
+            it.before.get_or_insert(reported.zxid);
         }
     }
 
@@ -478,13 +484,13 @@ impl Checks {
             if since < until
                 && let Some(zxid) = changes.range(since + 1..=until).next()
             {
-                return Some(format!("{kind:?} of {path} changed at {zxid} and {armed:?} was not told"));
+                return Some(format!("{kind:?} of {path} changed at {zxid} and {armed:?} was not announced"));
             }
         }
         user.lasting.lost(&self.below, at_rest)
     }
 
-    /// Up to which zxid nothing need be told of the watch: a node may have come and gone while its user was away. None if
+    /// Up to which zxid nothing need be announced of the watch: a node may have come and gone while its user was away. None if
     /// that may be at any time.
     fn missed_until(&self, path: &str, armed: &Armed) -> Option<u64> {
         let Some(renewed) = armed.renewed_at else { return Some(armed.since) };

@@ -1,6 +1,6 @@
 //! What users find out for themselves, and must not.
 
-use super::checks::Told;
+use super::checks::Reported;
 use super::node::Seat;
 use super::user::Session;
 use super::words::{self, Ask, Body, Watched};
@@ -23,7 +23,7 @@ impl CoordinationScenario {
         );
     }
 
-    /// Nobody is told for long that a session lives which is over: its user may hold a lock that is another's by now.
+    /// Nobody believes for long that a session lives which is over: its user may hold a lock that is another's by now.
     pub(super) fn check_pong(&self, number: usize, pinged_at: u64) {
         let Some(session) = &self.users[number].session else { return };
         let over_at = self.servers.over_at(session.id);
@@ -47,28 +47,28 @@ impl CoordinationScenario {
         );
     }
 
-    /// What an answer shows of a node that the user watches, it was told before.
-    pub(super) fn check_shown(&self, number: usize, told: &Told<'_>) {
-        let (path, kind) = match &told.awaited.ask {
+    /// What an answer shows of a node that the user watches, it was notified of before.
+    pub(super) fn check_shown(&self, number: usize, reported: &Reported<'_>) {
+        let (path, kind) = match &reported.awaited.ask {
             Ask::Exists { path, .. } | Ask::Get { path, .. } => (path, Watched::Data),
             Ask::Children { path, .. } => (path, Watched::Children),
             _ => return,
         };
         let Some(armed) = self.users[number].watches.get(&(kind, path.clone())) else { return };
-        let is_told = match (&told.body, kind) {
+        let is_reported = match (&reported.body, kind) {
             (Some(Body::Stat(stat) | Body::Data(_, stat)), Watched::Data) => {
                 !armed.absent && stat.mzxid as u64 <= armed.since
             }
             (Some(Body::Names(_, stat)), Watched::Children) => stat.pzxid as u64 <= armed.since,
-            (None, _) => armed.absent || told.error != words::NO_NODE,
+            (None, _) => armed.absent || reported.error != words::NO_NODE,
             (Some(_), _) => true,
         };
         invariant!(
             WATCH,
-            is_told,
-            "user {number} is shown {:?} of {path}, error {}, and was not told: {armed:?}",
-            told.body,
-            told.error
+            is_reported,
+            "user {number} is shown {:?} of {path}, error {}, and was not notified: {armed:?}",
+            reported.body,
+            reported.error
         );
     }
 
@@ -77,11 +77,11 @@ impl CoordinationScenario {
         invariant!(WATCH, lost.is_none(), "{lost:?}");
     }
 
-    pub(super) fn mark_answer(&self, told: &Told<'_>, control: &mut Control<'_, Seat>) {
-        if told.error == words::BAD_VERSION {
+    pub(super) fn mark_answer(&self, reported: &Reported<'_>, control: &mut Control<'_, Seat>) {
+        if reported.error == words::BAD_VERSION {
             control.mark("coordination.version_did_not_match");
         }
-        if let Some(words::Body::Steps(steps)) = &told.body {
+        if let Some(words::Body::Steps(steps)) = &reported.body {
             let is_refused = steps.iter().any(Result::is_err);
             let marks = ["coordination.multi_was_done", "coordination.multi_was_refused"];
             control.mark(marks[usize::from(is_refused)]);

@@ -1,7 +1,7 @@
-//! Recursive watches: as long as its connection lasts, a user is told of every change of a node and of all below it.
+//! Recursive watches: as long as its connection lasts, a user is notified of every change of a node and of all below it.
 //!
-//! A user that loses the connection is not told of what happened meanwhile, as ZooKeeper has it. Nor is every change told alone that the
-//! server of a shard skipped with a snapshot: what has become of a node is told at once.
+//! A user that loses the connection is not notified of what happened meanwhile, as ZooKeeper has it. Nor is every change announced alone that the
+//! server of a shard skipped with a snapshot: what has become of a node is announced at once.
 
 use coordination::wire::parent_of;
 use kernel::invariant;
@@ -22,20 +22,20 @@ impl Changes {
     }
 }
 
-/// The recursive watches of a user, and what it was told on this connection.
+/// The recursive watches of a user, and what it was sent on this connection.
 #[derive(Debug, Default)]
 pub(super) struct Lasting {
     /// None until the host has answered that it watches.
-    watches: BTreeMap<String, Option<Standing>>,
-    told: BTreeSet<(u64, String, i32)>,
+    watches: BTreeMap<String, Option<WatchState>>,
+    reported: BTreeSet<(u64, String, i32)>,
 }
 
 /// A watch that the host has answered.
 #[derive(Clone, Copy, Debug)]
-struct Standing {
-    /// Changes that were asked for after this time must be told one by one.
+struct WatchState {
+    /// Changes that were asked for after this time must be announced one by one.
     since: u64,
-    /// The largest zxid of an answer behind the one that announced it: what was shown before, it may tell again.
+    /// The largest zxid of an answer behind the one that announced it: what was shown before, it may announce again.
     shown: u64,
     /// The zxid of its last event.
     last: u64,
@@ -49,8 +49,8 @@ fn is_below(path: &str, above: &str) -> bool {
 impl Lasting {
     /// A connection begins, or ends: nothing is watched on it.
     pub(super) fn forget_connection(&mut self) {
-        self.watches.values_mut().for_each(|standing| *standing = None);
-        self.told.clear();
+        self.watches.values_mut().for_each(|state| *state = None);
+        self.reported.clear();
     }
 
     pub(super) fn forget_session(&mut self) {
@@ -64,23 +64,23 @@ impl Lasting {
 
     /// The host has answered that it watches.
     pub(super) fn set(&mut self, path: &str, now: u64) {
-        let standing = Standing { since: now, shown: 0, last: 0 };
-        self.watches.entry(path.to_owned()).or_default().get_or_insert(standing);
+        let state = WatchState { since: now, shown: 0, last: 0 };
+        self.watches.entry(path.to_owned()).or_default().get_or_insert(state);
     }
 
     /// A server of the user's host has skipped what happened until now.
     pub(super) fn skipped(&mut self, now: u64) {
-        self.watches.values_mut().flatten().for_each(|standing| standing.since = now);
+        self.watches.values_mut().flatten().for_each(|state| state.since = now);
     }
 
     pub(super) fn on_answer(&mut self, zxid: u64) {
-        self.watches.values_mut().flatten().for_each(|standing| standing.shown = standing.shown.max(zxid));
+        self.watches.values_mut().flatten().for_each(|state| state.shown = state.shown.max(zxid));
     }
 
-    /// Events come in the order of what they tell, once, and before answers that show it.
+    /// Events come in the order of what they announce, once, and before answers that show it.
     pub(super) fn on_event(&mut self, kind: i32, path: &str, zxid: u64) {
         let concerned = self.watches.iter_mut().filter(|(above, _)| is_below(path, above));
-        for Standing { shown, last, .. } in concerned.filter_map(|(_, standing)| standing.as_mut()) {
+        for WatchState { shown, last, .. } in concerned.filter_map(|(_, state)| state.as_mut()) {
             invariant!(
                 WATCH,
                 zxid > *shown,
@@ -89,27 +89,27 @@ impl Lasting {
             invariant!(ORDER, zxid >= *last, "event {kind} of {path} at {zxid} came after one at {last}");
             *last = zxid;
         }
-        let is_new = self.told.insert((zxid, path.to_owned(), kind));
-        invariant!(ONCE, is_new, "event {kind} of {path} at {zxid} was told twice");
+        let is_new = self.reported.insert((zxid, path.to_owned(), kind));
+        invariant!(ONCE, is_new, "event {kind} of {path} at {zxid} was announced twice");
     }
 
-    /// True if only a recursive watch of a node above can have told of this path.
-    pub(super) fn tells_from_above(&self, path: &str) -> bool {
-        let set = self.watches.iter().filter(|(_, standing)| standing.is_some());
+    /// True if only a recursive watch of a node above can have announced this path.
+    pub(super) fn reports_from_above(&self, path: &str) -> bool {
+        let set = self.watches.iter().filter(|(_, state)| state.is_some());
         parent_of(path).is_some_and(|parent| set.map(|(above, _)| above).any(|above| is_below(parent, above)))
     }
 
-    /// A change that was not told although answers have shown what came after it, or although all is at rest.
+    /// A change that was not announced although answers have shown what came after it, or although all is at rest.
     pub(super) fn lost(&self, changes: &Changes, at_rest: bool) -> Option<String> {
-        for (above, standing) in &self.watches {
-            let Some(Standing { since, shown, .. }) = *standing else { continue };
+        for (above, state) in &self.watches {
+            let Some(WatchState { since, shown, .. }) = *state else { continue };
             let until = if at_rest { u64::MAX } else { shown };
             for (path, changes) in changes.0.iter().filter(|(path, _)| is_below(path, above)) {
                 let due = changes.range(..=until).filter(|(_, (_, asked))| *asked > since);
                 for (&zxid, &(kind, asked)) in due {
-                    if !self.told.contains(&(zxid, path.clone(), kind)) {
+                    if !self.reported.contains(&(zxid, path.clone(), kind)) {
                         return Some(format!(
-                            "change {kind} of {path} at {zxid}, asked for at {asked}, was not told to who watches all below \
+                            "change {kind} of {path} at {zxid}, asked for at {asked}, was not announced to who watches all below \
                              {above} since {since} and was shown {shown}"
                         ));
                     }

@@ -281,7 +281,7 @@ impl CoordinationScenario {
             place.leaving = true;
         }
         if let Some(task) = user.task.as_mut().filter(|_| awaited.of_task) {
-            // Who asks again is not told twice; but after the heal only an answer counts.
+            // Who asks again is not notified twice; but after the heal only an answer counts.
             task.asks.clear();
             if healed {
                 task.asks.push_back(Ask::Exists { path: "/".to_owned(), watch: false });
@@ -338,7 +338,7 @@ impl CoordinationScenario {
                 } else {
                     "coordination.heard_of_a_missed_event"
                 });
-                if self.users[number].lasting.tells_from_above(&path) {
+                if self.users[number].lasting.reports_from_above(&path) {
                     control.mark("coordination.heard_from_below");
                 }
                 self.checks.on_event(&path, kind, zxid, &armed);
@@ -581,7 +581,7 @@ impl Scenario for CoordinationScenario {
         let is_bad = |host| is_bad(&self.lost, host, cluster);
         match self.changes.core(self.is_born(), is_bad, rng) {
             Some(sound) => Core::Hosts(sound.into_iter().chain([self.desk]).collect()),
-            None => Core::Excused("no majority has kept its journal".to_owned()),
+            None => Core::Excused("no majority has retained its journal".to_owned()),
         }
     }
 
@@ -613,8 +613,8 @@ impl Scenario for CoordinationScenario {
         rest::sound(&self.core, cluster).map_err(|(_, what)| what)
     }
 
-    fn standing(&self, cluster: &Cluster<'_, Seat>) -> String {
-        rest::standing(cluster)
+    fn describe(&self, cluster: &Cluster<'_, Seat>) -> String {
+        rest::describe(cluster)
     }
 
     fn finish(&mut self, _cluster: &Cluster<'_, Seat>) {

@@ -32,7 +32,7 @@ pub(super) const HOLD: u8 = 4;
 /// See [`CONNECT`]: the number of a request that is held.
 pub(super) const RELEASE: u8 = 5;
 
-/// How an answer begins: it tells nothing.
+/// How an answer begins: it shows nothing.
 pub(super) const NOTHING: u8 = 0;
 /// How an answer begins: what follows was written to the user.
 pub(super) const OUTPUT: u8 = 1;

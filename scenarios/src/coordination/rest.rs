@@ -214,7 +214,7 @@ pub(super) fn sound(core: &[HostId], cluster: &Cluster<'_, Seat>) -> Result<(), 
 }
 
 /// How far everybody is.
-pub(super) fn standing(cluster: &Cluster<'_, Seat>) -> String {
+pub(super) fn describe(cluster: &Cluster<'_, Seat>) -> String {
     let mut words = Vec::new();
     for (id, node) in cluster.nodes() {
         let Seat::Member(member) = node else { continue };
@@ -223,7 +223,7 @@ pub(super) fn standing(cluster: &Cluster<'_, Seat>) -> String {
                 words.extend(sequencer.active_epoch().map(|epoch| format!("{id} is sequencer {epoch}")));
             }
             MasonMember::Proxy(proxy) if proxy.is_leading() => words.push(format!("{id} leads {proxy:?}")),
-            MasonMember::Shard(server) => words.push(format!("{id} {}", server.standing())),
+            MasonMember::Shard(server) => words.push(format!("{id} {}", server.describe())),
             MasonMember::Gateway(gateway) => {
                 words.push(format!("{id} has {} outstanding", gateway.metrics().outstanding));
             }

@@ -14,7 +14,7 @@ pub(super) struct Armed {
     pub(super) shown: u64,
     /// There was no node.
     pub(super) absent: bool,
-    /// When the user that came back was last told that there is still none: what came and went meanwhile is told to nobody,
+    /// When the user that came back last learned that there is still none: what came and went meanwhile is announced to nobody,
     /// as ZooKeeper has it.
     pub(super) renewed_at: Option<u64>,
 }
@@ -101,7 +101,7 @@ pub(super) struct User {
 /// Links may take a second for a message one way: a user that gives up sooner never gets an answer.
 const STRETCH_MAX: u32 = 8;
 
-/// What a user is told.
+/// What a user is sent.
 pub(super) enum News {
     /// The session is granted.
     Attached,
@@ -287,7 +287,7 @@ impl User {
         }
     }
 
-    /// A client that came back was told what it missed; these watches are set again.
+    /// A client that came back learned what it missed; these watches are set again.
     pub(super) fn renewed(&mut self, now: u64) {
         self.watches.values_mut().filter(|armed| armed.absent).for_each(|armed| armed.renewed_at = Some(now));
     }

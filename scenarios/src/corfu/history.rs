@@ -16,7 +16,7 @@ struct Asked {
     answered: Option<(u64, CorfuResponse)>,
 }
 
-/// All calls of one run, and what is in the log as far as they have told.
+/// All calls of one run, and what is in the log as far as they have reported.
 #[derive(Default)]
 pub(super) struct History {
     calls: BTreeMap<RequestId, Asked>,

@@ -47,7 +47,7 @@ pub struct CorfuScenario {
     sizes: Sizes,
     /// What each storage server holds; some clusters drop their oldest entries all the time.
     retain_bytes: u64,
-    /// Positions that an answer to a learner tells of: few, so that copies take many.
+    /// Positions that an answer to a learner reports: few, so that copies take many.
     page: usize,
     history: History,
     audit: CorfuAudit,
@@ -80,7 +80,7 @@ const MARKS: &[&str] = &[
     "client.helped_a_writer",
     "client.left_a_hole",
     "client.lost_its_position",
-    "client.was_told_what_is_gone",
+    "client.was_reported_what_is_gone",
     "scenario.a_spare_came_in",
     "scenario.had_a_vote_for_an_earlier_ballot_come_late",
     "scenario.struck_a_learner_that_had_the_rest",
@@ -498,7 +498,7 @@ impl Scenario for CorfuScenario {
         Ok(())
     }
 
-    fn standing(&self, cluster: &Cluster<'_, Node>) -> String {
+    fn describe(&self, cluster: &Cluster<'_, Node>) -> String {
         let words = cluster.nodes().filter_map(|(id, node)| match node {
             Node::Auxiliary(auxiliary) => {
                 let changing = if auxiliary.is_changing() { ", changing" } else { "" };

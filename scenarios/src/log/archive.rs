@@ -60,12 +60,12 @@ impl Archived {
         for (node, member) in cluster.nodes_of(host) {
             let Node::Shard(server) = member else { continue };
             for (name, log) in server.service().logs() {
-                let (number, kept) = (log.number(), server.service().kept(name));
+                let (number, retained) = (log.number(), server.service().retained(name));
                 let through = self.through.get(&(server.space().0, number)).copied().unwrap_or(0);
                 invariant!(
                     ARCH,
-                    kept <= through,
-                    "{node} keeps {name} from {kept} on; the archive has what is below {through}"
+                    retained <= through,
+                    "{node} keeps {name} from {retained} on; the archive has what is below {through}"
                 );
             }
         }

@@ -15,7 +15,7 @@ struct Asked {
     node: NodeId,
     request: Request,
     at: u64,
-    /// The tails that anybody had been told of when this was asked: nothing older may be the answer.
+    /// The tails that anybody had learned of when this was asked: nothing older may be the answer.
     tails: BTreeMap<String, u64>,
     answered: Option<(u64, Answer)>,
 }
@@ -180,7 +180,7 @@ impl History {
             let Node::Shard(server) = member else { continue };
             for (name, log) in server.service().logs().filter(|(name, _)| *name != SCRATCH) {
                 let (first, next) = log.range();
-                // Far below what the logs may hold nothing goes by itself, but for what is kept for a second.
+                // Far below what the logs may hold nothing goes by itself, but for what is retained for a second.
                 let asked = self.trimmed.get(name).copied().unwrap_or(0);
                 let may_go = name == RETAINED || server.service().bytes() > RETAIN_BYTES_MIN / 4;
                 invariant!(
@@ -252,7 +252,7 @@ impl History {
         }
         for (name, &known) in &self.tails {
             let tail = tails.get(name.as_str()).copied().unwrap_or(0);
-            invariant!(DUR, known <= tail, "{name} ends at {tail}; users were told of {known}");
+            invariant!(DUR, known <= tail, "{name} ends at {tail}; users learned of {known}");
         }
     }
 

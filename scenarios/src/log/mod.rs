@@ -51,7 +51,7 @@ pub struct LogScenario {
 
 /// The logs that users know of.
 const NAMES: [&str; 5] = ["audit", "orders", "payments", "retained", "trimmed"];
-/// The one whose entries are kept for a second.
+/// The one whose entries are retained for a second.
 const RETAINED: &str = "retained";
 /// The one that is sealed some time.
 const SEALED: &str = "audit";
@@ -65,7 +65,7 @@ const MARKS: &[&str] = &[
     "log.refused_a_late_writer",
     "log.refused_to_break_a_seal",
     "log.refused_what_the_archive_has_no_room_for",
-    "log.told_a_reader_where_to_resume",
+    "log.reported_a_reader_where_to_resume",
     "log.woke_a_reader",
     "proxy.filled_holes",
     "sequencer.took_over",
@@ -394,7 +394,7 @@ impl Scenario for LogScenario {
             self.hosts.iter().copied().filter(|&host| !self.is_bad(host, cluster)).collect();
         let quorum = self.hosts.len() / 2 + 1;
         if sound.len() < quorum {
-            return Core::Excused("no majority has kept its journal".to_owned());
+            return Core::Excused("no majority has retained its journal".to_owned());
         }
         // A bootstrap needs every host.
         while self.is_born() && sound.len() > quorum && rng.chance(0.7) {
@@ -408,8 +408,8 @@ impl Scenario for LogScenario {
         self.archived.converged(core, cluster)
     }
 
-    fn standing(&self, cluster: &Cluster<'_, Node>) -> String {
-        invariants::standing(cluster, |gateway: &Gateway| gateway.outstanding() + gateway.reading())
+    fn describe(&self, cluster: &Cluster<'_, Node>) -> String {
+        invariants::describe(cluster, |gateway: &Gateway| gateway.outstanding() + gateway.reading())
     }
 
     fn finish(&mut self, cluster: &Cluster<'_, Node>) {

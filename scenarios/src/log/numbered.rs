@@ -22,7 +22,7 @@ struct Producer {
     epoch: u16,
     /// The number of its next entry.
     next: u32,
-    /// What it has sent and was not told to be there.
+    /// What it has sent and was not assured to be there.
     sent: Option<Produce>,
     /// The epoch of the last append that was acknowledged.
     known: Option<u16>,
@@ -40,26 +40,26 @@ enum Call {
     },
     Begins {
         group: String,
-        told: u32,
+        reported: u32,
     },
     Commits {
         generation: Option<u32>,
-        told: u32,
+        reported: u32,
         operation: OperationId,
     },
     Asks {
         group: String,
-        told: u32,
+        reported: u32,
         operation: OperationId,
     },
 }
 
-/// What producers and groups have asked for and were told.
+/// What producers and groups have asked for and were answered.
 #[derive(Default)]
 pub(super) struct Numbered {
     producers: BTreeMap<u16, Producer>,
     calls: BTreeMap<RequestId, Call>,
-    /// The latest generation of each group that anybody was told of.
+    /// The latest generation of each group that anybody learned of.
     generations: BTreeMap<String, u32>,
     begun: BTreeSet<(String, u32)>,
     /// How far each group has come: positions, each committed once.
@@ -95,7 +95,7 @@ impl Numbered {
     /// What a reader of a group asks next.
     pub(super) fn of_a_group(&mut self, rng: &mut Rng) -> Request {
         let group = (*rng.pick(&GROUPS).unwrap_or(&READ)).to_owned();
-        let known = self.told(&group);
+        let known = self.reported(&group);
         match rng.below(10) {
             0 => Request::BeginGeneration(Named { name: group }),
             1..=5 => {
@@ -110,7 +110,7 @@ impl Numbered {
         }
     }
 
-    fn told(&self, group: &str) -> u32 {
+    fn reported(&self, group: &str) -> u32 {
         self.generations.get(group).copied().unwrap_or(0)
     }
 
@@ -125,17 +125,21 @@ impl Numbered {
                 }
             }
             Request::BeginGeneration(Named { name }) => {
-                Call::Begins { group: name.clone(), told: self.told(name) }
+                Call::Begins { group: name.clone(), reported: self.reported(name) }
             }
             Request::Commit(commit) => {
                 let position = commit.progress.first().map_or(0, |progress| progress.position);
                 let put = KvCall::Put(Value::from(position.to_string().as_str()));
                 let operation = self.invoke(&commit.group, put, now);
-                Call::Commits { generation: commit.generation, told: self.told(&commit.group), operation }
+                Call::Commits {
+                    generation: commit.generation,
+                    reported: self.reported(&commit.group),
+                    operation,
+                }
             }
             Request::GroupOf(Named { name }) => {
                 let operation = self.invoke(name, KvCall::Get, now);
-                Call::Asks { group: name.clone(), told: self.told(name), operation }
+                Call::Asks { group: name.clone(), reported: self.reported(name), operation }
             }
             _ => return,
         };
@@ -170,22 +174,22 @@ impl Numbered {
                 let sent = self.producers.get(&client).and_then(|producer| producer.sent.as_ref());
                 invariant!(LIN, false, "producer {client} is refused: {rejected:?} of {sent:?}");
             }
-            (Call::Begins { group, told }, Answer::Group(state)) => {
+            (Call::Begins { group, reported }, Answer::Group(state)) => {
                 invariant!(
                     LIN,
-                    state.generation > told,
-                    "{group} begins generation {} after {told}",
+                    state.generation > reported,
+                    "{group} begins generation {} after {reported}",
                     state.generation
                 );
                 let is_new = self.begun.insert((group.clone(), state.generation));
                 invariant!(UNIQ, is_new, "{group} has begun generation {} twice", state.generation);
-                self.tell(group, state.generation);
+                self.notify(group, state.generation);
             }
-            (Call::Commits { generation, told, operation }, Answer::Done) => {
+            (Call::Commits { generation, reported, operation }, Answer::Done) => {
                 invariant!(
                     LIN,
-                    generation.is_none_or(|generation| generation >= told),
-                    "generation {generation:?} commits after {told} has begun"
+                    generation.is_none_or(|generation| generation >= reported),
+                    "generation {generation:?} commits after {reported} has begun"
                 );
                 self.progress.complete(operation, KvReply::Written { value: None, version: None }, Time(now));
             }
@@ -194,22 +198,26 @@ impl Numbered {
                 let other = shared_log::Rejected::Fenced(u64::from(generation.unwrap_or(0)));
                 invariant!(LIN, *rejected != other, "generation {generation:?} is fenced off by itself");
             }
-            (Call::Asks { group, told, operation }, Answer::Group(state)) => {
+            (Call::Asks { group, reported, operation }, Answer::Group(state)) => {
                 let generation = state.generation;
-                invariant!(LIN, generation >= told, "{group} is in generation {generation}, not {told}");
+                invariant!(
+                    LIN,
+                    generation >= reported,
+                    "{group} is in generation {generation}, not {reported}"
+                );
                 let found = state.progress.iter().find(|progress| progress.log == READ);
                 let value =
                     found.map_or(Value::Nil, |found| Value::from(found.position.to_string().as_str()));
                 let reply = KvReply::Found { value: Some(value), version: None };
                 self.progress.complete(operation, reply, Time(now));
-                self.tell(group, generation);
+                self.notify(group, generation);
             }
             // Nobody knows what became of it, or nothing was done.
             _ => {}
         }
     }
 
-    fn tell(&mut self, group: String, generation: u32) {
+    fn notify(&mut self, group: String, generation: u32) {
         let known = self.generations.entry(group).or_insert(0);
         *known = generation.max(*known);
     }

@@ -12,7 +12,7 @@ struct Asked {
     spaces: Vec<Space>,
     label: Bytes,
     at: u64,
-    /// The highest global sequence number that anybody had been told when this was asked: its own must be larger.
+    /// The highest global sequence number that anybody had received when this was asked: its own must be larger.
     after: Gsn,
     answered: Option<(u64, Order)>,
 }

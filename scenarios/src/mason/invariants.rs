@@ -126,7 +126,7 @@ impl Invariants {
 }
 
 /// Who leads, who is the sequencer, and how far everybody is.
-pub(crate) fn standing<T, S, G>(
+pub(crate) fn describe<T, S, G>(
     cluster: &Cluster<'_, MasonMember<T, S, G>>,
     outstanding: fn(&G) -> usize,
 ) -> String
@@ -147,14 +147,14 @@ where
                 words.push(format!("{id} leads {proxy:?}"));
             }
             MasonMember::Shard(server) => {
-                words.push(format!("{id} {}", server.standing()));
+                words.push(format!("{id} {}", server.describe()));
             }
             MasonMember::Gateway(gateway) if outstanding(gateway) > 0 => {
                 words.push(format!("{id} waits for {}", outstanding(gateway)));
             }
             MasonMember::Proxy(_) | MasonMember::Gateway(_) => {}
             MasonMember::Log(embedded) => match embedded.node() {
-                paxos::Member::Leader(leader) => words.push(format!("{id} {}", leader.standing())),
+                paxos::Member::Leader(leader) => words.push(format!("{id} {}", leader.describe())),
                 paxos::Member::Replica(replica) => {
                     words.push(format!("{id} executed {}", replica.executed()))
                 }

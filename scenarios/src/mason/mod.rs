@@ -108,7 +108,7 @@ const MARKS: &[&str] = &[
     "replica.resumed_from_its_acceptor",
     "replica.wrote_a_ripe_capture",
     "replica.wrote_an_unripe_capture",
-    "sequencer.told_a_new_leader_of_lost_requests",
+    "sequencer.reported_a_new_leader_of_lost_requests",
     "sequencer.took_over",
     "shard.asked_for_a_missing_number",
     "shard.asked_for_inputs",
@@ -460,7 +460,7 @@ impl Scenario for MasonScenario {
         let is_bad = |host| is_bad(&self.lost, host, cluster);
         match self.changes.core(self.is_born(), is_bad, rng) {
             Some(core) => Core::Hosts(core),
-            None => Core::Excused("no majority has kept its journal".to_owned()),
+            None => Core::Excused("no majority has retained its journal".to_owned()),
         }
     }
 
@@ -508,8 +508,8 @@ impl Scenario for MasonScenario {
         self.invariants.converged(core, cluster)
     }
 
-    fn standing(&self, cluster: &Cluster<'_, Node>) -> String {
-        invariants::standing(cluster, Gateway::outstanding)
+    fn describe(&self, cluster: &Cluster<'_, Node>) -> String {
+        invariants::describe(cluster, Gateway::outstanding)
     }
 
     fn finish(&mut self, cluster: &Cluster<'_, Node>) {

@@ -306,8 +306,8 @@ impl Ambush {
         let group = here.machine().group();
         let peers = all.iter().filter(|(id, peer)| *id != replica && peer.machine().group() == group);
         // One of those that it will ask is enough.
-        let kept_from = peers.filter_map(|(_, peer)| peer.retained().next().map(|(slot, _)| slot)).max();
-        let missed = kept_from.filter(|from| *from > here.executed());
+        let retained_from = peers.filter_map(|(_, peer)| peer.retained().next().map(|(slot, _)| slot)).max();
+        let missed = retained_from.filter(|from| *from > here.executed());
         if missed.is_some() {
             control.unhinder(replica);
         } else {

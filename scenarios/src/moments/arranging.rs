@@ -7,7 +7,7 @@ use sim::Control;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
-/// How often hosts are told, and asked how far they are.
+/// How often hosts are notified, and asked how far they are.
 pub(crate) const ASK_EVERY: Duration = Duration::from_millis(150);
 
 /// How many groups and shards are wished for.

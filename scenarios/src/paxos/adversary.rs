@@ -28,7 +28,7 @@ pub(super) enum Plot {
         leader: HostId,
         witnesses: Vec<HostId>,
         deaf: Vec<HostId>,
-        told: bool,
+        reported: bool,
         until: u64,
     },
 }
@@ -94,8 +94,8 @@ impl PaxosScenario {
             Plot::Backwater { leader, leaver, comer, stays, cut, until } => {
                 advance_backwater(leader, leaver, comer, stays, cut, until, control)
             }
-            Plot::Usurpation { version, leader, witnesses, deaf, told, until } => {
-                advance_usurpation(version, leader, witnesses, deaf, told, until, control)
+            Plot::Usurpation { version, leader, witnesses, deaf, reported, until } => {
+                advance_usurpation(version, leader, witnesses, deaf, reported, until, control)
             }
         }
     }
@@ -223,7 +223,7 @@ impl PaxosScenario {
         }
         deaf.iter().for_each(|&host| control.sever(leader, host));
         let (version, until) = (new.version, control.cluster.now() + 6_000 * MS);
-        let plot = Plot::Usurpation { version, leader, witnesses: others, deaf, told: false, until };
+        let plot = Plot::Usurpation { version, leader, witnesses: others, deaf, reported: false, until };
         self.plots.push(plot);
         true
     }
@@ -299,19 +299,19 @@ fn advance_usurpation(
     leader: HostId,
     witnesses: Vec<HostId>,
     deaf: Vec<HostId>,
-    mut told: bool,
+    mut reported: bool,
     until: u64,
     control: &mut Control<'_, Node>,
 ) -> Option<Plot> {
     let leads = leaders(&control.cluster).any(|(host, _)| host == leader);
-    if leads && !told {
+    if leads && !reported {
         let is_change = |value: &Value| matches!(value, Value::Configure(next) if next.version == version);
         let voted = |host: &HostId| {
             acceptors(&control.cluster)
                 .any(|(of, acceptor)| of == *host && acceptor.votes().any(|(_, _, value)| is_change(value)))
         };
         if witnesses.iter().all(voted) {
-            told = true;
+            reported = true;
             witnesses.iter().for_each(|&host| control.sever(leader, host));
             deaf.iter().for_each(|&host| control.mend(leader, host));
         }
@@ -325,9 +325,9 @@ fn advance_usurpation(
         return None;
     }
     if leads && control.cluster.now() < until {
-        return Some(Plot::Usurpation { version, leader, witnesses, deaf, told, until });
+        return Some(Plot::Usurpation { version, leader, witnesses, deaf, reported, until });
     }
-    let severed = if told { witnesses } else { deaf };
+    let severed = if reported { witnesses } else { deaf };
     severed.iter().for_each(|&host| control.mend(leader, host));
     None
 }

@@ -143,17 +143,17 @@ pub(super) fn core(configuration: &Configuration, sound: &[HostId], rng: &mut Rn
         let mut members: Vec<NodeId> = group.members().iter().copied().filter(is_sound).collect();
         rng.shuffle(&mut members);
         // Drop whom both kinds of quorum can do without.
-        let mut kept = members.clone();
+        let mut retained = members.clone();
         for member in members {
-            let without: Vec<NodeId> = kept.iter().copied().filter(|&other| other != member).collect();
+            let without: Vec<NodeId> = retained.iter().copied().filter(|&other| other != member).collect();
             if suffices(group, &without) {
-                kept = without;
+                retained = without;
             }
         }
-        if !suffices(group, &kept) {
+        if !suffices(group, &retained) {
             return None;
         }
-        core.extend(kept.iter().map(|node| node.host()));
+        core.extend(retained.iter().map(|node| node.host()));
     }
     // A slot that only faults + 1 replicas have in a snapshot must be in one of the core.
     let replicas = configuration.replicas.len();

@@ -69,7 +69,7 @@ impl Invariants {
                     proxy.pending()
                 ),
                 Member::Leader(leader) => {
-                    // One that led for a moment within the burst has told others already.
+                    // One that led for a moment within the burst has notified others already.
                     let latest = self.truth.latest().map_or(0, |latest| latest.version);
                     if leader.is_leading() || leader.configurations().latest().version == latest {
                         self.truth.settled = self.truth.settled.max(leader.truncation());
@@ -159,12 +159,12 @@ impl Invariants {
 }
 
 /// Who leads, who may vote, and how far each replica is.
-pub(super) fn standing(cluster: &Cluster<'_, Node>) -> String {
+pub(super) fn describe(cluster: &Cluster<'_, Node>) -> String {
     let mut words = Vec::new();
     for (id, node) in cluster.nodes() {
         match node {
-            Member::Leader(leader) => words.push(format!("{id} {}", leader.standing())),
-            Member::Acceptor(acceptor) => words.push(format!("{id} {}", acceptor.standing())),
+            Member::Leader(leader) => words.push(format!("{id} {}", leader.describe())),
+            Member::Acceptor(acceptor) => words.push(format!("{id} {}", acceptor.describe())),
             Member::Replica(replica) => {
                 let latest = replica.configurations().latest();
                 words.push(format!(

@@ -71,7 +71,7 @@ const MARKS: &[&str] = &[
     "acceptor.read_of_a_superseded_configuration",
     "acceptor.refused_because_it_lost_its_votes",
     "acceptor.stood_by_its_leader",
-    "acceptor.told_a_candidate_of_later_configurations",
+    "acceptor.reported_a_candidate_of_later_configurations",
     "acceptor.truncated",
     "batcher.asked_acceptors_again",
     "batcher.has_a_group_already",
@@ -411,7 +411,7 @@ impl Scenario for PaxosScenario {
             Fact::Trimmed { node, before } => {
                 self.audit.on_trimmed(cluster::journal_of(node), node, before);
             }
-            Fact::Told { from, message, .. } => self.audit.on_told(from, &message),
+            Fact::Reported { from, message, .. } => self.audit.on_report(from, &message),
             Fact::DiskLost { host } => self.audit.on_disk_lost(host),
         }
     }
@@ -462,7 +462,7 @@ impl Scenario for PaxosScenario {
     fn on_disk_lost(&mut self, host: HostId, _cluster: &Cluster<'_, Node>) -> Replacement {
         self.wiped.insert(host);
         // An operator who starts all machines of the first cluster file with empty disks, long after they were replaced, starts
-        // another cluster: no protocol can tell that from the bootstrap of the first. Operators must not.
+        // another cluster: no protocol can distinguish that from the bootstrap of the first. Operators must not.
         if self.gone.contains(&host) { Replacement::StayDown } else { Replacement::Wiped }
     }
 
@@ -475,7 +475,7 @@ impl Scenario for PaxosScenario {
                 .collect();
             match cluster::core(&configuration, &sound, rng) {
                 Some(core) => hosts.extend(core),
-                None => return Core::Excused("no quorum of acceptors has kept its votes".to_owned()),
+                None => return Core::Excused("no quorum of acceptors has retained its votes".to_owned()),
             }
         }
         hosts.sort_unstable();
@@ -487,8 +487,8 @@ impl Scenario for PaxosScenario {
         self.invariants.converged(core, cluster, &self.latest())
     }
 
-    fn standing(&self, cluster: &Cluster<'_, Node>) -> String {
-        invariants::standing(cluster)
+    fn describe(&self, cluster: &Cluster<'_, Node>) -> String {
+        invariants::describe(cluster)
     }
 
     fn finish(&mut self, _cluster: &Cluster<'_, Node>) {

@@ -1,7 +1,7 @@
 //! The smallest MultiPaxos cluster, for the explorer: three acceptors, and hosts that may lead, each with a value of its
 //! own. Agreement is checked in every state.
 //!
-//! Left out, as if lost: heartbeats to other hosts and their answers, refusals, what one replica tells another, and the
+//! Left out, as if lost: heartbeats to other hosts and their answers, refusals, what one replica reports to another, and the
 //! pre-votes of the last acceptor. None of them is needed to choose a value, and a lost message is nothing that the
 //! protocol need not bear. The acceptors are past their bootstrap.
 

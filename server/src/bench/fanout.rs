@@ -1,4 +1,4 @@
-//! Watch fan-out: every session watches one node, somebody changes it, and the time until the last one is told is what counts.
+//! Watch fan-out: every session watches one node, somebody changes it, and the time until the last one is notified is what counts.
 
 use super::closed_loop::{self, Spent, Window};
 use super::zk::{FOLDER, Session, Tally, Zk};
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 enum Phase {
     /// So many sessions have yet to hear that they watch.
     Watching(usize),
-    /// So many have yet to be told of the change.
+    /// So many have yet to be notified of the change.
     Telling(usize),
 }
 
@@ -50,12 +50,12 @@ pub fn measure(bench: &Zk, tally: &mut Tally) -> io::Result<Spent> {
     let (from, before) = (Instant::now(), cpu_of());
     while from.elapsed() < bench.seconds {
         let mut last = Duration::ZERO;
-        let mut told = 0;
+        let mut reported = 0;
         fanout.round(tally, &mut |took| {
             last = last.max(took);
-            told += 1;
+            reported += 1;
         })?;
-        tally.operations += told;
+        tally.operations += reported;
         // A latency beyond the histogram's range is its maximum.
         tally.latency.saturating_record(last.as_nanos() as u64);
     }
@@ -95,7 +95,7 @@ impl Fanout<'_> {
         (&mut writer.session, watchers)
     }
 
-    fn round(&mut self, tally: &mut Tally, told: &mut impl FnMut(Duration)) -> io::Result<()> {
+    fn round(&mut self, tally: &mut Tally, reported: &mut impl FnMut(Duration)) -> io::Result<()> {
         let (path, value) = (self.path.clone(), vec![b'w'; self.bench.value]);
         let watchers = self.split().1;
         for Seat { session, .. } in &mut *watchers {
@@ -129,13 +129,13 @@ impl Fanout<'_> {
                 && let Phase::Telling(left) = &mut phase
             {
                 *left -= 1;
-                told(now - sent_at);
+                reported(now - sent_at);
             }
             acknowledged && phase == Phase::Telling(0)
         })
     }
 
-    /// Sends what waits, and hands every answer and notification to `took` until that says that it is enough. It is told whether it is
+    /// Sends what waits, and hands every answer and notification to `took` until that says that it is enough. Its argument is whether it is
     /// the writer's, its number, and the time.
     fn until(
         &mut self,

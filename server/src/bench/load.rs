@@ -246,7 +246,7 @@ impl Connection {
         self.opened |= !any;
     }
 
-    /// Answers come in any order; the server is told below which number none is missing.
+    /// Answers come in any order; the server learns below which number none is missing.
     fn acknowledge(&mut self, sequence: Sequence) {
         if sequence != self.acknowledged {
             self.done.insert(sequence);

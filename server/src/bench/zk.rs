@@ -20,7 +20,7 @@ pub struct Zk {
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',', required = true)]
     pub(super) endpoints: Vec<SocketAddr>,
     /// What is asked: setData, getData, create; mixed: 80 % getData and 20 % setData, mixed95: 95 and 5 %; multi: ten setData at
-    /// once; watch: how long until all sessions are told of a change
+    /// once; watch: how long until all sessions are notified of a change
     #[arg(long, default_value = "set", value_parser = ["set", "get", "create", "mixed", "mixed95", "multi", "watch"])]
     mix: String,
     /// Sessions, spread over the servers

@@ -126,7 +126,7 @@ const SHARED: &[Key] = &[
         "paxos.heartbeat_every",
         KeyKind::Duration,
         "30ms",
-        "how often a leader tells that it lives",
+        "how often a leader sends heartbeats",
         "too long: hangs are noticed late",
     ),
     key(
@@ -227,7 +227,7 @@ const SHARED: &[Key] = &[
         KeyKind::Duration,
         "30s",
         "how long a client may take nothing of the answers that wait for it, before it is closed",
-        "too short: clients that pause are closed; too long: what waits for dead ones is kept as long",
+        "too short: clients that pause are closed; too long: what waits for dead ones is held as long",
     ),
     key(
         "tls.ca",

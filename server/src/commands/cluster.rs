@@ -365,7 +365,7 @@ impl Present {
         let hosts = membership["hosts"].as_object().into_iter().flatten();
         let hosts = hosts.map(|(name, address)| (name.clone(), address.as_str().unwrap_or("").to_owned()));
         let version = membership["version"].as_u64().ok_or_else(|| {
-            Failure::failed("O3001", "the host does not tell its membership", "", "ordinate status -o json")
+            Failure::failed("O3001", "the host does not report its membership", "", "ordinate status -o json")
         })?;
         let columns =
             membership["columns"].as_u64().map(|columns| columns as usize).filter(|&columns| columns > 0);

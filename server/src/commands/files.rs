@@ -24,7 +24,7 @@ const CLIENTS_MIN: u64 = 32;
 
 impl Files {
     /// Opens as many files as the system lets this process, shares them out, and lowers the limits of connections to what there is:
-    /// a client beyond it is told so, one without a descriptor waits for ever.
+    /// a client beyond it is refused, one without a descriptor waits for ever.
     pub fn fit(file: &mut ClusterFile) -> Result<Self, Failure> {
         let files = runtime::descriptors::raise_limit().unwrap_or(1_024);
         let shared = share(files, file.hosts.len() as u64).map_err(|needed| {

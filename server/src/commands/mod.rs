@@ -41,7 +41,7 @@ enum Verb {
     Serve(serve::Serve),
     /// What a host knows of itself and its cluster
     Status(cluster::ShowStatus),
-    /// Read a host's data directory while nobody serves it, and tell what is damaged
+    /// Read a host's data directory while nobody serves it, and report what is damaged
     Inspect(inspect::Inspect),
     /// The cluster's members
     #[command(subcommand)]

@@ -1,4 +1,4 @@
-//! `ordinate serve`: one host of a cluster, until it is told to stop.
+//! `ordinate serve`: one host of a cluster, until it is asked to stop.
 
 use crate::commands::files::Files;
 use crate::failure::Failure;
@@ -180,7 +180,7 @@ fn explain(error: &StartError, file: &ClusterFile, host: &str) -> Failure {
         }
         StartError::Host(HostError::Data(DataError::OtherSettings { .. })) => (
             "O2112",
-            "give the cluster file the values that the data have; ordinate config explain KEY tells how each can be changed"
+            "give the cluster file the values that the data have; ordinate config explain KEY says how each can be changed"
                 .to_owned(),
         ),
         error if shortage_of(error).is_some() => (

@@ -157,7 +157,7 @@ fn many(family: &dyn Experiment, wanted: &Sweep, json: Option<&Path>) -> Result<
     Ok(if report.passed() { ExitCode::SUCCESS } else { ExitCode::from(VIOLATED) })
 }
 
-/// On a terminal, a small sweep ahead tells how fast the real one will be.
+/// On a terminal, a small sweep ahead shows how fast the real one will be.
 fn show_progress(family: &dyn Experiment, wanted: &Sweep) {
     let seeds = wanted.seeds.end - wanted.seeds.start;
     if !std::io::stderr().is_terminal() || seeds < SEEDS_PER_STEP {
@@ -175,7 +175,7 @@ fn show_progress(family: &dyn Experiment, wanted: &Sweep) {
 fn one(family: &dyn Experiment, seed: u64, plan: Option<&Path>) -> Result<ExitCode, String> {
     let plan = plan.map(read_plan).transpose()?;
     let outcome = family.run(seed, &Options { plan, trace: true, ..Options::default() });
-    Ok(tell(&outcome, None))
+    Ok(notify(&outcome, None))
 }
 
 fn read_plan(path: &Path) -> Result<Plan, String> {
@@ -183,7 +183,7 @@ fn read_plan(path: &Path) -> Result<Plan, String> {
     Plan::from_text(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-fn tell(outcome: &Outcome, shrunk: Option<(Before, &str)>) -> ExitCode {
+fn notify(outcome: &Outcome, shrunk: Option<(Before, &str)>) -> ExitCode {
     let about = Report {
         commit: option_env!("ORDINATE_COMMIT").unwrap_or_default(),
         plan_file: shrunk.map(|(_, file)| file),
@@ -218,7 +218,7 @@ fn shrink(
 ) -> Result<ExitCode, String> {
     let failing = family.run(seed, &Options::default());
     if failing.violation.is_none() {
-        return Ok(tell(&failing, None));
+        return Ok(notify(&failing, None));
     }
     let Some(shrunk) = family.shrink(&failing, &Options { trace: true, ..Options::default() }, budget) else {
         return Err("the recorded plan does not fail again: that is a bug of the simulator".to_owned());
@@ -232,7 +232,7 @@ fn shrink(
         operations: shrunk.operations_before,
         seconds: shrunk.took.as_secs_f64(),
     };
-    Ok(tell(&shrunk.outcome, Some((before, &file))))
+    Ok(notify(&shrunk.outcome, Some((before, &file))))
 }
 
 fn determinism(family: &dyn Experiment, seeds: u64) -> Result<ExitCode, String> {

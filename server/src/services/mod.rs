@@ -1,4 +1,4 @@
-//! The services: the one list of them, and what each tells the rest of the server.
+//! The services: the one list of them, and what each gives the rest of the server.
 //!
 //! A new service is a folder here, its line in [`SERVICES`] with its slots in [`slots`], and its nodes in `family.rs`. Everything else
 //! asks the list: the cluster file for keys and checks, a host for nodes and ports, the admin port for routes, status, readiness and
@@ -164,7 +164,7 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
     /// Its nodes on a host; `joins`: one that comes to a running cluster.
     fn nodes(&self, file: &ClusterFile, host: &str, joins: bool) -> Vec<(HostSlot, HostedNode)>;
 
-    /// Those of them that are told when the members of the cluster change.
+    /// Those of them that are notified when the members of the cluster change.
     fn followers(&self, _file: &ClusterFile, _host: &str) -> Vec<HostSlot> {
         Vec::new()
     }
@@ -194,7 +194,7 @@ pub trait Service: Any + Send + Sync + fmt::Debug {
         None
     }
 
-    /// A linearizable read, by which it is told whether its users would be served.
+    /// A linearizable read, by which it learns whether its users would be served.
     fn probe(&self, file: &ClusterFile, host: &str) -> ReadyProbe;
 
     /// What a host knows of it.
@@ -228,7 +228,7 @@ pub struct Port {
     pub parts: usize,
 }
 
-/// A read that tells whether a service is served.
+/// A read that shows whether a service is served.
 pub struct ReadyProbe {
     /// The node that is asked.
     pub host_slot: HostSlot,

@@ -12,14 +12,14 @@ use paxos::multipaxos::acceptor::AcceptorRecord;
 use paxos::multipaxos::leader::LeaderRecord;
 
 /// Puts a record into words.
-pub type Tell = fn(&Bytes) -> Result<DescribedRecord, DecodeError>;
+pub type Notify = fn(&Bytes) -> Result<DescribedRecord, DecodeError>;
 
 /// The role at a slot.
 #[derive(Clone, Debug)]
 pub struct RecordOwner {
     /// Service and role, as in `log shard 3`.
     pub name: String,
-    tell: Tell,
+    notify: Notify,
 }
 
 /// A record in words, and what it does to the snapshot that is being written.
@@ -46,8 +46,8 @@ pub enum SnapshotEffect {
 
 impl RecordOwner {
     /// A role whose records read so.
-    pub fn new(name: impl Into<String>, tell: Tell) -> Self {
-        Self { name: name.into(), tell }
+    pub fn new(name: impl Into<String>, notify: Notify) -> Self {
+        Self { name: name.into(), notify }
     }
 
     /// Of a slot that no role ever had.
@@ -56,32 +56,32 @@ impl RecordOwner {
     }
 
     /// Puts a record of this role into words.
-    pub fn tell(&self, record: &[u8]) -> Result<DescribedRecord, DecodeError> {
-        (self.tell)(&Bytes::copy_from_slice(record))
+    pub fn notify(&self, record: &[u8]) -> Result<DescribedRecord, DecodeError> {
+        (self.notify)(&Bytes::copy_from_slice(record))
     }
 }
 
 /// The role of the cluster's own log at a slot; `service` is the one that it carries.
 pub fn paxos_owner(service: &str, host_slot: HostSlot) -> Option<RecordOwner> {
     let role = RoleName::ALL.into_iter().find(|role| *role as u32 == host_slot.0)?;
-    let tell: Tell = match role {
+    let notify: Notify = match role {
         RoleName::Leader => leader,
         RoleName::Acceptor => acceptor,
         RoleName::Replica => replica,
         RoleName::Batcher | RoleName::ProxyLeader | RoleName::Unbatcher => none,
     };
-    Some(RecordOwner::new(format!("{service} {}", role.name().trim_start_matches("paxos.")), tell))
+    Some(RecordOwner::new(format!("{service} {}", role.name().trim_start_matches("paxos.")), notify))
 }
 
 /// The role of a service over Mason at one of its slots, which are numbered from `first`.
 pub fn mason_owner(service: &str, slots: Slots, first: u32, host_slot: HostSlot) -> Option<RecordOwner> {
     let post = Post::at(host_slot.0.checked_sub(first)?).filter(|_| slots.contains(host_slot))?;
-    let (role, tell): (String, Tell) = match post {
+    let (role, notify): (String, Notify) = match post {
         Post::Sequencer => ("sequencer".to_owned(), none),
         Post::Gateway => ("gateway".to_owned(), gateway),
         Post::Shard(space) => (format!("shard {}", space.0), shard),
         Post::Part(group, part) => {
-            let (name, tell): (_, Tell) = match part {
+            let (name, notify): (_, Notify) = match part {
                 Part::Log(LogRole::Leader) => ("leader", leader),
                 Part::Log(LogRole::ProxyLeader) => ("proxy_leader", none),
                 Part::Log(LogRole::Acceptor) => ("acceptor", acceptor),
@@ -90,10 +90,10 @@ pub fn mason_owner(service: &str, slots: Slots, first: u32, host_slot: HostSlot)
                 Part::Log(LogRole::Unbatcher) => ("unbatcher", none),
                 Part::Proxy => ("proxy", none),
             };
-            (format!("group {} {name}", group.0), tell)
+            (format!("group {} {name}", group.0), notify)
         }
     };
-    Some(RecordOwner::new(format!("{service} {role}"), tell))
+    Some(RecordOwner::new(format!("{service} {role}"), notify))
 }
 
 /// Of a role that writes none.
@@ -204,20 +204,20 @@ mod tests {
 
     // A record that is not its role's must be refused, never shown as something else.
     #[test]
-    fn records_are_told_by_their_role() {
+    fn records_are_reported_by_their_role() {
         let begin = SnapshotRecord::Begin { below: Number(7) }.encoded();
-        let told = owner_of(HostSlot(0x200)).tell(&begin).expect("a shard's record");
+        let reported = owner_of(HostSlot(0x200)).notify(&begin).expect("a shard's record");
         assert_eq!(
-            told,
+            reported,
             DescribedRecord {
                 line: "begins a snapshot below number 7".to_owned(),
                 step: SnapshotEffect::Begin(7)
             }
         );
         let sealed = AcceptorRecord::Sealed { version: 3 }.encoded();
-        let told = owner_of(HostSlot(4)).tell(&sealed).expect("an acceptor's record");
-        assert_eq!(told.line, "sealed below membership version 3");
-        assert!(owner_of(HostSlot(4)).tell(&[99]).is_err());
-        assert!(owner_of(HostSlot(1)).tell(&sealed).is_err());
+        let reported = owner_of(HostSlot(4)).notify(&sealed).expect("an acceptor's record");
+        assert_eq!(reported.line, "sealed below membership version 3");
+        assert!(owner_of(HostSlot(4)).notify(&[99]).is_err());
+        assert!(owner_of(HostSlot(1)).notify(&sealed).is_err());
     }
 }

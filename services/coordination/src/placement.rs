@@ -1,6 +1,6 @@
 //! Which shard a znode lives in.
 
-use crate::wire::{Restore, Update, WriteOperation, is_sequential, parent_of};
+use crate::wire::{JuteInput, Restore, Update, WriteHead, WriteOperation, is_sequential, op, parent_of};
 use mason::Space;
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -125,12 +125,22 @@ impl Placement {
         spaces.dedup();
         spaces
     }
+
+    /// The same of a request as a user sent it; of one that names one node and looks at it alone, only the path is read.
+    pub fn spaces_of_request(&self, head: &WriteHead<'_>, request: &[u8]) -> Vec<Space> {
+        match head.opcode {
+            op::SET_DATA | op::SET_ACL => {
+                JuteInput(request).text().map(|path| vec![self.space_of(path)]).unwrap_or_default()
+            }
+            _ => head.operation(request).map(|operation| self.spaces_of(&operation)).unwrap_or_default(),
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wire::sequential_name;
+    use crate::wire::{JuteOutput as _, sequential_name};
 
     // A node whose shard depends on the number it gets could not be sequenced before the number is known.
     #[test]
@@ -143,6 +153,31 @@ mod tests {
                 assert_eq!(placement.space_of(&path), placement.space_of(parent), "{path}");
                 assert_eq!(placement.space_of(&path), placement.space_of_created(&prefix, true), "{path}");
             }
+        }
+    }
+
+    // A leader that takes a set to another shard than its gateway and the shards has it executed by nobody.
+    #[test]
+    fn a_set_is_placed_by_its_path_alone() {
+        let placement = Placement::new(16);
+        for (opcode, node) in (0..200).flat_map(|node| [(op::SET_DATA, node), (op::SET_ACL, node)]) {
+            let path = format!("/a/{node}");
+            let mut request = Vec::new();
+            request.put_text(&path);
+            match opcode {
+                op::SET_DATA => request.put_buffer(Some(b"data")),
+                _ => {
+                    request.put_i32(1);
+                    request.put_i32(31);
+                    request.put_text("world");
+                    request.put_text("anyone");
+                }
+            }
+            request.put_i32(-1);
+            let (session, epoch, caller) = Default::default();
+            let head = WriteHead { session, epoch, ephemeral: false, ttl_allowed: false, caller, opcode };
+            let read = head.operation(&request).expect("it is well formed");
+            assert_eq!(placement.spaces_of_request(&head, &request), placement.spaces_of(&read), "{path}");
         }
     }
 

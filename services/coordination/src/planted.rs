@@ -13,7 +13,7 @@ kernel::planted_bugs! {
     sequential_names_by_child_count = "K07",
     /// A gateway answers pings although the session's home group does not hear of them.
     ping_answered_unheard = "K14",
-    /// A shard that comes into use is not told which gateways watch all below a path.
+    /// A shard that comes into use does not learn which gateways watch all below a path.
     new_shard_lacks_recursive_watches = "K17",
     /// Snapshots of sessions leave out where each has made ephemeral nodes.
     ephemeral_owners_not_in_snapshot = "K18",
@@ -41,7 +41,7 @@ kernel::planted_bugs! {
     reads_without_room = "K30",
     /// A session that attaches anew keeps the epoch of its connection.
     attaching_keeps_connection_epoch = "K31",
-    /// A client that comes back is told of nodes that were made since, and not of those that were changed.
+    /// A client that comes back is notified of nodes that were made since, and not of those that were changed.
     missed_change_judged_by_creation = "K32",
     /// A sync is answered without asking the groups how far their logs are.
     sync_without_barrier = "K33",

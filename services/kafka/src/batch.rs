@@ -10,7 +10,7 @@ use crate::wire::{Malformed, PutKafka as _, RequestBytes};
 use kernel::Bytes;
 use shared_log::{APPEND_BYTES_MAX, ROW_OVERHEAD, Rows};
 
-/// Who sends a batch, and as which: retries are told from new batches by it.
+/// Who sends a batch, and as which: retries are distinguished from new batches by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sender {
     /// The producer; -1 for one that is not idempotent.

@@ -43,7 +43,7 @@ pub struct Join {
     pub protocols: Vec<(String, Bytes)>,
 }
 
-/// What a member that has joined is told.
+/// What a member that has joined is answered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Joined {
     /// The generation.
@@ -85,7 +85,7 @@ struct Group {
     members: BTreeMap<String, Member>,
 }
 
-/// What tools are told of a group.
+/// What tools learn of a group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Described {
     /// Kafka's word for its state.
@@ -220,7 +220,7 @@ impl Groups {
         let Some(member) = group.members.get_mut(member) else { return Next::Ready };
         match group.stage {
             Stage::Joining { since } => {
-                // It may have joined a generation that was given up before it was told.
+                // It may have joined a generation that was given up before it was answered.
                 member.has_joined = true;
                 let patience =
                     group.members.values().map(|member| member.rebalance).max().unwrap_or_default();
@@ -249,7 +249,7 @@ impl Groups {
         if !matches!(group.stage, Stage::Beginning { .. }) {
             return;
         }
-        // Somebody may have come whom the others have no protocol with: they join anew, and it is told.
+        // Somebody may have come whom the others have no protocol with: they join anew, and it is notified.
         let Some(protocol) = group.choose() else { return group.rejoin(now) };
         let leader = group.members.keys().next().cloned().unwrap_or_default();
         group.members.values_mut().for_each(|member| {
@@ -260,7 +260,7 @@ impl Groups {
         group.stage = Stage::Assigning;
     }
 
-    /// What a member is told once its group is ready.
+    /// What a member is answered once its group is ready.
     pub fn joined(&self, name: &str, member: &str) -> Result<Joined, Code> {
         let group = self.known.get(name).filter(|group| group.members.contains_key(member));
         let group = group.ok_or(Code::UNKNOWN_MEMBER_ID)?;

@@ -215,7 +215,7 @@ fn appends_are_in_flight_together_and_answered_in_order() {
     }
 }
 
-// What is damaged, too much or for nobody must be told apart, and none of it appended.
+// What is damaged, too much or for nobody must be distinguished, and none of it appended.
 #[test]
 fn appends_that_cannot_be_are_refused_in_kafkas_codes() {
     let mut twin = Twin::with_log();
@@ -387,7 +387,7 @@ fn offsets_are_found_by_place_and_by_time() {
 
 // Clients of all ages begin with these; what they read amiss ends the acquaintance.
 #[test]
-fn versions_and_hosts_are_told() {
+fn versions_and_hosts_are_reported() {
     let mut twin = Twin::new();
     for (version, code) in [(0, 0), (2, 0), (9, 35)] {
         twin.send(key::API_VERSIONS, version, 1, b"").expect("it is sound");
@@ -415,7 +415,7 @@ fn versions_and_hosts_are_told() {
     assert_eq!(twin.send(77, 0, 1, b""), Err(Fault::Malformed));
 }
 
-// A tool that is told of a group that is not there, or not of one that is, hides who lags behind.
+// A tool that is shown a group that is not there, or not of one that is, hides who lags behind.
 #[test]
 fn groups_are_listed_and_described() {
     let mut twin = Twin::new();

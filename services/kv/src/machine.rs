@@ -122,7 +122,7 @@ impl Store {
             }
             let answer_at = reply.0.len();
             self.execute(command, reply);
-            // A mismatch, told at length or briefly, and an invalid command are the ways to fail.
+            // A mismatch, reported at length or briefly, and an invalid command are the ways to fail.
             if matches!(reply.0[answer_at], 3 | 10 | 11) {
                 let answer = reply.0.split_off(answer_at);
                 reply.0.truncate(at);

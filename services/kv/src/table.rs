@@ -1,7 +1,7 @@
 //! The table: keys by hash for point operations, keys in order for scans.
 //!
 //! Key and value of an entry share one allocation, so that an update of a value of equal length touches the hash
-//! table's line, the entry and the value, and nothing else. The order is kept apart and changes only when keys come
+//! table's line, the entry and the value, and nothing else. The order is held apart and changes only when keys come
 //! and go.
 
 use hashbrown::HashTable;
@@ -62,7 +62,7 @@ impl Table {
         self.entries.len()
     }
 
-    /// A digest of all keys, values and versions, kept up to date write by write.
+    /// A digest of all keys, values and versions, updated write by write.
     pub(crate) fn digest(&self) -> u64 {
         self.digest
     }

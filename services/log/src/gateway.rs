@@ -205,7 +205,7 @@ impl Role for Gateway {
             }
             GatewayIn::Elsewhere(_)
             | GatewayIn::UsesShardMap(_)
-            | GatewayIn::Told(_)
+            | GatewayIn::GroupNotice(_)
             | GatewayIn::Taken(_)
             | GatewayIn::Connected(_)
             | GatewayIn::Disconnected(_) => {

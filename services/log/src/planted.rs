@@ -18,5 +18,5 @@ kernel::planted_bugs! {
     /// An append of a producer in an earlier epoch is taken.
     earlier_producer_epoch_taken = "C31",
     /// Producers of a log that is deleted are taken for those of the next one of its name.
-    producers_of_deleted_log_kept = "C32",
+    producers_of_deleted_log_retained = "C32",
 }

@@ -119,7 +119,7 @@ impl Logs {
     }
 
     /// Below this position nothing of a log is left here, trimmed or not.
-    pub fn kept(&self, name: &str) -> u64 {
+    pub fn retained(&self, name: &str) -> u64 {
         self.logs.get(name).map_or(0, |log| self.identity(log).retained)
     }
 
@@ -285,7 +285,7 @@ impl Logs {
                 log.clear(&mut self.storage);
                 self.numbers.remove(&log.origin.number);
                 self.reserved -= log.retain_bytes;
-                if !kernel::planted!(producers_of_deleted_log_kept) {
+                if !kernel::planted!(producers_of_deleted_log_retained) {
                     self.producers.forget(name);
                 }
                 Answer::Done

@@ -165,7 +165,7 @@ fn words(from: u64, to: u64) -> Vec<String> {
 
 // A segment that is dropped when it is trimmed, and not when it is archived, is gone; one that is never dropped fills the disk.
 #[test]
-fn what_is_trimmed_is_kept_until_it_is_archived() {
+fn what_is_trimmed_is_retained_until_it_is_archived() {
     let mut one = Space0::new();
     one.append(100);
     one.store();
@@ -181,16 +181,16 @@ fn what_is_trimmed_is_kept_until_it_is_archived() {
     assert_eq!(one.recall(0), Ok(words(0, 100)), "and all of it is read");
     assert_eq!(one.archive(2), 2);
     assert_eq!(one.blobs().len(), all.len() - 2);
-    let kept = one.identity().retained;
-    assert!(kept > 0 && kept < 50);
-    assert_eq!(one.recall(0), Err(kept));
-    assert_eq!(one.recall(kept), Ok(words(kept, 100)));
+    let stored = one.identity().retained;
+    assert!(stored > 0 && stored < 50);
+    assert_eq!(one.recall(0), Err(stored));
+    assert_eq!(one.recall(stored), Ok(words(stored, 100)));
     one.archive(100);
-    let kept = one.identity().retained;
-    assert!(kept < 50, "the segment that is trimmed in part stays");
+    let stored = one.identity().retained;
+    assert!(stored < 50, "the segment that is trimmed in part stays");
     assert_eq!((one.logs.storage().waiting, one.logs.storage().waiting_bytes), (0, 0));
-    assert_eq!(one.archived().into_values().collect::<Vec<_>>(), words(0, kept));
-    assert_eq!(one.recall(kept - 1), Err(kept));
+    assert_eq!(one.archived().into_values().collect::<Vec<_>>(), words(0, stored));
+    assert_eq!(one.recall(stored - 1), Err(stored));
 }
 
 // The open segment is in no file when it is trimmed: it has to be written first, and what comes after begins another.
@@ -263,7 +263,7 @@ fn snapshots_carry_what_waits() {
 
 // An archive that is away fills the disk.
 #[test]
-fn too_much_that_waits_is_told() {
+fn too_much_that_waits_is_reported() {
     let mut one = Space0::new();
     one.append(30);
     one.store();

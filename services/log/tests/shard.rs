@@ -20,7 +20,7 @@ struct One {
     logs: Logs,
     gsn: u64,
     time: u64,
-    told: Vec<(NodeId, Bytes)>,
+    reported: Vec<(NodeId, Bytes)>,
     disk: BTreeMap<BlobId, Bytes>,
     loads: usize,
 }
@@ -36,8 +36,8 @@ impl One {
     }
 
     fn within(bounds: SpaceBounds) -> Self {
-        let (told, disk) = (Vec::new(), BTreeMap::new());
-        Self { logs: Logs::new(Space(0), 1, bounds), gsn: 0, time: 1_000, told, disk, loads: 0 }
+        let (reported, disk) = (Vec::new(), BTreeMap::new());
+        Self { logs: Logs::new(Space(0), 1, bounds), gsn: 0, time: 1_000, reported, disk, loads: 0 }
     }
 
     /// What waits for the disk is there now.
@@ -68,8 +68,8 @@ impl One {
         let mut out = ShardOut::default();
         let body = Bytes::from(request.encoded());
         self.logs.execute(&body, &order(self.gsn, &[0], self.time), &[], &mut out);
-        let (answer, told) = out.into_parts();
-        self.told.extend(told);
+        let (answer, reported) = out.into_parts();
+        self.reported.extend(reported);
         Answer::decoded(&answer.into()).expect("shards answer in their own words")
     }
 
@@ -131,9 +131,9 @@ fn positions_follow_one_another_and_refused_appends_take_none() {
     assert_eq!(one.words(0), ["0", "1", "2"]);
 }
 
-// A reader that is told nothing of what is gone reads on as if it had seen it.
+// A reader that learns nothing of what is gone reads on as if it had seen it.
 #[test]
-fn readers_are_told_of_what_is_gone_and_of_what_is_not_there_yet() {
+fn readers_are_reported_of_what_is_gone_and_of_what_is_not_there_yet() {
     let mut one = One::new();
     one.create("a", 0);
     one.ask(&append("a", &[b"0", b"1", b"2", b"3"]));
@@ -213,19 +213,19 @@ fn logs_hold_what_they_were_created_to_hold() {
 
 // A waiting reader that nobody wakes waits for ever.
 #[test]
-fn a_reader_that_waits_is_told_once() {
+fn a_reader_that_waits_is_reported_once() {
     let mut one = One::new();
     one.create("a", 0);
     one.read(0, 9, 99, 100);
     one.ask(&append("a", &[b"0"]));
-    assert_eq!(one.told, [(READER, Bytes::from_static(b"a"))]);
+    assert_eq!(one.reported, [(READER, Bytes::from_static(b"a"))]);
     one.ask(&append("a", &[b"1"]));
-    assert_eq!(one.told.len(), 1);
+    assert_eq!(one.reported.len(), 1);
     one.read(2, 9, 99, 100);
     one.logs.forget_reader(NodeId::new(HostId(1), HostSlot(1)));
     one.logs.forget_reader(READER);
     one.ask(&append("a", &[b"2"]));
-    assert_eq!(one.told.len(), 1);
+    assert_eq!(one.reported.len(), 1);
 }
 
 // A snapshot that mixes in what came later puts an entry into two slots once the log is replayed on it.
@@ -293,8 +293,8 @@ fn entries_on_the_disk_are_read_at_their_positions() {
     one.read(199, 1, 1, 0);
     assert_eq!(one.loads, before, "what is in memory is not read");
     one.ask(&Request::Trim(Trim { name: "a".to_owned(), before: 150 }));
-    let kept = one.logs.blobs();
-    assert!(kept.len() < 15 && kept.iter().all(|blob| one.logs.blob(blob.id) == Some(*blob)));
+    let retained = one.logs.blobs();
+    assert!(retained.len() < 15 && retained.iter().all(|blob| one.logs.blob(blob.id) == Some(*blob)));
     assert_eq!(refusal(&one.read(149, 1, 1, 0)), Some((Why::Trimmed, 150)));
 }
 

@@ -19,7 +19,7 @@ kernel::timers! {
     }
 }
 
-/// The answer to a call of which it is not known whether it was given a place: the label tells, once it is looked for.
+/// The answer to a call of which it is not known whether it was given a number: the label shows it, once it is looked for.
 pub const UNKNOWN: Bytes = Bytes::from_static(b"?");
 /// The answer to a call when the disks are full: nothing was done.
 pub const DISK_FULL: Bytes = Bytes::from_static(b"full");
@@ -120,7 +120,7 @@ impl Role for Gateway {
             GatewayIn::Answers(message) => {
                 for answer in message.answers {
                     if let Some(asker) = self.upstream.answered(answer.tagged(message.group), cx.now()) {
-                        tell(asker, answer.body, cx);
+                        notify(asker, answer.body, cx);
                     }
                 }
             }
@@ -134,7 +134,7 @@ impl Role for Gateway {
             }
             GatewayIn::Skipped(_) => {
                 for asker in self.begin_incarnation(cx) {
-                    tell(asker, UNKNOWN, cx);
+                    notify(asker, UNKNOWN, cx);
                 }
             }
             GatewayIn::Input(message) => match Native::decoded(&message.bytes) {
@@ -152,7 +152,7 @@ impl Role for Gateway {
             GatewayIn::GatewayNotice(_)
             | GatewayIn::ReadAnswers(_)
             | GatewayIn::UsesShardMap(_)
-            | GatewayIn::Told(_)
+            | GatewayIn::GroupNotice(_)
             | GatewayIn::Connected(_)
             | GatewayIn::Taken(_)
             | GatewayIn::Disconnected(_) => cx.reject("message that the sequence has no use for"),
@@ -240,7 +240,7 @@ fn refuse(node: NodeId, id: u64, outcome: Outcome, cx: &mut Cx<'_, Gateway>) {
 }
 
 /// `body`: an encoded order, or [`UNKNOWN`].
-fn tell(asker: Asker, body: Bytes, cx: &mut Cx<'_, Gateway>) {
+fn notify(asker: Asker, body: Bytes, cx: &mut Cx<'_, Gateway>) {
     let (node, id, spaces) = match asker {
         Asker::Call(id) => return cx.respond(id, Response(body)),
         Asker::Connection { node, id, spaces } => (node, id, spaces),

@@ -107,8 +107,8 @@ impl Shard for Labels {
 
     fn digest(&self) -> u64 {
         let last = self.latest.back().map_or(0, |given| given.gsn.0);
-        let kept = [self.given, self.latest.len() as u64, last];
-        kept.iter().fold(self.digest, |digest, number| {
+        let retained = [self.given, self.latest.len() as u64, last];
+        retained.iter().fold(self.digest, |digest, number| {
             (digest ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
         })
     }

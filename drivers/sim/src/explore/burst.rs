@@ -1,7 +1,7 @@
 //! One host at work: calls of its nodes, and what they ask for carried out on the state.
 
 use super::Scope;
-use super::host::{HostState, Kept, Message, Seat};
+use super::host::{HostState, Message, Retained, Seat};
 use super::world::{Flying, Progress, World};
 use crate::draw::{mix, mix_bytes};
 use crate::effects::{Deferred, Sink, Waiting};
@@ -145,7 +145,7 @@ impl<S: Scope> Sink<<S::Node as Node>::Family> for Asking<'_, '_, '_, S> {
         let (host_slot, position) = (self.id().host_slot(), record.position);
         let bytes = Bytes::copy_from_slice(record.bytes);
         let host = &mut *self.burst.host;
-        host.records.push(Rc::new(Kept { host_slot, position, bytes }));
+        host.records.push(Rc::new(Retained { host_slot, position, bytes }));
         host.seats[self.seat].appended = host.written();
     }
 

@@ -23,7 +23,7 @@ pub(super) struct Seat<N: Node> {
     pub(super) touched: bool,
 }
 
-pub(super) struct Kept {
+pub(super) struct Retained {
     pub(super) host_slot: HostSlot,
     pub(super) position: Position,
     pub(super) bytes: Bytes,
@@ -35,7 +35,7 @@ pub(super) struct HostState<N: Node> {
     pub(super) up: bool,
     pub(super) incarnation: u32,
     pub(super) seats: Vec<Seat<N>>,
-    pub(super) records: Vec<Rc<Kept>>,
+    pub(super) records: Vec<Rc<Retained>>,
     /// How many records had been trimmed before the first of `records`, so that counts go on growing.
     pub(super) trimmed: u64,
     pub(super) durable: u64,
@@ -69,7 +69,7 @@ impl<N: Node> HostState<N> {
     /// Drops durable records that are not needed.
     pub(super) fn trim(&mut self, host_slot: HostSlot, before: Position) {
         let durable = (self.durable - self.trimmed) as usize;
-        let unneeded = |record: &Kept| record.host_slot == host_slot && record.position < before;
+        let unneeded = |record: &Retained| record.host_slot == host_slot && record.position < before;
         let mut at = 0;
         self.records.retain(|record| {
             at += 1;

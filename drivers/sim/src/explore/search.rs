@@ -21,7 +21,7 @@ impl Hasher for AsItIs {
     }
 
     fn write(&mut self, _bytes: &[u8]) {
-        unreachable!("only whole hashes are kept");
+        unreachable!("only whole hashes are stored");
     }
 
     fn write_u64(&mut self, hash: u64) {

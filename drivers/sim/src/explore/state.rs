@@ -20,7 +20,7 @@ pub(super) enum Step {
     Lose { packet: u64 },
     Timer { node: NodeId, timer: TimerIndex },
     Sync { host: usize },
-    Crash { host: usize, kept: u64 },
+    Crash { host: usize, retained: u64 },
     Restart { host: usize },
 }
 
@@ -161,7 +161,9 @@ impl<S: Scope> State<S> {
                 steps.push(Step::Sync { host: index });
             }
             if used.crashes < bounds.crashes && world.scope.may_crash(host.id) {
-                steps.extend((host.durable..=host.written()).map(|kept| Step::Crash { host: index, kept }));
+                steps.extend(
+                    (host.durable..=host.written()).map(|retained| Step::Crash { host: index, retained }),
+                );
             }
             if used.timers < bounds.timers {
                 for seat in &host.seats {
@@ -247,7 +249,7 @@ impl<S: Scope> State<S> {
                 }
                 burst.sync();
             }
-            Step::Crash { host, kept } => return self.crash(host, kept, world),
+            Step::Crash { host, retained } => return self.crash(host, retained, world),
             Step::Restart { host } => return self.restart(host, world),
         }
         true
@@ -275,8 +277,8 @@ impl<S: Scope> State<S> {
             Step::Lose { packet: hash } => format!("LOST {}", packet(hash)),
             Step::Timer { node, timer } => format!("{node} timer {}", timer.0),
             Step::Sync { host } => format!("{:?} synced", self.hosts[host].id),
-            Step::Crash { host, kept } => {
-                let lost = self.hosts[host].written() - kept;
+            Step::Crash { host, retained } => {
+                let lost = self.hosts[host].written() - retained;
                 format!("{:?} CRASHES, {lost} records lost", self.hosts[host].id)
             }
             Step::Restart { host } => format!("{:?} RESTARTS", self.hosts[host].id),
@@ -340,14 +342,14 @@ impl<S: Scope> State<S> {
         true
     }
 
-    fn crash(&mut self, index: usize, kept: u64, world: &mut World<'_, S>) -> bool {
+    fn crash(&mut self, index: usize, retained: u64, world: &mut World<'_, S>) -> bool {
         let host = Rc::make_mut(&mut self.hosts[index]);
-        if !host.up || kept < host.durable || kept > host.written() {
+        if !host.up || retained < host.durable || retained > host.written() {
             return false;
         }
         self.used.crashes += 1;
-        host.records.truncate((kept - host.trimmed) as usize);
-        host.durable = kept;
+        host.records.truncate((retained - host.trimmed) as usize);
+        host.durable = retained;
         (host.up, host.incarnation) = (false, host.incarnation + 1);
         host.seats.clear();
         host.held.clear();

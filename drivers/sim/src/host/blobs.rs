@@ -17,7 +17,7 @@ enum Task {
     Store { id: BlobId, bytes: Bytes },
     Load { range: BlobRange },
     Archive { id: BlobId, object: ArchiveObject },
-    Tell { id: BlobId },
+    Notify { id: BlobId },
 }
 
 /// What a host's disk is doing for its nodes' blobs.
@@ -48,7 +48,7 @@ impl InFlight {
                         archive.put(&object, &bytes);
                     }
                 }
-                Task::Load { .. } | Task::Tell { .. } => {}
+                Task::Load { .. } | Task::Notify { .. } => {}
             }
         }
     }
@@ -82,7 +82,7 @@ impl<N: Node> Host<N> {
             }
             BlobEffect::Keep { ids } => {
                 for id in self.disk.blobs.keep(host_slot, ids) {
-                    self.begin_blob(seat, Task::Tell { id }, out.now + 1, out);
+                    self.begin_blob(seat, Task::Notify { id }, out.now + 1, out);
                 }
             }
         }
@@ -127,7 +127,7 @@ impl<N: Node> Host<N> {
                 None => BlobNotice::Lost { id: range.id },
             },
             Task::Archive { id, object } => self.archive(host_slot, id, &object, out),
-            Task::Tell { id } => BlobNotice::Lost { id },
+            Task::Notify { id } => BlobNotice::Lost { id },
         };
         out.happened(Happening::Blob, self.seats[seat].id.as_u64(), u64::from(ticket));
         self.arrive(Input::Blob { seat, notice }, out)

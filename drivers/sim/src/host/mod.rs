@@ -153,12 +153,12 @@ impl<N: Node> Host<N> {
         let before = self.disk.durable();
         let sound = self.disk.recover().is_ok();
         if sound {
-            self.tell_durable(before, self.disk.durable(), out);
+            self.notify_durable(before, self.disk.durable(), out);
         }
         sound
     }
 
-    fn tell_durable(&self, after: u64, through: u64, out: &mut Outside<N::Family>) {
+    fn notify_durable(&self, after: u64, through: u64, out: &mut Outside<N::Family>) {
         if out.claims.is_none() {
             return;
         }
@@ -468,7 +468,7 @@ impl<N: Node> Host<N> {
         let target = self.syncing.take().expect("a sync in flight was just seen");
         let landed_wrong = self.disk.misdirection_waits();
         if !landed_wrong {
-            self.tell_durable(self.disk.durable(), target, out);
+            self.notify_durable(self.disk.durable(), target, out);
         }
         self.disk.synced(target);
         out.happened(Happening::Synced, u64::from(self.id.0), target);

@@ -117,7 +117,7 @@ impl<N: Node> Sink<N::Family> for Asking<'_, N> {
     fn send(&mut self, to: NodeId, message: <N::Family as Family>::Message) {
         let from = self.id();
         if to.host() == self.host.id {
-            self.out.told(from, to, &message);
+            self.out.reported(from, to, &message);
             self.host.local.push_back((from, to, message));
         } else {
             self.out.send(from, self.host.index, self.host.incarnation, to, &message);

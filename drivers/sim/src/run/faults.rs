@@ -78,7 +78,7 @@ impl<S: Scenario> Run<S> {
             Blow::Strike { which, draw } => {
                 let mut rng = Rng::seeded(draw);
                 let which = usize::from(which);
-                if self.tell(scenario, |scenario, control| scenario.strike(which, &mut rng, control)) {
+                if self.notify(scenario, |scenario, control| scenario.strike(which, &mut rng, control)) {
                     self.out.injections.count(class);
                 }
                 return;
@@ -262,7 +262,7 @@ impl<S: Scenario> Run<S> {
             self.schedule(client as u16);
         }
         self.out.queue.push(now + POLL_EVERY, Event::Poll);
-        self.tell(scenario, |scenario, control| scenario.on_heal(&core, control));
+        self.notify(scenario, |scenario, control| scenario.on_heal(&core, control));
     }
 
     fn draw_frozen(&mut self, scenario: &S, rng: &mut Rng) {
@@ -324,12 +324,12 @@ impl<S: Scenario> Run<S> {
             return;
         };
         if self.out.now >= self.deadline {
-            let standing = scenario.standing(&Cluster {
+            let status = scenario.describe(&Cluster {
                 hosts: &self.hosts,
                 archive: &self.out.archive,
                 now: self.out.now,
             });
-            panic!("{invariant}: {:?} after the heal: {what}; {standing}", self.tuning.liveness);
+            panic!("{invariant}: {:?} after the heal: {what}; {status}", self.tuning.liveness);
         }
         self.out.queue.push(self.out.now + POLL_EVERY, Event::Poll);
     }

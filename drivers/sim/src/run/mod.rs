@@ -57,7 +57,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
         commands: Vec::new(),
         begun: Vec::new(),
         omitted: options.plan.iter().flat_map(|plan| plan.omitted.iter().copied()).collect(),
-        kept: options.plan.as_ref().and_then(|plan| Some(KeptOperations::of(plan.kept.as_ref()?))),
+        retained: options.plan.as_ref().and_then(|plan| Some(KeptOperations::of(plan.retained.as_ref()?))),
         salt,
         replays: script.is_some(),
         faults,
@@ -115,7 +115,7 @@ pub(crate) struct Run<S: Scenario> {
     pub(crate) commands: Vec<Command<S::Node>>,
     pub(crate) begun: Vec<BegunOperation>,
     pub(crate) omitted: BTreeSet<OperationId>,
-    kept: Option<KeptOperations>,
+    retained: Option<KeptOperations>,
     salt: u64,
     pub(crate) replays: bool,
     pub(crate) faults: Vec<Fault>,
@@ -148,7 +148,7 @@ impl<S: Scenario> Run<S> {
                 self.start(index, scenario);
             }
         }
-        self.tell(scenario, |scenario, control| scenario.on_begin(control));
+        self.notify(scenario, |scenario, control| scenario.on_begin(control));
     }
 
     fn step(&mut self, scenario: &mut S) {
@@ -175,7 +175,7 @@ impl<S: Scenario> Run<S> {
                 if self.lives(host, incarnation) {
                     self.out.current = Some(self.hosts[usize::from(host)].id);
                     let works = self.hosts[usize::from(host)].synced(&mut self.out);
-                    self.tell_facts(scenario);
+                    self.notify_facts(scenario);
                     self.strike_triggered(scenario);
                     if works {
                         self.burst(host, scenario);
@@ -210,7 +210,7 @@ impl<S: Scenario> Run<S> {
             }
             Event::Operate { client } => self.operate(client, scenario),
             Event::Alarm { token } => {
-                self.tell(scenario, |scenario, control| scenario.on_alarm(token, control))
+                self.notify(scenario, |scenario, control| scenario.on_alarm(token, control))
             }
             Event::Heal => self.heal(scenario),
             Event::Poll => self.poll(scenario),
@@ -247,8 +247,8 @@ impl<S: Scenario> Run<S> {
         self.after_burst(host, scenario);
     }
 
-    /// Tells a scenario that audits what it was not told of yet.
-    fn tell_facts(&mut self, scenario: &mut S) {
+    /// Notifies a scenario that audits of what it was not notified of yet.
+    fn notify_facts(&mut self, scenario: &mut S) {
         if self.out.facts.is_empty() {
             return;
         }
@@ -259,7 +259,7 @@ impl<S: Scenario> Run<S> {
     }
 
     fn after_burst(&mut self, host: HostIndex, scenario: &mut S) {
-        self.tell_facts(scenario);
+        self.notify_facts(scenario);
         if !self.out.responses.is_empty() {
             let mut responses = std::mem::take(&mut self.out.responses);
             for (node, id, response) in responses.drain(..) {
@@ -272,7 +272,7 @@ impl<S: Scenario> Run<S> {
                 if let Some((_, Some(client))) = asked {
                     self.completed(client);
                 }
-                self.tell(scenario, |scenario, control| scenario.on_response(node, id, response, control));
+                self.notify(scenario, |scenario, control| scenario.on_response(node, id, response, control));
             }
             self.out.responses = responses;
         }
@@ -282,7 +282,7 @@ impl<S: Scenario> Run<S> {
             .after_burst(id, &Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now });
         self.hosts[usize::from(host)].was_looked_at();
         if self.phase == Phase::Safety && scenario.watches() {
-            self.tell(scenario, |scenario, control| scenario.watch(control));
+            self.notify(scenario, |scenario, control| scenario.watch(control));
         }
         self.strike_triggered(scenario);
     }
@@ -314,7 +314,7 @@ impl<S: Scenario> Run<S> {
         self.out.trace.line(self.out.now, Some(id), || "DISK LOST".to_owned());
         if self.out.claims.is_some() {
             self.out.facts.push(Fact::DiskLost { host: id });
-            self.tell_facts(scenario);
+            self.notify_facts(scenario);
         }
         let cluster = Cluster { hosts: &self.hosts, archive: &self.out.archive, now: self.out.now };
         let replacement = scenario.on_disk_lost(id, &cluster);
@@ -351,7 +351,7 @@ impl<S: Scenario> Run<S> {
     }
 
     /// Calls the scenario with a hand on the run, and carries out what it asks for.
-    pub(crate) fn tell<R>(
+    pub(crate) fn notify<R>(
         &mut self,
         scenario: &mut S,
         call: impl FnOnce(&mut S, &mut Control<'_, S::Node>) -> R,
@@ -457,7 +457,7 @@ impl<S: Scenario> Run<S> {
                 salt: self.salt,
                 faults,
                 omitted,
-                kept: self.kept.map(KeptOperations::into_all),
+                retained: self.retained.map(KeptOperations::into_all),
             },
             swarm: self.out.swarm,
             applicable,

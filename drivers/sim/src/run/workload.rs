@@ -41,11 +41,11 @@ pub(crate) struct KeptOperations {
 impl KeptOperations {
     pub(crate) fn of(all: &[BegunOperation]) -> Self {
         let mut ahead: BTreeMap<u16, VecDeque<BegunOperation>> = BTreeMap::new();
-        for &kept in all {
-            ahead.entry(kept.operation.client).or_default().push_back(kept);
+        for &retained in all {
+            ahead.entry(retained.operation.client).or_default().push_back(retained);
         }
         for of_client in ahead.values_mut() {
-            of_client.make_contiguous().sort_unstable_by_key(|kept| kept.operation.nth);
+            of_client.make_contiguous().sort_unstable_by_key(|retained| retained.operation.nth);
         }
         Self { all: all.to_vec(), ahead }
     }
@@ -69,8 +69,8 @@ impl<S: Scenario> Run<S> {
         if self.clients[usize::from(number)].asked.is_some() {
             return;
         }
-        let next_at = match &self.kept {
-            Some(kept) => kept.next_of(number).filter(|_| self.may_begin(number)).map(|next| next.at),
+        let next_at = match &self.retained {
+            Some(retained) => retained.next_of(number).filter(|_| self.may_begin(number)).map(|next| next.at),
             None => self.drawn_time(number),
         };
         if let Some(at) = next_at {
@@ -115,8 +115,8 @@ impl<S: Scenario> Run<S> {
         if client.next_at != self.out.now || client.asked.is_some() || !up {
             return;
         }
-        let operation = match &mut self.kept {
-            Some(kept) => kept.take(number),
+        let operation = match &mut self.retained {
+            Some(retained) => retained.take(number),
             None => Some(OperationId { client: number, nth: client.begun }),
         };
         let Some(operation) = operation else { return };
@@ -167,8 +167,8 @@ impl<S: Scenario> Run<S> {
 
     /// Whether a client has something to do yet. One whose operations were left out is served when it has done the rest.
     fn is_owed(&self, client: &Client, number: u16) -> bool {
-        match &self.kept {
-            Some(kept) => client.asked.is_some() || kept.next_of(number).is_some(),
+        match &self.retained {
+            Some(retained) => client.asked.is_some() || retained.next_of(number).is_some(),
             None => client.fresh < self.tuning.fresh_operations,
         }
     }

@@ -1,4 +1,4 @@
-//! Values as the standard formatter writes them, read back and told in words.
+//! Values as the standard formatter writes them, read back and put into words.
 
 use super::{Names, node_at};
 
@@ -15,7 +15,7 @@ enum Value<'a> {
     Named(&'a str, Vec<(Option<&'a str>, Value<'a>)>),
 }
 
-/// So many items of a list are told.
+/// So many items of a list are shown.
 const ITEMS_MAX: usize = 6;
 /// Values within values beyond this are not read.
 const DEPTH_MAX: usize = 64;
@@ -221,31 +221,31 @@ fn words_of(name: &str) -> String {
 mod tests {
     use super::*;
 
-    fn told(text: &str) -> Option<String> {
+    fn reported(text: &str) -> Option<String> {
         named(text, &Names::from([("h9.1".to_owned(), "replica")])).map(|(words, rest)| words + rest)
     }
 
-    // A value that is read wrongly tells something that did not happen.
+    // A value that is read wrongly shows something that did not happen.
     #[test]
-    fn values_are_told_in_words() {
+    fn values_are_reported_in_words() {
         let message = r#"Log(Acceptor(Phase2a { ballot: Ballot { round: 3, leader: h9.1 }, slot: Slot(4), value: Entry(b"a\x01\"") })) "#;
         let words =
             "phase 2a (ballot ballot (round 3, leader replica(h9.1)), slot 4, value entry of 3 bytes) ";
-        assert_eq!(told(message).as_deref(), Some(words));
+        assert_eq!(reported(message).as_deref(), Some(words));
         assert_eq!(
-            told("Reach { numbers: {1: Some(2)}, layout: None, .. }").as_deref(),
+            reported("Reach { numbers: {1: Some(2)}, layout: None, .. }").as_deref(),
             Some("reach (numbers [1, 2], layout none)")
         );
-        assert_eq!(told("Empty {} x").as_deref(), Some("empty x"));
+        assert_eq!(reported("Empty {} x").as_deref(), Some("empty x"));
         let many = format!("Row {{ key: [1], of: {:?} }}", (0..9).collect::<Vec<_>>());
-        assert_eq!(told(&many).as_deref(), Some("row (key (secret), of [0, 1, 2, 3, 4, 5 and 3 more])"));
+        assert_eq!(reported(&many).as_deref(), Some("row (key (secret), of [0, 1, 2, 3, 4, 5 and 3 more])"));
     }
 
     // A text that is cut off in the middle of a value must be shown, and read to its end.
     #[test]
     fn what_is_no_value_is_left_alone() {
         for text in ["Row { a: ", "Row(1", "lower { a: 1 }", "Row { a 1 }", &"A(".repeat(200)] {
-            assert_eq!(told(text), None, "{text}");
+            assert_eq!(reported(text), None, "{text}");
         }
     }
 }

@@ -208,7 +208,7 @@ impl Role for Server {
 #[derive(Clone, Hash)]
 enum Step {
     Ask { latest: Option<Cell> },
-    Tell { cell: Cell },
+    Notify { cell: Cell },
 }
 
 #[derive(Clone, Hash)]
@@ -243,11 +243,11 @@ impl Client {
                 let (Request::Read { key } | Request::Write { key, .. }) = operation.request;
                 cx.multicast(silent, Query { operation: id, key });
             }
-            Step::Tell { cell } => cx.multicast(silent, Store { operation: id, cell: cell.clone() }),
+            Step::Notify { cell } => cx.multicast(silent, Store { operation: id, cell: cell.clone() }),
         }
     }
 
-    fn tell(&mut self, id: u64, latest: Cell, cx: &mut Cx<'_, Self>) {
+    fn notify(&mut self, id: u64, latest: Cell, cx: &mut Cx<'_, Self>) {
         let Some(operation) = self.operations.get_mut(&id) else { return };
         let cell = match operation.request {
             Request::Read { .. } => latest,
@@ -261,7 +261,7 @@ impl Client {
             self.operations.remove(&id);
             return cx.respond(RequestId(id), cell.value);
         }
-        operation.step = Step::Tell { cell };
+        operation.step = Step::Notify { cell };
         operation.heard.clear();
         self.send(id, cx);
     }
@@ -302,12 +302,12 @@ impl Role for Client {
                 if (operation.heard.len() >= quorum || alone)
                     && let Some(latest) = latest
                 {
-                    self.tell(id, latest, cx);
+                    self.notify(id, latest, cx);
                 }
             }
             ClientIn::Stored(Stored { operation: id }) => {
                 let Some(operation) = self.operations.get_mut(&id) else { return };
-                let Step::Tell { cell } = &operation.step else { return };
+                let Step::Notify { cell } = &operation.step else { return };
                 let value = cell.value;
                 operation.heard.insert(from);
                 if operation.heard.len() >= quorum {

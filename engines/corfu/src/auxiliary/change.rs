@@ -307,7 +307,7 @@ impl Auxiliary {
         if message.promised > mine {
             cx.mark("auxiliary.lost_to_another");
             if message.promised > self.state.promised {
-                // It is a promise of this one, too: who asks for it by this ballot is told so at once.
+                // It is a promise of this one, too: who asks for it by this ballot is notified at once.
                 self.state.promised = message.promised;
                 self.keep(cx);
             }

@@ -30,7 +30,7 @@ impl Auxiliary {
         let candidates = self.candidates.get(chain).into_iter().flatten().copied();
         let outside = candidates.filter(move |it| !installed.servers().any(|server| server == *it));
         outside.filter_map(move |server| {
-            let copied = self.standings.get(&server)?.copied.as_ref()?;
+            let copied = self.statuses.get(&server)?.copied.as_ref()?;
             (copied.epoch == installed.epoch).then_some(Learner { server, behind: copied.behind })
         })
     }
@@ -46,7 +46,7 @@ impl Auxiliary {
     }
 
     /// Tells a storage server who serves, and what to copy if it does not.
-    pub(super) fn tell(&self, server: NodeId, cx: &mut Cx<'_, Self>) {
+    pub(super) fn notify(&self, server: NodeId, cx: &mut Cx<'_, Self>) {
         if self.state.installed.is_born() {
             let chain = self.candidates.iter().position(|chain| chain.contains(&server));
             let chain = chain.filter(|&chain| self.has_room(chain)).map(|chain| chain as u32);
@@ -60,8 +60,8 @@ impl Auxiliary {
         let present = installed.chains.get(chain).map_or(0, Vec::len);
         let room = self.widths.get(chain).copied().unwrap_or(0).saturating_sub(present);
         let may = |learner: &Learner| {
-            let standing = self.standings.get(&learner.server);
-            let follows = standing.and_then(|it| it.copied.as_ref()).is_some_and(|it| it.source == source);
+            let status = self.statuses.get(&learner.server);
+            let follows = status.and_then(|it| it.copied.as_ref()).is_some_and(|it| it.source == source);
             let waits = self.waits(learner.server, now) > Duration::ZERO;
             // One answer held all that had come since the one before.
             follows && !waits && learner.behind == Some(0)
@@ -88,7 +88,7 @@ impl Auxiliary {
             self.suspected_sequencer = Some(self.state.installed.sequencer);
         }
         for server in left {
-            let run = self.standings.get(&server).map(|standing| standing.run);
+            let run = self.statuses.get(&server).map(|status| status.run);
             self.suspected.extend(run.map(|run| (server, run)));
             self.make_wait(server, cx);
         }
@@ -117,7 +117,7 @@ impl Auxiliary {
 /// A server that stayed for so many times as long as it had to wait begins with the shortest wait again.
 const CALM: u32 = 8;
 
-/// How many times as long as it is told an auxiliary waits before it takes somebody for failed: longer after each time that it was
+/// How many times as long as is configured an auxiliary waits before it takes somebody for failed: longer after each time that it was
 /// wrong, so that links slower than anybody thought of do not make it change the projection for ever.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Patience {

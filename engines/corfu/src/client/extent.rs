@@ -19,7 +19,7 @@ impl Client {
     pub(super) fn on_gone(&mut self, from: NodeId, message: &Gone, cx: &mut Cx<'_, Self>) {
         let Gone { id, position, resume_from, .. } = *message;
         let Some(operation) = self.operations.get(&id) else { return };
-        cx.mark("client.was_told_what_is_gone");
+        cx.mark("client.was_reported_what_is_gone");
         match (&operation.call, &operation.stage) {
             (Call::Append { .. }, Stage::Write { position: mine, at, .. }) if *mine == position => {
                 if self.projection.chain(position).get(*at) != Some(&from) {

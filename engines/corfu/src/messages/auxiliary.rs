@@ -22,8 +22,8 @@ kernel::record! {
         journal: JournalId,
         /// Drawn anew at every start.
         run: u64,
-        /// The last projection that it was told of in this run.
-        told: Epoch,
+        /// The last projection that it was notified of in this run.
+        reported: Epoch,
         /// What it copies, if it does.
         copied: Option<Copied>,
     }
@@ -54,7 +54,7 @@ kernel::messages! {
             /// The epoch.
             epoch: Epoch,
             /// More about it.
-            standing: Option<StorageStatus>,
+            status: Option<StorageStatus>,
         },
         /// From a sequencer: it is there.
         3 => SequencerPong {

@@ -21,7 +21,7 @@
 
 use super::source::name_of;
 use super::{
-    Compare, Compared, Finish, Follow, Followed, Kept, Placed, StorageRecord, StorageServer, StorageTimer,
+    Compare, Compared, Finish, Follow, Followed, Placed, Retained, StorageRecord, StorageServer, StorageTimer,
 };
 use crate::messages::auxiliary::{Copied, Whole};
 use crate::projection::{Epoch, JournalId, LogPosition, Projection};
@@ -44,7 +44,7 @@ pub(super) struct Copy {
     journal: JournalId,
     stage: Stage,
     asked_at: Instant,
-    /// Whom to tell when it is whole, for which epoch.
+    /// Whom to notify when it is whole, for which epoch.
     finish: Option<(NodeId, Epoch)>,
 }
 
@@ -67,7 +67,7 @@ impl Copy {
 }
 
 impl StorageServer {
-    /// Begins to copy a chain, if it is told which.
+    /// Begins to copy a chain, if it is asked to.
     pub(super) fn copy_from(&mut self, projection: &Projection, chain: Option<u32>, cx: &mut Cx<'_, Self>) {
         let chain = chain.and_then(|chain| projection.chains.get(chain as usize));
         let source = chain.and_then(|chain| chain.last().copied());
@@ -98,7 +98,7 @@ impl StorageServer {
         self.copy.as_ref().map(|copy| copy.source)
     }
 
-    /// True while it was told to copy the rest of a source that is sealed, or about to be.
+    /// True while it was asked to copy the rest of a source that is sealed, or about to be.
     pub fn is_finishing(&self) -> bool {
         self.copy.as_ref().is_some_and(|copy| copy.finish.is_some())
     }
@@ -110,8 +110,11 @@ impl StorageServer {
         match copy.stage {
             Stage::Comparing { from, .. } => {
                 let mut mine = self.entries.range(from..);
-                let names: Vec<_> =
-                    mine.by_ref().take(self.page).map(|(&at, kept)| name_of(at, &kept.entry)).collect();
+                let names: Vec<_> = mine
+                    .by_ref()
+                    .take(self.page)
+                    .map(|(&at, retained)| name_of(at, &retained.entry))
+                    .collect();
                 let to = mine.next().map(|(&at, _)| at);
                 // What it has need not be durable: the answer's consequences will be, together with it.
                 cx.send(source, Compare { session, journal, from, to, names });
@@ -142,9 +145,9 @@ impl StorageServer {
         if known.is_some() {
             cx.mark("storage.dropped_what_its_chain_has_not");
         }
-        let record = cx.append(&StorageRecord::Kept(position, entry.clone()));
+        let record = cx.append(&StorageRecord::Retained(position, entry.clone()));
         self.remove(position);
-        self.insert(position, Kept { record, entry });
+        self.insert(position, Retained { record, entry });
     }
 
     fn take_all(&mut self, first: LogPosition, entries: Vec<Placed>, cx: &mut Cx<'_, Self>) {
@@ -214,7 +217,7 @@ impl StorageServer {
         if left > 0 {
             return self.ask(cx);
         }
-        // The source is sealed and has not been told to serve: it has no more than this.
+        // The source is sealed and has not been asked to serve: it has no more than this.
         if let Some((auxiliary, epoch)) =
             finish.filter(|(_, epoch)| *epoch == message.epoch && !message.serves)
             && let Some(journal) = self.journal

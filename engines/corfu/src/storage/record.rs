@@ -9,7 +9,7 @@ pub enum StorageRecord {
     /// It serves no epoch below.
     Sealed(Epoch),
     /// A position is written.
-    Kept(LogPosition, Entry),
+    Retained(LogPosition, Entry),
     /// Positions below are gone.
     Trimmed(LogPosition),
     /// Its life.
@@ -27,7 +27,7 @@ impl Encode for StorageRecord {
                 out.push(1);
                 epoch.encode(out);
             }
-            Self::Kept(position, entry) => {
+            Self::Retained(position, entry) => {
                 out.push(2);
                 position.encode(out);
                 entry.encode(out);
@@ -56,7 +56,7 @@ impl Decode for StorageRecord {
     fn decode(input: &mut Reader) -> Result<Self, DecodeError> {
         match u8::decode(input)? {
             1 => Epoch::decode(input).map(Self::Sealed),
-            2 => Ok(Self::Kept(input.field()?, input.field()?)),
+            2 => Ok(Self::Retained(input.field()?, input.field()?)),
             3 => LogPosition::decode(input).map(Self::Trimmed),
             4 => JournalId::decode(input).map(Self::JournalId),
             5 => Epoch::decode(input).map(Self::Serves),

@@ -24,12 +24,12 @@ impl StorageServer {
         }
         let (mut absent, mut entries, mut bytes, mut seen) = (Vec::new(), Vec::new(), 0, 0);
         let mut names = names.iter().peekable();
-        // As far as the learner has told, unless the answer is full before.
+        // As far as the learner has reported, unless the answer is full before.
         let mut reached = *to;
-        for (&position, kept) in
+        for (&position, retained) in
             self.entries.range(from..).take_while(|(at, _)| to.is_none_or(|to| **at < to))
         {
-            if seen == self.page || bytes > 0 && bytes + kept.bytes() > PAGE_BYTES {
+            if seen == self.page || bytes > 0 && bytes + retained.bytes() > PAGE_BYTES {
                 let skips = kernel::planted!(compare_skips_start_of_page);
                 reached = Some(if skips { position.next() } else { position });
                 break;
@@ -39,13 +39,13 @@ impl StorageServer {
                 std::iter::from_fn(|| names.next_if(|it| it.position < position)).map(|it| it.position),
             );
             let theirs = names.next_if(|theirs| theirs.position == position);
-            if theirs != Some(&name_of(position, &kept.entry)) {
-                bytes += kept.bytes();
-                entries.push(Placed { position, entry: kept.entry.clone() });
+            if theirs != Some(&name_of(position, &retained.entry)) {
+                bytes += retained.bytes();
+                entries.push(Placed { position, entry: retained.entry.clone() });
             }
         }
-        let is_told = |at: LogPosition| reached.is_none_or(|reached| at < reached);
-        absent.extend(names.map(|theirs| theirs.position).filter(|&at| is_told(at)));
+        let is_reported = |at: LogPosition| reached.is_none_or(|reached| at < reached);
+        absent.extend(names.map(|theirs| theirs.position).filter(|&at| is_reported(at)));
         // What it has trimmed the learner trims, too.
         absent.retain(|&at| at >= self.first);
         let (session, from, first) = (*session, *from, self.first);
@@ -64,15 +64,16 @@ impl StorageServer {
         let mut to = end.max(from);
         let begin = self.order.partition_point(|(record, _)| record.0 < from);
         for (record, position) in self.order.range(begin..) {
-            let Some(kept) = self.entries.get(position).filter(|kept| kept.record == *record) else {
+            let Some(retained) = self.entries.get(position).filter(|retained| retained.record == *record)
+            else {
                 continue;
             };
-            if entries.len() == self.page || bytes > 0 && bytes + kept.bytes() > PAGE_BYTES {
+            if entries.len() == self.page || bytes > 0 && bytes + retained.bytes() > PAGE_BYTES {
                 to = record.0;
                 break;
             }
-            bytes += kept.bytes();
-            entries.push(Placed { position: *position, entry: kept.entry.clone() });
+            bytes += retained.bytes();
+            entries.push(Placed { position: *position, entry: retained.entry.clone() });
         }
         let (first, epoch, serves) = (self.first, self.epoch, self.serves());
         cx.send_durable(learner, Followed { session, from, to, end, first, epoch, serves, entries });

@@ -74,7 +74,7 @@ pub(crate) fn at_once(to: NodeId, message: impl Into<CorfuMessage>) -> Vec<(Node
 }
 
 /// Who was sent this.
-pub(crate) fn told(did: &Did, message: impl Into<CorfuMessage>) -> Vec<NodeId> {
+pub(crate) fn receivers_of(did: &Did, message: impl Into<CorfuMessage>) -> Vec<NodeId> {
     let message = message.into();
     sent(did).into_iter().filter(|(_, it, _)| *it == message).map(|(to, _, _)| to).collect()
 }
@@ -94,7 +94,7 @@ pub(crate) fn serving(at: NodeId, retain_bytes: u64) -> StorageServer {
     role
 }
 
-/// One that has not been told to serve.
+/// One that has not been asked to serve.
 pub(crate) fn waiting(at: NodeId, retain_bytes: u64) -> StorageServer {
     let mut role = StorageServer::new(retain_bytes);
     role.restore(Position(0), StorageRecord::JournalId(journal_of(at)));
@@ -110,10 +110,10 @@ pub(crate) fn auxiliary_at(at: NodeId) -> Auxiliary {
 }
 
 /// A storage server's answer to a ping.
-pub(crate) fn pong(server: NodeId, told: Epoch) -> corfu::auxiliary::StoragePong {
-    let standing =
-        corfu::auxiliary::StorageStatus { journal: journal_of(server), run: 1, told, copied: None };
-    corfu::auxiliary::StoragePong { epoch: told, standing: Some(standing) }
+pub(crate) fn pong(server: NodeId, reported: Epoch) -> corfu::auxiliary::StoragePong {
+    let status =
+        corfu::auxiliary::StorageStatus { journal: journal_of(server), run: 1, reported, copied: None };
+    corfu::auxiliary::StoragePong { epoch: reported, status: Some(status) }
 }
 
 pub(crate) const E1: Epoch = Epoch(1);

@@ -2,7 +2,7 @@
 
 use crate::cast::{
     Did, E1, E2, P0, P3, Table, at_once, auxiliaries, auxiliary_at, data_of, durably, initial, journal_of,
-    me, pong, responses, restored, second, sent, sequencers, servers, serving, told, waiting,
+    me, pong, receivers_of, responses, restored, second, sent, sequencers, servers, serving, waiting,
 };
 use corfu::auxiliary::{self, AuxiliaryTimer, Vote};
 use corfu::client::{self, ClientTimer, Found, Installed, Occupied, Token, Written};
@@ -23,8 +23,8 @@ fn a_storage_server_writes_a_position_once() {
     let (first, second) = (data_of(b"a", 1), data_of(b"b", 2));
     let did = table.hear(me(), write(&first));
     assert_eq!(sent(&did), durably(me(), Written { id: 1, epoch: E1, position: P0 }));
-    let kept: Vec<_> = table.journal().iter().map(StorageRecord::decoded).collect();
-    assert_eq!(kept, [Ok(StorageRecord::Kept(P0, first.clone()))]);
+    let retained: Vec<_> = table.journal().iter().map(StorageRecord::decoded).collect();
+    assert_eq!(retained, [Ok(StorageRecord::Retained(P0, first.clone()))]);
     let did = table.hear(me(), write(&first));
     assert_eq!(sent(&did), durably(me(), Written { id: 1, epoch: E1, position: P0 }), "said again");
     assert!(table.journal().is_empty());
@@ -178,7 +178,7 @@ fn after_a_change_the_head_is_asked_for_the_entry() {
         let (mut table, entry, id) = appending();
         table.hear(sequencers()[0], Token { id, epoch: E1, position: P3 });
         let did = table.hear(servers()[0], client::Sealed { id, epoch: E2 });
-        assert_eq!(told(&did, auxiliary::WantProjection { epoch: E2 }), auxiliaries());
+        assert_eq!(receivers_of(&did, auxiliary::WantProjection { epoch: E2 }), auxiliaries());
         let head = servers()[1];
         let did = table.hear(auxiliaries()[0], Installed { projection: second() });
         assert_eq!(sent(&did), at_once(head, Read { id, epoch: E2, position: P3 }));
@@ -210,7 +210,7 @@ fn reading() -> (Table<Client>, u64) {
 fn nothing(table: &mut Table<Client>, id: u64) -> Did {
     let empty = || Found { id, epoch: E1, position: P3, entry: None };
     let did = table.hear(servers()[2], empty());
-    assert_eq!(told(&did, Read { id, epoch: E1, position: P3 }), servers());
+    assert_eq!(receivers_of(&did, Read { id, epoch: E1, position: P3 }), servers());
     servers().into_iter().map(|server| table.hear(server, empty())).last().unwrap_or_default()
 }
 
@@ -233,7 +233,7 @@ fn a_hole_is_filled_after_a_while() {
     assert!(sent(&table.hear(sequencers()[0], given())).is_empty(), "its writer is waited for");
     table.pass(Parameters::default().hole_after);
     let did = table.timer(ClientTimer::Tick);
-    assert_eq!(told(&did, Read { id, epoch: E1, position: P3 }), servers()[2..]);
+    assert_eq!(receivers_of(&did, Read { id, epoch: E1, position: P3 }), servers()[2..]);
     nothing(&mut table, id);
     let did = table.hear(sequencers()[0], given());
     let write = |entry: &Entry| Write { id, epoch: E1, position: P3, entry: entry.clone() };
@@ -271,7 +271,10 @@ fn changing() -> (Table<Auxiliary>, Did) {
 /// The other two servers are sealed, and the first one was waited for.
 fn sealed() -> (Table<Auxiliary>, Did, Ballot) {
     let (mut table, did) = changing();
-    assert_eq!(told(&did, Seal { epoch: E2, journal: Some(journal_of(servers()[0])) }), servers()[..1]);
+    assert_eq!(
+        receivers_of(&did, Seal { epoch: E2, journal: Some(journal_of(servers()[0])) }),
+        servers()[..1]
+    );
     table.hear(
         servers()[1],
         auxiliary::SealAck { epoch: E2, next: LogPosition(4), journal: Some(journal_of(servers()[1])) },
@@ -298,7 +301,7 @@ fn seals_leave_when_the_projection_before_them_is_durable() {
 
 // A server that nobody sealed would go on; a position below what a sealed one has would be given away twice.
 #[test]
-fn a_change_seals_asks_and_tells_what_was_decided() {
+fn a_change_seals_asks_and_reports_what_was_decided() {
     let (mut table, did, ballot) = sealed();
     let prepare = CorfuMessage::from(auxiliary::Prepare { base: initial(), ballot });
     let prepares: Vec<_> = sent(&did).into_iter().filter(|(_, message, _)| *message == prepare).collect();
@@ -309,13 +312,13 @@ fn a_change_seals_asks_and_tells_what_was_decided() {
     assert!(sent(&table.hear(auxiliaries()[1], promise(auxiliaries()[1]))).is_empty());
     let did = table.hear(auxiliaries()[2], promise(auxiliaries()[2]));
     let vote = Vote { ballot, projection: second() };
-    assert_eq!(told(&did, auxiliary::Accept { vote }), auxiliaries());
+    assert_eq!(receivers_of(&did, auxiliary::Accept { vote }), auxiliaries());
     let accepted = |from| auxiliary::Accepted { epoch: E2, ballot, journal: Some(journal_of(from)) };
     table.hear(auxiliaries()[1], accepted(auxiliaries()[1]));
     assert_eq!(table.role.installed(), &initial(), "one of three is no majority");
     let did = table.hear(auxiliaries()[2], accepted(auxiliaries()[2]));
     assert_eq!(table.role.installed(), &second());
-    assert_eq!(told(&did, auxiliary::Install { projection: second() }), auxiliaries()[1..]);
+    assert_eq!(receivers_of(&did, auxiliary::Install { projection: second() }), auxiliaries()[1..]);
 }
 
 // A vote that was given to an earlier attempt, which proposed something else, must not decide for this one.
@@ -358,7 +361,10 @@ fn what_may_have_been_decided_is_proposed_again() {
         auxiliaries()[2],
         auxiliary::Promise { epoch: E2, ballot, accepted: None, journal: Some(journal_of(auxiliaries()[2])) },
     );
-    assert_eq!(told(&did, auxiliary::Accept { vote: Vote { ballot, projection: theirs } }), auxiliaries());
+    assert_eq!(
+        receivers_of(&did, auxiliary::Accept { vote: Vote { ballot, projection: theirs } }),
+        auxiliaries()
+    );
 }
 
 // An auxiliary that votes below its promise lets two majorities accept two projections.
@@ -398,7 +404,7 @@ fn an_auxiliary_keeps_its_promise() {
     assert_eq!(sent(&did), durably(other, promise));
 }
 
-// A ballot that an auxiliary has lost to counts as promised by it: one that forgets it in a crash votes below what it has told.
+// A ballot that an auxiliary has lost to counts as promised by it: one that forgets it in a crash votes below what it has reported.
 #[test]
 fn what_an_auxiliary_lost_to_is_a_promise_that_it_keeps() {
     let (mut table, _, ballot) = sealed();
@@ -435,7 +441,7 @@ fn several_entries_take_one_token_and_are_answered_together() {
     // The second is lost to a reader that filled its place, and takes another.
     let Write { id, position, .. } = writes[1].clone();
     let did = table.hear(servers()[0], Occupied { id, epoch: E1, position, entry: Entry::Junk });
-    assert_eq!(told(&did, Next { id, epoch: E1, count: 1 }), [sequencers()[0]]);
+    assert_eq!(receivers_of(&did, Next { id, epoch: E1, count: 1 }), [sequencers()[0]]);
     table.hear(sequencers()[0], Token { id, epoch: E1, position: LogPosition(7) });
     let mut answers = Vec::new();
     for (id, position) in [(writes[0].id, P3), (id, LogPosition(7))] {
@@ -448,18 +454,18 @@ fn several_entries_take_one_token_and_are_answered_together() {
 
 // A deposed sequencer whose tail is believed hides what was acknowledged since.
 #[test]
-fn a_tail_is_told_when_the_chains_are_still_in_its_epoch() {
+fn a_tail_is_reported_when_the_chains_are_still_in_its_epoch() {
     let (mut table, did) = asked(CorfuRequest::Stat);
     let [(_, CorfuMessage::Sequencer(sequencer::SequencerIn::Tail(tail)), _)] = &sent(&did)[..] else {
         panic!("the sequencer was not asked: {did:?}");
     };
     let id = tail.id;
     let did = table.hear(sequencers()[0], client::TailIs { id, epoch: E1, next: P3 });
-    assert_eq!(told(&did, storage::Measure { id, epoch: E1 }), [servers()[2]]);
+    assert_eq!(receivers_of(&did, storage::Measure { id, epoch: E1 }), [servers()[2]]);
     assert!(responses(&did).is_empty());
     table.hear(servers()[2], client::Sealed { id, epoch: E2 });
     let did = table.hear(auxiliaries()[0], Installed { projection: second() });
-    assert_eq!(told(&did, sequencer::Tail { id, epoch: E2 }), [sequencers()[0]], "asked anew");
+    assert_eq!(receivers_of(&did, sequencer::Tail { id, epoch: E2 }), [sequencers()[0]], "asked anew");
     table.hear(sequencers()[0], client::TailIs { id, epoch: E2, next: LogPosition(9) });
     let did = table.hear(servers()[2], client::Measured { id, epoch: E2, first: P3, bytes: 7 });
     let extent = Extent { first: P3, next: LogPosition(9), bytes: 7 };

@@ -2,7 +2,8 @@
 
 use crate::cast::{
     Did, E1, E2, P0, Table, at_once, auxiliaries, auxiliary_at, data_of, durably, initial, journal_of,
-    journals_of, me, pong, restored, second, sent, sequencers, servers, serving, told, unborn, waiting,
+    journals_of, me, pong, receivers_of, restored, second, sent, sequencers, servers, serving, unborn,
+    waiting,
 };
 use corfu::auxiliary::{self, AuxiliaryTimer, Copied, StoragePong, StorageStatus, Whole};
 use corfu::client::{Found, Written};
@@ -166,7 +167,7 @@ fn a_learner_is_whole_when_its_source_is_sealed_and_it_has_the_rest() {
     assert!(reborn(&mut table).serves(), "in a later life, too");
 }
 
-// A server that lost its disk, and is sealed or told to serve as if it had not, denies what it acknowledged.
+// A server that lost its disk, and is sealed or asked to serve as if it had not, denies what it acknowledged.
 #[test]
 fn a_storage_server_without_its_journal_is_not_what_it_was() {
     let mut table = Table::new(StorageServer::new(u64::MAX), servers()[0]);
@@ -178,8 +179,8 @@ fn a_storage_server_without_its_journal_is_not_what_it_was() {
     else {
         panic!("it does not say who it is: {did:?}");
     };
-    let standing = pong.standing.clone().expect("it has a life");
-    assert_eq!((pong.epoch, standing.journal, standing.told), (E1, journal, Epoch(0)));
+    let status = pong.status.clone().expect("it has a life");
+    assert_eq!((pong.epoch, status.journal, status.reported), (E1, journal, Epoch(0)));
     table.hear(auxiliary, Project { projection: initial(), chain: None });
     assert!(!table.role.serves());
     assert!(sent(&table.hear(me(), Read { id: 1, epoch: E1, position: P0 })).is_empty());
@@ -215,8 +216,8 @@ fn live_on(table: &mut Table<Auxiliary>, time: Duration, is_close: bool) -> Did 
         table.hear(sequencers()[0], sequencer_pong);
         let behind = is_close.then_some(0);
         let copied = Some(Copied { epoch: E2, source: source(), behind });
-        let standing = Some(StorageStatus { journal: journal_of(learner()), run: 1, told: E2, copied });
-        table.hear(learner(), StoragePong { epoch: E2, standing });
+        let status = Some(StorageStatus { journal: journal_of(learner()), run: 1, reported: E2, copied });
+        table.hear(learner(), StoragePong { epoch: E2, status });
         table.pass(tick);
         let did = table.timer(AuxiliaryTimer::Tick);
         if table.role.is_changing() {
@@ -258,7 +259,10 @@ fn proposed(table: &mut Table<Auxiliary>, did: &Did) -> Vec<NodeId> {
 #[test]
 fn a_learner_is_proposed_behind_its_source_when_it_is_whole() {
     let (mut table, did) = short(Duration::from_secs(2));
-    assert_eq!(told(&did, Seal { epoch: E3, journal: Some(journal_of(servers()[1])) }), servers()[1..2]);
+    assert_eq!(
+        receivers_of(&did, Seal { epoch: E3, journal: Some(journal_of(servers()[1])) }),
+        servers()[1..2]
+    );
     let did = seal_acks(&mut table);
     let finish = Finish { epoch: E3, journal: journal_of(learner()), source: source() };
     assert_eq!(sent(&did), at_once(learner(), finish));

@@ -94,7 +94,7 @@ kernel::messages! {
             layout: Option<Layout>,
         },
         /// From a group: the stub has something to tell.
-        6 => Told {
+        6 => GroupNotice {
             /// The group.
             group: Group,
             /// The service's words.

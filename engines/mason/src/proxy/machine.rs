@@ -9,7 +9,7 @@ use super::entry::{AssignmentBatch, Claim, Entry, Item, Question};
 use super::{
     Applied, Began, DidFill, DidMove, DidSeal, DidSettle, FollowUp, NextTag, ProxyIn, Reached, Viewed,
 };
-use crate::messages::client::{Answers, GatewayIn, OperationAnswer, Skipped, Told};
+use crate::messages::client::{Answers, GatewayIn, GroupNotice, OperationAnswer, Skipped};
 use crate::messages::sequencer::{Moved, SequencerIn};
 use crate::messages::shard::{self, Deliver, Settled, ShardBehind, ShardIn};
 use crate::order::{
@@ -407,7 +407,7 @@ impl<S: Stub> ProxyMachine<S> {
         }
         for (origin, body) in tells {
             if self.speaks_to(origin, self.state.index) {
-                let told = GatewayIn::from(Told { group: self.group, body });
+                let told = GatewayIn::from(GroupNotice { group: self.group, body });
                 self.notices.push((origin, told.encoded().into()));
             }
         }

@@ -163,7 +163,7 @@ impl Sequencer {
         if !sound || operations > u64::from(u32::MAX) {
             return cx.reject("allocation that no proxy would ask for");
         }
-        let group = if planted!(requests_not_told_apart_by_proxy) { Group(0) } else { group };
+        let group = if planted!(requests_of_proxies_not_distinguished) { Group(0) } else { group };
         let served = counters.served.entry(group).or_default();
         if proxy_epoch < served.proxy_epoch {
             return cx.reject("allocation for a leader that was followed by another");

@@ -221,7 +221,7 @@ impl<S: Shard> ShardServer<S> {
     }
 
     /// Where it stands, in words.
-    pub fn standing(&self) -> String {
+    pub fn describe(&self) -> String {
         let waits = match self.waiting.get(&self.next) {
             None if self.reach < self.next => "idle".to_owned(),
             None => format!("lacks its next number, {} is assigned", self.reach),

@@ -3,7 +3,7 @@
 use super::runs_of;
 use super::{at, gateway, operation, proxy, range, sequencer, server, topology};
 use kernel::{Bytes, Decode, DecodeError, Encode, NodeId, StateMachine};
-use mason::client::{Answers, GatewayIn, OperationAnswer, Skipped, Told};
+use mason::client::{Answers, GatewayIn, GroupNotice, OperationAnswer, Skipped};
 use mason::proxy::delivery::{Delivered, Run, Work};
 use mason::proxy::entry::{AssignmentBatch, Claim, Entry, Item, Question};
 use mason::proxy::machine::ProxyMachine;
@@ -34,7 +34,7 @@ impl Stub for Words {
                 return Verdict::Void;
             }
             Some(b'f') => out.follow_up(Bytes::from_static(b"later")),
-            Some(b't') => out.tell(gateway(1), Bytes::from_static(b"told")),
+            Some(b't') => out.notify(gateway(1), Bytes::from_static(b"told")),
             Some(_) | None => {}
         }
         Verdict::Execute
@@ -263,7 +263,7 @@ fn a_void_operation_becomes_a_no_op_and_is_answered_by_the_group() {
 #[test]
 fn the_replica_on_the_origins_host_speaks() {
     let say = || Entry::Batch(batch(1, &[], vec![item(operation(1, b"t"), &[])]));
-    let told = Told { group: Group(0), body: Bytes::from_static(b"told") };
+    let told = GroupNotice { group: Group(0), body: Bytes::from_static(b"told") };
     let mut near = begun();
     assert_eq!(apply(&mut near, say())[0], to_gateway(told));
     let mut far = ProxyMachine::new(Group(0), proxy(2, 0).host(), topology(), 64, Words::default());

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use stored::StoredSegment;
 
-/// Read a host's data directory while nobody serves it, and tell what is damaged
+/// Read a host's data directory while nobody serves it, and report what is damaged
 #[derive(clap::Args)]
 pub struct Inspect {
     /// The host's data directory: the one with ordinate.meta in it. Or a file of the archive of trimmed segments
@@ -39,7 +39,7 @@ fn slot(text: &str) -> Result<HostSlot, String> {
     number.map(HostSlot).map_err(|_| "wanted: a number like 4 or 0x201000".to_owned())
 }
 
-/// Why the records cannot be told further.
+/// Why the records cannot be shown further.
 struct Undecoded {
     slot: HostSlot,
     position: Position,
@@ -92,16 +92,16 @@ impl Inspect {
         let directory = IdleDirectory::open(&self.path).map_err(|error| self.unusable(&error))?;
         let survey = directory.survey();
         let mut tallies: BTreeMap<HostSlot, Tally> = BTreeMap::new();
-        let told = survey.replay(|slot, position, record| {
+        let reported = survey.replay(|slot, position, record| {
             let owner = owner_of(slot);
-            let told = owner.tell(record);
+            let reported = owner.notify(record);
             if self.records && self.slot.is_none_or(|wanted| wanted == slot) {
                 let line =
-                    told.as_ref().map_or_else(|why| format!("UNREADABLE: {why}"), |it| it.line.clone());
+                    reported.as_ref().map_or_else(|why| format!("UNREADABLE: {why}"), |it| it.line.clone());
                 self.print_record(slot, &owner, position, record, &line);
             }
             let DescribedRecord { step, .. } =
-                told.map_err(|why| Undecoded { slot, position, why: why.to_string() })?;
+                reported.map_err(|why| Undecoded { slot, position, why: why.to_string() })?;
             tallies.entry(slot).or_default().add(record, step);
             Ok(())
         });
@@ -114,7 +114,7 @@ impl Inspect {
         }
         let damaged = |error: &JournalError| self.damaged(error);
         survey.outcome.as_ref().map_err(damaged)?;
-        told.map_err(|error| damaged(&error))?.map_err(|Undecoded { slot, position, why }| {
+        reported.map_err(|error| damaged(&error))?.map_err(|Undecoded { slot, position, why }| {
             let what = format!("record {} of slot {:#x} cannot be read", position.0, slot.0);
             Failure::failed("O2109", what, format!("{}: {why}", owner_of(slot).name), "ordinate --version")
         })?;

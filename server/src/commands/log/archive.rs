@@ -229,7 +229,7 @@ pub(super) fn read_through(
             }
             let entries = match recall(&client, name, at, end).await? {
                 Ok(entries) => entries,
-                Err(kept) => {
+                Err(stored) => {
                     // It may have been archived since the archive was listed.
                     log = counterpart(&archive, name, &identity).await?;
                     segments = segments_of(&archive, log.as_ref()).await?;
@@ -238,7 +238,7 @@ pub(super) fn read_through(
                     }
                     output.flush().map_err(broken("the output cannot be written"))?;
                     let archived = segments.keys().map(|segment| segment.first).find(|&first| first > at);
-                    return Err(nowhere(name, at, archived.map_or(kept, |first| first.min(kept))));
+                    return Err(nowhere(name, at, archived.map_or(stored, |first| first.min(stored))));
                 }
             };
             write_lines(&mut output, &entries)?;

@@ -295,7 +295,7 @@ mod tests {
 
     // A backup that says nothing of what it has lost is worse than none.
     #[test]
-    fn what_was_dumped_comes_back_and_damage_is_told() {
+    fn what_was_dumped_comes_back_and_damage_is_reported() {
         let whole = dumped();
         let parts = all(&whole).expect("it is sound");
         let entries = |part: &Part| match part {

@@ -29,7 +29,7 @@ pub enum Log {
         /// What it may hold, at least 1MiB; beyond it the oldest entries go
         #[arg(long, default_value = "64MiB", value_parser = size)]
         retain_bytes: u64,
-        /// How long entries are kept, as in 12h or 90s; for ever unless given
+        /// How long entries are retained, as in 12h or 90s; for ever unless given
         #[arg(long, value_parser = age)]
         retain: Option<Duration>,
         #[command(flatten)]
@@ -264,12 +264,12 @@ fn print(logs: &[LogStat], output: Output) {
         match output {
             Output::Table => {
                 let sealed = if *sealed { "   sealed" } else { "" };
-                let kept = match retain_ms {
+                let stored = match retain_ms {
                     0 => String::new(),
                     ms => format!("   retained for {:?}", Duration::from_millis(*ms)),
                 };
                 println!(
-                    "{name}   first {first}   tail {next}   {bytes} of {retain_bytes} bytes{kept}{sealed}"
+                    "{name}   first {first}   tail {next}   {bytes} of {retain_bytes} bytes{stored}{sealed}"
                 );
             }
             Output::Json => println!(

@@ -45,7 +45,7 @@ pub struct Migrate {
 
 /// Passes at a cutover before it is said that somebody still writes.
 const CUTOVER_PASSES_MAX: u32 = 10;
-/// Sessions are kept alive at least this often.
+/// Sessions send heartbeats at least this often.
 const PING_EVERY: Duration = Duration::from_secs(2);
 
 /// What decides whether a node has changed since it was copied.
@@ -269,7 +269,7 @@ fn say(json: bool, what: &str, pass: &Pass) {
     }
 }
 
-/// Told once, when a line comes from standard input; hangs up when that ends without one.
+/// Notified once, when a line comes from standard input; hangs up when that ends without one.
 fn enter_pressed() -> Receiver<()> {
     let (sender, receiver) = channel();
     std::thread::spawn(move || {

@@ -75,7 +75,7 @@ mod tests {
         Advertised::new("a", listen, outside.map(str::to_owned)).line(peer)
     }
 
-    // Clients that are told 0.0.0.0 connect to themselves.
+    // Clients that receive 0.0.0.0 connect to themselves.
     #[test]
     fn an_unspecified_address_is_the_hosts() {
         let at = |listen| line(listen, None, "zk1.example:7072");

@@ -49,8 +49,8 @@ pub fn watch(
                 }
                 let facts = Some(facts(&status, &file, ports, began.elapsed()));
                 let call = HostCall { operation: None, facts, probes: false }.encoded();
-                let told = handle.request(gateway, LocalRequest::Service(call.into()));
-                if let Err(NoAnswer::Stopped) = told.wait(LOOK_EVERY) {
+                let reported = handle.request(gateway, LocalRequest::Service(call.into()));
+                if let Err(NoAnswer::Stopped) = reported.wait(LOOK_EVERY) {
                     return;
                 }
             } else if let Err(NoAnswer::Stopped) = handle.metrics().wait(LOOK_EVERY) {

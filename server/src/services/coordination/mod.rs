@@ -100,7 +100,7 @@ impl Service for Coordination {
         agreement.add("coordination.spread_levels", &self.spread_levels.to_string(), FIXED);
         agreement.add("coordination.proxies", &self.proxies.to_string(), FIXED);
         agreement.add("coordination.sessions_max", &self.sessions_max.to_string(), !FIXED);
-        // So few bits tell that secrets differ, and not what they are.
+        // So few bits show that secrets differ, and not what they are.
         let bits = parts::digest(self.secret.as_bytes()) as u16;
         agreement.add("coordination.secret", &format!("({bits:04x})"), !FIXED);
     }

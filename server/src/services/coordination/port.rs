@@ -63,7 +63,7 @@ struct Connection {
 }
 
 impl Connection {
-    fn tell(&self, message: impl Into<Event>, cx: &mut SessionCx<'_, Ordinate>) {
+    fn notify(&self, message: impl Into<Event>, cx: &mut SessionCx<'_, Ordinate>) {
         cx.send(self.gateway, OrdinateMessage::User(message.into()));
     }
 }
@@ -81,7 +81,7 @@ impl Session<Ordinate> for Connection {
         if !self.announced {
             self.announced = true;
             let certificate = cx.certificate().and_then(subject::of);
-            self.tell(
+            self.notify(
                 Connected {
                     address: self.address.ip().to_string(),
                     certificate,
@@ -93,7 +93,7 @@ impl Session<Ordinate> for Connection {
         let bytes = input.split_to(whole(input, self.request_bytes_max));
         if !bytes.is_empty() {
             self.timing.asked(&bytes, cx.now());
-            self.tell(Input { bytes: bytes.freeze() }, cx);
+            self.notify(Input { bytes: bytes.freeze() }, cx);
         }
         Ok(())
     }
@@ -118,13 +118,13 @@ impl Session<Ordinate> for Connection {
     }
 
     fn on_taken(&mut self, cx: &mut SessionCx<'_, Ordinate>) -> Result<(), CloseReason> {
-        self.tell(Taken { bytes: cx.taken_bytes() }, cx);
+        self.notify(Taken { bytes: cx.taken_bytes() }, cx);
         Ok(())
     }
 
     fn on_close(&mut self, cx: &mut SessionCx<'_, Ordinate>) {
         if self.announced {
-            self.tell(Disconnected {}, cx);
+            self.notify(Disconnected {}, cx);
         }
     }
 }

@@ -120,8 +120,8 @@ fn auxiliary_record(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
 fn storage_record(record: &Bytes) -> Result<DescribedRecord, DecodeError> {
     Ok(apart(match StorageRecord::decoded(record)? {
         StorageRecord::Sealed(epoch) => format!("sealed below epoch {}", epoch.0),
-        StorageRecord::Kept(position, Entry::Junk) => format!("position {}: junk", position.0),
-        StorageRecord::Kept(position, Entry::Data(data)) => {
+        StorageRecord::Retained(position, Entry::Junk) => format!("position {}: junk", position.0),
+        StorageRecord::Retained(position, Entry::Data(data)) => {
             format!("position {}: entry of {} bytes", position.0, data.body.len())
         }
         StorageRecord::Trimmed(before) => format!("trimmed below position {}", before.0),

@@ -32,7 +32,7 @@ const PAGE_BYTES: u32 = 256 << 10;
 const ENTRIES_MAX: u32 = 10_000;
 const WAIT_MS_MAX: u32 = 30_000;
 
-/// How long a log's entries are kept.
+/// How long a log's entries are retained.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Retention {
@@ -135,7 +135,7 @@ pub(super) fn entry_of(position: u64, entry: &[u8]) -> Value {
 /// A call that came to nothing.
 pub(super) struct Failed {
     status: StatusCode,
-    /// What the client is told.
+    /// What the client receives.
     pub(super) body: Value,
     /// What the log says.
     pub(super) why: Option<Refused>,

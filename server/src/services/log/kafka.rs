@@ -180,9 +180,9 @@ fn brokers<'a>(
 ) -> Brokers {
     let own_port = logs.kafka.as_ref().and_then(|kafka| split_address(&kafka.listen)).map_or(0, |it| it.1);
     let broker = |(name, address): (&str, &str)| {
-        let told = logs.kafka.as_ref().and_then(|kafka| kafka.brokers.get(name));
-        let (address, port) = match told.and_then(|told| split_address(told)) {
-            Some(told) => told,
+        let reported = logs.kafka.as_ref().and_then(|kafka| kafka.brokers.get(name));
+        let (address, port) = match reported.and_then(|reported| split_address(reported)) {
+            Some(reported) => reported,
             None => (split_address(address)?.0, own_port),
         };
         Some(Broker { node: node_of(HostId::named(name)), address, port, is_up: is_up(name) })

@@ -21,7 +21,7 @@ pub struct SharedLog {
     pub space_bytes: u64,
     /// What the entries of one space may take of a host's memory, in bytes.
     pub memory_bytes: u64,
-    /// Where trimmed segments go, if they are kept.
+    /// Where trimmed segments go, if they are retained.
     pub archive: Option<ArchivePlace>,
     /// What of a space's may wait for it before appends are refused, in bytes.
     pub archive_backlog_bytes: u64,

@@ -36,7 +36,7 @@ pub struct LogStatus {
     pub storage: BTreeMap<u16, Storage>,
     /// Users' calls that wait for an answer here.
     pub outstanding: usize,
-    /// Where trimmed segments go, if they are kept.
+    /// Where trimmed segments go, if they are retained.
     pub archive: Option<ArchiveStanding>,
     /// What became of segments there.
     #[serde(skip)]

@@ -108,15 +108,15 @@ impl Gateway {
         }
         let Some(part) = read.parts.get_mut(at).filter(|part| part.answer.is_none()) else { return false };
         let left = watches_left(&read.purpose, at, &answer);
-        let (bytes, kept) = (answer.body.len(), part.room.unwrap_or(0));
+        let (bytes, retained) = (answer.body.len(), part.room.unwrap_or(0));
         part.room = Some(bytes);
         part.answer = Some(answer);
         read.unanswered -= 1;
         let whole = read.unanswered == 0;
         connection.account.learn(bytes);
-        self.pool.release(&mut connection.account, kept);
+        self.pool.release(&mut connection.account, retained);
         self.pool.reserve(&mut connection.account, bytes);
-        self.freed |= kept > bytes;
+        self.freed |= retained > bytes;
         if whole {
             self.runnable.insert(node);
         }

@@ -67,13 +67,13 @@ pub(crate) fn of_watches(
             by_space.entry(space).or_default().1[1].push(path);
         }
     }
-    let (mut parts, mut kept) = (Vec::new(), Vec::new());
+    let (mut parts, mut retained) = (Vec::new(), Vec::new());
     for (space, (paths, lasting)) in by_space {
-        kept.push(paths.clone().map(|paths| paths.into_iter().map(Arc::from).collect()));
+        retained.push(paths.clone().map(|paths| paths.into_iter().map(Arc::from).collect()));
         let query = Query::SetWatches { seq, relative_zxid, paths, lasting };
         parts.push(Part::new(space, query.written().into()));
     }
-    (parts, kept)
+    (parts, retained)
 }
 
 /// Chooses the shards of a read anew; what it asks stays.
@@ -117,8 +117,8 @@ pub(crate) fn choose_anew(placement: &Placement, version: u64, read: &mut Read) 
             // Every shard was asked for the recursive ones.
             watched.1[1].sort_unstable();
             watched.1[1].dedup();
-            let (parts, kept) = of_watches(placement, head, &watched);
-            *paths = kept;
+            let (parts, retained) = of_watches(placement, head, &watched);
+            *paths = retained;
             parts
         }
         Purpose::AddWatch { path, kinds } if *kinds == Kinds::PERSISTENT => {

@@ -1,4 +1,4 @@
-//! A user's connection: what it has asked, in order, and what it is still to be told.
+//! A user's connection: what it has asked, in order, and what it still has to receive.
 
 use crate::gateway::kinds::Kinds;
 use crate::gateway::marks::Marks;
@@ -54,7 +54,7 @@ pub(crate) struct Part {
     pub(crate) space: Space,
     pub(crate) query: Bytes,
     pub(crate) answer: Option<PartAnswer>,
-    /// Room kept for the answer, in bytes; none while it is not asked.
+    /// Room reserved for the answer, in bytes; none while it is not asked.
     pub(crate) room: Option<usize>,
     /// How large the answer is, as far as the shard has said.
     pub(crate) needs: Option<usize>,
@@ -274,9 +274,9 @@ pub(crate) struct Connection {
     /// How many watches concern all shards.
     pub(crate) recursive: u32,
     pub(crate) watched: BTreeSet<Arc<str>>,
-    /// Heard from since the home group was last told.
+    /// Heard from since the last notice to the home group.
     pub(crate) heard: bool,
-    /// When home groups were told of it since one last said that the session lives.
+    /// When home groups were notified of it since one last said that the session lives.
     pub(crate) unassured: VecDeque<Instant>,
     pub(crate) paused: bool,
     /// What it is owed.

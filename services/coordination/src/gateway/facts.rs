@@ -1,4 +1,4 @@
-//! What a host's server tells its gateway, for the four-letter words: what only the process knows.
+//! What a host's server reports to its gateway, for the four-letter words: what only the process knows.
 
 use kernel::Bytes;
 
@@ -21,7 +21,7 @@ kernel::record! {
     pub struct HostCall {
         /// An operation that the gateway submits: see `Body::Advertise`.
         operation: Option<Bytes>,
-        /// Replaces what was told before.
+        /// Replaces what was reported before.
         facts: Option<HostFacts>,
         /// Asks whether users would be served now: see `Gateway::READY`.
         probes: bool,
@@ -29,7 +29,7 @@ kernel::record! {
 }
 
 impl HostFacts {
-    /// Of a host that was told nothing yet.
+    /// Of a host that has no report yet.
     pub fn of_mode(mode: &str) -> Self {
         Self { mode: mode.to_owned(), monitor: Vec::new(), settings: Vec::new(), environment: Vec::new() }
     }

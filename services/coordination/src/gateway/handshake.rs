@@ -71,7 +71,7 @@ impl Gateway {
 
     /// Every shard has said how far it is. False if the client comes from a future that this cluster does not have.
     pub(crate) fn greeting_answered(&mut self, node: NodeId, last_zxid: u64, hello: Hello) -> bool {
-        // The answers have told how far the shards are.
+        // The answers have shown how far the shards are.
         if last_zxid > self.highest {
             return false;
         }
@@ -176,7 +176,7 @@ impl Gateway {
     /// The session has ended; true if its user had asked for that.
     pub(crate) fn on_session_ended(&mut self, node: NodeId) -> bool {
         let Some(connection) = self.connections.get_mut(&node) else { return false };
-        // Told twice, it must not be taken for an expiry while the answer waits for its turn.
+        // Announced twice, it must not be taken for an expiry while the answer waits for its turn.
         let Some(entry) = connection.queue.iter_mut().find(|entry| entry.opcode == op::CLOSE) else {
             return false;
         };

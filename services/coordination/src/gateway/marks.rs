@@ -1,4 +1,4 @@
-//! How far each shard has told this gateway of its events, and by which shard map.
+//! How far each shard has sent this gateway its events, and by which shard map.
 
 use mason::{ShardMap, Space};
 
@@ -44,7 +44,7 @@ impl Marks {
         news
     }
 
-    /// Some shard has still to hand over: it may tell of nodes that others are asked for by now.
+    /// Some shard has still to hand over: it may announce changes of nodes that others are asked for by now.
     pub(crate) fn is_mixed(&self) -> bool {
         let come_to = |space: Space| self.come_to.get(usize::from(space.0)).copied().unwrap_or(u64::MAX);
         self.shard_map.version > 0

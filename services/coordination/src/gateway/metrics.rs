@@ -84,7 +84,7 @@ pub struct Metrics {
     pub quotas_exceeded: u64,
     pub unimplemented: u64,
     pub auth_failed: u64,
-    /// How often a user was told to wait.
+    /// How often a user was made to wait.
     pub pauses: u64,
     /// How often a request waited because its user has not taken the answers before it, or others have not.
     pub waits_for_room: u64,

@@ -87,7 +87,7 @@ const TICK: Duration = Duration::from_millis(50);
 pub(crate) enum Asker {
     /// A request of a connection.
     Request(NodeId, EntrySeq),
-    /// The gateway itself, which tells a home group who was heard from.
+    /// The gateway itself, which reports to a home group who was heard from.
     Touch(u64),
     /// The gateway itself; nobody waits for the answer.
     Upkeep,
@@ -245,7 +245,7 @@ impl Gateway {
         self.turned_away.insert(node);
     }
 
-    /// A shard has come to another shard map. Before any tells of what it has by that, all that is watched counts for the shards that have
+    /// A shard has come to another shard map. Before any announces what it has by that, all that is watched counts for the shards that have
     /// it by then.
     fn on_uses_shard_map(&mut self, space: Space, shard_map: &ShardMap, cx: &mut Cx<'_, Self>) {
         if self.marks.come_to(space, shard_map) {
@@ -263,15 +263,15 @@ impl Gateway {
         self.reads.progressed = true;
     }
 
-    fn on_told(&mut self, body: &[u8], cx: &mut Cx<'_, Self>) {
-        let Ok(told) = HomeNotice::read(body) else { return cx.reject("words that no stub says") };
+    fn on_report(&mut self, body: &[u8], cx: &mut Cx<'_, Self>) {
+        let Ok(reported) = HomeNotice::read(body) else { return cx.reject("words that no stub says") };
         let (HomeNotice::Moved { connection: node, session }
-        | HomeNotice::Ended { connection: node, session }) = told;
+        | HomeNotice::Ended { connection: node, session }) = reported;
         let Some(connection) = self.connections.get_mut(&node) else { return };
         if connection.session != session || connection.stage != Stage::Open {
             return;
         }
-        match told {
+        match reported {
             HomeNotice::Moved { .. } => self.close(node, "the session has moved to another connection", cx),
             HomeNotice::Ended { .. } => {
                 if !self.on_session_ended(node) {
@@ -289,8 +289,8 @@ impl Gateway {
         self.highest = self.highest.max(message.gsn.0);
         for event in &events {
             let placement = &self.settings.placement;
-            let told = self.watchers.fire(event, message.gsn.0, &mut self.connections, placement);
-            self.runnable.extend(told);
+            let reported = self.watchers.fire(event, message.gsn.0, &mut self.connections, placement);
+            self.runnable.extend(reported);
         }
     }
 
@@ -356,7 +356,7 @@ impl Gateway {
     }
 
     /// A server of this host skipped operations, perhaps some that are waited for here: whether they were executed is not known. Of
-    /// what is watched it has told what was missed.
+    /// what is watched it has announced what was missed.
     fn on_skipped(&mut self, cx: &mut Cx<'_, Self>) {
         self.begin_incarnation(cx);
         let waits = |connection: &&Connection| {
@@ -426,7 +426,7 @@ impl Role for Gateway {
             GatewayIn::BarrierPassed(message) => self.on_barrier_passed(&message, cx),
             GatewayIn::Elsewhere(message) => self.on_elsewhere(&message, cx),
             GatewayIn::Skipped(_) => self.on_skipped(cx),
-            GatewayIn::Told(message) => self.on_told(&message.body, cx),
+            GatewayIn::GroupNotice(message) => self.on_report(&message.body, cx),
         }
     }
 

@@ -6,7 +6,7 @@ use kernel::{Bytes, Cx, Instant, RequestId};
 use mason::Space;
 use std::collections::BTreeMap;
 
-/// Probes in flight; more are refused, because one tells as much as many.
+/// Probes in flight; more are refused, because one shows as much as many.
 const PROBES_MAX: usize = 16;
 
 /// One question of the host's server.

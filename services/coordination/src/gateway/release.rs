@@ -3,7 +3,7 @@
 //! Let M be the global sequence number up to which the events of every shard where the session watches something have arrived.
 //! - W1: events go out in the order of their global sequence numbers, up to M, each after the answer that announced its watch.
 //! - W2: an answer that shows the state at global sequence number z goes out when M >= z, and after all events up to z.
-//! - W3: the zxid of a header is the largest global sequence number shown so far: everything up to it that the session watches has been told.
+//! - W3: the zxid of a header is the largest global sequence number shown so far: everything up to it that the session watches has been announced.
 //! - W1 also waits for the session's own writes: an event does not overtake the answer to an earlier write.
 //! - W4: events and answers share one stream.
 //!
@@ -140,8 +140,8 @@ impl Gateway {
     fn write_reply(&mut self, node: NodeId, reply: Reply) -> bool {
         let Some(connection) = self.connections.get_mut(&node) else { return false };
         // An answer that announces watches in several shards shows more than each of them had when it was asked: what came up to there
-        // follows it at once, for the header of the next answer says that it was told.
-        let told = write_events(connection, reply.shows.max(connection.seen));
+        // follows it at once, for the header of the next answer says that it was announced.
+        let reported = write_events(connection, reply.shows.max(connection.seen));
         let Some(mut entry) = connection.queue.pop_front() else { return false };
         connection.first = connection.first.next();
         connection.seen = connection.seen.max(reply.shows);
@@ -170,7 +170,7 @@ impl Gateway {
         if reply.last {
             connection.stage = Stage::Closed;
         }
-        self.metrics.notifications += told + reply.missed.len() as u64;
+        self.metrics.notifications += reported + reply.missed.len() as u64;
         let next = connection.queue.front().map(|next| &next.work);
         let held_up = [Some(&entry.work), next].into_iter().flatten();
         let mut held_up = held_up.filter(|work| matches!(work, Work::CheckWatches { .. }));
@@ -215,7 +215,7 @@ impl Gateway {
 
 /// Writes events with global sequence numbers up to `bound`, in order, but none whose watch the client does not know yet.
 fn write_events(connection: &mut Connection, bound: u64) -> u64 {
-    let (mut told, first) = (0, connection.first);
+    let (mut reported, first) = (0, connection.first);
     let due = connection.events.range(..=(bound, u32::MAX, "\u{10ffff}".into()));
     let due: Vec<_> = due.filter(|(_, event)| event.after < first).map(|(place, _)| place.clone()).collect();
     for place in due {
@@ -223,10 +223,10 @@ fn write_events(connection: &mut Connection, bound: u64) -> u64 {
             let (gsn, _, path) = &place;
             notification(event.kind, path, *gsn, &mut connection.output);
             connection.seen = connection.seen.max(*gsn);
-            told += 1;
+            reported += 1;
         }
     }
-    told
+    reported
 }
 
 /// The parts that show an older state than the client has seen, or than other parts show.

@@ -276,11 +276,11 @@ impl Gateway {
             [watches.persistent.clone(), watches.recursive.clone()],
         );
         let head = (self.reads.next_watch(), watches.relative_zxid);
-        let (parts, kept) = choice::of_watches(&self.settings.placement, head, &watched);
+        let (parts, retained) = choice::of_watches(&self.settings.placement, head, &watched);
         let persistent = watches.persistent.iter().map(|path| (Arc::from(*path), Kinds::PERSISTENT));
         let recursive = watches.recursive.iter().map(|path| (Arc::from(*path), Kinds::RECURSIVE));
         let lasting = persistent.chain(recursive).collect();
-        self.read(node, Purpose::SetWatches { paths: kept, lasting }, parts)
+        self.read(node, Purpose::SetWatches { paths: retained, lasting }, parts)
     }
 
     fn work_of_add_watch(&mut self, node: NodeId, path: &str, mode: i32) -> Work {

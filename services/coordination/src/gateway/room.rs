@@ -26,7 +26,7 @@ const WRITE_BYTES_MAX_TOTAL: usize = 64 << 20;
 const WRITE_BYTES_PIPELINED: usize = 2 << 20;
 /// Whole requests of one connection that are not looked at yet, in bytes.
 const INPUT_BYTES_MAX: usize = 64 << 10;
-/// While others wait for room, who has taken nothing for so long loses what is kept for it.
+/// While others wait for room, who has taken nothing for so long loses what is reserved for it.
 const UNREAD_MAX: Duration = Duration::from_secs(5);
 /// What an answer to a write is taken for: most say a path and the node's numbers, and what waits is counted as it is.
 const WRITE_ANSWER_BYTES: usize = 1 << 10;

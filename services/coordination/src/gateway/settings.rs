@@ -70,7 +70,7 @@ pub struct Settings {
     pub words: BTreeSet<String>,
     /// A connection that has not shaken hands by then is closed.
     pub handshake_within: Duration,
-    /// What users may be owed. Without a bound nobody has to tell the gateway what they have taken.
+    /// What users may be owed. Without a bound nobody has to report to the gateway what they have taken.
     pub replies: ReplyBounds,
 }
 

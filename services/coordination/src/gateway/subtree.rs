@@ -10,7 +10,7 @@ use crate::wire::{Body, Code, JuteOutput, WriteHead, op};
 use kernel::{Bytes, NodeId};
 use std::sync::Arc;
 
-/// After so many surveys that were outdated when the multi came, the user is told.
+/// After so many surveys that were outdated when the multi came, the user is answered.
 const SURVEYS_MAX: u32 = 8;
 
 impl Gateway {

@@ -1,4 +1,4 @@
-//! What shards still watch for this gateway though nobody here does: told to them in time, but never so that a registration
+//! What shards still watch for this gateway though nobody here does: reported to them in time, but never so that a registration
 //! on its way is taken back with it.
 
 use crate::gateway::Gateway;
@@ -40,7 +40,7 @@ impl Unneeded {
 }
 
 impl Gateway {
-    /// Nobody watches these any more; the shards are told in time.
+    /// Nobody watches these any more; the shards are notified in time.
     pub(crate) fn forget(&mut self, unwatched: impl IntoIterator<Item = Unwatched>) {
         let last = self.reads.last_watch();
         for Unwatched { path, recursive } in unwatched {

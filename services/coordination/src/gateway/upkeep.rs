@@ -1,4 +1,4 @@
-//! What a gateway does unasked: sends again, tells home groups who was heard from, drops who waits in vain, reaps nodes.
+//! What a gateway does unasked: sends again, reports to home groups who was heard from, drops who waits in vain, reaps nodes.
 
 use crate::gateway::Asker;
 use crate::gateway::Gateway;
@@ -9,7 +9,7 @@ use kernel::{Cx, Instant, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-/// How often home groups are told who was heard from.
+/// How often home groups learn who was heard from.
 const TOUCH_EVERY: Duration = Duration::from_millis(400);
 /// How often it is looked after those who wait in vain, and sizes are asked for.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
@@ -28,7 +28,7 @@ pub(crate) struct Upkeep {
     pub(crate) departed: Vec<Heard>,
     /// Handshakes that wait for a random number.
     pub(crate) handshakes: Vec<(NodeId, EntrySeq)>,
-    /// What home groups were told and have not answered.
+    /// What was reported to home groups, which have not answered.
     touches: BTreeMap<u64, Touch>,
     next_touch: u64,
 }
@@ -89,9 +89,9 @@ impl Gateway {
                 (connection.node, connection.session, connection.epoch)
             })
         });
-        for told in open.chain(std::mem::take(&mut self.upkeep.departed)) {
-            let home = self.upstream.layout().home(home_of(told.1).unwrap_or_default());
-            heard.entry(usize::from(home.0)).or_default().push(told);
+        for notified in open.chain(std::mem::take(&mut self.upkeep.departed)) {
+            let home = self.upstream.layout().home(home_of(notified.1).unwrap_or_default());
+            heard.entry(usize::from(home.0)).or_default().push(notified);
         }
         for (home, heard) in heard {
             for heard in heard.chunks(TOUCH_MAX) {
@@ -115,15 +115,15 @@ impl Gateway {
             Ok(SessionAnswer::Attached { .. } | SessionAnswer::Refused) | Err(_) => return,
         };
         let [elsewhere, gone] = [elsewhere, gone].map(|named| named.into_iter().collect::<BTreeSet<_>>());
-        for told in heard {
-            let (node, session, epoch) = told;
+        for notified in heard {
+            let (node, session, epoch) = notified;
             if elsewhere.contains(&(session, epoch)) {
-                self.say_again(told);
+                self.say_again(notified);
                 continue;
             }
-            let Some(connection) = self.connection_of(told) else { continue };
+            let Some(connection) = self.connection_of(notified) else { continue };
             if gone.contains(&(session, epoch)) {
-                // Who asked for its end is told when everything that it made is gone.
+                // Who asked for its end is answered when everything that it made is gone.
                 if kernel::planted!(closing_client_cut_off)
                     || !connection.queue.iter().any(|entry| entry.opcode == op::CLOSE)
                 {
@@ -135,16 +135,16 @@ impl Gateway {
         }
     }
 
-    /// The group has nothing to do with any of them: another is told.
+    /// The group has nothing to do with any of them: another is asked.
     pub(crate) fn touch_again(&mut self, touch: u64) {
         let touch = self.upkeep.touches.remove(&touch);
-        touch.into_iter().flat_map(|touch| touch.heard).for_each(|told| self.say_again(told));
+        touch.into_iter().flat_map(|touch| touch.heard).for_each(|notified| self.say_again(notified));
     }
 
     /// What was said will not be answered.
     pub(crate) fn forget_touches(&mut self) {
         let touches = std::mem::take(&mut self.upkeep.touches);
-        touches.into_values().flat_map(|touch| touch.heard).for_each(|told| self.say_again(told));
+        touches.into_values().flat_map(|touch| touch.heard).for_each(|notified| self.say_again(notified));
     }
 
     fn connection_of(&mut self, (node, session, epoch): Heard) -> Option<&mut Connection> {
@@ -152,10 +152,10 @@ impl Gateway {
         ((connection.session, connection.epoch) == (session, epoch)).then_some(connection)
     }
 
-    fn say_again(&mut self, told: Heard) {
-        match self.connection_of(told) {
+    fn say_again(&mut self, notified: Heard) {
+        match self.connection_of(notified) {
             Some(connection) => connection.heard = true,
-            None => self.upkeep.departed.push(told),
+            None => self.upkeep.departed.push(notified),
         }
     }
 

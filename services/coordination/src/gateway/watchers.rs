@@ -1,4 +1,4 @@
-//! Which connections watch what, and the rules of D3 about events: who is told, once or always.
+//! Which connections watch what, and the rules of D3 about events: who is notified, once or always.
 
 use crate::gateway::connection::{Connection, EntrySeq, Waiting};
 use crate::gateway::kinds::Kinds;
@@ -170,7 +170,7 @@ impl Watchers {
         removed.collect()
     }
 
-    /// Puts an event where the connections that it concerns will be told of it. Returns them.
+    /// Puts an event where the connections that it concerns will be notified of it. Returns them.
     pub(crate) fn fire(
         &mut self,
         event: &WatchEvent<'_>,
@@ -187,18 +187,18 @@ impl Watchers {
             EventKind::ChildrenChanged => Kinds::CHILD.or(Kinds::PERSISTENT),
         };
         let spent = Kinds(concerned.0 & 3);
-        let mut told: BTreeMap<NodeId, EntrySeq> = BTreeMap::new();
-        let mut tell = |watcher: &Watcher, kinds: Kinds| {
+        let mut reported: BTreeMap<NodeId, EntrySeq> = BTreeMap::new();
+        let mut notify = |watcher: &Watcher, kinds: Kinds| {
             let kinds = kinds.0 & watcher.kinds.0;
             let oldest = (0..4).filter(|bit| kinds >> bit & 1 != 0).map(|bit| watcher.since[bit]).min();
             if let Some(since) = oldest {
-                let after = told.entry(watcher.connection).or_insert(since);
+                let after = reported.entry(watcher.connection).or_insert(since);
                 *after = since.min(*after);
             }
         };
         let path: Arc<str> = event.path.into();
         let here = self.paths.get(event.path).map(|watched| &watched.watchers[..]).unwrap_or_default();
-        here.iter().for_each(|watcher| tell(watcher, concerned));
+        here.iter().for_each(|watcher| notify(watcher, concerned));
         let spending: Vec<NodeId> = here
             .iter()
             .filter(|watcher| watcher.kinds.has(spent))
@@ -208,7 +208,7 @@ impl Watchers {
             let mut at = event.path;
             while let Some(above) = parent_of(at).filter(|&above| above != at) {
                 let watchers = self.paths.get(above).map(|watched| &watched.watchers[..]).unwrap_or_default();
-                watchers.iter().for_each(|watcher| tell(watcher, Kinds::RECURSIVE));
+                watchers.iter().for_each(|watcher| notify(watcher, Kinds::RECURSIVE));
                 at = above;
             }
         }
@@ -219,7 +219,7 @@ impl Watchers {
             }
         }
         let mut concerned = Vec::new();
-        for (node, after) in told {
+        for (node, after) in reported {
             let Some(connection) = connections.get_mut(&node) else { continue };
             if allowed(&event.acls, Permission::READ, &connection.caller).is_ok() {
                 let place = (gsn, event.position, path.clone());

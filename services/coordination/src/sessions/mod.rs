@@ -199,8 +199,8 @@ impl HomeSessions {
         }
         session.timeout = granted(timeout);
         if before != origin {
-            let told = HomeNotice::Moved { connection: before.connection, session: id };
-            out.tell(before.gateway, told.written());
+            let reported = HomeNotice::Moved { connection: before.connection, session: id };
+            out.notify(before.gateway, reported.written());
         }
         self.touch(id, now);
         self.attached(id)
@@ -250,8 +250,8 @@ impl HomeSessions {
 
     fn end(&mut self, id: ZkSessionId, out: &mut StubOut) {
         if let Some(session) = self.sessions.remove(&id) {
-            let told = HomeNotice::Ended { connection: session.origin.connection, session: id };
-            out.tell(session.origin.gateway, told.written());
+            let reported = HomeNotice::Ended { connection: session.origin.connection, session: id };
+            out.notify(session.origin.gateway, reported.written());
         }
     }
 
@@ -284,9 +284,7 @@ impl mason::Stub for HomeSessions {
     fn spaces(&self, body: &[u8], shard_map: &ShardMap) -> Vec<Space> {
         let placement = &self.settings.placement.over(shard_map.shards);
         match Body::read(body) {
-            Ok(Body::Write { head, request }) => {
-                head.operation(request).map(|operation| placement.spaces_of(&operation)).unwrap_or_default()
-            }
+            Ok(Body::Write { head, request }) => placement.spaces_of_request(&head, request),
             Ok(Body::Advertise { .. }) => vec![placement.space_of(CONFIG)],
             Ok(Body::Reap { path }) => {
                 let named = [Some(path), parent_of(path)].into_iter().flatten();

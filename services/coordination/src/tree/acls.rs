@@ -1,4 +1,4 @@
-//! Access control lists, each kept once however many nodes have it.
+//! Access control lists, each stored once however many nodes have it.
 
 use crate::wire::{Acl, Identity, OPEN, write_acls};
 use std::collections::BTreeMap;

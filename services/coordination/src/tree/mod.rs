@@ -44,7 +44,7 @@ pub struct Znodes {
     snapshot: Option<Snapshot>,
     /// Of the last operation executed.
     gsn: u64,
-    /// What was watched before a snapshot was installed, until readers are told what they missed.
+    /// What was watched before a snapshot was installed, until readers learn what they missed.
     missed: Option<Missed>,
     /// The node whose children's names the next chunk of a snapshot may go on with.
     last_installed: Option<NodeIndex>,
@@ -147,7 +147,7 @@ impl Znodes {
         self.ephemerals.get(&session).map_or(0, BTreeSet::len)
     }
 
-    /// Carries out what lives here of a change, and notes whom to tell. `alone`: no other shard takes part in the operation.
+    /// Carries out what lives here of a change, and notes whom to notify. `alone`: no other shard takes part in the operation.
     /// `position`: of the step within its operation.
     fn apply(&mut self, change: &Change<'_>, alone: bool, position: u32, notices: &mut Notices) {
         let path = &*change.path;
@@ -238,7 +238,7 @@ impl mason::Shard for Znodes {
 
     fn execute(&mut self, body: &Bytes, order: &Order, others: &[(Space, Bytes)], out: &mut ShardOut) {
         let mut notices = Notices::default();
-        self.tell_missed(&mut notices);
+        self.notify_missed(&mut notices);
         self.execute_body(body, order, others, out.answer(), &mut notices);
         self.gsn = order.gsn.0;
         notices.send(out);
@@ -282,7 +282,7 @@ impl mason::Shard for Znodes {
 
     fn installed(&mut self, out: &mut ShardOut) {
         let mut notices = Notices::default();
-        self.tell_missed(&mut notices);
+        self.notify_missed(&mut notices);
         notices.send(out);
     }
 

@@ -1,6 +1,6 @@
 //! Quotas in one shard: which of them live here, and how much there is below the paths that are asked for.
 //!
-//! Counts are no part of the replicated state: they are made when a gateway asks for the first time, and kept up to date while
+//! Counts are no part of the replicated state: they are made when a gateway asks for the first time, and updated while
 //! it goes on asking.
 
 use crate::tree::Znodes;

@@ -95,7 +95,7 @@ impl Znodes {
             }
         };
         let (node, meta) = found;
-        // Nothing that a watch could tell says when an ACL was changed.
+        // Nothing that a watch could announce says when an ACL was changed.
         begin(if opcode == op::GET_ACL { 0 } else { meta.changed() }, out);
         match opcode {
             op::EXISTS => meta.stat().write(out),

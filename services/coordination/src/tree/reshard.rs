@@ -1,7 +1,7 @@
 //! Handing nodes over when the tree is spread over more or fewer shards: whole, with their versions and the names of their children.
 //!
-//! Nothing happens to a node that goes to another shard, so nobody is told. What gateways watch goes from server to server on
-//! each host; a server whose state is newer than what they have seen tells them what they missed.
+//! Nothing happens to a node that goes to another shard, so nobody is notified. What gateways watch goes from server to server on
+//! each host; a server whose state is newer than what they have seen reports to them what they missed.
 
 use crate::tree::Znodes;
 use crate::tree::meta::Kind;
@@ -34,7 +34,7 @@ kernel::record! {
 kernel::record! {
     /// What is watched of nodes that leave.
     struct WatchesGiven {
-        /// Readers have been told everything up to this global sequence number.
+        /// Readers have been sent everything up to this global sequence number.
         since: u64,
         watches: Vec<Given>,
         known: Vec<Known>,
@@ -131,7 +131,7 @@ impl Znodes {
             given.entry(space).or_insert_with(none).watches.extend(copies);
         }
         if every {
-            // What has become of any node may have to be told.
+            // What has become of any node may have to be announced.
             let known: Vec<(String, Space)> = match &self.missed {
                 Some(missed) => {
                     let there = missed.there().filter_map(|path| Some((path.to_owned(), elsewhere(path)?)));
@@ -156,7 +156,7 @@ impl Znodes {
             self.watches.register(*reader, path, *kinds, WatchSeq(*seq));
         }
         let known = known.into_iter().map(|Known { path, existed }| (path.into(), existed)).collect();
-        self.tell(Missed::new(since, known), notices);
+        self.report(Missed::new(since, known), notices);
     }
 }
 

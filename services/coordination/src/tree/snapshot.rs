@@ -1,4 +1,4 @@
-//! Snapshots of a shard that goes on changing: what is about to change is kept aside until it is written out.
+//! Snapshots of a shard that goes on changing: what is about to change is set aside until it is written out.
 
 use crate::tree::Znodes;
 use crate::tree::meta::{Kind, Meta};

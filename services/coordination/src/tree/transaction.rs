@@ -45,7 +45,7 @@ pub(crate) struct Writer<'a> {
 #[derive(Clone, Debug)]
 pub(crate) struct Change<'a> {
     pub(crate) path: Cow<'a, str>,
-    /// What is told to those who watch the node; nothing is told of ACLs.
+    /// What is announced to those who watch the node; nothing is announced of ACLs.
     pub(crate) event: Option<EventKind>,
     pub(crate) before: Option<Meta>,
     pub(crate) after: Option<Meta>,

@@ -30,7 +30,7 @@ pub(crate) struct Watches {
     recursive: usize,
 }
 
-/// What is to be told, by reader.
+/// What is to be announced, by reader.
 #[derive(Debug, Default)]
 pub(crate) struct Notices(BTreeMap<NodeId, Vec<u8>>);
 
@@ -216,15 +216,15 @@ impl Znodes {
         self.missed = Some(Missed { since: self.gsn, watched });
     }
 
-    /// After a snapshot was installed: what has become of a watched node since is told as one event.
-    pub(crate) fn tell_missed(&mut self, notices: &mut Notices) {
+    /// After a snapshot was installed: what has become of a watched node since is announced as one event.
+    pub(crate) fn notify_missed(&mut self, notices: &mut Notices) {
         if let Some(missed) = self.missed.take() {
-            self.tell(missed, notices);
+            self.report(missed, notices);
         }
     }
 
-    /// What has become of these since is told as one event each.
-    pub(crate) fn tell(&mut self, missed: Missed, notices: &mut Notices) {
+    /// What has become of these since is announced as one event each.
+    pub(crate) fn report(&mut self, missed: Missed, notices: &mut Notices) {
         let Missed { since, mut watched } = missed;
         if self.watches.recursive > 0 && since < self.gsn {
             for node in self.table.iter() {

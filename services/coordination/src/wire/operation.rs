@@ -355,7 +355,7 @@ impl SessionAnswer {
     }
 }
 
-/// What a home group tells a gateway unasked.
+/// What a home group sends a gateway unasked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HomeNotice {
     /// The session has another connection now: close this one.

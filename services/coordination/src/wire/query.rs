@@ -207,7 +207,7 @@ impl<'a> Query<'a> {
     }
 }
 
-/// What a shard tells a gateway of one change that it watches.
+/// What a shard sends a gateway about one change that it watches.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WatchEvent<'a> {
     /// Its place among the events of one operation, over all shards.

@@ -28,9 +28,9 @@ fn quota_of<'a>(path: &'a str, name: &str) -> Option<&'a str> {
 /// What a quota allows below its path, the path included; none where it does not say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct QuotaLimits {
-    /// Nodes; more are told.
+    /// Nodes; more are reported.
     pub count: Option<u64>,
-    /// Bytes of data; more are told.
+    /// Bytes of data; more are reported.
     pub bytes: Option<u64>,
     /// Nodes; more are refused, if that is switched on.
     pub count_hard: Option<u64>,

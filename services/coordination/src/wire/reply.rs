@@ -1,4 +1,4 @@
-//! What users are told: handshakes, headers, notifications, frames.
+//! What users are sent: handshakes, headers, notifications, frames.
 
 use crate::wire::{JuteInput, JuteOutput, Malformed};
 
@@ -100,7 +100,7 @@ impl EventKind {
     }
 }
 
-/// A whole frame that tells of an event; 3 is "connected".
+/// A whole frame that announces an event; 3 is "connected".
 pub fn notification(kind: EventKind, path: &str, zxid: u64, out: &mut Vec<u8>) {
     frame(out, |out| {
         reply_header(NOTIFICATION_XID, zxid, 0, out);

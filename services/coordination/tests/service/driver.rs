@@ -9,8 +9,8 @@ use kernel::{
     Situation, Wall,
 };
 use mason::client::{
-    Answers, BarrierPassed, Elsewhere, GatewayIn, GatewayNotice, OperationAnswer, Progress, ReadAnswer,
-    ReadAnswers, Told,
+    Answers, BarrierPassed, Elsewhere, GatewayIn, GatewayNotice, GroupNotice, OperationAnswer, Progress,
+    ReadAnswer, ReadAnswers,
 };
 use mason::proxy::ProxyIn;
 use mason::shard::ShardIn;
@@ -48,7 +48,7 @@ struct Server {
     /// Reads that wait.
     reads: VecDeque<Asked>,
     readers: Vec<NodeId>,
-    told: u64,
+    reported: u64,
 }
 
 struct Home {
@@ -145,7 +145,7 @@ impl Cluster {
                 executed: 0,
                 reads: VecDeque::new(),
                 readers: Vec::new(),
-                told: 0,
+                reported: 0,
             });
             Host {
                 gateway: Gateway::new(settings),
@@ -247,7 +247,7 @@ impl Cluster {
                     return;
                 }
                 // All hosts hold the whole log at any time here, and execute it when they like.
-                self.tell(
+                self.notify(
                     host,
                     GatewayIn::from(BarrierPassed {
                         group,
@@ -293,7 +293,7 @@ impl Cluster {
     }
 
     /// Messages to a gateway come later, in order: they are queued behind what is called now.
-    fn tell(&mut self, host: usize, message: GatewayIn) {
+    fn notify(&mut self, host: usize, message: GatewayIn) {
         let from = NodeId::ZERO;
         self.pending.push_back((host, from, message));
     }
@@ -324,7 +324,7 @@ impl Cluster {
         if elsewhere && let Some(host) = self.hosts.iter().position(|host| host.node == origin.0) {
             let (_, group, incarnation, tag) = origin;
             let layout = self.layout.clone();
-            self.tell(host, GatewayIn::from(Elsewhere { group, incarnation, tag, layout }));
+            self.notify(host, GatewayIn::from(Elsewhere { group, incarnation, tag, layout }));
         }
         if let Some(order) = order {
             let void = verdict == Verdict::Void;
@@ -350,10 +350,10 @@ impl Cluster {
     }
 
     fn carry_out(&mut self, group: usize, out: StubOut) -> Option<Bytes> {
-        let (answer, tells, follow_ups) = out.into_parts();
-        for (to, body) in tells {
+        let (answer, reports, follow_ups) = out.into_parts();
+        for (to, body) in reports {
             if let Some(host) = self.hosts.iter().position(|host| host.node == to && !self.deaf) {
-                self.tell(host, GatewayIn::from(Told { group: Group(group as u16), body }));
+                self.notify(host, GatewayIn::from(GroupNotice { group: Group(group as u16), body }));
             }
         }
         self.follow_ups.extend(follow_ups.into_iter().map(|body| (group, body)));
@@ -381,7 +381,7 @@ impl Cluster {
     fn answer(&mut self, (to, group, incarnation, tag): (NodeId, Group, u64, u64), gsn: Gsn, body: Bytes) {
         if let Some(host) = self.hosts.iter().position(|host| host.node == to) {
             let answers = vec![OperationAnswer { incarnation, tag, gsn, body }];
-            self.tell(host, GatewayIn::from(Answers { group, answers }));
+            self.notify(host, GatewayIn::from(Answers { group, answers }));
         }
     }
 
@@ -433,7 +433,7 @@ impl Cluster {
         }
         let mut own = Vec::new();
         server.znodes.inputs(&sequenced.body, &sequenced.order, &mut own);
-        assert_eq!(sequenced.inputs[&id], own, "replicas differ in what they tell others");
+        assert_eq!(sequenced.inputs[&id], own, "replicas differ in what they send others");
         let others: Vec<(Space, Bytes)> = sequenced
             .inputs
             .iter()
@@ -447,7 +447,7 @@ impl Cluster {
         let origin = sequenced.origin.filter(|_| first);
         for (to, body) in notices {
             assert_eq!(to, self.hosts[host].node);
-            self.tell(host, GatewayIn::from(GatewayNotice { space: id, gsn, body }));
+            self.notify(host, GatewayIn::from(GatewayNotice { space: id, gsn, body }));
         }
         if let Some(origin) = origin.filter(|(to, ..)| *to == self.hosts[host].node) {
             self.answer(origin, gsn, answer.into());
@@ -473,18 +473,18 @@ impl Cluster {
             }
         }
         let (space, executed, withheld) = (Space(space as u16), Gsn(server.executed), Some(withheld));
-        self.tell(host, GatewayIn::from(ReadAnswers { space, executed, answers, refused: None, withheld }));
+        self.notify(host, GatewayIn::from(ReadAnswers { space, executed, answers, refused: None, withheld }));
     }
 
     /// Nothing is left to execute: everything up to the last global sequence number is covered.
     fn progress(&mut self, host: usize, space: usize) -> bool {
         let through = self.gsn;
         let server = &mut self.hosts[host].servers[space];
-        if server.told == through || server.readers.is_empty() {
+        if server.reported == through || server.readers.is_empty() {
             return false;
         }
-        server.told = through;
-        self.tell(host, GatewayIn::from(Progress { space: Space(space as u16), through: Gsn(through) }));
+        server.reported = through;
+        self.notify(host, GatewayIn::from(Progress { space: Space(space as u16), through: Gsn(through) }));
         true
     }
 

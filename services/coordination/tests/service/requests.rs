@@ -115,7 +115,7 @@ fn quotas_count_and_refuse() {
 
 // A bound that is not held lets one client take the memory of all.
 #[test]
-fn bounds_are_held_and_told() {
+fn bounds_are_held_and_reported() {
     let shape = Shape { hosts: 1, groups: 1, shards: 4, seed: 1 };
     let mut cluster = Cluster::with(shape, |settings| {
         (settings.node_bytes_max, settings.watches_max) = (10, 3);
@@ -619,7 +619,7 @@ fn a_removal_that_races_leaves_no_orphans() {
     }
 }
 
-// A sync that answers zxid 0 tells its client nothing about where it stands.
+// A sync that answers zxid 0 shows its client nothing about where it stands.
 #[test]
 fn the_answer_to_a_sync_says_how_far_the_service_is() {
     let mut cluster = Cluster::new(1, 1, 4, 47);

@@ -30,7 +30,7 @@ fn create(cluster: &mut Cluster, user: &mut Client, path: &str, bytes: usize) {
     assert_eq!(reply.error, 0);
 }
 
-/// Takes what has come, tells the gateway, and goes on until nothing comes.
+/// Takes what has come, notifies the gateway, and goes on until nothing comes.
 fn take_all(cluster: &mut Cluster, user: &mut Client) -> Vec<Heard> {
     let mut heard = Vec::new();
     loop {
@@ -105,7 +105,7 @@ fn many_users_that_take_nothing_leave_room_for_others() {
     assert!(cluster.closed.values().any(|reason| reason.contains("reads nothing")), "{:?}", cluster.closed);
 }
 
-// A watch that is left by an answer nobody gets is told of too early, or not at all.
+// A watch that is left by an answer nobody gets is announced too early, or not at all.
 #[test]
 fn an_answer_that_waited_for_room_leaves_its_watch() {
     for seed in 0..20 {
@@ -126,7 +126,7 @@ fn an_answer_that_waited_for_room_leaves_its_watch() {
         let replies = heard.iter().filter(|heard| matches!(heard, Heard::Reply(_))).count();
         let events = heard.len() - replies;
         assert_eq!(replies, 3, "seed {seed}: {} heard", heard.len());
-        // A reader that saw the old state is told of the new one; a reader that saw the new one watches that.
+        // A reader that saw the old state is notified of the new one; a reader that saw the new one watches that.
         let last = heard.iter().rev().find_map(|heard| match heard {
             Heard::Reply(reply) => Some(reply.data().len()),
             Heard::Event { .. } => None,
@@ -135,7 +135,7 @@ fn an_answer_that_waited_for_room_leaves_its_watch() {
         assert!(events <= 1, "seed {seed}: {events} events of one change");
         assert_eq!(writer.ask(&mut cluster, op::SET_DATA, &set).error, 0);
         let heard = take_all(&mut cluster, &mut user);
-        assert_eq!(heard.len(), 1, "seed {seed}: the watch of the last answer was told of once: {heard:?}");
+        assert_eq!(heard.len(), 1, "seed {seed}: the watch of the last answer was announced once: {heard:?}");
     }
 }
 

@@ -146,7 +146,7 @@ fn a_close_is_answered_though_a_sign_of_life_finds_the_session_closing() {
     assert_eq!(client.ask(c, op::CREATE, &create("/e", b"", 1)).error, 0);
     c.holds_follow_ups = true;
     let xid = client.send(c, op::CLOSE, &[]);
-    // Its gateway tells the group who was heard, and is answered.
+    // Its gateway reports to the group who was heard, and is answered.
     c.pass(1_000);
     assert!(!c.closed.contains_key(&client.node), "cut off: {:?}", c.closed);
     assert!(client.hear(c).is_empty(), "its node is there");
@@ -331,7 +331,7 @@ fn only_who_has_a_session_says_that_it_lives() {
 
 // Who was heard from before its session left keeps it, however long the gateway knew of the group of before only.
 #[test]
-fn what_was_told_to_the_wrong_group_is_told_to_the_right_one() {
+fn what_was_reported_to_the_wrong_group_is_reported_to_the_right_one() {
     let mut cluster = Cluster::new(1, 2, 4, 17);
     let c = &mut cluster;
     let users: Vec<Client> = (0..4).map(|_| Client::connect(c, 0)).collect();

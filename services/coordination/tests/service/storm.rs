@@ -139,7 +139,7 @@ fn no_watch_is_lost_and_nothing_goes_back_in_time() {
             for (path, known) in &cache.armed {
                 let reply = judge.ask(c, op::EXISTS, &read(path, false));
                 let now = if reply.error == 0 { reply.stat().mzxid } else { 0 };
-                assert_eq!(now, *known, "seed {seed}: the change of {path} was not told");
+                assert_eq!(now, *known, "seed {seed}: the change of {path} was not announced");
             }
             events += cache.events;
         }

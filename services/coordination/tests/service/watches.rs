@@ -1,4 +1,4 @@
-//! Watches: who is told, when, and in which order with the answers.
+//! Watches: who is notified, when, and in which order with the answers.
 
 use crate::client::{Client, Heard, create, delete, multi, path_and_int, read, set, set_watches};
 use crate::driver::Cluster;
@@ -13,7 +13,7 @@ fn both() -> impl Iterator<Item = Cluster> {
     [1, 4].into_iter().map(|shards| Cluster::new(2, 2, shards, 21))
 }
 
-fn told(events: &[(i32, &str)]) -> Vec<(i32, String)> {
+fn reported(events: &[(i32, &str)]) -> Vec<(i32, String)> {
     events.iter().map(|(kind, path)| (*kind, (*path).to_owned())).collect()
 }
 
@@ -28,17 +28,17 @@ fn one_shot_watches_fire_once_by_zookeepers_table() {
         assert_eq!(watcher.ask(c, op::GET_DATA, &read("/d/x", true)).error, -101);
         assert_eq!(watcher.ask(c, op::GET_CHILDREN, &read("/d", true)).error, 0);
         writer.ask(c, op::CREATE, &create("/d/x", b"", 0));
-        assert_eq!(watcher.events(c), told(&[(CREATED, "/d/x"), (CHILDREN, "/d")]));
+        assert_eq!(watcher.events(c), reported(&[(CREATED, "/d/x"), (CHILDREN, "/d")]));
         writer.ask(c, op::SET_DATA, &set("/d/x", b"1", -1));
         writer.ask(c, op::CREATE, &create("/d/y", b"", 0));
         assert_eq!(watcher.events(c), []);
         watcher.ask(c, op::GET_DATA, &read("/d/x", true));
         watcher.ask(c, op::GET_CHILDREN, &read("/d/x", true));
         writer.ask(c, op::SET_DATA, &set("/d/x", b"2", -1));
-        assert_eq!(watcher.events(c), told(&[(CHANGED, "/d/x")]));
+        assert_eq!(watcher.events(c), reported(&[(CHANGED, "/d/x")]));
         watcher.ask(c, op::EXISTS, &read("/d/x", true));
         writer.ask(c, op::DELETE, &delete("/d/x", -1));
-        assert_eq!(watcher.events(c), told(&[(DELETED, "/d/x")]), "once, for data and children");
+        assert_eq!(watcher.events(c), reported(&[(DELETED, "/d/x")]), "once, for data and children");
         // A multi that fails triggers nothing.
         watcher.ask(c, op::GET_DATA, &read("/d/y", true));
         let failing = multi(&[(op::SET_DATA, set("/d/y", b"", -1)), (op::CHECK, path_and_int("/none", 0))]);
@@ -62,7 +62,7 @@ fn the_event_comes_before_the_answer_to_the_own_write() {
             client.ask_heard(c, op::GET_CHILDREN, &read("/", true));
             let (heard, _) = client.ask_heard(c, op::SET_DATA, &set(&path, b"x", -1));
             assert!(
-                matches!(&heard[..], [Heard::Event { kind: CHANGED, path: told, .. }] if *told == path),
+                matches!(&heard[..], [Heard::Event { kind: CHANGED, path: reported, .. }] if *reported == path),
                 "{heard:?}"
             );
         }
@@ -123,7 +123,7 @@ fn an_answer_waits_for_the_events_of_a_slow_shard() {
     assert!(matches!(&heard[..], [Heard::Event { kind: CHANGED, .. }, Heard::Reply(_)]), "{heard:?}");
 }
 
-// The header of an answer says that everything up to its zxid was told: an event below it that comes behind is never waited for.
+// The header of an answer says that everything up to its zxid was announced: an event below it that comes behind is never waited for.
 #[test]
 fn an_event_that_waited_for_its_watch_comes_before_the_next_answer() {
     let mut shown = 0;
@@ -149,14 +149,14 @@ fn an_event_that_waited_for_its_watch_comes_before_the_next_answer() {
         c.held.clear();
         c.settle();
         let heard = watcher.hear(c);
-        let told = |heard: &Heard| match heard {
+        let reported = |heard: &Heard| match heard {
             Heard::Event { path, zxid, .. } if path == changed => Some(*zxid),
             _ => None,
         };
-        let event = heard.iter().position(|heard| told(heard).is_some()).expect("the event");
+        let event = heard.iter().position(|heard| reported(heard).is_some()).expect("the event");
         let replied = |heard: &Heard| matches!(heard, Heard::Reply(reply) if reply.xid == last);
         let reply = heard.iter().position(replied).expect("the last answer");
-        let (Some(zxid), Heard::Reply(answer)) = (told(&heard[event]), &heard[reply]) else {
+        let (Some(zxid), Heard::Reply(answer)) = (reported(&heard[event]), &heard[reply]) else {
             panic!("{heard:?}")
         };
         if answer.zxid >= zxid {
@@ -212,10 +212,10 @@ fn set_watches_loses_nothing_and_repeats_nothing() {
         events.sort();
         let expected =
             [(CREATED, "/none"), (DELETED, &paths[3]), (CHANGED, &paths[1]), (CHILDREN, &paths[2])];
-        assert_eq!(events, told(&expected), "seed {seed}");
+        assert_eq!(events, reported(&expected), "seed {seed}");
         // What was not missed is armed again.
         writer.ask(c, op::SET_DATA, &set(&paths[5], b"y", -1));
-        assert_eq!(again.events(c), told(&[(CHANGED, &paths[5])]));
+        assert_eq!(again.events(c), reported(&[(CHANGED, &paths[5])]));
         writer.ask(c, op::SET_DATA, &set(&paths[1], b"y", -1));
         assert_eq!(again.events(c), [], "what was missed is not armed");
     }
@@ -246,11 +246,11 @@ fn persistent_and_recursive_watches_stay() {
         assert_eq!(watcher.ask(c, op::REMOVE_WATCHES, &path_and_int("/", 3)).error, -121);
         writer.ask(c, op::CREATE, &create("/b", b"", 0));
         writer.ask(c, op::SET_DATA, &set("/a", b"", -1));
-        assert_eq!(watcher.events(c), told(&[(CHANGED, "/a")]), "only the one that was not removed");
+        assert_eq!(watcher.events(c), reported(&[(CHANGED, "/a")]), "only the one that was not removed");
     }
 }
 
-// An event for a watch whose answer the client has not had finds nobody to be told; one that is lost is lost for good.
+// An event for a watch whose answer the client has not had finds nobody to notify; one that is lost is lost for good.
 #[test]
 fn an_event_follows_the_answer_that_announces_its_watch() {
     let mut fired = 0;
@@ -302,7 +302,7 @@ fn an_event_follows_the_answer_that_announces_its_watch() {
 
 // Watches of those who are gone fill the memory of shards.
 #[test]
-fn nobody_is_told_after_leaving() {
+fn nobody_is_reported_after_leaving() {
     for mut cluster in both() {
         let c = &mut cluster;
         let (mut gone, mut stays, mut writer) =
@@ -317,7 +317,7 @@ fn nobody_is_told_after_leaving() {
         c.settle();
         assert_eq!(c.metrics(0).watches, 1);
         writer.ask(c, op::SET_DATA, &set("/a", b"", -1));
-        assert_eq!(stays.events(c), told(&[(CHANGED, "/a")]));
+        assert_eq!(stays.events(c), reported(&[(CHANGED, "/a")]));
         assert_eq!(gone.events(c), []);
     }
 }

@@ -17,7 +17,7 @@ fn say(c: &mut Cluster, word: &[u8]) -> String {
 
 // Operators look for leaders, ports and owners in these words; exporters fail on fields that are missing.
 #[test]
-fn words_tell_what_the_host_says_and_who_owns_what() {
+fn words_report_what_the_host_says_and_who_owns_what() {
     let shape = Shape { hosts: 1, groups: 1, shards: 4, seed: 43 };
     let mut cluster = Cluster::with(shape, |settings| settings.words = Settings::words_of("*"));
     let c = &mut cluster;

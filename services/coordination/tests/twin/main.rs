@@ -125,8 +125,8 @@ struct Trial {
     rng: Rng,
     twin: Twin,
     shards: Shards,
-    /// What readers were told.
-    told: Vec<(NodeId, Bytes)>,
+    /// What readers were sent.
+    reported: Vec<(NodeId, Bytes)>,
     gsn: u64,
     time: u64,
     succeeded: u32,
@@ -140,7 +140,7 @@ impl Trial {
 
     fn of(seed: u64, placement: Placement) -> Self {
         let (rng, twin, shards) = (Rng::seeded(seed), Twin::new(), Shards::of(placement));
-        Self { rng, twin, shards, told: Vec::new(), gsn: 0, time: 1000, succeeded: 0, failed: 0 }
+        Self { rng, twin, shards, reported: Vec::new(), gsn: 0, time: 1000, succeeded: 0, failed: 0 }
     }
 
     fn write(&mut self, opcode: i32, request: &[u8], session: i64, user: &str) -> Vec<u8> {
@@ -156,8 +156,8 @@ impl Trial {
     }
 
     fn execute(&mut self, body: &Body<'_>) -> Vec<u8> {
-        let (answer, told) = self.shards.execute(body, self.gsn, self.time);
-        self.told.extend(told);
+        let (answer, reported) = self.shards.execute(body, self.gsn, self.time);
+        self.reported.extend(reported);
         answer
     }
 
@@ -325,11 +325,11 @@ fn a_snapshot_is_of_the_moment_it_began() {
     }
 }
 
-// A server that jumps ahead by a snapshot executes nothing on the way: what was watched meanwhile must be told.
+// A server that jumps ahead by a snapshot executes nothing on the way: what was watched meanwhile must be announced.
 #[test]
 fn watches_outlive_an_installed_snapshot() {
     let (reader, admin) = (kernel::NodeId::from_u64(7), Caller::of(&[Identity::new("super", "")]));
-    let mut told = 0;
+    let mut reported = 0;
     for seed in 0..40 {
         let mut trial = Trial::new(2000 + seed, 1);
         (0..60).for_each(|_| trial.one());
@@ -368,17 +368,17 @@ fn watches_outlive_an_installed_snapshot() {
                 }
             }
         }
-        told += events.len();
+        reported += events.len();
     }
-    assert!(told > 40, "{told} events only");
+    assert!(reported > 40, "{reported} events only");
 }
 
-fn events(told: &[(NodeId, Bytes)]) -> Vec<(i32, String)> {
+fn events(reported: &[(NodeId, Bytes)]) -> Vec<(i32, String)> {
     let of = |(_, body): &(NodeId, Bytes)| {
         let events = coordination::wire::WatchEvent::read_all(body).expect("as shards write it");
         events.into_iter().map(|event| (event.kind, event.path.to_owned())).collect::<Vec<_>>()
     };
-    told.iter().flat_map(of).collect()
+    reported.iter().flat_map(of).collect()
 }
 
 // A node that is lost, doubled, or comes without its children's names, its version or its owner is another tree than was handed over.
@@ -425,12 +425,12 @@ fn watches_fire_where_their_nodes_are() {
         for shards in [5, 3, 1, 4] {
             trial.gsn += 1;
             let gsn = trial.gsn;
-            let told = trial.shards.reshard(shards, gsn, 100);
+            let reported = trial.shards.reshard(shards, gsn, 100);
             assert_eq!(
-                told,
+                reported,
                 [],
                 "seed {seed} {shards} nothing has happened to any node; {:?}",
-                events(&told)
+                events(&reported)
                     .iter()
                     .map(|(k, p)| (
                         *k,
@@ -441,21 +441,21 @@ fn watches_fire_where_their_nodes_are() {
                     .collect::<Vec<_>>()
             );
         }
-        trial.told.clear();
+        trial.reported.clear();
         let mut waiting = paths;
         for _ in 0..80 {
             let before = trial.twin.clone();
             trial.one();
-            let told = events(&std::mem::take(&mut trial.told));
+            let reported = events(&std::mem::take(&mut trial.reported));
             let is_below = |path: &str| below.is_some_and(|above| path == above || path.starts_with("/a/"));
             for path in before.nodes.keys().chain(trial.twin.nodes.keys()).collect::<BTreeSet<_>>() {
                 let (old, new) = (before.nodes.get(path), trial.twin.nodes.get(path));
                 let changed = old.map(|node| node.stat.mzxid) != new.map(|node| node.stat.mzxid);
                 let due = changed && (is_below(path) || waiting.contains(path));
-                let count = told.iter().filter(|(kind, told)| told == path && *kind != 4).count();
+                let count = reported.iter().filter(|(kind, reported)| reported == path && *kind != 4).count();
                 if due {
                     // One step of a multi may undo another's: then more than one thing has happened.
-                    assert!(count >= 1, "seed {seed} {path}: {told:?}");
+                    assert!(count >= 1, "seed {seed} {path}: {reported:?}");
                     fired += 1;
                 } else if !changed && count == 0 {
                     continue;

@@ -30,7 +30,7 @@ impl Shards {
         }
     }
 
-    /// Executes; the one answer that all participants give, and what readers are told.
+    /// Executes; the one answer that all participants give, and what readers are sent.
     pub(crate) fn execute(
         &mut self,
         body: &Body<'_>,
@@ -57,20 +57,20 @@ impl Shards {
                 (placed.space, inputs.into())
             })
             .collect();
-        let (mut answers, mut told) = (Vec::new(), Vec::new());
+        let (mut answers, mut reported) = (Vec::new(), Vec::new());
         for placed in &order.numbers {
             let others: Vec<_> = inputs.iter().filter(|(space, _)| *space != placed.space).cloned().collect();
             let mut out = ShardOut::default();
             self.shards[usize::from(placed.space.0)].execute(&body, &order, &others, &mut out);
             let (answer, notices) = out.into_parts();
             answers.push(answer);
-            told.extend(notices);
+            reported.extend(notices);
         }
         assert!(answers.windows(2).all(|pair| pair[0] == pair[1]), "participants disagree: {answers:?}");
-        (answers.swap_remove(0), told)
+        (answers.swap_remove(0), reported)
     }
 
-    /// The tree is spread over so many shards from here on; what readers were told at the resharding.
+    /// The tree is distributed over so many shards from here on; what readers were sent at the resharding.
     pub(crate) fn reshard(&mut self, shards: u16, gsn: u64, page_bytes: usize) -> Vec<(NodeId, Bytes)> {
         let before = self.placement.shards();
         let shard_map = ShardMap { version: self.shard_map.version + 1, shards, before };
@@ -86,7 +86,7 @@ impl Shards {
             concerned().map(|at| left(self.shards[at].leaving(&shard_map, page_bytes))).collect();
         let watches: Vec<_> =
             concerned().map(|at| self.shards[at].watches_leaving(&shard_map, Gsn(gsn))).collect();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         for at in concerned() {
             let here = Space(at as u16);
             let mine = pages
@@ -99,11 +99,11 @@ impl Shards {
             for (_, watches) in watches.iter().flatten().filter(|(to, _)| *to == here) {
                 self.shards[at].take_watches(watches, &mut out);
             }
-            told.extend(out.into_parts().1);
+            reported.extend(out.into_parts().1);
         }
         assert!(pages.iter().all(BTreeMap::is_empty), "pages for a shard that takes no part");
         (self.placement, self.shard_map) = (self.placement.over(shards), shard_map);
-        told
+        reported
     }
 
     /// Code and body.

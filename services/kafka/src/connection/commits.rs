@@ -1,4 +1,4 @@
-//! OffsetCommit and OffsetFetch: how far a group has come is kept by the log, as durably as what it reads.
+//! OffsetCommit and OffsetFetch: how far a group has come is stored by the log, as durably as what it reads.
 
 use super::membership::Coordinator;
 use super::{Fault, Job, JobCx, NO_THROTTLE, Wanted, put_by_topic};
@@ -33,7 +33,7 @@ pub(super) struct Commit {
     membership: Membership,
     parts: Vec<Part<request::Committed>>,
     coordinator: Coordinator,
-    /// What came of those that can be kept.
+    /// What came of those that can be stored.
     code: Option<Code>,
 }
 
@@ -71,7 +71,7 @@ impl Job for Commit {
                 return Ok(());
             }
             match groups.hear(group, member, *generation, cx.now) {
-                // What was read before the members join anew is to be kept.
+                // What was read before the members join anew is to be stored.
                 Err(Code::REBALANCE_IN_PROGRESS) => Ok(()),
                 heard => heard,
             }
@@ -102,10 +102,10 @@ impl Job for Commit {
         if version >= 3 {
             out.put_i32(NO_THROTTLE);
         }
-        let kept = self.code.unwrap_or(Code::COORDINATOR_NOT_AVAILABLE);
+        let retained = self.code.unwrap_or(Code::COORDINATOR_NOT_AVAILABLE);
         let put = |out: &mut Vec<u8>, part: &Part<request::Committed>| {
             out.put_i32(part.partition);
-            out.put_i16(fault_of(part).unwrap_or(kept).0);
+            out.put_i16(fault_of(part).unwrap_or(retained).0);
         };
         put_by_topic(&self.parts, |part| &part.topic, put, out);
         Ok(Wanted::Yes)

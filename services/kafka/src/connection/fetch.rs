@@ -25,7 +25,7 @@ pub(super) struct Fetch {
     unseen: usize,
     /// Of the records so far.
     bytes: usize,
-    /// Something is wrong with a partition: that is told at once.
+    /// Something is wrong with a partition: that is answered at once.
     refused: bool,
 }
 

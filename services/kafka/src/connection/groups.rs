@@ -61,7 +61,7 @@ impl DescribeGroups {
     }
 }
 
-/// No list of what the client may do is kept.
+/// No list of what the client may do is stored.
 const UNKNOWN_OPERATIONS: i32 = i32::MIN;
 
 impl Job for DescribeGroups {
@@ -113,7 +113,7 @@ impl Job for DescribeGroups {
                 if version >= 4 {
                     out.put_text(None);
                 }
-                // Neither the client's name nor its address is kept.
+                // Neither the client's name nor its address is stored.
                 out.put_text(Some(""));
                 out.put_text(Some(""));
                 out.put_bytes(said);

@@ -168,9 +168,9 @@ impl SyncGroup {
         assignments: Vec<(String, Bytes)>,
         coordinator: Coordinator,
     ) -> Self {
-        // They are kept for as long as the group is: a request's memory is not.
-        let kept = |(member, bytes): (String, Bytes)| (member, Bytes::copy_from_slice(&bytes));
-        let assignments = assignments.into_iter().map(kept).collect();
+        // They are held for as long as the group is: a request's memory is not.
+        let retained = |(member, bytes): (String, Bytes)| (member, Bytes::copy_from_slice(&bytes));
+        let assignments = assignments.into_iter().map(retained).collect();
         Self { membership, assignments, coordinator, outcome: None }
     }
 }
@@ -188,12 +188,12 @@ impl Job for SyncGroup {
     fn ask(&mut self, _slot: usize, cx: &mut JobCx) {
         let Membership { group, generation, member } = &self.membership;
         let assignments = std::mem::take(&mut self.assignments);
-        let told = self.coordinator.groups().and_then(|mut groups| {
+        let reported = self.coordinator.groups().and_then(|mut groups| {
             groups.hear(group, member, *generation, cx.now)?;
             groups.assign(group, member, assignments);
             Ok(())
         });
-        self.outcome = told.err().map(Err);
+        self.outcome = reported.err().map(Err);
     }
 
     fn poll(&mut self, cx: &mut JobCx) {

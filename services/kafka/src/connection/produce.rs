@@ -1,4 +1,4 @@
-//! Produce: every batch is appended, and what came of it is told.
+//! Produce: every batch is appended, and its outcome is answered.
 
 use super::{Fault, Job, JobCx, NO_THROTTLE, Wanted, code_of_other, put_by_topic};
 use crate::batch::{Batch, Chunk, Sender};

@@ -138,7 +138,7 @@ fn create(name: &str, retain_bytes: u64, retain_ms: u64) -> shared_log::Request 
     })
 }
 
-/// What came of a topic: a code, and words where the code alone does not tell.
+/// What came of a topic: a code, and words where the code alone does not say it.
 #[derive(Clone)]
 struct Outcome {
     code: Code,

@@ -1,4 +1,4 @@
-//! Snapshots of a store that goes on changing: what a write is about to change is kept aside until it is written out.
+//! Snapshots of a store that goes on changing: what a write is about to change is set aside until it is written out.
 
 use super::Store;
 use crate::table::Table;

@@ -102,7 +102,7 @@ impl Acceptor {
     }
 
     /// Where it stands, in words.
-    pub fn standing(&self) -> String {
+    pub fn describe(&self) -> String {
         let Some(summary) = &self.summary else { return "has not started".to_owned() };
         let Summary { active, promised, voted_through, truncated_below, sealed, .. } = summary;
         let refused = if self.refused { " refused" } else { "" };

@@ -122,13 +122,13 @@ impl Leader {
     }
 
     /// Where it stands, in words.
-    pub fn standing(&self) -> String {
+    pub fn describe(&self) -> String {
         let latest = self.configurations.latest();
         let state = match &self.state {
             State::Following => "follows".to_owned(),
             State::PreVoting(_) => "asks for votes".to_owned(),
-            State::Recovering(phase1) => format!("recovers: {}", phase1.standing()),
-            State::Leading(pipeline) => format!("leads: {}", pipeline.standing()),
+            State::Recovering(phase1) => format!("recovers: {}", phase1.describe()),
+            State::Leading(pipeline) => format!("leads: {}", pipeline.describe()),
         };
         format!(
             "{state}, highest {:?}, knows {} executed and configuration {} from {}",

@@ -53,7 +53,7 @@ impl Phase1 {
         self.ballot
     }
 
-    pub(super) fn standing(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let versions: Vec<u64> = self.configurations.iter().map(|known| known.version).collect();
         let Self { ballot, from, done, truncated_below, .. } = self;
         format!("{ballot:?} from {from} of {versions:?}, heard {done:?}, truncated {truncated_below}")

@@ -49,7 +49,7 @@ impl Pipeline {
         self.ballot
     }
 
-    pub(super) fn standing(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let Self { ballot, next, recovered_end, fill_to, active_version, .. } = self;
         let activating = if self.activating.is_some() { " and puts the next in force" } else { "" };
         format!(

@@ -18,7 +18,7 @@ pub(super) struct CatchUp {
     stood_at: Slot,
     asked: u64,
     /// How often the timer found no progress in a row.
-    standing: u32,
+    looks_without_progress: u32,
 }
 
 /// After this many looks without progress the leader is asked, who asks the acceptors.
@@ -38,7 +38,7 @@ impl<S: StateMachine> Replica<S> {
         self.catch_up.stood_at = self.state.executed;
         self.retry_transfer(cx);
         if !stood_still || self.is_installing() {
-            self.catch_up.standing = 0;
+            self.catch_up.looks_without_progress = 0;
             return;
         }
         if let Some(through) = self.waiting_reads.iter().map(|read| read.through).max() {
@@ -48,9 +48,9 @@ impl<S: StateMachine> Replica<S> {
             self.log.iter().any(|(_, entry)| entry.value.is_some() || entry.chosen_in.is_some());
         if self.joining || chosen_ahead || self.catch_up.ahead > self.state.executed {
             self.fetch(cx);
-            self.catch_up.standing += 1;
+            self.catch_up.looks_without_progress += 1;
             if !self.joining
-                && self.catch_up.standing.is_multiple_of(LOOKS_BEFORE_STUCK)
+                && self.catch_up.looks_without_progress.is_multiple_of(LOOKS_BEFORE_STUCK)
                 && let Some(ballot) = self.leader
             {
                 cx.mark("replica.asked_the_leader_for_entries");

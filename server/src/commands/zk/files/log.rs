@@ -23,7 +23,7 @@ pub struct Replayed {
     pub torn: bool,
 }
 
-/// Applies what comes after `from`. `progress` is told how many bytes have been read.
+/// Applies what comes after `from`. `progress` receives how many bytes have been read.
 pub fn replay(
     path: &Path,
     from: u64,
@@ -232,7 +232,7 @@ mod tests {
 
     // A log that a crash has cut is a log; one whose middle has changed is not, and must not be taken for one.
     #[test]
-    fn torn_tails_end_a_log_and_damage_is_told() {
+    fn torn_tails_end_a_log_and_damage_is_reported() {
         let steps = [
             transaction(1, op::CREATE, create("/a", false, 1)),
             transaction(2, op::CREATE, create("/e", true, 2)),

@@ -79,7 +79,7 @@ pub struct Loaded {
     pub torn: Vec<PathBuf>,
 }
 
-/// Reads the newest sound snapshot of `data`, and the logs of `logs` behind it. `progress` is told bytes read and all bytes.
+/// Reads the newest sound snapshot of `data`, and the logs of `logs` behind it. `progress` receives bytes read and all bytes.
 pub fn load(data: &Path, logs: &Path, mut progress: impl FnMut(u64, u64)) -> Result<Loaded, FilesError> {
     let (data, logs) = (inner(data), inner(logs));
     let snapshots = list(&data, "snapshot.")?;
