@@ -1,7 +1,7 @@
 //! Documents that agree with the code: links, error codes, metrics.
 
 use crate::{File, Finding};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The page that operators read.
 const OPERATIONS: &str = "docs/operations.md";
@@ -30,6 +30,29 @@ pub fn links(files: &[File]) -> Vec<Finding> {
                     files.iter().any(|it| it.path == wanted || it.path.starts_with(&format!("{wanted}/")));
                 if !found {
                     findings.push(file.finding(number, format!("the link to {path} leads nowhere")));
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// The file or folder of the tree that a page names in backticks is there.
+pub fn named_files(files: &[File]) -> Vec<Finding> {
+    let top: BTreeSet<&str> = files.iter().filter_map(|it| it.path.split_once('/').map(|it| it.0)).collect();
+    let mut findings = Vec::new();
+    for file in files.iter().filter(|file| file.is(".md") && file.path.starts_with("docs/")) {
+        for (number, line) in file.lines() {
+            // Every other part stands between backticks.
+            for named in line.split('`').skip(1).step_by(2) {
+                let is_path =
+                    named.bytes().all(|letter| letter.is_ascii_alphanumeric() || b"/._-".contains(&letter));
+                let begins = named.split_once('/').is_some_and(|(first, _)| top.contains(first));
+                let wanted = named.trim_end_matches('/');
+                let inside = format!("{wanted}/");
+                let found = || files.iter().any(|it| it.path == wanted || it.path.starts_with(&inside));
+                if is_path && begins && !found() {
+                    findings.push(file.finding(number, format!("{named} is not in the tree")));
                 }
             }
         }
@@ -208,6 +231,14 @@ mod tests {
         let page = "[a](b.md) [c](../src/c.rs)\n[d](e.md#f) [g](#h) [i](https://example.net/j)\n";
         let files = crooked(&[("docs/a.md", page), ("docs/b.md", ""), ("src/c.rs", "")]);
         assert_eq!(places(&links(&files)), ["docs/a.md:2"]);
+    }
+
+    // A reader who opens a file that has moved on is lost.
+    #[test]
+    fn files_that_are_not_there_are_found() {
+        let page = "`src/c.rs`, `src/` and `else/d.rs`\n`src/e.rs`\n`src/<name>`\n";
+        let files = crooked(&[("docs/a.md", page), ("src/c.rs", "")]);
+        assert_eq!(places(&named_files(&files)), ["docs/a.md:2"]);
     }
 
     // A page whose lines run off the screen is not read.

@@ -12,7 +12,7 @@ mod public_types;
 mod sources;
 mod words;
 
-pub use documents::{dashboard, error_codes, links, metrics, wide_lines};
+pub use documents::{dashboard, error_codes, links, metrics, named_files, wide_lines};
 pub use layers::{layers, library};
 pub use manifests::{lints, packages, registries};
 pub use modules::circles;

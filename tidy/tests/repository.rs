@@ -41,6 +41,7 @@ rules!(
     registries,
     lints,
     links,
+    named_files,
     error_codes,
     metrics,
     wide_lines,
