@@ -180,7 +180,7 @@ pub enum Blow {
     WriteError {
         /// Whose.
         host: HostIndex,
-        /// Decides what the disk retained.
+        /// Decides what the disk kept.
         draw: u64,
     },
     /// The process stops, a durable bit flips, and it comes back when the fault is over.
@@ -375,12 +375,14 @@ pub struct Plan {
     pub seed: u64,
     /// Draws other latencies of links; 0 for those of the seed.
     pub salt: u64,
+    /// When the core is healed, in nanoseconds; none: when the seed says.
+    pub heal_at: Option<u64>,
     /// All faults.
     pub faults: Vec<Fault>,
     /// Operations that the clients leave out.
     pub omitted: Vec<OperationId>,
     /// The only operations that they begin; none where they begin all.
-    pub retained: Option<Vec<BegunOperation>>,
+    pub kept: Option<Vec<BegunOperation>>,
 }
 
 /// Why a text is not a plan.
@@ -405,10 +407,12 @@ enum Line {
         seed: u64,
         #[serde(default)]
         salt: u64,
+        #[serde(default)]
+        heal_at: Option<u64>,
     },
     Fault(Fault),
     Omit(OperationId),
-    /// Only what is left is begun.
+    /// Only what is kept is begun.
     KeepOnly,
     Keep(BegunOperation),
 }
@@ -416,13 +420,18 @@ enum Line {
 impl Plan {
     /// The plan as text: one JSON value a line, the family and seed first.
     pub fn to_text(&self) -> String {
-        let head = Line::Plan { family: self.family.clone(), seed: self.seed, salt: self.salt };
+        let head = Line::Plan {
+            family: self.family.clone(),
+            seed: self.seed,
+            salt: self.salt,
+            heal_at: self.heal_at,
+        };
         let faults = self.faults.iter().copied().map(Line::Fault);
         let omitted = self.omitted.iter().copied().map(Line::Omit);
         let mut text = String::new();
-        let only = self.retained.is_some().then_some(Line::KeepOnly);
-        let retained = self.retained.iter().flatten().copied().map(Line::Keep);
-        for line in std::iter::once(head).chain(faults).chain(omitted).chain(only).chain(retained) {
+        let only = self.kept.is_some().then_some(Line::KeepOnly);
+        let kept = self.kept.iter().flatten().copied().map(Line::Keep);
+        for line in std::iter::once(head).chain(faults).chain(omitted).chain(only).chain(kept) {
             text += &serde_json::to_string(&line).expect("plans hold numbers and plain strings only");
             text.push('\n');
         }
@@ -436,15 +445,15 @@ impl Plan {
             let error = |what: &str| PlanError { line: number + 1, what: what.to_owned() };
             let line = serde_json::from_str(line).map_err(|e| error(&e.to_string()))?;
             match (line, &mut plan) {
-                (Line::Plan { family, seed, salt }, None) => {
+                (Line::Plan { family, seed, salt, heal_at }, None) => {
                     let (faults, omitted) = (Vec::new(), Vec::new());
-                    plan = Some(Plan { family, seed, salt, faults, omitted, retained: None });
+                    plan = Some(Plan { family, seed, salt, heal_at, faults, omitted, kept: None });
                 }
                 (Line::Plan { .. }, Some(_)) => return Err(error("a second head")),
                 (Line::Fault(fault), Some(plan)) => plan.faults.push(fault),
                 (Line::Omit(operation), Some(plan)) => plan.omitted.push(operation),
-                (Line::KeepOnly, Some(plan)) => plan.retained = Some(Vec::new()),
-                (Line::Keep(operation), Some(plan)) => plan.retained.get_or_insert_default().push(operation),
+                (Line::KeepOnly, Some(plan)) => plan.kept = Some(Vec::new()),
+                (Line::Keep(operation), Some(plan)) => plan.kept.get_or_insert_default().push(operation),
                 (Line::Fault(_) | Line::Omit(_) | Line::KeepOnly | Line::Keep(_), None) => {
                     return Err(error("the head is missing"));
                 }
@@ -472,13 +481,14 @@ mod tests {
             family: "register".to_owned(),
             seed: u64::MAX - 1,
             salt: 3,
+            heal_at: Some(4),
             faults: vec![
                 Fault::Message { from: 1, to: 2, nth: 77, at: Some(5), fate: Fate::Twice { later: 9 } },
                 Fault::Timed { at: 3, lasts: 4, blow },
                 Fault::Freeze { host: 2, way: Frozen::Deaf },
             ],
             omitted: vec![OperationId { client: 1, nth: 2 }],
-            retained: Some(vec![BegunOperation { operation: OperationId { client: 0, nth: 7 }, at: 11 }]),
+            kept: Some(vec![BegunOperation { operation: OperationId { client: 0, nth: 7 }, at: 11 }]),
         };
         assert_eq!(Plan::from_text(&plan.to_text()).expect("it was just written"), plan);
         let beheaded = plan.to_text().lines().skip(1).collect::<Vec<_>>().join("\n");

@@ -44,18 +44,20 @@ pub fn shrink<S: Scenario>(
     trials.drop_messages(&mut best);
     trials.drop_classes(&mut best);
     trials.drop_clients(&mut best);
+    trials.heal_earlier(&mut best);
     // Operations and faults depend on each other: the less there is of one, the less is needed of the other. So both are tried in large
     // chunks before either is in small ones.
     for parts in [1, 2, 4, 8, 16] {
         trials.leave_out(&mut best, parts, |best| best.plan.faults.clone(), with_faults);
-        trials.leave_out(&mut best, parts, retained, with_operations);
+        trials.leave_out(&mut best, parts, kept, with_operations);
+        trials.heal_earlier(&mut best);
     }
     trials.drop_at_random(&mut best);
     if size(&best) <= ONE_BY_ONE_MAX {
         trials.drop_one_by_one(&mut best);
     }
     let small = |best: &Outcome| {
-        10 * best.plan.faults.len() <= faults_before && 10 * retained(best).len() <= operations_before
+        10 * best.plan.faults.len() <= faults_before && 10 * kept(best).len() <= operations_before
     };
     let mut in_vain = 0;
     while in_vain < ROUNDS_IN_VAIN_MAX && !small(&best) && !trials.budget.is_spent() {
@@ -86,6 +88,8 @@ const ONE_BY_ONE_MAX: usize = 60;
 const LATENCIES_FOR_MESSAGES: u32 = 8;
 const LATENCIES_FOR_MANY: u32 = 3;
 const FEW_PARTS: usize = 4;
+/// How long after its last fault and its last operation a run may be healed, in nanoseconds.
+const REST_BEFORE_HEAL: [u64; 2] = [1_000_000_000, 10_000_000_000];
 /// The part of a core's time to converge that trials wait for.
 const HURRY: u32 = 6;
 /// So many rounds of chance that drop nothing, and the run is as small as it gets.
@@ -95,16 +99,16 @@ fn with_faults(outcome: &Outcome, faults: &[Fault]) -> Plan {
     Plan { faults: faults.to_vec(), ..outcome.plan.clone() }
 }
 
-fn retained(outcome: &Outcome) -> Vec<BegunOperation> {
-    outcome.plan.retained.clone().unwrap_or_else(|| outcome.operations.clone())
+fn kept(outcome: &Outcome) -> Vec<BegunOperation> {
+    outcome.plan.kept.clone().unwrap_or_else(|| outcome.operations.clone())
 }
 
 fn size(outcome: &Outcome) -> usize {
-    outcome.plan.faults.len() + retained(outcome).len()
+    outcome.plan.faults.len() + kept(outcome).len()
 }
 
-fn with_operations(outcome: &Outcome, retained: &[BegunOperation]) -> Plan {
-    Plan { retained: Some(retained.to_vec()), ..outcome.plan.clone() }
+fn with_operations(outcome: &Outcome, kept: &[BegunOperation]) -> Plan {
+    Plan { kept: Some(kept.to_vec()), ..outcome.plan.clone() }
 }
 
 struct Trials<'a, F> {
@@ -186,14 +190,40 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
         }
     }
 
+    /// A core that never converges need not wait for its heal long after the last fault and the last operation. Shorter runs are quicker
+    /// to try, and to read.
+    fn heal_earlier(&mut self, best: &mut Outcome) {
+        if self.liveness.is_none() {
+            return;
+        }
+        let of_fault = |fault: &Fault| match fault {
+            Fault::Message { at, .. } => at.unwrap_or(0),
+            Fault::Timed { at, .. } => *at,
+            Fault::Freeze { .. } => 0,
+        };
+        let healed_at = best.swarm.safety;
+        let faults = best.plan.faults.iter().map(of_fault);
+        let times = faults.chain(kept(best).into_iter().map(|kept| kept.at));
+        let last = times.filter(|&at| at < healed_at).max().unwrap_or(0);
+        for rest in REST_BEFORE_HEAL {
+            let heal_at = last + rest;
+            if heal_at < healed_at {
+                let plan = Plan { heal_at: Some(heal_at), ..best.plan.clone() };
+                if self.take_if_any_fails(best, plan, LATENCIES_FOR_MANY) {
+                    return;
+                }
+            }
+        }
+    }
+
     /// All operations of a client at a time.
     fn drop_clients(&mut self, best: &mut Outcome) {
-        let mut clients: Vec<u16> = retained(best).iter().map(|retained| retained.operation.client).collect();
+        let mut clients: Vec<u16> = kept(best).iter().map(|kept| kept.operation.client).collect();
         clients.sort_unstable();
         clients.dedup();
         for unwanted in clients {
             let others: Vec<_> =
-                retained(best).into_iter().filter(|retained| retained.operation.client != unwanted).collect();
+                kept(best).into_iter().filter(|kept| kept.operation.client != unwanted).collect();
             self.take_if_any_fails(best, with_operations(best, &others), LATENCIES_FOR_MANY);
         }
     }
@@ -203,7 +233,7 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
     fn drop_at_random(&mut self, best: &mut Outcome) {
         let (mut share, mut in_vain) = (0.5, 0);
         while in_vain < IN_VAIN_MAX && !self.budget.is_spent() {
-            let (faults, operations) = (best.plan.faults.clone(), retained(best));
+            let (faults, operations) = (best.plan.faults.clone(), kept(best));
             let all = faults.len() + operations.len();
             if all <= 1 {
                 return;
@@ -216,7 +246,7 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
                 continue;
             }
             let salt = if self.rng.chance(0.5) { best.plan.salt } else { self.rng.bits() };
-            let plan = Plan { salt, faults, retained: Some(operations), ..best.plan.clone() };
+            let plan = Plan { salt, faults, kept: Some(operations), ..best.plan.clone() };
             if self.take_if_fails(best, plan) {
                 (share, in_vain) = ((share * AFTER_SUCCESS).min(SHARE_MAX), 0);
             } else {
@@ -231,9 +261,9 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
     fn drop_one_by_one(&mut self, best: &mut Outcome) {
         loop {
             let before = size(best);
-            let (faults, operations) = (best.plan.faults.len(), retained(best).len());
+            let (faults, operations) = (best.plan.faults.len(), kept(best).len());
             self.leave_out(best, faults.max(1), |best| best.plan.faults.clone(), with_faults);
-            self.leave_out(best, operations.max(1), retained, with_operations);
+            self.leave_out(best, operations.max(1), kept, with_operations);
             if size(best) == before || self.budget.is_spent() {
                 return;
             }
@@ -276,9 +306,9 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
         let mut end = items.len();
         while end > 0 && !self.budget.is_spent() {
             let start = end.saturating_sub(chunk);
-            let retained = [&items[..start], &items[end..]].concat();
+            let kept = [&items[..start], &items[end..]].concat();
             let latencies = if parts <= FEW_PARTS { LATENCIES_FOR_MANY } else { 1 };
-            if self.take_if_any_fails(best, plan_with(best, &retained), latencies) {
+            if self.take_if_any_fails(best, plan_with(best, &kept), latencies) {
                 items = items_of(best);
             }
             end = start.min(items.len());

@@ -207,6 +207,7 @@ fn run_of_core(faults: Vec<Fault>, core: &[NodeId]) -> (Heard, Outcome) {
         family: "beat".to_owned(),
         seed: seed.expect("a seed in eight"),
         salt: 0,
+        heal_at: None,
         faults,
         omitted: Vec::new(),
         retained: None,

@@ -35,7 +35,9 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
     assert!(hosts.len() <= 64, "a plan counts 64 hosts at most, not {}", hosts.len());
     let strikes = scenario.strikes();
     let applicable = scenario.classes().and(options.classes);
-    let swarm = Swarm::draw(seed, applicable, &tuning);
+    let mut swarm = Swarm::draw(seed, applicable, &tuning);
+    let heal_at = options.plan.as_ref().and_then(|plan| plan.heal_at);
+    swarm.safety = heal_at.unwrap_or(swarm.safety);
     scenario.drawn(swarm.classes);
     let script = options.plan.as_ref().map(|plan| &plan.faults[..]);
     let faults = match script {
@@ -59,6 +61,7 @@ pub fn run_seed<S: Scenario>(factory: &impl Fn(&mut Rng) -> S, seed: u64, option
         omitted: options.plan.iter().flat_map(|plan| plan.omitted.iter().copied()).collect(),
         retained: options.plan.as_ref().and_then(|plan| Some(KeptOperations::of(plan.retained.as_ref()?))),
         salt,
+        heal_at,
         replays: script.is_some(),
         faults,
         begun_faults: Vec::new(),
@@ -117,6 +120,7 @@ pub(crate) struct Run<S: Scenario> {
     pub(crate) omitted: BTreeSet<OperationId>,
     retained: Option<KeptOperations>,
     salt: u64,
+    heal_at: Option<u64>,
     pub(crate) replays: bool,
     pub(crate) faults: Vec<Fault>,
     /// Every fault that has begun, those of the scenario included, and how long each lasts.
@@ -455,6 +459,7 @@ impl<S: Scenario> Run<S> {
                 family: family.to_owned(),
                 seed: self.seed,
                 salt: self.salt,
+                heal_at: self.heal_at,
                 faults,
                 omitted,
                 retained: self.retained.map(KeptOperations::into_all),
