@@ -126,22 +126,24 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
     /// The outcome of a plan if it breaks the same invariant, and not much later than the earliest run that did.
     fn fails(&mut self, plan: Plan) -> Option<Outcome> {
         if self.liveness.is_some() {
-            self.fails_within(plan.clone(), self.liveness)?;
+            self.runs_to_violation(plan.clone(), self.liveness)?;
         }
-        let outcome = self.fails_within(plan, None)?;
+        let outcome = self.runs_to_violation(plan, None)?;
+        if outcome.violation.as_ref()?.invariant != self.wanted.invariant {
+            return None;
+        }
         self.wanted.at = outcome.violation.as_ref().map_or(self.wanted.at, |it| it.at.min(self.wanted.at));
         Some(outcome)
     }
 
-    fn fails_within(&mut self, plan: Plan, liveness: Option<Duration>) -> Option<Outcome> {
+    /// The outcome of a plan that breaks any invariant.
+    fn runs_to_violation(&mut self, plan: Plan, liveness: Option<Duration>) -> Option<Outcome> {
         self.runs += 1;
         let until = Some(self.wanted.at + (self.wanted.at / 4).min(QUARTER_MAX) + LATER_MAX);
         let plan_of_run = Some(plan.clone());
         let options = Options { plan: plan_of_run, trace: false, until, liveness, ..self.options.clone() };
         let mut outcome = run_seed(self.factory, plan.seed, &options);
-        if outcome.violation.as_ref()?.invariant != self.wanted.invariant {
-            return None;
-        }
+        outcome.violation.as_ref()?;
         outcome.plan = plan;
         Some(outcome)
     }
@@ -151,7 +153,7 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
     fn hurry(&mut self, best: &Outcome) {
         let scenario = (self.factory)(&mut Rng::seeded(root(best.plan.seed, Purpose::Scenario)));
         let part = Some(scenario.tuning().liveness / HURRY);
-        let hurried = self.fails_within(best.plan.clone(), part).and_then(|outcome| outcome.violation);
+        let hurried = self.runs_to_violation(best.plan.clone(), part).and_then(|outcome| outcome.violation);
         if hurried.is_some_and(|violation| violation.at < self.wanted.at) {
             self.liveness = part;
         }
@@ -193,7 +195,8 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
     /// A core that never converges need not wait for its heal long after the last fault and the last operation. Shorter runs are quicker
     /// to try, and to read.
     fn heal_earlier(&mut self, best: &mut Outcome) {
-        if self.liveness.is_none() {
+        let is_after_heal = |violation: &Violation| violation.at > best.swarm.safety;
+        if !best.violation.as_ref().is_some_and(is_after_heal) {
             return;
         }
         let of_fault = |fault: &Fault| match fault {
