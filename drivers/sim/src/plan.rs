@@ -180,7 +180,7 @@ pub enum Blow {
     WriteError {
         /// Whose.
         host: HostIndex,
-        /// Decides what the disk kept.
+        /// Decides what the disk retained.
         draw: u64,
     },
     /// The process stops, a durable bit flips, and it comes back when the fault is over.
@@ -382,7 +382,7 @@ pub struct Plan {
     /// Operations that the clients leave out.
     pub omitted: Vec<OperationId>,
     /// The only operations that they begin; none where they begin all.
-    pub kept: Option<Vec<BegunOperation>>,
+    pub retained: Option<Vec<BegunOperation>>,
 }
 
 /// Why a text is not a plan.
@@ -412,7 +412,7 @@ enum Line {
     },
     Fault(Fault),
     Omit(OperationId),
-    /// Only what is kept is begun.
+    /// Only what is left is begun.
     KeepOnly,
     Keep(BegunOperation),
 }
@@ -429,9 +429,9 @@ impl Plan {
         let faults = self.faults.iter().copied().map(Line::Fault);
         let omitted = self.omitted.iter().copied().map(Line::Omit);
         let mut text = String::new();
-        let only = self.kept.is_some().then_some(Line::KeepOnly);
-        let kept = self.kept.iter().flatten().copied().map(Line::Keep);
-        for line in std::iter::once(head).chain(faults).chain(omitted).chain(only).chain(kept) {
+        let only = self.retained.is_some().then_some(Line::KeepOnly);
+        let retained = self.retained.iter().flatten().copied().map(Line::Keep);
+        for line in std::iter::once(head).chain(faults).chain(omitted).chain(only).chain(retained) {
             text += &serde_json::to_string(&line).expect("plans hold numbers and plain strings only");
             text.push('\n');
         }
@@ -447,13 +447,13 @@ impl Plan {
             match (line, &mut plan) {
                 (Line::Plan { family, seed, salt, heal_at }, None) => {
                     let (faults, omitted) = (Vec::new(), Vec::new());
-                    plan = Some(Plan { family, seed, salt, heal_at, faults, omitted, kept: None });
+                    plan = Some(Plan { family, seed, salt, heal_at, faults, omitted, retained: None });
                 }
                 (Line::Plan { .. }, Some(_)) => return Err(error("a second head")),
                 (Line::Fault(fault), Some(plan)) => plan.faults.push(fault),
                 (Line::Omit(operation), Some(plan)) => plan.omitted.push(operation),
-                (Line::KeepOnly, Some(plan)) => plan.kept = Some(Vec::new()),
-                (Line::Keep(operation), Some(plan)) => plan.kept.get_or_insert_default().push(operation),
+                (Line::KeepOnly, Some(plan)) => plan.retained = Some(Vec::new()),
+                (Line::Keep(operation), Some(plan)) => plan.retained.get_or_insert_default().push(operation),
                 (Line::Fault(_) | Line::Omit(_) | Line::KeepOnly | Line::Keep(_), None) => {
                     return Err(error("the head is missing"));
                 }
@@ -488,7 +488,7 @@ mod tests {
                 Fault::Freeze { host: 2, way: Frozen::Deaf },
             ],
             omitted: vec![OperationId { client: 1, nth: 2 }],
-            kept: Some(vec![BegunOperation { operation: OperationId { client: 0, nth: 7 }, at: 11 }]),
+            retained: Some(vec![BegunOperation { operation: OperationId { client: 0, nth: 7 }, at: 11 }]),
         };
         assert_eq!(Plan::from_text(&plan.to_text()).expect("it was just written"), plan);
         let beheaded = plan.to_text().lines().skip(1).collect::<Vec<_>>().join("\n");

@@ -49,7 +49,7 @@ pub fn shrink<S: Scenario>(
     // chunks before either is in small ones.
     for parts in [1, 2, 4, 8, 16] {
         trials.leave_out(&mut best, parts, |best| best.plan.faults.clone(), with_faults);
-        trials.leave_out(&mut best, parts, kept, with_operations);
+        trials.leave_out(&mut best, parts, retained, with_operations);
         trials.heal_earlier(&mut best);
     }
     trials.drop_at_random(&mut best);
@@ -57,7 +57,7 @@ pub fn shrink<S: Scenario>(
         trials.drop_one_by_one(&mut best);
     }
     let small = |best: &Outcome| {
-        10 * best.plan.faults.len() <= faults_before && 10 * kept(best).len() <= operations_before
+        10 * best.plan.faults.len() <= faults_before && 10 * retained(best).len() <= operations_before
     };
     let mut in_vain = 0;
     while in_vain < ROUNDS_IN_VAIN_MAX && !small(&best) && !trials.budget.is_spent() {
@@ -99,16 +99,16 @@ fn with_faults(outcome: &Outcome, faults: &[Fault]) -> Plan {
     Plan { faults: faults.to_vec(), ..outcome.plan.clone() }
 }
 
-fn kept(outcome: &Outcome) -> Vec<BegunOperation> {
-    outcome.plan.kept.clone().unwrap_or_else(|| outcome.operations.clone())
+fn retained(outcome: &Outcome) -> Vec<BegunOperation> {
+    outcome.plan.retained.clone().unwrap_or_else(|| outcome.operations.clone())
 }
 
 fn size(outcome: &Outcome) -> usize {
-    outcome.plan.faults.len() + kept(outcome).len()
+    outcome.plan.faults.len() + retained(outcome).len()
 }
 
-fn with_operations(outcome: &Outcome, kept: &[BegunOperation]) -> Plan {
-    Plan { kept: Some(kept.to_vec()), ..outcome.plan.clone() }
+fn with_operations(outcome: &Outcome, retained: &[BegunOperation]) -> Plan {
+    Plan { retained: Some(retained.to_vec()), ..outcome.plan.clone() }
 }
 
 struct Trials<'a, F> {
@@ -206,7 +206,7 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
         };
         let healed_at = best.swarm.safety;
         let faults = best.plan.faults.iter().map(of_fault);
-        let times = faults.chain(kept(best).into_iter().map(|kept| kept.at));
+        let times = faults.chain(retained(best).into_iter().map(|retained| retained.at));
         let last = times.filter(|&at| at < healed_at).max().unwrap_or(0);
         for rest in REST_BEFORE_HEAL {
             let heal_at = last + rest;
@@ -221,12 +221,12 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
 
     /// All operations of a client at a time.
     fn drop_clients(&mut self, best: &mut Outcome) {
-        let mut clients: Vec<u16> = kept(best).iter().map(|kept| kept.operation.client).collect();
+        let mut clients: Vec<u16> = retained(best).iter().map(|retained| retained.operation.client).collect();
         clients.sort_unstable();
         clients.dedup();
         for unwanted in clients {
             let others: Vec<_> =
-                kept(best).into_iter().filter(|kept| kept.operation.client != unwanted).collect();
+                retained(best).into_iter().filter(|retained| retained.operation.client != unwanted).collect();
             self.take_if_any_fails(best, with_operations(best, &others), LATENCIES_FOR_MANY);
         }
     }
@@ -236,7 +236,7 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
     fn drop_at_random(&mut self, best: &mut Outcome) {
         let (mut share, mut in_vain) = (0.5, 0);
         while in_vain < IN_VAIN_MAX && !self.budget.is_spent() {
-            let (faults, operations) = (best.plan.faults.clone(), kept(best));
+            let (faults, operations) = (best.plan.faults.clone(), retained(best));
             let all = faults.len() + operations.len();
             if all <= 1 {
                 return;
@@ -249,7 +249,7 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
                 continue;
             }
             let salt = if self.rng.chance(0.5) { best.plan.salt } else { self.rng.bits() };
-            let plan = Plan { salt, faults, kept: Some(operations), ..best.plan.clone() };
+            let plan = Plan { salt, faults, retained: Some(operations), ..best.plan.clone() };
             if self.take_if_fails(best, plan) {
                 (share, in_vain) = ((share * AFTER_SUCCESS).min(SHARE_MAX), 0);
             } else {
@@ -264,9 +264,9 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
     fn drop_one_by_one(&mut self, best: &mut Outcome) {
         loop {
             let before = size(best);
-            let (faults, operations) = (best.plan.faults.len(), kept(best).len());
+            let (faults, operations) = (best.plan.faults.len(), retained(best).len());
             self.leave_out(best, faults.max(1), |best| best.plan.faults.clone(), with_faults);
-            self.leave_out(best, operations.max(1), kept, with_operations);
+            self.leave_out(best, operations.max(1), retained, with_operations);
             if size(best) == before || self.budget.is_spent() {
                 return;
             }
@@ -309,9 +309,9 @@ impl<S: Scenario, F: Fn(&mut Rng) -> S> Trials<'_, F> {
         let mut end = items.len();
         while end > 0 && !self.budget.is_spent() {
             let start = end.saturating_sub(chunk);
-            let kept = [&items[..start], &items[end..]].concat();
+            let retained = [&items[..start], &items[end..]].concat();
             let latencies = if parts <= FEW_PARTS { LATENCIES_FOR_MANY } else { 1 };
-            if self.take_if_any_fails(best, plan_with(best, &kept), latencies) {
+            if self.take_if_any_fails(best, plan_with(best, &retained), latencies) {
                 items = items_of(best);
             }
             end = start.min(items.len());

@@ -132,12 +132,12 @@ impl<N: Node> Flow<N> {
         for (spec, name) in &self.hosts {
             text = text.replace(&format!("{:?}", spec.id), name);
         }
-        let said = text.split_once(" tells ").and_then(|(_, said)| said.split_once(' '));
+        let said = text.split_once(" sends ").and_then(|(_, said)| said.split_once(' '));
         let left_out = |said: &str| self.left_out.iter().any(|left_out| said.starts_with(left_out));
         if text.contains(" timer ") || said.is_some_and(|(_, said)| left_out(said)) {
             return None;
         }
-        let text = text.replacen(" tells ", " -> ", 1);
+        let text = text.replacen(" sends ", " -> ", 1);
         let shown: String = text.chars().take(LINE_MAX).collect();
         let more = if text.chars().count() > LINE_MAX { " ..." } else { "" };
         let at = (line.at - from) as f64 / 1e6;
@@ -157,7 +157,7 @@ fn calm(seed: u64) -> Plan {
         heal_at: None,
         faults: Vec::new(),
         omitted: Vec::new(),
-        kept: None,
+        retained: None,
     }
 }
 
