@@ -8,6 +8,7 @@
 mod archive;
 mod arranging;
 mod disk_full;
+mod earlier;
 mod ensemble;
 mod failover;
 mod input;
