@@ -7,7 +7,7 @@ use crate::native::Gate;
 use crate::status::{HostStatus, MembershipStatus};
 use kernel::{Encode as _, HostSlot};
 use runtime::{HostHandle, PeerConfig};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// How often the membership is compared with the links.
@@ -79,9 +79,12 @@ pub fn refusal(status: &HostStatus) -> Option<String> {
     Some(format!("host {host} is no member of cluster {cluster} and serves no clients; {who}"))
 }
 
-/// Whom to dial.
+/// Whom to dial. Where the cluster file names a host, its address there is the operator's last word; the log has the address that
+/// the host once joined with.
 struct Peers {
     host: String,
+    /// The cluster file's hosts.
+    file: BTreeSet<String>,
     known: BTreeMap<String, String>,
     /// Since when hosts that are dialled are no members any more.
     left: BTreeMap<String, Instant>,
@@ -89,7 +92,9 @@ struct Peers {
 
 impl Peers {
     fn new(known: impl Iterator<Item = (String, String)>, host: &str) -> Self {
-        Self { host: host.to_owned(), known: known.collect(), left: BTreeMap::new() }
+        let known: BTreeMap<_, _> = known.collect();
+        let file = known.keys().cloned().collect();
+        Self { host: host.to_owned(), file, known, left: BTreeMap::new() }
     }
 
     /// The hosts to dial from now on, if they are others than before. One that left stays until this host has executed
@@ -103,7 +108,9 @@ impl Peers {
     ) -> Option<Vec<PeerConfig>> {
         let before = self.known.clone();
         for (name, address) in membership.hosts.iter().filter(|(_, address)| !address.is_empty()) {
-            self.known.insert(name.clone(), address.clone());
+            if !self.file.contains(name) || !self.known.contains_key(name) {
+                self.known.insert(name.clone(), address.clone());
+            }
         }
         let in_force = executed.is_none_or(|executed| executed >= membership.first_slot);
         // The first membership is the file's, and a host that joins knows others by its file alone.
@@ -181,6 +188,14 @@ mod tests {
                 .as_deref(),
             Some("b c d")
         );
+        // A host that has moved is dialled where the file says, and not where it joined.
+        let moved = [("a", "a.example:7072"), ("b", "moved.example:7072")];
+        let moved = moved.map(|(name, address)| (name.to_owned(), address.to_owned()));
+        let mut peers = Peers::new(moved.into_iter(), "a");
+        assert_eq!(peers.follow(&membership(0, &["a", "b"]), Some(5), LEFT_DIALLED_FOR, start), None);
+        let joined = peers.follow(&membership(1, &["a", "b", "d"]), Some(105), LEFT_DIALLED_FOR, start);
+        let dialled = joined.into_iter().flatten().map(|peer| peer.address).collect::<Vec<_>>();
+        assert_eq!(dialled, ["moved.example:7072", "d.example:7072"]);
         // A host that is no member knows nobody better than those it began with.
         let mut outsider = Peers::new([("a".to_owned(), "a.example:7072".to_owned())].into_iter(), "e");
         assert_eq!(
