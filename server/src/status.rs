@@ -36,6 +36,8 @@ pub struct HostStatus {
     pub executed: Option<u64>,
     /// A durable snapshot holds everything below this slot.
     pub snapshot: Option<u64>,
+    /// Bytes of commands and reads at this host's batcher, from their arrival to their answers.
+    pub batcher_bytes: usize,
     /// The replica has no state yet.
     pub joining: bool,
     /// The members as of this host's knowledge.
@@ -185,6 +187,7 @@ impl HostStatus {
             acceptor: None,
             executed: None,
             snapshot: None,
+            batcher_bytes: 0,
             joining: false,
             membership: MembershipStatus::of(file.placement.configuration(), file),
             refused_by: BTreeMap::new(),
@@ -214,6 +217,7 @@ impl HostStatus {
         match node {
             Member::Batcher(batcher) => {
                 self.roles.push("batcher");
+                self.batcher_bytes = batcher.waiting_bytes();
                 learn(self, batcher.configurations().latest());
                 self.leader =
                     self.leader.take().or(batcher.leader().map(|leader| self.name_of(leader.host())));

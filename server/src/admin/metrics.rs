@@ -62,6 +62,11 @@ pub async fn metrics(State(admin): State<Arc<Admin>>, headers: HeaderMap) -> Res
             "Memory held for what waits to be written to sockets",
             metrics.buffered_bytes as f64,
         ),
+        (
+            "batcher_bytes",
+            "Bytes of commands and reads at the batcher, from their arrival to their answers",
+            status.batcher_bytes as f64,
+        ),
         ("staged_bytes", "Bytes that wait for the disk", metrics.staged_bytes as f64),
         ("journal_bytes", "Size of the journal", metrics.journal_bytes as f64),
         ("segments", "Segments of logs on the disk", metrics.blobs.files as f64),
